@@ -1,6 +1,6 @@
 //! CIDRs: ranges of IP addresses.
 
-// Only the types are used: `core` has no I/O.
+// `core::net` has only address types and no I/O, which this crate must not do.
 use core::net::IpAddr;
 use std::fmt;
 
@@ -19,11 +19,12 @@ impl Cidr {
         Some(Self::new(address, parse_prefix_length(address, length)?))
     }
 
-    /// Returns the range with this prefix length that contains the address. A length that exceeds the address's bits
-    /// is reduced to them.
+    /// Returns the range with this prefix length that contains the address. A length above the number of bits of the
+    /// address (32 or 128) is reduced to that number.
     pub fn new(address: IpAddr, length: u8) -> Self {
-        let length = length.min(bits(address));
-        let first = from_number(number(address) & !mask(address, length), address.is_ipv4());
+        let length = length.min(address_bits(address));
+        let network = number(address) & !host_mask(address, length);
+        let first = from_number(network, address.is_ipv4());
         Self { first, length }
     }
 
@@ -34,7 +35,8 @@ impl Cidr {
 
     /// Returns the last address.
     pub fn last(&self) -> IpAddr {
-        from_number(number(self.first) | mask(self.first, self.length), self.first.is_ipv4())
+        let last = number(self.first) | host_mask(self.first, self.length);
+        from_number(last, self.first.is_ipv4())
     }
 
     /// Returns the prefix length in bits.
@@ -72,16 +74,18 @@ impl fmt::Display for Cidr {
 /// Parses the prefix length after the `/` of a CIDR: decimal digits, at most the number of bits of the address.
 /// Leading zeros are allowed, as in Go's `net.ParseCIDR`.
 pub fn parse_prefix_length(address: IpAddr, text: &str) -> Option<u8> {
-    // `u8::from_str` also accepts a sign.
-    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
-    text.parse().ok().filter(|length| digits && *length <= bits(address))
+    // `u8::from_str` would also accept a leading `+`.
+    if !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    text.parse().ok().filter(|length| *length <= address_bits(address))
 }
 
 /// Parses a prefix length like [`parse_prefix_length`], but rejects leading zeros, as Go's `netip.ParsePrefix`
 /// does.
 pub fn parse_canonical_prefix_length(address: IpAddr, text: &str) -> Option<u8> {
-    let leading_zero = text.len() > 1 && text.starts_with('0');
-    parse_prefix_length(address, text).filter(|_| !leading_zero)
+    let has_leading_zero = text.len() > 1 && text.starts_with('0');
+    if has_leading_zero { None } else { parse_prefix_length(address, text) }
 }
 
 /// Returns the numeric value of an address.
@@ -93,18 +97,20 @@ pub fn number(address: IpAddr) -> u128 {
 }
 
 /// Returns the address with this numeric value. An IPv4 address uses the lowest 32 bits.
-pub fn from_number(number: u128, v4: bool) -> IpAddr {
-    if v4 { IpAddr::V4((number as u32).into()) } else { IpAddr::V6(number.into()) }
+pub fn from_number(number: u128, is_ipv4: bool) -> IpAddr {
+    if is_ipv4 { IpAddr::V4((number as u32).into()) } else { IpAddr::V6(number.into()) }
 }
 
-fn bits(address: IpAddr) -> u8 {
+/// Returns the number of bits of addresses of this family.
+fn address_bits(address: IpAddr) -> u8 {
     if address.is_ipv4() { 32 } else { 128 }
 }
 
-/// Returns the mask of the host bits.
-fn mask(address: IpAddr, length: u8) -> u128 {
-    let rest = u32::from(bits(address) - length);
-    1u128.checked_shl(rest).map_or(u128::MAX, |bit| bit - 1)
+/// Returns the mask of the host bits, which follow the first `length` bits.
+fn host_mask(address: IpAddr, length: u8) -> u128 {
+    let host_bits = u32::from(address_bits(address) - length);
+    // A shift by 128 bits overflows: then all bits are host bits.
+    1u128.checked_shl(host_bits).map_or(u128::MAX, |bit| bit - 1)
 }
 
 #[cfg(test)]

@@ -35,9 +35,11 @@ pub fn is_true<C: Condition>(conditions: &[C], type_: &str) -> bool {
     find(conditions, type_).is_some_and(|condition| condition.status() == TRUE)
 }
 
-/// Returns the conditions without any of `new`'s type, and `new` at the end. The transition time is kept if the
-/// status stays the same. Returns `None` if neither status nor reason changes: as upstream's controllers, leave such
-/// a condition unchanged, including its message and times.
+/// Returns the conditions with `new` at the end instead of any condition of the same type. Keeps the transition time
+/// if the status stays the same.
+///
+/// Returns `None` if neither the status nor the reason changes. Like upstream's controllers, the caller then leaves
+/// the condition unchanged, including its message and times.
 pub fn with<C: Condition + Clone>(conditions: &[C], mut new: C) -> Option<Vec<C>> {
     let old = find(conditions, new.type_());
     if let Some(old) = old {
@@ -48,9 +50,9 @@ pub fn with<C: Condition + Clone>(conditions: &[C], mut new: C) -> Option<Vec<C>
             new.set_last_transition_time(old.last_transition_time());
         }
     }
-    let mut all = without(conditions, new.type_());
-    all.push(new);
-    Some(all)
+    let mut updated = without(conditions, new.type_());
+    updated.push(new);
+    Some(updated)
 }
 
 /// Returns the conditions except the one of this type.

@@ -22,7 +22,7 @@ pub fn canonical(text: &str) -> Result<String, String> {
 /// Upstream: Go's `time.ParseDuration`.
 pub fn nanoseconds(text: &str) -> Result<i64, String> {
     let invalid = || format!("time: invalid duration \"{text}\"");
-    let (negative, mut rest) = match text.as_bytes().first() {
+    let (is_negative, mut rest) = match text.as_bytes().first() {
         Some(b'-') => (true, &text[1..]),
         Some(b'+') => (false, &text[1..]),
         _ => (false, text),
@@ -38,48 +38,53 @@ pub fn nanoseconds(text: &str) -> Result<i64, String> {
         if !rest.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
             return Err(invalid());
         }
-        let (whole, after) = digits(rest);
-        let number = leading_integer(whole).ok_or_else(invalid)?;
-        let (fraction, after) = match after.strip_prefix('.') {
-            Some(after) => digits(after),
+        let (whole_digits, after) = split_digits(rest);
+        let whole = leading_integer(whole_digits).ok_or_else(invalid)?;
+        let (fraction_digits, after) = match after.strip_prefix('.') {
+            Some(after) => split_digits(after),
             None => ("", after),
         };
-        if whole.is_empty() && fraction.is_empty() {
+        if whole_digits.is_empty() && fraction_digits.is_empty() {
             return Err(invalid());
         }
-        let end = after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len());
-        let (unit, after) = after.split_at(end);
+        let unit_end = after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len());
+        let (unit, after) = after.split_at(unit_end);
         if unit.is_empty() {
             return Err(format!("time: missing unit in duration \"{text}\""));
         }
-        let Some((_, scale)) = UNITS.iter().find(|(name, _)| *name == unit) else {
+        let Some((_, unit_nanos)) = UNITS.iter().find(|(name, _)| *name == unit) else {
             return Err(format!("time: unknown unit \"{unit}\" in duration \"{text}\""));
         };
-        let part = number.checked_mul(*scale).filter(|part| *part <= LIMIT).ok_or_else(invalid)?;
-        let (fraction, parts) = leading_fraction(fraction);
-        // As upstream, the fraction alone is rounded, towards zero.
-        let part = part + (fraction as f64 * (*scale as f64 / parts)) as u64;
-        total = total.checked_add(part).ok_or_else(invalid)?;
-        if part > LIMIT || total > LIMIT {
+        let whole_nanos =
+            whole.checked_mul(*unit_nanos).filter(|nanos| *nanos <= LIMIT).ok_or_else(invalid)?;
+        let (fraction, divisor) = leading_fraction(fraction_digits);
+        // As in Go, only the fraction is computed in floating point. It is rounded towards zero.
+        let fraction_nanos = (fraction as f64 * (*unit_nanos as f64 / divisor)) as u64;
+        let nanos = whole_nanos + fraction_nanos;
+        total = total.checked_add(nanos).ok_or_else(invalid)?;
+        if nanos > LIMIT || total > LIMIT {
             return Err(invalid());
         }
         rest = after;
     }
     match i64::try_from(total) {
-        Ok(total) => Ok(if negative { -total } else { total }),
-        Err(_) if negative => Ok(i64::MIN),
+        Ok(total) => Ok(if is_negative { -total } else { total }),
+        // The total is 2^63, whose negative value is `i64::MIN`.
+        Err(_) if is_negative => Ok(i64::MIN),
         Err(_) => Err(invalid()),
     }
 }
 
-/// 2^63: the absolute value of the least number of nanoseconds.
+/// Maximum absolute value of a duration in nanoseconds: 2^63, the absolute value of `i64::MIN`.
 const LIMIT: u64 = 1 << 63;
 
-fn digits(text: &str) -> (&str, &str) {
-    text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
+/// Splits the text into its leading digits and the rest.
+fn split_digits(text: &str) -> (&str, &str) {
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    text.split_at(end)
 }
 
-/// Returns the number that digits make; `None` if it is above the limit.
+/// Parses digits as a number; `None` if the number is above the limit.
 fn leading_integer(digits: &str) -> Option<u64> {
     match digits {
         "" => Some(0),
@@ -87,30 +92,31 @@ fn leading_integer(digits: &str) -> Option<u64> {
     }
 }
 
-/// Returns digits after a point as a number and the power of ten that it is a fraction of. Digits that do not fit are
-/// left out.
+/// Returns the digits after a decimal point as a number and its divisor: `25` yields 25 and 100. Ignores digits that
+/// do not fit.
 fn leading_fraction(digits: &str) -> (u64, f64) {
-    let (mut number, mut parts) = (0u64, 1.0);
+    let (mut number, mut divisor) = (0u64, 1.0);
     for digit in digits.bytes() {
         let next = number.checked_mul(10).and_then(|n| n.checked_add(u64::from(digit - b'0')));
         let Some(next) = next.filter(|next| *next <= LIMIT) else { break };
-        (number, parts) = (next, parts * 10.0);
+        (number, divisor) = (next, divisor * 10.0);
     }
-    (number, parts)
+    (number, divisor)
 }
 
 /// Formats nanoseconds as a Go duration.
 pub fn format(nanos: i64) -> String {
-    let (sign, n) = (if nanos < 0 { "-" } else { "" }, nanos.unsigned_abs());
+    let sign = if nanos < 0 { "-" } else { "" };
     let mut out = sign.to_owned();
-    match n {
+    let nanos = nanos.unsigned_abs();
+    match nanos {
         0 => out.push_str("0s"),
-        1..1_000 => out.push_str(&format!("{n}ns")),
-        1_000..1_000_000 => out.push_str(&format!("{}µs", decimal(n, 1_000))),
-        1_000_000..1_000_000_000 => out.push_str(&format!("{}ms", decimal(n, 1_000_000))),
+        1..1_000 => out.push_str(&format!("{nanos}ns")),
+        1_000..1_000_000 => out.push_str(&format!("{}µs", decimal(nanos, 1_000))),
+        1_000_000..1_000_000_000 => out.push_str(&format!("{}ms", decimal(nanos, 1_000_000))),
         _ => {
-            let seconds = decimal(n % 60_000_000_000, 1_000_000_000);
-            let minutes = n / 60_000_000_000;
+            let seconds = decimal(nanos % 60_000_000_000, 1_000_000_000);
+            let minutes = nanos / 60_000_000_000;
             if minutes >= 60 {
                 out.push_str(&format!("{}h", minutes / 60));
             }
@@ -123,14 +129,14 @@ pub fn format(nanos: i64) -> String {
     out
 }
 
-/// Formats `n / scale` with as many decimals as needed.
-fn decimal(n: u64, scale: u64) -> String {
-    let (whole, part) = (n / scale, n % scale);
-    if part == 0 {
+/// Formats `number / divisor` with as many decimals as needed. The divisor is a power of ten.
+fn decimal(number: u64, divisor: u64) -> String {
+    let (whole, fraction) = (number / divisor, number % divisor);
+    if fraction == 0 {
         return whole.to_string();
     }
-    let digits = scale.ilog10() as usize;
-    format!("{whole}.{part:0digits$}").trim_end_matches('0').to_owned()
+    let digits = divisor.ilog10() as usize;
+    format!("{whole}.{fraction:0digits$}").trim_end_matches('0').to_owned()
 }
 
 #[cfg(test)]

@@ -1,14 +1,18 @@
 //! Validation of names, labels and other strings, with upstream's messages
-//! (`k8s.io/apimachinery/pkg/util/validation`). Each function returns the broken rules; an empty list means that the
-//! string is valid.
+//! (`k8s.io/apimachinery/pkg/util/validation`). Each function returns one message for each rule that the string breaks.
+//! The list is empty if the string is valid.
 
 /// Messages about the rules that a string breaks; empty if the string is valid.
 pub type Messages = Vec<String>;
 
+// Regular expressions that the messages show. The checks themselves are written by hand.
 const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 const SUBDOMAIN: &str = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
 const QUALIFIED: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
 
+/// Returns a message that names valid examples and the regular expression of the rule.
+///
+/// Upstream: `RegexError`.
 fn regex_error(message: &str, regex: &str, examples: &[&str]) -> String {
     let examples: Vec<String> = examples.iter().map(|example| format!("'{example}', ")).collect();
     format!("{message} (e.g. {}regex used for validation is '{regex}')", examples.join(" or "))
@@ -18,6 +22,7 @@ fn is_lower_or_digit(byte: u8) -> bool {
     byte.is_ascii_lowercase() || byte.is_ascii_digit()
 }
 
+/// Whether the text matches the regular expression [`LABEL`].
 fn is_label(text: &str) -> bool {
     let bytes = text.as_bytes();
     match (bytes.first(), bytes.last()) {
@@ -30,11 +35,13 @@ fn is_label(text: &str) -> bool {
     }
 }
 
+/// Whether the text matches the regular expression [`SUBDOMAIN`].
 fn is_subdomain(text: &str) -> bool {
     text.split('.').all(is_label)
 }
 
-fn max_length(text: &str, limit: usize, messages: &mut Messages) {
+/// Adds a message if the text is longer than `limit` bytes.
+fn check_max_length(text: &str, limit: usize, messages: &mut Messages) {
     if text.len() > limit {
         messages.push(format!("must be no more than {limit} characters"));
     }
@@ -45,7 +52,7 @@ fn max_length(text: &str, limit: usize, messages: &mut Messages) {
 /// Upstream: `IsDNS1123Label`.
 pub fn dns_label(text: &str) -> Messages {
     let mut messages = Messages::new();
-    max_length(text, 63, &mut messages);
+    check_max_length(text, 63, &mut messages);
     if !is_label(text) {
         messages.push(if is_subdomain(text) {
             "must not contain dots".to_owned()
@@ -66,7 +73,7 @@ pub fn dns_label(text: &str) -> Messages {
 /// Upstream: `IsDNS1123Subdomain`.
 pub fn dns_subdomain(text: &str) -> Messages {
     let mut messages = Messages::new();
-    max_length(text, 253, &mut messages);
+    check_max_length(text, 253, &mut messages);
     if !is_subdomain(text) {
         messages.push(regex_error(
             "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must \
@@ -102,17 +109,14 @@ pub fn dns_subdomain_caseless(text: &str) -> Messages {
 /// Upstream: `IsDNS1123SubdomainWithUnderscore`.
 pub fn dns_subdomain_with_underscore(text: &str) -> Messages {
     let mut messages = Messages::new();
-    max_length(text, 253, &mut messages);
-    let is_alphanumeric =
-        |byte: Option<u8>| byte.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
-    let is_label = |label: &str| {
-        let rest = label.strip_prefix('_').unwrap_or(label);
-        let mut bytes = rest.bytes();
-        is_alphanumeric(bytes.clone().next())
-            && is_alphanumeric(bytes.clone().next_back())
-            && bytes.all(|byte| is_alphanumeric(Some(byte)) || matches!(byte, b'-' | b'_'))
+    check_max_length(text, 253, &mut messages);
+    let is_label_with_underscore = |label: &str| {
+        let rest = label.strip_prefix('_').unwrap_or(label).as_bytes();
+        rest.first().is_some_and(|first| is_lower_or_digit(*first))
+            && rest.last().is_some_and(|last| is_lower_or_digit(*last))
+            && rest.iter().all(|byte| is_lower_or_digit(*byte) || matches!(byte, b'-' | b'_'))
     };
-    if !text.split('.').all(is_label) {
+    if !text.split('.').all(is_label_with_underscore) {
         messages.push(regex_error(
             "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and \
              must start and end with an alphanumeric character",
@@ -131,9 +135,9 @@ pub fn c_identifier(text: &str) -> Messages {
     if is_word && text.bytes().next().is_some_and(|first| !first.is_ascii_digit()) {
         return Messages::new();
     }
-    let words = "a valid C identifier must start with alphabetic character or '_', followed by a string of alphanumeric \
+    let message = "a valid C identifier must start with alphabetic character or '_', followed by a string of alphanumeric \
                  characters or '_'";
-    vec![regex_error(words, "[A-Za-z_][A-Za-z0-9_]*", &["my_name", "MY_NAME", "MyName"])]
+    vec![regex_error(message, "[A-Za-z_][A-Za-z0-9_]*", &["my_name", "MY_NAME", "MyName"])]
 }
 
 /// Validates an RFC 1035 label, which begins with a letter.
@@ -141,7 +145,7 @@ pub fn c_identifier(text: &str) -> Messages {
 /// Upstream: `IsDNS1035Label`.
 pub fn dns_1035_label(text: &str) -> Messages {
     let mut messages = Messages::new();
-    max_length(text, 63, &mut messages);
+    check_max_length(text, 63, &mut messages);
     if !is_label(text) || text.starts_with(|c: char| c.is_ascii_digit()) {
         messages.push(regex_error(
             "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic \
@@ -158,7 +162,7 @@ pub fn dns_1035_label(text: &str) -> Messages {
 /// Upstream: `IsWildcardDNS1123Subdomain`.
 pub fn wildcard_subdomain(text: &str) -> Messages {
     let mut messages = Messages::new();
-    max_length(text, 253, &mut messages);
+    check_max_length(text, 253, &mut messages);
     if !text.strip_prefix("*.").is_some_and(is_subdomain) {
         messages.push(regex_error(
             "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist \
@@ -170,6 +174,7 @@ pub fn wildcard_subdomain(text: &str) -> Messages {
     messages
 }
 
+/// Whether the text matches the regular expression [`QUALIFIED`].
 fn is_qualified_part(text: &str) -> bool {
     let bytes = text.as_bytes();
     match (bytes.first(), bytes.last()) {
@@ -187,7 +192,7 @@ fn is_qualified_part(text: &str) -> bool {
 /// Upstream: `IsQualifiedName`.
 pub fn qualified_name(text: &str) -> Messages {
     let mut messages = Messages::new();
-    let words = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric \
+    let rule = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric \
                  character";
     let mut parts = text.split('/');
     let name = match (parts.next(), parts.next(), parts.next()) {
@@ -196,16 +201,13 @@ pub fn qualified_name(text: &str) -> Messages {
             if prefix.is_empty() {
                 messages.push("prefix part must be non-empty".to_owned());
             } else {
-                messages.extend(
-                    dns_subdomain(prefix)
-                        .into_iter()
-                        .map(|message| format!("prefix part {message}")),
-                );
+                let prefix_messages = dns_subdomain(prefix).into_iter();
+                messages.extend(prefix_messages.map(|message| format!("prefix part {message}")));
             }
             name
         }
         _ => {
-            let error = regex_error(words, QUALIFIED, &["MyName", "my.name", "123-abc"]);
+            let error = regex_error(rule, QUALIFIED, &["MyName", "my.name", "123-abc"]);
             return vec![format!(
                 "a valid label key {error} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
             )];
@@ -219,7 +221,7 @@ pub fn qualified_name(text: &str) -> Messages {
     if !is_qualified_part(name) {
         messages.push(format!(
             "name part {}",
-            regex_error(words, QUALIFIED, &["MyName", "my.name", "123-abc"])
+            regex_error(rule, QUALIFIED, &["MyName", "my.name", "123-abc"])
         ));
     }
     messages
@@ -258,7 +260,8 @@ pub fn path_segment(text: &str) -> Messages {
         .collect()
 }
 
-fn up_directory(text: &str, messages: &mut Messages) {
+/// Adds a message if the text is `.` or begins with `..`, because a volume has a file for each key.
+fn check_not_parent_directory(text: &str, messages: &mut Messages) {
     match text {
         "." | ".." => messages.push(format!("must not be '{text}'")),
         _ if text.starts_with("..") => messages.push("must not start with '..'".to_owned()),
@@ -271,7 +274,7 @@ fn up_directory(text: &str, messages: &mut Messages) {
 /// Upstream: `IsConfigMapKey`.
 pub fn config_key(text: &str) -> Messages {
     let mut messages = Messages::new();
-    max_length(text, 253, &mut messages);
+    check_max_length(text, 253, &mut messages);
     if text.is_empty()
         || !text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte))
     {
@@ -281,7 +284,7 @@ pub fn config_key(text: &str) -> Messages {
             &["key.name", "KEY_NAME", "key-name"],
         ));
     }
-    up_directory(text, &mut messages);
+    check_not_parent_directory(text, &mut messages);
     messages
 }
 
@@ -303,7 +306,7 @@ pub fn env_name(text: &str) -> Messages {
 /// Upstream: `IsValidPortName`.
 pub fn port_name(text: &str) -> Messages {
     let mut messages = Messages::new();
-    max_length(text, 15, &mut messages);
+    check_max_length(text, 15, &mut messages);
     if text.is_empty() || !text.bytes().all(|byte| is_lower_or_digit(byte) || byte == b'-') {
         messages.push(
             "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)".to_owned(),
@@ -328,12 +331,12 @@ pub fn http_header(text: &str) -> Messages {
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
         return Messages::new();
     }
-    let words = "a valid HTTP header must consist of alphanumeric characters or '-'";
-    vec![regex_error(words, "[-A-Za-z0-9]+", &["X-Header-Name"])]
+    let message = "a valid HTTP header must consist of alphanumeric characters or '-'";
+    vec![regex_error(message, "[-A-Za-z0-9]+", &["X-Header-Name"])]
 }
 
-/// Validates an IP address of either family. An IPv4 address inside an IPv6 one, and octets with leading zeros, are
-/// refused: programs read them differently.
+/// Validates an IP address of either family. Rejects IPv4-mapped IPv6 addresses and octets with leading zeros, because
+/// programs interpret them differently.
 ///
 /// Upstream: `IsValidIPForLegacyField`.
 pub fn ip(text: &str) -> Messages {
@@ -357,12 +360,15 @@ fn is_ipv4_with_leading_zeros(text: &str) -> bool {
     octets.len() == 4 && octets.iter().all(is_octet)
 }
 
-/// Validates an IP address in canonical form, which is unique for each address.
+/// Validates an IP address in canonical form. Each address has exactly one canonical form.
 ///
 /// Upstream: `IsValidIP`.
 pub fn canonical_ip(text: &str) -> Messages {
     let mut messages = ip(text);
-    let address = text.parse::<core::net::IpAddr>().ok().filter(|_| messages.is_empty());
+    if !messages.is_empty() {
+        return messages;
+    }
+    let address = text.parse::<core::net::IpAddr>().ok();
     let canonical = address.map(|address| address.to_string());
     if let Some(canonical) = canonical.filter(|canonical| canonical != text) {
         messages.push(format!("must be in canonical form (\"{canonical}\")"));

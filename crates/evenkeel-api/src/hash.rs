@@ -7,22 +7,28 @@ use crate::template::{HASH_LABEL, Template};
 /// Upstream: `alphanums`.
 pub const ALPHANUMS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// FNV-1a hash of 32 bits: first exclusive or, then multiply.
+/// Initial value of both FNV hashes of 32 bits.
+const FNV_OFFSET_BASIS: u32 = 0x811c_9dc5;
+
+/// Multiplier of both FNV hashes of 32 bits.
+const FNV_PRIME: u32 = 0x0100_0193;
+
+/// FNV-1a hash of 32 bits. For each byte, it first applies exclusive or, then multiplies.
 #[derive(Debug, Clone, Copy)]
 pub struct Fnv32a(u32);
 
 impl Default for Fnv32a {
     fn default() -> Self {
-        Self(0x811c_9dc5)
+        Self(FNV_OFFSET_BASIS)
     }
 }
 
 impl Fnv32a {
     /// Adds `bytes` to the hash.
     pub fn write(&mut self, bytes: &[u8]) {
-        self.0 = bytes
-            .iter()
-            .fold(self.0, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193));
+        for byte in bytes {
+            self.0 = (self.0 ^ u32::from(*byte)).wrapping_mul(FNV_PRIME);
+        }
     }
 
     /// Returns the hash.
@@ -31,11 +37,12 @@ impl Fnv32a {
     }
 }
 
-/// Returns the FNV-1 hash of 32 bits: first multiply, then exclusive or. Names of ControllerRevisions contain it.
+/// Returns the FNV-1 hash of 32 bits, which is part of the names of ControllerRevisions. For each byte, it first
+/// multiplies, then applies exclusive or.
 pub fn fnv32(bytes: &[u8]) -> u32 {
     bytes
         .iter()
-        .fold(0x811c_9dc5, |hash: u32, byte| hash.wrapping_mul(0x0100_0193) ^ u32::from(*byte))
+        .fold(FNV_OFFSET_BASIS, |hash, byte| hash.wrapping_mul(FNV_PRIME) ^ u32::from(*byte))
 }
 
 /// Maps each byte of a text to a letter or digit of [`ALPHANUMS`].
@@ -45,13 +52,16 @@ pub fn safe_encode_string(text: &str) -> String {
     text.bytes().map(|byte| char::from(ALPHANUMS[usize::from(byte) % ALPHANUMS.len()])).collect()
 }
 
-/// Returns the hash of a pod template, for the name of a ReplicaSet and the label on its pods. The hash depends on
-/// the canonical text, so it is the same in every release. It differs from upstream's hash, which is harmless:
-/// controllers find a template's ReplicaSet by comparing templates. Another collision count yields another hash.
+/// Returns the hash of a pod template, for the name of a ReplicaSet and the label on its pods. Another collision count
+/// yields another hash.
+///
+/// The hash depends only on the canonical text, so it is the same in every release. It differs from upstream's hash.
+/// That is harmless, because controllers find a template's ReplicaSet by comparing templates.
 pub fn template(template: &Template, collisions: Option<i32>) -> String {
     let mut fnv = Fnv32a::default();
     for (name, map) in [("labels", &template.labels), ("annotations", &template.annotations)] {
         for (key, value) in map.iter().filter(|(key, _)| *key != HASH_LABEL) {
+            // A zero byte ends each part, so that parts of different lengths cannot yield the same bytes.
             for part in [name, key, value] {
                 fnv.write(part.as_bytes());
                 fnv.write(&[0]);
@@ -64,6 +74,7 @@ pub fn template(template: &Template, collisions: Option<i32>) -> String {
     }
     fnv.write(template.spec.as_bytes());
     if let Some(collisions) = collisions {
+        // As in upstream's `ComputeHash`, the count takes four of eight bytes.
         let mut bytes = [0; 8];
         bytes[..4].copy_from_slice(&collisions.to_le_bytes());
         fnv.write(&bytes);

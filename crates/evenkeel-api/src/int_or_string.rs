@@ -41,15 +41,14 @@ impl IntOrString {
             Self::String(text) => {
                 let percent = percent(text).ok_or_else(|| NotPercent(text.clone()))?;
                 let product = i64::from(percent) * i64::from(total);
-                let share = match rounding {
-                    // Upstream rounds the quotient with `math.Ceil` and `math.Floor`, so negative quotients round the
-                    // same way.
+                let scaled = match rounding {
+                    // Euclidean division rounds negative quotients like upstream's `math.Ceil` and `math.Floor`.
                     Rounding::Up => {
                         product.div_euclid(100) + i64::from(product.rem_euclid(100) != 0)
                     }
                     Rounding::Down => product.div_euclid(100),
                 };
-                Ok(share.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32)
+                Ok(scaled.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32)
             }
         }
     }
@@ -71,6 +70,7 @@ impl IntOrString {
     }
 }
 
+/// Parses a percentage such as `25%`.
 fn percent(text: &str) -> Option<i32> {
     text.strip_suffix('%')?.parse().ok()
 }
@@ -90,9 +90,10 @@ impl fmt::Display for IntOrString {
     }
 }
 
-/// State of decoding the fields from protobuf.
+/// Fields of an IntOrString that have been decoded from protobuf.
 #[derive(Debug, Default)]
-pub(crate) struct Parts {
+pub(crate) struct IntOrStringFields {
+    /// 0 for an integer, 1 for a string.
     type_: i64,
     int: i32,
     text: Text,
@@ -114,7 +115,7 @@ impl FromScalar for IntOrString {
 
 impl Field for IntOrString {
     const SHAPE: Shape = Shape::Named("k8s.io.apimachinery.pkg.util.intstr.IntOrString");
-    type Partial = Parts;
+    type Partial = IntOrStringFields;
 
     fn absent() -> Self {
         Self::Int(0)
@@ -124,14 +125,18 @@ impl Field for IntOrString {
         Slot::StringOrNumber(self)
     }
 
-    fn open(self) -> Parts {
+    fn into_partial(self) -> IntOrStringFields {
         match self {
-            Self::Int(int) => Parts { int, ..Parts::default() },
-            Self::String(text) => Parts { type_: 1, int: 0, text },
+            Self::Int(int) => IntOrStringFields { int, ..IntOrStringFields::default() },
+            Self::String(text) => IntOrStringFields { type_: 1, int: 0, text },
         }
     }
 
-    fn merge(partial: &mut Parts, wire: Wire, reader: &mut Reader<'_>) -> Result<(), WireError> {
+    fn merge(
+        partial: &mut IntOrStringFields,
+        wire: Wire,
+        reader: &mut Reader<'_>,
+    ) -> Result<(), WireError> {
         let mut body = Reader::new(reader.expect_bytes(wire)?);
         while let Some((number, wire)) = body.tag()? {
             match number {
@@ -144,7 +149,7 @@ impl Field for IntOrString {
         Ok(())
     }
 
-    fn close(partial: Parts) -> Result<Self, WireError> {
+    fn finish(partial: IntOrStringFields) -> Result<Self, WireError> {
         Ok(if partial.type_ == 1 { Self::String(partial.text) } else { Self::Int(partial.int) })
     }
 }

@@ -1,7 +1,8 @@
-//! JSON from untrusted input, with one bound on its nesting for all readers and writers of the project.
+//! JSON from untrusted input, with one limit on its nesting for all readers and writers of the project.
 //!
-//! Code that walks a value recurses, on stacks of 2 MiB, and in debug builds with large frames. Nesting is therefore
-//! bounded where bytes are decoded and where objects are stored. Every later walk relies on that.
+//! Functions that walk a JSON value are recursive. Threads have stacks of 2 MiB, and debug builds have large stack
+//! frames. The decoders and the storage therefore reject objects that nest too deep, so that no later walk overflows
+//! the stack.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 #![deny(clippy::indexing_slicing)]
@@ -15,18 +16,18 @@ use serde_json::{Deserializer, Error, Value};
 pub const MAX_DEPTH: usize = 256;
 
 /// Additional levels of lists, watch events and reviews around an object.
-const AROUND: usize = 8;
+const WRAPPER_DEPTH: usize = 8;
 
 /// Error text for a document that nests too deep, as Go's decoder words it.
 pub const TOO_DEEP: &str = "exceeded max depth";
 
-/// Decodes JSON with objects of at most [`MAX_DEPTH`] levels. `serde_json`'s own bound, 128, would reject objects
-/// that the server stores.
+/// Decodes JSON with objects of at most [`MAX_DEPTH`] levels. `serde_json`'s own limit of 128 levels would reject
+/// objects that the server stores.
 ///
 /// # Errors
 /// The bytes are not JSON of the type, or nest too deep.
 pub fn from_slice<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Error> {
-    // Most documents are within serde_json's own bound and need not be measured first.
+    // Most documents are within `serde_json`'s own limit, so their depth need not be measured first.
     if let Ok(value) = serde_json::from_slice(bytes) {
         return Ok(value);
     }
@@ -36,12 +37,12 @@ pub fn from_slice<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Error> {
     Ok(value)
 }
 
-/// Returns a deserializer with the same bound on nesting as [`from_slice`].
+/// Returns a deserializer with the same limit on nesting as [`from_slice`].
 ///
 /// # Errors
 /// The bytes nest too deep.
 pub fn deserializer(bytes: &[u8]) -> Result<Deserializer<serde_json::de::SliceRead<'_>>, Error> {
-    if text_is_deeper(bytes, MAX_DEPTH + AROUND) {
+    if text_is_deeper(bytes, MAX_DEPTH + WRAPPER_DEPTH) {
         return Err(Error::custom(TOO_DEEP));
     }
     let mut reader = Deserializer::from_slice(bytes);
@@ -49,8 +50,8 @@ pub fn deserializer(bytes: &[u8]) -> Result<Deserializer<serde_json::de::SliceRe
     Ok(reader)
 }
 
-/// Whether JSON text nests more than `limit` arrays and objects. Does not recurse. In text that is not JSON, counts
-/// the brackets outside strings.
+/// Whether JSON text nests more than `limit` arrays and objects. The function is not recursive. It only counts brackets
+/// outside strings, so the text need not be valid JSON.
 pub fn text_is_deeper(text: &[u8], limit: usize) -> bool {
     let (mut depth, mut position) = (0usize, 0);
     while let Some(byte) = text.get(position) {
@@ -83,11 +84,14 @@ fn end_of_string(text: &[u8], mut position: usize) -> usize {
 
 /// Whether a value nests more than `limit` arrays and objects. Does not visit deeper levels.
 pub fn is_deeper(value: &Value, limit: usize) -> bool {
-    match (value, limit.checked_sub(1)) {
+    let inner_limit = limit.checked_sub(1);
+    match (value, inner_limit) {
         (Value::Array(_) | Value::Object(_), None) => true,
-        (Value::Array(items), Some(below)) => items.iter().any(|item| is_deeper(item, below)),
-        (Value::Object(entries), Some(below)) => {
-            entries.values().any(|entry| is_deeper(entry, below))
+        (Value::Array(items), Some(inner_limit)) => {
+            items.iter().any(|item| is_deeper(item, inner_limit))
+        }
+        (Value::Object(entries), Some(inner_limit)) => {
+            entries.values().any(|entry| is_deeper(entry, inner_limit))
         }
         _ => false,
     }
@@ -106,7 +110,7 @@ mod tests {
 
     #[test]
     fn nesting_is_bounded() {
-        let deepest = MAX_DEPTH + AROUND;
+        let deepest = MAX_DEPTH + WRAPPER_DEPTH;
         assert!(from_slice::<Value>(nested(deepest).as_bytes()).is_ok());
         let error = from_slice::<Value>(nested(deepest + 1).as_bytes()).unwrap_err();
         assert_eq!(error.to_string(), TOO_DEEP);

@@ -42,17 +42,22 @@ impl<V: View> List<V> {
     /// The bytes are not a list.
     pub fn decode(bytes: &[u8], encoding: Encoding) -> Result<Self, DecodeError> {
         let (mut objects, mut skipped) = (Vec::new(), Vec::new());
-        let ListMeta { resource_version, continue_, .. } =
-            items(bytes, encoding, &mut |item| match V::decode(item, encoding) {
-                Ok(object) => objects.push(object),
-                Err(error) => skipped.push(error.naming(item, encoding)),
-            })?;
-        Ok(Self { items: objects, resource_version, continue_, skipped })
+        let mut decode_item = |item| match V::decode(item, encoding) {
+            Ok(object) => objects.push(object),
+            Err(error) => skipped.push(error.naming(item, encoding)),
+        };
+        let meta = items(bytes, encoding, &mut decode_item)?;
+        Ok(Self {
+            items: objects,
+            resource_version: meta.resource_version,
+            continue_: meta.continue_,
+            skipped,
+        })
     }
 }
 
-/// Calls `each` with the bytes of every item of a list, in order, and returns the list's metadata. An item that
-/// `each` cannot decode need not stop the others. Protobuf bytes are the list's message without an envelope.
+/// Calls `each` with the bytes of every item of a list, in order, and returns the list's metadata. `each` can skip an
+/// item that it cannot decode. Protobuf bytes are the list's message without an envelope.
 ///
 /// # Errors
 /// The bytes are not a list.
@@ -64,14 +69,17 @@ pub fn items<'a>(
     match encoding {
         Encoding::Json => {
             let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-            let read = deserializer.deserialize_map(JsonList { each });
-            read.and_then(|meta| deserializer.end().map(|()| meta)).map_err(|error| DecodeError {
+            let list = deserializer.deserialize_map(JsonList { each });
+            let meta = list.and_then(|meta| deserializer.end().map(|()| meta));
+            meta.map_err(|error| DecodeError {
                 kind: "List".into(),
                 field: ".".into(),
                 reason: error.to_string().into(),
             })
         }
-        Encoding::Protobuf => proto_items(bytes, each).map_err(|error| error.of("List")),
+        Encoding::Protobuf => {
+            proto_items(bytes, each).map_err(|error| error.into_decode_error("List"))
+        }
     }
 }
 
@@ -81,14 +89,15 @@ fn proto_items<'a>(bytes: &'a [u8], each: &mut dyn FnMut(&'a [u8])) -> Result<Li
     while let Some((number, wire)) = reader.tag()? {
         match number {
             1 => ListMeta::merge(&mut meta, wire, &mut reader)
-                .map_err(|error| error.field("metadata"))?,
-            2 => each(reader.expect_bytes(wire).map_err(|error| error.field("items"))?),
+                .map_err(|error| error.at_field("metadata"))?,
+            2 => each(reader.expect_bytes(wire).map_err(|error| error.at_field("items"))?),
             _ => reader.skip(number, wire)?,
         }
     }
     Ok(meta)
 }
 
+/// Visitor of a list in JSON.
 struct JsonList<'f, 'a> {
     each: &'f mut dyn FnMut(&'a [u8]),
 }
@@ -113,6 +122,7 @@ impl<'a> Visitor<'a> for JsonList<'_, 'a> {
     }
 }
 
+/// Visitor of the field `items` of a list in JSON.
 struct JsonItems<'f, 'a> {
     each: &'f mut dyn FnMut(&'a [u8]),
 }

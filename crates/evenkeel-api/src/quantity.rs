@@ -30,8 +30,8 @@ enum Format {
 /// A resource quantity. Equality, order and hash ignore its format.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Quantity {
-    /// High and low half of an `i128` of billionths. Separate fields keep the struct at three words instead of
-    /// four.
+    /// High and low half of an `i128` of billionths. With two halves, the struct takes three words instead of four,
+    /// because an `i128` must be aligned to two words.
     high: i64,
     low: u64,
     format: Format,
@@ -147,6 +147,7 @@ impl Quantity {
     }
 }
 
+/// Converts to `i64`, and clamps values that do not fit.
 fn saturate(value: i128) -> i64 {
     i64::try_from(value).unwrap_or(if value < 0 { i64::MIN } else { i64::MAX })
 }
@@ -158,7 +159,7 @@ fn div_away(value: i128, by: i128) -> i128 {
 }
 
 impl fmt::Display for Quantity {
-    /// Formats the canonical form: no fraction, and the largest suffix for which that is possible.
+    /// Formats the canonical form: the largest suffix with which the number has no fraction.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nanos = self.nanos();
         if nanos == 0 {
@@ -183,6 +184,7 @@ impl fmt::Display for Quantity {
             power += 1;
         }
         if self.format == Format::DecimalExponent {
+            // The number counts billionths, 10^-9, of which each power is a thousand.
             match power as i64 * 3 - 9 {
                 0 => write!(f, "{number}"),
                 exponent => write!(f, "{number}e{exponent}"),
@@ -263,7 +265,7 @@ impl Field for Quantity {
         Slot::StringOrNumber(self)
     }
 
-    fn open(self) -> Self {
+    fn into_partial(self) -> Self {
         self
     }
 
@@ -285,7 +287,7 @@ impl Field for Quantity {
         Ok(())
     }
 
-    fn close(partial: Self) -> Result<Self, WireError> {
+    fn finish(partial: Self) -> Result<Self, WireError> {
         Ok(partial)
     }
 }

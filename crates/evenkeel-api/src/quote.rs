@@ -18,6 +18,7 @@ pub fn quote(text: &str) -> String {
             '\u{c}' => quoted.push_str("\\f"),
             c if is_print(c) => quoted.push(c),
             c => {
+                // Writing to a string cannot fail.
                 let _ = match c as u32 {
                     code @ (..0x20 | 0x7f) => write!(quoted, "\\x{code:02x}"),
                     code @ ..0x1_0000 => write!(quoted, "\\u{code:04x}"),
@@ -33,14 +34,14 @@ pub fn quote(text: &str) -> String {
 /// Escapes the characters in a JSON text that Go's encoder escapes in strings: HTML characters and two line
 /// separators.
 pub fn escape_html(json: String) -> String {
-    let escapes = |c: char| matches!(c, '<' | '>' | '&' | '\u{2028}' | '\u{2029}');
-    if !json.contains(escapes) {
+    let is_escaped = |c: char| matches!(c, '<' | '>' | '&' | '\u{2028}' | '\u{2029}');
+    if !json.contains(is_escaped) {
         return json;
     }
     let mut out = String::with_capacity(json.len() + 16);
     for c in json.chars() {
         match c {
-            c if escapes(c) => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c if is_escaped(c) => out.push_str(&format!("\\u{:04x}", u32::from(c))),
             c => out.push(c),
         }
     }
@@ -53,8 +54,8 @@ pub fn is_print(c: char) -> bool {
     if c.is_ascii() {
         return c == ' ' || c.is_ascii_graphic();
     }
-    // Inside a string, Rust's debug format escapes exactly the characters that are not printable. At its start it also
-    // escapes combining marks.
+    // Rust's debug format escapes exactly the characters that are not printable. At the start of a string, it also
+    // escapes combining marks, so the letter `a` precedes the character here.
     let mut text = [b'a'; 5];
     let end = 1 + c.encode_utf8(&mut text[1..]).len();
     str::from_utf8(&text[..end]).is_ok_and(|text| text.escape_debug().nth(1) == Some(c))

@@ -1,7 +1,7 @@
 //! Interning of values that many objects share.
 //!
 //! Pods of one ReplicaSet have equal labels, owners and specs. The decoder looks up each such value among the values
-//! that the thread decoded recently, and shares it. An object thus needs memory only for values of its own.
+//! that its thread decoded recently. If it finds an equal value, both objects share one allocation.
 
 use std::{
     hash::{BuildHasher as _, Hash},
@@ -11,7 +11,8 @@ use std::{
 
 use foldhash::fast::FixedState;
 
-/// Number of values per type that a thread remembers. A few suffice, because neighbours in a list are mostly alike.
+/// Number of values per type that a thread remembers. A small number suffices, because consecutive objects in a list
+/// mostly have equal values.
 const MAX_REMEMBERED: usize = 256;
 
 /// An immutable list that equal lists share.
@@ -87,9 +88,9 @@ pub(crate) fn recall<T: Recalled>(items: Vec<T>) -> Shared<T> {
     if items.is_empty() {
         return Shared(None);
     }
-    let (fingerprint, same) =
-        (fingerprint(&items), |known: &Arc<[T]>, new: &Vec<T>| **known == **new);
-    Shared(Some(T::recent(|recent| recent.recall(fingerprint, items, same, Into::into))))
+    let fingerprint = fingerprint_of(&items);
+    let is_equal = |known: &Arc<[T]>, new: &Vec<T>| **known == **new;
+    Shared(Some(T::recent(|recent| recent.recall(fingerprint, items, is_equal, Into::into))))
 }
 
 /// Item type of interned lists.
@@ -119,11 +120,12 @@ macro_rules! recalled {
 pub(crate) use recalled;
 
 /// Returns a hash for interning: equal values have equal fingerprints.
-pub(crate) fn fingerprint(of: &impl Hash) -> u64 {
-    FixedState::default().hash_one(of)
+pub(crate) fn fingerprint_of(value: &impl Hash) -> u64 {
+    FixedState::default().hash_one(value)
 }
 
-/// Recently decoded values, in slots by fingerprint. Each slot keeps its last value.
+/// Cache of recently decoded values with `N` slots. The fingerprint of a value determines its slot, and each slot
+/// keeps the last value.
 pub(crate) struct Recent<T, const N: usize = MAX_REMEMBERED>(Box<[Option<T>]>);
 
 impl<T, const N: usize> Default for Recent<T, N> {
@@ -133,21 +135,21 @@ impl<T, const N: usize> Default for Recent<T, N> {
 }
 
 impl<T: Clone, const N: usize> Recent<T, N> {
-    /// Returns the value in the fingerprint's slot, if `is` accepts it.
-    pub(crate) fn find(&self, fingerprint: u64, is: impl FnOnce(&T) -> bool) -> Option<T> {
-        self.0[fingerprint as usize % N].as_ref().filter(|known| is(known)).cloned()
+    /// Returns the value in the fingerprint's slot if `is_match` accepts it.
+    pub(crate) fn find(&self, fingerprint: u64, is_match: impl FnOnce(&T) -> bool) -> Option<T> {
+        self.0[fingerprint as usize % N].as_ref().filter(|known| is_match(known)).cloned()
     }
 
-    /// Returns the value in the fingerprint's slot if it is the `same` as `new`. Otherwise creates a value with
-    /// `make`, and remembers it.
+    /// Returns the value in the fingerprint's slot if it is equal to `new`. Otherwise converts `new` with `make`, and
+    /// remembers the result.
     pub(crate) fn recall<U>(
         &mut self,
         fingerprint: u64,
         new: U,
-        same: impl FnOnce(&T, &U) -> bool,
+        is_equal: impl FnOnce(&T, &U) -> bool,
         make: impl FnOnce(U) -> T,
     ) -> T {
-        if let Some(known) = self.find(fingerprint, |known| same(known, &new)) {
+        if let Some(known) = self.find(fingerprint, |known| is_equal(known, &new)) {
             return known;
         }
         let made = make(new);

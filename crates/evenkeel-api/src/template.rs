@@ -19,10 +19,11 @@ pub const HASH_LABEL: &str = "pod-template-hash";
 
 /// A `PodTemplateSpec` as a workload controller needs it: labels to compare, and the other fields as text to pass on.
 ///
-/// The text is canonical JSON from either encoding: it has sorted keys and canonical quantities, but no null, empty
-/// or zero values. Two templates are semantically equal exactly if their texts are.
+/// The text is canonical JSON, the same for an object in JSON and in protobuf: keys are sorted, quantities are in
+/// canonical form, and null, empty or zero values are left out. Two templates are semantically equal exactly if their
+/// texts are equal.
 ///
-/// The text has all fields, because a controller also writes whole templates back.
+/// The text has all other fields of the template, because a controller also writes whole templates back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
     /// Labels of the objects created from the template.
@@ -64,7 +65,7 @@ impl Template {
             annotations: strings(&meta["annotations"]),
             finalizers: finalizers.collect(),
             other: other(meta).into(),
-            // The specs of a Deployment and of its ReplicaSets are mostly equal.
+            // The specs of a Deployment and of its ReplicaSets are mostly equal, so they share one allocation.
             spec: Text::recalled(&canonical("k8s.io.api.core.v1.PodSpec", &template["spec"])),
         }
     }
@@ -211,11 +212,13 @@ fn labels_without_hash(labels: &StrMap) -> impl Iterator<Item = (&str, &str)> {
 
 /// Returns the fields of a template's metadata for which [`Template`] has no field, as JSON without braces.
 fn other(meta: &Value) -> String {
-    let named = ["labels", "annotations", "finalizers", "creationTimestamp"];
-    let rest =
-        meta.as_object().into_iter().flatten().filter(|(key, _)| !named.contains(&key.as_str()));
-    let rest = Value::Object(rest.map(|(key, value)| (key.clone(), value.clone())).collect());
-    let text = canonical("k8s.io.apimachinery.pkg.apis.meta.v1.ObjectMeta", &rest);
+    // Upstream writes `creationTimestamp: null` in every template, which carries no information.
+    let excluded = ["labels", "annotations", "finalizers", "creationTimestamp"];
+    let fields = meta.as_object().into_iter().flatten();
+    let other_fields = fields.filter(|(key, _)| !excluded.contains(&key.as_str()));
+    let object: Map<String, Value> =
+        other_fields.map(|(key, value)| (key.clone(), value.clone())).collect();
+    let text = canonical("k8s.io.apimachinery.pkg.apis.meta.v1.ObjectMeta", &Value::Object(object));
     text[1..text.len() - 1].to_owned()
 }
 
@@ -266,15 +269,15 @@ impl JobTemplate {
     }
 }
 
-/// Number of messages that a thread remembers. A rollout of a hundred Deployments has three templates for each, and
-/// each change of a status repeats one of them.
+/// Number of messages that a thread remembers. A rollout of a hundred Deployments has three templates for each
+/// Deployment, and the watch event of each status change contains one of these templates again.
 const REMEMBERED: usize = 512;
 
 /// Bytes of a message, and the value decoded from them.
-type Read<T> = std::sync::Arc<(Box<[u8]>, T)>;
+type Decoded<T> = std::sync::Arc<(Box<[u8]>, T)>;
 
-/// Implements decoding of a message that is kept as JSON. `from_json_value` converts the JSON of an object. The last
-/// argument converts the JSON of the protobuf form, if that differs.
+/// Implements decoding of a message that is kept as JSON. The type's `from_json_value` converts an object in JSON. The
+/// last argument converts the JSON of an object in protobuf, if this conversion differs.
 macro_rules! kept_as_json {
     ($type:ty, $message:expr) => {
         kept_as_json!($type, $message, <$type>::from_json_value);
@@ -288,7 +291,8 @@ macro_rules! kept_as_json {
 
         impl Field for $type {
             const SHAPE: Shape = Shape::Named($message);
-            /// Concatenated parts of a message are one message.
+            /// The value of an earlier part, and the bytes of all parts so far. Protobuf defines that concatenated
+            /// parts of a message are one message.
             type Partial = (Self, Vec<u8>);
 
             fn absent() -> Self {
@@ -299,7 +303,7 @@ macro_rules! kept_as_json {
                 Slot::Any(self)
             }
 
-            fn open(self) -> Self::Partial {
+            fn into_partial(self) -> Self::Partial {
                 (self, Vec::new())
             }
 
@@ -312,28 +316,28 @@ macro_rules! kept_as_json {
                 Ok(())
             }
 
-            fn close((earlier, bytes): Self::Partial) -> Result<Self, WireError> {
+            fn finish((earlier, bytes): Self::Partial) -> Result<Self, WireError> {
                 if bytes.is_empty() {
                     return Ok(earlier);
                 }
-                use $crate::shared::{Recent, fingerprint};
-                use $crate::template::{REMEMBERED, Read};
+                use $crate::shared::{Recent, fingerprint_of};
+                use $crate::template::{Decoded, REMEMBERED};
                 // Templates change less often than the objects that contain them, so reuse recently decoded
                 // templates.
                 thread_local! {
-                    static RECENT: std::cell::RefCell<Recent<Read<$type>, REMEMBERED>> =
+                    static RECENT: std::cell::RefCell<Recent<Decoded<$type>, REMEMBERED>> =
                         std::cell::RefCell::default();
                 }
-                let fingerprint = fingerprint(&bytes);
+                let fingerprint = fingerprint_of(&bytes);
                 let known = RECENT
                     .with_borrow(|recent| recent.find(fingerprint, |known| *known.0 == *bytes));
                 if let Some(known) = known {
                     return Ok(known.1.clone());
                 }
-                let read = $from_wire(&crate::protobuf::to_json($message, &bytes)?);
-                let now = std::sync::Arc::new((bytes.into_boxed_slice(), read.clone()));
-                RECENT.with_borrow_mut(|recent| recent.keep(fingerprint, now));
-                Ok(read)
+                let value = $from_wire(&crate::protobuf::to_json($message, &bytes)?);
+                let decoded = std::sync::Arc::new((bytes.into_boxed_slice(), value.clone()));
+                RECENT.with_borrow_mut(|recent| recent.keep(fingerprint, decoded));
+                Ok(value)
             }
         }
     };

@@ -2,7 +2,7 @@
 
 use std::{borrow::Borrow, borrow::Cow, cell::RefCell, fmt, ops::Deref, sync::Arc};
 
-use crate::shared::{Recent, fingerprint};
+use crate::shared::{Recent, fingerprint_of};
 use ecow::EcoString;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -13,8 +13,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Text(EcoString);
 
-/// Number of long strings that a thread remembers. A few suffice, because consecutive items of a list mostly have the
-/// same owner, image and labels.
+/// Number of long strings that a thread remembers. A small number suffices, because consecutive items of a list mostly
+/// have the same owner, image and labels.
 const REMEMBERED: usize = 1024;
 
 /// Length in bytes from which strings are not remembered, because long strings rarely recur.
@@ -38,12 +38,13 @@ impl Text {
 
     /// Returns the text. A long string shares its bytes with an equal one that this thread decoded recently.
     pub fn recalled(text: &str) -> Self {
-        if !(EcoString::INLINE_LIMIT + 1..TOO_LONG).contains(&text.len()) {
+        let is_inline = text.len() <= EcoString::INLINE_LIMIT;
+        if is_inline || text.len() >= TOO_LONG {
             return Self(text.into());
         }
         RECENT.with_borrow_mut(|recent| {
-            let same = |known: &EcoString, new: &&str| known.as_str() == *new;
-            Self(recent.recall(fingerprint(&text), text, same, EcoString::from))
+            let is_equal = |known: &EcoString, new: &&str| known.as_str() == *new;
+            Self(recent.recall(fingerprint_of(&text), text, is_equal, EcoString::from))
         })
     }
 }

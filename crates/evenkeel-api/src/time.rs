@@ -31,6 +31,7 @@ pub fn parse(text: &str) -> Result<Timestamp, jiff::Error> {
 /// Parses exactly the form `2026-01-02T03:04:05Z`, which nearly every time on the wire has. Returns `None` for other
 /// forms.
 fn parse_plain(text: &[u8]) -> Option<Timestamp> {
+    // The letters stand for the digits of year, month, day, hour, minute (`n`) and second.
     let &[
         y1,
         y2,
@@ -56,13 +57,16 @@ fn parse_plain(text: &[u8]) -> Option<Timestamp> {
     else {
         return None;
     };
-    let two = |a: u8, b: u8| {
-        (a.is_ascii_digit() && b.is_ascii_digit())
-            .then(|| i64::from(a - b'0') * 10 + i64::from(b - b'0'))
+    let two_digits = |tens: u8, ones: u8| {
+        if !tens.is_ascii_digit() || !ones.is_ascii_digit() {
+            return None;
+        }
+        Some(i64::from(tens - b'0') * 10 + i64::from(ones - b'0'))
     };
-    let (year, month, day) = (two(y1, y2)? * 100 + two(y3, y4)?, two(m1, m2)?, two(d1, d2)?);
-    let (hour, minute, second) = (two(h1, h2)?, two(n1, n2)?, two(s1, s2)?);
-    // A day after the 28th is left to the full parser, unless the month has it in every year.
+    let year = two_digits(y1, y2)? * 100 + two_digits(y3, y4)?;
+    let (month, day) = (two_digits(m1, m2)?, two_digits(d1, d2)?);
+    let (hour, minute, second) = (two_digits(h1, h2)?, two_digits(n1, n2)?, two_digits(s1, s2)?);
+    // The full parser handles February 29, which not every year has.
     let day_exists = (1..=28).contains(&day)
         || (day <= 30 && month != 2)
         || (day == 31 && matches!(month, 1 | 3 | 5 | 7 | 8 | 10 | 12));
@@ -76,10 +80,12 @@ fn parse_plain(text: &[u8]) -> Option<Timestamp> {
     {
         return None;
     }
-    // Count the days from the civil date, with years that begin in March.
-    let (y, m) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let (era, year_of_era) = (y.div_euclid(400), y.rem_euclid(400));
-    let day_of_year = (153 * m + 2) / 5 + day - 1;
+    // Count the days since 1970. Years begin in March here, so that a leap day is the last day of its year. An era is a
+    // cycle of 400 years, which has 146,097 days. The first day of era 0 is 719,468 days before 1970.
+    let (march_year, march_month) =
+        if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let (era, year_of_era) = (march_year.div_euclid(400), march_year.rem_euclid(400));
+    let day_of_year = (153 * march_month + 2) / 5 + day - 1;
     let days = era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100
         + day_of_year
         - 719_468;

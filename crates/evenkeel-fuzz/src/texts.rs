@@ -40,7 +40,7 @@ pub(crate) fn cron(data: &[u8]) {
     else {
         return;
     };
-    let zone = parts.next().and_then(|name| cron::zone(std::str::from_utf8(name).ok()?));
+    let zone = parts.next().and_then(|name| cron::time_zone(std::str::from_utf8(name).ok()?));
     let zone = zone.unwrap_or(jiff::tz::TimeZone::UTC);
     // A leap day, and the hour before daylight saving time begins in Europe.
     for seconds in [951_782_400, 1_743_292_800] {

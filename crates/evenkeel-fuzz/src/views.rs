@@ -26,7 +26,7 @@ pub(crate) fn views(data: &[u8]) {
         let (first, second) = data.split_at(data.len() / 2);
         for chunk in [first, second] {
             frames.push(chunk.to_vec().into());
-            while let Ok(Some(frame)) = frames.cut() {
+            while let Ok(Some(frame)) = frames.next_frame() {
                 let _ = watch::Event::read(&frame, encoding);
             }
         }

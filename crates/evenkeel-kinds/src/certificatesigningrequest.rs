@@ -39,11 +39,13 @@ pub(super) fn prepare_status_update(new: &mut Value, old: &Value, now: &str) {
     reset_all_but_metadata_and_status(new, old);
     let mut conditions = list(new, "status.conditions").to_vec();
     for condition_type in APPROVAL_CONDITIONS {
-        let before: Vec<&Value> = conditions_of_type(old, condition_type).collect();
-        let is = |condition: &Value| text(condition, "type") == condition_type;
-        if conditions.iter().filter(|condition| is(condition)).count() == before.len() {
-            let instances = conditions.iter_mut().filter(|condition| is(condition));
-            instances.zip(before).for_each(|(instance, before)| instance.clone_from(before));
+        let stored: Vec<&Value> = conditions_of_type(old, condition_type).collect();
+        let has_type = |condition: &Value| text(condition, "type") == condition_type;
+        if conditions.iter().filter(|condition| has_type(condition)).count() == stored.len() {
+            let instances = conditions.iter_mut().filter(|condition| has_type(condition));
+            for (instance, stored) in instances.zip(stored) {
+                instance.clone_from(stored);
+            }
         }
     }
     populate_condition_timestamps(&mut conditions, old, now);
@@ -52,23 +54,24 @@ pub(super) fn prepare_status_update(new: &mut Value, old: &Value, now: &str) {
     }
 }
 
-/// Sets absent times of conditions to now. While the status stays the same, the old transition time is kept.
+/// Sets absent times of conditions to `now`. An absent transition time becomes the stored one if the status is the same
+/// as in the stored condition.
 ///
 /// Upstream: `populateConditionTimestamps`.
 fn populate_condition_timestamps(conditions: &mut [Value], old: &Value, now: &str) {
     for condition in conditions {
-        let absent =
+        let is_absent =
             |condition: &Value, field: &str| get(condition, field).is_none_or(Value::is_null);
-        if absent(condition, "lastUpdateTime") {
+        if is_absent(condition, "lastUpdateTime") {
             set(condition, "lastUpdateTime", now);
         }
-        if absent(condition, "lastTransitionTime") {
+        if is_absent(condition, "lastTransitionTime") {
             let (condition_type, status) = (text(condition, "type"), text(condition, "status"));
-            let same = conditions_of_type(old, condition_type)
-                .find(|before| text(before, "status") == status);
-            let since = same.map(|before| text(before, "lastTransitionTime"));
-            let since = since.filter(|since| !since.is_empty()).unwrap_or(now).to_owned();
-            set(condition, "lastTransitionTime", since);
+            let stored = conditions_of_type(old, condition_type)
+                .find(|stored| text(stored, "status") == status);
+            let stored_time = stored.map(|stored| text(stored, "lastTransitionTime"));
+            let time = stored_time.filter(|time| !time.is_empty()).unwrap_or(now).to_owned();
+            set(condition, "lastTransitionTime", time);
         }
     }
 }
@@ -77,7 +80,8 @@ fn conditions_of_type<'a>(
     request: &'a Value,
     condition_type: &str,
 ) -> impl Iterator<Item = &'a Value> {
-    list(request, "status.conditions").iter().filter(move |one| text(one, "type") == condition_type)
+    let conditions = list(request, "status.conditions").iter();
+    conditions.filter(move |condition| text(condition, "type") == condition_type)
 }
 
 /// Validates the PEM-encoded request in `spec.request`.
@@ -91,6 +95,7 @@ pub(super) fn validate_request(object: &Value, errors: &mut Errors) {
     }
 }
 
+/// Parses a PEM-encoded certificate request in Base64, and verifies its signature.
 fn parse_request(request: &str) -> Result<(), String> {
     let pem = STANDARD.decode(request).unwrap_or_default();
     let block = x509_parser::pem::parse_x509_pem(&pem).ok().map(|(_, block)| block);
@@ -193,6 +198,7 @@ fn validate_certificate(
     }
 }
 
+/// Validates a chain of PEM-encoded certificates in Base64, which may be empty.
 fn validate_chain(certificate: &str) -> Result<(), String> {
     let pem = STANDARD.decode(certificate).map_err(|error| error.to_string())?;
     if pem.is_empty() {

@@ -1,5 +1,5 @@
-//! Fields of feature gates that are off by default in v1.37. A write drops them unless the stored object has a
-//! field of the same gate.
+//! Fields of feature gates that are off by default in v1.37. A write drops the fields of a gate unless the stored
+//! object already has one of them.
 //!
 //! Upstream: `dropDisabledFields` and `DropDisabledFields`, which the strategies of the kinds call.
 
@@ -115,8 +115,8 @@ const RESOURCE_SLICE: &[GateFields] = &[
     &["skipNodeOperations"],
 ];
 
-/// Returns the paths of the parts of a kind that have fields of disabled gates.
-fn parts(group: &str, kind: &str) -> &'static [(&'static str, &'static [GateFields])] {
+/// Returns the parts of a kind that have fields of disabled gates: the path of each part, and its gates.
+fn parts_with_gates(group: &str, kind: &str) -> &'static [(&'static str, &'static [GateFields])] {
     match (group, kind) {
         ("", "Pod") => &[("spec", POD_SPEC), ("status", POD_STATUS)],
         ("", "Node") => &[("spec", NODE_SPEC), ("status", NODE_STATUS)],
@@ -141,14 +141,17 @@ fn parts(group: &str, kind: &str) -> &'static [(&'static str, &'static [GateFiel
 
 /// Drops the fields of disabled gates from a written object. `old` is the stored object of an update.
 pub(crate) fn drop_disabled_fields(group: &str, kind: &str, new: &mut Value, old: Option<&Value>) {
-    for (part, gates) in parts(group, kind) {
+    for (part, gates) in parts_with_gates(group, kind) {
         let old = old.and_then(|old| get(old, part));
         let Some(new) = get_mut(new, part) else { continue };
         for fields in *gates {
-            if old.is_some_and(|old| fields.iter().any(|path| has(old, path))) {
+            let is_in_use = old.is_some_and(|old| fields.iter().any(|path| has_field(old, path)));
+            if is_in_use {
                 continue;
             }
-            fields.iter().for_each(|path| drop_field(new, path));
+            for path in *fields {
+                drop_field(new, path);
+            }
         }
     }
 }
@@ -156,24 +159,25 @@ pub(crate) fn drop_disabled_fields(group: &str, kind: &str, new: &mut Value, old
 const CONTAINER_LISTS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
 
 /// Returns the fields that a name in a path matches: `containers` matches all lists of containers.
-fn fields<'a>(name: &'a &'a str) -> &'a [&'a str] {
+fn matched_fields<'a>(name: &'a &'a str) -> &'a [&'a str] {
     if *name == "containers" { &CONTAINER_LISTS } else { std::slice::from_ref(name) }
 }
 
 /// Returns whether the object has a non-null value at `path`.
-fn has(value: &Value, path: &str) -> bool {
+fn has_field(value: &Value, path: &str) -> bool {
     let (name, rest) = path.split_once('.').unwrap_or((path, ""));
     if name == "*" {
         return match value {
-            Value::Array(items) => items.iter().any(|item| has(item, rest)),
-            Value::Object(fields) => fields.values().any(|item| has(item, rest)),
+            Value::Array(items) => items.iter().any(|item| has_field(item, rest)),
+            Value::Object(fields) => fields.values().any(|item| has_field(item, rest)),
             _ => false,
         };
     }
-    let mut found = fields(&name).iter().filter_map(|name| value.get(name));
-    found.any(|value| if rest.is_empty() { !value.is_null() } else { has(value, rest) })
+    let mut found = matched_fields(&name).iter().filter_map(|name| value.get(name));
+    found.any(|value| if rest.is_empty() { !value.is_null() } else { has_field(value, rest) })
 }
 
+/// Removes the field at `path`, in all items that the path matches.
 fn drop_field(value: &mut Value, path: &str) {
     match path.split_once('.') {
         Some(("*", rest)) => match value {
@@ -183,7 +187,7 @@ fn drop_field(value: &mut Value, path: &str) {
         },
         Some(("lifecycle", "stopSignal")) => drop_stop_signal(value),
         Some((name, rest)) => {
-            for name in fields(&name) {
+            for name in matched_fields(&name) {
                 if let Some(value) = value.get_mut(name) {
                     drop_field(value, rest);
                 }
@@ -195,7 +199,7 @@ fn drop_field(value: &mut Value, path: &str) {
     }
 }
 
-/// Drops a container's stop signal. Also drops its lifecycle if nothing else is left in it.
+/// Drops a container's stop signal. Also drops the lifecycle if the stop signal was its only field.
 ///
 /// Upstream: `dropContainerStopSignals`.
 fn drop_stop_signal(container: &mut Value) {

@@ -1,5 +1,8 @@
-//! Encodes values as upstream's internal types do. Upstream validates the internal version of a kind, so its errors
-//! quote and compare that form. Fields of internal types have no JSON names and are rarely left out.
+//! Encodes values as upstream's internal types.
+//!
+//! Upstream validates the internal version of a kind. Its errors therefore quote values of internal types, and compare
+//! them. Fields of internal types have no JSON names, so the encoding has Go's field names. It omits few fields, because
+//! internal types rarely have `omitempty`.
 //!
 //! Upstream: the types of `pkg/apis`, `field.Error.ErrorBody`, `k8s.io/apimachinery/pkg/util/diff`.
 
@@ -12,9 +15,11 @@ use evenkeel_apimachinery::status::BadValue;
 use evenkeel_apimachinery::value::{get, is_omitted};
 use serde_json::Value;
 
-/// Fields of internal types, recorded from upstream: one type per line.
+/// Fields of internal types, recorded from upstream. Each line has the name of a type, a tab, and the fields, each in
+/// the form that [`Field::parse`] describes.
 static RECORDED: &str = include_str!("../data/internal-fields.tsv");
 
+/// Fields by the name of the internal type.
 static TYPES: LazyLock<HashMap<&'static str, Vec<Field>>> = LazyLock::new(|| {
     let lines = RECORDED.lines().filter_map(|line| line.split_once('\t'));
     lines
@@ -24,15 +29,18 @@ static TYPES: LazyLock<HashMap<&'static str, Vec<Field>>> = LazyLock::new(|| {
 
 /// Field of an internal type.
 struct Field {
+    /// Name of the field in Go.
     name: &'static str,
     /// Path in the stored version.
     path: String,
+    /// Type of the field, in the notation of [`Encoder::write`].
     type_: &'static str,
     omit_empty: bool,
 }
 
 impl Field {
-    /// Parses `name[=path]:type[:o]`.
+    /// Parses `name[=path]:type[:o]`. By default, the path is the name with a lower-case first letter. The suffix `:o`
+    /// stands for `omitempty`.
     fn parse(cell: &'static str) -> Option<Self> {
         let (name, type_) = cell.split_once(':')?;
         let (type_, omit_empty) = match type_.strip_suffix(":o") {
@@ -62,12 +70,12 @@ pub(crate) fn quoted(type_name: &'static str, value: Option<&Value>) -> BadValue
 ///
 /// Upstream: `diff.Diff`.
 pub(crate) fn diff(type_name: &'static str, old: Option<&Value>, new: Option<&Value>) -> String {
-    let pretty = |value| {
+    let encode_pretty = |value| {
         let mut encoder = Encoder { is_pretty: true, ..Encoder::default() };
         encoder.write(type_name, value);
         encoder.out
     };
-    unified(&pretty(old), &pretty(new))
+    unified(&encode_pretty(old), &encode_pretty(new))
 }
 
 #[derive(Default)]
@@ -80,6 +88,10 @@ struct Encoder {
 
 impl Encoder {
     /// Writes a value of a type. `None` stands for Go's zero value.
+    ///
+    /// The type is `s` (string), `b` (boolean), `i` (integer), the name of a struct, or one of these after a prefix:
+    /// `*` for a pointer, `[]` for a list, `{}` for a map. `=text` is a type with its own JSON encoder in Go, whose zero
+    /// value is `text`.
     fn write(&mut self, type_: &'static str, value: Option<&Value>) {
         let value = value.filter(|value| !value.is_null());
         if let Some(zero) = type_.strip_prefix('=') {
@@ -97,7 +109,7 @@ impl Encoder {
         if let Some(item) = type_.strip_prefix("[]") {
             return match value {
                 Some(Value::Array(items)) => {
-                    self.enclosed(['[', ']'], items, |encoder, value| {
+                    self.write_enclosed(['[', ']'], items, |encoder, value| {
                         encoder.write(item, Some(value));
                     });
                 }
@@ -107,7 +119,7 @@ impl Encoder {
         if let Some(item) = type_.strip_prefix("{}") {
             return match value {
                 Some(Value::Object(entries)) => {
-                    self.enclosed(['{', '}'], entries, |encoder, (name, value)| {
+                    self.write_enclosed(['{', '}'], entries, |encoder, (name, value)| {
                         encoder.write_name(name);
                         encoder.write(item, Some(value));
                     });
@@ -125,30 +137,30 @@ impl Encoder {
     }
 
     fn write_struct(&mut self, type_: &str, value: Option<&Value>) {
-        let part = |field: &Field| value.and_then(|value| get(value, &field.path));
+        let field_value = |field: &Field| value.and_then(|value| get(value, &field.path));
+        let is_shown = |field: &&Field| match field_value(field) {
+            // `omitempty` never omits a pointer that is set.
+            Some(_) if field.type_.starts_with('*') => true,
+            Some(value) => !field.omit_empty || !is_omitted(value),
+            None => !field.omit_empty,
+        };
         let fields = TYPES.get(type_).map(Vec::as_slice).unwrap_or_default();
-        let shown: Vec<&Field> = fields
-            .iter()
-            .filter(|field| match part(field) {
-                // A pointer is shown whatever it points to.
-                Some(_) if field.type_.starts_with('*') => true,
-                Some(part) => !field.omit_empty || !is_omitted(part),
-                None => !field.omit_empty,
-            })
-            .collect();
-        self.enclosed(['{', '}'], shown, |encoder, field| {
+        let shown: Vec<&Field> = fields.iter().filter(is_shown).collect();
+        self.write_enclosed(['{', '}'], shown, |encoder, field| {
             encoder.write_name(field.name);
-            encoder.write(field.type_, part(field));
+            encoder.write(field.type_, field_value(field));
         });
     }
 
     fn write_json(&mut self, value: &Value) {
         match value {
-            Value::Object(fields) => self.enclosed(['{', '}'], fields, |encoder, (name, value)| {
-                encoder.write_name(name);
-                encoder.write_json(value);
-            }),
-            Value::Array(items) => self.enclosed(['[', ']'], items, Self::write_json),
+            Value::Object(fields) => {
+                self.write_enclosed(['{', '}'], fields, |encoder, (name, value)| {
+                    encoder.write_name(name);
+                    encoder.write_json(value);
+                });
+            }
+            Value::Array(items) => self.write_enclosed(['[', ']'], items, Self::write_json),
             scalar => self.out.push_str(&go_json(scalar)),
         }
     }
@@ -159,7 +171,7 @@ impl Encoder {
     }
 
     /// Writes items between brackets, separated by commas.
-    fn enclosed<T>(
+    fn write_enclosed<T>(
         &mut self,
         [open, close]: [char; 2],
         items: impl IntoIterator<Item = T>,
@@ -183,6 +195,7 @@ impl Encoder {
         self.out.push(close);
     }
 
+    /// Begins a new line if the encoding is pretty.
     fn end_line(&mut self) {
         if self.is_pretty {
             self.out.push('\n');

@@ -1,4 +1,4 @@
-//! Generates a Job's selector and the labels that it selects.
+//! Generates a Job's selector and the labels that the selector matches.
 
 use evenkeel_apimachinery::value::{flag, get, is_empty, object_mut, set, text};
 use serde_json::{Value, json};
@@ -8,8 +8,7 @@ use serde_json::{Value, json};
 ///
 /// Upstream: `generateSelector`.
 pub(crate) fn generate_selector(job: &mut Value, has_template_labels: bool) {
-    let manual = flag(job, "spec.manualSelector");
-    if manual {
+    if flag(job, "spec.manualSelector") {
         return;
     }
     let (uid, name) = (text(job, "metadata.uid").to_owned(), text(job, "metadata.name").to_owned());
@@ -24,8 +23,9 @@ pub(crate) fn generate_selector(job: &mut Value, has_template_labels: bool) {
     if let Some(labels) = object_mut(job, "spec.selector.matchLabels") {
         labels.entry("batch.kubernetes.io/controller-uid").or_insert_with(|| json!(uid));
     }
-    let labels = get(job, "spec.template.metadata.labels").cloned();
-    if let Some(labels) = labels.filter(|_| has_template_labels || is_empty(job, "metadata.labels"))
+    let takes_template_labels = has_template_labels || is_empty(job, "metadata.labels");
+    if takes_template_labels
+        && let Some(labels) = get(job, "spec.template.metadata.labels").cloned()
     {
         set(job, "metadata.labels", labels);
     }

@@ -2,7 +2,8 @@
 
 use evenkeel_api::forms;
 
-/// Function that returns the errors of a name. If the second argument is true, the name is a prefix.
+/// Function that validates a name and returns its errors. The second argument is true for the prefix of a name, from
+/// `generateName`.
 ///
 /// Upstream: `ValidateNameFunc`.
 pub type ValidateName = fn(&str, bool) -> Vec<String>;
@@ -10,15 +11,15 @@ pub type ValidateName = fn(&str, bool) -> Vec<String>;
 /// Validates an RFC 1123 subdomain.
 ///
 /// Upstream: `NameIsDNSSubdomain`.
-pub fn dns_subdomain(name: &str, prefix: bool) -> Vec<String> {
-    forms::dns_subdomain(&masked(name, prefix))
+pub fn dns_subdomain(name: &str, is_prefix: bool) -> Vec<String> {
+    forms::dns_subdomain(&mask_trailing_dash(name, is_prefix))
 }
 
 /// Validates an RFC 1123 label.
 ///
 /// Upstream: `NameIsDNSLabel`.
-pub(crate) fn dns_label(name: &str, prefix: bool) -> Vec<String> {
-    forms::dns_label(&masked(name, prefix))
+pub(crate) fn dns_label(name: &str, is_prefix: bool) -> Vec<String> {
+    forms::dns_label(&mask_trailing_dash(name, is_prefix))
 }
 
 /// Validates an IP address in canonical form. A prefix must be a whole address too.
@@ -38,21 +39,23 @@ pub(crate) fn path_segment(name: &str, _: bool) -> Vec<String> {
 /// Validates a path segment. A prefix may also be `.` or `..`.
 ///
 /// Upstream: `ValidatePathSegmentName`.
-pub fn path_segment_or_prefix(name: &str, prefix: bool) -> Vec<String> {
-    if prefix && matches!(name, "." | "..") { Vec::new() } else { forms::path_segment(name) }
+pub fn path_segment_or_prefix(name: &str, is_prefix: bool) -> Vec<String> {
+    if is_prefix && matches!(name, "." | "..") { Vec::new() } else { forms::path_segment(name) }
 }
 
-/// Returns the text to validate: a name as it is, or a prefix whose last dash is masked. A prefix may end in a
-/// dash, because generated names end in letters. As upstream, `a` replaces the dash and the character before it.
+/// Returns the text to validate: a name as it is, or a prefix without its trailing dash. A prefix may end in a dash,
+/// because the generated name continues with letters and digits. As upstream, `a` replaces the dash and the byte before
+/// it.
 ///
 /// Upstream: `maskTrailingDash`.
-fn masked(name: &str, prefix: bool) -> String {
-    let before = name.len().checked_sub(2).filter(|_| prefix && name.ends_with('-'));
-    // A part of a cut character becomes U+FFFD, which no rule allows.
-    before.map_or_else(
-        || name.to_owned(),
-        |end| String::from_utf8_lossy(&name.as_bytes()[..end]).into_owned() + "a",
-    )
+fn mask_trailing_dash(name: &str, is_prefix: bool) -> String {
+    let has_trailing_dash = is_prefix && name.len() > 1 && name.ends_with('-');
+    if !has_trailing_dash {
+        return name.to_owned();
+    }
+    let kept = &name.as_bytes()[..name.len() - 2];
+    // If the cut splits a character, its first bytes become U+FFFD, which no rule allows.
+    String::from_utf8_lossy(kept).into_owned() + "a"
 }
 
 #[cfg(test)]

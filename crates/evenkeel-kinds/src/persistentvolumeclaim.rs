@@ -1,22 +1,23 @@
-//! Strategy of PersistentVolumeClaims. `dataSource` and `dataSourceRef` name the same source, whichever of them a
-//! client sets.
+//! Strategy of PersistentVolumeClaims. A client may set `dataSource` or `dataSourceRef`. The strategy keeps both fields
+//! equal.
 
 use evenkeel_apimachinery::value::{get, get_mut, remove, set, text};
 use serde_json::{Value, json};
 
-/// Prepares the data sources of a claim. Drops sources that upstream ignores, and copies a source that only one of
-/// the two fields names to the other field.
+/// Prepares the data sources of a claim. Drops sources that upstream ignores. If only one of the two fields is set,
+/// copies the source to the other field.
 ///
 /// Upstream: `DropDisabledFields`, `EnforceDataSourceBackwardsCompatibility`.
 pub(crate) fn prepare(new: &mut Value, old: Option<&Value>) {
-    let had = |field: &str| old.is_some_and(|old| get(old, field).is_some());
+    let old_has = |field: &str| old.is_some_and(|old| get(old, field).is_some());
     let (source, reference) = ("spec.dataSource", "spec.dataSourceRef");
     // A source in another namespace needs an alpha feature.
-    if !text(new, "spec.dataSourceRef.namespace").is_empty() && !had(reference) {
+    if !text(new, "spec.dataSourceRef.namespace").is_empty() && !old_has(reference) {
         remove(new, reference);
     }
-    let is_new = !had(source) && !had(reference) && get(new, reference).is_none();
-    if is_new && !get(new, source).is_some_and(is_claim_or_snapshot) {
+    // Without `dataSourceRef`, upstream ignores a source that is neither a claim nor a snapshot.
+    let is_only_source = !old_has(source) && !old_has(reference) && get(new, reference).is_none();
+    if is_only_source && !get(new, source).is_some_and(is_claim_or_snapshot) {
         remove(new, source);
     }
     normalize_data_sources(new);

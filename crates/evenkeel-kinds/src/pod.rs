@@ -39,6 +39,7 @@ pub fn prepare_update(subresource: &str, new: &mut Value, old: &Value) {
             }
             preserve_status_fields(new, old);
         }
+        // The subresource changes only the ephemeral containers. The new resource version and managed fields stay.
         "ephemeralcontainers" => {
             let containers = value::get(new, "spec.ephemeralContainers").cloned();
             let metadata = new.get("metadata").cloned();
@@ -70,7 +71,8 @@ const PRESERVED_STATUS: [&str; 4] = [
     "status.observedGeneration",
 ];
 
-/// Keeps the stored value of status fields that the body omits, and of the `observedGeneration` of each condition.
+/// Keeps the stored value of some status fields, and of the `observedGeneration` of each condition, if the body omits
+/// them.
 ///
 /// Upstream: `podStatusStrategy.PrepareForUpdate`, `preserveOldObservedGeneration`.
 fn preserve_status_fields(new: &mut Value, old: &Value) {
@@ -79,23 +81,23 @@ fn preserve_status_fields(new: &mut Value, old: &Value) {
             copy(new, old, field);
         }
     }
-    // Several conditions may have the same type. The n-th one is paired with the n-th stored one of the type.
+    // Several conditions may have the same type. The n-th condition of a type is paired with the n-th stored one.
     let mut generations: BTreeMap<String, VecDeque<i64>> = BTreeMap::new();
     for condition in list(old, "status.conditions") {
         let generation = int(condition, "observedGeneration").unwrap_or_default();
         generations.entry(text(condition, "type").to_owned()).or_default().push_back(generation);
     }
     value::each(new, "status.conditions.*", &mut |condition| {
-        let before = generations.get_mut(text(condition, "type")).and_then(VecDeque::pop_front);
-        let before = before.unwrap_or_default();
-        if before != 0 && int(condition, "observedGeneration").unwrap_or_default() == 0 {
-            set(condition, "observedGeneration", before);
+        let stored = generations.get_mut(text(condition, "type")).and_then(VecDeque::pop_front);
+        let stored = stored.unwrap_or_default();
+        if stored != 0 && int(condition, "observedGeneration").unwrap_or_default() == 0 {
+            set(condition, "observedGeneration", stored);
         }
     });
 }
 
-/// Returns the grace period of a deletion in seconds. It is 0 for a pod that has no node or has finished. By
-/// default, it is that of the spec, or else 30.
+/// Returns the grace period of a deletion in seconds: the requested period, or else that of the spec, or else 30. The
+/// period is 0 for a pod that has no node or has finished. A negative period counts as 1.
 ///
 /// Upstream: `CheckGracefulDelete`.
 pub fn deletion_grace_period(pod: &Value, requested: Option<i64>) -> Option<i64> {

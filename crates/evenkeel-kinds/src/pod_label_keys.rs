@@ -1,5 +1,5 @@
-//! Label keys of a new pod's affinity terms and topology spread constraints, which become requirements of their label
-//! selectors.
+//! `matchLabelKeys` and `mismatchLabelKeys` of a new pod's affinity terms and topology spread constraints. The server
+//! converts these keys to requirements of the label selectors.
 
 use evenkeel_apimachinery::value::{Object, get, get_mut, list, object};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 
-/// Adds the pod's own values of the label keys to the label selectors.
+/// Adds a requirement to the label selectors for each label key. The value is that of the pod's own label.
 ///
 /// Upstream: `mutatePodAffinity`, `mutateTopologySpreadConstraints`.
 pub(crate) fn apply(pod: &mut Value) {
@@ -17,27 +17,30 @@ pub(crate) fn apply(pod: &mut Value) {
     }
     let labels = object(pod, "metadata.labels").cloned().unwrap_or_default();
     for field in ["podAffinity", "podAntiAffinity"] {
-        let place = format!("spec.affinity.{field}");
-        for term in items(pod, &format!("{place}.{REQUIRED}")) {
-            merge(term, &labels);
+        let path = format!("spec.affinity.{field}");
+        for term in items_mut(pod, &format!("{path}.{REQUIRED}")) {
+            add_requirements(term, &labels);
         }
-        for weighted in items(pod, &format!("{place}.{PREFERRED}")) {
+        for weighted in items_mut(pod, &format!("{path}.{PREFERRED}")) {
             if let Some(term) = weighted.get_mut("podAffinityTerm") {
-                merge(term, &labels);
+                add_requirements(term, &labels);
             }
         }
     }
-    for constraint in items(pod, "spec.topologySpreadConstraints") {
-        merge(constraint, &labels);
+    for constraint in items_mut(pod, "spec.topologySpreadConstraints") {
+        add_requirements(constraint, &labels);
     }
 }
 
-fn items<'a>(pod: &'a mut Value, path: &str) -> &'a mut [Value] {
+/// Returns the items of the list at `path`.
+fn items_mut<'a>(pod: &'a mut Value, path: &str) -> &'a mut [Value] {
     get_mut(pod, path).and_then(Value::as_array_mut).map(Vec::as_mut_slice).unwrap_or_default()
 }
 
+/// Adds requirements for the label keys of an affinity term or a spread constraint to its label selector.
+///
 /// Upstream: `applyMatchLabelKeysAndMismatchLabelKeys`.
-fn merge(term: &mut Value, labels: &Object) {
+fn add_requirements(term: &mut Value, labels: &Object) {
     let mut added = Vec::new();
     for (field, operator) in [("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")] {
         for key in list(term, field).iter().filter_map(Value::as_str) {
@@ -49,7 +52,7 @@ fn merge(term: &mut Value, labels: &Object) {
     if added.is_empty() {
         return;
     }
-    // Without a selector a term matches nothing, whatever its keys.
+    // A term without a selector matches no pod. A requirement would not change that.
     let Some(Value::Object(selector)) = get_mut(term, "labelSelector") else { return };
     let expressions = selector.entry("matchExpressions").or_insert_with(|| json!([]));
     if expressions.is_null() {

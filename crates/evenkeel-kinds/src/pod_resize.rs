@@ -8,15 +8,15 @@ use crate::pod_resources;
 
 const CONTAINERS: [&str; 2] = ["spec.containers", "spec.initContainers"];
 
-/// Resets all but the resources and the resize policies of containers, and the resources of the pod. If containers are
-/// added or removed, the pod stays as it is, and validation refuses it.
+/// Resets all fields except the resources and the resize policies of containers, and the resources of the pod. If
+/// containers are added or removed, leaves the pod as it is. Validation then rejects it.
 ///
 /// Upstream: `podResizeStrategy`, `dropNonResizeUpdates`.
 pub(crate) fn prepare(new: &mut Value, old: &Value) {
     if CONTAINERS.iter().any(|field| list(new, field).len() != list(old, field).len()) {
         return;
     }
-    let containers = CONTAINERS.map(|field| resized(list(new, field), list(old, field)));
+    let containers = CONTAINERS.map(|field| resize_containers(list(new, field), list(old, field)));
     let resources = get(new, "spec.resources").or_else(|| get(old, "spec.resources")).cloned();
     reset_field(new, old, "spec");
     reset_field(new, old, "status");
@@ -32,9 +32,9 @@ pub(crate) fn prepare(new: &mut Value, old: &Value) {
     pod_resources::default(new);
 }
 
-/// Returns the old containers with the new resources and resize policies. If one is renamed or moved, the new ones stay
-/// as they are.
-fn resized(new: &[Value], old: &[Value]) -> Vec<Value> {
+/// Returns the old containers with the new resources and resize policies. If a container is renamed or moved, returns
+/// the new containers as they are.
+fn resize_containers(new: &[Value], old: &[Value]) -> Vec<Value> {
     if new.iter().zip(old).any(|(new, old)| text(new, "name") != text(old, "name")) {
         return new.to_vec();
     }

@@ -1,5 +1,5 @@
-//! Resources of a whole pod: what its containers request and limit together, and the defaults of those that the pod
-//! states itself.
+//! Resources of a whole pod: the sum of the requests and limits of its containers, the defaults of pod-level resources,
+//! and the QoS class.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 /// Quantities by resource name.
 pub(crate) type Amounts<'a> = BTreeMap<&'a str, Quantity>;
 
-/// Returns a quantity; `None` if it is malformed.
+/// Parses a quantity; `None` if it is malformed.
 pub(crate) fn quantity(value: &Value) -> Option<Quantity> {
     match value {
         Value::String(text) => Quantity::parse(text).ok(),
@@ -26,18 +26,20 @@ fn amounts(map: Option<&Object>) -> Amounts<'_> {
 }
 
 /// Aggregates `requests` or `limits` of a pod's containers: the sum over the containers, or the peak of the init
-/// containers if that is greater. A sidecar counts with both.
+/// containers if that is greater. A sidecar counts in both, because it runs beside both.
 ///
 /// Upstream: `AggregateContainerRequests`, `AggregateContainerLimits`.
 pub(crate) fn aggregate<'a>(spec: &'a Value, field: &str) -> Amounts<'a> {
-    let of = |container: &'a Value| amounts(object(container, &format!("resources.{field}")));
+    let resources =
+        |container: &'a Value| amounts(object(container, &format!("resources.{field}")));
     let (mut total, mut sidecars, mut peak) = (Amounts::new(), Amounts::new(), Amounts::new());
     for container in list(spec, "containers") {
-        add(&mut total, &of(container));
+        add(&mut total, &resources(container));
     }
     for container in list(spec, "initContainers") {
-        let mut needed = of(container);
-        if text(container, "restartPolicy") == "Always" {
+        let mut needed = resources(container);
+        let is_sidecar = text(container, "restartPolicy") == "Always";
+        if is_sidecar {
             add(&mut total, &needed);
             add(&mut sidecars, &needed);
             needed.clone_from(&sidecars);
@@ -50,26 +52,31 @@ pub(crate) fn aggregate<'a>(spec: &'a Value, field: &str) -> Amounts<'a> {
     total
 }
 
+/// Adds the amounts of `more` to `total`, by name.
 fn add<'a>(total: &mut Amounts<'a>, more: &Amounts<'a>) {
     for (name, amount) in more {
         total.entry(name).and_modify(|sum| *sum = sum.plus(*amount)).or_insert(*amount);
     }
 }
 
-fn raise_to<'a>(most: &mut Amounts<'a>, other: &Amounts<'a>) {
-    for (name, amount) in other {
-        most.entry(name).and_modify(|most| *most = (*most).max(*amount)).or_insert(*amount);
+/// Raises each amount in `maximum` to at least the amount in `minimum`, by name.
+fn raise_to<'a>(maximum: &mut Amounts<'a>, minimum: &Amounts<'a>) {
+    for (name, amount) in minimum {
+        maximum
+            .entry(name)
+            .and_modify(|present| *present = (*present).max(*amount))
+            .or_insert(*amount);
     }
 }
 
-/// Returns whether a pod can state this resource for all of its containers.
+/// Returns whether a resource is supported at pod level.
 ///
 /// Upstream: `IsSupportedPodLevelResource`.
 pub(crate) fn is_supported(name: &str) -> bool {
     matches!(name, "cpu" | "memory") || name.starts_with("hugepages-")
 }
 
-/// Returns whether a pod states a resource for all of its containers.
+/// Returns whether a pod has pod-level requests or limits.
 ///
 /// Upstream: `IsPodLevelResourcesSet`.
 pub(crate) fn are_set(spec: &Value) -> bool {
@@ -77,24 +84,28 @@ pub(crate) fn are_set(spec: &Value) -> bool {
     maps.into_iter().flatten().flatten().any(|(name, _)| is_supported(name))
 }
 
-/// Completes the resources that a pod states: requests default to those of the containers and then to the limits, and
-/// limits to those of the containers if each has one.
+/// Completes pod-level resources, if the pod has any:
+///
+/// - A missing request becomes the sum over the containers, or else the pod-level limit.
+/// - A missing limit becomes the sum over the containers, if each container has a limit.
 ///
 /// Upstream: `DefaultPodLevelResources`.
 pub(crate) fn default(pod: &mut Value) {
     let Some(spec) = pod.get("spec") else { return };
-    let stated = |field: &str| object(spec, field).cloned().unwrap_or_default();
-    let (mut requests, mut limits) = (stated("resources.requests"), stated("resources.limits"));
+    let pod_level = |field: &str| object(spec, field).cloned().unwrap_or_default();
+    let mut requests = pod_level("resources.requests");
+    let mut limits = pod_level("resources.limits");
     if requests.is_empty() && limits.is_empty() {
         return;
     }
-    let (all_requests, all_limits) = (aggregate(spec, "requests"), aggregate(spec, "limits"));
-    for (name, limit) in &all_limits {
+    let container_requests = aggregate(spec, "requests");
+    let container_limits = aggregate(spec, "limits");
+    for (name, limit) in &container_limits {
         if name.starts_with("hugepages-") && !requests.contains_key(*name) {
             limits.entry(*name).or_insert_with(|| limit.to_string().into());
         }
     }
-    for (name, request) in &all_requests {
+    for (name, request) in &container_requests {
         if matches!(*name, "cpu" | "memory") {
             requests.entry(*name).or_insert_with(|| request.to_string().into());
         }
@@ -102,19 +113,21 @@ pub(crate) fn default(pod: &mut Value) {
     for (name, limit) in limits.iter().filter(|(name, _)| is_supported(name)) {
         requests.entry(name.as_str()).or_insert_with(|| limit.clone());
     }
-    let all_have_limit = |name: &str| {
-        ["containers", "initContainers", "ephemeralContainers"]
-            .iter()
-            .flat_map(|field| list(spec, field))
-            .all(|one| object(one, "resources.limits").is_some_and(|map| map.contains_key(name)))
+    let all_containers_have_limit = |name: &str| {
+        let lists = ["containers", "initContainers", "ephemeralContainers"];
+        let mut containers = lists.iter().flat_map(|field| list(spec, field));
+        containers.all(|container| {
+            object(container, "resources.limits").is_some_and(|limits| limits.contains_key(name))
+        })
     };
     for (name, request) in requests.iter().filter(|(name, _)| is_supported(name)) {
-        if limits.contains_key(name.as_str()) || !all_have_limit(name) {
+        if limits.contains_key(name.as_str()) || !all_containers_have_limit(name) {
             continue;
         }
-        let Some(limit) = all_limits.get(name.as_str()) else { continue };
-        let most = quantity(request).map_or(*limit, |request| request.max(*limit));
-        limits.insert(name.clone(), most.to_string().into());
+        let Some(sum) = container_limits.get(name.as_str()) else { continue };
+        // The limit must not be below the request.
+        let limit = quantity(request).map_or(*sum, |request| request.max(*sum));
+        limits.insert(name.clone(), limit.to_string().into());
     }
     for (field, map) in [("spec.resources.requests", requests), ("spec.resources.limits", limits)] {
         if !map.is_empty() {
@@ -123,25 +136,31 @@ pub(crate) fn default(pod: &mut Value) {
     }
 }
 
-/// Returns the QoS class of a pod. Resources of the pod itself decide alone. Else it is Guaranteed if all limits equal
-/// requests, BestEffort without any, and Burstable in all other cases.
+/// Returns the QoS class of a pod: Guaranteed if all limits equal the requests, BestEffort if there are no limits and
+/// requests, and Burstable otherwise. If the pod has pod-level resources, those of the containers do not count.
 ///
 /// Upstream: `ComputePodQOS`.
 pub(crate) fn qos_class(pod: &Value) -> &'static str {
     let none = Value::Null;
     let spec = pod.get("spec").unwrap_or(&none);
     if are_set(spec) {
-        return class_of(value::get(spec, "resources").unwrap_or(&none));
+        return class_of_resources(value::get(spec, "resources").unwrap_or(&none));
     }
     let containers = ["initContainers", "containers"].iter().flat_map(|field| list(spec, field));
-    common(containers.map(|one| class_of(value::get(one, "resources").unwrap_or(&none))))
+    combine_classes(
+        containers.map(|container| {
+            class_of_resources(value::get(container, "resources").unwrap_or(&none))
+        }),
+    )
 }
 
+/// Returns the QoS class of the resources of a container or a pod.
+///
 /// Upstream: `requirementsQOS`.
-fn class_of(resources: &Value) -> &'static str {
-    common(["cpu", "memory"].into_iter().map(|name| {
+fn class_of_resources(resources: &Value) -> &'static str {
+    let class_of_resource = |name: &str| {
         let amount = |field: &str| {
-            let amount = object(resources, field).and_then(|map| map.get(name));
+            let amount = object(resources, field).and_then(|amounts| amounts.get(name));
             amount.and_then(quantity).unwrap_or_default()
         };
         match (amount("requests"), amount("limits")) {
@@ -149,11 +168,12 @@ fn class_of(resources: &Value) -> &'static str {
             (request, _) if request.is_zero() => "BestEffort",
             _ => "Guaranteed",
         }
-    }))
+    };
+    combine_classes(["cpu", "memory"].into_iter().map(class_of_resource))
 }
 
-/// The class that all have, or else Burstable.
-fn common(mut classes: impl Iterator<Item = &'static str>) -> &'static str {
+/// Returns the class that all have in common, or else Burstable.
+fn combine_classes(mut classes: impl Iterator<Item = &'static str>) -> &'static str {
     let Some(first) = classes.next() else { return "BestEffort" };
     if classes.all(|class| class == first) { first } else { "Burstable" }
 }

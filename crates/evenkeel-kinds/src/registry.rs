@@ -4,7 +4,7 @@ use crate::names::{
     ValidateName, dns_label, dns_subdomain, ip_address, path_segment, path_segment_or_prefix,
 };
 
-/// Selectable field: its label, its path, and the value that field selectors match if the field is absent.
+/// Selectable field: its name in field selectors, its path, and the value that selectors match if the field is absent.
 pub(crate) type SelectableField = (&'static str, &'static str, &'static str);
 
 /// Strategy of one kind. Kinds without special rules have [`DEFAULT_STRATEGY`].
@@ -20,7 +20,7 @@ pub struct KindStrategy {
     pub has_generation: bool,
     /// Validates a name, or a prefix of a name, of this kind.
     pub validate_name: ValidateName,
-    /// Whether the rule for names also applies to `generateName`. Otherwise, it may be any path segment.
+    /// Whether the rule for names also applies to `generateName`. Otherwise, `generateName` may be any path segment.
     ///
     /// Upstream: `ValidateObjectMeta` rather than `ValidateObjectMetaWithOpts`.
     pub validates_generate_name: bool,
@@ -45,16 +45,16 @@ pub struct KindStrategy {
 }
 
 impl KindStrategy {
-    /// Validates a name, or a `generateName` if `prefix` is true, in a request to this API group. The rule may
+    /// Validates a name, or a `generateName` if `is_prefix` is true, in a request to this API group. The rule may
     /// depend on the group: the name of an Event that is sent to `events.k8s.io` must be a DNS subdomain.
-    pub fn validate_name(&self, request_group: &str, name: &str, prefix: bool) -> Vec<String> {
-        if prefix && !self.validates_generate_name {
-            return path_segment_or_prefix(name, prefix);
+    pub fn validate_name(&self, request_group: &str, name: &str, is_prefix: bool) -> Vec<String> {
+        if is_prefix && !self.validates_generate_name {
+            return path_segment_or_prefix(name, is_prefix);
         }
         if request_group == "events.k8s.io" {
-            return dns_subdomain(name, prefix);
+            return dns_subdomain(name, is_prefix);
         }
-        (self.validate_name)(name, prefix)
+        (self.validate_name)(name, is_prefix)
     }
 }
 
@@ -480,7 +480,8 @@ pub const STRATEGIES: &[(&str, KindStrategy)] = &[
     ),
 ];
 
-/// Returns the strategy of a resource, or `None` if it is not built in. Events of both groups share one.
+/// Returns the strategy of a resource, or `None` if it is not built in. Events of both API groups have the same
+/// strategy.
 pub fn strategy(group: &str, resource: &str) -> Option<&'static KindStrategy> {
     let group = if group == "events.k8s.io" { "" } else { group };
     STRATEGIES

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 pub use crate::validation::{DeviceId, device_id};
 
-/// Sets `timeAdded` of taints without it.
+/// Sets `timeAdded` of taints that lack it.
 ///
 /// Upstream: `SetDefaults_DeviceTaint`.
 pub(crate) fn set_time_added(kind: &str, object: &mut Value, now: &str) {
@@ -52,8 +52,8 @@ pub(crate) fn drop_deallocated_devices(claim: &mut Value, old: &Value) {
     }
 }
 
-/// Drops an empty list of a slice's devices or counters. If both lists are present, it keeps them, because
-/// validation rejects both together even if they are empty.
+/// Drops an empty list of a slice's devices or counters. If both lists are present, keeps both: validation rejects such
+/// a slice even if the lists are empty.
 pub(crate) fn drop_empty_pools(slice: &mut Value) {
     let fields = ["spec.devices", "spec.sharedCounters"];
     if fields.iter().all(|field| get(slice, field).is_some()) {

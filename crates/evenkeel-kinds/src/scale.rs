@@ -17,12 +17,13 @@ pub fn scale_of(strategy: &KindStrategy, object: &Value) -> Value {
         }
     }
     let mut spec = json!({});
+    // In a Scale, `spec.replicas` has `omitempty`, but `status.replicas` has not.
     if let Some(replicas) = int(object, "spec.replicas").filter(|replicas| *replicas != 0) {
         set(&mut spec, "replicas", replicas);
     }
     let mut status = json!({"replicas": int(object, "status.replicas").unwrap_or_default()});
     let selector = if strategy.kind == "ReplicationController" {
-        format_pairs(object, "spec.selector")
+        format_map_selector(object, "spec.selector")
     } else {
         format_selector(get(object, "spec.selector"))
     };
@@ -32,7 +33,8 @@ pub fn scale_of(strategy: &KindStrategy, object: &Value) -> Value {
     json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status})
 }
 
-/// Sets the replicas of a workload to those of a Scale.
+/// Sets the replicas of a workload to those of a Scale. Also copies the resource version of the Scale, if it has one, so
+/// that the update fails if the workload has changed since the client read the Scale.
 ///
 /// # Errors
 /// When the Scale has negative replicas.
@@ -55,13 +57,13 @@ pub fn set_replicas(target: &mut Value, scale: &Value) -> Result<(), StatusError
     Ok(())
 }
 
-fn format_pairs(target: &Value, path: &str) -> String {
-    let pairs: Vec<String> = object(target, path)
-        .into_iter()
-        .flatten()
-        .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
-        .collect();
-    pairs.join(",")
+/// Formats the map selector of a ReplicationController at `path`: `a=b,c=d`.
+fn format_map_selector(controller: &Value, path: &str) -> String {
+    let mut requirements = Vec::new();
+    for (key, value) in object(controller, path).into_iter().flatten() {
+        requirements.push(format!("{key}={}", value.as_str().unwrap_or_default()));
+    }
+    requirements.join(",")
 }
 
 /// Formats a label selector as a string, with requirements sorted by key.
@@ -69,25 +71,29 @@ fn format_pairs(target: &Value, path: &str) -> String {
 /// Upstream: `LabelSelectorAsSelector`.
 pub(crate) fn format_selector(selector: Option<&Value>) -> String {
     let Some(selector) = selector else { return String::new() };
-    let mut parts: Vec<(String, String)> = Vec::new();
+    // Key and text of each requirement.
+    let mut requirements: Vec<(String, String)> = Vec::new();
     for (key, value) in object(selector, "matchLabels").into_iter().flatten() {
-        parts.push((key.clone(), format!("{key}={}", value.as_str().unwrap_or_default())));
+        let requirement = format!("{key}={}", value.as_str().unwrap_or_default());
+        requirements.push((key.clone(), requirement));
     }
     for expression in list(selector, "matchExpressions") {
         let key = text(expression, "key");
         let mut values: Vec<&str> =
             list(expression, "values").iter().filter_map(Value::as_str).collect();
         values.sort_unstable();
-        let text = match text(expression, "operator") {
+        let requirement = match text(expression, "operator") {
             "In" => format!("{key} in ({})", values.join(",")),
             "NotIn" => format!("{key} notin ({})", values.join(",")),
             "DoesNotExist" => format!("!{key}"),
+            // `Exists` is the only other valid operator.
             _ => key.to_owned(),
         };
-        parts.push((key.to_owned(), text));
+        requirements.push((key.to_owned(), requirement));
     }
-    parts.sort();
-    parts.into_iter().map(|(_, text)| text).collect::<Vec<_>>().join(",")
+    requirements.sort();
+    let texts: Vec<String> = requirements.into_iter().map(|(_, text)| text).collect();
+    texts.join(",")
 }
 
 #[cfg(test)]

@@ -77,7 +77,7 @@ pub fn normalize_cluster_ips(service: &mut Value, old: Option<&Value>) {
 }
 
 /// Sets the IP families and their policy. `configured` are the families of the cluster's Service networks, the default
-/// first. Returns errors if the cluster cannot provide the requested families.
+/// family first. Returns errors if the cluster cannot provide the requested families.
 ///
 /// Upstream: `initIPFamilyFields`.
 pub fn init_ip_family_fields(
@@ -99,7 +99,7 @@ pub fn init_ip_family_fields(
     if let Some(old) = old {
         release_secondary(service, old, &mut errors);
     }
-    refuse_pairs_of_single_stack(service, &mut errors);
+    reject_pairs_of_single_stack(service, &mut errors);
     infer_families(service, configured, &mut errors);
     if !errors.is_empty() {
         return errors;
@@ -107,10 +107,10 @@ pub fn init_ip_family_fields(
     let mut families = ip_families(service);
     let is_single_stack = text(service, POLICY) == SINGLE_STACK;
     if is_selectorless_headless(service) {
-        // Nobody allocates addresses for it: it may have families that the cluster lacks.
+        // No addresses are allocated for such a Service, so it may have families that the cluster lacks.
         complete_families(&mut families, configured, !is_single_stack);
     } else {
-        refuse_missing_families(service, configured, &mut errors);
+        reject_missing_families(service, configured, &mut errors);
         if !errors.is_empty() {
             return errors;
         }
@@ -130,8 +130,8 @@ fn is_selectorless_headless(service: &Value) -> bool {
     text(service, "spec.clusterIP") == "None" && is_empty(service, "spec.selector")
 }
 
-/// Returns whether an update changes nothing about the addresses of a `PreferDualStack` Service. Such a Service gains
-/// or loses no address because the cluster's families have changed.
+/// Returns whether an update leaves the addresses of a `PreferDualStack` Service unchanged. Such an update keeps the
+/// Service's families, even if the families of the cluster have changed since.
 ///
 /// Upstream: `isMatchingPreferDualStackClusterIPFields`.
 pub fn is_matching_prefer_dual_stack(service: &Value, old: &Value) -> bool {
@@ -145,25 +145,25 @@ pub fn is_matching_prefer_dual_stack(service: &Value, old: &Value) -> bool {
         && list(service, "spec.ipFamilies") == list(old, "spec.ipFamilies")
 }
 
-/// Sets the policy that a client omits: the old one, else the one of the Service's kind.
+/// Sets the policy if a client omits it: to the old policy, or else to the default for this Service.
 fn default_policy(service: &mut Value, old: Option<&Value>) {
     if get(service, POLICY).is_some() {
         return;
     }
-    let before = old.map(|old| text(old, POLICY)).filter(|old| !old.is_empty());
-    let policy = match before {
-        Some(before) => before,
+    let old_policy = old.map(|old| text(old, POLICY)).filter(|policy| !policy.is_empty());
+    let policy = match old_policy {
+        Some(old_policy) => old_policy,
         None if is_selectorless_headless(service) => REQUIRE_DUAL_STACK,
         None => SINGLE_STACK,
     };
     set(service, POLICY, policy);
 }
 
-/// Removes the second address and family of a Service that becomes `SingleStack`. With another policy, a client may not
-/// remove them.
+/// Removes the second address and family of a Service that becomes `SingleStack`. With another policy, rejects an
+/// update that removes them.
 fn release_secondary(service: &mut Value, old: &Value, errors: &mut Errors) {
     let fields = [("spec.clusterIPs", "cluster IP"), ("spec.ipFamilies", "IP family")];
-    for (field, what) in fields {
+    for (field, noun) in fields {
         let (after, before) = (list(service, field), list(old, field));
         if text(service, POLICY) == SINGLE_STACK {
             if after == before && after.len() > 1 {
@@ -171,7 +171,7 @@ fn release_secondary(service: &mut Value, old: &Value, errors: &mut Errors) {
                 set(service, field, first);
             }
         } else if !after.is_empty() && after.len() < before.len() {
-            let detail = format!("must be 'SingleStack' to release the secondary {what}");
+            let detail = format!("must be 'SingleStack' to release the secondary {noun}");
             errors.invalid(
                 &Path::new("spec").field("ipFamilyPolicy"),
                 text(service, POLICY),
@@ -181,21 +181,21 @@ fn release_secondary(service: &mut Value, old: &Value, errors: &mut Errors) {
     }
 }
 
-/// Refuses two addresses or families of a `SingleStack` Service.
-fn refuse_pairs_of_single_stack(service: &Value, errors: &mut Errors) {
+/// Rejects two addresses or families of a `SingleStack` Service.
+fn reject_pairs_of_single_stack(service: &Value, errors: &mut Errors) {
     if text(service, POLICY) != SINGLE_STACK {
         return;
     }
     let fields = [("spec.clusterIPs", "cluster IPs"), ("spec.ipFamilies", "IP families")];
-    for (_, what) in fields.iter().filter(|(field, _)| list(service, field).len() == 2) {
+    for (_, noun) in fields.iter().filter(|(field, _)| list(service, field).len() == 2) {
         let detail = format!(
-            "must be 'RequireDualStack' or 'PreferDualStack' when multiple {what} are specified"
+            "must be 'RequireDualStack' or 'PreferDualStack' when multiple {noun} are specified"
         );
         errors.invalid(&Path::new("spec").field("ipFamilyPolicy"), SINGLE_STACK, &detail);
     }
 }
 
-/// Adds the families of the addresses that `ipFamilies` does not list yet.
+/// Adds the families of those cluster IPs for which `ipFamilies` has no entry.
 fn infer_families(service: &mut Value, configured: &[IpFamily], errors: &mut Errors) {
     let ips = list(service, "spec.clusterIPs").to_vec();
     let mut names = list(service, "spec.ipFamilies").to_vec();
@@ -215,8 +215,8 @@ fn infer_families(service: &mut Value, configured: &[IpFamily], errors: &mut Err
     }
 }
 
-/// Refuses families and a policy that the cluster cannot provide.
-fn refuse_missing_families(service: &Value, configured: &[IpFamily], errors: &mut Errors) {
+/// Rejects families and a policy that the cluster cannot provide.
+fn reject_missing_families(service: &Value, configured: &[IpFamily], errors: &mut Errors) {
     let path = Path::new("spec");
     if text(service, POLICY) == REQUIRE_DUAL_STACK && configured.len() < 2 {
         let detail = "this cluster is not configured for dual-stack services";
@@ -230,7 +230,7 @@ fn refuse_missing_families(service: &Value, configured: &[IpFamily], errors: &mu
     }
 }
 
-/// Adds the default family if there is none, and the other family if the Service gets both.
+/// Adds the default family if there is none. Also adds the other family if the Service gets both.
 fn complete_families(families: &mut Vec<IpFamily>, configured: &[IpFamily], gets_both: bool) {
     if families.is_empty() {
         families.extend(configured.first());

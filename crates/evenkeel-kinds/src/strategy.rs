@@ -63,13 +63,14 @@ pub fn prepare_create(strategy: &KindStrategy, cx: &Context<'_>, object: &mut Va
 ///
 /// Upstream: `PrepareForUpdate`.
 pub fn prepare_update(strategy: &KindStrategy, cx: &Context<'_>, new: &mut Value, old: &Value) {
-    let counted = match strategy.kind {
+    // Upstream increments the generation of these kinds before it drops fields. A change of a field that is dropped
+    // below, such as the topology of endpoints, therefore counts too.
+    let generation_field = match strategy.kind {
         "ResourceSlice" => Some("spec"),
         "EndpointSlice" => Some("endpoints"),
         _ => None,
     };
-    // A change of a field that is dropped below, such as the topology of endpoints, counts too.
-    if counted.is_some_and(|field| get(new, field) != get(old, field)) {
+    if generation_field.is_some_and(|field| get(new, field) != get(old, field)) {
         let generation = value::int(old, "metadata.generation").unwrap_or_default();
         set(new, "metadata.generation", generation + 1);
     }
@@ -116,8 +117,8 @@ pub fn prepare_update(strategy: &KindStrategy, cx: &Context<'_>, new: &mut Value
         }
         ("", "PersistentVolumeClaim") => persistentvolumeclaim::prepare_status_update(new, old),
         ("discovery.k8s.io", "EndpointSlice") => drop_topology(new, Some(old)),
-        // The template is that of the stored object. Upstream applies defaults when it reads that object, so its
-        // labels apply again.
+        // A status update has the template of the stored object. Upstream applies defaults when it reads the stored
+        // object, so the template's labels become defaults again.
         ("batch", "Job") | ("", "ReplicationController") if cx.subresource == "status" => {
             labels_from_template(new);
         }
@@ -131,8 +132,7 @@ pub fn prepare_update(strategy: &KindStrategy, cx: &Context<'_>, new: &mut Value
         ("resource.k8s.io", "ResourceClaim") if cx.subresource == "status" => {
             resourceclaim::drop_deallocated_devices(new, old);
         }
-        // A CSIDriver is created without a generation, so the registry has none for it. Count from the stored
-        // value.
+        // A CSIDriver is created without a generation, so `has_generation` is false for it. Only updates count.
         ("storage.k8s.io", "CSIDriver") if get(new, "spec") != get(old, "spec") => {
             let generation = value::int(old, "metadata.generation").unwrap_or_default();
             set(new, "metadata.generation", generation + 1);
@@ -143,10 +143,11 @@ pub fn prepare_update(strategy: &KindStrategy, cx: &Context<'_>, new: &mut Value
         null_empty_rules(new);
     }
     if (strategy.group, strategy.kind) == ("apps", "DaemonSet") {
-        let before = generation_annotation(old);
-        let changed =
+        let old_generation = template_generation(old);
+        let is_changed =
             cx.subresource.is_empty() && get(new, "spec.template") != get(old, "spec.template");
-        set_template_generation(new, if changed { before + 1 } else { before });
+        let generation = if is_changed { old_generation + 1 } else { old_generation };
+        set_template_generation(new, generation);
     }
 }
 
@@ -165,13 +166,18 @@ fn mark_local(object: &mut Value, now: &str) {
 
 /// Sets the time of a volume's phase transition when the phase changes, unless the client changes the time itself.
 fn set_phase_transition_time(new: &mut Value, old: &Value, now: &str) {
-    let time = "status.lastPhaseTransitionTime";
-    let (before, after) = (get(old, time).cloned(), get(new, time).cloned());
+    const TIME: &str = "status.lastPhaseTransitionTime";
+    let (old_time, new_time) = (get(old, TIME).cloned(), get(new, TIME).cloned());
     let is_transition = text(new, "status.phase") != text(old, "status.phase");
-    match (is_transition, before) {
-        (true, before) if after.is_none() || after == before => set(new, time, now),
-        (false, Some(before)) if after.is_none() => set(new, time, before),
-        _ => {}
+    if is_transition {
+        let is_set_by_client = new_time.is_some() && new_time != old_time;
+        if !is_set_by_client {
+            set(new, TIME, now);
+        }
+    } else if let Some(old_time) = old_time
+        && new_time.is_none()
+    {
+        set(new, TIME, old_time);
     }
 }
 
@@ -269,9 +275,12 @@ fn drop_topology(slice: &mut Value, old: Option<&Value>) {
 
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
-fn generation_annotation(object: &Value) -> i64 {
+/// Returns a DaemonSet's template generation from the annotation, or 0 if it is absent or malformed.
+fn template_generation(object: &Value) -> i64 {
     let annotations = value::object(object, "metadata.annotations");
-    let text = annotations.and_then(|all| all.get(TEMPLATE_GENERATION)).and_then(Value::as_str);
+    let text = annotations
+        .and_then(|annotations| annotations.get(TEMPLATE_GENERATION))
+        .and_then(Value::as_str);
     text.and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 
@@ -315,14 +324,11 @@ fn set_requester(cx: &Context<'_>, object: &mut Value) {
     if cx.user.extra.is_empty() {
         value::remove(object, "spec.extra");
     } else {
-        let extra: value::Object = cx
-            .user
-            .extra
-            .iter()
-            .map(|(key, values)| {
-                (key.to_string(), json!(values.iter().map(|value| &**value).collect::<Vec<_>>()))
-            })
-            .collect();
+        let mut extra = value::Object::new();
+        for (key, values) in cx.user.extra.iter() {
+            let values: Vec<&str> = values.iter().map(|value| &**value).collect();
+            extra.insert(key.to_string(), json!(values));
+        }
         set(object, "spec.extra", extra);
     }
 }

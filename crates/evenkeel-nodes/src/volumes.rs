@@ -85,7 +85,7 @@ impl Volumes {
         claims.all(|used| {
             let claim = self.claims.get(&pod.meta.namespace, &used.claim_name(pod));
             claim.is_some_and(|claim| {
-                let is_for_pod = !used.ephemeral || ephemeral::made_for_pod(&claim, pod).is_ok();
+                let is_for_pod = !used.is_ephemeral || ephemeral::made_for_pod(&claim, pod).is_ok();
                 is_for_pod && self.is_mountable(&claim, node.as_ref())
             })
         })

@@ -4,16 +4,16 @@
 ///
 /// ```text
 /// message! {
-///     /// What it is.
+///     /// IP address of a pod.
 ///     pub struct PodIp("k8s.io.api.core.v1.PodIP") {
-///         /// What the field is.
+///         /// IPv4 or IPv6 address.
 ///         ip: Text = 1 "ip",
 ///     }
 /// }
 /// ```
 ///
-/// The number is the field's number in upstream's protobuf, and the string its name in JSON. A field that upstream
-/// inlines in JSON is written `=> inline_field: Type = 2`. At most one such field is allowed, as the last one.
+/// The number is the field's number in upstream's protobuf definition, and the string is its name in JSON. The last
+/// field may be written `=> inline_field: Type = 2`, for a field whose own fields upstream inlines in JSON.
 macro_rules! message {
     (
         $(#[$attribute:meta])*
@@ -48,7 +48,7 @@ macro_rules! message {
         }
 
         impl $crate::decode::Message for $name {
-            const FACTS: $crate::decode::Facts = $crate::decode::Facts {
+            const DEFINITION: $crate::decode::Definition = $crate::decode::Definition {
                 name: $upstream,
                 fields: &[
                     $(($number, $json, &<$type as $crate::decode::Field>::SHAPE),)*
@@ -59,18 +59,18 @@ macro_rules! message {
             fn merge_fields(&mut self, reader: &mut $crate::decode::Reader<'_>) -> Result<(), $crate::decode::WireError> {
                 use $crate::decode::Field;
                 let Self { $($field,)* $($inline_field,)? } = std::mem::take(self);
-                $(let mut $field = <$type as Field>::open($field);)*
-                $(let mut $inline_field = <$inline_type as Field>::open($inline_field);)?
+                $(let mut $field = <$type as Field>::into_partial($field);)*
+                $(let mut $inline_field = <$inline_type as Field>::into_partial($inline_field);)?
                 while let Some((number, wire)) = reader.tag()? {
                     match number {
-                        $($number => <$type as Field>::merge(&mut $field, wire, reader).map_err(|e| e.field($json))?,)*
+                        $($number => <$type as Field>::merge(&mut $field, wire, reader).map_err(|e| e.at_field($json))?,)*
                         $($inline_number => <$inline_type as Field>::merge(&mut $inline_field, wire, reader)?,)?
                         _ => reader.skip(number, wire)?,
                     }
                 }
                 *self = Self {
-                    $($field: <$type as Field>::close($field).map_err(|e| e.field($json))?,)*
-                    $($inline_field: <$inline_type as Field>::close($inline_field)?,)?
+                    $($field: <$type as Field>::finish($field).map_err(|e| e.at_field($json))?,)*
+                    $($inline_field: <$inline_type as Field>::finish($inline_field)?,)?
                 };
                 Ok(())
             }
@@ -78,7 +78,7 @@ macro_rules! message {
 
         impl $crate::decode::Field for $name {
             const SHAPE: $crate::decode::Shape =
-                $crate::decode::Shape::Message(&<$name as $crate::decode::Message>::FACTS);
+                $crate::decode::Shape::Message(&<$name as $crate::decode::Message>::DEFINITION);
             type Partial = Self;
 
             fn absent() -> Self {
@@ -90,7 +90,7 @@ macro_rules! message {
                 $crate::decode::Slot::Object(self)
             }
 
-            fn open(self) -> Self {
+            fn into_partial(self) -> Self {
                 self
             }
 
@@ -103,7 +103,7 @@ macro_rules! message {
                 $crate::decode::Message::merge_fields(partial, &mut $crate::decode::Reader::new(bytes))
             }
 
-            fn close(partial: Self) -> Result<Self, $crate::decode::WireError> {
+            fn finish(partial: Self) -> Result<Self, $crate::decode::WireError> {
                 Ok(partial)
             }
         }

@@ -25,14 +25,15 @@ use serde::de::DeserializeSeed;
 
 use crate::{DecodeError, Encoding};
 
-/// Type of a field in upstream's protobuf definitions. A test compares it with the recorded definitions.
+/// Type of a field in upstream's protobuf definitions. A test compares the types of all fields with upstream's
+/// recorded definitions.
 #[derive(Debug)]
-#[cfg_attr(not(test), allow(dead_code, reason = "definitions are held against the facts by tests"))]
+#[cfg_attr(not(test), allow(dead_code, reason = "only tests compare definitions with upstream"))]
 pub(crate) enum Shape {
-    /// A protobuf scalar, or a message that is decoded as one value, by name.
+    /// Name of a protobuf scalar, or of a message that is decoded as a single value.
     Named(&'static str),
     /// A message with its own definition.
-    Message(&'static Facts),
+    Message(&'static Definition),
     /// A list of values of one type.
     Repeated(&'static Shape),
     /// A map with string keys.
@@ -41,8 +42,8 @@ pub(crate) enum Shape {
 
 /// Name and fields of a message, from its definition.
 #[derive(Debug)]
-#[cfg_attr(not(test), allow(dead_code, reason = "definitions are held against the facts by tests"))]
-pub(crate) struct Facts {
+#[cfg_attr(not(test), allow(dead_code, reason = "only tests compare definitions with upstream"))]
+pub(crate) struct Definition {
     /// Qualified name, such as `k8s.io.api.core.v1.Pod`.
     pub(crate) name: &'static str,
     /// Number, JSON name and type of each decoded field. The name of a field that JSON inlines is empty.
@@ -54,15 +55,15 @@ pub(crate) trait Field: Sized {
     /// Type in upstream's protobuf definitions.
     #[cfg_attr(
         not(test),
-        allow(dead_code, reason = "definitions are held against the facts by tests")
+        allow(dead_code, reason = "only tests compare definitions with upstream")
     )]
     const SHAPE: Shape;
-    /// State in which occurrences of the protobuf field are collected.
+    /// Decoding state that collects the occurrences of the protobuf field: a field may occur several times.
     type Partial;
 
     /// Returns the value of a field that is absent or null.
     fn absent() -> Self;
-    /// Whether the value counts as absent; an optional field then is `None`.
+    /// Whether the value counts as absent. If so, an optional field is `None`.
     fn is_absent(&self) -> bool {
         false
     }
@@ -70,16 +71,16 @@ pub(crate) trait Field: Sized {
     fn slot(&mut self) -> Slot<'_>;
     /// Completes the value after its slot was filled.
     fn settle(&mut self) {}
-    /// Returns the state to continue decoding after an earlier part of the message.
-    fn open(self) -> Self::Partial;
+    /// Converts the value of an earlier part of the message to a state, to which later parts are merged.
+    fn into_partial(self) -> Self::Partial;
     /// Merges one occurrence of the field: appends to lists and maps, merges messages, replaces scalars.
     fn merge(
         partial: &mut Self::Partial,
         wire: Wire,
         reader: &mut Reader<'_>,
     ) -> Result<(), WireError>;
-    /// Returns the value at the end of the message.
-    fn close(partial: Self::Partial) -> Result<Self, WireError>;
+    /// Converts the state to the value, at the end of the message.
+    fn finish(partial: Self::Partial) -> Result<Self, WireError>;
 }
 
 /// A struct defined by `message!`.
@@ -87,9 +88,9 @@ pub(crate) trait Message: Object + Default {
     /// Names, numbers and shapes of the message's fields.
     #[cfg_attr(
         not(test),
-        allow(dead_code, reason = "definitions are held against the facts by tests")
+        allow(dead_code, reason = "only tests compare definitions with upstream")
     )]
-    const FACTS: Facts;
+    const DEFINITION: Definition;
 
     /// Decodes and merges the message's fields up to the reader's end.
     fn merge_fields(&mut self, reader: &mut Reader<'_>) -> Result<(), WireError>;
@@ -108,19 +109,19 @@ pub(crate) fn decode_message<T: Field>(
             Ok(value)
         }
         Encoding::Protobuf => {
-            let mut partial = T::absent().open();
+            let mut partial = T::absent().into_partial();
             let mut reader = Reader::new(bytes);
             T::merge(&mut partial, Wire::Message, &mut reader)
-                .and_then(|()| T::close(partial))
-                .map_err(|error| error.of(kind))
+                .and_then(|()| T::finish(partial))
+                .map_err(|error| error.into_decode_error(kind))
         }
     }
 }
 
-/// Decodes JSON. If that fails, decodes again without `serde_json`'s own bound on nesting, and determines the path of
-/// the error. Valid input does not incur that cost.
+/// Decodes JSON. If that fails, decodes again without `serde_json`'s own limit on nesting, and determines the path of
+/// the error. Most valid input is decoded only once.
 fn read_json(field: &mut dyn JsonField, kind: &str, bytes: &[u8]) -> Result<(), DecodeError> {
-    // Text within `serde_json`'s own bound on nesting need not be measured first.
+    // Here `serde_json`'s own limit applies, so the depth of the text need not be measured first.
     if read_all(field, serde_json::Deserializer::from_slice(bytes)).is_ok() {
         return Ok(());
     }

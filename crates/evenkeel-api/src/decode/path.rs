@@ -8,10 +8,10 @@ enum Container {
     Array(Option<usize>),
 }
 
-/// Returns the path, such as `spec.containers[0].image`, of the value at a line and column; `.` for the whole
-/// document. Both are counted from 1 as in errors of `serde_json`, columns in bytes.
+/// Returns the path, such as `spec.containers[0].image`, of the value at a line and column. The path of the whole
+/// document is `.`. As in errors of `serde_json`, lines and columns are counted from 1, and columns in bytes.
 ///
-/// The text before that position must be valid JSON, as the parser has checked. Otherwise the path is unspecified.
+/// The text before that position must be valid JSON, which the parser has checked. Otherwise the path is unspecified.
 pub(super) fn field_at(text: &[u8], line: usize, column: usize) -> String {
     let line_start: usize = text
         .split_inclusive(|byte| *byte == b'\n')
@@ -27,8 +27,10 @@ fn open_containers(text: &[u8]) -> Vec<Container> {
     let mut open = Vec::new();
     let mut position = 0;
     while let Some(byte) = text.get(position) {
-        if let (Some(Container::Array(index @ None)), false) =
-            (open.last_mut(), byte.is_ascii_whitespace() || *byte == b']')
+        // The first element of an array begins at the first byte that is neither a space nor the array's end.
+        let begins_element = !byte.is_ascii_whitespace() && *byte != b']';
+        if let Some(Container::Array(index @ None)) = open.last_mut()
+            && begins_element
         {
             *index = Some(0);
         }
@@ -46,10 +48,12 @@ fn open_containers(text: &[u8]) -> Vec<Container> {
             b'"' => {
                 let rest = text.get(position..).unwrap_or_default();
                 let length = string_length(rest);
+                // The first string in a member of an object is the member's name.
                 if let Some(Container::Object(name @ None)) = open.last_mut() {
                     let quoted = rest.get(..length).unwrap_or(rest);
                     *name = Some(serde_json::from_slice(quoted).unwrap_or_default());
                 }
+                // Move to the closing quote.
                 position = position.saturating_add(length.saturating_sub(1));
             }
             _ => {}
@@ -74,6 +78,7 @@ fn string_length(text: &[u8]) -> usize {
     text.len()
 }
 
+/// Formats the path that leads through these containers, outermost first.
 fn path(open: &[Container]) -> String {
     let mut path = String::new();
     for container in open {

@@ -2,8 +2,14 @@
 
 use crate::DecodeError;
 
-/// Maximum nesting of skipped groups. Kubernetes uses no groups, so an honest client never exceeds it.
+/// Maximum nesting of skipped groups. Kubernetes uses no groups, so only a malformed message exceeds the limit.
 const MAX_GROUP_DEPTH: usize = 64;
+
+/// Largest field number that protobuf allows: 29 bits.
+const MAX_FIELD_NUMBER: u32 = 0x1fff_ffff;
+
+/// Maximum length of a varint in bytes. Each byte has 7 bits of the number.
+const MAX_VARINT_LENGTH: usize = 10;
 
 /// Wire type of a field's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,7 +18,7 @@ pub(crate) enum Wire {
     Varint,
     /// Eight bytes in little-endian order.
     Fixed64,
-    /// A length, and as many bytes.
+    /// A length, then that many bytes.
     Len,
     /// The start of a group.
     Start,
@@ -20,16 +26,18 @@ pub(crate) enum Wire {
     End,
     /// Four bytes in little-endian order.
     Fixed32,
-    /// Not a wire type: the reader is within the message itself, whose end is the reader's end.
+    /// Not a wire type of protobuf. It stands for a message without a length prefix, which extends to the reader's
+    /// end.
     Message,
 }
 
-/// A decoding error. Each function that passes it on extends the path.
+/// A decoding error. Each caller that returns the error prepends its field or index to the path.
 #[derive(Debug)]
 pub(crate) struct WireError(Box<Inner>);
 
 #[derive(Debug)]
 struct Inner {
+    /// Path of the field, innermost segment first.
     path: Vec<Segment>,
     reason: Box<str>,
 }
@@ -49,7 +57,7 @@ impl WireError {
 
     /// Prepends the named field to the path; an inlined field has no name.
     #[cold]
-    pub(crate) fn field(mut self, name: &'static str) -> Self {
+    pub(crate) fn at_field(mut self, name: &'static str) -> Self {
         if !name.is_empty() {
             self.0.path.push(Segment::Field(name));
         }
@@ -58,14 +66,14 @@ impl WireError {
 
     /// Prepends an index of a list to the path.
     #[cold]
-    pub(crate) fn index(mut self, index: usize) -> Self {
+    pub(crate) fn at_index(mut self, index: usize) -> Self {
         self.0.path.push(Segment::Index(index));
         self
     }
 
-    /// Converts the error to its public type.
+    /// Converts the error to the public type, for an object of this kind.
     #[cold]
-    pub(crate) fn of(self, kind: &str) -> DecodeError {
+    pub(crate) fn into_decode_error(self, kind: &str) -> DecodeError {
         use std::fmt::Write;
         let mut field = String::new();
         for segment in self.0.path.iter().rev() {
@@ -111,6 +119,7 @@ impl<'a> Reader<'a> {
             return Ok(None);
         }
         let tag = self.varint()?;
+        // The lowest three bits of a tag are the wire type, and the others the field number.
         let wire = match tag & 7 {
             0 => Wire::Varint,
             1 => Wire::Fixed64,
@@ -121,7 +130,7 @@ impl<'a> Reader<'a> {
             other => return Err(WireError::new(format!("wire type {other} does not exist"))),
         };
         match u32::try_from(tag >> 3) {
-            Ok(number @ 1..=0x1fff_ffff) => Ok(Some((number, wire))),
+            Ok(number @ 1..=MAX_FIELD_NUMBER) => Ok(Some((number, wire))),
             _ => Err(WireError::new(format!("field number {} is out of range", tag >> 3))),
         }
     }
@@ -134,7 +143,8 @@ impl<'a> Reader<'a> {
             return Ok(u64::from(*byte));
         }
         let mut value = 0u64;
-        for (index, byte) in self.rest.iter().enumerate().take(10) {
+        for (index, byte) in self.rest.iter().enumerate().take(MAX_VARINT_LENGTH) {
+            // Nine bytes have 63 bits, so only one bit of the tenth byte fits into 64 bits.
             if index == 9 && *byte > 1 {
                 break;
             }
@@ -144,17 +154,19 @@ impl<'a> Reader<'a> {
                 return Ok(value);
             }
         }
-        Err(WireError::new(if self.rest.len() < 10 {
+        Err(WireError::new(if self.rest.len() < MAX_VARINT_LENGTH {
             "the message ends within a number"
         } else {
             "a number is too long"
         }))
     }
 
-    /// Reads a length and as many bytes.
+    /// Reads a length, then that many bytes.
     pub(crate) fn bytes(&mut self) -> Result<&'a [u8], WireError> {
         let length = self.varint()?;
-        match usize::try_from(length).ok().and_then(|length| self.rest.split_at_checked(length)) {
+        let split =
+            usize::try_from(length).ok().and_then(|length| self.rest.split_at_checked(length));
+        match split {
             Some((bytes, rest)) => {
                 self.rest = rest;
                 Ok(bytes)
@@ -194,8 +206,9 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Skips a field's value.
+    /// Skips the value of the field with this number. For a group, skips all fields up to the group's end.
     pub(crate) fn skip(&mut self, number: u32, wire: Wire) -> Result<(), WireError> {
+        // Field numbers of the groups that have not ended, outermost first.
         let mut groups: Vec<u32> = Vec::new();
         let (mut number, mut wire) = (number, wire);
         loop {
@@ -222,6 +235,7 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Skips this number of bytes.
     fn advance(&mut self, length: usize) -> Result<(), WireError> {
         match self.rest.split_at_checked(length) {
             Some((_, rest)) => {
@@ -235,7 +249,8 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// Returns the error for a field with an unexpected wire type.
 #[cold]
-fn mismatch(wire: Wire, wanted: &str) -> WireError {
-    WireError::new(format!("{wire:?} on the wire where {wanted} should be"))
+fn mismatch(wire: Wire, expected: &str) -> WireError {
+    WireError::new(format!("{wire:?} on the wire where {expected} should be"))
 }

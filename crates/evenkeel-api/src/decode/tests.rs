@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 
-use super::{Facts, Field, Shape};
+use super::{Definition, Field, Shape};
 use crate::protobuf::schema::{Kind, Label, Schema};
 use crate::views::*;
 
@@ -9,21 +9,21 @@ macro_rules! shapes {
 }
 
 /// Returns every definition that is reachable from one of these views.
-fn definitions() -> Vec<&'static Facts> {
+fn definitions() -> Vec<&'static Definition> {
     fn walk(
         shape: &'static Shape,
         seen: &mut BTreeSet<(&'static str, Vec<u32>)>,
-        all: &mut Vec<&'static Facts>,
+        all: &mut Vec<&'static Definition>,
     ) {
         match shape {
             Shape::Named(_) => {}
             Shape::Repeated(item) | Shape::Map(item) => walk(item, seen, all),
-            Shape::Message(facts) => {
+            Shape::Message(definition) => {
                 // A message may have several definitions, each with the fields that its readers need.
-                let numbers = facts.fields.iter().map(|(number, ..)| *number).collect();
-                if seen.insert((facts.name, numbers)) {
-                    all.push(facts);
-                    facts.fields.iter().for_each(|(_, _, shape)| walk(shape, seen, all));
+                let numbers = definition.fields.iter().map(|(number, ..)| *number).collect();
+                if seen.insert((definition.name, numbers)) {
+                    all.push(definition);
+                    definition.fields.iter().for_each(|(_, _, shape)| walk(shape, seen, all));
                 }
             }
         }
@@ -61,8 +61,8 @@ fn agrees(shape: &Shape, label: Label, kind: Kind) -> bool {
                 }
             }
         },
-        (Shape::Message(facts), Label::Singular) => {
-            matches!(kind, Kind::Message(index) if *Schema::get().message(index).name == *facts.name)
+        (Shape::Message(definition), Label::Singular) => {
+            matches!(kind, Kind::Message(index) if *Schema::get().message(index).name == *definition.name)
         }
         (Shape::Repeated(_) | Shape::Map(_), Label::Singular) => false,
     }
@@ -73,17 +73,19 @@ fn agrees(shape: &Shape, label: Label, kind: Kind) -> bool {
 fn definitions_equal_upstreams_protobuf_fields() {
     let definitions = definitions();
     assert!(definitions.len() > 200, "only {} definitions were found", definitions.len());
-    for facts in definitions {
-        let message =
-            Schema::get().named(facts.name).unwrap_or_else(|| panic!("{} is unknown", facts.name));
-        for (number, json, shape) in facts.fields {
+    for definition in definitions {
+        let message = Schema::get()
+            .named(definition.name)
+            .unwrap_or_else(|| panic!("{} is unknown", definition.name));
+        for (number, json, shape) in definition.fields {
             let field = message.fields.iter().find(|field| field.number == *number);
-            let field = field.unwrap_or_else(|| panic!("{} has no field {number}", facts.name));
-            assert_eq!(*field.json, **json, "{} field {number}", facts.name);
+            let field =
+                field.unwrap_or_else(|| panic!("{} has no field {number}", definition.name));
+            assert_eq!(*field.json, **json, "{} field {number}", definition.name);
             assert!(
                 agrees(shape, field.label, field.kind),
                 "{} {json}: {shape:?} is not {:?}",
-                facts.name,
+                definition.name,
                 field.kind
             );
         }

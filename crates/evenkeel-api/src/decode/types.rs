@@ -1,4 +1,4 @@
-//! Decoders of the types that definitions use.
+//! Decoders of the field types in `message!` definitions.
 
 use super::{
     Array, Entries, Field, FromJson, FromText, JsonField, Reader, Shape, Slot, Wire, WireError,
@@ -21,13 +21,13 @@ impl Field for Text {
         Slot::Text(self)
     }
 
-    fn open(self) -> Self {
+    fn into_partial(self) -> Self {
         self
     }
 
     fn merge(partial: &mut Self, wire: Wire, reader: &mut Reader<'_>) -> Result<(), WireError> {
         let bytes = reader.expect_bytes(wire)?;
-        // Upstream does not validate UTF-8. Replace invalid characters, as JSON clients do with the same object.
+        // Upstream does not validate UTF-8. Invalid characters are replaced, as in upstream's JSON of the object.
         *partial = match std::str::from_utf8(bytes) {
             Ok(text) => Text::recalled(text),
             Err(_) => Text::recalled(&String::from_utf8_lossy(bytes)),
@@ -35,11 +35,12 @@ impl Field for Text {
         Ok(())
     }
 
-    fn close(partial: Self) -> Result<Self, WireError> {
+    fn finish(partial: Self) -> Result<Self, WireError> {
         Ok(partial)
     }
 }
 
+/// Implements [`Field`] for a type that protobuf encodes as a varint.
 macro_rules! scalar {
     ($type:ty, $slot:ident, $shape:literal, $absent:expr, |$number:ident| $convert:expr) => {
         impl Field for $type {
@@ -54,7 +55,7 @@ macro_rules! scalar {
                 Slot::$slot(self)
             }
 
-            fn open(self) -> Self {
+            fn into_partial(self) -> Self {
                 self
             }
 
@@ -68,13 +69,14 @@ macro_rules! scalar {
                 Ok(())
             }
 
-            fn close(partial: Self) -> Result<Self, WireError> {
+            fn finish(partial: Self) -> Result<Self, WireError> {
                 Ok(partial)
             }
         }
     };
 }
 
+// Protobuf extends the sign of a negative number to 64 bits, so the conversions only drop bits.
 scalar!(bool, Bool, "bool", false, |number| number != 0);
 scalar!(i32, I32, "int32", 0, |number| number as i32);
 scalar!(i64, I64, "int64", 0, |number| number as i64);
@@ -100,8 +102,8 @@ impl<T: Field> Field for Option<T> {
         }
     }
 
-    fn open(self) -> Self::Partial {
-        self.map(T::open)
+    fn into_partial(self) -> Self::Partial {
+        self.map(T::into_partial)
     }
 
     fn merge(
@@ -109,11 +111,11 @@ impl<T: Field> Field for Option<T> {
         wire: Wire,
         reader: &mut Reader<'_>,
     ) -> Result<(), WireError> {
-        T::merge(partial.get_or_insert_with(|| T::absent().open()), wire, reader)
+        T::merge(partial.get_or_insert_with(|| T::absent().into_partial()), wire, reader)
     }
 
-    fn close(partial: Self::Partial) -> Result<Self, WireError> {
-        Ok(partial.map(T::close).transpose()?.filter(|value| !value.is_absent()))
+    fn finish(partial: Self::Partial) -> Result<Self, WireError> {
+        Ok(partial.map(T::finish).transpose()?.filter(|value| !value.is_absent()))
     }
 }
 
@@ -133,8 +135,8 @@ impl<T: Field> Field for Box<T> {
         Field::settle(&mut **self);
     }
 
-    fn open(self) -> Self::Partial {
-        Box::new((*self).open())
+    fn into_partial(self) -> Self::Partial {
+        Box::new((*self).into_partial())
     }
 
     fn merge(
@@ -145,8 +147,8 @@ impl<T: Field> Field for Box<T> {
         T::merge(partial, wire, reader)
     }
 
-    fn close(partial: Self::Partial) -> Result<Self, WireError> {
-        T::close(*partial).map(Self::new)
+    fn finish(partial: Self::Partial) -> Result<Self, WireError> {
+        T::finish(*partial).map(Self::new)
     }
 }
 
@@ -194,18 +196,18 @@ impl<T: Field> Field for Box<[T]> {
         Slot::Array(self)
     }
 
-    fn open(self) -> Vec<T> {
+    fn into_partial(self) -> Vec<T> {
         self.into_vec()
     }
 
     fn merge(partial: &mut Vec<T>, wire: Wire, reader: &mut Reader<'_>) -> Result<(), WireError> {
-        let mut item = T::absent().open();
-        let read = T::merge(&mut item, wire, reader).and_then(|()| T::close(item));
-        partial.push(read.map_err(|error| error.index(partial.len()))?);
+        let mut item_partial = T::absent().into_partial();
+        let item = T::merge(&mut item_partial, wire, reader).and_then(|()| T::finish(item_partial));
+        partial.push(item.map_err(|error| error.at_index(partial.len()))?);
         Ok(())
     }
 
-    fn close(partial: Vec<T>) -> Result<Self, WireError> {
+    fn finish(partial: Vec<T>) -> Result<Self, WireError> {
         Ok(partial.into_boxed_slice())
     }
 }
@@ -228,7 +230,7 @@ impl<T: Field + Recalled + Clone> Field for Shared<T> {
         Slot::Array(self)
     }
 
-    fn open(self) -> Vec<T> {
+    fn into_partial(self) -> Vec<T> {
         self.to_vec()
     }
 
@@ -236,7 +238,7 @@ impl<T: Field + Recalled + Clone> Field for Shared<T> {
         <Box<[T]>>::merge(partial, wire, reader)
     }
 
-    fn close(partial: Vec<T>) -> Result<Self, WireError> {
+    fn finish(partial: Vec<T>) -> Result<Self, WireError> {
         Ok(recall(partial))
     }
 }
@@ -259,7 +261,7 @@ impl<T: Field> Field for Map<T> {
         Slot::Entries(self)
     }
 
-    fn open(self) -> Self::Partial {
+    fn into_partial(self) -> Self::Partial {
         self.into_entries()
     }
 
@@ -268,8 +270,9 @@ impl<T: Field> Field for Map<T> {
         wire: Wire,
         reader: &mut Reader<'_>,
     ) -> Result<(), WireError> {
+        // An entry is a message whose field 1 is the key and field 2 the value.
         let mut entry = Reader::new(reader.expect_bytes(wire)?);
-        let (mut key, mut value) = (Text::new(), T::absent().open());
+        let (mut key, mut value) = (Text::new(), T::absent().into_partial());
         while let Some((number, wire)) = entry.tag()? {
             match number {
                 1 => Text::merge(&mut key, wire, &mut entry)?,
@@ -277,11 +280,11 @@ impl<T: Field> Field for Map<T> {
                 _ => entry.skip(number, wire)?,
             }
         }
-        partial.push((key, T::close(value)?));
+        partial.push((key, T::finish(value)?));
         Ok(())
     }
 
-    fn close(partial: Self::Partial) -> Result<Self, WireError> {
+    fn finish(partial: Self::Partial) -> Result<Self, WireError> {
         Ok(Self::from_entries(partial))
     }
 }
@@ -304,7 +307,7 @@ impl Field for StrMap {
         Slot::Entries(self)
     }
 
-    fn open(self) -> Self::Partial {
+    fn into_partial(self) -> Self::Partial {
         self.0.to_vec()
     }
 
@@ -316,7 +319,7 @@ impl Field for StrMap {
         Map::<Text>::merge(partial, wire, reader)
     }
 
-    fn close(partial: Self::Partial) -> Result<Self, WireError> {
+    fn finish(partial: Self::Partial) -> Result<Self, WireError> {
         Ok(Self(recall(sort_and_dedup(partial))))
     }
 }
@@ -333,13 +336,14 @@ impl Field for Unread {
         Slot::Ignored
     }
 
-    fn open(self) {}
+    fn into_partial(self) {}
 
     fn merge((): &mut (), wire: Wire, reader: &mut Reader<'_>) -> Result<(), WireError> {
+        // The number only matters for groups, which Kubernetes does not use.
         reader.skip(1, wire)
     }
 
-    fn close((): ()) -> Result<Self, WireError> {
+    fn finish((): ()) -> Result<Self, WireError> {
         Ok(Self)
     }
 }
@@ -363,7 +367,7 @@ impl Field for RawJson {
         Slot::Any(self)
     }
 
-    fn open(self) -> Self {
+    fn into_partial(self) -> Self {
         self
     }
 
@@ -375,7 +379,7 @@ impl Field for RawJson {
                     let value: serde_json::Value =
                         crate::json::from_slice(body.expect_bytes(wire)?)
                             .map_err(|error| WireError::new(error.to_string()))?;
-                    // Convert as JSON does, so that both encodings yield the same value.
+                    // Format the JSON as `from_json` does, so that both encodings yield the same text.
                     *partial = Self(value.to_string().into());
                 }
                 _ => body.skip(number, wire)?,
@@ -384,15 +388,16 @@ impl Field for RawJson {
         Ok(())
     }
 
-    fn close(partial: Self) -> Result<Self, WireError> {
+    fn finish(partial: Self) -> Result<Self, WireError> {
         Ok(partial)
     }
 }
 
-/// State of decoding a time from protobuf.
+/// Fields of a time that have been decoded from protobuf.
 #[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct Instant {
-    set: bool,
+pub(crate) struct TimeFields {
+    /// Whether the message has any field. A message without fields is Go's zero time.
+    is_present: bool,
     seconds: i64,
     nanos: i32,
 }
@@ -407,9 +412,9 @@ impl FromText for Timestamp {
 impl Field for Timestamp {
     // `metav1.Time` and `metav1.MicroTime` have the same layout.
     const SHAPE: Shape = Shape::Named("time");
-    type Partial = Instant;
+    type Partial = TimeFields;
 
-    /// Returns Go's zero time, which stands for an absent time; it only occurs within an `Option`.
+    /// Returns Go's zero time, which stands for an absent time. `Option` converts it to `None`.
     fn absent() -> Self {
         time::ZERO
     }
@@ -422,17 +427,21 @@ impl Field for Timestamp {
         Slot::Parsed(self)
     }
 
-    fn open(self) -> Instant {
+    fn into_partial(self) -> TimeFields {
         if self.is_absent() {
-            return Instant::default();
+            return TimeFields::default();
         }
-        Instant { set: true, seconds: self.as_second(), nanos: self.subsec_nanosecond() }
+        TimeFields { is_present: true, seconds: self.as_second(), nanos: self.subsec_nanosecond() }
     }
 
-    fn merge(partial: &mut Instant, wire: Wire, reader: &mut Reader<'_>) -> Result<(), WireError> {
+    fn merge(
+        partial: &mut TimeFields,
+        wire: Wire,
+        reader: &mut Reader<'_>,
+    ) -> Result<(), WireError> {
         let mut body = Reader::new(reader.expect_bytes(wire)?);
         while let Some((number, wire)) = body.tag()? {
-            partial.set = true;
+            partial.is_present = true;
             match number {
                 1 => i64::merge(&mut partial.seconds, wire, &mut body)?,
                 2 => i32::merge(&mut partial.nanos, wire, &mut body)?,
@@ -442,8 +451,8 @@ impl Field for Timestamp {
         Ok(())
     }
 
-    fn close(partial: Instant) -> Result<Self, WireError> {
-        if !partial.set {
+    fn finish(partial: TimeFields) -> Result<Self, WireError> {
+        if !partial.is_present {
             return Ok(time::ZERO);
         }
         Timestamp::new(partial.seconds, partial.nanos)

@@ -1,4 +1,4 @@
-//! Conversion of protobuf to the JSON that Go's encoder writes for the decoded struct.
+//! Conversion of protobuf to the JSON that Go's JSON encoder writes for the same object.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 #![deny(clippy::indexing_slicing)]
@@ -11,14 +11,15 @@ use crate::decode::{Reader, Wire, WireError};
 use crate::json;
 use crate::time::{self, Timestamp};
 
-/// Decodes a message into JSON within `depth` arrays and objects. A message in an envelope continues with the depth
-/// of the outer message, so that [`json::MAX_DEPTH`] bounds all levels together.
+/// Decodes a message into JSON that `depth` arrays and objects enclose. A message in the envelope of a
+/// `RawExtension` continues with the depth of the outer message, so that [`json::MAX_DEPTH`] limits all levels
+/// together.
 pub(super) fn decode(
     descriptor: &'static Descriptor,
     bytes: &[u8],
     depth: usize,
 ) -> Result<Value, WireError> {
-    Decoder { depth }.message(descriptor, None, bytes)
+    Decoder { depth }.decode_message(descriptor, None, bytes)
 }
 
 struct Decoder {
@@ -27,9 +28,11 @@ struct Decoder {
 }
 
 impl Decoder {
-    /// Runs `read` one level deeper. Recursive functions are small, because in debug builds each level needs stack
-    /// for all variables of its functions.
-    fn nested<T>(
+    /// Runs `read` one level deeper.
+    ///
+    /// The recursive functions of the decoder are small on purpose: in debug builds, each level needs stack for all
+    /// variables of its functions.
+    fn decode_nested<T>(
         &mut self,
         read: impl FnOnce(&mut Self) -> Result<T, WireError>,
     ) -> Result<T, WireError> {
@@ -37,13 +40,13 @@ impl Decoder {
             return Err(WireError::new(json::TOO_DEEP));
         }
         self.depth = self.depth.saturating_add(1);
-        let read = read(self);
+        let result = read(self);
         self.depth = self.depth.saturating_sub(1);
-        read
+        result
     }
 
     /// Decodes a message. Merges its fields into `earlier`, the value of a previous occurrence, if any.
-    fn message(
+    fn decode_message(
         &mut self,
         descriptor: &'static Descriptor,
         earlier: Option<Value>,
@@ -55,7 +58,9 @@ impl Decoder {
                     Some(Value::Object(object)) => object,
                     _ => Map::new(),
                 };
-                self.nested(|decoder| decoder.fields(descriptor, &mut object, bytes))?;
+                self.decode_nested(|decoder| {
+                    decoder.decode_fields(descriptor, &mut object, bytes)
+                })?;
                 Ok(Value::Object(object))
             }
             Form::List | Form::SchemaOrArray | Form::SchemaOrBool | Form::SchemaOrStrings => {
@@ -73,12 +78,12 @@ impl Decoder {
         bytes: &[u8],
     ) -> Result<Value, WireError> {
         let mut object = Map::new();
-        self.fields(descriptor, &mut object, bytes)?;
+        self.decode_fields(descriptor, &mut object, bytes)?;
         Ok(union_value(descriptor, object))
     }
 
     /// Decodes all fields of a message into `object` and adds zero values for absent ones.
-    fn fields(
+    fn decode_fields(
         &mut self,
         descriptor: &'static Descriptor,
         object: &mut Map<String, Value>,
@@ -90,34 +95,41 @@ impl Decoder {
                 reader.skip(number, wire)?;
                 continue;
             };
-            self.field(field, object, wire, &mut reader)
-                .map_err(|error| error.field(&field.json))?;
+            self.decode_field(field, object, wire, &mut reader)
+                .map_err(|error| error.at_field(&field.json))?;
         }
         add_zero_values(descriptor, object);
         Ok(())
     }
 
     /// Decodes one occurrence of a field and adds it to `object`.
-    fn field(
+    fn decode_field(
         &mut self,
         field: &'static FieldDescriptor,
         object: &mut Map<String, Value>,
         wire: Wire,
         reader: &mut Reader<'_>,
     ) -> Result<(), WireError> {
-        if field.json.is_empty() {
+        let is_inlined = field.json.is_empty();
+        if is_inlined {
             let Kind::Message(index) = field.kind else { return reader.skip(field.number, wire) };
-            return self.fields(Schema::get().message(index), object, reader.expect_bytes(wire)?);
+            return self.decode_fields(
+                Schema::get().message(index),
+                object,
+                reader.expect_bytes(wire)?,
+            );
         }
         match field.label {
-            Label::Singular => self.singular_field(field, object, wire, reader),
+            Label::Singular => self.decode_singular_field(field, object, wire, reader),
             Label::Repeated => {
                 let list = object.entry(&*field.json).or_insert_with(|| Value::Array(Vec::new()));
                 if list.is_null() {
                     *list = Value::Array(Vec::new());
                 }
                 let Value::Array(items) = list else { return reader.skip(field.number, wire) };
-                self.nested(|decoder| decoder.repeated_items(field, items, wire, reader))
+                self.decode_nested(|decoder| {
+                    decoder.decode_repeated_items(field, items, wire, reader)
+                })
             }
             Label::Map => {
                 let map = object.entry(&*field.json).or_insert_with(|| Value::Object(Map::new()));
@@ -126,13 +138,13 @@ impl Decoder {
                 }
                 let Value::Object(entries) = map else { return reader.skip(field.number, wire) };
                 let bytes = reader.expect_bytes(wire)?;
-                self.nested(|decoder| decoder.map_entry(field, entries, bytes))
+                self.decode_nested(|decoder| decoder.decode_map_entry(field, entries, bytes))
             }
         }
     }
 
     /// Decodes a field that is neither repeated nor a map.
-    fn singular_field(
+    fn decode_singular_field(
         &mut self,
         field: &'static FieldDescriptor,
         object: &mut Map<String, Value>,
@@ -140,7 +152,7 @@ impl Decoder {
         reader: &mut Reader<'_>,
     ) -> Result<(), WireError> {
         let earlier = object.remove(&*field.json);
-        let value = self.value(field.kind, earlier, wire, reader)?;
+        let value = self.decode_value(field.kind, earlier, wire, reader)?;
         if field.pointer || !is_omitted(field, &value) {
             object.insert(field.json.to_string(), value);
         }
@@ -148,16 +160,18 @@ impl Decoder {
     }
 
     /// Decodes an item of a repeated field, or several scalars in packed encoding.
-    fn repeated_items(
+    fn decode_repeated_items(
         &mut self,
         field: &'static FieldDescriptor,
         items: &mut Vec<Value>,
         wire: Wire,
         reader: &mut Reader<'_>,
     ) -> Result<(), WireError> {
-        if wire != Wire::Len || !matches!(field.kind, Kind::Bool | Kind::Int32 | Kind::Int64) {
-            let item = self.value(field.kind, None, wire, reader);
-            items.push(item.map_err(|error| error.index(items.len()))?);
+        let is_packed =
+            wire == Wire::Len && matches!(field.kind, Kind::Bool | Kind::Int32 | Kind::Int64);
+        if !is_packed {
+            let item = self.decode_value(field.kind, None, wire, reader);
+            items.push(item.map_err(|error| error.at_index(items.len()))?);
             return Ok(());
         }
         let mut packed = Reader::new(reader.bytes()?);
@@ -168,7 +182,7 @@ impl Decoder {
     }
 
     /// Decodes an entry of a map field: key 1, value 2.
-    fn map_entry(
+    fn decode_map_entry(
         &mut self,
         field: &'static FieldDescriptor,
         entries: &mut Map<String, Value>,
@@ -178,8 +192,10 @@ impl Decoder {
         let mut reader = Reader::new(bytes);
         while let Some((number, wire)) = reader.tag()? {
             match number {
-                1 => key = string(reader.expect_bytes(wire)?),
-                2 => value = Some(self.value(field.kind, value.take(), wire, &mut reader)?),
+                1 => key = lossy_string(reader.expect_bytes(wire)?),
+                2 => {
+                    value = Some(self.decode_value(field.kind, value.take(), wire, &mut reader)?)
+                }
                 _ => reader.skip(number, wire)?,
             }
         }
@@ -187,7 +203,8 @@ impl Decoder {
         Ok(())
     }
 
-    fn value(
+    /// Decodes a value. Merges a message into `earlier`, the value of a previous occurrence of the field, if any.
+    fn decode_value(
         &mut self,
         kind: Kind,
         earlier: Option<Value>,
@@ -195,26 +212,28 @@ impl Decoder {
         reader: &mut Reader<'_>,
     ) -> Result<Value, WireError> {
         let Kind::Message(index) = kind else { return decode_scalar(kind, wire, reader) };
-        self.message(Schema::get().message(index), earlier, reader.expect_bytes(wire)?)
+        self.decode_message(Schema::get().message(index), earlier, reader.expect_bytes(wire)?)
     }
 }
 
 /// Decodes a value other than a message.
 fn decode_scalar(kind: Kind, wire: Wire, reader: &mut Reader<'_>) -> Result<Value, WireError> {
     Ok(match kind {
-        Kind::String => string(reader.expect_bytes(wire)?).into(),
+        Kind::String => lossy_string(reader.expect_bytes(wire)?).into(),
         Kind::Bytes => {
             base64::engine::general_purpose::STANDARD.encode(reader.expect_bytes(wire)?).into()
         }
         Kind::Bool => (reader.expect_varint(wire)? != 0).into(),
         Kind::Int32 => (reader.expect_varint(wire)? as i32).into(),
         Kind::Int64 => (reader.expect_varint(wire)? as i64).into(),
-        Kind::Double => double(reader.expect_fixed64(wire)?),
+        Kind::Double => double_to_json(reader.expect_fixed64(wire)?),
         Kind::Message(_) => return Err(WireError::new("a message where a single value should be")),
     })
 }
 
-/// Returns the field that represents the message in JSON.
+/// Returns the field that represents the message in JSON: the only field of a list, or the one of two alternatives
+/// that is set. `SchemaOrBool` has the boolean first and the schema second, which takes precedence. The other unions
+/// have the schema first and the list second.
 fn union_value(descriptor: &Descriptor, mut object: Map<String, Value>) -> Value {
     let mut remove_field = |index: usize| {
         descriptor
@@ -241,13 +260,14 @@ fn decode_special_type(form: Form, reader: Reader<'_>) -> Result<Value, WireErro
     }
 }
 
+/// Decodes an `IntOrString`. Its field `type` is 0 for an integer and 1 for a string.
 fn decode_int_or_string(reader: Reader<'_>) -> Result<Value, WireError> {
     let (mut type_, mut int, mut text) = (0, 0, String::new());
     for_each_field(reader, |number, wire, reader| {
         match number {
             1 => type_ = reader.expect_varint(wire)?,
             2 => int = reader.expect_varint(wire)? as i32,
-            3 => text = string(reader.expect_bytes(wire)?),
+            3 => text = lossy_string(reader.expect_bytes(wire)?),
             _ => reader.skip(number, wire)?,
         }
         Ok(())
@@ -258,8 +278,11 @@ fn decode_int_or_string(reader: Reader<'_>) -> Result<Value, WireError> {
 /// Adds the absent fields that Go's JSON encoder does not omit: zero values, and null for pointers, lists and maps.
 fn add_zero_values(descriptor: &'static Descriptor, object: &mut Map<String, Value>) {
     for field in &descriptor.fields {
-        if field.json.is_empty() {
-            if let (Kind::Message(index), false) = (field.kind, field.pointer) {
+        let is_inlined = field.json.is_empty();
+        if is_inlined {
+            if let Kind::Message(index) = field.kind
+                && !field.pointer
+            {
                 add_zero_values(Schema::get().message(index), object);
             }
             continue;
@@ -284,20 +307,23 @@ fn add_zero_values(descriptor: &'static Descriptor, object: &mut Map<String, Val
 
 /// Whether Go's JSON encoder omits a value that is not a pointer.
 fn is_omitted(field: &FieldDescriptor, value: &Value) -> bool {
-    let is_struct = matches!(field.kind, Kind::Message(index) if Schema::get().message(index).form != Form::List);
+    let is_struct = match field.kind {
+        Kind::Message(index) => Schema::get().message(index).form != Form::List,
+        _ => false,
+    };
     if is_struct {
         // `omitempty` never applies to a struct.
         return field.omit_zero && *value == zero_value(field.kind);
     }
-    let empty = match value {
+    let is_empty = match value {
         Value::Null => true,
-        Value::Bool(set) => !set,
+        Value::Bool(flag) => !flag,
         Value::Number(number) => number.as_f64() == Some(0.0),
         Value::String(text) => text.is_empty(),
         Value::Array(items) => items.is_empty(),
         Value::Object(_) => false,
     };
-    empty && (field.omit_empty || field.omit_zero)
+    is_empty && (field.omit_empty || field.omit_zero)
 }
 
 /// Returns the JSON of Go's zero value.
@@ -341,13 +367,14 @@ fn for_each_field(
 }
 
 /// Returns the text, with invalid UTF-8 replaced.
-fn string(bytes: &[u8]) -> String {
+fn lossy_string(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// Converts a floating-point number as Go's JSON encoder does: an integral number has no fraction.
-fn double(bits: u64) -> Value {
+fn double_to_json(bits: u64) -> Value {
     let double = f64::from_bits(bits);
+    // Below 2^53, about 9e15, a double represents every integer exactly.
     if double.fract() == 0.0 && double.abs() < 9e15 {
         (double as i64).into()
     } else {
@@ -355,10 +382,11 @@ fn double(bits: u64) -> Value {
     }
 }
 
+/// Decodes a time. A message without fields is Go's zero time, whose JSON is null.
 fn decode_time(form: Form, reader: Reader<'_>) -> Result<Value, WireError> {
-    let (mut seconds, mut nanos, mut set) = (0i64, 0i32, false);
+    let (mut seconds, mut nanos, mut has_fields) = (0i64, 0i32, false);
     for_each_field(reader, |number, wire, reader| {
-        set = true;
+        has_fields = true;
         match number {
             1 => seconds = reader.expect_varint(wire)? as i64,
             2 => nanos = reader.expect_varint(wire)? as i32,
@@ -372,7 +400,7 @@ fn decode_time(form: Form, reader: Reader<'_>) -> Result<Value, WireError> {
     let time = Timestamp::new(seconds, nanos)
         .map_err(|_| WireError::new(format!("{seconds} seconds is no time")))?;
     Ok(match form {
-        _ if !set || time == time::ZERO => Value::Null,
+        _ if !has_fields || time == time::ZERO => Value::Null,
         Form::MicroTime => time::micros(time).into(),
         _ => time::seconds(time).into(),
     })
@@ -382,7 +410,7 @@ fn decode_quantity(reader: Reader<'_>) -> Result<Value, WireError> {
     let mut text = String::new();
     for_each_field(reader, |number, wire, reader| {
         match number {
-            1 => text = string(reader.expect_bytes(wire)?),
+            1 => text = lossy_string(reader.expect_bytes(wire)?),
             _ => reader.skip(number, wire)?,
         }
         Ok(())
@@ -395,7 +423,8 @@ fn decode_quantity(reader: Reader<'_>) -> Result<Value, WireError> {
     Ok(quantity.to_string().into())
 }
 
-/// Decodes a `RawExtension` within `depth` arrays and objects: JSON text, or an object in a protobuf envelope.
+/// Decodes a `RawExtension` that `depth` arrays and objects enclose. It contains JSON text, or an object in a protobuf
+/// envelope.
 fn decode_raw(mut reader: Reader<'_>, depth: usize) -> Result<Value, WireError> {
     let mut raw: &[u8] = &[];
     while let Some((number, wire)) = reader.tag()? {

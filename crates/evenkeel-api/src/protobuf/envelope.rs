@@ -32,13 +32,14 @@ impl<'a> Envelope<'a> {
     /// # Errors
     /// The magic is missing, or the rest is not an envelope.
     pub fn open(bytes: &'a [u8]) -> Result<Self, DecodeError> {
-        let error = |error: WireError| error.of("Unknown");
+        let into_decode_error = |error: WireError| error.into_decode_error("Unknown");
         let body = bytes
             .strip_prefix(MAGIC)
-            .ok_or_else(|| error(WireError::new("the magic number is missing")))?;
-        Self::read(body).map_err(error)
+            .ok_or_else(|| into_decode_error(WireError::new("the magic number is missing")))?;
+        Self::read(body).map_err(into_decode_error)
     }
 
+    /// Decodes a `runtime.Unknown`, which follows the magic bytes.
     fn read(body: &'a [u8]) -> Result<Self, WireError> {
         let empty = || Cow::Borrowed("");
         let mut envelope = Self {
@@ -52,25 +53,26 @@ impl<'a> Envelope<'a> {
             reader
                 .expect_bytes(wire)
                 .map(String::from_utf8_lossy)
-                .map_err(|error| error.field(name))
+                .map_err(|error| error.at_field(name))
         };
         let mut reader = Reader::new(body);
         while let Some((number, wire)) = reader.tag()? {
             match number {
                 1 => {
-                    let mut types = Reader::new(
-                        reader.expect_bytes(wire).map_err(|error| error.field("typeMeta"))?,
-                    );
-                    while let Some((number, wire)) = types.tag()? {
+                    let bytes =
+                        reader.expect_bytes(wire).map_err(|error| error.at_field("typeMeta"))?;
+                    let mut type_meta = Reader::new(bytes);
+                    while let Some((number, wire)) = type_meta.tag()? {
                         match number {
-                            1 => envelope.api_version = text("apiVersion", wire, &mut types)?,
-                            2 => envelope.kind = text("kind", wire, &mut types)?,
-                            _ => types.skip(number, wire)?,
+                            1 => envelope.api_version = text("apiVersion", wire, &mut type_meta)?,
+                            2 => envelope.kind = text("kind", wire, &mut type_meta)?,
+                            _ => type_meta.skip(number, wire)?,
                         }
                     }
                 }
                 2 => {
-                    envelope.raw = reader.expect_bytes(wire).map_err(|error| error.field("raw"))?;
+                    envelope.raw =
+                        reader.expect_bytes(wire).map_err(|error| error.at_field("raw"))?;
                 }
                 3 => envelope.content_encoding = text("contentEncoding", wire, &mut reader)?,
                 4 => envelope.content_type = text("contentType", wire, &mut reader)?,
@@ -87,8 +89,9 @@ impl<'a> Envelope<'a> {
         bytes
     }
 
-    /// Returns the bytes of an envelope before and after a message that is not contiguous. The first part ends with
-    /// `beginning`. After it must follow `rest` more bytes of the message.
+    /// Returns the bytes of an envelope before and after its message, for a message that is not contiguous in memory.
+    /// The first part already includes `beginning`, the first bytes of the message. The caller writes the remaining
+    /// `rest` bytes of the message between the two parts.
     pub fn around(
         api_version: &str,
         kind: &str,
@@ -97,8 +100,9 @@ impl<'a> Envelope<'a> {
     ) -> (Vec<u8>, Vec<u8>) {
         let mut head = Vec::with_capacity(beginning.len() + api_version.len() + kind.len() + 24);
         head.extend_from_slice(MAGIC);
-        let types = wire::size_of_bytes(1, api_version.len()) + wire::size_of_bytes(2, kind.len());
-        wire::open(&mut head, 1, types);
+        let type_meta_length =
+            wire::size_of_bytes(1, api_version.len()) + wire::size_of_bytes(2, kind.len());
+        wire::open(&mut head, 1, type_meta_length);
         wire::bytes(&mut head, 1, api_version.as_bytes());
         wire::bytes(&mut head, 2, kind.as_bytes());
         wire::open(&mut head, 2, beginning.len() + rest);

@@ -33,7 +33,7 @@ impl Transcoder {
     /// The kind has no protobuf form, or a field has the wrong type.
     pub fn encode(api_version: &str, kind: &str, object: &Value) -> Result<Vec<u8>, DecodeError> {
         let descriptor = descriptor(api_version, kind)?;
-        encode::encode(descriptor, object).map_err(|error| error.of(kind))
+        encode::encode(descriptor, object).map_err(|error| error.into_decode_error(kind))
     }
 
     /// Decodes an object's message to JSON, including `apiVersion` and `kind`.
@@ -63,7 +63,7 @@ impl Transcoder {
     }
 }
 
-/// Decodes like [`Transcoder::decode`], within `depth` arrays and objects.
+/// Decodes like [`Transcoder::decode`] an object that `depth` arrays and objects enclose.
 fn decode_object(
     api_version: &str,
     kind: &str,
@@ -71,7 +71,8 @@ fn decode_object(
     depth: usize,
 ) -> Result<Value, DecodeError> {
     let descriptor = descriptor(api_version, kind)?;
-    let mut object = decode::decode(descriptor, bytes, depth).map_err(|error| error.of(kind))?;
+    let mut object =
+        decode::decode(descriptor, bytes, depth).map_err(|error| error.into_decode_error(kind))?;
     if let Value::Object(fields) = &mut object {
         fields.insert("apiVersion".into(), api_version.into());
         fields.insert("kind".into(), kind.into());
@@ -79,15 +80,16 @@ fn decode_object(
     Ok(object)
 }
 
-/// Decodes like [`Transcoder::decode_envelope`], within `depth` arrays and objects.
+/// Decodes like [`Transcoder::decode_envelope`] an object that `depth` arrays and objects enclose.
 fn decode_envelope(bytes: &[u8], depth: usize) -> Result<Value, DecodeError> {
     let envelope = Envelope::open(bytes)?;
     decode_object(&envelope.api_version, &envelope.kind, envelope.raw, depth)
 }
 
+/// Returns the message of a kind, or an error if the kind has no protobuf form.
 fn descriptor(api_version: &str, kind: &str) -> Result<&'static schema::Descriptor, DecodeError> {
     schema::message_of(api_version, kind).ok_or_else(|| {
-        WireError::new(format!("{api_version} {kind} has no protobuf form")).of(kind)
+        WireError::new(format!("{api_version} {kind} has no protobuf form")).into_decode_error(kind)
     })
 }
 

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use serde::Deserialize;
 
-/// Messages of upstream's `.proto` files, and the fields whose JSON name is inlined or differs.
+/// Messages of upstream's `.proto` files, the fields that JSON inlines, and the fields whose JSON name differs.
 const PROTO: &str = include_str!("../../data/protobuf.json");
 /// Flags of Go struct fields (`*` pointer, `o` omitempty, `z` omitzero), and messages that JSON represents as
 /// lists.
@@ -62,6 +62,7 @@ pub(crate) enum Label {
     Map,
 }
 
+/// Type of a field's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     String,
@@ -99,19 +100,26 @@ pub(crate) enum Form {
     SchemaOrStrings,
 }
 
-/// Number, label, type and name of a field.
+/// Number, label, type and JSON name of a field.
 type ProtoField = (u32, String, String, String);
 
+/// Contents of [`PROTO`].
 #[derive(Deserialize)]
-struct ProtoFacts {
+struct ProtoDefinitions {
+    /// Package, message and number of each field that JSON inlines.
     inline: Vec<(String, String, u32)>,
+    /// Fields by package and message.
     messages: HashMap<String, HashMap<String, Vec<ProtoField>>>,
+    /// Package, message, number and JSON name of each field whose JSON name differs from its name in protobuf.
     renamed: Vec<(String, String, u32, String)>,
 }
 
+/// Contents of [`GO`].
 #[derive(Deserialize)]
-struct GoFacts {
+struct GoStructTags {
+    /// Qualified names of the messages that JSON represents as lists.
     lists: Vec<String>,
+    /// Flags by package, message and field number.
     fields: HashMap<String, HashMap<String, HashMap<String, String>>>,
 }
 
@@ -139,9 +147,9 @@ impl Schema {
     }
 
     fn load() -> Self {
-        let proto: ProtoFacts =
+        let proto: ProtoDefinitions =
             serde_json::from_str(PROTO).expect("the recorded messages are well-formed");
-        let go: GoFacts =
+        let go: GoStructTags =
             serde_json::from_str(GO).expect("the recorded struct tags are well-formed");
         let mut names: Vec<(&str, &str)> = proto
             .messages
@@ -159,24 +167,31 @@ impl Schema {
         let renamed: HashMap<_, _> = proto
             .renamed
             .iter()
-            .map(|(p, m, n, json)| ((p.as_str(), m.as_str(), *n), json))
+            .map(|(package, message, number, json)| {
+                ((package.as_str(), message.as_str(), *number), json)
+            })
             .collect();
-        let inline: std::collections::HashSet<_> =
-            proto.inline.iter().map(|(p, m, n)| (p.as_str(), m.as_str(), *n)).collect();
+        let inline: std::collections::HashSet<_> = proto
+            .inline
+            .iter()
+            .map(|(package, message, number)| (package.as_str(), message.as_str(), *number))
+            .collect();
         let messages = names
             .iter()
             .map(|&(package, message)| {
                 let name: Box<str> = format!("{package}.{message}").into();
-                let flags = go.fields.get(package).and_then(|messages| messages.get(message));
+                let message_flags =
+                    go.fields.get(package).and_then(|messages| messages.get(message));
                 let mut fields: Vec<FieldDescriptor> = proto.messages[package][message]
                     .iter()
                     .filter_map(|(number, label, type_, json)| {
                         let (label, kind) = resolve(&by_name, package, label, type_)?;
-                        let flags = flags
+                        let flags = message_flags
                             .and_then(|flags| flags.get(&number.to_string()))
                             .map_or("", String::as_str);
-                        let json = match renamed.get(&(package, message, *number)) {
-                            _ if inline.contains(&(package, message, *number)) => "",
+                        let field_key = (package, message, *number);
+                        let json = match renamed.get(&field_key) {
+                            _ if inline.contains(&field_key) => "",
                             Some(renamed) => renamed.as_str(),
                             None => json,
                         };
@@ -261,7 +276,7 @@ fn form(name: &str) -> Form {
 pub(crate) fn message_of(api_version: &str, kind: &str) -> Option<&'static Descriptor> {
     let schema = Schema::get();
     let (group, version) = api_version.split_once('/').unwrap_or(("core", api_version));
-    let named = match group {
+    let of_group = match group {
         "apiextensions.k8s.io" => schema.named(&format!(
             "k8s.io.apiextensions_apiserver.pkg.apis.apiextensions.{version}.{kind}"
         )),
@@ -277,6 +292,6 @@ pub(crate) fn message_of(api_version: &str, kind: &str) -> Option<&'static Descr
             schema.named(&format!("k8s.io.api.{group}.{version}.{kind}"))
         }
     };
-    // Every group also has statuses, options and partial metadata.
-    named.or_else(|| schema.named(&format!("k8s.io.apimachinery.pkg.apis.meta.v1.{kind}")))
+    // Every group also serves the kinds of `meta/v1`, such as Status, DeleteOptions and PartialObjectMetadata.
+    of_group.or_else(|| schema.named(&format!("k8s.io.apimachinery.pkg.apis.meta.v1.{kind}")))
 }

@@ -45,7 +45,7 @@ pub fn open(out: &mut Vec<u8>, field: u32, length: usize) {
     varint(out, length as u64);
 }
 
-/// Writes a message field in place, and inserts its length afterwards.
+/// Writes a message field: `write` appends the message, then the function inserts the message's length before it.
 pub fn message(out: &mut Vec<u8>, field: u32, write: impl FnOnce(&mut Vec<u8>)) {
     varint(out, u64::from(field) << 3 | 2);
     let start = out.len();

@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::SelectorError;
 
-/// A parsed field selector. It does not know which fields a kind has.
+/// A parsed field selector. Parsing does not check whether a kind has the fields.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct FieldSelector(Box<[FieldTerm]>);
 
@@ -26,12 +26,8 @@ impl FieldSelector {
     /// # Errors
     /// A term has no operator, or an escape is unknown or missing.
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
-        split_terms(text)
-            .into_iter()
-            .filter(|term| !term.is_empty())
-            .map(parse_term)
-            .collect::<Result<_, _>>()
-            .map(Self)
+        let terms = split_terms(text).into_iter().filter(|term| !term.is_empty());
+        terms.map(parse_term).collect::<Result<_, _>>().map(Self)
     }
 
     /// Returns the requirements; an empty list matches everything.
@@ -76,15 +72,17 @@ fn split_terms(text: &str) -> Vec<&str> {
     terms
 }
 
+/// Operators of field selectors, and whether each requires equality. An operator stands before its own prefixes.
+const OPERATORS: [(&str, bool); 3] = [("!=", false), ("==", true), ("=", true)];
+
+/// Parses a term such as `a=b`. The first operator in the term separates field and value.
 fn parse_term(term: &str) -> Result<FieldTerm, SelectorError> {
-    let found = term.char_indices().find_map(|(index, _)| {
-        let operators = [("!=", false), ("==", true), ("=", true)];
-        operators
-            .into_iter()
-            .find(|(sign, _)| term[index..].starts_with(sign))
-            .map(|(sign, equal)| (index, sign, equal))
+    let first_operator = term.char_indices().find_map(|(index, _)| {
+        let (operator, equal) =
+            OPERATORS.into_iter().find(|(operator, _)| term[index..].starts_with(operator))?;
+        Some((index, operator, equal))
     });
-    let Some((index, sign, equal)) = found else {
+    let Some((index, operator, equal)) = first_operator else {
         return Err(SelectorError::new(format!(
             "invalid selector: '{term}'; can't understand '{term}'"
         )));
@@ -92,7 +90,7 @@ fn parse_term(term: &str) -> Result<FieldTerm, SelectorError> {
     Ok(FieldTerm {
         field: term[..index].into(),
         equal,
-        value: unescape(&term[index + sign.len()..])?.into(),
+        value: unescape(&term[index + operator.len()..])?.into(),
     })
 }
 
@@ -129,9 +127,9 @@ impl fmt::Display for FieldSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, term) in self.0.iter().enumerate() {
             let value = term.value.replace('\\', r"\\").replace(',', r"\,").replace('=', r"\=");
-            let (comma, sign) =
-                (if index > 0 { "," } else { "" }, if term.equal { "=" } else { "!=" });
-            write!(f, "{comma}{}{sign}{value}", term.field)?;
+            let comma = if index > 0 { "," } else { "" };
+            let operator = if term.equal { "=" } else { "!=" };
+            write!(f, "{comma}{}{operator}{value}", term.field)?;
         }
         Ok(())
     }

@@ -24,7 +24,8 @@ enum State {
     /// An absent selector, which matches nothing.
     #[default]
     Nothing,
-    /// Requirements: first those of `matchLabels`, by key. An empty list matches everything.
+    /// Requirements, all of which must match. Those of `matchLabels` come first, sorted by key. An empty list matches
+    /// everything.
     All(Box<[Requirement]>),
     /// An invalid selector, which matches nothing.
     Invalid(Box<str>),
@@ -137,8 +138,12 @@ impl Selector {
 
     /// Returns the labels of `matchLabels`.
     pub fn match_labels(&self) -> impl Iterator<Item = (&str, &str)> {
-        let equal = self.requirements().iter().filter(|r| r.operator == Operator::Equals);
-        equal.filter_map(|r| Some((&*r.key, &**r.values.first()?)))
+        let equalities = self
+            .requirements()
+            .iter()
+            .filter(|requirement| requirement.operator == Operator::Equals);
+        equalities
+            .filter_map(|requirement| Some((&*requirement.key, &**requirement.values.first()?)))
     }
 
     /// Returns this selector with a required label. The label replaces the `matchLabels` entry with the same key.
@@ -148,6 +153,7 @@ impl Selector {
         requirements.retain(|requirement| {
             requirement.operator != Operator::Equals || *requirement.key != *key
         });
+        // Insert the label in the order of keys, before all requirements with other operators.
         let index = requirements
             .iter()
             .position(|requirement| {

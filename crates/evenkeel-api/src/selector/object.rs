@@ -72,8 +72,8 @@ impl Selector {
                 Operator::Equals | Operator::DoubleEquals => {
                     let value =
                         requirement.values.first().map(|value| &**value).unwrap_or_default();
-                    // A map has one value of a key. A second requirement of the key must not replace the first: what
-                    // both select is less than what either selects.
+                    // A map has only one value per key. A second value for the same key becomes an expression instead,
+                    // because both requirements must hold.
                     if let Entry::Vacant(entry) = labels.entry(requirement.key.to_string()) {
                         entry.insert(value.into());
                         continue;
@@ -125,10 +125,10 @@ impl Converted for Selector {
     }
 }
 
-/// Collects a selector from protobuf. The parsed form cannot be extended, so if a message comes in several parts, the
-/// last part with a selector wins. No Kubernetes encoder sends such messages.
+/// Decodes a selector. A parsed selector cannot be merged with another one. If a protobuf message comes in several
+/// parts, the last part with a selector therefore wins. No Kubernetes encoder sends such messages.
 impl Field for Selector {
-    const SHAPE: Shape = Shape::Message(&<LabelSelector as Message>::FACTS);
+    const SHAPE: Shape = Shape::Message(&<LabelSelector as Message>::DEFINITION);
     type Partial = (Self, Option<LabelSelector>);
 
     fn absent() -> Self {
@@ -139,7 +139,7 @@ impl Field for Selector {
         Slot::Converted(self)
     }
 
-    fn open(self) -> Self::Partial {
+    fn into_partial(self) -> Self::Partial {
         (self, None)
     }
 
@@ -151,12 +151,12 @@ impl Field for Selector {
         LabelSelector::merge(object.get_or_insert_default(), wire, reader)
     }
 
-    fn close((earlier, object): Self::Partial) -> Result<Self, WireError> {
+    fn finish((earlier, object): Self::Partial) -> Result<Self, WireError> {
         Ok(object.map_or(earlier, Self::from))
     }
 }
 
-/// A selector that the API represents as a plain map of labels. An absent one matches nothing.
+/// A selector that the API represents as a plain map of labels. An absent selector matches nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MapSelector(Selector);
 
@@ -195,7 +195,7 @@ impl Field for MapSelector {
         Slot::Converted(self)
     }
 
-    fn open(self) -> Self::Partial {
+    fn into_partial(self) -> Self::Partial {
         (self, Vec::new())
     }
 
@@ -207,7 +207,7 @@ impl Field for MapSelector {
         StrMap::merge(labels, wire, reader)
     }
 
-    fn close((earlier, labels): Self::Partial) -> Result<Self, WireError> {
+    fn finish((earlier, labels): Self::Partial) -> Result<Self, WireError> {
         Ok(if labels.is_empty() { earlier } else { labels.into_iter().collect::<StrMap>().into() })
     }
 }

@@ -6,8 +6,11 @@ use super::{Operator, Requirement, Selector, SelectorError};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Token<'a> {
+    /// A key, a value or a keyword.
     Word(&'a str),
+    /// An operator such as `!=`, a comma or a parenthesis.
     Sign(&'a str),
+    /// The end of the text.
     End,
 }
 
@@ -19,7 +22,7 @@ impl<'a> Token<'a> {
         }
     }
 
-    /// Returns the operator that the token means after a key. Only there, `in` and `notin` are keywords.
+    /// Returns the operator that the token stands for after a key. `in` and `notin` are keywords only after a key.
     fn as_operator(self) -> Option<Operator> {
         Some(match self {
             Token::Sign("=") => Operator::Equals,
@@ -40,7 +43,7 @@ pub(super) fn parse(text: &str) -> Result<Selector, SelectorError> {
     loop {
         match parser.peek() {
             Token::Word(_) | Token::Sign("!") => {
-                let requirement = parser.requirement();
+                let requirement = parser.parse_requirement();
                 requirements.push(requirement.map_err(|error| {
                     SelectorError::new(format!("unable to parse requirement: {error}"))
                 })?);
@@ -61,8 +64,9 @@ pub(super) fn parse(text: &str) -> Result<Selector, SelectorError> {
     Ok(Selector::all(requirements))
 }
 
-fn expected(found: Token<'_>, what: &str) -> SelectorError {
-    SelectorError::new(format!("found '{}', expected: {what}", found.text()))
+/// Returns the error for a token that the grammar does not allow here.
+fn expected(found: Token<'_>, expected: &str) -> SelectorError {
+    SelectorError::new(format!("found '{}', expected: {expected}", found.text()))
 }
 
 struct Parser<'a> {
@@ -75,30 +79,30 @@ impl<'a> Parser<'a> {
     }
 
     fn next(&mut self) -> Token<'a> {
-        let special = |c: char| matches!(c, '=' | '!' | '(' | ')' | ',' | '>' | '<');
-        let space = |c: char| matches!(c, ' ' | '\t' | '\r' | '\n');
-        self.rest = self.rest.trim_start_matches(space);
-        let two = ["==", "!="].into_iter().find(|sign| self.rest.starts_with(sign));
+        let is_sign = |c: char| matches!(c, '=' | '!' | '(' | ')' | ',' | '>' | '<');
+        let is_space = |c: char| matches!(c, ' ' | '\t' | '\r' | '\n');
+        self.rest = self.rest.trim_start_matches(is_space);
+        let has_two_signs = ["==", "!="].into_iter().any(|sign| self.rest.starts_with(sign));
         let length = match self.rest.chars().next() {
             None => return Token::End,
-            Some(_) if two.is_some() => 2,
-            Some(first) if special(first) => 1,
-            Some(_) => self.rest.find(|c| special(c) || space(c)).unwrap_or(self.rest.len()),
+            Some(_) if has_two_signs => 2,
+            Some(first) if is_sign(first) => 1,
+            Some(_) => self.rest.find(|c| is_sign(c) || is_space(c)).unwrap_or(self.rest.len()),
         };
-        let is_sign = self.rest.starts_with(special);
+        let starts_with_sign = self.rest.starts_with(is_sign);
         let (token, rest) = self.rest.split_at(length);
         self.rest = rest;
-        if is_sign { Token::Sign(token) } else { Token::Word(token) }
+        if starts_with_sign { Token::Sign(token) } else { Token::Word(token) }
     }
 
-    fn requirement(&mut self) -> Result<Requirement, SelectorError> {
+    fn parse_requirement(&mut self) -> Result<Requirement, SelectorError> {
         let mut token = self.next();
-        let absent = token == Token::Sign("!");
-        if absent {
+        let is_negated = token == Token::Sign("!");
+        if is_negated {
             token = self.next();
         }
         let Token::Word(key) = token else { return Err(expected(token, "identifier")) };
-        if absent {
+        if is_negated {
             return Requirement::new(key, Operator::DoesNotExist, Box::default());
         }
         if matches!(self.peek(), Token::End | Token::Sign(",")) {
@@ -108,14 +112,14 @@ impl<'a> Parser<'a> {
         let operator =
             token.as_operator().ok_or_else(|| expected(token, "in, notin, =, ==, !=, gt, lt"))?;
         let values = match operator {
-            Operator::In | Operator::NotIn => self.values()?,
-            _ => [self.exact_value()?].into_iter().collect(),
+            Operator::In | Operator::NotIn => self.parse_values()?,
+            _ => [self.parse_exact_value()?].into_iter().collect(),
         };
         Requirement::new(key, operator, values.into_iter().map(Into::into).collect())
     }
 
-    /// Parses a value; a missing value is empty.
-    fn exact_value(&mut self) -> Result<&'a str, SelectorError> {
+    /// Parses a value. A missing value counts as the empty string.
+    fn parse_exact_value(&mut self) -> Result<&'a str, SelectorError> {
         match self.peek() {
             Token::End | Token::Sign(",") => Ok(""),
             Token::Word(value) => {
@@ -126,9 +130,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Parses values in parentheses, such as `(a,b)`. An empty space between commas or parentheses is the empty
-    /// value.
-    fn values(&mut self) -> Result<BTreeSet<&'a str>, SelectorError> {
+    /// Parses values in parentheses, such as `(a,b)`. A missing value, as in `(a,)`, counts as the empty string.
+    fn parse_values(&mut self) -> Result<BTreeSet<&'a str>, SelectorError> {
         let open = self.next();
         if open != Token::Sign("(") {
             return Err(expected(open, "'('"));

@@ -43,14 +43,14 @@ impl Requirement {
     /// # Errors
     /// The key or a value is invalid, or the operator does not take this number of values.
     pub fn new(key: &str, operator: Operator, values: Box<[Text]>) -> Result<Self, SelectorError> {
-        let invalid = |place: &str, value: &dyn std::fmt::Debug, why: &str| {
-            let error = format!("{place}: Invalid value: {value:?}: {why}");
+        let invalid = |path: &str, value: &dyn std::fmt::Debug, why: &str| {
+            let error = format!("{path}: Invalid value: {value:?}: {why}");
             Err(SelectorError::new(error))
         };
-        let broken = forms::qualified_name(key);
-        if !broken.is_empty() {
+        let messages = forms::qualified_name(key);
+        if !messages.is_empty() {
             // Upstream's error has no path for a key.
-            return invalid("<nil>", &key, &broken.join("; "));
+            return invalid("<nil>", &key, &messages.join("; "));
         }
         match operator {
             Operator::In | Operator::NotIn if values.is_empty() => {
@@ -84,9 +84,9 @@ impl Requirement {
             _ => {}
         }
         for (index, value) in values.iter().enumerate() {
-            let broken = forms::label_value(value);
-            if !broken.is_empty() {
-                return invalid(&format!("values[{index}][{key}]"), value, &broken.join("; "));
+            let messages = forms::label_value(value);
+            if !messages.is_empty() {
+                return invalid(&format!("values[{index}][{key}]"), value, &messages.join("; "));
             }
         }
         Ok(Self { key: key.into(), operator, values })
@@ -114,19 +114,22 @@ impl Requirement {
 
     /// Whether the requirement matches a label with this value, or an absent label (`None`).
     pub fn holds(&self, value: Option<&str>) -> bool {
-        let listed = |value: &str| self.values.iter().any(|x| **x == *value);
-        let number = |text: &str| text.parse::<i64>().ok();
-        let compared = |hold: fn(&i64, &i64) -> bool| {
-            let bound = self.values.first().and_then(|bound| number(bound));
-            value.and_then(number).zip(bound).is_some_and(|(value, bound)| hold(&value, &bound))
+        let is_listed = |value: &str| self.values.iter().any(|listed| **listed == *value);
+        // Compares label and bound as integers. A label that is not an integer does not match.
+        let matches_bound = |compare: fn(&i64, &i64) -> bool| {
+            let bound = self.values.first().and_then(|bound| bound.parse().ok());
+            let value = value.and_then(|value| value.parse().ok());
+            value.zip(bound).is_some_and(|(value, bound)| compare(&value, &bound))
         };
         match self.operator {
-            Operator::Equals | Operator::DoubleEquals | Operator::In => value.is_some_and(listed),
-            Operator::NotEquals | Operator::NotIn => !value.is_some_and(listed),
+            Operator::Equals | Operator::DoubleEquals | Operator::In => {
+                value.is_some_and(is_listed)
+            }
+            Operator::NotEquals | Operator::NotIn => !value.is_some_and(is_listed),
             Operator::Exists => value.is_some(),
             Operator::DoesNotExist => value.is_none(),
-            Operator::GreaterThan => compared(i64::gt),
-            Operator::LessThan => compared(i64::lt),
+            Operator::GreaterThan => matches_bound(i64::gt),
+            Operator::LessThan => matches_bound(i64::lt),
         }
     }
 }

@@ -9,10 +9,12 @@ use super::push_json;
 use crate::protobuf::schema::{Descriptor, FieldDescriptor, Form, Kind, Label, Schema};
 use crate::quantity::Quantity;
 
-/// Returns a message's JSON with sorted keys and canonical quantities. The JSON omits values that upstream's semantic
-/// equality treats as absent: nulls, empty lists and maps, zero values, and zero structs that Go holds by value. It
-/// keeps empty values that Go holds by pointer (`emptyDir: {}`), and fields that this release does not know. It
-/// always has the zeros that Go's encoder always writes.
+/// Returns a message's JSON with sorted keys and canonical quantities.
+///
+/// - It omits values that upstream's semantic equality treats as absent: nulls, empty lists and maps, zero values, and
+///   zero structs that Go holds by value.
+/// - It keeps empty values that Go holds by pointer (`emptyDir: {}`), and fields that this release does not know.
+/// - It contains the zero values of fields without `omitempty`, because Go's encoder always writes them.
 pub(super) fn canonical(message: &str, value: &Value) -> String {
     let mut text = String::new();
     match value {
@@ -34,20 +36,20 @@ fn push_object(text: &mut String, descriptor: Option<&'static Descriptor>, objec
     }
     text.push('{');
     for (name, value) in fields {
-        let before = text.len();
+        let end_of_previous_field = text.len();
         if !text.ends_with('{') {
             text.push(',');
         }
         push_json(text, name);
         text.push(':');
-        let start = text.len();
+        let start_of_value = text.len();
         let field = descriptor.and_then(|descriptor| find(descriptor, name));
         match field {
             Some(field) => push_field(text, field, &value),
             None => push_value(text, None, &value),
         }
-        if field.is_some_and(|field| equals_absence(field, &text[start..])) {
-            text.truncate(before);
+        if field.is_some_and(|field| equals_absence(field, &text[start_of_value..])) {
+            text.truncate(end_of_previous_field);
         }
     }
     text.push('}');
@@ -83,7 +85,7 @@ fn find(descriptor: &'static Descriptor, name: &str) -> Option<&'static FieldDes
     })
 }
 
-/// Whether a field's value is equivalent to its absence.
+/// Whether a field's value, as canonical text, is equivalent to the absence of the field.
 fn equals_absence(field: &FieldDescriptor, text: &str) -> bool {
     match field.label {
         Label::Repeated => text == "[]",

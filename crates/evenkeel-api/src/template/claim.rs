@@ -9,7 +9,8 @@ use crate::{OwnerReference, StrMap};
 
 const MESSAGE: &str = "k8s.io.api.core.v1.PersistentVolumeClaim";
 
-/// A claim template of a StatefulSet. Only its name is decoded; the text is passed on.
+/// A claim template of a StatefulSet. Only the name is decoded. The rest stays JSON text, from which the claims are
+/// created.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClaimTemplate {
     /// `metadata.name`, which is also the name of the pod's volume.
@@ -27,9 +28,9 @@ impl ClaimTemplate {
     /// Converts JSON through protobuf, so that both encodings yield the same text. Servers reject objects that
     /// protobuf cannot represent.
     fn from_json_value(object: &Value) -> Self {
-        let as_go = crate::protobuf::from_json(MESSAGE, object)
+        let json_of_go = crate::protobuf::from_json(MESSAGE, object)
             .and_then(|bytes| crate::protobuf::to_json(MESSAGE, &bytes));
-        Self::of(as_go.as_ref().unwrap_or(object))
+        Self::of(json_of_go.as_ref().unwrap_or(object))
     }
 
     /// Returns the body of a claim created from the template. `labels` are added to the template's labels.
@@ -51,7 +52,7 @@ kept_as_json!(ClaimTemplate, MESSAGE, ClaimTemplate::of);
 
 const TEMPLATE: &str = "k8s.io.api.core.v1.PersistentVolumeClaimTemplate";
 
-/// The claim template of a pod's ephemeral volume. It is passed on without decoding.
+/// The claim template of a pod's ephemeral volume. It stays JSON text, from which the claim is created.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EphemeralClaimTemplate {
     /// Metadata and spec as JSON text.
@@ -65,9 +66,9 @@ impl EphemeralClaimTemplate {
 
     /// Converts JSON through protobuf, so that both encodings yield the same text.
     fn from_json_value(template: &Value) -> Self {
-        let as_go = crate::protobuf::from_json(TEMPLATE, template)
+        let json_of_go = crate::protobuf::from_json(TEMPLATE, template)
             .and_then(|bytes| crate::protobuf::to_json(TEMPLATE, &bytes));
-        Self::of(as_go.as_ref().unwrap_or(template))
+        Self::of(json_of_go.as_ref().unwrap_or(template))
     }
 
     /// Returns the body of the claim with this name and owner. The claim has the labels and annotations of the

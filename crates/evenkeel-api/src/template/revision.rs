@@ -17,10 +17,11 @@ impl Template {
     /// Upstream: `getPatch`.
     pub fn patch_json(&self) -> String {
         let json: Value = serde_json::from_str(&self.to_json()).unwrap_or_default();
-        let as_go = crate::protobuf::from_json(MESSAGE, &json)
+        // The conversion through protobuf adds the zero values that Go's encoder writes.
+        let json_of_go = crate::protobuf::from_json(MESSAGE, &json)
             .and_then(|bytes| crate::protobuf::to_json(MESSAGE, &bytes));
-        // An API server of this release does not send a template that does not fit Go's types.
-        let mut template = as_go.unwrap_or(json);
+        // It only fails for a template that does not fit Go's types, which no API server of this release sends.
+        let mut template = json_of_go.unwrap_or(json);
         template["$patch"] = "replace".into();
         escape_html(json!({ "spec": { "template": template } }).to_string())
     }
@@ -53,7 +54,7 @@ impl FromJson for RevisionTemplate {
 
 impl Field for RevisionTemplate {
     const SHAPE: Shape = Shape::Named("k8s.io.apimachinery.pkg.runtime.RawExtension");
-    /// State of decoding a `RawExtension`, whose only field is JSON text.
+    /// The value of an earlier part, and the last bytes of the only field of a `RawExtension`, which is JSON text.
     type Partial = (Self, Vec<u8>);
 
     fn absent() -> Self {
@@ -64,7 +65,7 @@ impl Field for RevisionTemplate {
         Slot::Any(self)
     }
 
-    fn open(self) -> Self::Partial {
+    fn into_partial(self) -> Self::Partial {
         (self, Vec::new())
     }
 
@@ -83,7 +84,7 @@ impl Field for RevisionTemplate {
         Ok(())
     }
 
-    fn close((earlier, raw): Self::Partial) -> Result<Self, WireError> {
+    fn finish((earlier, raw): Self::Partial) -> Result<Self, WireError> {
         if raw.is_empty() {
             return Ok(earlier);
         }

@@ -106,7 +106,7 @@ impl Field for BindMountOptions {
         Slot::Converted(self)
     }
 
-    fn open(self) -> Self {
+    fn into_partial(self) -> Self {
         self
     }
 
@@ -117,7 +117,7 @@ impl Field for BindMountOptions {
         Ok(())
     }
 
-    fn close(partial: Self) -> Result<Self, WireError> {
+    fn finish(partial: Self) -> Result<Self, WireError> {
         Ok(partial)
     }
 }

@@ -13,7 +13,7 @@ use crate::StrMap;
 use crate::decode::{Converted, Field, Reader, Shape, Slot, Wire, WireError, message, view};
 use crate::map::Map;
 use crate::quantity::Quantity;
-use crate::shared::{Recent, fingerprint};
+use crate::shared::{Recent, fingerprint_of};
 use crate::text::Text;
 use crate::time::Timestamp;
 use std::cell::RefCell;
@@ -91,7 +91,7 @@ thread_local! {
 fn recall(spec: CommonPodSpec) -> Arc<CommonPodSpec> {
     let containers = spec.containers.first().map(|container| (&container.name, &container.image));
     let fingerprint =
-        fingerprint(&(containers, spec.containers.len(), &spec.node_selector, spec.priority));
+        fingerprint_of(&(containers, spec.containers.len(), &spec.node_selector, spec.priority));
     RECENT.with_borrow_mut(|recent| {
         recent.recall(fingerprint, spec, |known, new| **known == *new, Arc::new)
     })
@@ -118,7 +118,7 @@ impl Field for PodSpec {
         Slot::Converted(self)
     }
 
-    fn open(self) -> CommonPodSpec {
+    fn into_partial(self) -> CommonPodSpec {
         if Arc::ptr_eq(&self.common, &DEFAULT_SPEC) {
             return CommonPodSpec::default();
         }
@@ -134,7 +134,7 @@ impl Field for PodSpec {
         CommonPodSpec::merge(partial, wire, reader)
     }
 
-    fn close(partial: CommonPodSpec) -> Result<Self, WireError> {
+    fn finish(partial: CommonPodSpec) -> Result<Self, WireError> {
         Ok(partial.into())
     }
 }

@@ -35,7 +35,7 @@ fn events<V: View>(stream: &[u8], encoding: Encoding, size: usize) -> Vec<(Event
     let (mut frames, mut found) = (Frames::new(encoding), Vec::new());
     for chunk in stream.chunks(size) {
         frames.push(Bytes::copy_from_slice(chunk));
-        while let Some(frame) = frames.cut().unwrap() {
+        while let Some(frame) = frames.next_frame().unwrap() {
             let event = Event::read(&frame, encoding).unwrap();
             found.push((event.type_, V::decode(event.object, encoding).unwrap()));
         }

@@ -142,7 +142,7 @@ impl Errors {
     }
 
     /// Adds an error for each detail: the value at `path` is invalid.
-    pub fn invalid_all(&mut self, path: &Path<'_>, value: &str, details: &[String]) {
+    pub fn invalid_for_each(&mut self, path: &Path<'_>, value: &str, details: &[String]) {
         for detail in details {
             self.invalid(path, value, detail);
         }
@@ -152,7 +152,7 @@ impl Errors {
     pub fn required_valid(&mut self, path: &Path<'_>, value: &str, check: fn(&str) -> Vec<String>) {
         match value {
             "" => self.required(path, ""),
-            _ => self.invalid_all(path, value, &check(value)),
+            _ => self.invalid_for_each(path, value, &check(value)),
         }
     }
 

@@ -14,9 +14,9 @@ const ANNOTATIONS_LIMIT: usize = 256 * 1024;
 /// Upstream: `ValidateLabels`.
 pub fn labels(labels: Option<&crate::value::Object>, path: &Path<'_>, errors: &mut Errors) {
     for (key, value) in labels.into_iter().flatten() {
-        errors.invalid_all(path, key, &names::qualified_name(key));
+        errors.invalid_for_each(path, key, &names::qualified_name(key));
         let value = value.as_str().unwrap_or_default();
-        errors.invalid_all(path, value, &names::label_value(value));
+        errors.invalid_for_each(path, value, &names::label_value(value));
     }
 }
 
@@ -27,7 +27,7 @@ pub fn annotations(meta: &Value, path: &Path<'_>, errors: &mut Errors) {
     let mut size = 0;
     for (key, value) in object(meta, "annotations").into_iter().flatten() {
         size += key.len() + value.as_str().unwrap_or_default().len();
-        errors.invalid_all(path, key, &names::qualified_name(&key.to_lowercase()));
+        errors.invalid_for_each(path, key, &names::qualified_name(&key.to_lowercase()));
     }
     if size > ANNOTATIONS_LIMIT {
         errors.too_long(path, ANNOTATIONS_LIMIT);
@@ -61,10 +61,10 @@ pub fn selector(selector: &Value, path: &Path<'_>, errors: &mut Errors) {
             }
         }
         let key = text(expression, "key");
-        errors.invalid_all(&path.field("key"), key, &names::qualified_name(key));
+        errors.invalid_for_each(&path.field("key"), key, &names::qualified_name(key));
         let values_path = path.field("values");
         for (index, value) in values.iter().filter_map(Value::as_str).enumerate() {
-            errors.invalid_all(&values_path.index(index), value, &names::label_value(value));
+            errors.invalid_for_each(&values_path.index(index), value, &names::label_value(value));
         }
     }
 }

@@ -99,7 +99,7 @@ fn in_go_order(references: &[Value]) -> BadValue {
 /// Upstream: `ValidateFinalizers`.
 fn finalizers(finalizers: &[Value], path: &Path<'_>, errors: &mut Errors) {
     for finalizer in finalizers.iter().filter_map(Value::as_str) {
-        errors.invalid_all(path, finalizer, &names::qualified_name(finalizer));
+        errors.invalid_for_each(path, finalizer, &names::qualified_name(finalizer));
     }
     let has = |name: &str| finalizers.iter().any(|f| f == name);
     if has(ORPHAN) && has(FOREGROUND) {

@@ -116,8 +116,8 @@ fn usage_after(
 ) -> Result<Option<Vec<Option<Usage>>>, StatusError> {
     let no_classes = Classes::default();
     let charge_quotas = |new: Item<'_>, old: Option<Item<'_>>, classes: &Classes| {
-        let status_update = cx.subresource == "status";
-        let request = Request { evaluator, new, old, status_update, classes, now: cx.now };
+        let is_status_update = cx.subresource == "status";
+        let request = Request { evaluator, new, old, is_status_update, classes, now: cx.now };
         charge(quotas, &request)
             .map(Some)
             .map_err(|refusal| StatusError::forbidden(&cx.resource.name, cx.name, refusal))

@@ -6,7 +6,7 @@ use super::{Classes, Evaluator, Item, Usage, pods};
 use evenkeel_api::text::Text;
 use evenkeel_api::{time::Timestamp, views::ResourceQuota};
 
-/// Write of an object whose usage quotas limit.
+/// Write of an object whose resource usage quotas limit.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
     /// The evaluator of the object's kind.
@@ -15,8 +15,9 @@ pub struct Request<'a> {
     pub new: Item<'a>,
     /// The object before the write, or `None` on create.
     pub old: Option<Item<'a>>,
-    /// Whether the write is a status update. It only reports an observation, so it may exceed the hard limits.
-    pub status_update: bool,
+    /// Whether the write is a status update. A status update only reports an observation, so it may exceed the hard
+    /// limits.
+    pub is_status_update: bool,
     /// All device classes.
     pub classes: &'a Classes,
     /// Time of the request, for scopes that depend on deadlines.
@@ -71,36 +72,40 @@ pub fn charge(
     quotas: &[ResourceQuota],
     request: &Request<'_>,
 ) -> Result<Vec<Option<Usage>>, Refusal> {
-    let concerned: Vec<bool> =
-        quotas.iter().map(|quota| applies_to(quota, request, &request.new)).collect();
-    for (quota, _) in quotas.iter().zip(&concerned).filter(|(_, concerned)| **concerned) {
-        check(quota, request)?;
+    for quota in quotas.iter().filter(|quota| applies_to(quota, request, &request.new)) {
+        check_constraints(quota, request)?;
     }
     let usage = request.new.usage(request.evaluator, request.classes, request.now);
-    let negative = usage.iter().filter(|(_, amount)| amount.sign() < 0);
-    let negative: Vec<&str> = negative.map(|(name, _)| name).collect();
+    let negative: Vec<&str> =
+        usage.iter().filter(|(_, amount)| amount.sign() < 0).map(|(name, _)| name).collect();
     if !negative.is_empty() {
         return Err(Refusal::Negative { names: negative.join(",") });
     }
-    let before = request.old.map(|old| old.usage(request.evaluator, request.classes, request.now));
-    let more = before.map(|before| usage.saturating_sub(&before));
-    let of_quota = |(quota, concerned): (&ResourceQuota, bool)| {
-        if !concerned {
+    let old_usage =
+        request.old.map(|old| old.usage(request.evaluator, request.classes, request.now));
+    let increase = old_usage.map(|old_usage| usage.saturating_sub(&old_usage));
+    let charge_quota = |quota: &ResourceQuota| {
+        if !applies_to(quota, request, &request.new) {
             return Ok(None);
         }
         // An object that newly matches the quota's scope is charged in full.
-        let counted = request.old.is_some_and(|old| applies_to(quota, request, &old));
-        charged(quota, more.as_ref().filter(|_| counted).unwrap_or(&usage), request.status_update)
+        let applied_before = request.old.is_some_and(|old| applies_to(quota, request, &old));
+        let added = match &increase {
+            Some(increase) if applied_before => increase,
+            _ => &usage,
+        };
+        add_to_quota(quota, added, request.is_status_update)
     };
-    quotas.iter().zip(concerned).map(of_quota).collect()
+    quotas.iter().map(charge_quota).collect()
 }
 
+/// Returns whether the quota counts the object.
 fn applies_to(quota: &ResourceQuota, request: &Request<'_>, item: &Item<'_>) -> bool {
-    limited(quota, request).next().is_some() && item.is_within(&quota.spec)
+    limited_resources(quota, request).next().is_some() && item.is_within(&quota.spec)
 }
 
 /// Returns the resources of objects of this kind that the quota limits.
-fn limited<'q>(
+fn limited_resources<'q>(
     quota: &'q ResourceQuota,
     request: &Request<'q>,
 ) -> impl Iterator<Item = &'q str> + use<'q> {
@@ -114,27 +119,29 @@ fn limited<'q>(
 }
 
 /// Checks that containers specify the limited resources, and that the quota's status contains their usage.
-fn check(quota: &ResourceQuota, request: &Request<'_>) -> Result<(), Refusal> {
+fn check_constraints(quota: &ResourceQuota, request: &Request<'_>) -> Result<(), Refusal> {
     let name = || quota.meta.name.clone();
     if let Item::Pod(pod) = request.new
-        && let Some(missing) = pods::missing(pod, limited(quota, request))
+        && let Some(missing) = pods::missing(pod, limited_resources(quota, request))
     {
         return Err(Refusal::MissingResources { quota: name(), missing });
     }
-    if limited(quota, request).any(|name| !quota.status.used.contains(name)) {
-        let names = limited(quota, request).collect::<Vec<_>>().join(",");
+    if limited_resources(quota, request).any(|name| !quota.status.used.contains(name)) {
+        let names = limited_resources(quota, request).collect::<Vec<_>>().join(",");
         return Err(Refusal::StatusUnknown { quota: name(), names });
     }
     Ok(())
 }
 
-fn charged(
+/// Returns the quota's usage after `added` is added to it, or `None` if the usage stays the same. Only a status update
+/// may exceed the hard limits.
+fn add_to_quota(
     quota: &ResourceQuota,
-    more: &Usage,
-    status_update: bool,
+    added: &Usage,
+    is_status_update: bool,
 ) -> Result<Option<Usage>, Refusal> {
     let hard = &quota.status.hard;
-    let mut requested = more.only(|name| hard.contains(name));
+    let mut requested = added.only(|name| hard.contains(name));
     requested.retain(|_, amount| !amount.is_zero());
     if requested.is_empty() {
         return Ok(None);
@@ -142,16 +149,16 @@ fn charged(
     let before = Usage::from(&quota.status.used);
     let mut after = before.clone();
     after.add(&requested);
-    let too_much = |name: &str| {
+    let is_exceeded = |name: &str| {
         requested.get(name).is_some()
             && after.get(name).zip(hard.get(name)).is_some_and(|(after, hard)| after > *hard)
     };
-    let exceeded = requested.only(too_much);
-    if !status_update && !exceeded.is_empty() {
+    let exceeded = requested.only(is_exceeded);
+    if !is_status_update && !exceeded.is_empty() {
         return Err(Refusal::Exceeded {
             quota: quota.meta.name.clone(),
-            used: before.only(too_much),
-            limited: Usage::from(hard).only(too_much),
+            used: before.only(is_exceeded),
+            limited: Usage::from(hard).only(is_exceeded),
             requested: exceeded,
         });
     }

@@ -9,13 +9,14 @@ use evenkeel_api::{
 };
 use std::collections::BTreeMap;
 
+/// Suffix of the quota resource that counts the devices of a class. The name of the class precedes it.
 const DEVICES: &str = ".deviceclass.resource.k8s.io/devices";
 /// Maximum number of devices of a claim. Quotas charge this number for `allocationMode: All`.
 const MAX_DEVICES: i64 = 32;
 const EXTENDED_RESOURCE_CLAIM_ANNOTATION: &str = "resource.kubernetes.io/extended-resource-claim";
 
-/// Names of the device classes, each with the name of the extended resource that the class provides, or an empty
-/// string.
+/// Names of the device classes, each with the name of the extended resource that the class provides. The name of the
+/// resource is empty if the class provides none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Classes(BTreeMap<Text, Text>);
 
@@ -39,8 +40,9 @@ pub(super) fn matches_resource(name: &str, classes: &Classes) -> bool {
     })
 }
 
-/// Returns whether the claim was generated for the extended resources of `pod`, which quotas already charge for
-/// them. `claims` are the claims of the namespace. Only the oldest claim for a pod counts as its own.
+/// Returns whether the claim was generated for the extended resources of `pod`. Quotas already count these resources
+/// as requests of the pod. `claims` are the claims of the namespace. If several claims were generated for the pod, only
+/// the oldest counts as its claim.
 pub fn is_claim_of<'c>(
     claim: &ResourceClaim,
     pod: &Pod,
@@ -59,12 +61,15 @@ pub fn is_claim_of<'c>(
 }
 
 fn is_generated_for(claim: &ResourceClaim, pod: &Pod) -> bool {
-    let of_pod = claim.meta.controller().is_some_and(|owner| {
+    let is_controlled_by_pod = claim.meta.controller().is_some_and(|owner| {
         &*owner.kind == "Pod" && &*owner.api_version == "v1" && owner.uid == pod.meta.uid
     });
-    of_pod && claim.meta.annotations.get(EXTENDED_RESOURCE_CLAIM_ANNOTATION) == Some("true")
+    is_controlled_by_pod
+        && claim.meta.annotations.get(EXTENDED_RESOURCE_CLAIM_ANNOTATION) == Some("true")
 }
 
+/// Adds the claim's usage of devices and of extended resources. `pod` is the pod for whose extended resources the claim
+/// was generated.
 pub(super) fn usage(
     claim: &ResourceClaim,
     pod: Option<&Pod>,
@@ -72,51 +77,53 @@ pub(super) fn usage(
     now: Timestamp,
     usage: &mut Usage,
 ) {
-    let devices = devices(claim);
-    let mut of_pod = Usage::default();
+    let mut pod_usage = Usage::default();
     if let Some(pod) = pod {
-        pods::usage(pod, now, &mut of_pod);
+        pods::usage(pod, now, &mut pod_usage);
     }
-    for (class, count) in devices {
+    for (class, count) in max_devices_by_class(claim) {
         let amount = Quantity::from_units(count);
         usage.set(format!("{class}{DEVICES}"), amount);
         let extended = classes.0.get(class).filter(|extended| !extended.is_empty());
-        let by_class = format!("requests.{}{class}", pods::DEVICE_CLASS);
-        let by_name = extended.map(|extended| format!("requests.{extended}"));
-        for name in [Some(by_class), by_name].into_iter().flatten() {
-            let rest = of_pod.get(&name).map_or(amount, |counted| amount.minus(counted));
-            if rest.sign() > 0 {
-                usage.set(name, rest);
+        let implicit_name = format!("requests.{}{class}", pods::DEVICE_CLASS);
+        let explicit_name = extended.map(|extended| format!("requests.{extended}"));
+        for name in [Some(implicit_name), explicit_name].into_iter().flatten() {
+            // Quotas already count the pod's own requests of the extended resource.
+            let uncounted = pod_usage.get(&name).map_or(amount, |counted| amount.minus(counted));
+            if uncounted.sign() > 0 {
+                usage.set(name, uncounted);
             }
         }
     }
 }
 
 /// Returns the maximum number of devices of each class that the claim may allocate.
-fn devices(claim: &ResourceClaim) -> BTreeMap<&str, i64> {
-    let count = |mode: &str, count: i64| match mode {
+fn max_devices_by_class(claim: &ResourceClaim) -> BTreeMap<&str, i64> {
+    let device_count = |mode: &str, count: i64| match mode {
         "ExactCount" => count,
         "All" => MAX_DEVICES,
         _ => 0,
     };
     let mut total: BTreeMap<&str, i64> = BTreeMap::new();
     for request in &claim.spec.devices.requests {
-        let mut most: BTreeMap<&str, i64> = BTreeMap::new();
-        if let Some(exactly) =
-            request.exactly.as_deref().filter(|_| request.first_available.is_empty())
+        let mut maximum: BTreeMap<&str, i64> = BTreeMap::new();
+        if let Some(exactly) = request.exactly.as_deref()
+            && request.first_available.is_empty()
         {
-            most.insert(&exactly.device_class_name, count(&exactly.allocation_mode, exactly.count));
+            let count = device_count(&exactly.allocation_mode, exactly.count);
+            maximum.insert(&exactly.device_class_name, count);
         }
-        for choice in &request.first_available {
-            let number = count(&choice.allocation_mode, choice.count);
-            if number > 0 {
-                let most = most.entry(&choice.device_class_name).or_default();
-                *most = number.max(*most);
+        // The scheduler allocates only one of the alternatives, so the maximum per class counts.
+        for alternative in &request.first_available {
+            let count = device_count(&alternative.allocation_mode, alternative.count);
+            if count > 0 {
+                let maximum = maximum.entry(&alternative.device_class_name).or_default();
+                *maximum = count.max(*maximum);
             }
         }
-        for (class, number) in most {
+        for (class, count) in maximum {
             let sum = total.entry(class).or_default();
-            *sum = sum.saturating_add(number);
+            *sum = sum.saturating_add(count);
         }
     }
     total

@@ -23,7 +23,7 @@ use evenkeel_api::{
     views::{PersistentVolumeClaim, Pod, ResourceClaim, ResourceQuotaSpec, Service},
 };
 
-/// Resources that quotas ignore: they are not stored, or expire by themselves.
+/// Resources that quotas ignore, because their objects are not stored or expire by themselves.
 const IGNORED_RESOURCES: [(&str, &str); 10] = [
     ("", "bindings"),
     ("", "componentstatuses"),
@@ -46,6 +46,7 @@ pub struct Evaluator {
     kind: EvaluatorKind,
     /// Quota resource that counts the objects, such as `count/pods` or `count/deployments.apps`.
     count: Text,
+    /// Plain name of the same quota resource, for resources in [`ALIASES`].
     alias: Option<&'static str>,
 }
 
@@ -102,15 +103,15 @@ impl Evaluator {
             || self.alias == Some(name)
             || match self.kind {
                 EvaluatorKind::Pods => pods::matches_resource(name),
-                EvaluatorKind::Services => objects::services_track(name),
-                EvaluatorKind::VolumeClaims => objects::volume_claims_track(name),
+                EvaluatorKind::Services => objects::services_match_resource(name),
+                EvaluatorKind::VolumeClaims => objects::volume_claims_match_resource(name),
                 EvaluatorKind::DeviceClaims => devices::matches_resource(name, classes),
                 EvaluatorKind::Plain => false,
             }
     }
 
-    /// Returns the usage of one object that only its number contributes.
-    fn one(&self) -> Usage {
+    /// Returns the usage that every object has: a count of one.
+    fn count_of_one(&self) -> Usage {
         let one = Quantity::from_units(1);
         [&*self.count].into_iter().chain(self.alias).map(|name| (name, one)).collect()
     }
@@ -134,11 +135,11 @@ pub enum Item<'a> {
 impl Item<'_> {
     /// Returns the usage of the object, by quota resource.
     pub fn usage(&self, evaluator: &Evaluator, classes: &Classes, now: Timestamp) -> Usage {
-        let mut usage = evaluator.one();
+        let mut usage = evaluator.count_of_one();
         match self {
             Item::Pod(pod) => pods::usage(pod, now, &mut usage),
-            Item::Service(service) => objects::service(service, &mut usage),
-            Item::VolumeClaim(claim) => objects::volume_claim(claim, &mut usage),
+            Item::Service(service) => objects::service_usage(service, &mut usage),
+            Item::VolumeClaim(claim) => objects::volume_claim_usage(claim, &mut usage),
             Item::DeviceClaim(claim, pod) => {
                 devices::usage(claim, *pod, classes, now, &mut usage);
             }
@@ -149,6 +150,6 @@ impl Item<'_> {
 
     /// Returns whether the object matches all scopes of a quota with this spec, so that the quota counts it.
     pub fn is_within(&self, spec: &ResourceQuotaSpec) -> bool {
-        scope::all(spec).all(|requirement| scope::holds(&requirement, self))
+        scope::requirements(spec).all(|requirement| scope::matches(&requirement, self))
     }
 }

@@ -9,12 +9,12 @@ use crate::resource::{
 use evenkeel_api::{
     quantity::Quantity,
     time::{SignedDuration, Timestamp, saturating_add},
-    views::{Container, Pod, PodAffinityTerm, ResourceRequirements},
+    views::{Container, Pod, PodAffinityTerm, ResourceRequirements, WeightedPodAffinityTerm},
 };
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Quota resources of pods, besides `count/pods`, huge pages and extended resources.
-const NAMES: [&str; 10] = [
+const COMPUTE_RESOURCES: [&str; 10] = [
     "cpu",
     "memory",
     "ephemeral-storage",
@@ -31,11 +31,11 @@ const NAMES: [&str; 10] = [
 const REQUIRED_RESOURCES: [&str; 6] =
     ["cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"];
 
-/// Prefix of the implicit extended resources of device classes (KEP-5004).
+/// Prefix of the implicit extended resources of device classes (KEP-5004). The name of the class follows it.
 pub(super) const DEVICE_CLASS: &str = "deviceclass.resource.kubernetes.io/";
 
 pub(super) fn matches_resource(name: &str) -> bool {
-    NAMES.contains(&name)
+    COMPUTE_RESOURCES.contains(&name)
         || name.starts_with("hugepages-")
         || name.starts_with("requests.hugepages-")
         || is_extended(name)
@@ -49,6 +49,9 @@ pub(super) fn is_extended(name: &str) -> bool {
         .is_some_and(|resource| !is_native(name) || resource.starts_with(DEVICE_CLASS))
 }
 
+/// Returns whether a resource is native to Kubernetes.
+///
+/// Upstream: `IsNativeResource`.
 fn is_native(name: &str) -> bool {
     !name.contains('/') || name.contains("kubernetes.io/")
 }
@@ -75,6 +78,7 @@ pub fn is_charged(pod: &Pod, now: Timestamp) -> bool {
         && grace_period_end(pod).is_none_or(|end| now <= end)
 }
 
+/// Adds the requests and limits of a pod that quotas count.
 pub(super) fn usage(pod: &Pod, now: Timestamp, usage: &mut Usage) {
     if is_charged(pod, now) {
         set_compute_usage(&requests(pod), &limits(pod), usage);
@@ -112,7 +116,7 @@ fn set_compute_usage(requests: &Amounts<'_>, limits: &Amounts<'_>, usage: &mut U
 }
 
 /// Returns whether the kubelet has reported the pod's resize as infeasible (KEP-1287).
-fn is_infeasible(pod: &Pod) -> bool {
+fn is_resize_infeasible(pod: &Pod) -> bool {
     let pending = pod.status.conditions.iter().find(|c| &*c.type_ == "PodResizePending");
     pending.is_some_and(|condition| &*condition.reason == "Infeasible")
 }
@@ -122,8 +126,8 @@ fn is_infeasible(pod: &Pod) -> bool {
 ///
 /// Upstream: `PodRequests`.
 fn requests(pod: &Pod) -> Amounts<'_> {
-    let infeasible = is_infeasible(pod);
-    let desired = |container| if infeasible { Amounts::new() } else { spec_requests(container) };
+    let is_infeasible = is_resize_infeasible(pod);
+    let desired = |container| if is_infeasible { Amounts::new() } else { spec_requests(container) };
     let mut total = aggregate(pod, |container, status| match status {
         Some(status) if !status.allocated_resources.is_empty() => {
             amounts(&status.allocated_resources)
@@ -139,7 +143,7 @@ fn requests(pod: &Pod) -> Amounts<'_> {
         }
     });
     raise_to(&mut total, &actual);
-    if !infeasible {
+    if !is_infeasible {
         raise_to(&mut total, &aggregate(pod, |container, _| spec_requests(container)));
     }
     if let Some(pod_resources) = &pod.spec.resources {
@@ -157,20 +161,21 @@ fn spec_requests(container: &Container) -> Amounts<'_> {
 ///
 /// Upstream: `PodLimits`.
 pub fn limits(pod: &Pod) -> Amounts<'_> {
-    let infeasible = is_infeasible(pod);
+    let is_infeasible = is_resize_infeasible(pod);
     let mut total = aggregate(pod, |container, status| {
         match status.and_then(|status| status.resources.as_ref()) {
             Some(resources) if !resources.limits.is_empty() => amounts(&resources.limits),
-            _ if infeasible => Amounts::new(),
+            _ if is_infeasible => Amounts::new(),
             _ => amounts(&container.resources.limits),
         }
     });
-    if !infeasible {
+    if !is_infeasible {
         raise_to(&mut total, &aggregate(pod, |container, _| amounts(&container.resources.limits)));
     }
     if let Some(pod_resources) = &pod.spec.resources {
         replace_pod_level(&mut total, amounts(&pod_resources.limits));
     }
+    // The overhead only raises existing limits: it must not limit a resource that the pod leaves unlimited.
     for (name, amount) in pod.spec.overhead.iter() {
         if total.iter().any(|(limited, limit)| *limited == name && !limit.is_zero()) {
             add(&mut total, &[(name, *amount)]);
@@ -191,7 +196,7 @@ pub(super) fn is_best_effort(pod: &Pod) -> bool {
         };
         is_unset("cpu") && is_unset("memory")
     };
-    match pod.spec.resources.as_deref().filter(|pod_resources| is_pod_level(pod_resources)) {
+    match pod.spec.resources.as_deref().filter(|pod_resources| sets_pod_level(pod_resources)) {
         Some(pod_resources) => has_none(pod_resources),
         None => containers(pod).all(|container| has_none(&container.resources)),
     }
@@ -201,7 +206,8 @@ fn containers(pod: &Pod) -> impl Iterator<Item = &Container> {
     pod.spec.containers.iter().chain(&*pod.spec.init_containers)
 }
 
-fn is_pod_level(pod_resources: &ResourceRequirements) -> bool {
+/// Returns whether the resources of a pod's spec contain a resource that is supported at pod level.
+fn sets_pod_level(pod_resources: &ResourceRequirements) -> bool {
     let mut names = pod_resources.requests.iter().chain(pod_resources.limits.iter());
     names.any(|(name, _)| is_pod_level_resource(name))
 }
@@ -214,21 +220,23 @@ pub(super) fn uses_cross_namespace_affinity(pod: &Pod) -> bool {
     let crosses_namespaces = |term: &PodAffinityTerm| {
         !term.namespaces.is_empty() || term.namespace_selector != Default::default()
     };
-    let affinity_crosses = affinity.pod_affinity.iter().any(|pods| {
-        pods.required_during_scheduling_ignored_during_execution.iter().any(crosses_namespaces)
-            || pods
-                .preferred_during_scheduling_ignored_during_execution
-                .iter()
-                .any(|weighted| crosses_namespaces(&weighted.pod_affinity_term))
+    let any_crosses = |required: &[PodAffinityTerm], preferred: &[WeightedPodAffinityTerm]| {
+        required.iter().any(crosses_namespaces)
+            || preferred.iter().any(|weighted| crosses_namespaces(&weighted.pod_affinity_term))
+    };
+    let affinity_crosses = affinity.pod_affinity.as_deref().is_some_and(|affinity| {
+        any_crosses(
+            &affinity.required_during_scheduling_ignored_during_execution,
+            &affinity.preferred_during_scheduling_ignored_during_execution,
+        )
     });
-    affinity_crosses
-        || affinity.pod_anti_affinity.iter().any(|pods| {
-            pods.required_during_scheduling_ignored_during_execution.iter().any(crosses_namespaces)
-                || pods
-                    .preferred_during_scheduling_ignored_during_execution
-                    .iter()
-                    .any(|weighted| crosses_namespaces(&weighted.pod_affinity_term))
-        })
+    let anti_affinity_crosses = affinity.pod_anti_affinity.as_deref().is_some_and(|affinity| {
+        any_crosses(
+            &affinity.required_during_scheduling_ignored_during_execution,
+            &affinity.preferred_during_scheduling_ignored_during_execution,
+        )
+    });
+    affinity_crosses || anti_affinity_crosses
 }
 
 /// Returns the limited resources that containers neither request nor limit, with the containers' names. The
@@ -236,7 +244,7 @@ pub(super) fn uses_cross_namespace_affinity(pod: &Pod) -> bool {
 ///
 /// Upstream: `Constraints` of `podEvaluator`.
 pub(super) fn missing<'n>(pod: &Pod, limited: impl Iterator<Item = &'n str>) -> Option<String> {
-    if pod.spec.resources.as_deref().is_some_and(is_pod_level) {
+    if pod.spec.resources.as_deref().is_some_and(sets_pod_level) {
         return None;
     }
     let required: BTreeSet<&str> =
@@ -250,11 +258,13 @@ pub(super) fn missing<'n>(pod: &Pod, limited: impl Iterator<Item = &'n str>) -> 
             missing.entry(name).or_default().insert(&container.name);
         }
     }
-    let texts: Vec<String> = missing
-        .into_iter()
-        .map(|(name, containers)| {
-            format!("{name} for: {}", containers.into_iter().collect::<Vec<_>>().join(","))
-        })
-        .collect();
-    (!texts.is_empty()).then(|| texts.join("; "))
+    if missing.is_empty() {
+        return None;
+    }
+    let mut texts = Vec::new();
+    for (name, containers) in missing {
+        let containers: Vec<&str> = containers.into_iter().collect();
+        texts.push(format!("{name} for: {}", containers.join(",")));
+    }
+    Some(texts.join("; "))
 }

@@ -4,8 +4,8 @@ use super::{Item, objects, pods};
 use evenkeel_api::views::{ResourceQuotaSpec, ScopedResourceSelectorRequirement};
 use std::borrow::Cow;
 
-/// Returns the scopes of a quota, from `spec.scopes` and `spec.scopeSelector`.
-pub(super) fn all(
+/// Returns the scopes of a quota, from `spec.scopes` and `spec.scopeSelector`, as requirements.
+pub(super) fn requirements(
     spec: &ResourceQuotaSpec,
 ) -> impl Iterator<Item = Cow<'_, ScopedResourceSelectorRequirement>> {
     let plain = spec.scopes.iter().map(|scope| {
@@ -20,7 +20,7 @@ pub(super) fn all(
 }
 
 /// Returns whether the object matches the scope. Objects other than pods and PersistentVolumeClaims match no scope.
-pub(super) fn holds(requirement: &ScopedResourceSelectorRequirement, item: &Item<'_>) -> bool {
+pub(super) fn matches(requirement: &ScopedResourceSelectorRequirement, item: &Item<'_>) -> bool {
     match (item, &*requirement.scope_name) {
         (Item::Pod(pod), "Terminating") => pods::is_terminating(pod),
         (Item::Pod(pod), "NotTerminating") => !pods::is_terminating(pod),
@@ -45,10 +45,10 @@ pub(super) fn holds(requirement: &ScopedResourceSelectorRequirement, item: &Item
 
 /// Returns whether the requirement selects this value, or its absence.
 fn selects(requirement: &ScopedResourceSelectorRequirement, value: Option<&str>) -> bool {
-    let listed = |value: &str| requirement.values.iter().any(|listed| **listed == *value);
+    let is_listed = |value: &str| requirement.values.iter().any(|listed| **listed == *value);
     match &*requirement.operator {
-        "In" => value.is_some_and(listed),
-        "NotIn" => !value.is_some_and(listed),
+        "In" => value.is_some_and(is_listed),
+        "NotIn" => !value.is_some_and(is_listed),
         "Exists" => value.is_some(),
         "DoesNotExist" => value.is_none(),
         _ => false,

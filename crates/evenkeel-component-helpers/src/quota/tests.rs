@@ -284,7 +284,7 @@ fn charged(
         evaluator: &evaluator,
         new: Item::Pod(&new),
         old: old.as_ref().map(Item::Pod),
-        status_update: false,
+        is_status_update: false,
         classes: &classes,
         now: T0,
     };

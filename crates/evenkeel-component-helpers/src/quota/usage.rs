@@ -54,11 +54,11 @@ impl Usage {
     /// Upstream: `SubtractWithNonNegativeResult`.
     #[must_use]
     pub fn saturating_sub(&self, less: &Self) -> Self {
-        let rest = |name: &str, amount: Quantity| {
-            let rest = less.get(name).map_or(amount, |less| amount.minus(less));
-            if rest.sign() > 0 { rest } else { Quantity::ZERO }
+        let difference = |name: &str, amount: Quantity| {
+            let difference = less.get(name).map_or(amount, |less| amount.minus(less));
+            if difference.sign() > 0 { difference } else { Quantity::ZERO }
         };
-        self.0.iter().map(|(name, amount)| (name.clone(), rest(name, *amount))).collect()
+        self.0.iter().map(|(name, amount)| (name.clone(), difference(name, *amount))).collect()
     }
 
     /// Keeps the entries that pass a filter.
@@ -71,7 +71,8 @@ impl Usage {
     /// Upstream: `Mask`.
     #[must_use]
     pub fn only(&self, keep: impl Fn(&str) -> bool) -> Self {
-        self.0.iter().filter(|(name, _)| keep(name)).map(|(n, a)| (n.clone(), *a)).collect()
+        let kept = self.0.iter().filter(|(name, _)| keep(name));
+        kept.map(|(name, amount)| (name.clone(), *amount)).collect()
     }
 }
 

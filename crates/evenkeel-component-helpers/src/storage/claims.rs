@@ -8,8 +8,8 @@ use evenkeel_api::views::{Pod, Volume};
 pub struct ClaimUse<'a> {
     /// The pod's volume.
     pub volume: &'a Volume,
-    /// Whether it is an ephemeral volume, whose claim is created for this pod.
-    pub ephemeral: bool,
+    /// Whether the volume is ephemeral. The claim of an ephemeral volume is created for this pod.
+    pub is_ephemeral: bool,
 }
 
 impl ClaimUse<'_> {
@@ -25,9 +25,11 @@ impl ClaimUse<'_> {
 /// Returns the pod's volumes that are backed by a PersistentVolumeClaim.
 pub fn of_pod(pod: &Pod) -> impl Iterator<Item = ClaimUse<'_>> {
     pod.spec.volumes.iter().filter_map(|volume| {
-        let (named, ephemeral) =
-            (volume.source.persistent_volume_claim.is_some(), volume.source.ephemeral.is_some());
-        (named || ephemeral).then_some(ClaimUse { volume, ephemeral: !named })
+        if volume.source.persistent_volume_claim.is_some() {
+            return Some(ClaimUse { volume, is_ephemeral: false });
+        }
+        let is_ephemeral = volume.source.ephemeral.is_some();
+        is_ephemeral.then_some(ClaimUse { volume, is_ephemeral })
     })
 }
 
@@ -38,7 +40,7 @@ pub fn key(namespace: &str, name: &str) -> String {
 
 /// Index function of pods by claim: calls `index` with the [`key`] of each claim of the pod.
 pub fn keys_of_pod(pod: &Pod, index: &mut dyn FnMut(&str)) {
-    for used in of_pod(pod) {
-        index(&key(&pod.meta.namespace, &used.claim_name(pod)));
+    for claim_use in of_pod(pod) {
+        index(&key(&pod.meta.namespace, &claim_use.claim_name(pod)));
     }
 }

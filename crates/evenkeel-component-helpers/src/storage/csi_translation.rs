@@ -26,7 +26,7 @@ const BETA_ZONE: &str = "failure-domain.beta.kubernetes.io/zone";
 const BETA_REGION: &str = "failure-domain.beta.kubernetes.io/region";
 const ZONE: &str = "topology.kubernetes.io/zone";
 const REGION: &str = "topology.kubernetes.io/region";
-/// Separator between the zones in a label.
+/// Separator between the zones in a label of a volume.
 const ZONE_SEPARATOR: &str = "__";
 
 /// In-tree plugins and the CSI drivers that replace them, sorted.
@@ -80,14 +80,14 @@ pub fn plugin_of_inline(source: &VolumeSource) -> Option<&'static str> {
 /// Returns whether the scheduler treats the in-tree plugin as migrated to its CSI driver.
 ///
 /// Upstream: `isCSIMigrationOn`.
-pub fn is_over(plugin: &str) -> bool {
+pub fn is_migration_on(plugin: &str) -> bool {
     matches!(plugin, AWS_EBS | AZURE_DISK | CINDER | GCE_PD | PORTWORX)
 }
 
 /// Returns whether the node reports that a CSI driver replaces the in-tree plugin on this node.
-pub fn is_on_node(plugin: &str, node: Option<&CsiNode>) -> bool {
+pub fn is_migrated_on_node(plugin: &str, node: Option<&CsiNode>) -> bool {
     node.and_then(|node| node.meta.annotations.get(MIGRATED_PLUGINS))
-        .is_some_and(|plugins| plugins.split(',').any(|one| one == plugin))
+        .is_some_and(|plugins| plugins.split(',').any(|migrated| migrated == plugin))
 }
 
 /// Returns the CSI driver's handle of an in-tree volume, or `None` if it cannot be derived.
@@ -101,10 +101,11 @@ pub fn handle_of_volume(volume: &PersistentVolume) -> Option<String> {
     if let Some(disk) = &source.aws_elastic_block_store {
         return ebs_handle(disk);
     }
-    None.or_else(|| Some(source.cinder.as_deref()?.volume_id.to_string()))
-        .or_else(|| Some(source.azure_disk.as_deref()?.disk_uri.to_string()))
-        .or_else(|| Some(source.portworx_volume.as_deref()?.volume_id.to_string()))
-        .or_else(|| Some(source.vsphere_volume.as_deref()?.volume_path.to_string()))
+    let handle = source.cinder.as_deref().map(|cinder| &cinder.volume_id);
+    let handle = handle.or(source.azure_disk.as_deref().map(|disk| &disk.disk_uri));
+    let handle = handle.or(source.portworx_volume.as_deref().map(|portworx| &portworx.volume_id));
+    let handle = handle.or(source.vsphere_volume.as_deref().map(|disk| &disk.volume_path));
+    handle.map(|handle| handle.to_string())
 }
 
 /// Returns the volume's CSI driver and its handle in that driver. For an in-tree volume, the driver is the one that
@@ -125,25 +126,24 @@ pub fn handle_of_inline(source: &VolumeSource) -> Option<String> {
     if let Some(disk) = &source.aws_elastic_block_store {
         return ebs_handle(disk);
     }
-    None.or_else(|| Some(source.cinder.as_deref()?.volume_id.to_string()))
-        .or_else(|| Some(source.azure_disk.as_deref()?.disk_uri.to_string()))
-        .or_else(|| Some(source.portworx_volume.as_deref()?.volume_id.to_string()))
-        .or_else(|| Some(source.vsphere_volume.as_deref()?.volume_path.to_string()))
+    let handle = source.cinder.as_deref().map(|cinder| &cinder.volume_id);
+    let handle = handle.or(source.azure_disk.as_deref().map(|disk| &disk.disk_uri));
+    let handle = handle.or(source.portworx_volume.as_deref().map(|portworx| &portworx.volume_id));
+    let handle = handle.or(source.vsphere_volume.as_deref().map(|disk| &disk.volume_path));
+    handle.map(|handle| handle.to_string())
 }
 
-/// Returns the handle of a GCE disk. A disk in several zones has the handle of their region. Returns `None` if the
-/// zones are in different regions.
+/// Returns the handle of a GCE disk. `zones` is the volume's zone label. The handle of a disk in several zones contains
+/// their region. Returns `None` if the zones are in different regions.
 fn gce_handle(disk: &GcePersistentDiskVolumeSource, zones: &str) -> Option<String> {
     let name = &disk.pd_name;
     let zones: Vec<&str> = zones.split(ZONE_SEPARATOR).collect();
     Some(match zones.as_slice() {
         ["" | "UNSPECIFIED"] => format!("projects/UNSPECIFIED/zones/UNSPECIFIED/disks/{name}"),
         [zone] => format!("projects/UNSPECIFIED/zones/{zone}/disks/{name}"),
-        several => {
-            let mut regions =
-                several.iter().map(|zone| zone.rsplit_once('-').map(|(region, _)| region));
-            let region = regions.next()??;
-            if !regions.all(|other| other == Some(region)) {
+        zones => {
+            let region = region_of(zones.first()?)?;
+            if !zones.iter().all(|zone| region_of(zone) == Some(region)) {
                 return None;
             }
             format!("projects/UNSPECIFIED/regions/{region}/disks/{name}")
@@ -151,30 +151,34 @@ fn gce_handle(disk: &GcePersistentDiskVolumeSource, zones: &str) -> Option<Strin
     })
 }
 
-/// Returns the handle of an EBS volume: its id, also if it is written as `aws://zone/id`.
+/// Returns the region of a GCE zone: `us-central1` for `us-central1-a`.
+fn region_of(zone: &str) -> Option<&str> {
+    zone.rsplit_once('-').map(|(region, _)| region)
+}
+
+/// Returns the handle of an EBS volume: its ID. The volume's source contains the ID itself, or `aws://zone/id`.
 fn ebs_handle(disk: &AwsElasticBlockStoreVolumeSource) -> Option<String> {
     let Some(rest) = disk.volume_id.strip_prefix("aws://") else {
         return Some(disk.volume_id.to_string());
     };
     let id = rest.split_once('/').map(|(_, path)| path.trim_matches('/')).unwrap_or_default();
     let number = id.strip_prefix("vol-")?;
-    let plain = !number.is_empty() && number.chars().all(|c| c.is_ascii_alphanumeric());
-    plain.then(|| id.to_owned())
+    let is_valid = !number.is_empty() && number.chars().all(|c| c.is_ascii_alphanumeric());
+    is_valid.then(|| id.to_owned())
 }
 
 /// Returns whether the volume is accessible from the node. If a CSI driver replaces the in-tree plugin on the node,
 /// the volume's zones are translated to the driver's topology.
-pub fn is_reachable(volume: &PersistentVolume, node: &Node, drivers: Option<&CsiNode>) -> bool {
-    let key = plugin_of_volume(volume)
-        .filter(|plugin| is_over(plugin) && is_on_node(plugin, drivers))
+pub fn is_reachable(volume: &PersistentVolume, node: &Node, csi_node: Option<&CsiNode>) -> bool {
+    let driver_topology_key = plugin_of_volume(volume)
+        .filter(|plugin| is_migration_on(plugin) && is_migrated_on_node(plugin, csi_node))
         .and_then(topology_key);
-    match key {
-        None => volume::is_reachable(volume, node),
-        Some(key) => translated(volume, key).is_none_or(|selector| {
-            let terms = selector.node_selector_terms.iter();
-            terms.into_iter().any(|term| nodeaffinity::matches(term, node))
-        }),
-    }
+    let Some(topology_key) = driver_topology_key else {
+        return volume::is_reachable(volume, node);
+    };
+    translate_node_affinity(volume, topology_key).is_none_or(|selector| {
+        selector.node_selector_terms.iter().any(|term| nodeaffinity::matches(term, node))
+    })
 }
 
 /// Returns the topology label of the CSI driver that replaces the plugin.
@@ -187,30 +191,32 @@ fn topology_key(plugin: &str) -> Option<&'static str> {
     }
 }
 
-/// Returns the volume's node affinity, translated to the CSI driver's topology.
-fn translated(volume: &PersistentVolume, key: &str) -> Option<NodeSelector> {
-    let required = volume.spec.node_affinity.as_deref().and_then(|of| of.required.as_deref());
-    let mut selector = required.cloned();
-    let names = |selector: &Option<NodeSelector>, key: &str| {
+/// Returns the volume's node affinity, translated to the CSI driver's topology label `topology_key`. The zones are in
+/// the node affinity or in a label of the volume, under the current or the beta key.
+fn translate_node_affinity(volume: &PersistentVolume, topology_key: &str) -> Option<NodeSelector> {
+    let affinity = volume.spec.node_affinity.as_deref();
+    let mut selector = affinity.and_then(|affinity| affinity.required.as_deref()).cloned();
+    let has_key = |selector: &Option<NodeSelector>, key: &str| {
         let terms = selector.iter().flat_map(|selector| &*selector.node_selector_terms);
         terms.flat_map(|term| &*term.match_expressions).any(|expression| &*expression.key == key)
     };
     let labels = &volume.meta.labels;
-    let is_beta = !names(&selector, ZONE)
-        && (names(&selector, BETA_ZONE) || (!labels.contains(ZONE) && labels.contains(BETA_ZONE)));
+    let is_beta_label = !labels.contains(ZONE) && labels.contains(BETA_ZONE);
+    let is_beta = !has_key(&selector, ZONE) && (has_key(&selector, BETA_ZONE) || is_beta_label);
     let (zone, region) = if is_beta { (BETA_ZONE, BETA_REGION) } else { (ZONE, REGION) };
-    if names(&selector, zone) {
-        rename(&mut selector, zone, key);
+    if has_key(&selector, zone) {
+        rename_key(&mut selector, zone, topology_key);
     } else if let Some(label) = labels.get(zone) {
-        add_zones(&mut selector, key, label);
+        add_zones(&mut selector, topology_key, label);
     }
     if is_beta {
-        rename(&mut selector, region, REGION);
+        rename_key(&mut selector, region, REGION);
     }
     selector
 }
 
-fn rename(selector: &mut Option<NodeSelector>, from: &str, to: &str) {
+/// Renames a label key in all requirements of a node selector.
+fn rename_key(selector: &mut Option<NodeSelector>, from: &str, to: &str) {
     let terms = selector.iter_mut().flat_map(|selector| &mut *selector.node_selector_terms);
     for expression in terms.flat_map(|term| &mut *term.match_expressions) {
         if &*expression.key == from {
@@ -219,6 +225,7 @@ fn rename(selector: &mut Option<NodeSelector>, from: &str, to: &str) {
     }
 }
 
+/// Adds a requirement for the zones of a label to all terms of a node selector.
 fn add_zones(selector: &mut Option<NodeSelector>, key: &str, label: &str) {
     let zones = label.split(ZONE_SEPARATOR).map(str::trim).filter(|zone| !zone.is_empty());
     let values: Box<[Text]> = zones.map(Text::from).collect();

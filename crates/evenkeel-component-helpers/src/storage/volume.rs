@@ -10,7 +10,7 @@ use evenkeel_api::{
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Annotation of a claim: its binding has completed. It stays if the volume is lost later.
+/// Annotation of a claim: its binding has completed. The annotation stays if the volume is lost later.
 pub const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 /// Annotation of a claim or a volume: the persistent volume controller, not the user, bound claim and volume.
 pub const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
@@ -29,7 +29,9 @@ pub const PRE_RESIZE_CAPACITY: &str = "volume.alpha.kubernetes.io/pre-resize-cap
 /// Provisioner of a class without dynamic provisioning.
 pub const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 
+/// Annotation of a claim or a volume with its class. The field `storageClassName` has replaced it.
 const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
+/// Annotations of a default class.
 const DEFAULT_CLASS: [&str; 2] = [
     "storageclass.kubernetes.io/is-default-class",
     "storageclass.beta.kubernetes.io/is-default-class",
@@ -37,11 +39,12 @@ const DEFAULT_CLASS: [&str; 2] = [
 
 /// Returns the claim's class, or an empty string. The deprecated annotation takes precedence over the field.
 pub fn class_of_claim(claim: &PersistentVolumeClaim) -> &str {
-    let field = || claim.spec.storage_class_name.as_deref().unwrap_or_default();
-    claim.meta.annotations.get(BETA_CLASS).unwrap_or_else(field)
+    let annotated = claim.meta.annotations.get(BETA_CLASS);
+    annotated.or(claim.spec.storage_class_name.as_deref()).unwrap_or_default()
 }
 
-/// Returns whether the claim names a class, or explicitly none.
+/// Returns whether the claim names a class, or requests no class with an empty name. The default class does not apply
+/// to such a claim.
 pub fn names_class(claim: &PersistentVolumeClaim) -> bool {
     claim.meta.annotations.contains(BETA_CLASS) || claim.spec.storage_class_name.is_some()
 }
@@ -51,8 +54,8 @@ pub fn class_of_volume(volume: &PersistentVolume) -> &str {
     volume.meta.annotations.get(BETA_CLASS).unwrap_or(&volume.spec.storage_class_name)
 }
 
-/// Returns the default class: the newest class that is annotated as default. Of several with the same age, it is
-/// the first by name.
+/// Returns the default class: the newest class that is annotated as default. If several have the same age, returns the
+/// first of them by name.
 ///
 /// Upstream: `GetDefaultClass`.
 pub fn default_class(classes: &[Arc<StorageClass>]) -> Option<&Arc<StorageClass>> {
@@ -81,7 +84,7 @@ pub fn is_for_claim(volume: &PersistentVolume, claim: &PersistentVolumeClaim) ->
 }
 
 /// Returns the requested storage of the claim, or 0.
-pub fn requested(claim: &PersistentVolumeClaim) -> Quantity {
+pub fn requested_storage(claim: &PersistentVolumeClaim) -> Quantity {
     claim.spec.resources.requests.get("storage").copied().unwrap_or(Quantity::from_units(0))
 }
 
@@ -92,8 +95,9 @@ pub fn capacity(volume: &PersistentVolume) -> Quantity {
 
 /// Returns whether the volume modes of claim and volume differ.
 pub fn modes_differ(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> bool {
-    let block = |mode: &str| mode == "Block";
-    block(&claim.spec.volume_mode) != block(&volume.spec.volume_mode)
+    // An empty mode means `Filesystem`.
+    let is_block = |mode: &str| mode == "Block";
+    is_block(&claim.spec.volume_mode) != is_block(&volume.spec.volume_mode)
 }
 
 /// Returns whether the volume has all access modes that the claim requests.
@@ -115,53 +119,50 @@ pub fn allows_topology_of(class: &StorageClass, node: &Node) -> bool {
     let terms = &class.allowed_topologies;
     terms.is_empty()
         || terms.iter().any(|term| {
-            term.match_label_expressions.iter().all(|wanted| {
-                let label = node.meta.labels.get(&wanted.key);
-                label.is_some_and(|label| wanted.values.iter().any(|value| **value == *label))
+            term.match_label_expressions.iter().all(|requirement| {
+                let label = node.meta.labels.get(&requirement.key);
+                label.is_some_and(|label| requirement.values.iter().any(|value| **value == *label))
             })
         })
 }
 
-/// Returns the volume for the claim among `volumes`: the one that is pre-bound to it, or else the smallest
-/// available one that satisfies the claim. Of volumes with equal size, it is the first by name. With a `node`, the
-/// volume must be accessible from the node. Without a node, a claim with `delayed` binding only matches a pre-bound
-/// volume.
+/// Returns the volume for the claim among `volumes`: the volume that is pre-bound to the claim, or else the smallest
+/// available volume that satisfies the claim. If several have the same size, returns the first of them by name.
+///
+/// With a `node`, the volume must be accessible from the node. Without a node, a claim whose binding is delayed
+/// (`WaitForFirstConsumer`) only matches a pre-bound volume.
 ///
 /// Upstream: `FindMatchingVolume`.
 pub fn best_match<'a>(
     claim: &PersistentVolumeClaim,
     volumes: impl IntoIterator<Item = &'a Arc<PersistentVolume>>,
     node: Option<&Node>,
-    delayed: bool,
+    is_binding_delayed: bool,
 ) -> Option<&'a Arc<PersistentVolume>> {
-    let (wanted, class) = (requested(claim), class_of_claim(claim));
+    let (requested, class) = (requested_storage(claim), class_of_claim(claim));
     let mut best: Option<&Arc<PersistentVolume>> = None;
     for volume in volumes {
-        let ours = is_for_claim(volume, claim);
-        let others = volume.spec.claim_ref.is_some() && !ours;
-        let size = capacity(volume);
-        if others
-            || size < wanted
+        let is_pre_bound = is_for_claim(volume, claim);
+        let is_for_other_claim = volume.spec.claim_ref.is_some() && !is_pre_bound;
+        if is_for_other_claim
+            || capacity(volume) < requested
             || modes_differ(claim, volume)
             || volume.spec.volume_attributes_class_name != claim.spec.volume_attributes_class_name
             || volume.meta.deleting()
         {
             continue;
         }
-        let reachable = node.is_none_or(|node| is_reachable(volume, node));
-        if ours {
-            return reachable.then_some(volume);
+        let is_accessible = node.is_none_or(|node| is_reachable(volume, node));
+        if is_pre_bound {
+            return is_accessible.then_some(volume);
         }
-        let selected = claim
-            .spec
-            .selector
-            .as_ref()
-            .is_none_or(|selector| selector.matches(&volume.meta.labels));
-        if (node.is_none() && delayed)
+        let selector = claim.spec.selector.as_ref();
+        let is_selected = selector.is_none_or(|selector| selector.matches(&volume.meta.labels));
+        if (node.is_none() && is_binding_delayed)
             || &*volume.status.phase != "Available"
-            || !selected
+            || !is_selected
             || class_of_volume(volume) != class
-            || !reachable
+            || !is_accessible
             || !has_access_modes(claim, volume)
         {
             continue;

@@ -1,4 +1,7 @@
-//! Metrics of a HorizontalPodAutoscaler in the form of autoscaling/v1, which annotations hold.
+//! Fields of a HorizontalPodAutoscaler that autoscaling/v1 lacks, in the form in which its annotations keep them.
+//!
+//! The names and the order of the struct fields are those of upstream's Go types, because annotations contain the
+//! structs as JSON.
 
 use evenkeel_api::quantity::Quantity;
 use evenkeel_api::quote::escape_html;
@@ -7,12 +10,12 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// Returns the annotation of values, in the order of Go's structs and with its escapes.
+/// Encodes values as the JSON text of an annotation, with the escapes of Go's encoder.
 pub(super) fn to_annotation(values: &impl Serialize) -> String {
     escape_html(serde_json::to_string(values).unwrap_or_default())
 }
 
-/// Amount of a metric, in canonical form.
+/// Quantity in canonical form, such as the value of a metric.
 #[derive(Debug, Clone, Serialize)]
 struct Amount(String);
 
@@ -40,7 +43,7 @@ impl Amount {
     }
 }
 
-/// Returns an optional amount of a metric in autoscaling/v2.
+/// Returns the quantity at `path` of an object in autoscaling/v2.
 fn amount(metric: &Value, path: &str) -> Option<Amount> {
     get(metric, path).and_then(Value::as_str).map(|text| Amount(text.to_owned()))
 }
@@ -63,6 +66,7 @@ struct Requirement {
     values: Vec<String>,
 }
 
+/// Returns the selector of a metric in autoscaling/v2.
 fn selector(metric: &Value) -> Option<Selector> {
     get(metric, "metric.selector").and_then(|selector| Selector::deserialize(selector).ok())
 }
@@ -76,6 +80,7 @@ fn identifier(name: &str, selector: Option<&Selector>) -> Value {
     metric
 }
 
+/// Reference to an object that a metric describes.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Reference {
@@ -96,13 +101,14 @@ impl Reference {
     }
 }
 
-/// Returns an object of the fields that are set.
-fn object<const N: usize>(fields: [(&str, Option<Value>); N]) -> Value {
+/// Returns a JSON object with those fields that are set.
+fn object_of_set_fields<const N: usize>(fields: [(&str, Option<Value>); N]) -> Value {
     let fields = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
     Value::Object(fields.collect::<Map<String, Value>>())
 }
 
-fn shown(amount: Option<&Amount>) -> Option<Value> {
+/// Encodes an optional quantity.
+fn amount_value(amount: Option<&Amount>) -> Option<Value> {
     amount.map(|amount| Value::from(amount.0.as_str()))
 }
 
@@ -113,28 +119,29 @@ fn target(
     average: Option<&Amount>,
     utilization: Option<i32>,
 ) -> Value {
-    object([
+    object_of_set_fields([
         ("type", Some(type_.into())),
-        ("value", shown(value)),
-        ("averageValue", shown(average)),
+        ("value", amount_value(value)),
+        ("averageValue", amount_value(average)),
         ("averageUtilization", utilization.map(Value::from)),
     ])
 }
 
 /// Current value of a metric in autoscaling/v2.
 fn current(value: Option<&Amount>, average: Option<&Amount>, utilization: Option<i32>) -> Value {
-    object([
-        ("value", shown(value)),
-        ("averageValue", shown(average)),
+    object_of_set_fields([
+        ("value", amount_value(value)),
+        ("averageValue", amount_value(average)),
         ("averageUtilization", utilization.map(Value::from)),
     ])
 }
 
-fn utilization(metric: &Value, path: &str) -> Option<i32> {
-    int(metric, path).and_then(|number| i32::try_from(number).ok())
+/// Returns the integer at `path`, such as a utilization in percent.
+fn int32(object: &Value, path: &str) -> Option<i32> {
+    int(object, path).and_then(|number| i32::try_from(number).ok())
 }
 
-/// A metric that an autoscaler aims at.
+/// A metric in the spec of an autoscaler, with its target.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct Spec {
@@ -213,7 +220,7 @@ impl Spec {
     pub(super) fn of(metric: &Value) -> Self {
         let name = |source: &Value| text(source, "metric.name").to_owned();
         let average = |source: &Value| amount(source, "target.averageValue");
-        let share = |source: &Value| utilization(source, "target.averageUtilization");
+        let utilization = |source: &Value| int32(source, "target.averageUtilization");
         Self {
             type_: text(metric, "type").to_owned(),
             object: get(metric, "object").map(|source| ObjectSource {
@@ -230,13 +237,13 @@ impl Spec {
             }),
             resource: get(metric, "resource").map(|source| ResourceSource {
                 name: text(source, "name").to_owned(),
-                target_average_utilization: share(source),
+                target_average_utilization: utilization(source),
                 target_average_value: average(source),
             }),
             container_resource: get(metric, "containerResource").map(|source| {
                 ContainerResourceSource {
                     name: text(source, "name").to_owned(),
-                    target_average_utilization: share(source),
+                    target_average_utilization: utilization(source),
                     target_average_value: average(source),
                     container: text(source, "container").to_owned(),
                 }
@@ -254,7 +261,7 @@ impl Spec {
     ///
     /// Upstream: `Convert_v1_MetricSpec_To_autoscaling_MetricSpec`.
     pub(super) fn to_v2(&self) -> Value {
-        let by_use = |utilization: Option<i32>, average: Option<&Amount>| {
+        let resource_target = |utilization: Option<i32>, average: Option<&Amount>| {
             let type_ = if utilization.is_some() { "Utilization" } else { "AverageValue" };
             target(type_, None, average, utilization)
         };
@@ -262,6 +269,7 @@ impl Spec {
             let average = source.average_value.as_ref();
             let type_ = if average.is_some() { "AverageValue" } else { "Value" };
             let value = &source.target_value;
+            // In v1, the value is always present, and zero if only the average is set.
             let value = (average.is_none() || !value.is_zero()).then_some(value);
             json!({"describedObject": source.target.to_value(),
                 "target": target(type_, value, average, None),
@@ -272,13 +280,17 @@ impl Spec {
                 "target": target("AverageValue", None, Some(&source.target_average_value), None)})
         });
         let resource = self.resource.as_ref().map(|source| {
-            let target =
-                by_use(source.target_average_utilization, source.target_average_value.as_ref());
+            let target = resource_target(
+                source.target_average_utilization,
+                source.target_average_value.as_ref(),
+            );
             json!({"name": source.name, "target": target})
         });
         let container_resource = self.container_resource.as_ref().map(|source| {
-            let target =
-                by_use(source.target_average_utilization, source.target_average_value.as_ref());
+            let target = resource_target(
+                source.target_average_utilization,
+                source.target_average_value.as_ref(),
+            );
             json!({"name": source.name, "target": target, "container": source.container})
         });
         let external = self.external.as_ref().map(|source| {
@@ -287,7 +299,7 @@ impl Spec {
             json!({"metric": identifier(&source.metric_name, source.metric_selector.as_ref()),
                 "target": target(type_, value, source.target_average_value.as_ref(), None)})
         });
-        object([
+        object_of_set_fields([
             ("type", Some(self.type_.as_str().into())),
             ("object", object_source),
             ("pods", pods),
@@ -298,7 +310,7 @@ impl Spec {
     }
 }
 
-/// A metric's last value.
+/// A metric in the status of an autoscaler, with its last value.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct Status {
@@ -375,7 +387,7 @@ impl Status {
         let name = |source: &Value| text(source, "metric.name").to_owned();
         let value = |source: &Value| amount(source, "current.value").unwrap_or_default();
         let average = |source: &Value| amount(source, "current.averageValue");
-        let share = |source: &Value| utilization(source, "current.averageUtilization");
+        let utilization = |source: &Value| int32(source, "current.averageUtilization");
         Self {
             type_: text(metric, "type").to_owned(),
             object: get(metric, "object").map(|source| ObjectStatus {
@@ -392,13 +404,13 @@ impl Status {
             }),
             resource: get(metric, "resource").map(|source| ResourceStatus {
                 name: text(source, "name").to_owned(),
-                current_average_utilization: share(source),
+                current_average_utilization: utilization(source),
                 current_average_value: average(source).unwrap_or_default(),
             }),
             container_resource: get(metric, "containerResource").map(|source| {
                 ContainerResourceStatus {
                     name: text(source, "name").to_owned(),
-                    current_average_utilization: share(source),
+                    current_average_utilization: utilization(source),
                     current_average_value: average(source).unwrap_or_default(),
                     container: text(source, "container").to_owned(),
                 }
@@ -440,7 +452,7 @@ impl Status {
             json!({"metric": identifier(&source.metric_name, source.metric_selector.as_ref()),
                 "current": current(Some(&source.current_value), average, None)})
         });
-        object([
+        object_of_set_fields([
             ("type", Some(self.type_.as_str().into())),
             ("object", object_source),
             ("pods", pods),
@@ -481,7 +493,8 @@ impl Condition {
     }
 }
 
-/// Rules of how fast an autoscaler scales, in upstream's internal form.
+/// Scaling rules of an autoscaler. Upstream writes the annotation from the internal type, whose fields have no JSON
+/// names. The aliases also accept the names of autoscaling/v2.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub(super) struct Behavior {
@@ -523,7 +536,7 @@ impl Behavior {
         };
         let rules = |field: &str| {
             get(behavior, field).map(|rules| Rules {
-                stabilization_window_seconds: utilization(rules, "stabilizationWindowSeconds"),
+                stabilization_window_seconds: int32(rules, "stabilizationWindowSeconds"),
                 select_policy: get(rules, "selectPolicy").and_then(Value::as_str).map(Into::into),
                 policies: policies(rules),
                 tolerance: amount(rules, "tolerance"),
@@ -536,14 +549,14 @@ impl Behavior {
     pub(super) fn to_v2(&self) -> Value {
         let rules = |rules: &Rules| {
             let policies = rules.policies.as_ref();
-            object([
+            object_of_set_fields([
                 ("stabilizationWindowSeconds", rules.stabilization_window_seconds.map(Value::from)),
                 ("selectPolicy", rules.select_policy.as_deref().map(Value::from)),
                 ("policies", policies.map(|policies| policies.iter().map(Policy::to_v2).collect())),
-                ("tolerance", shown(rules.tolerance.as_ref())),
+                ("tolerance", amount_value(rules.tolerance.as_ref())),
             ])
         };
-        let behavior = object([
+        let behavior = object_of_set_fields([
             ("scaleUp", self.scale_up.as_ref().map(rules)),
             ("scaleDown", self.scale_down.as_ref().map(rules)),
         ]);
@@ -553,7 +566,7 @@ impl Behavior {
 
 impl Policy {
     fn of(policy: &Value) -> Self {
-        let number = |field: &str| utilization(policy, field).unwrap_or_default();
+        let number = |field: &str| int32(policy, field).unwrap_or_default();
         Self {
             type_: text(policy, "type").to_owned(),
             value: number("value"),

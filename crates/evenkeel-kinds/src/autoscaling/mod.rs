@@ -15,7 +15,7 @@ const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
 const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
 const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
 /// Annotations that only the conversion writes.
-const ROUND_TRIP: [&str; 6] = [
+const ROUND_TRIP_ANNOTATIONS: [&str; 6] = [
     METRICS,
     BEHAVIOR,
     CONDITIONS,
@@ -24,10 +24,14 @@ const ROUND_TRIP: [&str; 6] = [
     "autoscaling.alpha.kubernetes.io/scale-up-tolerance",
 ];
 
-/// Returns the use of CPU that a metric aims at, which v1 has a field for.
+/// Returns whether a metric is the CPU usage of the pods, for which v1 has its own fields.
+fn is_cpu(metric: &Value) -> bool {
+    text(metric, "type") == "Resource" && text(metric, "resource.name") == "cpu"
+}
+
+/// Returns the target utilization of a CPU metric in percent.
 fn cpu_target(metric: &Value) -> Option<i64> {
-    let is_cpu = text(metric, "type") == "Resource" && text(metric, "resource.name") == "cpu";
-    int(metric, "resource.target.averageUtilization").filter(|_| is_cpu)
+    int(metric, "resource.target.averageUtilization").filter(|_| is_cpu(metric))
 }
 
 /// Converts an autoscaling/v2 object to autoscaling/v1.
@@ -40,9 +44,9 @@ pub fn to_v1(hpa: &mut Value) {
     let others: Vec<Spec> =
         metrics.iter().filter(|metric| cpu_target(metric).is_none()).map(Spec::of).collect();
     let current = list(hpa, "status.currentMetrics");
+    // Upstream takes the last metric that matches.
     let current_cpu = current.iter().rev().find_map(|metric| {
-        let is_cpu = text(metric, "type") == "Resource" && text(metric, "resource.name") == "cpu";
-        int(metric, "resource.current.averageUtilization").filter(|_| is_cpu)
+        int(metric, "resource.current.averageUtilization").filter(|_| is_cpu(metric))
     });
     let current: Vec<Status> = current.iter().map(Status::of).collect();
     let conditions: Vec<Condition> =
@@ -79,8 +83,8 @@ pub fn to_v1(hpa: &mut Value) {
 ///
 /// Upstream: `DropRoundTripHorizontalPodAutoscalerAnnotations`.
 pub(crate) fn drop_annotations(hpa: &mut Value) {
-    for key in ROUND_TRIP {
-        annotation(hpa, key);
+    for key in ROUND_TRIP_ANNOTATIONS {
+        take_annotation(hpa, key);
     }
     if value::is_empty(hpa, "metadata.annotations") {
         remove(hpa, "metadata.annotations");
@@ -88,36 +92,37 @@ pub(crate) fn drop_annotations(hpa: &mut Value) {
 }
 
 /// Removes an annotation, and returns its text.
-fn annotation(hpa: &mut Value, key: &str) -> Option<String> {
+fn take_annotation(hpa: &mut Value, key: &str) -> Option<String> {
     let annotations = value::get_mut(hpa, "metadata.annotations")?.as_object_mut()?;
     annotations.remove(key)?.as_str().map(str::to_owned)
 }
 
-/// Removes an annotation, and returns its value. One that cannot be read counts as absent.
-fn annotated<T: DeserializeOwned>(hpa: &mut Value, key: &str) -> Option<T> {
-    serde_json::from_str(&annotation(hpa, key)?).ok()
+/// Removes an annotation, and returns its decoded value. An annotation that cannot be decoded counts as absent.
+fn take_annotated<T: DeserializeOwned>(hpa: &mut Value, key: &str) -> Option<T> {
+    serde_json::from_str(&take_annotation(hpa, key)?).ok()
 }
 
 /// Converts an autoscaling/v1 object to autoscaling/v2.
 ///
 /// Upstream: `Convert_v1_HorizontalPodAutoscaler_To_autoscaling_HorizontalPodAutoscaler`.
 pub fn to_v2(hpa: &mut Value) {
-    let metrics: Option<Vec<Spec>> = annotated(hpa, METRICS);
-    let behavior: Option<Behavior> = annotated(hpa, BEHAVIOR);
-    let conditions: Option<Vec<Condition>> = annotated(hpa, CONDITIONS);
-    let current: Option<Vec<Status>> = annotated(hpa, CURRENT_METRICS);
+    let metrics: Option<Vec<Spec>> = take_annotated(hpa, METRICS);
+    let behavior: Option<Behavior> = take_annotated(hpa, BEHAVIOR);
+    let conditions: Option<Vec<Condition>> = take_annotated(hpa, CONDITIONS);
+    let current: Option<Vec<Status>> = take_annotated(hpa, CURRENT_METRICS);
     drop_annotations(hpa);
-    let mut all: Vec<Value> = metrics.iter().flatten().map(Spec::to_v2).collect();
+    let mut metrics_v2: Vec<Value> = metrics.iter().flatten().map(Spec::to_v2).collect();
     if let Some(utilization) =
         remove(hpa, "spec.targetCPUUtilizationPercentage").filter(Value::is_number)
     {
-        all.push(json!({"type": "Resource", "resource": {
+        metrics_v2.push(json!({"type": "Resource", "resource": {
             "name": "cpu", "target": {"type": "Utilization", "averageUtilization": utilization}}}));
     }
-    if !all.is_empty() {
-        set(hpa, "spec.metrics", all);
+    if !metrics_v2.is_empty() {
+        set(hpa, "spec.metrics", metrics_v2);
     }
-    if let Some(behavior) = behavior.map(|behavior| behavior.to_v2()).filter(|all| !is_blank(all)) {
+    let behavior = behavior.map(|behavior| behavior.to_v2());
+    if let Some(behavior) = behavior.filter(|behavior| !is_blank(behavior)) {
         set(hpa, "spec.behavior", behavior);
     }
     if let Some(conditions) = conditions {
@@ -126,15 +131,11 @@ pub fn to_v2(hpa: &mut Value) {
     }
     let utilization =
         remove(hpa, "status.currentCPUUtilizationPercentage").filter(Value::is_number);
-    let metrics: Vec<Value> = match current {
-        Some(current) => current.iter().map(Status::to_v2).collect(),
-        None => utilization
-            .map(|utilization| {
-                json!({"type": "Resource", "resource": {
-                    "name": "cpu", "current": {"averageUtilization": utilization}}})
-            })
-            .into_iter()
-            .collect(),
+    let metrics: Vec<Value> = match (current, utilization) {
+        (Some(current), _) => current.iter().map(Status::to_v2).collect(),
+        (None, Some(utilization)) => vec![json!({"type": "Resource", "resource": {
+            "name": "cpu", "current": {"averageUtilization": utilization}}})],
+        (None, None) => Vec::new(),
     };
     if hpa.get("status").is_some() {
         let metrics = if metrics.is_empty() { Value::Null } else { Value::Array(metrics) };

@@ -103,16 +103,14 @@ fn job(job: &mut Value) {
         }
         fill(spec, &[("parallelism", Int(1))]);
         if get(spec, "backoffLimit").is_none() {
-            let unlimited = get(spec, "backoffLimitPerIndex").is_some();
-            value::set(spec, "backoffLimit", json!(if unlimited { i32::MAX } else { 6 }));
+            let has_limit_per_index = get(spec, "backoffLimitPerIndex").is_some();
+            let limit = if has_limit_per_index { i32::MAX } else { 6 };
+            value::set(spec, "backoffLimit", json!(limit));
         }
         if get(spec, "podReplacementPolicy").is_none() {
-            let failed = get(spec, "podFailurePolicy").is_some();
-            value::set(
-                spec,
-                "podReplacementPolicy",
-                if failed { "Failed" } else { "TerminatingOrFailed" },
-            );
+            let has_failure_policy = get(spec, "podFailurePolicy").is_some();
+            let policy = if has_failure_policy { "Failed" } else { "TerminatingOrFailed" };
+            value::set(spec, "podReplacementPolicy", policy);
         }
         fill(spec, JOB_SPEC);
         fill(spec, POD_FAILURE_POLICY);

@@ -105,11 +105,8 @@ fn node(node: &mut Value) {
         value::set(node, "spec.podCIDRs", vec![cidr]);
     }
     if is_empty(node, "status") {
-        value::set(
-            node,
-            "status",
-            serde_json::from_str::<Value>(INITIAL_NODE_STATUS).unwrap_or_default(),
-        );
+        let status = serde_json::from_str::<Value>(INITIAL_NODE_STATUS).unwrap_or_default();
+        value::set(node, "status", status);
     }
     if get(node, "status.allocatable").is_none()
         && let Some(capacity) = get(node, "status.capacity").cloned()
@@ -126,6 +123,7 @@ fn limit_range_item(item: &mut Value) {
     if text(item, "type") != "Container" {
         return;
     }
+    // The order matters: the default limit must be complete before the default request is derived from it.
     for (from, to) in [("max", "default"), ("default", "defaultRequest"), ("min", "defaultRequest")]
     {
         let Some(source) = object(item, from).cloned() else { continue };

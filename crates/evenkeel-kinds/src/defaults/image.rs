@@ -5,11 +5,12 @@ const MAX_PATH: usize = 255;
 /// Maximum length of a tag in bytes.
 const MAX_TAG: usize = 128;
 
-/// Returns the tag of a reference, or `latest` if it has no tag. Returns `None` for a reference with a digest, and
-/// for an invalid one.
+/// Returns the tag of a reference, or `latest` if it has no tag. Returns `None` if the reference has a digest or is
+/// invalid.
 ///
 /// Upstream: `ParseImageName`.
 pub(super) fn tag(image: &str) -> Option<&str> {
+    // The grammar rejects a name that looks like the ID of an image: 64 hexadecimal digits.
     let is_identifier = image.len() == 64
         && image.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
     if image.contains('@') || is_identifier {
@@ -23,6 +24,7 @@ pub(super) fn tag(image: &str) -> Option<&str> {
         Some((path, tag)) => (path, Some(tag)),
         None => (remainder, None),
     };
+    // `nginx` stands for `docker.io/library/nginx`, and the prefix counts towards the length.
     let is_official = domain.is_none() && !path.contains('/');
     let length = path.len() + if is_official { "library/".len() } else { 0 };
     let is_valid = domain.is_none_or(is_host_and_port)

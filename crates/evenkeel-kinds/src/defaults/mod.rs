@@ -1,5 +1,5 @@
 //! Defaulting: sets absent fields before an object is validated and stored. Most defaults are entries of a
-//! [`Table`]. Small functions set the few that depend on other fields. Defaulting is idempotent.
+//! [`Table`]. Functions set the few defaults that depend on other fields. Defaulting is idempotent.
 //!
 //! Upstream: `zz_generated.defaults.go`, and `defaults.go` of each group.
 
@@ -16,9 +16,9 @@ use serde_json::Value;
 /// Default value of a field.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fill {
-    /// String field. An empty string counts as unset.
+    /// String field, a plain string in Go. An empty string counts as unset.
     Text(&'static str),
-    /// String field. An empty string counts as set.
+    /// Optional string field, a pointer in Go. An empty string counts as set.
     Optional(&'static str),
     /// Integer field. Zero counts as set.
     Int(i64),

@@ -106,7 +106,7 @@ fn autoscaler(version: &str, hpa: &mut Value) {
     if version == "v1" {
         return;
     }
-    // As upstream's conversion to the internal version, which precedes storage.
+    // Upstream converts the object to the internal version before it stores it. That conversion drops the annotations.
     crate::autoscaling::drop_annotations(hpa);
     if is_empty(hpa, "spec.metrics") {
         let cpu = json!({"type": "Resource", "resource": {
@@ -128,6 +128,8 @@ fn autoscaler(version: &str, hpa: &mut Value) {
     });
 }
 
+/// Adds the default fields to the rules with this name, `scaleUp` or `scaleDown`.
+///
 /// Upstream: `GenerateHPAScaleUpRules`, `GenerateHPAScaleDownRules`.
 fn scaling_rules(behavior: &mut Value, name: &str, defaults: &Value) {
     let (Some(rules), Some(defaults)) = (value::object_mut(behavior, name), defaults.as_object())
@@ -145,8 +147,8 @@ fn scaling_rules(behavior: &mut Value, name: &str, defaults: &Value) {
 fn network_policy(policy: &mut Value) {
     fill(policy, NETWORK_POLICY);
     if is_empty(policy, "spec.policyTypes") {
-        let egress = !list(policy, "spec.egress").is_empty();
-        let types: &[&str] = if egress { &["Ingress", "Egress"] } else { &["Ingress"] };
+        let has_egress_rules = !list(policy, "spec.egress").is_empty();
+        let types: &[&str] = if has_egress_rules { &["Ingress", "Egress"] } else { &["Ingress"] };
         value::set(policy, "spec.policyTypes", json!(types));
     }
 }

@@ -88,7 +88,8 @@ pub(crate) fn pod_spec(spec: &mut Value) {
     each(spec, "volumes.*", &mut volume);
 }
 
-/// Sets the defaults that only pods have. Templates do not get them, because stored templates would change.
+/// Sets the defaults that only pods have. Pod templates do not get these defaults: a later default would change stored
+/// templates.
 ///
 /// Upstream: `SetDefaults_Pod`.
 pub(super) fn pod(pod: &mut Value) {
@@ -116,9 +117,9 @@ fn service_account(spec: &mut Value) {
     if text(spec, "serviceAccountName").is_empty() && !text(spec, "serviceAccount").is_empty() {
         value::set(spec, "serviceAccountName", text(spec, "serviceAccount").to_owned());
     }
-    match text(spec, "serviceAccountName").to_owned() {
-        name if name.is_empty() => {}
-        name => value::set(spec, "serviceAccount", name),
+    let name = text(spec, "serviceAccountName").to_owned();
+    if !name.is_empty() {
+        value::set(spec, "serviceAccount", name);
     }
 }
 
@@ -140,7 +141,8 @@ fn container(container: &mut Value) {
 /// Upstream: `SetDefaults_Volume`.
 fn volume(volume: &mut Value) {
     let Some(fields) = volume.as_object_mut() else { return };
-    if fields.iter().all(|(name, value)| name == "name" || value.is_null()) {
+    let has_source = fields.iter().any(|(name, value)| name != "name" && !value.is_null());
+    if !has_source {
         fields.insert("emptyDir".to_owned(), json!({}));
     }
     fill(volume, VOLUME);
@@ -158,6 +160,7 @@ pub(crate) fn pull_policy(image: &str) -> &'static str {
     if image::tag(image) == Some("latest") { "Always" } else { "IfNotPresent" }
 }
 
+/// Sets absent requests of a container to its limits.
 fn requests_from_limits(container: &mut Value) {
     let Some(limits) = object(container, "resources.limits").cloned() else { return };
     let Some(requests) = object_mut(container, "resources.requests") else { return };
@@ -166,6 +169,7 @@ fn requests_from_limits(container: &mut Value) {
     }
 }
 
+/// Sets an absent host port to the container port, in a pod with host network.
 fn host_port(port: &mut Value) {
     if value::int(port, "hostPort").unwrap_or_default() == 0
         && let Some(number) = value::int(port, "containerPort")
@@ -178,10 +182,10 @@ fn host_port(port: &mut Value) {
 fn pod_ips(pod: &mut Value) {
     let ip = text(pod, "status.podIP").to_owned();
     let first = value::list(pod, "status.podIPs").first().map(|first| text(first, "ip").to_owned());
-    match first {
-        Some(first) if ip.is_empty() => value::set(pod, "status.podIP", first),
-        Some(first) if first == ip => {}
-        _ if ip.is_empty() => {}
-        _ => value::set(pod, "status.podIPs", json!([{ "ip": ip }])),
+    match (first, ip.is_empty()) {
+        (Some(first), true) => value::set(pod, "status.podIP", first),
+        (None, true) => {}
+        (Some(first), false) if first == ip => {}
+        (_, false) => value::set(pod, "status.podIPs", json!([{ "ip": ip }])),
     }
 }

@@ -18,10 +18,10 @@ pub(crate) fn apply(service: &mut Value) {
     session_affinity(service);
     each(service, "spec.ports.*", &mut target_port);
     let kind = text(service, "spec.type").to_owned();
-    let external = !value::list(service, "spec.externalIPs").is_empty() && kind == "ClusterIP";
-    if (matches!(kind.as_str(), "NodePort" | "LoadBalancer") || external)
-        && text(service, "spec.externalTrafficPolicy").is_empty()
-    {
+    let has_external_ips =
+        kind == "ClusterIP" && !value::list(service, "spec.externalIPs").is_empty();
+    let is_external = matches!(kind.as_str(), "NodePort" | "LoadBalancer") || has_external_ips;
+    if is_external && text(service, "spec.externalTrafficPolicy").is_empty() {
         value::set(service, "spec.externalTrafficPolicy", "Cluster");
     }
     if kind != "ExternalName" && value::get(service, "spec.internalTrafficPolicy").is_none() {
@@ -37,6 +37,7 @@ pub(crate) fn apply(service: &mut Value) {
     }
 }
 
+/// Sets the timeout of the session affinity to three hours, or drops the configuration of a disabled affinity.
 fn session_affinity(service: &mut Value) {
     match text(service, "spec.sessionAffinity") {
         "None" => {
@@ -55,9 +56,10 @@ fn session_affinity(service: &mut Value) {
     }
 }
 
+/// Sets an absent target port to the Service's port.
 fn target_port(port: &mut Value) {
-    let unset = is_empty(port, "targetPort") || int(port, "targetPort") == Some(0);
-    if unset && port.is_object() {
+    let is_unset = is_empty(port, "targetPort") || int(port, "targetPort") == Some(0);
+    if is_unset && port.is_object() {
         let number = int(port, "port").unwrap_or_default();
         value::set(port, "targetPort", number);
     }

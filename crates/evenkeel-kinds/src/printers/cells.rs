@@ -80,9 +80,10 @@ pub(super) fn scalar_text(value: Option<&Value>, absent: &str) -> String {
 ///
 /// Upstream: `layoutContainerCells`.
 pub(super) fn containers(spec: Option<&Value>) -> [String; 2] {
-    let all = spec.map_or(&[][..], |spec| list(spec, "containers"));
+    let containers = spec.map_or(&[][..], |spec| list(spec, "containers"));
     ["name", "image"].map(|field| {
-        all.iter().map(|container| text(container, field)).collect::<Vec<_>>().join(",")
+        let cells: Vec<&str> = containers.iter().map(|container| text(container, field)).collect();
+        cells.join(",")
     })
 }
 
@@ -109,7 +110,7 @@ pub(super) fn join(target: &Value, path: &str, separator: &str) -> String {
     list(target, path).iter().filter_map(Value::as_str).collect::<Vec<_>>().join(separator)
 }
 
-/// Returns the cells name and creation time, which kinds without a printer upstream have.
+/// Returns the cells name and creation time, as upstream's default printer does for kinds without their own printer.
 pub(super) fn created_at(object: &PrintedObject<'_>) -> Cells {
     vec![json!(name(object)), json!(text(object, "metadata.creationTimestamp"))]
 }

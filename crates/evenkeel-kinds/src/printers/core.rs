@@ -45,27 +45,27 @@ fn config_map(o: &PrintedObject<'_>) -> Cells {
 
 /// Upstream: `printEndpoints`.
 fn endpoints(o: &PrintedObject<'_>) -> Cells {
-    let mut all: Vec<String> = Vec::new();
+    let mut endpoints: Vec<String> = Vec::new();
     for subset in list(o, "subsets") {
         let ips = || list(subset, "addresses").iter().map(|address| text(address, "ip"));
         if list(subset, "ports").is_empty() {
-            all.extend(ips().map(str::to_owned));
+            endpoints.extend(ips().map(str::to_owned));
         }
         for port in list(subset, "ports") {
             let number = count(port, "port");
-            all.extend(ips().map(|ip| {
+            endpoints.extend(ips().map(|ip| {
                 if ip.contains(':') { format!("[{ip}]:{number}") } else { format!("{ip}:{number}") }
             }));
         }
     }
-    let shown = if all.is_empty() { NONE.to_owned() } else { first_three(&all) };
+    let shown = if endpoints.is_empty() { NONE.to_owned() } else { first_three(&endpoints) };
     vec![json!(name(o)), json!(shown), json!(age(o))]
 }
 
 /// Joins the first three items of a list, followed by the number of further ones.
-pub(super) fn first_three(all: &[String]) -> String {
-    let shown = all.iter().take(3).map(String::as_str).collect::<Vec<_>>().join(",");
-    if all.len() > 3 { format!("{shown} + {} more...", all.len() - 3) } else { shown }
+pub(super) fn first_three(items: &[String]) -> String {
+    let shown = items.iter().take(3).map(String::as_str).collect::<Vec<_>>().join(",");
+    if items.len() > 3 { format!("{shown} + {} more...", items.len() - 3) } else { shown }
 }
 
 /// Upstream: `printEvent`.
@@ -117,15 +117,18 @@ fn node(o: &PrintedObject<'_>) -> Cells {
     if flag(o, "spec.unschedulable") {
         status.push_str(",SchedulingDisabled");
     }
-    let roles: BTreeSet<&str> = object(o, "metadata.labels")
-        .into_iter()
-        .flatten()
-        .filter_map(|(key, value)| match key.strip_prefix("node-role.kubernetes.io/") {
-            Some(role) => Some(role),
-            None => (key == "kubernetes.io/role").then(|| value.as_str().unwrap_or_default()),
-        })
-        .filter(|role| !role.is_empty())
-        .collect();
+    // A role is in the key of one label, or in the value of another.
+    let mut roles = BTreeSet::new();
+    for (key, value) in object(o, "metadata.labels").into_iter().flatten() {
+        let role = match key.strip_prefix("node-role.kubernetes.io/") {
+            Some(role) => role,
+            None if key == "kubernetes.io/role" => value.as_str().unwrap_or_default(),
+            None => continue,
+        };
+        if !role.is_empty() {
+            roles.insert(role);
+        }
+    }
     let roles = if roles.is_empty() {
         NONE.to_owned()
     } else {
@@ -155,19 +158,19 @@ fn node(o: &PrintedObject<'_>) -> Cells {
     ]
 }
 
+/// Formats the access modes at `path` in their short forms, in upstream's order.
+///
+/// Upstream: `GetAccessModesAsString`.
 fn access_modes(o: &Value, path: &str) -> String {
     let modes = list(o, path);
-    let forms = [
+    let short_forms = [
         ("ReadWriteOnce", "RWO"),
         ("ReadOnlyMany", "ROX"),
         ("ReadWriteMany", "RWX"),
         ("ReadWriteOncePod", "RWOP"),
     ];
-    let shown: Vec<&str> = forms
-        .iter()
-        .filter(|(mode, _)| modes.iter().any(|own| own == mode))
-        .map(|(_, short)| *short)
-        .collect();
+    let present = short_forms.iter().filter(|(mode, _)| modes.iter().any(|listed| listed == mode));
+    let shown: Vec<&str> = present.map(|(_, short_form)| *short_form).collect();
     shown.join(",")
 }
 
@@ -191,17 +194,19 @@ fn storage_class(o: &Value) -> &str {
 
 /// Upstream: `printPersistentVolumeClaim`.
 fn claim(o: &PrintedObject<'_>) -> Cells {
-    let bound = !text(o, "spec.volumeName").is_empty();
+    let is_bound = !text(o, "spec.volumeName").is_empty();
+    let (capacity, modes) = if is_bound {
+        let capacity = scalar_text(get(o, "status.capacity.storage"), "0");
+        (capacity, access_modes(o, "status.accessModes"))
+    } else {
+        (String::new(), String::new())
+    };
     vec![
         json!(name(o)),
         json!(phase(o)),
         json!(text(o, "spec.volumeName")),
-        json!(if bound {
-            scalar_text(get(o, "status.capacity.storage"), "0")
-        } else {
-            String::new()
-        }),
-        json!(if bound { access_modes(o, "status.accessModes") } else { String::new() }),
+        json!(capacity),
+        json!(modes),
         json!(storage_class(o)),
         json!(text_or(o, "spec.volumeAttributesClassName", UNSET)),
         json!(age(o)),
@@ -257,14 +262,17 @@ fn quota(o: &PrintedObject<'_>) -> Cells {
 ///
 /// Upstream: `loadBalancerStatusStringer`.
 pub(super) fn load_balancer(o: &Value) -> String {
-    let all: BTreeSet<&str> = list(o, "status.loadBalancer.ingress")
+    let addresses: BTreeSet<&str> = list(o, "status.loadBalancer.ingress")
         .iter()
         .map(|ingress| text_or(ingress, "ip", text(ingress, "hostname")))
         .filter(|address| !address.is_empty())
         .collect();
-    all.into_iter().collect::<Vec<_>>().join(",")
+    addresses.into_iter().collect::<Vec<_>>().join(",")
 }
 
+/// Formats the addresses at which a Service is reachable from outside the cluster.
+///
+/// Upstream: `getServiceExternalIP`.
 fn external_ip(o: &Value) -> String {
     let external = join(o, "spec.externalIPs", ",");
     match text(o, "spec.type") {

@@ -27,7 +27,8 @@ fn endpoint_slice(o: &PrintedObject<'_>) -> Cells {
         .flat_map(|endpoint| list(endpoint, "addresses"))
         .filter_map(|address| address.as_str().map(str::to_owned))
         .collect();
-    let shown = |all: &[String]| if all.is_empty() { UNSET.to_owned() } else { first_three(all) };
+    let shown =
+        |items: &[String]| if items.is_empty() { UNSET.to_owned() } else { first_three(items) };
     vec![
         json!(name(o)),
         json!(text(o, "addressType")),

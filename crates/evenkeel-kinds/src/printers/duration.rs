@@ -11,8 +11,12 @@ pub fn human(seconds: i64) -> String {
     }
     let seconds = seconds.max(0);
     let (minutes, hours) = (seconds / 60, seconds / 3600);
-    let two_units = |first: i64, unit: &str, second: i64, other: &str| {
-        if second == 0 { format!("{first}{unit}") } else { format!("{first}{unit}{second}{other}") }
+    let two_units = |large: i64, large_unit: &str, small: i64, small_unit: &str| {
+        if small == 0 {
+            format!("{large}{large_unit}")
+        } else {
+            format!("{large}{large_unit}{small}{small_unit}")
+        }
     };
     match () {
         () if seconds < 120 => format!("{seconds}s"),

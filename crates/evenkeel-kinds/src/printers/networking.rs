@@ -24,7 +24,7 @@ fn ingress_class(o: &PrintedObject<'_>) -> Cells {
     let mut shown = name(o).to_owned();
     let key = "ingressclass.kubernetes.io/is-default-class";
     if object(o, "metadata.annotations")
-        .and_then(|all| all.get(key))
+        .and_then(|annotations| annotations.get(key))
         .is_some_and(|value| value == "true")
     {
         shown.push_str(" (default)");
@@ -40,13 +40,13 @@ fn ingress_class(o: &PrintedObject<'_>) -> Cells {
     vec![json!(shown), json!(text(o, "spec.controller")), json!(parameters), json!(age(o))]
 }
 
-/// Most hosts of an Ingress that its row shows.
+/// Maximum number of hosts of an Ingress that its row shows.
 const MAX_HOSTS: usize = 3;
 
 /// Upstream: `printIngress`.
 fn ingress(o: &PrintedObject<'_>) -> Cells {
     let rules = list(o, "spec.rules");
-    // A rule after the third host counts as one more, whether it has a host or not.
+    // As upstream, a rule after the third host counts as a further host, even if it has none.
     let (mut shown, mut has_more) = (Vec::new(), false);
     for rule in rules {
         has_more |= shown.len() == MAX_HOSTS;

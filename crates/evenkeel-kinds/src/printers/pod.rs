@@ -11,17 +11,24 @@ use serde_json::{Value, json};
 /// Summary of the statuses of containers. The strings are empty until a status sets them.
 #[derive(Default)]
 struct Summary {
+    /// Number of restarts of all containers.
     restarts: i64,
+    /// Time at which a container last terminated before a restart, in RFC 3339.
     last_restart: String,
+    /// Number of ready containers.
     ready: usize,
+    /// Number of containers and sidecars.
     total: usize,
+    /// Text of the column Status.
     reason: String,
 }
 
 impl Summary {
-    fn restarted(&mut self, status: &Value) {
+    /// Adds the restarts of a container.
+    fn add_restarts(&mut self, status: &Value) {
         self.restarts += int(status, "restartCount").unwrap_or_default();
         let finished = text(status, "lastState.terminated.finishedAt");
+        // Texts of times in UTC have the same order as the times.
         if finished > self.last_restart.as_str() {
             self.last_restart = finished.to_owned();
         }
@@ -49,7 +56,8 @@ fn termination_text(terminated: &Value) -> String {
     }
 }
 
-fn is_sidecar(pod: &Value, container: &str) -> bool {
+/// Returns whether the pod has a sidecar with this name.
+fn has_sidecar(pod: &Value, container: &str) -> bool {
     list(pod, "spec.initContainers")
         .iter()
         .any(|init| text(init, "name") == container && text(init, "restartPolicy") == "Always")
@@ -59,12 +67,14 @@ fn condition<'a>(pod: &'a Value, kind: &str) -> Option<&'a Value> {
     list(pod, "status.conditions").iter().find(|condition| text(condition, "type") == kind)
 }
 
-fn summary(pod: &Value) -> Summary {
-    let mut all = Summary {
+/// Summarizes a pod. A pod that is initializing only has the restarts of its init containers. Later, only those of
+/// sidecars and containers count.
+fn summarize(pod: &Value) -> Summary {
+    let mut summary = Summary {
         reason: text_or(pod, "status.reason", text(pod, "status.phase")).to_owned(),
         ..Summary::default()
     };
-    all.total = list(pod, "spec.containers").len()
+    summary.total = list(pod, "spec.containers").len()
         + list(pod, "spec.initContainers")
             .iter()
             .filter(|init| text(init, "restartPolicy") == "Always")
@@ -72,49 +82,48 @@ fn summary(pod: &Value) -> Summary {
     if condition(pod, "PodScheduled")
         .is_some_and(|condition| text(condition, "reason") == "SchedulingGated")
     {
-        "SchedulingGated".clone_into(&mut all.reason);
+        "SchedulingGated".clone_into(&mut summary.reason);
     }
     let mut sidecars = Summary::default();
-    let initializing = init_containers(pod, &mut all, &mut sidecars);
-    if !initializing
-        || condition(pod, "Initialized")
-            .is_some_and(|condition| text(condition, "status") == "True")
-    {
-        all.restarts = sidecars.restarts;
-        all.last_restart = sidecars.last_restart;
-        main_containers(pod, &mut all);
+    let is_initializing = summarize_init_containers(pod, &mut summary, &mut sidecars);
+    let is_initialized =
+        condition(pod, "Initialized").is_some_and(|condition| text(condition, "status") == "True");
+    if !is_initializing || is_initialized {
+        summary.restarts = sidecars.restarts;
+        summary.last_restart = sidecars.last_restart;
+        summarize_main_containers(pod, &mut summary);
     }
     if get(pod, "metadata.deletionTimestamp").is_some() {
         if text(pod, "status.reason") == "NodeLost" {
-            "Unknown".clone_into(&mut all.reason);
+            "Unknown".clone_into(&mut summary.reason);
         } else if !matches!(text(pod, "status.phase"), "Failed" | "Succeeded") {
-            "Terminating".clone_into(&mut all.reason);
+            "Terminating".clone_into(&mut summary.reason);
         }
     }
-    all
+    summary
 }
 
 /// Summarizes the init containers up to the first one that has not completed. Returns whether there is such a
 /// container.
-fn init_containers(pod: &Value, all: &mut Summary, sidecars: &mut Summary) -> bool {
+fn summarize_init_containers(pod: &Value, summary: &mut Summary, sidecars: &mut Summary) -> bool {
     let init_count = list(pod, "spec.initContainers").len();
     for (index, status) in list(pod, "status.initContainerStatuses").iter().enumerate() {
-        let sidecar = is_sidecar(pod, text(status, "name"));
-        all.restarted(status);
-        if sidecar {
-            sidecars.restarted(status);
+        let is_sidecar = has_sidecar(pod, text(status, "name"));
+        summary.add_restarts(status);
+        if is_sidecar {
+            sidecars.add_restarts(status);
         }
         let terminated = get(status, "state.terminated");
         if terminated.is_some_and(|terminated| int(terminated, "exitCode").unwrap_or_default() == 0)
         {
             continue;
         }
-        if sidecar && flag(status, "started") {
-            all.ready += usize::from(flag(status, "ready"));
+        if is_sidecar && flag(status, "started") {
+            summary.ready += usize::from(flag(status, "ready"));
             continue;
         }
         let waiting = text(status, "state.waiting.reason");
-        all.reason = match terminated {
+        summary.reason = match terminated {
             Some(terminated) => format!("Init:{}", termination_text(terminated)),
             None if !waiting.is_empty() && waiting != "PodInitializing" => {
                 format!("Init:{waiting}")
@@ -126,37 +135,40 @@ fn init_containers(pod: &Value, all: &mut Summary, sidecars: &mut Summary) -> bo
     false
 }
 
-fn main_containers(pod: &Value, all: &mut Summary) {
-    let mut running = false;
+/// Summarizes the main containers. The reason is that of the first container that is waiting or terminated. A pod with
+/// some completed and some running containers counts as running.
+fn summarize_main_containers(pod: &Value, summary: &mut Summary) {
+    let mut has_running = false;
     let mut failure = String::new();
     for status in list(pod, "status.containerStatuses").iter().rev() {
-        all.restarted(status);
+        summary.add_restarts(status);
         let waiting = text(status, "state.waiting.reason");
         if !waiting.is_empty() {
-            waiting.clone_into(&mut all.reason);
+            waiting.clone_into(&mut summary.reason);
         } else if let Some(terminated) = get(status, "state.terminated") {
-            all.reason = termination_text(terminated);
+            summary.reason = termination_text(terminated);
             if int(terminated, "exitCode").unwrap_or_default() != 0 {
-                failure.clone_from(&all.reason);
+                failure.clone_from(&summary.reason);
             }
         } else if flag(status, "ready") && get(status, "state.running").is_some() {
-            running = true;
-            all.ready += 1;
+            has_running = true;
+            summary.ready += 1;
         }
     }
-    if all.reason == "Completed" {
-        let ready =
+    if summary.reason == "Completed" {
+        let is_ready =
             condition(pod, "Ready").is_some_and(|condition| text(condition, "status") == "True");
-        if running && ready {
-            "Running".clone_into(&mut all.reason);
+        if has_running && is_ready {
+            "Running".clone_into(&mut summary.reason);
         } else if !failure.is_empty() {
-            all.reason = failure;
-        } else if running {
-            "NotReady".clone_into(&mut all.reason);
+            summary.reason = failure;
+        } else if has_running {
+            "NotReady".clone_into(&mut summary.reason);
         }
     }
 }
 
+/// Formats the number of readiness gates that are true, and the number of all readiness gates.
 fn readiness_gates(pod: &Value) -> String {
     let gates = list(pod, "spec.readinessGates");
     if gates.is_empty() {
@@ -171,13 +183,13 @@ fn readiness_gates(pod: &Value) -> String {
 
 /// Returns the cells of a pod.
 pub(super) fn pod(pod: &PrintedObject<'_>) -> Cells {
-    let all = summary(pod);
+    let summary = summarize(pod);
     let ip = list(pod, "status.podIPs").first().map_or("", |ip| text(ip, "ip"));
     vec![
         json!(name(pod)),
-        json!(format!("{}/{}", all.ready, all.total)),
-        json!(all.reason),
-        json!(all.restarts_cell(pod.now)),
+        json!(format!("{}/{}", summary.ready, summary.total)),
+        json!(summary.reason),
+        json!(summary.restarts_cell(pod.now)),
         json!(age(pod)),
         json!(if ip.is_empty() { NONE } else { ip }),
         json!(text_or(pod, "spec.nodeName", NONE)),

@@ -45,7 +45,7 @@ fn storage_class(o: &PrintedObject<'_>) -> Cells {
     let mut shown = name(o).to_owned();
     let key = "storageclass.kubernetes.io/is-default-class";
     if object(o, "metadata.annotations")
-        .and_then(|all| all.get(key))
+        .and_then(|annotations| annotations.get(key))
         .is_some_and(|value| value == "true")
     {
         shown.push_str(" (default)");

@@ -109,8 +109,8 @@ fn job(o: &PrintedObject<'_>) -> Cells {
         None if parallelism > 1 => format!("{succeeded}/1 of {parallelism}"),
         None => format!("{succeeded}/1"),
     };
-    let done = text(o, "status.completionTime").parse().unwrap_or(o.now);
-    let duration = seconds_since(text(o, "status.startTime"), done).map_or_else(String::new, human);
+    let end = text(o, "status.completionTime").parse().unwrap_or(o.now);
+    let duration = seconds_since(text(o, "status.startTime"), end).map_or_else(String::new, human);
     let [names, images] = containers(get(o, "spec.template.spec"));
     vec![
         json!(name(o)),
@@ -172,7 +172,7 @@ fn cron_job(o: &PrintedObject<'_>) -> Cells {
 ///
 /// Upstream: `formatHPAMetrics`.
 fn metric(spec: &Value, status: Option<&Value>) -> String {
-    let (field, by_resource) = match text(spec, "type") {
+    let (field, is_resource) = match text(spec, "type") {
         "External" => ("external", false),
         "Object" => ("object", false),
         "Pods" => ("pods", false),
@@ -184,15 +184,15 @@ fn metric(spec: &Value, status: Option<&Value>) -> String {
     let current =
         |kind: &str| status.and_then(|status| get(status, &format!("{field}.current.{kind}")));
     let average = target("averageValue");
-    let pair = match (by_resource, average) {
+    let pair = match (is_resource, average) {
         (true, None) => {
-            let percent = |value: Option<&Value>, absent: &str| {
-                value
-                    .and_then(Value::as_i64)
-                    .map_or_else(|| absent.to_owned(), |percent| format!("{percent}%"))
-            };
-            let current = percent(current("averageUtilization"), UNKNOWN);
-            format!("{current}/{}", percent(target("averageUtilization"), "<auto>"))
+            let format_percent =
+                |value: Option<&Value>, absent: &str| match value.and_then(Value::as_i64) {
+                    Some(percent) => format!("{percent}%"),
+                    None => absent.to_owned(),
+                };
+            let current = format_percent(current("averageUtilization"), UNKNOWN);
+            format!("{current}/{}", format_percent(target("averageUtilization"), "<auto>"))
         }
         (_, Some(average)) => {
             let suffix = if field == "external" || field == "object" { " (avg)" } else { "" };
@@ -210,21 +210,21 @@ fn metric(spec: &Value, status: Option<&Value>) -> String {
             )
         }
     };
-    if by_resource { format!("{}: {pair}", text(spec, &format!("{field}.name"))) } else { pair }
+    if is_resource { format!("{}: {pair}", text(spec, &format!("{field}.name"))) } else { pair }
 }
 
 /// Upstream: `printHorizontalPodAutoscaler`.
 fn autoscaler(o: &PrintedObject<'_>) -> Cells {
     let statuses = list(o, "status.currentMetrics");
-    let all: Vec<String> = list(o, "spec.metrics")
+    let metrics: Vec<String> = list(o, "spec.metrics")
         .iter()
         .enumerate()
         .map(|(index, spec)| metric(spec, statuses.get(index)))
         .collect();
-    let metrics = match all.len() {
+    let shown = match metrics.len() {
         0 => NONE.to_owned(),
-        1 | 2 => all.join(", "),
-        more => format!("{} + {} more...", all[..2].join(", "), more - 2),
+        1 | 2 => metrics.join(", "),
+        more => format!("{} + {} more...", metrics[..2].join(", "), more - 2),
     };
     vec![
         json!(name(o)),
@@ -233,7 +233,7 @@ fn autoscaler(o: &PrintedObject<'_>) -> Cells {
             text(o, "spec.scaleTargetRef.kind"),
             text(o, "spec.scaleTargetRef.name")
         )),
-        json!(metrics),
+        json!(shown),
         json!(scalar_text(get(o, "spec.minReplicas"), "<unset>")),
         json!(count(o, "spec.maxReplicas")),
         json!(count(o, "status.currentReplicas")),

@@ -50,14 +50,14 @@ fn pod_term(term: &Value, path: &Path<'_>, errors: &mut Errors) {
     // Upstream's errors name the field in the singular.
     let namespaces = path.field("namespace");
     for name in list(term, "namespaces").iter().filter_map(Value::as_str) {
-        errors.invalid_all(&namespaces, name, &names::dns_label(name));
+        errors.invalid_for_each(&namespaces, name, &names::dns_label(name));
     }
     pod_level::label_keys(term, path, errors);
     let key = text(term, "topologyKey");
     if key.is_empty() {
         errors.required(&path.field("topologyKey"), "can not be empty");
     }
-    errors.invalid_all(&path.field("topologyKey"), key, &names::qualified_name(key));
+    errors.invalid_for_each(&path.field("topologyKey"), key, &names::qualified_name(key));
 }
 
 /// Upstream: `validateNodeAffinity`.
@@ -77,8 +77,8 @@ fn node_affinity(node: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Validates the values of a pod's required node affinity, unless the `old` spec has values that are invalid as
-/// label values.
+/// Validates that the values in a pod's required node affinity are valid label values. Accepts invalid values if the
+/// `old` spec has any.
 pub(super) fn required_values(
     spec: &Value,
     old: Option<&Value>,
@@ -94,9 +94,9 @@ pub(super) fn required_values(
     let terms = path.field("nodeSelectorTerms");
     for (index, term) in list(selector, "nodeSelectorTerms").iter().enumerate() {
         let path = terms.index(index);
-        let all = path.field("matchExpressions");
+        let match_expressions_path = path.field("matchExpressions");
         for (index, expression) in list(term, "matchExpressions").iter().enumerate() {
-            label_values(expression, &all.index(index), errors);
+            label_values(expression, &match_expressions_path.index(index), errors);
         }
     }
 }
@@ -105,7 +105,7 @@ fn label_values(expression: &Value, path: &Path<'_>, errors: &mut Errors) {
     let path = path.field("values");
     let values = list(expression, "values").iter().filter_map(Value::as_str);
     for (index, value) in values.enumerate() {
-        errors.invalid_all(&path.index(index), value, &names::label_value(value));
+        errors.invalid_for_each(&path.index(index), value, &names::label_value(value));
     }
 }
 
@@ -114,13 +114,13 @@ fn node_selector(selector: &Value, path: &Path<'_>, errors: &mut Errors) {
     validate_node_selector(selector, true, path, errors);
 }
 
-/// Validates the node selector of a required node affinity or a persistent volume. With `allows_values`, values
-/// that are invalid as label values are allowed.
+/// Validates the node selector of a required node affinity or a persistent volume. With `allow_invalid_values`, accepts
+/// values that are no valid label values.
 ///
 /// Upstream: `ValidateNodeSelector`.
 pub(super) fn validate_node_selector(
     selector: &Value,
-    allows_values: bool,
+    allow_invalid_values: bool,
     path: &Path<'_>,
     errors: &mut Errors,
 ) {
@@ -130,7 +130,7 @@ pub(super) fn validate_node_selector(
         errors.required(&path, "must have at least one node selector term");
     }
     for (index, term) in terms.iter().enumerate() {
-        node_term(term, allows_values, &path.index(index), errors);
+        node_term(term, allow_invalid_values, &path.index(index), errors);
     }
 }
 
@@ -145,10 +145,10 @@ pub(super) fn has_invalid_value(selector: &Value) -> bool {
 }
 
 /// Upstream: `ValidateNodeSelectorTerm`.
-fn node_term(term: &Value, allows_values: bool, path: &Path<'_>, errors: &mut Errors) {
-    let all = path.field("matchExpressions");
+fn node_term(term: &Value, allow_invalid_values: bool, path: &Path<'_>, errors: &mut Errors) {
+    let match_expressions_path = path.field("matchExpressions");
     for (index, expression) in list(term, "matchExpressions").iter().enumerate() {
-        let path = all.index(index);
+        let path = match_expressions_path.index(index);
         let value_count = list(expression, "values").len();
         match text(expression, "operator") {
             "In" | "NotIn" => {
@@ -161,9 +161,9 @@ fn node_term(term: &Value, allows_values: bool, path: &Path<'_>, errors: &mut Er
             }
             "Exists" | "DoesNotExist" => {
                 if value_count > 0 {
-                    let words =
+                    let detail =
                         "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
-                    errors.forbidden(&path.field("values"), words);
+                    errors.forbidden(&path.field("values"), detail);
                 }
             }
             "Gt" | "Lt" => {
@@ -179,14 +179,14 @@ fn node_term(term: &Value, allows_values: bool, path: &Path<'_>, errors: &mut Er
             }
         }
         let key = text(expression, "key");
-        errors.invalid_all(&path.field("key"), key, &names::qualified_name(key));
-        if !allows_values {
+        errors.invalid_for_each(&path.field("key"), key, &names::qualified_name(key));
+        if !allow_invalid_values {
             label_values(expression, &path, errors);
         }
     }
-    let all = path.field("matchFields");
+    let match_fields_path = path.field("matchFields");
     for (index, expression) in list(term, "matchFields").iter().enumerate() {
-        let path = all.index(index);
+        let path = match_fields_path.index(index);
         match text(expression, "operator") {
             "In" | "NotIn" => {
                 if list(expression, "values").len() != 1 {
@@ -205,7 +205,7 @@ fn node_term(term: &Value, allows_values: bool, path: &Path<'_>, errors: &mut Er
         let path = path.field("values");
         let values = list(expression, "values").iter().filter_map(Value::as_str);
         for (index, name) in values.enumerate() {
-            errors.invalid_all(&path.index(index), name, &names::dns_subdomain(name));
+            errors.invalid_for_each(&path.index(index), name, &names::dns_subdomain(name));
         }
     }
 }

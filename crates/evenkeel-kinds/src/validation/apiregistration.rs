@@ -46,8 +46,8 @@ fn api_service(new: &Value, errors: &mut Errors) {
             "must be positive and less than 1000",
         );
     }
-    let skips = flag(new, "spec.insecureSkipTLSVerify");
-    if skips && !is_empty(new, "spec.caBundle") {
+    let skips_tls_verify = flag(new, "spec.insecureSkipTLSVerify");
+    if skips_tls_verify && !is_empty(new, "spec.caBundle") {
         errors.invalid(
             &path.field("insecureSkipTLSVerify"),
             true,
@@ -55,9 +55,9 @@ fn api_service(new: &Value, errors: &mut Errors) {
         );
     }
     let Some(service) = get(new, "spec.service") else {
-        if skips {
-            let words = "may not be true for an apiservice without a service";
-            errors.invalid(&path.field("insecureSkipTLSVerify"), true, words);
+        if skips_tls_verify {
+            let detail = "may not be true for an apiservice without a service";
+            errors.invalid(&path.field("insecureSkipTLSVerify"), true, detail);
         }
         return;
     };

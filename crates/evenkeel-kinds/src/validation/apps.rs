@@ -13,7 +13,7 @@ pub(crate) fn create(kind: &str, new: &Value, errors: &mut Errors) {
             if kind == "StatefulSet" {
                 stateful_set_immutable(new, errors);
             }
-            selector_and_template(kind, new, true, errors);
+            selector_and_template(kind, new, TemplateCheck::Full, errors);
             by_kind(kind, new, errors);
         }
         "ControllerRevision" => revision(new, errors),
@@ -28,20 +28,22 @@ pub(crate) fn update(target: ValidationTarget<'_>, new: &Value, old: &Value, err
     match target.kind {
         "DaemonSet" => {
             immutable("selector", "*v1.LabelSelector", new, old, errors);
-            selector_and_template(target.kind, new, true, errors);
+            selector_and_template(target.kind, new, TemplateCheck::Full, errors);
             by_kind(target.kind, new, errors);
         }
         "Deployment" | "ReplicaSet" => {
-            selector_and_template(target.kind, new, true, errors);
+            selector_and_template(target.kind, new, TemplateCheck::Full, errors);
             by_kind(target.kind, new, errors);
             immutable("selector", "*v1.LabelSelector", new, old, errors);
         }
         "StatefulSet" => {
             // A StatefulSet whose stored template is invalid can still be scaled and deleted.
-            let mut before = Errors::default();
-            selector_and_template(target.kind, old, true, &mut before);
-            by_kind(target.kind, old, &mut before);
-            selector_and_template(target.kind, new, before.is_empty(), errors);
+            let mut old_errors = Errors::default();
+            selector_and_template(target.kind, old, TemplateCheck::Full, &mut old_errors);
+            by_kind(target.kind, old, &mut old_errors);
+            let check =
+                if old_errors.is_empty() { TemplateCheck::Full } else { TemplateCheck::Workload };
+            selector_and_template(target.kind, new, check, errors);
             by_kind(target.kind, new, errors);
             stateful_set_update(new, old, errors);
         }
@@ -53,9 +55,17 @@ pub(crate) fn update(target: ValidationTarget<'_>, new: &Value, old: &Value, err
     }
 }
 
-/// Validates the selector, and that it matches the labels of the pod template. Validates the pod template itself
-/// only if `strict`.
-fn selector_and_template(kind: &str, new: &Value, strict: bool, errors: &mut Errors) {
+/// Rules that apply to the pod template of a workload.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum TemplateCheck {
+    /// All rules for pod templates, and those of the workload.
+    Full,
+    /// Only the rules of the workload, such as for the restart policy.
+    Workload,
+}
+
+/// Validates the selector, the pod template, and that the selector matches the labels of the template.
+fn selector_and_template(kind: &str, new: &Value, check: TemplateCheck, errors: &mut Errors) {
     let path = Path::new("spec");
     // Names in the errors. Upstream has the same texts for ReplicaSets and Deployments.
     let (selector_owner, template_owner) = match kind {
@@ -80,8 +90,8 @@ fn selector_and_template(kind: &str, new: &Value, strict: bool, errors: &mut Err
     }
     let labels = object(new, "spec.template.metadata.labels");
     let template_path = path.field("template");
-    // A missing selector matches no labels. An invalid selector cannot be evaluated. An empty one is a separate
-    // error.
+    // A missing selector matches no labels. An invalid selector cannot be evaluated. An empty selector has already been
+    // reported.
     let is_valid = selector_errors.is_empty();
     let is_empty_selector = selector.is_some_and(value::is_blank);
     if !is_valid && kind != "DaemonSet" {
@@ -94,10 +104,12 @@ fn selector_and_template(kind: &str, new: &Value, strict: bool, errors: &mut Err
         errors.invalid(&template_path.field("metadata").field("labels"), labels, detail);
     }
     if let Some(template) = get(new, "spec.template") {
-        if strict && kind == "StatefulSet" {
-            pod::template(&member_template(new, template), &template_path, errors);
-        } else if strict {
-            pod::template(template, &template_path, errors);
+        match check {
+            TemplateCheck::Full if kind == "StatefulSet" => {
+                pod::template(&template_of_pods(new, template), &template_path, errors);
+            }
+            TemplateCheck::Full => pod::template(template, &template_path, errors),
+            TemplateCheck::Workload => {}
         }
         let policy = text(template, "spec.restartPolicy");
         if policy != "Always" && !policy.is_empty() {
@@ -116,9 +128,9 @@ fn selector_and_template(kind: &str, new: &Value, strict: bool, errors: &mut Err
     }
 }
 
-/// Returns a StatefulSet's pod template as the controller instantiates it: with the volumes of the claim templates
-/// first, and without the names that the controller sets.
-fn member_template(set: &Value, template: &Value) -> Value {
+/// Returns a StatefulSet's pod template as the controller instantiates it: the volumes of the claim templates come
+/// first, and the host name and the subdomain, which the controller sets, are absent.
+fn template_of_pods(set: &Value, template: &Value) -> Value {
     let mut template = template.clone();
     let claims = list(set, "spec.volumeClaimTemplates");
     let Some(spec) = template.get_mut("spec").and_then(Value::as_object_mut) else {
@@ -130,12 +142,12 @@ fn member_template(set: &Value, template: &Value) -> Value {
         return template;
     }
     let names: BTreeSet<&str> = claims.iter().map(|claim| text(claim, "metadata.name")).collect();
-    let mut volumes: Vec<Value> = names
-        .iter()
-        .map(|name| json!({"name": name, "persistentVolumeClaim": {"claimName": name}}))
-        .collect();
-    if let Some(Value::Array(own)) = spec.remove("volumes") {
-        volumes.extend(own.into_iter().filter(|own| !names.contains(text(own, "name"))));
+    let volume = |name| json!({"name": name, "persistentVolumeClaim": {"claimName": name}});
+    let mut volumes: Vec<Value> = names.iter().map(volume).collect();
+    // A claim template replaces a volume of the same name.
+    if let Some(Value::Array(template_volumes)) = spec.remove("volumes") {
+        let is_kept = |volume: &Value| !names.contains(text(volume, "name"));
+        volumes.extend(template_volumes.into_iter().filter(is_kept));
     }
     spec.insert("volumes".to_owned(), volumes.into());
     template
@@ -166,9 +178,9 @@ pub(super) fn count_or_percent(value: Option<&Value>, path: &Path<'_>, errors: &
         Some(Value::String(text)) => {
             let digits = text.strip_suffix('%').filter(|digits| !digits.is_empty());
             if !digits.is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_digit())) {
-                let words = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or \
+                let detail = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or \
                              '93%', regex used for validation is '[0-9]+%')";
-                errors.invalid(path, text.as_str(), words);
+                errors.invalid(path, text.as_str(), detail);
             }
         }
         Some(Value::Number(number)) => errors.non_negative(path, number.as_i64()),
@@ -179,19 +191,24 @@ pub(super) fn count_or_percent(value: Option<&Value>, path: &Path<'_>, errors: &
 /// Returns the percentage of a value such as `"25%"`, or `None` if the value is no percentage.
 pub(super) fn percent(value: Option<&Value>) -> Option<i64> {
     let digits = value?.as_str()?.strip_suffix('%')?;
-    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
+    // `i64::from_str` would also accept a sign.
+    if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    digits.parse().ok()
 }
 
 /// Returns whether a value is zero or absent. A text that is neither a percentage nor a number counts as zero.
 ///
 /// Upstream: `getIntOrPercentValue`.
 fn is_zero(value: Option<&Value>) -> bool {
-    value.is_none_or(|value| match value {
-        Value::String(text) => {
-            percent(Some(value)).or_else(|| text.parse().ok()).unwrap_or_default() == 0
+    match value {
+        None => true,
+        Some(Value::String(text)) => {
+            percent(value).or_else(|| text.parse().ok()).unwrap_or_default() == 0
         }
-        _ => value.as_i64() == Some(0),
-    })
+        Some(value) => value.as_i64() == Some(0),
+    }
 }
 
 /// Upstream: `IsNotMoreThan100Percent`.
@@ -208,8 +225,8 @@ fn deployment(new: &Value, path: &Path<'_>, errors: &mut Errors) {
     match text(new, "spec.strategy.type") {
         "Recreate" => {
             if rolling.is_some() {
-                let words = "may not be specified when strategy `type` is 'Recreate'";
-                errors.forbidden(&path.field("rollingUpdate"), words);
+                let detail = "may not be specified when strategy `type` is 'Recreate'";
+                errors.forbidden(&path.field("rollingUpdate"), detail);
             }
         }
         "RollingUpdate" => {
@@ -222,11 +239,11 @@ fn deployment(new: &Value, path: &Path<'_>, errors: &mut Errors) {
             count_or_percent(unavailable, &path.field("maxUnavailable"), errors);
             count_or_percent(surge, &path.field("maxSurge"), errors);
             if is_zero(unavailable) && is_zero(surge) {
-                let words = "may not be 0 when `maxSurge` is 0";
+                let detail = "may not be 0 when `maxSurge` is 0";
                 errors.invalid(
                     &path.field("maxUnavailable"),
                     unavailable.cloned().unwrap_or_default(),
-                    words,
+                    detail,
                 );
             }
             at_most_100_percent(unavailable, &path.field("maxUnavailable"), errors);
@@ -239,9 +256,8 @@ fn deployment(new: &Value, path: &Path<'_>, errors: &mut Errors) {
     let deadline = int(new, "spec.progressDeadlineSeconds");
     let spec = Path::new("spec");
     errors.non_negative(&spec.field("progressDeadlineSeconds"), deadline);
-    if deadline
-        .is_some_and(|deadline| deadline <= int(new, "spec.minReadySeconds").unwrap_or_default())
-    {
+    let min_ready_seconds = int(new, "spec.minReadySeconds").unwrap_or_default();
+    if deadline.is_some_and(|deadline| deadline <= min_ready_seconds) {
         errors.invalid(
             &spec.field("progressDeadlineSeconds"),
             deadline,
@@ -267,16 +283,16 @@ fn daemon_set(new: &Value, path: &Path<'_>, errors: &mut Errors) {
             at_most_100_percent(surge, &path.field("maxSurge"), errors);
             match (is_zero(unavailable), is_zero(surge)) {
                 (false, false) => {
-                    let words = "may not be set when maxUnavailable is non-zero";
+                    let detail = "may not be set when maxUnavailable is non-zero";
                     errors.invalid(
                         &path.field("maxSurge"),
                         surge.cloned().unwrap_or_default(),
-                        words,
+                        detail,
                     );
                 }
                 (true, true) => {
-                    let words = "cannot be 0 when maxSurge is 0";
-                    errors.required(&path.field("maxUnavailable"), words);
+                    let detail = "cannot be 0 when maxSurge is 0";
+                    errors.required(&path.field("maxUnavailable"), detail);
                 }
                 _ => {}
             }
@@ -306,9 +322,9 @@ fn stateful_set(new: &Value, path: &Path<'_>, errors: &mut Errors) {
         "" => errors.required(&strategy, ""),
         "OnDelete" => {
             if rolling.is_some() {
-                let words = "only allowed for updateStrategy 'RollingUpdate'";
+                let detail = "only allowed for updateStrategy 'RollingUpdate'";
                 let rolling = quoted("*apps.RollingUpdateStatefulSetStrategy", rolling);
-                errors.invalid(&strategy.field("rollingUpdate"), rolling, words);
+                errors.invalid(&strategy.field("rollingUpdate"), rolling, detail);
             }
         }
         "RollingUpdate" => {
@@ -320,11 +336,11 @@ fn stateful_set(new: &Value, path: &Path<'_>, errors: &mut Errors) {
             let unavailable = get(new, "spec.updateStrategy.rollingUpdate.maxUnavailable");
             count_or_percent(unavailable, &path.field("maxUnavailable"), errors);
             if unavailable.is_some() && is_zero(unavailable) {
-                let words = "cannot be 0";
+                let detail = "cannot be 0";
                 errors.invalid(
                     &path.field("maxUnavailable"),
                     unavailable.cloned().unwrap_or_default(),
-                    words,
+                    detail,
                 );
             }
             at_most_100_percent(unavailable, &path.field("maxUnavailable"), errors);
@@ -353,7 +369,7 @@ fn stateful_set_immutable(new: &Value, errors: &mut Errors) {
     }
     let service = text(new, "spec.serviceName");
     if !service.is_empty() {
-        errors.invalid_all(&path.field("serviceName"), service, &names::dns_label(service));
+        errors.invalid_for_each(&path.field("serviceName"), service, &names::dns_label(service));
     }
 }
 
@@ -432,15 +448,17 @@ pub(super) fn status(kind: &str, new: &Value, old: &Value, errors: &mut Errors) 
             }
         }
         if count("availableReplicas") > count("readyReplicas") {
-            let words = "cannot be greater than readyReplicas";
-            errors.invalid(&path.field("availableReplicas"), count("availableReplicas"), words);
+            let detail = "cannot be greater than readyReplicas";
+            errors.invalid(&path.field("availableReplicas"), count("availableReplicas"), detail);
         }
-        let collisions = "status.collisionCount";
-        if matches!(kind, "Deployment" | "StatefulSet")
-            && int(old, collisions)
-                .is_some_and(|before| int(new, collisions).is_none_or(|after| after < before))
-        {
-            let value = get(new, collisions).cloned().unwrap_or_default();
+        let field = "status.collisionCount";
+        let is_decremented = match (int(old, field), int(new, field)) {
+            (Some(before), Some(after)) => after < before,
+            (Some(_), None) => true,
+            (None, _) => false,
+        };
+        if matches!(kind, "Deployment" | "StatefulSet") && is_decremented {
+            let value = get(new, field).cloned().unwrap_or_default();
             errors.invalid(&path.field("collisionCount"), value, "cannot be decremented");
         }
     }

@@ -6,12 +6,15 @@ use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::text;
 use serde_json::{Map, Value};
 
-/// Shortest and longest life of a token, in seconds.
-const LIFE: [i64; 2] = [600, 1 << 32];
+/// Minimum lifetime of a token in seconds.
+const MIN_LIFETIME: i64 = 600;
+/// Maximum lifetime of a token in seconds.
+const MAX_LIFETIME: i64 = 1 << 32;
 
 /// Group and version of the webhook configurations that a token can be bound to.
 const WEBHOOKS: &str = "admissionregistration.k8s.io/v1";
 
+/// Key of the only attestation that a token may have.
 const API_GROUPS: &str = "admissionReviewAPIGroups";
 
 /// Returns whether the kind of a bound object is a webhook configuration.
@@ -22,33 +25,36 @@ pub fn is_webhook_configuration(api_version: &str, kind: &str) -> bool {
         && matches!(kind, "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration")
 }
 
-/// Validates the spec of a TokenRequest, with the life in seconds and the audiences after defaulting.
+/// Validates the spec of a TokenRequest. `lifetime`, in seconds, and `audiences` are the values after defaulting.
 ///
 /// Upstream: `ValidateTokenRequest`.
-pub fn token_request(spec: &Value, life: i64, audiences: &[String]) -> Vec<FieldError> {
+pub fn token_request(spec: &Value, lifetime: i64, audiences: &[String]) -> Vec<FieldError> {
     let (mut errors, path) = (Errors::default(), Path::new("spec"));
     let attestations = spec.get("attestations").and_then(Value::as_object);
     let attestations = attestations.filter(|attestations| !attestations.is_empty());
     let attestations_path = path.field("attestations");
-    let (kind, api_version) = (text(spec, "boundObjectRef.kind"), "boundObjectRef.apiVersion");
-    let is_webhook = is_webhook_configuration(text(spec, api_version), kind);
+    let (kind, api_version) =
+        (text(spec, "boundObjectRef.kind"), text(spec, "boundObjectRef.apiVersion"));
+    let is_webhook = is_webhook_configuration(api_version, kind);
     if let Some(attestations) = attestations.filter(|_| !is_webhook) {
-        let why = "attestations may only be specified with a webhook bound object reference";
+        let detail = "attestations may only be specified with a webhook bound object reference";
         // Upstream drops the other errors.
-        errors.invalid_large(&attestations_path, || attestations.clone(), why);
+        errors.invalid_large(&attestations_path, || attestations.clone(), detail);
         return errors.into_vec();
     }
-    let life_path = path.field("expirationSeconds");
-    if life < LIFE[0] {
-        errors.invalid(&life_path, life, "may not specify a duration less than 10 minutes");
+    let lifetime_path = path.field("expirationSeconds");
+    if lifetime < MIN_LIFETIME {
+        let detail = "may not specify a duration less than 10 minutes";
+        errors.invalid(&lifetime_path, lifetime, detail);
     }
-    if life > LIFE[1] {
-        errors.invalid(&life_path, life, "may not specify a duration larger than 2^32 seconds");
+    if lifetime > MAX_LIFETIME {
+        let detail = "may not specify a duration larger than 2^32 seconds";
+        errors.invalid(&lifetime_path, lifetime, detail);
     }
     if is_webhook {
         if audiences.len() != 1 {
-            let why = "must be length 1 when bound to a webhook config";
-            errors.invalid_large(&path.field("audiences"), || audiences.to_vec(), why);
+            let detail = "must be length 1 when bound to a webhook config";
+            errors.invalid_large(&path.field("audiences"), || audiences.to_vec(), detail);
         }
         webhook_attestations(attestations, &attestations_path, &mut errors);
     }
@@ -61,11 +67,12 @@ fn webhook_attestations(
     path: &Path<'_>,
     errors: &mut Errors,
 ) {
-    let only = attestations.filter(|attestations| attestations.len() == 1);
-    let Some((key, values)) = only.and_then(|attestations| attestations.iter().next()) else {
+    let single = attestations.filter(|attestations| attestations.len() == 1);
+    let Some((key, values)) = single.and_then(|attestations| attestations.iter().next()) else {
         let value = || attestations.cloned().map_or(Value::Null, Value::Object);
-        let why = "webhook bound requests require exactly one admissionReviewAPIGroups attestation";
-        return errors.invalid_large(path, value, why);
+        let detail =
+            "webhook bound requests require exactly one admissionReviewAPIGroups attestation";
+        return errors.invalid_large(path, value, detail);
     };
     let path = path.key(key);
     if key != API_GROUPS {

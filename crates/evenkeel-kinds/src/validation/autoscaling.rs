@@ -6,7 +6,8 @@ use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{get, int, list, text};
 use serde_json::Value;
 
-const METRICS: &[(&str, &str)] = &[
+/// Types of metric sources, each with the field of the source.
+const METRIC_SOURCES: &[(&str, &str)] = &[
     ("ContainerResource", "containerResource"),
     ("External", "external"),
     ("Object", "object"),
@@ -67,15 +68,16 @@ fn horizontal_pod_autoscaler(new: &Value, old: Option<&Value>, errors: &mut Erro
         })
     });
     let versions = if old_is_invalid { ApiVersions::Any } else { ApiVersions::Valid };
-    let all = path.field("metrics");
-    let mut outside = false;
+    let metrics_path = path.field("metrics");
+    // Metrics of pods cannot scale up from zero pods.
+    let mut has_object_or_external = false;
     for (index, metric) in list(spec, "metrics").iter().enumerate() {
-        outside |= matches!(text(metric, "type"), "Object" | "External");
-        self::metric(metric, versions, &all.index(index), errors);
+        has_object_or_external |= matches!(text(metric, "type"), "Object" | "External");
+        self::metric(metric, versions, &metrics_path.index(index), errors);
     }
-    if minimum == Some(0) && !outside {
-        let words = "must specify at least one Object or External metric to support scaling to zero replicas";
-        errors.forbidden(&all, words);
+    if minimum == Some(0) && !has_object_or_external {
+        let detail = "must specify at least one Object or External metric to support scaling to zero replicas";
+        errors.forbidden(&metrics_path, detail);
     }
     let behavior = path.field("behavior");
     for field in ["scaleUp", "scaleDown"] {
@@ -111,7 +113,9 @@ fn status(new: &Value, errors: &mut Errors) {
 /// Upstream: `CrossVersionObjectReferenceValidationOptions`.
 #[derive(Clone, Copy)]
 enum ApiVersions {
+    /// Any text, even an invalid version.
     Any,
+    /// Valid versions of any group.
     Valid,
     /// Valid versions with a group, which excludes the core group.
     OfGroups,
@@ -122,11 +126,11 @@ impl ApiVersions {
     ///
     /// Upstream: `ValidateAPIVersion`.
     fn message(self, version: &str) -> Option<String> {
-        let n_slashes = version.matches('/').count();
-        let has_group = n_slashes == 1 && !version.starts_with('/');
+        let slash_count = version.matches('/').count();
+        let has_group = slash_count == 1 && !version.starts_with('/');
         match self {
             Self::Any => None,
-            _ if n_slashes > 1 => Some(format!("unexpected GroupVersion string: {version}")),
+            _ if slash_count > 1 => Some(format!("unexpected GroupVersion string: {version}")),
             Self::OfGroups if !has_group => Some("apiVersion must specify API group".to_owned()),
             Self::Valid | Self::OfGroups => None,
         }
@@ -156,9 +160,9 @@ fn metric(metric: &Value, versions: ApiVersions, path: &Path<'_>, errors: &mut E
     if kind.is_empty() {
         errors.required(&type_path, "must specify a metric source type");
     }
-    let expected = METRICS.iter().find(|(name, _)| *name == kind).map(|(_, field)| *field);
+    let expected = METRIC_SOURCES.iter().find(|(name, _)| *name == kind).map(|(_, field)| *field);
     if expected.is_none() {
-        let supported: Vec<&str> = METRICS.iter().map(|(kind, _)| *kind).collect();
+        let supported: Vec<&str> = METRIC_SOURCES.iter().map(|(kind, _)| *kind).collect();
         errors.not_supported(&type_path, kind, &supported);
     }
     let present: Vec<&str> = ["object", "external", "pods", "resource", "containerResource"]
@@ -191,8 +195,8 @@ fn metric_source(
 ) {
     let target_path = path.field("target");
     let is_set = |field: &str| get(source, &format!("target.{field}")).is_some();
-    let (value, average) = (is_set("value"), is_set("averageValue"));
-    let utilization = is_set("averageUtilization");
+    let (has_value, has_average) = (is_set("value"), is_set("averageValue"));
+    let has_utilization = is_set("averageUtilization");
     match kind {
         "resource" | "containerResource" => {
             match text(source, "name") {
@@ -206,17 +210,17 @@ fn metric_source(
                 let path = path.field("container");
                 match text(source, "container") {
                     "" => errors.required(&path, "must specify a container"),
-                    name => errors.invalid_all(&path, name, &names::dns_label(name)),
+                    name => errors.invalid_for_each(&path, name, &names::dns_label(name)),
                 }
             }
             metric_target(source, &target_path, errors);
-            if !utilization && !average {
-                let words = "must set either a target raw value or a target utilization";
-                errors.required(&target_path.field("averageUtilization"), words);
+            if !has_utilization && !has_average {
+                let detail = "must set either a target raw value or a target utilization";
+                errors.required(&target_path.field("averageUtilization"), detail);
             }
-            if utilization && average {
-                let words = "may not set both a target raw value and a target utilization";
-                errors.forbidden(&target_path.field("averageValue"), words);
+            if has_utilization && has_average {
+                let detail = "may not set both a target raw value and a target utilization";
+                errors.forbidden(&target_path.field("averageValue"), detail);
             }
             return;
         }
@@ -230,19 +234,19 @@ fn metric_source(
     metric_target(source, &target_path, errors);
     let average_path = target_path.field("averageValue");
     match kind {
-        "pods" if !average => {
+        "pods" if !has_average => {
             errors.required(&average_path, "must specify a positive target averageValue");
         }
-        "object" if !value && !average => {
+        "object" if !has_value && !has_average => {
             errors.required(&average_path, "must set either a target value or averageValue");
         }
-        "external" if !value && !average => {
-            let words = "must set either a target value for metric or a per-pod target";
-            errors.required(&average_path, words);
+        "external" if !has_value && !has_average => {
+            let detail = "must set either a target value for metric or a per-pod target";
+            errors.required(&average_path, detail);
         }
-        "external" if value && average => {
-            let words = "may not set both a target value for metric and a per-pod target";
-            errors.forbidden(&target_path.field("value"), words);
+        "external" if has_value && has_average => {
+            let detail = "may not set both a target value for metric and a per-pod target";
+            errors.forbidden(&target_path.field("value"), detail);
         }
         _ => {}
     }
@@ -276,7 +280,7 @@ fn metric_name(source: &Value, path: &Path<'_>, errors: &mut Errors) {
     let metric = path.field("metric");
     match text(source, "metric.name") {
         "" => errors.required(&metric.field("name"), "must specify a metric name"),
-        name => errors.invalid_all(&metric.field("name"), name, &names::path_segment(name)),
+        name => errors.invalid_for_each(&metric.field("name"), name, &names::path_segment(name)),
     }
 }
 
@@ -293,12 +297,12 @@ fn scaling_rules(rules: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
     let select = get(rules, "selectPolicy");
     errors.one_of_if_set(&path.field("selectPolicy"), select, &["Disabled", "Max", "Min"]);
-    let all = path.field("policies");
+    let policies_path = path.field("policies");
     if list(rules, "policies").is_empty() {
-        errors.required(&all, "must specify at least one Policy");
+        errors.required(&policies_path, "must specify at least one Policy");
     }
     for (index, policy) in list(rules, "policies").iter().enumerate() {
-        let path = all.index(index);
+        let path = policies_path.index(index);
         errors.one_of(&path.field("type"), text(policy, "type"), &["Percent", "Pods"]);
         let value = int(policy, "value").unwrap_or_default();
         if value <= 0 {

@@ -48,7 +48,7 @@ fn job(new: &Value, errors: &mut Errors) {
     name(new, errors);
 }
 
-/// Requires a valid selector that matches the template's labels.
+/// Requires a valid selector that matches the labels of the pod template.
 ///
 /// Upstream: `ValidateJobSpec`.
 fn selector(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
@@ -60,7 +60,7 @@ fn selector(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
             labels::selector(selector, &path.field("selector"), &mut selector_errors);
         }
     }
-    // A missing selector matches no pods. An invalid one is not evaluated.
+    // A missing selector matches no pods. An invalid selector is not evaluated.
     let template_labels = object(spec, "template.metadata.labels");
     if selector_errors.is_empty() && !labels::selects(get(spec, "selector"), template_labels) {
         let labels = get(spec, "template.metadata.labels").cloned().unwrap_or_default();
@@ -86,7 +86,7 @@ fn name(new: &Value, errors: &mut Errors) {
     }
 }
 
-/// Requires that a generated selector selects the Job's uid and nothing else.
+/// Requires the labels and the selector that the server generates from the Job's uid and name.
 ///
 /// Upstream: `validateGeneratedSelector`.
 fn generated_selector(new: &Value, errors: &mut Errors) {
@@ -188,7 +188,7 @@ fn managed_by(manager: &str, path: &Path<'_>, errors: &mut Errors) {
     match manager.split_once('/') {
         _ if manager.is_empty() => errors.required(path, ""),
         Some((host, rest)) if !host.is_empty() && !rest.is_empty() => {
-            errors.invalid_all(path, host, &names::dns_subdomain(host));
+            errors.invalid_for_each(path, host, &names::dns_subdomain(host));
         }
         _ => {
             let detail = "must be a domain-prefixed path (such as \"acme.io/foo\")";
@@ -203,7 +203,6 @@ fn managed_by(manager: &str, path: &Path<'_>, errors: &mut Errors) {
 /// Validates the fields that depend on the completion mode.
 fn completion_mode(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let mode = text(spec, "completionMode");
-    let count = |field: &str| int(spec, field);
     if mode != "Indexed" {
         if get(spec, "completionMode").is_some() && mode != "NonIndexed" {
             let supported = ["NonIndexed", "Indexed"];
@@ -211,31 +210,32 @@ fn completion_mode(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
             return;
         }
         for field in ["backoffLimitPerIndex", "maxFailedIndexes"] {
-            if let Some(number) = count(field) {
+            if let Some(number) = int(spec, field) {
                 errors.invalid(&path.field(field), number, "requires indexed completion mode");
             }
         }
         return;
     }
-    let completions = count("completions");
+    let completions = int(spec, "completions");
     if completions.is_none() {
         errors.required(&path.field("completions"), "when completion mode is Indexed");
     }
     let indexed = " when completion mode is Indexed";
     at_most(spec, "parallelism", MAX_OF_INDEXED, indexed, path, errors);
-    if let (Some(completions), Some(failed)) = (completions, count("maxFailedIndexes"))
-        && failed > completions
+    let max_failed = int(spec, "maxFailedIndexes");
+    if let (Some(completions), Some(max_failed)) = (completions, max_failed)
+        && max_failed > completions
     {
         let detail = "must be less than or equal to completions";
-        errors.invalid(&path.field("maxFailedIndexes"), failed, detail);
+        errors.invalid(&path.field("maxFailedIndexes"), max_failed, detail);
     }
     at_most(spec, "maxFailedIndexes", MAX_OF_INDEXED, "", path, errors);
-    if completions.is_some_and(|n| n > MANY_COMPLETIONS) && count("backoffLimitPerIndex").is_some()
-    {
+    let has_many_completions = completions.is_some_and(|count| count > MANY_COMPLETIONS);
+    if has_many_completions && int(spec, "backoffLimitPerIndex").is_some() {
         let when = format!(
             " when completions are above {MANY_COMPLETIONS} and used with backoff limit per index"
         );
-        if count("maxFailedIndexes").is_none() {
+        if max_failed.is_none() {
             let detail = format!("must be specified when completions is above {MANY_COMPLETIONS}");
             errors.required(&path.field("maxFailedIndexes"), &detail);
         }
@@ -244,11 +244,17 @@ fn completion_mode(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Rejects a number above the maximum `most`. `when` ends the error text with the case in which the maximum
-/// applies.
-fn at_most(spec: &Value, field: &str, most: i64, when: &str, path: &Path<'_>, errors: &mut Errors) {
-    if let Some(number) = int(spec, field).filter(|number| *number > most) {
-        let detail = format!("must be less than or equal to {most}{when}");
+/// Rejects a number above the maximum. The error ends with `when`, which says in which case the maximum applies.
+fn at_most(
+    spec: &Value,
+    field: &str,
+    maximum: i64,
+    when: &str,
+    path: &Path<'_>,
+    errors: &mut Errors,
+) {
+    if let Some(number) = int(spec, field).filter(|number| *number > maximum) {
+        let detail = format!("must be less than or equal to {maximum}{when}");
         errors.invalid(&path.field(field), number, &detail);
     }
 }
@@ -294,6 +300,7 @@ fn template_update(new: &Value, old: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
     let (Some(after), Some(before)) = (new.get("spec"), old.get("spec")) else { return };
     let never_started = value::flag(before, "suspend") && get(old, "status.startTime").is_none();
+    // The new template, with the old values of the fields that may change.
     let mut allowed = get(after, "template").cloned().unwrap_or_default();
     let old_template = get(before, "template").cloned().unwrap_or_default();
     if never_started {
@@ -331,14 +338,15 @@ fn cron_job(new: &Value, old: Option<&Value>, errors: &mut Errors) {
     match text(spec, "schedule") {
         "" => errors.required(&path.field("schedule"), ""),
         schedule => {
-            let zone_inside = schedule.contains("TZ");
-            if zone_inside && old.is_none_or(|old| text(old, "spec.schedule") != schedule) {
-                let words = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead";
-                errors.invalid(&path.field("schedule"), schedule, words);
-            } else if !zone_inside
-                && let Err(words) = evenkeel_component_helpers::cron::Schedule::parse(schedule)
+            let has_time_zone = schedule.contains("TZ");
+            let is_changed = old.is_none_or(|old| text(old, "spec.schedule") != schedule);
+            if has_time_zone && is_changed {
+                let detail = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead";
+                errors.invalid(&path.field("schedule"), schedule, detail);
+            } else if !has_time_zone
+                && let Err(detail) = evenkeel_component_helpers::cron::Schedule::parse(schedule)
             {
-                errors.invalid(&path.field("schedule"), schedule, &words);
+                errors.invalid(&path.field("schedule"), schedule, &detail);
             }
         }
     }
@@ -350,9 +358,9 @@ fn cron_job(new: &Value, old: Option<&Value>, errors: &mut Errors) {
                 "timeZone must be nil or non-empty string",
             );
         } else if zone.eq_ignore_ascii_case("local") {
-            let words = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones";
-            errors.invalid(&path.field("timeZone"), zone, words);
-        } else if evenkeel_component_helpers::cron::zone(zone).is_none() {
+            let detail = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones";
+            errors.invalid(&path.field("timeZone"), zone, detail);
+        } else if evenkeel_component_helpers::cron::time_zone(zone).is_none() {
             errors.invalid(&path.field("timeZone"), zone, &format!("unknown time zone {zone}"));
         }
     }

@@ -71,17 +71,17 @@ pub(super) fn signer_name(name: &str, path: &Path<'_>, errors: &mut Errors) {
     }
     let parts: Vec<&str> = name.split('/').collect();
     let [domain, rest] = parts[..] else {
-        let words =
+        let detail =
             "must be a fully qualified domain and path of the form 'example.com/signer-name'";
-        return errors.invalid(path, name, words);
+        return errors.invalid(path, name, detail);
     };
     if domain.len() > MAX_DOMAIN {
         errors.too_long(path, MAX_DOMAIN);
     }
     signer_labels(domain, names::dns_label, path, errors);
     if !domain.contains('.') {
-        let words = "should be a domain with at least two segments separated by dots";
-        errors.invalid(path, domain, words);
+        let detail = "should be a domain with at least two segments separated by dots";
+        errors.invalid(path, domain, detail);
     }
     signer_labels(rest, names::dns_subdomain, path, errors);
     if rest.len() > MAX_SIGNER_PATH {
@@ -89,13 +89,17 @@ pub(super) fn signer_name(name: &str, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Validates the labels between the dots of a part of a signer's name, up to the first invalid one.
+/// Validates the labels between the dots of a part of a signer's name. Only reports the errors of the first invalid
+/// label.
 fn signer_labels(part: &str, check: fn(&str) -> Vec<String>, path: &Path<'_>, errors: &mut Errors) {
-    let invalid =
-        part.split('.').map(|label| (label, check(label))).find(|(_, all)| !all.is_empty());
-    for message in invalid.iter().flat_map(|(_, messages)| messages) {
-        let label = invalid.as_ref().map(|(label, _)| *label).unwrap_or_default();
-        errors.invalid(path, part, &format!("validating label {label:?}: {message}"));
+    for label in part.split('.') {
+        let messages = check(label);
+        for message in &messages {
+            errors.invalid(path, part, &format!("validating label {label:?}: {message}"));
+        }
+        if !messages.is_empty() {
+            return;
+        }
     }
 }
 
@@ -107,23 +111,23 @@ fn certificate_signing_request(new: &Value, errors: &mut Errors) {
     if usages.is_empty() {
         errors.required(&path.field("usages"), "");
     }
-    let all = path.field("usages");
+    let usages_path = path.field("usages");
     let mut seen = BTreeSet::new();
     for (index, usage) in usages.iter().filter_map(Value::as_str).enumerate() {
-        errors.one_of(&all.index(index), usage, USAGES);
+        errors.one_of(&usages_path.index(index), usage, USAGES);
         if !seen.insert(usage) {
-            errors.duplicate(&all.index(index), usage);
+            errors.duplicate(&usages_path.index(index), usage);
         }
     }
     let signer = text(new, "spec.signerName");
     if signer == "kubernetes.io/legacy-unknown" {
-        let words = "the legacy signerName is not allowed via this API version";
-        errors.invalid(&path.field("signerName"), signer, words);
+        let detail = "the legacy signerName is not allowed via this API version";
+        errors.invalid(&path.field("signerName"), signer, detail);
     } else {
         signer_name(signer, &path.field("signerName"), errors);
     }
     if let Some(seconds) = int(new, "spec.expirationSeconds").filter(|seconds| *seconds < 600) {
-        let words = "may not specify a duration less than 600 seconds (10 minutes)";
-        errors.invalid(&path.field("expirationSeconds"), seconds, words);
+        let detail = "may not specify a duration less than 600 seconds (10 minutes)";
+        errors.invalid(&path.field("expirationSeconds"), seconds, detail);
     }
 }

@@ -30,7 +30,7 @@ pub(super) fn conditions(conditions: &[Value], path: &Path<'_>, errors: &mut Err
 fn condition(condition: &Value, path: &Path<'_>, errors: &mut Errors) {
     match text(condition, "type") {
         "" => errors.required(&path.field("type"), "is required"),
-        kind => errors.invalid_all(&path.field("type"), kind, &names::qualified_name(kind)),
+        kind => errors.invalid_for_each(&path.field("type"), kind, &names::qualified_name(kind)),
     }
     match text(condition, "status") {
         "" => errors.required(&path.field("status"), ""),

@@ -5,10 +5,12 @@ use evenkeel_apimachinery::value::{get, list, text};
 use serde_json::Value;
 
 const POLICIES: [&str; 3] = ["Always", "Never", "OnFailure"];
+/// Maximum number of restart rules of a container.
 const MAX_RULES: usize = 20;
+/// Maximum number of exit codes of a rule.
 const MAX_EXIT_CODES: usize = 255;
 
-/// Validates `restartPolicy` and `restartPolicyRules` of a container that runs beside others.
+/// Validates `restartPolicy` and `restartPolicyRules` of a container that is not an init container.
 ///
 /// Upstream: `validateContainerRestartPolicy`.
 pub(super) fn container_restart_policy(container: &Value, path: &Path<'_>, errors: &mut Errors) {
@@ -21,12 +23,12 @@ pub(super) fn container_restart_policy(container: &Value, path: &Path<'_>, error
         }
         Some(policy) => errors.one_of(&policy_path, policy, &POLICIES),
     }
-    let all = path.field("restartPolicyRules");
+    let restart_policy_rules_path = path.field("restartPolicyRules");
     if rules.len() > MAX_RULES {
-        errors.too_many(&all, rules.len(), MAX_RULES);
+        errors.too_many(&restart_policy_rules_path, rules.len(), MAX_RULES);
     }
     for (index, rule) in rules.iter().enumerate() {
-        let path = all.index(index);
+        let path = restart_policy_rules_path.index(index);
         let actions = ["Restart", "RestartAllContainers"];
         errors.one_of(&path.field("action"), text(rule, "action"), &actions);
         let path = path.field("exitCodes");
@@ -42,7 +44,7 @@ pub(super) fn container_restart_policy(container: &Value, path: &Path<'_>, error
     }
 }
 
-/// Validates like [`container_restart_policy`], for an init container. Without a policy, upstream does not look at the
+/// Validates like [`container_restart_policy`], for an init container. Without a policy, upstream does not validate the
 /// rules.
 ///
 /// Upstream: `validateInitContainerRestartPolicy`.

@@ -1,4 +1,4 @@
-//! Visits of a pod's containers.
+//! Iteration over all containers of a pod.
 
 use evenkeel_apimachinery::validation::Path;
 use evenkeel_apimachinery::value::list;
@@ -7,7 +7,7 @@ use serde_json::Value;
 /// Lists of a pod's containers, in the order of upstream's visits.
 const LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 
-/// Visits all containers of a pod's spec, each with its path.
+/// Calls `visit` with each container of a pod's spec and its path.
 ///
 /// Upstream: `VisitContainersWithPath`.
 pub(super) fn each_container<'a>(
@@ -16,9 +16,9 @@ pub(super) fn each_container<'a>(
     mut visit: impl FnMut(&'a Value, &Path<'_>),
 ) {
     for field in LISTS {
-        let all = path.field(field);
+        let list_path = path.field(field);
         for (index, container) in list(spec, field).iter().enumerate() {
-            visit(container, &all.index(index));
+            visit(container, &list_path.index(index));
         }
     }
 }

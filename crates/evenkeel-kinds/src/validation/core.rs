@@ -7,7 +7,7 @@ use super::{
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use evenkeel_apimachinery::validation::{Errors, Path};
-use evenkeel_apimachinery::value::{Object, flag, get, int, is_empty, list, object, text};
+use evenkeel_apimachinery::value::{Object, flag, get, int, list, object, text};
 use serde_json::Value;
 
 /// Maximum size in bytes of all values of a ConfigMap or Secret together.
@@ -84,7 +84,7 @@ fn replication_controller(new: &Value, errors: &mut Errors) {
         Some(template) => controlled_template(template, selector, &template_path, errors),
         None => errors.required(&template_path, ""),
     }
-    // Upstream declares these rules, and tests them last.
+    // Upstream declares these rules by tags on the type. Their errors come last.
     for field in ["replicas", "minReadySeconds"] {
         errors.non_negative(&path.field(field), get(new, "spec").and_then(|spec| int(spec, field)));
     }
@@ -98,14 +98,13 @@ fn controlled_template(
     errors: &mut Errors,
 ) {
     let labels = object(template, "metadata.labels");
-    let selects = selector
-        .into_iter()
-        .flatten()
+    let mut required_labels = selector.into_iter().flatten();
+    let selects_template = required_labels
         .all(|(key, value)| labels.and_then(|labels| labels.get(key)) == Some(value));
-    if !selects {
+    if !selects_template {
         let labels = labels.cloned().map_or(Value::Null, Value::Object);
-        let words = "`selector` does not match template `labels`";
-        errors.invalid(&path.field("metadata").field("labels"), labels, words);
+        let detail = "`selector` does not match template `labels`";
+        errors.invalid(&path.field("metadata").field("labels"), labels, detail);
     }
     pod::template(template, path, errors);
     let policy = text(template, "spec.restartPolicy");
@@ -120,15 +119,15 @@ fn controlled_template(
     }
 }
 
-/// Validates the keys in `fields` and the total size of their values. An error about the size is at `root`, or at
-/// `[]` if it is empty, as for a ConfigMap.
-fn data_keys(new: &Value, fields: &[&str], root: &str, errors: &mut Errors) {
+/// Validates the keys of the maps in `fields`, and the total size of their values. `size_path` is the path of the error
+/// about the size. It is empty for a ConfigMap, whose error has the path `[]` and whose `data` is not Base64.
+fn data_keys(new: &Value, fields: &[&str], size_path: &str, errors: &mut Errors) {
     let mut size = 0;
     for field in fields {
         let path = Path::new(field);
         for (key, value) in object(new, field).into_iter().flatten() {
             let path = path.key(key);
-            errors.invalid_all(&path, key, &names::config_key(key));
+            errors.invalid_for_each(&path, key, &names::config_key(key));
             if *field == "data"
                 && fields.contains(&"binaryData")
                 && object(new, "binaryData").is_some_and(|data| data.contains_key(key))
@@ -136,12 +135,13 @@ fn data_keys(new: &Value, fields: &[&str], root: &str, errors: &mut Errors) {
                 errors.invalid(&path, key.as_str(), "duplicate of key present in binaryData");
             }
             let value = value.as_str().unwrap_or_default();
-            let is_plain = *field == "data" && root.is_empty();
-            size += if is_plain { value.len() } else { decoded_length(value) };
+            let is_plain_text = *field == "data" && size_path.is_empty();
+            size += if is_plain_text { value.len() } else { decoded_length(value) };
         }
     }
     if size > DATA_LIMIT {
-        errors.too_long(&Path::new(if root.is_empty() { "[]" } else { root }), DATA_LIMIT);
+        let path = if size_path.is_empty() { "[]" } else { size_path };
+        errors.too_long(&Path::new(path), DATA_LIMIT);
     }
 }
 
@@ -178,12 +178,10 @@ fn secret(new: &Value, errors: &mut Errors) {
     let has = |key: &str| object(new, "data").is_some_and(|data| data.contains_key(key));
     let required: &[&str] = match text(new, "type") {
         "kubernetes.io/service-account-token" => {
-            if is_empty(new, "metadata.annotations")
-                || object(new, "metadata.annotations")
-                    .and_then(|annotations| annotations.get("kubernetes.io/service-account.name"))
-                    .and_then(Value::as_str)
-                    .is_none_or(str::is_empty)
-            {
+            let account = object(new, "metadata.annotations")
+                .and_then(|annotations| annotations.get("kubernetes.io/service-account.name"))
+                .and_then(Value::as_str);
+            if account.is_none_or(str::is_empty) {
                 let meta = Path::new("metadata");
                 let path = meta.field("annotations");
                 errors.required(&path.key("kubernetes.io/service-account.name"), "");
@@ -214,7 +212,7 @@ fn secret(new: &Value, errors: &mut Errors) {
     }
 }
 
-/// Requires that the Base64 value is a JSON object or null. Errors do not contain the value.
+/// Requires that a value in Base64 encodes a JSON object or null. Errors do not quote the value, which is secret.
 fn docker_config(value: &str, path: &Path<'_>, errors: &mut Errors) {
     let bytes = STANDARD.decode(value).unwrap_or_default();
     if let Err(detail) = evenkeel_apimachinery::decode::json_object(&bytes) {
@@ -224,9 +222,9 @@ fn docker_config(value: &str, path: &Path<'_>, errors: &mut Errors) {
 
 /// Upstream: `ValidateEndpoints`.
 fn endpoints(new: &Value, errors: &mut Errors) {
-    let all = Path::new("subsets");
+    let subsets_path = Path::new("subsets");
     for (index, subset) in list(new, "subsets").iter().enumerate() {
-        let path = all.index(index);
+        let path = subsets_path.index(index);
         if list(subset, "addresses").is_empty() && list(subset, "notReadyAddresses").is_empty() {
             errors.required(&path, "must specify `addresses` or `notReadyAddresses`");
         }
@@ -236,7 +234,7 @@ fn endpoints(new: &Value, errors: &mut Errors) {
                 let ip = text(address, "ip");
                 let addresses = addresses.index(index);
                 let path = addresses.field("ip");
-                errors.invalid_all(&path, ip, &names::ip(ip));
+                errors.invalid_for_each(&path, ip, &names::ip(ip));
                 for (field, validate) in [
                     ("hostname", names::dns_label as fn(&str) -> Vec<String>),
                     ("nodeName", names::dns_subdomain),
@@ -244,20 +242,20 @@ fn endpoints(new: &Value, errors: &mut Errors) {
                     let value = get(address, field).and_then(Value::as_str);
                     let is_checked = |value: &&str| field == "nodeName" || !value.is_empty();
                     if let Some(value) = value.filter(is_checked) {
-                        errors.invalid_all(&addresses.field(field), value, &validate(value));
+                        errors.invalid_for_each(&addresses.field(field), value, &validate(value));
                     }
                 }
                 super::service::non_special_ip(ip, &path, errors);
             }
         }
         let ports = path.field("ports");
-        let several = list(subset, "ports").len() > 1;
+        let has_several_ports = list(subset, "ports").len() > 1;
         for (index, port) in list(subset, "ports").iter().enumerate() {
             let path = ports.index(index);
             match text(port, "name") {
-                "" if several => errors.required(&path.field("name"), ""),
+                "" if has_several_ports => errors.required(&path.field("name"), ""),
                 "" => {}
-                name => errors.invalid_all(&path.field("name"), name, &names::dns_label(name)),
+                name => errors.invalid_for_each(&path.field("name"), name, &names::dns_label(name)),
             }
             errors.in_range(
                 &path.field("port"),
@@ -268,7 +266,7 @@ fn endpoints(new: &Value, errors: &mut Errors) {
             errors.one_of(&path.field("protocol"), text(port, "protocol"), &["SCTP", "TCP", "UDP"]);
             if let Some(protocol) = get(port, "appProtocol").and_then(Value::as_str) {
                 let messages = names::qualified_name(protocol);
-                errors.invalid_all(&path.field("appProtocol"), protocol, &messages);
+                errors.invalid_for_each(&path.field("appProtocol"), protocol, &messages);
             }
         }
     }
@@ -276,14 +274,15 @@ fn endpoints(new: &Value, errors: &mut Errors) {
 
 /// Upstream: `ValidateNamespaceStatusUpdate`.
 fn namespace_status(new: &Value, errors: &mut Errors) {
-    let (phase, when) = match get(new, "metadata.deletionTimestamp") {
+    let (expected, when) = match get(new, "metadata.deletionTimestamp") {
         None => ("Active", "empty"),
         Some(_) => ("Terminating", "not empty"),
     };
-    let given = text(new, "status.phase");
-    if given != phase {
-        let detail = format!("may only be '{phase}' if `deletionTimestamp` is {when}");
-        errors.invalid(&Path::new("status").field("Phase"), given, &detail);
+    let phase = text(new, "status.phase");
+    if phase != expected {
+        let detail = format!("may only be '{expected}' if `deletionTimestamp` is {when}");
+        // Upstream's path begins with a capital letter.
+        errors.invalid(&Path::new("status").field("Phase"), phase, &detail);
     }
 }
 
@@ -291,7 +290,7 @@ fn namespace_finalizers(new: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
     let path = path.field("finalizers");
     for name in list(new, "spec.finalizers").iter().filter_map(Value::as_str) {
-        errors.invalid_all(&path, name, &names::qualified_name(name));
+        errors.invalid_for_each(&path, name, &names::qualified_name(name));
         super::finalizer(name, &path, errors);
     }
 }

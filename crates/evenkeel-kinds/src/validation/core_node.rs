@@ -20,7 +20,7 @@ pub(super) fn create(new: &Value, errors: &mut Errors) {
     let path = path.field("podCIDRs");
     let cidrs: Vec<&str> = list(new, "spec.podCIDRs").iter().filter_map(Value::as_str).collect();
     for (index, cidr) in cidrs.iter().enumerate() {
-        errors.invalid_all(&path.index(index), cidr, &names::cidr(cidr));
+        errors.invalid_for_each(&path.index(index), cidr, &names::cidr(cidr));
     }
     if cidrs.len() > 1 {
         let mut families = BTreeSet::new();
@@ -50,18 +50,18 @@ pub(super) fn create(new: &Value, errors: &mut Errors) {
 fn declared_features(new: &Value, errors: &mut Errors) {
     let path = Path::new("status");
     let path = path.field("declaredFeatures");
-    let mut before: Option<&str> = None;
+    let mut previous: Option<&str> = None;
     let features = list(new, "status.declaredFeatures").iter().filter_map(Value::as_str);
     for (index, feature) in features.enumerate() {
         let path = path.index(index);
-        match before {
-            Some(before) if before == feature => errors.duplicate(&path, feature),
-            Some(before) if before > feature => {
+        match previous {
+            Some(previous) if previous == feature => errors.duplicate(&path, feature),
+            Some(previous) if previous > feature => {
                 errors.invalid(&path, feature, "list must be sorted alphabetically");
             }
             _ => {}
         }
-        before = Some(feature);
+        previous = Some(feature);
         let is_camel_case = |segment: &str| {
             segment.bytes().all(|byte| byte.is_ascii_alphanumeric())
                 && segment.bytes().next().is_some_and(|first| first.is_ascii_alphabetic())
@@ -83,6 +83,7 @@ fn declared_features(new: &Value, errors: &mut Errors) {
 
 /// Upstream: `validateNodeTaints`.
 fn taints(new: &Value, errors: &mut Errors) {
+    // As upstream, the path of the errors is not that of the field, `spec.taints`.
     let path = Path::new("metadata");
     let path = path.field("taints");
     let mut seen = BTreeSet::new();
@@ -90,8 +91,8 @@ fn taints(new: &Value, errors: &mut Errors) {
         let path = path.index(index);
         let (key, value, effect) =
             (text(taint, "key"), text(taint, "value"), text(taint, "effect"));
-        errors.invalid_all(&path.field("key"), key, &names::qualified_name(key));
-        errors.invalid_all(&path.field("value"), value, &names::label_value(value));
+        errors.invalid_for_each(&path.field("key"), key, &names::qualified_name(key));
+        errors.invalid_for_each(&path.field("value"), value, &names::label_value(value));
         if effect.is_empty() {
             errors.required(&path.field("effect"), "");
         } else {
@@ -133,8 +134,10 @@ pub(super) fn update_status(new: &Value, old: &Value, errors: &mut Errors) {
     let addresses = list(new, "status.addresses");
     for (index, address) in addresses.iter().enumerate() {
         if addresses[..index].contains(address) {
-            let shown = json!({"Type": text(address, "type"), "Address": text(address, "address")});
-            errors.duplicate(&path.index(index), shown);
+            // Upstream's error quotes the Go struct, whose field names begin with capital letters.
+            let go_struct =
+                json!({"Type": text(address, "type"), "Address": text(address, "address")});
+            errors.duplicate(&path.index(index), go_struct);
         }
     }
     let path = Path::new("spec");

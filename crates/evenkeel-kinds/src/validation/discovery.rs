@@ -44,16 +44,16 @@ fn address_type_and_ports(new: &Value, errors: &mut Errors) {
     let address_type = text(new, "addressType");
     let path = Path::new("addressType");
     errors.required_one_of(&path, address_type, &["FQDN", "IPv4", "IPv6"]);
-    let (all, ports) = (Path::new("ports"), list(new, "ports"));
+    let (ports_path, ports) = (Path::new("ports"), list(new, "ports"));
     if ports.len() > MAX_PORTS {
-        return errors.too_many(&all, ports.len(), MAX_PORTS);
+        return errors.too_many(&ports_path, ports.len(), MAX_PORTS);
     }
     let mut names = BTreeSet::new();
     for (index, port) in ports.iter().enumerate() {
-        let path = all.index(index);
+        let path = ports_path.index(index);
         let name = text(port, "name");
         if !name.is_empty() {
-            errors.invalid_all(&path.field("name"), name, &forms::dns_label(name));
+            errors.invalid_for_each(&path.field("name"), name, &forms::dns_label(name));
         }
         if !names.insert(name) {
             errors.duplicate(&path.field("name"), name);
@@ -63,7 +63,7 @@ fn address_type_and_ports(new: &Value, errors: &mut Errors) {
         if get(port, "appProtocol").is_some() {
             let protocol = text(port, "appProtocol");
             let messages = forms::qualified_name(protocol);
-            errors.invalid_all(&path.field("appProtocol"), protocol, &messages);
+            errors.invalid_for_each(&path.field("appProtocol"), protocol, &messages);
         }
     }
 }
@@ -71,28 +71,28 @@ fn address_type_and_ports(new: &Value, errors: &mut Errors) {
 /// Upstream: `validateEndpoints`.
 fn endpoints(new: &Value, errors: &mut Errors) {
     let address_type = text(new, "addressType");
-    let (all, endpoints) = (Path::new("endpoints"), list(new, "endpoints"));
+    let (endpoints_path, endpoints) = (Path::new("endpoints"), list(new, "endpoints"));
     if endpoints.len() > MAX_ENDPOINTS {
-        return errors.too_many(&all, endpoints.len(), MAX_ENDPOINTS);
+        return errors.too_many(&endpoints_path, endpoints.len(), MAX_ENDPOINTS);
     }
     for (index, endpoint) in endpoints.iter().enumerate() {
-        let path = all.index(index);
-        let (all, addresses) = (path.field("addresses"), list(endpoint, "addresses"));
+        let path = endpoints_path.index(index);
+        let (addresses_path, addresses) = (path.field("addresses"), list(endpoint, "addresses"));
         match addresses.len() {
-            0 => errors.required(&all, ""),
-            n if n > MAX_ADDRESSES => errors.too_many(&all, n, MAX_ADDRESSES),
+            0 => errors.required(&addresses_path, ""),
+            n if n > MAX_ADDRESSES => errors.too_many(&addresses_path, n, MAX_ADDRESSES),
             _ => {}
         }
         for (index, address) in addresses.iter().filter_map(Value::as_str).enumerate() {
-            endpoint_address(address_type, address, &all, index, errors);
+            endpoint_address(address_type, address, &addresses_path, index, errors);
         }
         if get(endpoint, "nodeName").is_some() {
             let node = text(endpoint, "nodeName");
-            errors.invalid_all(&path.field("nodeName"), node, &forms::dns_subdomain(node));
+            errors.invalid_for_each(&path.field("nodeName"), node, &forms::dns_subdomain(node));
         }
         if get(endpoint, "hostname").is_some() {
             let hostname = text(endpoint, "hostname");
-            errors.invalid_all(&path.field("hostname"), hostname, &forms::dns_label(hostname));
+            errors.invalid_for_each(&path.field("hostname"), hostname, &forms::dns_label(hostname));
         }
         if let Some(hints) = get(endpoint, "hints") {
             let path = path.field("hints");
@@ -126,7 +126,7 @@ fn hint_names(
         if !names.insert(name) {
             errors.duplicate(&path.field("name"), name);
         }
-        errors.invalid_all(&path.field("name"), name, &check(name));
+        errors.invalid_for_each(&path.field("name"), name, &check(name));
     }
 }
 
@@ -143,7 +143,7 @@ fn endpoint_address(
     let path = addresses.index(index);
     match kind {
         "IPv4" | "IPv6" => match address.parse::<std::net::IpAddr>() {
-            Err(_) => errors.invalid_all(&path, address, &forms::ip(address)),
+            Err(_) => errors.invalid_for_each(&path, address, &forms::ip(address)),
             Ok(ip) => {
                 if ip.is_ipv4() != (kind == "IPv4") {
                     errors.invalid(addresses, address, &format!("must be an {kind} address"));

@@ -1,5 +1,5 @@
-//! Validation of Events, which are stored in their core version. An Event with `eventTime` uses the newer API.
-//! Writes through `events.k8s.io` have stricter rules.
+//! Validation of Events, which are stored in their core version. An Event with `eventTime` has the fields of the newer
+//! API, `events.k8s.io`. Writes through `events.k8s.io` have stricter rules.
 
 use super::names;
 use crate::internal::quoted;
@@ -35,9 +35,9 @@ pub(super) fn create(request_group: &str, event: &Value, errors: &mut Errors) {
     for field in ["firstTimestamp", "lastTimestamp", "count", "source"] {
         let is_set = match field {
             "count" => int(event, field).unwrap_or_default() != 0,
-            "source" => {
-                ["source.component", "source.host"].iter().any(|f| !text(event, f).is_empty())
-            }
+            "source" => ["source.component", "source.host"]
+                .iter()
+                .any(|field| !text(event, field).is_empty()),
             _ => !text(event, field).is_empty(),
         };
         if is_set {
@@ -57,6 +57,7 @@ pub(super) fn update(request_group: &str, new: &Value, old: &Value, errors: &mut
     if get(new, "series") != get(old, "series") {
         series(new, errors);
     }
+    // Each immutable field, with its path in errors and its internal type.
     let fields = [
         ("involvedObject", "involvedObject", "core.ObjectReference"),
         ("reason", "reason", "s"),
@@ -122,8 +123,8 @@ fn any_version(request_group: &str, event: &Value, errors: &mut Errors) {
     if controller.is_empty() {
         errors.required(&path, "");
     }
-    errors.invalid_all(&path, controller, &names::qualified_name(controller));
-    for (field, most) in [
+    errors.invalid_for_each(&path, controller, &names::qualified_name(controller));
+    for (field, max_length) in [
         ("reportingInstance", MAX_REPORTING_INSTANCE),
         ("action", MAX_ACTION),
         ("reason", MAX_REASON),
@@ -133,8 +134,8 @@ fn any_version(request_group: &str, event: &Value, errors: &mut Errors) {
         if value.is_empty() && field != "message" {
             errors.required(&path, "");
         }
-        if value.len() > most {
-            errors.invalid(&path, "", &format!("can have at most {most} characters"));
+        if value.len() > max_length {
+            errors.invalid(&path, "", &format!("can have at most {max_length} characters"));
         }
     }
 }

@@ -15,9 +15,10 @@ const MAX_POD_CONDITIONS: usize = 20;
 /// Maximum length of `succeededIndexes` in bytes.
 const MAX_SUCCEEDED_INDEXES: usize = 64 * 1024;
 
-fn too_many(items: &[Value], most: usize, path: &Path<'_>, errors: &mut Errors) {
-    if items.len() > most {
-        errors.too_many(path, items.len(), most);
+/// Rejects a list with more than `max_items` items.
+fn check_count(items: &[Value], max_items: usize, path: &Path<'_>, errors: &mut Errors) {
+    if items.len() > max_items {
+        errors.too_many(path, items.len(), max_items);
     }
 }
 
@@ -46,7 +47,7 @@ pub(super) fn pod_failure_policy(
         .collect();
     let rules = list(policy, "rules");
     let path = path.field("rules");
-    too_many(rules, MAX_RULES, &path, errors);
+    check_count(rules, MAX_RULES, &path, errors);
     for (index, rule) in rules.iter().enumerate() {
         let path = path.index(index);
         let action = text(rule, "action");
@@ -89,7 +90,7 @@ fn on_exit_codes(codes: &Value, containers: &BTreeSet<&str>, path: &Path<'_>, er
         let shown = get(codes, "values").cloned().unwrap_or_default();
         errors.invalid(&path, shown, "at least one value is required");
     }
-    too_many(values, MAX_EXIT_CODES, &path, errors);
+    check_count(values, MAX_EXIT_CODES, &path, errors);
     let numbers: Vec<i64> = values.iter().map(|value| value.as_i64().unwrap_or_default()).collect();
     let mut seen = BTreeSet::new();
     for (index, number) in numbers.iter().enumerate() {
@@ -108,11 +109,11 @@ fn on_exit_codes(codes: &Value, containers: &BTreeSet<&str>, path: &Path<'_>, er
 
 /// Upstream: `validatePodFailurePolicyRuleOnPodConditions`.
 fn on_pod_conditions(conditions: &[Value], path: &Path<'_>, errors: &mut Errors) {
-    too_many(conditions, MAX_POD_CONDITIONS, path, errors);
+    check_count(conditions, MAX_POD_CONDITIONS, path, errors);
     for (index, condition) in conditions.iter().enumerate() {
         let path = path.index(index);
         let type_ = text(condition, "type");
-        errors.invalid_all(&path.field("type"), type_, &names::qualified_name(type_));
+        errors.invalid_for_each(&path.field("type"), type_, &names::qualified_name(type_));
         let supported = ["False", "True", "Unknown"];
         required_one_of(text(condition, "status"), &supported, &path.field("status"), errors);
     }
@@ -133,7 +134,7 @@ pub(super) fn success_policy(
         let detail = "at least one rules must be specified when the successPolicy is specified";
         errors.required(&path, detail);
     }
-    too_many(rules, MAX_RULES, &path, errors);
+    check_count(rules, MAX_RULES, &path, errors);
     for (index, rule) in rules.iter().enumerate() {
         success_policy_rule(rule, completions, &path.index(index), errors);
     }
@@ -154,7 +155,7 @@ fn success_policy_rule(rule: &Value, completions: i64, path: &Path<'_>, errors: 
             errors.too_long(&path, MAX_SUCCEEDED_INDEXES);
         }
         match count_of_indexes(indexes, completions) {
-            Ok(n) => index_count = n,
+            Ok(count) => index_count = count,
             Err(why) => {
                 let detail = format!("error parsing succeededIndexes: {why}");
                 errors.invalid(&path, indexes, &detail);
@@ -185,14 +186,16 @@ pub(super) fn count_of_indexes(indexes: &str, completions: i64) -> Result<i64, S
     if indexes.is_empty() {
         return Ok(0);
     }
-    let (mut last, mut total) = (None, 0);
+    // Last index of the previous interval.
+    let mut previous = None;
+    let mut total = 0;
     for interval in indexes.split(',') {
-        let (first, end) = index_interval(interval, completions)?;
-        if let Some(last) = last.filter(|last| *last >= first) {
-            return Err(format!("non-increasing order, previous: {last}, current: {first}"));
+        let (first, last) = index_interval(interval, completions)?;
+        if let Some(previous) = previous.filter(|previous| *previous >= first) {
+            return Err(format!("non-increasing order, previous: {previous}, current: {first}"));
         }
-        total += end - first + 1;
-        last = Some(end);
+        total += last - first + 1;
+        previous = Some(last);
     }
     Ok(total)
 }
@@ -201,7 +204,7 @@ pub(super) fn count_of_indexes(indexes: &str, completions: i64) -> Result<i64, S
 ///
 /// Upstream: `parseIndexInterval`.
 pub(super) fn index_interval(interval: &str, completions: i64) -> Result<(i64, i64), String> {
-    let index = |text: &str| -> Result<i64, String> {
+    let parse_index = |text: &str| -> Result<i64, String> {
         let index: i64 = text
             .parse()
             .map_err(|_| format!("cannot convert string to integer for index: {text:?}"))?;
@@ -211,9 +214,9 @@ pub(super) fn index_interval(interval: &str, completions: i64) -> Result<(i64, i
         Ok(index)
     };
     match *interval.split('-').collect::<Vec<_>>().as_slice() {
-        [only] => index(only).map(|only| (only, only)),
+        [single] => parse_index(single).map(|index| (index, index)),
         [first, last] => {
-            let (first, last) = (index(first)?, index(last)?);
+            let (first, last) = (parse_index(first)?, parse_index(last)?);
             if first >= last {
                 return Err(format!("non-increasing order, previous: {first}, current: {last}"));
             }

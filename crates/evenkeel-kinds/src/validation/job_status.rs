@@ -1,5 +1,5 @@
-//! Validation of a Job's status, which the built-in controller writes, or the controller that `spec.managedBy`
-//! names. Most rules apply only if a field that they read has changed. Thus other fields can be updated even if the
+//! Validation of a Job's status. Either the built-in controller writes it, or the controller that `spec.managedBy`
+//! names. Most rules apply only if a field that they read has changed. Other fields can therefore be updated even if the
 //! stored status breaks a rule.
 //!
 //! Upstream: `getStatusValidationOptions`, `validateJobStatus`, `ValidateJobStatusUpdate`.
@@ -15,14 +15,14 @@ use std::collections::BTreeSet;
 struct Job<'a>(&'a Value);
 
 impl<'a> Job<'a> {
-    fn is(self, condition_type: &str, status: &str) -> bool {
-        list(self.0, "status.conditions")
-            .iter()
-            .any(|one| text(one, "type") == condition_type && text(one, "status") == status)
+    fn has_condition(self, condition_type: &str, status: &str) -> bool {
+        list(self.0, "status.conditions").iter().any(|condition| {
+            text(condition, "type") == condition_type && text(condition, "status") == status
+        })
     }
 
     fn is_true(self, condition_type: &str) -> bool {
-        self.is(condition_type, "True")
+        self.has_condition(condition_type, "True")
     }
 
     fn is_finished(self) -> bool {
@@ -53,14 +53,14 @@ struct Update<'a> {
 /// Validates an update of a Job's status.
 pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
     let update = Update { new: Job(new), old: Job(old), status: Path::new("status") };
-    update.counts(errors);
-    update.terminated_pods(errors);
-    update.conditions(errors);
-    update.times(errors);
-    update.finished(errors);
-    update.indexes(errors);
-    update.success(errors);
-    update.transitions(errors);
+    update.validate_counts(errors);
+    update.validate_terminated_pods(errors);
+    update.validate_conditions(errors);
+    update.validate_times(errors);
+    update.validate_finished(errors);
+    update.validate_indexes(errors);
+    update.validate_success(errors);
+    update.validate_transitions(errors);
 }
 
 impl Update<'_> {
@@ -76,7 +76,8 @@ impl Update<'_> {
         self.new.is_finished() != self.old.is_finished()
     }
 
-    fn counts(&self, errors: &mut Errors) {
+    /// Validates that no count is negative, and that not more pods are ready than active.
+    fn validate_counts(&self, errors: &mut Errors) {
         for field in ["active", "succeeded", "failed", "ready", "terminating"] {
             let number = self.new.status(field).and_then(Value::as_i64);
             errors.non_negative(&self.status.field(field), number);
@@ -89,7 +90,7 @@ impl Update<'_> {
     }
 
     /// Validates that the uids in `uncountedTerminatedPods` are not empty and occur once.
-    fn terminated_pods(&self, errors: &mut Errors) {
+    fn validate_terminated_pods(&self, errors: &mut Errors) {
         let path = self.status.field("uncountedTerminatedPods");
         let mut seen = BTreeSet::new();
         for field in ["succeeded", "failed"] {
@@ -108,9 +109,11 @@ impl Update<'_> {
     }
 
     /// Validates the combination of conditions.
-    fn conditions(&self, errors: &mut Errors) {
+    fn validate_conditions(&self, errors: &mut Errors) {
         let (new, path) = (self.new, self.status.field("conditions"));
-        let changes = |types: [&str; 2]| types.iter().any(|one| self.condition_changes(one));
+        let changes = |condition_types: [&str; 2]| {
+            condition_types.iter().any(|condition_type| self.condition_changes(condition_type))
+        };
         if changes(["Complete", "Failed"]) && new.is_true("Complete") && new.is_true("Failed") {
             errors.invalid_whole(&path, "cannot set Complete=True and Failed=true conditions");
         }
@@ -139,7 +142,8 @@ impl Update<'_> {
         }
     }
 
-    fn times(&self, errors: &mut Errors) {
+    /// Validates the completion time: only a complete Job has one, and it is not before the start time.
+    fn validate_times(&self, errors: &mut Errors) {
         let (new, path) = (self.new, self.status.field("completionTime"));
         let (start, completion) = (new.text("startTime"), new.text("completionTime"));
         if self.condition_changes("Complete") || self.changes("completionTime") {
@@ -166,16 +170,16 @@ impl Update<'_> {
     }
 
     /// Validates that a finished Job has a start time, and no active, terminating or uncounted pods.
-    fn finished(&self, errors: &mut Errors) {
+    fn validate_finished(&self, errors: &mut Errors) {
         let new = self.new;
         if !new.is_finished() {
             return;
         }
-        let number =
-            |field: &str| (self.finished_changes() || self.changes(field), new.count(field));
-        if let (true, active @ 1..) = number("active") {
+        let changes_to_positive =
+            |field: &str| (self.finished_changes() || self.changes(field)) && new.count(field) > 0;
+        if changes_to_positive("active") {
             let detail = "active>0 is invalid for finished job";
-            errors.invalid(&self.status.field("active"), active, detail);
+            errors.invalid(&self.status.field("active"), new.count("active"), detail);
         }
         let never_runs = flag(new.0, "spec.suspend") && int(new.0, "spec.completions") == Some(0);
         if (self.finished_changes() || self.changes("startTime"))
@@ -193,14 +197,14 @@ impl Update<'_> {
             let detail = "must be empty for finished job";
             errors.invalid(&self.status.field(field), uncounted.clone(), detail);
         }
-        if let (true, terminating @ 1..) = number("terminating") {
+        if changes_to_positive("terminating") {
             let detail = "terminating>0 is invalid for finished job";
-            errors.invalid(&self.status.field("terminating"), terminating, detail);
+            errors.invalid(&self.status.field("terminating"), new.count("terminating"), detail);
         }
     }
 
     /// Validates `completedIndexes` and `failedIndexes`.
-    fn indexes(&self, errors: &mut Errors) {
+    fn validate_indexes(&self, errors: &mut Errors) {
         let new = self.new;
         let completions = int(new.0, "spec.completions");
         let has_limit = get(new.0, "spec.backoffLimitPerIndex").is_some();
@@ -209,17 +213,18 @@ impl Update<'_> {
         let failed = failed.map(|failed| failed.as_str().unwrap_or_default());
         let completed_changes = self.changes_exactly("completedIndexes");
         let failed_changes = self.changes_exactly("failedIndexes");
-        let format = |field: &str, indexes: &str, errors: &mut Errors| {
-            if let Some(Err(why)) = completions.map(|n| count_of_indexes(indexes, n)) {
+        let validate_format = |field: &str, indexes: &str, errors: &mut Errors| {
+            let Some(completions) = completions else { return };
+            if let Err(why) = count_of_indexes(indexes, completions) {
                 let detail = format!("error parsing {field}: {why}");
                 errors.invalid(&self.status.field(field), indexes, &detail);
             }
         };
         if completed_changes {
-            format("completedIndexes", completed, errors);
+            validate_format("completedIndexes", completed, errors);
         }
         if let Some(failed) = failed.filter(|_| failed_changes && has_limit) {
-            format("failedIndexes", failed, errors);
+            validate_format("failedIndexes", failed, errors);
         }
         if completed_changes && !completed.is_empty() && !is_indexed {
             let detail = "cannot set non-empty completedIndexes when non-indexed completion mode";
@@ -245,7 +250,8 @@ impl Update<'_> {
         self.new.status(field) != self.old.status(field)
     }
 
-    fn success(&self, errors: &mut Errors) {
+    /// Validates that a Job whose success criteria are met does not fail.
+    fn validate_success(&self, errors: &mut Errors) {
         let (new, path) = (self.new, self.status.field("conditions"));
         let is_met = new.is_true("SuccessCriteriaMet");
         if is_met && new.is_true("Failed") {
@@ -265,7 +271,7 @@ impl Update<'_> {
     /// Rejects changes that would undo an earlier status, such as the removal of a terminal condition.
     ///
     /// Upstream: `ValidateJobStatusUpdate`.
-    fn transitions(&self, errors: &mut Errors) {
+    fn validate_transitions(&self, errors: &mut Errors) {
         let Self { new, old, status } = self;
         let conditions = status.field("conditions");
         for terminal in ["Failed", "Complete", "FailureTarget"] {
@@ -288,7 +294,7 @@ impl Update<'_> {
         if is_set(new, time) && is_set(old, time) && self.changes(time) {
             errors.invalid(&status.field(time), new.text(time), "field is immutable");
         }
-        let is_resumed = old.is_true("Suspended") && new.is("Suspended", "False");
+        let is_resumed = old.is_true("Suspended") && new.has_condition("Suspended", "False");
         let time = "startTime";
         if is_set(old, time) && self.changes(time) && !is_resumed && !flag(new.0, "spec.suspend") {
             let value = new.status(time).cloned().unwrap_or_default();
@@ -314,16 +320,19 @@ impl Update<'_> {
 /// Upstream: `validateFailedIndexesNotOverlapCompleted`.
 fn overlap(completed: &str, failed: &str, completions: i64) -> Option<i64> {
     let intervals = |indexes: &str| -> Vec<(i64, i64)> {
-        indexes.split(',').filter_map(|one| index_interval(one, completions).ok()).collect()
+        let intervals = indexes.split(',');
+        intervals.filter_map(|interval| index_interval(interval, completions).ok()).collect()
     };
     let (completed, failed) = (intervals(completed), intervals(failed));
+    // Both lists are sorted. Advance in the list whose interval begins first.
     let (mut completed, mut failed) = (completed.iter().peekable(), failed.iter().peekable());
-    while let (Some((c_first, c_last)), Some((f_first, f_last))) = (completed.peek(), failed.peek())
+    while let (Some((completed_first, completed_last)), Some((failed_first, failed_last))) =
+        (completed.peek(), failed.peek())
     {
-        if c_first <= f_last && f_first <= c_last {
-            return Some(*c_first.max(f_first));
+        if completed_first <= failed_last && failed_first <= completed_last {
+            return Some(*completed_first.max(failed_first));
         }
-        if c_first <= f_first {
+        if completed_first <= failed_first {
             completed.next()
         } else {
             failed.next()

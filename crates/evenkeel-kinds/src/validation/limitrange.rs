@@ -17,10 +17,10 @@ const MAX_MILLI_VALUE: i128 = (i64::MAX / 1000) as i128;
 /// Upstream: `ValidateLimitRange`.
 pub(super) fn limit_range(new: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
-    let all = path.field("limits");
+    let limits_path = path.field("limits");
     let mut seen = BTreeSet::new();
     for (index, item) in list(new, "spec.limits").iter().enumerate() {
-        let path = all.index(index);
+        let path = limits_path.index(index);
         let kind = text(item, "type");
         limit_type(kind, &path.field("type"), errors);
         if !seen.insert(kind) {
@@ -61,7 +61,7 @@ pub(super) fn limit_range(new: &Value, errors: &mut Errors) {
 /// Upstream: `validateLimitRangeTypeName`.
 fn limit_type(kind: &str, path: &Path<'_>, errors: &mut Errors) {
     let messages = names::qualified_name(kind);
-    errors.invalid_all(path, kind, &messages);
+    errors.invalid_for_each(path, kind, &messages);
     let is_standard = ["Pod", "Container", "PersistentVolumeClaim"].contains(&kind);
     if messages.is_empty() && !kind.contains('/') && !is_standard {
         errors.invalid(path, kind, "must be a standard limit type or fully qualified");
@@ -114,29 +114,31 @@ impl<'a> Limits<'a> {
     }
 
     fn validate(&self, path: &Path<'_>, errors: &mut Errors) {
-        let mut in_order = |low: (&str, Option<Limit<'a>>),
-                            high: (&str, Option<Limit<'a>>),
-                            field: &str,
-                            value: Option<Limit<'a>>| {
-            if let (Some(less), Some(more), Some(value)) = (low.1, high.1, value)
-                && less.amount > more.amount
+        // Requires that `low` is not greater than `high`, both with their names in the error. The error is at `field`,
+        // and quotes `value`.
+        let mut require_order = |(low_name, low): (&str, Option<Limit<'a>>),
+                                 (high_name, high): (&str, Option<Limit<'a>>),
+                                 field: &str,
+                                 value: Option<Limit<'a>>| {
+            if let (Some(low), Some(high), Some(value)) = (low, high, value)
+                && low.amount > high.amount
             {
                 let detail =
-                    format!("{} {} is greater than {} {}", low.0, less.text, high.0, more.text);
+                    format!("{low_name} {} is greater than {high_name} {}", low.text, high.text);
                 errors.invalid(&path.field(field).key(self.name), value.text, &detail);
             }
         };
         let min = ("min value", self.min);
         let max = ("max value", self.max);
         let request = ("default request value", self.default_request);
-        in_order(min, max, "min", self.min);
-        in_order(min, request, "defaultRequest", self.default_request);
-        in_order(request, max, "defaultRequest", self.default_request);
+        require_order(min, max, "min", self.min);
+        require_order(min, request, "defaultRequest", self.default_request);
+        require_order(request, max, "defaultRequest", self.default_request);
         let limit = ("default limit value", self.default);
-        in_order(request, limit, "defaultRequest", self.default_request);
+        require_order(request, limit, "defaultRequest", self.default_request);
         // As upstream, these two errors contain the minimum or the maximum, not the value of the field.
-        in_order(min, ("default value", self.default), "default", self.min);
-        in_order(("default value", self.default), max, "default", self.max);
+        require_order(min, ("default value", self.default), "default", self.min);
+        require_order(("default value", self.default), max, "default", self.max);
         self.validate_ratio(path, errors);
         if let (Some(limit), Some(request)) = (self.default, self.default_request)
             && limit.amount != request.amount
@@ -166,7 +168,8 @@ impl<'a> Limits<'a> {
     }
 }
 
-/// Returns `max / min` in upstream's format if `ratio` is greater than it. Compares small amounts in thousandths.
+/// Returns the quotient `max / min` in upstream's format if `ratio` is greater than the quotient. Compares amounts in
+/// thousandths if these fit into 64 bits, otherwise as integers.
 #[expect(clippy::cast_precision_loss, reason = "upstream divides floating-point numbers")]
 fn largest_ratio(ratio: Amount, min: Amount, max: Amount) -> Option<String> {
     let [mut ratio_value, mut low, mut high] = [ratio, min, max].map(quantity::whole_value);

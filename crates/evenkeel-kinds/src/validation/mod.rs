@@ -138,13 +138,13 @@ const UPDATE_VALIDATES_NAME: [(&str, &[&str]); 11] = [
 ///
 /// Upstream: the calls of `ValidateObjectMeta` in the kinds' functions `Validate…Update`.
 pub fn update_validates_name(target: ValidationTarget<'_>) -> bool {
-    let path_does = matches!(
+    let path_validates_name = matches!(
         (target.kind, target.subresource),
         (_, "")
             | ("VolumeAttachment", "status")
             | ("CertificateSigningRequest", "status" | "approval")
     );
-    path_does
+    path_validates_name
         && UPDATE_VALIDATES_NAME
             .iter()
             .any(|(group, kinds)| *group == target.group && kinds.contains(&target.kind))
@@ -176,7 +176,7 @@ fn finalizer(name: &str, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Returns whether objects of a kind may have any finalizer: upstream validates metadata of these without the rules for
+/// Returns whether objects of a kind may have any finalizer, because upstream does not apply its rule for finalizers of
 /// built-in kinds.
 fn accepts_any_finalizer(target: ValidationTarget<'_>) -> bool {
     target.kind == "RuntimeClass" || target.kind == "Event" && target.request_group.is_empty()
@@ -190,6 +190,7 @@ pub fn create(target: ValidationTarget<'_>, object: &Value, errors: &mut Errors)
     create_spec(target, object, errors);
 }
 
+/// Validates a new object, except its metadata and finalizers.
 fn create_spec(target: ValidationTarget<'_>, object: &Value, errors: &mut Errors) {
     if (target.group, target.kind) == ("", "Event") {
         return event::create(target.request_group, object, errors);
@@ -267,8 +268,8 @@ fn immutable(fields: &[&str], new: &Value, old: &Value, errors: &mut Errors) {
 ///
 /// Upstream: `validate.Immutable`.
 fn declared_immutable(field: &str, new: &Value, old: &Value, errors: &mut Errors) {
-    let none = |_: Option<&Value>| Value::Null.into();
-    errors.immutable_as(&Path::new(field), get(new, field), get(old, field), none);
+    let quote_nothing = |_: Option<&Value>| Value::Null.into();
+    errors.immutable_as(&Path::new(field), get(new, field), get(old, field), quote_nothing);
 }
 
 #[cfg(test)]

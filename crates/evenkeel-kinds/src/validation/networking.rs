@@ -68,9 +68,9 @@ fn ingress(new: &Value, is_create: bool, errors: &mut Errors) {
     if let Some(backend) = get(new, "spec.defaultBackend") {
         ingress_backend(backend, &path.field("defaultBackend"), errors);
     }
-    let all = path.field("rules");
+    let rules_path = path.field("rules");
     for (index, rule) in rules.iter().enumerate() {
-        ingress_rule(rule, &all.index(index), errors);
+        ingress_rule(rule, &rules_path.index(index), errors);
     }
     let tls = path.field("tls");
     for (index, entry) in list(new, "spec.tls").iter().enumerate() {
@@ -81,19 +81,27 @@ fn ingress(new: &Value, is_create: bool, errors: &mut Errors) {
         }
         let secret = text(entry, "secretName");
         if !secret.is_empty() {
-            errors.invalid_all(&path.field("secretName"), secret, &names::dns_subdomain(secret));
+            errors.invalid_for_each(
+                &path.field("secretName"),
+                secret,
+                &names::dns_subdomain(secret),
+            );
         }
     }
     if let Some(class) = class {
-        errors.invalid_all(&path.field("ingressClassName"), class, &names::dns_subdomain(class));
+        errors.invalid_for_each(
+            &path.field("ingressClassName"),
+            class,
+            &names::dns_subdomain(class),
+        );
     }
 }
 
 fn ingress_host(host: &str, path: &Path<'_>, errors: &mut Errors) {
     if host.contains('*') {
-        errors.invalid_all(path, host, &names::wildcard_subdomain(host));
+        errors.invalid_for_each(path, host, &names::wildcard_subdomain(host));
     } else {
-        errors.invalid_all(path, host, &names::dns_subdomain(host));
+        errors.invalid_for_each(path, host, &names::dns_subdomain(host));
     }
 }
 
@@ -185,7 +193,11 @@ fn ingress_backend(backend: &Value, path: &Path<'_>, errors: &mut Errors) {
                     errors.invalid(backend_path, "", "cannot set both port name & port number");
                 }
                 (false, true) => {
-                    errors.invalid_all(&port_path.field("name"), name, &names::port_name(name));
+                    errors.invalid_for_each(
+                        &port_path.field("name"),
+                        name,
+                        &names::port_name(name),
+                    );
                 }
                 (true, false) => {
                     errors.in_range(&port_path.field("number"), Some(number), 1, 65535);
@@ -205,11 +217,15 @@ fn ingress_class(new: &Value, errors: &mut Errors) {
     if !controller.is_empty() {
         match controller.split_once('/') {
             Some((host, rest)) if !host.is_empty() && !rest.is_empty() => {
-                errors.invalid_all(&path.field("controller"), host, &names::dns_subdomain(host));
+                errors.invalid_for_each(
+                    &path.field("controller"),
+                    host,
+                    &names::dns_subdomain(host),
+                );
             }
             _ => {
-                let words = "must be a domain-prefixed path (such as \"acme.io/foo\")";
-                errors.invalid(&path.field("controller"), controller, words);
+                let detail = "must be a domain-prefixed path (such as \"acme.io/foo\")";
+                errors.invalid(&path.field("controller"), controller, detail);
             }
         }
     } else {
@@ -226,7 +242,7 @@ fn ingress_class(new: &Value, errors: &mut Errors) {
             errors.required(&namespace_path, "`parameters.scope` is set to 'Namespace'");
         }
         (Some("Namespace"), Some(name)) => {
-            errors.invalid_all(&namespace_path, name, &names::dns_label(name));
+            errors.invalid_for_each(&namespace_path, name, &names::dns_label(name));
         }
         (Some("Cluster"), Some(_)) => {
             errors.forbidden(&namespace_path, "`parameters.scope` is set to 'Cluster'");
@@ -241,7 +257,7 @@ fn ingress_class(new: &Value, errors: &mut Errors) {
 /// Upstream: `validateIngressTypedLocalObjectReference`.
 fn typed_reference(reference: &Value, path: &Path<'_>, errors: &mut Errors) {
     if let Some(group) = get(reference, "apiGroup").and_then(Value::as_str) {
-        errors.invalid_all(&path.field("apiGroup"), group, &names::dns_subdomain(group));
+        errors.invalid_for_each(&path.field("apiGroup"), group, &names::dns_subdomain(group));
     }
     for field in ["kind", "name"] {
         let value = text(reference, field);
@@ -256,16 +272,16 @@ fn network_policy(new: &Value, errors: &mut Errors) {
         labels::selector(selector, &path.field("podSelector"), errors);
     }
     for (direction, peers) in [("ingress", "from"), ("egress", "to")] {
-        let all = path.field(direction);
+        let list_path = path.field(direction);
         for (index, rule) in list(new, &format!("spec.{direction}")).iter().enumerate() {
-            let path = all.index(index);
+            let path = list_path.index(index);
             let ports = path.field("ports");
             for (index, port) in list(rule, "ports").iter().enumerate() {
                 network_policy_port(port, &ports.index(index), errors);
             }
-            let all = path.field(peers);
+            let list_path = path.field(peers);
             for (index, peer) in list(rule, peers).iter().enumerate() {
-                network_policy_peer(peer, &all.index(index), errors);
+                network_policy_peer(peer, &list_path.index(index), errors);
             }
         }
     }
@@ -278,9 +294,9 @@ fn network_policy(new: &Value, errors: &mut Errors) {
         );
         return;
     }
-    let all = path.field("policyTypes");
+    let policy_types_path = path.field("policyTypes");
     for (index, kind) in types.iter().filter_map(Value::as_str).enumerate() {
-        errors.one_of(&all.index(index), kind, &["Ingress", "Egress"]);
+        errors.one_of(&policy_types_path.index(index), kind, &["Ingress", "Egress"]);
     }
 }
 
@@ -310,7 +326,7 @@ fn network_policy_port(port: &Value, path: &Path<'_>, errors: &mut Errors) {
                     "may not be specified when `port` is non-numeric",
                 );
             }
-            errors.invalid_all(&path.field("port"), name, &names::port_name(name));
+            errors.invalid_for_each(&path.field("port"), name, &names::port_name(name));
         }
         _ => {
             if let Some(end) = int(port, "endPort") {
@@ -339,14 +355,14 @@ fn network_policy_peer(peer: &Value, path: &Path<'_>, errors: &mut Errors) {
         if cidr.is_empty() {
             errors.required(&block_path.field("cidr"), "");
         } else {
-            errors.invalid_all(&block_path.field("cidr"), cidr, &names::cidr(cidr));
+            errors.invalid_for_each(&block_path.field("cidr"), cidr, &names::cidr(cidr));
         }
         let excepts = block_path.field("except");
-        // Without a range, upstream does not look at its exceptions.
+        // If the CIDR is invalid, upstream does not validate the exceptions.
         if let Some(cidr) = Cidr::parse(cidr) {
             let listed = list(block, "except").iter().filter_map(Value::as_str);
             for (index, except) in listed.enumerate() {
-                errors.invalid_all(&excepts.index(index), except, &names::cidr(except));
+                errors.invalid_for_each(&excepts.index(index), except, &names::cidr(except));
                 if let Some(inner) = Cidr::parse(except)
                     && (!cidr.covers(&inner) || cidr.length() >= inner.length())
                 {

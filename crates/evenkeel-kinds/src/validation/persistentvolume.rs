@@ -13,10 +13,10 @@ const VOLUME_MODES: &[&str] = &["Block", "Filesystem"];
 const MOUNT_OPTIONS: &str = "volume.beta.kubernetes.io/mount-options";
 
 /// Fields of volume sources that are maps of strings.
-const MAPS: [&str; 2] = ["options", "volumeAttributes"];
+const STRING_MAPS: [&str; 2] = ["options", "volumeAttributes"];
 
 /// Volume sources that support mount options in the annotation.
-const MOUNTABLE: [&str; 13] = [
+const SOURCES_WITH_MOUNT_OPTIONS: [&str; 13] = [
     "gcePersistentDisk",
     "awsElasticBlockStore",
     "glusterfs",
@@ -43,7 +43,7 @@ const BETA_LABELS: [(&str, &str); 5] = [
     ("beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type"),
 ];
 
-/// Validates a new volume: its spec, and that its source supports mount options if the annotation has some.
+/// Validates a new volume: its spec, and that its source supports the mount options in the annotation, if any.
 ///
 /// Upstream: `ValidatePersistentVolume`, `checkMountOption`.
 pub(super) fn create(new: &Value, errors: &mut Errors) {
@@ -52,13 +52,15 @@ pub(super) fn create(new: &Value, errors: &mut Errors) {
 
 fn volume(new: &Value, old: Option<&Value>, errors: &mut Errors) {
     let spec = new.get("spec").unwrap_or(&Value::Null);
-    let before = old.and_then(|old| get(old, "spec.nodeAffinity.required"));
-    let allows_values = before.is_some_and(affinity::has_invalid_value);
-    let context = Context { name: text(new, "metadata.name"), is_inline: false, allows_values };
+    let old_affinity = old.and_then(|old| get(old, "spec.nodeAffinity.required"));
+    let allow_invalid_values = old_affinity.is_some_and(affinity::has_invalid_value);
+    let name = text(new, "metadata.name");
+    let context = Context { name, is_inline: false, allow_invalid_values };
     validate_spec(spec, context, &Path::new("spec"), errors);
     let annotations = object(new, "metadata.annotations");
-    let has_options = annotations.is_some_and(|all| all.contains_key(MOUNT_OPTIONS));
-    if has_options && MOUNTABLE.iter().all(|source| get(spec, source).is_none()) {
+    let has_options =
+        annotations.is_some_and(|annotations| annotations.contains_key(MOUNT_OPTIONS));
+    if has_options && SOURCES_WITH_MOUNT_OPTIONS.iter().all(|source| get(spec, source).is_none()) {
         let path = Path::new("metadata");
         let path = path.field("annotations");
         let detail = "may not specify mount options for this volume type";
@@ -74,7 +76,7 @@ pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
     let (after, before) = (&new["spec"], &old["spec"]);
     let path = Path::new("spec");
     let (mut source, stored) = (sources_of(after), sources_of(before));
-    // An update may add a secret for expansion.
+    // An update may add a secret for expansion, so a new secret is not compared.
     let secret = "csi.controllerExpandSecretRef";
     if get(&stored, "csi").is_some() && get(&stored, secret).is_none() {
         remove(&mut source, secret);
@@ -120,15 +122,19 @@ fn sources_of(spec: &Value) -> Value {
 /// field that is not a map of strings.
 fn same_source(a: &Value, b: &Value) -> bool {
     let (Some(a), Some(b)) = (a.as_object(), b.as_object()) else { return same(Some(a), Some(b)) };
-    let within = |a: &Object, b: &Object| {
-        a.iter().filter(|(_, value)| !value.is_null()).all(|(name, a)| match b.get(name) {
-            None | Some(Value::Null) if MAPS.contains(&name.as_str()) => is_blank(a),
-            None | Some(Value::Null) => !a.is_object() && is_blank(a),
-            Some(b) if MAPS.contains(&name.as_str()) => a == b,
-            Some(b) => same_source(a, b),
+    // Whether each field of `a` has an equal field in `b`.
+    let is_covered = |a: &Object, b: &Object| {
+        let mut fields = a.iter().filter(|(_, value)| !value.is_null());
+        fields.all(|(name, a)| {
+            let is_string_map = STRING_MAPS.contains(&name.as_str());
+            match b.get(name) {
+                None | Some(Value::Null) => is_blank(a) && (is_string_map || !a.is_object()),
+                Some(b) if is_string_map => a == b,
+                Some(b) => same_source(a, b),
+            }
         })
     };
-    within(a, b) && within(b, a)
+    is_covered(a, b) && is_covered(b, a)
 }
 
 /// Returns whether two node affinities are equal, except for replaced beta labels.
@@ -151,10 +157,13 @@ fn same_affinity(new: &Value, old: &Value) -> bool {
 }
 
 fn same_requirement(new: &Value, old: &Value) -> bool {
-    let (key, before) = (text(new, "key"), text(old, "key"));
+    let (new_key, old_key) = (text(new, "key"), text(old, "key"));
     // Like upstream, accept an empty key as the replacement of any label that is not a beta label.
-    let stable = BETA_LABELS.iter().find(|(beta, _)| *beta == before).map_or("", |(_, key)| *key);
-    (key == before || key == stable)
+    let replacement = BETA_LABELS
+        .iter()
+        .find(|(beta, _)| *beta == old_key)
+        .map_or("", |(_, replacement)| *replacement);
+    (new_key == old_key || new_key == replacement)
         && text(new, "operator") == text(old, "operator")
         && list(new, "values") == list(old, "values")
 }
@@ -168,12 +177,12 @@ struct Context<'a> {
     is_inline: bool,
     /// Whether the node affinity may have values that are invalid as label values, because the stored object has
     /// some.
-    allows_values: bool,
+    allow_invalid_values: bool,
 }
 
 /// Validates the inline spec of a VolumeAttachment.
 pub(super) fn inline_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let context = Context { name: "", is_inline: true, allows_values: false };
+    let context = Context { name: "", is_inline: true, allow_invalid_values: false };
     validate_spec(spec, context, path, errors);
 }
 
@@ -213,7 +222,12 @@ fn validate_spec(spec: &Value, context: Context<'_>, path: &Path<'_>, errors: &m
             }
             Some(required) => {
                 let path = path.field("required");
-                affinity::validate_node_selector(required, context.allows_values, &path, errors);
+                affinity::validate_node_selector(
+                    required,
+                    context.allow_invalid_values,
+                    &path,
+                    errors,
+                );
             }
         }
     }
@@ -235,12 +249,12 @@ pub(super) fn access_modes(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     for mode in modes() {
         errors.one_of(&path, mode, ACCESS_MODES);
     }
-    let (mut alone, mut others) = (false, false);
+    let (mut has_once_pod, mut has_others) = (false, false);
     for mode in modes().filter(|mode| ACCESS_MODES.contains(mode)) {
-        alone |= mode == "ReadWriteOncePod";
-        others |= mode != "ReadWriteOncePod";
+        has_once_pod |= mode == "ReadWriteOncePod";
+        has_others |= mode != "ReadWriteOncePod";
     }
-    if alone && others {
+    if has_once_pod && has_others {
         errors.forbidden(&path, "may not use ReadWriteOncePod with other access modes");
     }
 }
@@ -306,7 +320,7 @@ fn class_and_mode(spec: &Value, is_inline: bool, path: &Path<'_>, errors: &mut E
             let detail = "may not be specified in the context of inline volumes";
             errors.forbidden(&class_path, detail);
         }
-        class => errors.invalid_all(&class_path, class, &names::dns_subdomain(class)),
+        class => errors.invalid_for_each(&class_path, class, &names::dns_subdomain(class)),
     }
     let mode = get(spec, "volumeMode").and_then(Value::as_str);
     if is_inline && mode.is_some_and(|mode| mode != "Filesystem") {
@@ -330,7 +344,7 @@ fn attributes_class(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     if class.is_empty() {
         errors.required(&class_path, "an empty string is disallowed");
     } else {
-        errors.invalid_all(&class_path, class, &names::dns_subdomain(class));
+        errors.invalid_for_each(&class_path, class, &names::dns_subdomain(class));
     }
     if get(spec, "csi").is_none() {
         let detail = "has to be specified when using volumeAttributesClassName";

@@ -46,7 +46,7 @@ fn validate_spec(claim: &Value, old: Option<&Value>, path: &Path<'_>, errors: &m
     let class_name = |field: &str, errors: &mut Errors| {
         let class = text(spec, field);
         if !class.is_empty() {
-            errors.invalid_all(&path.field(field), class, &names::dns_subdomain(class));
+            errors.invalid_for_each(&path.field(field), class, &names::dns_subdomain(class));
         }
     };
     class_name("storageClassName", errors);
@@ -78,11 +78,15 @@ fn data_sources(spec: &Value, allows_group: bool, path: &Path<'_>, errors: &mut 
             errors.invalid(&path, kind, detail);
         }
         if !group.is_empty() && !allows_group {
-            errors.invalid_all(&path.field("apiGroup"), group, &names::dns_subdomain(group));
+            errors.invalid_for_each(&path.field("apiGroup"), group, &names::dns_subdomain(group));
         }
         let namespace = text(source, "namespace");
         if !namespace.is_empty() {
-            errors.invalid_all(&path.field("namespace"), namespace, &names::dns_label(namespace));
+            errors.invalid_for_each(
+                &path.field("namespace"),
+                namespace,
+                &names::dns_label(namespace),
+            );
         }
     }
     let (Some(source), Some(reference)) = (get(spec, "dataSource"), get(spec, "dataSourceRef"))
@@ -111,6 +115,7 @@ pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
     let mut stored = old.clone();
     normalize_data_sources(&mut stored);
     let (after, before) = (&new["spec"], &mut stored["spec"]);
+    // The new spec, with the old values of the fields that may change.
     let mut allowed = after.clone();
     if text(before, "volumeName").is_empty() {
         copy(before, after, "volumeName");
@@ -139,31 +144,34 @@ pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
         let detail = "field can not be less than status.capacity";
         errors.forbidden(&requests.field("storage"), detail);
     }
-    let mode = (get(after, "volumeMode"), get(before, "volumeMode"));
-    errors.immutable(&Path::new("volumeMode"), mode.0, mode.1);
+    let (new_mode, old_mode) = (get(after, "volumeMode"), get(before, "volumeMode"));
+    errors.immutable(&Path::new("volumeMode"), new_mode, old_mode);
     attributes_class(after, old, &path, errors);
 }
 
 /// Validates that the storage class is unchanged. An unset class may be set: to the annotated class if there is
-/// one, otherwise to any class.
+/// one, otherwise to any class. Removes such a class from `allowed`, the spec that is compared with the old one.
 ///
 /// Upstream: `validateStorageClassUpgradeFromAnnotation`, `validateStorageClassUpgradeFromNil`.
 fn storage_class(new: &Value, old: &Value, allowed: &mut Value, errors: &mut Errors) {
-    let annotation =
-        |claim| object(claim, "metadata.annotations").and_then(|all| all.get(CLASS_ANNOTATION));
-    let (annotated, stored) = (annotation(new), annotation(old));
+    let annotation = |claim| {
+        object(claim, "metadata.annotations")
+            .and_then(|annotations| annotations.get(CLASS_ANNOTATION))
+    };
+    let (new_annotation, old_annotation) = (annotation(new), annotation(old));
     let class = get(new, "spec.storageClassName");
     let was_absent = get(old, "spec.storageClassName").is_none();
-    let is_that_of_annotation =
-        stored.is_some() && class == stored && (annotated.is_none() || annotated == stored);
-    let is_moved_from_annotation = was_absent && is_that_of_annotation;
-    if !is_moved_from_annotation && !same(annotated, stored) {
+    let is_class_of_annotation = old_annotation.is_some()
+        && class == old_annotation
+        && (new_annotation.is_none() || new_annotation == old_annotation);
+    let is_moved_from_annotation = was_absent && is_class_of_annotation;
+    if !is_moved_from_annotation && !same(new_annotation, old_annotation) {
         let path = Path::new("metadata");
         let path = path.field("annotations");
-        let value = annotated.cloned().unwrap_or_else(|| json!(""));
+        let value = new_annotation.cloned().unwrap_or_else(|| json!(""));
         errors.invalid(&path.field(CLASS_ANNOTATION), value, "field is immutable");
     }
-    if was_absent && class.is_some() && (stored.is_none() || class == stored) {
+    if was_absent && class.is_some() && (old_annotation.is_none() || class == old_annotation) {
         evenkeel_apimachinery::value::remove(allowed, "storageClassName");
     }
 }
@@ -176,13 +184,13 @@ fn attributes_class(after: &Value, old: &Value, path: &Path<'_>, errors: &mut Er
     {
         return;
     }
-    let to = match class.and_then(Value::as_str) {
+    let new_value = match class.and_then(Value::as_str) {
         None => "nil",
         Some("") => "empty string",
         Some(_) => return,
     };
     let detail = format!(
-        "update to {to} is forbidden when status.currentVolumeAttributesClassName is not nil"
+        "update to {new_value} is forbidden when status.currentVolumeAttributesClassName is not nil"
     );
     errors.forbidden(&path.field(field), &detail);
 }
@@ -224,7 +232,7 @@ pub(super) fn status(new: &Value, errors: &mut Errors) {
 /// Upstream: `validatePersistentVolumeClaimResourceKey`.
 fn resource_key(name: &str, path: &Path<'_>, errors: &mut Errors) -> bool {
     let messages = names::qualified_name(name);
-    errors.invalid_all(path, name, &messages);
+    errors.invalid_for_each(path, name, &messages);
     let is_known = name == "storage" || !quantity::is_native(name);
     if messages.is_empty() && !is_known {
         errors.not_supported(path, name, &["storage"]);

@@ -109,7 +109,11 @@ pub(super) fn pod_source(
                 match text(secret, "name") {
                     "" => errors.required(&secret_path.field("name"), ""),
                     name => {
-                        errors.invalid_all(&path.field("name"), name, &names::dns_subdomain(name));
+                        errors.invalid_for_each(
+                            &path.field("name"),
+                            name,
+                            &names::dns_subdomain(name),
+                        );
                     }
                 }
             }
@@ -233,7 +237,9 @@ impl Source<'_> {
                 let detail = "if the endpointnamespace is set, it must be a valid namespace name";
                 errors.invalid(&path, "", detail);
             }
-            Some(namespace) => errors.invalid_all(&path, namespace, &names::dns_label(namespace)),
+            Some(namespace) => {
+                errors.invalid_for_each(&path, namespace, &names::dns_label(namespace))
+            }
         }
     }
 
@@ -398,7 +404,7 @@ impl Source<'_> {
         let namespace = text(self.value, "volumeNamespace");
         if !namespace.is_empty() {
             let path = self.path.field("volumeNamespace");
-            errors.invalid_all(&path, namespace, &names::dns_label(namespace));
+            errors.invalid_for_each(&path, namespace, &names::dns_label(namespace));
         }
     }
 

@@ -66,23 +66,23 @@ pub(super) fn pod_only(spec: &Value, old: Option<&Value>, path: &Path<'_>, error
     let grace = int(spec, "terminationGracePeriodSeconds");
     errors.non_negative(&path.field("terminationGracePeriodSeconds"), grace);
     for field in ["containers", "initContainers"] {
-        let all = path.field(field);
+        let list_path = path.field(field);
         for (index, container) in list(spec, field).iter().enumerate() {
-            trimmed_image(container, &all.index(index), errors);
+            trimmed_image(container, &list_path.index(index), errors);
         }
     }
     super::affinity::required_values(spec, old, path, errors);
 }
 
-/// Refuses volumes with tokens of a service account in a pod without one.
-fn token_sources(spec: &Value, all: &Path<'_>, errors: &mut Errors) {
+/// Rejects volumes with tokens of a service account if the pod has no service account.
+fn token_sources(spec: &Value, volumes_path: &Path<'_>, errors: &mut Errors) {
     for (index, volume) in list(spec, "volumes").iter().enumerate() {
-        let path = all.index(index);
+        let path = volumes_path.index(index);
         let sources = path.field("projected.sources");
         for (index, source) in list(volume, "projected.sources").iter().enumerate() {
             if get(source, "serviceAccountToken").is_some() {
-                let words = "must not be specified when serviceAccountName is not set";
-                errors.forbidden(&sources.index(index).field("serviceAccountToken"), words);
+                let detail = "must not be specified when serviceAccountName is not set";
+                errors.forbidden(&sources.index(index).field("serviceAccountToken"), detail);
             }
         }
     }
@@ -135,8 +135,8 @@ pub(super) fn spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     labels::labels(object(spec, "nodeSelector"), &path.field("nodeSelector"), errors);
     pod_security::of_pod(spec, path, errors);
     if flag(spec, "shareProcessNamespace") && flag(spec, "hostPID") {
-        let words = "ShareProcessNamespace and HostPID cannot both be enabled";
-        errors.invalid(&path.field("shareProcessNamespace"), true, words);
+        let detail = "ShareProcessNamespace and HostPID cannot both be enabled";
+        errors.invalid(&path.field("shareProcessNamespace"), true, detail);
     }
     if let Some(affinity) = get(spec, "affinity") {
         super::affinity::affinity(affinity, &path.field("affinity"), errors);
@@ -152,10 +152,10 @@ pub(super) fn spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     host_aliases(spec, &path.field("hostAliases"), errors);
     let (field, value) = word("priorityClassName");
     if !value.is_empty() {
-        errors.invalid_all(&field, value, &names::dns_subdomain(value));
+        errors.invalid_for_each(&field, value, &names::dns_subdomain(value));
     }
     if let Some(name) = get(spec, "runtimeClassName").and_then(Value::as_str) {
-        errors.invalid_all(&path.field("runtimeClassName"), name, &names::dns_subdomain(name));
+        errors.invalid_for_each(&path.field("runtimeClassName"), name, &names::dns_subdomain(name));
     }
     if let Some(policy) = get(spec, "preemptionPolicy").and_then(Value::as_str) {
         let path = path.field("preemptionPolicy");
@@ -175,7 +175,7 @@ fn identity(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let name = |field: &str, validate: Validate, errors: &mut Errors| {
         let value = text(spec, field);
         if !value.is_empty() {
-            errors.invalid_all(&path.field(field), value, &validate(value));
+            errors.invalid_for_each(&path.field(field), value, &validate(value));
         }
     };
     name("serviceAccountName", names::dns_subdomain, errors);
@@ -192,13 +192,17 @@ fn identity(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
 }
 
 /// Upstream: `ValidateHostAliases`.
-fn host_aliases(spec: &Value, all: &Path<'_>, errors: &mut Errors) {
+fn host_aliases(spec: &Value, aliases_path: &Path<'_>, errors: &mut Errors) {
     for (index, alias) in list(spec, "hostAliases").iter().enumerate() {
-        let path = all.index(index);
-        errors.invalid_all(&path.field("ip"), text(alias, "ip"), &names::ip(text(alias, "ip")));
+        let path = aliases_path.index(index);
+        errors.invalid_for_each(
+            &path.field("ip"),
+            text(alias, "ip"),
+            &names::ip(text(alias, "ip")),
+        );
         let hostnames = path.field("hostnames");
         for (index, name) in list(alias, "hostnames").iter().filter_map(Value::as_str).enumerate() {
-            errors.invalid_all(&hostnames.index(index), name, &names::dns_subdomain(name));
+            errors.invalid_for_each(&hostnames.index(index), name, &names::dns_subdomain(name));
         }
     }
 }
@@ -215,7 +219,7 @@ fn hostname_override(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     if name.len() > MAX_HOSTNAME {
         errors.too_long(path, MAX_HOSTNAME);
     }
-    errors.invalid_all(path, name, &names::dns_subdomain(name));
+    errors.invalid_for_each(path, name, &names::dns_subdomain(name));
 }
 
 /// Upstream: `validatePodDNSConfig`.
@@ -242,9 +246,9 @@ fn dns(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
             "must not have more than 3 nameservers",
         );
     }
-    let all = path.field("nameservers");
+    let nameservers_path = path.field("nameservers");
     for (index, server) in servers.iter().filter_map(Value::as_str).enumerate() {
-        errors.invalid_all(&all.index(index), server, &names::ip(server));
+        errors.invalid_for_each(&nameservers_path.index(index), server, &names::ip(server));
     }
     searches(config, &path.field("searches"), errors);
     let options = path.field("options");
@@ -258,31 +262,31 @@ fn dns(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
 /// Validates the search list of a resolver, which has limits of its own.
 fn searches(config: &Value, path: &Path<'_>, errors: &mut Errors) {
     let searches: Vec<&str> = list(config, "searches").iter().filter_map(Value::as_str).collect();
-    let all = || Value::from(searches.clone());
+    let value = || Value::from(searches.clone());
     if searches.len() > MAX_SEARCHES {
         let detail = format!("must not have more than {MAX_SEARCHES} search paths");
-        errors.invalid(path, all(), &detail);
+        errors.invalid(path, value(), &detail);
     }
     if searches.join(" ").len() > MAX_SEARCH_LENGTH {
         let detail = format!(
             "must not have more than {MAX_SEARCH_LENGTH} characters (including spaces) in the search list"
         );
-        errors.invalid(path, all(), &detail);
+        errors.invalid(path, value(), &detail);
     }
     for (index, search) in searches.iter().enumerate().filter(|(_, search)| **search != ".") {
         let search = search.strip_suffix('.').unwrap_or(search);
         let messages = names::dns_subdomain_with_underscore(search);
-        errors.invalid_all(&path.index(index), search, &messages);
+        errors.invalid_for_each(&path.index(index), search, &messages);
     }
 }
 
 /// Upstream: `validateTopologySpreadConstraints`.
-fn spread_constraints(spec: &Value, all: &Path<'_>, errors: &mut Errors) {
+fn spread_constraints(spec: &Value, constraints_path: &Path<'_>, errors: &mut Errors) {
     let constraints = list(spec, "topologySpreadConstraints");
     let pair =
         |constraint| (text(constraint, "topologyKey"), text(constraint, "whenUnsatisfiable"));
     for (index, constraint) in constraints.iter().enumerate() {
-        let path = all.index(index);
+        let path = constraints_path.index(index);
         let skew = int(constraint, "maxSkew").unwrap_or_default();
         if skew <= 0 {
             errors.invalid(&path.field("maxSkew"), skew, "must be greater than zero");
@@ -304,10 +308,10 @@ fn spread_constraints(spec: &Value, all: &Path<'_>, errors: &mut Errors) {
                 errors.invalid(&path, minimum, "must be greater than zero");
             }
             if action != "DoNotSchedule" {
-                let words = format!(
+                let detail = format!(
                     "can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}"
                 );
-                errors.invalid(&path, minimum, &words);
+                errors.invalid(&path, minimum, &detail);
             }
         }
         for field in ["nodeAffinityPolicy", "nodeTaintsPolicy"] {
@@ -329,10 +333,10 @@ pub(super) fn tolerations(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
         let (key, operator, effect) =
             (text(toleration, "key"), text(toleration, "operator"), text(toleration, "effect"));
         if !key.is_empty() {
-            errors.invalid_all(&path.field("key"), key, &names::qualified_name(key));
+            errors.invalid_for_each(&path.field("key"), key, &names::qualified_name(key));
         } else if operator != "Exists" {
-            let words = "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
-            errors.invalid(&path.field("operator"), operator, words);
+            let detail = "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
+            errors.invalid(&path.field("operator"), operator, detail);
         }
         if int(toleration, "tolerationSeconds").is_some() && effect != "NoExecute" {
             errors.invalid(
@@ -351,15 +355,15 @@ pub(super) fn tolerations(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
             }
             "Exists" => {
                 if !text(toleration, "value").is_empty() {
-                    let words = "value must be empty when `operator` is 'Exists'";
-                    errors.invalid(&path.field("operator"), text(toleration, "value"), words);
+                    let detail = "value must be empty when `operator` is 'Exists'";
+                    errors.invalid(&path.field("operator"), text(toleration, "value"), detail);
                 }
             }
             // Numeric comparison needs an alpha feature. Upstream's error nevertheless lists both operators as
             // supported.
             "Lt" | "Gt" => {
-                let all = ["Equal", "Exists", "Lt", "Gt"];
-                errors.not_supported(&path.field("operator"), operator, &all);
+                let listed = ["Equal", "Exists", "Lt", "Gt"];
+                errors.not_supported(&path.field("operator"), operator, &listed);
             }
             other => errors.not_supported(&path.field("operator"), other, &["Equal", "Exists"]),
         }
@@ -375,22 +379,26 @@ pub(super) fn tolerations(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
 
 /// Upstream: `validateReadinessGates`, `validateSchedulingGates`.
 fn gates(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let all = path.field("readinessGates");
+    let readiness_gates_path = path.field("readinessGates");
     for (index, gate) in list(spec, "readinessGates").iter().enumerate() {
         let name = text(gate, "conditionType");
-        errors.invalid_all(
-            &all.index(index).field("conditionType"),
+        errors.invalid_for_each(
+            &readiness_gates_path.index(index).field("conditionType"),
             name,
             &names::qualified_name(name),
         );
     }
-    let all = path.field("schedulingGates");
+    let scheduling_gates_path = path.field("schedulingGates");
     let mut seen = BTreeSet::new();
     for (index, gate) in list(spec, "schedulingGates").iter().enumerate() {
         let name = text(gate, "name");
-        errors.invalid_all(&all.index(index), name, &names::qualified_name(name));
+        errors.invalid_for_each(
+            &scheduling_gates_path.index(index),
+            name,
+            &names::qualified_name(name),
+        );
         if !seen.insert(name) {
-            errors.duplicate(&all.index(index), name);
+            errors.duplicate(&scheduling_gates_path.index(index), name);
         }
     }
 }

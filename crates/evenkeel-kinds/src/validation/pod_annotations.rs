@@ -90,7 +90,7 @@ fn has_container(owner: &Value, name: &str) -> bool {
     has
 }
 
-/// Refuses changes of annotations that stay as a pod was created with them.
+/// Rejects changes of annotations that are immutable after a pod's creation.
 ///
 /// Upstream: `ValidatePodSpecificAnnotationUpdates`.
 pub(super) fn changes(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Errors) {
@@ -152,7 +152,7 @@ struct Kind {
 }
 
 impl Kind {
-    /// Refuses a profile that an annotation contradicts.
+    /// Rejects a profile that an annotation contradicts.
     ///
     /// Upstream: `validateSeccompAnnotationsAndFieldsMatch`.
     fn matches(

@@ -14,23 +14,25 @@ pub(super) fn claim_names(spec: &Value) -> BTreeSet<&str> {
     names.filter(|name| !name.is_empty()).collect()
 }
 
-/// Validates the resource claims of a pod. Each has a unique name, and references either a ResourceClaim or a
-/// template.
+/// Fields of a pod's resource claim that name its source. Exactly one of them must be set.
+const SOURCE_FIELDS: [&str; 2] = ["resourceClaimName", "resourceClaimTemplateName"];
+
+/// Validates the resource claims of a pod. Each must have a unique name, and must reference either a ResourceClaim or
+/// a ResourceClaimTemplate.
 ///
 /// Upstream: `validatePodResourceClaims`.
 pub(super) fn pod_resource_claims(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let all = path.field("resourceClaims");
+    let resource_claims_path = path.field("resourceClaims");
     let mut seen = BTreeSet::new();
     for (index, claim) in list(spec, "resourceClaims").iter().enumerate() {
-        let path = all.index(index);
+        let path = resource_claims_path.index(index);
         match text(claim, "name") {
             "" => errors.required(&path.field("name"), ""),
             name if !seen.insert(name) => errors.duplicate(&path.field("name"), name),
-            name => errors.invalid_all(&path.field("name"), name, &names::dns_label(name)),
+            name => errors.invalid_for_each(&path.field("name"), name, &names::dns_label(name)),
         }
-        let sources = ["resourceClaimName", "resourceClaimTemplateName"];
-        let source = |field: &str| get(claim, field).and_then(Value::as_str);
-        let detail = match sources.map(|field| source(field).is_some()) {
+        let source_name = |field: &str| get(claim, field).and_then(Value::as_str);
+        let detail = match SOURCE_FIELDS.map(|field| source_name(field).is_some()) {
             [true, true] => {
                 "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
             }
@@ -40,13 +42,15 @@ pub(super) fn pod_resource_claims(spec: &Value, path: &Path<'_>, errors: &mut Er
             _ => "",
         };
         if !detail.is_empty() {
-            let shown = json!({"Name": text(claim, "name"), "ResourceClaimName": source(sources[0]),
-                "ResourceClaimTemplateName": source(sources[1])});
-            errors.invalid(&path, shown, detail);
+            // Upstream's error quotes the Go struct, whose field names begin with capital letters.
+            let go_struct = json!({"Name": text(claim, "name"),
+                "ResourceClaimName": source_name("resourceClaimName"),
+                "ResourceClaimTemplateName": source_name("resourceClaimTemplateName")});
+            errors.invalid(&path, go_struct, detail);
         }
-        for field in sources {
-            if let Some(name) = source(field) {
-                errors.invalid_all(&path.field(field), name, &names::dns_subdomain(name));
+        for field in SOURCE_FIELDS {
+            if let Some(name) = source_name(field) {
+                errors.invalid_for_each(&path.field(field), name, &names::dns_subdomain(name));
             }
         }
     }
@@ -55,6 +59,9 @@ pub(super) fn pod_resource_claims(spec: &Value, path: &Path<'_>, errors: &mut Er
 /// Validates the resource claims of a container. Each must name a claim of the pod, and may name one request of
 /// that claim.
 ///
+/// No two entries may overlap: an entry without a request stands for all requests of the claim, so it conflicts with
+/// every other entry for the same claim.
+///
 /// Upstream: `validateResourceClaimNames`.
 pub(super) fn container_claims(
     container: &Value,
@@ -62,11 +69,14 @@ pub(super) fn container_claims(
     path: &Path<'_>,
     errors: &mut Errors,
 ) {
-    let all = path.field("resources");
-    let all = all.field("claims");
-    let (mut seen, mut with_request) = (BTreeSet::<String>::new(), BTreeSet::new());
+    let resources_path = path.field("resources");
+    let claims_path = resources_path.field("claims");
+    // Keys of the previous entries: the name of a claim, or `name/request`.
+    let mut seen = BTreeSet::<String>::new();
+    // Names of the claims of which a previous entry names a request.
+    let mut claims_with_request = BTreeSet::new();
     for (index, claim) in list(container, "resources.claims").iter().enumerate() {
-        let path = all.index(index);
+        let path = claims_path.index(index);
         let (name, request) = (text(claim, "name"), text(claim, "request"));
         if name.is_empty() {
             errors.required(&path, "");
@@ -78,26 +88,27 @@ pub(super) fn container_claims(
             let mut key = name.to_owned();
             if !request.is_empty() {
                 let messages = names::dns_label(request);
-                errors.invalid_all(&path.field("request"), request, &messages);
+                errors.invalid_for_each(&path.field("request"), request, &messages);
                 key = format!("{name}/{request}");
             }
-            let overlaps = request.is_empty() && with_request.contains(name);
-            if seen.contains(&key) || overlaps {
+            let overlaps_request = request.is_empty() && claims_with_request.contains(name);
+            if seen.contains(&key) || overlaps_request {
                 errors.duplicate(&path, key.as_str());
             }
             if !request.is_empty() {
-                with_request.insert(name);
+                claims_with_request.insert(name);
             }
             seen.insert(key);
         }
+        // A full list would drop the error, so the detail, which is long, need not be built.
         if !claim_names.contains(name) && !errors.is_full() {
             let names: Vec<&str> = claim_names.iter().copied().collect();
-            let end = if names.is_empty() {
+            let listed = if names.is_empty() {
                 " which is empty".to_owned()
             } else {
                 format!(": {}", names.join(", "))
             };
-            let detail = format!("must be one of the names in pod.spec.resourceClaims{end}");
+            let detail = format!("must be one of the names in pod.spec.resourceClaims{listed}");
             errors.not_found_because(&path, name, &detail);
         }
     }

@@ -24,15 +24,16 @@ const NOT_FOR_EPHEMERAL: [&str; 9] = [
     "lifecycle",
 ];
 
-/// What the validation of a container needs to know of its pod.
+/// Parts of a pod that affect the validation of its containers.
 struct Pod<'a> {
     /// Names of the valid volumes.
     volumes: &'a BTreeSet<&'a str>,
+    /// Names of the resource claims.
     claims: BTreeSet<&'a str>,
     restart_policy: &'a str,
-    /// Grace period in seconds.
-    grace: Option<i64>,
-    /// Whether the pod has the host's users.
+    /// Termination grace period.
+    grace_seconds: Option<i64>,
+    /// Whether the pod shares the user namespace of the host.
     host_users: bool,
 }
 
@@ -47,7 +48,7 @@ pub(super) fn containers(
         volumes,
         claims: pod_claims::claim_names(spec),
         restart_policy: text(spec, "restartPolicy"),
-        grace: int(spec, "terminationGracePeriodSeconds"),
+        grace_seconds: int(spec, "terminationGracePeriodSeconds"),
         host_users: get(spec, "hostUsers") != Some(&Value::Bool(false)),
     };
     regular(spec, &pod, &path.field("containers"), errors);
@@ -55,33 +56,37 @@ pub(super) fn containers(
     ephemeral(spec, &pod, &path.field("ephemeralContainers"), errors);
 }
 
+/// Validates `containers`, of which a pod needs at least one.
+///
 /// Upstream: `validateContainers`.
-fn regular(spec: &Value, pod: &Pod<'_>, all: &Path<'_>, errors: &mut Errors) {
+fn regular(spec: &Value, pod: &Pod<'_>, containers_path: &Path<'_>, errors: &mut Errors) {
     let containers = list(spec, "containers");
     if containers.is_empty() {
-        return errors.required(all, "");
+        return errors.required(containers_path, "");
     }
     let mut seen = BTreeSet::new();
     for (index, container) in containers.iter().enumerate() {
-        let path = all.index(index);
+        let path = containers_path.index(index);
         common(container, pod, &path, errors);
         let name = text(container, "name");
         if !seen.insert(name) {
             errors.duplicate(&path.field("name"), name);
         }
-        lifecycle(container, pod.grace, &path, errors);
+        lifecycle(container, pod.grace_seconds, &path, errors);
         probes(container, &path, errors);
         container_restart_policy(container, &path, errors);
     }
-    conflicting_host_ports(containers, all, errors);
+    conflicting_host_ports(containers, containers_path, errors);
 }
 
+/// Validates `initContainers`, sidecars included.
+///
 /// Upstream: `validateInitContainers`.
-fn init(spec: &Value, pod: &Pod<'_>, all: &Path<'_>, errors: &mut Errors) {
+fn init(spec: &Value, pod: &Pod<'_>, containers_path: &Path<'_>, errors: &mut Errors) {
     let mut seen: BTreeSet<&str> =
         list(spec, "containers").iter().map(|container| text(container, "name")).collect();
     for (index, container) in list(spec, "initContainers").iter().enumerate() {
-        let path = all.index(index);
+        let path = containers_path.index(index);
         common(container, pod, &path, errors);
         init_container_restart_policy(container, &path, errors);
         let name = text(container, "name");
@@ -90,41 +95,43 @@ fn init(spec: &Value, pod: &Pod<'_>, all: &Path<'_>, errors: &mut Errors) {
         } else if !name.is_empty() {
             seen.insert(name);
         }
-        // As upstream, the path is that of the first container: each is checked alone.
-        conflicting_host_ports(std::slice::from_ref(container), all, errors);
+        // As upstream, each init container is checked alone, so errors have the path of the first one.
+        conflicting_host_ports(std::slice::from_ref(container), containers_path, errors);
         let is_sidecar = text(container, "restartPolicy") == "Always";
         if is_sidecar {
-            lifecycle(container, pod.grace, &path, errors);
+            lifecycle(container, pod.grace_seconds, &path, errors);
             probes(container, &path, errors);
             continue;
         }
         for field in ["lifecycle", "livenessProbe", "readinessProbe", "startupProbe"] {
             if get(container, field).is_some() {
-                let words = "may not be set for init containers without restartPolicy=Always";
-                errors.forbidden(&path.field(field), words);
+                let detail = "may not be set for init containers without restartPolicy=Always";
+                errors.forbidden(&path.field(field), detail);
             }
         }
         let policies = path.field("resizePolicy");
         for (index, policy) in list(container, "resizePolicy").iter().enumerate() {
             if text(policy, "restartPolicy") == "RestartContainer" {
-                let words = "must not be set to 'RestartContainer' for non-sidecar initContainers";
+                let detail = "must not be set to 'RestartContainer' for non-sidecar initContainers";
                 let path = policies.index(index);
-                errors.invalid(&path.field("restartPolicy"), "RestartContainer", words);
+                errors.invalid(&path.field("restartPolicy"), "RestartContainer", detail);
             }
         }
     }
 }
 
+/// Validates `ephemeralContainers`.
+///
 /// Upstream: `validateEphemeralContainers`.
-fn ephemeral(spec: &Value, pod: &Pod<'_>, all: &Path<'_>, errors: &mut Errors) {
-    const WORDS: &str = "cannot be set for an Ephemeral Container";
+fn ephemeral(spec: &Value, pod: &Pod<'_>, containers_path: &Path<'_>, errors: &mut Errors) {
+    const DETAIL: &str = "cannot be set for an Ephemeral Container";
     let targets: BTreeSet<&str> = ["containers", "initContainers"]
         .iter()
         .flat_map(|field| list(spec, field).iter().map(|container| text(container, "name")))
         .collect();
     let mut seen = targets.clone();
     for (index, container) in list(spec, "ephemeralContainers").iter().enumerate() {
-        let path = all.index(index);
+        let path = containers_path.index(index);
         common(container, pod, &path, errors);
         trimmed_image(container, &path, errors);
         let name = text(container, "name");
@@ -140,28 +147,28 @@ fn ephemeral(spec: &Value, pod: &Pod<'_>, all: &Path<'_>, errors: &mut Errors) {
             let has_pointer =
                 !matches!(field, "ports" | "resources" | "resizePolicy" | "restartPolicyRules");
             if get(container, field).is_some() && (has_pointer || !is_empty(container, field)) {
-                errors.forbidden(&path.field(field), WORDS);
+                errors.forbidden(&path.field(field), DETAIL);
             }
         }
         let mounts = path.field("volumeMounts");
         for (index, mount) in list(container, "volumeMounts").iter().enumerate() {
             for field in ["subPath", "subPathExpr"] {
                 if !text(mount, field).is_empty() {
-                    errors.forbidden(&mounts.index(index).field(field), WORDS);
+                    errors.forbidden(&mounts.index(index).field(field), DETAIL);
                 }
             }
         }
     }
 }
 
-/// Refuses an image with spaces around it, which templates may have.
+/// Rejects an image with spaces around it. Upstream accepts such images in templates.
 ///
 /// Upstream: `validateContainerOnlyForPod`.
 pub(super) fn trimmed_image(container: &Value, path: &Path<'_>, errors: &mut Errors) {
     let image = text(container, "image");
     if image.trim() != image {
-        let words = "must not have leading or trailing whitespace";
-        errors.invalid(&path.field("image"), image, words);
+        let detail = "must not have leading or trailing whitespace";
+        errors.invalid(&path.field("image"), image, detail);
     }
 }
 
@@ -221,7 +228,7 @@ fn ports(container: &Value, path: &Path<'_>, errors: &mut Errors) {
         let name = text(port, "name");
         if !name.is_empty() {
             let messages = names::port_name(name);
-            errors.invalid_all(&path.field("name"), name, &messages);
+            errors.invalid_for_each(&path.field("name"), name, &messages);
             if messages.is_empty() && !seen.insert(name) {
                 errors.duplicate(&path.field("name"), name);
             }
@@ -237,10 +244,10 @@ fn ports(container: &Value, path: &Path<'_>, errors: &mut Errors) {
 }
 
 /// Upstream: `checkHostPortConflicts`.
-fn conflicting_host_ports(containers: &[Value], all: &Path<'_>, errors: &mut Errors) {
+fn conflicting_host_ports(containers: &[Value], containers_path: &Path<'_>, errors: &mut Errors) {
     let mut seen = BTreeSet::new();
     for (index, container) in containers.iter().enumerate() {
-        let path = all.index(index);
+        let path = containers_path.index(index);
         let ports = path.field("ports");
         for (index, port) in list(container, "ports").iter().enumerate() {
             let Some(host) = int(port, "hostPort").filter(|host| *host != 0) else { continue };
@@ -256,16 +263,16 @@ fn conflicting_host_ports(containers: &[Value], all: &Path<'_>, errors: &mut Err
 ///
 /// Upstream: `validatePodHostNetworkDeps`.
 pub(super) fn host_network_ports(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let all = path.field("containers");
+    let containers_path = path.field("containers");
     for (index, container) in list(spec, "containers").iter().enumerate() {
-        let path = all.index(index);
+        let path = containers_path.index(index);
         let ports = path.field("ports");
         for (index, port) in list(container, "ports").iter().enumerate() {
             let number = |field: &str| int(port, field).unwrap_or_default();
             let host = number("hostPort");
             if host != 0 && host != number("containerPort") {
-                let words = "must match `containerPort` when `hostNetwork` is true";
-                errors.invalid(&ports.index(index).field("hostPort"), host, words);
+                let detail = "must match `containerPort` when `hostNetwork` is true";
+                errors.invalid(&ports.index(index).field("hostPort"), host, detail);
             }
         }
     }

@@ -11,20 +11,20 @@ use serde_json::Value;
 ///
 /// Upstream: `ValidateEnv`, `ValidateEnvFrom`.
 pub(super) fn env(container: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let all = path.field("env");
+    let env_path = path.field("env");
     for (index, variable) in list(container, "env").iter().enumerate() {
-        let path = all.index(index);
+        let path = env_path.index(index);
         errors.required_valid(&path.field("name"), text(variable, "name"), names::env_name);
         if let Some(source) = get(variable, "valueFrom") {
             env_source(variable, source, &path.field("valueFrom"), errors);
         }
     }
-    let all = path.field("envFrom");
+    let env_from_path = path.field("envFrom");
     for (index, source) in list(container, "envFrom").iter().enumerate() {
-        let path = all.index(index);
+        let path = env_from_path.index(index);
         let prefix = text(source, "prefix");
         if !prefix.is_empty() {
-            errors.invalid_all(&path.field("prefix"), prefix, &names::env_name(prefix));
+            errors.invalid_for_each(&path.field("prefix"), prefix, &names::env_name(prefix));
         }
         let mut source_count = 0;
         for field in ["configMapRef", "secretRef"] {
@@ -37,9 +37,17 @@ pub(super) fn env(container: &Value, path: &Path<'_>, errors: &mut Errors) {
         }
         match source_count {
             // As upstream, the error is about the list, not its item.
-            0 => errors.invalid(&all, "", "must specify one of: `configMapRef` or `secretRef`"),
+            0 => errors.invalid(
+                &env_from_path,
+                "",
+                "must specify one of: `configMapRef` or `secretRef`",
+            ),
             1 => {}
-            _ => errors.invalid(&all, "", "may not have more than one field specified at a time"),
+            _ => errors.invalid(
+                &env_from_path,
+                "",
+                "may not have more than one field specified at a time",
+            ),
         }
     }
 }
@@ -60,16 +68,16 @@ fn env_source(variable: &Value, source: &Value, path: &Path<'_>, errors: &mut Er
         source_count += 1;
         let path = path.field(field);
         let name = text(reference, "name");
-        errors.invalid_all(&path.field("name"), name, &names::dns_subdomain(name));
+        errors.invalid_for_each(&path.field("name"), name, &names::dns_subdomain(name));
         errors.required_valid(&path.field("key"), text(reference, "key"), names::config_key);
     }
     if let Some(reference) = get(source, "fileKeyRef") {
         source_count += 1;
         file_key_ref(reference, &path.field("fileKeyRef"), errors);
     }
-    let words = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`";
+    let detail = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`";
     if source_count == 0 {
-        errors.invalid(path, "", words);
+        errors.invalid(path, "", detail);
     } else if !text(variable, "value").is_empty() {
         errors.invalid(path, "", "may not be specified when `value` is not empty");
     } else if source_count > 1 {
@@ -146,9 +154,9 @@ pub(super) fn field_ref(reference: &Value, allowed: &[&str], path: &Path<'_>, er
     match subscripted {
         Some(("metadata.annotations", key)) => {
             let key = key.to_lowercase();
-            errors.invalid_all(path, &key, &names::qualified_name(&key));
+            errors.invalid_for_each(path, &key, &names::qualified_name(&key));
         }
-        Some((_, key)) => errors.invalid_all(path, key, &names::qualified_name(key)),
+        Some((_, key)) => errors.invalid_for_each(path, key, &names::qualified_name(key)),
         None => errors.one_of(&field_path, field, allowed),
     }
 }
@@ -215,13 +223,13 @@ pub(super) fn file_key_ref(reference: &Value, path: &Path<'_>, errors: &mut Erro
 /// Upstream: `validateFileKeyRefVolumes`.
 pub(super) fn file_key_volumes(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     each_container(spec, path, |container, path| {
-        let all = path.field("env");
+        let env_path = path.field("env");
         for (index, variable) in list(container, "env").iter().enumerate() {
             let Some(reference) = get(variable, "valueFrom.fileKeyRef") else { continue };
             let name = text(reference, "volumeName");
             let volumes = list(spec, "volumes");
             let volume = volumes.iter().rfind(|volume| text(volume, "name") == name);
-            let path = all.index(index);
+            let path = env_path.index(index);
             let path = path.field("valueFrom.fileKeyRef.volumeName");
             match volume {
                 None => errors.not_found(&path, name),

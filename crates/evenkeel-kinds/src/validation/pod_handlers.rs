@@ -34,8 +34,8 @@ pub(super) fn probes(container: &Value, path: &Path<'_>, errors: &mut Errors) {
         if field == "readinessProbe" {
             let grace = int(probe, "terminationGracePeriodSeconds");
             if grace.is_some() {
-                let words = "must not be set for readinessProbes";
-                errors.invalid(&path.field("terminationGracePeriodSeconds"), grace, words);
+                let detail = "must not be set for readinessProbes";
+                errors.invalid(&path.field("terminationGracePeriodSeconds"), grace, detail);
             }
         } else {
             let successes = int(probe, "successThreshold").unwrap_or_default();
@@ -99,7 +99,7 @@ fn action(type_: &str, action: &Value, grace: Option<i64>, path: &Path<'_>, erro
             let headers = path.field("httpHeaders");
             for header in list(action, "httpHeaders") {
                 let name = text(header, "name");
-                errors.invalid_all(&headers, name, &names::http_header(name));
+                errors.invalid_for_each(&headers, name, &names::http_header(name));
             }
         }
         "tcpSocket" => port_number_or_name(get(action, "port"), &path.field("port"), errors),
@@ -125,7 +125,7 @@ fn action(type_: &str, action: &Value, grace: Option<i64>, path: &Path<'_>, erro
 /// Upstream: `ValidatePortNumOrName`.
 pub(super) fn port_number_or_name(port: Option<&Value>, path: &Path<'_>, errors: &mut Errors) {
     match port {
-        Some(Value::String(name)) => errors.invalid_all(path, name, &names::port_name(name)),
+        Some(Value::String(name)) => errors.invalid_for_each(path, name, &names::port_name(name)),
         Some(Value::Number(number)) => errors.in_range(path, number.as_i64(), 1, 65535),
         _ => errors.in_range(path, Some(0), 1, 65535),
     }

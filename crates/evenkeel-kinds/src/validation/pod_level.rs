@@ -31,12 +31,13 @@ pub(super) fn resources(spec: &Value, spec_path: &Path<'_>, errors: &mut Errors)
 fn consistency(spec: &Value, stated: &Value, path: &Path<'_>, errors: &mut Errors) {
     for field in ["requests", "limits"] {
         let path = path.field(field);
-        let own = object(stated, field);
+        let pod_amounts = object(stated, field);
         for (name, total) in aggregate(spec, field) {
             if field == "limits" && !name.starts_with("hugepages-") {
                 continue;
             }
-            let value = own.and_then(|own| own.get(name)).and_then(pod_resources::quantity);
+            let value =
+                pod_amounts.and_then(|amounts| amounts.get(name)).and_then(pod_resources::quantity);
             if let Some(value) = value.filter(|value| total > *value) {
                 let detail = format!(
                     "must be greater than or equal to aggregate container {field} of {total}"
@@ -46,14 +47,15 @@ fn consistency(spec: &Value, stated: &Value, path: &Path<'_>, errors: &mut Error
         }
     }
     let limits = object(stated, "limits");
-    let all = path.field("containers");
+    let containers_path = path.field("containers");
     for (index, container) in list(spec, "containers").iter().enumerate() {
         for (name, limit) in object(container, "resources.limits").into_iter().flatten() {
-            let most = limits.and_then(|limits| limits.get(name)).and_then(pod_resources::quantity);
-            let pair = pod_resources::quantity(limit).zip(most);
-            if let Some((limit, most)) = pair.filter(|(limit, most)| limit > most) {
-                let path = all.index(index);
-                let detail = format!("must be less than or equal to pod limits of {most}");
+            let pod_limit =
+                limits.and_then(|limits| limits.get(name)).and_then(pod_resources::quantity);
+            let pair = pod_resources::quantity(limit).zip(pod_limit);
+            if let Some((limit, pod_limit)) = pair.filter(|(limit, pod_limit)| limit > pod_limit) {
+                let path = containers_path.index(index);
+                let detail = format!("must be less than or equal to pod limits of {pod_limit}");
                 errors.invalid(&path.key(name).field("limits"), limit.to_string(), &detail);
             }
         }
@@ -77,11 +79,12 @@ pub(super) fn label_keys(term: &Value, path: &Path<'_>, errors: &mut Errors) {
             continue;
         }
         for (index, key) in keys.iter().enumerate() {
-            errors.invalid_all(&path.index(index), key, &names::qualified_name(key));
+            errors.invalid_for_each(&path.index(index), key, &names::qualified_name(key));
         }
     }
     if let Some(selector) = selector {
-        // The keys are in the expressions already, where creation put them: a second time is the user's own.
+        // When a pod is created, the server adds an expression for each key of `matchLabelKeys`. Only a key that occurs
+        // once more was in the selector of the user.
         let mut seen: BTreeSet<&str> = object(selector, "matchLabels")
             .into_iter()
             .flatten()

@@ -37,7 +37,7 @@ const NOT_FOR_WINDOWS_CONTAINERS: [&str; 10] = [
 /// Text of the errors about fields that Windows does not have.
 const NOT_FOR_WINDOWS: &str = "cannot be set for a windows pod";
 
-/// Validates `spec.os`, and refuses fields that it does not have.
+/// Validates `spec.os`, and rejects fields that the pod's operating system does not support.
 ///
 /// Upstream: `validateOS`, `validateLinux`, `validateWindows`.
 pub(super) fn operating_system(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
@@ -51,18 +51,18 @@ pub(super) fn operating_system(spec: &Value, path: &Path<'_>, errors: &mut Error
 }
 
 fn linux(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let mut refuse = |owner: &Value, path: &Path<'_>| {
+    let mut reject_windows_options = |owner: &Value, path: &Path<'_>| {
         if get(owner, "securityContext.windowsOptions").is_some() {
             let path = path.field("securityContext.windowsOptions");
             errors.forbidden(&path, "windows options cannot be set for a linux pod");
         }
     };
-    refuse(spec, path);
-    each_container(spec, path, refuse);
+    reject_windows_options(spec, path);
+    each_container(spec, path, reject_windows_options);
 }
 
 fn windows(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
-    refuse_fields(spec, &NOT_FOR_WINDOWS_PODS, path, errors);
+    reject_fields(spec, &NOT_FOR_WINDOWS_PODS, path, errors);
     for (field, is_set) in [
         ("hostUsers", get(spec, "hostUsers").is_some()),
         ("hostPID", flag(spec, "hostPID")),
@@ -74,12 +74,12 @@ fn windows(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
         }
     }
     each_container(spec, path, |container, path| {
-        refuse_fields(container, &NOT_FOR_WINDOWS_CONTAINERS, path, errors);
+        reject_fields(container, &NOT_FOR_WINDOWS_CONTAINERS, path, errors);
     });
 }
 
-/// Refuses these fields in the security context of a pod's spec or of a container.
-fn refuse_fields(owner: &Value, fields: &[&str], path: &Path<'_>, errors: &mut Errors) {
+/// Rejects `fields` in the security context of `owner`, a pod's spec or a container.
+fn reject_fields(owner: &Value, fields: &[&str], path: &Path<'_>, errors: &mut Errors) {
     let path = path.field("securityContext");
     for field in fields {
         if get(owner, &format!("securityContext.{field}")).is_some() {
@@ -122,7 +122,7 @@ pub(super) fn host_processes(spec: &Value, path: &Path<'_>, errors: &mut Errors)
     }
 }
 
-/// Refuses a pod with users of its own that shares other namespaces with the host, or uses block devices.
+/// Rejects a pod that has its own user namespace, but shares other namespaces with the host or uses block devices.
 ///
 /// Upstream: `validateHostUsers`.
 pub(super) fn host_users(spec: &Value, path: &Path<'_>, errors: &mut Errors) {

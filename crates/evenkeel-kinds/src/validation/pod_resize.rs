@@ -21,52 +21,52 @@ pub(super) fn resize(new: &Value, old: &Value, errors: &mut Errors) {
     if text(old_spec, "os.name") == "windows" {
         return errors.forbidden(&Path::new(""), "windows pods cannot be resized");
     }
-    let mut found = Errors::default();
-    pod::metadata_and_spec(new, Some(old), &mut found);
+    let mut resize_errors = Errors::default();
+    pod::metadata_and_spec(new, Some(old), &mut resize_errors);
     let class = match text(old, "status.qosClass") {
         "" => pod_resources::qos_class(old),
         class => class,
     };
     if class != pod_resources::qos_class(new) {
         let detail = "Pod QOS Class may not change as a result of resizing";
-        found.invalid(&path, text(new, "status.qosClass"), detail);
+        resize_errors.invalid(&path, text(new, "status.qosClass"), detail);
     }
     if !node_supports_resize(old) {
-        found.forbidden(&path, "Pod running on node without support for resize");
+        resize_errors.forbidden(&path, "Pod running on node without support for resize");
     }
     let mut masked = new_spec.clone();
-    pod_level(new_spec, old_spec, &mut masked, &path, &mut found);
-    if !same_order(new_spec, old_spec, &path, &mut found) {
-        return errors.extend(found);
+    pod_level(new_spec, old_spec, &mut masked, &path, &mut resize_errors);
+    if !same_order(new_spec, old_spec, &path, &mut resize_errors) {
+        return errors.extend(resize_errors);
     }
     for field in ["initContainers", "containers"] {
-        let all = path.field(field);
+        let list_path = path.field(field);
         for (index, (new, old)) in
             list(new_spec, field).iter().zip(list(old_spec, field)).enumerate()
         {
-            let path = all.index(index);
+            let path = list_path.index(index);
             let path = path.field("resources");
             for part in ["requests", "limits"] {
                 if removes(new, old, &format!("resources.{part}")) {
                     let detail = format!("resource {part} cannot be removed");
-                    found.forbidden(&path.field(part), &detail);
+                    resize_errors.forbidden(&path.field(part), &detail);
                 }
             }
         }
     }
-    immutable_parts(new_spec, old_spec, &mut masked, &path, &mut found);
+    immutable_parts(new_spec, old_spec, &mut masked, &path, &mut resize_errors);
     if !same(new_spec.get("volumes"), old_spec.get("volumes")) {
         let detail = "volumes are immutable on resize when InPlacePodVerticalScalingMemoryBackedVolumes feature \
                       gate is disabled";
-        found.forbidden(&path.field("volumes"), detail);
+        resize_errors.forbidden(&path.field("volumes"), detail);
     }
-    if found.is_empty() && !same_meaning(&masked, old_spec) {
-        found.forbidden(&path, "only cpu and memory resources are mutable");
+    if resize_errors.is_empty() && !same_meaning(&masked, old_spec) {
+        resize_errors.forbidden(&path, "only cpu and memory resources are mutable");
     }
-    errors.extend(found);
+    errors.extend(resize_errors);
 }
 
-/// Whether the node of a pod can resize it, as far as the pod's status shows.
+/// Whether the node of a pod can resize the pod. A node that can also reports the resources of running containers.
 ///
 /// Upstream: `isPodResizeRequestSupported`.
 fn node_supports_resize(pod: &Value) -> bool {
@@ -94,7 +94,7 @@ fn pod_level(new: &Value, old: &Value, masked: &mut Value, path: &Path<'_>, erro
             }
         }
     }
-    mask(masked, old);
+    reset_cpu_and_memory(masked, old);
     if old.get("resources").is_none() && is_empty(masked, "resources.claims") && !is_set(masked) {
         remove(masked, "resources");
     }
@@ -112,14 +112,14 @@ fn immutable_parts(
     errors: &mut Errors,
 ) {
     for field in ["containers", "initContainers"] {
-        let all = path.field(field);
+        let list_path = path.field(field);
         for (index, before) in list(old, field).iter().enumerate() {
             let Some(container) =
                 masked.get_mut(field).and_then(|containers| containers.get_mut(index))
             else {
                 continue;
             };
-            mask(container, before);
+            reset_cpu_and_memory(container, before);
             let changes = !same_meaning(container, before);
             if field == "containers" {
                 if changes {
@@ -127,7 +127,7 @@ fn immutable_parts(
                 }
                 continue;
             }
-            let path = all.index(index);
+            let path = list_path.index(index);
             if changes {
                 let detail =
                     "only cpu and memory resources for init or sidecar containers are mutable";
@@ -147,10 +147,11 @@ fn immutable_parts(
     }
 }
 
-/// Sets CPU and memory of `resources` to the values that `old` has.
+/// Sets the requests and limits of `holder`, a pod's spec or a container, for CPU and memory to those of `old`. A
+/// comparison with `old` then shows other changes only.
 ///
 /// Upstream: `dropCPUMemoryUpdates`.
-fn mask(holder: &mut Value, old: &Value) {
+fn reset_cpu_and_memory(holder: &mut Value, old: &Value) {
     if holder.get("resources").is_none() && old.get("resources").is_none() {
         return;
     }
@@ -171,6 +172,8 @@ fn mask(holder: &mut Value, old: &Value) {
     }
 }
 
+/// Whether the map of resources at `field` lost a resource.
+///
 /// Upstream: `resourcesRemoved`.
 fn removes(new: &Value, old: &Value, field: &str) -> bool {
     let before = object(old, field).into_iter().flatten();
@@ -178,6 +181,8 @@ fn removes(new: &Value, old: &Value, field: &str) -> bool {
     before.map(|(name, _)| name).any(|name| !after.is_some_and(|after| after.contains_key(name)))
 }
 
+/// Requires that the containers keep their names and order. Returns whether they do.
+///
 /// Upstream: `validatePodResizeContainerOrdering`.
 fn same_order(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Errors) -> bool {
     let mut is_same = true;

@@ -115,7 +115,7 @@ fn windows_options(context: &Value, path: &Path<'_>, errors: &mut Errors) {
     let option = |field: &str| get(options, field).and_then(Value::as_str);
     if let Some(name) = option("gmsaCredentialSpecName") {
         let messages = names::dns_subdomain(name);
-        errors.invalid_all(&path.field("gmsaCredentialSpecName"), name, &messages);
+        errors.invalid_for_each(&path.field("gmsaCredentialSpecName"), name, &messages);
     }
     if let Some(spec) = option("gmsaCredentialSpec") {
         let path = path.field("gmsaCredentialSpec");
@@ -128,7 +128,7 @@ fn windows_options(context: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
     if let Some(name) = option("runAsUserName") {
         let messages = windows_user(name).into_iter().map(str::to_owned).collect::<Vec<_>>();
-        errors.invalid_all(&path.field("runAsUserName"), name, &messages);
+        errors.invalid_for_each(&path.field("runAsUserName"), name, &messages);
     }
 }
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-/// Conditions whose types are Kubernetes' own.
+/// Types of conditions that Kubernetes defines. Other types must be qualified names.
 const SYSTEM_CONDITIONS: [&str; 3] = ["PodScheduled", "Ready", "Initialized"];
 /// Maximum length of the message about the health of a resource, in bytes.
 ///
@@ -42,50 +42,65 @@ pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
     {
         allocated_resources(new, field, containers, &path.field(field), errors);
     }
-    let all = path.field("ephemeralContainerStatuses");
+    let ephemeral_container_statuses_path = path.field("ephemeralContainerStatuses");
     for (index, status) in list(new, "status.ephemeralContainerStatuses").iter().enumerate() {
         if !is_empty(status, "allocatedResourcesStatus") {
-            let path = all.index(index);
+            let path = ephemeral_container_statuses_path.index(index);
             let path = path.field("allocatedResourcesStatus");
             errors.forbidden(&path, "must not be specified in container status");
         }
     }
 }
 
-fn observed_generation(owner: &Value, field: &str, path: &Path<'_>, errors: &mut Errors) {
-    if let Some(generation) = int(owner, field).filter(|generation| *generation < 0) {
+/// Validates the generation at `field` of a pod or a condition.
+fn observed_generation(
+    pod_or_condition: &Value,
+    field: &str,
+    path: &Path<'_>,
+    errors: &mut Errors,
+) {
+    if let Some(generation) = int(pod_or_condition, field).filter(|generation| *generation < 0) {
         let path = path.field("observedGeneration");
         errors.invalid(&path, generation, "must be a non-negative integer");
     }
 }
 
+/// Validates the types and generations of conditions.
+///
 /// Upstream: `validatePodConditions`.
-fn conditions(pod: &Value, all: &Path<'_>, errors: &mut Errors) {
+fn conditions(pod: &Value, conditions_path: &Path<'_>, errors: &mut Errors) {
     for (index, condition) in list(pod, "status.conditions").iter().enumerate() {
-        let (path, type_) = (all.index(index), text(condition, "type"));
+        let (path, type_) = (conditions_path.index(index), text(condition, "type"));
         observed_generation(condition, "observedGeneration", &path, errors);
         if !SYSTEM_CONDITIONS.contains(&type_) {
-            errors.invalid_all(&path.field("Type"), type_, &names::qualified_name(type_));
+            errors.invalid_for_each(&path.field("Type"), type_, &names::qualified_name(type_));
         }
     }
 }
 
+/// Validates a change of `nominatedNodeName`. A pod that is bound to a node can't be nominated.
 fn nominated_node(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Errors) {
     let nominated = text(new, "status.nominatedNodeName");
     if nominated.is_empty() || nominated == text(old, "status.nominatedNodeName") {
         return;
     }
-    errors.invalid_all(path, nominated, &names::dns_subdomain(nominated));
+    errors.invalid_for_each(path, nominated, &names::dns_subdomain(nominated));
     if !text(old, "spec.nodeName").is_empty() {
         errors.forbidden(path, "may not be set on pods that are already bound to a node");
     }
 }
 
-/// Refuses the restart of a terminated container that its restart policy forbids.
+/// Rejects the restart of a terminated container if its restart policy and rules forbid the restart.
 ///
 /// Upstream: `ValidateContainerStateTransition`, `ValidateInitContainerStateTransition`,
 /// `ValidateEphemeralContainerStateTransition`.
-fn transitions(new: &Value, old: &Value, field: &str, all: &Path<'_>, errors: &mut Errors) {
+fn transitions(
+    new: &Value,
+    old: &Value,
+    field: &str,
+    statuses_path: &Path<'_>,
+    errors: &mut Errors,
+) {
     let spec = get(old, "spec").unwrap_or(&Value::Null);
     let containers = match field {
         "containerStatuses" => list(spec, "containers"),
@@ -99,18 +114,20 @@ fn transitions(new: &Value, old: &Value, field: &str, all: &Path<'_>, errors: &m
     for (index, before) in statuses(old).iter().enumerate() {
         let Some(terminated) = get(before, "state.terminated") else { continue };
         let name = text(before, "name");
-        let restarts = statuses(new)
+        let is_restarted = statuses(new)
             .iter()
             .any(|after| text(after, "name") == name && get(after, "state.terminated").is_none());
         let container = containers.iter().find(|container| text(container, "name") == name);
         let code = int(terminated, "exitCode").unwrap_or_default();
-        if restarts && !container.is_some_and(|container| may_restart(container, spec, code)) {
-            let words = "may not be transitioned to non-terminated state";
-            errors.forbidden(&all.index(index).field("state"), words);
+        if is_restarted && !container.is_some_and(|container| may_restart(container, spec, code)) {
+            let detail = "may not be transitioned to non-terminated state";
+            errors.forbidden(&statuses_path.index(index).field("state"), detail);
         }
     }
 }
 
+/// Whether a container has a rule that restarts all containers of the pod.
+///
 /// Upstream: `AllContainersCouldRestart`.
 fn all_may_restart(spec: &Value) -> bool {
     let containers = ["initContainers", "containers"].iter().flat_map(|field| list(spec, field));
@@ -119,7 +136,7 @@ fn all_may_restart(spec: &Value) -> bool {
         .any(|rule| text(rule, "action") == "RestartAllContainers")
 }
 
-/// Returns whether a container that ended with this code may run again.
+/// Whether a container of a pod may run again after its process ended with the exit code `code`.
 ///
 /// Upstream: `ContainerShouldRestart`, `FindMatchingContainerRestartRule`.
 fn may_restart(container: &Value, spec: &Value, code: i64) -> bool {
@@ -148,21 +165,21 @@ fn may_restart(container: &Value, spec: &Value, code: i64) -> bool {
 }
 
 /// Upstream: `validatePodResourceClaimStatuses`.
-fn claim_statuses(pod: &Value, all: &Path<'_>, errors: &mut Errors) {
+fn claim_statuses(pod: &Value, statuses_path: &Path<'_>, errors: &mut Errors) {
     let claims = list(pod, "spec.resourceClaims");
     let mut seen = BTreeSet::new();
     for (index, status) in list(pod, "status.resourceClaimStatuses").iter().enumerate() {
-        let (path, name) = (all.index(index), text(status, "name"));
+        let (path, name) = (statuses_path.index(index), text(status, "name"));
         if !claims.iter().any(|claim| text(claim, "name") == name) {
-            let words = "must match the name of an entry in `spec.resourceClaims`";
-            errors.invalid(&path.field("name"), name, words);
+            let detail = "must match the name of an entry in `spec.resourceClaims`";
+            errors.invalid(&path.field("name"), name, detail);
         }
         if !seen.insert(name) {
             errors.duplicate(&path.field("name"), name);
         }
         if let Some(claim) = get(status, "resourceClaimName").and_then(Value::as_str) {
             let messages = names::dns_subdomain(claim);
-            errors.invalid_all(&path.field("resourceClaimName"), claim, &messages);
+            errors.invalid_for_each(&path.field("resourceClaimName"), claim, &messages);
         }
     }
 }
@@ -171,9 +188,9 @@ fn claim_statuses(pod: &Value, all: &Path<'_>, errors: &mut Errors) {
 fn extended_claim(pod: &Value, path: &Path<'_>, errors: &mut Errors) {
     let Some(status) = get(pod, "status.extendedResourceClaimStatus") else { return };
     let mappings = list(status, "requestMappings");
-    let all = path.field("requestMappings");
+    let request_mappings_path = path.field("requestMappings");
     if mappings.is_empty() {
-        errors.required(&all, "at least one request mapping is required");
+        errors.required(&request_mappings_path, "at least one request mapping is required");
     }
     let container = |name: &str| {
         let lists = ["spec.containers", "spec.initContainers"].map(|field| list(pod, field));
@@ -181,25 +198,25 @@ fn extended_claim(pod: &Value, path: &Path<'_>, errors: &mut Errors) {
     };
     let mut seen = BTreeSet::new();
     for (index, mapping) in mappings.iter().enumerate() {
-        let path_of_mapping = all.index(index);
+        let path_of_mapping = request_mappings_path.index(index);
         let fields = ["containerName", "resourceName", "requestName"];
         let values = fields.map(|field| text(mapping, field));
         let [name, resource, request] = values;
         match container(name) {
             None => {
-                let words = "must match the name of an entry in spec.initContainers.name or spec.containers.name";
-                errors.invalid(&path_of_mapping.field("containerName"), name, words);
+                let detail = "must match the name of an entry in spec.initContainers.name or spec.containers.name";
+                errors.invalid(&path_of_mapping.field("containerName"), name, detail);
             }
             Some(container) => {
                 let requests = object(container, "resources.requests");
                 if !requests.is_some_and(|requests| requests.contains_key(resource)) {
-                    let words = "must match the extended resource name of an entry in spec.initContainers.resources.requests or spec.containers.resources.requests";
-                    errors.invalid(&path_of_mapping.field("resourceName"), resource, words);
+                    let detail = "must match the extended resource name of an entry in spec.initContainers.resources.requests or spec.containers.resources.requests";
+                    errors.invalid(&path_of_mapping.field("resourceName"), resource, detail);
                 }
             }
         }
         // As upstream, this path has no index.
-        errors.invalid_all(&path.field("requestName"), request, &names::dns_label(request));
+        errors.invalid_for_each(&path.field("requestName"), request, &names::dns_label(request));
         if !seen.insert(values) {
             for (field, value) in fields.iter().zip(values) {
                 errors.duplicate(&path_of_mapping.field(field), value);
@@ -213,12 +230,12 @@ fn extended_claim(pod: &Value, path: &Path<'_>, errors: &mut Errors) {
 /// Validates new addresses. Those of the old pod may stay.
 ///
 /// Upstream: `IsValidIPForLegacyField`.
-fn addresses(new: &[Value], old: &[Value], all: &Path<'_>, errors: &mut Errors) {
+fn addresses(new: &[Value], old: &[Value], addresses_path: &Path<'_>, errors: &mut Errors) {
     let before: BTreeSet<&str> = old.iter().map(|one| text(one, "ip")).collect();
     for (index, one) in new.iter().enumerate() {
         let ip = text(one, "ip");
         if !before.contains(ip) {
-            errors.invalid_all(&all.index(index), ip, &names::ip(ip));
+            errors.invalid_for_each(&addresses_path.index(index), ip, &names::ip(ip));
         }
     }
 }
@@ -264,8 +281,8 @@ fn pod_ips(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Errors) {
         }
         one if one.is_some() == first.is_empty() => {
             let shown = || quoted("[]core.PodIP", get(new, "status.podIPs"));
-            let words = "podIP and podIPs must either both be set or both be unset";
-            errors.invalid_large(path, shown, words);
+            let detail = "podIP and podIPs must either both be set or both be unset";
+            errors.invalid_large(path, shown, detail);
         }
         _ => {}
     }
@@ -284,11 +301,11 @@ fn host_ips(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Errors) {
 }
 
 /// Upstream: `validateContainerStatusUsers`.
-fn users(pod: &Value, field: &str, all: &Path<'_>, errors: &mut Errors) {
+fn users(pod: &Value, field: &str, statuses_path: &Path<'_>, errors: &mut Errors) {
     let system = get(pod, "spec.os").map_or("linux", |os| text(os, "name"));
     for (index, status) in list(pod, &format!("status.{field}")).iter().enumerate() {
         let Some(user) = get(status, "user.linux") else { continue };
-        let path = all.index(index);
+        let path = statuses_path.index(index);
         let path = path.field("user.linux");
         match system {
             "windows" => errors.forbidden(&path, "cannot be set for a windows pod"),
@@ -311,17 +328,17 @@ fn allocated_resources(
     pod: &Value,
     field: &str,
     containers: &str,
-    all: &Path<'_>,
+    statuses_path: &Path<'_>,
     errors: &mut Errors,
 ) {
     let containers = list(pod, &format!("spec.{containers}"));
     for (index, status) in list(pod, &format!("status.{field}")).iter().enumerate() {
-        let path = all.index(index);
-        let all = path.field("allocatedResourcesStatus");
+        let path = statuses_path.index(index);
+        let allocated_path = path.field("allocatedResourcesStatus");
         let own = text(status, "name");
         let container = containers.iter().find(|container| text(container, "name") == own);
         for (index, resource) in list(status, "allocatedResourcesStatus").iter().enumerate() {
-            let (path, name) = (all.index(index), text(resource, "name"));
+            let (path, name) = (allocated_path.index(index), text(resource, "name"));
             if let Some(container) = container {
                 allocated_name(container, pod, name, &path.field("name"), errors);
             }
@@ -358,16 +375,16 @@ fn allocated_name(
             && is_named(text(extended, "resourceClaimName"), text(mapping, "requestName"))
     });
     if !is_own && !is_extended {
-        let words = "must match one of the container's resource claims as 'claim:<claimName>/<requestName>' when \
+        let detail = "must match one of the container's resource claims as 'claim:<claimName>/<requestName>' when \
                      container.resources.claims[*].request is set or 'claim:<claimName>' when it is empty";
-        errors.invalid(path, name, words);
+        errors.invalid(path, name, detail);
     }
 }
 
-fn health(resources: &[Value], all: &Path<'_>, errors: &mut Errors) {
+fn health(resources: &[Value], resources_path: &Path<'_>, errors: &mut Errors) {
     let mut seen = BTreeSet::new();
     for (index, resource) in resources.iter().enumerate() {
-        let path = all.index(index);
+        let path = resources_path.index(index);
         let known = ["Healthy", "Unhealthy", "Unknown"];
         errors.one_of(&path.field("health"), text(resource, "health"), &known);
         match get(resource, "message").and_then(Value::as_str) {

@@ -46,11 +46,14 @@ fn spec(new: &Value, old: &Value, errors: &mut Errors) {
     if new == old {
         return;
     }
-    let gated = !list(old, "schedulingGates").is_empty();
+    let has_gates = !list(old, "schedulingGates").is_empty();
+    // The new spec, with the fields that may change reset to their old values.
     let mut allowed = new.clone();
     for field in ["containers", "initContainers"] {
         for (index, before) in list(old, field).iter().enumerate() {
-            if let Some(after) = allowed.get_mut(field).and_then(|all| all.get_mut(index)) {
+            if let Some(after) =
+                allowed.get_mut(field).and_then(|containers| containers.get_mut(index))
+            {
                 copy(after, before, "image");
             }
         }
@@ -58,7 +61,7 @@ fn spec(new: &Value, old: &Value, errors: &mut Errors) {
     for field in ["activeDeadlineSeconds", "schedulingGates", "tolerations"] {
         copy(&mut allowed, old, field);
     }
-    if gated {
+    if has_gates {
         node_selector(new, old, &path.field("nodeSelector"), errors);
         copy(&mut allowed, old, "nodeSelector");
         node_affinity(new, old, &path.field("affinity").field("nodeAffinity"), errors);
@@ -79,7 +82,8 @@ fn spec(new: &Value, old: &Value, errors: &mut Errors) {
     }
 }
 
-/// Requires that a deadline is only set or brought forward. Returns whether upstream looks at further fields.
+/// Requires that an update only sets or shortens `activeDeadlineSeconds`. Returns `false` after errors that end the
+/// validation upstream.
 fn deadline(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Errors) -> bool {
     let path = path.field("activeDeadlineSeconds");
     match (int(new, "activeDeadlineSeconds"), int(old, "activeDeadlineSeconds")) {
@@ -92,29 +96,30 @@ fn deadline(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Errors) -> b
             false
         }
         (None, Some(_)) => {
-            let words = "must not update from a positive integer to nil value";
-            errors.invalid(&path, Value::Null, words);
+            let detail = "must not update from a positive integer to nil value";
+            errors.invalid(&path, Value::Null, detail);
             true
         }
         _ => true,
     }
 }
 
+/// Requires that an update only removes scheduling gates.
 fn added_gates(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Errors) {
     let before: BTreeSet<&str> =
         list(old, "schedulingGates").iter().map(|gate| text(gate, "name")).collect();
-    let all = path.field("schedulingGates");
+    let scheduling_gates_path = path.field("schedulingGates");
     for (index, gate) in list(new, "schedulingGates").iter().enumerate() {
         if !before.contains(text(gate, "name")) {
             let name = text(gate, "name");
             let detail =
                 format!("only deletion is allowed, but found new scheduling gate '{name}'");
-            errors.forbidden(&all.index(index).field("name"), &detail);
+            errors.forbidden(&scheduling_gates_path.index(index).field("name"), &detail);
         }
     }
 }
 
-/// Requires that an update of a gated pod only adds labels to the node selector.
+/// Requires that an update of a pod with scheduling gates only adds labels to the node selector.
 ///
 /// Upstream: `validateNodeSelectorMutation`.
 fn node_selector(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Errors) {
@@ -131,7 +136,7 @@ fn node_selector(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Errors)
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 
-/// Requires that an update of a gated pod only makes its required node affinity stricter.
+/// Requires that an update of a pod with scheduling gates only makes its required node affinity stricter.
 ///
 /// Upstream: `validateNodeAffinityMutation`.
 fn node_affinity(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Errors) {
@@ -197,11 +202,13 @@ fn tolerations(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Requires that an update keeps existing ephemeral containers as they are.
+///
 /// Upstream: `ValidatePodEphemeralContainersUpdate`.
 fn ephemeral(new: &Value, old: &Value, errors: &mut Errors) {
     if pod_annotations::is_mirror(old) {
-        let words = "static pods do not support ephemeral containers";
-        return errors.forbidden(&Path::new(""), words);
+        let detail = "static pods do not support ephemeral containers";
+        return errors.forbidden(&Path::new(""), detail);
     }
     let (metadata, path) = (Path::new("metadata"), Path::new("spec.ephemeralContainers"));
     pod::metadata_and_spec(new, Some(old), errors);
@@ -213,14 +220,14 @@ fn ephemeral(new: &Value, old: &Value, errors: &mut Errors) {
         let name = quote(text(before, "name"));
         match after.get(text(before, "name")) {
             None => {
-                let words = format!("existing ephemeral containers {name} may not be removed\n");
-                errors.forbidden(&path, &words);
+                let detail = format!("existing ephemeral containers {name} may not be removed\n");
+                errors.forbidden(&path, &detail);
             }
             Some(after) if *after != before => {
                 let diff = diff("core.EphemeralContainer", Some(before), Some(after));
-                let words =
+                let detail =
                     format!("existing ephemeral containers {name} may not be changed\n{diff}");
-                errors.forbidden(&path, &words);
+                errors.forbidden(&path, &detail);
             }
             Some(_) => {}
         }
@@ -249,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_of_a_gated_pod_only_adds_scheduling_constraints() {
+    fn an_update_of_a_pod_with_gates_only_adds_scheduling_constraints() {
         let affinity = format!("spec.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms");
         let (first, second) =
             (json!({"key": "a", "operator": "Exists"}), json!({"key": "b", "operator": "Exists"}));

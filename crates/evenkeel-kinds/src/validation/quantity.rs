@@ -135,7 +135,7 @@ pub(super) fn is_standard_quota_resource(name: &str) -> bool {
 /// Upstream: `validateResourceName`.
 pub(super) fn resource_name(name: &str, path: &Path<'_>, errors: &mut Errors) -> bool {
     let messages = names::qualified_name(name);
-    errors.invalid_all(path, name, &messages);
+    errors.invalid_for_each(path, name, &messages);
     let is_known = name.contains('/') || name == "storage" || is_standard_quota_resource(name);
     if messages.is_empty() && !is_known {
         errors.invalid(path, name, "must be a standard resource type or fully qualified");

@@ -30,16 +30,16 @@ pub(super) fn update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) 
 
 /// Upstream: `ValidateRole`, `ValidateClusterRole`.
 fn role(kind: &str, new: &Value, errors: &mut Errors) {
-    let all = Path::new("rules");
+    let rules_path = Path::new("rules");
     for (index, rule) in list(new, "rules").iter().enumerate() {
-        policy_rule(rule, kind == "Role", &all.index(index), errors);
+        policy_rule(rule, kind == "Role", &rules_path.index(index), errors);
     }
     if kind == "ClusterRole" && get(new, "aggregationRule").is_some() {
         let path = Path::new("aggregationRule");
         let selectors = path.field("clusterRoleSelectors");
         if list(new, "aggregationRule.clusterRoleSelectors").is_empty() {
-            let words = "at least one clusterRoleSelector required if aggregationRule is non-nil";
-            errors.required(&selectors, words);
+            let detail = "at least one clusterRoleSelector required if aggregationRule is non-nil";
+            errors.required(&selectors, detail);
         }
         for (index, selector) in
             list(new, "aggregationRule.clusterRoleSelectors").iter().enumerate()
@@ -55,7 +55,7 @@ fn role(kind: &str, new: &Value, errors: &mut Errors) {
     }
     for (index, rule) in list(new, "rules").iter().enumerate() {
         if list(rule, "verbs").is_empty() {
-            errors.required(&all.index(index).field("verbs"), "");
+            errors.required(&rules_path.index(index).field("verbs"), "");
         }
     }
 }
@@ -79,8 +79,8 @@ fn policy_rule(rule: &Value, namespaced: bool, path: &Path<'_>, errors: &mut Err
             .iter()
             .any(|field| !list(rule, field).is_empty())
         {
-            let words = "rules cannot apply to both regular resources and non-resource URLs";
-            errors.invalid(&path, Value::from(urls), words);
+            let detail = "rules cannot apply to both regular resources and non-resource URLs";
+            errors.invalid(&path, Value::from(urls), detail);
         }
         return;
     }
@@ -107,18 +107,18 @@ fn role_binding(kind: &str, new: &Value, errors: &mut Errors) {
         if kind == "RoleBinding" { &["Role", "ClusterRole"] } else { &["ClusterRole"] };
     errors.one_of(&path.field("kind"), text(new, "roleRef.kind"), kinds);
     errors.required_valid(&path.field("name"), text(new, "roleRef.name"), names::path_segment);
-    let all = Path::new("subjects");
+    let subjects_path = Path::new("subjects");
     for (index, subject) in list(new, "subjects").iter().enumerate() {
-        role_subject(kind, subject, &all.index(index), errors);
+        role_subject(kind, subject, &subjects_path.index(index), errors);
     }
 }
 
 /// Requires names of subjects. Upstream's declarative validation reports missing names after all other errors.
 fn subject_names(new: &Value, errors: &mut Errors) {
-    let all = Path::new("subjects");
+    let subjects_path = Path::new("subjects");
     for (index, subject) in list(new, "subjects").iter().enumerate() {
         if text(subject, "name").is_empty() {
-            errors.required(&all.index(index).field("name"), "");
+            errors.required(&subjects_path.index(index).field("name"), "");
         }
     }
 }
@@ -130,7 +130,7 @@ fn role_subject(kind: &str, subject: &Value, path: &Path<'_>, errors: &mut Error
     match text(subject, "kind") {
         "ServiceAccount" => {
             if !name.is_empty() {
-                errors.invalid_all(&path.field("name"), name, &names::dns_subdomain(name));
+                errors.invalid_for_each(&path.field("name"), name, &names::dns_subdomain(name));
             }
             if !group.is_empty() {
                 errors.not_supported(&path.field("apiGroup"), group, &[""]);

@@ -31,10 +31,10 @@ fn priority_class(new: &Value, errors: &mut Errors) {
     let value = int(new, "value").unwrap_or_default();
     if name.starts_with("system-") {
         if let Some(error) = unknown_system_class(name, value, flag(new, "globalDefault")) {
-            let words = format!(
+            let detail = format!(
                 "priority class names with 'system-' prefix are reserved for system use only. error: {error}"
             );
-            errors.forbidden(&Path::new("metadata").field("name"), &words);
+            errors.forbidden(&Path::new("metadata").field("name"), &detail);
         }
     } else if value > 1_000_000_000 {
         errors.forbidden(

@@ -29,7 +29,7 @@ pub(super) fn service(service: &Value, errors: &mut Errors) {
     let externals = path.field("externalIPs");
     for (index, ip) in list(spec, "externalIPs").iter().filter_map(Value::as_str).enumerate() {
         let messages = names::ip(ip);
-        errors.invalid_all(&externals.index(index), ip, &messages);
+        errors.invalid_for_each(&externals.index(index), ip, &messages);
         if messages.is_empty() {
             non_special_ip(ip, &externals.index(index), errors);
         }
@@ -88,7 +88,7 @@ fn by_type(spec: &Value, kind: &str, path: &Path<'_>, errors: &mut Errors) {
             "" => errors.required(&path.field("externalName"), ""),
             bare => {
                 let path = path.field("externalName");
-                errors.invalid_all(&path, bare, &names::dns_subdomain(bare));
+                errors.invalid_for_each(&path, bare, &names::dns_subdomain(bare));
             }
         }
     }
@@ -98,44 +98,44 @@ fn by_type(spec: &Value, kind: &str, path: &Path<'_>, errors: &mut Errors) {
 ///
 /// Upstream: `validateLoadBalancerClassField`.
 fn only_of_load_balancers(spec: &Value, kind: &str, path: &Path<'_>, errors: &mut Errors) {
-    const WORDS: &str = "may only be used when `type` is 'LoadBalancer'";
+    const DETAIL: &str = "may only be used when `type` is 'LoadBalancer'";
     // Upstream's path has the field's Go name.
     let ranges_path = path.field("LoadBalancerSourceRanges");
     let ranges = list(spec, "loadBalancerSourceRanges");
     if !ranges.is_empty() && kind != "LoadBalancer" {
-        errors.forbidden(&ranges_path, WORDS);
+        errors.forbidden(&ranges_path, DETAIL);
     }
     for (index, range) in ranges.iter().filter_map(Value::as_str).enumerate() {
         let range = range.trim();
-        errors.invalid_all(&ranges_path.index(index), range, &names::cidr(range));
+        errors.invalid_for_each(&ranges_path.index(index), range, &names::cidr(range));
     }
     let allocates = "allocateLoadBalancerNodePorts";
     if get(spec, allocates).is_some() && kind != "LoadBalancer" {
-        errors.forbidden(&path.field(allocates), WORDS);
+        errors.forbidden(&path.field(allocates), DETAIL);
     }
     if let Some(class) = get(spec, "loadBalancerClass").and_then(Value::as_str) {
         let path = path.field("loadBalancerClass");
         match kind {
-            "LoadBalancer" => errors.invalid_all(&path, class, &names::qualified_name(class)),
-            _ => errors.forbidden(&path, WORDS),
+            "LoadBalancer" => errors.invalid_for_each(&path, class, &names::qualified_name(class)),
+            _ => errors.forbidden(&path, DETAIL),
         }
     }
 }
 
 /// Upstream: `validateServicePort`.
 fn ports(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let all = path.field("ports");
+    let ports_path = path.field("ports");
     let ports = list(spec, "ports");
     let mut seen_names = BTreeSet::new();
     for (index, port) in ports.iter().enumerate() {
-        let path = all.index(index);
+        let path = ports_path.index(index);
         let name = text(port, "name");
         if name.is_empty() {
             if ports.len() > 1 {
                 errors.required(&path.field("name"), "");
             }
         } else {
-            errors.invalid_all(&path.field("name"), name, &names::dns_label(name));
+            errors.invalid_for_each(&path.field("name"), name, &names::dns_label(name));
             if !seen_names.insert(name) {
                 errors.duplicate(&path.field("name"), name);
             }
@@ -150,7 +150,7 @@ fn ports(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
             errors,
         );
         if let Some(app_protocol) = get(port, "appProtocol").and_then(Value::as_str) {
-            errors.invalid_all(
+            errors.invalid_for_each(
                 &path.field("appProtocol"),
                 app_protocol,
                 &names::qualified_name(app_protocol),
@@ -159,12 +159,12 @@ fn ports(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Refuses node ports of a Service that has none, and ports that occur twice.
-fn unique_ports(spec: &Value, kind: &str, all: &Path<'_>, errors: &mut Errors) {
+/// Rejects node ports if the type of the Service has none, and ports that occur twice.
+fn unique_ports(spec: &Value, kind: &str, ports_path: &Path<'_>, errors: &mut Errors) {
     let node_port = |port| int(port, "nodePort").filter(|port| *port != 0);
     let ports = || list(spec, "ports").iter().enumerate();
     for (index, _) in ports().filter(|(_, port)| kind == "ClusterIP" && node_port(port).is_some()) {
-        let path = all.index(index);
+        let path = ports_path.index(index);
         errors.forbidden(&path.field("nodePort"), "may not be used when `type` is 'ClusterIP'");
     }
     let (mut seen, mut seen_node_ports) = (BTreeSet::new(), BTreeSet::new());
@@ -172,7 +172,7 @@ fn unique_ports(spec: &Value, kind: &str, all: &Path<'_>, errors: &mut Errors) {
         if let Some(node_port) = node_port(port)
             && !seen_node_ports.insert((text(port, "protocol"), node_port))
         {
-            errors.duplicate(&all.index(index).field("nodePort"), node_port);
+            errors.duplicate(&ports_path.index(index).field("nodePort"), node_port);
         }
     }
     for (index, port) in ports() {
@@ -180,7 +180,7 @@ fn unique_ports(spec: &Value, kind: &str, all: &Path<'_>, errors: &mut Errors) {
         if !seen.insert((protocol, number)) {
             // Upstream quotes a port with only these two fields set.
             let pair = serde_json::json!({"port": number, "protocol": protocol});
-            errors.duplicate(&all.index(index), quoted("core.ServicePort", Some(&pair)));
+            errors.duplicate(&ports_path.index(index), quoted("core.ServicePort", Some(&pair)));
         }
     }
 }
@@ -230,16 +230,20 @@ fn cluster_ips(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
         return;
     }
     let ips = list(spec, "clusterIPs");
-    let all = path.field("clusterIPs");
+    let cluster_i_ps_path = path.field("clusterIPs");
     match (text(spec, "clusterIP"), ips.first()) {
         ("", None) => {}
         ("", Some(_)) => {
             let detail = "must be empty when `clusterIP` is not specified";
-            errors.invalid(&all, Value::from(ips), detail);
+            errors.invalid(&cluster_i_ps_path, Value::from(ips), detail);
         }
-        (_, None) => errors.required(&all, ""),
+        (_, None) => errors.required(&cluster_i_ps_path, ""),
         (ip, Some(first)) if first != ip => {
-            errors.invalid(&all, Value::from(ips), "first value must match `clusterIP`");
+            errors.invalid(
+                &cluster_i_ps_path,
+                Value::from(ips),
+                "first value must match `clusterIP`",
+            );
         }
         _ => {}
     }
@@ -255,16 +259,16 @@ fn cluster_ips(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
             if ips.len() > 1 {
                 has_invalid_ips = true;
                 let detail = "'None' must be the first and only value";
-                errors.invalid(&all, Value::from(ips), detail);
+                errors.invalid(&cluster_i_ps_path, Value::from(ips), detail);
             }
             continue;
         }
         let messages = names::ip(ip);
         has_invalid_ips |= !messages.is_empty();
-        errors.invalid_all(&all.index(index), ip, &messages);
+        errors.invalid_for_each(&cluster_i_ps_path.index(index), ip, &messages);
     }
     if ips.len() > 2 {
-        errors.invalid(&all, Value::from(ips), "may only hold up to 2 values");
+        errors.invalid(&cluster_i_ps_path, Value::from(ips), "may only hold up to 2 values");
     }
     if has_invalid_ips {
         return;
@@ -274,7 +278,7 @@ fn cluster_ips(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
         ips.iter().filter_map(Value::as_str).map(is_ipv6).collect();
     if ips.len() > 1 && found_families.len() < 2 {
         let detail = "may specify no more than one IP for each IP family";
-        errors.invalid(&all, Value::from(ips), detail);
+        errors.invalid(&cluster_i_ps_path, Value::from(ips), detail);
     }
     if is_headless(spec) {
         return;
@@ -284,7 +288,7 @@ fn cluster_ips(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
         if (family == "IPv4" && is_ipv6(ip)) || (family == "IPv6" && !is_ipv6(ip)) {
             let detail =
                 format!("expected an {family} value as indicated by `ipFamilies[{index}]`");
-            errors.invalid(&all.index(index), ip, &detail);
+            errors.invalid(&cluster_i_ps_path.index(index), ip, &detail);
         }
     }
 }
@@ -330,8 +334,8 @@ fn policies(spec: &Value, kind: &str, path: &Path<'_>, errors: &mut Errors) {
         if kind == "LoadBalancer" && external == "Local" {
             errors.in_range(&path, Some(port), 1, 65535);
         } else {
-            let words = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'";
-            errors.invalid(&path, port, words);
+            let detail = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'";
+            errors.invalid(&path, port, detail);
         }
     }
     for (field, policies) in [
@@ -450,10 +454,14 @@ pub(super) fn load_balancer(object: &Value, errors: &mut Errors) {
         let path = path.index(index);
         let (ip, hostname) = (text(ingress, "ip"), text(ingress, "hostname"));
         if !ip.is_empty() {
-            errors.invalid_all(&path.field("ip"), ip, &names::ip(ip));
+            errors.invalid_for_each(&path.field("ip"), ip, &names::ip(ip));
         }
         if !hostname.is_empty() {
-            errors.invalid_all(&path.field("hostname"), hostname, &names::dns_subdomain(hostname));
+            errors.invalid_for_each(
+                &path.field("hostname"),
+                hostname,
+                &names::dns_subdomain(hostname),
+            );
             if names::ip(hostname).is_empty() {
                 errors.invalid(
                     &path.field("hostname"),

@@ -10,26 +10,26 @@ use serde_json::Value;
 ///
 /// Upstream: `ValidateServiceCIDR`.
 pub(super) fn service_cidr(new: &Value, errors: &mut Errors) {
-    let root = Path::new("spec.cidrs");
+    let cidrs_path = Path::new("spec.cidrs");
     let cidrs = list(new, "spec.cidrs");
-    let whole = || get(new, "spec.cidrs").cloned().unwrap_or_default();
-    let families: Vec<bool> = cidrs
+    let cidrs_value = || get(new, "spec.cidrs").cloned().unwrap_or_default();
+    let is_ipv4: Vec<bool> = cidrs
         .iter()
         .filter_map(|cidr| Some(names::parse_cidr(cidr.as_str()?)?.0.is_ipv4()))
         .collect();
     match cidrs.len() {
-        0 => errors.required(&root, "at least one CIDR required"),
+        0 => errors.required(&cidrs_path, "at least one CIDR required"),
         1 => {}
-        2 if families.len() == 2 && families[0] == families[1] => {
-            errors.invalid(&root, whole(), "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64");
+        2 if is_ipv4.len() == 2 && is_ipv4[0] == is_ipv4[1] => {
+            errors.invalid(&cidrs_path, cidrs_value(), "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64");
         }
         2 => {}
-        _ => return errors.invalid(&root, whole(), "may only hold up to 2 values"),
+        _ => return errors.invalid(&cidrs_path, cidrs_value(), "may only hold up to 2 values"),
     }
     for (index, cidr) in cidrs.iter().enumerate() {
-        let (path, cidr) = (root.index(index), cidr.as_str().unwrap_or_default());
+        let (path, cidr) = (cidrs_path.index(index), cidr.as_str().unwrap_or_default());
         let messages = names::cidr(cidr);
-        errors.invalid_all(&path, cidr, &messages);
+        errors.invalid_for_each(&path, cidr, &messages);
         let canonical =
             Cidr::parse(cidr).map(|range| format!("{}/{}", range.first(), range.length()));
         if let Some(canonical) =
@@ -45,16 +45,16 @@ pub(super) fn service_cidr(new: &Value, errors: &mut Errors) {
 /// Upstream: `ValidateServiceCIDRUpdate`.
 pub(super) fn service_cidr_update(new: &Value, old: &Value, errors: &mut Errors) {
     let (after, before) = (list(new, "spec.cidrs"), list(old, "spec.cidrs"));
-    let root = Path::new("spec.cidrs");
+    let cidrs_path = Path::new("spec.cidrs");
     let immutable = "field is immutable";
     match (before.len(), after.len()) {
         (before, after) if before == after => {}
         (1, 2) => {}
-        _ => return errors.invalid(&root, Value::from(after), immutable),
+        _ => return errors.invalid(&cidrs_path, Value::from(after), immutable),
     }
     for (index, (before, after)) in before.iter().zip(after).enumerate() {
         if before != after {
-            errors.invalid(&root.index(index), after.clone(), immutable);
+            errors.invalid(&cidrs_path.index(index), after.clone(), immutable);
         }
     }
     if before.len() != after.len() {
@@ -66,23 +66,31 @@ pub(super) fn service_cidr_update(new: &Value, old: &Value, errors: &mut Errors)
 ///
 /// Upstream: `ValidateIPAddress`.
 pub(super) fn ip_address(new: &Value, errors: &mut Errors) {
-    let root = Path::new("spec.parentRef");
+    let parent_ref_path = Path::new("spec.parentRef");
     if get(new, "spec.parentRef").is_none() {
-        return errors.required(&root, "");
+        return errors.required(&parent_ref_path, "");
     }
     let group = text(new, "spec.parentRef.group");
     if !group.is_empty() {
-        errors.invalid_all(&root.field("group"), group, &names::dns_subdomain(group));
+        errors.invalid_for_each(
+            &parent_ref_path.field("group"),
+            group,
+            &names::dns_subdomain(group),
+        );
     }
     for field in ["resource", "name"] {
         if text(new, &format!("spec.parentRef.{field}")).is_empty() {
-            errors.required(&root.field(field), "");
+            errors.required(&parent_ref_path.field(field), "");
         }
     }
     for field in ["resource", "name", "namespace"] {
         let value = text(new, &format!("spec.parentRef.{field}"));
         if !value.is_empty() {
-            errors.invalid_all(&root.field(field), value, &names::path_segment(value));
+            errors.invalid_for_each(
+                &parent_ref_path.field(field),
+                value,
+                &names::path_segment(value),
+            );
         }
     }
 }

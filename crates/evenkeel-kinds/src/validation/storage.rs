@@ -120,7 +120,7 @@ fn provisioner(name: &str, path: &Path<'_>, errors: &mut Errors) {
         errors.required(path, "");
     } else {
         let name = name.to_lowercase();
-        errors.invalid_all(path, &name, &names::qualified_name(&name));
+        errors.invalid_for_each(path, &name, &names::qualified_name(&name));
     }
 }
 
@@ -147,11 +147,11 @@ fn text_size(texts: &Object) -> usize {
 
 /// Upstream: `validateAllowedTopologies`.
 fn allowed_topologies(topologies: &[Value], errors: &mut Errors) {
-    let all = Path::new("allowedTopologies");
+    let allowed_topologies_path = Path::new("allowedTopologies");
     // Upstream's list of seen terms starts with an empty one. Therefore, a term without expressions is a duplicate.
     let mut seen: BTreeSet<String> = BTreeSet::from([String::new()]);
     for (index, topology) in topologies.iter().enumerate() {
-        let path = all.index(index);
+        let path = allowed_topologies_path.index(index);
         let path = path.field("matchLabelExpressions");
         let mut term: BTreeSet<String> = BTreeSet::new();
         let mut keys = BTreeSet::new();
@@ -168,7 +168,7 @@ fn allowed_topologies(topologies: &[Value], errors: &mut Errors) {
                     errors.duplicate(&path.field("values").index(index), value);
                 }
             }
-            errors.invalid_all(&path.field("key"), key, &names::qualified_name(key));
+            errors.invalid_for_each(&path.field("key"), key, &names::qualified_name(key));
             if !keys.insert(key) {
                 errors.duplicate(&path.field("key"), key);
             }
@@ -192,7 +192,7 @@ pub(super) fn driver_name(name: &str, path: &Path<'_>, errors: &mut Errors) {
     if name.len() > MAX_DRIVER_NAME {
         errors.too_long(path, MAX_DRIVER_NAME);
     }
-    errors.invalid_all(path, name, &names::dns_subdomain(&name.to_lowercase()));
+    errors.invalid_for_each(path, name, &names::dns_subdomain(&name.to_lowercase()));
 }
 
 /// Validates what comes between the attacher of an update and that of a new object, whose rule is declarative.
@@ -216,7 +216,7 @@ fn volume_attachment(new: &Value, errors: &mut Errors) {
         _ => {}
     }
     let node = text(new, "spec.nodeName");
-    errors.invalid_all(&path.field("nodeName"), node, &names::dns_subdomain(node));
+    errors.invalid_for_each(&path.field("nodeName"), node, &names::dns_subdomain(node));
     let status = Path::new("status");
     let metadata = object(new, "status.attachmentMetadata");
     if metadata.is_some_and(|metadata| text_size(metadata) > MAX_METADATA_SIZE) {
@@ -233,17 +233,17 @@ fn volume_attachment(new: &Value, errors: &mut Errors) {
     }
     if let Some(volume) = volume {
         let path = source.field("persistentVolumeName");
-        errors.invalid_all(&path, volume, &names::dns_subdomain(volume));
+        errors.invalid_for_each(&path, volume, &names::dns_subdomain(volume));
     }
 }
 
 /// Upstream: `ValidateCSINode`.
 fn csi_node(new: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
-    let all = path.field("drivers");
+    let drivers_path = path.field("drivers");
     let mut seen = BTreeSet::new();
     for (index, driver) in list(new, "spec.drivers").iter().enumerate() {
-        let path = all.index(index);
+        let path = drivers_path.index(index);
         let name = text(driver, "name");
         driver_name(name, &path.field("name"), errors);
         let node_id = text(driver, "nodeID");
@@ -267,7 +267,7 @@ fn csi_node(new: &Value, errors: &mut Errors) {
             if !keys.insert(key) {
                 errors.duplicate(&path, key);
             }
-            errors.invalid_all(&path, key, &names::qualified_name(key));
+            errors.invalid_for_each(&path, key, &names::qualified_name(key));
         }
     }
 }
@@ -360,7 +360,7 @@ fn storage_capacity(new: &Value, errors: &mut Errors) {
         labels::selector(selector, &Path::new("nodeTopology"), errors);
     }
     let class = text(new, "storageClassName");
-    errors.invalid_all(&Path::new("storageClassName"), class, &names::dns_subdomain(class));
+    errors.invalid_for_each(&Path::new("storageClassName"), class, &names::dns_subdomain(class));
     if let Some(capacity) = get(new, "capacity") {
         quantity::non_negative(capacity, &Path::new("capacity"), errors);
     }

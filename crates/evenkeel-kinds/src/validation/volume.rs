@@ -145,8 +145,8 @@ fn one_source(kind: &str, source: &Value, volume: &str, path: &Path<'_>, errors:
 /// Validates the file mode in a field, which is optional.
 pub(super) fn mode(source: &Value, field: &str, path: &Path<'_>, errors: &mut Errors) {
     if let Some(mode) = int(source, field).filter(|mode| !(0..=0o777).contains(mode)) {
-        let words = "must be a number between 0 and 0777 (octal), both inclusive";
-        errors.invalid(&path.field(field), mode, words);
+        let detail = "must be a number between 0 and 0777 (octal), both inclusive";
+        errors.invalid(&path.field(field), mode, detail);
     }
 }
 
@@ -217,7 +217,7 @@ pub(super) fn mounts<'a>(
     volumes: &BTreeSet<&str>,
     errors: &mut Errors,
 ) {
-    let all = path.field("volumeMounts");
+    let volume_mounts_path = path.field("volumeMounts");
     let (mounts, devices) = (list(container, "volumeMounts"), list(container, "volumeDevices"));
     // Few containers have both mounts and devices. Others need no sets.
     let has_both = !mounts.is_empty() && !devices.is_empty();
@@ -228,7 +228,7 @@ pub(super) fn mounts<'a>(
     let (mount_names, mount_paths) = (texts(mounts, "name"), texts(mounts, "mountPath"));
     let mut seen_mount_paths = BTreeSet::new();
     for (index, mount) in mounts.iter().enumerate() {
-        let path = all.index(index);
+        let path = volume_mounts_path.index(index);
         let name = text(mount, "name");
         if name.is_empty() {
             errors.required(&path.field("name"), "");
@@ -244,32 +244,32 @@ pub(super) fn mounts<'a>(
             errors.invalid(&path.field("mountPath"), mount_path, "must be unique");
         }
         if device_names.contains(name) {
-            let words = "must not already exist in volumeDevices";
-            errors.invalid(&path.field("name"), name, words);
+            let detail = "must not already exist in volumeDevices";
+            errors.invalid(&path.field("name"), name, detail);
         }
         if device_paths.contains(mount_path) {
-            let words = "must not already exist as a path in volumeDevices";
-            errors.invalid(&path.field("mountPath"), mount_path, words);
+            let detail = "must not already exist as a path in volumeDevices";
+            errors.invalid(&path.field("mountPath"), mount_path, detail);
         }
         // From here on, some of upstream's paths have no index.
         let (sub_path, expression) = (text(mount, "subPath"), text(mount, "subPathExpr"));
         if !sub_path.is_empty() {
-            descending_path(sub_path, &all.field("subPath"), errors);
+            descending_path(sub_path, &volume_mounts_path.field("subPath"), errors);
         }
         if !expression.is_empty() {
             if !sub_path.is_empty() {
-                let words = "subPathExpr and subPath are mutually exclusive";
-                errors.invalid(&path.field("subPathExpr"), expression, words);
+                let detail = "subPathExpr and subPath are mutually exclusive";
+                errors.invalid(&path.field("subPathExpr"), expression, detail);
             }
-            descending_path(expression, &all.field("subPathExpr"), errors);
+            descending_path(expression, &volume_mounts_path.field("subPathExpr"), errors);
         }
-        propagation(container, mount, &all.field("mountPropagation"), errors);
-        recursive_read_only(mount, &all.field("recursiveReadOnly"), errors);
+        propagation(container, mount, &volume_mounts_path.field("mountPropagation"), errors);
+        recursive_read_only(mount, &volume_mounts_path.field("recursiveReadOnly"), errors);
     }
-    let all = path.field("volumeDevices");
+    let volume_devices_path = path.field("volumeDevices");
     let (mut seen, mut paths) = (BTreeSet::new(), BTreeSet::new());
     for (index, device) in devices.iter().enumerate() {
-        let path = all.index(index);
+        let path = volume_devices_path.index(index);
         let (name, target) = (text(device, "name"), text(device, "devicePath"));
         if name.is_empty() {
             errors.required(&path.field("name"), "");
@@ -292,12 +292,12 @@ pub(super) fn mounts<'a>(
             paths.insert(target);
         }
         if mount_names.contains(name) {
-            let words = "must not already exist in volumeMounts";
-            errors.invalid(&path.field("name"), name, words);
+            let detail = "must not already exist in volumeMounts";
+            errors.invalid(&path.field("name"), name, detail);
         }
         if mount_paths.contains(target) {
-            let words = "must not already exist as a path in volumeMounts";
-            errors.invalid(&target_path, target, words);
+            let detail = "must not already exist as a path in volumeMounts";
+            errors.invalid(&target_path, target, detail);
         }
     }
 }
@@ -317,8 +317,8 @@ fn propagation(container: &Value, mount: &Value, path: &Path<'_>, errors: &mut E
     let Some(mode) = get(mount, "mountPropagation").and_then(Value::as_str) else { return };
     errors.one_of(path, mode, &["Bidirectional", "HostToContainer", "None"]);
     if mode == "Bidirectional" && !flag(container, "securityContext.privileged") {
-        let words = "Bidirectional mount propagation is available only to privileged containers";
-        errors.forbidden(path, words);
+        let detail = "Bidirectional mount propagation is available only to privileged containers";
+        errors.forbidden(path, detail);
     }
 }
 
@@ -333,8 +333,8 @@ fn recursive_read_only(mount: &Value, path: &Path<'_>, errors: &mut Errors) {
         errors.forbidden(path, "may only be specified when readOnly is true");
     }
     if !matches!(text(mount, "mountPropagation"), "" | "None") {
-        let words = "may only be specified when mountPropagation is None or not specified";
-        errors.forbidden(path, words);
+        let detail = "may only be specified when mountPropagation is None or not specified";
+        errors.forbidden(path, detail);
     }
 }
 

@@ -35,7 +35,7 @@ fn user_annotations(source: &Value, path: &Path<'_>, errors: &mut Errors) {
         if key.is_empty() {
             errors.required(path, "");
         } else if !messages.is_empty() {
-            errors.invalid_all(path, &key, &messages);
+            errors.invalid_for_each(path, &key, &messages);
         } else if !key.contains('/') {
             let detail = "must be a domain-prefixed key (such as \"acme.io/foo\")";
             errors.invalid(path, key.as_str(), detail);

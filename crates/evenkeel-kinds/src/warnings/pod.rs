@@ -237,7 +237,7 @@ fn container(container: &Value, path: &str, warnings: &mut Vec<String>) {
 /// Warns about host IPs without host port, and about ports that overlap or share a name. Compares the ports of all
 /// containers.
 fn ports(spec: &Value, path: &str, warnings: &mut Vec<String>) {
-    let all: Vec<(&Value, String)> = containers(spec, path)
+    let ports: Vec<(&Value, String)> = containers(spec, path)
         .flat_map(|(container, path)| {
             let ports = list(container, "ports").iter().enumerate();
             ports.map(move |(index, port)| (port, format!("{path}.ports[{index}]")))
@@ -245,7 +245,7 @@ fn ports(spec: &Value, path: &str, warnings: &mut Vec<String>) {
         .collect();
     let number = |port: &Value, field: &str| int(port, field).unwrap_or_default();
     let key = |port| (number(port, "containerPort"), text(port, "protocol"));
-    for (index, (port, path)) in all.iter().enumerate() {
+    for (index, (port, path)) in ports.iter().enumerate() {
         let (host_ip, host_port) = (text(port, "hostIP"), number(port, "hostPort"));
         if !host_ip.is_empty() && host_port == 0 {
             let (container_port, protocol) = key(port);
@@ -255,7 +255,7 @@ fn ports(spec: &Value, path: &str, warnings: &mut Vec<String>) {
             ));
         }
         for (other, other_path) in
-            all.iter().take(index).filter(|(other, _)| key(other) == key(port))
+            ports.iter().take(index).filter(|(other, _)| key(other) == key(port))
         {
             let (other_ip, other_port) = (text(other, "hostIP"), number(other, "hostPort"));
             let words = if (host_ip, host_port) == (other_ip, other_port) {
@@ -271,7 +271,7 @@ fn ports(spec: &Value, path: &str, warnings: &mut Vec<String>) {
         }
     }
     let mut names: BTreeMap<&str, &str> = BTreeMap::new();
-    for (port, path) in &all {
+    for (port, path) in &ports {
         let name = text(port, "name");
         if name.is_empty() {
             continue;

@@ -97,7 +97,7 @@ fn provision(claim: &PersistentVolumeClaim, class: &StorageClass) -> Write {
         "kind": "PersistentVolume",
         "metadata": {"name": name, "annotations": {volume::PROVISIONED_BY: DRIVER}},
         "spec": {
-            "capacity": {"storage": volume::requested(claim).to_string()},
+            "capacity": {"storage": volume::requested_storage(claim).to_string()},
             "accessModes": claim.spec.access_modes,
             "persistentVolumeReclaimPolicy": policy,
             "storageClassName": volume::class_of_claim(claim),
@@ -140,7 +140,7 @@ fn provision(claim: &PersistentVolumeClaim, class: &StorageClass) -> Write {
 
 /// Resizes the volume of a bound claim that requests more than it has, then updates the claim's capacity.
 fn expand(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Vec<Write> {
-    let requested = volume::requested(claim);
+    let requested = volume::requested_storage(claim);
     let current = claim.status.capacity.get("storage").copied();
     if &*claim.status.phase != "Bound" || current.is_none_or(|current| current >= requested) {
         return Vec::new();

@@ -47,7 +47,7 @@ impl Watch {
     /// Returns the next frame, or `None` at the regular end of the stream.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, WatchError> {
         loop {
-            if let Some(frame) = self.frames.cut()? {
+            if let Some(frame) = self.frames.next_frame()? {
                 return Ok(Some(frame));
             }
             match self.body.frame().await {

@@ -86,5 +86,5 @@ fn tolerates_unschedulable(pod: &PodInfo) -> bool {
         effect: "NoSchedule".into(),
         ..Taint::default()
     };
-    corev1::tolerated(&pod.pod.spec.tolerations, &taint)
+    corev1::is_tolerated(&pod.pod.spec.tolerations, &taint)
 }

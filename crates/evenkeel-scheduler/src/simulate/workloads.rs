@@ -317,7 +317,7 @@ impl<'a> Owner<'a> {
             }
             let mut pod = self.pod(&format!("{}-{name}", self.name()), self.object);
             daemonset::add_tolerations(&mut pod["spec"]);
-            daemonset::only_on(&mut pod["spec"], name);
+            daemonset::restrict_to_node(&mut pod["spec"], name);
             missing.pods.push(pod);
         }
         missing

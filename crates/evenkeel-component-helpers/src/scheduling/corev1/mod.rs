@@ -33,7 +33,7 @@ pub fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
 }
 
 /// Returns whether one of the tolerations tolerates the taint.
-pub fn tolerated(tolerations: &[Toleration], taint: &Taint) -> bool {
+pub fn is_tolerated(tolerations: &[Toleration], taint: &Taint) -> bool {
     tolerations.iter().any(|toleration| tolerates(toleration, taint))
 }
 
@@ -45,6 +45,6 @@ pub fn find_untolerated_taint<'a>(
     taints: &'a [Taint],
 ) -> Option<&'a Taint> {
     // A `PreferNoSchedule` taint repels no pod.
-    let hard = |taint: &&Taint| matches!(&*taint.effect, "NoSchedule" | "NoExecute");
-    taints.iter().filter(hard).find(|taint| !tolerated(tolerations, taint))
+    let repels_pods = |taint: &&Taint| matches!(&*taint.effect, "NoSchedule" | "NoExecute");
+    taints.iter().filter(repels_pods).find(|taint| !is_tolerated(tolerations, taint))
 }

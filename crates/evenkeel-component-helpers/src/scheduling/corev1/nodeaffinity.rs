@@ -13,9 +13,10 @@ pub fn required(spec: &PodSpec, node: &Node) -> bool {
         return false;
     }
     let affinity = spec.affinity.as_deref().and_then(|affinity| affinity.node_affinity.as_deref());
-    match affinity.and_then(|affinity| {
+    let required_selector = affinity.and_then(|affinity| {
         affinity.required_during_scheduling_ignored_during_execution.as_deref()
-    }) {
+    });
+    match required_selector {
         Some(selector) => selector.node_selector_terms.iter().any(|term| matches(term, node)),
         None => true,
     }
@@ -33,20 +34,22 @@ pub fn matches(term: &NodeSelectorTerm, node: &Node) -> bool {
         })
 }
 
+/// Returns whether a label or field with this value, or an absent label (`None`), satisfies the requirement.
 fn satisfies(requirement: &NodeSelectorRequirement, value: Option<&str>) -> bool {
-    let among = |value: &str| requirement.values.iter().any(|wanted| **wanted == *value);
-    let compare = |satisfies: fn(i64, i64) -> bool| {
-        let wanted = requirement.values.first().and_then(|wanted| wanted.parse().ok());
-        let found = value.and_then(|value| value.parse().ok());
-        matches!((found, wanted), (Some(found), Some(wanted)) if satisfies(found, wanted))
+    let is_listed = |value: &str| requirement.values.iter().any(|listed| **listed == *value);
+    // Compares value and bound as integers. A value that is not an integer does not match.
+    let satisfies_bound = |compare: fn(&i64, &i64) -> bool| {
+        let bound = requirement.values.first().and_then(|bound| bound.parse().ok());
+        let value = value.and_then(|value| value.parse().ok());
+        value.zip(bound).is_some_and(|(value, bound)| compare(&value, &bound))
     };
     match &*requirement.operator {
-        "In" => value.is_some_and(among),
-        "NotIn" => !value.is_some_and(among),
+        "In" => value.is_some_and(is_listed),
+        "NotIn" => !value.is_some_and(is_listed),
         "Exists" => value.is_some(),
         "DoesNotExist" => value.is_none(),
-        "Gt" => compare(|found, wanted| found > wanted),
-        "Lt" => compare(|found, wanted| found < wanted),
+        "Gt" => satisfies_bound(i64::gt),
+        "Lt" => satisfies_bound(i64::lt),
         _ => false,
     }
 }

@@ -8,7 +8,7 @@ use evenkeel_api::{
 };
 use evenkeel_component_helpers::{
     apps::daemonset,
-    scheduling::corev1::{nodeaffinity, tolerated},
+    scheduling::corev1::{is_tolerated, nodeaffinity},
 };
 
 /// Annotation with the deprecated template generation. Upstream: `DeprecatedTemplateGeneration`.
@@ -57,7 +57,7 @@ impl PodTemplate {
         let has_untolerated_taint = |effects: &[&str]| {
             let mut taints =
                 node.spec.taints.iter().filter(|taint| effects.contains(&&*taint.effect));
-            taints.any(|taint| !tolerated(&self.spec.tolerations, taint))
+            taints.any(|taint| !is_tolerated(&self.spec.tolerations, taint))
         };
         Fit {
             should_run: !has_untolerated_taint(&["NoSchedule", "NoExecute"]),
@@ -76,7 +76,7 @@ impl PodTemplate {
     ) -> String {
         let prefix = format!("{}-", set.meta.name);
         self.template
-            .with_spec(|spec| daemonset::only_on(spec, node))
+            .with_spec(|spec| daemonset::restrict_to_node(spec, node))
             .with_label(REVISION_LABEL, revision_hash)
             .pod_json(&prefix, &set.meta.namespace, owner)
     }

@@ -36,7 +36,8 @@ impl Run {
 
     /// Returns the Job's body.
     pub(super) fn job_json(self, cron: &CronJob) -> Vec<u8> {
-        let zone = cron.spec.time_zone.as_deref().and_then(cron::zone).unwrap_or(TimeZone::UTC);
+        let zone =
+            cron.spec.time_zone.as_deref().and_then(cron::time_zone).unwrap_or(TimeZone::UTC);
         let template = &cron.spec.job_template;
         let annotations = template.annotations.with(SCHEDULED_TIMESTAMP, &self.rfc3339(&zone));
         let owner = wire::controller_reference(&Target::of(CronJob::kind(), &cron.meta)).to_json();

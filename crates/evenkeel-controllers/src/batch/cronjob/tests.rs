@@ -72,7 +72,7 @@ fn action_summaries(plan: &Plan) -> Vec<String> {
 
 #[test]
 fn schedule_without_time_zone_uses_the_local_zone() {
-    let vienna = evenkeel_component_helpers::cron::zone("Europe/Vienna").unwrap();
+    let vienna = evenkeel_component_helpers::cron::time_zone("Europe/Vienna").unwrap();
     let daily = cron(&json!({ "schedule": "0 12 * * *" }));
     let observed = Observed { local_zone: vienna, ..observed(&daily, &[]) };
     assert_eq!(action_summaries(&plan(&observed, time("2026-01-05T10:59:00Z"))), [""; 0]);

@@ -4,7 +4,7 @@ use evenkeel_api::{
     time::{SignedDuration, Timestamp},
     views::CronJob,
 };
-use evenkeel_component_helpers::cron::{Schedule, zone};
+use evenkeel_component_helpers::cron::{Schedule, time_zone};
 use jiff::tz::TimeZone;
 use std::time::Duration;
 
@@ -54,13 +54,13 @@ impl ZonedSchedule {
     pub(super) fn of(cron: &CronJob, local: &TimeZone) -> Result<Self, ScheduleError> {
         let spec_zone = match cron.spec.time_zone.as_deref() {
             None => local.clone(),
-            Some(name) => zone(name)
+            Some(name) => time_zone(name)
                 .ok_or_else(|| ScheduleError::Zone(format!("unknown time zone {name}")))?,
         };
         let (zone, fields) = match split_zone_prefix(&cron.spec.schedule) {
             None => (spec_zone, &*cron.spec.schedule),
             Some((name, fields)) => {
-                let prefix_zone = zone(name).ok_or_else(|| {
+                let prefix_zone = time_zone(name).ok_or_else(|| {
                     ScheduleError::Schedule(format!(
                         "provided bad location {name}: unknown time zone {name}"
                     ))
@@ -244,7 +244,7 @@ mod tests {
             Some("Asia/Tokyo")
         );
         cron.spec.schedule = "0 0 * * *".into();
-        let local = zone("Europe/Vienna").unwrap();
+        let local = time_zone("Europe/Vienna").unwrap();
         assert_eq!(ZonedSchedule::of(&cron, &local).unwrap().zone, local, "the local zone");
         cron.spec.time_zone = Some("Asia/Tokyo".into());
         assert_eq!(ZonedSchedule::of(&cron, &local).unwrap().zone.iana_name(), Some("Asia/Tokyo"));

@@ -153,7 +153,7 @@ impl StateOfWorld {
         used: &claims::ClaimUse<'_>,
     ) -> Option<Arc<PersistentVolume>> {
         let claim = self.claims.get(&pod.meta.namespace, &used.claim_name(pod))?;
-        let may_use = !used.ephemeral || ephemeral::made_for_pod(&claim, pod).is_ok();
+        let may_use = !used.is_ephemeral || ephemeral::made_for_pod(&claim, pod).is_ok();
         let volume = self.volumes.get("", &claim.spec.volume_name)?;
         let reference = volume.spec.claim_ref.as_deref();
         let is_bound = &*claim.status.phase == "Bound"

@@ -104,7 +104,7 @@ fn volume_json(claim: &PersistentVolumeClaim, class: &str, policy: &str, path: &
             },
         },
         "spec": {
-            "capacity": {"storage": volume::requested(claim).to_string()},
+            "capacity": {"storage": volume::requested_storage(claim).to_string()},
             "accessModes": modes,
             "persistentVolumeReclaimPolicy": policy,
             "storageClassName": class,

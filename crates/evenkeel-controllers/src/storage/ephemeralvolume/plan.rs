@@ -25,7 +25,7 @@ impl Observed {
         pod: Arc<Pod>,
         claim_by_name: impl Fn(&str) -> Option<Arc<PersistentVolumeClaim>>,
     ) -> Self {
-        let volumes = claims::of_pod(&pod).filter(|used| used.ephemeral);
+        let volumes = claims::of_pod(&pod).filter(|used| used.is_ephemeral);
         let claims = volumes.map(|used| claim_by_name(&used.claim_name(&pod))).collect();
         Self { pod, claims }
     }
@@ -42,7 +42,7 @@ enum Step {
 
 /// Reports whether the pod has ephemeral volumes and is not terminating.
 pub(super) fn needs_claims(pod: &Pod) -> bool {
-    !pod.meta.deleting() && claims::of_pod(pod).any(|used| used.ephemeral)
+    !pod.meta.deleting() && claims::of_pod(pod).any(|used| used.is_ephemeral)
 }
 
 /// Creates the missing claims one after the other. The reconciliation ends at the first volume whose claim cannot be
@@ -101,7 +101,7 @@ fn steps(observed: &Observed) -> Vec<Step> {
     if pod.meta.deleting() {
         return Vec::new();
     }
-    let volumes = claims::of_pod(pod).filter(|used| used.ephemeral);
+    let volumes = claims::of_pod(pod).filter(|used| used.is_ephemeral);
     let steps = volumes
         .zip(&observed.claims)
         .filter_map(|(used, claim)| volume_step(pod, &used, claim.as_deref()));

@@ -79,7 +79,7 @@ impl Planner for Expander {
         if let Some(capacity) = observed.claim.status.capacity.get("storage") {
             description.fact("has", capacity);
         }
-        description.fact("asks for", volume::requested(&observed.claim));
+        description.fact("asks for", volume::requested_storage(&observed.claim));
         if plan::needs_expansion(observed) {
             description.waits("its driver is to make the volume bigger");
         }

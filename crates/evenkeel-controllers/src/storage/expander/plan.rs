@@ -23,7 +23,7 @@ pub(super) struct Observed {
 
 /// Reports whether the claim's request or its capacity grew.
 pub(super) fn grew(old: &PersistentVolumeClaim, new: &PersistentVolumeClaim) -> bool {
-    volume::requested(new) > volume::requested(old) || capacity(new) > capacity(old)
+    volume::requested_storage(new) > volume::requested_storage(old) || capacity(new) > capacity(old)
 }
 
 /// Returns the capacity in the claim's status, 0 if there is none.
@@ -42,7 +42,7 @@ fn volume_to_expand(observed: &Observed) -> Option<&PersistentVolume> {
     let volume = observed.volume.as_deref()?;
     let reference = volume.spec.claim_ref.as_deref();
     let is_bound = reference.is_some_and(|reference| reference.uid == claim.meta.uid);
-    let is_too_small = volume::requested(claim) > capacity(claim);
+    let is_too_small = volume::requested_storage(claim) > capacity(claim);
     let is_being_expanded = volume.meta.annotations.contains(volume::PRE_RESIZE_CAPACITY);
     (is_bound && (is_too_small || is_being_expanded)).then_some(volume)
 }

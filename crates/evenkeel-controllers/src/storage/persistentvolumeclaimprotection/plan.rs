@@ -129,7 +129,7 @@ pub(super) fn condition(claim: &PersistentVolumeClaim) -> Option<&PersistentVolu
 /// pod that has shut down does not block the deletion of its own ephemeral claim.
 fn blocks_deletion(pod: &Pod, claim: &PersistentVolumeClaim) -> bool {
     let is_scheduled = !pod.spec.node_name.is_empty();
-    is_scheduled && volumes_of(pod, claim).any(|used| !used.ephemeral || !has_shut_down(pod))
+    is_scheduled && volumes_of(pod, claim).any(|used| !used.is_ephemeral || !has_shut_down(pod))
 }
 
 /// Reports whether the pod uses the claim, whether or not it is scheduled.
@@ -146,7 +146,7 @@ fn volumes_of<'a>(
     claims::of_pod(pod).filter(move |used| {
         pod.meta.namespace == claim.meta.namespace
             && used.claim_name(pod) == *claim.meta.name
-            && (!used.ephemeral || ephemeral::made_for_pod(claim, pod).is_ok())
+            && (!used.is_ephemeral || ephemeral::made_for_pod(claim, pod).is_ok())
     })
 }
 

@@ -47,7 +47,7 @@ pub(super) fn mutating(new: &Value, errors: &mut Errors) {
 fn policy_name(new: &Value, errors: &mut Errors) {
     let name = text(new, "spec.policyName");
     if !name.is_empty() {
-        errors.invalid_all(&Path::new("spec.policyName"), name, &dns_subdomain(name));
+        errors.invalid_for_each(&Path::new("spec.policyName"), name, &dns_subdomain(name));
     }
 }
 
@@ -65,7 +65,7 @@ fn param_ref(reference: &Value, path: &Path<'_>, errors: &mut Errors) {
     let name = text(reference, "name");
     let selector = get(reference, "selector");
     let exclusive = "name and selector are mutually exclusive";
-    errors.invalid_all(&path.field("name"), name, &path_segment(name));
+    errors.invalid_for_each(&path.field("name"), name, &path_segment(name));
     if !name.is_empty() && selector.is_some() {
         errors.forbidden(&path.field("name"), exclusive);
     }

@@ -58,6 +58,7 @@ fn validate(kind: &str, new: &Value, old: Option<&Value>, errors: &mut Errors) {
     }
 }
 
+/// Returns the strings of the list in `field`.
 fn items(value: &Value, field: &str) -> Vec<String> {
     list(value, field).iter().map(|item| item.as_str().unwrap_or_default().to_owned()).collect()
 }
@@ -116,10 +117,12 @@ fn resources(resources: &[String], path: &Path<'_>, errors: &mut Errors) {
     if resources.is_empty() {
         errors.required(path, "");
     }
-    // Resources with all subresources (`pods/*`), and subresources of all resources (`*/status`).
-    let (mut whole, mut everywhere) = (BTreeSet::new(), BTreeSet::new());
-    // As upstream, only the last resource without a subresource counts.
-    let mut last_is_plain = false;
+    // Resources with all their subresources, such as `pods` for `pods/*`.
+    let mut with_all_subresources = BTreeSet::new();
+    // Subresources of all resources, such as `status` for `*/status`.
+    let mut of_all_resources = BTreeSet::new();
+    // Whether the last entry without a subresource names a resource. As upstream, earlier such entries do not count.
+    let mut last_is_named = false;
     for (index, name) in resources.iter().enumerate() {
         let path = path.index(index);
         if name.is_empty() {
@@ -127,30 +130,30 @@ fn resources(resources: &[String], path: &Path<'_>, errors: &mut Errors) {
             continue;
         }
         let Some((resource, subresource)) = name.split_once('/') else {
-            last_is_plain = name != "*";
+            last_is_named = name != "*";
             continue;
         };
-        if whole.contains(resource) {
+        if with_all_subresources.contains(resource) {
             let detail = format!("if '{resource}/*' is present, must not specify {name}");
             errors.invalid(&path, name.as_str(), &detail);
         }
-        if everywhere.contains(subresource) {
+        if of_all_resources.contains(subresource) {
             let detail = format!("if '*/{subresource}' is present, must not specify {name}");
             errors.invalid(&path, name.as_str(), &detail);
         }
         if subresource == "*" {
-            whole.insert(resource);
+            with_all_subresources.insert(resource);
         }
         if resource == "*" {
-            everywhere.insert(subresource);
+            of_all_resources.insert(subresource);
         }
     }
-    let has = |wanted: &str| resources.iter().any(|name| name == wanted);
+    let has = |entry: &str| resources.iter().any(|name| name == entry);
     if resources.len() > 1 && has("*/*") && !errors.is_full() {
         let detail = "if '*/*' is present, must not specify other resources";
         errors.invalid(path, resources.to_vec(), detail);
     }
-    if has("*") && last_is_plain && !errors.is_full() {
+    if has("*") && last_is_named && !errors.is_full() {
         let detail = "if '*' is present, must not specify other resources without subresources";
         errors.invalid(path, resources.to_vec(), detail);
     }
@@ -187,9 +190,9 @@ fn match_resources(resources: &Value, path: &Path<'_>, errors: &mut Errors) {
         }
     }
     for name in ["resourceRules", "excludeResourceRules"] {
-        let all = path.field(name);
+        let list_path = path.field(name);
         for (index, rule) in list(resources, name).iter().enumerate() {
-            named_rule_with_operations(rule, &all.index(index), errors);
+            named_rule_with_operations(rule, &list_path.index(index), errors);
         }
     }
 }
@@ -197,11 +200,11 @@ fn match_resources(resources: &Value, path: &Path<'_>, errors: &mut Errors) {
 /// Upstream: `validateNamedRuleWithOperations`.
 fn named_rule_with_operations(rule: &Value, path: &Path<'_>, errors: &mut Errors) {
     let mut seen = BTreeSet::new();
-    let all = path.field("resourceNames");
+    let resource_names_path = path.field("resourceNames");
     for (index, name) in items(rule, "resourceNames").into_iter().enumerate() {
-        errors.invalid_all(&all.index(index), &name, &path_segment(&name));
+        errors.invalid_for_each(&resource_names_path.index(index), &name, &path_segment(&name));
         if seen.contains(&name) {
-            errors.duplicate(&all.index(index), name.as_str());
+            errors.duplicate(&resource_names_path.index(index), name.as_str());
         }
         seen.insert(name);
     }
@@ -219,7 +222,7 @@ fn mutating_operations(resources: &Value, path: &Path<'_>, errors: &mut Errors) 
 }
 
 /// Returns whether `field` differs from the old object, or there is no old object.
-fn changed(new: &Value, old: Option<&Value>, field: &str) -> bool {
+fn is_changed(new: &Value, old: Option<&Value>, field: &str) -> bool {
     old.is_none_or(|old| !same(get(new, field), get(old, field)))
 }
 

@@ -1,7 +1,7 @@
 //! Validation of admission policies.
 
 use super::{
-    FAILURE_POLICIES, REINVOCATION_POLICIES, changed, dns_1035_label, dns_subdomain, get, list,
+    FAILURE_POLICIES, REINVOCATION_POLICIES, dns_1035_label, dns_subdomain, get, is_changed, list,
     match_conditions, match_resources, mutating_operations, names, optional, text,
 };
 use evenkeel_apimachinery::validation::{Errors, Path};
@@ -14,7 +14,7 @@ const MAX_AUDIT_ANNOTATIONS: usize = 20;
 const MAX_VALUE_EXPRESSION: usize = 5 * 1024;
 /// Valid reasons of a validation.
 const REASONS: [&str; 3] = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
-/// Names that are no CEL identifiers.
+/// Words that CEL reserves, so that they cannot be identifiers.
 const CEL_RESERVED: [&str; 21] = [
     "true",
     "false",
@@ -45,7 +45,8 @@ const CEL_RESERVED: [&str; 21] = [
 pub(super) fn validating(new: &Value, old: Option<&Value>, errors: &mut Errors) {
     let path = Path::new("spec");
     let spec = new.get("spec").unwrap_or(&Value::Null);
-    common(new, old, false, errors);
+    let may_mutate = false;
+    common(new, old, may_mutate, errors);
     let (validations, annotations) = (list(spec, "validations"), list(spec, "auditAnnotations"));
     if validations.is_empty() && annotations.is_empty() {
         for field in ["validations", "auditAnnotations"] {
@@ -54,18 +55,18 @@ pub(super) fn validating(new: &Value, old: Option<&Value>, errors: &mut Errors) 
         }
         return;
     }
-    let all = path.field("validations");
+    let validations_path = path.field("validations");
     for (index, validation) in validations.iter().enumerate() {
-        self::validation(validation, &all.index(index), errors);
+        self::validation(validation, &validations_path.index(index), errors);
     }
-    let all = path.field("auditAnnotations");
+    let audit_annotations_path = path.field("auditAnnotations");
     if annotations.len() > MAX_AUDIT_ANNOTATIONS && !errors.is_full() {
         let detail = format!("must not have more than {MAX_AUDIT_ANNOTATIONS} auditAnnotations");
-        errors.invalid(&all, annotations.to_vec(), &detail);
+        errors.invalid(&audit_annotations_path, annotations.to_vec(), &detail);
     }
     let mut keys = BTreeSet::new();
     for (index, annotation) in annotations.iter().enumerate() {
-        let path = all.index(index);
+        let path = audit_annotations_path.index(index);
         audit_annotation(text(new, "metadata.name"), annotation, &path, errors);
         let key = text(annotation, "key");
         if !keys.insert(key) {
@@ -80,21 +81,22 @@ pub(super) fn validating(new: &Value, old: Option<&Value>, errors: &mut Errors) 
 pub(super) fn mutating(new: &Value, old: Option<&Value>, errors: &mut Errors) {
     let path = Path::new("spec");
     let spec = new.get("spec").unwrap_or(&Value::Null);
-    common(new, old, true, errors);
+    let may_mutate = true;
+    common(new, old, may_mutate, errors);
     let mutations = list(spec, "mutations");
-    let all = path.field("mutations");
+    let mutations_path = path.field("mutations");
     if mutations.is_empty() {
-        errors.required(&all, "mutations must contain at least one item");
+        errors.required(&mutations_path, "mutations must contain at least one item");
     }
     for (index, mutation) in mutations.iter().enumerate() {
-        self::mutation(mutation, &all.index(index), errors);
+        self::mutation(mutation, &mutations_path.index(index), errors);
     }
     let policy = text(spec, "reinvocationPolicy");
     errors.required_one_of(&path.field("reinvocationPolicy"), policy, &REINVOCATION_POLICIES);
 }
 
 /// Validates the fields that both kinds of policies share.
-fn common(new: &Value, old: Option<&Value>, mutates: bool, errors: &mut Errors) {
+fn common(new: &Value, old: Option<&Value>, may_mutate: bool, errors: &mut Errors) {
     let path = Path::new("spec");
     let spec = new.get("spec").unwrap_or(&Value::Null);
     match get(spec, "failurePolicy") {
@@ -113,18 +115,18 @@ fn common(new: &Value, old: Option<&Value>, mutates: bool, errors: &mut Errors) 
             if list(resources, "resourceRules").is_empty() {
                 errors.required(&rules, "");
             }
-            if mutates {
+            if may_mutate {
                 mutating_operations(resources, &rules.field("operations"), errors);
             }
         }
     }
-    if changed(new, old, "spec.paramKind") || changed(new, old, "spec.matchConditions") {
+    if is_changed(new, old, "spec.paramKind") || is_changed(new, old, "spec.matchConditions") {
         let field_path = path.field("matchConditions");
         match_conditions(list(spec, "matchConditions"), &field_path, errors);
     }
-    let all = path.field("variables");
+    let variables_path = path.field("variables");
     for (index, variable) in list(spec, "variables").iter().enumerate() {
-        self::variable(variable, &all.index(index), errors);
+        self::variable(variable, &variables_path.index(index), errors);
     }
 }
 
@@ -189,16 +191,13 @@ fn validation(validation: &Value, path: &Path<'_>, errors: &mut Errors) {
     if text(validation, "expression").trim().is_empty() {
         errors.required(&path.field("expression"), "expression is not specified");
     }
-    let blank = |field: &str| {
-        let value = text(validation, field);
-        !value.is_empty() && value.trim().is_empty()
-    };
     let value = |field: &str| text(validation, field);
-    if blank("messageExpression") {
+    let is_blank = |field: &str| !value(field).is_empty() && value(field).trim().is_empty();
+    if is_blank("messageExpression") {
         let field_path = path.field("messageExpression");
         errors.invalid(&field_path, value("messageExpression"), "must be non-empty if specified");
     }
-    if blank("message") {
+    if is_blank("message") {
         errors.invalid(&path.field("message"), value("message"), "must be non-empty if specified");
     } else if value("message").trim().contains(['\n', '\r']) {
         errors.invalid(&path.field("message"), value("message"), "must not contain line breaks");
@@ -213,7 +212,7 @@ fn audit_annotation(policy: &str, annotation: &Value, path: &Path<'_>, errors: &
         errors.invalid(&path.field("key"), key, "requires metadata.name be non-empty");
     } else {
         let name = format!("{policy}/{key}");
-        errors.invalid_all(&path.field("key"), &name, &names::qualified_name(&name));
+        errors.invalid_for_each(&path.field("key"), &name, &names::qualified_name(&name));
     }
     let field_path = path.field("valueExpression");
     match text(annotation, "valueExpression").trim().len() {
@@ -229,7 +228,7 @@ fn audit_annotation(policy: &str, annotation: &Value, path: &Path<'_>, errors: &
 /// Upstream: `validateMutation`.
 fn mutation(mutation: &Value, path: &Path<'_>, errors: &mut Errors) {
     let kind = text(mutation, "patchType");
-    let (required, other) = match kind {
+    let (required_field, other_field) = match kind {
         "" => return errors.required(&path.field("patchType"), ""),
         "JSONPatch" => ("jsonPatch", "applyConfiguration"),
         "ApplyConfiguration" => ("applyConfiguration", "jsonPatch"),
@@ -238,8 +237,8 @@ fn mutation(mutation: &Value, path: &Path<'_>, errors: &mut Errors) {
             return errors.not_supported(&path.field("patchType"), kind, &supported);
         }
     };
-    let field_path = path.field(required);
-    match get(mutation, required) {
+    let field_path = path.field(required_field);
+    match get(mutation, required_field) {
         None => {
             errors.required(&field_path, &format!("must be specified when patchType is {kind}"));
         }
@@ -248,8 +247,8 @@ fn mutation(mutation: &Value, path: &Path<'_>, errors: &mut Errors) {
         }
         Some(_) => {}
     }
-    if get(mutation, other).is_some() {
+    if get(mutation, other_field).is_some() {
         let detail = format!("must not be specified when patchType is {kind}");
-        errors.invalid(&path.field(other), format!("{{{other}}}"), &detail);
+        errors.invalid(&path.field(other_field), format!("{{{other_field}}}"), &detail);
     }
 }

@@ -9,9 +9,9 @@ use serde_json::Value;
 ///
 /// Upstream: `validateValidatingAdmissionPolicyStatus`.
 pub(super) fn validating_admission_policy(new: &Value, errors: &mut Errors) {
-    let all = Path::new("status.typeChecking.expressionWarnings");
+    let expression_warnings_path = Path::new("status.typeChecking.expressionWarnings");
     for (index, warning) in list(new, "status.typeChecking.expressionWarnings").iter().enumerate() {
-        let path = all.index(index);
+        let path = expression_warnings_path.index(index);
         if text(warning, "warning").is_empty() {
             errors.required(&path.field("warning"), "");
         }
@@ -20,7 +20,8 @@ pub(super) fn validating_admission_policy(new: &Value, errors: &mut Errors) {
     conditions(list(new, "status.conditions"), &Path::new("status.conditions"), errors);
 }
 
-/// Validates the first step of a JSONPath. Upstream validates little more.
+/// Validates the first element of a JSONPath. Upstream's parser rejects few errors in later elements, which this
+/// function ignores.
 ///
 /// Upstream: `validateFieldRef`.
 fn field_ref(path_text: &str, path: &Path<'_>, errors: &mut Errors) {

@@ -1,8 +1,8 @@
 //! Validation of webhook configurations.
 
 use super::{
-    FAILURE_POLICIES, MATCH_POLICIES, REINVOCATION_POLICIES, changed, client, dns_1035_label,
-    dns_subdomain, get, int, items, labels, list, match_conditions, optional, rule_with_operations,
+    FAILURE_POLICIES, MATCH_POLICIES, REINVOCATION_POLICIES, client, dns_1035_label, dns_subdomain,
+    get, int, is_changed, items, labels, list, match_conditions, optional, rule_with_operations,
     text,
 };
 use evenkeel_apimachinery::validation::{Errors, Path};
@@ -14,13 +14,16 @@ const NO_SIDE_EFFECTS: [&str; 2] = ["None", "NoneOnDryRun"];
 const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 const TIMEOUT_SECONDS: std::ops::RangeInclusive<i64> = 1..=30;
 
-/// Rules that only apply if the old object obeyed them. All apply to a new object.
+/// Optional rules for webhooks. The first three apply if the old object obeyed them. All apply to a new object.
 struct Options {
-    no_side_effects: bool,
-    recognized_review_version: bool,
-    unique_names: bool,
-    /// Whether match conditions are validated: they changed, or the object is new.
-    match_conditions: bool,
+    /// Whether each webhook must have no side effects.
+    require_no_side_effects: bool,
+    /// Whether each webhook must support a review version that the server recognizes.
+    require_recognized_version: bool,
+    /// Whether the names of webhooks must be unique.
+    require_unique_names: bool,
+    /// Whether match conditions are validated, because they changed or the object is new.
+    validate_match_conditions: bool,
 }
 
 impl Options {
@@ -29,20 +32,20 @@ impl Options {
         let new_hooks = list(new, "webhooks");
         let mut names = BTreeSet::new();
         Self {
-            no_side_effects: old_hooks
+            require_no_side_effects: old_hooks
                 .iter()
                 .all(|hook| NO_SIDE_EFFECTS.contains(&text(hook, "sideEffects"))),
-            recognized_review_version: old_hooks.iter().all(|hook| {
+            require_recognized_version: old_hooks.iter().all(|hook| {
                 let versions = items(hook, "admissionReviewVersions");
                 versions.is_empty() || versions.iter().any(|version| is_recognized(version))
             }),
-            unique_names: old_hooks.iter().all(|hook| names.insert(text(hook, "name"))),
-            match_conditions: old.is_none()
+            require_unique_names: old_hooks.iter().all(|hook| names.insert(text(hook, "name"))),
+            validate_match_conditions: old.is_none()
                 || new_hooks.len() != old_hooks.len()
                 || new_hooks
                     .iter()
                     .zip(old_hooks)
-                    .any(|(new, old)| changed(new, Some(old), "matchConditions")),
+                    .any(|(new, old)| is_changed(new, Some(old), "matchConditions")),
         }
     }
 }
@@ -54,16 +57,17 @@ fn is_recognized(version: &str) -> bool {
 /// Upstream: `validateValidatingWebhookConfiguration`, `validateMutatingWebhookConfiguration`.
 pub(super) fn configuration(new: &Value, old: Option<&Value>, errors: &mut Errors) {
     let options = Options::new(new, old);
-    let all = Path::new("webhooks");
+    let webhooks_path = Path::new("webhooks");
     let mut seen = BTreeSet::new();
     for (index, hook) in list(new, "webhooks").iter().enumerate() {
-        let path = all.index(index);
+        let path = webhooks_path.index(index);
         webhook(hook, &options, &path, errors);
         let versions = items(hook, "admissionReviewVersions");
-        let recognized = options.recognized_review_version;
-        review_versions(&versions, recognized, &path.field("admissionReviewVersions"), errors);
+        let require_recognized = options.require_recognized_version;
+        let versions_path = path.field("admissionReviewVersions");
+        review_versions(&versions, require_recognized, &versions_path, errors);
         let name = text(hook, "name");
-        if options.unique_names && !name.is_empty() && !seen.insert(name) {
+        if options.require_unique_names && !name.is_empty() && !seen.insert(name) {
             errors.duplicate(&path.field("name"), name);
         }
     }
@@ -78,7 +82,8 @@ fn webhook(hook: &Value, options: &Options, path: &Path<'_>, errors: &mut Errors
     }
     optional(hook, "failurePolicy", &FAILURE_POLICIES, path, errors);
     optional(hook, "matchPolicy", &MATCH_POLICIES, path, errors);
-    let effects: &[&str] = if options.no_side_effects { &NO_SIDE_EFFECTS } else { &SIDE_EFFECTS };
+    let effects: &[&str] =
+        if options.require_no_side_effects { &NO_SIDE_EFFECTS } else { &SIDE_EFFECTS };
     if get(hook, "sideEffects").is_none() {
         let detail = format!("must specify one of {}", effects.join(", "));
         errors.required(&path.field("sideEffects"), &detail);
@@ -97,7 +102,7 @@ fn webhook(hook: &Value, options: &Options, path: &Path<'_>, errors: &mut Errors
     }
     optional(hook, "reinvocationPolicy", &REINVOCATION_POLICIES, path, errors);
     client::config(hook.get("clientConfig").unwrap_or(&Value::Null), path, errors);
-    if options.match_conditions {
+    if options.validate_match_conditions {
         let field_path = path.field("matchConditions");
         match_conditions(list(hook, "matchConditions"), &field_path, errors);
     }
@@ -117,7 +122,12 @@ fn fully_qualified_name(name: &str, path: &Path<'_>, errors: &mut Errors) {
 }
 
 /// Upstream: `validateAdmissionReviewVersions`.
-fn review_versions(versions: &[String], recognized: bool, path: &Path<'_>, errors: &mut Errors) {
+fn review_versions(
+    versions: &[String],
+    require_recognized: bool,
+    path: &Path<'_>,
+    errors: &mut Errors,
+) {
     let known = REVIEW_VERSIONS.join(", ");
     if versions.is_empty() {
         errors.required(path, &format!("must specify one of {known}"));
@@ -127,12 +137,15 @@ fn review_versions(versions: &[String], recognized: bool, path: &Path<'_>, error
     for (index, version) in versions.iter().enumerate() {
         let path = path.index(index);
         if seen.insert(version) {
-            errors.invalid_all(&path, version, &dns_1035_label(version));
+            errors.invalid_for_each(&path, version, &dns_1035_label(version));
         } else {
             errors.invalid(&path, version.as_str(), "duplicate version");
         }
     }
-    if recognized && !versions.iter().any(|version| is_recognized(version)) && !errors.is_full() {
+    if require_recognized
+        && !versions.iter().any(|version| is_recognized(version))
+        && !errors.is_full()
+    {
         let detail = format!("must include at least one of {known}");
         errors.invalid(path, versions.to_vec(), &detail);
     }

@@ -72,15 +72,16 @@ fn flow_schema(new: &Value, errors: &mut Errors) {
         let methods = ["ByNamespace", "ByUser"];
         if !methods.contains(&text(method, "type")) {
             let path = path.field("distinguisherMethod");
-            let shown = json!({"Type": text(method, "type")});
-            errors.not_supported(&path.field("type"), shown, &methods);
+            // Upstream's error quotes the Go struct.
+            let go_struct = json!({"Type": text(method, "type")});
+            errors.not_supported(&path.field("type"), go_struct, &methods);
         }
     }
     let level = text(new, "spec.priorityLevelConfiguration.name");
     let level_path = path.field("priorityLevelConfiguration");
     match level {
         "" => errors.required(&level_path.field("name"), "must reference a priority level"),
-        _ => errors.invalid_all(&level_path.field("name"), level, &dns_subdomain(level)),
+        _ => errors.invalid_for_each(&level_path.field("name"), level, &dns_subdomain(level)),
     }
     let rules_path = path.field("rules");
     for (index, rule) in list(new, "spec.rules").iter().enumerate() {
@@ -105,7 +106,7 @@ fn fixed_spec(new: &Value, fixed: Option<&Value>, errors: &mut Errors) {
 /// Upstream: `MandatoryFlowSchemas`.
 fn mandatory_flow_schema(name: &str) -> Option<Value> {
     let group = |name: &str| json!({"kind": "Group", "group": {"name": name}});
-    let all = |subjects: &[Value]| {
+    let rules_for_all_requests = |subjects: &[Value]| {
         json!([{
             "subjects": subjects,
             "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "clusterScope": true,
@@ -116,12 +117,12 @@ fn mandatory_flow_schema(name: &str) -> Option<Value> {
     match name {
         "exempt" => Some(json!({
             "priorityLevelConfiguration": {"name": "exempt"}, "matchingPrecedence": 1,
-            "rules": all(&[group("system:masters")]),
+            "rules": rules_for_all_requests(&[group("system:masters")]),
         })),
         "catch-all" => Some(json!({
             "priorityLevelConfiguration": {"name": "catch-all"}, "matchingPrecedence": MAX_MATCHING_PRECEDENCE,
             "distinguisherMethod": {"type": "ByUser"},
-            "rules": all(&[group("system:unauthenticated"), group("system:authenticated")]),
+            "rules": rules_for_all_requests(&[group("system:unauthenticated"), group("system:authenticated")]),
         })),
         _ => None,
     }
@@ -130,7 +131,7 @@ fn mandatory_flow_schema(name: &str) -> Option<Value> {
 /// Upstream: `ValidatePriorityLevelConfiguration`.
 fn priority_level_configuration(new: &Value, old: Option<&Value>, errors: &mut Errors) {
     let annotations = get(new, "metadata.annotations");
-    if annotations.is_some_and(|all| all.get(PRESERVE_ZERO_SHARES).is_some()) {
+    if annotations.is_some_and(|annotations| annotations.get(PRESERVE_ZERO_SHARES).is_some()) {
         let detail = format!("annotation '{PRESERVE_ZERO_SHARES}' is forbidden");
         errors.forbidden(&Path::new("metadata.annotations"), &detail);
     }
@@ -165,6 +166,7 @@ fn priority_level_spec(new: &Value, errors: &mut Errors) {
     }
 }
 
+/// Rejects negative `nominalConcurrencyShares`.
 fn shares(level: &Value, path: &Path<'_>, errors: &mut Errors) {
     if let Some(shares) = int(level, "nominalConcurrencyShares").filter(|shares| *shares < 0) {
         let detail = "must be a non-negative integer";
@@ -215,6 +217,7 @@ fn queuing_configuration(queuing: &Value, path: &Path<'_>, errors: &mut Errors) 
     } else if hand > queues {
         let detail = format!("should not be greater than queues ({queues})");
         errors.invalid(&hand_path, hand, &detail);
+    // Shuffle sharding takes `hand` queues from the hash of a flow, with log2(queues) bits for each.
     } else if ((queues as f64).log2() * hand as f64).ceil() > MAX_HASH_BITS {
         let detail = format!(
             "required entropy bits of deckSize {queues} and handSize {hand} should not be greater than {MAX_HASH_BITS}"
@@ -243,21 +246,22 @@ fn mandatory_priority_level(new: &Value, errors: &mut Errors) {
     }
 }
 
-/// Validates the unions of a priority level by the rules of declarative validation, if they change.
+/// Validates the unions of a priority level (a type, and the field that belongs to it) if they change. Upstream declares
+/// these rules by tags on the type.
 ///
 /// Upstream: `Validate_PriorityLevelConfigurationSpec`.
 fn declared(new: &Value, old: Option<&Value>, errors: &mut Errors) {
     let path = Path::new("spec");
     let kind = text(new, "spec.type");
-    let unchanged = |field: &str| old.is_some_and(|old| is_unchanged(new, old, field));
-    let same_type = unchanged("spec.type");
-    if !(same_type && unchanged("spec.exempt"))
+    let is_kept = |field: &str| old.is_some_and(|old| is_unchanged(new, old, field));
+    let same_type = is_kept("spec.type");
+    if !(same_type && is_kept("spec.exempt"))
         && kind != "Exempt"
         && get(new, "spec.exempt").is_some()
     {
         errors.forbidden(&path.field("exempt"), "");
     }
-    if !(same_type && unchanged("spec.limited")) {
+    if !(same_type && is_kept("spec.limited")) {
         match (kind, get(new, "spec.limited")) {
             ("Limited", None) => errors.required(&path.field("limited"), ""),
             ("Limited", Some(_)) | (_, None) => {}
@@ -272,8 +276,8 @@ fn declared(new: &Value, old: Option<&Value>, errors: &mut Errors) {
     }
     let response = Path::new("spec.limited.limitResponse");
     let kind = text(new, "spec.limited.limitResponse.type");
-    let same_type = unchanged("spec.limited.limitResponse.type");
-    if !(same_type && unchanged("spec.limited.limitResponse.queuing")) {
+    let same_type = is_kept("spec.limited.limitResponse.type");
+    if !(same_type && is_kept("spec.limited.limitResponse.queuing")) {
         match (kind, get(new, "spec.limited.limitResponse.queuing")) {
             ("Queue", None) => errors.required(&response.field("queuing"), ""),
             ("Queue", Some(_)) | (_, None) => {}
@@ -285,6 +289,7 @@ fn declared(new: &Value, old: Option<&Value>, errors: &mut Errors) {
     }
 }
 
+/// Returns whether both objects have the same value in a field.
 fn is_unchanged(new: &Value, old: &Value, field: &str) -> bool {
     // An empty object differs from an absent one.
     get(new, field).is_some() == get(old, field).is_some() && same(get(new, field), get(old, field))

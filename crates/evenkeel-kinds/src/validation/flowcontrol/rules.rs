@@ -21,18 +21,19 @@ pub(super) fn policy_rules_with_subjects(rule: &Value, path: &Path<'_>, errors: 
     for (index, subject) in subjects.iter().enumerate() {
         self::subject(subject, &subjects_path.index(index), errors);
     }
-    let (resources, others) = (list(rule, "resourceRules"), list(rule, "nonResourceRules"));
-    if resources.is_empty() && others.is_empty() {
+    let resource_rules = list(rule, "resourceRules");
+    let non_resource_rules = list(rule, "nonResourceRules");
+    if resource_rules.is_empty() && non_resource_rules.is_empty() {
         let detail = "at least one of resourceRules and nonResourceRules has to be non-empty";
         errors.required(path, detail);
     }
-    let all = path.field("resourceRules");
-    for (index, rule) in resources.iter().enumerate() {
-        resource_policy_rule(rule, &all.index(index), errors);
+    let resource_rules_path = path.field("resourceRules");
+    for (index, rule) in resource_rules.iter().enumerate() {
+        resource_policy_rule(rule, &resource_rules_path.index(index), errors);
     }
-    let all = path.field("nonResourceRules");
-    for (index, rule) in others.iter().enumerate() {
-        non_resource_policy_rule(rule, &all.index(index), errors);
+    let non_resource_rules_path = path.field("nonResourceRules");
+    for (index, rule) in non_resource_rules.iter().enumerate() {
+        non_resource_policy_rule(rule, &non_resource_rules_path.index(index), errors);
     }
 }
 
@@ -75,14 +76,14 @@ fn service_account(account: &Value, path: &Path<'_>, errors: &mut Errors) {
     match text(account, "name") {
         "" => errors.required(&path.field("name"), ""),
         "*" => {}
-        name => errors.invalid_all(&path.field("name"), name, &dns_subdomain(name)),
+        name => errors.invalid_for_each(&path.field("name"), name, &dns_subdomain(name)),
     }
     match text(account, "namespace") {
         "" => {
             let detail = "must specify namespace for service account";
             errors.required(&path.field("namespace"), detail);
         }
-        name => errors.invalid_all(&path.field("namespace"), name, &dns_label(name)),
+        name => errors.invalid_for_each(&path.field("namespace"), name, &dns_label(name)),
     }
 }
 

@@ -47,7 +47,7 @@ fn extended_resource_name(name: &str, path: &Path<'_>, errors: &mut Errors) {
     if name.starts_with("requests.") {
         errors.invalid(path, name, "must not have \"requests.\" prefix");
     }
-    errors.invalid_all(path, name, &forms::qualified_name(&format!("requests.{name}")));
+    errors.invalid_for_each(path, name, &forms::qualified_name(&format!("requests.{name}")));
 }
 
 /// Validates a driver configuration. If `stored`, the stored object has the same configurations, and no size limit

@@ -26,7 +26,7 @@ pub(super) fn driver(name: &str, path: &Path<'_>, errors: &mut Errors) {
     if name.len() > MAX_DRIVER_NAME {
         errors.too_long(path, MAX_DRIVER_NAME);
     }
-    errors.invalid_all(path, name, &names::dns_subdomain(&name.to_lowercase()));
+    errors.invalid_for_each(path, name, &names::dns_subdomain(&name.to_lowercase()));
 }
 
 /// Validates the name of a driver in a field with declarative rules.
@@ -34,7 +34,7 @@ pub(in crate::validation) fn declared_driver(name: &str, path: &Path<'_>, errors
     if name.is_empty() {
         return errors.required(path, "");
     }
-    errors.invalid_all(path, name, &names::dns_subdomain_caseless(name));
+    errors.invalid_for_each(path, name, &names::dns_subdomain_caseless(name));
     if name.chars().count() > MAX_DRIVER_NAME {
         errors.too_long_characters(path, MAX_DRIVER_NAME);
     }
@@ -51,7 +51,7 @@ pub(super) fn pool(name: &str, path: &Path<'_>, errors: &mut Errors) {
         errors.too_long(path, MAX_POOL_NAME);
     }
     for part in name.split('/') {
-        errors.invalid_all(path, part, &names::dns_subdomain(part));
+        errors.invalid_for_each(path, part, &names::dns_subdomain(part));
     }
 }
 
@@ -137,28 +137,28 @@ fn identifier(id: &str, path: &Path<'_>, errors: &mut Errors) {
     if id.len() > MAX_IDENTIFIER {
         errors.too_long(path, MAX_IDENTIFIER);
     }
-    errors.invalid_all(path, id, &names::c_identifier(id));
+    errors.invalid_for_each(path, id, &names::c_identifier(id));
 }
 
 /// Validates the name of a device, a request or a counter, which must be a DNS label.
 ///
 /// Upstream: `ValidateDNS1123Label`.
 pub(super) fn label(name: &str, path: &Path<'_>, errors: &mut Errors) {
-    errors.invalid_all(path, name, &names::dns_label(name));
+    errors.invalid_for_each(path, name, &names::dns_label(name));
 }
 
 /// Validates the key of a taint or a toleration, or the type of a condition.
 ///
 /// Upstream: `ValidateLabelName`.
 pub(super) fn label_key(name: &str, path: &Path<'_>, errors: &mut Errors) {
-    errors.invalid_all(path, name, &names::qualified_name(name));
+    errors.invalid_for_each(path, name, &names::qualified_name(name));
 }
 
 /// Validates the value of a taint or a toleration.
 ///
 /// Upstream: `validateLabelValue`.
 pub(super) fn label_value(value: &str, path: &Path<'_>, errors: &mut Errors) {
-    errors.invalid_all(path, value, &names::label_value(value));
+    errors.invalid_for_each(path, value, &names::label_value(value));
 }
 
 /// Validates a UUID with lower-case digits.

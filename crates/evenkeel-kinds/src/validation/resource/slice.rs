@@ -86,7 +86,7 @@ fn nodes_of_slice(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
         }
         Some(name) => {
             is_set.push("`nodeName`");
-            errors.invalid_all(&path.field("nodeName"), name, &forms::dns_subdomain(name));
+            errors.invalid_for_each(&path.field("nodeName"), name, &forms::dns_subdomain(name));
         }
     }
     if let Some(selector) = get(spec, "nodeSelector") {
@@ -310,7 +310,7 @@ fn nodes_of_device(device: &Value, selects_nodes: bool, path: &Path<'_>, errors:
         Some("") => errors.invalid(&path.field("nodeName"), "", "must not be empty"),
         Some(name) => {
             is_set.push("`nodeName`");
-            errors.invalid_all(&path.field("nodeName"), name, &forms::dns_subdomain(name));
+            errors.invalid_for_each(&path.field("nodeName"), name, &forms::dns_subdomain(name));
         }
     }
     if let Some(selector) = get(device, "nodeSelector") {

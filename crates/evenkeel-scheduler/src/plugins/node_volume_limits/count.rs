@@ -141,7 +141,7 @@ fn claim_of(
 /// Returns the CSI volume of an inline volume, if its in-tree type migrated to CSI.
 fn volume_of_inline_source(volume: &Volume) -> Result<Option<CsiVolume>, Status> {
     let plugin = csi_translation::plugin_of_inline(&volume.source)
-        .filter(|name| csi_translation::is_over(name));
+        .filter(|name| csi_translation::is_migration_on(name));
     let Some((plugin, driver)) =
         plugin.and_then(|name| Some((name, csi_translation::driver_of(name)?)))
     else {
@@ -167,8 +167,8 @@ fn volume_of_claim(
     if let Some(csi) = volume.spec.source.csi.as_deref() {
         return CsiVolume::new(&csi.driver, &csi.volume_handle, false);
     }
-    let plugin =
-        csi_translation::plugin_of_volume(&volume).filter(|name| csi_translation::is_over(name))?;
+    let plugin = csi_translation::plugin_of_volume(&volume)
+        .filter(|name| csi_translation::is_migration_on(name))?;
     CsiVolume::new(
         csi_translation::driver_of(plugin)?,
         &csi_translation::handle_of_volume(&volume)?,
@@ -187,7 +187,7 @@ fn placeholder_for_claim(
     // handles.
     let handle = format!("\0{}/{}", claim.meta.namespace, claim.meta.name);
     match csi_translation::driver_of(&class.provisioner) {
-        Some(driver) => csi_translation::is_over(&class.provisioner)
+        Some(driver) => csi_translation::is_migration_on(&class.provisioner)
             .then(|| CsiVolume::new(driver, &handle, true))?,
         None => CsiVolume::new(&class.provisioner, &handle, false),
     }

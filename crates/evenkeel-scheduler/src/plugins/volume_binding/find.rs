@@ -201,7 +201,7 @@ fn find_delayed_volumes(
             None => unassigned.push(unbound),
         }
     }
-    unassigned.sort_by_key(|unbound| volume::requested(&unbound.claim));
+    unassigned.sort_by_key(|unbound| volume::requested_storage(&unbound.claim));
     for unbound in unassigned {
         let free = unbound.candidates.iter().filter(|candidate| {
             found.bindings.iter().all(|(taken, _)| taken.meta.name != candidate.meta.name)

@@ -255,7 +255,7 @@ impl VolumeBinding {
         for used in claims::of_pod(pod) {
             let name = used.claim_name(pod);
             let cached_claim = observed.listers.claim(&pod.meta.namespace, &name);
-            let claim = find::usable_claim(pod, &name, used.ephemeral, cached_claim)?;
+            let claim = find::usable_claim(pod, &name, used.is_ephemeral, cached_claim)?;
             let class = match volume::class_of_claim(&claim) {
                 "" => None,
                 class_name => observed.listers.class(class_name),

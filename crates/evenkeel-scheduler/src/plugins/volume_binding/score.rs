@@ -22,7 +22,7 @@ pub(super) fn score(pod_volumes: &PodVolumes, shape: &Shape) -> i64 {
     let mut classes: BTreeMap<&str, ClassUsage> = BTreeMap::new();
     for (volume, claim) in &pod_volumes.bindings {
         let usage = classes.entry(&volume.spec.storage_class_name).or_default();
-        usage.requested += volume::requested(claim).value();
+        usage.requested += volume::requested_storage(claim).value();
         usage.capacity += volume::capacity(volume).value();
     }
     if pod_volumes.bindings.is_empty() {
@@ -30,7 +30,7 @@ pub(super) fn score(pod_volumes: &PodVolumes, shape: &Shape) -> i64 {
             let Some(storage_capacity) = provision.capacity.as_deref() else { continue };
             let class = provision.claim.spec.storage_class_name.as_deref().unwrap_or_default();
             let usage = classes.entry(class).or_default();
-            usage.requested += volume::requested(&provision.claim).value();
+            usage.requested += volume::requested_storage(&provision.claim).value();
             // All volumes of one class use the same capacity.
             usage.capacity = storage_capacity.capacity.map_or(0, Quantity::value);
         }

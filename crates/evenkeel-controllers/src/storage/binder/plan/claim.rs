@@ -355,7 +355,7 @@ fn bind_requested_volume(observed: &Observed) -> Plan {
 fn mismatch(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option<String> {
     if volume.meta.deleting() {
         Some(format!("the volume is marked for deletion \"{}\"", volume.meta.name))
-    } else if volume::capacity(volume).value() < volume::requested(claim).value() {
+    } else if volume::capacity(volume).value() < volume::requested_storage(claim).value() {
         Some("requested PV is too small".to_owned())
     } else if volume::class_of_volume(volume) != volume::class_of_claim(claim) {
         Some("storageClassName does not match".to_owned())
@@ -414,7 +414,7 @@ pub(in crate::storage::binder) fn describe(observed: &Observed) -> Description {
     let mut description = Description::new();
     let class = volume::class_of_claim(claim);
     description.fact("class", if class.is_empty() { "none" } else { class });
-    description.fact("asks for", volume::requested(claim));
+    description.fact("asks for", volume::requested_storage(claim));
     if claim.spec.volume_name.is_empty() {
         description.fact("volumes that come into question", observed.candidates.len());
     } else {
