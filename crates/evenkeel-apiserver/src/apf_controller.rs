@@ -133,7 +133,13 @@ async fn ensure(api: &Arc<Api>) -> Result<(), StatusError> {
             match stored.iter().find(|object| text(object, "metadata.name") == name) {
                 None => {
                     let now = seconds(api.clock.now());
-                    loopback::create_if_absent(api, &resource_type, wanted.clone(), &now, &mut missing);
+                    loopback::create_if_absent(
+                        api,
+                        &resource_type,
+                        wanted.clone(),
+                        &now,
+                        &mut missing,
+                    );
                 }
                 Some(object) => {
                     if let Some(revised) = revise_if_needed(object, wanted) {

@@ -15,9 +15,9 @@ use crate::text::{self, Text};
 
 /// Destination of a JSON value that is not null.
 pub(crate) enum Slot<'a> {
-    /// A string.
+    /// A string, which is stored.
     Text(&'a mut Text),
-    /// A boolean.
+    /// True or false.
     Bool(&'a mut bool),
     /// A 32-bit integer.
     I32(&'a mut i32),
@@ -25,7 +25,7 @@ pub(crate) enum Slot<'a> {
     I64(&'a mut i64),
     /// An object with known fields.
     Object(&'a mut dyn Object),
-    /// An array.
+    /// An array, decoded item by item.
     Array(&'a mut dyn Array),
     /// An object whose keys are data.
     Entries(&'a mut dyn Entries),
@@ -35,7 +35,7 @@ pub(crate) enum Slot<'a> {
     StringOrNumber(&'a mut dyn FromScalar),
     /// A value that is decoded as another type, and then converted.
     Converted(&'a mut dyn Converted),
-    /// Any value.
+    /// A value of any type.
     Any(&'a mut dyn FromJson),
     /// A value that is skipped.
     Ignored,

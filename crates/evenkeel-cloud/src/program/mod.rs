@@ -139,7 +139,10 @@ async fn run(options: Options, provider: Arc<dyn CloudProvider>, log: &Log) -> R
         fence: manager.fence(),
         enabled: options.enabled.iter().map(controller_name).collect(),
         first: None,
-        intervals: StartIntervals { start_interval: options.start_interval, reminder: UNFINISHED_LOG_INTERVAL },
+        intervals: StartIntervals {
+            start_interval: options.start_interval,
+            reminder: UNFINISHED_LOG_INTERVAL,
+        },
         running_controllers: process.running_controllers.clone(),
         migration_lease: process.migration_lease(options.migration.as_ref())?,
         controllers: CloudControllers {

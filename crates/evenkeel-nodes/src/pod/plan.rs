@@ -6,7 +6,7 @@
 //! | pod phase | `phase` |
 //! | container states `Waiting`, `Running`, `Terminated` | `step`, `status::state_json` |
 //! | conditions `PodReadyToStartContainers`, `Initialized`, `ContainersReady`, `Ready` | `status::conditions`, `status::initialized`, `status::containers_ready` |
-//! | `restartPolicy` of pod and container | `restart`, `facts::RestartPolicy::restarts_after` |
+//! | `restartPolicy` of pod and container | `restart`, `facts::restarts_after` |
 //! | CrashLoopBackOff: 10 s, doubled up to 300 s, reset after 10 minutes | `restart` |
 //! | init containers run in order, each to completion | `advance_inits` |
 //! | ephemeral containers start in a running pod, and are never restarted | `advance_all`, `observe::facts` |

@@ -209,7 +209,7 @@ impl Profile {
         self.plugins.iter().for_each(|(plugin, _)| plugin.connect(handle));
     }
 
-    /// Returns `percentageOfNodesToScore`.
+    /// Returns the profile's own `percentageOfNodesToScore`.
     pub(crate) fn percentage(&self) -> u32 {
         self.percentage_of_nodes_to_score
     }

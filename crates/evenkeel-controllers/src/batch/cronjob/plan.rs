@@ -5,8 +5,8 @@
 //!
 //! | documented rule | implemented in |
 //! |---|---|
-//! | `schedule`, `timeZone` | `ZonedSchedule::of`, `ZonedSchedule::due` |
-//! | `startingDeadlineSeconds`, missed times (`MissSchedule`, `TooManyMissedTimes`) | `start_due_job`, `ZonedSchedule::due` |
+//! | `schedule`, `timeZone` | `times::of`, `times::due` |
+//! | `startingDeadlineSeconds`, missed times (`MissSchedule`, `TooManyMissedTimes`) | `start_due_job`, `times::due` |
 //! | `concurrencyPolicy`: `Allow`, `Forbid` | `start_due_job` |
 //! | `concurrencyPolicy`: `Replace` | `replace_active_jobs` |
 //! | `suspend` | `plan` |
