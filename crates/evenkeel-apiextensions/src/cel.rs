@@ -176,8 +176,8 @@ fn evaluate_rule(
             ));
         }
         Some(Err(Failure::Error(error))) => refuse(format!("{error} evaluating rule: {shown}")),
-        Some(Err(failure @ Failure::Cost)) => {
-            let words = failure.words();
+        Some(Err(failure @ Failure::BudgetExceeded)) => {
+            let words = failure.message();
             refuse(format!(
                 "'{words}': no further validation rules will be run due to call cost exceeds limit for rule: {shown}"
             ));
@@ -234,7 +234,7 @@ fn error_message<'a>(
                 && !message.contains(['\n', '\r']);
             if is_usable { Ok(message.to_owned()) } else { or_default() }
         }
-        Some(Err(Failure::Cost)) => Err(format!(
+        Some(Err(Failure::BudgetExceeded)) => Err(format!(
             "no further validation rules will be run due to call cost exceeds limit for messageExpression: {}",
             quote(&rule.message_expression)
         )),

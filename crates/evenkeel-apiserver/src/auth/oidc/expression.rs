@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use evenkeel_apimachinery::user::User;
 use evenkeel_cel::check::{self, Declared, Type};
-use evenkeel_cel::{PER_CALL, Program, Schema, Scope, Val};
+use evenkeel_cel::{PER_CALL_LIMIT, Program, Schema, Scope, Val};
 use serde_json::{Map, Value, json};
 
 /// Compiled CEL expression.
@@ -60,7 +60,7 @@ impl Expression {
     }
 
     fn run<'a>(&'a self, scope: &Scope<'a>) -> Result<Val<'a>, String> {
-        self.program.run(scope, &mut { PER_CALL }).map_err(|failure| failure.words())
+        self.program.run(scope, &mut { PER_CALL_LIMIT }).map_err(|failure| failure.message())
     }
 }
 
