@@ -134,7 +134,7 @@ async fn finalize(
 ) -> Result<bool, StatusError> {
     let mut marked = crd.clone();
     let terminating = |crd: &mut Value, status: &str, reason: &str, message: &str| {
-        conditions::set_condition(crd, ["Terminating", status, reason, message], now);
+        conditions::set_condition(crd, "Terminating", [status, reason, message], now);
     };
     terminating(
         &mut marked,
