@@ -223,7 +223,9 @@ fn activation<'a>(rule: &'a Rule, context: &ValueContext<'a>) -> Scope<'a> {
     Scope::default().with("self", Val::of(context.value, schema)).with("oldSelf", old)
 }
 
-/// Maximum length in bytes of a message that `messageExpression` returns. Upstream: `MaxEvaluatedMessageExpressionSizeBytes`.
+/// Maximum length in bytes of a message that `messageExpression` returns.
+///
+/// Upstream: `MaxEvaluatedMessageExpressionSizeBytes`.
 const MAX_MESSAGE: usize = 5 * 1024;
 
 /// Returns the message of an error: the result of `messageExpression`, or the rule's message if that fails.

@@ -132,8 +132,8 @@ impl Defect {
     }
 }
 
-/// Returns a converted object with the metadata of its original, except labels and annotations: a webhook may convert only
-/// these.
+/// Returns a converted object with the metadata of its original, except labels and annotations: a webhook may convert
+/// only these.
 ///
 /// Upstream: `validateConvertedObject`.
 fn with_original_metadata(

@@ -255,7 +255,8 @@ fn parse_filter(text: &str, remaining_nesting: usize) -> Step {
 }
 
 impl Step {
-    /// Appends the values that the step selects to `found`. Returns `None` if more than the remaining `visits` are needed.
+    /// Appends the values that the step selects to `found`. Returns `None` if more than the remaining `visits` are
+    /// needed.
     fn apply<'a>(
         &self,
         value: &'a Value,

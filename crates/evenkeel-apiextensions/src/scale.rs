@@ -128,8 +128,8 @@ fn validate_count(object: &Value, path: &str, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Returns the value at a path, or `None` if it is absent. If a value on the path is not an object, or the value at its end
-/// does not satisfy `has_type`, returns upstream's message with the name of the `expected` type.
+/// Returns the value at a path, or `None` if it is absent. If a value on the path is not an object, or the value at
+/// its end does not satisfy `has_type`, returns upstream's message with the name of the `expected` type.
 ///
 /// Upstream: `NestedInt64`.
 fn nested_value<'a>(

@@ -29,8 +29,8 @@ pub(crate) fn check(source: &str) -> Result<(), String> {
 
 /// Scanner that estimates the depth of an expression from its tokens.
 ///
-/// Each open bracket has a chain of operators; the depth is the sum of the lengths of all open chains. An operand of `&&`
-/// or `||` begins a new chain, because the parser balances these operators. So does an element after a comma.
+/// Each open bracket has a chain of operators; the depth is the sum of the lengths of all open chains. An operand of
+/// `&&` or `||` begins a new chain, because the parser balances these operators. So does an element after a comma.
 struct Scan<'a> {
     rest: &'a [u8],
     /// Number of operators in the current chain of each open bracket; the first is that of the whole expression.

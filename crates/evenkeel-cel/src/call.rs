@@ -58,8 +58,8 @@ impl<'a> Evaluator<'a> {
         result.unwrap_or_else(|| Err("no such overload".to_owned())).map_err(Failure::Error)
     }
 
-    /// Calls `format` or `findAll`; `None` for other methods. The size of their results is only known after the call, so
-    /// that the budget limits it. Charges the cost of the result as far as it exceeds `charged`, the cost that was
+    /// Calls `format` or `findAll`; `None` for other methods. The size of their results is only known after the call,
+    /// so that the budget limits it. Charges the cost of the result as far as it exceeds `charged`, the cost that was
     /// deducted before the call.
     fn call_with_unknown_result_size(
         &mut self,
@@ -226,8 +226,8 @@ pub(super) fn add<'a>(a: &Val<'a>, b: &Val<'a>) -> Outcome<'a> {
     })
 }
 
-/// Adds elements to a list of type `map` with these keys, or of type `set` if there are none. An element replaces the one
-/// with the same keys.
+/// Adds elements to a list of type `map` with these keys, or of type `set` if there are none. An element replaces the
+/// one with the same keys.
 ///
 /// Upstream: `unstructuredSetList.Add`, `unstructuredMapList.Add`.
 fn merge_lists<'a>(

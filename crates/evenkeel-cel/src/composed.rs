@@ -11,11 +11,11 @@ use evenkeel_api::quote::quote;
 use crate::eval::{self, Failure, Scope};
 use crate::{PER_CALL_LIMIT, Program, RUNTIME_COST_BUDGET, Val, unescape};
 
-/// Maximum sum of the depths of all expressions that are evaluated within each other. The stack of a worker thread has room
-/// for so many.
+/// Maximum sum of the depths of all expressions that are evaluated within each other. The stack of a worker thread
+/// has room for so many.
 ///
-/// An expression that uses a variable is evaluated within the recursion of this expression. If the variable would exceed
-/// the maximum, the evaluation stops, the variable is evaluated alone, and the evaluation begins again.
+/// An expression that uses a variable is evaluated within the recursion of this expression. If the variable would
+/// exceed the maximum, the evaluation stops, the variable is evaluated alone, and the evaluation begins again.
 const MAX_STACKED_DEPTH: usize = 250;
 
 /// Variables of one policy for one evaluation of its expressions.
@@ -45,8 +45,8 @@ struct Variable<'a> {
 }
 
 impl<'a> Scope<'a> {
-    /// Adds the variable `variables` with these fields. Each field is a parsed expression, or the error of its compilation,
-    /// and can use the fields before it.
+    /// Adds the variable `variables` with these fields. Each field is a parsed expression, or the error of its
+    /// compilation, and can use the fields before it.
     pub fn with_composited_variables(
         self,
         fields: impl IntoIterator<Item = (&'a str, Result<&'a Program, &'a str>)>,
@@ -140,8 +140,8 @@ impl<'a> CompositedVariables<'a> {
         let _ = self.variables[index].value.set(value);
     }
 
-    /// Evaluates the postponed variable, and all variables that it uses. Returns whether the evaluation that used it can
-    /// begin again. `wasted_cost` is the cost of that evaluation until it stopped.
+    /// Evaluates the postponed variable, and all variables that it uses. Returns whether the evaluation that used it
+    /// can begin again. `wasted_cost` is the cost of that evaluation until it stopped.
     fn evaluate_postponed(self: &Rc<Self>, wasted_cost: u64) -> bool {
         let Some(postponed) = self.postponed.take() else { return false };
         let Some(restart_budget) = self.restart_budget.get().checked_sub(wasted_cost) else {
@@ -164,8 +164,8 @@ impl<'a> CompositedVariables<'a> {
     }
 }
 
-/// Evaluates an expression, and the variables that it is the first to use. Deducts only the cost of the expression itself
-/// from `budget`.
+/// Evaluates an expression, and the variables that it is the first to use. Deducts only the cost of the expression
+/// itself from `budget`.
 pub(crate) fn run<'a>(
     program: &'a Program,
     scope: &Scope<'a>,
@@ -190,8 +190,8 @@ pub(crate) fn run<'a>(
     }
 }
 
-/// Evaluates an expression. Deducts its cost, and that of the variables that it is the first to use, from `budget`. `None` if
-/// the budget is exceeded.
+/// Evaluates an expression. Deducts its cost, and that of the variables that it is the first to use, from `budget`.
+/// `None` if the budget is exceeded.
 ///
 /// Upstream: `Evaluate` of `admission/plugin/cel`.
 pub(crate) fn run_within<'a>(

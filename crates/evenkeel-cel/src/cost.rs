@@ -1,7 +1,8 @@
 //! Cost of calls by the size of their arguments. Upstream: `cel/library/cost.go`, cel-go's `runtimecost.go` and `ext`.
 //!
 //! Upstream charges a call after it has run, and stops a slow evaluation when the request times out. Here, a call is
-//! charged before it allocates or runs. Where upstream's cost is far below the work, the call costs as much as the work.
+//! charged before it allocates or runs. Where upstream's cost is far below the work, the call costs as much as the
+//! work.
 
 use cel::common::ast::operators as op;
 
@@ -211,7 +212,8 @@ impl Call<'_, '_> {
         }
     }
 
-    /// Returns the cost if the first argument is a list, and that of `lists.range`; `None` for functions that take no list.
+    /// Returns the cost if the first argument is a list, and that of `lists.range`; `None` for functions that take no
+    /// list.
     fn cost_for_list(&self) -> Option<u64> {
         if let ("lists.range", [Val::Int(n)]) = (self.name, self.args) {
             // A size beyond the limit is an error, which creates no elements.

@@ -55,8 +55,8 @@ impl Val<'_> {
         }
     }
 
-    /// Whether upstream has no overload to compare the two values: it cannot compare an object or a list with a schema to a
-    /// value of another type, except null.
+    /// Whether upstream has no overload to compare the two values: it cannot compare an object or a list with a
+    /// schema to a value of another type, except null.
     pub(crate) fn refuses_comparison(&self, other: &Self) -> bool {
         match self {
             Self::Json(Value::Object(_), Some(_)) => {
@@ -148,8 +148,8 @@ impl Val<'_> {
         }
     }
 
-    /// Returns the number of nested values including the value itself, at most `limit`. Ten characters of a string count
-    /// as one value. Comparing two values takes time proportional to this number.
+    /// Returns the number of nested values including the value itself, at most `limit`. Ten characters of a string
+    /// count as one value. Comparing two values takes time proportional to this number.
     pub(crate) fn nodes(&self, limit: u64) -> u64 {
         fn json_nodes(value: &Value, limit: u64) -> u64 {
             let mut count = 1;

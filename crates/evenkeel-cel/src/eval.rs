@@ -67,8 +67,8 @@ impl<'a> Scope<'a> {
     }
 }
 
-/// Evaluates an expression. `remaining_depth` is the depth of the syntax trees that the evaluation of composited variables
-/// may still add on the stack.
+/// Evaluates an expression. `remaining_depth` is the depth of the syntax trees that the evaluation of composited
+/// variables may still add on the stack.
 pub(super) fn run<'a>(
     expression: &'a Expression,
     scope: &Scope<'a>,
@@ -404,8 +404,8 @@ impl<'a> Evaluator<'a> {
         Ok(())
     }
 
-    /// Evaluates the accumulator's next value. Adds to a list or map in place: a copy in each iteration would take quadratic
-    /// time. `index` is that of the accumulator in the variables.
+    /// Evaluates the accumulator's next value. Adds to a list or map in place: a copy in each iteration would take
+    /// quadratic time. `index` is that of the accumulator in the variables.
     fn step(&mut self, e: &'a Expression, accumulator: &str, index: usize) -> EvalResult<'a> {
         if let Expr::Call(call) = &e.expr {
             match (call.func_name.as_str(), call.args.as_slice()) {

@@ -17,7 +17,8 @@ use crate::report::{Errors, Location};
 const UNUSED: &str = "#unused";
 /// Variable that holds the list of `sortBy`. It is no valid identifier, either.
 const SORTED: &str = "@__sortBy_input__";
-/// Method that sorts a list by a list of keys. Its name is no valid identifier: only the expansion of `sortBy` calls it.
+/// Method that sorts a list by a list of keys. Its name is no valid identifier: only the expansion of `sortBy` calls
+/// it.
 pub(crate) const SORT_BY_KEYS: &str = "@sortByAssociatedKeys";
 
 /// Maximum number of nodes in the syntax tree after the expansion. `optMap` and `optFlatMap` copy their target, so that
@@ -128,8 +129,8 @@ impl Expansion<'_> {
 
     /// Returns an expression that evaluates `result` with a variable bound to a value.
     ///
-    /// CEL has no node for this, so that it is a comprehension over an empty list: the variable is the accumulator, which
-    /// keeps its initial value because no iteration runs.
+    /// CEL has no node for this, so that it is a comprehension over an empty list: the variable is the accumulator,
+    /// which keeps its initial value because no iteration runs.
     fn binding(
         &mut self,
         macro_id: u64,

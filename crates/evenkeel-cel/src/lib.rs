@@ -134,9 +134,9 @@ impl Program {
         composed::run(self, scope, budget)
     }
 
-    /// Evaluates the expression at a cost of at most [`PER_CALL_LIMIT`]. Deducts from `budget` this cost, and the cost of the
-    /// variables of [`Scope::with_composited_variables`] that are evaluated because this expression is the first to use them. `None` if
-    /// the budget is exceeded.
+    /// Evaluates the expression at a cost of at most [`PER_CALL_LIMIT`]. Deducts from `budget` this cost, and the
+    /// cost of the variables of [`Scope::with_composited_variables`] that are evaluated because this expression is
+    /// the first to use them. `None` if the budget is exceeded.
     pub fn run_within<'a>(
         &'a self,
         scope: &Scope<'a>,

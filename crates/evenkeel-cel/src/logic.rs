@@ -31,8 +31,8 @@ impl<'a> Evaluator<'a> {
         })
     }
 
-    /// Evaluates the methods `or` and `orValue` of an optional value, which evaluate their argument only if the value is
-    /// absent; `None` for other calls.
+    /// Evaluates the methods `or` and `orValue` of an optional value, which evaluate their argument only if the value
+    /// is absent; `None` for other calls.
     pub(super) fn lazy_method(&mut self, call: &'a CallExpr) -> Option<EvalResult<'a>> {
         let (Some(target), [alternative]) = (call.target.as_deref(), call.args.as_slice()) else {
             return None;
@@ -55,8 +55,8 @@ impl<'a> Evaluator<'a> {
         })
     }
 
-    /// Evaluates `&&` or `||`. An operand with the value `decisive`, false for `&&` and true for `||`, decides the result
-    /// even if the other operand fails.
+    /// Evaluates `&&` or `||`. An operand with the value `decisive`, false for `&&` and true for `||`, decides the
+    /// result even if the other operand fails.
     fn junction(&mut self, a: &'a Expression, b: &'a Expression, decisive: bool) -> EvalResult<'a> {
         let first = self.evaluate(a);
         match &first {

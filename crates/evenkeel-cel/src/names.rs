@@ -30,8 +30,8 @@ const RESERVED: [&str; 21] = [
     "while",
 ];
 
-/// Characters of field names with their escapes. Two underscores must be escaped first, because the other escapes contain
-/// them.
+/// Characters of field names with their escapes. Two underscores must be escaped first, because the other escapes
+/// contain them.
 const ESCAPES: [(&str, &str); 4] =
     [("__", "__underscores__"), (".", "__dot__"), ("-", "__dash__"), ("/", "__slash__")];
 

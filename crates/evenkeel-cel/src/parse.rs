@@ -88,8 +88,8 @@ fn parse_syntax(source: &str) -> Result<(Expression, Offsets), Vec<(Location, St
 /// Prefixes of errors about missing nodes, which the parser adds to a syntax error.
 const INCOMPLETE: [&str; 5] = ["No `", "Incomplete ", "Unknown `", "UNKNOWN", "unsupported ident"];
 
-/// Returns the parser's errors with the locations and messages that cel-go has. Errors about missing nodes are only kept if
-/// there are no others, because cel-go does not report them.
+/// Returns the parser's errors with the locations and messages that cel-go has. Errors about missing nodes are only
+/// kept if there are no others, because cel-go does not report them.
 fn in_words_of_cel_go(source: &str, errors: &ParseErrors) -> Vec<(Location, String)> {
     let is_incomplete =
         |error: &ParseError| INCOMPLETE.iter().any(|prefix| error.msg.starts_with(prefix));

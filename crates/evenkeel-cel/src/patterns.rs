@@ -41,8 +41,8 @@ pub(crate) fn translated(pattern: &str) -> Cow<'_, str> {
     Cow::Owned(translated)
 }
 
-/// Parser that reports the first syntax error. Its methods get the rest of the pattern from the construct that they parse as
-/// `start`, for error messages.
+/// Parser that reports the first syntax error. Its methods get the rest of the pattern from the construct that they
+/// parse as `start`, for error messages.
 struct Parser<'p> {
     whole: &'p str,
     rest: &'p str,

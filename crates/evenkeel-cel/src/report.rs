@@ -93,8 +93,8 @@ fn text(source: &str, location: Location, message: &str) -> String {
     }
 }
 
-/// Returns a line of the source and, below it, a pointer to a column. Characters of more than one byte have a wide dot or
-/// pointer below them, as upstream has it.
+/// Returns a line of the source and, below it, a pointer to a column. Characters of more than one byte have a wide
+/// dot or pointer below them, as upstream has it.
 fn snippet(line: &str, column: usize) -> String {
     let line = line.replace('\t', " ");
     let mut letters = line.chars();

@@ -60,8 +60,8 @@ impl Url {
     }
 }
 
-/// Parses a URL without a fragment. If it is a request URI, two slashes at its beginning belong to the path; else a host
-/// follows them.
+/// Parses a URL without a fragment. If it is a request URI, two slashes at its beginning belong to the path; else a
+/// host follows them.
 fn parse_parts(text: &str, is_request: bool) -> Result<Url, String> {
     if text.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
         return Err("net/url: invalid control character in URL".to_owned());

@@ -1,4 +1,5 @@
-//! Values of expressions. A value from an object borrows its JSON; its schema, if there is one, determines the CEL types.
+//! Values of expressions. A value from an object borrows its JSON; its schema, if there is one, determines the CEL
+//! types.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -84,8 +85,8 @@ pub enum Val<'a> {
     Authorization(Rc<Authorization<'a>>),
     /// The variable `variables` of a policy, with the number of its fields that the expression can use.
     Variables(usize),
-    /// An error that only counts once an expression uses the value: in the accumulator of `all` or `exists`, in a variable
-    /// of `cel.bind`, or of an invalid `byte` field.
+    /// An error that only counts once an expression uses the value: in the accumulator of `all` or `exists`, in a
+    /// variable of `cel.bind`, or of an invalid `byte` field.
     Failed(Rc<str>),
 }
 

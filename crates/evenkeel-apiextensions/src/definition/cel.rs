@@ -26,7 +26,8 @@ struct SchemaContext<'a> {
     structural: &'a Structural,
     field_path: String,
     is_root: bool,
-    /// Declaration of the schema's values, if this schema or an enclosing one has rules, and expressions can read the values.
+    /// Declaration of the schema's values, if this schema or an enclosing one has rules, and expressions can read the
+    /// values.
     declared: Option<Declared>,
     /// Maximum number of values of this schema in one object; `None` if an enclosing schema sets no bound.
     max_cardinality: Option<u64>,
@@ -35,8 +36,8 @@ struct SchemaContext<'a> {
 }
 
 impl<'a> SchemaContext<'a> {
-    /// Returns the context of a nested schema, which is at `relative_path`. `is_uncorrelatable` is true if the old values
-    /// within a value of this schema cannot be correlated with the new ones.
+    /// Returns the context of a nested schema, which is at `relative_path`. `is_uncorrelatable` is true if the old
+    /// values within a value of this schema cannot be correlated with the new ones.
     fn child(
         &self,
         schema: &'a Value,

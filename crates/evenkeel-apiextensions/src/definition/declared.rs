@@ -28,8 +28,8 @@ pub(super) fn max_cardinality(declared: &Declared) -> u64 {
     MAX_REQUEST_SIZE / (declared.min_request_bytes() + 1)
 }
 
-/// Returns the declaration of a schema's values; `None` if expressions cannot read them. If `is_resource`, an object also
-/// has `kind`, `apiVersion` and `metadata`.
+/// Returns the declaration of a schema's values; `None` if expressions cannot read them. If `is_resource`, an object
+/// also has `kind`, `apiVersion` and `metadata`.
 pub(super) fn declared(schema: &Structural, is_resource: bool) -> Option<Declared> {
     // The schema bounds the length in characters, which have up to 4 bytes in UTF-8.
     let max_bytes = || schema.max_length.map(|characters| characters.saturating_mul(4));

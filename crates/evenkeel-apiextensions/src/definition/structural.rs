@@ -187,8 +187,8 @@ fn first_is_int_or_string(schema: &Value) -> bool {
     list(schema, "allOf").first().is_some_and(|first| is_int_or_string(first.get("anyOf")))
 }
 
-/// Validates the keywords of a schema that restrict its values. `skip_any_of` skips `anyOf`, and `skip_first_any_of` skips
-/// the `anyOf` in the first schema of `allOf`, if these only allow integers and strings.
+/// Validates the keywords of a schema that restrict its values. `skip_any_of` skips `anyOf`, and `skip_first_any_of`
+/// skips the `anyOf` in the first schema of `allOf`, if these only allow integers and strings.
 ///
 /// Upstream: `validateValueValidation`.
 fn validate_value_validation(

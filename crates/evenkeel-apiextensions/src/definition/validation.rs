@@ -119,8 +119,8 @@ fn validate_versions(crd: &Value, old: Option<&Value>, errors: &mut Vec<FieldErr
             }
         }
         validate_deprecation_warning(version, i, errors);
-        // Returns the path of a field of the version; `None` to skip it, because a value that all versions share is validated
-        // only with the first version. Its path is that of the field `shared_name` in the spec.
+        // Returns the path of a field of the version; `None` to skip it, because a value that all versions share is
+        // validated only with the first version. Its path is that of the field `shared_name` in the spec.
         let field_path = |field: &str, shared_name: &str| match shared.contains(field) {
             true if i > 0 => None,
             true => Some(format!("spec.{shared_name}")),

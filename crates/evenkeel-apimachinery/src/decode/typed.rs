@@ -280,8 +280,8 @@ impl<'s> Decoder<'s> {
         if field.pointer || !is_omitted(&value) {
             return Some(value);
         }
-        // For these fields, an explicitly empty list differs from an absent one: with an empty `managedFields`, a client
-        // resets the managers, and validation refuses the others.
+        // For these fields, an explicitly empty list differs from an absent one: with an empty `managedFields`, a
+        // client resets the managers, and validation refuses the others.
         let differs_when_empty =
             DIFFERS_WHEN_EMPTY.contains(&(&*owner.node().go, &*field.name)) && !value.is_null();
         let resets_managers = &*field.name == "managedFields" && self.fields == ["metadata"];
@@ -343,8 +343,8 @@ impl<'s> Decoder<'s> {
         }
     }
 
-    /// Records the error of a value that cannot be decoded. After a value of a wrong JSON type, Go continues to decode; the
-    /// error of a type that parses its own JSON, such as a time, then replaces the earlier error.
+    /// Records the error of a value that cannot be decoded. After a value of a wrong JSON type, Go continues to
+    /// decode; the error of a type that parses its own JSON, such as a time, then replaces the earlier error.
     fn fail(&mut self, problem: scalars::ScalarError, json: &Json<'_>, type_ref: TypeRef<'_>) {
         let is_unstructured = self.decoder == DecoderKind::Unstructured;
         let parses_own_json = matches!(

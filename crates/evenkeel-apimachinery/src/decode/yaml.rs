@@ -158,8 +158,8 @@ impl<'a> Builder<'a> {
         Ok(Token { kind, line: span.start.line(), anchor })
     }
 
-    /// Builds the value that starts with `token`, and records its tokens if it has an anchor. Also returns the value's first
-    /// line.
+    /// Builds the value that starts with `token`, and records its tokens if it has an anchor. Also returns the
+    /// value's first line.
     fn value(&mut self, token: Token) -> Result<(Json<'static>, usize), String> {
         // The anchors of recorded tokens are already known.
         if token.anchor == 0 || !self.aliases.is_empty() {

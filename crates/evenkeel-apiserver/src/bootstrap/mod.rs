@@ -58,8 +58,7 @@ async fn restore_api_services(api: &Arc<Api>) -> Result<(), StatusError> {
     let Some(services) = api.table.get(API_SERVICES.0, API_SERVICES.1) else { return Ok(()) };
     for recorded in objects(&services)? {
         let name = text(&recorded, "metadata.name");
-        let current =
-            loopback::get(api, API_SERVICES.0, API_SERVICES.1, "", name)?.unwrap_or_default();
+        let current = loopback::get(api, API_SERVICES.0, API_SERVICES.1, "", name)?.unwrap_or_default();
         if !is_restored_on_start(&current, &recorded) {
             continue;
         }

@@ -84,7 +84,8 @@ impl<'p> Checker<'_, 'p> {
         let mut result: Option<Type> = None;
         let mut overloads = Vec::new();
         for overload in candidates.iter().filter(|overload| overload.is_member == is_member) {
-            // An overload with another number of arguments gets variables, too. Only their numbers differ from upstream's.
+            // An overload with another number of arguments gets variables, too. Only their numbers differ from
+            // upstream's.
             let variables: Vec<Type> =
                 (0..overload.n_variables).map(|_| self.substitution.new_variable()).collect();
             let parameter_types: Vec<Type> =

@@ -1,6 +1,7 @@
 //! Type checker: infers the type of each node of an expression, and collects the type errors.
 //!
-//! Upstream: cel-go's `checker/checker.go`. The order of its steps determines which types the type variables are bound to.
+//! Upstream: cel-go's `checker/checker.go`. The order of its steps determines which types the type variables are
+//! bound to.
 
 use std::collections::HashMap;
 

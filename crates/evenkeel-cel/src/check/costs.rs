@@ -34,7 +34,8 @@ impl Entries {
     }
 }
 
-/// Path of an expression from a variable, such as `self.spec.replicas`, by the declaration of the value that it leads to.
+/// Path of an expression from a variable, such as `self.spec.replicas`, by the declaration of the value that it leads
+/// to.
 #[derive(Clone, Copy)]
 pub(super) enum DeclaredPath<'c> {
     /// The expression has no path, such as `a + b`.
@@ -56,8 +57,8 @@ impl<'c> DeclaredPath<'c> {
         }
     }
 
-    /// Returns the path with one more step, such as a field or an element. An expression without a path has none after it,
-    /// either.
+    /// Returns the path with one more step, such as a field or an element. An expression without a path has none
+    /// after it, either.
     pub(super) fn then(self, step: impl FnOnce(&'c Declared) -> Option<&'c Declared>) -> Self {
         match self {
             Self::Declared(declared) => Self::from_declaration(step(declared)),
@@ -84,8 +85,8 @@ struct Local<'c> {
 pub(super) struct Coster<'c> {
     pub(super) checked: &'c Checked<'c>,
     root: &'c Declared,
-    /// Name of the only variable that `root` declares. If it is `None`, `root` declares every variable, and the operand of
-    /// every selection from an expression without a path.
+    /// Name of the only variable that `root` declares. If it is `None`, `root` declares every variable, and the
+    /// operand of every selection from an expression without a path.
     variable: Option<&'c str>,
     paths: HashMap<u64, DeclaredPath<'c>>,
     locals: Vec<Local<'c>>,
@@ -111,7 +112,8 @@ pub(super) fn max_cost(checked: &Checked<'_>, root: &Declared, variable: Option<
 }
 
 impl<'c> Coster<'c> {
-    /// Estimates the cost of an expression. Records its path, and the size of its value, for the expressions that use it.
+    /// Estimates the cost of an expression. Records its path, and the size of its value, for the expressions that use
+    /// it.
     fn cost(&mut self, e: &'c Expression) -> Range {
         match &e.expr {
             Expr::Literal(_) | Expr::Unspecified => Range::fixed(0),
@@ -161,8 +163,8 @@ impl<'c> Coster<'c> {
 
     /// Returns a path with one more step.
     ///
-    /// Upstream ignores the first element of a path, which is usually the variable. In a path from an expression without a
-    /// path, it ignores the step instead, so that this path leads to the root.
+    /// Upstream ignores the first element of a path, which is usually the variable. In a path from an expression
+    /// without a path, it ignores the step instead, so that this path leads to the root.
     fn path_after(
         &self,
         path: DeclaredPath<'c>,
@@ -289,7 +291,8 @@ impl<'c> Coster<'c> {
         sum
     }
 
-    /// Returns the range to which the sizes of elements are added by union: its neutral element. For no elements, it is 0.
+    /// Returns the range to which the sizes of elements are added by union: its neutral element. For no elements, it
+    /// is 0.
     fn initial_union(is_empty: bool) -> Range {
         Range::new(if is_empty { 0 } else { u64::MAX }, 0)
     }

@@ -35,8 +35,8 @@ const ORDERED: [&str; 8] =
 /// Types whose values can be added. `summable` in a signature stands for each of them.
 const SUMMABLE: [&str; 4] = ["int", "uint", "double", "duration"];
 
-/// Signatures of the overloads of each function: `(arguments) result`, with a dot before those of methods. `ordered` and
-/// `summable` stand for each type of [`ORDERED`] and [`SUMMABLE`]. `A`, `B` and `V` are type variables.
+/// Signatures of the overloads of each function: `(arguments) result`, with a dot before those of methods. `ordered`
+/// and `summable` stand for each type of [`ORDERED`] and [`SUMMABLE`]. `A`, `B` and `V` are type variables.
 #[rustfmt::skip]
 const FUNCTIONS: &[(&str, &[&str])] = &[
     ("!_", &["(bool) bool"]),

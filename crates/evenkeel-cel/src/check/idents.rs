@@ -33,8 +33,8 @@ fn type_named(name: &str) -> Option<Type> {
     TYPES.iter().find(|(type_name, _)| *type_name == name).map(|(_, kind)| kind())
 }
 
-/// Whether cel-go treats a type of a library as a struct: selecting a field is another error than for other types. No such
-/// struct has fields.
+/// Whether cel-go treats a type of a library as a struct: selecting a field is another error than for other types. No
+/// such struct has fields.
 pub(super) fn is_struct(library: &str) -> bool {
     library != IP && library != CIDR
 }
@@ -45,8 +45,8 @@ impl<'p> Checker<'_, 'p> {
         self.locals.iter().rev().find(|(local, _)| *local == name).map(|(_, kind)| kind)
     }
 
-    /// Returns the type of the variable or type that an unqualified name refers to. With a leading dot, it does not refer
-    /// to a macro variable.
+    /// Returns the type of the variable or type that an unqualified name refers to. With a leading dot, it does not
+    /// refer to a macro variable.
     pub(super) fn simple_name_type(&self, name: &str) -> Option<Type> {
         if let Some(kind) = self.local_type(name) {
             return Some(kind.clone());
@@ -63,8 +63,8 @@ impl<'p> Checker<'_, 'p> {
         type_named(name).or_else(|| self.struct_type(name)).map(Type::of_type)
     }
 
-    /// Returns the type of the variable or type that a selection such as `a.b` refers to by its qualified name; `None` if
-    /// it selects a field.
+    /// Returns the type of the variable or type that a selection such as `a.b` refers to by its qualified name;
+    /// `None` if it selects a field.
     pub(super) fn qualified_name_type(&self, select: &'p SelectExpr) -> Option<Type> {
         let name = qualified_name(select)?;
         let root = name.split('.').find(|part| !part.is_empty())?;

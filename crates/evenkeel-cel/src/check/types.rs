@@ -73,7 +73,8 @@ impl PartialEq for Object {
     }
 }
 
-/// Name of an object type whose declaration has none. [`Type::named`] replaces it by a name derived from the field's path.
+/// Name of an object type whose declaration has none. [`Type::named`] replaces it by a name derived from the field's
+/// path.
 const UNNAMED: &str = "object";
 
 /// Maximum number of nodes of a type. A larger type becomes `dyn`: nested literals such as `[[[x, x]]]` could otherwise

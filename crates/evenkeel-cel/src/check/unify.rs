@@ -85,8 +85,8 @@ impl Substitution {
         rest.is_some()
     }
 
-    /// Whether a value of type `a` can be used where `b` is expected. Binds variables even if the result is false. Once no
-    /// step remains, the result is always false.
+    /// Whether a value of type `a` can be used where `b` is expected. Binds variables even if the result is false.
+    /// Once no step remains, the result is always false.
     ///
     /// Upstream: `internalIsAssignable`.
     fn is_assignable(&mut self, a: &Type, b: &Type, depth: usize) -> bool {
@@ -170,8 +170,8 @@ impl Substitution {
         self.expand(t, |_| Type::Dyn, &mut { MAX_NODES })
     }
 
-    /// Replaces the variables of a type; `unbound` returns the replacement of an unbound one by its number. Once no nodes
-    /// remain, the rest of the type becomes `dyn`. It still has too many nodes for [`Type::bounded`].
+    /// Replaces the variables of a type; `unbound` returns the replacement of an unbound one by its number. Once no
+    /// nodes remain, the rest of the type becomes `dyn`. It still has too many nodes for [`Type::bounded`].
     fn expand(&self, t: &Type, unbound: fn(u32) -> Type, remaining_nodes: &mut usize) -> Type {
         let mut t = t;
         while let Some(bound) = self.find(t) {

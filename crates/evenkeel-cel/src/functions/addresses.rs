@@ -21,8 +21,8 @@ pub(crate) fn parse_error(text: &str) -> Option<String> {
     })
 }
 
-/// Message of an error, and the rest of the text from the error on; empty if the error has no position. `None` without an
-/// error.
+/// Message of an error, and the rest of the text from the error on; empty if the error has no position. `None`
+/// without an error.
 type Problem<'t> = Option<(&'static str, &'t str)>;
 
 /// Checks the four fields of an IPv4 address.

@@ -146,16 +146,16 @@ fn checked_index(from: i64) -> Result<usize, String> {
     usize::try_from(from).map_err(|_| format!("index out of range: {from}"))
 }
 
-/// Returns the index in characters of the first occurrence of a substring that begins at `from` or later; -1 if there is
-/// none.
+/// Returns the index in characters of the first occurrence of a substring that begins at `from` or later; -1 if there
+/// is none.
 fn index<'a>(text: &str, part: &str, from: i64) -> Outcome<'a> {
     let start = byte_index(text, checked_index(from)?);
     let found = text[start..].find(part);
     Ok(Val::Int(found.map_or(-1, |at| text[..start + at].chars().count() as i64)))
 }
 
-/// Returns the index in characters of the last occurrence of a substring that begins at `from` or earlier; -1 if there is
-/// none.
+/// Returns the index in characters of the last occurrence of a substring that begins at `from` or earlier; -1 if
+/// there is none.
 fn last_index<'a>(text: &str, part: &str, from: i64) -> Outcome<'a> {
     let start = byte_index(text, checked_index(from)?);
     // An occurrence at `start` ends here.

@@ -75,9 +75,9 @@ impl Time {
         self.seconds
     }
 
-    /// Returns the civil time this number of seconds later. The second result must be added to its year: the civil time is
-    /// computed within one cycle of 400 years, after which the calendar repeats itself, because it may be out of the range
-    /// of [`DateTime`].
+    /// Returns the civil time this number of seconds later. The second result must be added to its year: the civil
+    /// time is computed within one cycle of 400 years, after which the calendar repeats itself, because it may be out
+    /// of the range of [`DateTime`].
     fn civil(self, seconds: i64) -> (DateTime, i64) {
         const CYCLE: i64 = 146_097 * DAY;
         let since = self.seconds.saturating_add(seconds);
