@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use serde_json::Value;
 
 use super::structural::Structural;
-use super::validation::{OldElements, below};
+use super::validation::{OldElements, child_path};
 use evenkeel_apimachinery::status::{FieldError, FieldErrorKind, quote};
 use evenkeel_apimachinery::value::{flag, text};
 use evenkeel_cel::{Failure, Program, Scope, Val};
@@ -16,10 +16,14 @@ use evenkeel_cel::{Failure, Program, Scope, Val};
 #[derive(Debug)]
 pub(crate) struct Rule {
     text: Box<str>,
+    /// Message of the error; empty if the rule has none.
     message: Box<str>,
+    /// Expression that returns the message; empty if the rule has none.
     message_expression: Box<str>,
     reason: FieldErrorKind,
+    /// Path of the field that the error is about, relative to the schema of the rule; empty for the schema itself.
     field_path: Box<str>,
+    /// Whether `oldSelf` is an optional value, so that the rule is also evaluated without an old value.
     optional_old_self: bool,
     program: OnceLock<Result<Program, String>>,
     message_program: OnceLock<Result<Program, String>>,
@@ -48,10 +52,10 @@ impl Rule {
         self.program.get_or_init(|| Program::parse(&self.text)).as_ref().map_err(String::as_str)
     }
 
-    /// Returns what stands for the rule in the error of its evaluation.
+    /// Returns the message, or else the expression, which identifies the rule if its evaluation fails.
     ///
     /// Upstream: `ruleErrorString`.
-    fn shown(&self) -> &str {
+    fn message_or_text(&self) -> &str {
         if self.message.is_empty() { self.text.trim() } else { &self.message }
     }
 
@@ -75,8 +79,8 @@ struct ValueContext<'a> {
     path: String,
 }
 
-/// Evaluates all rules of `schema` on `value`. `old` is the stored value of an update. The actual cost is deducted
-/// from `budget`, which limits it.
+/// Evaluates all rules of `schema` on `value`. `old` is the stored value of an update. Deducts the actual cost from
+/// `budget`, and stops once the budget is exceeded.
 ///
 /// Upstream: `Validator`, its `Validate`.
 pub fn validate_expressions(
@@ -86,11 +90,15 @@ pub fn validate_expressions(
     budget: &mut u64,
     errors: &mut Vec<FieldError>,
 ) {
-    visit(&ValueContext { schema, value, old, path: String::new() }, budget, errors);
+    evaluate_rules(&ValueContext { schema, value, old, path: String::new() }, budget, errors);
 }
 
-/// Evaluates the rules of a value and of all values below it. Returns false once the budget is used up.
-fn visit(context: &ValueContext<'_>, budget: &mut u64, errors: &mut Vec<FieldError>) -> bool {
+/// Evaluates the rules of a value and of all nested values. Returns false once a cost limit is exceeded.
+fn evaluate_rules(
+    context: &ValueContext<'_>,
+    budget: &mut u64,
+    errors: &mut Vec<FieldError>,
+) -> bool {
     if !context.schema.has_validations {
         return true;
     }
@@ -101,30 +109,39 @@ fn visit(context: &ValueContext<'_>, budget: &mut u64, errors: &mut Vec<FieldErr
     }
     let schema = context.schema;
     match context.value {
-        Value::Object(fields) => fields.iter().all(|(name, value)| {
-            let Some(child) = schema.child(name) else { return true };
-            let old =
-                if schema.atomic_map { None } else { context.old.and_then(|old| old.get(name)) };
-            let path = match schema.properties.contains_key(name.as_str()) {
-                true => below(&context.path, name),
-                false => format!("{}[{name}]", context.path),
-            };
-            visit(&ValueContext { schema: child, value, old, path }, budget, errors)
-        }),
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                let Some(child) = schema.child(name) else { continue };
+                let old = if schema.atomic_map {
+                    None
+                } else {
+                    context.old.and_then(|old| old.get(name))
+                };
+                let path = match schema.properties.contains_key(name.as_str()) {
+                    true => child_path(&context.path, name),
+                    false => format!("{}[{name}]", context.path),
+                };
+                let child_context = ValueContext { schema: child, value, old, path };
+                if !evaluate_rules(&child_context, budget, errors) {
+                    return false;
+                }
+            }
+        }
         Value::Array(items) => {
             let Some(child) = &schema.items else { return true };
-            let old = OldElements::new(schema, context.old);
-            items.iter().enumerate().all(|(i, value)| {
+            let old_elements = OldElements::new(schema, context.old);
+            for (i, value) in items.iter().enumerate() {
+                let old = old_elements.with_key_of(value);
                 let path = format!("{}[{i}]", context.path);
-                visit(
-                    &ValueContext { schema: child, value, old: old.of(value), path },
-                    budget,
-                    errors,
-                )
-            })
+                let child_context = ValueContext { schema: child, value, old, path };
+                if !evaluate_rules(&child_context, budget, errors) {
+                    return false;
+                }
+            }
         }
-        _ => true,
+        _ => {}
     }
+    true
 }
 
 /// Evaluates one rule. Returns false if no further rule must be evaluated, because a cost limit is exceeded.
@@ -147,17 +164,17 @@ fn evaluate_rule(
             return true;
         }
     };
-    let transition = program.uses("oldSelf");
-    if transition && context.old.is_none() && !rule.optional_old_self {
+    let is_transition_rule = program.uses("oldSelf");
+    if is_transition_rule && context.old.is_none() && !rule.optional_old_self {
         return true;
     }
     // Ratcheting: a rule that does not use `oldSelf` is not evaluated on an unchanged value.
-    if !transition && context.old == Some(context.value) {
+    if !is_transition_rule && context.old == Some(context.value) {
         return true;
     }
     let activation = activation(rule, context);
-    let shown = rule.shown();
-    let mut refuse = |why: String| {
+    let rule_name = rule.message_or_text();
+    let mut report = |why: String| {
         errors.push(FieldError::invalid(&*context.path, &*context.schema.kind, why));
     };
     match program.run_within(&activation, budget) {
@@ -171,21 +188,21 @@ fn evaluate_rule(
             }
         },
         Some(Err(Failure::Error(error))) if error.starts_with("no such overload") => {
-            refuse(format!(
-                "'{error}': call arguments did not match a supported operator, function or macro signature for rule: {shown}"
+            report(format!(
+                "'{error}': call arguments did not match a supported operator, function or macro signature for rule: {rule_name}"
             ));
         }
-        Some(Err(Failure::Error(error))) => refuse(format!("{error} evaluating rule: {shown}")),
-        Some(Err(failure @ Failure::Cost)) => {
-            let words = failure.words();
-            refuse(format!(
-                "'{words}': no further validation rules will be run due to call cost exceeds limit for rule: {shown}"
+        Some(Err(Failure::Error(error))) => report(format!("{error} evaluating rule: {rule_name}")),
+        Some(Err(failure @ Failure::BudgetExceeded)) => {
+            let message = failure.message();
+            report(format!(
+                "'{message}': no further validation rules will be run due to call cost exceeds limit for rule: {rule_name}"
             ));
             return false;
         }
         None => {
             let why = "validation failed due to running out of cost budget, no further validation rules will be run";
-            refuse(why.to_owned());
+            report(why.to_owned());
             return false;
         }
     }
@@ -206,7 +223,9 @@ fn activation<'a>(rule: &'a Rule, context: &ValueContext<'a>) -> Scope<'a> {
     Scope::default().with("self", Val::of(context.value, schema)).with("oldSelf", old)
 }
 
-/// Maximum length in bytes of a message that an expression makes. Upstream: `MaxEvaluatedMessageExpressionSizeBytes`.
+/// Maximum length in bytes of a message that `messageExpression` returns.
+///
+/// Upstream: `MaxEvaluatedMessageExpressionSizeBytes`.
 const MAX_MESSAGE: usize = 5 * 1024;
 
 /// Returns the message of an error: the result of `messageExpression`, or the rule's message if that fails.
@@ -234,7 +253,7 @@ fn error_message<'a>(
                 && !message.contains(['\n', '\r']);
             if is_usable { Ok(message.to_owned()) } else { or_default() }
         }
-        Some(Err(Failure::Cost)) => Err(format!(
+        Some(Err(Failure::BudgetExceeded)) => Err(format!(
             "no further validation rules will be run due to call cost exceeds limit for messageExpression: {}",
             quote(&rule.message_expression)
         )),

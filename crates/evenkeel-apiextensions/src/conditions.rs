@@ -24,25 +24,30 @@ pub fn is_true(crd: &Value, kind: &str) -> bool {
     condition(crd, kind).is_some_and(|c| text(c, "status") == "True")
 }
 
+/// Returns the condition of a type.
 fn condition<'a>(crd: &'a Value, kind: &str) -> Option<&'a Value> {
     list(crd, "status.conditions").iter().find(|c| text(c, "type") == kind)
 }
 
-/// Sets a condition from type, status, reason and message. Its transition time changes only with its status.
+/// Sets the condition of a type to a status, a reason and a message, in this order in `state`. Its transition time
+/// changes only with its status.
 ///
 /// Upstream: `SetCRDCondition`.
-pub fn set_condition(crd: &mut Value, fields: [&str; 4], now: &str) {
-    let [kind, status, reason, message] = fields;
-    let same = condition(crd, kind).filter(|c| text(c, "status") == status);
-    let since = same.map(|c| text(c, "lastTransitionTime")).filter(|t| !t.is_empty());
+pub fn set_condition(crd: &mut Value, kind: &str, state: [&str; 3], now: &str) {
+    let [status, reason, message] = state;
+    let with_same_status = condition(crd, kind).filter(|old| text(old, "status") == status);
+    let transition_time = with_same_status
+        .map(|old| text(old, "lastTransitionTime"))
+        .filter(|time| !time.is_empty())
+        .unwrap_or(now);
     let new = json!({"type": kind, "status": status, "reason": reason, "message": message,
-        "lastTransitionTime": since.unwrap_or(now)});
-    let mut all = list(crd, "status.conditions").to_vec();
-    match all.iter_mut().find(|c| text(c, "type") == kind) {
+        "lastTransitionTime": transition_time});
+    let mut conditions = list(crd, "status.conditions").to_vec();
+    match conditions.iter_mut().find(|old| text(old, "type") == kind) {
         Some(old) => *old = new,
-        None => all.push(new),
+        None => conditions.push(new),
     }
-    set(crd, "status.conditions", all);
+    set(crd, "status.conditions", conditions);
 }
 
 /// Returns the definition with its next status, or `None` if the status stays the same. `others` are all other
@@ -51,6 +56,7 @@ pub fn next_status(crd: &Value, others: &[&Value], now: &str) -> Option<Value> {
     let mut new = crd.clone();
     accept_names(&mut new, others, now);
     set_approval(&mut new, now);
+    // A definition is established only after its names have been accepted in an earlier status.
     if new == *crd {
         establish(&mut new, now);
     }
@@ -68,6 +74,7 @@ fn accept_names(crd: &mut Value, others: &[&Value], now: &str) {
     }
     let (resources, kinds) = names_in_use(crd, others);
     let mut new = accepted.clone();
+    // Reason and message of the last conflict.
     let mut conflict: Option<(&str, String)> = None;
     for (field, reason, used) in [
         ("plural", "PluralConflict", &resources),
@@ -75,6 +82,7 @@ fn accept_names(crd: &mut Value, others: &[&Value], now: &str) {
         ("kind", "KindConflict", &kinds),
         ("listKind", "ListKindConflict", &kinds),
     ] {
+        // Upstream checks the short names before the kinds, so that a conflict of kinds wins.
         if field == "kind" {
             accept_short_names(&requested, &accepted, &resources, &mut new, &mut conflict);
         }
@@ -95,24 +103,26 @@ fn accept_names(crd: &mut Value, others: &[&Value], now: &str) {
     let all_accepted = conflict.is_none();
     match conflict {
         Some((reason, detail)) => {
-            set_condition(crd, ["NamesAccepted", "False", reason, &detail], now);
+            set_condition(crd, "NamesAccepted", ["False", reason, &detail], now);
         }
         None => {
-            set_condition(crd, ["NamesAccepted", "True", "NoConflicts", "no conflicts found"], now);
+            let state = ["True", "NoConflicts", "no conflicts found"];
+            set_condition(crd, "NamesAccepted", state, now);
         }
     }
     if is_true(crd, "Established") {
         return;
     }
     if all_accepted {
-        let fields = ["Established", "False", "Installing", "the initial names have been accepted"];
-        set_condition(crd, fields, now);
+        let state = ["False", "Installing", "the initial names have been accepted"];
+        set_condition(crd, "Established", state, now);
     } else if condition(crd, "Established").is_none() {
-        let fields = ["Established", "False", "NotAccepted", "not all names are accepted"];
-        set_condition(crd, fields, now);
+        let state = ["False", "NotAccepted", "not all names are accepted"];
+        set_condition(crd, "Established", state, now);
     }
 }
 
+/// Accepts the short names unless other definitions use some of them, which is a conflict.
 fn accept_short_names(
     requested: &Value,
     accepted: &Value,
@@ -120,24 +130,28 @@ fn accept_short_names(
     new: &mut Value,
     conflict: &mut Option<(&str, String)>,
 ) {
-    let (names, own) = (list(requested, "shortNames"), list(accepted, "shortNames"));
-    if names == own {
+    let requested = list(requested, "shortNames");
+    let accepted = list(accepted, "shortNames");
+    if requested == accepted {
         return;
     }
-    let taken: Vec<String> = names
+    let messages: Vec<String> = requested
         .iter()
-        .filter(|name| !own.contains(name))
+        .filter(|name| !accepted.contains(name))
         .filter_map(Value::as_str)
         .filter(|name| used.contains(*name))
         .map(|name| format!("\"{name}\" is already in use"))
         .collect();
-    match taken.as_slice() {
-        [] if names.is_empty() => {
+    match messages.as_slice() {
+        [] if requested.is_empty() => {
             evenkeel_apimachinery::value::remove(new, "shortNames");
         }
-        [] => set(new, "shortNames", names.to_vec()),
-        [one] => *conflict = Some(("ShortNamesConflict", one.clone())),
-        many => *conflict = Some(("ShortNamesConflict", format!("[{}]", many.join(", ")))),
+        [] => set(new, "shortNames", requested.to_vec()),
+        [message] => *conflict = Some(("ShortNamesConflict", message.clone())),
+        messages => {
+            let message = format!("[{}]", messages.join(", "));
+            *conflict = Some(("ShortNamesConflict", message));
+        }
     }
 }
 
@@ -164,9 +178,8 @@ fn names_in_use(crd: &Value, others: &[&Value]) -> (BTreeSet<String>, BTreeSet<S
 /// Upstream: `EstablishingController`.
 fn establish(crd: &mut Value, now: &str) {
     if is_true(crd, "NamesAccepted") && !is_true(crd, "Established") {
-        let fields =
-            ["Established", "True", "InitialNamesAccepted", "the initial names have been accepted"];
-        set_condition(crd, fields, now);
+        let state = ["True", "InitialNamesAccepted", "the initial names have been accepted"];
+        set_condition(crd, "Established", state, now);
     }
 }
 
@@ -174,9 +187,10 @@ fn establish(crd: &mut Value, now: &str) {
 ///
 /// Upstream: `IsProtectedCommunityGroup`.
 pub fn is_protected_community_group(group: &str) -> bool {
-    ["k8s.io", "kubernetes.io"]
-        .iter()
-        .any(|own| group == *own || group.strip_suffix(own).is_some_and(|rest| rest.ends_with('.')))
+    ["k8s.io", "kubernetes.io"].iter().any(|domain| {
+        let prefix = group.strip_suffix(domain);
+        prefix.is_some_and(|prefix| prefix.is_empty() || prefix.ends_with('.'))
+    })
 }
 
 /// Returns status, reason and message of the condition `KubernetesAPIApprovalPolicyConformant`, for a definition in
@@ -210,12 +224,14 @@ pub fn approval_state(crd: &Value) -> [String; 3] {
     [status, reason, message].map(str::to_owned)
 }
 
+/// Sets the condition `KubernetesAPIApprovalPolicyConformant` of a definition in a protected group.
 fn set_approval(crd: &mut Value, now: &str) {
     if !is_protected_community_group(text(crd, "spec.group")) {
         return;
     }
     let [status, reason, message] = approval_state(crd);
-    set_condition(crd, ["KubernetesAPIApprovalPolicyConformant", &status, &reason, &message], now);
+    let kind = "KubernetesAPIApprovalPolicyConformant";
+    set_condition(crd, kind, [&status, &reason, &message], now);
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use evenkeel_apimachinery::status::quote;
 use evenkeel_apimachinery::validation::{Errors, Path, labels};
 use evenkeel_apimachinery::value::{get, list, text};
 
+/// API group of ConversionReviews.
 const GROUP: &str = "apiextensions.k8s.io";
 
 /// Conversion webhook of a definition.
@@ -35,7 +36,7 @@ impl ConversionWebhook {
     ///
     /// Upstream: `createConversionReviewObjects`.
     pub fn review(&self, uid: &str, objects: &[Value], to: &str) -> Value {
-        let sent: Vec<Value> = objects.iter().map(without_version).collect();
+        let sent: Vec<Value> = objects.iter().map(without_server_fields).collect();
         json!({"kind": "ConversionReview", "apiVersion": format!("{GROUP}/{}", self.review_version),
             "request": {"uid": uid, "desiredAPIVersion": to, "objects": sent}})
     }
@@ -47,43 +48,44 @@ impl ConversionWebhook {
     pub fn converted(
         &self,
         uid: &str,
-        answer: Result<Value, String>,
+        response: Result<Value, String>,
         objects: &[Value],
         to: &str,
     ) -> Result<Vec<Value>, String> {
-        let what = objects.first().map(kind_of).unwrap_or_default();
-        let converted = answer.and_then(|answer| self.objects_of(uid, answer));
-        let converted =
-            converted.map_err(|why| format!("conversion webhook for {what} failed: {why}"))?;
+        let kind = objects.first().map(kind_of).unwrap_or_default();
+        let converted = response
+            .and_then(|response| self.converted_objects(uid, response))
+            .map_err(|why| format!("conversion webhook for {kind} failed: {why}"))?;
         if converted.len() != objects.len() {
-            let (some, all) = (converted.len(), objects.len());
             return Err(format!(
-                "conversion webhook for {what} returned {some} objects, expected {all}"
+                "conversion webhook for {kind} returned {} objects, expected {}",
+                converted.len(),
+                objects.len()
             ));
         }
-        let single = objects.len() == 1;
-        let originals = objects.iter().enumerate();
-        originals
-            .zip(converted)
-            .map(|((i, original), converted)| {
-                accept(original, converted, to).map_err(|wrong| {
-                    format!("conversion webhook for {what} returned {}", wrong.message(i, single))
-                })
-            })
-            .collect()
+        let is_single = objects.len() == 1;
+        let mut accepted = Vec::with_capacity(objects.len());
+        for (i, (original, converted)) in objects.iter().zip(converted).enumerate() {
+            let object = with_original_metadata(original, converted, to).map_err(|defect| {
+                let message = defect.message(i, is_single);
+                format!("conversion webhook for {kind} returned {message}")
+            })?;
+            accepted.push(object);
+        }
+        Ok(accepted)
     }
 
     /// Returns the objects of a response.
     ///
     /// Upstream: `getConvertedObjectsFromResponse`.
-    fn objects_of(&self, uid: &str, mut answer: Value) -> Result<Vec<Value>, String> {
+    fn converted_objects(&self, uid: &str, mut review: Value) -> Result<Vec<Value>, String> {
         let is_v1 = &*self.review_version == "v1";
-        let wanted = format!("{GROUP}/v1, Kind=ConversionReview");
-        let kind = kind_of(&answer);
-        if is_v1 && kind != wanted {
-            return Err(format!("expected webhook response of {wanted}, got {kind}"));
+        let expected = format!("{GROUP}/v1, Kind=ConversionReview");
+        let kind = kind_of(&review);
+        if is_v1 && kind != expected {
+            return Err(format!("expected webhook response of {expected}, got {kind}"));
         }
-        let Some(response) = answer.get_mut("response").filter(|r| r.is_object()) else {
+        let Some(response) = review.get_mut("response").filter(|r| r.is_object()) else {
             return Err("no response provided".to_owned());
         };
         if is_v1 && text(response, "uid") != uid {
@@ -117,11 +119,11 @@ enum Defect {
 
 impl Defect {
     /// Returns the error text. Upstream's texts differ if only one object was sent.
-    fn message(&self, i: usize, single: bool) -> String {
+    fn message(&self, i: usize, is_single: bool) -> String {
         match self {
-            Self::Object(why) if single => format!("invalid object: {why}"),
-            Self::Kind(why) if single => format!("invalid object at index {i}: {why}"),
-            Self::Metadata(why) if single => format!("invalid metadata: {why}"),
+            Self::Object(why) if is_single => format!("invalid object: {why}"),
+            Self::Kind(why) if is_single => format!("invalid object at index {i}: {why}"),
+            Self::Metadata(why) if is_single => format!("invalid metadata: {why}"),
             Self::Object(why) | Self::Kind(why) => {
                 format!("invalid converted object at index {i}: {why}")
             }
@@ -130,11 +132,15 @@ impl Defect {
     }
 }
 
-/// Returns a converted object with the metadata of its original. Of the metadata, a webhook may only convert labels
-/// and annotations.
+/// Returns a converted object with the metadata of its original, except labels and annotations: a webhook may convert
+/// only these.
 ///
 /// Upstream: `validateConvertedObject`.
-fn accept(original: &Value, mut converted: Value, to: &str) -> Result<Value, Defect> {
+fn with_original_metadata(
+    original: &Value,
+    mut converted: Value,
+    to: &str,
+) -> Result<Value, Defect> {
     let version = text(&converted, "apiVersion");
     if version != to {
         let why = format!("invalid groupVersion (expected {to}, received {version})");
@@ -152,24 +158,23 @@ fn accept(original: &Value, mut converted: Value, to: &str) -> Result<Value, Def
             return Err(Defect::Object(format!("must have the same {name}: {before} != {after}")));
         }
     }
-    let metadata = metadata(original, &converted).map_err(Defect::Metadata)?;
-    converted["metadata"] = metadata;
+    converted["metadata"] = restored_metadata(original, &converted).map_err(Defect::Metadata)?;
     Ok(converted)
 }
 
 /// Returns the metadata of `original` with the labels and annotations of `converted`.
 ///
 /// Upstream: `restoreObjectMeta`.
-fn metadata(original: &Value, converted: &Value) -> Result<Value, String> {
-    let given = converted.get("metadata").ok_or("missing metadata in converted object")?;
-    if !given.is_object() {
-        return Err(format!("invalid metadata of type {} in converted object", go_type(given)));
+fn restored_metadata(original: &Value, converted: &Value) -> Result<Value, String> {
+    let converted = converted.get("metadata").ok_or("missing metadata in converted object")?;
+    if !converted.is_object() {
+        return Err(format!("invalid metadata of type {} in converted object", go_type(converted)));
     }
-    let mut kept = original.get("metadata").cloned().unwrap_or_else(|| json!({}));
-    let Some(fields) = kept.as_object_mut() else { return Ok(kept) };
+    let mut metadata = original.get("metadata").cloned().unwrap_or_else(|| json!({}));
+    let Some(fields) = metadata.as_object_mut() else { return Ok(metadata) };
     for name in ["labels", "annotations"] {
         let before = fields.remove(name).unwrap_or_default();
-        let Some(after) = given.get(name).filter(|after| !after.is_null()) else { continue };
+        let Some(after) = converted.get(name).filter(|after| !after.is_null()) else { continue };
         let Some(pairs) = after.as_object() else {
             let kind = go_type(after);
             return Err(format!("invalid metadata.{name} of type {kind} in converted object"));
@@ -182,15 +187,15 @@ fn metadata(original: &Value, converted: &Value) -> Result<Value, String> {
         }
         // An invalid value may stay as it was stored.
         if *after != before {
-            valid(name, after)?;
+            validate_pairs(name, after)?;
         }
         fields.insert(name.to_owned(), after.clone());
     }
-    Ok(kept)
+    Ok(metadata)
 }
 
-/// Validates labels or annotations that a webhook changed.
-fn valid(name: &str, pairs: &Value) -> Result<(), String> {
+/// Validates labels or annotations that a webhook changed. `name` is `labels` or `annotations`.
+fn validate_pairs(name: &str, pairs: &Value) -> Result<(), String> {
     let mut errors = Errors::default();
     let path = Path::new("metadata");
     if name == "labels" {
@@ -199,11 +204,11 @@ fn valid(name: &str, pairs: &Value) -> Result<(), String> {
         let owner = json!({ "annotations": pairs });
         labels::annotations(&owner, &path.field("annotation"), &mut errors);
     }
-    let message: Vec<String> = errors.into_vec().iter().map(ToString::to_string).collect();
-    match &message[..] {
+    let messages: Vec<String> = errors.into_vec().iter().map(ToString::to_string).collect();
+    match &messages[..] {
         [] => Ok(()),
-        [one] => Err(one.clone()),
-        many => Err(format!("[{}]", many.join(", "))),
+        [message] => Err(message.clone()),
+        messages => Err(format!("[{}]", messages.join(", "))),
     }
 }
 
@@ -215,7 +220,7 @@ fn kind_of(object: &Value) -> String {
 }
 
 /// Returns an object without the metadata fields that the server sets on responses.
-fn without_version(object: &Value) -> Value {
+fn without_server_fields(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("resourceVersion");
@@ -256,12 +261,14 @@ mod tests {
     fn only_labels_and_annotations_of_the_converted_metadata_are_kept() {
         let given = json!({"name": "a", "namespace": "n", "uid": "u", "resourceVersion": "9", "generation": 5,
             "labels": {"kept": "Not a label!"}});
-        let accepted = accept(&original(), converted(&given), TO).expect("it is the same object");
+        let accepted = with_original_metadata(&original(), converted(&given), TO)
+            .expect("it is the same object");
         let mut wanted = original()["metadata"].clone();
         wanted.as_object_mut().expect("an object").remove("annotations");
         assert_eq!((&accepted["metadata"], &accepted["spec"]), (&wanted, &json!(1)));
         let given = json!({"name": "a", "namespace": "n", "uid": "u", "annotations": {"c": "d"}});
-        let accepted = accept(&original(), converted(&given), TO).expect("it is the same object");
+        let accepted = with_original_metadata(&original(), converted(&given), TO)
+            .expect("it is the same object");
         assert_eq!(accepted["metadata"]["annotations"], json!({"c": "d"}));
         assert_eq!(accepted["metadata"].get("labels"), None);
     }
@@ -298,10 +305,11 @@ mod tests {
                 "invalid metadata: metadata.annotations[n] must be a string, but is int64 in converted object",
             ),
         ] {
-            let wrong = accept(&original(), object, TO).expect_err(message);
+            let wrong = with_original_metadata(&original(), object, TO).expect_err(message);
             assert_eq!(wrong.message(0, true), message);
         }
-        let wrong = accept(&original(), with("metadata.labels", json!({"a": "b c"})), TO);
+        let wrong =
+            with_original_metadata(&original(), with("metadata.labels", json!({"a": "b c"})), TO);
         let message = wrong.expect_err("no label").message(2, false);
         assert!(
             message.starts_with(
@@ -321,22 +329,25 @@ mod tests {
         let good =
             json!({"uid": "u", "convertedObjects": [{}, {}], "result": {"status": "Success"}});
         let count = |read: Result<Vec<Value>, String>| read.map(|objects| objects.len());
-        assert_eq!(count(webhook("v1").objects_of("u", answer("v1", &good))), Ok(2));
+        assert_eq!(count(webhook("v1").converted_objects("u", answer("v1", &good))), Ok(2));
         // Responses to v1beta1 reviews need no matching uid and version.
-        assert_eq!(count(webhook("v1beta1").objects_of("other", answer("v1", &good))), Ok(2));
+        assert_eq!(
+            count(webhook("v1beta1").converted_objects("other", answer("v1", &good))),
+            Ok(2)
+        );
         for (response, message) in [
             (Value::Null, "no response provided"),
             (json!({"uid": "v"}), "expected response.uid=\"u\", got \"v\""),
             (json!({"uid": "u", "result": {"status": "Failure", "message": "never"}}), "never"),
             (json!({"uid": "u"}), "response.result.status was '', not 'Success'"),
         ] {
-            let read = webhook("v1").objects_of("u", answer("v1", &response));
+            let read = webhook("v1").converted_objects("u", answer("v1", &response));
             assert_eq!(read.expect_err(message), message);
         }
-        let read = webhook("v1").objects_of("u", answer("v1beta1", &good));
+        let read = webhook("v1").converted_objects("u", answer("v1beta1", &good));
         let message = "expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, got apiextensions.k8s.io/v1beta1, Kind=ConversionReview";
         assert_eq!(read.expect_err("another version"), message);
-        let read = webhook("v1").objects_of("u", json!({}));
+        let read = webhook("v1").converted_objects("u", json!({}));
         assert!(read.expect_err("nothing").ends_with("got /, Kind="));
     }
 }

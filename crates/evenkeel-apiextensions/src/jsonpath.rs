@@ -5,7 +5,7 @@
 use serde_json::Value;
 
 /// Maximum nesting of brackets. A deeper path selects nothing.
-const MAX_NESTED: usize = 16;
+const MAX_NESTING: usize = 16;
 
 /// Maximum number of values that one search visits. Steps such as `..` multiply their results, so even a short path
 /// could run for hours. A search that exceeds the limit selects nothing.
@@ -20,13 +20,21 @@ enum Step {
     Field(Box<str>),
     /// An element. A negative index counts from the end.
     Index(i64),
-    /// Every n-th element of a range.
-    Slice(Option<i64>, Option<i64>, usize),
+    /// Every `step`-th element of a range. A negative bound counts from the end.
+    Slice {
+        from: Option<i64>,
+        to: Option<i64>,
+        step: usize,
+    },
+    /// All elements or fields: `*`.
     All,
-    /// The value and all values below it.
-    Deep,
+    /// The value and all nested values: `..`.
+    Descendants,
+    /// The elements whose value at the path compares to the operand.
     Filter(JsonPath, Operator, Operand),
+    /// The values that any of these steps selects.
     Union(Vec<Step>),
+    /// No value, because the step cannot be parsed.
     Nothing,
 }
 
@@ -50,46 +58,46 @@ enum Operand {
 impl JsonPath {
     /// Parses a path such as `.spec.items[0].name` or `.status.conditions[?(@.type=="Ready")].status`.
     pub fn parse(text: &str) -> Self {
-        Self::nested(text, MAX_NESTED)
+        Self::parse_nested(text, MAX_NESTING)
     }
 
-    /// Parses a path like [`JsonPath::parse`], with at most `left` more levels of nested brackets.
-    fn nested(text: &str, left: usize) -> Self {
+    /// Parses a path like [`JsonPath::parse`]. Brackets may nest at most `remaining_nesting` deep.
+    fn parse_nested(text: &str, remaining_nesting: usize) -> Self {
         let mut steps = Vec::new();
         let mut rest = text.trim();
         rest = rest.strip_prefix('$').or_else(|| rest.strip_prefix('@')).unwrap_or(rest);
         while !rest.is_empty() {
             rest = match rest.as_bytes()[0] {
                 b'.' if rest.starts_with("..") => {
-                    steps.push(Step::Deep);
+                    steps.push(Step::Descendants);
                     // The field name follows directly, without another dot.
-                    let (name, more) = field(&rest[2..]);
-                    steps.push(name);
-                    more
+                    let (step, after) = parse_field(&rest[2..]);
+                    steps.push(step);
+                    after
                 }
                 b'.' => {
                     if rest.len() == 1 || rest[1..].starts_with('[') {
                         &rest[1..]
                     } else {
-                        let (name, more) = field(&rest[1..]);
-                        steps.push(name);
-                        more
+                        let (step, after) = parse_field(&rest[1..]);
+                        steps.push(step);
+                        after
                     }
                 }
-                b'[' => match closing(rest).zip(left.checked_sub(1)) {
-                    Some((end, left)) => {
-                        steps.push(bracket(rest[1..end].trim(), left));
+                b'[' => match (closing_bracket(rest), remaining_nesting.checked_sub(1)) {
+                    (Some(end), Some(remaining_nesting)) => {
+                        steps.push(parse_bracket(rest[1..end].trim(), remaining_nesting));
                         &rest[end + 1..]
                     }
-                    None => {
+                    _ => {
                         steps.push(Step::Nothing);
                         ""
                     }
                 },
                 _ => {
-                    let (name, more) = field(rest);
-                    steps.push(name);
-                    more
+                    let (step, after) = parse_field(rest);
+                    steps.push(step);
+                    after
                 }
             };
         }
@@ -121,26 +129,27 @@ fn visit(visits: &mut usize, count: usize) -> Option<()> {
     Some(())
 }
 
-/// Parses a field name up to the next dot or bracket. A backslash escapes a dot.
-fn field(text: &str) -> (Step, &str) {
+/// Parses a field name up to the next dot or bracket. Returns its step, and the rest of the text. A backslash escapes a
+/// dot.
+fn parse_field(text: &str) -> (Step, &str) {
     let mut name = String::new();
     let mut chars = text.char_indices();
     while let Some((at, c)) = chars.next() {
         match c {
             '\\' => name.extend(chars.next().map(|(_, c)| c)),
-            '.' | '[' => return (named(name), &text[at..]),
+            '.' | '[' => return (field_step(name), &text[at..]),
             _ => name.push(c),
         }
     }
-    (named(name), "")
+    (field_step(name), "")
 }
 
-fn named(name: String) -> Step {
+fn field_step(name: String) -> Step {
     if name == "*" { Step::All } else { Step::Field(name.into()) }
 }
 
 /// Returns the index of the bracket that closes the first one, or `None` if it is never closed.
-fn closing(text: &str) -> Option<usize> {
+fn closing_bracket(text: &str) -> Option<usize> {
     let (mut depth, mut quote) = (0, None);
     for (at, c) in text.char_indices() {
         match (quote, c) {
@@ -160,42 +169,43 @@ fn closing(text: &str) -> Option<usize> {
     None
 }
 
-fn bracket(text: &str, left: usize) -> Step {
+/// Parses the text within brackets.
+fn parse_bracket(text: &str, remaining_nesting: usize) -> Step {
     if text == "*" {
         return Step::All;
     }
     if let Some(filter) = text.strip_prefix("?(").and_then(|t| t.strip_suffix(')')) {
-        return filter_step(filter, left);
+        return parse_filter(filter, remaining_nesting);
     }
     if let Some(name) = unquoted(text) {
         return Step::Field(name.into());
     }
-    let parts = outside_quotes(text, ',');
+    let parts = split_outside_quotes(text, ',');
     if parts.len() > 1 {
-        return Step::Union(parts.into_iter().map(|part| bracket(part.trim(), left)).collect());
+        let steps = parts.into_iter().map(|part| parse_bracket(part.trim(), remaining_nesting));
+        return Step::Union(steps.collect());
     }
     if let Some((from, to)) = text.split_once(':') {
-        let number = |t: &str| t.trim().parse().ok();
+        let number = |text: &str| text.trim().parse().ok();
         let (to, step) = to.split_once(':').unwrap_or((to, ""));
-        return match step.trim() {
-            "" => Step::Slice(number(from), number(to), 1),
+        let step = if step.trim().is_empty() { Ok(1) } else { step.trim().parse() };
+        return match step {
+            Ok(step) if step > 0 => Step::Slice { from: number(from), to: number(to), step },
             // Upstream refuses a step below one.
-            step => match step.parse() {
-                Ok(step) if step > 0 => Step::Slice(number(from), number(to), step),
-                _ => Step::Nothing,
-            },
+            _ => Step::Nothing,
         };
     }
     text.parse().map_or(Step::Nothing, Step::Index)
 }
 
+/// Returns the text within single or double quotes; `None` if it has none.
 fn unquoted(text: &str) -> Option<&str> {
     let inner = |q: char| text.strip_prefix(q)?.strip_suffix(q).filter(|inner| !inner.contains(q));
     ['\'', '"'].into_iter().find_map(inner)
 }
 
 /// Splits a text at a separator that is not in quotes.
-fn outside_quotes(text: &str, separator: char) -> Vec<&str> {
+fn split_outside_quotes(text: &str, separator: char) -> Vec<&str> {
     let (mut parts, mut start, mut quote) = (Vec::new(), 0, None);
     for (at, c) in text.char_indices() {
         match quote {
@@ -213,7 +223,8 @@ fn outside_quotes(text: &str, separator: char) -> Vec<&str> {
     parts
 }
 
-fn filter_step(text: &str, left: usize) -> Step {
+/// Parses a filter such as `@.type=="Ready"`; without an operator, it tests whether the path exists.
+fn parse_filter(text: &str, remaining_nesting: usize) -> Step {
     const OPERATORS: [(&str, Operator); 6] = [
         ("==", Operator::Equal),
         ("!=", Operator::NotEqual),
@@ -222,27 +233,30 @@ fn filter_step(text: &str, left: usize) -> Step {
         ("<", Operator::Less),
         (">", Operator::Greater),
     ];
-    // The first operator counts: what follows it may be a text with further ones.
-    let is_sign = |c: char| matches!(c, '!' | '<' | '>' | '=');
-    if let Some(at) = text.find(is_sign) {
-        let (path, rest) = text.split_at(at);
-        let (sign, right) = rest.split_at(rest.find(|c| !is_sign(c)).unwrap_or(rest.len()));
-        let operator = OPERATORS.iter().find(|(known, _)| *known == sign);
-        return operator.map_or(Step::Nothing, |(_, operator)| {
-            let right = right.trim();
-            let operand = match unquoted(right) {
-                Some(text) => Operand::Value(Value::from(text)),
-                None if right.starts_with('@') => Operand::Path(JsonPath::nested(right, left)),
-                None => Operand::Value(serde_json::from_str(right).unwrap_or_default()),
-            };
-            Step::Filter(JsonPath::nested(path.trim(), left), *operator, operand)
-        });
-    }
-    Step::Filter(JsonPath::nested(text.trim(), left), Operator::Exists, Operand::Value(Value::Null))
+    let parse_path = |text: &str| JsonPath::parse_nested(text.trim(), remaining_nesting);
+    let is_operator_char = |c: char| matches!(c, '!' | '<' | '>' | '=');
+    // The operand may be a string that contains operators, so that only the first one counts.
+    let Some(start) = text.find(is_operator_char) else {
+        return Step::Filter(parse_path(text), Operator::Exists, Operand::Value(Value::Null));
+    };
+    let (path, rest) = text.split_at(start);
+    let length = rest.find(|c| !is_operator_char(c)).unwrap_or(rest.len());
+    let (symbol, right) = rest.split_at(length);
+    let Some((_, operator)) = OPERATORS.iter().find(|(known, _)| *known == symbol) else {
+        return Step::Nothing;
+    };
+    let right = right.trim();
+    let operand = match unquoted(right) {
+        Some(text) => Operand::Value(Value::from(text)),
+        None if right.starts_with('@') => Operand::Path(parse_path(right)),
+        None => Operand::Value(serde_json::from_str(right).unwrap_or_default()),
+    };
+    Step::Filter(parse_path(path), *operator, operand)
 }
 
 impl Step {
-    /// Appends the values that the step selects to `found`.
+    /// Appends the values that the step selects to `found`. Returns `None` if more than the remaining `visits` are
+    /// needed.
     fn apply<'a>(
         &self,
         value: &'a Value,
@@ -258,7 +272,7 @@ impl Step {
                 let at = if *at < 0 { items.len() as i64 + at } else { *at };
                 found.extend(usize::try_from(at).ok().and_then(|at| items.get(at)));
             }
-            Self::Slice(from, to, step) => {
+            Self::Slice { from, to, step } => {
                 let items = value.as_array().map_or(&[][..], Vec::as_slice);
                 let length = items.len() as i64;
                 let clamped = |at: i64| (if at < 0 { length + at } else { at }).clamp(0, length);
@@ -267,7 +281,7 @@ impl Step {
                 found.extend(range.step_by(*step));
             }
             Self::All => found.extend(children(value)),
-            Self::Deep => {
+            Self::Descendants => {
                 found.push(value);
                 let mut at = before;
                 while let Some(value) = found.get(at).copied() {
@@ -277,7 +291,7 @@ impl Step {
             }
             Self::Filter(path, operator, operand) => {
                 for item in children(value) {
-                    if keeps(item, path, *operator, operand, visits)? {
+                    if matches_filter(item, path, *operator, operand, visits)? {
                         found.push(item);
                     }
                 }
@@ -293,13 +307,14 @@ impl Step {
     }
 }
 
+/// Iterates over the elements of a list, or the values of an object's fields.
 fn children(value: &Value) -> impl Iterator<Item = &Value> {
     let items = value.as_array().map_or(&[][..], Vec::as_slice);
     items.iter().chain(value.as_object().into_iter().flat_map(serde_json::Map::values))
 }
 
 /// Returns whether an item passes a filter, or `None` if more than the remaining `visits` are needed.
-fn keeps(
+fn matches_filter(
     item: &Value,
     path: &JsonPath,
     operator: Operator,

@@ -25,7 +25,7 @@ pub fn validate_list_sets_and_maps(
                 validate_list_sets_and_maps(
                     value,
                     child,
-                    &super::validation::below(path, name),
+                    &super::validation::child_path(path, name),
                     errors,
                 );
             }
@@ -72,12 +72,12 @@ fn validate_list_map(
         if seen.insert(key) || !items[i].is_object() {
             continue;
         }
-        let shown: Map<String, Value> = schema
+        let key_fields: Map<String, Value> = schema
             .list_map_keys
             .iter()
             .zip(key)
             .filter_map(|(name, value)| Some((name.to_string(), (*value)?.clone())))
             .collect();
-        errors.push(FieldError::duplicate(format!("{path}[{i}]"), shown));
+        errors.push(FieldError::duplicate(format!("{path}[{i}]"), key_fields));
     }
 }

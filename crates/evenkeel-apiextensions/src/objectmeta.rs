@@ -5,7 +5,7 @@
 use serde_json::Value;
 
 use super::structural::Structural;
-use crate::validation::below;
+use crate::validation::child_path;
 use evenkeel_api::forms::path_segment;
 use evenkeel_apimachinery::status::FieldError;
 use evenkeel_apimachinery::value::text;
@@ -21,7 +21,7 @@ pub fn validate(value: &Value, schema: &Structural, path: &str, errors: &mut Vec
             }
             for (name, value) in fields {
                 if let Some(child) = schema.child(name) {
-                    validate(value, child, &below(path, name), errors);
+                    validate(value, child, &child_path(path, name), errors);
                 }
             }
         }
@@ -38,7 +38,7 @@ pub fn validate(value: &Value, schema: &Structural, path: &str, errors: &mut Vec
 /// Upstream: `validateEmbeddedResource`.
 fn validate_embedded_resource(object: &Value, path: &str, errors: &mut Vec<FieldError>) {
     let api_version = text(object, "apiVersion");
-    let field = |name: &str| below(path, name);
+    let field = |name: &str| child_path(path, name);
     let required_error = |name: &str| match object.get(name) {
         None => FieldError::required(field(name), ""),
         Some(_) => FieldError::invalid(field(name), "", "must not be empty"),
@@ -67,7 +67,7 @@ fn validate_embedded_resource(object: &Value, path: &str, errors: &mut Vec<Field
     );
     errors.extend(evenkeel_apimachinery::schema::validate_metadata(object).into_iter().map(
         |mut error| {
-            error.field = below(path, &error.field);
+            error.field = child_path(path, &error.field);
             error
         },
     ));

@@ -9,14 +9,14 @@ use serde_json::Value;
 use super::structural::Structural;
 
 /// Removes fields that the schema does not specify. Returns whether it removed any. Keeps `apiVersion`, `kind` and
-/// `metadata` of the root and of embedded resources.
+/// `metadata` of embedded resources, and of the value itself if `is_root`.
 ///
 /// Upstream: `structuralpruning.PruneWithOptions`.
-pub fn prune(value: &mut Value, schema: &Structural, root: bool) -> bool {
+pub fn prune(value: &mut Value, schema: &Structural, is_root: bool) -> bool {
     let mut pruned = false;
     match value {
         Value::Object(fields) => {
-            let is_resource = root || schema.embedded_resource;
+            let is_resource = is_root || schema.embedded_resource;
             let allows_unknown_fields = schema.preserve_unknown_fields
                 || schema.allows_additional_properties
                 || schema.additional_properties.is_some();

@@ -48,12 +48,14 @@ impl ScalePaths {
                 self.spec
             )));
         };
-        let mut status = json!({"replicas": get(object, without_dot(&self.status)).and_then(Value::as_i64).unwrap_or(0)});
+        let observed = get(object, without_dot(&self.status)).and_then(Value::as_i64);
+        let mut status = json!({"replicas": observed.unwrap_or(0)});
         let selector =
             if self.selector.is_empty() { "" } else { text(object, without_dot(&self.selector)) };
         if !selector.is_empty() {
             set(&mut status, "selector", selector);
         }
+        // Go omits 0 replicas in the spec (`omitempty`), but not in the status.
         let spec = if replicas == 0 { json!({}) } else { json!({"replicas": replicas}) };
         Ok(
             json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status}),
@@ -126,15 +128,15 @@ fn validate_count(object: &Value, path: &str, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Returns the value at a path, or `None` if it is absent. If a value on the path has an unexpected type, returns
-/// upstream's message.
+/// Returns the value at a path, or `None` if it is absent. If a value on the path is not an object, or the value at
+/// its end does not satisfy `has_type`, returns upstream's message with the name of the `expected` type.
 ///
 /// Upstream: `NestedInt64`.
 fn nested_value<'a>(
     object: &'a Value,
     path: &str,
     expected: &str,
-    fits: impl Fn(&Value) -> bool,
+    has_type: impl Fn(&Value) -> bool,
 ) -> Result<Option<&'a Value>, String> {
     let mut value = object;
     let mut walked = String::new();
@@ -155,7 +157,7 @@ fn nested_value<'a>(
             Some(next) => value = next,
         }
     }
-    if fits(value) {
+    if has_type(value) {
         return Ok(Some(value));
     }
     let (shown, kind) = go_type(value);

@@ -153,11 +153,13 @@ impl Structural {
             validations: list(doc, "x-kubernetes-validations").iter().map(Rule::new).collect(),
             has_validations: false,
         };
-        let below = structural.properties.values().chain(structural.items.as_deref());
-        structural.has_validations = !structural.validations.is_empty()
-            || below
-                .chain(structural.additional_properties.as_deref())
-                .any(|child| child.has_validations);
+        let mut children = structural
+            .properties
+            .values()
+            .chain(structural.items.as_deref())
+            .chain(structural.additional_properties.as_deref());
+        structural.has_validations =
+            !structural.validations.is_empty() || children.any(|child| child.has_validations);
         structural
     }
 
@@ -166,7 +168,7 @@ impl Structural {
         self.properties.get(name).or(self.additional_properties.as_deref())
     }
 
-    /// Returns the values of a list element's map keys. Absent keys have their defaults.
+    /// Returns the values of the `x-kubernetes-list-map-keys` in a list element. Absent keys have their defaults.
     pub(crate) fn key_of<'a>(&'a self, element: &'a Value) -> Vec<Option<&'a Value>> {
         let default = |key: &str| self.items.as_ref()?.properties.get(key)?.default.as_ref();
         self.list_map_keys.iter().map(|key| element.get(&**key).or_else(|| default(key))).collect()

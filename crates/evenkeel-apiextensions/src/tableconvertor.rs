@@ -1,4 +1,4 @@
-//! Cells of a custom object's row in a Table.
+//! Cells of the row for a custom object in a Table.
 //!
 //! Upstream: `registry/customresource/tableconvertor`.
 
@@ -10,8 +10,8 @@ use super::jsonpath::JsonPath;
 /// Cell for a date that cannot be parsed.
 const NO_DATE: &str = "<invalid>";
 
-/// Returns the cells after the name, one per column. `kinds` are the types of the columns. `age` formats the time
-/// since a timestamp.
+/// Returns the cells of the printer columns, which follow the name. `kinds` has the type of each column. `age`
+/// formats the time since a timestamp.
 ///
 /// Upstream: `ConvertToTable`.
 pub fn cells(

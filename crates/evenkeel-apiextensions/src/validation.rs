@@ -13,7 +13,7 @@ use super::structural::{ListType, Structural};
 use evenkeel_apimachinery::status::FieldError;
 
 /// Returns the path of a field of the value at `path`.
-pub(super) fn below(path: &str, name: &str) -> String {
+pub(super) fn child_path(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
@@ -73,6 +73,7 @@ fn is_integer(number: &serde_json::Number) -> bool {
     number.is_i64() || number.is_u64() || number.as_f64().is_some_and(|n| n.fract() == 0.0)
 }
 
+/// Validates the type of a value. Returns whether it is valid.
 fn validate_type(
     value: &Value,
     schema: &Structural,
@@ -90,7 +91,7 @@ fn validate_type(
         // The number was decoded as a float, because it has a fraction or exceeds an int64.
         let why = format!("{path} in body must be of type {}: \"float64\"", schema.format);
         errors.push(FieldError::type_invalid(path, "float64", why));
-        out_of_range(schema, path, errors);
+        report_out_of_range(schema, path, errors);
         return false;
     }
     if !fits {
@@ -158,11 +159,11 @@ fn validate_number(
         }
     }
     if &*schema.format == "int32" && !(f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&n) {
-        out_of_range(schema, path, errors);
+        report_out_of_range(schema, path, errors);
     }
 }
 
-fn out_of_range(schema: &Structural, path: &str, errors: &mut Vec<FieldError>) {
+fn report_out_of_range(schema: &Structural, path: &str, errors: &mut Vec<FieldError>) {
     let why =
         format!("Checked value must be of type integer with format {} in {path}", schema.format);
     errors.push(FieldError::invalid("<nil>", "", why));
@@ -186,7 +187,7 @@ fn validate_array(
     let Some(child) = &schema.items else { return };
     let old = OldElements::new(schema, old);
     for (i, item) in items.iter().enumerate() {
-        validate(item, old.of(item), child, &format!("{path}[{i}]"), errors);
+        validate(item, old.with_key_of(item), child, &format!("{path}[{i}]"), errors);
     }
 }
 
@@ -210,7 +211,7 @@ impl<'a> OldElements<'a> {
     }
 
     /// Returns the old element with the same key as `item`.
-    pub(super) fn of(&self, item: &Value) -> Option<&'a Value> {
+    pub(super) fn with_key_of(&self, item: &Value) -> Option<&'a Value> {
         if self.by_key.is_empty() {
             return None;
         }
@@ -236,57 +237,60 @@ fn validate_object(
     }
     for name in &schema.required {
         if !fields.contains_key(&**name) {
-            errors.push(FieldError::required(below(path, name), ""));
+            errors.push(FieldError::required(child_path(path, name), ""));
         }
     }
     for (name, value) in fields {
         let Some(child) = schema.child(name) else { continue };
         let old_field = if schema.atomic_map { None } else { old.and_then(|old| old.get(name)) };
-        validate(value, old_field, child, &below(path, name), errors);
+        validate(value, old_field, child, &child_path(path, name), errors);
     }
 }
 
+/// Validates a value by the schemas in `anyOf`, `oneOf`, `not` and `allOf`.
 fn validate_junctors(value: &Value, schema: &Structural, path: &str, errors: &mut Vec<FieldError>) {
-    let errors_below = |schema: &Structural| {
-        let mut found = Vec::new();
-        validate(value, None, schema, path, &mut found);
-        found
+    let errors_of = |schema: &Structural| {
+        let mut errors = Vec::new();
+        validate(value, None, schema, path, &mut errors);
+        errors
     };
     let mut report =
         |why: String| errors.push(FieldError::invalid(path, shown_value(value, path), why));
     let quoted_path = evenkeel_apimachinery::status::quote(path);
-    // The pattern only repeats what `x-kubernetes-int-or-string` says.
-    let kinds = schema.any_of.iter().map(|one| &*one.kind);
-    let is_pattern = schema.int_or_string && kinds.eq(["integer", "string"]);
-    if !schema.any_of.is_empty() && !is_pattern {
-        let found: Vec<Vec<FieldError>> = schema.any_of.iter().map(errors_below).collect();
-        if found.iter().all(|f| !f.is_empty()) {
+    // With `x-kubernetes-int-or-string`, `anyOf` may only repeat the two types, which `validate_type` has checked.
+    let types = schema.any_of.iter().map(|alternative| &*alternative.kind);
+    let repeats_types = schema.int_or_string && types.eq(["integer", "string"]);
+    if !schema.any_of.is_empty() && !repeats_types {
+        let alternatives: Vec<Vec<FieldError>> = schema.any_of.iter().map(errors_of).collect();
+        if alternatives.iter().all(|errors| !errors.is_empty()) {
             report(format!("{quoted_path} must validate at least one schema (anyOf)"));
-            errors.extend(found.into_iter().min_by_key(Vec::len).unwrap_or_default());
+            // Also reports the errors of the alternative with the fewest.
+            errors.extend(alternatives.into_iter().min_by_key(Vec::len).unwrap_or_default());
         }
     }
     let mut report =
         |why: String| errors.push(FieldError::invalid(path, shown_value(value, path), why));
     if !schema.one_of.is_empty() {
-        let fits = schema.one_of.iter().filter(|schema| errors_below(schema).is_empty()).count();
-        if fits == 0 {
+        let n_valid = schema.one_of.iter().filter(|schema| errors_of(schema).is_empty()).count();
+        if n_valid == 0 {
             report(format!(
                 "{quoted_path} must validate one and only one schema (oneOf). Found none valid"
             ));
-        } else if fits > 1 {
+        } else if n_valid > 1 {
             report(format!(
-                "{quoted_path} must validate one and only one schema (oneOf). Found {fits} valid alternatives"
+                "{quoted_path} must validate one and only one schema (oneOf). Found {n_valid} valid alternatives"
             ));
         }
     }
-    if schema.not.as_deref().is_some_and(|schema| errors_below(schema).is_empty()) {
+    if schema.not.as_deref().is_some_and(|schema| errors_of(schema).is_empty()) {
         report(format!("{quoted_path} must not validate the schema (not)"));
     }
     for schema in &schema.all_of {
-        errors.extend(errors_below(schema));
+        errors.extend(errors_of(schema));
     }
 }
 
+/// Returns the value as an error about it contains it. Upstream omits the root object.
 fn shown_value(value: &Value, path: &str) -> Value {
     if path.is_empty() { Value::from("") } else { value.clone() }
 }

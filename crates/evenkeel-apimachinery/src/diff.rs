@@ -26,7 +26,11 @@ pub fn unified(old: &str, new: &str) -> String {
         let after = (old.len() - last.old.end).min(new.len() - last.new.end).min(CONTEXT);
         let old_range = first.old.start - before..last.old.end + after;
         let new_range = first.new.start - before..last.new.end + after;
-        out.push_str(&format!("@@ -{} +{} @@\n", place(&old_range), place(&new_range)));
+        out.push_str(&format!(
+            "@@ -{} +{} @@\n",
+            header_range(&old_range),
+            header_range(&new_range)
+        ));
         let mut at = old_range.start;
         let mut put = |sign: char, lines: &[&str]| {
             for line in lines {
@@ -59,7 +63,7 @@ fn hunks(changes: &[Change]) -> impl Iterator<Item = &[Change]> {
 }
 
 /// Formats a range of a hunk header: the number of the first line, and the count of lines unless it is one.
-fn place(range: &Range<usize>) -> String {
+fn header_range(range: &Range<usize>) -> String {
     match range.len() {
         0 => format!("{},0", range.start),
         1 => (range.start + 1).to_string(),
@@ -79,34 +83,36 @@ struct Matcher<'t> {
     old: &'t [&'t str],
     new: &'t [&'t str],
     /// Indices of each line in the new text, without popular lines.
-    places: HashMap<&'t str, Vec<usize>>,
+    indices_in_new: HashMap<&'t str, Vec<usize>>,
+    /// Number of matching pairs of lines examined so far.
     pairs: usize,
 }
 
 impl<'t> Matcher<'t> {
     fn new(old: &'t [&'t str], new: &'t [&'t str]) -> Self {
-        let mut places: HashMap<&str, Vec<usize>> = HashMap::new();
+        let mut indices_in_new: HashMap<&str, Vec<usize>> = HashMap::new();
         for (index, line) in new.iter().enumerate() {
-            places.entry(line).or_default().push(index);
+            indices_in_new.entry(line).or_default().push(index);
         }
         if new.len() >= MIN_LINES_FOR_POPULAR {
-            places.retain(|_, indices| indices.len() <= new.len() / 100 + 1);
+            indices_in_new.retain(|_, indices| indices.len() <= new.len() / 100 + 1);
         }
-        Self { old, new, places, pairs: 0 }
+        Self { old, new, indices_in_new, pairs: 0 }
     }
 
     fn changes(mut self) -> Vec<Change> {
         let mut blocks = Vec::new();
-        let mut rest = VecDeque::from([(0..self.old.len(), 0..self.new.len())]);
-        while let Some((old, new)) = rest.pop_front() {
+        // Ranges of old and new lines in which blocks are still to be found.
+        let mut unmatched = VecDeque::from([(0..self.old.len(), 0..self.new.len())]);
+        while let Some((old, new)) = unmatched.pop_front() {
             let block = self.longest_block(&old, &new);
             if block.n_lines > 0 {
                 let (old_end, new_end) = (block.old + block.n_lines, block.new + block.n_lines);
                 if old.start < block.old && new.start < block.new {
-                    rest.push_back((old.start..block.old, new.start..block.new));
+                    unmatched.push_back((old.start..block.old, new.start..block.new));
                 }
                 if old_end < old.end && new_end < new.end {
-                    rest.push_back((old_end..old.end, new_end..new.end));
+                    unmatched.push_back((old_end..old.end, new_end..new.end));
                 }
                 blocks.push(block);
             }
@@ -133,18 +139,20 @@ impl<'t> Matcher<'t> {
         // Lengths of the blocks that end at the previous old line, by the index of their last line in the new text.
         let mut lengths: HashMap<usize, usize> = HashMap::new();
         for index in old.clone() {
-            let places = self.places.get(self.old[index]).map(Vec::as_slice).unwrap_or_default();
-            let mut ending = HashMap::new();
-            for place in places.iter().copied().filter(|place| new.contains(place)) {
+            let matches =
+                self.indices_in_new.get(self.old[index]).map(Vec::as_slice).unwrap_or_default();
+            let mut lengths_here = HashMap::new();
+            for new_index in matches.iter().copied().filter(|index| new.contains(index)) {
                 self.pairs += 1;
-                let before = place.checked_sub(1).and_then(|before| lengths.get(&before));
+                let before = new_index.checked_sub(1).and_then(|before| lengths.get(&before));
                 let n_lines = before.copied().unwrap_or_default() + 1;
-                ending.insert(place, n_lines);
+                lengths_here.insert(new_index, n_lines);
                 if n_lines > best.n_lines {
-                    best = Block { old: index + 1 - n_lines, new: place + 1 - n_lines, n_lines };
+                    let (old, new) = (index + 1 - n_lines, new_index + 1 - n_lines);
+                    best = Block { old, new, n_lines };
                 }
             }
-            lengths = ending;
+            lengths = lengths_here;
             if self.pairs > MAX_PAIRS {
                 break;
             }

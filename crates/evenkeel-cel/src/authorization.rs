@@ -59,29 +59,29 @@ pub struct Decision {
     pub error: Option<String>,
 }
 
-/// Authorizer that an expression asks, with the subject it asks about.
+/// Authorizer that an expression calls, with the subject of its checks.
 #[derive(Debug, Clone)]
 pub struct Authorizer<'a> {
-    by: &'a dyn Authorize,
+    backend: &'a dyn Authorize,
     subject: Rc<Subject>,
 }
 
 impl<'a> Authorizer<'a> {
-    /// Returns the authorizer that an expression asks about the user of the request.
-    pub fn of_requester(by: &'a dyn Authorize) -> Self {
-        Self { by, subject: Rc::new(Subject::Requester) }
+    /// Returns an authorizer that checks the user of the request.
+    pub fn of_requester(backend: &'a dyn Authorize) -> Self {
+        Self { backend, subject: Rc::new(Subject::Requester) }
     }
 
-    /// Returns the same authorizer for a service account.
+    /// Returns an authorizer that checks a service account instead.
     pub(crate) fn service_account(&self, namespace: &str, name: &str) -> Self {
         let subject =
             Subject::ServiceAccount { namespace: namespace.to_owned(), name: name.to_owned() };
-        Self { by: self.by, subject: Rc::new(subject) }
+        Self { backend: self.backend, subject: Rc::new(subject) }
     }
 
     pub(crate) fn check(&self, request: &AccessRequest, verb: &str) -> Decision {
         let request = AccessRequest { verb: verb.to_owned(), ..request.clone() };
-        self.by.authorize(&self.subject, &request)
+        self.backend.authorize(&self.subject, &request)
     }
 }
 

@@ -9,7 +9,8 @@ const MAX_SIZE: usize = 100_000;
 /// Maximum depth of an expression. Upstream: cel-go's `maxRecursionDepth`, which counts almost the same.
 const MAX_DEPTH: usize = 250;
 
-/// Maximum nesting of brackets and calls for the parser. Each level has several nodes, and macros have more.
+/// Maximum nesting of brackets and calls for the parser. It is lower than [`MAX_DEPTH`], because each level has several
+/// nodes of the syntax tree, and macros have more.
 pub(super) const MAX_NESTED: u16 = 48;
 
 /// Checks that an expression is neither too long nor too deep; the error is worded as cel-go's.
@@ -26,11 +27,13 @@ pub(crate) fn check(source: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Scanner that adds up the lengths of all open operator chains: one per open bracket. Operands of `&&` and `||`
-/// begin a new chain because the parser balances them; so do elements after a comma.
+/// Scanner that estimates the depth of an expression from its tokens.
+///
+/// Each open bracket has a chain of operators; the depth is the sum of the lengths of all open chains. An operand of
+/// `&&` or `||` begins a new chain, because the parser balances these operators. So does an element after a comma.
 struct Scan<'a> {
     rest: &'a [u8],
-    /// Number of operators in the current chain, per open bracket.
+    /// Number of operators in the current chain of each open bracket; the first is that of the whole expression.
     chains: Vec<usize>,
     depth: usize,
 }
@@ -40,18 +43,19 @@ impl<'a> Scan<'a> {
         Self { rest: source.as_bytes(), chains: vec![0], depth: 0 }
     }
 
+    /// Scans the expression until its depth exceeds the limit. Returns whether it does.
     fn is_deeper(&mut self, limit: usize) -> bool {
-        while let [sign, after @ ..] = self.rest {
-            let raw = matches!(sign, b'r' | b'R');
-            match sign {
+        while let [byte, after @ ..] = self.rest {
+            let is_raw = matches!(byte, b'r' | b'R');
+            match byte {
                 b'"' | b'\'' => self.rest = after_string(self.rest, false),
                 b'r' | b'R' | b'b' | b'B' if matches!(after, [b'"' | b'\'', ..]) => {
-                    self.rest = after_string(after, raw);
+                    self.rest = after_string(after, is_raw);
                 }
                 b'/' if after.starts_with(b"/") => self.rest = after_line(after),
-                b'_' | b'a'..=b'z' | b'A'..=b'Z' => self.word(),
+                b'_' | b'a'..=b'z' | b'A'..=b'Z' => self.skip_identifier(),
                 _ => {
-                    self.sign(*sign, after.first().copied());
+                    self.count_operator(*byte, after.first().copied());
                     self.rest = &self.rest[1..];
                 }
             }
@@ -62,55 +66,58 @@ impl<'a> Scan<'a> {
         false
     }
 
-    fn sign(&mut self, sign: u8, next: Option<u8>) {
-        match (sign, next) {
+    /// Updates the chains for a byte that belongs to no identifier or string. `next` is the byte after it.
+    fn count_operator(&mut self, byte: u8, next: Option<u8>) {
+        match (byte, next) {
             (b'(' | b'[' | b'{', _) => {
-                self.grow();
+                self.extend_chain();
                 self.chains.push(0);
             }
             (b')' | b']' | b'}', _) if self.chains.len() > 1 => {
                 self.depth -= self.chains.pop().unwrap_or_default();
             }
-            (b',', _) | (b'&', Some(b'&')) | (b'|', Some(b'|')) => self.begin(),
+            (b',', _) | (b'&', Some(b'&')) | (b'|', Some(b'|')) => self.begin_chain(),
             (b'.' | b'+' | b'-' | b'*' | b'/' | b'%' | b'<' | b'>' | b'=' | b'!' | b'?', _) => {
-                self.grow();
+                self.extend_chain();
             }
             _ => {}
         }
     }
 
-    /// Skips an identifier; `in` counts as an operator.
-    fn word(&mut self) {
+    /// Skips an identifier or a keyword. `in` counts as an operator.
+    fn skip_identifier(&mut self) {
         let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
         let length = self.rest.iter().take_while(|byte| is_part(byte)).count();
         if &self.rest[..length] == b"in" {
-            self.grow();
+            self.extend_chain();
         }
         self.rest = &self.rest[length..];
     }
 
-    fn grow(&mut self) {
+    /// Adds an operator to the current chain.
+    fn extend_chain(&mut self) {
         self.depth += 1;
         if let Some(chain) = self.chains.last_mut() {
             *chain += 1;
         }
     }
 
-    fn begin(&mut self) {
+    /// Begins a new chain in place of the current one.
+    fn begin_chain(&mut self) {
         if let Some(chain) = self.chains.last_mut() {
             self.depth -= std::mem::take(chain);
         }
     }
 }
 
-/// Returns the rest of `text` after the string literal at its beginning.
-pub(super) fn after_string(text: &[u8], raw: bool) -> &[u8] {
+/// Returns the rest of `text` after the string literal at its beginning. In a raw string, a backslash escapes nothing.
+pub(super) fn after_string(text: &[u8], is_raw: bool) -> &[u8] {
     let Some(quote) = text.first() else { return text };
     let triple = [*quote; 3];
     let end: &[u8] = if text.starts_with(&triple) { &triple } else { &triple[..1] };
     let mut rest = &text[end.len()..];
     while !rest.is_empty() && !rest.starts_with(end) {
-        let step = if rest[0] == b'\\' && !raw { 2 } else { 1 };
+        let step = if rest[0] == b'\\' && !is_raw { 2 } else { 1 };
         rest = rest.get(step..).unwrap_or_default();
     }
     rest.get(end.len()..).unwrap_or_default()
@@ -182,7 +189,7 @@ mod tests {
                 "true ? 1 : ".repeat(NESTED) + "2",
             ] {
                 let program = Program::parse(&source).expect(&source);
-                let _ = program.run(&Scope::default(), &mut { crate::PER_CALL });
+                let _ = program.run(&Scope::default(), &mut { crate::PER_CALL_LIMIT });
                 assert!(!program.uses("z"));
             }
             assert!(Program::parse(&("(".repeat(200) + "1" + &")".repeat(200))).is_err());

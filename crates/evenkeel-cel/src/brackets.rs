@@ -1,8 +1,8 @@
-//! What an expression needs where it cannot go on: the end of the innermost bracket.
+//! The token that a syntax error expects: the end of the innermost open bracket.
 
 use crate::bounds::{after_line, after_string};
 
-/// What is open, and ends with a token.
+/// Open bracket or conditional, which a token ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Open {
     Parenthesis,
@@ -15,33 +15,35 @@ enum Open {
     Conditional,
 }
 
-/// Returns the token that ends what is open at an offset, in the words of the parser. Brackets at the offsets of `skipped`
-/// are left out.
+/// Returns the token that ends the innermost open bracket or conditional at the offset `end`, as the parser prints it.
+/// Brackets at the offsets in `skipped` do not count, because the parser skipped them.
 pub(crate) fn expected(source: &str, end: usize, skipped: &[usize]) -> &'static str {
+    // From the outermost to the innermost.
     let mut open: Vec<Open> = Vec::new();
     let text = source.get(..end).unwrap_or(source);
-    let last_bytes = |left: &[u8]| text.get(text.len() - left.len()..).unwrap_or_default();
-    let (mut rest, mut last) = (text, ' ');
+    let as_text = |rest: &[u8]| text.get(text.len() - rest.len()..).unwrap_or_default();
+    let (mut rest, mut previous) = (text, ' ');
     while let Some(letter) = rest.chars().next() {
-        let at = text.len() - rest.len();
+        let offset = text.len() - rest.len();
         if rest.starts_with("//") {
-            rest = last_bytes(after_line(rest.as_bytes()));
+            rest = as_text(after_line(rest.as_bytes()));
             continue;
         }
-        let is_raw = last == 'r' || last == 'R';
+        let is_raw = previous == 'r' || previous == 'R';
         rest = match letter {
-            '\'' | '"' => last_bytes(after_string(rest.as_bytes(), is_raw)),
+            '\'' | '"' => as_text(after_string(rest.as_bytes(), is_raw)),
             letter => &rest[letter.len_utf8()..],
         };
         if letter.is_whitespace() {
             continue;
         }
         match letter {
-            _ if skipped.contains(&at) => {}
+            _ if skipped.contains(&offset) => {}
             '(' => open.push(Open::Parenthesis),
             '[' => open.push(Open::Bracket),
             '{' => open.push(Open::Key),
-            '?' if !"([{,.".contains(last) => open.push(Open::Conditional),
+            // After one of these, the question mark begins an optional element or field instead.
+            '?' if !"([{,.".contains(previous) => open.push(Open::Conditional),
             ':' => match open.last_mut() {
                 Some(Open::Conditional) => {
                     open.pop();
@@ -59,7 +61,7 @@ pub(crate) fn expected(source: &str, end: usize, skipped: &[usize]) -> &'static 
             '}' => close(&mut open, &[Open::Key, Open::Value]),
             _ => {}
         }
-        last = letter;
+        previous = letter;
     }
     match open.last() {
         None => "<EOF>",
@@ -70,10 +72,10 @@ pub(crate) fn expected(source: &str, end: usize, skipped: &[usize]) -> &'static 
     }
 }
 
-/// Ends the innermost bracket of a kind, and what is open within it.
+/// Closes the innermost bracket of one of these kinds, and everything that is open within it.
 fn close(open: &mut Vec<Open>, kinds: &[Open]) {
-    if let Some(at) = open.iter().rposition(|one| kinds.contains(one)) {
-        open.truncate(at);
+    if let Some(index) = open.iter().rposition(|bracket| kinds.contains(bracket)) {
+        open.truncate(index);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Calls: operators are here, all other functions in [`super::functions`].
+//! Evaluation of calls. The operators are here, all other functions in [`super::functions`].
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -7,66 +7,71 @@ use cel::common::ast::{CallExpr, Expr, operators as op};
 use cel::parser::Expression;
 
 use super::cost::{self, Call};
-use super::eval::{Failure, Result_, Run};
+use super::eval::{EvalResult, Evaluator, Failure};
 use super::functions;
 use super::names;
 use super::value::Val;
 
-impl<'a> Run<'a> {
-    pub(super) fn call(&mut self, call: &'a CallExpr) -> Result_<'a> {
+impl<'a> Evaluator<'a> {
+    /// Evaluates a call whose operands are all evaluated.
+    pub(super) fn call(&mut self, call: &'a CallExpr) -> EvalResult<'a> {
         // A function with a namespace: `optional.of`, `ip.isCanonical`, `math.greatest`.
         if let Some(target) = &call.target
-            && let Expr::Ident(space) = &target.expr
-            && self.variable(space).is_none()
+            && let Expr::Ident(namespace) = &target.expr
+            && self.variable(namespace).is_none()
         {
-            let space = names::plain(space);
-            let args = self.all(&call.args)?;
-            let name = format!("{space}.{}", call.func_name);
-            self.pay_for(&name, &args)?;
-            return functions::global(&name, &args)
-                .unwrap_or_else(|| {
-                    Err(if functions::SPACES.contains(&space) {
-                        NO_OVERLOAD.to_owned()
-                    } else {
-                        format!("undeclared reference to '{space}' (in container '')")
-                    })
-                })
-                .map_err(Failure::Error);
+            let namespace = names::without_dot(namespace);
+            let args = self.arguments(&call.args)?;
+            let name = format!("{namespace}.{}", call.func_name);
+            self.charge_call(&name, &args)?;
+            let result = match functions::global(&name, &args) {
+                Some(result) => result,
+                None if functions::NAMESPACES.contains(&namespace) => Err(NO_OVERLOAD.to_owned()),
+                None => Err(format!("undeclared reference to '{namespace}' (in container '')")),
+            };
+            return result.map_err(Failure::Error);
         }
         let mut args = Vec::with_capacity(call.args.len() + 1);
         if let Some(target) = &call.target {
-            args.push(self.value(target)?);
+            args.push(self.evaluate(target)?);
         }
         for argument in &call.args {
-            args.push(self.value(argument)?);
+            args.push(self.evaluate(argument)?);
         }
-        let name = names::plain(&call.func_name);
-        let before = self.pay_for(name, &args)?;
-        if let (op::OPT_SELECT, [Val::Variables(visible), Val::Str(field)]) =
+        let name = names::without_dot(&call.func_name);
+        let charged = self.charge_call(name, &args)?;
+        if let (op::OPT_SELECT, [Val::Variables(n_visible), Val::Str(field)]) =
             (name, args.as_slice())
         {
-            return self.composed(*visible, field).map(Val::some);
+            return self.composited_variable(*n_visible, field).map(Val::some);
         }
         if call.target.is_some()
-            && let Some(result) = self.growing(name, &args, before)
+            && let Some(result) = self.call_with_unknown_result_size(name, &args, charged)
         {
             return result;
         }
-        let found = if call.target.is_some() {
+        let result = if call.target.is_some() {
             functions::member(name, &args)
         } else {
             operator(name, &args).or_else(|| functions::global(name, &args))
         };
-        found.unwrap_or_else(|| Err("no such overload".to_owned())).map_err(Failure::Error)
+        result.unwrap_or_else(|| Err("no such overload".to_owned())).map_err(Failure::Error)
     }
 
-    /// Calls a method whose result has a size that is only known after the call; `None` for other methods. The budget
-    /// limits the result, whose cost counts beyond the cost that was charged before.
-    fn growing(&mut self, name: &str, args: &[Val<'a>], before: u64) -> Option<Result_<'a>> {
-        let room = before.saturating_add(self.remaining_budget());
+    /// Calls `format` or `findAll`; `None` for other methods. The size of their results is only known after the call,
+    /// so that the budget limits it. Charges the cost of the result as far as it exceeds `charged`, the cost that was
+    /// deducted before the call.
+    fn call_with_unknown_result_size(
+        &mut self,
+        name: &str,
+        args: &[Val<'a>],
+        charged: u64,
+    ) -> Option<EvalResult<'a>> {
+        let budget_for_result = charged.saturating_add(self.remaining_budget());
         let (result, cost) = match (name, args) {
             ("format", [Val::Str(text), list]) if list.list_len().is_some() => {
-                match functions::format(text, list, room.saturating_mul(10)) {
+                // Ten characters cost 1.
+                match functions::format(text, list, budget_for_result.saturating_mul(10)) {
                     Ok(text) => {
                         let cost = text.len() as u64 / 10;
                         (Val::str(text), cost)
@@ -80,11 +85,11 @@ impl<'a> Run<'a> {
                     [Val::Int(limit)] => usize::try_from(*limit).unwrap_or(usize::MAX),
                     _ => return None,
                 };
-                // One more than the budget can pay for.
-                let most = usize::try_from(room).unwrap_or(usize::MAX).saturating_add(20);
-                match functions::find_all(text, pattern, limit.min(most)) {
+                // More than the budget can pay for, so that a result of this length fails.
+                let max = usize::try_from(budget_for_result).unwrap_or(usize::MAX);
+                match functions::find_all(text, pattern, limit.min(max.saturating_add(20))) {
                     Ok(found) => {
-                        let cost = cost::copies(found.len() as u64);
+                        let cost = cost::copy_cost(found.len() as u64);
                         (Val::list(found), cost)
                     }
                     Err(error) => return Some(Err(Failure::Error(error))),
@@ -92,22 +97,23 @@ impl<'a> Run<'a> {
             }
             _ => return None,
         };
-        Some(self.pay(cost.saturating_sub(before)).map(|()| result))
+        Some(self.charge(cost.saturating_sub(charged)).map(|()| result))
     }
 
-    fn all(&mut self, args: &'a [Expression]) -> Result<Vec<Val<'a>>, Failure> {
-        args.iter().map(|argument| self.value(argument)).collect()
+    fn arguments(&mut self, args: &'a [Expression]) -> Result<Vec<Val<'a>>, Failure> {
+        args.iter().map(|argument| self.evaluate(argument)).collect()
     }
 
-    /// Charges a call by the size of its arguments; returns the cost.
-    fn pay_for(&mut self, name: &str, args: &[Val<'a>]) -> Result<u64, Failure> {
-        let cost = Call { name, args, room: self.remaining_budget() }.cost();
-        self.pay(cost).map(|()| cost)
+    /// Deducts the cost of a call from the budget, by the size of its arguments. Returns the cost.
+    fn charge_call(&mut self, name: &str, args: &[Val<'a>]) -> Result<u64, Failure> {
+        let cost = Call { name, args, remaining_budget: self.remaining_budget() }.cost();
+        self.charge(cost).map(|()| cost)
     }
 }
 
 type Outcome<'a> = Result<Val<'a>, String>;
 
+/// Evaluates an operator; `None` for other functions, and for operands that the operator does not take.
 fn operator<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
     Some(match (name, args) {
         (op::EQUALS | op::NOT_EQUALS, [a, b]) if a.refuses_comparison(b) => {
@@ -152,7 +158,7 @@ fn unsigned_overflow() -> String {
     "unsigned integer overflow".to_owned()
 }
 
-/// Maps a missing key or field to `none`; other errors stay errors.
+/// Converts the result of an optional index: a missing key or element becomes `optional.none()`. Other errors remain.
 fn optional(found: Outcome<'_>) -> Outcome<'_> {
     match found {
         Ok(value) => Ok(Val::some(value)),
@@ -164,28 +170,30 @@ fn optional(found: Outcome<'_>) -> Outcome<'_> {
 }
 
 fn optional_field<'a>(value: &Val<'a>, name: &str) -> Outcome<'a> {
-    let found = value.field(name).transpose()?.map(Val::settled).transpose()?;
+    let found = value.field(name).transpose()?.map(Val::into_result).transpose()?;
     Ok(Val::Optional(found.map(Rc::new)))
 }
 
-fn ordered<'a>(a: &Val<'a>, b: &Val<'a>, is: fn(std::cmp::Ordering) -> bool) -> Outcome<'a> {
+/// Compares two values, and returns whether their order meets the condition.
+fn ordered<'a>(a: &Val<'a>, b: &Val<'a>, condition: fn(std::cmp::Ordering) -> bool) -> Outcome<'a> {
     let is_number = |value: &Val<'_>| value.number().is_some();
-    a.compare(b).map(|order| Val::Bool(is(order))).ok_or_else(|| {
-        let why =
-            if is_number(a) && is_number(b) { "NaN values cannot be ordered" } else { NO_OVERLOAD };
-        why.to_owned()
-    })
+    match a.compare(b) {
+        Some(order) => Ok(Val::Bool(condition(order))),
+        None if is_number(a) && is_number(b) => Err("NaN values cannot be ordered".to_owned()),
+        None => Err(NO_OVERLOAD.to_owned()),
+    }
 }
 
 /// Error of a call with arguments that the function does not take.
 const NO_OVERLOAD: &str = "no such overload";
 
-fn contains<'a>(item: &Val<'a>, all: &Val<'a>) -> Outcome<'a> {
-    if all.list_len().is_some() {
-        return Ok(Val::Bool(all.elements().any(|other| other.equals(item))));
+/// Evaluates `item in container`.
+fn contains<'a>(item: &Val<'a>, container: &Val<'a>) -> Outcome<'a> {
+    if container.list_len().is_some() {
+        return Ok(Val::Bool(container.elements().any(|other| other.equals(item))));
     }
-    if all.map_len().is_some() {
-        return Ok(Val::Bool(all.entry(item).is_some()));
+    if container.map_len().is_some() {
+        return Ok(Val::Bool(container.entry(item).is_some()));
     }
     Err(NO_OVERLOAD.to_owned())
 }
@@ -206,51 +214,51 @@ pub(super) fn add<'a>(a: &Val<'a>, b: &Val<'a>) -> Outcome<'a> {
             Val::Time(functions::later(*a, *b)?)
         }
         (a, b) => match (a.items(), b.items()) {
-            (Some(mut all), Some(more)) => {
+            (Some(mut elements), Some(added)) => {
                 if let Some(keys) = a.list_keys() {
-                    return merged(keys, all, more).map(Val::list);
+                    return merge_lists(keys, elements, added).map(Val::list);
                 }
-                all.extend(more);
-                Val::list(all)
+                elements.extend(added);
+                Val::list(elements)
             }
             _ => return Err("no such overload".to_owned()),
         },
     })
 }
 
-/// Adds elements to a list whose elements are identified by these fields, or by themselves. An element that is known takes the
-/// place of the other one.
+/// Adds elements to a list of type `map` with these keys, or of type `set` if there are none. An element replaces the
+/// one with the same keys.
 ///
 /// Upstream: `unstructuredSetList.Add`, `unstructuredMapList.Add`.
-fn merged<'a>(
+fn merge_lists<'a>(
     keys: &[Box<str>],
-    mut all: Vec<Val<'a>>,
-    more: Vec<Val<'a>>,
+    mut merged: Vec<Val<'a>>,
+    added: Vec<Val<'a>>,
 ) -> Result<Vec<Val<'a>>, String> {
     let identity = |item: &Val<'a>| -> Result<String, String> {
         if keys.is_empty() {
             return item.to_json().map(|json| json.to_string());
         }
-        let mut parts = Vec::with_capacity(keys.len());
+        let mut key_values = Vec::with_capacity(keys.len());
         for key in keys {
             let field = item.field(key).transpose()?;
-            parts.push(field.map(|field| field.to_json()).transpose()?.unwrap_or_default());
+            key_values.push(field.map(|field| field.to_json()).transpose()?.unwrap_or_default());
         }
-        Ok(serde_json::Value::Array(parts).to_string())
+        Ok(serde_json::Value::Array(key_values).to_string())
     };
-    let mut places = HashMap::with_capacity(all.len());
-    for (place, item) in all.iter().enumerate() {
-        places.insert(identity(item)?, place);
+    let mut indexes = HashMap::with_capacity(merged.len());
+    for (index, item) in merged.iter().enumerate() {
+        indexes.insert(identity(item)?, index);
     }
-    for item in more {
-        let known = *places.entry(identity(&item)?).or_insert(all.len());
-        match all.get_mut(known) {
-            Some(place) if !keys.is_empty() => *place = item,
+    for item in added {
+        let index = *indexes.entry(identity(&item)?).or_insert(merged.len());
+        match merged.get_mut(index) {
+            Some(existing) if !keys.is_empty() => *existing = item,
             Some(_) => {}
-            None => all.push(item),
+            None => merged.push(item),
         }
     }
-    Ok(all)
+    Ok(merged)
 }
 
 fn arithmetic<'a>(name: &str, a: &Val<'a>, b: &Val<'a>) -> Outcome<'a> {
@@ -282,7 +290,7 @@ fn arithmetic<'a>(name: &str, a: &Val<'a>, b: &Val<'a>) -> Outcome<'a> {
             Val::Duration(functions::checked_duration(length)?)
         }
         (op::SUBSTRACT, Val::Time(a), Val::Duration(b)) => {
-            // As upstream, which adds the negated duration.
+            // Upstream adds the negated duration, so that the least duration overflows.
             let negated = functions::checked_duration(b.checked_neg().ok_or_else(overflow)?)?;
             Val::Time(functions::later(*a, negated)?)
         }

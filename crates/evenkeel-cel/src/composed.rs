@@ -1,4 +1,5 @@
-//! Variables of a policy: named expressions, each evaluated when an expression first uses it.
+//! Composited variables of a policy: named expressions, each evaluated when another expression first uses it as
+//! `variables.name`.
 //!
 //! Upstream: `lazy.MapValue`, and `compositionContext` of `admission/plugin/cel`.
 
@@ -8,86 +9,93 @@ use std::rc::Rc;
 use evenkeel_api::quote::quote;
 
 use crate::eval::{self, Failure, Scope};
-use crate::{BUDGET, PER_CALL, Program, Val, unescape};
+use crate::{PER_CALL_LIMIT, Program, RUNTIME_COST_BUDGET, Val, unescape};
 
-/// Nesting of expressions that the stack of a worker holds, an expression within the variables that use it.
+/// Maximum sum of the depths of all expressions that are evaluated within each other. The stack of a worker thread
+/// has room for so many.
 ///
-/// Variables that would nest deeper are evaluated before the expression that uses them begins again.
-const MAX_STACKED: usize = 250;
+/// An expression that uses a variable is evaluated within the recursion of this expression. If the variable would
+/// exceed the maximum, the evaluation stops, the variable is evaluated alone, and the evaluation begins again.
+const MAX_STACKED_DEPTH: usize = 250;
 
 /// Variables of one policy for one evaluation of its expressions.
 ///
-/// A variable sees the variables before it. Its value, or its error, is kept for the expressions after it.
+/// A variable can use the variables before it. Its value, or its error, is kept for all expressions of the policy.
 #[derive(Debug)]
-pub(crate) struct Composed<'a> {
+pub(crate) struct CompositedVariables<'a> {
     scope: Scope<'a>,
     variables: Vec<Variable<'a>>,
-    /// Cost of the variables that the current expression has used first.
+    /// Cost of the variables that were evaluated because the current expression is the first to use them.
     cost: Cell<u64>,
-    /// Cost that these variables may have.
-    limit: Cell<u64>,
-    /// Index of a variable that has to be evaluated before the expression that uses it.
+    /// Maximum of `cost`.
+    cost_limit: Cell<u64>,
+    /// Index of a variable that must be evaluated before the current expression begins again.
     postponed: Cell<Option<usize>>,
-    /// Cost that evaluations may still waste when they begin again.
-    spare: Cell<u64>,
+    /// Remaining cost of evaluations that stop and begin again. It bounds the time for which no budget pays.
+    restart_budget: Cell<u64>,
 }
 
 #[derive(Debug)]
 struct Variable<'a> {
     name: &'a str,
+    /// Parsed expression of the variable, or the error of its compilation.
     program: Result<&'a Program, &'a str>,
+    /// Value or error of the expression, once it was evaluated.
     value: OnceCell<Result<Val<'a>, String>>,
 }
 
 impl<'a> Scope<'a> {
-    /// Adds the variable `variables`, with these fields in order. Each is a program, or the error of its compilation.
-    pub fn composed(
+    /// Adds the variable `variables` with these fields. Each field is a parsed expression, or the error of its
+    /// compilation, and can use the fields before it.
+    pub fn with_composited_variables(
         self,
         fields: impl IntoIterator<Item = (&'a str, Result<&'a Program, &'a str>)>,
     ) -> Self {
         let variable = |(name, program)| Variable { name, program, value: OnceCell::new() };
         let variables: Vec<_> = fields.into_iter().map(variable).collect();
-        let composed = Composed {
+        let composited = Rc::new(CompositedVariables {
             scope: self,
             variables,
             cost: Cell::new(0),
-            limit: Cell::new(BUDGET),
+            cost_limit: Cell::new(RUNTIME_COST_BUDGET),
             postponed: Cell::new(None),
-            spare: Cell::new(BUDGET),
-        };
-        let composed = Rc::new(composed);
-        composed.scope_of(composed.variables.len())
+            restart_budget: Cell::new(RUNTIME_COST_BUDGET),
+        });
+        composited.scope_with_first(composited.variables.len())
     }
 }
 
-impl<'a> Composed<'a> {
-    /// Returns the scope of an expression that sees the first variables.
-    fn scope_of(self: &Rc<Self>, visible: usize) -> Scope<'a> {
-        let mut scope = self.scope.clone().with("variables", Val::Variables(visible));
-        scope.composed = Some(Rc::clone(self));
+impl<'a> CompositedVariables<'a> {
+    /// Returns the scope of an expression that can use the first `n_visible` variables.
+    fn scope_with_first(self: &Rc<Self>, n_visible: usize) -> Scope<'a> {
+        let mut scope = self.scope.clone().with("variables", Val::Variables(n_visible));
+        scope.composited = Some(Rc::clone(self));
         scope
     }
 
-    /// Returns the value of a variable. Evaluates it at its first use, if `room` is enough for its expression.
+    /// Returns the value of one of the first `n_visible` variables. Evaluates it at its first use.
+    ///
+    /// # Errors
+    /// The evaluation failed, or the variable was postponed because its expression is deeper than `remaining_depth`.
     pub(crate) fn get(
         self: &Rc<Self>,
         field: &str,
-        visible: usize,
-        room: usize,
+        n_visible: usize,
+        remaining_depth: usize,
     ) -> Result<Val<'a>, Failure> {
-        let field = unescape(field);
-        let known = self.variables.iter().take(visible).rposition(|one| one.name == field);
-        let Some(index) = known else {
-            return Err(Failure::Error(format!("no such key: {field}")));
+        let name = unescape(field);
+        let mut visible = self.variables.iter().take(n_visible);
+        let Some(index) = visible.rposition(|variable| variable.name == name) else {
+            return Err(Failure::Error(format!("no such key: {name}")));
         };
-        self.evaluate(index, room)?;
+        self.evaluate(index, remaining_depth)?;
         let value = self.variables[index].value.get().cloned();
-        value.unwrap_or_else(|| Err(format!("no such key: {field}"))).map_err(Failure::Error)
+        value.unwrap_or_else(|| Err(format!("no such key: {name}"))).map_err(Failure::Error)
     }
 
-    /// Evaluates a variable unless it has a value. Without enough room it is postponed, which ends the evaluation of
-    /// the expressions that wait for it.
-    fn evaluate(self: &Rc<Self>, index: usize, room: usize) -> Result<(), Failure> {
+    /// Evaluates a variable unless it has a value. If its expression is deeper than `remaining_depth`, postpones it and
+    /// returns an error, which ends the evaluation of the expressions that use it.
+    fn evaluate(self: &Rc<Self>, index: usize, remaining_depth: usize) -> Result<(), Failure> {
         let variable = &self.variables[index];
         if variable.value.get().is_some() {
             return Ok(());
@@ -96,57 +104,58 @@ impl<'a> Composed<'a> {
             Ok(program) => program,
             Err(error) => {
                 let name = quote(variable.name);
-                self.settle(
-                    index,
-                    Err(format!("composited variable {name} fails to compile: {error}")),
-                );
+                let error = format!("composited variable {name} fails to compile: {error}");
+                self.set_value(index, Err(error));
                 return Ok(());
             }
         };
-        let Some(room) = room.checked_sub(program.depth()) else {
+        let Some(remaining_depth) = remaining_depth.checked_sub(program.depth()) else {
             self.postponed.set(Some(index));
-            return Err(Failure::Cost);
+            return Err(Failure::BudgetExceeded);
         };
-        let most = self.limit.get().saturating_sub(self.cost.get()).min(PER_CALL);
-        let mut left = most;
-        let result = eval::run(program.expression(), &self.scope_of(index), &mut left, room);
+        let budget = self.cost_limit.get().saturating_sub(self.cost.get()).min(PER_CALL_LIMIT);
+        let mut remaining = budget;
+        let scope = self.scope_with_first(index);
+        let result = eval::run(program.expression(), &scope, &mut remaining, remaining_depth);
+        // It used another variable, which was postponed.
         if self.postponed.get().is_some() {
-            return Err(Failure::Cost);
+            return Err(Failure::BudgetExceeded);
         }
-        self.cost.set(self.cost.get().saturating_add(most - left));
-        if result == Err(Failure::Cost) && most < PER_CALL {
-            // The budget is used up, rather than the limit of one expression.
+        self.cost.set(self.cost.get().saturating_add(budget - remaining));
+        if result == Err(Failure::BudgetExceeded) && budget < PER_CALL_LIMIT {
+            // The evaluation exceeded the budget of all expressions, rather than the limit of one.
             self.cost.set(u64::MAX);
-            return Err(Failure::Cost);
+            return Err(Failure::BudgetExceeded);
         }
-        self.settle(
-            index,
-            result.map_err(|failure| {
-                let name = quote(variable.name);
-                format!("composited variable {name} fails to evaluate: {}", failure.words())
-            }),
-        );
+        let value = result.map_err(|failure| {
+            let name = quote(variable.name);
+            format!("composited variable {name} fails to evaluate: {}", failure.message())
+        });
+        self.set_value(index, value);
         Ok(())
     }
 
-    fn settle(&self, index: usize, value: Result<Val<'a>, String>) {
-        // A variable is evaluated once: it sees only the variables before it.
+    fn set_value(&self, index: usize, value: Result<Val<'a>, String>) {
+        // The cell is empty: a variable is evaluated only once, and cannot use itself.
         let _ = self.variables[index].value.set(value);
     }
 
-    /// Evaluates the variable that ended an evaluation, and those that it waits for. Returns whether the evaluation can
-    /// begin again; `wasted` is what it cost.
-    fn resume(self: &Rc<Self>, wasted: u64) -> bool {
+    /// Evaluates the postponed variable, and all variables that it uses. Returns whether the evaluation that used it
+    /// can begin again. `wasted_cost` is the cost of that evaluation until it stopped.
+    fn evaluate_postponed(self: &Rc<Self>, wasted_cost: u64) -> bool {
         let Some(postponed) = self.postponed.take() else { return false };
-        let Some(spare) = self.spare.get().checked_sub(wasted) else { return false };
-        self.spare.set(spare);
-        let mut waiting = vec![postponed];
-        while let Some(&index) = waiting.last() {
-            let room = MAX_STACKED.max(self.variables[index].program.map_or(0, Program::depth));
-            match self.evaluate(index, room) {
-                Ok(()) => drop(waiting.pop()),
+        let Some(restart_budget) = self.restart_budget.get().checked_sub(wasted_cost) else {
+            return false;
+        };
+        self.restart_budget.set(restart_budget);
+        // Each variable uses the one after it. The last is evaluated first.
+        let mut stack = vec![postponed];
+        while let Some(&index) = stack.last() {
+            let depth = self.variables[index].program.map_or(0, Program::depth);
+            match self.evaluate(index, MAX_STACKED_DEPTH.max(depth)) {
+                Ok(()) => drop(stack.pop()),
                 Err(_) => match self.postponed.take() {
-                    Some(earlier) => waiting.push(earlier),
+                    Some(used) => stack.push(used),
                     None => return false,
                 },
             }
@@ -155,32 +164,34 @@ impl<'a> Composed<'a> {
     }
 }
 
-/// Evaluates an expression, and the variables that it uses first. `budget` pays for the expression alone.
+/// Evaluates an expression, and the variables that it is the first to use. Deducts only the cost of the expression
+/// itself from `budget`.
 pub(crate) fn run<'a>(
     program: &'a Program,
     scope: &Scope<'a>,
     budget: &mut u64,
 ) -> Result<Val<'a>, Failure> {
-    let room = MAX_STACKED.saturating_sub(program.depth());
+    let remaining_depth = MAX_STACKED_DEPTH.saturating_sub(program.depth());
     loop {
-        let mut left = *budget;
-        let result = eval::run(program.expression(), scope, &mut left, room);
-        let Some(composed) = &scope.composed else {
-            *budget = left;
+        let mut remaining = *budget;
+        let result = eval::run(program.expression(), scope, &mut remaining, remaining_depth);
+        let Some(composited) = &scope.composited else {
+            *budget = remaining;
             return result;
         };
-        if composed.postponed.get().is_none() {
-            *budget = left;
+        if composited.postponed.get().is_none() {
+            *budget = remaining;
             return result;
         }
-        if !composed.resume(*budget - left) {
+        if !composited.evaluate_postponed(*budget - remaining) {
             *budget = 0;
-            return Err(Failure::Cost);
+            return Err(Failure::BudgetExceeded);
         }
     }
 }
 
-/// Evaluates an expression within a budget that pays for its variables, too. `None` if the budget is used up.
+/// Evaluates an expression. Deducts its cost, and that of the variables that it is the first to use, from `budget`.
+/// `None` if the budget is exceeded.
 ///
 /// Upstream: `Evaluate` of `admission/plugin/cel`.
 pub(crate) fn run_within<'a>(
@@ -188,16 +199,18 @@ pub(crate) fn run_within<'a>(
     scope: &Scope<'a>,
     budget: &mut u64,
 ) -> Option<Result<Val<'a>, Failure>> {
-    if let Some(composed) = &scope.composed {
-        composed.cost.set(0);
-        composed.limit.set(*budget);
+    if let Some(composited) = &scope.composited {
+        composited.cost.set(0);
+        composited.cost_limit.set(*budget);
     }
-    let most = PER_CALL.min(*budget);
-    let mut left = most;
-    let result = run(program, scope, &mut left);
-    let of_variables = scope.composed.as_ref().map_or(0, |composed| composed.cost.take());
-    let is_exceeded = result == Err(Failure::Cost) && most < PER_CALL;
-    match budget.checked_sub((most - left).saturating_add(of_variables)) {
+    let limit = PER_CALL_LIMIT.min(*budget);
+    let mut remaining = limit;
+    let result = run(program, scope, &mut remaining);
+    let cost_of_variables =
+        scope.composited.as_ref().map_or(0, |composited| composited.cost.take());
+    let total_cost = (limit - remaining).saturating_add(cost_of_variables);
+    let is_exceeded = result == Err(Failure::BudgetExceeded) && limit < PER_CALL_LIMIT;
+    match budget.checked_sub(total_cost) {
         Some(rest) if !is_exceeded => {
             *budget = rest;
             Some(result)
@@ -231,13 +244,13 @@ mod tests {
         let fields = variables
             .iter()
             .map(|(name, program)| (name.as_str(), program.as_ref().map_err(String::as_str)));
-        let scope = Scope::default().composed(fields);
+        let scope = Scope::default().with_composited_variables(fields);
         let one = |program| {
             let before = budget;
             let shown = match run_within(program, &scope, &mut budget) {
                 None => "out of budget".to_owned(),
                 Some(Ok(value)) => value.shown(),
-                Some(Err(failure)) => format!("error: {}", failure.words()),
+                Some(Err(failure)) => format!("error: {}", failure.message()),
             };
             (shown, before - budget)
         };
@@ -245,7 +258,7 @@ mod tests {
     }
 
     fn shown(source: &str, variables: &[(String, Result<Program, String>)]) -> String {
-        evaluate(variables, &[source], BUDGET).remove(0).0
+        evaluate(variables, &[source], RUNTIME_COST_BUDGET).remove(0).0
     }
 
     #[test]
@@ -301,7 +314,7 @@ mod tests {
         let sum = "[1, 2, 3, 4, 5, 6, 7, 8, 9].map(x, x * x).sum()".to_owned();
         let variables = parsed(&[("sum", sum.clone()), ("other", sum.clone())]);
         let sources = ["1 > 0", &sum, "variables.sum + variables.sum", "variables.sum"];
-        let found = evaluate(&variables, &sources, BUDGET);
+        let found = evaluate(&variables, &sources, RUNTIME_COST_BUDGET);
         let [compared, own, first, second] = [0, 1, 2, 3].map(|at: usize| found[at].1);
         let (field, addition) = (2, 1);
         assert_eq!(compared, 1);
@@ -317,7 +330,7 @@ mod tests {
         let names = ["a", "b", "c", "d"];
         let variables = parsed(&names.map(|name| (name, heavy.clone())));
         let source = "variables.a && variables.b && variables.c && variables.d";
-        let (found, used) = evaluate(&variables, &[source], BUDGET).remove(0);
+        let (found, used) = evaluate(&variables, &[source], RUNTIME_COST_BUDGET).remove(0);
         assert_eq!(found, "true");
         assert!(used > 200_000, "{used}");
         for missing in [1, used / 2, used] {

@@ -32,14 +32,14 @@ impl Number {
         }
     }
 
-    /// Compares two numbers: integers exactly, others as floating-point numbers. `None` if one is not a number.
+    /// Compares two numbers: integers exactly, others as floating-point numbers. `None` if one is NaN.
     fn compare(self, other: Self) -> Option<Ordering> {
-        let whole = |number: Self| match number {
+        let integer = |number: Self| match number {
             Self::Int(n) => Some(i128::from(n)),
             Self::Uint(n) => Some(i128::from(n)),
             Self::Double(_) => None,
         };
-        match (whole(self), whole(other)) {
+        match (integer(self), integer(other)) {
             (Some(a), Some(b)) => Some(a.cmp(&b)),
             _ => self.as_f64().partial_cmp(&other.as_f64()),
         }
@@ -47,7 +47,7 @@ impl Number {
 }
 
 impl Val<'_> {
-    /// Returns the fields that identify an element of a list with a schema; none for a set.
+    /// Returns the keys of a list of type `map`, or no keys for one of type `set`; `None` for other values.
     pub(crate) fn list_keys(&self) -> Option<&[Box<str>]> {
         match self {
             Self::Json(Value::Array(_), Some(schema)) => schema.list_keys(),
@@ -55,7 +55,8 @@ impl Val<'_> {
         }
     }
 
-    /// Whether upstream cannot compare a value with another one: an object or a list with a schema, with another type.
+    /// Whether upstream has no overload to compare the two values: it cannot compare an object or a list with a
+    /// schema to a value of another type, except null.
     pub(crate) fn refuses_comparison(&self, other: &Self) -> bool {
         match self {
             Self::Json(Value::Object(_), Some(_)) => {
@@ -88,16 +89,20 @@ impl Val<'_> {
                 (Some(a), Some(b)) => a.equals(b),
                 (a, b) => a.is_none() && b.is_none(),
             },
-            (Self::Made(a, x), Self::Made(b, y)) => {
+            (Self::Struct(a, a_fields), Self::Struct(b, b_fields)) => {
+                let has_field = |name: &String, value: &Self| {
+                    b_fields.iter().any(|(other, field)| other == name && value.equals(field))
+                };
                 a == b
-                    && x.len() == y.len()
-                    && x.iter().all(|(k, v)| y.iter().any(|(l, w)| k == l && v.equals(w)))
+                    && a_fields.len() == b_fields.len()
+                    && a_fields.iter().all(|(name, value)| has_field(name, value))
             }
-            _ => self.equals_otherwise(other),
+            _ => self.equals_number_or_container(other),
         }
     }
 
-    fn equals_otherwise(&self, other: &Self) -> bool {
+    /// Whether two numbers, lists or maps are equal, whatever their variants.
+    fn equals_number_or_container(&self, other: &Self) -> bool {
         if let (Some(a), Some(b)) = (Number::of(self), Number::of(other)) {
             return a.compare(b) == Some(Ordering::Equal);
         }
@@ -105,16 +110,16 @@ impl Val<'_> {
             if a != b {
                 return false;
             }
-            let unordered = match (self, other) {
-                (Self::Json(_, Some(node)), _) | (_, Self::Json(_, Some(node))) => {
-                    node.is_unordered()
+            let is_unordered = match (self, other) {
+                (Self::Json(_, Some(schema)), _) | (_, Self::Json(_, Some(schema))) => {
+                    schema.is_unordered()
                 }
                 _ => false,
             };
-            // Usually, the order is the same.
-            return self.elements().zip(other.elements()).all(|(a, b)| a.equals(&b))
-                || unordered
-                    && self.elements().all(|item| other.elements().any(|o| item.equals(&o)));
+            // Usually, the order is the same: this takes less time than the comparison without order.
+            let is_same_in_order = self.elements().zip(other.elements()).all(|(a, b)| a.equals(&b));
+            let is_in_other = |item: Self| other.elements().any(|element| item.equals(&element));
+            return is_same_in_order || is_unordered && self.elements().all(is_in_other);
         }
         match (self.map_len(), other.map_len()) {
             (Some(a), Some(b)) if a == b => self
@@ -143,10 +148,10 @@ impl Val<'_> {
         }
     }
 
-    /// Returns the number of values within the value, itself included, where ten characters of a string count like
-    /// one value; at most `limit`. To compare values takes a time of this order.
+    /// Returns the number of nested values including the value itself, at most `limit`. Ten characters of a string
+    /// count as one value. Comparing two values takes time proportional to this number.
     pub(crate) fn nodes(&self, limit: u64) -> u64 {
-        fn json(value: &Value, limit: u64) -> u64 {
+        fn json_nodes(value: &Value, limit: u64) -> u64 {
             let mut count = 1;
             match value {
                 Value::String(text) => count += text.len() as u64 / 10,
@@ -155,7 +160,7 @@ impl Val<'_> {
                         if count >= limit {
                             break;
                         }
-                        count += json(item, limit - count);
+                        count += json_nodes(item, limit - count);
                     }
                 }
                 Value::Object(fields) => {
@@ -163,7 +168,7 @@ impl Val<'_> {
                         if count >= limit {
                             break;
                         }
-                        count += name.len() as u64 / 10 + json(value, limit - count);
+                        count += name.len() as u64 / 10 + json_nodes(value, limit - count);
                     }
                 }
                 _ => {}
@@ -177,16 +182,18 @@ impl Val<'_> {
             }
         };
         match self {
-            Self::Json(value, _) => return json(value, limit),
+            Self::Json(value, _) => return json_nodes(value, limit),
             Self::Str(text) => count += text.len() as u64 / 10,
             Self::Bytes(bytes) => count += bytes.len() as u64 / 10,
             Self::List(items) => items.iter().for_each(add),
-            Self::Map(entries) | Self::MapOr(entries, _) => entries.iter().for_each(|(k, v)| {
-                add(k);
-                add(v);
-            }),
+            Self::Map(entries) | Self::MapWithDefault(entries, _) => {
+                entries.iter().for_each(|(key, value)| {
+                    add(key);
+                    add(value);
+                })
+            }
             Self::Optional(Some(value)) => add(value),
-            Self::Made(_, fields) => fields.iter().for_each(|(_, value)| add(value)),
+            Self::Struct(_, fields) => fields.iter().for_each(|(_, value)| add(value)),
             _ => {}
         }
         count.min(limit)

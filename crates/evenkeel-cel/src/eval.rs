@@ -1,4 +1,4 @@
-//! Evaluator that charges each step. Upstream: cel-go's interpreter with cost tracking.
+//! Evaluator that deducts the cost of each step from a budget. Upstream: cel-go's interpreter with cost tracking.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -10,15 +10,18 @@ use cel::common::ast::{
 };
 use cel::parser::Expression;
 
-use super::composed::Composed;
+use super::composed::CompositedVariables;
 use super::macros::{ACCUMULATOR, MAP_INSERT};
 use super::value::Val;
 
-/// Cost of one step, and of creating a list, map or struct.
-pub(crate) const STEP: u64 = 1;
-pub(crate) const LIST: u64 = 10;
-pub(crate) const MAP: u64 = 30;
-pub(crate) const STRUCT: u64 = 40;
+/// Cost of reading a variable or a field. Upstream: `common.SelectAndIdentCost`.
+pub(crate) const STEP_COST: u64 = 1;
+/// Cost of creating a list. Upstream: `common.ListCreateBaseCost`.
+pub(crate) const LIST_COST: u64 = 10;
+/// Cost of creating a map. Upstream: `common.MapCreateBaseCost`.
+pub(crate) const MAP_COST: u64 = 30;
+/// Cost of creating a struct. Upstream: `common.StructCreateBaseCost`.
+pub(crate) const STRUCT_COST: u64 = 40;
 
 /// Error of an evaluation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,7 +29,7 @@ pub enum Failure {
     /// The evaluation failed with this message.
     Error(String),
     /// The cost exceeds the budget.
-    Cost,
+    BudgetExceeded,
 }
 
 impl From<String> for Failure {
@@ -37,10 +40,10 @@ impl From<String> for Failure {
 
 impl Failure {
     /// Returns the error message.
-    pub fn words(&self) -> String {
+    pub fn message(&self) -> String {
         match self {
             Self::Error(error) => error.clone(),
-            Self::Cost => "operation cancelled: actual cost limit exceeded".to_owned(),
+            Self::BudgetExceeded => "operation cancelled: actual cost limit exceeded".to_owned(),
         }
     }
 }
@@ -49,38 +52,39 @@ impl Failure {
 #[derive(Debug, Clone, Default)]
 pub struct Scope<'a> {
     variables: Vec<(Cow<'a, str>, Val<'a>)>,
-    /// Whether a variable's name has a dot.
-    is_qualified: bool,
-    /// Fields of the variable `variables`.
-    pub(crate) composed: Option<Rc<Composed<'a>>>,
+    /// Whether any variable has a qualified name, which contains a dot.
+    has_qualified: bool,
+    /// Fields of the variable `variables`, which a policy defines by expressions.
+    pub(crate) composited: Option<Rc<CompositedVariables<'a>>>,
 }
 
 impl<'a> Scope<'a> {
     /// Adds a variable. Its name may be qualified: `a.b` is used instead of the field `b` of `a`.
     pub fn with(mut self, name: &'a str, value: Val<'a>) -> Self {
         self.variables.push((Cow::Borrowed(name), value));
-        self.is_qualified |= name.contains('.');
+        self.has_qualified |= name.contains('.');
         self
     }
 }
 
-/// Evaluates an expression. `room` is the nesting of expressions that variables may add to it.
+/// Evaluates an expression. `remaining_depth` is the depth of the syntax trees that the evaluation of composited
+/// variables may still add on the stack.
 pub(super) fn run<'a>(
     expression: &'a Expression,
     scope: &Scope<'a>,
     budget: &mut u64,
-    room: usize,
+    remaining_depth: usize,
 ) -> Result<Val<'a>, Failure> {
-    let mut run = Run {
+    let mut evaluator = Evaluator {
         variables: scope.variables.clone(),
-        outer: scope.variables.len(),
+        n_scope_variables: scope.variables.len(),
         remaining_budget: *budget,
-        is_qualified: scope.is_qualified,
-        composed: scope.composed.clone(),
-        room,
+        has_qualified: scope.has_qualified,
+        composited: scope.composited.clone(),
+        remaining_depth,
     };
-    let result = run.value(expression);
-    *budget = if result == Err(Failure::Cost) { 0 } else { run.remaining_budget };
+    let result = evaluator.evaluate(expression);
+    *budget = if result == Err(Failure::BudgetExceeded) { 0 } else { evaluator.remaining_budget };
     result
 }
 
@@ -91,22 +95,25 @@ impl PartialEq for Val<'_> {
 }
 
 /// State of one evaluation.
-pub(super) struct Run<'a> {
+pub(super) struct Evaluator<'a> {
+    /// Variables of the scope, then those of macros, the innermost last.
     variables: Vec<(Cow<'a, str>, Val<'a>)>,
-    /// Number of the scope's variables, which are before those of macros.
-    outer: usize,
+    n_scope_variables: usize,
     remaining_budget: u64,
-    is_qualified: bool,
-    composed: Option<Rc<Composed<'a>>>,
-    room: usize,
+    has_qualified: bool,
+    composited: Option<Rc<CompositedVariables<'a>>>,
+    /// See [`run`].
+    remaining_depth: usize,
 }
 
-pub(super) type Result_<'a> = Result<Val<'a>, Failure>;
+/// Result of the evaluation of an expression.
+pub(super) type EvalResult<'a> = Result<Val<'a>, Failure>;
 
-impl<'a> Run<'a> {
-    /// Charges the cost of a step; an error if it exceeds the budget.
-    pub(super) fn pay(&mut self, cost: u64) -> Result<(), Failure> {
-        self.remaining_budget = self.remaining_budget.checked_sub(cost).ok_or(Failure::Cost)?;
+impl<'a> Evaluator<'a> {
+    /// Deducts a cost from the budget. Fails if it exceeds the budget.
+    pub(super) fn charge(&mut self, cost: u64) -> Result<(), Failure> {
+        self.remaining_budget =
+            self.remaining_budget.checked_sub(cost).ok_or(Failure::BudgetExceeded)?;
         Ok(())
     }
 
@@ -114,128 +121,139 @@ impl<'a> Run<'a> {
         self.remaining_budget
     }
 
-    /// Charges what took time to read: bytes are decoded.
-    fn pay_for_bytes(&mut self, value: &Val<'a>) -> Result<(), Failure> {
+    /// Charges the time to decode a value of type `bytes`. Other values are read at no cost.
+    fn charge_for_bytes(&mut self, value: &Val<'a>) -> Result<(), Failure> {
         match value {
-            Val::Bytes(bytes) => self.pay(bytes.len() as u64 / 100),
+            Val::Bytes(bytes) => self.charge(bytes.len() as u64 / 100),
             _ => Ok(()),
         }
     }
 
     /// Evaluates `e` with one more variable.
-    pub(super) fn with(&mut self, name: &'a str, value: Val<'a>, e: &'a Expression) -> Result_<'a> {
+    pub(super) fn evaluate_with(
+        &mut self,
+        name: &'a str,
+        value: Val<'a>,
+        e: &'a Expression,
+    ) -> EvalResult<'a> {
         self.variables.push((Cow::Borrowed(name), value));
-        let result = self.value(e);
+        let result = self.evaluate(e);
         self.variables.pop();
         result
     }
 
-    /// Returns the variable that a name refers to. A leading dot skips the variables of macros.
+    /// Returns the variable that a name refers to. A name with a leading dot does not refer to a macro variable.
     pub(super) fn variable(&self, name: &str) -> Option<&Val<'a>> {
-        let (known, name) = match name.strip_prefix('.') {
-            Some(name) => (self.variables.get(..self.outer).unwrap_or_default(), name),
+        let (visible, name) = match name.strip_prefix('.') {
+            Some(name) => (self.variables.get(..self.n_scope_variables).unwrap_or_default(), name),
             None => (self.variables.as_slice(), name),
         };
-        known.iter().rev().find(|(n, _)| n == name).map(|(_, v)| v)
+        visible.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value)
     }
 
-    pub(super) fn value(&mut self, expression: &'a Expression) -> Result_<'a> {
+    pub(super) fn evaluate(&mut self, expression: &'a Expression) -> EvalResult<'a> {
         match &expression.expr {
             Expr::Literal(literal) => {
                 let value = self::literal(literal);
-                self.pay_for_bytes(&value)?;
+                self.charge_for_bytes(&value)?;
                 Ok(value)
             }
             Expr::Ident(name) => self.ident(name),
             Expr::Select(select) => self.select(select),
             Expr::Call(call) => {
-                let lazy =
-                    self.logic(&call.func_name, &call.args).or_else(|| self.alternative(call));
+                // Some operators and methods do not evaluate all operands.
+                let lazy = self
+                    .lazy_operator(&call.func_name, &call.args)
+                    .or_else(|| self.lazy_method(call));
                 lazy.unwrap_or_else(|| self.call(call))
             }
             Expr::List(list) => self.list(list),
             Expr::Map(map) => self.map(&map.entries),
-            Expr::Struct(made) => self.made(&made.type_name, &made.entries),
+            Expr::Struct(literal) => self.struct_literal(&literal.type_name, &literal.entries),
             Expr::Comprehension(c) => self.comprehension(c),
             Expr::Unspecified => Err(Failure::Error("empty expression".to_owned())),
         }
     }
 
-    fn ident(&mut self, name: &'a str) -> Result_<'a> {
-        self.pay(STEP)?;
+    fn ident(&mut self, name: &'a str) -> EvalResult<'a> {
+        self.charge(STEP_COST)?;
         if let Some(value) = self.variable(name) {
-            return value.clone().settled().map_err(Failure::Error);
+            return value.clone().into_result().map_err(Failure::Error);
         }
-        let name = super::names::plain(name);
-        super::names::named(name).map(Val::Type).ok_or_else(|| {
+        let name = super::names::without_dot(name);
+        super::names::type_named(name).map(Val::Type).ok_or_else(|| {
             Failure::Error(format!("undeclared reference to '{name}' (in container '')"))
         })
     }
 
-    /// Returns the variable with the qualified name that a selection spells.
-    fn qualified(&self, select: &SelectExpr) -> Option<&Val<'a>> {
+    /// Returns the variable whose qualified name is a selection such as `a.b`.
+    fn qualified_variable(&self, select: &SelectExpr) -> Option<&Val<'a>> {
         let Expr::Ident(root) = &select.operand.expr else { return None };
-        let spelled = |name: &str| {
+        let is_selected = |name: &str| {
             let field = name.strip_prefix(root.as_str()).and_then(|rest| rest.strip_prefix('.'));
             field == Some(select.field.as_str())
         };
-        self.variables.iter().rev().find(|(name, _)| spelled(name)).map(|(_, value)| value)
+        self.variables.iter().rev().find(|(name, _)| is_selected(name)).map(|(_, value)| value)
     }
 
-    /// Returns the type that a selection names, such as `google.protobuf.Duration`.
-    fn type_named(&self, select: &SelectExpr) -> Option<&'static str> {
+    /// Returns the type whose qualified name is a selection, such as `google.protobuf.Duration`.
+    fn qualified_type(&self, select: &SelectExpr) -> Option<&'static str> {
         if !matches!(select.field.as_str(), "Duration" | "Timestamp") {
             return None;
         }
-        let name = super::names::spelled(select)?;
+        let name = super::names::qualified_name(select)?;
         let root = name.split('.').next()?;
-        if self.variable(root).is_some() { None } else { super::names::named(&name) }
+        if self.variable(root).is_some() { None } else { super::names::type_named(&name) }
     }
 
-    /// Returns a field of the variable `variables`, of which the first ones are visible.
-    pub(super) fn composed(&self, visible: usize, field: &str) -> Result_<'a> {
-        let composed = self.composed.as_ref();
-        let composed = composed.ok_or_else(|| Failure::Error(format!("no such key: {field}")))?;
-        composed.get(field, visible, self.room)
+    /// Returns a field of the variable `variables`. Only the first `n_visible` fields are visible.
+    pub(super) fn composited_variable(&self, n_visible: usize, field: &str) -> EvalResult<'a> {
+        match &self.composited {
+            Some(composited) => composited.get(field, n_visible, self.remaining_depth),
+            None => Err(Failure::Error(format!("no such key: {field}"))),
+        }
     }
 
-    fn select(&mut self, select: &'a SelectExpr) -> Result_<'a> {
-        if self.is_qualified
-            && let Some(value) = self.qualified(select).cloned()
+    fn select(&mut self, select: &'a SelectExpr) -> EvalResult<'a> {
+        if self.has_qualified
+            && let Some(value) = self.qualified_variable(select).cloned()
         {
-            self.pay(STEP)?;
+            self.charge(STEP_COST)?;
             return Ok(value);
         }
-        if let Some(name) = self.type_named(select) {
-            self.pay(STEP)?;
+        if let Some(name) = self.qualified_type(select) {
+            self.charge(STEP_COST)?;
             return Ok(Val::Type(name));
         }
-        let operand = self.value(&select.operand)?;
-        if let Val::Variables(visible) = operand {
-            self.pay(if select.test { 0 } else { STEP })?;
-            return match self.composed(visible, &select.field) {
-                // The field is there, whatever its value.
+        let operand = self.evaluate(&select.operand)?;
+        if let Val::Variables(n_visible) = operand {
+            self.charge(if select.test { 0 } else { STEP_COST })?;
+            return match self.composited_variable(n_visible, &select.field) {
+                // The field exists even if its evaluation fails.
                 Ok(_) | Err(Failure::Error(_)) if select.test => Ok(Val::Bool(true)),
                 value => value,
             };
         }
-        let entries = match &operand {
-            Val::Map(entries) | Val::MapOr(entries, _) => entries.len() as u64,
+        // A created map has no index, so that a selection takes time for each entry.
+        let n_entries = match &operand {
+            Val::Map(entries) | Val::MapWithDefault(entries, _) => entries.len() as u64,
             _ => 0,
         };
-        // `has` is free, as upstream configures it.
-        let step = if select.test { 0 } else { STEP };
-        self.pay(step + entries / 100)?;
+        // Upstream configures `has` to cost nothing.
+        let step = if select.test { 0 } else { STEP_COST };
+        self.charge(step + n_entries / COMPARED_PER_STEP)?;
         if let Val::Optional(inner) = &operand {
             // A field of an optional value is optional, too.
             let found = inner.as_ref().and_then(|inner| inner.field(&select.field)).transpose()?;
             return Ok(match (select.test, found) {
                 (true, found) => Val::Bool(found.is_some()),
-                (false, found) => Val::Optional(found.map(Val::settled).transpose()?.map(Rc::new)),
+                (false, found) => {
+                    Val::Optional(found.map(Val::into_result).transpose()?.map(Rc::new))
+                }
             });
         }
         if select.test {
-            let is_map = operand.map_len().is_some() || matches!(operand, Val::Made(..));
+            let is_map = operand.map_len().is_some() || matches!(operand, Val::Struct(..));
             if !is_map {
                 return Err(Failure::Error("no such overload".to_owned()));
             }
@@ -243,25 +261,25 @@ impl<'a> Run<'a> {
         }
         match operand.field(&select.field) {
             Some(value) => {
-                let value = value?.settled()?;
-                self.pay_for_bytes(&value)?;
+                let value = value?.into_result()?;
+                self.charge_for_bytes(&value)?;
                 Ok(value)
             }
-            None if operand.map_len().is_some() || matches!(operand, Val::Made(..)) => {
+            None if operand.map_len().is_some() || matches!(operand, Val::Struct(..)) => {
                 Err(Failure::Error(format!("no such key: {}", select.field)))
             }
             None => Err(Failure::Error("no such overload".to_owned())),
         }
     }
 
-    fn list(&mut self, list: &'a ListExpr) -> Result_<'a> {
-        // Upstream makes an empty list only once.
-        self.pay(if list.elements.is_empty() { 0 } else { LIST })?;
+    fn list(&mut self, list: &'a ListExpr) -> EvalResult<'a> {
+        // Upstream creates an empty list only once, and does not charge for it.
+        self.charge(if list.elements.is_empty() { 0 } else { LIST_COST })?;
         let mut items = Vec::with_capacity(list.elements.len());
-        for (i, element) in list.elements.iter().enumerate() {
-            let value = self.value(element)?;
+        for (index, element) in list.elements.iter().enumerate() {
+            let value = self.evaluate(element)?;
             match value {
-                Val::Optional(inner) if list.optional_indices.contains(&i) => {
+                Val::Optional(inner) if list.optional_indices.contains(&index) => {
                     items.extend(inner.map(|v| (*v).clone()));
                 }
                 value => items.push(value),
@@ -270,22 +288,22 @@ impl<'a> Run<'a> {
         Ok(Val::list(items))
     }
 
-    fn map(&mut self, given: &'a [IdedEntryExpr]) -> Result_<'a> {
-        self.pay(MAP)?;
-        let mut entries: Vec<(Val<'a>, Val<'a>)> = Vec::with_capacity(given.len());
-        let mut keys = HashSet::with_capacity(given.len());
-        for entry in given {
+    fn map(&mut self, entry_exprs: &'a [IdedEntryExpr]) -> EvalResult<'a> {
+        self.charge(MAP_COST)?;
+        let mut entries: Vec<(Val<'a>, Val<'a>)> = Vec::with_capacity(entry_exprs.len());
+        let mut keys = HashSet::with_capacity(entry_exprs.len());
+        for entry in entry_exprs {
             let EntryExpr::MapEntry(entry) = &entry.expr else { continue };
-            let key = self.value(&entry.key)?;
-            let value = match self.value(&entry.value)? {
+            let key = self.evaluate(&entry.key)?;
+            let value = match self.evaluate(&entry.value)? {
                 Val::Optional(None) if entry.optional => continue,
                 Val::Optional(Some(value)) if entry.optional => (*value).clone(),
                 value => value,
             };
-            let known = Key::of(&key).ok_or_else(|| {
+            let comparable_key = Key::of(&key).ok_or_else(|| {
                 Failure::Error(format!("unsupported key type: {}", key.type_name()))
             })?;
-            if !keys.insert(known) {
+            if !keys.insert(comparable_key) {
                 return Err(Failure::Error(format!("Failed with repeated key: {}", key.shown())));
             }
             entries.push((key, value));
@@ -293,26 +311,32 @@ impl<'a> Run<'a> {
         Ok(Val::Map(Rc::new(entries)))
     }
 
-    fn made(&mut self, name: &str, given: &'a [IdedEntryExpr]) -> Result_<'a> {
-        self.pay(STRUCT)?;
-        let mut fields = Vec::with_capacity(given.len());
-        for entry in given {
+    fn struct_literal(
+        &mut self,
+        type_name: &str,
+        entry_exprs: &'a [IdedEntryExpr],
+    ) -> EvalResult<'a> {
+        self.charge(STRUCT_COST)?;
+        let mut fields = Vec::with_capacity(entry_exprs.len());
+        for entry in entry_exprs {
             let EntryExpr::StructField(field) = &entry.expr else { continue };
-            let value = match self.value(&field.value)? {
+            let value = match self.evaluate(&field.value)? {
                 Val::Optional(None) if field.optional => continue,
                 Val::Optional(Some(value)) if field.optional => (*value).clone(),
                 value => value,
             };
             fields.push((super::unescape(&field.field), value));
         }
-        Ok(Val::Made(name.into(), Rc::new(fields)))
+        Ok(Val::Struct(type_name.into(), Rc::new(fields)))
     }
 
-    fn comprehension(&mut self, c: &'a ComprehensionExpr) -> Result_<'a> {
+    fn comprehension(&mut self, c: &'a ComprehensionExpr) -> EvalResult<'a> {
+        // Only a comprehension that binds a variable has another accumulator, which is this variable.
         if c.accu_var != ACCUMULATOR {
             return self.binding(c);
         }
-        let range = self.value(&c.iter_range)?;
+        let range = self.evaluate(&c.iter_range)?;
+        // Values of the two iteration variables. With one variable, the second value is not used.
         let pairs: Box<dyn Iterator<Item = (Val<'a>, Val<'a>)> + 'a> = match range.pairs() {
             Some(pairs) => pairs,
             None if range.list_len().is_none() => {
@@ -327,70 +351,74 @@ impl<'a> Run<'a> {
             }
             None => Box::new(range.elements().map(|item| (item, Val::Null))),
         };
-        let depth = self.variables.len();
-        let start = self.value(&c.accu_init)?;
-        self.variables.push((Cow::Borrowed(&c.accu_var), start));
-        let result = self.iterate(c, pairs, depth);
-        self.variables.truncate(depth + 1);
-        let result = result.and_then(|()| self.value(&c.result));
-        self.variables.truncate(depth);
+        let accumulator = self.variables.len();
+        let initial = self.evaluate(&c.accu_init)?;
+        self.variables.push((Cow::Borrowed(&c.accu_var), initial));
+        let iterated = self.iterate(c, pairs, accumulator);
+        // The result sees the accumulator, but not the iteration variables.
+        self.variables.truncate(accumulator + 1);
+        let result = iterated.and_then(|()| self.evaluate(&c.result));
+        self.variables.truncate(accumulator);
         result
     }
 
-    /// Evaluates an expression in which a variable has a value. An error of the value is one only where it is used.
-    fn binding(&mut self, c: &'a ComprehensionExpr) -> Result_<'a> {
+    /// Evaluates an expression in which a variable is bound to a value, as `cel.bind` does. If the value cannot be
+    /// evaluated, this is an error only where the expression uses the variable.
+    fn binding(&mut self, c: &'a ComprehensionExpr) -> EvalResult<'a> {
         if !super::names::uses(&c.result, &c.accu_var) {
-            return self.value(&c.result);
+            return self.evaluate(&c.result);
         }
-        let value = match self.value(&c.accu_init) {
+        let value = match self.evaluate(&c.accu_init) {
             Err(Failure::Error(error)) => Val::Failed(error.into()),
             value => value?,
         };
-        self.with(&c.accu_var, value, &c.result)
+        self.evaluate_with(&c.accu_var, value, &c.result)
     }
 
+    /// Runs the iterations of a comprehension. `accumulator` is the index of the accumulator in the variables.
     fn iterate(
         &mut self,
         c: &'a ComprehensionExpr,
         pairs: impl Iterator<Item = (Val<'a>, Val<'a>)>,
-        index: usize,
+        accumulator: usize,
     ) -> Result<(), Failure> {
-        let logical = matches!(self.variables[index].1, Val::Bool(_));
+        let is_logical = matches!(self.variables[accumulator].1, Val::Bool(_));
         for (first, second) in pairs {
-            self.pay_for_bytes(&first)?;
-            self.pay_for_bytes(&second)?;
+            self.charge_for_bytes(&first)?;
+            self.charge_for_bytes(&second)?;
             self.variables.push((Cow::Borrowed(&c.iter_var), first));
             if let Some(name) = &c.iter_var2 {
                 self.variables.push((Cow::Borrowed(name), second));
             }
-            // An error of a step does not end a loop with a logical result: it becomes the accumulator.
-            if matches!(self.value(&c.loop_cond)?, Val::Bool(false)) {
+            if matches!(self.evaluate(&c.loop_cond)?, Val::Bool(false)) {
                 return Ok(());
             }
-            let next = match self.step(&c.loop_step, &c.accu_var, index) {
-                Err(Failure::Error(error)) if logical => Val::Failed(error.into()),
+            let next = match self.step(&c.loop_step, &c.accu_var, accumulator) {
+                // In `all` and `exists`, a later element may still decide the result.
+                Err(Failure::Error(error)) if is_logical => Val::Failed(error.into()),
                 other => other?,
             };
-            self.variables.truncate(index + 1);
-            self.variables[index].1 = next;
+            self.variables.truncate(accumulator + 1);
+            self.variables[accumulator].1 = next;
         }
         Ok(())
     }
 
-    /// Evaluates the accumulator after one iteration, without copying a list that grows.
-    fn step(&mut self, e: &'a Expression, accumulator: &str, index: usize) -> Result_<'a> {
+    /// Evaluates the accumulator's next value. Adds to a list or map in place: a copy in each iteration would take
+    /// quadratic time. `index` is that of the accumulator in the variables.
+    fn step(&mut self, e: &'a Expression, accumulator: &str, index: usize) -> EvalResult<'a> {
         if let Expr::Call(call) = &e.expr {
             match (call.func_name.as_str(), call.args.as_slice()) {
                 (op::CONDITIONAL, [condition, a, b]) => {
-                    return match self.value(condition)? {
+                    return match self.evaluate(condition)? {
                         Val::Bool(true) => self.step(a, accumulator, index),
                         Val::Bool(false) => self.step(b, accumulator, index),
                         _ => Err(Failure::Error("no such overload".to_owned())),
                     };
                 }
                 (op::ADD, [left, right]) if is_variable(left, accumulator) => {
-                    let added = self.value(right)?;
-                    self.pay(2 * STEP + super::cost::copies(added.weight()))?;
+                    let added = self.evaluate(right)?;
+                    self.charge(2 * STEP_COST + super::cost::copy_cost(added.weight()))?;
                     let mut grown = std::mem::replace(&mut self.variables[index].1, Val::Null);
                     if let (Val::List(items), Some(_)) = (&mut grown, added.list_len()) {
                         Rc::make_mut(items).extend(added.elements());
@@ -399,7 +427,7 @@ impl<'a> Run<'a> {
                     return super::call::add(&grown, &added).map_err(Failure::Error);
                 }
                 (MAP_INSERT, [map, rest @ ..]) if is_variable(map, accumulator) => {
-                    return self.insert(rest, index);
+                    return self.insert_into_accumulator(rest, index);
                 }
                 _ => {}
             }
@@ -407,26 +435,26 @@ impl<'a> Run<'a> {
         if is_variable(e, accumulator) {
             return Ok(std::mem::replace(&mut self.variables[index].1, Val::Null));
         }
-        self.value(e)
+        self.evaluate(e)
     }
 }
 
-/// Entries of a map that a key is compared with at the cost of one step.
-const COMPARED: u64 = 100;
+/// Number of entries of a map that a key is compared with at a cost of 1.
+const COMPARED_PER_STEP: u64 = 100;
 
-impl<'a> Run<'a> {
+impl<'a> Evaluator<'a> {
     /// Adds to the map in the accumulator: a key and a value, or the entries of another map.
     ///
     /// Upstream: `InsertMapKeyValue`.
-    fn insert(&mut self, rest: &'a [Expression], index: usize) -> Result_<'a> {
+    fn insert_into_accumulator(&mut self, rest: &'a [Expression], index: usize) -> EvalResult<'a> {
         let mut added = Vec::new();
-        // The keys of the range are distinct.
+        // For a key and a value, the key is that of the range, so that it occurs only once.
         let is_distinct = match rest {
             [key, value] => {
-                added.push((self.value(key)?, self.value(value)?));
+                added.push((self.evaluate(key)?, self.evaluate(value)?));
                 true
             }
-            [entries] => match self.value(entries)?.pairs() {
+            [entries] => match self.evaluate(entries)?.pairs() {
                 Some(entries) => {
                     added.extend(entries);
                     false
@@ -435,14 +463,14 @@ impl<'a> Run<'a> {
             },
             _ => return Err(Failure::Error("no such overload".to_owned())),
         };
-        self.pay(2 * STEP)?;
+        self.charge(2 * STEP_COST)?;
         let Val::Map(mut entries) = std::mem::replace(&mut self.variables[index].1, Val::Null)
         else {
             return Err(Failure::Error("no such overload".to_owned()));
         };
         for (key, value) in added {
             if !is_distinct {
-                self.pay(entries.len() as u64 / COMPARED)?;
+                self.charge(entries.len() as u64 / COMPARED_PER_STEP)?;
                 if entries.iter().any(|(known, _)| known.equals(&key)) {
                     let why = format!("insert failed: key {} already exists", key.shown());
                     return Err(Failure::Error(why));
@@ -455,9 +483,10 @@ impl<'a> Run<'a> {
 }
 
 fn is_variable(e: &Expression, name: &str) -> bool {
-    matches!(&e.expr, Expr::Ident(n) if n == name)
+    matches!(&e.expr, Expr::Ident(ident) if ident == name)
 }
 
+/// Returns the value of a literal.
 pub(crate) fn literal(literal: &LiteralValue) -> Val<'_> {
     match literal {
         LiteralValue::Boolean(b) => Val::Bool(*b.inner()),
@@ -470,11 +499,12 @@ pub(crate) fn literal(literal: &LiteralValue) -> Val<'_> {
     }
 }
 
-/// Key of a map, equal for equal numbers of all types.
+/// Key of a map for comparisons. Equal numbers of different types are equal keys.
 #[derive(PartialEq, Eq, Hash)]
 enum Key {
     Bool(bool),
-    Whole(i128),
+    /// An `int`, a `uint`, or a double that is an integer.
+    Integer(i128),
     /// A double that is not an integer, by its bits.
     Double(u64),
     Text(String),
@@ -484,9 +514,10 @@ impl Key {
     fn of(value: &Val<'_>) -> Option<Self> {
         Some(match value {
             Val::Bool(b) => Self::Bool(*b),
-            Val::Int(n) => Self::Whole(i128::from(*n)),
-            Val::Uint(n) => Self::Whole(i128::from(*n)),
-            Val::Double(n) if n.fract() == 0.0 && n.abs() < 2e19 => Self::Whole(*n as i128),
+            Val::Int(n) => Self::Integer(i128::from(*n)),
+            Val::Uint(n) => Self::Integer(i128::from(*n)),
+            // The bound is above the maximum of `uint`, about 1.8e19.
+            Val::Double(n) if n.fract() == 0.0 && n.abs() < 2e19 => Self::Integer(*n as i128),
             Val::Double(n) => Self::Double(n.to_bits()),
             Val::Str(text) => Self::Text(text.to_string()),
             _ => return None,

@@ -8,202 +8,233 @@ use cel::common::ast::{
 use cel::parser::Expression;
 
 use crate::Extensions;
-use crate::macros::ACCUMULATOR;
+use crate::macros::{ACCUMULATOR, OLD_ACCUMULATOR};
 use crate::parse::Offsets;
-use crate::report::{Found, Location};
+use crate::report::{Errors, Location};
 
-/// Variable of a loop over nothing, which expressions cannot spell.
+/// Iteration variable of a comprehension over an empty list. It is no valid identifier, so that it cannot clash with a
+/// variable of the expression.
 const UNUSED: &str = "#unused";
-/// Variable for the list of `sortBy`, which expressions cannot spell.
+/// Variable that holds the list of `sortBy`. It is no valid identifier, either.
 const SORTED: &str = "@__sortBy_input__";
-/// Method that sorts a list by a list of keys. Expressions cannot spell it.
+/// Method that sorts a list by a list of keys. Its name is no valid identifier: only the expansion of `sortBy` calls
+/// it.
 pub(crate) const SORT_BY_KEYS: &str = "@sortByAssociatedKeys";
 
-/// Maximum number of parts of an expression that was expanded: `optMap` and `optFlatMap` repeat what is before them.
-const MAX_PARTS: usize = 100_000;
+/// Maximum number of nodes in the syntax tree after the expansion. `optMap` and `optFlatMap` copy their target, so that
+/// nested ones double it at each level.
+const MAX_NODES: usize = 100_000;
 
 /// State of an expansion.
 struct Expansion<'e> {
     source: &'e str,
     extensions: Extensions,
+    /// Offsets of the nodes by their ids. A new node gets its id here.
     offsets: &'e mut Offsets,
-    found: &'e mut Found,
+    errors: &'e mut Errors,
 }
 
 /// Expands all macros of an expression.
-pub(crate) fn macros(
+pub(crate) fn expand_macros(
     mut expression: Expression,
     source: &str,
     extensions: Extensions,
     offsets: &mut Offsets,
-    found: &mut Found,
+    errors: &mut Errors,
 ) -> Expression {
-    Expansion { source, extensions, offsets, found }.expression(&mut expression);
+    Expansion { source, extensions, offsets, errors }.expand(&mut expression);
     expression
 }
 
 impl Expansion<'_> {
-    /// Expands an expression, its parts first.
-    fn expression(&mut self, e: &mut Expression) {
-        crate::names::each_part_mut(e, &mut |part| self.expression(part));
+    /// Expands the macros of all subexpressions, then the expression itself if it is a macro.
+    fn expand(&mut self, e: &mut Expression) {
+        crate::names::each_child_mut(e, &mut |child| self.expand(child));
         let id = e.id;
         let Expr::Call(call) = &mut e.expr else { return };
         let Some(target) = call.target.as_deref() else { return };
         let is_cel = matches!(&target.expr, Expr::Ident(name) if name == "cel");
-        let made = match (call.func_name.as_str(), call.args.len()) {
-            ("bind", 3) if is_cel && self.extensions.bindings => self.bind(id, call),
-            ("optMap", 2) => self.optional(id, call, true),
-            ("optFlatMap", 2) => self.optional(id, call, false),
-            ("sortBy", 2) => self.sort_by(id, call),
+        let expanded = match (call.func_name.as_str(), call.args.len()) {
+            ("bind", 3) if is_cel && self.extensions.bindings => self.expand_bind(id, call),
+            ("optMap" | "optFlatMap", 2) => self.expand_opt_map(id, call),
+            ("sortBy", 2) => self.expand_sort_by(id, call),
             _ => return,
         };
-        if let Some(made) = made {
-            *e = made;
+        // `None` if an error was reported.
+        if let Some(expanded) = expanded {
+            *e = expanded;
         }
     }
 
-    fn report(&mut self, id: u64, what: &str) {
+    /// Reports an error about the node with this id.
+    fn report(&mut self, id: u64, message: &str) {
         let offset = self.offsets.get(id);
-        let place =
+        let location =
             || offset.map_or(Location::NONE, |offset| Location::of_offset(self.source, offset));
-        self.found.add(place, what.to_owned());
+        self.errors.add(location, message.to_owned());
     }
 
-    fn make(&mut self, at: u64, expr: Expr) -> Expression {
-        Expression { id: self.offsets.next(at), expr }
+    /// Returns a new node with the offset of the node `macro_id`, as all methods below do.
+    fn node(&mut self, macro_id: u64, expr: Expr) -> Expression {
+        Expression { id: self.offsets.new_id(macro_id), expr }
     }
 
-    fn call(&mut self, at: u64, name: &str, args: Vec<Expression>) -> Expression {
+    fn ident(&mut self, macro_id: u64, name: &str) -> Expression {
+        self.node(macro_id, Expr::Ident(name.to_owned()))
+    }
+
+    fn boolean(&mut self, macro_id: u64, value: bool) -> Expression {
+        self.node(macro_id, Expr::Literal(LiteralValue::Boolean(value.into())))
+    }
+
+    fn list(&mut self, macro_id: u64, elements: Vec<Expression>) -> Expression {
+        self.node(macro_id, Expr::List(ListExpr::new(elements)))
+    }
+
+    /// Returns the call `name(args)`.
+    fn global_call(&mut self, macro_id: u64, name: &str, args: Vec<Expression>) -> Expression {
         let call = CallExpr { func_name: name.to_owned(), target: None, args };
-        self.make(at, Expr::Call(call))
+        self.node(macro_id, Expr::Call(call))
     }
 
-    fn method(&mut self, at: u64, name: &str, target: Expression) -> Expression {
+    /// Returns the call `target.name(args)`.
+    fn method_call(
+        &mut self,
+        macro_id: u64,
+        target: Expression,
+        name: &str,
+        args: Vec<Expression>,
+    ) -> Expression {
         let target = Some(Box::new(target));
-        self.make(at, Expr::Call(CallExpr { func_name: name.to_owned(), target, args: Vec::new() }))
+        self.node(macro_id, Expr::Call(CallExpr { func_name: name.to_owned(), target, args }))
     }
 
-    /// Returns the call of a function with a namespace.
-    fn function(&mut self, at: u64, space: &str, name: &str, args: Vec<Expression>) -> Expression {
-        let target = Some(Box::new(self.make(at, Expr::Ident(space.to_owned()))));
-        self.make(at, Expr::Call(CallExpr { func_name: name.to_owned(), target, args }))
+    /// Returns the call `optional.name(args)`.
+    fn optional_call(&mut self, macro_id: u64, name: &str, args: Vec<Expression>) -> Expression {
+        let namespace = self.ident(macro_id, "optional");
+        self.method_call(macro_id, namespace, name, args)
     }
 
-    /// Returns a copy of an expression whose parts have numbers of their own.
-    fn copy(&mut self, of: &Expression) -> Expression {
-        let mut copy = of.clone();
+    /// Returns a copy of an expression whose nodes have new ids.
+    fn copy(&mut self, original: &Expression) -> Expression {
+        let mut copy = original.clone();
         self.renumber(&mut copy);
         copy
     }
 
     fn renumber(&mut self, e: &mut Expression) {
-        e.id = self.offsets.next(e.id);
-        crate::names::each_part_mut(e, &mut |part| self.renumber(part));
+        e.id = self.offsets.new_id(e.id);
+        crate::names::each_child_mut(e, &mut |child| self.renumber(child));
     }
 
-    /// Returns an expression in which a variable has a value.
+    /// Returns an expression that evaluates `result` with a variable bound to a value.
+    ///
+    /// CEL has no node for this, so that it is a comprehension over an empty list: the variable is the accumulator,
+    /// which keeps its initial value because no iteration runs.
     fn binding(
         &mut self,
-        at: u64,
+        macro_id: u64,
         variable: &str,
         value: Expression,
         result: Expression,
     ) -> Expression {
         let comprehension = ComprehensionExpr {
-            iter_range: self.make(at, Expr::List(ListExpr::new(Vec::new()))),
+            iter_range: self.list(macro_id, Vec::new()),
             iter_var: UNUSED.to_owned(),
             iter_var2: None,
             accu_var: variable.to_owned(),
             accu_init: value,
-            loop_cond: self.make(at, Expr::Literal(LiteralValue::Boolean(false.into()))),
-            loop_step: self.make(at, Expr::Ident(variable.to_owned())),
+            loop_cond: self.boolean(macro_id, false),
+            loop_step: self.ident(macro_id, variable),
             result,
         };
-        self.make(at, Expr::Comprehension(Box::new(comprehension)))
+        self.node(macro_id, Expr::Comprehension(Box::new(comprehension)))
     }
 
-    /// Returns the name that an argument is.
-    fn variable(&mut self, argument: &Expression, what: &str) -> Option<String> {
+    /// Returns the name if an argument is an identifier; else reports the error `message`.
+    fn variable_name(&mut self, argument: &Expression, message: &str) -> Option<String> {
         if let Expr::Ident(name) = &argument.expr {
             return Some(name.clone());
         }
-        self.report(argument.id, what);
+        self.report(argument.id, message);
         None
     }
 
-    fn bind(&mut self, id: u64, call: &mut CallExpr) -> Option<Expression> {
-        let what = "cel.bind() variable names must be simple identifiers";
-        let name = self.variable(call.args.first()?, what)?;
+    /// Expands `cel.bind(variable, value, result)`.
+    fn expand_bind(&mut self, id: u64, call: &mut CallExpr) -> Option<Expression> {
+        let message = "cel.bind() variable names must be simple identifiers";
+        let name = self.variable_name(call.args.first()?, message)?;
         let (result, value) = (call.args.pop()?, call.args.pop()?);
         Some(self.binding(id, &name, value, result))
     }
 
-    fn optional(&mut self, id: u64, call: &mut CallExpr, wraps: bool) -> Option<Expression> {
-        let what = format!("{}() variable name must be a simple identifier", call.func_name);
-        let name = self.variable(call.args.first()?, &what)?;
+    /// Expands `target.optMap(variable, body)` to
+    /// `target.hasValue() ? optional.of(<body with variable bound to target.value()>) : optional.none()`. `optFlatMap`
+    /// has the body without `optional.of`, because its body is an optional value itself.
+    fn expand_opt_map(&mut self, id: u64, call: &mut CallExpr) -> Option<Expression> {
+        let wraps_result = call.func_name == "optMap";
+        let message = format!("{}() variable name must be a simple identifier", call.func_name);
+        let name = self.variable_name(call.args.first()?, &message)?;
         let (body, target) = (call.args.pop()?, *call.target.take()?);
-        if self.offsets.len() + count(&target) > MAX_PARTS {
+        if self.offsets.len() + count_nodes(&target) > MAX_NODES {
             self.report(id, "expression size exceeds limit after the expansion of macros");
             return None;
         }
-        let again = self.copy(&target);
-        let has_value = self.method(id, "hasValue", target);
-        let value = self.method(id, "value", again);
+        let target_copy = self.copy(&target);
+        let has_value = self.method_call(id, target, "hasValue", Vec::new());
+        let value = self.method_call(id, target_copy, "value", Vec::new());
         let mut mapped = self.binding(id, &name, value, body);
-        if wraps {
-            mapped = self.function(id, "optional", "of", vec![mapped]);
+        if wraps_result {
+            mapped = self.optional_call(id, "of", vec![mapped]);
         }
-        let none = self.function(id, "optional", "none", Vec::new());
-        Some(self.call(id, op::CONDITIONAL, vec![has_value, mapped, none]))
+        let none = self.optional_call(id, "none", Vec::new());
+        Some(self.global_call(id, op::CONDITIONAL, vec![has_value, mapped, none]))
     }
 
-    fn sort_by(&mut self, id: u64, call: &mut CallExpr) -> Option<Expression> {
+    /// Expands `target.sortBy(variable, key)` to a call of [`SORT_BY_KEYS`] with the key of each element. [`SORTED`] is
+    /// bound to the target, so that it is evaluated once.
+    fn expand_sort_by(&mut self, id: u64, call: &mut CallExpr) -> Option<Expression> {
         let target = *call.target.take()?;
         if matches!(target.expr, Expr::Literal(_) | Expr::Map(_) | Expr::Struct(_)) {
-            let what = "sortBy can only be applied to a list, identifier, comprehension, call or select expression";
-            self.report(target.id, what);
+            let message = "sortBy can only be applied to a list, identifier, comprehension, call or select expression";
+            self.report(target.id, message);
             return None;
         }
-        let name = self.variable(call.args.first()?, "argument is not an identifier")?;
-        if matches!(name.as_str(), ACCUMULATOR | "__result__") {
-            let at = call.args.first()?.id;
-            self.report(at, "iteration variable overwrites accumulator variable");
+        let name = self.variable_name(call.args.first()?, "argument is not an identifier")?;
+        if matches!(name.as_str(), ACCUMULATOR | OLD_ACCUMULATOR) {
+            let argument_id = call.args.first()?.id;
+            self.report(argument_id, "iteration variable overwrites accumulator variable");
             return None;
         }
-        let body = call.args.pop()?;
-        let keys = self.mapped(id, name, body);
-        let list = self.make(id, Expr::Ident(SORTED.to_owned()));
-        let sorted = CallExpr {
-            func_name: SORT_BY_KEYS.to_owned(),
-            target: Some(Box::new(list)),
-            args: vec![keys],
-        };
-        let sorted = self.make(id, Expr::Call(sorted));
+        let key = call.args.pop()?;
+        let keys = self.sort_keys(id, name, key);
+        let list = self.ident(id, SORTED);
+        let sorted = self.method_call(id, list, SORT_BY_KEYS, vec![keys]);
         Some(self.binding(id, SORTED, target, sorted))
     }
 
-    /// Returns the list of what an expression is for each element of the list of `sortBy`.
-    fn mapped(&mut self, at: u64, variable: String, body: Expression) -> Expression {
-        let iter_range = self.make(at, Expr::Ident(SORTED.to_owned()));
-        let so_far = self.make(at, Expr::Ident(ACCUMULATOR.to_owned()));
-        let one = self.make(at, Expr::List(ListExpr::new(vec![body])));
+    /// Returns a comprehension that maps each element of [`SORTED`] to its sort key.
+    fn sort_keys(&mut self, macro_id: u64, variable: String, key: Expression) -> Expression {
+        let iter_range = self.ident(macro_id, SORTED);
+        let keys_so_far = self.ident(macro_id, ACCUMULATOR);
+        let next_key = self.list(macro_id, vec![key]);
         let comprehension = ComprehensionExpr {
             iter_range,
             iter_var: variable,
             iter_var2: None,
             accu_var: ACCUMULATOR.to_owned(),
-            accu_init: self.make(at, Expr::List(ListExpr::new(Vec::new()))),
-            loop_cond: self.make(at, Expr::Literal(LiteralValue::Boolean(true.into()))),
-            loop_step: self.call(at, op::ADD, vec![so_far, one]),
-            result: self.make(at, Expr::Ident(ACCUMULATOR.to_owned())),
+            accu_init: self.list(macro_id, Vec::new()),
+            loop_cond: self.boolean(macro_id, true),
+            loop_step: self.global_call(macro_id, op::ADD, vec![keys_so_far, next_key]),
+            result: self.ident(macro_id, ACCUMULATOR),
         };
-        self.make(at, Expr::Comprehension(Box::new(comprehension)))
+        self.node(macro_id, Expr::Comprehension(Box::new(comprehension)))
     }
 }
 
-/// Returns the number of parts of an expression.
-fn count(e: &Expression) -> usize {
-    let mut parts = 1;
-    crate::names::each_part(e, &mut |part| parts += count(part));
-    parts
+/// Returns the number of nodes in the syntax tree of an expression.
+fn count_nodes(e: &Expression) -> usize {
+    let mut nodes = 1;
+    crate::names::each_child(e, &mut |child| nodes += count_nodes(child));
+    nodes
 }

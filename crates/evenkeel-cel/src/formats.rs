@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use base64::{DecodeError, Engine as _};
 
-/// Formats that upstream knows. A CustomResourceDefinition with another format gets a warning.
+/// Formats that upstream supports. A CustomResourceDefinition with another format gets a warning.
 const KNOWN: [&str; 26] = [
     "bsonobjectid",
     "uri",
@@ -35,13 +35,13 @@ const KNOWN: [&str; 26] = [
     "k8s-short-name",
 ];
 
-/// Bytes in base64 as fields have them. Upstream's decoder knows only the alphabet of URLs.
+/// Decoder of `byte` fields. Upstream uses the URL-safe alphabet, so that `+` and `/` are invalid.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::URL_SAFE,
     GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
 );
 
-/// Decodes the bytes of a field.
+/// Decodes the value of a `byte` field.
 ///
 /// Upstream: `Base64.UnmarshalText`.
 pub(crate) fn bytes(text: &str) -> Result<Vec<u8>, String> {
@@ -54,7 +54,7 @@ pub(crate) fn bytes(text: &str) -> Result<Vec<u8>, String> {
     })
 }
 
-/// Whether upstream knows the format for values of this type.
+/// Whether upstream supports the format for values of this type.
 pub fn is_known(kind: &str, format: &str) -> bool {
     match kind {
         "integer" => matches!(format, "int32" | "int64"),
@@ -104,23 +104,24 @@ fn is_uri(text: &str) -> bool {
 
 fn is_uuid(text: &str, version: Option<char>) -> bool {
     let digits: Vec<char> = text.chars().filter(|c| *c != '-').collect();
-    let dashed = !text.contains('-')
-        || text.char_indices().all(|(at, c)| (c == '-') == matches!(at, 8 | 13 | 18 | 23));
+    // Either no dashes at all, or all of them: 8-4-4-4-12 digits.
+    let has_valid_dashes = !text.contains('-')
+        || text.char_indices().all(|(index, c)| (c == '-') == matches!(index, 8 | 13 | 18 | 23));
     digits.len() == 32
-        && dashed
+        && has_valid_dashes
         && digits.iter().all(char::is_ascii_hexdigit)
         && version.is_none_or(|v| digits[12] == v)
 }
 
 fn is_hostname(text: &str) -> bool {
-    let label = |l: &str| {
-        !l.is_empty()
-            && l.len() <= 63
-            && l.chars().all(|c| c.is_alphanumeric() || c == '-' || c == '_')
-            && !l.starts_with('-')
-            && !l.ends_with('-')
+    let is_label = |label: &str| {
+        !label.is_empty()
+            && label.len() <= 63
+            && label.chars().all(|c| c.is_alphanumeric() || c == '-' || c == '_')
+            && !label.starts_with('-')
+            && !label.ends_with('-')
     };
-    !text.is_empty() && text.len() <= 255 && text.trim_end_matches('.').split('.').all(label)
+    !text.is_empty() && text.len() <= 255 && text.trim_end_matches('.').split('.').all(is_label)
 }
 
 fn is_email(text: &str) -> bool {
@@ -144,12 +145,12 @@ fn is_duration(text: &str) -> bool {
     if rest == "0" {
         return true;
     }
-    let mut any = false;
+    let mut has_parts = false;
     while !rest.is_empty() {
-        let number =
-            rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.').len();
-        let unit = rest[number..].trim_start();
-        let length = unit.len() - unit.trim_start_matches(char::is_alphabetic).len();
+        let after_number = rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+        let has_number = after_number.len() < rest.len();
+        let unit = after_number.trim_start();
+        let unit_length = unit.len() - unit.trim_start_matches(char::is_alphabetic).len();
         const UNITS: [&str; 25] = [
             "ns",
             "us",
@@ -177,13 +178,13 @@ fn is_duration(text: &str) -> bool {
             "days",
             "weeks",
         ];
-        if number == 0 || !UNITS.contains(&&unit[..length]) {
+        if !has_number || !UNITS.contains(&&unit[..unit_length]) {
             return false;
         }
-        any = true;
-        rest = unit[length..].trim_start();
+        has_parts = true;
+        rest = unit[unit_length..].trim_start();
     }
-    any
+    has_parts
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! CEL expressions: compiled once, evaluated many times, with a bound on the cost.
 //!
-//! The `cel` crate parses expressions. This crate evaluates them over borrowed JSON, because upstream's API
-//! promises more than the result: each step has a cost, the budget ends an evaluation, and fields have the types of
-//! their schema.
+//! The `cel` crate parses expressions. This crate evaluates them over borrowed JSON, because the Kubernetes API
+//! defines more than the result: each step has a cost, an evaluation fails once it exceeds its budget, and fields have
+//! the types of their schema.
 //!
 //! ```
 //! use evenkeel_cel::{Program, Scope, Val};
@@ -38,15 +38,15 @@ use cel::parser::Expression;
 
 pub use eval::{Failure, Scope};
 pub use functions::{Semver, Time};
-pub use names::{escape, named, unescape};
+pub use names::{escape, type_named, unescape};
 pub use text::Text;
 pub use url::Url;
 pub use value::{Schema, Val};
 
-/// Cost limit of one evaluation. Upstream: `apis/cel.PerCallLimit`.
-pub const PER_CALL: u64 = 1_000_000;
-/// Cost budget of all expressions about one object. Upstream: `RuntimeCELCostBudget`.
-pub const BUDGET: u64 = 10_000_000;
+/// Cost limit of one evaluation of an expression. Upstream: `apis/cel.PerCallLimit`.
+pub const PER_CALL_LIMIT: u64 = 1_000_000;
+/// Cost budget for all expressions that validate one object. Upstream: `RuntimeCELCostBudget`.
+pub const RUNTIME_COST_BUDGET: u64 = 10_000_000;
 
 /// Libraries that only some expressions can use.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -66,6 +66,7 @@ pub struct Program {
     source: Box<str>,
     offsets: parse::Offsets,
     extensions: Extensions,
+    /// Depth of the syntax tree.
     depth: usize,
 }
 
@@ -102,15 +103,15 @@ impl Program {
         self.extensions
     }
 
-    /// Returns the place of a part of the expression.
-    pub(crate) fn offset(&self, id: u64) -> report::Location {
+    /// Returns the location of a node of the expression.
+    pub(crate) fn location(&self, id: u64) -> report::Location {
         let offset = self.offsets.get(id);
         offset.map_or(report::Location::NONE, |offset| {
             report::Location::of_offset(&self.source, offset)
         })
     }
 
-    /// Returns the nesting of the expression's parts.
+    /// Returns the depth of the expression's syntax tree.
     pub(crate) fn depth(&self) -> usize {
         self.depth
     }
@@ -125,8 +126,7 @@ impl Program {
         names::selects(&self.expression, variable, field)
     }
 
-    /// Evaluates the expression. Deducts the cost from `budget`, and ends the evaluation when the budget is used
-    /// up.
+    /// Evaluates the expression. Deducts the cost from `budget`; the evaluation fails once the budget is exceeded.
     ///
     /// # Errors
     /// The evaluation failed or exceeded the budget.
@@ -134,8 +134,9 @@ impl Program {
         composed::run(self, scope, budget)
     }
 
-    /// Evaluates the expression, of which one call may cost [`PER_CALL`]. `budget` pays for it and for the variables
-    /// of [`Scope::composed`] that it uses first; `None` if the budget is used up.
+    /// Evaluates the expression at a cost of at most [`PER_CALL_LIMIT`]. Deducts from `budget` this cost, and the
+    /// cost of the variables of [`Scope::with_composited_variables`] that are evaluated because this expression is
+    /// the first to use them. `None` if the budget is exceeded.
     pub fn run_within<'a>(
         &'a self,
         scope: &Scope<'a>,

@@ -1,5 +1,6 @@
-//! Macros that the parser expands: `has`, and the loops over lists and maps. Loops with two variables have the index and the
-//! element of a list, or the key and the value of a map.
+//! Macros that the parser expands: `has`, and the comprehensions over lists and maps.
+//!
+//! The two variables of a comprehension are the index and the element of a list, or the key and the value of a map.
 //!
 //! Upstream: cel-go's `parser/macro.go` and `ext.TwoVarComprehensions`.
 
@@ -12,16 +13,20 @@ use cel::common::ast::{
 };
 use cel::parser::{Macro, MacroExprHelper, ParseError, Parser};
 
-/// Function that adds an entry to the accumulator of a comprehension. Expressions cannot spell it.
+/// Function that adds an entry to the map in the accumulator of a comprehension. Only expanded macros call it: its
+/// name is no valid identifier.
 pub(crate) const MAP_INSERT: &str = "cel.@mapInsert";
 
-/// Name of the accumulator, which is that of the parser's own macros.
+/// Name of the accumulator of a comprehension, the same as in the parser's own macros.
 pub(crate) const ACCUMULATOR: &str = "@result";
+
+/// Name of the accumulator in older versions of cel-go, which still reserves it. Upstream: `AccumulatorName`.
+pub(crate) const OLD_ACCUMULATOR: &str = "__result__";
 
 /// Environment with the macros.
 static ENVIRONMENT: LazyLock<Env> = LazyLock::new(|| {
     let mut env = Env::default();
-    for (name, counts, kind) in [
+    for (name, arg_counts, kind) in [
         ("all", &[2_usize, 3][..], Kind::All),
         ("exists", &[2, 3], Kind::Exists),
         ("exists_one", &[2, 3], Kind::ExistsOne),
@@ -32,18 +37,19 @@ static ENVIRONMENT: LazyLock<Env> = LazyLock::new(|| {
         ("transformMap", &[3, 4], Kind::Map),
         ("transformMapEntry", &[3, 4], Kind::MapEntry),
     ] {
-        for count in counts {
-            let n_variables = if name == "map" || *count == 2 { 1 } else { 2 };
+        for arg_count in arg_counts {
+            // With three arguments, `map` has a filter, and each of the other macros a second variable.
+            let n_variables = if name == "map" || *arg_count == 2 { 1 } else { 2 };
             let expander = move |helper: &mut MacroExprHelper<'_>,
                                  target: &mut Option<IdedExpr>,
                                  args: &mut Vec<IdedExpr>| {
                 expand(kind, n_variables, helper, target, args)
             };
-            // No two macros have the same name and number of arguments.
-            let _ = env.add_macro(Macro::receiver(name, *count, expander));
+            // It fails only if two macros have the same name and number of arguments.
+            let _ = env.add_macro(Macro::receiver(name, *arg_count, expander));
         }
     }
-    let _ = env.add_macro(Macro::global("has", 1, |helper, _, args| presence(helper, args)));
+    let _ = env.add_macro(Macro::global("has", 1, |helper, _, args| expand_has(helper, args)));
     env
 });
 
@@ -52,19 +58,23 @@ pub(crate) fn parser() -> Parser {
     ENVIRONMENT.parser()
 }
 
+/// Kind of a comprehension, by its result.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     All,
     Exists,
     ExistsOne,
     Filter,
+    /// List with the body's value for each element: `map` and `transformList`.
     List,
+    /// Map with the body's value for each key: `transformMap`.
     Map,
+    /// Map with the entries that the body returns as a map: `transformMapEntry`.
     MapEntry,
 }
 
 /// Expands `has(a.b)`.
-fn presence(
+fn expand_has(
     helper: &mut MacroExprHelper<'_>,
     args: &mut Vec<IdedExpr>,
 ) -> Result<Option<IdedExpr>, ParseError> {
@@ -77,14 +87,14 @@ fn presence(
     }
 }
 
-/// Returns the names of a macro's variables.
-fn variables(
+/// Returns the names of a macro's variables: its first arguments, which must be different identifiers.
+fn variable_names(
     kind: Kind,
     n_variables: usize,
     helper: &MacroExprHelper<'_>,
     args: &[IdedExpr],
 ) -> Result<Vec<String>, ParseError> {
-    let words = match kind {
+    let not_a_name = match kind {
         Kind::List | Kind::Filter if n_variables == 1 => "argument is not an identifier",
         _ => "argument must be a simple name",
     };
@@ -92,7 +102,7 @@ fn variables(
     for argument in args.iter().take(n_variables) {
         match &argument.expr {
             Expr::Ident(name) => names.push(name.clone()),
-            _ => return Err(helper.new_error(argument.id, words)),
+            _ => return Err(helper.new_error(argument.id, not_a_name)),
         }
     }
     if let ([first, second], Some(argument)) = (names.as_slice(), args.get(1))
@@ -101,16 +111,17 @@ fn variables(
         let error = format!("duplicate variable name: {first}");
         return Err(helper.new_error(argument.id, error));
     }
-    let reserved = names.iter().position(|name| name == ACCUMULATOR || name == "__result__");
+    let reserved = names.iter().position(|name| name == ACCUMULATOR || name == OLD_ACCUMULATOR);
     match reserved.and_then(|index| args.get(index)) {
         Some(argument) => {
-            let what = "iteration variable overwrites accumulator variable";
-            Err(helper.new_error(argument.id, what))
+            let message = "iteration variable overwrites accumulator variable";
+            Err(helper.new_error(argument.id, message))
         }
         None => Ok(names),
     }
 }
 
+/// Expands a comprehension macro. Its arguments are the variables, the filter if there is one, and the body.
 fn expand(
     kind: Kind,
     n_variables: usize,
@@ -118,7 +129,7 @@ fn expand(
     target: &mut Option<IdedExpr>,
     args: &mut Vec<IdedExpr>,
 ) -> Result<Option<IdedExpr>, ParseError> {
-    let mut names = variables(kind, n_variables, helper, args)?.into_iter();
+    let mut names = variable_names(kind, n_variables, helper, args)?.into_iter();
     let Some(first) = names.next() else { return Ok(None) };
     let second = names.next();
     let Some(iter_range) = target.take() else { return Ok(None) };
@@ -149,29 +160,29 @@ fn expand(
             result = build.call(op::EQUALS, vec![result, one]);
             let so_far = build.make(accumulator());
             let one = build.literal(LiteralValue::Int(1.into()));
-            let more = build.call(op::ADD, vec![so_far, one]);
+            let count_plus_one = build.call(op::ADD, vec![so_far, one]);
             let so_far = build.make(accumulator());
-            let step = build.call(op::CONDITIONAL, vec![body, more, so_far]);
+            let step = build.call(op::CONDITIONAL, vec![body, count_plus_one, so_far]);
             (build.literal(LiteralValue::Int(0.into())), step)
         }
         Kind::Filter => {
             let item = build.make(Expr::Ident(first.clone()));
-            let step = build.appended(item);
+            let with_item = build.append_to_accumulator(item);
             let so_far = build.make(accumulator());
-            let step = build.call(op::CONDITIONAL, vec![body, step, so_far]);
+            let step = build.call(op::CONDITIONAL, vec![body, with_item, so_far]);
             (build.make(Expr::List(ListExpr::new(Vec::new()))), step)
         }
         Kind::List => {
-            let step = build.appended(body);
+            let step = build.append_to_accumulator(body);
             (build.make(Expr::List(ListExpr::new(Vec::new()))), step)
         }
         Kind::Map | Kind::MapEntry => {
-            let mut parts = vec![build.make(accumulator())];
+            let mut insert_args = vec![build.make(accumulator())];
             if kind == Kind::Map {
-                parts.push(build.make(Expr::Ident(first.clone())));
+                insert_args.push(build.make(Expr::Ident(first.clone())));
             }
-            parts.push(body);
-            let step = build.call(MAP_INSERT, parts);
+            insert_args.push(body);
+            let step = build.call(MAP_INSERT, insert_args);
             (build.make(Expr::Map(MapExpr::default())), step)
         }
     };
@@ -195,6 +206,7 @@ fn expand(
     Ok(Some(build.make(Expr::Comprehension(Box::new(comprehension)))))
 }
 
+/// Builder of the nodes that replace a macro.
 struct Builder<'h, 'p>(&'h mut MacroExprHelper<'p>);
 
 impl Builder<'_, '_> {
@@ -206,11 +218,11 @@ impl Builder<'_, '_> {
         self.make(Expr::Literal(value))
     }
 
-    /// Returns the list in the accumulator with one more element.
-    fn appended(&mut self, element: IdedExpr) -> IdedExpr {
+    /// Returns the expression that adds an element to the list in the accumulator.
+    fn append_to_accumulator(&mut self, element: IdedExpr) -> IdedExpr {
         let so_far = self.make(Expr::Ident(ACCUMULATOR.to_owned()));
-        let one = self.make(Expr::List(ListExpr::new(vec![element])));
-        self.call(op::ADD, vec![so_far, one])
+        let next_element = self.make(Expr::List(ListExpr::new(vec![element])));
+        self.call(op::ADD, vec![so_far, next_element])
     }
 
     fn call(&mut self, name: &str, args: Vec<IdedExpr>) -> IdedExpr {
@@ -221,7 +233,7 @@ impl Builder<'_, '_> {
 #[cfg(test)]
 mod tests {
     use crate::tests::assert_results;
-    use crate::{PER_CALL, Program, Scope};
+    use crate::{PER_CALL_LIMIT, Program, Scope};
 
     #[test]
     fn macros_have_two_variables() {
@@ -274,9 +286,9 @@ mod tests {
     fn a_growing_map_is_paid_for() {
         let cost = |source: &str| {
             let program = Program::parse(source).expect(source);
-            let mut left = PER_CALL;
+            let mut left = PER_CALL_LIMIT;
             assert!(program.run(&Scope::default(), &mut left).is_ok(), "{source}");
-            PER_CALL - left
+            PER_CALL_LIMIT - left
         };
         let by_key = cost("lists.range(2000).transformMap(i, v, v).size()");
         let by_entry = cost("lists.range(2000).transformMapEntry(i, v, {v: v}).size()");

@@ -5,8 +5,8 @@ use cel::parser::Expression;
 
 use crate::Val;
 
-/// Reserved words of CEL, which a field's name must be escaped for.
-const WORDS: [&str; 21] = [
+/// Reserved words of CEL. A field with such a name must be escaped.
+const RESERVED: [&str; 21] = [
     "true",
     "false",
     "null",
@@ -30,13 +30,14 @@ const WORDS: [&str; 21] = [
     "while",
 ];
 
-/// Escapes of characters in names. The first must be replaced first.
-const SIGNS: [(&str, &str); 4] =
+/// Characters of field names with their escapes. Two underscores must be escaped first, because the other escapes
+/// contain them.
+const ESCAPES: [(&str, &str); 4] =
     [("__", "__underscores__"), (".", "__dot__"), ("-", "__dash__"), ("/", "__slash__")];
 
 /// Escapes a field's name for expressions; `None` if it cannot be written. Upstream: `cel.Escape`.
 pub fn escape(name: &str) -> Option<String> {
-    if WORDS.contains(&name) {
+    if RESERVED.contains(&name) {
         return Some(format!("__{name}__"));
     }
     let first = name.chars().next()?;
@@ -44,29 +45,29 @@ pub fn escape(name: &str) -> Option<String> {
         return None;
     }
     let mut escaped = name.to_owned();
-    for (sign, written) in SIGNS {
-        escaped = escaped.replace(sign, written);
+    for (characters, escape) in ESCAPES {
+        escaped = escaped.replace(characters, escape);
     }
     escaped.chars().all(|c| c.is_ascii_alphanumeric() || c == '_').then_some(escaped)
 }
 
-/// Returns the field's name for an escaped one.
+/// Returns a field's name from its escaped form.
 pub fn unescape(name: &str) -> String {
     if !name.contains("__") {
         return name.to_owned();
     }
     let word = name.strip_prefix("__").and_then(|n| n.strip_suffix("__"));
-    if let Some(word) = word.filter(|word| WORDS.contains(word)) {
+    if let Some(word) = word.filter(|word| RESERVED.contains(word)) {
         return word.to_owned();
     }
-    let mut plain = name.to_owned();
-    for (sign, written) in SIGNS.into_iter().rev() {
-        plain = plain.replace(written, sign);
+    let mut unescaped = name.to_owned();
+    for (characters, escape) in ESCAPES.into_iter().rev() {
+        unescaped = unescaped.replace(escape, characters);
     }
-    plain
+    unescaped
 }
 
-/// Returns the name that upstream's program has for the type of a value that is no list and no map.
+/// Returns the Go type that cel-go prints for a value; not for lists and maps.
 pub(crate) fn go_name(value: &Val<'_>) -> String {
     match value {
         Val::Null => "types.Null".to_owned(),
@@ -84,18 +85,18 @@ pub(crate) fn go_name(value: &Val<'_>) -> String {
     }
 }
 
-/// Returns a name without the dot that skips the variables of macros.
-pub(crate) fn plain(name: &str) -> &str {
+/// Returns a name without its leading dot. In CEL, `.x` refers to a global variable even if a macro binds `x`.
+pub(crate) fn without_dot(name: &str) -> &str {
     name.strip_prefix('.').unwrap_or(name)
 }
 
 /// Whether a name is a reserved word of CEL.
 pub(crate) fn is_reserved(name: &str) -> bool {
-    WORDS.contains(&name)
+    RESERVED.contains(&name)
 }
 
-/// Visits the parts of an expression, one level down.
-pub(crate) fn each_part<'e>(e: &'e Expression, visit: &mut dyn FnMut(&'e Expression)) {
+/// Visits the direct subexpressions of an expression.
+pub(crate) fn each_child<'e>(e: &'e Expression, visit: &mut dyn FnMut(&'e Expression)) {
     match &e.expr {
         Expr::Select(select) => visit(&select.operand),
         Expr::Call(call) => {
@@ -122,8 +123,8 @@ pub(crate) fn each_part<'e>(e: &'e Expression, visit: &mut dyn FnMut(&'e Express
     }
 }
 
-/// Visits the parts of an expression, one level down, to change them.
-pub(crate) fn each_part_mut(e: &mut Expression, visit: &mut dyn FnMut(&mut Expression)) {
+/// Visits the direct subexpressions of an expression, to change them.
+pub(crate) fn each_child_mut(e: &mut Expression, visit: &mut dyn FnMut(&mut Expression)) {
     match &mut e.expr {
         Expr::Select(select) => visit(&mut select.operand),
         Expr::Call(call) => {
@@ -153,32 +154,33 @@ pub(crate) fn each_part_mut(e: &mut Expression, visit: &mut dyn FnMut(&mut Expre
     }
 }
 
-/// Returns the qualified name that a selection spells.
+/// Returns the qualified name that a chain of selections forms, such as `a.b.c`; `None` if it does not begin with an
+/// identifier.
 ///
 /// Upstream: `computeQualifiers`.
-pub(crate) fn spelled(select: &SelectExpr) -> Option<String> {
+pub(crate) fn qualified_name(select: &SelectExpr) -> Option<String> {
     if select.test {
         return None;
     }
     let operand = match &select.operand.expr {
         Expr::Ident(name) => name.clone(),
-        Expr::Select(inner) => spelled(inner)?,
+        Expr::Select(inner) => qualified_name(inner)?,
         _ => return None,
     };
     Some(format!("{operand}.{}", select.field))
 }
 
-/// Returns the nesting of an expression's parts: 1 for a literal or an identifier.
+/// Returns the depth of an expression's syntax tree: 1 for a literal or an identifier.
 pub(super) fn depth(expression: &Expression) -> usize {
-    let mut most = 0;
-    each_part(expression, &mut |part| most = most.max(depth(part)));
-    most + 1
+    let mut deepest = 0;
+    each_child(expression, &mut |child| deepest = deepest.max(depth(child)));
+    deepest + 1
 }
 
-/// Whether an expression uses a variable. A variable of that name that a macro binds counts, too.
+/// Whether an expression contains a variable's name, even if a macro binds another variable of that name.
 pub(super) fn uses(expression: &Expression, variable: &str) -> bool {
     let mut found = matches!(&expression.expr, Expr::Ident(name) if name == variable);
-    each_part(expression, &mut |part| found = found || uses(part, variable));
+    each_child(expression, &mut |child| found = found || uses(child, variable));
     found
 }
 
@@ -190,21 +192,22 @@ pub(super) fn selects(expression: &Expression, variable: &str, field: &str) -> b
     let is_variable = |e: &Expression| matches!(&e.expr, Expr::Ident(name) if name == variable);
     let mut found = match &expression.expr {
         Expr::Select(select) => is_variable(&select.operand) && select.field == field,
-        Expr::Call(call) => {
-            call.func_name == operators::OPT_SELECT
-                && matches!(&*call.args, [of, name] if is_variable(of) && is_text(name, field))
-        }
+        Expr::Call(call) if call.func_name == operators::OPT_SELECT => match &*call.args {
+            [operand, name] => is_variable(operand) && is_string(name, field),
+            _ => false,
+        },
         _ => false,
     };
-    each_part(expression, &mut |part| found = found || selects(part, variable, field));
+    each_child(expression, &mut |child| found = found || selects(child, variable, field));
     found
 }
 
-fn is_text(expression: &Expression, text: &str) -> bool {
+/// Whether an expression is a string literal with this text.
+fn is_string(expression: &Expression, text: &str) -> bool {
     matches!(&expression.expr, Expr::Literal(LiteralValue::String(literal)) if literal.inner() == text)
 }
 
-/// Returns the type that an expression names; `None` if there is no such type.
-pub fn named(name: &str) -> Option<&'static str> {
+/// Returns the type of this name, such as `int`; `None` if there is no such type.
+pub fn type_named(name: &str) -> Option<&'static str> {
     crate::check::TYPES.iter().map(|(known, _)| *known).find(|known| *known == name)
 }

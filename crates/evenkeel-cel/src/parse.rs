@@ -1,41 +1,43 @@
-//! Parsing of expressions: the syntax errors of the parser as cel-go words them, and the places of an expression's parts.
+//! Parsing of expressions, with syntax errors as cel-go words them, and the offset of each node.
 
 use cel::common::ast::{Expr, LiteralValue, SourceInfo};
 use cel::parser::{Expression, ParseError, ParseErrors};
 
-use crate::report::{Found, Location};
+use crate::report::{Errors, Location};
 use crate::{Extensions, bounds, brackets, expand, macros};
 
 /// Stack size of the parser's thread in bytes. Only the used part takes memory.
 const PARSER_STACK: usize = 64 * 1024 * 1024;
 
-/// Places of an expression's parts: the offset in bytes of each by its number.
+/// Offset in bytes of each node in the source; the index is the id of the node.
 #[derive(Debug, Default)]
 pub(crate) struct Offsets(Vec<u32>);
 
-/// Offset of a part that has no place.
-const NOWHERE: u32 = u32::MAX;
+/// Offset of a node that the source does not contain.
+const NO_OFFSET: u32 = u32::MAX;
 
 impl Offsets {
+    /// Returns the offset of a node; `None` if the source does not contain it.
     pub(crate) fn get(&self, id: u64) -> Option<usize> {
         let offset = *self.0.get(usize::try_from(id).ok()?)?;
-        (offset != NOWHERE).then_some(offset as usize)
+        (offset != NO_OFFSET).then_some(offset as usize)
     }
 
-    /// Returns the number of a new part, whose place is that of another one.
-    pub(crate) fn next(&mut self, at: u64) -> u64 {
-        let at = usize::try_from(at).ok().and_then(|at| self.0.get(at)).copied();
-        self.0.push(at.unwrap_or(NOWHERE));
+    /// Returns the id of a new node with the same offset as the node `source_id`.
+    pub(crate) fn new_id(&mut self, source_id: u64) -> u64 {
+        let offset = usize::try_from(source_id).ok().and_then(|index| self.0.get(index)).copied();
+        self.0.push(offset.unwrap_or(NO_OFFSET));
         self.0.len() as u64 - 1
     }
 
-    /// Returns the number of parts, and of those that macros replaced.
+    /// Returns the number of ids. Nodes that the expansion of macros replaced count, too.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
+    /// Collects the offsets that the parser determined. Ids begin with 1.
     fn of(info: &SourceInfo) -> Self {
-        let mut offsets = vec![NOWHERE];
+        let mut offsets = vec![NO_OFFSET];
         while let Some((start, _)) = info.offset_for(offsets.len() as u64) {
             offsets.push(start);
         }
@@ -43,67 +45,78 @@ impl Offsets {
     }
 }
 
-/// Parses an expression, and expands its macros.
+/// Parses an expression, and expands its macros. The error has the text of all syntax errors.
 pub(crate) fn parse(source: &str, extensions: Extensions) -> Result<(Expression, Offsets), String> {
-    let mut found = Found::default();
+    let mut errors = Errors::default();
     if let Err(error) = bounds::check(source) {
         return Err(format!("compilation failed: ERROR: <input>:-1:0: {error}"));
     }
     // The parser looks ahead by recursion. In debug builds, a few brackets fill a worker's stack.
     let parsed = std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().stack_size(PARSER_STACK);
-        let parsing = thread.spawn_scoped(scope, || read(source))?;
+        let parsing = thread.spawn_scoped(scope, || parse_syntax(source))?;
         parsing.join().map_err(|_| std::io::Error::other("the parser failed"))
     });
     match parsed {
         Ok(Ok((expression, mut offsets))) => {
-            place_signs(&expression, source, &mut offsets);
+            move_offsets_to_signs(&expression, source, &mut offsets);
             let expression =
-                expand::macros(expression, source, extensions, &mut offsets, &mut found);
-            found.into_result(source).map(|()| (expression, offsets))
+                expand::expand_macros(expression, source, extensions, &mut offsets, &mut errors);
+            errors.into_result(source).map(|()| (expression, offsets))
         }
-        Ok(Err(wrong)) => {
-            wrong.into_iter().for_each(|(place, what)| found.add(|| place, what));
-            found.into_result(source)?;
+        Ok(Err(syntax_errors)) => {
+            for (location, message) in syntax_errors {
+                errors.add(|| location, message);
+            }
+            errors.into_result(source)?;
             Err("compilation failed: the expression has no syntax tree".to_owned())
         }
         Err(error) => Err(format!("compilation failed: {error}")),
     }
 }
 
-fn read(source: &str) -> Result<(Expression, Offsets), Vec<(Location, String)>> {
+/// Parses an expression. The parser expands its own macros; those of [`expand`] remain.
+fn parse_syntax(source: &str) -> Result<(Expression, Offsets), Vec<(Location, String)>> {
     let parser =
         macros::parser().max_recursion_depth(bounds::MAX_NESTED).enable_optional_syntax(true);
     parser
         .parse_with_source_info(source)
         .map(|(expression, info)| (expression, Offsets::of(&info)))
-        .map_err(|errors| worded(source, &errors))
+        .map_err(|errors| in_words_of_cel_go(source, &errors))
 }
 
-/// Beginnings of errors that the parser adds to a syntax error, about the parts that it lacks.
+/// Prefixes of errors about missing nodes, which the parser adds to a syntax error.
 const INCOMPLETE: [&str; 5] = ["No `", "Incomplete ", "Unknown `", "UNKNOWN", "unsupported ident"];
 
-fn worded(source: &str, errors: &ParseErrors) -> Vec<(Location, String)> {
-    let all = || errors.errors.iter();
-    let is_incomplete = |what: &str| INCOMPLETE.iter().any(|start| what.starts_with(start));
-    let alone = all().all(|error| is_incomplete(&error.msg));
+/// Returns the parser's errors with the locations and messages that cel-go has. Errors about missing nodes are only
+/// kept if there are no others, because cel-go does not report them.
+fn in_words_of_cel_go(source: &str, errors: &ParseErrors) -> Vec<(Location, String)> {
+    let is_incomplete =
+        |error: &ParseError| INCOMPLETE.iter().any(|prefix| error.msg.starts_with(prefix));
+    let keeps_incomplete = errors.errors.iter().all(is_incomplete);
+    // Offsets of the tokens that the parser skipped.
     let mut skipped: Vec<usize> = Vec::new();
-    let mut is_lost = false;
-    let mut found: Vec<(Location, String)> = Vec::new();
-    for error in all().filter(|error| alone || !is_incomplete(&error.msg)) {
-        let place = signed(source, place(source, error, &errors.errors), &error.msg);
-        let left_out = (!is_lost).then_some(skipped.as_slice());
-        let what = words(&error.msg, source, place, left_out);
-        is_lost |= what.contains("no viable alternative");
-        found.push((place, what));
+    // Whether the parser has left all brackets that were open.
+    let mut is_outside_brackets = false;
+    let mut worded: Vec<(Location, String)> = Vec::new();
+    for error in &errors.errors {
+        if is_incomplete(error) && !keeps_incomplete {
+            continue;
+        }
+        let location = location_of(source, error, &errors.errors);
+        let location = with_sign(source, location, &error.msg);
+        let within_brackets = (!is_outside_brackets).then_some(skipped.as_slice());
+        let message = reworded(&error.msg, source, location, within_brackets);
+        is_outside_brackets |= message.contains("no viable alternative");
+        worded.push((location, message));
         if error.msg.contains("extraneous input") {
-            skipped.extend(place.offset(source));
+            skipped.extend(location.offset(source));
         }
     }
-    found
+    worded
 }
 
-/// Beginnings of the errors of macros, whose columns count bytes.
+/// Prefixes of the errors of macros. Their columns count bytes; those of other errors count characters.
 const OF_MACROS: [&str; 5] = [
     "argument must be",
     "argument is not",
@@ -112,54 +125,57 @@ const OF_MACROS: [&str; 5] = [
     "iteration variable overwrites",
 ];
 
-fn place(source: &str, error: &ParseError, others: &[ParseError]) -> Location {
-    // A part that was not read has no place; it is that of the error about it.
-    let known = others.iter().map(|other| other.pos).find(|pos| *pos != (0, 0));
-    let (line, column) = if error.pos == (0, 0) { known.unwrap_or(error.pos) } else { error.pos };
-    if !OF_MACROS.iter().any(|start| error.msg.starts_with(start)) {
+/// Returns the location of one of the parser's errors.
+fn location_of(source: &str, error: &ParseError, errors: &[ParseError]) -> Location {
+    // An error about a missing node has no position. It gets that of the syntax error which caused it.
+    let cause = errors.iter().map(|other| other.pos).find(|pos| *pos != (0, 0));
+    let (line, column) = if error.pos == (0, 0) { cause.unwrap_or(error.pos) } else { error.pos };
+    if !OF_MACROS.iter().any(|prefix| error.msg.starts_with(prefix)) {
         return Location::at(line, column);
     }
-    let line_of = |line: isize| source.split('\n').nth(usize::try_from(line - 1).ok()?);
-    let before = usize::try_from(column - 1).ok().and_then(|end| line_of(line)?.get(..end));
+    let line_text = |line: isize| source.split('\n').nth(usize::try_from(line - 1).ok()?);
+    let before = usize::try_from(column - 1).ok().and_then(|end| line_text(line)?.get(..end));
     Location::at(line, before.map_or(column, |before| before.chars().count() as isize + 1))
 }
 
-/// Returns the place of a number that cannot be read: that of its sign, if it has one.
-fn signed(source: &str, place: Location, what: &str) -> Location {
-    if !matches!(what, "invalid int literal" | "invalid double literal") {
-        return place;
+/// Returns the location of an error. For a number that cannot be parsed, it is that of the minus sign if there is one.
+fn with_sign(source: &str, location: Location, message: &str) -> Location {
+    if !matches!(message, "invalid int literal" | "invalid double literal") {
+        return location;
     }
-    let before = place.offset(source).and_then(|offset| source.get(..offset));
+    let before = location.offset(source).and_then(|offset| source.get(..offset));
     let Some(before) = before.and_then(|before| before.trim_end().strip_suffix('-')) else {
-        return place;
+        return location;
     };
+    // After an operand, the minus is a subtraction.
     let is_sign =
         before.trim_end().chars().next_back().is_none_or(|c| "([{,:?+-*/%<>=!&|".contains(c));
-    if is_sign { Location::of_offset(source, before.len()) } else { place }
+    if is_sign { Location::of_offset(source, before.len()) } else { location }
 }
 
-/// Returns the words that cel-go has for an error at a place. Tokens at the offsets of `skipped` are left out; without them, the
-/// parser is no longer within a bracket.
-fn words(what: &str, source: &str, place: Location, skipped: Option<&[usize]>) -> String {
-    if let Some((before, tokens)) = what.split_once(" expecting {")
-        && what.contains("mismatched input")
+/// Returns cel-go's message for an error of the parser. `skipped` has the offsets of the tokens that the parser skipped
+/// before; `None` if it has left all brackets.
+fn reworded(message: &str, source: &str, location: Location, skipped: Option<&[usize]>) -> String {
+    // Where an operator such as `==` could follow, cel-go names only the token that ends the innermost bracket.
+    if let Some((before, tokens)) = message.split_once(" expecting {")
+        && message.contains("mismatched input")
         && tokens.contains("'=='")
     {
-        let end = place.offset(source).unwrap_or(source.len());
+        let end = location.offset(source).unwrap_or(source.len());
         let expected = skipped.map_or("<EOF>", |skipped| brackets::expected(source, end, skipped));
         return format!("{before} expecting {expected}");
     }
     for word in ["true", "false", "null"] {
         let viable = format!("no viable alternative at input '.{word}'");
-        if what.contains(&viable) {
-            return what
+        if message.contains(&viable) {
+            return message
                 .replace(&viable, &format!("mismatched input '{word}' expecting IDENTIFIER"));
         }
     }
-    let literal = what
+    let literal = message
         .strip_prefix("invalid string literal: ")
-        .or_else(|| what.strip_prefix("invalid bytes literal: "));
-    let Some(literal) = literal else { return what.to_owned() };
+        .or_else(|| message.strip_prefix("invalid bytes literal: "));
+    let Some(literal) = literal else { return message.to_owned() };
     let is_octal = (b'0'..=b'3')
         .any(|digit| literal.contains(&format!("escape: \"\\\\{}", char::from(digit))));
     if is_octal {
@@ -171,8 +187,8 @@ fn words(what: &str, source: &str, place: Location, skipped: Option<&[usize]>) -
     }
 }
 
-/// Moves the place of each negative literal to its sign, where cel-go has it.
-fn place_signs(e: &Expression, source: &str, offsets: &mut Offsets) {
+/// Moves the offset of each negative literal to its sign, as in cel-go. The parser's offset is that of the first digit.
+fn move_offsets_to_signs(e: &Expression, source: &str, offsets: &mut Offsets) {
     let is_negative = match &e.expr {
         Expr::Literal(LiteralValue::Int(number)) => *number.inner() < 0,
         Expr::Literal(LiteralValue::Double(number)) => number.inner().is_sign_negative(),
@@ -185,5 +201,5 @@ fn place_signs(e: &Expression, source: &str, offsets: &mut Offsets) {
     {
         *offset = sign.len() as u32;
     }
-    crate::names::each_part(e, &mut |part| place_signs(part, source, offsets));
+    crate::names::each_child(e, &mut |child| move_offsets_to_signs(child, source, offsets));
 }

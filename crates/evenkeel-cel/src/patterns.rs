@@ -1,32 +1,32 @@
-//! Syntax of regular expressions as Go's package `regexp` has it, and its words for errors.
+//! Syntax check of regular expressions, with the rules and error messages of Go's package `regexp`.
 //!
 //! Upstream: Go's regexp/syntax.
 
 use std::borrow::Cow;
 
-/// Maximum number of repetitions.
-const MAX_REPEATED: u32 = 1_000;
+/// Maximum repeat count, as in `a{1000}`.
+const MAX_REPEAT_COUNT: u32 = 1_000;
 
 /// Checks the syntax of a pattern.
 ///
 /// # Errors
-/// Error with the words of Go.
+/// Go's message about the first syntax error.
 pub(crate) fn check(pattern: &str) -> Result<(), String> {
     let parser = Parser { whole: pattern, rest: pattern, open: 0, names: Vec::new() };
     parser.check().map_err(|error| format!("error parsing regexp: {error}"))
 }
 
-/// Returns a pattern as the regular expressions of this program have it: without `\Q…\E`.
+/// Translates a Go pattern for the crate `regex`, which does not support quoted text in `\Q…\E`.
 pub(crate) fn translated(pattern: &str) -> Cow<'_, str> {
     if !pattern.contains("\\Q") {
         return Cow::Borrowed(pattern);
     }
-    let mut made = String::new();
+    let mut translated = String::new();
     let mut rest = pattern;
     while let Some(letter) = rest.chars().next() {
         if let Some(quoted) = rest.strip_prefix("\\Q") {
             let (text, after) = quoted.split_once("\\E").unwrap_or((quoted, ""));
-            made.push_str(&regex::escape(text));
+            translated.push_str(&regex::escape(text));
             rest = after;
             continue;
         }
@@ -35,31 +35,36 @@ pub(crate) fn translated(pattern: &str) -> Cow<'_, str> {
             length += rest[length..].chars().next().map_or(0, char::len_utf8);
         }
         let (part, after) = rest.split_at(length);
-        made.push_str(part);
+        translated.push_str(part);
         rest = after;
     }
-    Cow::Owned(made)
+    Cow::Owned(translated)
 }
 
-/// State of a check.
+/// Parser that reports the first syntax error. Its methods get the rest of the pattern from the construct that they
+/// parse as `start`, for error messages.
 struct Parser<'p> {
     whole: &'p str,
     rest: &'p str,
+    /// Number of open groups.
     open: usize,
+    /// Names of the capture groups.
     names: Vec<&'p str>,
 }
 
 impl<'p> Parser<'p> {
     fn check(mut self) -> Result<(), String> {
-        // Whether there is something to repeat, and the operator before it if it was repeated.
-        let (mut can_repeat, mut last): (bool, Option<&'p str>) = (false, None);
+        // Whether the last construct can be repeated.
+        let mut can_repeat = false;
+        // Rest of the pattern from the repetition operator, if the last construct is one.
+        let mut previous_operator: Option<&'p str> = None;
         while let Some(letter) = self.rest.chars().next() {
-            let before = self.rest;
-            let mut repeated = None;
+            let start = self.rest;
+            let mut is_repetition = false;
             self.skip(letter.len_utf8());
             match letter {
                 '(' => {
-                    can_repeat = !self.group(before)?;
+                    can_repeat = !self.group(start)?;
                 }
                 ')' => {
                     self.open = self
@@ -70,30 +75,31 @@ impl<'p> Parser<'p> {
                 }
                 '|' => can_repeat = false,
                 '[' => {
-                    self.class(before)?;
+                    self.class(start)?;
                     can_repeat = true;
                 }
-                '\\' => can_repeat = self.escape(before)?,
-                '*' | '+' | '?' => repeated = Some(()),
-                '{' if self.braces(before)? => repeated = Some(()),
+                '\\' => can_repeat = self.escape(start)?,
+                '*' | '+' | '?' => is_repetition = true,
+                '{' if self.repeat_count(start)? => is_repetition = true,
                 _ => can_repeat = true,
             }
-            if repeated.is_some() {
+            if is_repetition {
+                // A question mark after the operator makes it lazy.
                 if let Some(rest) = self.rest.strip_prefix('?') {
                     self.rest = rest;
                 }
-                let operator = &before[..before.len() - self.rest.len()];
-                if let Some(last) = last {
-                    let both = &last[..last.len() - self.rest.len()];
-                    return Err(format!("invalid nested repetition operator: `{both}`"));
+                let operator = &start[..start.len() - self.rest.len()];
+                if let Some(previous) = previous_operator {
+                    let both_operators = &previous[..previous.len() - self.rest.len()];
+                    return Err(format!("invalid nested repetition operator: `{both_operators}`"));
                 }
                 if !can_repeat {
                     let what = "missing argument to repetition operator";
                     return Err(format!("{what}: `{operator}`"));
                 }
-                last = Some(before);
+                previous_operator = Some(start);
             } else {
-                last = None;
+                previous_operator = None;
             }
         }
         if self.open > 0 {
@@ -102,12 +108,13 @@ impl<'p> Parser<'p> {
         Ok(())
     }
 
+    /// Skips this number of bytes.
     fn skip(&mut self, length: usize) {
         self.rest = self.rest.get(length..).unwrap_or_default();
     }
 
-    /// Reads the beginning of a group; returns whether it opens one.
-    fn group(&mut self, before: &'p str) -> Result<bool, String> {
+    /// Parses the beginning of a group after its parenthesis. Returns whether it opens a group; `(?i)` only sets flags.
+    fn group(&mut self, start: &'p str) -> Result<bool, String> {
         let Some(flags) = self.rest.strip_prefix('?') else {
             self.open += 1;
             return Ok(true);
@@ -115,11 +122,11 @@ impl<'p> Parser<'p> {
         let name = flags.strip_prefix("P<").or_else(|| flags.strip_prefix('<'));
         if let Some(name) = name.filter(|name| !name.starts_with(['=', '!'])) {
             let Some((name, rest)) = name.split_once('>') else {
-                return Err(format!("invalid named capture: `{before}`"));
+                return Err(format!("invalid named capture: `{start}`"));
             };
             let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
             if name.is_empty() || !name.chars().all(is_word) {
-                let capture = &before[..before.len() - rest.len()];
+                let capture = &start[..start.len() - rest.len()];
                 return Err(format!("invalid named capture: `{capture}`"));
             }
             if self.names.contains(&name) {
@@ -147,34 +154,38 @@ impl<'p> Parser<'p> {
         if flags.is_empty() {
             return Err(format!("missing argument to repetition operator: `{flags}?`"));
         }
-        let syntax = &before[..before.len() - rest.len()];
+        let syntax = &start[..start.len() - rest.len()];
         Err(format!("invalid or unsupported Perl syntax: `{syntax}`"))
     }
 
-    /// Reads a number of repetitions; false if the brace is one to be matched.
-    fn braces(&mut self, before: &'p str) -> Result<bool, String> {
+    /// Parses a repeat count such as `{2,5}` after its brace. Returns false if the brace is a literal.
+    fn repeat_count(&mut self, start: &'p str) -> Result<bool, String> {
         let Some((counts, rest)) = self.rest.split_once('}') else { return Ok(false) };
         let number = |text: &str| -> Option<u32> {
             let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-            (is_number && (text == "0" || !text.starts_with('0')))
-                .then(|| text.parse().unwrap_or(u32::MAX))
+            let has_leading_zero = text != "0" && text.starts_with('0');
+            if !is_number || has_leading_zero {
+                return None;
+            }
+            // A number that fits no `u32` exceeds the maximum, too.
+            Some(text.parse().unwrap_or(u32::MAX))
         };
-        let (least, most) = match counts.split_once(',') {
+        let (min, max) = match counts.split_once(',') {
             None => (number(counts), number(counts)),
-            Some((least, "")) => (number(least), number(least)),
-            Some((least, most)) => (number(least), number(most)),
+            Some((min, "")) => (number(min), number(min)),
+            Some((min, max)) => (number(min), number(max)),
         };
-        let (Some(least), Some(most)) = (least, most) else { return Ok(false) };
+        let (Some(min), Some(max)) = (min, max) else { return Ok(false) };
         self.rest = rest;
-        if least > MAX_REPEATED || most > MAX_REPEATED || least > most {
-            let counts = &before[..before.len() - rest.len()];
+        if min > MAX_REPEAT_COUNT || max > MAX_REPEAT_COUNT || min > max {
+            let counts = &start[..start.len() - rest.len()];
             return Err(format!("invalid repeat count: `{counts}`"));
         }
         Ok(true)
     }
 
-    /// Reads an escape; returns whether it can be repeated.
-    fn escape(&mut self, before: &'p str) -> Result<bool, String> {
+    /// Parses an escape after its backslash. Returns whether it can be repeated.
+    fn escape(&mut self, start: &'p str) -> Result<bool, String> {
         let Some(letter) = self.rest.chars().next() else {
             return Err("trailing backslash at end of expression: ``".to_owned());
         };
@@ -188,18 +199,18 @@ impl<'p> Parser<'p> {
             self.skip(1);
             return Ok(true);
         }
-        self.letter(before)?;
+        self.escaped_char(start)?;
         Ok(true)
     }
 
-    /// Reads an escaped letter, within or outside a class.
-    fn letter(&mut self, before: &'p str) -> Result<(), String> {
+    /// Parses an escaped character, within or outside a character class.
+    fn escaped_char(&mut self, start: &'p str) -> Result<(), String> {
         let Some(letter) = self.rest.chars().next() else {
             return Err("trailing backslash at end of expression: ``".to_owned());
         };
         self.skip(letter.len_utf8());
         let wrong = |rest: &str| {
-            Err(format!("invalid escape sequence: `{}`", &before[..before.len() - rest.len()]))
+            Err(format!("invalid escape sequence: `{}`", &start[..start.len() - rest.len()]))
         };
         match letter {
             'd' | 'D' | 's' | 'S' | 'w' | 'W' | 'a' | 'f' | 'n' | 'r' | 't' | 'v' => Ok(()),
@@ -210,10 +221,10 @@ impl<'p> Parser<'p> {
                     None => None,
                 };
                 let Some(length) = length else {
-                    return Err(format!("invalid character class range: `{before}`"));
+                    return Err(format!("invalid character class range: `{start}`"));
                 };
                 self.skip(length);
-                let class = &before[..before.len() - self.rest.len()];
+                let class = &start[..start.len() - self.rest.len()];
                 match regex::Regex::new(class) {
                     Ok(_) => Ok(()),
                     Err(_) => Err(format!("invalid character class range: `{class}`")),
@@ -251,9 +262,9 @@ impl<'p> Parser<'p> {
         }
     }
 
-    /// Reads a class of characters.
-    fn class(&mut self, before: &'p str) -> Result<(), String> {
-        let unclosed = || format!("missing closing ]: `{before}`");
+    /// Parses a character class after its bracket.
+    fn class(&mut self, class_start: &'p str) -> Result<(), String> {
+        let unclosed = || format!("missing closing ]: `{class_start}`");
         if let Some(rest) = self.rest.strip_prefix('^') {
             self.rest = rest;
         }
@@ -291,15 +302,15 @@ impl<'p> Parser<'p> {
         }
     }
 
-    /// Reads a member of a class; returns it if it is one letter.
-    fn member(&mut self, before: &'p str) -> Result<Option<char>, String> {
+    /// Parses a member of a character class. Returns it if it is a single character, which may begin a range.
+    fn member(&mut self, start: &'p str) -> Result<Option<char>, String> {
         let Some(letter) = self.rest.chars().next() else { return Ok(None) };
         self.skip(letter.len_utf8());
         if letter != '\\' {
             return Ok(Some(letter));
         }
-        self.letter(before)?;
-        let written = &before[1..before.len() - self.rest.len()];
+        self.escaped_char(start)?;
+        let written = &start[1..start.len() - self.rest.len()];
         let mut letters = written.chars();
         Ok(match (letters.next(), letters.next()) {
             (Some(sign), None) if !sign.is_ascii_alphanumeric() => Some(sign),
@@ -308,7 +319,7 @@ impl<'p> Parser<'p> {
     }
 }
 
-/// Names of classes of characters.
+/// Names of character classes such as `[:alpha:]`.
 const CLASSES: [&str; 14] = [
     "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct",
     "space", "upper", "word", "xdigit",

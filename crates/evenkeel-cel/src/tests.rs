@@ -16,7 +16,7 @@ fn value(source: &str, object: &Value) -> Result<Value, String> {
     let program = parse(source)?;
     let scope = Scope::default().with("self", Val::of(object, None));
     let mut budget = 100_000;
-    let result = program.run(&scope, &mut budget).map_err(|failure| failure.words())?;
+    let result = program.run(&scope, &mut budget).map_err(|failure| failure.message())?;
     result.to_json()
 }
 
@@ -27,7 +27,7 @@ pub(crate) fn assert_results(table: &[(&str, &str)]) {
         let mut budget = 100_000;
         let found = match program.run(&Scope::default(), &mut budget) {
             Ok(result) => result.to_json().expect(source).to_string(),
-            Err(Failure::Cost) => "cost".to_owned(),
+            Err(Failure::BudgetExceeded) => "cost".to_owned(),
             Err(Failure::Error(error)) => format!("error: {error}"),
         };
         assert_eq!(found, *want, "{source}");
@@ -167,7 +167,8 @@ fn failures_have_upstreams_words() {
 #[test]
 fn a_map_may_have_something_for_every_key() {
     let inner = Val::Map(vec![(Val::str("a"), Val::Int(1))].into());
-    let map = Val::MapOr(vec![(Val::str("x"), inner)].into(), Val::Map(vec![].into()).into());
+    let map =
+        Val::MapWithDefault(vec![(Val::str("x"), inner)].into(), Val::Map(vec![].into()).into());
     for (source, want) in [
         ("m['x'].a == 1", Ok(true)),
         ("m.x.a == 1", Ok(true)),
@@ -191,7 +192,7 @@ fn cost_is_bounded() {
     let object = json!((0..100).collect::<Vec<i64>>());
     let scope = Scope::default().with("self", Val::of(&object, None));
     let mut budget = 10_000;
-    assert_eq!(program.run(&scope, &mut budget), Err(Failure::Cost));
+    assert_eq!(program.run(&scope, &mut budget), Err(Failure::BudgetExceeded));
     assert_eq!(budget, 0);
     let mut budget = 1_000;
     let program = Program::parse("self[0] == 0").expect("it can be read");

@@ -21,29 +21,30 @@ pub struct Url {
     pub query: Vec<(String, String)>,
 }
 
-/// Maximum number of query parameters. A query with more has none.
+/// Maximum number of query parameters. A query with more counts as one without parameters, as in Go.
 const MAX_PARAMETERS: usize = 10_000;
 
 impl Url {
     /// Parses an absolute URL or an absolute path. The error is worded as Go's.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let failed = |of: &str, why: String| format!("parse {}: {why}", quote(of));
-        // The check of a request's URL takes a fragment for a part of the path or query.
-        parts(text, true).map_err(|why| failed(text, why))?;
-        let plain = text.split_once('#').map_or(text, |(before, _)| before);
-        let url = parts(plain, false).map_err(|why| failed(plain, why))?;
+        let parse_error = |text: &str, why: String| format!("parse {}: {why}", quote(text));
+        // The request URI has no fragment: a `#` belongs to the path or the query.
+        parse_parts(text, true).map_err(|why| parse_error(text, why))?;
+        let without_fragment = text.split_once('#').map_or(text, |(before, _)| before);
+        let url = parse_parts(without_fragment, false)
+            .map_err(|why| parse_error(without_fragment, why))?;
         Ok(Self { text: text.to_owned(), ..url })
     }
 
-    /// Whether a text is an absolute URL or an absolute path, as a request has it.
+    /// Whether a text is a valid request URI: an absolute URL or an absolute path.
     pub(crate) fn is_request_uri(text: &str) -> bool {
-        parts(text, true).is_ok()
+        parse_parts(text, true).is_ok()
     }
 
-    /// Returns why a text is no URI of a request; `None` if it is one.
+    /// Returns the reason why a text is not a valid request URI; `None` if it is valid.
     pub(crate) fn request_uri_error(text: &str) -> Option<String> {
-        let why = parts(text, true).err()?;
-        Some(format!("parse {}: {why}", evenkeel_api::quote::quote(text)))
+        let why = parse_parts(text, true).err()?;
+        Some(format!("parse {}: {why}", quote(text)))
     }
 
     /// Returns the host without port and brackets, and the port; an invalid port is part of the host.
@@ -59,8 +60,9 @@ impl Url {
     }
 }
 
-/// Parses a URL without a fragment. In a request, a path that begins with two slashes has no host.
-fn parts(text: &str, is_request: bool) -> Result<Url, String> {
+/// Parses a URL without a fragment. If it is a request URI, two slashes at its beginning belong to the path; else a
+/// host follows them.
+fn parse_parts(text: &str, is_request: bool) -> Result<Url, String> {
     if text.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
         return Err("net/url: invalid control character in URL".to_owned());
     }
@@ -78,7 +80,7 @@ fn parts(text: &str, is_request: bool) -> Result<Url, String> {
         url.path = text.to_owned();
         return Ok(url);
     }
-    let (scheme, rest) = scheme(text)?;
+    let (scheme, rest) = split_scheme(text)?;
     url.scheme = scheme.to_ascii_lowercase();
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
     url.query = parameters(query);
@@ -101,8 +103,8 @@ fn parts(text: &str, is_request: bool) -> Result<Url, String> {
     Ok(url)
 }
 
-/// Splits off the scheme; it is empty if there is none.
-fn scheme(text: &str) -> Result<(&str, &str), String> {
+/// Splits a URL into scheme and rest; the scheme is empty if there is none.
+fn split_scheme(text: &str) -> Result<(&str, &str), String> {
     for (at, byte) in text.bytes().enumerate() {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' => {}
@@ -115,9 +117,12 @@ fn scheme(text: &str) -> Result<(&str, &str), String> {
     Ok(("", text))
 }
 
+/// Returns the decoded host of an authority `user:password@host:port`, with the port. Checks the user information.
 fn authority_host(scheme: &str, authority: &str) -> Result<String, String> {
-    let Some((userinfo, host)) = authority.rsplit_once('@') else { return host(scheme, authority) };
-    let host = self::host(scheme, host)?;
+    let Some((userinfo, host)) = authority.rsplit_once('@') else {
+        return decode_host(scheme, authority);
+    };
+    let host = decode_host(scheme, host)?;
     let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:~!$&'()*+,;=%@".contains(&byte);
     if !userinfo.bytes().all(is_valid) {
         return Err("net/url: invalid userinfo".to_owned());
@@ -126,16 +131,19 @@ fn authority_host(scheme: &str, authority: &str) -> Result<String, String> {
     Ok(host)
 }
 
-fn host(scheme: &str, host: &str) -> Result<String, String> {
+/// Returns a host with its port, without escapes.
+fn decode_host(scheme: &str, host: &str) -> Result<String, String> {
     let invalid_port = |port: &str| format!("invalid port {} after host", quote(port));
     match host.rfind('[') {
         Some(0) => {}
         Some(_) => return Err("invalid IP-literal".to_owned()),
         None => {
-            // Other schemes may list several hosts.
+            // Other schemes may list several hosts with ports, so that only the last colon begins the port.
             let is_strict = matches!(scheme, "http" | "https");
             let colon = if is_strict { host.find(':') } else { host.rfind(':') };
-            if let Some(port) = colon.map(|at| &host[at..]).filter(|port| !is_optional_port(port)) {
+            if let Some(port) = colon.map(|at| &host[at..])
+                && !is_optional_port(port)
+            {
                 return Err(invalid_port(port));
             }
             return Ok(lossy(unescaped(host, Part::Host)?));
@@ -146,6 +154,7 @@ fn host(scheme: &str, host: &str) -> Result<String, String> {
     if !is_optional_port(port) {
         return Err(invalid_port(port));
     }
+    // `%25` is an escaped percent sign, which begins the zone.
     let name = match inner.find("%25") {
         Some(zone) => {
             let address = unescaped(&inner[..zone], Part::Host)?;
@@ -170,13 +179,13 @@ fn host(scheme: &str, host: &str) -> Result<String, String> {
     Ok(format!("[{name}]{port}"))
 }
 
-/// Whether a text is empty, or a colon with digits, of which there may be none.
+/// Whether a text is empty, or a colon followed by any number of digits.
 fn is_optional_port(port: &str) -> bool {
     port.is_empty()
         || port.strip_prefix(':').is_some_and(|port| port.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// Part of a URL, by what may be escaped in it.
+/// Part of a URL. It determines which bytes may be escaped.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     Host,
@@ -185,13 +194,13 @@ enum Part {
     Other,
 }
 
-/// Whether a host has this byte without an escape.
-fn is_of_host(byte: u8) -> bool {
+/// Whether a host may contain this byte without an escape.
+fn is_host_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-_.~!$&'()*+,;=:[]<>\"".contains(&byte)
 }
 
-/// Whether a path has this byte without an escape.
-fn is_of_path(byte: u8) -> bool {
+/// Whether a path may contain this byte without an escape.
+fn is_path_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-_.~$&+,/:;=@".contains(&byte)
 }
 
@@ -202,7 +211,7 @@ fn unescaped(text: &str, part: Part) -> Result<Vec<u8>, String> {
     while let Some(&byte) = bytes.get(at) {
         if byte != b'%' {
             let is_limited = part != Part::Other && byte.is_ascii();
-            if is_limited && !is_of_host(byte) {
+            if is_limited && !is_host_byte(byte) {
                 return Err(format!(
                     "invalid character {} in host name",
                     quote(&char::from(byte).to_string())
@@ -219,7 +228,7 @@ fn unescaped(text: &str, part: Part) -> Result<Vec<u8>, String> {
         let value = u8::try_from(high * 16 + low).unwrap_or_default();
         let is_allowed = match part {
             Part::Host => high >= 8 || escape == b"%25",
-            Part::Zone => escape == b"%25" || value == b' ' || is_of_host(value),
+            Part::Zone => escape == b"%25" || value == b' ' || is_host_byte(value),
             Part::Other => true,
         };
         if !is_allowed {
@@ -231,16 +240,18 @@ fn unescaped(text: &str, part: Part) -> Result<Vec<u8>, String> {
     Ok(decoded)
 }
 
-/// Returns the escaped form of a path: as it is written if that is valid.
-fn escaped_path(written: &str) -> Result<String, String> {
-    let path = unescaped(written, Part::Other)?;
-    let is_valid = |byte: u8| is_of_path(byte) || b"!'()*[]%".contains(&byte);
-    if written.bytes().all(is_valid) {
-        return Ok(written.to_owned());
+/// Returns the escaped form of a path: the original text if it is validly escaped, else the default encoding.
+///
+/// Upstream: Go's `URL.EscapedPath`.
+fn escaped_path(original: &str) -> Result<String, String> {
+    let path = unescaped(original, Part::Other)?;
+    let is_valid = |byte: u8| is_path_byte(byte) || b"!'()*[]%".contains(&byte);
+    if original.bytes().all(is_valid) {
+        return Ok(original.to_owned());
     }
     let mut escaped = String::with_capacity(path.len());
     for byte in path {
-        if is_of_path(byte) {
+        if is_path_byte(byte) {
             escaped.push(char::from(byte));
         } else {
             escaped.push_str(&format!("%{byte:02X}"));
@@ -257,9 +268,9 @@ fn parameters(query: &str) -> Vec<(String, String)> {
     let decoded = |text: &str| unescaped(&text.replace('+', " "), Part::Other).ok().map(lossy);
     query
         .split('&')
-        .filter(|one| !one.is_empty() && !one.contains(';'))
-        .filter_map(|one| {
-            let (key, value) = one.split_once('=').unwrap_or((one, ""));
+        .filter(|parameter| !parameter.is_empty() && !parameter.contains(';'))
+        .filter_map(|parameter| {
+            let (key, value) = parameter.split_once('=').unwrap_or((parameter, ""));
             Some((decoded(key)?, decoded(value)?))
         })
         .collect()

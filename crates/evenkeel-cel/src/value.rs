@@ -1,4 +1,5 @@
-//! Values of expressions. JSON objects are borrowed, and interpreted by their schema if they have one.
+//! Values of expressions. A value from an object borrows its JSON; its schema, if there is one, determines the CEL
+//! types.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -13,21 +14,21 @@ use super::functions::{Semver, Time};
 use super::text::Text;
 use super::url::Url;
 
-/// Schema of a JSON value: formats and list types, which the JSON does not show.
+/// Schema of a JSON value: the types, formats and list types that the JSON itself does not show.
 pub trait Schema: std::fmt::Debug {
     /// Returns the OpenAPI type.
     fn kind(&self) -> &str;
     /// Returns the OpenAPI format.
     fn format(&self) -> &str;
-    /// Whether the schema names each field, as opposed to a map's schema.
+    /// Whether the schema describes an object with named fields, as opposed to a map.
     fn names_fields(&self) -> bool;
-    /// Returns the schema of a field.
+    /// Returns the schema of a field of an object, or of a map's values.
     fn child(&self, name: &str) -> Option<&dyn Schema>;
     /// Returns the schema of a list's elements.
     fn items(&self) -> Option<&dyn Schema>;
-    /// Whether a list is compared as a set, without order.
+    /// Whether the order of a list's elements does not matter for equality, as for the list types `set` and `map`.
     fn is_unordered(&self) -> bool;
-    /// Returns the fields that identify an element of a list, none for a set; `None` for other lists.
+    /// Returns the keys of a list of type `map`, or no keys for one of type `set`; `None` for other lists.
     fn list_keys(&self) -> Option<&[Box<str>]> {
         None
     }
@@ -57,7 +58,7 @@ pub enum Val<'a> {
     /// A map that an expression created.
     Map(Rc<Vec<(Val<'a>, Val<'a>)>>),
     /// A created map with a default value for every other key.
-    MapOr(Rc<Vec<(Val<'a>, Val<'a>)>>, Rc<Val<'a>>),
+    MapWithDefault(Rc<Vec<(Val<'a>, Val<'a>)>>, Rc<Val<'a>>),
     /// An optional value.
     Optional(Option<Rc<Val<'a>>>),
     /// A timestamp with nanoseconds.
@@ -79,23 +80,24 @@ pub enum Val<'a> {
     /// A format of strings, by name.
     Format(Rc<str>),
     /// A value of a struct literal: the name of its type, and its fields.
-    Made(Rc<str>, Rc<Vec<(String, Val<'a>)>>),
+    Struct(Rc<str>, Rc<Vec<(String, Val<'a>)>>),
     /// A step of an authorization check.
     Authorization(Rc<Authorization<'a>>),
-    /// The variable `variables` of a policy, of which the first ones are visible.
+    /// The variable `variables` of a policy, with the number of its fields that the expression can use.
     Variables(usize),
-    /// An error in a loop's accumulator. A later element may still decide the result.
+    /// An error that only counts once an expression uses the value: in the accumulator of `all` or `exists`, in a
+    /// variable of `cel.bind`, or of an invalid `byte` field.
     Failed(Rc<str>),
 }
 
 impl<'a> Val<'a> {
     /// Converts a JSON value, by its schema if there is one.
-    pub fn of(value: &'a Value, node: Option<&'a dyn Schema>) -> Self {
+    pub fn of(value: &'a Value, schema: Option<&'a dyn Schema>) -> Self {
         match value {
             Value::Null => Self::Null,
             Value::Bool(b) => Self::Bool(*b),
             Value::Number(number) => {
-                let kind = node.map_or("", |node| node.kind());
+                let kind = schema.map_or("", |schema| schema.kind());
                 match (number.as_i64(), number.as_f64()) {
                     (Some(n), _) if kind == "number" => Self::Double(n as f64),
                     (Some(n), _) => Self::Int(n),
@@ -103,13 +105,16 @@ impl<'a> Val<'a> {
                     (None, n) => Self::Double(n.unwrap_or_default()),
                 }
             }
-            Value::String(text) => Self::text(text, node.map_or("", |node| node.format())),
-            Value::Array(_) | Value::Object(_) => Self::Json(value, node),
+            Value::String(text) => {
+                Self::of_string(text, schema.map_or("", |schema| schema.format()))
+            }
+            Value::Array(_) | Value::Object(_) => Self::Json(value, schema),
         }
     }
 
-    fn text(text: &'a str, format: &str) -> Self {
-        let read = match format {
+    /// Converts a string by its OpenAPI format. A string without the format's form remains a string.
+    fn of_string(text: &'a str, format: &str) -> Self {
+        let converted = match format {
             "date-time" => super::functions::parse_timestamp(text)
                 .and_then(Result::ok)
                 .or_else(|| text.parse::<Timestamp>().ok().map(Time::from))
@@ -122,16 +127,16 @@ impl<'a> Val<'a> {
             "duration" => super::functions::parse_duration(text).map(Self::Duration),
             "byte" => Some(match super::formats::bytes(text) {
                 Ok(bytes) => Self::Bytes(bytes.into()),
-                // It is an error where the field is read.
+                // Reading the field is the error.
                 Err(error) => Self::Failed(error.into()),
             }),
             _ => None,
         };
-        read.unwrap_or(Self::borrowed(text))
+        converted.unwrap_or(Self::borrowed(text))
     }
 
-    /// Returns the value itself, or the error that it stands for.
-    pub(crate) fn settled(self) -> Result<Self, String> {
+    /// Returns the value itself, or the error of [`Self::Failed`].
+    pub(crate) fn into_result(self) -> Result<Self, String> {
         match self {
             Self::Failed(error) => Err(error.to_string()),
             value => Ok(value),
@@ -174,7 +179,7 @@ impl<'a> Val<'a> {
             Self::Str(_) => "string",
             Self::Bytes(_) => "bytes",
             Self::Json(Value::Array(_), _) | Self::List(_) => "list",
-            Self::Json(..) | Self::Map(_) | Self::MapOr(..) => "map",
+            Self::Json(..) | Self::Map(_) | Self::MapWithDefault(..) => "map",
             Self::Optional(_) => "optional_type",
             Self::Time(_) => "google.protobuf.Timestamp",
             Self::Duration(_) => "google.protobuf.Duration",
@@ -185,7 +190,7 @@ impl<'a> Val<'a> {
             Self::Url(_) => "kubernetes.URL",
             Self::Semver(_) => "kubernetes.Semver",
             Self::Format(_) => "kubernetes.NamedFormat",
-            Self::Made(..) => "object",
+            Self::Struct(..) => "object",
             Self::Authorization(step) => step.type_name(),
             Self::Variables(_) => "kubernetes.variables",
             Self::Failed(_) => "error",
@@ -203,7 +208,7 @@ impl<'a> Val<'a> {
             Self::Str(text) => Some(text.chars().count()),
             Self::Bytes(bytes) => Some(bytes.len()),
             Self::List(items) => Some(items.len()),
-            Self::Map(entries) | Self::MapOr(entries, _) => Some(entries.len()),
+            Self::Map(entries) | Self::MapWithDefault(entries, _) => Some(entries.len()),
             Self::Json(Value::Array(items), _) => Some(items.len()),
             Self::Json(Value::Object(fields), _) => Some(fields.len()),
             _ => None,
@@ -229,25 +234,25 @@ impl<'a> Val<'a> {
     /// Returns the field or entry of this name.
     pub fn field(&self, name: &str) -> Option<Result<Self, String>> {
         match self {
-            Self::Json(Value::Object(fields), node) => {
-                let plain = match node {
+            Self::Json(Value::Object(fields), schema) => {
+                let field_name = match schema {
                     // An expression escapes the names of declared fields.
-                    Some(node) if node.names_fields() => Cow::Owned(super::unescape(name)),
+                    Some(schema) if schema.names_fields() => Cow::Owned(super::unescape(name)),
                     _ => Cow::Borrowed(name),
                 };
-                let value = fields.get(&*plain)?;
-                Some(Ok(Self::of(value, node.and_then(|n| n.child(&plain)))))
+                let value = fields.get(&*field_name)?;
+                Some(Ok(Self::of(value, schema.and_then(|schema| schema.child(&field_name)))))
             }
             Self::Map(entries) => entries
                 .iter()
                 .find(|(key, _)| matches!(key, Self::Str(k) if **k == *name))
-                .map(|(_, value)| value.clone().settled()),
-            Self::MapOr(entries, other) => {
+                .map(|(_, value)| value.clone().into_result()),
+            Self::MapWithDefault(entries, default) => {
                 let found =
                     entries.iter().find(|(key, _)| matches!(key, Self::Str(k) if **k == *name));
-                Some(Ok(found.map_or_else(|| (**other).clone(), |(_, value)| value.clone())))
+                Some(Ok(found.map_or_else(|| (**default).clone(), |(_, value)| value.clone())))
             }
-            Self::Made(_, fields) => {
+            Self::Struct(_, fields) => {
                 fields.iter().find(|(key, _)| key == name).map(|(_, value)| Ok(value.clone()))
             }
             _ => None,
@@ -256,37 +261,38 @@ impl<'a> Val<'a> {
 
     /// Returns the element at an index, or the entry of a key.
     pub fn index(&self, key: &Self) -> Result<Self, String> {
-        if let Some(items) = self.list_len() {
-            let wrong = || format!("unsupported index value {} in list", key.shown());
-            let at = match key {
-                Self::Int(at) => usize::try_from(*at).ok(),
-                Self::Uint(at) => Some(
-                    usize::try_from(i64::try_from(*at).map_err(|_| wrong())?)
-                        .map_err(|_| wrong())?,
-                ),
-                // A list is shorter than the numbers from which on doubles leave out integers.
-                Self::Double(at) if at.fract() == 0.0 && at.abs() < 9.2e18 => {
-                    usize::try_from(*at as i64).ok()
-                }
-                Self::Double(_) => return Err(wrong()),
-                other => {
-                    return Err(format!("unsupported index type '{}' in list", other.type_name()));
-                }
+        if self.list_len().is_some() {
+            return match key.as_list_index()?.and_then(|index| self.item(index)) {
+                Some(item) => item.into_result(),
+                None => Err(format!("index out of bounds: {}", key.shown())),
             };
-            return at
-                .filter(|at| *at < items)
-                .and_then(|index| self.item(index))
-                .ok_or_else(|| format!("index out of bounds: {}", key.shown()))?
-                .settled();
         }
         if self.map_len().is_none() {
             return Err("no such overload".to_owned());
         }
         let found = self.entry(key).or_else(|| match self {
-            Self::MapOr(_, other) => Some((**other).clone()),
+            Self::MapWithDefault(_, default) => Some((**default).clone()),
             _ => None,
         });
-        found.ok_or_else(|| format!("no such key: {}", key.shown()))?.settled()
+        found.ok_or_else(|| format!("no such key: {}", key.shown()))?.into_result()
+    }
+
+    /// Converts the value to an index of a list; `None` for an integer that is out of bounds of every list.
+    fn as_list_index(&self) -> Result<Option<usize>, String> {
+        let unsupported = || format!("unsupported index value {} in list", self.shown());
+        match self {
+            Self::Int(index) => Ok(usize::try_from(*index).ok()),
+            Self::Uint(index) => {
+                let index = i64::try_from(*index).map_err(|_| unsupported())?;
+                usize::try_from(index).map(Some).map_err(|_| unsupported())
+            }
+            // The bound is just below 2^63: greater numbers fit no `int`.
+            Self::Double(index) if index.fract() == 0.0 && index.abs() < 9.2e18 => {
+                Ok(usize::try_from(*index as i64).ok())
+            }
+            Self::Double(_) => Err(unsupported()),
+            other => Err(format!("unsupported index type '{}' in list", other.type_name())),
+        }
     }
 
     /// Returns the number of elements of a list; `None` for other types.
@@ -301,13 +307,13 @@ impl<'a> Val<'a> {
     /// Returns the number of entries of a map; `None` for other types.
     pub(crate) fn map_len(&self) -> Option<usize> {
         match self {
-            Self::Map(entries) | Self::MapOr(entries, _) => Some(entries.len()),
+            Self::Map(entries) | Self::MapWithDefault(entries, _) => Some(entries.len()),
             Self::Json(Value::Object(fields), _) => Some(fields.len()),
             _ => None,
         }
     }
 
-    /// Iterates over the elements of a list; over nothing for other types.
+    /// Iterates over the elements of a list; other types have none.
     pub(crate) fn elements(&self) -> impl Iterator<Item = Self> + use<'a> {
         let list = self.clone();
         (0..self.list_len().unwrap_or(0)).map_while(move |index| list.item(index))
@@ -316,14 +322,14 @@ impl<'a> Val<'a> {
     /// Iterates over the entries of a map; `None` for other types.
     pub(crate) fn pairs(&self) -> Option<Box<dyn Iterator<Item = (Self, Self)> + 'a>> {
         match self {
-            Self::Map(entries) | Self::MapOr(entries, _) => {
+            Self::Map(entries) | Self::MapWithDefault(entries, _) => {
                 let entries = Rc::clone(entries);
                 Some(Box::new((0..entries.len()).map_while(move |i| entries.get(i).cloned())))
             }
-            Self::Json(Value::Object(fields), node) => {
-                let node = *node;
+            Self::Json(Value::Object(fields), schema) => {
+                let schema = *schema;
                 Some(Box::new(fields.iter().map(move |(name, value)| {
-                    let child = node.and_then(|n| n.child(name));
+                    let child = schema.and_then(|schema| schema.child(name));
                     (Self::borrowed(name), Self::of(value, child))
                 })))
             }
@@ -331,24 +337,27 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// Returns the entry of a map that has this key, without a default.
+    /// Returns the value of a map's entry with this key. Ignores the default of [`Self::MapWithDefault`].
     pub(crate) fn entry(&self, key: &Self) -> Option<Self> {
         match (self, key) {
-            (Self::Json(Value::Object(fields), node), Self::Str(name)) => {
-                fields.get(&**name).map(|v| Self::of(v, node.and_then(|n| n.child(name))))
+            (Self::Json(Value::Object(fields), schema), Self::Str(name)) => {
+                let value = fields.get(&**name)?;
+                Some(Self::of(value, schema.and_then(|schema| schema.child(name))))
             }
-            (Self::Map(entries) | Self::MapOr(entries, _), key) => {
+            (Self::Map(entries) | Self::MapWithDefault(entries, _), key) => {
                 entries.iter().find(|(k, _)| k.equals(key)).map(|(_, v)| v.clone())
             }
             _ => None,
         }
     }
 
+    /// Returns the element of a list at an index.
     fn item(&self, index: usize) -> Option<Self> {
         match self {
             Self::List(items) => items.get(index).cloned(),
-            Self::Json(Value::Array(items), node) => {
-                items.get(index).map(|item| Self::of(item, node.and_then(|n| n.items())))
+            Self::Json(Value::Array(items), schema) => {
+                let item = items.get(index)?;
+                Some(Self::of(item, schema.and_then(|schema| schema.items())))
             }
             _ => None,
         }
@@ -383,14 +392,14 @@ impl<'a> Val<'a> {
             Self::Time(at) => Value::from(at.to_string()),
             Self::Duration(length) => Value::from(super::functions::duration_text(*length)),
             Self::List(items) => items.iter().map(Self::to_json).collect::<Result<_, _>>()?,
-            Self::Map(entries) | Self::MapOr(entries, _) => {
+            Self::Map(entries) | Self::MapWithDefault(entries, _) => {
                 let mut map = Map::new();
                 for (key, value) in entries.iter() {
                     map.insert(key.shown(), value.to_json()?);
                 }
                 Value::Object(map)
             }
-            Self::Made(_, fields) => {
+            Self::Struct(_, fields) => {
                 let mut map = Map::new();
                 for (name, value) in fields.iter() {
                     map.insert(name.clone(), value.to_json()?);

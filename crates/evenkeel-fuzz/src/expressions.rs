@@ -29,7 +29,7 @@ pub(crate) fn cel(data: &[u8]) {
     let mut left = BUDGET;
     let result = program.run(&scope, &mut left);
     assert!(left <= BUDGET, "an evaluation never raises the budget");
-    if result.as_ref().is_err_and(|failure| *failure == Failure::Cost) {
+    if result.as_ref().is_err_and(|failure| *failure == Failure::BudgetExceeded) {
         assert_eq!(left, 0, "an evaluation that costs too much uses up the budget");
     }
     let mut again = BUDGET;

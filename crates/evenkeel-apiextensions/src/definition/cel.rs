@@ -18,53 +18,54 @@ const STATIC_ESTIMATED_COST_LIMIT: u64 = 10_000_000;
 /// Limit of the estimated cost of all expressions of a schema. Upstream: `StaticEstimatedCRDCostLimit`.
 const STATIC_ESTIMATED_CRD_COST_LIMIT: u64 = 100_000_000;
 
-/// A schema at or below the root, with its field path in the definition.
+/// The root schema or a schema nested in it, with its field path in the definition.
 ///
 /// Upstream: `CELSchemaContext`.
 struct SchemaContext<'a> {
     schema: &'a Value,
     structural: &'a Structural,
     field_path: String,
-    root: bool,
-    /// Declaration of the schema's values, if this schema or one above it has rules and expressions can read the values.
+    is_root: bool,
+    /// Declaration of the schema's values, if this schema or an enclosing one has rules, and expressions can read the
+    /// values.
     declared: Option<Declared>,
-    /// Maximum number of values of this schema in one object; `None` if the schemas above set no bound.
+    /// Maximum number of values of this schema in one object; `None` if an enclosing schema sets no bound.
     max_cardinality: Option<u64>,
-    /// Field path of the outermost schema above whose old values cannot be correlated with new ones.
+    /// Field path of the outermost enclosing schema whose old values cannot be correlated with new ones.
     uncorrelatable: Option<String>,
 }
 
 impl<'a> SchemaContext<'a> {
-    /// Returns the context of a schema below. Its declaration is part of the one of this schema.
-    fn below(
+    /// Returns the context of a nested schema, which is at `relative_path`. `is_uncorrelatable` is true if the old
+    /// values within a value of this schema cannot be correlated with the new ones.
+    fn child(
         &self,
         schema: &'a Value,
         structural: &'a Structural,
-        place: &str,
+        relative_path: &str,
         declared: Option<Declared>,
-        uncorrelatable: bool,
+        is_uncorrelatable: bool,
     ) -> Self {
+        let own_path = is_uncorrelatable.then(|| self.field_path.clone());
         Self {
             schema,
             structural,
-            field_path: format!("{}.{place}", self.field_path),
-            root: false,
+            field_path: format!("{}.{relative_path}", self.field_path),
+            is_root: false,
             declared,
             max_cardinality: self.max_cardinality,
-            uncorrelatable: self
-                .uncorrelatable
-                .clone()
-                .or_else(|| uncorrelatable.then(|| self.field_path.clone())),
+            uncorrelatable: self.uncorrelatable.clone().or(own_path),
         }
     }
 }
 
-/// Sum of the estimated costs of all expressions, and the cost and field path of each.
+/// Sum of the estimated costs of all expressions.
 ///
 /// Upstream: `TotalCost`.
 #[derive(Default)]
 struct TotalCost {
     cost: u64,
+    /// Cost and field path of each expression that takes at least 1 % of the limit.
     most_expensive: Vec<(u64, String)>,
 }
 
@@ -76,12 +77,12 @@ pub(super) fn validate_rules(schema: &Value, field_path: &str, errors: &mut Vec<
         schema,
         structural: &structural,
         field_path: field_path.to_owned(),
-        root: true,
+        is_root: true,
         declared: None,
         max_cardinality: Some(1),
         uncorrelatable: None,
     };
-    visit(root, &mut total, errors);
+    validate_nested_rules(root, &mut total, errors);
     if total.cost <= STATIC_ESTIMATED_CRD_COST_LIMIT {
         return;
     }
@@ -97,56 +98,72 @@ pub(super) fn validate_rules(schema: &Value, field_path: &str, errors: &mut Vec<
     ));
 }
 
-fn visit(mut context: SchemaContext<'_>, total: &mut TotalCost, errors: &mut Vec<FieldError>) {
+/// Validates the rules of a schema and of all nested schemas.
+fn validate_nested_rules(
+    mut context: SchemaContext<'_>,
+    total: &mut TotalCost,
+    errors: &mut Vec<FieldError>,
+) {
     let rules = list(context.schema, "x-kubernetes-validations");
     if !rules.is_empty() && context.declared.is_none() {
-        let is_root = context.root || context.structural.embedded_resource;
-        context.declared = declared(context.structural, is_root);
+        let is_resource = context.is_root || context.structural.embedded_resource;
+        context.declared = declared(context.structural, is_resource);
     }
-    let mut is_sound = true;
+    let errors_before = errors.len();
     for (i, rule) in rules.iter().enumerate() {
         let field_path = format!("{}.x-kubernetes-validations[{i}]", context.field_path);
-        let before = errors.len();
         validate_fields(rule, &field_path, &context, errors);
-        is_sound &= errors.len() == before;
     }
-    if is_sound && let Some(known) = &context.declared {
-        let named = known.kind.named(SELF_TYPE);
+    // The expressions are compiled only if the other fields of all rules are valid.
+    if errors.len() == errors_before
+        && let Some(declared) = &context.declared
+    {
+        let self_type = declared.kind.named(SELF_TYPE);
         for (i, rule) in rules.iter().enumerate() {
             let field_path = format!("{}.x-kubernetes-validations[{i}]", context.field_path);
-            let compiling = Compiling { context: &context, known, named: &named, rule, field_path };
-            compiling.rule(total, errors);
+            let validator = RuleValidator {
+                context: &context,
+                declared,
+                self_type: &self_type,
+                rule,
+                field_path,
+            };
+            validator.validate(total, errors);
         }
     }
     let structural = context.structural;
     let declared = context.declared.as_ref();
     for (name, child) in &structural.properties {
-        let place = format!("properties[{name}]");
+        let path = format!("properties[{name}]");
         let field = escape(name).and_then(|name| declared?.field(&name).cloned());
         let schema = &context.schema["properties"][&**name];
-        visit(context.below(schema, child, &place, field, structural.atomic_map), total, errors);
+        let nested = context.child(schema, child, &path, field, structural.atomic_map);
+        validate_nested_rules(nested, total, errors);
     }
     let element = declared.and_then(Declared::element);
-    let times = |most: Option<u64>| {
-        context.max_cardinality.zip(most).map(|(here, most)| here.saturating_mul(most))
+    let element_cardinality = |max_elements: Option<u64>| {
+        let (max_lists, max_elements) = (context.max_cardinality?, max_elements?);
+        Some(max_lists.saturating_mul(max_elements))
     };
     if let Some(items) = &structural.items {
-        let uncorrelatable = structural.list_type != ListType::Map;
+        let is_uncorrelatable = structural.list_type != ListType::Map;
         let schema = &context.schema["items"];
-        let mut below = context.below(schema, items, "items", element.cloned(), uncorrelatable);
-        below.max_cardinality = times(structural.max_items);
-        visit(below, total, errors);
+        let mut nested = context.child(schema, items, "items", element.cloned(), is_uncorrelatable);
+        nested.max_cardinality = element_cardinality(structural.max_items);
+        validate_nested_rules(nested, total, errors);
     }
     if let Some(values) = &structural.additional_properties {
-        let (schema, place) = (&context.schema["additionalProperties"], "additionalProperties");
-        let uncorrelatable = structural.atomic_map;
-        let mut below = context.below(schema, values, place, element.cloned(), uncorrelatable);
-        below.max_cardinality = times(structural.max_properties);
-        visit(below, total, errors);
+        let path = "additionalProperties";
+        let schema = &context.schema[path];
+        let is_uncorrelatable = structural.atomic_map;
+        let mut nested = context.child(schema, values, path, element.cloned(), is_uncorrelatable);
+        nested.max_cardinality = element_cardinality(structural.max_properties);
+        validate_nested_rules(nested, total, errors);
     }
 }
 
-/// Name of the type of `self`. Upstream makes a new one each time, so that no expression rests on it.
+/// Name of the type of `self`, for error messages. Upstream generates a new name each time, so that no expression can
+/// depend on it.
 const SELF_TYPE: &str = "selfType1";
 
 /// Validates the fields of a rule, except its expressions.
@@ -158,7 +175,7 @@ fn validate_fields(
 ) {
     let field = |name: &str| format!("{field_path}.{name}");
     let (expression, message) = (text(rule, "rule").trim(), text(rule, "message"));
-    let breaks = |text: &str| text.contains(['\n', '\r']);
+    let has_line_break = |text: &str| text.contains(['\n', '\r']);
     if expression.is_empty() {
         errors.push(FieldError::required(field("rule"), "rule is not specified"));
     } else if !message.is_empty() && message.trim().is_empty() {
@@ -167,9 +184,9 @@ fn validate_fields(
             message,
             "must be non-empty if specified",
         ));
-    } else if breaks(message.trim()) {
+    } else if has_line_break(message.trim()) {
         errors.push(FieldError::invalid(field("message"), message, "must not contain line breaks"));
-    } else if breaks(expression) && message.trim().is_empty() {
+    } else if has_line_break(expression) && message.trim().is_empty() {
         let detail = "message must be specified if rule contains line breaks";
         errors.push(FieldError::required(field("message"), detail));
     }
@@ -185,17 +202,17 @@ fn validate_fields(
         errors.push(FieldError::not_supported(field("reason"), reason, &REASONS));
     }
     let path = text(rule, "fieldPath");
-    let simple = !path.contains('[');
-    if breaks(path) {
+    let is_simple = !path.contains('[');
+    if has_line_break(path) {
         errors.push(FieldError::invalid(field("fieldPath"), path, "must not contain line breaks"));
     }
-    if !path.is_empty() && simple && field_schema(context.schema, path).is_err() {
+    if !path.is_empty() && is_simple && field_schema(context.schema, path).is_err() {
         errors.push(FieldError::invalid(field("fieldPath"), path, "must be a valid path"));
     }
 }
 
-/// Returns the rule as upstream's internal type encodes it.
-fn quoted(rule: &Value) -> BadValue {
+/// Returns the JSON of a rule as upstream's errors contain it: its internal type has no JSON names.
+fn go_encoded_rule(rule: &Value) -> BadValue {
     let text = |name: &str| go_json_string(text(rule, name));
     let optional = |name: &str| go_json(rule.get(name).unwrap_or(&Value::Null));
     BadValue::Encoded(format!(
@@ -209,41 +226,53 @@ fn quoted(rule: &Value) -> BadValue {
     ))
 }
 
-/// Compilation of a rule's expressions.
-struct Compiling<'c, 'a> {
+/// Validator of a rule's expressions.
+struct RuleValidator<'c, 'a> {
     context: &'c SchemaContext<'a>,
-    /// Declaration of `self`, and its type with names.
-    known: &'c Declared,
-    named: &'c Type,
+    /// Declaration of `self`.
+    declared: &'c Declared,
+    /// Type of `self`, in which all object types have names.
+    self_type: &'c Type,
     rule: &'c Value,
     field_path: String,
 }
 
-impl Compiling<'_, '_> {
+/// Properties of a valid expression.
+struct CompiledExpression {
+    uses_old_self: bool,
+    /// Estimated maximum cost of one evaluation.
+    max_cost: u64,
+}
+
+impl RuleValidator<'_, '_> {
     /// Compiles the expressions, checks their result types, and adds their estimated costs to the total.
-    fn rule(&self, total: &mut TotalCost, errors: &mut Vec<FieldError>) {
+    fn validate(&self, total: &mut TotalCost, errors: &mut Vec<FieldError>) {
         let field = |name: &str| format!("{}.{name}", self.field_path);
         let optional = self.rule.get("optionalOldSelf").filter(|value| !value.is_null());
         let is_optional = optional == Some(&Value::Bool(true));
         let expression = text(self.rule, "rule");
-        let compiled = self.compiled(expression, is_optional, &Type::Bool, "");
+        let compiled = self.compile(expression, is_optional, &Type::Bool, "");
         match &compiled {
             Err(error) => {
-                errors.push(FieldError::invalid(field("rule"), quoted(self.rule), error.as_str()));
+                errors.push(FieldError::invalid(
+                    field("rule"),
+                    go_encoded_rule(self.rule),
+                    error.as_str(),
+                ));
             }
-            Ok((_, cost)) => {
-                let times =
-                    self.context.max_cardinality.unwrap_or_else(|| max_cardinality(self.known));
-                let cost = cost.saturating_mul(times);
+            Ok(compiled) => {
+                let max_evaluations =
+                    self.context.max_cardinality.unwrap_or_else(|| max_cardinality(self.declared));
+                let cost = compiled.max_cost.saturating_mul(max_evaluations);
                 check_cost("estimated rule cost", cost, field("rule"), errors);
                 total.add(cost, field("rule"));
-                self.message(is_optional, total, errors);
+                self.validate_message_expression(is_optional, total, errors);
             }
         }
-        if compiled.is_ok_and(|(uses_old, _)| uses_old) {
-            if let Some(above) = &self.context.uncorrelatable {
+        if compiled.is_ok_and(|compiled| compiled.uses_old_self) {
+            if let Some(path) = &self.context.uncorrelatable {
                 let detail = format!(
-                    "oldSelf cannot be used on the uncorrelatable portion of the schema within {above}"
+                    "oldSelf cannot be used on the uncorrelatable portion of the schema within {path}"
                 );
                 errors.push(FieldError::invalid(field("rule"), expression, detail));
             }
@@ -253,52 +282,63 @@ impl Compiling<'_, '_> {
         }
     }
 
-    fn message(&self, is_optional: bool, total: &mut TotalCost, errors: &mut Vec<FieldError>) {
+    fn validate_message_expression(
+        &self,
+        is_optional: bool,
+        total: &mut TotalCost,
+        errors: &mut Vec<FieldError>,
+    ) {
         let expression = text(self.rule, "messageExpression");
         if expression.is_empty() {
             return;
         }
         let field = format!("{}.messageExpression", self.field_path);
-        match self.compiled(expression, is_optional, &Type::Str, "messageExpression ") {
-            Err(detail) => errors.push(FieldError::invalid(field, quoted(self.rule), detail)),
-            Ok((_, cost)) => {
+        match self.compile(expression, is_optional, &Type::Str, "messageExpression ") {
+            Err(detail) => {
+                errors.push(FieldError::invalid(field, go_encoded_rule(self.rule), detail))
+            }
+            Ok(CompiledExpression { max_cost: cost, .. }) => {
                 check_cost("estimated messageExpression cost", cost, field.clone(), errors);
                 total.add(cost, field);
             }
         }
     }
 
-    /// Returns whether an expression uses `oldSelf`, and its estimated cost. `name` begins its errors.
+    /// Compiles an expression that must evaluate to the type `expected`. Error messages begin with `error_prefix`. With
+    /// `is_optional`, `oldSelf` is an optional value.
     ///
     /// Upstream: `compileRule`.
-    fn compiled(
+    fn compile(
         &self,
         expression: &str,
         is_optional: bool,
-        wanted: &Type,
-        name: &str,
-    ) -> Result<(bool, u64), String> {
-        let failed = |error: String| format!("{name}{error}");
-        let program = Program::parse(expression).map_err(failed)?;
-        let old = if is_optional { Type::optional(self.named.clone()) } else { self.named.clone() };
-        let variables = [Variable::new("self", self.named.clone()), Variable::new("oldSelf", old)];
-        let checked = check(&program, &variables).map_err(failed)?;
-        if checked.kind() != wanted {
-            return Err(match wanted {
+        expected: &Type,
+        error_prefix: &str,
+    ) -> Result<CompiledExpression, String> {
+        let with_prefix = |error: String| format!("{error_prefix}{error}");
+        let program = Program::parse(expression).map_err(with_prefix)?;
+        let self_type = self.self_type.clone();
+        let old_self_type =
+            if is_optional { Type::optional(self_type.clone()) } else { self_type.clone() };
+        let variables = [Variable::new("self", self_type), Variable::new("oldSelf", old_self_type)];
+        let checked = check(&program, &variables).map_err(with_prefix)?;
+        if checked.kind() != expected {
+            return Err(match expected {
                 Type::Bool => "cel expression must evaluate to a bool".to_owned(),
-                _ => format!("{name}must evaluate to a string"),
+                _ => format!("{error_prefix}must evaluate to a string"),
             });
         }
-        checked.instantiate().map_err(|error| match wanted {
+        checked.instantiate().map_err(|error| match expected {
             Type::Bool => error,
-            // Upstream has fewer words for the program of a message.
-            _ => format!("{name}{}", error.trim_start_matches("program ")),
+            // For a message expression, upstream's error lacks the word "program".
+            _ => format!("{error_prefix}{}", error.trim_start_matches("program ")),
         })?;
-        Ok((program.uses("oldSelf"), checked.max_cost(self.known)))
+        let uses_old_self = program.uses("oldSelf");
+        Ok(CompiledExpression { uses_old_self, max_cost: checked.max_cost(self.declared) })
     }
 }
 
-/// Notes a cost beyond the limit of one expression.
+/// Reports a cost that exceeds the limit of one expression.
 fn check_cost(name: &str, cost: u64, field_path: String, errors: &mut Vec<FieldError>) {
     if cost > STATIC_ESTIMATED_COST_LIMIT {
         let detail = cost_error_message(name, cost, STATIC_ESTIMATED_COST_LIMIT);

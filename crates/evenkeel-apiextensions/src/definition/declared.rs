@@ -1,4 +1,4 @@
-//! Declarations of a schema's values for the checks of its rules.
+//! CEL declarations of the values that a schema describes, for the type checks and cost estimates of its rules.
 //!
 //! Upstream: `SchemaDeclType` of `apiserver/pkg/cel/common`.
 
@@ -7,58 +7,68 @@ use evenkeel_cel::escape;
 
 use crate::structural::Structural;
 
-/// Maximum size of a request in bytes. Upstream: `MaxRequestSizeBytes`.
-const REQUEST: u64 = 3 * 1024 * 1024;
-/// The same less two quotes or brackets: no value within a request is larger.
-const VALUE: u64 = REQUEST - 2;
-/// Maximum and minimum number of bytes of durations and times with their quotes.
-const LONGEST_TIME: u64 = 32;
-const SHORTEST_TIME: u64 = 21;
-const DATE: u64 = 12;
-const SHORTEST_DURATION: u64 = 3;
+/// Maximum size of a request in bytes. Upstream: `DefaultMaxRequestSizeBytes`.
+const MAX_REQUEST_SIZE: u64 = 3 * 1024 * 1024;
+/// Maximum size of one value in bytes: a request without the two quotes or brackets around the value.
+const MAX_VALUE_SIZE: u64 = MAX_REQUEST_SIZE - 2;
+/// Maximum number of bytes of a duration or a time with its quotes. Upstream: `MaxDurationSizeJSON`,
+/// `MaxDatetimeSizeJSON`.
+const MAX_TIME_SIZE: u64 = 32;
+/// Minimum number of bytes of a time with its quotes: `"YYYY-MM-DDTHH:MM:SS"`. Upstream: `MinDatetimeSizeJSON`.
+const MIN_TIME_SIZE: u64 = 21;
+/// Number of bytes of a date with its quotes: `"YYYY-MM-DD"`. Upstream: `JSONDateSize`.
+const DATE_SIZE: u64 = 12;
+/// Minimum number of bytes of a duration with its quotes: `"0"`. Upstream: `MinDurationSizeJSON`.
+const MIN_DURATION_SIZE: u64 = 3;
 
-/// Returns the maximum number of values of such a size in one request.
+/// Returns the maximum number of values with this declaration in one request. Each is followed by a comma.
 ///
 /// Upstream: `maxCardinality`.
 pub(super) fn max_cardinality(declared: &Declared) -> u64 {
-    REQUEST / (declared.least() + 1)
+    MAX_REQUEST_SIZE / (declared.min_request_bytes() + 1)
 }
 
-/// Returns the declaration of a schema's values; `None` if expressions cannot read them. An object at the root has its
-/// type and its name, too.
-pub(super) fn declared(schema: &Structural, is_root: bool) -> Option<Declared> {
-    let bytes = || schema.max_length.map(|most| most.saturating_mul(4));
+/// Returns the declaration of a schema's values; `None` if expressions cannot read them. If `is_resource`, an object
+/// also has `kind`, `apiVersion` and `metadata`.
+pub(super) fn declared(schema: &Structural, is_resource: bool) -> Option<Declared> {
+    // The schema bounds the length in characters, which have up to 4 bytes in UTF-8.
+    let max_bytes = || schema.max_length.map(|characters| characters.saturating_mul(4));
     if schema.int_or_string {
-        return Some(Declared::of(Type::Dyn).at_most(bytes().unwrap_or(VALUE)));
+        return Some(Declared::of(Type::Dyn).with_max_size(max_bytes().unwrap_or(MAX_VALUE_SIZE)));
     }
-    let below = |schema: &Structural| declared(schema, schema.embedded_resource);
+    let nested = |schema: &Structural| declared(schema, schema.embedded_resource);
     Some(match (&*schema.kind, &*schema.format) {
         ("array", _) => {
-            let item = below(schema.items.as_deref()?)?;
-            let most = schema.max_items.unwrap_or(VALUE / (item.least() + 1));
-            Declared::list(item, most)
+            let item = nested(schema.items.as_deref()?)?;
+            // Each item is followed by a comma.
+            let max_that_fit = MAX_VALUE_SIZE / (item.min_request_bytes() + 1);
+            Declared::list(item, schema.max_items.unwrap_or(max_that_fit))
         }
         ("object", _) => match schema.additional_properties.as_deref() {
             Some(values) => {
-                let value = below(values)?;
-                let most = schema.max_properties.unwrap_or(VALUE / (value.least() + 6));
-                Declared::map(value, most)
+                let value = nested(values)?;
+                // The key of an entry, with quotes, colon and comma, has at least 6 bytes.
+                let max_that_fit = MAX_VALUE_SIZE / (value.min_request_bytes() + 6);
+                Declared::map(value, schema.max_properties.unwrap_or(max_that_fit))
             }
-            None => object(schema, is_root),
+            None => object(schema, is_resource),
         },
-        ("string", "byte") => Declared::of(Type::Bytes).at_most(schema.max_length.unwrap_or(VALUE)),
-        ("string", "duration") => {
-            Declared::of(Type::Duration).at_most(LONGEST_TIME).at_least(SHORTEST_DURATION)
+        ("string", "byte") => {
+            let max_size = schema.max_length.unwrap_or(MAX_VALUE_SIZE);
+            Declared::of(Type::Bytes).with_max_size(max_size)
         }
-        ("string", "date") => Declared::of(Type::Time).at_most(DATE).at_least(DATE),
-        ("string", "date-time") => {
-            Declared::of(Type::Time).at_most(LONGEST_TIME).at_least(SHORTEST_TIME)
+        ("string", "duration") => Declared::of(Type::Duration)
+            .with_max_size(MAX_TIME_SIZE)
+            .with_min_request_bytes(MIN_DURATION_SIZE),
+        ("string", "date") => {
+            Declared::of(Type::Time).with_max_size(DATE_SIZE).with_min_request_bytes(DATE_SIZE)
         }
+        ("string", "date-time") => Declared::of(Type::Time)
+            .with_max_size(MAX_TIME_SIZE)
+            .with_min_request_bytes(MIN_TIME_SIZE),
         ("string", _) => {
-            let texts = schema.enum_values.iter().filter_map(|value| value.as_str());
-            let longest = texts.map(|text| text.len() as u64).max().unwrap_or(0);
-            let longest = (!schema.enum_values.is_empty()).then_some(longest);
-            Declared::of(Type::Str).at_most(bytes().or(longest).unwrap_or(VALUE))
+            let max_size = max_bytes().or_else(|| longest_enum_value(schema));
+            Declared::of(Type::Str).with_max_size(max_size.unwrap_or(MAX_VALUE_SIZE))
         }
         ("boolean", _) => Declared::of(Type::Bool),
         ("number", _) => Declared::of(Type::Double),
@@ -67,24 +77,36 @@ pub(super) fn declared(schema: &Structural, is_root: bool) -> Option<Declared> {
     })
 }
 
-fn object(schema: &Structural, is_root: bool) -> Declared {
+/// Returns the length in bytes of the longest string that `enum` allows; `None` without `enum`.
+fn longest_enum_value(schema: &Structural) -> Option<u64> {
+    if schema.enum_values.is_empty() {
+        return None;
+    }
+    let texts = schema.enum_values.iter().filter_map(|value| value.as_str());
+    Some(texts.map(|text| text.len() as u64).max().unwrap_or(0))
+}
+
+fn object(schema: &Structural, is_resource: bool) -> Declared {
     let mut fields = Vec::with_capacity(schema.properties.len());
-    let mut least = 2u64;
+    // The two brackets, and each required field without a default.
+    let mut min_bytes = 2u64;
     for (name, property) in &schema.properties {
         let Some(field) = declared(property, property.embedded_resource) else { continue };
         if schema.required.contains(name) && property.default.is_none() {
-            least = least.saturating_add(name.len() as u64).saturating_add(field.least() + 4);
+            // The name has quotes, a colon and a comma.
+            let field_bytes = (name.len() as u64).saturating_add(field.min_request_bytes() + 4);
+            min_bytes = min_bytes.saturating_add(field_bytes);
         }
         if let Some(name) = escape(name) {
             fields.push((name, field));
         }
     }
-    if is_root {
-        let text = || Declared::of(Type::Str).at_most(VALUE);
+    if is_resource {
+        let text = || Declared::of(Type::Str).with_max_size(MAX_VALUE_SIZE);
         let metadata = Declared::object(None, [("name", text()), ("generateName", text())]);
         for (name, field) in [("kind", text()), ("apiVersion", text()), ("metadata", metadata)] {
             fields.push((name.to_owned(), field));
         }
     }
-    Declared::object(None, fields).at_least(least)
+    Declared::object(None, fields).with_min_request_bytes(min_bytes)
 }

@@ -12,16 +12,17 @@ use crate::{defaulting, pruning, validation};
 use evenkeel_apimachinery::status::{BadValue, FieldError};
 use evenkeel_apimachinery::value::{flag, get, list, text};
 
+/// Values that `type` may have.
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 
-/// Context of a schema, which the schemas above it determine.
+/// Context of a schema, which its enclosing schemas determine.
 ///
 /// Upstream: `specStandardValidatorV3`.
 #[derive(Clone)]
 struct SchemaContext {
     /// Reason why defaults are forbidden here, or `None` if they are allowed.
     defaults_forbidden: Option<String>,
-    /// Whether the schema is that of `metadata`, `kind` or `apiVersion` of a resource, or is below it.
+    /// Whether the schema is that of `metadata`, `kind` or `apiVersion` of a resource, or is nested in one of these.
     inside_resource_meta: bool,
 }
 
@@ -32,7 +33,7 @@ pub(super) fn validate_schema(version: &Value, field_path: &str, errors: &mut Ve
         return;
     }
     let field_path = format!("{field_path}.openAPIV3Schema");
-    let start = errors.len();
+    let errors_before = errors.len();
     if version["subresources"]["status"].is_object() {
         validate_root(schema, &field_path, errors);
     }
@@ -40,9 +41,9 @@ pub(super) fn validate_schema(version: &Value, field_path: &str, errors: &mut Ve
         let detail = "nullable cannot be true at the root";
         errors.push(FieldError::forbidden(format!("{field_path}.nullable"), detail));
     }
-    let before = errors.len();
+    let errors_before_structural = errors.len();
     structural::validate_structural(schema, &field_path, errors);
-    if errors.len() == before {
+    if errors.len() == errors_before_structural {
         let structural = Structural::new(schema);
         validate_defaults(schema, &structural, &field_path, true, errors);
     }
@@ -54,7 +55,7 @@ pub(super) fn validate_schema(version: &Value, field_path: &str, errors: &mut Ve
         errors,
     );
     // Skip the rules of an invalid schema: their errors would repeat those of the schema, less clearly.
-    if errors.len() == start {
+    if errors.len() == errors_before {
         cel::validate_rules(schema, &field_path, errors);
     }
 }
@@ -96,10 +97,10 @@ fn validate_root(schema: &Value, field_path: &str, errors: &mut Vec<FieldError>)
         errors.push(FieldError::invalid(format!("{field_path}.type"), kind, detail));
         return;
     }
-    let other = schema.as_object().into_iter().flatten().find(|(name, value)| {
+    let forbidden = schema.as_object().into_iter().flatten().find(|(name, value)| {
         !ALLOWED.contains(&name.as_str()) && !evenkeel_apimachinery::value::is_blank(value)
     });
-    if other.is_some() {
+    if forbidden.is_some() {
         let detail = "only [Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength MinLength Pattern MaxItems MinItems UniqueItems MultipleOf Required Items Properties ExternalDocs Example XPreserveUnknownFields XValidations] fields are allowed at the root of the schema if the status subresource is enabled";
         errors.push(FieldError::invalid(field_path, schema.clone(), detail));
     }
@@ -112,29 +113,30 @@ fn validate_defaults(
     schema: &Value,
     structural: &Structural,
     field_path: &str,
-    root: bool,
+    is_root: bool,
     errors: &mut Vec<FieldError>,
 ) {
     if let Some(default) = &structural.default {
         let field = format!("{field_path}.default");
         let mut pruned = default.clone();
-        if !root && pruning::prune(&mut pruned, structural, false) {
+        if !is_root && pruning::prune(&mut pruned, structural, false) {
             let detail = "must not have unknown fields";
             errors.push(FieldError::invalid(field.clone(), default.clone(), detail));
         } else {
-            let mut found = Vec::new();
-            let mut filled = default.clone();
-            defaulting::default(&mut filled, structural);
-            validation::validate(&filled, None, structural, "", &mut found);
-            errors.extend(found.into_iter().map(|mut error| {
-                error.field =
-                    validation::below(&field, &error.field).trim_end_matches('.').to_owned();
-                error
-            }));
+            let mut default_errors = Vec::new();
+            let mut with_defaults = default.clone();
+            defaulting::default(&mut with_defaults, structural);
+            validation::validate(&with_defaults, None, structural, "", &mut default_errors);
+            for mut error in default_errors {
+                // An error about the default itself has an empty path.
+                let path = validation::child_path(&field, &error.field);
+                error.field = path.trim_end_matches('.').to_owned();
+                errors.push(error);
+            }
         }
     }
     for (name, child) in &structural.properties {
-        if root && matches!(&**name, "metadata" | "apiVersion" | "kind") {
+        if is_root && matches!(&**name, "metadata" | "apiVersion" | "kind") {
             continue;
         }
         let schema = &schema["properties"][&**name];
@@ -159,7 +161,7 @@ fn validate_defaults(
 fn validate_openapi_schema(
     schema: &Value,
     field_path: &str,
-    root: bool,
+    is_root: bool,
     context: &SchemaContext,
     errors: &mut Vec<FieldError>,
 ) {
@@ -183,10 +185,10 @@ fn validate_openapi_schema(
     }
     for (name, property) in properties.into_iter().flatten() {
         let mut inside = context.clone();
-        let meta = matches!(name.as_str(), "metadata" | "kind" | "apiVersion");
-        if meta && (root || flag(schema, "x-kubernetes-embedded-resource")) {
+        let is_meta = matches!(name.as_str(), "metadata" | "kind" | "apiVersion");
+        if is_meta && (is_root || flag(schema, "x-kubernetes-embedded-resource")) {
             inside.inside_resource_meta = true;
-            if root {
+            if is_root {
                 inside.defaults_forbidden = Some(format!("in top-level {name}"));
             }
         }
@@ -207,9 +209,9 @@ fn validate_openapi_schema(
         errors,
     );
     for junctor in ["allOf", "oneOf", "anyOf"] {
-        for (i, one) in list(schema, junctor).iter().enumerate() {
+        for (i, nested) in list(schema, junctor).iter().enumerate() {
             validate_openapi_schema(
-                one,
+                nested,
                 &format!("{field_path}.{junctor}[{i}]"),
                 false,
                 context,
@@ -227,9 +229,9 @@ fn validate_keywords(
     context: &SchemaContext,
     errors: &mut Vec<FieldError>,
 ) {
-    let below = |name: &str| format!("{field_path}.{name}");
+    let child_path = |name: &str| format!("{field_path}.{name}");
     let mut forbid =
-        |name: &str, detail: &str| errors.push(FieldError::forbidden(below(name), detail));
+        |name: &str, detail: &str| errors.push(FieldError::forbidden(child_path(name), detail));
     if get(schema, "default").is_some()
         && let Some(reason) = &context.defaults_forbidden
     {
@@ -265,16 +267,16 @@ fn validate_keywords(
     }
     let kind = text(schema, "type");
     if !kind.is_empty() && !TYPES.contains(&kind) {
-        errors.push(FieldError::not_supported(below("type"), kind, &TYPES));
+        errors.push(FieldError::not_supported(child_path("type"), kind, &TYPES));
     }
     if schema.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(false)) {
-        let field = below("x-kubernetes-preserve-unknown-fields");
+        let field = child_path("x-kubernetes-preserve-unknown-fields");
         errors.push(FieldError::invalid(field, false, "must be true or undefined"));
     }
 }
 
 fn validate_list_and_map_types(schema: &Value, field_path: &str, errors: &mut Vec<FieldError>) {
-    let below = |name: &str| format!("{field_path}.{name}");
+    let child_path = |name: &str| format!("{field_path}.{name}");
     let kind = text(schema, "type");
     for (name, required, known) in [
         ("x-kubernetes-map-type", "object", &["atomic", "granular"][..]),
@@ -284,13 +286,13 @@ fn validate_list_and_map_types(schema: &Value, field_path: &str, errors: &mut Ve
         if kind != required {
             let detail = format!("must be {required} if {name} is specified");
             errors.push(if kind.is_empty() {
-                FieldError::required(below("type"), detail)
+                FieldError::required(child_path("type"), detail)
             } else {
-                FieldError::invalid(below("type"), kind, detail)
+                FieldError::invalid(child_path("type"), kind, detail)
             });
         }
         if !known.contains(&value) {
-            errors.push(FieldError::not_supported(below(name), value, known));
+            errors.push(FieldError::not_supported(child_path(name), value, known));
         }
     }
     let (list_type, items) = (text(schema, "x-kubernetes-list-type"), &schema["items"]);
@@ -298,14 +300,14 @@ fn validate_list_and_map_types(schema: &Value, field_path: &str, errors: &mut Ve
     if !keys.is_empty() && list_type != "map" {
         let detail = "must be map if x-kubernetes-list-map-keys is non-empty";
         errors.push(if schema.get("x-kubernetes-list-type").is_none() {
-            FieldError::required(below("x-kubernetes-list-type"), detail)
+            FieldError::required(child_path("x-kubernetes-list-type"), detail)
         } else {
-            FieldError::invalid(below("x-kubernetes-list-type"), list_type, detail)
+            FieldError::invalid(child_path("x-kubernetes-list-type"), list_type, detail)
         });
     }
     if matches!(list_type, "set" | "map") && flag(items, "nullable") {
         let detail = format!("cannot be nullable when x-kubernetes-list-type is {list_type}");
-        errors.push(FieldError::forbidden(below("items.nullable"), detail));
+        errors.push(FieldError::forbidden(child_path("items.nullable"), detail));
     }
     match list_type {
         "set" => validate_set_items(items, field_path, errors),
@@ -316,7 +318,7 @@ fn validate_list_and_map_types(schema: &Value, field_path: &str, errors: &mut Ve
 
 fn validate_set_items(items: &Value, field_path: &str, errors: &mut Vec<FieldError>) {
     let detail = "must be atomic as item of a list with x-kubernetes-list-type=set";
-    let (name, wrong) = match text(items, "type") {
+    let (name, is_not_atomic) = match text(items, "type") {
         "array" => (
             "x-kubernetes-list-type",
             !matches!(text(items, "x-kubernetes-list-type"), "" | "atomic"),
@@ -324,7 +326,7 @@ fn validate_set_items(items: &Value, field_path: &str, errors: &mut Vec<FieldErr
         "object" => ("x-kubernetes-map-type", text(items, "x-kubernetes-map-type") != "atomic"),
         _ => return,
     };
-    if wrong {
+    if is_not_atomic {
         let value = items.get(name).cloned().unwrap_or_default();
         errors.push(FieldError::invalid(format!("{field_path}.items.{name}"), value, detail));
     }
@@ -349,8 +351,8 @@ fn validate_map_list_keys(
     }
     if !items.is_object() {
         let detail = "must only have a single schema if x-kubernetes-list-type is map";
-        let shown = BadValue::Encoded(r#"{"Schema":null,"JSONSchemas":null}"#.to_owned());
-        errors.push(FieldError::invalid(format!("{field_path}.items"), shown, detail));
+        let value = BadValue::Encoded(r#"{"Schema":null,"JSONSchemas":null}"#.to_owned());
+        errors.push(FieldError::invalid(format!("{field_path}.items"), value, detail));
         return;
     }
     if text(items, "type") != "object" {
@@ -367,30 +369,36 @@ fn validate_map_list_keys(
     // These two errors contain the whole list, so each is reported once.
     let (mut has_duplicate, mut has_unknown) = (false, false);
     for key in keys {
-        if !seen.insert(key) && !std::mem::replace(&mut has_duplicate, true) {
+        if !seen.insert(key) && !has_duplicate {
+            has_duplicate = true;
             let detail = "must not contain duplicate entries";
             errors.push(FieldError::invalid(field.clone(), keys.to_vec(), detail));
         }
         let name = key.as_str().unwrap_or_default();
         let Some(property) = items.get("properties").and_then(|p| p.get(name)) else {
-            if !std::mem::replace(&mut has_unknown, true) {
+            if !has_unknown {
+                has_unknown = true;
                 let detail = "entries must all be names of item properties";
                 errors.push(FieldError::invalid(field.clone(), keys.to_vec(), detail));
             }
             continue;
         };
-        let own = format!("{field_path}.items.properties[{name}]");
+        let property_path = format!("{field_path}.items.properties[{name}]");
         if matches!(text(property, "type"), "array" | "object") {
             let detail = "must be a scalar type if parent array's x-kubernetes-list-type is map";
-            errors.push(FieldError::invalid(format!("{own}.type"), text(property, "type"), detail));
+            errors.push(FieldError::invalid(
+                format!("{property_path}.type"),
+                text(property, "type"),
+                detail,
+            ));
         }
         if !required.contains(key) && get(property, "default").is_none() {
             let detail = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property";
-            errors.push(FieldError::required(format!("{own}.default"), detail));
+            errors.push(FieldError::required(format!("{property_path}.default"), detail));
         }
         if flag(property, "nullable") {
             let detail = "this property is in x-kubernetes-list-map-keys, so it cannot be nullable";
-            errors.push(FieldError::forbidden(format!("{own}.nullable"), detail));
+            errors.push(FieldError::forbidden(format!("{property_path}.nullable"), detail));
         }
     }
 }

@@ -39,13 +39,13 @@ fn validate_invariants(
     errors: &mut Vec<FieldError>,
 ) {
     let kind = text(schema, "type");
-    let below = |name: &str| format!("{field_path}.{name}");
+    let child_path = |name: &str| format!("{field_path}.{name}");
     match schema.get("items") {
         Some(items) if items.is_object() => {
-            validate_invariants(items, Level::Item, &below("items"), errors);
+            validate_invariants(items, Level::Item, &child_path("items"), errors);
         }
         _ if kind == "array" => {
-            errors.push(FieldError::required(below("items"), "must be specified"));
+            errors.push(FieldError::required(child_path("items"), "must be specified"));
         }
         _ => {}
     }
@@ -61,15 +61,21 @@ fn validate_invariants(
     if let Some(additional) = additional {
         if level == Level::Root {
             let detail = "must not be used at the root";
-            errors.push(FieldError::forbidden(below("additionalProperties"), detail));
+            errors.push(FieldError::forbidden(child_path("additionalProperties"), detail));
         }
         if additional.is_object() {
-            validate_invariants(additional, Level::Field, &below("additionalProperties"), errors);
+            validate_invariants(
+                additional,
+                Level::Field,
+                &child_path("additionalProperties"),
+                errors,
+            );
         }
     }
     validate_extensions(schema, field_path, errors);
-    let (any, all) = (is_int_or_string(schema.get("anyOf")), first_is_int_or_string(schema));
-    validate_value_validation(schema, any, all, field_path, errors);
+    let skip_any_of = is_int_or_string(schema.get("anyOf"));
+    let skip_first_any_of = first_is_int_or_string(schema);
+    validate_value_validation(schema, skip_any_of, skip_first_any_of, field_path, errors);
     validate_types(schema, level, field_path, errors);
     validate_metadata_invariants(schema, level, additional.is_some(), field_path, errors);
 }
@@ -119,12 +125,12 @@ fn validate_types(schema: &Value, level: Level, field_path: &str, errors: &mut V
 fn validate_metadata_invariants(
     schema: &Value,
     level: Level,
-    additional: bool,
+    has_additional_properties: bool,
     field_path: &str,
     errors: &mut Vec<FieldError>,
 ) {
     let embedded = flag(schema, "x-kubernetes-embedded-resource");
-    if embedded && additional {
+    if embedded && has_additional_properties {
         let detail = "must not be used if x-kubernetes-embedded-resource is set";
         errors.push(FieldError::forbidden(format!("{field_path}.additionalProperties"), detail));
     }
@@ -158,13 +164,15 @@ fn validate_metadata_invariants(
     }
 }
 
+/// Returns whether the schema of `metadata` specifies more than its type, a default, a description, and the schemas of
+/// `name` and `generateName`.
 fn restricts_metadata(metadata: &Value) -> bool {
-    let named =
+    let only_names =
         properties(metadata).all(|(name, _)| matches!(name.as_str(), "name" | "generateName"));
-    let only = metadata.as_object().into_iter().flatten().all(|(name, _)| {
+    let only_allowed_keywords = metadata.as_object().into_iter().flatten().all(|(name, _)| {
         matches!(name.as_str(), "type" | "properties" | "default" | "description")
     });
-    !named || !only
+    !only_names || !only_allowed_keywords
 }
 
 /// Returns whether `anyOf` is integer or string, which a schema with `x-kubernetes-int-or-string` may contain.
@@ -179,27 +187,28 @@ fn first_is_int_or_string(schema: &Value) -> bool {
     list(schema, "allOf").first().is_some_and(|first| is_int_or_string(first.get("anyOf")))
 }
 
-/// Validates the value validation of a schema. `any` skips the int-or-string pattern in `anyOf`, and `all` the one
-/// in the first schema of `allOf`.
+/// Validates the keywords of a schema that restrict its values. `skip_any_of` skips `anyOf`, and `skip_first_any_of`
+/// skips the `anyOf` in the first schema of `allOf`, if these only allow integers and strings.
 ///
 /// Upstream: `validateValueValidation`.
 fn validate_value_validation(
     schema: &Value,
-    any: bool,
-    all: bool,
+    skip_any_of: bool,
+    skip_first_any_of: bool,
     field_path: &str,
     errors: &mut Vec<FieldError>,
 ) {
-    if !any {
-        for (i, one) in list(schema, "anyOf").iter().enumerate() {
-            validate_nested(one, false, &format!("{field_path}.anyOf[{i}]"), errors);
+    if !skip_any_of {
+        for (i, nested) in list(schema, "anyOf").iter().enumerate() {
+            validate_nested(nested, false, &format!("{field_path}.anyOf[{i}]"), errors);
         }
     }
-    for (i, one) in list(schema, "allOf").iter().enumerate() {
-        validate_nested(one, all && i == 0, &format!("{field_path}.allOf[{i}]"), errors);
+    for (i, nested) in list(schema, "allOf").iter().enumerate() {
+        let skip_any_of = skip_first_any_of && i == 0;
+        validate_nested(nested, skip_any_of, &format!("{field_path}.allOf[{i}]"), errors);
     }
-    for (i, one) in list(schema, "oneOf").iter().enumerate() {
-        validate_nested(one, false, &format!("{field_path}.oneOf[{i}]"), errors);
+    for (i, nested) in list(schema, "oneOf").iter().enumerate() {
+        validate_nested(nested, false, &format!("{field_path}.oneOf[{i}]"), errors);
     }
     if let Some(not) = get(schema, "not") {
         validate_nested(not, false, &format!("{field_path}.not"), errors);
@@ -216,8 +225,13 @@ fn validate_value_validation(
 /// Validates a schema below `allOf`, `anyOf`, `oneOf` or `not`. Such a schema may only restrict values.
 ///
 /// Upstream: `validateNestedValueValidation`.
-fn validate_nested(schema: &Value, any: bool, field_path: &str, errors: &mut Vec<FieldError>) {
-    validate_value_validation(schema, any, false, field_path, errors);
+fn validate_nested(
+    schema: &Value,
+    skip_any_of: bool,
+    field_path: &str,
+    errors: &mut Vec<FieldError>,
+) {
+    validate_value_validation(schema, skip_any_of, false, field_path, errors);
     if let Some(items) = schema.get("items").filter(|i| i.is_object()) {
         validate_nested(items, false, &format!("{field_path}.items"), errors);
     }
@@ -244,10 +258,10 @@ fn validate_nested(schema: &Value, any: bool, field_path: &str, errors: &mut Vec
         ("x-kubernetes-map-type", "must be undefined to be structural"),
         ("x-kubernetes-validations", "must be empty to be structural"),
     ] {
-        let set = schema.get(name).is_some_and(|v| {
-            !(evenkeel_apimachinery::value::is_blank(v) || *v == Value::Bool(false))
+        let is_set = schema.get(name).is_some_and(|value| {
+            !(evenkeel_apimachinery::value::is_blank(value) || *value == Value::Bool(false))
         });
-        if set {
+        if is_set {
             errors.push(FieldError::forbidden(format!("{field_path}.{name}"), detail));
         }
     }
@@ -264,9 +278,9 @@ fn validate_completeness(
     errors: &mut Vec<FieldError>,
 ) {
     for junctor in ["allOf", "anyOf", "oneOf"] {
-        for (i, one) in list(values, junctor).iter().enumerate() {
+        for (i, nested) in list(values, junctor).iter().enumerate() {
             validate_nested_completeness(
-                one,
+                nested,
                 skeleton,
                 field_path,
                 &format!("{field_path}.{junctor}[{i}]"),
@@ -308,43 +322,43 @@ fn validate_nested_completeness(
     errors: &mut Vec<FieldError>,
 ) {
     for (name, property) in properties(values) {
-        let own = format!("{schema_path}.properties[{name}]");
+        let skeleton_path = format!("{schema_path}.properties[{name}]");
         match get(skeleton, "properties").and_then(|p| p.get(name)) {
             Some(known) => {
                 validate_nested_completeness(
                     property,
                     known,
-                    &own,
+                    &skeleton_path,
                     &format!("{field_path}.properties[{name}]"),
                     errors,
                 );
             }
             None => {
                 let detail = format!("because it is defined in {field_path}.properties[{name}]");
-                errors.push(FieldError::required(own, detail));
+                errors.push(FieldError::required(skeleton_path, detail));
             }
         }
     }
     if let Some(items) = values.get("items").filter(|i| i.is_object()) {
-        let own = format!("{schema_path}.items");
+        let skeleton_path = format!("{schema_path}.items");
         match skeleton.get("items").filter(|i| i.is_object()) {
             Some(known) => validate_nested_completeness(
                 items,
                 known,
-                &own,
+                &skeleton_path,
                 &format!("{field_path}.items"),
                 errors,
             ),
             None => {
                 let detail = format!("because it is defined in {field_path}.items");
-                errors.push(FieldError::required(own, detail));
+                errors.push(FieldError::required(skeleton_path, detail));
             }
         }
     }
     for junctor in ["allOf", "anyOf", "oneOf"] {
-        for (i, one) in list(values, junctor).iter().enumerate() {
+        for (i, nested) in list(values, junctor).iter().enumerate() {
             validate_nested_completeness(
-                one,
+                nested,
                 skeleton,
                 schema_path,
                 &format!("{field_path}.{junctor}[{i}]"),

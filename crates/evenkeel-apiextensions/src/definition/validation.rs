@@ -88,72 +88,73 @@ fn is_identical_in_all_versions(versions: &[Value], field: &str) -> bool {
 /// Upstream: `validateCustomResourceDefinitionSpec`, `validateCustomResourceDefinitionVersion`.
 fn validate_versions(crd: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
     let versions = list(crd, "spec.versions");
-    let shown = Value::from(versions.to_vec());
-    let mut stored = 0;
+    let all_versions = Value::from(versions.to_vec());
+    let mut n_storage_versions = 0;
     let mut names = BTreeSet::new();
-    let mut before: BTreeMap<&str, &Value> = BTreeMap::new();
+    let mut old_versions: BTreeMap<&str, &Value> = BTreeMap::new();
     for version in old.map(|old| list(old, "spec.versions")).unwrap_or_default() {
-        before.entry(text(version, "name")).or_insert(version);
+        old_versions.entry(text(version, "name")).or_insert(version);
     }
     let shared: BTreeSet<&str> =
         ["schema", "subresources", "additionalPrinterColumns", "selectableFields"]
             .into_iter()
             .filter(|field| is_identical_in_all_versions(versions, field))
             .collect();
-    let mut unique = true;
+    let mut has_unique_names = true;
     for (i, version) in versions.iter().enumerate() {
-        stored += usize::from(flag(version, "storage"));
+        n_storage_versions += usize::from(flag(version, "storage"));
         let name = text(version, "name");
-        unique &= names.insert(name);
+        has_unique_names &= names.insert(name);
         if !version["schema"]["openAPIV3Schema"].is_object() {
             let field = format!("spec.versions[{i}].schema.openAPIV3Schema");
             errors.push(FieldError::required(field, ""));
         }
         let wrong = dns_1035_label(name);
         if !wrong.is_empty() {
-            let fields = [format!("spec.versions[{i}].name"), "spec.version".to_owned()];
-            for field in fields.into_iter().take(if i == 0 && !name.is_empty() { 2 } else { 1 }) {
-                errors.push(FieldError::invalid(field, name, wrong.join(",")));
+            let field = format!("spec.versions[{i}].name");
+            errors.push(FieldError::invalid(field, name, wrong.join(",")));
+            // Upstream's internal version also has the name of the first version here.
+            if i == 0 && !name.is_empty() {
+                errors.push(FieldError::invalid("spec.version", name, wrong.join(",")));
             }
         }
         validate_deprecation_warning(version, i, errors);
-        // A value that all versions share is validated once.
-        let field_path = |field: &str, top: &str, own: &str| match shared.contains(field) {
+        // Returns the path of a field of the version; `None` to skip it, because a value that all versions share is
+        // validated only with the first version. Its path is that of the field `shared_name` in the spec.
+        let field_path = |field: &str, shared_name: &str| match shared.contains(field) {
             true if i > 0 => None,
-            true => Some(format!("spec.{top}")),
-            false => Some(format!("spec.versions[{i}].{own}")),
+            true => Some(format!("spec.{shared_name}")),
+            false => Some(format!("spec.versions[{i}].{field}")),
         };
-        if let Some(field_path) = field_path("schema", "validation", "schema") {
+        if let Some(field_path) = field_path("schema", "validation") {
             // Skip a schema that the update leaves unchanged.
-            let unchanged = before.get(name).is_some_and(|b| {
-                b["schema"] == version["schema"] && b["subresources"] == version["subresources"]
+            let is_unchanged = old_versions.get(name).is_some_and(|old| {
+                old["schema"] == version["schema"] && old["subresources"] == version["subresources"]
             });
-            if !unchanged {
+            if !is_unchanged {
                 schema::validate_schema(version, &field_path, errors);
             }
         }
-        if let Some(field_path) = field_path("subresources", "subresources", "subresources") {
+        if let Some(field_path) = field_path("subresources", "subresources") {
             validate_subresources(version, &field_path, errors);
         }
         let columns = "additionalPrinterColumns";
-        if let Some(field_path) = field_path(columns, columns, columns) {
+        if let Some(field_path) = field_path(columns, columns) {
             for (i, column) in list(version, columns).iter().enumerate() {
                 validate_column_definition(column, &format!("{field_path}[{i}]"), errors);
             }
         }
-        if let Some(field_path) =
-            field_path("selectableFields", "selectableFields", "selectableFields")
-        {
+        if let Some(field_path) = field_path("selectableFields", "selectableFields") {
             validate_selectable_fields(version, &field_path, errors);
         }
     }
-    if !unique {
+    if !has_unique_names {
         let detail = "must contain unique version names";
-        errors.push(FieldError::invalid("spec.versions", shown.clone(), detail));
+        errors.push(FieldError::invalid("spec.versions", all_versions.clone(), detail));
     }
-    if stored != 1 {
+    if n_storage_versions != 1 {
         let detail = "must have exactly one version marked as storage version";
-        errors.push(FieldError::invalid("spec.versions", shown, detail));
+        errors.push(FieldError::invalid("spec.versions", all_versions, detail));
     }
 }
 
@@ -183,7 +184,7 @@ fn validate_deprecation_warning(version: &Value, i: usize, errors: &mut Vec<Fiel
 /// Upstream: `ValidateCustomResourceDefinitionSubresources`.
 fn validate_subresources(version: &Value, field_path: &str, errors: &mut Vec<FieldError>) {
     let Some(scale) = get(version, "subresources.scale") else { return };
-    for (name, roots, optional) in [
+    for (name, roots, is_optional) in [
         ("specReplicasPath", &[".spec."][..], false),
         ("statusReplicasPath", &[".status."], false),
         ("labelSelectorPath", &[".spec.", ".status."], true),
@@ -191,7 +192,7 @@ fn validate_subresources(version: &Value, field_path: &str, errors: &mut Vec<Fie
         let path = text(scale, name);
         let field = format!("{field_path}.scale.{name}");
         if path.is_empty() {
-            if !optional {
+            if !is_optional {
                 errors.push(FieldError::required(field, ""));
             }
         } else if !path.starts_with('.') {
@@ -244,8 +245,8 @@ fn validate_selectable_fields(version: &Value, field_path: &str, errors: &mut Ve
         return;
     }
     let mut seen = BTreeSet::new();
-    for (i, given) in list(version, "selectableFields").iter().enumerate() {
-        let path = text(given, "jsonPath");
+    for (i, selectable) in list(version, "selectableFields").iter().enumerate() {
+        let path = text(selectable, "jsonPath");
         let field = format!("{field_path}[{i}].jsonPath");
         if path.is_empty() {
             errors.push(FieldError::required(field, ""));
@@ -301,24 +302,25 @@ pub(super) fn field_schema<'a>(schema: &'a Value, path: &str) -> Result<&'a Valu
 ///
 /// Upstream: `ValidateCustomResourceDefinitionNames`.
 pub fn validate_names(names: &Value, field_path: &str, errors: &mut Vec<FieldError>) {
-    let mut label = |field: String, name: &str, kind: bool| {
-        let checked = if kind { name.to_lowercase() } else { name.to_owned() };
-        let wrong = dns_1035_label(&checked);
+    let mut validate_label = |field: String, name: &str, is_kind: bool| {
+        let lower_case = if is_kind { name.to_lowercase() } else { name.to_owned() };
+        let wrong = dns_1035_label(&lower_case);
         if !wrong.is_empty() {
-            let mixed = if kind { "may have mixed case, but should otherwise match: " } else { "" };
-            let detail = format!("{mixed}{}", wrong.join(","));
+            let prefix =
+                if is_kind { "may have mixed case, but should otherwise match: " } else { "" };
+            let detail = format!("{prefix}{}", wrong.join(","));
             errors.push(FieldError::invalid(format!("{field_path}.{field}"), name, detail));
         }
     };
-    for (name, kind) in [("plural", false), ("singular", false), ("kind", true), ("listKind", true)]
-    {
-        if !text(names, name).is_empty() {
-            label(name.to_owned(), text(names, name), kind);
+    for field in ["plural", "singular", "kind", "listKind"] {
+        let is_kind = matches!(field, "kind" | "listKind");
+        if !text(names, field).is_empty() {
+            validate_label(field.to_owned(), text(names, field), is_kind);
         }
     }
-    for many in ["shortNames", "categories"] {
-        for (i, name) in list(names, many).iter().enumerate() {
-            label(format!("{many}[{i}]"), name.as_str().unwrap_or_default(), false);
+    for field in ["shortNames", "categories"] {
+        for (i, name) in list(names, field).iter().enumerate() {
+            validate_label(format!("{field}[{i}]"), name.as_str().unwrap_or_default(), false);
         }
     }
     let (kind, list_kind) = (text(names, "kind"), text(names, "listKind"));
@@ -397,13 +399,13 @@ fn validate_conversion_review_versions(versions: &[Value], errors: &mut Vec<Fiel
 /// Upstream: `validateCustomResourceDefinitionSpecUpdate`.
 fn validate_spec_update(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     let established = conditions::is_true(old, "Established");
-    for (field, always) in [
+    for (field, is_always_immutable) in [
         ("spec.scope", false),
         ("spec.names.kind", false),
         ("spec.group", true),
         ("spec.names.plural", true),
     ] {
-        if (always || established) && !same(get(new, field), get(old, field)) {
+        if (is_always_immutable || established) && !same(get(new, field), get(old, field)) {
             errors.push(FieldError::invalid(field, text(new, field), "field is immutable"));
         }
     }
@@ -413,7 +415,7 @@ fn validate_spec_update(new: &Value, old: &Value, errors: &mut Vec<FieldError>) 
 fn validate_stored_versions(crd: &Value, errors: &mut Vec<FieldError>) {
     let field_path = "status.storedVersions";
     let stored = list(crd, field_path);
-    let shown = || Value::from(stored.to_vec());
+    let all_stored = || Value::from(stored.to_vec());
     if stored.is_empty() {
         errors.push(FieldError::invalid(
             field_path,
@@ -429,7 +431,7 @@ fn validate_stored_versions(crd: &Value, errors: &mut Vec<FieldError>) {
         let name = text(version, "name");
         if !known.contains(name) {
             let detail = format!("must have the storage version {name}");
-            errors.push(FieldError::invalid(field_path, shown(), detail));
+            errors.push(FieldError::invalid(field_path, all_stored(), detail));
         }
     }
     for (i, name) in stored.iter().enumerate() {

@@ -6,31 +6,40 @@ use std::collections::{BTreeSet, HashSet};
 use serde_json::Value;
 
 use evenkeel_apimachinery::value::{list, text};
-use evenkeel_cel::formats;
 
 /// Returns the warnings about `crd`, except those that the stored definition `old` causes too.
 ///
 /// Upstream: `WarningsOnCreate`, `WarningsOnUpdate` of `registry/customresourcedefinition`.
 pub fn new_warnings(crd: &Value, old: Option<&Value>) -> Vec<String> {
-    let before = old.map(all_warnings).unwrap_or_default();
-    let (formats, sets) = all_warnings(crd);
-    let new = |found: Vec<String>, known: &[String]| -> Vec<String> {
-        let known: HashSet<&String> = known.iter().collect();
-        found.into_iter().filter(|w| !known.contains(w)).collect()
+    let old = old.map(all_warnings).unwrap_or_default();
+    let current = all_warnings(crd);
+    let without_old = |warnings: Vec<String>, old: &[String]| -> Vec<String> {
+        let old: HashSet<&String> = old.iter().collect();
+        warnings.into_iter().filter(|warning| !old.contains(warning)).collect()
     };
-    let mut warnings = new(formats, &before.0);
-    warnings.extend(new(sets, &before.1));
+    let mut warnings = without_old(current.formats, &old.formats);
+    warnings.extend(without_old(current.sets, &old.sets));
     warnings
 }
 
+/// Warnings about a definition.
+#[derive(Default)]
+struct Warnings {
+    /// Warnings about unrecognized formats.
+    formats: Vec<String>,
+    /// Warnings about lists of type `set` with items that are not scalars.
+    sets: Vec<String>,
+}
+
 /// Upstream: `getUnrecognizedFormatsInCRD`, `getNonScalarListTypeSetWarnings`.
-fn all_warnings(crd: &Value) -> (Vec<String>, Vec<String>) {
-    let (mut unknown, mut sets) = (Vec::new(), BTreeSet::new());
+fn all_warnings(crd: &Value) -> Warnings {
+    let (mut formats, mut sets) = (Vec::new(), BTreeSet::new());
     for version in list(crd, "spec.versions") {
         visit_schemas(&version["schema"]["openAPIV3Schema"], &mut |schema| {
             let format = text(schema, "format");
-            if !format.is_empty() && !formats::is_known(text(schema, "type"), format) {
-                unknown.push(format!(
+            if !format.is_empty() && !evenkeel_cel::formats::is_known(text(schema, "type"), format)
+            {
+                formats.push(format!(
                     "unrecognized format {}",
                     evenkeel_apimachinery::status::quote(format)
                 ));
@@ -45,11 +54,11 @@ fn all_warnings(crd: &Value) -> (Vec<String>, Vec<String>) {
             }
         });
     }
-    unknown.dedup();
-    (unknown, sets.into_iter().collect())
+    formats.dedup();
+    Warnings { formats, sets: sets.into_iter().collect() }
 }
 
-/// Visits a schema and all schemas below it.
+/// Visits a schema and all nested schemas.
 pub(super) fn visit_schemas(schema: &Value, visit: &mut dyn FnMut(&Value)) {
     if !schema.is_object() {
         return;
@@ -59,7 +68,7 @@ pub(super) fn visit_schemas(schema: &Value, visit: &mut dyn FnMut(&Value)) {
         visit_schemas(&schema[name], visit);
     }
     for name in ["allOf", "anyOf", "oneOf"] {
-        list(schema, name).iter().for_each(|s| visit_schemas(s, visit));
+        list(schema, name).iter().for_each(|nested| visit_schemas(nested, visit));
     }
     for (_, property) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
         visit_schemas(property, visit);

@@ -10,13 +10,13 @@ use crate::schema::node::{Rest, Shape, TypeRef};
 /// type.
 pub(super) fn decode(body: &Json<'_>, type_ref: TypeRef<'_>) -> (Value, DecodeErrors) {
     let mut errors = DecodeErrors { strict: json::duplicate_keys(body), error: None };
-    let mut value = read(body, &mut errors);
+    let mut value = to_stored_value(body, &mut errors);
     prune(&mut value, type_ref, &mut String::new(), &mut errors);
     (value, errors)
 }
 
-/// Converts a value with its numbers as storage returns them. The last of duplicate keys wins.
-fn read(body: &Json<'_>, errors: &mut DecodeErrors) -> Value {
+/// Converts a value to the form that storage returns, which may change its numbers. The last of duplicate keys wins.
+fn to_stored_value(body: &Json<'_>, errors: &mut DecodeErrors) -> Value {
     match body {
         Json::Number(text) => number(text).unwrap_or_else(|| {
             errors.error.get_or_insert_with(|| {
@@ -24,9 +24,12 @@ fn read(body: &Json<'_>, errors: &mut DecodeErrors) -> Value {
             });
             Value::Null
         }),
-        Json::Array(items) => items.iter().map(|item| read(item, errors)).collect(),
+        Json::Array(items) => items.iter().map(|item| to_stored_value(item, errors)).collect(),
         Json::Object(entries) => Value::Object(
-            entries.iter().map(|(k, v)| (k.clone().into_owned(), read(v, errors))).collect(),
+            entries
+                .iter()
+                .map(|(key, value)| (key.clone().into_owned(), to_stored_value(value, errors)))
+                .collect(),
         ),
         other => other.to_value(),
     }
@@ -54,7 +57,7 @@ fn prune(value: &mut Value, type_ref: TypeRef<'_>, path: &mut String, errors: &m
                 enter(path, key);
                 let kept = match (s.field(key), s.rest) {
                     (Some(field), _) if s.embedded && key == "metadata" => {
-                        *value = metadata(value, type_ref.to(field.node), path, errors);
+                        *value = decode_metadata(value, type_ref.to(field.node), path, errors);
                         true
                     }
                     (Some(field), _) => {
@@ -75,10 +78,10 @@ fn prune(value: &mut Value, type_ref: TypeRef<'_>, path: &mut String, errors: &m
                 kept
             });
         }
-        (Shape::Map { value: of, .. }, Value::Object(entries)) => {
+        (Shape::Map { value: value_type, .. }, Value::Object(entries)) => {
             for (key, value) in entries {
                 enter(path, key);
-                prune(value, type_ref.to(*of), path, errors);
+                prune(value, type_ref.to(*value_type), path, errors);
                 path.truncate(length);
             }
         }
@@ -90,12 +93,12 @@ fn prune(value: &mut Value, type_ref: TypeRef<'_>, path: &mut String, errors: &m
             }
         }
         (Shape::Any | Shape::Raw, _) => {}
-        (_, value) => empty(value, path, errors),
+        (_, value) => prune_all(value, path, errors),
     }
 }
 
 /// Prunes all fields of a value whose type differs from the schema's, because the schema specifies none of them.
-fn empty(value: &mut Value, path: &mut String, errors: &mut DecodeErrors) {
+fn prune_all(value: &mut Value, path: &mut String, errors: &mut DecodeErrors) {
     let length = path.len();
     match value {
         Value::Object(entries) => {
@@ -110,7 +113,7 @@ fn empty(value: &mut Value, path: &mut String, errors: &mut DecodeErrors) {
         Value::Array(items) => {
             for (i, value) in items.iter_mut().enumerate() {
                 path.push_str(&format!("[{i}]"));
-                empty(value, path, errors);
+                prune_all(value, path, errors);
                 path.truncate(length);
             }
         }
@@ -118,6 +121,7 @@ fn empty(value: &mut Value, path: &mut String, errors: &mut DecodeErrors) {
     }
 }
 
+/// Adds a field or a key to the path.
 fn enter(path: &mut String, key: &str) {
     if !path.is_empty() {
         path.push('.');
@@ -125,15 +129,22 @@ fn enter(path: &mut String, key: &str) {
     path.push_str(key);
 }
 
-fn metadata(value: &Value, type_ref: TypeRef<'_>, path: &str, errors: &mut DecodeErrors) -> Value {
-    let (read, found) = typed::decode(&Json::from(value), type_ref);
-    let placed = |problem: String| match problem.split_once('"') {
-        Some((what, rest)) => format!("{what}\"{path}.{rest}"),
-        None => problem,
+/// Decodes `metadata` by its Go type. `path` is its path in the object, for error messages.
+fn decode_metadata(
+    value: &Value,
+    type_ref: TypeRef<'_>,
+    path: &str,
+    errors: &mut DecodeErrors,
+) -> Value {
+    let (metadata, metadata_errors) = typed::decode(&Json::from(value), type_ref);
+    // The errors have a path within the metadata, in quotes: `unknown field "x"`.
+    let with_full_path = |error: String| match error.split_once('"') {
+        Some((before, rest)) => format!("{before}\"{path}.{rest}"),
+        None => error,
     };
-    errors.strict.extend(found.strict.into_iter().map(placed));
-    errors.error = errors.error.take().or(found.error);
-    read
+    errors.strict.extend(metadata_errors.strict.into_iter().map(with_full_path));
+    errors.error = errors.error.take().or(metadata_errors.error);
+    metadata
 }
 
 #[cfg(test)]

@@ -121,17 +121,17 @@ pub(crate) fn apply_field_validation(
         FieldValidation::Ignore => Ok(Vec::new()),
         FieldValidation::Warn => Ok(duplicate_keys.iter().cloned().chain(strict).collect()),
         FieldValidation::Strict => {
-            let mut all = strict;
+            let mut errors = strict;
             if !duplicate_keys.is_empty() {
-                all.insert(
+                errors.insert(
                     0,
                     format!("yaml: unmarshal errors:\n  {}", duplicate_keys.join("\n  ")),
                 );
             }
-            if all.is_empty() {
-                Ok(all)
+            if errors.is_empty() {
+                Ok(Vec::new())
             } else {
-                Err(format!("strict decoding error: {}", all.join(", ")))
+                Err(format!("strict decoding error: {}", errors.join(", ")))
             }
         }
     }

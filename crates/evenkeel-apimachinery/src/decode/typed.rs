@@ -29,9 +29,9 @@ const MAX_STRICT_ERRORS: usize = 100;
 const MAX_STRICT_BYTES: usize = 64 * 1024;
 
 /// Returns whether one more strict decoding error is reported after these.
-pub(crate) fn is_reported(found: &[String]) -> bool {
-    found.len() < MAX_STRICT_ERRORS
-        && found.iter().map(String::len).sum::<usize>() < MAX_STRICT_BYTES
+pub(crate) fn is_reported(errors: &[String]) -> bool {
+    errors.len() < MAX_STRICT_ERRORS
+        && errors.iter().map(String::len).sum::<usize>() < MAX_STRICT_BYTES
 }
 
 /// Errors of decoding one body.
@@ -64,7 +64,7 @@ pub(crate) fn decode_from(
     type_ref: TypeRef<'_>,
 ) -> (Value, DecodeErrors) {
     let mut state = Decoder { decoder, ..Decoder::default() };
-    let value = state.value(json, type_ref);
+    let value = state.decode_value(json, type_ref);
     if decoder == DecoderKind::Unstructured {
         state.errors.strict.sort();
     }
@@ -108,9 +108,10 @@ pub(crate) fn null_empty(value: &mut Value, type_ref: TypeRef<'_>) {
         (Shape::Struct(s), Value::Object(entries)) => {
             for (key, value) in entries {
                 // An empty list of managed fields resets them. Validation refuses the other empty lists later.
-                let differs = matches!(&**key, "managedFields" | "finalizers" | "ownerReferences")
-                    || DIFFERS_WHEN_EMPTY.contains(&(&*type_ref.node().go, &**key));
-                if let Some(field) = s.field(key).filter(|_| !differs) {
+                let keeps_empty_list =
+                    matches!(&**key, "managedFields" | "finalizers" | "ownerReferences")
+                        || DIFFERS_WHEN_EMPTY.contains(&(&*type_ref.node().go, &**key));
+                if let Some(field) = s.field(key).filter(|_| !keeps_empty_list) {
                     null_empty(value, type_ref.to(field.node));
                 }
             }
@@ -146,7 +147,7 @@ fn unset_value(field: &Field, owner: TypeRef<'_>) -> Option<Value> {
 
 /// Returns the value; `None` if Go omits it.
 fn unless_omitted(field: &Field, type_ref: TypeRef<'_>, value: Value) -> Option<Value> {
-    let dropped = match type_ref.shape() {
+    let is_dropped = match type_ref.shape() {
         Shape::Struct(_)
         | Shape::Quantity
         | Shape::IntOrString
@@ -156,7 +157,7 @@ fn unless_omitted(field: &Field, type_ref: TypeRef<'_>, value: Value) -> Option<
         Shape::Time | Shape::MicroTime => field.omit_zero && value.is_null(),
         _ => field.omit_empty && is_omitted(&value),
     };
-    (!dropped).then_some(value)
+    (!is_dropped).then_some(value)
 }
 
 #[derive(Default)]
@@ -170,11 +171,12 @@ struct Decoder<'s> {
     /// Go type of the struct that has the current field.
     owner: &'s str,
     /// Whether the error is final, so that no later error replaces it.
-    is_over: bool,
+    is_error_final: bool,
 }
 
 impl<'s> Decoder<'s> {
-    fn value(&mut self, json: &Json<'_>, type_ref: TypeRef<'s>) -> Value {
+    /// Decodes a value as a type. Null becomes the zero value of the type, as in Go.
+    fn decode_value(&mut self, json: &Json<'_>, type_ref: TypeRef<'s>) -> Value {
         if matches!(json, Json::Null) {
             return zero_value(type_ref);
         }
@@ -186,11 +188,13 @@ impl<'s> Decoder<'s> {
                 Value::Null
             }
             (Shape::Any | Shape::Raw, _) => json.to_value(),
-            (Shape::Struct(s), Json::Object(entries)) => self.object(entries, s, type_ref),
+            (Shape::Struct(s), Json::Object(entries)) => self.decode_struct(entries, s, type_ref),
             (Shape::Map { value, .. }, Json::Object(entries)) => {
-                self.map(entries, type_ref.to(*value))
+                self.decode_map(entries, type_ref.to(*value))
             }
-            (Shape::List { item, .. }, Json::Array(items)) => self.list(items, type_ref.to(*item)),
+            (Shape::List { item, .. }, Json::Array(items)) => {
+                self.decode_list(items, type_ref.to(*item))
+            }
             (Shape::Int { bits }, Json::Number(text))
                 if self.decoder == DecoderKind::Unstructured
                     && let Some(number) = scalars::converted_int(text, *bits) =>
@@ -207,13 +211,13 @@ impl<'s> Decoder<'s> {
         }
     }
 
-    fn object(
+    fn decode_struct(
         &mut self,
         entries: &[(Cow<'_, str>, Json<'_>)],
         s: &'s Struct,
         type_ref: TypeRef<'s>,
     ) -> Value {
-        let mut actual = collect_fields(entries, s);
+        let mut values = collect_fields(entries, s);
         let mut out = Map::new();
         let mut entries: Vec<&(Cow<'_, str>, Json<'_>)> = entries.iter().collect();
         if self.decoder == DecoderKind::Unstructured {
@@ -223,42 +227,37 @@ impl<'s> Decoder<'s> {
         let outer = std::mem::replace(&mut self.owner, &type_ref.node().go);
         for (key, json) in &entries {
             match (s.field(key), s.rest) {
-                (Some(field), _) => match actual.remove(&*field.name) {
-                    Some(json) => self.field(field, &json, type_ref, &mut out),
-                    None => self.strict("duplicate", key),
+                (Some(field), _) => match values.remove(&*field.name) {
+                    Some(json) => {
+                        if let Some(value) = self.decode_field(field, &json, type_ref) {
+                            out.insert(field.name.to_string(), value);
+                        }
+                    }
+                    // The first occurrence of the field was decoded with the values of all.
+                    None => self.report_strict("duplicate", key),
                 },
-                (None, Rest::Drop | Rest::DropInPreserved) => self.strict("unknown", key),
+                (None, Rest::Drop | Rest::DropInPreserved) => self.report_strict("unknown", key),
                 (None, Rest::Keep) => {
                     out.insert(key.clone().into_owned(), json.to_value());
                 }
                 (None, Rest::Typed(id)) => {
-                    let value = self.value(json, type_ref.to(id));
+                    let value = self.decode_value(json, type_ref.to(id));
                     out.insert(key.clone().into_owned(), value);
                 }
             }
         }
         self.owner = outer;
-        for field in s.fields.iter().filter(|f| !entries.iter().any(|(k, _)| *k == *f.name)) {
-            if let Some(value) = unset_value(field, type_ref) {
+        for field in s.fields.iter() {
+            let is_set = entries.iter().any(|(key, _)| *key == *field.name);
+            if !is_set && let Some(value) = unset_value(field, type_ref) {
                 out.insert(field.name.to_string(), value);
             }
         }
         Value::Object(out)
     }
 
-    fn field(
-        &mut self,
-        field: &'s Field,
-        json: &Json<'_>,
-        owner: TypeRef<'s>,
-        out: &mut Map<String, Value>,
-    ) {
-        if let Some(value) = self.field_value(field, json, owner) {
-            out.insert(field.name.to_string(), value);
-        }
-    }
-
-    fn field_value(
+    /// Decodes a field of the struct `owner`. Returns `None` if Go omits the value.
+    fn decode_field(
         &mut self,
         field: &'s Field,
         json: &Json<'_>,
@@ -275,14 +274,14 @@ impl<'s> Decoder<'s> {
         }
         self.fields.push(&field.name);
         let type_ref = owner.to(field.node);
-        let value = self.value(json, type_ref);
+        let value = self.decode_value(json, type_ref);
         self.fields.truncate(n_fields);
         self.path.truncate(length);
         if field.pointer || !is_omitted(&value) {
             return Some(value);
         }
-        // An explicitly empty list differs from an absent one: clients reset managers with it, and validation refuses
-        // the other empty lists.
+        // For these fields, an explicitly empty list differs from an absent one: with an empty `managedFields`, a
+        // client resets the managers, and validation refuses the others.
         let differs_when_empty =
             DIFFERS_WHEN_EMPTY.contains(&(&*owner.node().go, &*field.name)) && !value.is_null();
         let resets_managers = &*field.name == "managedFields" && self.fields == ["metadata"];
@@ -296,12 +295,12 @@ impl<'s> Decoder<'s> {
         unless_omitted(field, type_ref, value)
     }
 
-    fn map(&mut self, entries: &[(Cow<'_, str>, Json<'_>)], type_ref: TypeRef<'s>) -> Value {
+    fn decode_map(&mut self, entries: &[(Cow<'_, str>, Json<'_>)], type_ref: TypeRef<'s>) -> Value {
         let mut out = Map::new();
         for (key, json) in entries {
             let length = self.path.len();
             self.enter(key);
-            let value = match self.value(json, type_ref) {
+            let value = match self.decode_value(json, type_ref) {
                 Value::Null if matches!(type_ref.shape(), Shape::Bytes) => {
                     Value::String(String::new())
                 }
@@ -309,23 +308,24 @@ impl<'s> Decoder<'s> {
             };
             self.path.truncate(length);
             if out.insert(key.clone().into_owned(), value).is_some() {
-                self.strict("duplicate", key);
+                self.report_strict("duplicate", key);
             }
         }
         Value::Object(out)
     }
 
-    fn list(&mut self, items: &[Json<'_>], type_ref: TypeRef<'s>) -> Value {
+    fn decode_list(&mut self, items: &[Json<'_>], type_ref: TypeRef<'s>) -> Value {
         let length = self.path.len();
-        let read = |(i, json): (usize, &Json<'_>)| {
+        let mut values = Vec::with_capacity(items.len());
+        for (i, json) in items.iter().enumerate() {
             self.path.push_str(&format!("[{i}]"));
-            let value = self.value(json, type_ref);
+            values.push(self.decode_value(json, type_ref));
             self.path.truncate(length);
-            value
-        };
-        Value::Array(items.iter().enumerate().map(read).collect())
+        }
+        Value::Array(values)
     }
 
+    /// Adds a field or a key to the path.
     fn enter(&mut self, key: &str) {
         if !self.path.is_empty() {
             self.path.push('.');
@@ -333,7 +333,8 @@ impl<'s> Decoder<'s> {
         self.path.push_str(key);
     }
 
-    fn strict(&mut self, problem_name: &str, key: &str) {
+    /// Reports a strict decoding error about a field of the current value; `problem_name` is `unknown` or `duplicate`.
+    fn report_strict(&mut self, problem_name: &str, key: &str) {
         let dot = if self.path.is_empty() { "" } else { "." };
         let problem =
             format!("{problem_name} field {}", quoted(&format!("{}{dot}{key}", self.path)));
@@ -342,10 +343,11 @@ impl<'s> Decoder<'s> {
         }
     }
 
-    /// Records an error. After JSON of another type, Go continues until a type that parses its own JSON fails.
+    /// Records the error of a value that cannot be decoded. After a value of a wrong JSON type, Go continues to
+    /// decode; the error of a type that parses its own JSON, such as a time, then replaces the earlier error.
     fn fail(&mut self, problem: scalars::ScalarError, json: &Json<'_>, type_ref: TypeRef<'_>) {
         let is_unstructured = self.decoder == DecoderKind::Unstructured;
-        let is_own = matches!(
+        let parses_own_json = matches!(
             type_ref.shape(),
             Shape::Time
                 | Shape::MicroTime
@@ -354,10 +356,10 @@ impl<'s> Decoder<'s> {
                 | Shape::IntOrString
                 | Shape::Any
         );
-        if self.is_over || self.errors.error.is_some() && !is_own {
+        if self.is_error_final || self.errors.error.is_some() && !parses_own_json {
             return;
         }
-        self.is_over = is_unstructured || is_own;
+        self.is_error_final = is_unstructured || parses_own_json;
         let as_type = match &problem {
             scalars::ScalarError::GoType(go) => Some(*go),
             _ => None,
@@ -391,13 +393,13 @@ impl<'s> Decoder<'s> {
             _ => &type_ref.node().go,
         };
         let (go, owner) = (expected, self.owner.rsplit('.').next().unwrap_or(""));
-        let place = if self.fields.is_empty() {
+        let target = if self.fields.is_empty() {
             "value".to_owned()
         } else {
             format!("struct field {owner}.{}", self.fields.join("."))
         };
         self.errors.error =
-            Some(format!("json: cannot unmarshal {form} into Go {place} of type {go}"));
+            Some(format!("json: cannot unmarshal {form} into Go {target} of type {go}"));
     }
 }
 

@@ -36,15 +36,15 @@ pub(crate) fn parse(text: &[u8]) -> Result<Document, String> {
     let text =
         std::str::from_utf8(text).map_err(|_| "yaml: invalid leading UTF-8 octet".to_owned())?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let mut reader = Builder::new(text);
+    let mut builder = Builder::new(text);
     loop {
-        let token = reader.next()?;
+        let token = builder.next()?;
         match token.kind {
             TokenKind::Skipped => {}
             TokenKind::End => return Ok(Document { json: Json::Null, duplicate_keys: Vec::new() }),
             _ => {
-                let (json, _) = reader.value(token)?;
-                return Ok(Document { json, duplicate_keys: reader.duplicate_keys });
+                let (json, _) = builder.value(token)?;
+                return Ok(Document { json, duplicate_keys: builder.duplicate_keys });
             }
         }
     }
@@ -90,9 +90,9 @@ struct Builder<'a> {
     duplicate_keys: Vec<String>,
     /// Number of values built.
     values: usize,
-    /// Number of these values that came from aliases.
+    /// Number of values that came from aliases.
     aliased: usize,
-    /// Total length in bytes of their texts.
+    /// Total length in bytes of the texts that came from aliases.
     aliased_bytes: usize,
     depth: usize,
 }
@@ -120,14 +120,15 @@ impl<'a> Builder<'a> {
             *index = index.saturating_add(1);
             return Ok(token.clone());
         }
-        let token = self.parsed()?;
+        let token = self.parse_token()?;
         if self.recording_depth > 0 || token.anchor != 0 {
             self.recorded.push(token.clone());
         }
         Ok(token)
     }
 
-    fn parsed(&mut self) -> Result<Token, String> {
+    /// Returns the next token of the parser.
+    fn parse_token(&mut self) -> Result<Token, String> {
         let (event, span) = match self.parser.next_event() {
             Some(Ok(event)) => event,
             Some(Err(error)) if matches!(error.kind(), ErrorKind::RecursionLimitExceeded) => {
@@ -157,7 +158,8 @@ impl<'a> Builder<'a> {
         Ok(Token { kind, line: span.start.line(), anchor })
     }
 
-    /// Builds the value that starts with `token`; also returns its first line.
+    /// Builds the value that starts with `token`, and records its tokens if it has an anchor. Also returns the
+    /// value's first line.
     fn value(&mut self, token: Token) -> Result<(Json<'static>, usize), String> {
         // The anchors of recorded tokens are already known.
         if token.anchor == 0 || !self.aliases.is_empty() {
@@ -165,12 +167,13 @@ impl<'a> Builder<'a> {
         }
         let (anchor, start) = (token.anchor, self.recorded.len().saturating_sub(1));
         self.recording_depth = self.recording_depth.saturating_add(1);
-        let read = self.node(token)?;
+        let value = self.node(token)?;
         self.recording_depth = self.recording_depth.saturating_sub(1);
         self.anchors.insert(anchor, start);
-        Ok(read)
+        Ok(value)
     }
 
+    /// Builds the value that starts with `token`, without its anchor. Also returns the value's first line.
     fn node(&mut self, token: Token) -> Result<(Json<'static>, usize), String> {
         self.count(&token)?;
         match token.kind {
@@ -178,11 +181,11 @@ impl<'a> Builder<'a> {
             TokenKind::Merge => Ok((Json::String("<<".into()), token.line)),
             TokenKind::Sequence => Ok((self.nested(Self::sequence)?, token.line)),
             TokenKind::Mapping => {
-                let mut first = None;
-                let json = self.nested(|reader| reader.mapping(&mut first))?;
-                Ok((json, first.unwrap_or(token.line)))
+                let mut first_line = None;
+                let json = self.nested(|builder| builder.mapping(&mut first_line))?;
+                Ok((json, first_line.unwrap_or(token.line)))
             }
-            TokenKind::Alias(id) => Ok((self.nested(|reader| reader.alias(id))?, token.line)),
+            TokenKind::Alias(id) => Ok((self.nested(|builder| builder.alias(id))?, token.line)),
             other => Err(format!("yaml: unexpected {other:?}")),
         }
     }
@@ -201,15 +204,17 @@ impl<'a> Builder<'a> {
         }
         let (values, aliased) = (self.values as f64, self.aliased as f64);
         let (low, high) = ALIAS_RANGE;
+        // From 99 % at `low` to 10 % at `high`.
         let allowed = 0.99 - 0.89 * ((values - low) / (high - low)).clamp(0.0, 1.0);
-        let excessive = self.aliased > 100 && self.values > 1000 && aliased / values > allowed;
-        if excessive || self.aliased_bytes > MAX_ALIASED_BYTES {
+        let is_excessive = self.aliased > 100 && self.values > 1000 && aliased / values > allowed;
+        if is_excessive || self.aliased_bytes > MAX_ALIASED_BYTES {
             Err(EXCESSIVE.to_owned())
         } else {
             Ok(())
         }
     }
 
+    /// Calls `read` one level deeper. Fails if the document nests too deeply.
     fn nested<T>(
         &mut self,
         read: impl FnOnce(&mut Self) -> Result<T, String>,
@@ -223,6 +228,7 @@ impl<'a> Builder<'a> {
         value
     }
 
+    /// Builds the value of an alias from the recorded tokens of its anchor.
     fn alias(&mut self, id: usize) -> Result<Json<'static>, String> {
         let start = *self.anchors.get(&id).ok_or("yaml: unknown anchor referenced")?;
         self.aliases.push(start);
@@ -243,25 +249,26 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn mapping(&mut self, first: &mut Option<usize>) -> Result<Json<'static>, String> {
+    /// Builds a mapping. Sets `first_line` to the line of its first key.
+    fn mapping(&mut self, first_line: &mut Option<usize>) -> Result<Json<'static>, String> {
         let mut map = Entries::default();
         loop {
             let token = self.next()?;
             if matches!(token.kind, TokenKind::Close) {
                 return Ok(Json::Object(map.entries.into_iter().flatten().collect()));
             }
-            first.get_or_insert(token.line);
-            let merge = matches!(token.kind, TokenKind::Merge);
+            first_line.get_or_insert(token.line);
+            let is_merge = matches!(token.kind, TokenKind::Merge);
             let (key, _) = self.value(token)?;
             let token = self.next()?;
             let (value, line) = self.value(token)?;
-            if merge {
+            if is_merge {
                 map.merge(value)?;
                 continue;
             }
             let key = key_text(&key)?;
-            let duplicate_keys = map.set(key.clone(), value);
-            if duplicate_keys && self.duplicate_keys.len() < MAX_DUPLICATE_KEYS {
+            let is_duplicate = map.set(key.clone(), value);
+            if is_duplicate && self.duplicate_keys.len() < MAX_DUPLICATE_KEYS {
                 self.duplicate_keys.push(format!("line {line}: key \"{key}\" already set in map"));
             }
         }
@@ -287,13 +294,14 @@ fn too_deep() -> String {
 struct Entries {
     /// Entries in order; `None` if a later entry has the same key.
     entries: Vec<Option<(Cow<'static, str>, Json<'static>)>>,
-    places: HashMap<String, usize>,
+    /// Index of the last entry of each key.
+    indexes: HashMap<String, usize>,
 }
 
 impl Entries {
     /// Sets a key and returns whether it was a duplicate.
     fn set(&mut self, key: String, value: Json<'static>) -> bool {
-        let before = self.places.insert(key.clone(), self.entries.len());
+        let before = self.indexes.insert(key.clone(), self.entries.len());
         if let Some(entry) = before.and_then(|index| self.entries.get_mut(index)) {
             *entry = None;
         }

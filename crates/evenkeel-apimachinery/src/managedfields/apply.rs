@@ -58,19 +58,19 @@ pub(crate) fn apply(
     }
     let attempt = Attempt { schema, kind, live: &start, patch, write };
     let (mut object, managers) = match attempt.apply(managers.clone(), force) {
-        Ok(done) => done,
+        Ok(applied) => applied,
         Err(ApplyFailure::Refused(error)) => return Err(error),
         Err(ApplyFailure::Conflicts(conflicts)) => {
-            let rest = if write.manager == "kubectl" {
+            let unresolved = if write.manager == "kubectl" {
                 last_applied::conflicts_difference(schema, &start, &conflicts)
             } else {
                 conflicts
             };
-            if !rest.is_empty() {
-                return Err(conflict_error(&rest));
+            if !unresolved.is_empty() {
+                return Err(conflict_error(&unresolved));
             }
             match attempt.apply(managers, true) {
-                Ok(done) => done,
+                Ok(applied) => applied,
                 Err(ApplyFailure::Refused(error)) => return Err(error),
                 Err(ApplyFailure::Conflicts(conflicts)) => return Err(conflict_error(&conflicts)),
             }
@@ -83,6 +83,7 @@ pub(crate) fn apply(
     Ok(object)
 }
 
+/// Checks the kind of the applied object, and that it has no managed fields.
 fn check(schema: &Schema, kind: &GroupVersionKind, patch: &Value) -> Result<(), StatusError> {
     let text = |name: &str| patch.get(name).and_then(Value::as_str).unwrap_or("");
     if text("apiVersion") != kind.api_version() || text("kind") != &*kind.kind {
@@ -166,8 +167,8 @@ impl Attempt<'_> {
         let validation_errors = validation_errors(self.patch, self.schema.type_ref());
         let errors = match validation_errors.as_slice() {
             [] => return Ok(()),
-            [one] => one.clone(),
-            many => format!("errors:\n  {}", many.join("\n  ")),
+            [error] => error.clone(),
+            errors => format!("errors:\n  {}", errors.join("\n  ")),
         };
         let name = |name: &str| {
             self.patch.pointer(&format!("/metadata/{name}")).and_then(Value::as_str).unwrap_or("")
@@ -181,28 +182,31 @@ impl Attempt<'_> {
     /// Removes the fields that this manager applied before and no longer applies, unless another manager owns them.
     ///
     /// Upstream: `prune`, `addBackOwnedItems`, `addBackDanglingItems`.
-    fn prune(&self, merged: &Value, managers: &Managers, before: &FieldSet) -> Value {
+    fn prune(&self, merged: &Value, managers: &Managers, applied_before: &FieldSet) -> Value {
         let type_ref = self.schema.type_ref();
-        let before = ensure_named_fields_are_members(before, type_ref);
-        let pruned = remove(merged, &before, type_ref);
-        let all = ensure_named_fields_are_members(&to_field_set(merged, type_ref), type_ref);
-        let owned =
-            managers.entries.values().fold(FieldSet::default(), |all, e| all.union(&e.fields));
-        let rest = ensure_named_fields_are_members(&to_field_set(&pruned, type_ref), type_ref);
-        let pruned = remove(
-            merged,
-            &all.difference(&rest.union(&ensure_named_fields_are_members(&owned, type_ref))),
-            type_ref,
-        );
-        let rest = ensure_named_fields_are_members(&to_field_set(&pruned, type_ref), type_ref);
-        remove(merged, &all.difference(&rest).intersection(&before), type_ref)
+        let with_named_fields = |set: &FieldSet| ensure_named_fields_are_members(set, type_ref);
+        let fields_of = |value: &Value| with_named_fields(&to_field_set(value, type_ref));
+        let applied_before = with_named_fields(applied_before);
+        let all_fields = fields_of(merged);
+        let mut owned = FieldSet::default();
+        for entry in managers.entries.values() {
+            owned = owned.union(&entry.fields);
+        }
+        // First removes all fields that this manager applied before, then adds back those that a manager owns.
+        let pruned = remove(merged, &applied_before, type_ref);
+        let kept = fields_of(&pruned).union(&with_named_fields(&owned));
+        let pruned = remove(merged, &all_fields.difference(&kept), type_ref);
+        // Adds back fields that were removed only with a parent, and that this manager never applied.
+        let removed = all_fields.difference(&fields_of(&pruned));
+        remove(merged, &removed.intersection(&applied_before), type_ref)
     }
 }
 
-fn conflicts(managers: &Managers, own: &ManagerId, written: &FieldSet) -> Conflicts {
-    let others = managers.entries.iter().filter(|(id, _)| *id != own);
-    let found = others.map(|(id, entry)| (id.clone(), entry.fields.intersection(written)));
-    found.filter(|(_, fields)| !fields.is_empty()).collect()
+/// Returns the written fields that other managers than the writer own.
+fn conflicts(managers: &Managers, writer: &ManagerId, written: &FieldSet) -> Conflicts {
+    let others = managers.entries.iter().filter(|(id, _)| *id != writer);
+    let conflicts = others.map(|(id, entry)| (id.clone(), entry.fields.intersection(written)));
+    conflicts.filter(|(_, fields)| !fields.is_empty()).collect()
 }
 
 /// Returns the 409 with one cause per conflicting field.
@@ -225,8 +229,8 @@ fn conflict_error(conflicts: &Conflicts) -> StatusError {
         });
     }
     let message = match causes.as_slice() {
-        [one] => format!("Apply failed with 1 conflict: {}: {}", one.message, one.field),
-        many => format!("Apply failed with {} conflicts: {}", many.len(), lines.join("\n")),
+        [cause] => format!("Apply failed with 1 conflict: {}: {}", cause.message, cause.field),
+        causes => format!("Apply failed with {} conflicts: {}", causes.len(), lines.join("\n")),
     };
     StatusError::apply_conflict(message, causes)
 }

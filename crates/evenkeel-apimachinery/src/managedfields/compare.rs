@@ -41,7 +41,11 @@ impl Comparison {
 }
 
 /// Items of the old and of the new list with the same path element.
-type Sides<'v> = (Vec<&'v Value>, Vec<&'v Value>);
+#[derive(Default)]
+struct ItemsOfElement<'v> {
+    old: Vec<&'v Value>,
+    new: Vec<&'v Value>,
+}
 
 /// Compares two objects of one type.
 ///
@@ -59,6 +63,7 @@ struct Walker {
 }
 
 impl Walker {
+    /// Compares two values that are owned as a whole.
     fn leaf(&mut self, old: Option<&Value>, new: Option<&Value>) {
         match (old, new) {
             (None, _) => self.out.added.insert(&self.path),
@@ -68,13 +73,15 @@ impl Walker {
         }
     }
 
+    /// Compares the values at the current path; each is `None` if it is absent.
     fn walk(&mut self, old: Option<&Value>, new: Option<&Value>, type_ref: Option<TypeRef<'_>>) {
-        let Some(shown) = new.filter(|v| !v.is_null()).or(old).or(new) else { return };
+        // Without a schema, a value that is not null determines how the two are compared.
+        let Some(type_hint) = new.filter(|v| !v.is_null()).or(old).or(new) else { return };
         // Most values are unchanged and need no comparison of their fields.
         if old.is_some() && old == new {
             return;
         }
-        match merge_type::merge_type(type_ref, shown) {
+        match merge_type::merge_type(type_ref, type_hint) {
             MergeType::Map(type_ref)
                 if merge_type::entries(old).is_some() || merge_type::entries(new).is_some() =>
             {
@@ -89,14 +96,14 @@ impl Walker {
                         path_element::field(key),
                         entry_of(old),
                         entry_of(new),
-                        merge_type::field(type_ref, key).0,
+                        merge_type::field_type(type_ref, key),
                     );
                 }
             }
             MergeType::AssociativeList { item, keys }
                 if !(merge_type::items(old).is_empty() && merge_type::items(new).is_empty()) =>
             {
-                self.list(merge_type::items(old), merge_type::items(new), item, keys);
+                self.compare_lists(merge_type::items(old), merge_type::items(new), item, keys);
             }
             _ => return self.leaf(old, new),
         }
@@ -107,6 +114,7 @@ impl Walker {
         }
     }
 
+    /// Compares the values at a path element below the current path.
     fn child(
         &mut self,
         element: Box<str>,
@@ -119,26 +127,38 @@ impl Walker {
         self.path.pop();
     }
 
-    fn list(&mut self, old: &[Value], new: &[Value], item: TypeRef<'_>, keys: &[Box<str>]) {
-        let mut all: BTreeMap<Box<str>, Sides<'_>> = BTreeMap::new();
+    fn compare_lists(
+        &mut self,
+        old: &[Value],
+        new: &[Value],
+        item: TypeRef<'_>,
+        keys: &[Box<str>],
+    ) {
+        let mut by_element: BTreeMap<Box<str>, ItemsOfElement<'_>> = BTreeMap::new();
         for value in old {
             if let Ok(element) = merge_type::item_element(value, keys, item) {
-                all.entry(element).or_default().0.push(value);
+                by_element.entry(element).or_default().old.push(value);
             }
         }
         for value in new {
             if let Ok(element) = merge_type::item_element(value, keys, item) {
-                all.entry(element).or_default().1.push(value);
+                by_element.entry(element).or_default().new.push(value);
             }
         }
-        for (element, (old, new)) in all {
-            self.element(element, &old, &new, item);
+        for (element, items) in by_element {
+            self.compare_items(element, &items.old, &items.new, item);
         }
     }
 
     /// Compares the items with the same path element. If there are several, compares them as a unit, because they also
     /// have the same owner.
-    fn element(&mut self, element: Box<str>, old: &[&Value], new: &[&Value], item: TypeRef<'_>) {
+    fn compare_items(
+        &mut self,
+        element: Box<str>,
+        old: &[&Value],
+        new: &[&Value],
+        item: TypeRef<'_>,
+    ) {
         if old.len() <= 1 && new.len() <= 1 {
             return self.child(element, old.first().copied(), new.first().copied(), Some(item));
         }

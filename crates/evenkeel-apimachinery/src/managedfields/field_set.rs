@@ -18,13 +18,15 @@ pub(crate) struct FieldSet {
 /// Node of one path element, which is a member of the set, a prefix of members, or both.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Node {
-    owned: bool,
-    below: FieldSet,
+    /// Whether the path that ends with this element is a member of the set.
+    is_member: bool,
+    /// Members below this element, as paths without it.
+    children: FieldSet,
 }
 
 impl Node {
     fn is_empty(&self) -> bool {
-        !self.owned && self.below.is_empty()
+        !self.is_member && self.children.is_empty()
     }
 }
 
@@ -42,26 +44,26 @@ impl FieldSet {
             let Value::Object(inner) = value else {
                 return Err(format!("{key}: must be an object"));
             };
-            let owned = inner.is_empty() || inner.contains_key(".");
-            set.put(key, Node { owned, below: Self::parse(value)? });
+            let is_member = inner.is_empty() || inner.contains_key(".");
+            set.put(key, Node { is_member, children: Self::parse(value)? });
         }
         Ok(set)
     }
 
     /// Encodes the set as `fieldsV1` of a managed fields entry.
     pub(crate) fn to_value(&self) -> Value {
-        let mut all = Map::new();
+        let mut fields = Map::new();
         for (key, node) in &self.nodes {
-            let mut value = node.below.to_value();
+            let mut value = node.children.to_value();
             if let Value::Object(map) = &mut value
-                && node.owned
+                && node.is_member
                 && !map.is_empty()
             {
                 map.insert(".".to_owned(), Value::Object(Map::new()));
             }
-            all.insert(key.to_string(), value);
+            fields.insert(key.to_string(), value);
         }
-        Value::Object(all)
+        Value::Object(fields)
     }
 
     /// Returns the set of the given paths.
@@ -83,9 +85,9 @@ impl FieldSet {
         let Some((last, parents)) = path.split_last() else { return };
         let mut set = self;
         for parent in parents {
-            set = &mut set.nodes.entry(parent.clone()).or_default().below;
+            set = &mut set.nodes.entry(parent.clone()).or_default().children;
         }
-        set.nodes.entry(last.clone()).or_default().owned = true;
+        set.nodes.entry(last.clone()).or_default().is_member = true;
     }
 
     /// Returns whether the path is in the set.
@@ -99,16 +101,17 @@ impl FieldSet {
 
     /// Returns whether the path with this single element is in the set.
     pub(crate) fn has_element(&self, element: &str) -> bool {
-        self.nodes.get(element).is_some_and(|n| n.owned)
+        self.nodes.get(element).is_some_and(|n| n.is_member)
     }
 
     /// Returns the members below a path element, as paths without it.
     ///
     /// Upstream: `WithPrefix`.
     pub(crate) fn with_prefix(&self, element: &str) -> Option<&Self> {
-        self.nodes.get(element).map(|n| &n.below).filter(|s| !s.is_empty())
+        self.nodes.get(element).map(|n| &n.children).filter(|s| !s.is_empty())
     }
 
+    /// Adds a node unless it is empty.
     fn put(&mut self, key: Box<str>, node: Node) {
         if !node.is_empty() {
             self.nodes.insert(key, node);
@@ -117,66 +120,66 @@ impl FieldSet {
 
     /// Returns the members of either set.
     pub(crate) fn union(&self, other: &Self) -> Self {
-        let mut all = self.clone();
-        all.add(other);
-        all
+        let mut union = self.clone();
+        union.add(other);
+        union
     }
 
     fn add(&mut self, other: &Self) {
         for (key, other_node) in &other.nodes {
             let node = self.nodes.entry(key.clone()).or_default();
-            node.owned |= other_node.owned;
-            node.below.add(&other_node.below);
+            node.is_member |= other_node.is_member;
+            node.children.add(&other_node.children);
         }
     }
 
     /// Returns the members of both sets.
     pub(crate) fn intersection(&self, other: &Self) -> Self {
-        let mut both = Self::default();
+        let mut intersection = Self::default();
         for (key, node) in &self.nodes {
             let Some(other_node) = other.nodes.get(key) else { continue };
             let node = Node {
-                owned: node.owned && other_node.owned,
-                below: node.below.intersection(&other_node.below),
+                is_member: node.is_member && other_node.is_member,
+                children: node.children.intersection(&other_node.children),
             };
-            both.put(key.clone(), node);
+            intersection.put(key.clone(), node);
         }
-        both
+        intersection
     }
 
     /// Returns the members that the other set lacks.
     pub(crate) fn difference(&self, other: &Self) -> Self {
-        let mut rest = Self::default();
+        let mut difference = Self::default();
         for (key, node) in &self.nodes {
             let node = match other.nodes.get(key) {
                 None => node.clone(),
                 Some(other_node) => Node {
-                    owned: node.owned && !other_node.owned,
-                    below: node.below.difference(&other_node.below),
+                    is_member: node.is_member && !other_node.is_member,
+                    children: node.children.difference(&other_node.children),
                 },
             };
-            rest.put(key.clone(), node);
+            difference.put(key.clone(), node);
         }
-        rest
+        difference
     }
 
     /// Returns the members that are neither members of the other set nor below one.
     ///
     /// Upstream: `RecursiveDifference`.
     pub(crate) fn recursive_difference(&self, other: &Self) -> Self {
-        let mut rest = Self::default();
+        let mut difference = Self::default();
         for (key, node) in &self.nodes {
             let node = match other.nodes.get(key) {
                 None => node.clone(),
-                Some(other_node) if other_node.owned => continue,
+                Some(other_node) if other_node.is_member => continue,
                 Some(other_node) => Node {
-                    owned: node.owned,
-                    below: node.below.recursive_difference(&other_node.below),
+                    is_member: node.is_member,
+                    children: node.children.recursive_difference(&other_node.children),
                 },
             };
-            rest.put(key.clone(), node);
+            difference.put(key.clone(), node);
         }
-        rest
+        difference
     }
 
     /// Adds the prefixes of members that `named` selects. `named` receives a state and the last element of the prefix,
@@ -190,8 +193,11 @@ impl FieldSet {
     ) -> Self {
         let nodes = self.nodes.iter().map(|(key, node)| {
             let (is_named, next) = named(state, key);
-            let owned = node.owned || (is_named && !node.below.is_empty());
-            (key.clone(), Node { owned, below: node.below.with_named_prefixes(next, named) })
+            let is_member = node.is_member || (is_named && !node.children.is_empty());
+            (
+                key.clone(),
+                Node { is_member, children: node.children.with_named_prefixes(next, named) },
+            )
         });
         Self { nodes: nodes.collect() }
     }
@@ -206,10 +212,10 @@ impl FieldSet {
     fn walk<'s>(&'s self, path: &mut Vec<&'s str>, each: &mut impl FnMut(&[&str])) {
         for (key, node) in &self.nodes {
             path.push(key);
-            if node.owned {
+            if node.is_member {
                 each(path);
             }
-            node.below.walk(path, each);
+            node.children.walk(path, each);
             path.pop();
         }
     }

@@ -118,20 +118,17 @@ impl Managers {
             value::remove(object, "metadata.managedFields");
             return;
         }
-        let mut all: Vec<(&ManagerId, &ManagerEntry)> = self.entries.iter().collect();
-        all.sort_by(|(a, x), (b, y)| {
-            let key = |id: &ManagerId, e: &ManagerEntry| {
-                (
-                    !id.applied,
-                    e.time.clone(),
-                    id.manager.clone(),
-                    e.api_version.clone(),
-                    id.subresource.clone(),
-                )
-            };
-            key(a, x).cmp(&key(b, y))
+        let mut sorted: Vec<(&ManagerId, &ManagerEntry)> = self.entries.iter().collect();
+        sorted.sort_by_cached_key(|(id, entry)| {
+            (
+                !id.applied,
+                entry.time.clone(),
+                id.manager.clone(),
+                entry.api_version.clone(),
+                id.subresource.clone(),
+            )
         });
-        let list = all.into_iter().map(|(id, entry)| encode_entry(id, entry)).collect();
+        let list = sorted.into_iter().map(|(id, entry)| encode_entry(id, entry)).collect();
         value::set(object, "metadata.managedFields", Value::Array(list));
     }
 }
@@ -165,7 +162,7 @@ pub(crate) fn is_reset(object: &Value) -> bool {
     match object.pointer("/metadata/managedFields") {
         Some(Value::Array(list)) => match list.as_slice() {
             [] => true,
-            [Value::Object(one)] => one.values().all(|v| v.is_null() || v == ""),
+            [Value::Object(entry)] => entry.values().all(|v| v.is_null() || v == ""),
             _ => false,
         },
         _ => false,
@@ -185,7 +182,7 @@ pub(crate) fn remove_managed_fields(object: &mut Value) {
 ///
 /// Upstream: `IgnoreManagedFieldsTimestampsTransformer`.
 pub(crate) fn keep_timestamps(old: &Value, new: &mut Value) {
-    let timeless = |object: &Value| {
+    let entries_without_time = |object: &Value| {
         let list = object
             .pointer("/metadata/managedFields")
             .and_then(Value::as_array)
@@ -203,11 +200,11 @@ pub(crate) fn keep_timestamps(old: &Value, new: &mut Value) {
     };
     // Compares the other fields first, because most writes change them and the comparison is cheap.
     if equal_but_for_managers(old, new)
-        && timeless(old) == timeless(new)
+        && entries_without_time(old) == entries_without_time(new)
         && let Some(list) = old.pointer("/metadata/managedFields").cloned()
-        && let Some(place) = new.pointer_mut("/metadata/managedFields")
+        && let Some(managed_fields) = new.pointer_mut("/metadata/managedFields")
     {
-        *place = list;
+        *managed_fields = list;
     }
 }
 

@@ -14,11 +14,13 @@ pub(crate) fn merge(live: &Value, applied: &Value, type_ref: TypeRef<'_>) -> Val
     merged(Some(live), Some(applied), Some(type_ref)).unwrap_or_else(|| Value::Object(Map::new()))
 }
 
+/// Merges an applied value into the live one; each is `None` if it is absent. Returns `None` if the result is empty.
 fn merged(
     live: Option<&Value>,
     applied: Option<&Value>,
     type_ref: Option<TypeRef<'_>>,
 ) -> Option<Value> {
+    // Without a schema, a value that is not null determines how the two merge.
     let type_hint = applied.filter(|v| !v.is_null()).or(live).or(applied)?;
     match merge_type::merge_type(type_ref, type_hint) {
         MergeType::Map(type_ref)
@@ -32,9 +34,8 @@ fn merged(
             let mut out = Map::new();
             for key in keys {
                 let entry_of = |side| merge_type::entries(side).and_then(|m| m.get(key));
-                if let Some(value) =
-                    merged(entry_of(live), entry_of(applied), merge_type::field(type_ref, key).0)
-                {
+                let field_type = merge_type::field_type(type_ref, key);
+                if let Some(value) = merged(entry_of(live), entry_of(applied), field_type) {
                     out.insert(key.clone(), value);
                 }
             }

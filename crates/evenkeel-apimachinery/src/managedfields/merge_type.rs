@@ -39,11 +39,15 @@ pub(crate) fn merge_type<'a>(type_ref: Option<TypeRef<'a>>, value: &Value) -> Me
     }
 }
 
-/// Returns a field's type, and whether the type declares the field by name.
-pub(crate) fn field<'a>(type_ref: Option<TypeRef<'a>>, name: &str) -> (Option<TypeRef<'a>>, bool) {
-    let Some(type_ref) = type_ref else { return (None, false) };
-    let named = type_ref.as_struct().is_some_and(|s| s.field(name).is_some());
-    (type_ref.child(name), named)
+/// Returns the type of a field; `None` if the schema does not specify it.
+pub(crate) fn field_type<'a>(type_ref: Option<TypeRef<'a>>, name: &str) -> Option<TypeRef<'a>> {
+    type_ref?.child(name)
+}
+
+/// Returns whether the type is a struct that declares the field by name, as opposed to a map with this key.
+pub(crate) fn is_named_field(type_ref: Option<TypeRef<'_>>, name: &str) -> bool {
+    let fields = type_ref.and_then(TypeRef::as_struct);
+    fields.is_some_and(|fields| fields.field(name).is_some())
 }
 
 /// Returns whether the type allows a field of that name.

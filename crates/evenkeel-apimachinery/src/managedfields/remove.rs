@@ -24,7 +24,7 @@ fn without(value: &Value, to_remove: &FieldSet, type_ref: Option<TypeRef<'_>>) -
                     continue;
                 }
                 let kept = match to_remove.with_prefix(&name) {
-                    Some(below) => without(value, below, merge_type::field(type_ref, key).0),
+                    Some(below) => without(value, below, merge_type::field_type(type_ref, key)),
                     None => value.clone(),
                 };
                 out.insert(key.clone(), kept);
@@ -57,8 +57,8 @@ pub(crate) fn ensure_named_fields_are_members(set: &FieldSet, type_ref: TypeRef<
     set.with_named_prefixes(Some(type_ref), &|type_ref: Option<TypeRef<'_>>, element: &str| {
         match element.split_once(':') {
             Some(("f", name)) => {
-                let (child, named) = merge_type::field(type_ref, name);
-                (named, child)
+                let is_named = merge_type::is_named_field(type_ref, name);
+                (is_named, merge_type::field_type(type_ref, name))
             }
             Some(("k", _)) => {
                 let item = type_ref.and_then(|type_ref| match type_ref.shape() {

@@ -20,6 +20,7 @@ pub(crate) fn to_field_set(value: &Value, type_ref: TypeRef<'_>) -> FieldSet {
     set
 }
 
+/// Adds the fields of a value at `path` to the set.
 fn collect(
     value: &Value,
     type_ref: Option<TypeRef<'_>>,
@@ -30,12 +31,11 @@ fn collect(
         MergeType::Atomic => set.insert(path),
         MergeType::Map(type_ref) => {
             for (key, value) in merge_type::entries(Some(value)).into_iter().flatten() {
-                let (child, named) = merge_type::field(type_ref, key);
                 path.push(path_element::field(key));
-                collect(value, child, path, set);
+                collect(value, merge_type::field_type(type_ref, key), path, set);
                 let is_empty =
                     value.is_null() || value.as_object().is_some_and(serde_json::Map::is_empty);
-                if is_empty || !named {
+                if is_empty || !merge_type::is_named_field(type_ref, key) {
                     set.insert(path);
                 }
                 path.pop();
@@ -84,9 +84,8 @@ pub(crate) fn validation_errors(value: &Value, type_ref: TypeRef<'_>) -> Vec<Str
 pub(crate) fn has_items_without_key(value: &Value, type_ref: TypeRef<'_>) -> bool {
     match value {
         Value::Object(fields) => fields.iter().any(|(name, value)| {
-            let (field, _) = merge_type::field(Some(type_ref), name);
             (value.is_object() || value.is_array())
-                && field.is_some_and(|field| has_items_without_key(value, field))
+                && type_ref.child(name).is_some_and(|field| has_items_without_key(value, field))
         }),
         Value::Array(items) => match merge_type::merge_type(Some(type_ref), &Value::Null) {
             MergeType::AssociativeList { item, keys } => items.iter().any(|value| {
@@ -118,7 +117,7 @@ fn validate(value: &Value, type_ref: Option<TypeRef<'_>>, path: &str, errors: &m
             for (key, value) in entries {
                 let path = format!("{path}.{key}");
                 if merge_type::is_declared(Some(type_ref), key) {
-                    validate(value, merge_type::field(Some(type_ref), key).0, &path, errors);
+                    validate(value, type_ref.child(key), &path, errors);
                 } else {
                     errors.push(format!("{path}: field not declared in schema"));
                 }

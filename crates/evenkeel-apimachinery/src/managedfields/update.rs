@@ -56,7 +56,7 @@ fn managers_before(old: Option<&Value>, new: &Value, subresource: &str) -> Manag
         return Managers::default();
     }
     match Managers::decode(new) {
-        Ok(given) if !given.entries.is_empty() => given,
+        Ok(sent) if !sent.entries.is_empty() => sent,
         _ => stored(),
     }
 }
@@ -74,8 +74,8 @@ pub(super) fn take_ownership(
     let reset = reset_fields::reset_fields(schema, write.subresource);
     let changes = compare(old, new, schema.type_ref()).exclude_fields(&reset);
     remove_from_other_managers(schema, managers, &changes, None);
-    let own = changes.added_or_modified().difference(reset_fields::stripped_fields());
-    if !own.is_empty() {
+    let owned_by_writer = changes.added_or_modified().difference(reset_fields::stripped_fields());
+    if !owned_by_writer.is_empty() {
         let api_version = schema.api_version();
         let id = ManagerId {
             applied: false,
@@ -86,7 +86,7 @@ pub(super) fn take_ownership(
         let before = managers.entries.remove(&id).map(|e| e.fields).unwrap_or_default();
         let entry = ManagerEntry {
             api_version,
-            fields: own.union(&before),
+            fields: owned_by_writer.union(&before),
             time: managers::time(write.now),
         };
         managers.entries.insert(id, entry);
@@ -138,13 +138,15 @@ fn cap_update_managers(managers: &mut Managers) {
         return;
     }
     updaters.sort_by_key(|id| (managers.entries.get(id).map(|e| e.time.clone()), id.clone()));
-    let mut first: Vec<ManagerId> = Vec::new();
+    // The oldest updater of each version. It is merged only if there is a second one.
+    let mut oldest_of_version: Vec<ManagerId> = Vec::new();
     for id in updaters {
         if count <= MAX_UPDATE_MANAGERS {
             break;
         }
-        let Some(oldest) = first.iter().find(|f| f.api_version == id.api_version).cloned() else {
-            first.push(id);
+        let oldest = oldest_of_version.iter().find(|oldest| oldest.api_version == id.api_version);
+        let Some(oldest) = oldest.cloned() else {
+            oldest_of_version.push(id);
             continue;
         };
         let bucket = ManagerId {

@@ -123,22 +123,23 @@ pub(super) fn normalize_element_order(
     identity.require_key(&merged)?;
     identity.require_key(order)?;
     let (order, server) = (identity.positions(order), identity.positions(server));
-    let (mut named, mut others): (Vec<_>, Vec<_>) =
-        merged.into_iter().partition(|v| order.position(identity, v).is_some());
-    named.sort_by_cached_key(|v| order.position(identity, v));
-    others.sort_by_cached_key(|v| server.position(identity, v));
-    let (mut named, mut others) = (named.into_iter().peekable(), others.into_iter().peekable());
-    let mut all = Vec::new();
-    while let (Some(other), Some(name)) = (others.peek(), named.peek()) {
-        let before = match (server.position(identity, other), server.position(identity, name)) {
-            (Some(o), Some(n)) => o < n,
+    let (mut ordered, mut server_only): (Vec<_>, Vec<_>) =
+        merged.into_iter().partition(|element| order.position(identity, element).is_some());
+    ordered.sort_by_cached_key(|element| order.position(identity, element));
+    server_only.sort_by_cached_key(|element| server.position(identity, element));
+    let mut ordered = ordered.into_iter().peekable();
+    let mut server_only = server_only.into_iter().peekable();
+    let mut result = Vec::new();
+    while let (Some(other), Some(next)) = (server_only.peek(), ordered.peek()) {
+        let precedes = match (server.position(identity, other), server.position(identity, next)) {
+            (Some(other), Some(next)) => other < next,
             _ => false,
         };
-        all.extend(if before { others.next() } else { named.next() });
+        result.extend(if precedes { server_only.next() } else { ordered.next() });
     }
-    all.extend(others);
-    all.extend(named);
-    Ok(all)
+    result.extend(server_only);
+    result.extend(ordered);
+    Ok(result)
 }
 
 /// Rejects a patch whose list is not in the order of its `$setElementOrder`.

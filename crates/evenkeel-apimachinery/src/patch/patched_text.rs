@@ -26,7 +26,8 @@ pub(super) fn patched_text(
     let mut node = Node::Stored(current, schema.map(Schema::type_ref));
     match (form, patch) {
         (PatchType::Json, Json::Array(operations)) => {
-            let _failed = operations.iter().try_for_each(|operation| node.operate(operation));
+            let _failed =
+                operations.iter().try_for_each(|operation| node.apply_operation(operation));
         }
         (PatchType::Json, _) => {}
         _ => node.merge(patch),
@@ -125,23 +126,23 @@ impl<'a> Node<'a> {
     }
 
     /// Applies an operation of a JSON patch; `None` if it is not applicable.
-    fn operate(&mut self, operation: &'a Json<'a>) -> Option<()> {
+    fn apply_operation(&mut self, operation: &'a Json<'a>) -> Option<()> {
         let text = |name: &str| match operation.get(name) {
             Some(Json::String(text)) => Some(text.as_ref()),
             _ => None,
         };
         let value = || operation.get("value").map_or(Self::Sent(&Json::Null), Self::Sent);
         match text("op")? {
-            "add" => self.put(text("path")?, value(), true),
-            "replace" => self.put(text("path")?, value(), false),
+            "add" => self.insert(text("path")?, value()),
+            "replace" => self.replace(text("path")?, value()),
             "remove" => self.take(text("path")?).map(drop),
             "move" => {
                 let moved = self.take(text("from")?)?;
-                self.put(text("path")?, moved, true)
+                self.insert(text("path")?, moved)
             }
             "copy" => {
                 let copy = self.find(text("from")?)?.clone();
-                self.put(text("path")?, copy, true)
+                self.insert(text("path")?, copy)
             }
             "test" => self.find(text("path")?).map(drop),
             _ => None,
@@ -155,13 +156,14 @@ impl<'a> Node<'a> {
         let mut node = self;
         node.expand();
         for step in steps.skip(1) {
-            node = node.part(step)?;
+            node = node.child(step)?;
             node.expand();
         }
         Some((node, last))
     }
 
-    fn part(&mut self, step: &str) -> Option<&mut Self> {
+    /// Returns the field or item of this container with a key.
+    fn child(&mut self, step: &str) -> Option<&mut Self> {
         match self {
             Self::Fields(fields) => fields.get_mut(&*unescape(step)),
             Self::Items(items) => {
@@ -174,19 +176,34 @@ impl<'a> Node<'a> {
 
     fn find(&mut self, pointer: &str) -> Option<&mut Self> {
         let (container, last) = self.walk(pointer)?;
-        container.part(last)
+        container.child(last)
     }
 
-    fn put(&mut self, pointer: &str, value: Self, inserts: bool) -> Option<()> {
+    /// Sets a field, or inserts an item into a list.
+    fn insert(&mut self, pointer: &str, value: Self) -> Option<()> {
         match self.walk(pointer)? {
-            (Self::Fields(fields), last) => drop(fields.insert(unescape(last).into_owned(), value)),
-            (Self::Items(items), "-") => items.push(value),
-            (Self::Items(items), last) if inserts => {
+            (Self::Items(items), last) if last != "-" => {
                 let index = index(last, items.len().saturating_add(1)).ok()?;
                 items.insert(index, value);
+                Some(())
             }
-            (Self::Items(items), last) => {
-                let index = index(last, items.len()).ok()?;
+            (container, last) => container.set(last, value),
+        }
+    }
+
+    /// Sets a field, or replaces an item of a list.
+    fn replace(&mut self, pointer: &str, value: Self) -> Option<()> {
+        let (container, last) = self.walk(pointer)?;
+        container.set(last, value)
+    }
+
+    /// Sets a field or an item of this container. The key `-` appends to a list.
+    fn set(&mut self, key: &str, value: Self) -> Option<()> {
+        match self {
+            Self::Fields(fields) => drop(fields.insert(unescape(key).into_owned(), value)),
+            Self::Items(items) if key == "-" => items.push(value),
+            Self::Items(items) => {
+                let index = index(key, items.len()).ok()?;
                 *items.get_mut(index)? = value;
             }
             _ => return None,
@@ -194,6 +211,7 @@ impl<'a> Node<'a> {
         Some(())
     }
 
+    /// Removes the value at a pointer and returns it.
     fn take(&mut self, pointer: &str) -> Option<Self> {
         match self.walk(pointer)? {
             (Self::Fields(fields), last) => fields.remove(&*unescape(last)),

@@ -99,6 +99,7 @@ fn validate_kind(kind: &GroupVersionKind, object: &Value) -> Result<(), StatusEr
     ))
 }
 
+/// Converts the decoding error of a JSON patch to a 400.
 fn accept_strict(strict: Result<Vec<String>, String>) -> Result<Vec<String>, StatusError> {
     strict.map_err(|e| StatusError::bad_request(format!("error decoding patch: {e}")))
 }
@@ -126,11 +127,11 @@ fn apply_json_patch(current: &Value, patch: &Json<'_>) -> Result<Value, StatusEr
         )));
     }
     let mut object = current.clone();
-    json_patch::apply(&mut object, patch).map_err(|refused| match refused {
+    json_patch::apply(&mut object, patch).map_err(|error| match error {
         json_patch::PatchError::NotApplicable | json_patch::PatchError::CopiesTooMuch(_) => {
             unprocessable()
         }
-        json_patch::PatchError::TooDeep => StatusError::bad_request(refused.to_string()),
+        json_patch::PatchError::TooDeep => StatusError::bad_request(error.to_string()),
     })?;
     Ok(object)
 }
@@ -150,12 +151,12 @@ fn apply_strategic_patch(
     patch: &Json<'_>,
     schema: Option<&Schema>,
 ) -> Result<Value, StatusError> {
-    let map = |value| match value {
+    let into_map = |value| match value {
         Value::Object(map) => map,
         _ => Map::new(),
     };
     let type_ref: Option<TypeRef<'_>> = schema.map(Schema::type_ref);
-    let merged = strategic::apply(map(current.clone()), map(patch.to_value()), type_ref);
+    let merged = strategic::apply(into_map(current.clone()), into_map(patch.to_value()), type_ref);
     // The merged object keeps the kind and version of the current one, as in upstream.
     let merged = merged.map(|mut merged| {
         for field in ["apiVersion", "kind"] {
@@ -166,7 +167,7 @@ fn apply_strategic_patch(
         }
         merged
     });
-    merged.map(Value::Object).map_err(|refused| match refused {
+    merged.map(Value::Object).map_err(|error| match error {
         StrategicError::BadRequest(text) => StatusError::bad_request(text),
         StrategicError::Unprocessable => unprocessable(),
         StrategicError::Internal(text) => StatusError::plain_internal(text),

@@ -10,9 +10,13 @@ use super::ordering::{self, ElementIdentity, Positions};
 use crate::go_text::go;
 use crate::schema::node::{PatchRule, Shape, TypeRef};
 
+/// Directive to `replace`, `delete` or `merge` an object or a list.
 const DIRECTIVE: &str = "$patch";
+/// Directive that lists the keys of an object to keep.
 const RETAIN_KEYS: &str = "$retainKeys";
+/// Prefix of a directive that lists the values to delete from a list of primitives.
 const DELETE_FROM: &str = "$deleteFromPrimitiveList";
+/// Prefix of a directive that lists the elements of a list in their order.
 const SET_ORDER: &str = "$setElementOrder";
 
 /// Reason why a strategic merge patch was rejected.
@@ -68,17 +72,14 @@ fn apply_retain_keys(
     let bad = StrategicError::BadRequest("invalid patch format of retainKeys");
     let Value::Array(list) = list else { return Err(bad) };
     let names: HashSet<&str> = list.iter().filter_map(Value::as_str).collect();
-    let listed = |key: &str| names.contains(key);
-    let stray = |(key, value): (&String, &Value)| {
-        !(value.is_null()
-            || key.starts_with(DELETE_FROM)
-            || key.starts_with(SET_ORDER)
-            || listed(key))
-    };
-    if patch.iter().any(stray) {
-        return Err(bad);
+    // The patch may set only the keys that it retains.
+    for (key, value) in patch.iter() {
+        let is_directive = key.starts_with(DELETE_FROM) || key.starts_with(SET_ORDER);
+        if !value.is_null() && !is_directive && !names.contains(key.as_str()) {
+            return Err(bad);
+        }
     }
-    original.retain(|key, _| listed(key));
+    original.retain(|key, _| names.contains(key.as_str()));
     Ok(())
 }
 

@@ -10,13 +10,15 @@ use super::node::{Field, Id, ListKind, Node, PatchRule, Rest, Shape, Struct, Tre
 /// Builds the schema, whose first node is the root; `metadata` is the built-in type ObjectMeta.
 pub(super) fn build(doc: &Value, metadata: TypeRef<'_>) -> Tree {
     let mut builder = Builder { tree: Tree::default(), metadata, grafted: HashMap::new() };
-    builder.object(doc, true, false);
+    let (is_resource, preserves_unknown) = (true, false);
+    builder.object(doc, is_resource, preserves_unknown);
     builder.tree
 }
 
 struct Builder<'a> {
     tree: Tree,
     metadata: TypeRef<'a>,
+    /// Nodes of the built-in schema that were copied into the tree, with their ids there.
     grafted: HashMap<Id, Id>,
 }
 
@@ -26,15 +28,17 @@ impl Builder<'_> {
         (self.tree.nodes.len() - 1) as Id
     }
 
-    /// Adds the type of a value. `kept` is true if an enclosing object preserves unknown fields.
-    fn node(&mut self, doc: &Value, kept: bool) -> Id {
+    /// Adds the type of a value. `preserves_unknown` is true if an enclosing object preserves unknown fields.
+    fn node(&mut self, doc: &Value, preserves_unknown: bool) -> Id {
         if is(doc, "x-kubernetes-int-or-string") {
             return self.push(Shape::IntOrString);
         }
         match doc.get("type").and_then(Value::as_str) {
-            Some("object") => self.object(doc, is(doc, "x-kubernetes-embedded-resource"), kept),
+            Some("object") => {
+                self.object(doc, is(doc, "x-kubernetes-embedded-resource"), preserves_unknown)
+            }
             Some("array") => {
-                let item = self.node(doc.get("items").unwrap_or(&Value::Null), kept);
+                let item = self.node(doc.get("items").unwrap_or(&Value::Null), preserves_unknown);
                 self.push(Shape::List { item, kind: list_kind(doc) })
             }
             Some("string") => self.push(Shape::String),
@@ -45,29 +49,30 @@ impl Builder<'_> {
         }
     }
 
-    /// Adds the type of an object. `embedded` is true for the root and for embedded resources.
-    fn object(&mut self, doc: &Value, embedded: bool, kept: bool) -> Id {
-        let kept = kept || is(doc, "x-kubernetes-preserve-unknown-fields");
+    /// Adds the type of an object. `is_resource` is true for the root and for embedded resources.
+    fn object(&mut self, doc: &Value, is_resource: bool, preserves_unknown: bool) -> Id {
+        let preserves_unknown =
+            preserves_unknown || is(doc, "x-kubernetes-preserve-unknown-fields");
         let atomic = doc.get("x-kubernetes-map-type").and_then(Value::as_str) == Some("atomic");
         let properties = doc.get("properties").and_then(Value::as_object).filter(|p| !p.is_empty());
         let id = self.push(Shape::Any);
         let additional = match doc.get("additionalProperties") {
             Some(Value::Object(_)) => {
-                doc.get("additionalProperties").map(|value| self.node(value, kept))
+                doc.get("additionalProperties").map(|value| self.node(value, preserves_unknown))
             }
             Some(Value::Bool(true)) => Some(self.push(Shape::Any)),
             _ => None,
         };
-        if let (None, Some(value), false) = (properties, additional, embedded) {
+        if let (None, Some(value), false) = (properties, additional, is_resource) {
             self.tree.nodes[id as usize].shape = Shape::Map { value, atomic };
             return id;
         }
         let mut fields: Vec<Field> = Vec::new();
         for (name, property) in properties.into_iter().flatten() {
-            let node = self.node(property, kept);
+            let node = self.node(property, preserves_unknown);
             fields.push(field(name, node, property.get("default").cloned()));
         }
-        if embedded {
+        if is_resource {
             fields.retain(|f| !matches!(&*f.name, "apiVersion" | "kind" | "metadata"));
             let text = self.push(Shape::String);
             let metadata = self.graft(self.metadata.id);
@@ -80,11 +85,11 @@ impl Builder<'_> {
         let rest = match additional {
             _ if is(doc, "x-kubernetes-preserve-unknown-fields") => Rest::Keep,
             Some(id) => Rest::Typed(id),
-            None if kept => Rest::DropInPreserved,
+            None if preserves_unknown => Rest::DropInPreserved,
             None => Rest::Drop,
         };
         self.tree.nodes[id as usize].shape =
-            Shape::Struct(Struct { fields: fields.into(), atomic, rest, embedded });
+            Shape::Struct(Struct { fields: fields.into(), atomic, rest, embedded: is_resource });
         id
     }
 

@@ -258,27 +258,30 @@ impl StatusError {
     /// Returns a 422 with validation errors about an object. `name` may be empty.
     pub fn invalid(kind: &GroupKind, name: &str, errors: &[FieldError]) -> Self {
         let mut message = format!("{kind} \"{name}\" is invalid");
+        // Lists errors until their total size exceeds the limit.
         let mut size = 0;
-        let fits = errors.iter().take_while(|error| {
-            let fits = size < FieldError::MAX_TOTAL_SIZE;
-            size += error.size();
-            fits
-        });
-        let listed_count = fits.count();
-        let rest = (listed_count < errors.len()).then(FieldError::not_all_listed);
-        let listed = || errors.iter().take(listed_count).chain(&rest);
-        let mut texts = HashSet::new();
-        let seen: Vec<String> =
-            listed().map(ToString::to_string).filter(|text| texts.insert(text.clone())).collect();
-        match seen.as_slice() {
-            [] => {}
-            [one] => {
-                message.push_str(": ");
-                message.push_str(one);
+        let mut n_listed = 0;
+        for error in errors {
+            if size >= FieldError::MAX_TOTAL_SIZE {
+                break;
             }
-            many => {
+            size += error.size();
+            n_listed += 1;
+        }
+        let placeholder = (n_listed < errors.len()).then(FieldError::not_all_listed);
+        let listed = || errors.iter().take(n_listed).chain(&placeholder);
+        let mut seen = HashSet::new();
+        let texts: Vec<String> =
+            listed().map(ToString::to_string).filter(|text| seen.insert(text.clone())).collect();
+        match texts.as_slice() {
+            [] => {}
+            [text] => {
+                message.push_str(": ");
+                message.push_str(text);
+            }
+            texts => {
                 message.push_str(": [");
-                message.push_str(&many.join(", "));
+                message.push_str(&texts.join(", "));
                 message.push(']');
             }
         }

@@ -64,8 +64,8 @@ pub(super) fn has(object: &Value, condition: &Condition) -> bool {
 ///
 /// Upstream: `SetAPIServiceCondition`.
 pub(super) fn put(object: &mut Value, condition: &Condition, now: &str) {
-    let fields = [AVAILABLE, condition.status(), condition.reason, &condition.message];
-    set_condition(object, fields, now);
+    let state = [condition.status(), condition.reason, &condition.message];
+    set_condition(object, AVAILABLE, state, now);
 }
 
 #[cfg(test)]

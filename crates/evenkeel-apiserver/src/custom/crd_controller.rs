@@ -142,7 +142,7 @@ async fn finalize(
 ) -> Result<bool, StatusError> {
     let mut in_progress = crd.clone();
     let set_terminating = |crd: &mut Value, status: &str, reason: &str, message: &str| {
-        conditions::set_condition(crd, ["Terminating", status, reason, message], now);
+        conditions::set_condition(crd, "Terminating", [status, reason, message], now);
     };
     set_terminating(
         &mut in_progress,

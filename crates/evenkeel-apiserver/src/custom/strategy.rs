@@ -11,7 +11,7 @@ use evenkeel_apiextensions::{cel, defaulting, listtype, objectmeta, validation};
 use evenkeel_apimachinery::group_version::{GroupKind, GroupResource, GroupVersionKind};
 use evenkeel_apimachinery::status::{FieldError, FieldErrorKind, StatusError};
 use evenkeel_apimachinery::value;
-use evenkeel_cel::BUDGET;
+use evenkeel_cel::RUNTIME_COST_BUDGET;
 use evenkeel_kinds::strategy::Context;
 
 /// Strategy of one version of a custom resource.
@@ -56,7 +56,7 @@ impl CustomResourceStrategy {
             errors.push(error);
             return;
         }
-        let mut budget = BUDGET;
+        let mut budget = RUNTIME_COST_BUDGET;
         cel::validate_expressions(new, old, structural, &mut budget, errors);
     }
 

@@ -123,11 +123,8 @@ impl Strategy for DefinitionStrategy {
         }
         let message =
             "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon";
-        conditions::set_condition(
-            crd,
-            ["Terminating", "True", "InstanceDeletionPending", message],
-            now,
-        );
+        let state = ["True", "InstanceDeletionPending", message];
+        conditions::set_condition(crd, "Terminating", state, now);
         true
     }
 }

@@ -1,151 +1,172 @@
-//! Which forms of a function a call may mean.
+//! Type check of calls: resolves which overloads of a function match the types of the arguments.
 
 use cel::common::ast::{CallExpr, Expr, LiteralValue, operators as op};
 use cel::parser::Expression;
 
-use super::Resolved;
+use super::ResolvedCall;
 use super::checker::Checker;
 use super::functions::{self, Overload};
 use super::types::Type;
-use crate::names::{plain, spelled};
+use crate::names::{qualified_name, without_dot};
 
 impl<'p> Checker<'_, 'p> {
     /// Determines the types of a call and of its arguments. Upstream: `checkCall`.
-    pub(super) fn call(&mut self, id: u64, call: &'p CallExpr) {
+    pub(super) fn check_call(&mut self, id: u64, call: &'p CallExpr) {
         let name = call.func_name.as_str();
         if name == op::OPT_SELECT {
-            return self.optional_field(id, call);
+            return self.check_optional_field(id, call);
         }
         for argument in &call.args {
-            self.expression(argument);
+            self.check_expression(argument);
         }
         let extensions = self.program.extensions();
         let Some(target) = &call.target else {
-            let name = plain(name);
+            let name = without_dot(name);
             return match functions::find(name, extensions) {
-                Some(forms) => self.resolved(id, name, forms, None, &call.args),
+                Some(overloads) => self.resolve_overload(id, name, overloads, None, &call.args),
                 None => {
-                    self.undeclared(id, &call.func_name);
-                    self.set(id, Type::Error);
+                    self.report_undeclared(id, &call.func_name);
+                    self.set_type(id, Type::Error);
                 }
             };
         };
-        if let Some(space) = namespace(target) {
-            let full = format!("{}.{name}", plain(&space));
-            if let Some(forms) = functions::find(&full, extensions) {
-                return self.resolved(id, &full, forms, None, &call.args);
+        if let Some(namespace) = namespace(target) {
+            let full_name = format!("{}.{name}", without_dot(&namespace));
+            if let Some(overloads) = functions::find(&full_name, extensions) {
+                return self.resolve_overload(id, &full_name, overloads, None, &call.args);
             }
         }
-        self.expression(target);
+        self.check_expression(target);
         match functions::find(name, extensions) {
-            Some(forms) => self.resolved(id, name, forms, Some(target), &call.args),
+            Some(overloads) => self.resolve_overload(id, name, overloads, Some(target), &call.args),
             None => {
-                self.set(id, Type::Error);
-                self.undeclared(id, name);
+                self.set_type(id, Type::Error);
+                self.report_undeclared(id, name);
             }
         }
     }
 
-    /// Checks `a.?b`, which the parser made a call.
-    fn optional_field(&mut self, id: u64, call: &'p CallExpr) {
+    /// Checks `a.?b`, which the parser represents as a call with the operand and the field's name.
+    fn check_optional_field(&mut self, id: u64, call: &'p CallExpr) {
         let [operand, field] = call.args.as_slice() else {
-            let what = "unsupported optional field selection: incorrect signature.";
-            return self.report(id, format!("{what} argument count: {}", call.args.len()));
+            let message = "unsupported optional field selection: incorrect signature.";
+            return self.report(id, format!("{message} argument count: {}", call.args.len()));
         };
         let Expr::Literal(LiteralValue::String(name)) = &field.expr else {
             return self.report(field.id, "unsupported optional field selection: ".to_owned());
         };
-        let kind = self.field(id, operand, name.inner(), true);
-        let kind = self.known.resolve(&kind);
-        self.set(id, kind);
-        let forms = functions::find(op::OPT_SELECT, self.program.extensions());
-        let overloads = forms.unwrap_or_default().iter().collect();
-        self.calls.insert(id, Resolved { overloads, is_member: false });
+        let is_optional = true;
+        let kind = self.check_select_field(id, operand, name.inner(), is_optional);
+        let kind = self.substitution.resolve(&kind);
+        self.set_type(id, kind);
+        let overloads = functions::find(op::OPT_SELECT, self.program.extensions());
+        let overloads = overloads.unwrap_or_default().iter().collect();
+        self.calls.insert(id, ResolvedCall { overloads, is_member: false });
     }
 
+    /// Selects the overloads that match the types of the target and the arguments. Reports a call without a match.
+    ///
     /// Upstream: `resolveOverload`.
-    fn resolved(
+    fn resolve_overload(
         &mut self,
         id: u64,
         name: &str,
-        forms: &'static [Overload],
+        candidates: &'static [Overload],
         target: Option<&'p Expression>,
         args: &'p [Expression],
     ) {
         let is_member = target.is_some();
         if matches!(name, op::LOGICAL_AND | op::LOGICAL_OR) {
-            return self.junction(id, forms, args);
+            return self.check_logical_operator(id, candidates, args);
         }
-        let given: Vec<Type> =
-            target.into_iter().chain(args).map(|argument| self.get(argument.id)).collect();
+        let argument_types: Vec<Type> =
+            target.into_iter().chain(args).map(|argument| self.type_of(argument.id)).collect();
         let mut result: Option<Type> = None;
         let mut overloads = Vec::new();
-        for form in forms.iter().filter(|form| form.is_member == is_member) {
-            // Variables take numbers even where the counts of arguments differ, which changes no name.
-            let fresh: Vec<Type> = (0..form.n_variables).map(|_| self.known.fresh()).collect();
-            let wanted: Vec<Type> = form.args.iter().map(|arg| instance(arg, &fresh)).collect();
-            if !self.known.are_assignable(&given, &wanted) {
+        for overload in candidates.iter().filter(|overload| overload.is_member == is_member) {
+            // An overload with another number of arguments gets variables, too. Only their numbers differ from
+            // upstream's.
+            let variables: Vec<Type> =
+                (0..overload.n_variables).map(|_| self.substitution.new_variable()).collect();
+            let parameter_types: Vec<Type> =
+                overload.args.iter().map(|arg| instantiate(arg, &variables)).collect();
+            if !self.substitution.unify_all(&argument_types, &parameter_types) {
                 continue;
             }
-            overloads.push(form);
-            let found = self.known.resolve(&instance(&form.result, &fresh));
+            overloads.push(overload);
+            let kind = self.substitution.resolve(&instantiate(&overload.result, &variables));
+            // Overloads with different results make the result `dyn`.
             result = Some(match result {
-                None => found,
-                Some(known @ (Type::Dyn | Type::Any)) => known,
-                Some(known) if known == found => known,
+                None => kind,
+                Some(earlier @ (Type::Dyn | Type::Any)) => earlier,
+                Some(earlier) if earlier == kind => earlier,
                 Some(_) => Type::Dyn,
             });
         }
         match result {
             Some(kind) => {
-                self.set(id, kind);
-                self.calls.insert(id, Resolved { overloads, is_member });
+                self.set_type(id, kind);
+                self.calls.insert(id, ResolvedCall { overloads, is_member });
             }
             None => {
-                let given: Vec<Type> = given.iter().map(|kind| self.known.settle(kind)).collect();
-                let shown = signature(&given, is_member);
-                let what = format!("found no matching overload for '{name}' applied to '{shown}'");
-                self.report(id, what);
-                self.set(id, Type::Error);
+                let argument_types: Vec<Type> = argument_types
+                    .iter()
+                    .map(|kind| self.substitution.resolve_with_dyn(kind))
+                    .collect();
+                let signature = signature(&argument_types, is_member);
+                let message =
+                    format!("found no matching overload for '{name}' applied to '{signature}'");
+                self.report(id, message);
+                self.set_type(id, Type::Error);
             }
         }
     }
 
-    fn junction(&mut self, id: u64, forms: &'static [Overload], args: &'p [Expression]) {
+    /// Checks the operands of `&&` or `||`.
+    fn check_logical_operator(
+        &mut self,
+        id: u64,
+        overloads: &'static [Overload],
+        operands: &'p [Expression],
+    ) {
         let mut kind = Type::Bool;
-        for argument in args {
-            let found = self.get(argument.id);
-            if !self.known.is_assignable(&found, &Type::Bool) {
-                self.mismatch(argument.id, &Type::Bool, &found);
+        for operand in operands {
+            let actual = self.type_of(operand.id);
+            if !self.substitution.unify(&actual, &Type::Bool) {
+                self.report_mismatch(operand.id, &Type::Bool, &actual);
                 kind = Type::Error;
             }
         }
-        self.set(id, kind);
-        self.calls.insert(id, Resolved { overloads: forms.iter().collect(), is_member: false });
+        self.set_type(id, kind);
+        let overloads = overloads.iter().collect();
+        self.calls.insert(id, ResolvedCall { overloads, is_member: false });
     }
 }
 
-/// Returns the qualified name that the target of a call spells.
+/// Returns the qualified name that the target of a call forms, which may be the namespace of a function: `sets` in
+/// `sets.contains(a, b)`.
 pub(super) fn namespace(target: &Expression) -> Option<String> {
     match &target.expr {
         Expr::Ident(name) => Some(name.clone()),
-        Expr::Select(select) => spelled(select),
+        Expr::Select(select) => qualified_name(select),
         _ => None,
     }
 }
 
-/// Returns a type of a form with fresh variables for its own.
-fn instance(kind: &Type, fresh: &[Type]) -> Type {
+/// Returns a type of an overload with `variables` in place of the overload's own type variables.
+fn instantiate(kind: &Type, variables: &[Type]) -> Type {
     match kind {
-        Type::Variable(number) => fresh.get(*number as usize).cloned().unwrap_or(Type::Dyn),
-        other => other.with_parts(|part| instance(part, fresh)),
+        Type::Variable(number) => variables.get(*number as usize).cloned().unwrap_or(Type::Dyn),
+        other => other.map_parameters(|parameter| instantiate(parameter, variables)),
     }
 }
 
-fn signature(given: &[Type], is_member: bool) -> String {
-    let shown: Vec<String> = given.iter().map(Type::to_string).collect();
-    match shown.split_first() {
+/// Returns the types of a call's arguments as an error message has them: `string.(int)` for a method call, else
+/// `(string, int)`.
+fn signature(argument_types: &[Type], is_member: bool) -> String {
+    let names: Vec<String> = argument_types.iter().map(Type::to_string).collect();
+    match names.split_first() {
         Some((target, args)) if is_member => format!("{target}.({})", args.join(", ")),
-        _ => format!("({})", shown.join(", ")),
+        _ => format!("({})", names.join(", ")),
     }
 }

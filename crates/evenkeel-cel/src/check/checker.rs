@@ -1,6 +1,7 @@
-//! Types of an expression's parts, and the errors in them.
+//! Type checker: infers the type of each node of an expression, and collects the type errors.
 //!
-//! Upstream: cel-go's `checker/checker.go`. Its order of steps decides what type variables stand for.
+//! Upstream: cel-go's `checker/checker.go`. The order of its steps determines which types the type variables are
+//! bound to.
 
 use std::collections::HashMap;
 
@@ -12,9 +13,9 @@ use cel::parser::Expression;
 
 use super::types::{Fields, Object, Type};
 use super::unify::{Substitution, most_general};
-use super::{Checked, Resolved, Variable};
+use super::{Checked, ResolvedCall, Variable};
 use crate::Program;
-use crate::report::Found;
+use crate::report::Errors;
 
 /// State of a check.
 pub(super) struct Checker<'c, 'p> {
@@ -22,110 +23,127 @@ pub(super) struct Checker<'c, 'p> {
     pub(super) variables: &'c [Variable],
     /// Variables of macros, the innermost last.
     pub(super) locals: Vec<(&'p str, Type)>,
+    /// Type of each checked node, by its id.
     pub(super) types: HashMap<u64, Type>,
-    pub(super) calls: HashMap<u64, Resolved>,
-    pub(super) known: Substitution,
-    pub(super) found: &'c mut Found,
+    /// Matching overloads of each checked call, by its id.
+    pub(super) calls: HashMap<u64, ResolvedCall>,
+    /// Types that the type variables are bound to.
+    pub(super) substitution: Substitution,
+    pub(super) errors: &'c mut Errors,
 }
 
-/// Determines the types of all parts of an expression, and notes what is wrong.
+/// Determines the types of all nodes of an expression. Adds type errors to `errors`.
 pub(super) fn check<'p>(
     program: &'p Program,
     variables: &[Variable],
-    found: &mut Found,
+    errors: &mut Errors,
 ) -> Checked<'p> {
-    let (types, calls) = (HashMap::new(), HashMap::new());
-    let (locals, known) = (Vec::new(), Substitution::default());
-    let mut checker = Checker { program, variables, locals, types, calls, known, found };
-    checker.expression(program.expression());
-    let Checker { types, calls, known, .. } = checker;
-    let types = types.into_iter().map(|(id, kind)| (id, known.settle(&kind).bounded())).collect();
+    let mut checker = Checker {
+        program,
+        variables,
+        locals: Vec::new(),
+        types: HashMap::new(),
+        calls: HashMap::new(),
+        substitution: Substitution::default(),
+        errors,
+    };
+    checker.check_expression(program.expression());
+    let Checker { types, calls, substitution, .. } = checker;
+    let without_variables = |kind: Type| substitution.resolve_with_dyn(&kind).bounded();
+    let types = types.into_iter().map(|(id, kind)| (id, without_variables(kind))).collect();
     Checked { program, types, calls }
 }
 
 impl<'p> Checker<'_, 'p> {
-    pub(super) fn report(&mut self, id: u64, what: String) {
-        self.found.add(|| self.program.offset(id), what);
+    /// Reports an error about the node with this id.
+    pub(super) fn report(&mut self, id: u64, message: String) {
+        self.errors.add(|| self.program.location(id), message);
     }
 
-    pub(super) fn mismatch(&mut self, id: u64, expected: &Type, actual: &Type) {
+    pub(super) fn report_mismatch(&mut self, id: u64, expected: &Type, actual: &Type) {
         self.report(id, format!("expected type '{expected}' but found '{actual}'"));
     }
 
-    /// Reports a name that nothing has.
-    pub(super) fn undeclared(&mut self, id: u64, name: &str) {
+    /// Reports a name that refers to no variable, function or type.
+    pub(super) fn report_undeclared(&mut self, id: u64, name: &str) {
         self.report(id, format!("undeclared reference to '{name}' (in container '')"));
     }
 
-    pub(super) fn set(&mut self, id: u64, kind: Type) {
+    pub(super) fn set_type(&mut self, id: u64, kind: Type) {
         self.types.insert(id, kind.bounded());
     }
 
-    pub(super) fn get(&self, id: u64) -> Type {
+    /// Returns the type of a node that was checked before.
+    pub(super) fn type_of(&self, id: u64) -> Type {
         self.types.get(&id).cloned().unwrap_or(Type::Error)
     }
 
-    pub(super) fn expression(&mut self, e: &'p Expression) {
+    /// Determines the types of an expression and its subexpressions.
+    pub(super) fn check_expression(&mut self, e: &'p Expression) {
         match &e.expr {
-            Expr::Literal(value) => self.set(e.id, literal(value)),
-            Expr::Ident(name) => self.ident(e.id, name),
-            Expr::Select(select) => self.select(e.id, select),
-            Expr::Call(call) => self.call(e.id, call),
-            Expr::List(list) => self.list(e.id, list),
-            Expr::Map(map) => self.map(e.id, &map.entries),
-            Expr::Struct(made) => self.made(e.id, made),
-            Expr::Comprehension(comprehension) => self.comprehension(e.id, comprehension),
+            Expr::Literal(value) => self.set_type(e.id, literal_type(value)),
+            Expr::Ident(name) => self.check_ident(e.id, name),
+            Expr::Select(select) => self.check_select(e.id, select),
+            Expr::Call(call) => self.check_call(e.id, call),
+            Expr::List(list) => self.check_list(e.id, list),
+            Expr::Map(map) => self.check_map(e.id, &map.entries),
+            Expr::Struct(literal) => self.check_struct(e.id, literal),
+            Expr::Comprehension(comprehension) => self.check_comprehension(e.id, comprehension),
             Expr::Unspecified => self.report(e.id, "unexpected unspecified type: ".to_owned()),
         }
     }
 
-    fn ident(&mut self, id: u64, name: &str) {
-        match self.simple(name) {
-            Some(kind) => self.set(id, kind),
+    fn check_ident(&mut self, id: u64, name: &str) {
+        match self.simple_name_type(name) {
+            Some(kind) => self.set_type(id, kind),
             None => {
-                self.set(id, Type::Error);
-                self.undeclared(id, name);
+                self.set_type(id, Type::Error);
+                self.report_undeclared(id, name);
             }
         }
     }
 
-    fn select(&mut self, id: u64, select: &'p SelectExpr) {
+    /// Checks a selection `a.b`, or the test `has(a.b)`.
+    fn check_select(&mut self, id: u64, select: &'p SelectExpr) {
         if !select.test
-            && let Some(kind) = self.qualified(select)
+            && let Some(kind) = self.qualified_name_type(select)
         {
-            return self.set(id, kind);
+            return self.set_type(id, kind);
         }
-        let kind = self.field(id, &select.operand, &select.field, false);
+        let is_optional = false;
+        let kind = self.check_select_field(id, &select.operand, &select.field, is_optional);
         let kind = if select.test { Type::Bool } else { kind };
-        let kind = self.known.resolve(&kind);
-        self.set(id, kind);
+        let kind = self.substitution.resolve(&kind);
+        self.set_type(id, kind);
     }
 
-    /// Checks the selection of a field, and returns its type.
+    /// Checks the selection of a field, and returns its type. `is_optional` is true for `a.?b`.
     ///
     /// Upstream: `checkSelectField`.
-    pub(super) fn field(
+    pub(super) fn check_select_field(
         &mut self,
         id: u64,
         operand: &'p Expression,
         name: &str,
         is_optional: bool,
     ) -> Type {
-        self.expression(operand);
-        let of = self.known.resolve(&self.get(operand.id));
-        let (target, is_optional) = match of {
-            Type::Optional(of) => ((*of).clone(), true),
-            of => (of, is_optional),
+        self.check_expression(operand);
+        let operand_kind = self.substitution.resolve(&self.type_of(operand.id));
+        // A field of an optional value is optional, too.
+        let (target, is_optional) = match operand_kind {
+            Type::Optional(value) => ((*value).clone(), true),
+            other => (other, is_optional),
         };
         let kind = match &target {
             Type::Map(_, value) => (**value).clone(),
-            Type::Object(object) => self.field_of(id, object, name),
+            Type::Object(object) => self.field_type(id, object, name),
             Type::Library(library) if super::idents::is_struct(library) => {
                 self.report(id, format!("unexpected failed resolution of '{library}'"));
                 Type::Error
             }
             Type::Variable(_) => {
-                self.known.is_assignable(&Type::Dyn, &target);
+                // Binds the variable to `dyn`.
+                self.substitution.unify(&Type::Dyn, &target);
                 Type::Dyn
             }
             Type::Dyn | Type::Any | Type::Error => Type::Dyn,
@@ -137,17 +155,18 @@ impl<'p> Checker<'_, 'p> {
         if is_optional { Type::optional(kind) } else { kind }
     }
 
-    /// Returns the type of an object's field.
-    fn field_of(&mut self, id: u64, object: &Object, name: &str) -> Type {
+    /// Returns the type of an object's field. Reports an unknown field.
+    fn field_type(&mut self, id: u64, object: &Object, name: &str) -> Type {
         match &object.fields {
             Fields::Any => Type::Dyn,
             Fields::JsonPatch if ["op", "from", "path"].contains(&name) => Type::Str,
             Fields::JsonPatch => Type::Dyn,
             Fields::Declared(fields) => {
-                let escaped = || fields.get(format!("__{name}__").as_str());
-                let field = fields
-                    .get(name)
-                    .or_else(|| if crate::names::is_reserved(name) { escaped() } else { None });
+                let mut field = fields.get(name);
+                // A field whose name is a reserved word is declared with its escaped name. An expression can use both.
+                if field.is_none() && crate::names::is_reserved(name) {
+                    field = fields.get(format!("__{name}__").as_str());
+                }
                 match field {
                     Some(field) => field.kind.named(&format!("{}.{name}", object.name)),
                     None => {
@@ -159,121 +178,125 @@ impl<'p> Checker<'_, 'p> {
         }
     }
 
-    fn list(&mut self, id: u64, list: &'p ListExpr) {
-        let mut kind: Option<Type> = None;
-        for (i, element) in list.elements.iter().enumerate() {
-            self.expression(element);
-            let mut one = self.get(element.id);
-            if list.optional_indices.contains(&i) {
-                one = self.present(element.id, one);
+    fn check_list(&mut self, id: u64, list: &'p ListExpr) {
+        let mut joined: Option<Type> = None;
+        for (index, element) in list.elements.iter().enumerate() {
+            self.check_expression(element);
+            let mut kind = self.type_of(element.id);
+            if list.optional_indices.contains(&index) {
+                kind = self.unwrap_optional(element.id, kind);
             }
-            kind = Some(self.joined(kind, one));
+            joined = Some(self.join_types(joined, kind));
         }
-        let kind = kind.unwrap_or_else(|| self.known.fresh());
-        self.set(id, Type::list(kind));
+        let joined = joined.unwrap_or_else(|| self.substitution.new_variable());
+        self.set_type(id, Type::list(joined));
     }
 
-    /// Returns the type of the value of an optional element.
-    fn present(&mut self, id: u64, kind: Type) -> Type {
+    /// Returns the type of the value in an optional element such as `?x`. Reports an element that is not optional.
+    fn unwrap_optional(&mut self, id: u64, kind: Type) -> Type {
         match kind {
-            Type::Optional(of) => (*of).clone(),
+            Type::Optional(value) => (*value).clone(),
             kind @ (Type::Dyn | Type::Any) => kind,
             other => {
-                self.mismatch(id, &Type::optional(other.clone()), &other);
+                self.report_mismatch(id, &Type::optional(other.clone()), &other);
                 other
             }
         }
     }
 
-    /// Returns the type that elements of two types have in common.
-    fn joined(&mut self, previous: Option<Type>, current: Type) -> Type {
+    /// Returns the type of a list with elements of two types: the more general one, or `dyn` if they do not unify.
+    ///
+    /// Upstream: `joinTypes`.
+    fn join_types(&mut self, previous: Option<Type>, current: Type) -> Type {
         match previous {
             None => current,
-            Some(previous) if self.known.is_assignable(&previous, &current) => {
+            Some(previous) if self.substitution.unify(&previous, &current) => {
                 most_general(&previous, &current)
             }
             Some(_) => Type::Dyn,
         }
     }
 
-    fn map(&mut self, id: u64, entries: &'p [IdedEntryExpr]) {
+    fn check_map(&mut self, id: u64, entries: &'p [IdedEntryExpr]) {
         let (mut key_kind, mut value_kind): (Option<Type>, Option<Type>) = (None, None);
         for entry in entries {
             let EntryExpr::MapEntry(MapEntryExpr { key, value, optional }) = &entry.expr else {
                 continue;
             };
-            self.expression(key);
-            let kind = self.get(key.id);
-            key_kind = Some(self.joined(key_kind, kind));
-            self.expression(value);
-            let mut kind = self.get(value.id);
+            self.check_expression(key);
+            let kind = self.type_of(key.id);
+            key_kind = Some(self.join_types(key_kind, kind));
+            self.check_expression(value);
+            let mut kind = self.type_of(value.id);
             if *optional {
-                kind = self.present(value.id, kind);
+                kind = self.unwrap_optional(value.id, kind);
             }
-            value_kind = Some(self.joined(value_kind, kind));
+            value_kind = Some(self.join_types(value_kind, kind));
         }
         let kind = match (key_kind, value_kind) {
             (Some(key), Some(value)) => Type::map(key, value),
-            _ => Type::map(self.known.fresh(), self.known.fresh()),
+            _ => Type::map(self.substitution.new_variable(), self.substitution.new_variable()),
         };
-        self.set(id, kind);
+        self.set_type(id, kind);
     }
 
-    fn made(&mut self, id: u64, made: &'p StructExpr) {
-        let Some(of) = self.struct_type(&made.type_name) else {
-            self.undeclared(id, &made.type_name);
-            return self.set(id, Type::Error);
+    /// Checks a struct literal such as `Object{spec: Object.spec{replicas: 1}}`.
+    fn check_struct(&mut self, id: u64, literal: &'p StructExpr) {
+        let Some(named) = self.struct_type(&literal.type_name) else {
+            self.report_undeclared(id, &literal.type_name);
+            return self.set_type(id, Type::Error);
         };
-        let of = match of {
-            of @ (Type::Object(_) | Type::Error) => of,
+        let struct_kind = match named {
+            kind @ (Type::Object(_) | Type::Error) => kind,
             other => {
                 let name = other.runtime_name();
                 self.report(id, format!("'{name}' is not a message type"));
                 Type::Error
             }
         };
-        self.set(id, of.clone());
-        for entry in &made.entries {
+        self.set_type(id, struct_kind.clone());
+        for entry in &literal.entries {
             let EntryExpr::StructField(field) = &entry.expr else { continue };
-            self.expression(&field.value);
-            let wanted = match &of {
-                Type::Object(object) => self.field_of(entry.id, object, &field.field),
+            self.check_expression(&field.value);
+            let field_kind = match &struct_kind {
+                Type::Object(object) => self.field_type(entry.id, object, &field.field),
                 _ => Type::Error,
             };
-            let mut kind = self.get(field.value.id);
+            let mut value_kind = self.type_of(field.value.id);
             if field.optional {
-                kind = self.present(field.value.id, kind);
+                value_kind = self.unwrap_optional(field.value.id, value_kind);
             }
-            if !self.known.is_assignable(&wanted, &kind) {
+            if !self.substitution.unify(&field_kind, &value_kind) {
                 let name = &field.field;
-                let what = format!(
-                    "expected type of field '{name}' is '{wanted}' but provided type is '{kind}'"
+                let message = format!(
+                    "expected type of field '{name}' is '{field_kind}' but provided type is '{value_kind}'"
                 );
-                self.report(entry.id, what);
+                self.report(entry.id, message);
             }
         }
     }
 
-    fn comprehension(&mut self, id: u64, c: &'p ComprehensionExpr) {
-        self.expression(&c.iter_range);
-        self.expression(&c.accu_init);
-        let range = self.known.resolve(&self.get(c.iter_range.id));
-        let accumulator = self.get(c.accu_init.id);
-        let depth = self.locals.len();
+    fn check_comprehension(&mut self, id: u64, c: &'p ComprehensionExpr) {
+        self.check_expression(&c.iter_range);
+        self.check_expression(&c.accu_init);
+        let range = self.substitution.resolve(&self.type_of(c.iter_range.id));
+        let accumulator = self.type_of(c.accu_init.id);
+        let outer_locals = self.locals.len();
         self.locals.push((&c.accu_var, accumulator.clone()));
         let (first, second) = match &range {
-            Type::List(of) if c.iter_var2.is_some() => (Type::Int, (**of).clone()),
-            Type::List(of) => ((**of).clone(), Type::Dyn),
+            Type::List(element) if c.iter_var2.is_some() => (Type::Int, (**element).clone()),
+            Type::List(element) => ((**element).clone(), Type::Dyn),
             Type::Map(key, value) => ((**key).clone(), (**value).clone()),
             Type::Dyn | Type::Error | Type::Variable(_) => {
-                self.known.is_assignable(&Type::Dyn, &range);
+                // Binds a variable to `dyn`.
+                self.substitution.unify(&Type::Dyn, &range);
                 (Type::Dyn, Type::Dyn)
             }
             other => {
-                let what = format!(
+                let message = format!(
                     "expression of type '{other}' cannot be range of a comprehension (must be list, map, or dynamic)"
                 );
-                self.report(c.iter_range.id, what);
+                self.report(c.iter_range.id, message);
                 (Type::Error, Type::Error)
             }
         };
@@ -281,26 +304,30 @@ impl<'p> Checker<'_, 'p> {
         if let Some(name) = &c.iter_var2 {
             self.locals.push((name, second));
         }
-        self.expression(&c.loop_cond);
-        self.asserted(&c.loop_cond, &Type::Bool);
-        self.expression(&c.loop_step);
-        self.asserted(&c.loop_step, &accumulator);
-        self.locals.truncate(depth + 1);
-        self.expression(&c.result);
-        self.locals.truncate(depth);
-        let kind = self.known.resolve(&self.get(c.result.id));
-        self.set(id, kind);
+        self.check_expression(&c.loop_cond);
+        self.assert_type(&c.loop_cond, &Type::Bool);
+        self.check_expression(&c.loop_step);
+        self.assert_type(&c.loop_step, &accumulator);
+        // The result sees the accumulator, but not the iteration variables.
+        self.locals.truncate(outer_locals + 1);
+        self.check_expression(&c.result);
+        self.locals.truncate(outer_locals);
+        let kind = self.substitution.resolve(&self.type_of(c.result.id));
+        self.set_type(id, kind);
     }
 
-    fn asserted(&mut self, e: &Expression, kind: &Type) {
-        let found = self.get(e.id);
-        if !self.known.is_assignable(kind, &found) {
-            self.mismatch(e.id, kind, &found);
+    /// Reports an expression whose type does not unify with the expected one.
+    ///
+    /// Upstream: `assertType`.
+    fn assert_type(&mut self, e: &Expression, expected: &Type) {
+        let actual = self.type_of(e.id);
+        if !self.substitution.unify(expected, &actual) {
+            self.report_mismatch(e.id, expected, &actual);
         }
     }
 }
 
-fn literal(literal: &LiteralValue) -> Type {
+fn literal_type(literal: &LiteralValue) -> Type {
     match literal {
         LiteralValue::Boolean(_) => Type::Bool,
         LiteralValue::Bytes(_) => Type::Bytes,

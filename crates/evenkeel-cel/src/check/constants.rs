@@ -8,25 +8,25 @@ use cel::parser::Expression;
 use crate::eval::literal;
 use crate::{Val, functions, names, patterns};
 
-/// Functions that convert one value.
+/// Functions that convert one value. Calls with a constant argument are evaluated before the first evaluation.
 const CONVERSIONS: [&str; 10] =
     ["bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"];
 
-/// Returns the first error of a conversion of a constant, or of a constant pattern.
+/// Evaluates the conversions of constants and compiles the constant patterns in an expression. Returns the first error.
 pub(super) fn instantiate(e: &Expression) -> Result<(), String> {
-    constant(e).map(|_| ())
+    constant_value(e).map(|_| ())
 }
 
-/// Returns the value of an expression that is constant; `None` for others.
-fn constant(e: &Expression) -> Result<Option<Val<'_>>, String> {
+/// Returns the value of a constant expression; `None` for others. Fails with the first error of a constant within it.
+fn constant_value(e: &Expression) -> Result<Option<Val<'_>>, String> {
     match &e.expr {
         Expr::Literal(value) => Ok(Some(literal(value))),
-        Expr::Call(call) => of_call(call),
+        Expr::Call(call) => converted_constant(call),
         Expr::List(list) => {
             let mut items = Vec::new();
             let mut is_constant = list.optional_indices.is_empty();
             for element in &list.elements {
-                match constant(element)? {
+                match constant_value(element)? {
                     Some(item) => items.push(item),
                     None => is_constant = false,
                 }
@@ -36,17 +36,17 @@ fn constant(e: &Expression) -> Result<Option<Val<'_>>, String> {
         Expr::Map(map) => {
             for entry in &map.entries {
                 if let EntryExpr::MapEntry(entry) = &entry.expr {
-                    constant(&entry.key)?;
-                    constant(&entry.value)?;
+                    constant_value(&entry.key)?;
+                    constant_value(&entry.value)?;
                 }
             }
             Ok(None)
         }
         _ => {
             let mut result = Ok(());
-            names::each_part(e, &mut |part| {
+            names::each_child(e, &mut |child| {
                 if result.is_ok() {
-                    result = instantiate(part);
+                    result = instantiate(child);
                 }
             });
             result.map(|()| None)
@@ -54,12 +54,14 @@ fn constant(e: &Expression) -> Result<Option<Val<'_>>, String> {
     }
 }
 
-fn of_call(call: &CallExpr) -> Result<Option<Val<'_>>, String> {
+/// Returns the value of a call that converts a constant; `None` for other calls.
+fn converted_constant(call: &CallExpr) -> Result<Option<Val<'_>>, String> {
     if let Some(target) = &call.target {
-        constant(target)?;
+        constant_value(target)?;
     }
-    let args: Vec<Option<Val<'_>>> = call.args.iter().map(constant).collect::<Result<_, _>>()?;
-    let name = names::plain(&call.func_name);
+    let args: Vec<Option<Val<'_>>> =
+        call.args.iter().map(constant_value).collect::<Result<_, _>>()?;
+    let name = names::without_dot(&call.func_name);
     let pattern = match (name, &call.target, args.as_slice()) {
         ("matches", None, [_, pattern])
         | ("find" | "findAll" | "matches", Some(_), [pattern, ..]) => pattern.as_ref(),

@@ -13,8 +13,8 @@ use cel::parser::Expression;
 use super::estimates::{Argument, Estimate};
 use super::range::Range;
 use super::{Checked, Declared, Type};
-use crate::eval::{LIST, MAP, STEP, STRUCT};
-use crate::names::{plain, spelled};
+use crate::eval::{LIST_COST, MAP_COST, STEP_COST, STRUCT_COST};
+use crate::names::{qualified_name, without_dot};
 
 /// Sizes of the keys and values of a map, or of the elements of a list.
 #[derive(Debug, Clone, Copy)]
@@ -34,153 +34,201 @@ impl Entries {
     }
 }
 
-/// Declaration at which an expression's path from a variable ends: `None` without a path, `Some(None)` if the path leads
-/// to nothing declared.
-pub(super) type DeclaredPath<'c> = Option<Option<&'c Declared>>;
+/// Path of an expression from a variable, such as `self.spec.replicas`, by the declaration of the value that it leads
+/// to.
+#[derive(Clone, Copy)]
+pub(super) enum DeclaredPath<'c> {
+    /// The expression has no path, such as `a + b`.
+    NoPath,
+    /// The path leads to a value without a declaration.
+    Undeclared,
+    Declared(&'c Declared),
+}
+
+impl<'c> DeclaredPath<'c> {
+    fn from_declaration(declared: Option<&'c Declared>) -> Self {
+        declared.map_or(Self::Undeclared, Self::Declared)
+    }
+
+    fn declaration(self) -> Option<&'c Declared> {
+        match self {
+            Self::Declared(declared) => Some(declared),
+            Self::NoPath | Self::Undeclared => None,
+        }
+    }
+
+    /// Returns the path with one more step, such as a field or an element. An expression without a path has none
+    /// after it, either.
+    pub(super) fn then(self, step: impl FnOnce(&'c Declared) -> Option<&'c Declared>) -> Self {
+        match self {
+            Self::Declared(declared) => Self::from_declaration(step(declared)),
+            Self::NoPath | Self::Undeclared => self,
+        }
+    }
+
+    /// Returns the range of sizes that the declaration allows.
+    pub(super) fn declared_size(self) -> Option<Range> {
+        self.declaration().map(|declared| Range::new(0, declared.max_size()))
+    }
+}
 
 /// Variable of a macro.
 #[derive(Clone, Copy)]
 struct Local<'c> {
     name: &'c str,
-    place: DeclaredPath<'c>,
+    path: DeclaredPath<'c>,
     size: Option<Range>,
     entries: Option<Entries>,
 }
 
-/// State of an estimate.
+/// State of an estimate. The maps have the ids of nodes as keys.
 pub(super) struct Coster<'c> {
     pub(super) checked: &'c Checked<'c>,
     root: &'c Declared,
-    /// Name of the only variable that `root` declares; `None` if each variable, and each value without one, is at the
-    /// root.
+    /// Name of the only variable that `root` declares. If it is `None`, `root` declares every variable, and the
+    /// operand of every selection from an expression without a path.
     variable: Option<&'c str>,
-    places: HashMap<u64, DeclaredPath<'c>>,
+    paths: HashMap<u64, DeclaredPath<'c>>,
     locals: Vec<Local<'c>>,
     sizes: HashMap<u64, Range>,
     entries: HashMap<u64, Entries>,
 }
 
-/// Size of a value that is not known to be smaller. Upstream declares the keys of maps without a size.
-const NO_SIZE: Range = Range { min: 0, max: 0 };
+/// Size of the keys of a declared map: upstream declares them without a maximum size, which counts as 0.
+const MAP_KEY_SIZE: Range = Range { min: 0, max: 0 };
 
-/// Returns the maximum cost of an evaluation.
+/// Returns the estimated maximum cost of an evaluation. See [`Coster::variable`] for the meaning of `variable`.
 pub(super) fn max_cost(checked: &Checked<'_>, root: &Declared, variable: Option<&str>) -> u64 {
-    let (places, sizes, entries) = (HashMap::new(), HashMap::new(), HashMap::new());
-    let locals = Vec::new();
-    let mut coster = Coster { checked, root, variable, places, locals, sizes, entries };
+    let mut coster = Coster {
+        checked,
+        root,
+        variable,
+        paths: HashMap::new(),
+        locals: Vec::new(),
+        sizes: HashMap::new(),
+        entries: HashMap::new(),
+    };
     coster.cost(checked.program.expression()).max
 }
 
 impl<'c> Coster<'c> {
+    /// Estimates the cost of an expression. Records its path, and the size of its value, for the expressions that use
+    /// it.
     fn cost(&mut self, e: &'c Expression) -> Range {
         match &e.expr {
             Expr::Literal(_) | Expr::Unspecified => Range::fixed(0),
             Expr::Ident(name) => {
-                let local = self.local(name).map(|local| local.place);
-                self.places.insert(e.id, local.unwrap_or_else(|| self.place_of(name)));
-                Range::fixed(STEP)
+                let local_path = self.local(name).map(|local| local.path);
+                let path = local_path.unwrap_or_else(|| self.variable_path(name));
+                self.paths.insert(e.id, path);
+                Range::fixed(STEP_COST)
             }
-            Expr::Select(select) => self.select(e.id, select),
-            Expr::Call(call) => self.call(e, call),
-            Expr::List(list) => self.list(e.id, list),
-            Expr::Map(map) => self.map(e.id, &map.entries),
-            Expr::Struct(made) => {
-                let mut sum = Range::fixed(STRUCT);
-                for entry in &made.entries {
+            Expr::Select(select) => self.select_cost(e.id, select),
+            Expr::Call(call) => self.call_cost(e, call),
+            Expr::List(list) => self.list_cost(e.id, list),
+            Expr::Map(map) => self.map_cost(e.id, &map.entries),
+            Expr::Struct(literal) => {
+                let mut sum = Range::fixed(STRUCT_COST);
+                for entry in &literal.entries {
                     if let EntryExpr::StructField(field) = &entry.expr {
                         sum = sum.plus(self.cost(&field.value));
                     }
                 }
                 sum
             }
-            Expr::Comprehension(c) if is_binding(c) => self.binding(e.id, c),
-            Expr::Comprehension(c) => self.comprehension(e.id, c),
+            Expr::Comprehension(c) if is_binding(c) => self.binding_cost(e.id, c),
+            Expr::Comprehension(c) => self.comprehension_cost(e.id, c),
         }
     }
 
+    /// Returns the innermost macro variable of this name.
     fn local(&self, name: &str) -> Option<&Local<'c>> {
         self.locals.iter().rev().find(|local| local.name == name)
     }
 
-    fn place(&self, e: &Expression) -> DeclaredPath<'c> {
+    fn path(&self, e: &Expression) -> DeclaredPath<'c> {
         if let Expr::Ident(name) = &e.expr
             && let Some(local) = self.local(name)
         {
-            return local.place;
+            return local.path;
         }
-        self.places.get(&e.id).copied().flatten()
+        self.paths.get(&e.id).copied().unwrap_or(DeclaredPath::NoPath)
     }
 
-    /// Returns the place of a variable.
-    fn place_of(&self, name: &str) -> DeclaredPath<'c> {
+    /// Returns the path that consists of a variable only.
+    fn variable_path(&self, name: &str) -> DeclaredPath<'c> {
         let is_declared = self.variable.is_none_or(|variable| variable == name);
-        Some(is_declared.then_some(self.root))
+        if is_declared { DeclaredPath::Declared(self.root) } else { DeclaredPath::Undeclared }
     }
 
-    /// Returns the place below another one. Upstream leaves out the first part of a path, so that one without a variable
-    /// begins at the root.
-    pub(super) fn below(
+    /// Returns a path with one more step.
+    ///
+    /// Upstream ignores the first element of a path, which is usually the variable. In a path from an expression
+    /// without a path, it ignores the step instead, so that this path leads to the root.
+    fn path_after(
         &self,
-        place: DeclaredPath<'c>,
+        path: DeclaredPath<'c>,
         step: impl FnOnce(&'c Declared) -> Option<&'c Declared>,
     ) -> DeclaredPath<'c> {
-        match place {
-            None => Some(self.variable.is_none().then_some(self.root)),
-            Some(place) => Some(place.and_then(step)),
+        match path {
+            DeclaredPath::NoPath if self.variable.is_none() => DeclaredPath::Declared(self.root),
+            DeclaredPath::NoPath => DeclaredPath::Undeclared,
+            path => path.then(step),
         }
     }
 
-    fn select(&mut self, id: u64, select: &'c SelectExpr) -> Range {
-        // `has` is free, as upstream configures it.
+    fn select_cost(&mut self, id: u64, select: &'c SelectExpr) -> Range {
+        // Upstream configures `has` to cost nothing.
         if select.test {
             return self.cost(&select.operand);
         }
-        // A qualified name is a variable.
+        // The type checker does not visit the operand of a selection that refers to a variable by its qualified name.
         if !self.checked.types.contains_key(&select.operand.id)
-            && let Some(name) = spelled(select)
+            && let Some(name) = qualified_name(select)
         {
-            self.places.insert(id, self.place_of(&name));
-            return Range::fixed(STEP);
+            self.paths.insert(id, self.variable_path(&name));
+            return Range::fixed(STEP_COST);
         }
         let mut sum = self.cost(&select.operand);
         if matches!(
             self.checked.kind_of(select.operand.id),
             Type::Map(..) | Type::Object(_) | Type::Library(_)
         ) {
-            sum = sum.plus(Range::fixed(STEP));
+            sum = sum.plus(Range::fixed(STEP_COST));
         }
-        let place = self.below(self.place(&select.operand), |place| {
-            let value = place.element().filter(|value| value.kind == Type::Any);
-            place.field(&select.field).or(value)
+        let path = self.path_after(self.path(&select.operand), |declared| {
+            let any_value = declared.element().filter(|value| value.kind == Type::Any);
+            declared.field(&select.field).or(any_value)
         });
-        self.places.insert(id, place);
+        self.paths.insert(id, path);
         sum
     }
 
-    fn call(&mut self, e: &'c Expression, call: &'c CallExpr) -> Range {
+    fn call_cost(&mut self, e: &'c Expression, call: &'c CallExpr) -> Range {
         if let ("dyn", [argument]) = (call.func_name.as_str(), call.args.as_slice()) {
             let cost = self.cost(argument);
-            self.copy_within(e.id, argument);
+            self.copy_size(e.id, argument);
             return cost.plus(Range::fixed(1));
         }
-        let costs: Vec<Range> = call.args.iter().map(|argument| self.cost(argument)).collect();
+        let arg_costs: Vec<Range> = call.args.iter().map(|argument| self.cost(argument)).collect();
         let args: Vec<Argument<'c>> =
             call.args.iter().map(|argument| self.argument(argument)).collect();
         let checked = self.checked;
         let Some(resolved) = checked.calls.get(&e.id) else { return Range::fixed(0) };
-        let mut sum = Range::fixed(0);
+        let mut target_cost = Range::fixed(0);
         let mut target = None;
-        if let Some(of) = call.target.as_deref().filter(|_| resolved.is_member) {
-            sum = self.cost(of);
-            target = Some(self.argument(of));
+        if let Some(e) = call.target.as_deref().filter(|_| resolved.is_member) {
+            target_cost = self.cost(e);
+            target = Some(self.argument(e));
         }
-        let given = costs.iter().fold(Range::fixed(0), |sum, cost| sum.plus(*cost));
-        let mut total = Range::new(u64::MAX, 0);
+        let cost_of_args = arg_costs.iter().fold(Range::fixed(0), |sum, cost| sum.plus(*cost));
+        // The union of the costs of all overloads. It begins with the neutral element of the union.
+        let mut cost_of_overloads = Range::new(u64::MAX, 0);
         let mut size: Option<Range> = None;
-        let name = plain(&call.func_name);
-        let full = full_name(call, resolved.is_member);
+        let name = without_dot(&call.func_name);
+        let full_name = full_name(call, resolved.is_member);
         for overload in &resolved.overloads {
-            let (cost, result) = match (name, costs.as_slice(), args.as_slice()) {
+            let (cost, result_size) = match (name, arg_costs.as_slice(), args.as_slice()) {
                 (op::LOGICAL_AND | op::LOGICAL_OR, [a, b], _) => {
                     (Range::new(a.min, a.plus(*b).max), None)
                 }
@@ -189,10 +237,8 @@ impl<'c> Coster<'c> {
                     if let (Some(yes), Some(no)) = entries {
                         self.entries.insert(e.id, yes.union(no));
                     }
-                    (
-                        condition.plus(a.union(*b)),
-                        Some(yes.size_or_unknown().union(no.size_or_unknown())),
-                    )
+                    let result_size = yes.size_or_unknown().union(no.size_or_unknown());
+                    (condition.plus(a.union(*b)), Some(result_size))
                 }
                 _ => {
                     if let (op::ADD, [a, b]) = (name, args.as_slice())
@@ -201,39 +247,42 @@ impl<'c> Coster<'c> {
                     {
                         self.entries.insert(e.id, a.union(b));
                     }
-                    let estimate =
-                        Estimate { name: &full, overload, target: target.as_ref(), args: &args };
-                    let (cost, result) = estimate.cost();
-                    (cost.plus(given), result)
+                    let estimate = Estimate {
+                        name: &full_name,
+                        overload,
+                        target: target.as_ref(),
+                        args: &args,
+                    };
+                    let call = estimate.cost();
+                    (call.cost.plus(cost_of_args), call.result_size)
                 }
             };
-            total = total.union(cost);
-            size = match (size, result) {
+            cost_of_overloads = cost_of_overloads.union(cost);
+            size = match (size, result_size) {
                 (Some(a), Some(b)) => Some(a.union(b)),
                 (a, b) => a.or(b),
             };
-            if let (op::INDEX, [of, _], Some(Type::List(_) | Type::Map(..))) =
+            if let (op::INDEX, [container, _], Some(Type::List(_) | Type::Map(..))) =
                 (name, args.as_slice(), overload.args.first())
             {
-                size = self.entries_of(of.e).map(|entries| entries.value);
-                let place = self.below(self.place(of.e), Declared::element);
-                self.places.insert(e.id, place);
+                size = self.entries_of(container.e).map(|entries| entries.value);
+                let path = self.path_after(self.path(container.e), Declared::element);
+                self.paths.insert(e.id, path);
             }
             size = size.or_else(|| self.size(e));
         }
         self.set_size(e.id, size);
-        sum.plus(total)
+        target_cost.plus(cost_of_overloads)
     }
 
     fn argument(&mut self, e: &'c Expression) -> Argument<'c> {
         let size = self.size(e);
-        Argument { e, kind: self.checked.kind_of(e.id), place: self.place(e), size }
+        Argument { e, kind: self.checked.kind_of(e.id), path: self.path(e), size }
     }
 
-    fn list(&mut self, id: u64, list: &'c ListExpr) -> Range {
-        let mut sum = Range::fixed(LIST);
-        let least = if list.elements.is_empty() { 0 } else { u64::MAX };
-        let mut value = Range::new(least, 0);
+    fn list_cost(&mut self, id: u64, list: &'c ListExpr) -> Range {
+        let mut sum = Range::fixed(LIST_COST);
+        let mut value = Self::initial_union(list.elements.is_empty());
         for element in &list.elements {
             sum = sum.plus(self.cost(element));
             value = value.union(self.size(element).unwrap_or(Range::UNKNOWN));
@@ -242,10 +291,16 @@ impl<'c> Coster<'c> {
         sum
     }
 
-    fn map(&mut self, id: u64, entries: &'c [IdedEntryExpr]) -> Range {
-        let mut sum = Range::fixed(MAP);
-        let least = if entries.is_empty() { 0 } else { u64::MAX };
-        let (mut key, mut value) = (Range::new(least, 0), Range::new(least, 0));
+    /// Returns the range to which the sizes of elements are added by union: its neutral element. For no elements, it
+    /// is 0.
+    fn initial_union(is_empty: bool) -> Range {
+        Range::new(if is_empty { 0 } else { u64::MAX }, 0)
+    }
+
+    fn map_cost(&mut self, id: u64, entries: &'c [IdedEntryExpr]) -> Range {
+        let mut sum = Range::fixed(MAP_COST);
+        let mut key = Self::initial_union(entries.is_empty());
+        let mut value = key;
         for entry in entries {
             let EntryExpr::MapEntry(entry) = &entry.expr else { continue };
             sum = sum.plus(self.cost(&entry.key)).plus(self.cost(&entry.value));
@@ -256,36 +311,44 @@ impl<'c> Coster<'c> {
         sum
     }
 
-    fn bound(&mut self, name: &'c str, e: &'c Expression) {
-        let (place, size, entries) = (self.place(e), self.size(e), self.entries_of(e));
-        self.locals.push(Local { name, place, size, entries });
+    /// Adds a macro variable with the value of an expression.
+    fn push_local(&mut self, name: &'c str, e: &'c Expression) {
+        let (path, size, entries) = (self.path(e), self.size(e), self.entries_of(e));
+        self.locals.push(Local { name, path, size, entries });
     }
 
-    fn binding(&mut self, id: u64, c: &'c ComprehensionExpr) -> Range {
+    /// Estimates an expression in which a variable is bound to a value.
+    fn binding_cost(&mut self, id: u64, c: &'c ComprehensionExpr) -> Range {
         let sum = self.cost(&c.iter_range).plus(self.cost(&c.accu_init));
-        self.bound(&c.accu_var, &c.accu_init);
+        self.push_local(&c.accu_var, &c.accu_init);
         let sum = sum.plus(self.cost(&c.result));
-        self.copy_within(id, &c.result);
+        self.copy_size(id, &c.result);
         self.locals.pop();
         sum
     }
 
-    fn comprehension(&mut self, id: u64, c: &'c ComprehensionExpr) -> Range {
+    fn comprehension_cost(&mut self, id: u64, c: &'c ComprehensionExpr) -> Range {
         let sum = self.cost(&c.iter_range).plus(self.cost(&c.accu_init));
-        self.bound(&c.accu_var, &c.accu_init);
-        let depth = self.locals.len();
+        self.push_local(&c.accu_var, &c.accu_init);
+        let first_iter_var = self.locals.len();
         let entries = self.entries_of(&c.iter_range);
         let is_list = match entries {
             Some(entries) => entries.is_list,
             None => matches!(self.checked.kind_of(c.iter_range.id), Type::List(_)),
         };
-        let range = self.place(&c.iter_range);
-        let element = self.below(range, Declared::element);
-        let key = Local { name: &c.iter_var, place: None, size: None, entries: None };
-        let value = Local { place: element, size: entries.map(|entries| entries.value), ..key };
-        // The index of a list has a path that leads to nothing; the keys of a map are strings without a size.
-        let key_place = self.below(range, |_| None);
-        let key = Local { place: key_place, size: entries.map(|entries| entries.key), ..key };
+        let range_path = self.path(&c.iter_range);
+        let value = Local {
+            name: &c.iter_var,
+            path: self.path_after(range_path, Declared::element),
+            size: entries.map(|entries| entries.value),
+            entries: None,
+        };
+        // The index of a list, or the key of a map, has no declaration.
+        let key = Local {
+            path: self.path_after(range_path, |_| None),
+            size: entries.map(|entries| entries.key),
+            ..value
+        };
         match &c.iter_var2 {
             Some(name) => {
                 self.locals.push(key);
@@ -293,38 +356,42 @@ impl<'c> Coster<'c> {
             }
             None => self.locals.push(if is_list { value } else { key }),
         }
-        let keys = (!is_list).then_some(range).flatten().flatten().filter(|range| range.is_map());
-        if let (Some(_), Some(local)) = (keys, self.locals.get_mut(depth)) {
-            // Upstream estimates the size by the path before it looks at the variable's own.
-            local.size = Some(NO_SIZE);
+        let is_declared_map =
+            !is_list && range_path.declaration().is_some_and(|range| range.is_map());
+        if let Some(key) = self.locals.get_mut(first_iter_var)
+            && is_declared_map
+        {
+            // The declared size takes precedence over that of the entries.
+            key.size = Some(MAP_KEY_SIZE);
         }
-        let once = self.cost(&c.loop_cond);
-        let once = self.cost(&c.loop_step).plus(once);
-        self.locals.truncate(depth);
+        let cost_of_condition = self.cost(&c.loop_cond);
+        let cost_of_iteration = self.cost(&c.loop_step).plus(cost_of_condition);
+        // The result sees the accumulator, but not the iteration variables.
+        self.locals.truncate(first_iter_var);
         let sum = sum.plus(self.cost(&c.result));
         self.locals.pop();
-        let times = self.size(&c.iter_range).unwrap_or(Range::UNKNOWN);
+        let iterations = self.size(&c.iter_range).unwrap_or(Range::UNKNOWN);
         match &c.accu_init.expr {
             Expr::Literal(_) => {
                 let size = self.size(&c.accu_init);
                 self.set_size(id, size);
             }
             Expr::List(_) | Expr::Map(_) => {
-                self.set_size(id, Some(times));
+                self.set_size(id, Some(iterations));
                 if let Some(entries) = self.entries.get(&c.loop_step.id).copied() {
                     self.entries.insert(id, entries);
                 }
             }
             _ => {}
         }
-        sum.plus(times.times(once))
+        sum.plus(iterations.times(cost_of_iteration))
     }
 
-    /// Gives a part of the expression the sizes of another part.
-    fn copy_within(&mut self, id: u64, of: &'c Expression) {
-        let size = self.size(of);
+    /// Records the sizes of another expression, and of its entries, as those of the node `id`.
+    fn copy_size(&mut self, id: u64, other: &'c Expression) {
+        let size = self.size(other);
         self.set_size(id, size);
-        if let Some(entries) = self.entries_of(of) {
+        if let Some(entries) = self.entries_of(other) {
             self.entries.insert(id, entries);
         }
     }
@@ -345,15 +412,17 @@ impl<'c> Coster<'c> {
         }
     }
 
+    /// Returns the size of an expression's value; `None` without a known bound.
+    ///
     /// Upstream: `computeSize`.
     fn size(&mut self, e: &Expression) -> Option<Range> {
         if let Some(size) = self.sizes.get(&e.id) {
             return Some(*size);
         }
-        if let Some(size) = written(e) {
+        if let Some(size) = literal_size(e) {
             return Some(Range::fixed(size));
         }
-        if let Some(size) = declared(self.place(e)) {
+        if let Some(size) = self.path(e).declared_size() {
             self.sizes.insert(e.id, size);
             return Some(size);
         }
@@ -367,13 +436,8 @@ impl<'c> Coster<'c> {
     }
 }
 
-/// Returns the bounds of the size that a declaration has.
-pub(super) fn declared(place: DeclaredPath<'_>) -> Option<Range> {
-    place.flatten().map(|declared| Range::new(0, declared.most()))
-}
-
-/// Returns the size that a literal has.
-fn written(e: &Expression) -> Option<u64> {
+/// Returns the size of a literal; `None` for other expressions.
+fn literal_size(e: &Expression) -> Option<u64> {
     Some(match &e.expr {
         Expr::Literal(LiteralValue::String(text)) => text.inner().chars().count() as u64,
         Expr::Literal(LiteralValue::Bytes(bytes)) => bytes.inner().len() as u64,
@@ -384,20 +448,21 @@ fn written(e: &Expression) -> Option<u64> {
     })
 }
 
-/// Whether a comprehension binds a variable to a value.
+/// Whether a comprehension only binds a variable to a value, as [`crate::expand`] creates it: it never iterates.
 ///
 /// Upstream: `isBind`.
 fn is_binding(c: &ComprehensionExpr) -> bool {
     let is_empty = matches!(&c.iter_range.expr, Expr::List(list) if list.elements.is_empty());
-    let never = matches!(&c.loop_cond.expr, Expr::Literal(LiteralValue::Boolean(b)) if !*b.inner());
-    is_empty && never
+    let is_false =
+        matches!(&c.loop_cond.expr, Expr::Literal(LiteralValue::Boolean(b)) if !*b.inner());
+    is_empty && is_false
 }
 
 /// Returns the name of a called function, with its namespace.
 fn full_name(call: &CallExpr, is_member: bool) -> String {
-    let space = call.target.as_deref().filter(|_| !is_member).and_then(super::calls::namespace);
-    match space {
-        Some(space) => format!("{}.{}", plain(&space), call.func_name),
-        None => plain(&call.func_name).to_owned(),
+    let target = call.target.as_deref().filter(|_| !is_member);
+    match target.and_then(super::calls::namespace) {
+        Some(namespace) => format!("{}.{}", without_dot(&namespace), call.func_name),
+        None => without_dot(&call.func_name).to_owned(),
     }
 }

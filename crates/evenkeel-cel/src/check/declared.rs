@@ -1,4 +1,4 @@
-//! Declarations of values: their types, with the bounds that cost estimates need.
+//! Declarations of values: their types, with the bounds of their sizes for cost estimates.
 //!
 //! Upstream: `DeclType` of `apiserver/pkg/cel`.
 
@@ -11,44 +11,47 @@ use super::types::{Fields, Type};
 pub struct Declared {
     /// Static type of the value.
     pub kind: Type,
-    /// Maximum number of elements, entries or bytes; 0 for values without a size.
-    most: u64,
-    /// Minimum number of bytes that the value takes in a request.
-    least: u64,
+    /// Maximum number of elements, entries or bytes; 0 if it has no bound. Upstream: `MaxElements`.
+    max_size: u64,
+    /// Minimum number of bytes of the value in a request. Upstream: `MinSerializedSize`.
+    min_request_bytes: u64,
     /// Declaration of a list's elements, or of a map's values.
     element: Option<Arc<Declared>>,
 }
 
-/// Minimum number of bytes of a list, a map or an object: its brackets.
+/// Minimum number of bytes of a string, a list, a map or an object: its quotes or brackets.
 const BRACKETS: u64 = 2;
 
 impl Declared {
-    /// Returns a declaration of a type, without a bound of its size.
+    /// Returns a declaration of a type without a maximum size.
     pub fn of(kind: Type) -> Self {
-        let least = match kind {
+        let min_request_bytes = match kind {
+            // `true`
             Type::Bool => 4,
             Type::Str | Type::Bytes | Type::List(_) | Type::Map(..) | Type::Object(_) => BRACKETS,
+            // `"0"`
             Type::Duration => 3,
+            // `"2022-01-01"`
             Type::Time => 12,
             _ => 1,
         };
-        Self { kind, most: 0, least, element: None }
+        Self { kind, max_size: 0, min_request_bytes, element: None }
     }
 
-    /// Returns a declaration of a list with at most so many elements.
-    pub fn list(element: Self, most: u64) -> Self {
+    /// Returns a declaration of a list with at most `max_size` elements.
+    pub fn list(element: Self, max_size: u64) -> Self {
         let kind = Type::list(element.kind.clone());
-        Self { kind, most, least: BRACKETS, element: Some(Arc::new(element)) }
+        Self { kind, max_size, min_request_bytes: BRACKETS, element: Some(Arc::new(element)) }
     }
 
-    /// Returns a declaration of a map from strings with at most so many entries.
-    pub fn map(value: Self, most: u64) -> Self {
+    /// Returns a declaration of a map with strings as keys and at most `max_size` entries.
+    pub fn map(value: Self, max_size: u64) -> Self {
         let kind = Type::map(Type::Str, value.kind.clone());
-        Self { kind, most, least: BRACKETS, element: Some(Arc::new(value)) }
+        Self { kind, max_size, min_request_bytes: BRACKETS, element: Some(Arc::new(value)) }
     }
 
     /// Returns a declaration of an object with these fields, by their names as expressions write them. Without a name,
-    /// its type gets one by its place.
+    /// [`Type::named`] derives the type's name from the field's path.
     pub fn object<N: Into<Box<str>>>(
         name: Option<&str>,
         fields: impl IntoIterator<Item = (N, Self)>,
@@ -57,26 +60,26 @@ impl Declared {
         Self::of(Type::object(name, Arc::new(fields)))
     }
 
-    /// Bounds the size of the value: in elements, entries or bytes.
-    pub fn at_most(mut self, most: u64) -> Self {
-        self.most = most;
+    /// Sets the maximum size of the value in elements, entries or bytes.
+    pub fn with_max_size(mut self, max_size: u64) -> Self {
+        self.max_size = max_size;
         self
     }
 
-    /// Bounds the bytes that the value takes in a request.
-    pub fn at_least(mut self, least: u64) -> Self {
-        self.least = least;
+    /// Sets the minimum number of bytes of the value in a request.
+    pub fn with_min_request_bytes(mut self, min_request_bytes: u64) -> Self {
+        self.min_request_bytes = min_request_bytes;
         self
     }
 
-    /// Returns the maximum number of elements, entries or bytes.
-    pub fn most(&self) -> u64 {
-        self.most
+    /// Returns the maximum number of elements, entries or bytes; 0 if it has no bound.
+    pub fn max_size(&self) -> u64 {
+        self.max_size
     }
 
-    /// Returns the minimum number of bytes that the value takes in a request.
-    pub fn least(&self) -> u64 {
-        self.least
+    /// Returns the minimum number of bytes of the value in a request.
+    pub fn min_request_bytes(&self) -> u64 {
+        self.min_request_bytes
     }
 
     /// Returns the declaration of a list's elements, or of a map's values.

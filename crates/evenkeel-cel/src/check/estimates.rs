@@ -1,35 +1,59 @@
-//! Estimated cost of a call, and the size of its result.
+//! Estimates of the cost of a call, and of the size of its result.
 //!
 //! Upstream: `EstimateCallCost` of `cel/library/cost.go`, and the estimators of cel-go's `checker` and `ext`.
 
 use cel::common::ast::{Expr, LiteralValue, operators as op};
 use cel::parser::Expression;
 
-use super::costs::{DeclaredPath, declared};
+use super::costs::DeclaredPath;
 use super::functions::{FORMAT, Overload, URL};
 use super::range::Range;
 use super::{Declared, Type};
 use crate::cost::{AUTHORIZATION_CHECK, LIST_CALL};
 
-/// Cost of reading one character of a string.
+/// Cost per character of traversing a string. Upstream: `StringTraversalCostFactor`.
 const READ: f64 = 0.1;
-/// Cost of one character of a regular expression.
+/// Cost per character of a regular expression. Upstream: `RegexStringLengthCostFactor`.
 const PATTERN: f64 = 0.25;
-/// Maximum size of the pattern of a format. Upstream: `MaxNameFormatRegexSize`.
-const FORMAT_PATTERN: f64 = 128.0;
-/// Maximum size of the name of a format. Upstream: `MaxFormatSize`.
-const FORMAT_NAME: u64 = 64;
+/// Maximum number of characters in the pattern of a format. Upstream: `MaxNameFormatRegexSize`.
+const MAX_FORMAT_PATTERN: f64 = 128.0;
+/// Maximum number of characters in the name of a format. Upstream: `MaxFormatSize`.
+const MAX_FORMAT_NAME: u64 = 64;
 /// Size of an IP address in bytes.
 const ADDRESS: Range = Range { min: 4, max: 16 };
 /// Maximum number of values of a device's attribute. Upstream: `ResourceSliceMaxAttributeValuesPerDevice`.
-const ATTRIBUTE_VALUES: u64 = 48;
+const MAX_ATTRIBUTE_VALUES: u64 = 48;
 
-/// Argument of a call, and what is known of it.
+/// Argument of a call, with the results of the type check and of the estimate so far.
 pub(super) struct Argument<'c> {
     pub(super) e: &'c Expression,
     pub(super) kind: &'c Type,
-    pub(super) place: DeclaredPath<'c>,
+    pub(super) path: DeclaredPath<'c>,
+    /// Size of the value; `None` without a known bound.
     pub(super) size: Option<Range>,
+}
+
+/// Estimate of a call.
+pub(super) struct CallEstimate {
+    /// Cost of the call, without the cost of its arguments.
+    pub(super) cost: Range,
+    /// Size of the result; `None` if the function does not determine it.
+    pub(super) result_size: Option<Range>,
+}
+
+impl CallEstimate {
+    fn cost(cost: Range) -> Self {
+        Self { cost, result_size: None }
+    }
+
+    fn with_result(cost: Range, result_size: Range) -> Self {
+        Self { cost, result_size: Some(result_size) }
+    }
+
+    /// Returns the estimate of a call that creates a list of this size, at a cost of `factor` for each element.
+    fn new_list(size: Range, factor: f64) -> Self {
+        Self::with_result(size.scaled(factor).plus(Range::fixed(LIST_CALL)), size)
+    }
 }
 
 impl Argument<'_> {
@@ -37,23 +61,23 @@ impl Argument<'_> {
         self.size.unwrap_or(Range::UNKNOWN)
     }
 
-    /// Returns the value of a literal of type `int`.
-    fn number(&self) -> Option<i64> {
+    /// Returns the value of a literal of type `int`; `None` for other expressions.
+    fn int_literal(&self) -> Option<i64> {
         match &self.e.expr {
             Expr::Literal(LiteralValue::Int(number)) => Some(*number.inner()),
             _ => None,
         }
     }
 
-    /// Returns the value of a literal that is a count; `other` for other expressions.
+    /// Returns the value of a literal of type `int`, 0 if it is negative; `default` for other expressions.
     ///
     /// Upstream: `nodeAsUintValue`.
-    fn count(&self, other: u64) -> u64 {
-        self.number().map_or(other, |number| u64::try_from(number).unwrap_or(0))
+    fn count_or(&self, default: u64) -> u64 {
+        self.int_literal().map_or(default, |number| u64::try_from(number).unwrap_or(0))
     }
 }
 
-/// One form of a call.
+/// Call of one overload, whose cost is to be estimated.
 pub(super) struct Estimate<'e, 'c> {
     /// Name of the function, with its namespace.
     pub(super) name: &'e str,
@@ -63,12 +87,12 @@ pub(super) struct Estimate<'e, 'c> {
 }
 
 impl Estimate<'_, '_> {
-    /// Returns the cost without that of the arguments, and the size of the result if there is a bound.
-    pub(super) fn cost(&self) -> (Range, Option<Range>) {
-        self.of_lists()
-            .or_else(|| self.of_libraries())
-            .or_else(|| self.of_standard())
-            .unwrap_or((Range::fixed(1), None))
+    /// Estimates the call. A function without an estimator costs 1.
+    pub(super) fn cost(&self) -> CallEstimate {
+        self.estimate_lists()
+            .or_else(|| self.estimate_libraries())
+            .or_else(|| self.estimate_standard())
+            .unwrap_or(CallEstimate::cost(Range::fixed(1)))
     }
 
     fn size(&self, index: usize) -> Range {
@@ -79,194 +103,203 @@ impl Estimate<'_, '_> {
         self.target.map_or(Range::UNKNOWN, Argument::size_or_unknown)
     }
 
-    /// Whether an argument of this form is a string, rather than what a string spells.
-    fn takes_text(&self, index: usize) -> bool {
+    /// Whether the overload takes a string as this argument, rather than a parsed value such as an IP address.
+    fn takes_string(&self, index: usize) -> bool {
         self.overload.args.get(index) == Some(&Type::Str)
     }
 
     /// Upstream: the estimators of `ext/lists.go` and `ext/sets.go`.
-    fn of_lists(&self) -> Option<(Range, Option<Range>)> {
-        let made = |factor: f64, size: Range| {
-            Some((size.scaled(factor).plus(Range::fixed(LIST_CALL)), Some(size)))
-        };
-        match (self.name, self.target, self.args) {
+    fn estimate_lists(&self) -> Option<CallEstimate> {
+        let target_size = self.target_size();
+        Some(match (self.name, self.target, self.args) {
             ("slice", Some(_), [from, to]) => {
-                let (from, to) = (from.count(0), to.count(self.target_size().max));
-                // Upstream's numbers wrap, which makes an invalid slice as expensive as can be.
-                made(1.0, Range::fixed(to.wrapping_sub(from)))
+                let (from, to) = (from.count_or(0), to.count_or(target_size.max));
+                // The subtraction wraps as upstream's does, so that an invalid slice gets the maximum cost.
+                CallEstimate::new_list(Range::fixed(to.wrapping_sub(from)), 1.0)
             }
-            ("lists.range", None, [count]) => made(1.0, Range::fixed(count.count(u64::MAX))),
-            ("reverse", Some(_), []) => made(1.0, self.target_size()),
-            ("flatten", Some(_), []) => made(1.0, self.target_size()),
-            ("flatten", Some(_), [depth]) => made(depth.count(u64::MAX) as f64, self.target_size()),
-            ("distinct", Some(_), []) => made(2.0, self.target_size().times(self.target_size())),
+            ("lists.range", None, [count]) => {
+                CallEstimate::new_list(Range::fixed(count.count_or(u64::MAX)), 1.0)
+            }
+            ("reverse" | "flatten", Some(_), []) => CallEstimate::new_list(target_size, 1.0),
+            ("flatten", Some(_), [depth]) => {
+                CallEstimate::new_list(target_size, depth.count_or(u64::MAX) as f64)
+            }
+            ("distinct", Some(_), []) => {
+                CallEstimate::new_list(target_size.times(target_size), 2.0)
+            }
             ("sort", Some(_), []) => {
-                made(self.order(0), self.target_size().times(self.target_size()))
+                CallEstimate::new_list(target_size.times(target_size), self.comparison_cost(0))
             }
             ("@sortByAssociatedKeys", Some(_), [keys]) => {
                 let size = keys.size_or_unknown();
-                made(self.order(1), size.times(size))
+                CallEstimate::new_list(size.times(size), self.comparison_cost(1))
             }
             ("sets.contains" | "sets.intersects" | "sets.equivalent", _, [_, _]) => {
                 let factor = if self.name == "sets.equivalent" { 2.0 } else { 1.0 };
                 let cost = self.size(0).times(self.size(1)).scaled(factor);
-                Some((cost.plus(Range::fixed(1)), None))
+                CallEstimate::cost(cost.plus(Range::fixed(1)))
             }
-            _ => None,
-        }
+            _ => return None,
+        })
     }
 
-    /// Returns the cost of comparing two elements of a list, which is an argument of this form.
-    fn order(&self, list: usize) -> f64 {
+    /// Returns the cost of comparing two elements of the list that the overload takes as this argument.
+    fn comparison_cost(&self, list: usize) -> f64 {
         match self.overload.args.get(list) {
-            Some(Type::List(of)) if matches!(**of, Type::Str | Type::Bytes) => 2.0 + READ,
+            Some(Type::List(element)) if matches!(**element, Type::Str | Type::Bytes) => 2.0 + READ,
             _ => 2.0,
         }
     }
 
     /// Upstream: `EstimateCallCost`.
-    fn of_libraries(&self) -> Option<(Range, Option<Range>)> {
-        let read = |size: Range| (size.scaled(READ), None);
-        let one = Some((Range::fixed(1), None));
-        match self.name {
-            "check" => Some((Range::fixed(AUTHORIZATION_CHECK), None)),
+    fn estimate_libraries(&self) -> Option<CallEstimate> {
+        let target_size = self.target_size();
+        let first_size = self.size(0);
+        Some(match self.name {
+            "check" => CallEstimate::cost(Range::fixed(AUTHORIZATION_CHECK)),
             "fieldSelector" | "labelSelector" => {
-                let size = self.size(0);
-                let requirements = size.scaled(0.5).scaled(50.0);
-                let cost = Range::fixed(10).plus(size.scaled(READ)).plus(requirements);
-                Some((cost, None))
+                // Each second character may begin a requirement, whose cost is 50. The list costs 10.
+                let requirements = first_size.scaled(0.5).scaled(50.0);
+                let cost = Range::fixed(10).plus(first_size.scaled(READ)).plus(requirements);
+                CallEstimate::cost(cost)
             }
-            "includes" => Some((Range::new(0, ATTRIBUTE_VALUES), None)),
+            "includes" => CallEstimate::cost(Range::new(0, MAX_ATTRIBUTE_VALUES)),
             "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" => {
-                self.target.map(|target| (self.traversal(target), None))
+                CallEstimate::cost(self.traversal_cost(self.target?))
             }
-            "url" | "jsonpatch.escapeKey" => Some((self.size(0).scaled(READ), Some(self.size(0)))),
+            "url" | "jsonpatch.escapeKey" => {
+                CallEstimate::with_result(first_size.scaled(READ), first_size)
+            }
             "lowerAscii" | "upperAscii" | "substring" | "trim" => {
-                Some((self.target_size().scaled(READ), Some(self.target_size())))
+                CallEstimate::with_result(target_size.scaled(READ), target_size)
             }
-            "replace" => Some((self.target_size().scaled(2.0 * READ), Some(self.replaced()))),
+            "replace" => {
+                CallEstimate::with_result(target_size.scaled(2.0 * READ), self.size_of_replace())
+            }
             "split" => {
-                let size = self.target_size();
-                let limit = self.args.get(1).and_then(Argument::number);
-                let most = limit.map_or(size.max, |limit| limit as u64);
-                Some((size.scaled(2.0 * READ), Some(Range::new(0, most))))
+                let limit = self.args.get(1).and_then(Argument::int_literal);
+                // The cast of a negative limit makes it the maximum, as it means no limit.
+                let max = limit.map_or(target_size.max, |limit| limit as u64);
+                CallEstimate::with_result(target_size.scaled(2.0 * READ), Range::new(0, max))
             }
             "join" => {
-                let size = self.joined();
-                Some((size.scaled(READ), Some(size)))
+                let size = self.size_of_join();
+                CallEstimate::with_result(size.scaled(READ), size)
             }
             "find" | "findAll" => {
-                let size = self.target_size();
-                let text = size.plus(Range::fixed(1)).scaled(READ);
-                let cost = text.times(self.size(0).scaled(PATTERN));
-                Some((cost, Some(Range::new(0, size.max))))
+                let cost = search_cost(target_size, first_size);
+                CallEstimate::with_result(cost, Range::new(0, target_size.max))
             }
-            "ip" if !self.takes_text(0) => one,
+            // The method of a CIDR.
+            "ip" if !self.takes_string(0) => CallEstimate::cost(Range::fixed(1)),
             "cidr" | "isIP" | "isCIDR" | "ip" | "quantity" | "isQuantity" | "semver"
-            | "isSemver" => Some(read(self.size(0))),
-            "ip.isCanonical" => Some((self.size(0).scaled(2.0 * READ), None)),
+            | "isSemver" => CallEstimate::cost(first_size.scaled(READ)),
+            "ip.isCanonical" => CallEstimate::cost(first_size.scaled(2.0 * READ)),
             "containsIP" | "containsCIDR" => {
                 let mut cost = ADDRESS.plus(ADDRESS).scaled(READ);
                 if self.name == "containsCIDR" {
                     cost = cost.plus(ADDRESS.scaled(READ)).plus(Range::fixed(1));
                 }
-                if self.takes_text(1) {
-                    cost = cost.plus(self.size(0).scaled(READ));
+                if self.takes_string(1) {
+                    cost = cost.plus(first_size.scaled(READ));
                 }
-                Some((cost, None))
+                CallEstimate::cost(cost)
             }
             "validate" => {
-                let cost = self.size(0).scaled(READ).scaled(FORMAT_PATTERN * PATTERN);
-                Some((cost, None))
+                let cost = first_size.scaled(READ).scaled(MAX_FORMAT_PATTERN * PATTERN);
+                CallEstimate::cost(cost)
             }
-            op::EQUALS => self.equality(),
-            _ => None,
-        }
+            op::EQUALS => CallEstimate::cost(self.library_equality_cost()?),
+            _ => return None,
+        })
     }
 
-    /// Returns the cost of comparing two values of one library.
-    fn equality(&self) -> Option<(Range, Option<Range>)> {
+    /// Returns the cost of comparing two values of one library type; `None` for values of other types.
+    fn library_equality_cost(&self) -> Option<Range> {
         let [a, b] = self.args else { return None };
         if a.kind != b.kind {
             return None;
         }
-        let cost = match a.kind {
-            Type::Library(FORMAT) => Range::new(1, FORMAT_NAME).scaled(READ),
-            Type::Library(URL) => Range::new(1, b.size.map_or(1, |size| size.max)).scaled(READ),
-            Type::Library(_) => Range::fixed(1),
-            _ => return None,
-        };
-        Some((cost, None))
-    }
-
-    /// Upstream: `functionCost` of cel-go.
-    fn of_standard(&self) -> Option<(Range, Option<Range>)> {
-        let is_text =
-            |index: usize| matches!(self.overload.args.get(index), Some(Type::Str | Type::Bytes));
-        match (self.name, self.target, self.args) {
-            ("format", Some(_), _) => Some((self.target_size().scaled(READ), None)),
-            ("bytes", None, [_]) if self.takes_text(0) => {
-                let size = self.size(0);
-                let result = Range::new(size.min, size.max.wrapping_mul(4));
-                Some((size.scaled(READ), Some(result)))
+        match a.kind {
+            Type::Library(FORMAT) => Some(Range::new(1, MAX_FORMAT_NAME).scaled(READ)),
+            Type::Library(URL) => {
+                let max = b.size.map_or(1, |size| size.max);
+                Some(Range::new(1, max).scaled(READ))
             }
-            ("string", None, [_]) if self.overload.args.first() == Some(&Type::Bytes) => {
-                let size = self.size(0);
-                Some((size.scaled(READ), Some(Range::new(size.min / 4, size.max))))
-            }
-            ("strings.quote", None, [_]) => {
-                let size = self.size(0);
-                let result =
-                    Range::new(size.min.wrapping_add(2), size.max.wrapping_mul(2).wrapping_add(2));
-                Some((size.scaled(READ), Some(result)))
-            }
-            ("startsWith" | "endsWith", Some(_), [_]) => Some((self.size(0).scaled(READ), None)),
-            (op::IN, None, [_, _]) if matches!(self.overload.args.get(1), Some(Type::List(_))) => {
-                Some((self.size(1), None))
-            }
-            ("matches", Some(_), [_]) => {
-                let text = self.target_size().plus(Range::fixed(1)).scaled(READ);
-                Some((text.times(self.size(0).scaled(PATTERN)), None))
-            }
-            ("matches", None, [text, _]) => {
-                let text = text.size_or_unknown().plus(Range::fixed(1)).scaled(READ);
-                Some((text.times(self.size(1).scaled(PATTERN)), None))
-            }
-            ("contains", Some(_), [_]) => {
-                Some((self.target_size().scaled(READ).times(self.size(0).scaled(READ)), None))
-            }
-            (op::ADD, None, [_, _]) => {
-                let size = self.size(0).plus(self.size(1));
-                match self.overload.args.first() {
-                    Some(Type::List(_)) => Some((Range::fixed(1), Some(size))),
-                    _ if is_text(0) => Some((size.scaled(READ), Some(size))),
-                    _ => None,
-                }
-            }
-            (op::EQUALS | op::NOT_EQUALS, None, [_, _]) => Some((self.comparison(), None)),
-            (op::LESS | op::LESS_EQUALS | op::GREATER | op::GREATER_EQUALS, None, [_, _])
-                if is_text(0) =>
-            {
-                Some((self.comparison(), None))
-            }
+            Type::Library(_) => Some(Range::fixed(1)),
             _ => None,
         }
     }
 
-    fn comparison(&self) -> Range {
-        let most = self.size(0).max.min(self.size(1).max);
-        Range::new(u64::from(most > 0), most).scaled(READ)
+    /// Upstream: `functionCost` of cel-go.
+    fn estimate_standard(&self) -> Option<CallEstimate> {
+        let takes = |index: usize| self.overload.args.get(index);
+        let first_is_text = matches!(takes(0), Some(Type::Str | Type::Bytes));
+        let target_size = self.target_size();
+        let first_size = self.size(0);
+        Some(match (self.name, self.target, self.args) {
+            ("format", Some(_), _) => CallEstimate::cost(target_size.scaled(READ)),
+            ("bytes", None, [_]) if self.takes_string(0) => {
+                // A character has up to 4 bytes.
+                let result = Range::new(first_size.min, first_size.max.wrapping_mul(4));
+                CallEstimate::with_result(first_size.scaled(READ), result)
+            }
+            ("string", None, [_]) if takes(0) == Some(&Type::Bytes) => {
+                let result = Range::new(first_size.min / 4, first_size.max);
+                CallEstimate::with_result(first_size.scaled(READ), result)
+            }
+            ("strings.quote", None, [_]) => {
+                // Two quotes, and a backslash before each character.
+                let min = first_size.min.wrapping_add(2);
+                let max = first_size.max.wrapping_mul(2).wrapping_add(2);
+                CallEstimate::with_result(first_size.scaled(READ), Range::new(min, max))
+            }
+            ("startsWith" | "endsWith", Some(_), [_]) => {
+                CallEstimate::cost(first_size.scaled(READ))
+            }
+            (op::IN, None, [_, _]) if matches!(takes(1), Some(Type::List(_))) => {
+                CallEstimate::cost(self.size(1))
+            }
+            ("matches", Some(_), [_]) => CallEstimate::cost(search_cost(target_size, first_size)),
+            ("matches", None, [text, _]) => {
+                CallEstimate::cost(search_cost(text.size_or_unknown(), self.size(1)))
+            }
+            ("contains", Some(_), [_]) => {
+                CallEstimate::cost(target_size.scaled(READ).times(first_size.scaled(READ)))
+            }
+            (op::ADD, None, [_, _]) => {
+                let size = first_size.plus(self.size(1));
+                match takes(0) {
+                    Some(Type::List(_)) => CallEstimate::with_result(Range::fixed(1), size),
+                    _ if first_is_text => CallEstimate::with_result(size.scaled(READ), size),
+                    _ => return None,
+                }
+            }
+            (op::EQUALS | op::NOT_EQUALS, None, [_, _]) => CallEstimate::cost(self.comparison()),
+            (op::LESS | op::LESS_EQUALS | op::GREATER | op::GREATER_EQUALS, None, [_, _])
+                if first_is_text =>
+            {
+                CallEstimate::cost(self.comparison())
+            }
+            _ => return None,
+        })
     }
 
-    /// Returns the declared size and the type of a list's elements.
+    /// Returns the cost of comparing two arguments: at most all characters of the shorter one.
+    fn comparison(&self) -> Range {
+        let max = self.size(0).max.min(self.size(1).max);
+        Range::new(u64::from(max > 0), max).scaled(READ)
+    }
+
+    /// Returns the type and the declared size of a list's elements; `None` for strings.
     fn element(&self, list: &Argument<'_>) -> Option<(Type, Range)> {
-        let kind = list.kind.parts()[0]?.clone();
-        let size = declared(list.place.map(|place| place.and_then(Declared::element)));
+        let kind = list.kind.parameters()[0]?.clone();
+        let size = list.path.then(Declared::element).declared_size();
         Some((kind, size.unwrap_or(Range::UNKNOWN)))
     }
 
     /// Returns the cost of comparing each element of a list, or each character of a string.
-    fn traversal(&self, target: &Argument<'_>) -> Range {
+    fn traversal_cost(&self, target: &Argument<'_>) -> Range {
         let size = target.size_or_unknown();
         match self.element(target) {
             Some((Type::Str | Type::Bytes, element)) => {
@@ -278,33 +311,40 @@ impl Estimate<'_, '_> {
     }
 
     /// Returns the size of the result of `replace`.
-    fn replaced(&self) -> Range {
+    fn size_of_replace(&self) -> Range {
         let (size, from, to) = (self.target_size(), self.size(0), self.size(1));
-        let times = |size: u64, part: u64| (size as f64 / part as f64).ceil() as u64;
-        let (most, most_kept) = match from.min {
+        let occurrences = |size: u64, from: u64| (size as f64 / from as f64).ceil() as u64;
+        // An empty string occurs before each character and at the end. A replacement that does not make the text longer
+        // (for the maximum) or shorter (for the minimum) does not count: the text keeps its size.
+        let (max_replaced, max_kept) = match from.min {
             0 => (size.max.saturating_add(1), size.max),
             from if to.max <= from => (0, size.max),
-            from => (times(size.max, from), 0),
+            from => (occurrences(size.max, from), 0),
         };
-        let (least, least_kept) = match from.max {
+        let (min_replaced, min_kept) = match from.max {
             0 => (size.min.saturating_add(1), size.min),
             from if from <= to.min => (0, size.min),
-            from => (times(size.min, from), 0),
+            from => (occurrences(size.min, from), 0),
         };
-        Range::new(least, most).times(to).plus(Range::new(least_kept, most_kept))
+        Range::new(min_replaced, max_replaced).times(to).plus(Range::new(min_kept, max_kept))
     }
 
     /// Returns the size of the result of `join`.
-    fn joined(&self) -> Range {
+    fn size_of_join(&self) -> Range {
         let Some(target) = self.target else { return Range::UNKNOWN };
         let list = target.size_or_unknown();
         let texts = self.element(target).map_or(Range::fixed(0), |(_, size)| list.times(size));
         if self.args.is_empty() {
             return texts;
         }
-        let between = Range::new(list.min.saturating_sub(1), list.max.saturating_sub(1));
-        texts.plus(self.size(0).times(between))
+        let separators = Range::new(list.min.saturating_sub(1), list.max.saturating_sub(1));
+        texts.plus(self.size(0).times(separators))
     }
+}
+
+/// Returns the cost of searching a text of this size for a pattern. An empty text costs as much as one character.
+fn search_cost(text: Range, pattern: Range) -> Range {
+    text.plus(Range::fixed(1)).scaled(READ).times(pattern.scaled(PATTERN))
 }
 
 #[cfg(test)]
@@ -316,7 +356,7 @@ mod tests {
     /// Estimates that upstream has for these expressions: `t` has at most 20 characters, `l` and `s` 5 elements.
     #[test]
     fn estimates_are_upstreams() {
-        let text = || Declared::of(Type::Str).at_most(20);
+        let text = || Declared::of(Type::Str).with_max_size(20);
         let root = Declared::object(
             Some("root"),
             [

@@ -8,12 +8,20 @@ use cel::parser::Expression;
 use super::{Checked, Type};
 use crate::functions::format_clause;
 
-/// What is wrong, and the part of the expression that it is about if it is not the call.
-type Wrong = (Option<u64>, String);
+/// Error in a call of `format`.
+pub(super) struct FormatError {
+    /// Id of the argument that the error is about; `None` if it is about the call.
+    pub(super) argument_id: Option<u64>,
+    pub(super) message: String,
+}
 
-/// Checks that each clause of a format has an argument of a type that it can show.
-pub(super) fn check(checked: &Checked<'_>, text: &str, args: &[Expression]) -> Result<(), Wrong> {
-    let call = |what: String| (None, what);
+/// Checks that each formatting clause of `text` has an argument of a type that it can format.
+pub(super) fn check(
+    checked: &Checked<'_>,
+    text: &str,
+    args: &[Expression],
+) -> Result<(), FormatError> {
+    let about_call = |message: String| FormatError { argument_id: None, message };
     let mut rest = text;
     let mut index = 0;
     while let Some((_, after)) = rest.split_once('%') {
@@ -22,28 +30,35 @@ pub(super) fn check(checked: &Checked<'_>, text: &str, args: &[Expression]) -> R
             continue;
         }
         if after.is_empty() {
-            return Err(call("unexpected end of string".to_owned()));
+            return Err(about_call("unexpected end of string".to_owned()));
         }
         let argument =
-            args.get(index).ok_or_else(|| call(format!("index {index} out of range")))?;
+            args.get(index).ok_or_else(|| about_call(format!("index {index} out of range")))?;
         let (verb, _, after) = format_clause(after)
-            .map_err(|error| call(format!("could not parse formatting clause: {error}")))?;
-        takes(checked, verb, argument)
-            .map_err(|(place, what)| (place, format!("error during formatting: {what}")))?;
+            .map_err(|error| about_call(format!("could not parse formatting clause: {error}")))?;
+        check_argument(checked, verb, argument).map_err(|error| FormatError {
+            message: format!("error during formatting: {}", error.message),
+            ..error
+        })?;
         rest = after;
         index += 1;
     }
     if args.len() > index {
-        let what = "too many arguments supplied to string.format";
-        return Err(call(format!("{what} (expected {index}, got {})", args.len())));
+        let message = "too many arguments supplied to string.format";
+        return Err(about_call(format!("{message} (expected {index}, got {})", args.len())));
     }
     Ok(())
 }
 
-fn takes(checked: &Checked<'_>, verb: char, argument: &Expression) -> Result<(), Wrong> {
+/// Checks that the verb of a clause, such as `d` of `%d`, can format an argument of this type.
+fn check_argument(
+    checked: &Checked<'_>,
+    verb: char,
+    argument: &Expression,
+) -> Result<(), FormatError> {
     let kind = checked.kind_of(argument.id);
-    let (fits, what) = match verb {
-        's' => return shown(checked, argument),
+    let (fits, requirement) = match verb {
+        's' => return check_string_argument(checked, argument),
         'd' => {
             (matches!(kind, Type::Int | Type::Uint), "decimal clause can only be used on integers")
         }
@@ -70,25 +85,37 @@ fn takes(checked: &Checked<'_>, verb: char, argument: &Expression) -> Result<(),
     if fits || *kind == Type::Dyn {
         return Ok(());
     }
-    Err((Some(argument.id), format!("{what}, was given {}", kind.runtime_name())))
+    Err(unsupported(argument, requirement, kind))
 }
 
-/// Checks an argument of `%s`, and the elements of a literal that it is.
-fn shown(checked: &Checked<'_>, e: &Expression) -> Result<(), Wrong> {
+/// Returns the error of an argument whose type does not meet the requirement of its clause.
+fn unsupported(argument: &Expression, requirement: &str, kind: &Type) -> FormatError {
+    let message = format!("{requirement}, was given {}", kind.runtime_name());
+    FormatError { argument_id: Some(argument.id), message }
+}
+
+/// Checks an argument of `%s`. If it is a list or map literal, checks its elements, too.
+fn check_string_argument(checked: &Checked<'_>, e: &Expression) -> Result<(), FormatError> {
     let kind = checked.kind_of(e.id);
     if matches!(kind, Type::Object(_) | Type::Library(_) | Type::Optional(_)) {
-        let what = "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps";
-        return Err((Some(e.id), format!("{what}, was given {}", kind.runtime_name())));
+        let requirement = "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps";
+        return Err(unsupported(e, requirement, kind));
     }
     match &e.expr {
-        Expr::List(list) => list.elements.iter().try_for_each(|item| shown(checked, item)),
-        Expr::Map(map) => map.entries.iter().try_for_each(|entry| match &entry.expr {
-            EntryExpr::MapEntry(entry) => {
-                shown(checked, &entry.key)?;
-                shown(checked, &entry.value)
+        Expr::List(list) => {
+            for element in &list.elements {
+                check_string_argument(checked, element)?;
             }
-            EntryExpr::StructField(_) => Ok(()),
-        }),
-        _ => Ok(()),
+        }
+        Expr::Map(map) => {
+            for entry in &map.entries {
+                if let EntryExpr::MapEntry(entry) = &entry.expr {
+                    check_string_argument(checked, &entry.key)?;
+                    check_string_argument(checked, &entry.value)?;
+                }
+            }
+        }
+        _ => {}
     }
+    Ok(())
 }

@@ -1,4 +1,4 @@
-//! Functions that expressions can call: the types that each takes and returns.
+//! Overloads of the functions that expressions can call, with the types of their arguments and results.
 //!
 //! Upstream: the declarations of cel-go's standard library and extensions, and of `cel/library`.
 
@@ -9,18 +9,19 @@ use super::types::Type;
 use crate::Extensions;
 use crate::authorization::{AUTHORIZER, DECISION, GROUP_CHECK, PATH_CHECK, RESOURCE_CHECK};
 
-/// One form of a function.
+/// Overload of a function.
 #[derive(Debug)]
 pub(super) struct Overload {
-    /// Whether it is a method of its first argument.
+    /// Whether it is called as a method of its first argument.
     pub(super) is_member: bool,
+    /// Types of the arguments, with the target of a method first.
     pub(super) args: Vec<Type>,
     pub(super) result: Type,
-    /// Number of type variables: those below it stand for any type.
+    /// Number of type variables in `args` and `result`, which are numbered from 0. Each stands for any type.
     pub(super) n_variables: u32,
 }
 
-/// Names of the types of libraries.
+// Names of the types that libraries add.
 pub(super) const QUANTITY: &str = "kubernetes.Quantity";
 pub(super) const URL: &str = "kubernetes.URL";
 pub(super) const IP: &str = "net.IP";
@@ -28,14 +29,14 @@ pub(super) const CIDR: &str = "net.CIDR";
 pub(super) const SEMVER: &str = "kubernetes.Semver";
 pub(super) const FORMAT: &str = "kubernetes.NamedFormat";
 
-/// Types whose values have an order.
+/// Types whose values can be compared by `<`. `ordered` in a signature stands for each of them.
 const ORDERED: [&str; 8] =
     ["int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes"];
-/// Types whose values have a sum.
+/// Types whose values can be added. `summable` in a signature stands for each of them.
 const SUMMABLE: [&str; 4] = ["int", "uint", "double", "duration"];
 
-/// Forms of each function: `(arguments) result`, with a dot before those of methods. `ordered` and `summable` stand for
-/// each type of [`ORDERED`] and [`SUMMABLE`] in turn, capitals for any type.
+/// Signatures of the overloads of each function: `(arguments) result`, with a dot before those of methods. `ordered`
+/// and `summable` stand for each type of [`ORDERED`] and [`SUMMABLE`]. `A`, `B` and `V` are type variables.
 #[rustfmt::skip]
 const FUNCTIONS: &[(&str, &[&str])] = &[
     ("!_", &["(bool) bool"]),
@@ -126,7 +127,7 @@ const FUNCTIONS: &[(&str, &[&str])] = &[
     ("sets.equivalent", &["(list(A), list(A)) bool"]),
     ("sets.intersects", &["(list(A), list(A)) bool"]),
     ("cel.@mapInsert", &["(map(A, B), A, B) map(A, B)", "(map(A, B), map(A, B)) map(A, B)"]),
-    // Values that strings spell.
+    // Values that are parsed from strings.
     ("url", &["(string) url"]),
     ("isURL", &["(string) bool"]),
     ("getScheme", OF_URLS), ("getHost", OF_URLS), ("getHostname", OF_URLS), ("getPort", OF_URLS),
@@ -204,78 +205,84 @@ const OF_ADDRESSES: &[&str] = &[".(ip) bool"];
 const OF_RESOURCES: &[&str] = &[".(resource, string) resource"];
 const NAMED: &[&str] = &["() format"];
 
-static TABLE: LazyLock<HashMap<&'static str, Vec<Overload>>> = LazyLock::new(|| {
-    let forms = |forms: &[&str]| {
-        forms.iter().flat_map(|form| instances(form)).filter_map(|form| overload(&form)).collect()
+/// Parsed [`FUNCTIONS`], by name.
+static OVERLOADS: LazyLock<HashMap<&'static str, Vec<Overload>>> = LazyLock::new(|| {
+    let parse_all = |signatures: &[&str]| {
+        signatures
+            .iter()
+            .flat_map(|signature| expand_type_class(signature))
+            .filter_map(|signature| parse_signature(&signature))
+            .collect()
     };
-    FUNCTIONS.iter().map(|(name, all)| (*name, forms(all))).collect()
+    FUNCTIONS.iter().map(|(name, signatures)| (*name, parse_all(signatures))).collect()
 });
 
-/// Returns the forms of a function; `None` if there is none of that name.
+/// Returns the overloads of a function; `None` if no function has that name or its extension is not enabled.
 pub(super) fn find(name: &str, extensions: Extensions) -> Option<&'static [Overload]> {
-    let is_known = match name {
+    let is_enabled = match name {
         "includes" => extensions.includes,
         "jsonpatch.escapeKey" => extensions.patches,
         _ => true,
     };
-    TABLE.get(name).filter(|_| is_known).map(Vec::as_slice)
+    OVERLOADS.get(name).filter(|_| is_enabled).map(Vec::as_slice)
 }
 
-/// Returns a form once for each type that a word in it stands for.
-fn instances(form: &str) -> Vec<String> {
-    for (word, types) in [("ordered", &ORDERED[..]), ("summable", &SUMMABLE[..])] {
-        if form.contains(word) {
-            return types.iter().map(|name| form.replace(word, name)).collect();
+/// Replaces `ordered` or `summable` by each of its types: returns one signature for each. Other signatures are returned
+/// as they are.
+fn expand_type_class(signature: &str) -> Vec<String> {
+    for (class, types) in [("ordered", &ORDERED[..]), ("summable", &SUMMABLE[..])] {
+        if signature.contains(class) {
+            return types.iter().map(|name| signature.replace(class, name)).collect();
         }
     }
-    vec![form.to_owned()]
+    vec![signature.to_owned()]
 }
 
-fn overload(form: &str) -> Option<Overload> {
-    let (is_member, form) = match form.strip_prefix('.') {
+fn parse_signature(signature: &str) -> Option<Overload> {
+    let (is_member, types) = match signature.strip_prefix('.') {
         Some(rest) => (true, rest),
-        None => (false, form),
+        None => (false, signature),
     };
-    let mut reader = Reader { rest: form, n_variables: 0 };
-    let args = reader.parts()?;
-    let result = reader.kind()?;
-    Some(Overload { is_member, args, result, n_variables: reader.n_variables })
+    let mut parser = SignatureParser { rest: types, n_variables: 0 };
+    let args = parser.parse_list()?;
+    let result = parser.parse_type()?;
+    Some(Overload { is_member, args, result, n_variables: parser.n_variables })
 }
 
-/// Reader of the types of a form.
-struct Reader<'f> {
-    rest: &'f str,
+/// Parser of the types in a signature.
+struct SignatureParser<'s> {
+    rest: &'s str,
     n_variables: u32,
 }
 
-impl Reader<'_> {
-    /// Reads types in brackets.
-    fn parts(&mut self) -> Option<Vec<Type>> {
-        let mut parts = Vec::new();
+impl SignatureParser<'_> {
+    /// Parses the types in parentheses.
+    fn parse_list(&mut self) -> Option<Vec<Type>> {
+        let mut types = Vec::new();
         self.rest = self.rest.strip_prefix('(')?;
         loop {
             self.rest = self.rest.trim_start_matches([',', ' ']);
             if let Some(rest) = self.rest.strip_prefix(')') {
                 self.rest = rest.trim_start();
-                return Some(parts);
+                return Some(types);
             }
-            parts.push(self.kind()?);
+            types.push(self.parse_type()?);
         }
     }
 
-    fn kind(&mut self) -> Option<Type> {
+    fn parse_type(&mut self) -> Option<Type> {
         let end = self.rest.find(['(', ')', ',']).unwrap_or(self.rest.len());
         let (name, rest) = self.rest.split_at_checked(end)?;
         self.rest = rest;
-        let parts = if rest.starts_with('(') { self.parts()? } else { Vec::new() };
-        Some(match (name, parts.as_slice()) {
-            ("list", [of]) => Type::list(of.clone()),
+        let parameters = if rest.starts_with('(') { self.parse_list()? } else { Vec::new() };
+        Some(match (name, parameters.as_slice()) {
+            ("list", [element]) => Type::list(element.clone()),
             ("map", [key, value]) => Type::map(key.clone(), value.clone()),
-            ("optional", [of]) => Type::optional(of.clone()),
-            ("type", [of]) => Type::of_type(of.clone()),
+            ("optional", [value]) => Type::optional(value.clone()),
+            ("type", [kind]) => Type::of_type(kind.clone()),
             ("A" | "V", []) => self.variable(0),
             ("B", []) => self.variable(1),
-            (name, []) => simple(name)?,
+            (name, []) => simple_type(name)?,
             _ => return None,
         })
     }
@@ -286,7 +293,8 @@ impl Reader<'_> {
     }
 }
 
-fn simple(name: &str) -> Option<Type> {
+/// Returns the type without parameters that a signature calls by this name.
+fn simple_type(name: &str) -> Option<Type> {
     Some(match name {
         "dyn" => Type::Dyn,
         "bool" => Type::Bool,
@@ -317,15 +325,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_form_is_read() {
-        for (name, forms) in FUNCTIONS {
-            let wanted: usize = forms.iter().map(|form| instances(form).len()).sum();
+    fn every_signature_is_parsed() {
+        for (name, signatures) in FUNCTIONS {
+            let wanted: usize =
+                signatures.iter().map(|signature| expand_type_class(signature).len()).sum();
             let all = Extensions { bindings: true, includes: true, patches: true };
             assert_eq!(find(name, all).map(<[_]>::len), Some(wanted), "{name}");
         }
-        let form = overload("(map(A, B), A) optional(B)").expect("a form");
-        assert_eq!(form.n_variables, 2);
-        assert_eq!(form.args.len(), 2);
-        assert_eq!(form.result, Type::optional(Type::Variable(1)));
+        let overload = parse_signature("(map(A, B), A) optional(B)").expect("a signature");
+        assert_eq!(overload.n_variables, 2);
+        assert_eq!(overload.args.len(), 2);
+        assert_eq!(overload.result, Type::optional(Type::Variable(1)));
     }
 }

@@ -1,4 +1,4 @@
-//! What the names in an expression refer to.
+//! Name resolution: the variables and types that the names in an expression refer to.
 //!
 //! Upstream: cel-go's `checker/env.go`.
 
@@ -7,12 +7,12 @@ use cel::common::ast::SelectExpr;
 use super::checker::Checker;
 use super::functions::{CIDR, IP};
 use super::types::{Fields, Object, Type};
-use crate::names::{plain, spelled};
+use crate::names::{qualified_name, without_dot};
 
-/// Name of a type, and the type that it names.
+/// Name of a type, and a constructor of the type.
 type NamedType = (&'static str, fn() -> Type);
 
-/// Names of types, and the type that each names.
+/// Types that an expression can refer to by name.
 pub(crate) const TYPES: [NamedType; 13] = [
     ("bool", || Type::Bool),
     ("int", || Type::Int),
@@ -30,29 +30,32 @@ pub(crate) const TYPES: [NamedType; 13] = [
 ];
 
 fn type_named(name: &str) -> Option<Type> {
-    TYPES.iter().find(|(known, _)| *known == name).map(|(_, kind)| kind())
+    TYPES.iter().find(|(type_name, _)| *type_name == name).map(|(_, kind)| kind())
 }
 
-/// Whether a type of a library has fields for cel-go, which finds none.
+/// Whether cel-go treats a type of a library as a struct: selecting a field is another error than for other types. No
+/// such struct has fields.
 pub(super) fn is_struct(library: &str) -> bool {
     library != IP && library != CIDR
 }
 
 impl<'p> Checker<'_, 'p> {
-    /// Returns the type of a variable of a macro.
-    fn local(&self, name: &str) -> Option<&Type> {
-        self.locals.iter().rev().find(|(known, _)| *known == name).map(|(_, kind)| kind)
+    /// Returns the type of the innermost macro variable of this name.
+    fn local_type(&self, name: &str) -> Option<&Type> {
+        self.locals.iter().rev().find(|(local, _)| *local == name).map(|(_, kind)| kind)
     }
 
-    /// Returns the type of what a name without dots refers to. A leading dot skips the variables of macros.
-    pub(super) fn simple(&self, name: &str) -> Option<Type> {
-        if let Some(kind) = self.local(name) {
+    /// Returns the type of the variable or type that an unqualified name refers to. With a leading dot, it does not
+    /// refer to a macro variable.
+    pub(super) fn simple_name_type(&self, name: &str) -> Option<Type> {
+        if let Some(kind) = self.local_type(name) {
             return Some(kind.clone());
         }
-        self.global(plain(name))
+        self.global_type(without_dot(name))
     }
 
-    fn global(&self, name: &str) -> Option<Type> {
+    /// Returns the type of a name that is not bound by a macro: that of a variable, or the type of a type.
+    fn global_type(&self, name: &str) -> Option<Type> {
         let variable = self.variables.iter().rev().find(|variable| variable.name == name);
         if let Some(variable) = variable {
             return Some(variable.kind.clone());
@@ -60,26 +63,29 @@ impl<'p> Checker<'_, 'p> {
         type_named(name).or_else(|| self.struct_type(name)).map(Type::of_type)
     }
 
-    /// Returns the type of what a selection refers to if it spells a qualified name.
-    pub(super) fn qualified(&self, select: &'p SelectExpr) -> Option<Type> {
-        let name = spelled(select)?;
+    /// Returns the type of the variable or type that a selection such as `a.b` refers to by its qualified name;
+    /// `None` if it selects a field.
+    pub(super) fn qualified_name_type(&self, select: &'p SelectExpr) -> Option<Type> {
+        let name = qualified_name(select)?;
         let root = name.split('.').find(|part| !part.is_empty())?;
-        if !name.starts_with('.') && self.local(root).is_some() {
+        // A macro variable hides the qualified names that begin with its name.
+        if !name.starts_with('.') && self.local_type(root).is_some() {
             return None;
         }
-        self.global(plain(&name))
+        self.global_type(without_dot(&name))
     }
 
-    /// Returns the type that a struct literal makes.
+    /// Returns the type that a struct literal with this type name creates.
     pub(super) fn struct_type(&self, name: &str) -> Option<Type> {
-        let name = plain(name);
+        let name = without_dot(name);
         let object = |fields| Some(Type::Object(Object { name: name.into(), fields }));
+        if !self.program.extensions().patches {
+            return type_named(name);
+        }
         match name {
-            "JSONPatch" if self.program.extensions().patches => object(Fields::JsonPatch),
-            "Object" if self.program.extensions().patches => object(Fields::Any),
-            _ if self.program.extensions().patches && name.starts_with("Object.") => {
-                object(Fields::Any)
-            }
+            "JSONPatch" => object(Fields::JsonPatch),
+            "Object" => object(Fields::Any),
+            _ if name.starts_with("Object.") => object(Fields::Any),
             _ => type_named(name),
         }
     }

@@ -6,40 +6,43 @@ use cel::common::ast::{CallExpr, EntryExpr, Expr, IdedEntryExpr, ListExpr, Liter
 use cel::parser::Expression;
 
 use super::{Checked, Type, format_strings};
-use crate::report::Found;
+use crate::report::Errors;
 use crate::{Val, functions};
 
-/// State of a walk through an expression.
-struct Walk<'c> {
+/// Validator of the literals in an expression.
+struct Validator<'c> {
     checked: &'c Checked<'c>,
-    found: &'c mut Found,
+    errors: &'c mut Errors,
 }
 
-/// Notes what is wrong with the literals of an expression.
-pub(super) fn validate(checked: &Checked<'_>, found: &mut Found) {
-    Walk { checked, found }.expression(checked.program.expression(), false);
+/// Adds the errors in the literals of an expression to `errors`.
+pub(super) fn validate(checked: &Checked<'_>, errors: &mut Errors) {
+    let within_format = false;
+    Validator { checked, errors }.check_expression(checked.program.expression(), within_format);
 }
 
-impl Walk<'_> {
-    /// Walks through an expression. Within the arguments of `format`, lists may be mixed.
-    fn expression(&mut self, e: &Expression, is_exempt: bool) {
+impl Validator<'_> {
+    /// Checks an expression and its subexpressions. Within the arguments of `format`, the elements of a list or map may
+    /// have different types.
+    fn check_expression(&mut self, e: &Expression, within_format: bool) {
         match &e.expr {
-            Expr::Call(call) => self.call(e.id, call),
-            Expr::List(list) if !is_exempt => self.list(list),
-            Expr::Map(map) if !is_exempt => self.map(&map.entries),
+            Expr::Call(call) => self.check_call(e.id, call),
+            Expr::List(list) if !within_format => self.check_list(list),
+            Expr::Map(map) if !within_format => self.check_map(&map.entries),
             _ => {}
         }
         let is_format = matches!(&e.expr, Expr::Call(call) if call.func_name == "format");
-        let is_exempt = is_exempt || is_format;
-        crate::names::each_part(e, &mut |part| self.expression(part, is_exempt));
+        let within_format = within_format || is_format;
+        crate::names::each_child(e, &mut |child| self.check_expression(child, within_format));
     }
 
-    fn report(&mut self, id: u64, what: String) {
-        self.found.add(|| self.checked.program.offset(id), what);
+    fn report(&mut self, id: u64, message: String) {
+        self.errors.add(|| self.checked.program.location(id), message);
     }
 
-    fn call(&mut self, id: u64, call: &CallExpr) {
-        let name = crate::names::plain(&call.func_name);
+    /// Checks a constant first argument, and the arguments of `format`.
+    fn check_call(&mut self, id: u64, call: &CallExpr) {
+        let name = crate::names::without_dot(&call.func_name);
         if let Some(argument) = call.args.first()
             && let Expr::Literal(value) = &argument.expr
             && !is_valid(name, value)
@@ -51,15 +54,14 @@ impl Walk<'_> {
             && let Expr::Literal(LiteralValue::String(text)) = &target.expr
             && let [argument] = call.args.as_slice()
             && let Expr::List(list) = &argument.expr
-            && let Err((place, what)) =
-                format_strings::check(self.checked, text.inner(), &list.elements)
+            && let Err(error) = format_strings::check(self.checked, text.inner(), &list.elements)
         {
-            self.report(place.unwrap_or(id), what);
+            self.report(error.argument_id.unwrap_or(id), error.message);
         }
     }
 
-    /// Reports the first element of another type than the first one's.
-    fn list(&mut self, list: &ListExpr) {
+    /// Reports the first element whose type differs from that of the first element.
+    fn check_list(&mut self, list: &ListExpr) {
         let mut first: Option<Type> = None;
         for (i, element) in list.elements.iter().enumerate() {
             let is_optional = list.optional_indices.contains(&i);
@@ -72,8 +74,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Reports all keys and values of other types than those of the first entry.
-    fn map(&mut self, entries: &[IdedEntryExpr]) {
+    /// Reports all keys and values whose types differ from those of the first entry.
+    fn check_map(&mut self, entries: &[IdedEntryExpr]) {
         let mut first: Option<(Type, Type)> = None;
         for entry in entries {
             let EntryExpr::MapEntry(entry) = &entry.expr else { continue };
@@ -92,6 +94,7 @@ impl Walk<'_> {
         }
     }
 
+    /// Returns the type of an element; for an optional element such as `?x`, that of the value in `x`.
     fn kind_of(&self, id: u64, is_optional: bool) -> Type {
         match self.checked.kind_of(id) {
             Type::Optional(of) if is_optional => (**of).clone(),
@@ -104,8 +107,8 @@ impl Walk<'_> {
     }
 }
 
-/// Whether a function can take a literal as its first argument. For `matches` as a function this is the text, which
-/// upstream takes for the pattern.
+/// Whether a literal is a valid first argument of a function. In `matches(text, pattern)`, upstream checks the text
+/// as if it were the pattern; so does this function.
 fn is_valid(name: &str, value: &LiteralValue) -> bool {
     let argument = match (name, value) {
         ("duration" | "timestamp", LiteralValue::String(text)) => Val::borrowed(text.inner()),

@@ -23,7 +23,7 @@ pub(crate) use idents::TYPES;
 pub use types::Type;
 
 use crate::Program;
-use crate::report::Found;
+use crate::report::Errors;
 use functions::Overload;
 
 /// Variable that an expression can use.
@@ -46,17 +46,19 @@ impl Variable {
 #[derive(Debug)]
 pub struct Checked<'p> {
     program: &'p Program,
-    /// Type of each part of the expression.
+    /// Type of each node of the expression, by its id.
     types: HashMap<u64, Type>,
-    /// Forms of the functions that each call may mean.
-    calls: HashMap<u64, Resolved>,
+    /// Overloads that each call can refer to, by the id of the call.
+    calls: HashMap<u64, ResolvedCall>,
 }
 
-/// What a call was found to mean.
+/// Overloads that match the argument types of a call. There are several if the type of an argument is only known at
+/// evaluation.
 #[derive(Debug)]
-struct Resolved {
+struct ResolvedCall {
     overloads: Vec<&'static Overload>,
-    /// Whether the call has a value before its dot, as opposed to the first part of the function's name.
+    /// Whether the call is a method call, such as `list.size()`. In `sets.contains(a, b)`, the part before the dot is a
+    /// namespace.
     is_member: bool,
 }
 
@@ -70,36 +72,36 @@ impl Checked<'_> {
         self.types.get(&id).unwrap_or(&Type::Dyn)
     }
 
-    /// Evaluates what is constant, as upstream does when it makes a program.
+    /// Evaluates the constant conversions and patterns of the expression, as cel-go does when it creates a program.
     ///
     /// # Errors
-    /// Error of a conversion or a pattern, whose words begin with those of upstream.
+    /// The first conversion or pattern that fails. The message begins like cel-go's.
     pub fn instantiate(&self) -> Result<(), String> {
         constants::instantiate(self.program.expression())
             .map_err(|error| format!("program instantiation failed: {error}"))
     }
 
-    /// Returns the estimated maximum cost of one evaluation. `root` declares the values of all variables, with the bounds of
-    /// their sizes.
+    /// Returns the estimated maximum cost of one evaluation. `root` declares the values of all variables, with their
+    /// maximum sizes.
     pub fn max_cost(&self, root: &Declared) -> u64 {
         costs::max_cost(self, root, None)
     }
 
-    /// Does the same if `root` declares the values of only this variable.
+    /// Returns the estimated maximum cost if `root` declares the values of this variable only.
     pub fn max_cost_over(&self, variable: &str, root: &Declared) -> u64 {
         costs::max_cost(self, root, Some(variable))
     }
 }
 
-/// Checks an expression over these variables.
+/// Checks an expression that can use these variables.
 ///
 /// # Errors
-/// All errors with their places, as cel-go words them.
+/// All errors with their locations, as cel-go words them.
 pub fn check<'p>(program: &'p Program, variables: &[Variable]) -> Result<Checked<'p>, String> {
-    let mut found = Found::default();
-    let checked = checker::check(program, variables, &mut found);
-    if found.is_empty() {
-        literals::validate(&checked, &mut found);
+    let mut errors = Errors::default();
+    let checked = checker::check(program, variables, &mut errors);
+    if errors.is_empty() {
+        literals::validate(&checked, &mut errors);
     }
-    found.into_result(program.source()).map(|()| checked)
+    errors.into_result(program.source()).map(|()| checked)
 }

@@ -2,7 +2,7 @@
 //!
 //! Upstream: `SizeEstimate` and `CostEstimate` of cel-go's `checker/cost.go`.
 
-/// Least and most of a size or a cost.
+/// Minimum and maximum of a size or a cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Range {
     pub(super) min: u64,
@@ -10,14 +10,15 @@ pub(super) struct Range {
 }
 
 impl Range {
+    /// Range of a size without a known bound.
     pub(super) const UNKNOWN: Self = Self { min: 0, max: u64::MAX };
 
     pub(super) fn new(min: u64, max: u64) -> Self {
         Self { min, max }
     }
 
-    pub(super) fn fixed(of: u64) -> Self {
-        Self { min: of, max: of }
+    pub(super) fn fixed(value: u64) -> Self {
+        Self { min: value, max: value }
     }
 
     pub(super) fn plus(self, other: Self) -> Self {
@@ -28,13 +29,14 @@ impl Range {
         Self { min: self.min.saturating_mul(other.min), max: self.max.saturating_mul(other.max) }
     }
 
-    /// Multiplies by a factor, rounded up.
+    /// Multiplies both bounds by a factor. The results are rounded up.
     pub(super) fn scaled(self, factor: f64) -> Self {
-        // A float saturates when it becomes an integer.
-        let scale = |of: u64| (of as f64 * factor).ceil() as u64;
+        // The cast of a float to an integer saturates.
+        let scale = |bound: u64| (bound as f64 * factor).ceil() as u64;
         Self { min: scale(self.min), max: scale(self.max) }
     }
 
+    /// Returns the smallest range that contains both.
     pub(super) fn union(self, other: Self) -> Self {
         Self { min: self.min.min(other.min), max: self.max.max(other.max) }
     }

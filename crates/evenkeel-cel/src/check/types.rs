@@ -11,9 +11,9 @@ use super::Declared;
 pub enum Type {
     /// Type that is only known at evaluation.
     Dyn,
-    /// The type of values of every type, which are no ranges of loops.
+    /// Like `dyn`, except that a comprehension cannot iterate over it.
     Any,
-    /// The type of an expression with an error, so that its use is no second one.
+    /// The type of an expression with an error. It matches every type, so that its use does not cause a second error.
     Error,
     /// The type of `null`.
     Null,
@@ -45,7 +45,7 @@ pub enum Type {
     Library(&'static str),
     /// The type of a type, such as of `type(1)`.
     OfTypes(Option<Arc<Type>>),
-    /// A type that is still to be inferred, by its number.
+    /// A type variable, by its number: a type that is still to be inferred.
     Variable(u32),
 }
 
@@ -73,11 +73,13 @@ impl PartialEq for Object {
     }
 }
 
-/// Name of an object type whose declaration has none; it gets one by its place.
+/// Name of an object type whose declaration has none. [`Type::named`] replaces it by a name derived from the field's
+/// path.
 const UNNAMED: &str = "object";
 
-/// Maximum number of parts of a type. A larger one becomes `dyn`, because names of types grow with each use of them.
-pub(super) const MAX_PARTS: usize = 1_000;
+/// Maximum number of nodes of a type. A larger type becomes `dyn`: nested literals such as `[[[x, x]]]` could otherwise
+/// create types of exponential size.
+pub(super) const MAX_NODES: usize = 1_000;
 
 impl Type {
     /// Returns the type of lists with elements of a type.
@@ -99,42 +101,43 @@ impl Type {
         Self::OfTypes(Some(Arc::new(of)))
     }
 
-    /// Returns an object type with declared fields. Without a name, it gets one by its place.
+    /// Returns an object type with declared fields. Without a name, [`Self::named`] derives one from the field's path.
     pub fn object(name: Option<&str>, fields: Arc<BTreeMap<Box<str>, Declared>>) -> Self {
         let name = name.unwrap_or(UNNAMED).into();
         Self::Object(Object { name, fields: Fields::Declared(fields) })
     }
 
-    /// Names the objects within a type that have no name yet, by their place.
+    /// Returns the type of the field with this path, in which each unnamed object type is named by its path.
     ///
     /// Upstream: `MaybeAssignTypeName`.
-    pub fn named(&self, place: &str) -> Self {
+    pub fn named(&self, path: &str) -> Self {
         match self {
             Self::Object(object) if &*object.name == UNNAMED => {
-                Self::Object(Object { name: place.into(), fields: object.fields.clone() })
+                Self::Object(Object { name: path.into(), fields: object.fields.clone() })
             }
-            Self::List(of) => Self::list(of.named(&format!("{place}.@idx"))),
+            Self::List(element) => Self::list(element.named(&format!("{path}.@idx"))),
             Self::Map(key, value) => {
-                Self::Map(Arc::clone(key), Arc::new(value.named(&format!("{place}.@elem"))))
+                Self::Map(Arc::clone(key), Arc::new(value.named(&format!("{path}.@elem"))))
             }
             other => other.clone(),
         }
     }
 
-    /// Returns the type itself, or `dyn` if it has too many parts.
+    /// Returns the type itself, or `dyn` if it has more than [`MAX_NODES`] nodes.
     pub(crate) fn bounded(self) -> Self {
-        let mut left = MAX_PARTS;
-        if self.fits(&mut left) { self } else { Self::Dyn }
+        let mut remaining_nodes = MAX_NODES;
+        if self.has_at_most(&mut remaining_nodes) { self } else { Self::Dyn }
     }
 
-    fn fits(&self, left: &mut usize) -> bool {
-        let Some(rest) = left.checked_sub(1) else { return false };
-        *left = rest;
-        self.parts().into_iter().flatten().all(|part| part.fits(left))
+    /// Deducts the number of nodes of the type. Returns false if fewer remain.
+    fn has_at_most(&self, remaining_nodes: &mut usize) -> bool {
+        let Some(rest) = remaining_nodes.checked_sub(1) else { return false };
+        *remaining_nodes = rest;
+        self.parameters().into_iter().flatten().all(|kind| kind.has_at_most(remaining_nodes))
     }
 
-    /// Returns the types that this one is made of.
-    pub(crate) fn parts(&self) -> [Option<&Self>; 2] {
+    /// Returns the type's parameters, such as the types of a map's keys and values.
+    pub(crate) fn parameters(&self) -> [Option<&Self>; 2] {
         match self {
             Self::List(of) | Self::Optional(of) | Self::OfTypes(Some(of)) => [Some(of), None],
             Self::Map(key, value) => [Some(key), Some(value)],
@@ -142,8 +145,8 @@ impl Type {
         }
     }
 
-    /// Returns the type with each of its parts replaced.
-    pub(crate) fn with_parts(&self, mut replace: impl FnMut(&Self) -> Self) -> Self {
+    /// Returns the type with each of its parameters replaced.
+    pub(crate) fn map_parameters(&self, mut replace: impl FnMut(&Self) -> Self) -> Self {
         match self {
             Self::List(of) => Self::list(replace(of)),
             Self::Optional(of) => Self::optional(replace(of)),
@@ -156,8 +159,8 @@ impl Type {
         }
     }
 
-    /// Whether both are of one kind, whatever their parts are.
-    pub(crate) fn is_alike(&self, other: &Self) -> bool {
+    /// Whether two types are equal except for their parameters.
+    pub(crate) fn has_kind_of(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Library(a), Self::Library(b)) => a == b,
             (Self::Object(a), Self::Object(b)) => a == b,
@@ -165,7 +168,7 @@ impl Type {
         }
     }
 
-    /// Whether a value can be null as well.
+    /// Whether `null` can be assigned to the type.
     pub(crate) fn is_nullable(&self) -> bool {
         matches!(
             self,
@@ -180,6 +183,7 @@ impl Type {
         )
     }
 
+    /// Whether the type matches every other type.
     pub(crate) fn is_wildcard(&self) -> bool {
         matches!(self, Self::Dyn | Self::Any | Self::Error)
     }
@@ -195,7 +199,7 @@ impl Type {
         }
     }
 
-    /// Returns the type's name at run time, without its parts.
+    /// Returns the type's name at run time, without its parameters.
     pub(crate) fn runtime_name(&self) -> &str {
         match self {
             Self::Dyn => "dyn",
@@ -220,21 +224,24 @@ impl Type {
         }
     }
 
-    /// Returns the type's name at run time, with its parts.
+    /// Returns the type's name at run time, with its parameters.
     ///
     /// Upstream: `Type.String`.
     pub fn declared_name(&self) -> String {
-        self.spelled(Self::runtime_name, Self::declared_name)
+        self.with_parameters(self.runtime_name(), Self::declared_name)
     }
 
-    fn spelled(&self, own: fn(&Self) -> &str, part: fn(&Self) -> String) -> String {
-        let parts: Vec<String> = self.parts().into_iter().flatten().map(part).collect();
-        if parts.is_empty() {
-            return own(self).to_owned();
+    /// Formats the type as `name(parameters)`.
+    fn with_parameters(&self, name: &str, format_parameter: fn(&Self) -> String) -> String {
+        let parameters: Vec<String> =
+            self.parameters().into_iter().flatten().map(format_parameter).collect();
+        if parameters.is_empty() {
+            return name.to_owned();
         }
-        format!("{}({})", own(self), parts.join(", "))
+        format!("{name}({})", parameters.join(", "))
     }
 
+    /// Returns the type's name in error messages, without its parameters.
     fn short_name(&self) -> &str {
         match self {
             Self::Any => "any",
@@ -252,7 +259,7 @@ impl fmt::Display for Type {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Variable(number) => write!(f, "_var{number}"),
-            other => f.write_str(&other.spelled(Self::short_name, Self::to_string)),
+            other => f.write_str(&other.with_parameters(other.short_name(), Self::to_string)),
         }
     }
 }

@@ -1,20 +1,21 @@
-//! Inference of types: which types unify, and what their variables stand for.
+//! Type inference: unifies types, and binds their type variables.
 //!
 //! Upstream: cel-go's `checker/types.go` and `mapping.go`.
 
-use super::types::{MAX_PARTS, Type};
+use super::types::{MAX_NODES, Type};
 
-/// What the variables of types stand for, as far as it is known.
+/// Types that the type variables are bound to.
 #[derive(Debug)]
 pub(super) struct Substitution {
+    /// Type of each variable, by the variable's number; `None` if it is unbound.
     bound: Vec<Option<Type>>,
-    /// Earlier bindings of variables that were bound since an attempt began.
+    /// Variables that the current attempt to unify has bound, with their types before.
     trail: Vec<(u32, Option<Type>)>,
     /// Number of steps that comparisons may still take.
     remaining_steps: usize,
 }
 
-/// Maximum depth of types within variables that a comparison follows.
+/// Maximum depth of nested types, through bound variables, that a comparison follows.
 const MAX_DEPTH: usize = 200;
 
 /// Maximum number of steps of all comparisons of one expression. Types that share variables can take exponentially many.
@@ -27,26 +28,31 @@ impl Default for Substitution {
 }
 
 impl Substitution {
-    /// Returns a variable that stands for nothing yet.
-    pub(super) fn fresh(&mut self) -> Type {
+    /// Returns a new type variable, which is unbound.
+    pub(super) fn new_variable(&mut self) -> Type {
         self.bound.push(None);
         Type::Variable(u32::try_from(self.bound.len() - 1).unwrap_or(u32::MAX))
     }
 
-    /// Whether a value of the first type can be used where the second is expected. Binds their variables if so.
-    pub(super) fn is_assignable(&mut self, a: &Type, b: &Type) -> bool {
-        self.attempt(|this| this.unify(a, b, 0))
+    /// Whether a value of type `a` can be used where `b` is expected. If so, binds the variables of both.
+    ///
+    /// Upstream: `isAssignable`.
+    pub(super) fn unify(&mut self, a: &Type, b: &Type) -> bool {
+        self.bind_if(|this| this.is_assignable(a, b, 0))
     }
 
-    /// Does the same for all types of two lists.
-    pub(super) fn are_assignable(&mut self, a: &[Type], b: &[Type]) -> bool {
-        a.len() == b.len() && self.attempt(|this| a.iter().zip(b).all(|(a, b)| this.unify(a, b, 0)))
+    /// Unifies each type of one list with the type at the same index of another. If one pair fails, binds no variable.
+    ///
+    /// Upstream: `isAssignableList`.
+    pub(super) fn unify_all(&mut self, a: &[Type], b: &[Type]) -> bool {
+        a.len() == b.len()
+            && self.bind_if(|this| a.iter().zip(b).all(|(a, b)| this.is_assignable(a, b, 0)))
     }
 
-    /// Undoes the bindings of an attempt that fails.
-    fn attempt(&mut self, unify: impl FnOnce(&mut Self) -> bool) -> bool {
+    /// Keeps the bindings that `attempt` adds if it returns true, else undoes them.
+    fn bind_if(&mut self, attempt: impl FnOnce(&mut Self) -> bool) -> bool {
         self.trail.clear();
-        if unify(self) {
+        if attempt(self) {
             return true;
         }
         while let Some((variable, earlier)) = self.trail.pop() {
@@ -57,6 +63,7 @@ impl Substitution {
         false
     }
 
+    /// Returns the type that a variable is bound to; `None` if it is unbound, or if `t` is not a variable.
     fn find(&self, t: &Type) -> Option<&Type> {
         match t {
             Type::Variable(number) => self.bound.get(*number as usize)?.as_ref(),
@@ -78,22 +85,24 @@ impl Substitution {
         rest.is_some()
     }
 
-    /// Types are not assignable once no step remains.
+    /// Whether a value of type `a` can be used where `b` is expected. Binds variables even if the result is false.
+    /// Once no step remains, the result is always false.
     ///
     /// Upstream: `internalIsAssignable`.
-    fn unify(&mut self, a: &Type, b: &Type, depth: usize) -> bool {
+    fn is_assignable(&mut self, a: &Type, b: &Type, depth: usize) -> bool {
         if depth > MAX_DEPTH || !self.step() {
             return false;
         }
         if matches!(b, Type::Variable(_)) {
-            match self.fits_variable(a, b, depth) {
-                (true, _) => return true,
-                (false, true) => return false,
-                (false, false) => {}
+            match self.substitute(a, b, depth) {
+                Substituted::Valid => return true,
+                Substituted::ConflictsWithBinding => return false,
+                // `a` may still be a variable that can be bound to `b`.
+                Substituted::RefersToItself => {}
             }
         }
         if matches!(a, Type::Variable(_)) {
-            return self.fits_variable(b, a, depth).0;
+            return self.substitute(b, a, depth) == Substituted::Valid;
         }
         if a.is_wildcard() || b.is_wildcard() {
             return true;
@@ -101,45 +110,42 @@ impl Substitution {
         match (a, b) {
             (Type::Null, other) | (other, Type::Null) => other.is_nullable(),
             (Type::OfTypes(_), other) => matches!(other, Type::OfTypes(_)),
+            (a, b) if !a.has_kind_of(b) => false,
             (a, b) => {
-                a.is_alike(b)
-                    && a.parts()
-                        .into_iter()
-                        .flatten()
-                        .zip(b.parts().into_iter().flatten())
-                        .all(|(a, b)| self.unify(a, b, depth + 1))
+                let mut parameters = pairs_of_parameters(a, b);
+                parameters.all(|(a, b)| self.is_assignable(a, b, depth + 1))
             }
         }
     }
 
-    /// Whether a type is a valid substitution of a variable, and whether the variable had one.
+    /// Binds a variable to a type, or to the more general of this type and the one that it is bound to.
     ///
     /// Upstream: `isValidTypeSubstitution`.
-    fn fits_variable(&mut self, t: &Type, variable: &Type, depth: usize) -> (bool, bool) {
+    fn substitute(&mut self, t: &Type, variable: &Type, depth: usize) -> Substituted {
         if t == variable {
-            return (true, true);
+            return Substituted::Valid;
         }
         let Some(bound) = self.find(variable).cloned() else {
-            let fits = self.is_free_of(variable, t, depth);
-            if fits {
-                self.bind(variable, t.clone());
+            if !self.is_free_of(variable, t, depth) {
+                return Substituted::RefersToItself;
             }
-            return (fits, false);
+            self.bind(variable, t.clone());
+            return Substituted::Valid;
         };
         if *t == bound {
-            return (true, true);
+            return Substituted::Valid;
         }
-        if !self.unify(t, &bound, depth + 1) {
-            return (false, true);
+        if !self.is_assignable(t, &bound, depth + 1) {
+            return Substituted::ConflictsWithBinding;
         }
         let general = most_general(t, &bound);
         if self.is_free_of(variable, &general, depth) {
             self.bind(variable, general);
         }
-        (true, true)
+        Substituted::Valid
     }
 
-    /// Whether a type does not refer to a variable, directly or through what its own variables stand for.
+    /// Whether a type does not refer to a variable, directly or through the bindings of its own variables.
     ///
     /// Upstream: `notReferencedIn`.
     fn is_free_of(&mut self, variable: &Type, within: &Type, depth: usize) -> bool {
@@ -150,54 +156,71 @@ impl Substitution {
             let bound = self.find(within).cloned();
             return bound.is_none_or(|bound| self.is_free_of(variable, &bound, depth + 1));
         }
-        let mut parts = within.parts().into_iter().flatten();
-        parts.all(|part| self.is_free_of(variable, part, depth + 1))
+        let mut parameters = within.parameters().into_iter().flatten();
+        parameters.all(|parameter| self.is_free_of(variable, parameter, depth + 1))
     }
 
-    /// Replaces the variables of a type by what they stand for.
+    /// Replaces the bound variables of a type by the types they are bound to. Unbound variables remain.
     pub(super) fn resolve(&self, t: &Type) -> Type {
-        self.expand(t, Type::Variable, &mut { MAX_PARTS })
+        self.expand(t, Type::Variable, &mut { MAX_NODES })
     }
 
-    /// Does the same, with `dyn` for variables that stand for nothing.
-    pub(super) fn settle(&self, t: &Type) -> Type {
-        self.expand(t, |_| Type::Dyn, &mut { MAX_PARTS })
+    /// Replaces the bound variables of a type by the types they are bound to, and unbound variables by `dyn`.
+    pub(super) fn resolve_with_dyn(&self, t: &Type) -> Type {
+        self.expand(t, |_| Type::Dyn, &mut { MAX_NODES })
     }
 
-    /// Replaces the variables of a type, those that stand for nothing by `unbound`. The parts after the first `left` are
-    /// `dyn`, so that [`Type::bounded`] still finds that there are too many.
-    fn expand(&self, t: &Type, unbound: fn(u32) -> Type, left: &mut usize) -> Type {
+    /// Replaces the variables of a type; `unbound` returns the replacement of an unbound one by its number. Once no
+    /// nodes remain, the rest of the type becomes `dyn`. It still has too many nodes for [`Type::bounded`].
+    fn expand(&self, t: &Type, unbound: fn(u32) -> Type, remaining_nodes: &mut usize) -> Type {
         let mut t = t;
         while let Some(bound) = self.find(t) {
             t = bound;
         }
-        let Some(rest) = left.checked_sub(1) else { return Type::Dyn };
-        *left = rest;
+        let Some(rest) = remaining_nodes.checked_sub(1) else { return Type::Dyn };
+        *remaining_nodes = rest;
         match t {
             Type::Variable(number) => unbound(*number),
-            t => t.with_parts(|part| self.expand(part, unbound, left)),
+            t => t.map_parameters(|parameter| self.expand(parameter, unbound, remaining_nodes)),
         }
     }
 }
 
-/// Returns the more general of two types that unify.
-pub(super) fn most_general(a: &Type, b: &Type) -> Type {
-    if is_no_more_specific(a, b) { a.clone() } else { b.clone() }
+/// Result of the substitution of a variable by a type.
+#[derive(PartialEq, Eq)]
+enum Substituted {
+    /// The type fits the variable.
+    Valid,
+    /// The type does not unify with the type that the variable is bound to.
+    ConflictsWithBinding,
+    /// The variable is unbound, and the type refers to the variable itself, or is too deep to tell.
+    RefersToItself,
 }
 
+/// Returns the parameters of two types in pairs.
+fn pairs_of_parameters<'t>(a: &'t Type, b: &'t Type) -> impl Iterator<Item = (&'t Type, &'t Type)> {
+    a.parameters().into_iter().flatten().zip(b.parameters().into_iter().flatten())
+}
+
+/// Returns the more general of two types that unify.
+pub(super) fn most_general(a: &Type, b: &Type) -> Type {
+    if is_equal_or_less_specific(a, b) { a.clone() } else { b.clone() }
+}
+
+/// Whether `a` is at least as general as `b`.
+///
 /// Upstream: `isEqualOrLessSpecific`.
-fn is_no_more_specific(a: &Type, b: &Type) -> bool {
+fn is_equal_or_less_specific(a: &Type, b: &Type) -> bool {
     if matches!(a, Type::Dyn | Type::Any | Type::Variable(_)) {
         return true;
     }
-    if matches!(b, Type::Dyn | Type::Any | Type::Variable(_)) || !a.is_alike(b) {
+    if matches!(b, Type::Dyn | Type::Any | Type::Variable(_)) || !a.has_kind_of(b) {
         return false;
     }
     if matches!(a, Type::OfTypes(_)) {
         return true;
     }
-    let (a, b) = (a.parts().into_iter().flatten(), b.parts().into_iter().flatten());
-    a.zip(b).all(|(a, b)| is_no_more_specific(a, b))
+    pairs_of_parameters(a, b).all(|(a, b)| is_equal_or_less_specific(a, b))
 }
 
 #[cfg(test)]
@@ -210,13 +233,13 @@ mod tests {
     const LEVELS: usize = 40;
 
     /// Makes variables whose expansion has a part for each path through all levels; returns the first.
-    fn doubled(known: &mut Substitution) -> Type {
-        let first = known.fresh();
+    fn doubled(substitution: &mut Substitution) -> Type {
+        let first = substitution.new_variable();
         let mut variable = first.clone();
         for _ in 0..LEVELS {
-            let next = known.fresh();
+            let next = substitution.new_variable();
             let twice = Type::map(Type::list(next.clone()), Type::list(next.clone()));
-            assert!(known.is_assignable(&twice, &variable));
+            assert!(substitution.unify(&twice, &variable));
             variable = next;
         }
         first
@@ -224,28 +247,28 @@ mod tests {
 
     #[test]
     fn expansions_are_bounded() {
-        let mut known = Substitution::default();
-        let wide = doubled(&mut known);
-        for expanded in [known.settle(&wide), known.resolve(&wide)] {
+        let mut substitution = Substitution::default();
+        let wide = doubled(&mut substitution);
+        for expanded in [substitution.resolve_with_dyn(&wide), substitution.resolve(&wide)] {
             assert!(matches!(expanded, Type::Map(..)));
             assert_eq!(expanded.bounded(), Type::Dyn);
         }
-        let narrow = Type::list(known.fresh());
-        assert_eq!(known.settle(&narrow), Type::list(Type::Dyn));
-        assert_eq!(known.resolve(&narrow), narrow);
+        let narrow = Type::list(substitution.new_variable());
+        assert_eq!(substitution.resolve_with_dyn(&narrow), Type::list(Type::Dyn));
+        assert_eq!(substitution.resolve(&narrow), narrow);
     }
 
     #[test]
     fn comparisons_are_bounded() {
-        let mut known = Substitution::default();
-        let (a, b) = (doubled(&mut known), doubled(&mut known));
-        assert!(!known.is_assignable(&a, &b));
-        assert_eq!(known.remaining_steps, 0);
-        assert!(!known.is_assignable(&Type::Int, &Type::Int));
-        let mut known = Substitution::default();
-        let (wide, other) = (doubled(&mut known), known.fresh());
-        assert!(!known.is_assignable(&Type::list(wide), &other));
-        assert_eq!(known.find(&other), None);
+        let mut substitution = Substitution::default();
+        let (a, b) = (doubled(&mut substitution), doubled(&mut substitution));
+        assert!(!substitution.unify(&a, &b));
+        assert_eq!(substitution.remaining_steps, 0);
+        assert!(!substitution.unify(&Type::Int, &Type::Int));
+        let mut substitution = Substitution::default();
+        let (wide, other) = (doubled(&mut substitution), substitution.new_variable());
+        assert!(!substitution.unify(&Type::list(wide), &other));
+        assert_eq!(substitution.find(&other), None);
     }
 
     #[test]

@@ -1,30 +1,32 @@
-//! Words for texts that are no IP addresses.
+//! Error messages for invalid IP addresses.
 //!
 //! Upstream: Go's `net/netip`.
 
 use evenkeel_api::quote::quote;
 
-/// Returns why a text is no IP address; `None` if nothing is wrong.
-pub(crate) fn wrong(text: &str) -> Option<String> {
-    let found = match text.find(['.', ':', '%']) {
+/// Returns Go's error for a text that is not an IP address; `None` for a valid one.
+pub(crate) fn parse_error(text: &str) -> Option<String> {
+    let error = match text.find(['.', ':', '%']) {
         None => Some(("unable to parse IP", "")),
         Some(at) => match text.as_bytes().get(at) {
-            Some(b'.') => fields(text),
-            Some(b':') => groups(text),
+            Some(b'.') => check_ipv4(text),
+            Some(b':') => check_ipv6(text),
             _ => Some(("missing IPv6 address", "")),
         },
     };
-    found.map(|(what, at)| {
-        let place = if at.is_empty() { String::new() } else { format!(" (at {})", quote(at)) };
-        format!("ParseAddr({}): {what}{place}", quote(text))
+    error.map(|(message, rest)| {
+        let position =
+            if rest.is_empty() { String::new() } else { format!(" (at {})", quote(rest)) };
+        format!("ParseAddr({}): {message}{position}", quote(text))
     })
 }
 
-/// What is wrong, and the rest of the text from there on.
-type Wrong<'t> = Option<(&'static str, &'t str)>;
+/// Message of an error, and the rest of the text from the error on; empty if the error has no position. `None`
+/// without an error.
+type Problem<'t> = Option<(&'static str, &'t str)>;
 
-/// Reads the four fields of an IPv4 address.
-fn fields(text: &str) -> Wrong<'_> {
+/// Checks the four fields of an IPv4 address.
+fn check_ipv4(text: &str) -> Problem<'_> {
     let bytes = text.as_bytes();
     let (mut value, mut digits, mut dots) = (0u32, 0, 0);
     for (index, byte) in bytes.iter().enumerate() {
@@ -56,13 +58,14 @@ fn fields(text: &str) -> Wrong<'_> {
     (dots < 3).then_some(("IPv4 address too short", ""))
 }
 
-/// Reads the groups of an IPv6 address.
-fn groups(text: &str) -> Wrong<'_> {
+/// Checks the groups of an IPv6 address.
+fn check_ipv6(text: &str) -> Problem<'_> {
     let mut rest = match text.split_once('%') {
         Some((_, "")) => return Some(("zone must be a non-empty string", "")),
         Some((address, _)) => address,
         None => text,
     };
+    // Whether `::` has occurred.
     let mut has_gap = false;
     if let Some(after) = rest.strip_prefix("::") {
         if after.is_empty() {
@@ -70,6 +73,7 @@ fn groups(text: &str) -> Wrong<'_> {
         }
         (rest, has_gap) = (after, true);
     }
+    // Number of bytes of the address so far.
     let mut length = 0;
     while length < 16 {
         let end = rest.find(|c: char| !c.is_ascii_hexdigit()).unwrap_or(rest.len());
@@ -89,8 +93,8 @@ fn groups(text: &str) -> Wrong<'_> {
                 let what = "too many hex fields to fit an embedded IPv4 at the end of the address";
                 return Some((what, rest));
             }
-            if let Some(wrong) = fields(rest) {
-                return Some(wrong);
+            if let Some(problem) = check_ipv4(rest) {
+                return Some(problem);
             }
             (rest, length) = ("", length + 4);
             break;
@@ -147,12 +151,12 @@ mod tests {
             ("::g", "each colon-separated field must have at least one digit (at \"g\")"),
         ] {
             let want = format!("ParseAddr({}): {want}", quote(text));
-            assert_eq!(wrong(text).as_deref(), Some(&*want), "{text}");
+            assert_eq!(parse_error(text).as_deref(), Some(&*want), "{text}");
         }
         for text in
             ["1.2.3.4", "::", "::1", "1:2:3:4:5:6:7:8", "::ffff:1.2.3.4", "fe80::1%e", "1::"]
         {
-            assert_eq!(wrong(text), None, "{text}");
+            assert_eq!(parse_error(text), None, "{text}");
         }
     }
 }

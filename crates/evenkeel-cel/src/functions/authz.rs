@@ -12,10 +12,12 @@ use crate::value::Val;
 
 /// Calls a method of an authorizer, a check or a decision; `None` for other names and arguments.
 pub(super) fn member<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
-    let [Val::Authorization(of), rest @ ..] = args else { return None };
-    let texts: Option<Vec<&str>> = rest.iter().map(text).collect();
-    match (&**of, texts?.as_slice()) {
-        (Authorization::Authorizer(authorizer), texts) => of_authorizer(authorizer, name, texts),
+    let [Val::Authorization(target), rest @ ..] = args else { return None };
+    let texts: Option<Vec<&str>> = rest.iter().map(as_str).collect();
+    match (&**target, texts?.as_slice()) {
+        (Authorization::Authorizer(authorizer), texts) => {
+            authorizer_method(authorizer, name, texts)
+        }
         (Authorization::PathCheck(authorizer, request), [verb]) if name == "check" => {
             Some(check(authorizer, request, verb))
         }
@@ -26,7 +28,7 @@ pub(super) fn member<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
             }))
         }
         (Authorization::ResourceCheck(authorizer, request), [text]) => {
-            of_resource(authorizer, request, name, text)
+            resource_check_method(authorizer, request, name, text)
         }
         (Authorization::Decision(decision), []) => Some(Ok(match name {
             "allowed" => Val::Bool(decision.allowed),
@@ -39,7 +41,7 @@ pub(super) fn member<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
     }
 }
 
-fn text<'v>(value: &'v Val<'_>) -> Option<&'v str> {
+fn as_str<'v>(value: &'v Val<'_>) -> Option<&'v str> {
     match value {
         Val::Str(text) => Some(text),
         _ => None,
@@ -54,14 +56,14 @@ fn check<'a>(authorizer: &Authorizer<'a>, request: &AccessRequest, verb: &str) -
     Ok(value(Authorization::Decision(authorizer.check(request, verb))))
 }
 
-fn not_empty(what: &str, text: &str) -> Result<String, String> {
+fn not_empty(name: &str, text: &str) -> Result<String, String> {
     if text.trim().is_empty() {
-        return Err(format!("{what} must not be empty"));
+        return Err(format!("{name} must not be empty"));
     }
     Ok(text.to_owned())
 }
 
-fn of_authorizer<'a>(
+fn authorizer_method<'a>(
     authorizer: &Authorizer<'a>,
     name: &str,
     texts: &[&str],
@@ -89,7 +91,8 @@ fn of_authorizer<'a>(
     })
 }
 
-fn of_resource<'a>(
+/// Calls a method of a resource check: `check`, or one that sets a field of the request.
+fn resource_check_method<'a>(
     authorizer: &Authorizer<'a>,
     request: &AccessRequest,
     name: &str,
@@ -113,7 +116,7 @@ fn of_resource<'a>(
 mod tests {
     use super::*;
     use crate::authorization::{Authorize, Decision, Subject};
-    use crate::{Failure, PER_CALL, Program, Scope};
+    use crate::{Failure, PER_CALL_LIMIT, Program, Scope};
 
     /// Allows what begins with `get`, and shows the request in its reason.
     #[derive(Debug)]
@@ -158,9 +161,9 @@ mod tests {
                 "authorizer.requestResource",
                 value(Authorization::ResourceCheck(requester, request)),
             );
-        let mut left = PER_CALL;
+        let mut left = PER_CALL_LIMIT;
         let result = program.run(&scope, &mut left).map(|value| value.shown());
-        (result, PER_CALL - left)
+        (result, PER_CALL_LIMIT - left)
     }
 
     #[test]
@@ -237,6 +240,6 @@ mod tests {
         }
         let check = "authorizer.path('/p').check('put').allowed()";
         assert_eq!(run(&format!("{check} || {check}")).0.as_deref(), Ok("false"));
-        assert_eq!(run(&format!("{check} || {check} || {check}")).0, Err(Failure::Cost));
+        assert_eq!(run(&format!("{check} || {check} || {check}")).0, Err(Failure::BudgetExceeded));
     }
 }

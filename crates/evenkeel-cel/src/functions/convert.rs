@@ -35,9 +35,9 @@ pub(super) fn global<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
         ("bool", [Val::Str(text)]) => match &**text {
             "true" | "True" | "TRUE" | "t" | "T" | "1" => Ok(Val::Bool(true)),
             "false" | "False" | "FALSE" | "f" | "F" | "0" => Ok(Val::Bool(false)),
-            _ => Err(unreadable("bool")),
+            _ => Err(conversion_error("bool")),
         },
-        ("bool" | "bytes" | "duration" | "timestamp", [value]) if !converts(name, value) => {
+        ("bool" | "bytes" | "duration" | "timestamp", [value]) if !is_convertible(name, value) => {
             Err(no_overload(name, value))
         }
         ("bytes", [Val::Str(text)]) => Ok(Val::Bytes(text.as_bytes().into())),
@@ -45,17 +45,19 @@ pub(super) fn global<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
         ("duration", [Val::Duration(length)]) => Ok(Val::Duration(*length)),
         ("duration", [Val::Str(text)]) => time::parse_duration(text)
             .map(Val::Duration)
-            .ok_or_else(|| unreadable("google.protobuf.Duration")),
+            .ok_or_else(|| conversion_error("google.protobuf.Duration")),
         ("timestamp", [Val::Time(at)]) => Ok(Val::Time(*at)),
         ("timestamp", [Val::Int(seconds)]) => Time::new(SignedDuration::from_secs(*seconds))
             .map(Val::Time)
             .ok_or_else(|| "timestamp overflow".to_owned()),
         ("timestamp", [Val::Str(text)]) => time::parse_timestamp(text)
-            .unwrap_or_else(|| Err(unreadable("google.protobuf.Timestamp")))
+            .unwrap_or_else(|| Err(conversion_error("google.protobuf.Timestamp")))
             .map(Val::Time),
         ("optional.of", [value]) => Ok(Val::some(value.clone())),
         ("optional.none", []) => Ok(Val::Optional(None)),
-        ("optional.unwrap", [list]) if list.list_len().is_some() => super::lists::unwrap(list),
+        ("optional.unwrap", [list]) if list.list_len().is_some() => {
+            super::lists::unwrap_optionals(list)
+        }
         ("optional.ofNonZeroValue", [value]) => {
             Ok(if is_zero(value) { Val::Optional(None) } else { Val::some(value.clone()) })
         }
@@ -98,18 +100,23 @@ const FORMATS: [&str; 13] = [
     "datetime",
 ];
 
+/// Returns the errors of a text that does not have the format; `optional.none()` if it has.
 fn validate<'a>(format: &str, text: &str) -> Val<'a> {
     use evenkeel_api::forms::{
         dns_1035_label, dns_label, dns_subdomain, label_value, qualified_name,
     };
-    let prefix = |text: &str| text.strip_suffix('-').map_or(text.to_owned(), |t| format!("{t}a"));
-    let wrong = match format {
+    // A prefix may end with a dash, because more characters follow it in a name.
+    let complete = |prefix: &str| match prefix.strip_suffix('-') {
+        Some(without_dash) => format!("{without_dash}a"),
+        None => prefix.to_owned(),
+    };
+    let errors = match format {
         "dns1123Label" => dns_label(text),
         "dns1123Subdomain" => dns_subdomain(text),
         "dns1035Label" => dns_1035_label(text),
-        "dns1123LabelPrefix" => dns_label(&prefix(text)),
-        "dns1123SubdomainPrefix" => dns_subdomain(&prefix(text)),
-        "dns1035LabelPrefix" => dns_1035_label(&prefix(text)),
+        "dns1123LabelPrefix" => dns_label(&complete(text)),
+        "dns1123SubdomainPrefix" => dns_subdomain(&complete(text)),
+        "dns1035LabelPrefix" => dns_1035_label(&complete(text)),
         "qualifiedName" => qualified_name(text),
         "labelValue" => label_value(text),
         "uri" => crate::url::Url::request_uri_error(text).into_iter().collect(),
@@ -118,12 +125,13 @@ fn validate<'a>(format: &str, text: &str) -> Val<'a> {
         "byte" => vec!["invalid base64".to_owned()],
         other => vec![format!("invalid {other}")],
     };
-    if wrong.is_empty() {
+    if errors.is_empty() {
         return Val::Optional(None);
     }
-    Val::some(Val::list(wrong.into_iter().map(Val::str).collect()))
+    Val::some(Val::list(errors.into_iter().map(Val::str).collect()))
 }
 
+/// Whether a value is the zero value of its type in Go.
 fn is_zero(value: &Val<'_>) -> bool {
     match value {
         Val::Null | Val::Optional(None) => true,
@@ -136,18 +144,18 @@ fn is_zero(value: &Val<'_>) -> bool {
     }
 }
 
-/// Error of a text that cannot be converted to a type.
-fn unreadable(to: &str) -> String {
+/// Returns the error of a string that cannot be converted to a type.
+fn conversion_error(to: &str) -> String {
     format!("type conversion error from 'string' to '{to}'")
 }
 
-/// Error of a value that a conversion does not take.
+/// Returns the error of a value whose type a conversion does not take.
 fn no_overload(name: &str, value: &Val<'_>) -> String {
     format!("no such overload: {name}({})", value.type_name())
 }
 
-/// Whether one of the conversions takes values of this type.
-fn converts(name: &str, value: &Val<'_>) -> bool {
+/// Whether the conversion `bool`, `bytes`, `duration` or `timestamp` takes values of this type.
+fn is_convertible(name: &str, value: &Val<'_>) -> bool {
     match value {
         Val::Str(_) => true,
         Val::Bool(_) => name == "bool",
@@ -158,47 +166,49 @@ fn converts(name: &str, value: &Val<'_>) -> bool {
     }
 }
 
-/// Number from which on a double fits no `i64`: 2^63.
-const INTS: f64 = 9_223_372_036_854_775_808.0;
-/// Number from which on a double fits no `u64`: 2^64.
-const UINTS: f64 = 18_446_744_073_709_551_616.0;
+/// The least double that does not fit `i64`: 2^63.
+const INT_LIMIT: f64 = 9_223_372_036_854_775_808.0;
+/// The least double that does not fit `u64`: 2^64.
+const UINT_LIMIT: f64 = 18_446_744_073_709_551_616.0;
 
 fn int<'a>(value: &Val<'a>) -> Outcome<'a> {
-    let range = || "integer overflow".to_owned();
+    let overflow = || "integer overflow".to_owned();
     match value {
         Val::Int(n) => Ok(Val::Int(*n)),
-        Val::Uint(n) => i64::try_from(*n).map(Val::Int).map_err(|_| range()),
-        // As upstream, without the least `int`.
-        Val::Double(n) if n.abs() < INTS => Ok(Val::Int(*n as i64)),
-        Val::Double(_) => Err(range()),
-        Val::Str(text) => text.parse().map(Val::Int).map_err(|_| unreadable("int")),
+        Val::Uint(n) => i64::try_from(*n).map(Val::Int).map_err(|_| overflow()),
+        // Upstream refuses the least `int`, -2^63, too.
+        Val::Double(n) if n.abs() < INT_LIMIT => Ok(Val::Int(*n as i64)),
+        Val::Double(_) => Err(overflow()),
+        Val::Str(text) => text.parse().map(Val::Int).map_err(|_| conversion_error("int")),
         Val::Time(at) => Ok(Val::Int(at.as_second())),
         Val::Duration(length) => {
-            Ok(Val::Int(i64::try_from(length.as_nanos()).map_err(|_| range())?))
+            Ok(Val::Int(i64::try_from(length.as_nanos()).map_err(|_| overflow())?))
         }
         value => Err(no_overload("int", value)),
     }
 }
 
 fn uint<'a>(value: &Val<'a>) -> Outcome<'a> {
-    let range = || "unsigned integer overflow".to_owned();
+    let overflow = || "unsigned integer overflow".to_owned();
     match value {
         Val::Uint(n) => Ok(Val::Uint(*n)),
-        Val::Int(n) => u64::try_from(*n).map(Val::Uint).map_err(|_| range()),
-        Val::Double(n) if *n >= 0.0 && *n < UINTS => Ok(Val::Uint(*n as u64)),
-        Val::Double(_) => Err(range()),
+        Val::Int(n) => u64::try_from(*n).map(Val::Uint).map_err(|_| overflow()),
+        Val::Double(n) if *n >= 0.0 && *n < UINT_LIMIT => Ok(Val::Uint(*n as u64)),
+        Val::Double(_) => Err(overflow()),
         // Go accepts no sign before an unsigned number.
         Val::Str(text) if !text.starts_with('+') => {
-            text.parse().map(Val::Uint).map_err(|_| unreadable("uint"))
+            text.parse().map(Val::Uint).map_err(|_| conversion_error("uint"))
         }
-        Val::Str(_) => Err(unreadable("uint")),
+        Val::Str(_) => Err(conversion_error("uint")),
         value => Err(no_overload("uint", value)),
     }
 }
 
 fn double<'a>(value: &Val<'a>) -> Outcome<'a> {
     match value {
-        Val::Str(text) => parse_f64(text).map(Val::Double).ok_or_else(|| unreadable("double")),
+        Val::Str(text) => {
+            parse_f64(text).map(Val::Double).ok_or_else(|| conversion_error("double"))
+        }
         value => value.number().map(Val::Double).ok_or_else(|| no_overload("double", value)),
     }
 }
@@ -224,7 +234,7 @@ mod tests {
     use crate::tests::assert_results;
 
     #[test]
-    fn conversions_of_numbers_check_the_range() {
+    fn conversions_of_numbers_check_the_overflow() {
         assert_results(&[
             ("int(9223372036854774784.0)", "9223372036854774784"),
             ("int(9.25e18)", "error: integer overflow"),

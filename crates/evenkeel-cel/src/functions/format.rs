@@ -7,8 +7,8 @@ use super::number::{double_text, parse_i64};
 use crate::eval::Failure;
 use crate::value::Val;
 
-/// Number of digits after the point from which on all digits of a double are 0.
-const DIGITS: usize = 1_074;
+/// Maximum number of decimal places of a double that are not all 0: the least positive one is 2^-1074.
+const MAX_DECIMAL_PLACES: usize = 1_074;
 
 /// Formats the verbs `%s`, `%d`, `%f`, `%e`, `%b`, `%x`, `%X` and `%o`; `%f` and `%e` may have a precision.
 ///
@@ -17,7 +17,7 @@ const DIGITS: usize = 1_074;
 pub(crate) fn format(text: &str, args: &Val<'_>, limit: u64) -> Result<String, Failure> {
     let mut out = Output { text: String::new(), limit };
     let mut rest = text;
-    let mut given = args.elements();
+    let mut args = args.elements();
     let mut index = 0;
     while let Some(at) = rest.find('%') {
         let (before, after) = rest.split_at(at);
@@ -28,13 +28,13 @@ pub(crate) fn format(text: &str, args: &Val<'_>, limit: u64) -> Result<String, F
             rest = after;
             continue;
         }
-        let value = given.next().ok_or_else(|| format!("index {index} out of range"))?;
+        let value = args.next().ok_or_else(|| format!("index {index} out of range"))?;
         if after.is_empty() {
             return Err("unexpected end of string".to_owned().into());
         }
         let (verb, precision, after) =
             clause(after).map_err(|error| format!("could not parse formatting clause: {error}"))?;
-        out.value(verb, precision, &value)?;
+        out.push_formatted(verb, precision, &value)?;
         rest = after;
         index += 1;
     }
@@ -71,32 +71,35 @@ pub(crate) fn clause(text: &str) -> Result<(char, Option<usize>, &str), String> 
     }
 }
 
-/// Result of a formatting: a text with a limit.
+/// Formatted text with a maximum length. A longer text fails as if it exceeded the cost budget.
 struct Output {
     text: String,
+    /// Maximum length in bytes.
     limit: u64,
 }
 
 impl Output {
     fn push(&mut self, text: &str) -> Result<(), Failure> {
-        self.reserve(text.len())?;
+        self.check_limit(text.len())?;
         self.text.push_str(text);
         Ok(())
     }
 
+    /// Adds a text `count` times.
     fn pad(&mut self, with: &str, count: usize) -> Result<(), Failure> {
-        self.reserve(count.saturating_mul(with.len()))?;
+        self.check_limit(count.saturating_mul(with.len()))?;
         self.text.push_str(&with.repeat(count));
         Ok(())
     }
 
-    /// Checks that the result may become longer.
-    fn reserve(&self, length: usize) -> Result<(), Failure> {
+    /// Checks that this number of bytes can be added.
+    fn check_limit(&self, length: usize) -> Result<(), Failure> {
         let total = (self.text.len() as u64).saturating_add(length as u64);
-        if total > self.limit { Err(Failure::Cost) } else { Ok(()) }
+        if total > self.limit { Err(Failure::BudgetExceeded) } else { Ok(()) }
     }
 
-    fn value(
+    /// Formats a value by the verb of a clause, such as `d` of `%d`.
+    fn push_formatted(
         &mut self,
         verb: char,
         precision: Option<usize>,
@@ -106,7 +109,7 @@ impl Output {
             format!("error during formatting: {what}, was given {}", value.type_name()).into()
         };
         match (verb, value) {
-            ('s', value) => self.shown(value, false),
+            ('s', value) => self.push_as_string(value, false),
             ('d', Val::Int(_) | Val::Uint(_)) => self.push(&value.shown()),
             ('d', _) => Err(wrong("decimal clause can only be used on integers")),
             ('f', value) => {
@@ -138,7 +141,7 @@ impl Output {
     }
 
     fn hexadecimal(&mut self, verb: char, bytes: &[u8]) -> Result<(), Failure> {
-        self.reserve(bytes.len().saturating_mul(2))?;
+        self.check_limit(bytes.len().saturating_mul(2))?;
         for byte in bytes {
             self.push(&if verb == 'x' { format!("{byte:02x}") } else { format!("{byte:02X}") })?;
         }
@@ -148,34 +151,34 @@ impl Output {
     /// Formats a number with commas between thousands, as upstream's printer for `en_US` does.
     fn fixed(&mut self, number: f64, precision: usize) -> Result<(), Failure> {
         if !number.is_finite() {
-            return self.push(infinite(number));
+            return self.push(not_finite(number));
         }
-        let text = format!("{:.*}", precision.min(DIGITS), number.abs());
-        let (whole, part) = text.split_once('.').unwrap_or((&text, ""));
+        let text = format!("{:.*}", precision.min(MAX_DECIMAL_PLACES), number.abs());
+        let (integer, fraction) = text.split_once('.').unwrap_or((&text, ""));
         if number < 0.0 {
             self.push("-")?;
         }
-        for (index, digit) in whole.char_indices() {
-            if index > 0 && (whole.len() - index) % 3 == 0 {
+        for (index, digit) in integer.char_indices() {
+            if index > 0 && (integer.len() - index) % 3 == 0 {
                 self.push(",")?;
             }
             self.push(digit.encode_utf8(&mut [0; 4]))?;
         }
         if precision > 0 {
             self.push(".")?;
-            self.push(part)?;
-            self.pad("0", precision.saturating_sub(DIGITS))?;
+            self.push(fraction)?;
+            self.pad("0", precision.saturating_sub(MAX_DECIMAL_PLACES))?;
         }
         Ok(())
     }
 
-    /// Formats a value for `%s`; within a list or map as a literal.
-    fn shown(&mut self, value: &Val<'_>, within: bool) -> Result<(), Failure> {
+    /// Formats a value for `%s`. A value within a list or map is formatted as a literal, so that strings have quotes.
+    fn push_as_string(&mut self, value: &Val<'_>, is_nested: bool) -> Result<(), Failure> {
         if value.list_len().is_some() {
             self.push("[")?;
             for (index, item) in value.elements().enumerate() {
                 self.push(if index > 0 { ", " } else { "" })?;
-                self.shown(&item, true)?;
+                self.push_as_string(&item, true)?;
             }
             return self.push("]");
         }
@@ -185,7 +188,7 @@ impl Output {
         match value {
             Val::Null => self.push("null"),
             Val::Type(name) => self.push(name),
-            Val::Double(n) if within => {
+            Val::Double(n) if is_nested => {
                 let is_literal = n.is_finite();
                 let text = if is_literal { format!("{n:.6}") } else { quote(&double_text(*n)) };
                 self.push(&text)
@@ -206,14 +209,14 @@ impl Output {
                 })?;
                 let Val::Str(text) = text else { return Ok(()) };
                 match value {
-                    Val::Str(_) if within => self.push(&quote(&text)),
-                    Val::Bytes(_) if within => self.push(&format!("b{}", quote(&text))),
-                    Val::Time(_) if within => self.push(&format!("timestamp({})", quote(&text))),
-                    Val::Duration(_) if within => self.push(&format!("duration({})", quote(&text))),
+                    Val::Str(_) if is_nested => self.push(&quote(&text)),
+                    Val::Bytes(_) if is_nested => self.push(&format!("b{}", quote(&text))),
+                    Val::Time(_) if is_nested => self.push(&format!("timestamp({})", quote(&text))),
+                    Val::Duration(_) if is_nested => self.push(&format!("duration({})", quote(&text))),
                     _ => self.push(&text),
                 }
             }
-            value if within => Err(format!(
+            value if is_nested => Err(format!(
                 "error during formatting: no formatting function for {}",
                 value.type_name()
             )
@@ -243,7 +246,7 @@ impl Output {
             };
             length = length.saturating_add(key.len() as u64);
             if length > self.limit {
-                return Err(Failure::Cost);
+                return Err(Failure::BudgetExceeded);
             }
             entries.push((key, value));
         }
@@ -253,13 +256,13 @@ impl Output {
             self.push(if index > 0 { ", " } else { "" })?;
             self.push(key)?;
             self.push(":")?;
-            self.shown(value, true)?;
+            self.push_as_string(value, true)?;
         }
         self.push("}")
     }
 }
 
-/// Returns a double, or the one that a word such as `Infinity` stands for.
+/// Returns a double, or the special value that a string such as `Infinity` stands for; `None` for other values.
 fn double(value: &Val<'_>) -> Option<f64> {
     match value {
         Val::Double(n) => Some(*n),
@@ -273,7 +276,8 @@ fn double(value: &Val<'_>) -> Option<f64> {
     }
 }
 
-fn infinite(number: f64) -> &'static str {
+/// Formats NaN or an infinity.
+fn not_finite(number: f64) -> &'static str {
     if number.is_nan() {
         "NaN"
     } else if number > 0.0 {
@@ -286,24 +290,24 @@ fn infinite(number: f64) -> &'static str {
 /// Formats a number with six digits and a power of ten, as upstream's printer does.
 fn scientific(number: f64) -> String {
     if !number.is_finite() {
-        return infinite(number).to_owned();
+        return not_finite(number).to_owned();
     }
-    // A zero has no sign.
+    // Adding 0 makes a negative zero positive.
     let text = format!("{:.6e}", number + 0.0);
     let Some((digits, exponent)) = text.split_once('e') else { return text };
     let (sign, exponent) = match exponent.strip_prefix('-') {
         Some(exponent) => ("⁻", exponent),
         None => ("", exponent),
     };
-    let raised: String = format!("{exponent:0>2}")
+    let superscript: String = format!("{exponent:0>2}")
         .chars()
-        .map(|digit| digit.to_digit(10).map_or(digit, |d| RAISED[d as usize]))
+        .map(|digit| digit.to_digit(10).map_or(digit, |number| SUPERSCRIPTS[number as usize]))
         .collect();
-    format!("{digits}×10{sign}{raised}")
+    format!("{digits}×10{sign}{superscript}")
 }
 
-/// Digits of an exponent.
-const RAISED: [char; 10] = ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'];
+/// Superscript digits for an exponent.
+const SUPERSCRIPTS: [char; 10] = ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'];
 
 fn in_base(verb: char, number: u64) -> String {
     match verb {

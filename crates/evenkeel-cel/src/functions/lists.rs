@@ -9,7 +9,7 @@ use crate::value::Val;
 /// Returns the values of a list's optional elements, without those that are absent.
 ///
 /// Upstream: `optUnwrap` of cel-go's `cel`.
-pub(super) fn unwrap<'a>(list: &Val<'a>) -> Outcome<'a> {
+pub(super) fn unwrap_optionals<'a>(list: &Val<'a>) -> Outcome<'a> {
     let mut present = Vec::new();
     for item in list.elements() {
         match item {
@@ -29,37 +29,37 @@ pub(super) fn member<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
             items.windows(2).all(|pair| pair[0].compare(&pair[1]) != Some(Ordering::Greater)),
         )),
         ("sum", []) => sum(&items),
-        ("unwrapOpt", []) => unwrap(target),
+        ("unwrapOpt", []) => unwrap_optionals(target),
         ("min", []) => extreme(items, Ordering::Less, "min"),
         ("max", []) => extreme(items, Ordering::Greater, "max"),
-        ("indexOf", [item]) => place(items.iter().position(|i| i.equals(item))),
-        ("lastIndexOf", [item]) => place(items.iter().rposition(|i| i.equals(item))),
+        ("indexOf", [item]) => index_or_minus_one(items.iter().position(|i| i.equals(item))),
+        ("lastIndexOf", [item]) => index_or_minus_one(items.iter().rposition(|i| i.equals(item))),
         ("contains" | "includes", [item]) => Ok(Val::Bool(items.iter().any(|i| i.equals(item)))),
         ("first", []) => Ok(items.first().cloned().map_or(Val::Optional(None), Val::some)),
         ("last", []) => Ok(items.last().cloned().map_or(Val::Optional(None), Val::some)),
         ("reverse", []) => Ok(Val::list(items.into_iter().rev().collect())),
-        ("sort", []) => sorted(items.into_iter().map(|item| (item.clone(), item)).collect()),
+        ("sort", []) => sort_by_keys(items.into_iter().map(|item| (item.clone(), item)).collect()),
         (SORT_BY_KEYS, [keys]) => match keys.items() {
-            Some(keys) => sorted(keys.into_iter().zip(items).collect()),
+            Some(keys) => sort_by_keys(keys.into_iter().zip(items).collect()),
             None => Err("no such overload".to_owned()),
         },
         ("distinct", []) => {
             let mut unique: Vec<Val<'a>> = Vec::with_capacity(items.len());
             for item in items {
-                if !unique.iter().any(|u| u.equals(&item)) {
+                if !unique.iter().any(|other| other.equals(&item)) {
                     unique.push(item);
                 }
             }
             Ok(Val::list(unique))
         }
         ("slice", [Val::Int(from), Val::Int(to)]) => slice(&items, *from, *to),
-        ("flatten", []) => Ok(Val::list(flat(target, 1))),
+        ("flatten", []) => Ok(Val::list(flattened(target, 1))),
         ("flatten", [Val::Int(depth)]) => match u64::try_from(*depth) {
-            Ok(depth) => Ok(Val::list(flat(target, depth))),
+            Ok(depth) => Ok(Val::list(flattened(target, depth))),
             Err(_) => Err("level must be non-negative".to_owned()),
         },
         ("join", []) => join(&items, ""),
-        ("join", [Val::Str(between)]) => join(&items, between),
+        ("join", [Val::Str(separator)]) => join(&items, separator),
         _ => return None,
     })
 }
@@ -78,26 +78,27 @@ fn slice<'a>(items: &[Val<'a>], from: i64, to: i64) -> Outcome<'a> {
     }
 }
 
-/// Returns the elements of a list, and those of its lists down to a depth.
-fn flat<'a>(list: &Val<'a>, depth: u64) -> Vec<Val<'a>> {
-    let mut all = Vec::new();
+/// Returns the elements of a list, with nested lists down to a depth replaced by their elements.
+fn flattened<'a>(list: &Val<'a>, depth: u64) -> Vec<Val<'a>> {
+    let mut elements = Vec::new();
     for item in list.elements() {
         if depth > 0 && item.list_len().is_some() {
-            all.extend(flat(&item, depth - 1));
+            elements.extend(flattened(&item, depth - 1));
         } else {
-            all.push(item);
+            elements.push(item);
         }
     }
-    all
+    elements
 }
 
-/// Sorts values by their keys, which must be of one type.
+/// Sorts pairs of a key and a value by the keys, which must be of one type. Returns the values.
 ///
 /// Upstream: `sortListByAssociatedKeys`.
-fn sorted<'a>(mut keyed: Vec<(Val<'a>, Val<'a>)>) -> Outcome<'a> {
+fn sort_by_keys<'a>(mut keyed: Vec<(Val<'a>, Val<'a>)>) -> Outcome<'a> {
     if let Some((first, _)) = keyed.first() {
-        let is_number = matches!(first, Val::Double(_));
-        if !is_number && first.compare(first).is_none() {
+        // NaN has no order, but its type has.
+        let is_double = matches!(first, Val::Double(_));
+        if !is_double && first.compare(first).is_none() {
             return Err("list elements must be comparable".to_owned());
         }
         let kind = first.type_name();
@@ -109,25 +110,23 @@ fn sorted<'a>(mut keyed: Vec<(Val<'a>, Val<'a>)>) -> Outcome<'a> {
     Ok(Val::list(keyed.into_iter().map(|(_, item)| item).collect()))
 }
 
-/// Orders two values; values without an order are after all others, so that sorting has a total order.
+/// Orders two values. NaN comes after all others, so that sorting has a total order.
 fn order(a: &Val<'_>, b: &Val<'_>) -> Ordering {
     let is_ordered = |value: &Val<'_>| value.compare(value).is_some();
     a.compare(b).unwrap_or_else(|| is_ordered(b).cmp(&is_ordered(a)))
 }
 
-fn join<'a>(items: &[Val<'a>], between: &str) -> Outcome<'a> {
-    let texts: Option<Vec<&str>> = items
-        .iter()
-        .map(|item| match item {
-            Val::Str(text) => Some(&**text),
-            _ => None,
-        })
-        .collect();
-    texts.map(|t| Val::str(t.join(between))).ok_or_else(|| "no such overload".to_owned())
+fn join<'a>(items: &[Val<'a>], separator: &str) -> Outcome<'a> {
+    let mut texts: Vec<&str> = Vec::with_capacity(items.len());
+    for item in items {
+        let Val::Str(text) = item else { return Err("no such overload".to_owned()) };
+        texts.push(text);
+    }
+    Ok(Val::str(texts.join(separator)))
 }
 
-fn place<'a>(at: Option<usize>) -> Outcome<'a> {
-    Ok(Val::Int(at.map_or(-1, |at| at as i64)))
+fn index_or_minus_one<'a>(index: Option<usize>) -> Outcome<'a> {
+    Ok(Val::Int(index.map_or(-1, |index| index as i64)))
 }
 
 fn sum<'a>(items: &[Val<'a>]) -> Outcome<'a> {
@@ -141,15 +140,16 @@ fn sum<'a>(items: &[Val<'a>]) -> Outcome<'a> {
     Ok(total.unwrap_or(Val::Int(0)))
 }
 
-fn extreme<'a>(items: Vec<Val<'a>>, wanted: Ordering, name: &str) -> Outcome<'a> {
-    let mut found: Option<Val<'a>> = None;
+/// Returns the least value if `direction` is `Less`, the greatest if it is `Greater`.
+fn extreme<'a>(items: Vec<Val<'a>>, direction: Ordering, name: &str) -> Outcome<'a> {
+    let mut best: Option<Val<'a>> = None;
     for item in items {
-        match &found {
-            Some(best) if item.compare(best) != Some(wanted) => {}
-            _ => found = Some(item),
+        match &best {
+            Some(best) if item.compare(best) != Some(direction) => {}
+            _ => best = Some(item),
         }
     }
-    found.ok_or_else(|| format!("{name} called on empty list"))
+    best.ok_or_else(|| format!("{name} called on empty list"))
 }
 
 /// Maximum number of elements of `lists.range`. Upstream: `ListsMaxRangeSize`.
@@ -169,11 +169,14 @@ pub(super) fn global<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
     match (name, args) {
         ("math.greatest" | "math.least", args) => {
             let items = match args {
-                [one] => one.items()?,
-                many => many.to_vec(),
+                [list] => list.items()?,
+                numbers => numbers.to_vec(),
             };
-            let wanted = if name == "math.greatest" { Ordering::Greater } else { Ordering::Less };
-            return Some(extreme(items, wanted, name));
+            let direction = match name {
+                "math.greatest" => Ordering::Greater,
+                _ => Ordering::Less,
+            };
+            return Some(extreme(items, direction, name));
         }
         ("lists.range", [Val::Int(n)]) => {
             return Some(range(*n));
@@ -181,17 +184,18 @@ pub(super) fn global<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
         _ => {}
     }
     let [a, b] = args else { return None };
-    let has = |all: &[Val<'a>], item: &Val<'a>| all.iter().any(|i| i.equals(item));
-    let within = |a: &[Val<'a>], b: &[Val<'a>]| b.iter().all(|item| has(a, item));
+    let contains =
+        |list: &[Val<'a>], item: &Val<'a>| list.iter().any(|element| element.equals(item));
+    let contains_all = |a: &[Val<'a>], b: &[Val<'a>]| b.iter().all(|item| contains(a, item));
     match name {
-        "sets.contains" => Some(Ok(Val::Bool(within(&a.items()?, &b.items()?)))),
+        "sets.contains" => Some(Ok(Val::Bool(contains_all(&a.items()?, &b.items()?)))),
         "sets.intersects" => {
             let (a, b) = (a.items()?, b.items()?);
-            Some(Ok(Val::Bool(b.iter().any(|item| has(&a, item)))))
+            Some(Ok(Val::Bool(b.iter().any(|item| contains(&a, item)))))
         }
         "sets.equivalent" => {
             let (a, b) = (a.items()?, b.items()?);
-            Some(Ok(Val::Bool(within(&a, &b) && within(&b, &a))))
+            Some(Ok(Val::Bool(contains_all(&a, &b) && contains_all(&b, &a))))
         }
         _ => None,
     }

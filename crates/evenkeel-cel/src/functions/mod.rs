@@ -15,7 +15,7 @@ mod url;
 
 use super::value::Val;
 
-pub(super) use addresses::wrong as address_error;
+pub(super) use addresses::parse_error as address_error;
 pub(super) use format::{clause as format_clause, format};
 pub(super) use lists::MAX_RANGE;
 pub(super) use number::double_text;
@@ -26,7 +26,7 @@ pub use time::Time;
 pub(super) use time::{checked_duration, duration_text, later, parse_duration, parse_timestamp};
 
 /// Namespaces of functions.
-pub(super) const SPACES: [&str; 9] =
+pub(super) const NAMESPACES: [&str; 9] =
     ["base64", "format", "ip", "jsonpatch", "lists", "math", "optional", "sets", "strings"];
 
 /// Result of a function.
@@ -58,7 +58,7 @@ pub(super) fn member<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
         .or_else(|| convert::member(name, args))
         .or_else(|| authz::member(name, args))
         .or_else(|| match (name, args) {
-            // The method takes any values.
+            // The method `includes` of a value that is not a list.
             ("includes", [a, b]) => Some(Ok(Val::Bool(a.equals(b)))),
             _ => None,
         })

@@ -10,7 +10,7 @@ use evenkeel_api::quote::quote;
 use super::{Outcome, addresses};
 use crate::value::Val;
 
-/// Address and prefix length.
+/// Address and prefix length of a CIDR.
 type Cidr = (IpAddr, u8);
 
 /// Calls a function that converts or tests one string; `None` for other names and arguments.
@@ -31,7 +31,7 @@ pub(super) fn global<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
 /// Upstream: `parseIPAddr`.
 fn parse_ip_addr(text: &str) -> Result<IpAddr, String> {
     let quoted = quote(text);
-    if let Some(why) = addresses::wrong(text) {
+    if let Some(why) = addresses::parse_error(text) {
         return Err(format!(
             "IP Address {quoted} parse error during conversion from string: {why}"
         ));
@@ -49,22 +49,23 @@ fn parse_ip_addr(text: &str) -> Result<IpAddr, String> {
 /// Upstream: `parseCIDR`.
 fn parse_cidr(text: &str) -> Result<Cidr, String> {
     const CONTEXT: &str = "network address parse error during conversion from string: ";
-    let wrong = |why: &str| format!("{CONTEXT}{CONTEXT}netip.ParsePrefix({}): {why}", quote(text));
-    let (address, length) = text.rsplit_once('/').ok_or_else(|| wrong("no '/'"))?;
-    if let Some(why) = addresses::wrong(address) {
-        return Err(wrong(&why));
+    let prefix_error =
+        |why: &str| format!("{CONTEXT}{CONTEXT}netip.ParsePrefix({}): {why}", quote(text));
+    let (address, length) = text.rsplit_once('/').ok_or_else(|| prefix_error("no '/'"))?;
+    if let Some(why) = addresses::parse_error(address) {
+        return Err(prefix_error(&why));
     }
     if address.contains('%') {
-        return Err(wrong("IPv6 zones cannot be present in a prefix"));
+        return Err(prefix_error("IPv6 zones cannot be present in a prefix"));
     }
     let is_number = length.bytes().all(|byte| byte.is_ascii_digit())
         && (length.len() == 1 || !length.starts_with('0'));
     if !is_number || length.is_empty() || length.len() > 18 {
-        return Err(wrong(&format!("bad bits after slash: {}", quote(length))));
+        return Err(prefix_error(&format!("bad bits after slash: {}", quote(length))));
     }
-    let parsed: IpAddr = address.parse().map_err(|_| wrong("unable to parse IP"))?;
+    let parsed: IpAddr = address.parse().map_err(|_| prefix_error("unable to parse IP"))?;
     let length = parse_canonical_prefix_length(parsed, length)
-        .ok_or_else(|| wrong("prefix length out of range"))?;
+        .ok_or_else(|| prefix_error("prefix length out of range"))?;
     let parsed = parse_ip_addr(address)
         .map_err(|_| format!("{CONTEXT}IPv4-mapped IPv6 address {} is not allowed", quote(text)))?;
     Ok((parsed, length))

@@ -1,4 +1,4 @@
-//! Numbers as text, as Go's `strconv` and `fmt` have them.
+//! Parsing and formatting of numbers as in Go's `strconv` and `fmt`.
 
 use evenkeel_api::quote::quote;
 
@@ -7,25 +7,26 @@ const RANGE: &str = "value out of range";
 /// Error of a text that is not a number.
 const SYNTAX: &str = "invalid syntax";
 
-fn failure(function: &str, text: &str, why: &str) -> String {
+/// Returns the error of a function of Go's `strconv`.
+fn parse_error(function: &str, text: &str, why: &str) -> String {
     format!("strconv.{function}: parsing {}: {why}", quote(text))
 }
 
 /// Parses a number of decimal digits only. The error is that of Go's `strconv.ParseUint`.
 pub(super) fn parse_u64(text: &str) -> Result<u64, String> {
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(failure("ParseUint", text, SYNTAX));
+        return Err(parse_error("ParseUint", text, SYNTAX));
     }
-    text.parse().map_err(|_| failure("ParseUint", text, RANGE))
+    text.parse().map_err(|_| parse_error("ParseUint", text, RANGE))
 }
 
 /// Parses an integer that may have a sign. The error is that of Go's `strconv.Atoi`.
 pub(super) fn parse_i64(text: &str) -> Result<i64, String> {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(failure("Atoi", text, SYNTAX));
+        return Err(parse_error("Atoi", text, SYNTAX));
     }
-    text.parse().map_err(|_| failure("Atoi", text, RANGE))
+    text.parse().map_err(|_| parse_error("Atoi", text, RANGE))
 }
 
 /// Parses a floating-point number like Go's `strconv.ParseFloat`. Returns `None` for invalid text and for numbers beyond
@@ -33,9 +34,9 @@ pub(super) fn parse_i64(text: &str) -> Result<i64, String> {
 pub(super) fn parse_f64(text: &str) -> Option<f64> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     if unsigned.eq_ignore_ascii_case("nan") {
-        let has_sign = unsigned.len() < text.len();
         // Go accepts no sign before `nan`.
-        return (!has_sign).then_some(f64::NAN);
+        let has_sign = unsigned.len() < text.len();
+        return if has_sign { None } else { Some(f64::NAN) };
     }
     let number: f64 = text.parse().ok()?;
     let is_infinity = ["inf", "infinity"].iter().any(|word| unsigned.eq_ignore_ascii_case(word));

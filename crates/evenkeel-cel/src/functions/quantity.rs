@@ -8,7 +8,7 @@ use crate::value::Val;
 pub(super) fn global<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
     Some(match (name, args) {
         ("quantity", [Val::Str(text)]) => {
-            Quantity::parse(text).map(Val::Quantity).map_err(|error| words(&error).to_owned())
+            Quantity::parse(text).map(Val::Quantity).map_err(|error| message(&error).to_owned())
         }
         ("isQuantity", [Val::Str(text)]) => Ok(Val::Bool(Quantity::parse(text).is_ok())),
         // Upstream declares it as a function, and documents it as a method.
@@ -18,7 +18,7 @@ pub(super) fn global<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
 }
 
 /// Returns the error message of a malformed quantity as upstream words it.
-fn words(error: &QuantityError) -> &'static str {
+fn message(error: &QuantityError) -> &'static str {
     match error {
         QuantityError::Format(_) => {
             "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
@@ -27,6 +27,7 @@ fn words(error: &QuantityError) -> &'static str {
     }
 }
 
+/// Returns -1, 0 or 1 if `a` is less than, equal to or greater than `b`.
 fn order(a: Quantity, b: Quantity) -> i64 {
     i64::from(a.minus(b).sign())
 }

@@ -9,12 +9,13 @@ use super::Outcome;
 use super::number::parse_u64;
 use crate::value::Val;
 
-/// A semantic version, without build metadata: they do not count in comparisons.
+/// A semantic version. Build metadata is not kept, because it does not count in comparisons.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Semver {
+    /// Major, minor and patch number.
     numbers: [u64; 3],
-    /// Identifiers of the pre-release part.
-    before: Vec<Identifier>,
+    /// Identifiers of the pre-release part; empty for a release.
+    prerelease: Vec<Identifier>,
 }
 
 /// Identifier of a pre-release part. A number is less than a word.
@@ -39,19 +40,21 @@ impl Semver {
             Some((rest, build)) => (rest, Some(build)),
             None => (rest, None),
         };
-        let (patch, before) = match rest.split_once('-') {
-            Some((patch, before)) => (patch, Some(before)),
+        let (patch, prerelease) = match rest.split_once('-') {
+            Some((patch, prerelease)) => (patch, Some(prerelease)),
             None => (rest, None),
         };
         let patch = number("patch", patch)?;
-        let before = before.into_iter().flat_map(|before| before.split('.')).map(identifier);
-        let version =
-            Self { numbers: [major, minor, patch], before: before.collect::<Result<_, _>>()? };
+        let prerelease = match prerelease {
+            Some(prerelease) => prerelease.split('.').map(identifier).collect::<Result<_, _>>()?,
+            None => Vec::new(),
+        };
+        let version = Self { numbers: [major, minor, patch], prerelease };
         for part in build.into_iter().flat_map(|build| build.split('.')) {
             if part.is_empty() {
                 return Err("Build meta data is empty".to_owned());
             }
-            if !part.chars().all(is_of_identifiers) {
+            if !part.chars().all(is_identifier_char) {
                 return Err(format!(
                     "Invalid character(s) found in build meta data {}",
                     quote(part)
@@ -65,11 +68,11 @@ impl Semver {
 impl Ord for Semver {
     fn cmp(&self, other: &Self) -> Ordering {
         // A version is greater than its pre-releases.
-        let is_release = |version: &Self| version.before.is_empty();
+        let is_release = |version: &Self| version.prerelease.is_empty();
         self.numbers
             .cmp(&other.numbers)
             .then_with(|| is_release(self).cmp(&is_release(other)))
-            .then_with(|| self.before.cmp(&other.before))
+            .then_with(|| self.prerelease.cmp(&other.prerelease))
     }
 }
 
@@ -79,7 +82,7 @@ impl PartialOrd for Semver {
     }
 }
 
-fn is_of_identifiers(c: char) -> bool {
+fn is_identifier_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '-'
 }
 
@@ -91,6 +94,7 @@ fn has_leading_zeros(text: &str) -> bool {
     text.len() > 1 && text.starts_with('0')
 }
 
+/// Parses the major, minor or patch number; `name` says which one.
 fn number(name: &str, text: &str) -> Result<u64, String> {
     if !is_digits(text) {
         return Err(format!("Invalid character(s) found in {name} number {}", quote(text)));
@@ -116,13 +120,13 @@ fn identifier(text: &str) -> Result<Identifier, String> {
         }
         return parse_u64(text).map(Identifier::Number);
     }
-    if !text.chars().all(is_of_identifiers) {
+    if !text.chars().all(is_identifier_char) {
         return Err(format!("Invalid character(s) found in prerelease {}", quote(text)));
     }
     Ok(Identifier::Word(text.to_owned()))
 }
 
-/// Completes a version that may begin with `v`, have leading zeros and omit minor and patch number.
+/// Completes a version that begins with `v`, has leading zeros, or omits the minor or patch number.
 ///
 /// Upstream: `normalizeAndParse`.
 fn normalized(text: &str) -> Result<String, String> {
@@ -170,7 +174,7 @@ pub(super) fn member<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
         [Val::Semver(version), Val::Semver(other)] => (version, Some(other)),
         _ => return None,
     };
-    // As upstream, which converts without a check.
+    // Upstream does not check for overflow, either.
     let number = |index: usize| Val::Int(version.numbers[index] as i64);
     Some(Ok(match (name, other) {
         ("major", None) => number(0),

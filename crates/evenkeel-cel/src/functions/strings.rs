@@ -79,10 +79,10 @@ fn quote(text: &str) -> String {
 }
 
 /// Number of compiled patterns that a thread keeps.
-const KEPT: usize = 64;
+const MAX_COMPILED: usize = 64;
 
 thread_local! {
-    /// Compiled patterns. To compile one takes longer than most searches.
+    /// Compiled patterns, by their text. Compiling a pattern takes longer than most searches.
     static COMPILED: RefCell<HashMap<String, Regex>> = RefCell::default();
 }
 
@@ -96,7 +96,7 @@ fn regex(pattern: &str) -> Result<Regex, String> {
             .octal(true)
             .build()
             .map_err(|error| format!("error parsing regexp: {error}"))?;
-        if compiled.len() >= KEPT {
+        if compiled.len() >= MAX_COMPILED {
             compiled.clear();
         }
         compiled.insert(pattern.to_owned(), regex.clone());
@@ -136,59 +136,60 @@ fn char_at<'a>(text: &str, at: i64) -> Outcome<'a> {
     Ok(Val::str(text.chars().skip(at as usize).take(1).collect::<String>()))
 }
 
-/// Returns the number of the first bytes of a text that this number of characters has; the length of the text if it has
-/// fewer.
-fn bytes_of(text: &str, characters: usize) -> usize {
+/// Converts an index in characters to one in bytes; the length of the text if it is out of bounds.
+fn byte_index(text: &str, characters: usize) -> usize {
     text.char_indices().nth(characters).map_or(text.len(), |(at, _)| at)
 }
 
-/// Converts an index of an expression; an error if it is negative.
-fn offset(from: i64) -> Result<usize, String> {
+/// Converts an `int` to an index. Fails if it is negative.
+fn checked_index(from: i64) -> Result<usize, String> {
     usize::try_from(from).map_err(|_| format!("index out of range: {from}"))
 }
 
-/// Returns the index of the first occurrence of a substring from an index on, in characters, or -1.
+/// Returns the index in characters of the first occurrence of a substring that begins at `from` or later; -1 if there
+/// is none.
 fn index<'a>(text: &str, part: &str, from: i64) -> Outcome<'a> {
-    let start = bytes_of(text, offset(from)?);
+    let start = byte_index(text, checked_index(from)?);
     let found = text[start..].find(part);
     Ok(Val::Int(found.map_or(-1, |at| text[..start + at].chars().count() as i64)))
 }
 
-/// Returns the index of the last occurrence of a substring that begins at an index or before, in characters, or -1.
+/// Returns the index in characters of the last occurrence of a substring that begins at `from` or earlier; -1 if
+/// there is none.
 fn last_index<'a>(text: &str, part: &str, from: i64) -> Outcome<'a> {
-    let start = bytes_of(text, offset(from)?);
+    let start = byte_index(text, checked_index(from)?);
+    // An occurrence at `start` ends here.
     let end = start.saturating_add(part.len()).min(text.len());
     let end = (end..=text.len()).find(|end| text.is_char_boundary(*end)).unwrap_or(text.len());
     let mut found = text[..end].rfind(part);
     if found.is_some_and(|at| at > start) {
-        // The end was within a longer character.
+        // `end` was moved behind a character, so that later occurrences were found, too.
         found = text[..start].rfind(part);
     }
     Ok(Val::Int(found.map_or(-1, |at| text[..at].chars().count() as i64)))
 }
 
-fn split<'a>(text: &str, by: &str, limit: i64) -> Val<'a> {
-    // Without a limit, Go returns all parts.
+fn split<'a>(text: &str, separator: &str, limit: i64) -> Val<'a> {
+    // A negative limit means no limit.
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    let parts: Vec<Val<'a>> = if limit == 0 || by.is_empty() && text.is_empty() {
+    let parts: Vec<Val<'a>> = if limit == 0 || separator.is_empty() && text.is_empty() {
         Vec::new()
-    } else if by.is_empty() {
+    } else if separator.is_empty() {
         // Each character is a part; the last part has the rest.
-        let most = limit.saturating_sub(1).min(text.chars().count().saturating_sub(1));
-        let rest = bytes_of(text, most);
-        let characters = text[..rest].chars().map(Val::str);
-        characters.chain([Val::str(&text[rest..])]).collect()
+        let single = limit.saturating_sub(1).min(text.chars().count().saturating_sub(1));
+        let (singles, last) = text.split_at(byte_index(text, single));
+        singles.chars().map(Val::str).chain([Val::str(last)]).collect()
     } else {
-        text.splitn(limit, by).map(Val::str).collect()
+        text.splitn(limit, separator).map(Val::str).collect()
     };
     Val::list(parts)
 }
 
 fn substring<'a>(text: &str, from: i64, to: Option<i64>) -> Outcome<'a> {
     let length = text.chars().count() as i64;
-    let is_range = to.is_some();
+    let has_end = to.is_some();
     let to = to.unwrap_or(length);
-    if from > to && is_range {
+    if from > to && has_end {
         return Err(format!("invalid substring range. start: {from}, end: {to}"));
     }
     if from < 0 || from > length {

@@ -11,19 +11,20 @@ use super::Outcome;
 use super::number::parse_i64;
 use crate::value::Val;
 
-/// First and last second of a timestamp: those of the years 1 and 9999.
+/// Valid seconds of a timestamp since 1970: from the beginning of the year 1 to the end of the year 9999.
 const SECONDS: std::ops::RangeInclusive<i64> = -62_135_596_800..=253_402_300_799;
 
 /// Seconds of a day.
 const DAY: i64 = 86_400;
 
-/// A timestamp with nanoseconds, from the year 1 to the end of the year 9999, where `jiff`'s timestamps end earlier.
+/// A timestamp with nanoseconds, from the year 1 to the end of the year 9999. The timestamps of `jiff` end some hours
+/// earlier.
 #[derive(Debug, Clone, Copy)]
 pub struct Time {
     /// Seconds since 1970.
     seconds: i64,
     nanos: u32,
-    /// Seconds by which the zone that the timestamp is written in is before UTC. It matters to nothing else.
+    /// Offset in seconds, east of UTC, with which the timestamp is formatted. It does not count in comparisons.
     offset: i32,
 }
 
@@ -74,8 +75,9 @@ impl Time {
         self.seconds
     }
 
-    /// Returns the civil time this number of seconds later. The calendar repeats itself every 400 years, so that the
-    /// result is within the range of civil times; the second result is to be added to its year.
+    /// Returns the civil time this number of seconds later. The second result must be added to its year: the civil
+    /// time is computed within one cycle of 400 years, after which the calendar repeats itself, because it may be out
+    /// of the range of [`DateTime`].
     fn civil(self, seconds: i64) -> (DateTime, i64) {
         const CYCLE: i64 = 146_097 * DAY;
         let since = self.seconds.saturating_add(seconds);
@@ -85,8 +87,8 @@ impl Time {
         (local, cycles * 400)
     }
 
-    /// Returns the nearest timestamp that `jiff` has.
-    fn nearest(self) -> Timestamp {
+    /// Returns the timestamp, or the last one that `jiff` supports if that is earlier.
+    fn to_jiff(self) -> Timestamp {
         Timestamp::from_second(self.seconds).unwrap_or(Timestamp::MAX)
     }
 }
@@ -122,7 +124,7 @@ pub(crate) fn later(at: Time, length: SignedDuration) -> Result<Time, String> {
     sum.ok_or_else(|| "timestamp overflow".to_owned())
 }
 
-/// Returns the duration if it is in range: as many nanoseconds as an `int` has.
+/// Returns the duration if its nanoseconds fit an `int`, else an error.
 pub(crate) fn checked_duration(length: SignedDuration) -> Result<SignedDuration, String> {
     match i64::try_from(length.as_nanos()) {
         Ok(_) => Ok(length),
@@ -142,13 +144,14 @@ pub(super) fn member<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
             };
             Some(Ok(Val::Int(whole)))
         }
-        [Val::Time(at)] => part(name, *at, "UTC"),
-        [Val::Time(at), Val::Str(zone)] => part(name, *at, zone),
+        [Val::Time(at)] => time_component(name, *at, "UTC"),
+        [Val::Time(at), Val::Str(zone)] => time_component(name, *at, zone),
         _ => None,
     }
 }
 
-fn part<'a>(name: &str, at: Time, zone: &str) -> Option<Outcome<'a>> {
+/// Returns a component of a timestamp in a time zone, such as its month; `None` for other methods.
+fn time_component<'a>(name: &str, at: Time, zone: &str) -> Option<Outcome<'a>> {
     let (local, years) = match in_zone(at, zone) {
         Ok(local) => local,
         Err(error) => return Some(Err(error)),
@@ -170,12 +173,12 @@ fn part<'a>(name: &str, at: Time, zone: &str) -> Option<Outcome<'a>> {
 }
 
 /// Converts a timestamp to the civil time of a zone: an offset such as `-08:00`, a name such as `Europe/Berlin`, or
-/// empty for UTC. The second result is to be added to the year.
+/// empty for UTC. The second result must be added to the year; see [`Time::civil`].
 ///
 /// Upstream: `inTimeZone`.
 fn in_zone(at: Time, zone: &str) -> Result<(DateTime, i64), String> {
     let Some((hours, minutes)) = zone.split_once(':') else {
-        let offset = named_zone(zone)?.to_offset(at.nearest());
+        let offset = named_zone(zone)?.to_offset(at.to_jiff());
         return Ok(at.civil(i64::from(offset.seconds())));
     };
     let (hours, minutes) = (parse_i64(hours)?, parse_i64(minutes)?);
@@ -189,7 +192,7 @@ fn in_zone(at: Time, zone: &str) -> Result<(DateTime, i64), String> {
 ///
 /// Upstream: Go's `time.LoadLocation`.
 fn named_zone(name: &str) -> Result<TimeZone, String> {
-    // The server's own zone is no fact that an expression depends on.
+    // An expression must not depend on the time zone of the server.
     if matches!(name, "" | "UTC" | "Local") {
         return Ok(TimeZone::UTC);
     }
@@ -197,13 +200,13 @@ fn named_zone(name: &str) -> Result<TimeZone, String> {
         return Err("time: invalid location name".to_owned());
     }
     let zone = TimeZone::get(name).ok();
-    // Go reads files, whose names have one case.
+    // Go reads a file of this name, so that the case of letters matters.
     zone.filter(|zone| zone.iana_name() == Some(name))
         .ok_or_else(|| format!("unknown time zone {name}"))
 }
 
-/// Parses a timestamp as Go does with `time.RFC3339`: fractions after a point or a comma, hours of one digit. `None` if
-/// the text has another form.
+/// Parses a timestamp as Go does with `time.RFC3339`: it also accepts a fraction after a comma, and hours of one digit.
+/// `None` if the text has another form.
 ///
 /// # Errors
 /// The timestamp is out of range.
@@ -212,7 +215,7 @@ pub(crate) fn parse_timestamp(text: &str) -> Option<Result<Time, String>> {
     let date = match date.as_bytes() {
         [a, b, c, d, b'-', e, f, b'-', g, h] => {
             let number = |digits: &[u8]| -> Option<i16> {
-                std::str::from_utf8(digits).ok().and_then(digits_of)
+                std::str::from_utf8(digits).ok().and_then(parse_digits)
             };
             let year = number(&[*a, *b, *c, *d])?;
             let month = i8::try_from(number(&[*e, *f])?).ok()?;
@@ -228,13 +231,13 @@ pub(crate) fn parse_timestamp(text: &str) -> Option<Result<Time, String>> {
     }
     let (second, rest) = (rest.get(..2)?, rest.get(2..)?);
     let (hour, minute, second): (i8, i8, i8) =
-        (digits_of(hour)?, digits_of(minute)?, digits_of(second)?);
-    let (nanos, zone) = fraction(rest)?;
+        (parse_digits(hour)?, parse_digits(minute)?, parse_digits(second)?);
+    let (nanos, zone) = parse_fraction(rest)?;
     let offset = match zone.as_bytes() {
         b"Z" => 0,
         [sign @ (b'+' | b'-'), a, b, b':', c, d] => {
-            let hours: i64 = digits_of(std::str::from_utf8(&[*a, *b]).ok()?)?;
-            let minutes: i64 = digits_of(std::str::from_utf8(&[*c, *d]).ok()?)?;
+            let hours: i64 = parse_digits(std::str::from_utf8(&[*a, *b]).ok()?)?;
+            let minutes: i64 = parse_digits(std::str::from_utf8(&[*c, *d]).ok()?)?;
             if hours > 24 || minutes > 60 {
                 return None;
             }
@@ -247,18 +250,19 @@ pub(crate) fn parse_timestamp(text: &str) -> Option<Result<Time, String>> {
     let local = date.to_datetime(time);
     let since = local.duration_since(DateTime::constant(1970, 1, 1, 0, 0, 0, 0));
     let at = since.checked_sub(SignedDuration::from_secs(offset)).and_then(Time::new);
-    let written_in = i32::try_from(offset).unwrap_or_default();
-    let at = at.map(|at| Time { offset: written_in, ..at });
+    let offset = i32::try_from(offset).unwrap_or_default();
+    let at = at.map(|at| Time { offset, ..at });
     Some(at.ok_or_else(|| "timestamp overflow".to_owned()))
 }
 
-/// Parses digits without a sign.
-fn digits_of<N: std::str::FromStr>(text: &str) -> Option<N> {
-    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
+/// Parses an unsigned number of ASCII digits.
+fn parse_digits<N: std::str::FromStr>(text: &str) -> Option<N> {
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+    if is_number { text.parse().ok() } else { None }
 }
 
-/// Parses a fraction of a second at the beginning of a text, cut to nanoseconds; returns the rest, too.
-fn fraction(text: &str) -> Option<(i32, &str)> {
+/// Parses a fraction of a second at the beginning of a text. Returns its nanoseconds, and the rest of the text.
+fn parse_fraction(text: &str) -> Option<(i32, &str)> {
     let Some(rest) = text.strip_prefix(['.', ',']) else { return Some((0, text)) };
     let length = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (digits, rest) = rest.split_at_checked(length).filter(|(digits, _)| !digits.is_empty())?;
@@ -269,7 +273,7 @@ fn fraction(text: &str) -> Option<(i32, &str)> {
 
 /// Parses a Go duration: `1h30m`, `-1.5s`, `0`. `None` also for a duration out of range.
 pub(crate) fn parse_duration(text: &str) -> Option<SignedDuration> {
-    let (negative, mut rest) = match text.strip_prefix('-') {
+    let (is_negative, mut rest) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
         None => (false, text.strip_prefix('+').unwrap_or(text)),
     };
@@ -279,7 +283,7 @@ pub(crate) fn parse_duration(text: &str) -> Option<SignedDuration> {
     if rest.is_empty() {
         return None;
     }
-    // Nanoseconds of one more than an `int` has: the least duration is that long.
+    // The least `int` has one more nanosecond than the greatest.
     const MAX: u64 = 1 << 63;
     let mut nanos = 0u64;
     while !rest.is_empty() {
@@ -297,22 +301,22 @@ pub(crate) fn parse_duration(text: &str) -> Option<SignedDuration> {
             "h" => 3_600_000_000_000,
             _ => return None,
         };
-        let (whole, part) = number.split_once('.').unwrap_or((number, ""));
-        if whole.is_empty() && part.is_empty() || part.contains('.') {
+        let (integer, fraction) = number.split_once('.').unwrap_or((number, ""));
+        if integer.is_empty() && fraction.is_empty() || fraction.contains('.') {
             return None;
         }
-        let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
+        let integer: u64 = if integer.is_empty() { 0 } else { integer.parse().ok()? };
         // Digits beyond the 18th are less than a nanosecond.
-        let part = part.get(..18).unwrap_or(part);
-        let digits: u128 = if part.is_empty() { 0 } else { part.parse().ok()? };
-        let part = digits * u128::from(unit) / 10u128.pow(part.len() as u32);
-        nanos = whole
+        let fraction = fraction.get(..18).unwrap_or(fraction);
+        let digits: u128 = if fraction.is_empty() { 0 } else { fraction.parse().ok()? };
+        let fraction_nanos = digits * u128::from(unit) / 10u128.pow(fraction.len() as u32);
+        nanos = integer
             .checked_mul(unit)?
-            .checked_add(u64::try_from(part).ok()?)?
+            .checked_add(u64::try_from(fraction_nanos).ok()?)?
             .checked_add(nanos)
             .filter(|nanos| *nanos <= MAX)?;
     }
-    let nanos = if negative { -i128::from(nanos) } else { i128::from(nanos) };
+    let nanos = if is_negative { -i128::from(nanos) } else { i128::from(nanos) };
     i64::try_from(nanos).ok().map(SignedDuration::from_nanos)
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::{Failure, Scope, Val};
 
 /// Cost budget of one evaluation.
-const BUDGET: u64 = 20_000;
+const RUNTIME_COST_BUDGET: u64 = 20_000;
 
 /// Values at the edges of their types.
 const LEAVES: &[&str] = &[
@@ -217,17 +217,17 @@ fn object() -> Value {
 fn check(source: &str, object: &Value) {
     let Ok(program) = super::parse(source) else { return };
     let scope = Scope::default().with("self", Val::of(object, None));
-    let mut left = BUDGET;
+    let mut left = RUNTIME_COST_BUDGET;
     let result = program.run(&scope, &mut left);
-    assert!(left <= BUDGET, "{source}");
+    assert!(left <= RUNTIME_COST_BUDGET, "{source}");
     match result {
         Ok(value) => {
             // A result consists of the object, of the expression's literals, and of what was paid for.
-            let most = 20 * (BUDGET - left) + source.len() as u64 + 10_000;
+            let most = 20 * (RUNTIME_COST_BUDGET - left) + source.len() as u64 + 10_000;
             assert!(value.nodes(u64::MAX) <= most, "{source}");
             let _ = value.to_json();
         }
-        Err(Failure::Cost) => assert_eq!(left, 0, "{source}"),
+        Err(Failure::BudgetExceeded) => assert_eq!(left, 0, "{source}"),
         Err(Failure::Error(error)) => assert!(!error.is_empty(), "{source}"),
     }
 }
@@ -268,8 +268,8 @@ fn growth_is_charged() {
     ] {
         let program = super::parse(&source).expect(&source);
         let scope = Scope::default().with("self", Val::of(&object, None));
-        let result = program.run(&scope, &mut { BUDGET });
-        assert_eq!(result, Err(Failure::Cost), "{source}");
+        let result = program.run(&scope, &mut { RUNTIME_COST_BUDGET });
+        assert_eq!(result, Err(Failure::BudgetExceeded), "{source}");
     }
 }
 
@@ -280,9 +280,9 @@ fn costs_are_upstreams() {
     for (source, want) in COSTS {
         let program = super::parse(source).expect(source);
         let scope = Scope::default().with("self", Val::of(&object, None));
-        let mut left = BUDGET;
+        let mut left = RUNTIME_COST_BUDGET;
         let _ = program.run(&scope, &mut left);
-        assert_eq!(BUDGET - left, *want, "{source}");
+        assert_eq!(RUNTIME_COST_BUDGET - left, *want, "{source}");
     }
 }
 

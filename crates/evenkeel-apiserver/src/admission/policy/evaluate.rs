@@ -90,7 +90,7 @@ pub(super) fn with_variables<'s>(policy: &'s Policy, scope: Scope<'s>) -> Scope<
     let program = |variable: &'s Expression| {
         (variable.name.as_str(), variable.program.as_ref().map_err(String::as_str))
     };
-    scope.composed(policy.variables.iter().map(program))
+    scope.with_composited_variables(policy.variables.iter().map(program))
 }
 
 /// Error: the cost budget is used up.
@@ -118,7 +118,7 @@ pub(super) fn run<'s>(
     };
     let result = program.run_within(scope, budget).ok_or(OutOfBudget)?;
     Ok(result.map_err(|failure| {
-        format!("expression '{}' resulted in error: {}", expression.text, failure.words())
+        format!("expression '{}' resulted in error: {}", expression.text, failure.message())
     }))
 }
 

@@ -11,7 +11,7 @@ use crate::admission::mutated;
 use crate::api::Context;
 use evenkeel_apimachinery::patch;
 use evenkeel_apimachinery::value::text;
-use evenkeel_cel::BUDGET;
+use evenkeel_cel::RUNTIME_COST_BUDGET;
 
 /// Results of a policy's mutations for one binding.
 pub(super) struct Mutated {
@@ -126,7 +126,7 @@ fn mutate_once(
     current: &Value,
 ) -> Result<Option<Value>, String> {
     let scope = with_variables(policy, bindings.scope(current, request.old));
-    let mut budget = request.cx.budget.draw_expression_cost(BUDGET);
+    let mut budget = request.cx.budget.draw_expression_cost(RUNTIME_COST_BUDGET);
     let patch_value = run(&mutation.expression, &scope, &mut budget)??;
     let patch_json = patch_value.to_json()?;
     let resource = request.cx.resource;

@@ -9,7 +9,7 @@ use super::compiled::{AuditAnnotation, Policy, Validation};
 use super::evaluate::{Bindings, OutOfBudget, policy_matches, run, with_variables};
 use super::params;
 use crate::admission::attributes::Attributes;
-use evenkeel_cel::{BUDGET, Scope, Val};
+use evenkeel_cel::{RUNTIME_COST_BUDGET, Scope, Val};
 
 /// Maximum length in bytes of an evaluated `messageExpression`. A longer one is ignored.
 ///
@@ -108,7 +108,7 @@ fn run_validations(
     policy: &Policy,
     bindings: &Bindings<'_>,
 ) -> Result<Vec<Denied>, OutOfBudget> {
-    let mut budget = request.cx.budget.draw_expression_cost(BUDGET);
+    let mut budget = request.cx.budget.draw_expression_cost(RUNTIME_COST_BUDGET);
     let scope = with_variables(policy, bindings.scope(request.object, request.old));
     let mut failed = Vec::new();
     for (index, validation) in policy.validations.iter().enumerate() {
@@ -178,7 +178,7 @@ fn run_annotations(
     if policy.audit_annotations.is_empty() {
         return Ok((annotations, errors));
     }
-    let mut budget = request.cx.budget.draw_expression_cost(BUDGET);
+    let mut budget = request.cx.budget.draw_expression_cost(RUNTIME_COST_BUDGET);
     let scope = with_variables(policy, bindings.without_authorizer(request.object, request.old));
     for AuditAnnotation { key, value } in &policy.audit_annotations {
         match run(value, &scope, &mut budget)? {

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use evenkeel_apimachinery::user::User;
 use evenkeel_cel::check::{self, Declared, Type};
-use evenkeel_cel::{PER_CALL, Program, Schema, Scope, Val};
+use evenkeel_cel::{PER_CALL_LIMIT, Program, Schema, Scope, Val};
 use serde_json::{Map, Value, json};
 
 /// Compiled CEL expression, with its source text.
@@ -62,7 +62,7 @@ impl Expression {
     /// Evaluates the expression with the variables in `scope`.
     fn run<'a>(&'a self, scope: &Scope<'a>) -> Result<Val<'a>, String> {
         // Each evaluation has a cost budget of its own.
-        self.program.run(scope, &mut { PER_CALL }).map_err(|failure| failure.words())
+        self.program.run(scope, &mut { PER_CALL_LIMIT }).map_err(|failure| failure.message())
     }
 }
 

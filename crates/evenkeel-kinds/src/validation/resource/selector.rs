@@ -82,12 +82,12 @@ const MAX_ENTRIES: u64 = 32;
 static DEVICE: LazyLock<Declared> = LazyLock::new(|| {
     let by_name = |value: Declared| Declared::map(Declared::map(value, MAX_ENTRIES), MAX_ENTRIES);
     // The value of an attribute is a bool, an int, a string or a version.
-    let attribute = Declared::of(Type::Any).at_most(64);
+    let attribute = Declared::of(Type::Any).with_max_size(64);
     Declared::object(
         Some("kubernetes.DRADevice"),
         [
-            ("driver", Declared::of(Type::Str).at_most(63)),
-            ("allowMultipleAllocations", Declared::of(Type::Bool).at_most(1)),
+            ("driver", Declared::of(Type::Str).with_max_size(63)),
+            ("allowMultipleAllocations", Declared::of(Type::Bool).with_max_size(1)),
             ("attributes", by_name(attribute)),
             ("capacity", by_name(Declared::of(Type::Library("kubernetes.Quantity")))),
         ],

@@ -3,7 +3,7 @@
 //! Upstream: `k8s.io/dynamic-resource-allocation/cel`.
 
 use evenkeel_api::views::{Device, DeviceAttribute};
-use evenkeel_cel::{Extensions, Failure, PER_CALL, Program, Scope, Val};
+use evenkeel_cel::{Extensions, Failure, PER_CALL_LIMIT, Program, Scope, Val};
 use std::{
     collections::{BTreeMap, HashMap},
     sync::Arc,
@@ -67,7 +67,7 @@ impl Selector {
         let program =
             self.program.as_ref().map_err(|error| EvaluationError::Compile(error.clone()))?;
         let device_value = device_value(driver, device).map_err(EvaluationError::Run)?;
-        let mut budget = PER_CALL;
+        let mut budget = PER_CALL_LIMIT;
         match program.run(&Scope::default().with("device", device_value), &mut budget) {
             Ok(Val::Bool(selected)) => Ok(selected),
             Ok(other) => Err(EvaluationError::Run(format!(
@@ -79,7 +79,7 @@ impl Selector {
                     "{error}. consider using CEL optional chaining (.? followed by orValue()) or guarding the check with has() for optional fields"
                 )))
             }
-            Err(failure) => Err(EvaluationError::Run(failure.words())),
+            Err(failure) => Err(EvaluationError::Run(failure.message())),
         }
     }
 }
@@ -118,7 +118,7 @@ fn text(text: &str) -> Val<'_> {
 fn by_domain<'a>(domains: BTreeMap<&'a str, Vec<(Val<'a>, Val<'a>)>>) -> Val<'a> {
     let domains =
         domains.into_iter().map(|(domain, values)| (text(domain), Val::Map(values.into())));
-    Val::MapOr(domains.collect::<Vec<_>>().into(), Val::Map(Vec::new().into()).into())
+    Val::MapWithDefault(domains.collect::<Vec<_>>().into(), Val::Map(Vec::new().into()).into())
 }
 
 /// Returns the CEL value of a device attribute.
