@@ -190,7 +190,7 @@ impl Val<'_> {
                 entries.iter().for_each(|(key, value)| {
                     add(key);
                     add(value);
-                })
+                });
             }
             Self::Optional(Some(value)) => add(value),
             Self::Struct(_, fields) => fields.iter().for_each(|(_, value)| add(value)),

@@ -325,7 +325,7 @@ fn set_requester(cx: &Context<'_>, object: &mut Value) {
         value::remove(object, "spec.extra");
     } else {
         let mut extra = value::Object::new();
-        for (key, values) in cx.user.extra.iter() {
+        for (key, values) in &cx.user.extra {
             let values: Vec<&str> = values.iter().map(|value| &**value).collect();
             extra.insert(key.to_string(), json!(values));
         }

@@ -148,7 +148,7 @@ impl Interpreter<'_> {
             match self.read(shell, path)? {
                 Some(text) => self.print(shell, shell.output, &text)?,
                 None => {
-                    self.complain(shell, &format!("cat: can't open '{path}': {NO_SUCH_FILE}"))?
+                    self.complain(shell, &format!("cat: can't open '{path}': {NO_SUCH_FILE}"))?;
                 }
             }
         }

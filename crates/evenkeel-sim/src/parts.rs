@@ -86,7 +86,12 @@ impl RunningPart {
         let running_part = Self { wire, tasks: Tasks::new(), caches };
         match part {
             Part::Controllers => {
-                running_part.start_controllers(client, clock, registry, options.allocate_node_cidrs)
+                running_part.start_controllers(
+                    client,
+                    clock,
+                    registry,
+                    options.allocate_node_cidrs,
+                );
             }
             Part::Cloud => running_part.start_cloud(client, clock, registry, options),
             Part::Scheduler => running_part.start_scheduler(client, clock, registry, options.seed),

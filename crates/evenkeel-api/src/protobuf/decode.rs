@@ -194,7 +194,7 @@ impl Decoder {
             match number {
                 1 => key = lossy_string(reader.expect_bytes(wire)?),
                 2 => {
-                    value = Some(self.decode_value(field.kind, value.take(), wire, &mut reader)?)
+                    value = Some(self.decode_value(field.kind, value.take(), wire, &mut reader)?);
                 }
                 _ => reader.skip(number, wire)?,
             }

@@ -295,7 +295,7 @@ impl RuleValidator<'_, '_> {
         let field = format!("{}.messageExpression", self.field_path);
         match self.compile(expression, is_optional, &Type::Str, "messageExpression ") {
             Err(detail) => {
-                errors.push(FieldError::invalid(field, go_encoded_rule(self.rule), detail))
+                errors.push(FieldError::invalid(field, go_encoded_rule(self.rule), detail));
             }
             Ok(CompiledExpression { max_cost: cost, .. }) => {
                 check_cost("estimated messageExpression cost", cost, field.clone(), errors);

@@ -170,7 +170,7 @@ impl Transformer for Encryption {
 fn name_of_key(stored: &[u8]) -> String {
     let mut colons = stored.iter().enumerate().filter(|(_, byte)| **byte == b':');
     // The fifth colon ends the prefix.
-    let end = colons.nth(4).map(|(index, _)| index).unwrap_or(ENCRYPTED_PREFIX.len());
+    let end = colons.nth(4).map_or(ENCRYPTED_PREFIX.len(), |(index, _)| index);
     String::from_utf8_lossy(stored.get(ENCRYPTED_PREFIX.len()..end).unwrap_or_default())
         .into_owned()
 }

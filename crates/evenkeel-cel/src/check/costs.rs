@@ -357,7 +357,7 @@ impl<'c> Coster<'c> {
             None => self.locals.push(if is_list { value } else { key }),
         }
         let is_declared_map =
-            !is_list && range_path.declaration().is_some_and(|range| range.is_map());
+            !is_list && range_path.declaration().is_some_and(super::declared::Declared::is_map);
         if let Some(key) = self.locals.get_mut(first_iter_var)
             && is_declared_map
         {

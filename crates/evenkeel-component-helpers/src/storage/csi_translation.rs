@@ -105,7 +105,7 @@ pub fn handle_of_volume(volume: &PersistentVolume) -> Option<String> {
     let handle = handle.or(source.azure_disk.as_deref().map(|disk| &disk.disk_uri));
     let handle = handle.or(source.portworx_volume.as_deref().map(|portworx| &portworx.volume_id));
     let handle = handle.or(source.vsphere_volume.as_deref().map(|disk| &disk.volume_path));
-    handle.map(|handle| handle.to_string())
+    handle.map(std::string::ToString::to_string)
 }
 
 /// Returns the volume's CSI driver and its handle in that driver. For an in-tree volume, the driver is the one that
@@ -130,7 +130,7 @@ pub fn handle_of_inline(source: &VolumeSource) -> Option<String> {
     let handle = handle.or(source.azure_disk.as_deref().map(|disk| &disk.disk_uri));
     let handle = handle.or(source.portworx_volume.as_deref().map(|portworx| &portworx.volume_id));
     let handle = handle.or(source.vsphere_volume.as_deref().map(|disk| &disk.volume_path));
-    handle.map(|handle| handle.to_string())
+    handle.map(std::string::ToString::to_string)
 }
 
 /// Returns the handle of a GCE disk. `zones` is the volume's zone label. The handle of a disk in several zones contains

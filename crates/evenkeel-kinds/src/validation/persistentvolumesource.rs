@@ -238,7 +238,7 @@ impl Source<'_> {
                 errors.invalid(&path, "", detail);
             }
             Some(namespace) => {
-                errors.invalid_for_each(&path, namespace, &names::dns_label(namespace))
+                errors.invalid_for_each(&path, namespace, &names::dns_label(namespace));
             }
         }
     }

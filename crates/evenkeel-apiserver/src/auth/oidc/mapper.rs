@@ -260,7 +260,7 @@ fn string_list(value: &Val<'_>) -> Result<Vec<String>, String> {
         Val::Null => {}
         Val::Str(string) => strings.push(string.to_string()),
         value => {
-            for item in value.items().ok_or(ERROR)?.iter() {
+            for item in &value.items().ok_or(ERROR)? {
                 let Val::Str(string) = item else { return Err(ERROR.to_owned()) };
                 strings.push(string.to_string());
             }

@@ -205,7 +205,7 @@ impl ConnectionReader<'_> {
     async fn handle_frame(&mut self, frame: Frame) -> Result<(), Gone> {
         match frame {
             Frame::SynStream { stream, fin, headers } => {
-                self.open_stream(stream, fin, headers).await?
+                self.open_stream(stream, fin, headers).await?;
             }
             Frame::Data { stream, fin, bytes } => {
                 self.receive_data(stream, bytes).await?;
