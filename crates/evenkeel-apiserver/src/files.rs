@@ -10,14 +10,15 @@ const FOLDER: u32 = 0o700;
 /// Mode of files: read and write access for the owner only.
 const FILE: u32 = 0o600;
 
-/// Creates a private folder and its missing parents. Makes an existing folder private if all its entries are `ours`.
-/// Does not change a folder with other files, but logs a warning.
+/// Creates a private folder and its missing parents. Makes an existing folder private if `ours` accepts the
+/// names of all its entries. Does not change a folder with other files, but logs a warning.
 pub(crate) fn make_folder(path: &Path, ours: impl Fn(&str) -> bool) -> io::Result<()> {
+    // If the path exists but is no folder, later accesses to its entries fail.
     match DirBuilder::new().recursive(true).mode(FOLDER).create(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }
-    if !open_to_others(&path.metadata()?.permissions()) {
+    if !is_open_to_others(&path.metadata()?.permissions()) {
         return Ok(());
     }
     for entry in path.read_dir()? {
@@ -43,7 +44,7 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
         .truncate(false)
         .mode(FILE)
         .open(path)?;
-    close_to_others(&file)?;
+    revoke_access_of_others(&file)?;
     Ok(file)
 }
 
@@ -55,13 +56,14 @@ pub(crate) fn create(path: &Path) -> io::Result<File> {
 /// Reads a private file. Revokes the access of others first.
 pub(crate) fn read(path: &Path) -> io::Result<String> {
     let file = File::open(path)?;
-    close_to_others(&file)?;
+    revoke_access_of_others(&file)?;
     io::read_to_string(file)
 }
 
 /// Writes a private file atomically and durably.
 pub(crate) fn write(path: &Path, text: &str) -> io::Result<()> {
     let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    // On Unix, `tempfile` creates files with mode 0600.
     let mut file = tempfile::NamedTempFile::new_in(folder)?;
     file.write_all(text.as_bytes())?;
     file.as_file().sync_all()?;
@@ -69,12 +71,12 @@ pub(crate) fn write(path: &Path, text: &str) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-fn open_to_others(permissions: &Permissions) -> bool {
+fn is_open_to_others(permissions: &Permissions) -> bool {
     permissions.mode() & 0o077 != 0
 }
 
-fn close_to_others(file: &File) -> io::Result<()> {
-    if open_to_others(&file.metadata()?.permissions()) {
+fn revoke_access_of_others(file: &File) -> io::Result<()> {
+    if is_open_to_others(&file.metadata()?.permissions()) {
         file.set_permissions(Permissions::from_mode(FILE))?;
     }
     Ok(())
@@ -98,21 +100,21 @@ mod tests {
         let folder = home.path().join("a/b");
         let ours = |name: &str| name == "f" || name == "g";
         make_folder(&folder, ours).expect("made");
-        let (file, other) = (folder.join("f"), folder.join("g"));
-        write(&file, "one").expect("written");
-        drop(open(&other).expect("opened"));
+        let (first, second) = (folder.join("f"), folder.join("g"));
+        write(&first, "one").expect("written");
+        drop(open(&second).expect("opened"));
         for path in [&folder, &home.path().join("a")] {
             assert_eq!(mode(path), 0o700, "{}", path.display());
         }
-        assert_eq!((mode(&file), mode(&other)), (0o600, 0o600));
-        for path in [&file, &other] {
+        assert_eq!((mode(&first), mode(&second)), (0o600, 0o600));
+        for path in [&first, &second] {
             open_up(path, 0o644);
         }
         open_up(&folder, 0o755);
         make_folder(&folder, ours).expect("made private");
-        assert_eq!(read(&file).expect("read"), "one");
-        drop(open(&other).expect("opened"));
-        assert_eq!((mode(&folder), mode(&file), mode(&other)), (0o700, 0o600, 0o600));
+        assert_eq!(read(&first).expect("read"), "one");
+        drop(open(&second).expect("opened"));
+        assert_eq!((mode(&folder), mode(&first), mode(&second)), (0o700, 0o600, 0o600));
     }
 
     #[test]

@@ -102,7 +102,7 @@ pub(super) struct Evaluator<'a> {
     remaining_budget: u64,
     has_qualified: bool,
     composited: Option<Rc<CompositedVariables<'a>>>,
-    /// See [`run`].
+    /// Number of further levels of nesting that may be evaluated; see [`run`].
     remaining_depth: usize,
 }
 

@@ -178,7 +178,7 @@ fn start_of_day(date: Date, zone: &TimeZone) -> Option<Zoned> {
 struct FieldValues {
     /// A bit for each matching value.
     bits: u64,
-    /// Whether the field contains `*` or `?` without a step.
+    /// Whether the field contains `*` or `?` without a step above 1.
     has_star: bool,
 }
 

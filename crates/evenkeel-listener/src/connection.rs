@@ -142,7 +142,8 @@ where
                 .max_header_list_size(MAX_HEADER_LIST)
                 .max_pending_accept_reset_streams(MAX_PENDING_RESET_STREAMS)
                 .max_local_error_reset_streams(MAX_ERROR_RESET_STREAMS);
-            // Do not record when bytes arrive. Between requests they need not be a request's head: clients send PING, WINDOW_UPDATE and SETTINGS frames.
+            // Do not record when bytes arrive. Between requests they need not be a request's head:
+            // clients send PING, WINDOW_UPDATE and SETTINGS frames.
             drive(server.serve_connection(TokioIo::new(io), service), &activity, stop).await
         }
     }

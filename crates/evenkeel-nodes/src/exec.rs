@@ -111,7 +111,8 @@ enum Sent {
 enum Stop {
     /// The command could not be started.
     Error(ExecError),
-    /// The command exits with this code, because its container ended, its client disconnected or it reached a limit.
+    /// The command exits with this code, because its container ended, its client disconnected, Ctrl-C
+    /// interrupted its input, or it reached a limit.
     Exit(i32),
 }
 
@@ -364,8 +365,8 @@ impl Execution {
     }
 
     /// Interprets a command, repeatedly if necessary, and sends its output when it is due. All durations are counted
-    /// from `start`.
-    /// `began` is the begin of the command, `by` the ID of its writes. `n_sent` counts the sent parts of its output.
+    /// from `start`. `began` is the begin of the command, `by` the ID of its writes. `n_sent` counts the
+    /// sent parts of its output.
     async fn run_to_end(
         &mut self,
         by: &Arc<str>,

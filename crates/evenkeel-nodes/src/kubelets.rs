@@ -63,8 +63,7 @@ impl Kubelets {
 static INTERPRETER_PERMITS: Semaphore = Semaphore::const_new(2);
 
 /// Interprets a run or a command on a thread for blocking work, because it may take hundreds of thousands of steps.
-/// Returns
-/// `None` if the runtime shuts down.
+/// Returns `None` if the runtime shuts down.
 pub(crate) async fn interpret_blocking<T: Send + 'static>(
     interpret: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {

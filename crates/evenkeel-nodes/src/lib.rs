@@ -62,8 +62,8 @@
 //! container of a well-known web server (nginx, httpd, …) also listens on the port of its image. It responds to HTTP
 //! requests with the requested file in the web server's folder, or else with a page that describes the container and
 //! the request. While it is not ready, it responds with 503. [`Kubelets::connect_node`] connects to a kubelet:
-//! `/healthz`, `/pods`, `/stats/summary`, `/metrics`, `/metrics/resource`,
-//! `/configz`, `/containerLogs`.
+//! `/healthz`, `/pods`, `/stats/summary`, `/metrics`, `/metrics/resource`, `/configz`,
+//! `/containerLogs`.
 //!
 //! # Network partitions
 //!

@@ -1,7 +1,8 @@
 //! Simulated network of pods: finds the container that listens on a port, and builds its HTTP responses.
 //!
 //! A running container listens on the TCP ports that it declares. A container of a well-known web server also listens
-//! on the port of its image. Its probes and HTTP requests succeed while it is ready.
+//! on the port of its image. Probes of a container, and HTTP requests to it, succeed
+//! while it is ready.
 
 use evenkeel_api::views::{Container, Pod};
 use std::fmt::Write as _;

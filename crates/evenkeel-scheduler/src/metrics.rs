@@ -80,7 +80,7 @@ impl Drop for RunningOperation {
 pub(crate) enum ResultLabel {
     /// The pod got a node.
     Scheduled,
-    /// No node fits the pod.
+    /// Plugins rejected the pod.
     Unschedulable,
     /// The attempt failed by an error.
     Error,

@@ -7,8 +7,8 @@ const MAX_DEPTH: u32 = 40;
 
 /// Variables that an expression reads and assigns.
 pub(crate) trait Variables {
-    /// Returns the value of a variable, which is empty if the variable is unset. Fails if the interpreter does not
-    /// know the value.
+    /// Returns the value of a variable, which is empty if the variable is unset. Fails if the interpreter cannot know
+    /// the value, such as that of a variable for a Service.
     fn get(&mut self, name: &str) -> Result<String, String>;
     fn set(&mut self, name: &str, value: i64);
 }
@@ -16,7 +16,7 @@ pub(crate) trait Variables {
 /// Evaluates an expression whose `$` expansions have been done. Fails if the expression is invalid or divides by
 /// zero.
 pub(crate) fn evaluate(text: &str, variables: &mut dyn Variables) -> Result<i64, String> {
-    let mut evaluator = Evaluator { text, position: 0, depth: 0, variables, skipped: 0 };
+    let mut evaluator = Evaluator { text, position: 0, depth: 0, variables, skip_depth: 0 };
     if text.trim().is_empty() {
         return Ok(0);
     }
@@ -31,9 +31,9 @@ struct Evaluator<'r> {
     position: usize,
     depth: u32,
     variables: &'r mut dyn Variables,
-    /// Above zero while an operand is parsed but not evaluated: the branch not taken, or the right side after a
-    /// decisive left side of `&&` or `||`.
-    skipped: u32,
+    /// Number of enclosing operands that are only parsed, not evaluated. Such an operand is the branch that a
+    /// conditional expression does not take, or the right side of `&&` or `||` if the left side decides the result.
+    skip_depth: u32,
 }
 
 /// Binary operators by precedence, lowest first.
@@ -67,12 +67,13 @@ impl<'r> Evaluator<'r> {
         found
     }
 
+    /// Parses a nested expression. Fails if the nesting exceeds [`MAX_DEPTH`].
     fn nested(
         &mut self,
-        read: impl FnOnce(&mut Self) -> Result<i64, String>,
+        parse: impl FnOnce(&mut Self) -> Result<i64, String>,
     ) -> Result<i64, String> {
         self.depth += 1;
-        let value = if self.depth > MAX_DEPTH { self.syntax_error() } else { read(self) };
+        let value = if self.depth > MAX_DEPTH { self.syntax_error() } else { parse(self) };
         self.depth -= 1;
         value
     }
@@ -85,9 +86,10 @@ impl<'r> Evaluator<'r> {
         if let Some(name) = name {
             self.skip_blanks();
             let rest = &self.text[self.position..];
+            // The last operator is that of a plain assignment.
             let operator = ["+", "-", "*", "/", "%", ""].into_iter().find(|operator| {
-                let after = rest.strip_prefix(operator).unwrap_or("x");
-                after.starts_with('=') && !after.starts_with("==")
+                rest.strip_prefix(operator)
+                    .is_some_and(|after| after.starts_with('=') && !after.starts_with("=="))
             });
             if let Some(operator) = operator {
                 self.position += operator.len() + 1;
@@ -122,11 +124,11 @@ impl<'r> Evaluator<'r> {
     fn evaluate_if(
         &mut self,
         is_evaluated: bool,
-        read: impl FnOnce(&mut Self) -> Result<i64, String>,
+        parse: impl FnOnce(&mut Self) -> Result<i64, String>,
     ) -> Result<i64, String> {
-        self.skipped += u32::from(!is_evaluated);
-        let value = self.nested(read);
-        self.skipped -= u32::from(!is_evaluated);
+        self.skip_depth += u32::from(!is_evaluated);
+        let value = self.nested(parse);
+        self.skip_depth -= u32::from(!is_evaluated);
         value
     }
 
@@ -149,13 +151,10 @@ impl<'r> Evaluator<'r> {
         self.skip_blanks();
         let rest = &self.text[self.position..];
         let found = operators.iter().copied().find(|operator| rest.starts_with(operator))?;
-        // The match may be the start of a longer operator or of an assignment.
-        let is_longer = match found {
-            "|" | "&" | "<" | ">" => rest[1..].starts_with(found),
-            "*" => rest[1..].starts_with('*'),
-            _ => false,
-        };
         let after = &rest[found.len()..];
+        // In `a || b`, `|` is the start of a longer operator.
+        let is_longer = matches!(found, "|" | "&" | "<" | ">" | "*") && after.starts_with(found);
+        // In `a += b`, `+` is the start of an assignment. A comparison already ends in its own `=`.
         let is_assignment = !matches!(found, "==" | "!=" | "<=" | ">=")
             && after.starts_with('=')
             && !after.starts_with("==");
@@ -168,7 +167,7 @@ impl<'r> Evaluator<'r> {
 
     fn compute(&self, operator: &str, left: i64, right: i64) -> Result<i64, String> {
         if right == 0 && matches!(operator, "/" | "%") {
-            return if self.skipped > 0 { Ok(0) } else { Err("division by zero".into()) };
+            return if self.skip_depth > 0 { Ok(0) } else { Err("division by zero".into()) };
         }
         // As in C on most processors, only the lowest six bits count.
         let shift = u32::try_from(right & 63).unwrap_or(0);
@@ -227,6 +226,7 @@ impl<'r> Evaluator<'r> {
         }
         if let Some(name) = self.name() {
             let value = self.variable_value(name)?;
+            // `consume` would skip blanks, but `x ++1` is the sum of `x` and `+1`.
             for (sign, step) in [("++", 1), ("--", -1)] {
                 if self.text[self.position..].starts_with(sign) {
                     self.position += sign.len();
@@ -254,16 +254,19 @@ impl<'r> Evaluator<'r> {
 
     fn variable_value(&mut self, name: &str) -> Result<i64, String> {
         let text = self.variables.get(name)?;
-        match text.trim() {
-            "" => Ok(0),
-            text => number(text.strip_prefix('-').unwrap_or(text))
-                .map(|value| if text.starts_with('-') { value.wrapping_neg() } else { value })
-                .ok_or_else(|| format!("variable {name} is no number")),
+        let text = text.trim();
+        if text.is_empty() {
+            return Ok(0);
         }
+        let value = match text.strip_prefix('-') {
+            Some(digits) => number(digits).map(i64::wrapping_neg),
+            None => number(text),
+        };
+        value.ok_or_else(|| format!("variable {name} is no number"))
     }
 
     fn set_variable(&mut self, name: &str, value: i64) -> i64 {
-        if self.skipped == 0 {
+        if self.skip_depth == 0 {
             self.variables.set(name, value);
         }
         value

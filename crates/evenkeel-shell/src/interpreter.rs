@@ -803,7 +803,7 @@ struct OpenedFile {
     previous: String,
 }
 
-/// Hash of the state before an iteration, and counters that grow with each change.
+/// Hash of the state before an iteration, and the numbers of writes, random draws, traps and functions.
 type LoopState = (u64, (usize, u32, usize, usize));
 type Stream = super::shell::Stream;
 

@@ -15,8 +15,8 @@ impl Drop for PanicReport {
     }
 }
 
-/// Runs `scenario` once per write of `part` and injects a fault of this kind at that write, until a run has fewer writes. The
-/// scenario arms the faults itself, so that it can let the world settle without faults first. Returns the number of
+/// Runs `scenario` once per write of `part` and injects a fault of this kind at that write, until a run has fewer
+/// writes. The scenario arms the faults itself, so that it can let the world settle without faults first. Returns the number of
 /// runs.
 pub fn each_write(
     options: &Options,

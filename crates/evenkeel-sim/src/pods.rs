@@ -24,7 +24,7 @@ pub struct PodWatch(Arc<Mutex<State>>);
 struct State {
     /// Present state of the selected pods, by UID.
     pods: BTreeMap<Text, PodState>,
-    /// Counts since the last reset, one for each change of a selected pod.
+    /// Count at the last reset, and after each change of a selected pod since then.
     counts: Vec<Count>,
 }
 

@@ -24,11 +24,11 @@ pub struct TaskFailure {
     pub reason: String,
 }
 
-/// Failures of a program's long-lived tasks. Clones share them.
+/// Collects the failures of a program's long-lived tasks. Clones share one collection.
 ///
 /// If a task that cannot be restarted fails, it stays failed, and the program has to stop
 /// ([`Supervisor::failed`]). A restarted task counts as failed once its backoff reaches
-/// [`TOLERATED_BACKOFF`](crate::TOLERATED_BACKOFF), until it has run for
+/// [`TOLERATED_BACKOFF`](crate::TOLERATED_BACKOFF). It recovers when it has run for
 /// [`RESET_DURATION`](crate::RESET_DURATION).
 ///
 /// ```
@@ -53,11 +53,11 @@ struct Inner {
     /// The first failure of a task that cannot be restarted.
     first_failure: watch::Sender<Option<TaskFailure>>,
     /// The tasks that were restarted and have not ended, by task id.
-    restarted: Mutex<BTreeMap<u64, Restarted>>,
+    restarted: Mutex<BTreeMap<u64, RestartedTask>>,
 }
 
 #[derive(Debug)]
-struct Restarted {
+struct RestartedTask {
     restarts: Restarts,
     /// The task's last failure.
     failure: TaskFailure,
@@ -86,7 +86,7 @@ impl Supervisor {
         let mut failed = self.inner.first_failure.subscribe();
         match failed.wait_for(Option::is_some).await.map(|failure| failure.clone()) {
             Ok(Some(failure)) => failure,
-            // The sender lives as long as this supervisor.
+            // The sender lives as long as this supervisor, so the wait does not fail.
             _ => std::future::pending().await,
         }
     }
@@ -97,7 +97,7 @@ impl Supervisor {
         let now = now();
         let mut failures: Vec<TaskFailure> =
             self.inner.first_failure.borrow().iter().cloned().collect();
-        let restarted = self.restarted();
+        let restarted = self.lock_restarted();
         let failing = restarted.values().filter(|task| task.restarts.is_failing(now));
         failures.extend(failing.map(|task| task.failure.clone()));
         failures
@@ -123,26 +123,24 @@ impl Supervisor {
 
     /// Records the failure of a restarted task and returns the backoff before the restart.
     pub(crate) fn record_restart(&self, id: u64, failure: TaskFailure) -> Duration {
-        let mut restarted = self.restarted();
-        let task = restarted.entry(id).or_insert_with(|| Restarted {
-            restarts: Restarts::default(),
-            failure: failure.clone(),
-        });
-        task.failure = failure;
-        task.restarts.record_failure(now())
+        let mut restarted = self.lock_restarted();
+        let mut restarts = restarted.remove(&id).map(|task| task.restarts).unwrap_or_default();
+        let backoff = restarts.record_failure(now());
+        restarted.insert(id, RestartedTask { restarts, failure });
+        backoff
     }
 
     /// Removes a task that has ended.
     pub(crate) fn forget(&self, id: u64) {
-        self.restarted().remove(&id);
+        self.lock_restarted().remove(&id);
     }
 
-    fn restarted(&self) -> MutexGuard<'_, BTreeMap<u64, Restarted>> {
+    fn lock_restarted(&self) -> MutexGuard<'_, BTreeMap<u64, RestartedTask>> {
         self.inner.restarted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the time that timers follow, for backoff")]
+#[expect(clippy::disallowed_methods, reason = "tokio's clock, which tests can pause")]
 fn now() -> Instant {
     Instant::now()
 }

@@ -71,16 +71,27 @@ pub(crate) trait Object {
     fn field(&mut self, name: &str) -> Option<&mut dyn JsonField>;
 }
 
+/// Decoding ended with an error, which the visitor keeps.
+#[derive(Debug)]
+pub(crate) struct Stopped;
+
+/// Decodes the next item of an array, if there is one.
+pub(crate) type NextItem<'f> = dyn FnMut(&mut dyn JsonField) -> Result<bool, Stopped> + 'f;
+
+/// Decodes the key and the value of the next entry of an object, if there is one.
+pub(crate) type NextEntry<'f> =
+    dyn FnMut(&mut Text, &mut dyn JsonField) -> Result<bool, Stopped> + 'f;
+
 /// List that is decoded item by item.
 pub(crate) trait Array {
-    /// Replaces the items. `next` decodes the next one; it returns false at the end and after an error.
-    fn read_items(&mut self, next: &mut dyn FnMut(&mut dyn JsonField) -> bool);
+    /// Replaces the items. `next` decodes the next one; it returns false at the end.
+    fn read_items(&mut self, next: &mut NextItem<'_>) -> Result<(), Stopped>;
 }
 
 /// Map that is decoded entry by entry.
 pub(crate) trait Entries {
-    /// Replaces the entries. `next` decodes the next one; it returns false at the end and after an error.
-    fn read_entries(&mut self, next: &mut dyn FnMut(&mut Text, &mut dyn JsonField) -> bool);
+    /// Replaces the entries. `next` decodes the next one; it returns false at the end.
+    fn read_entries(&mut self, next: &mut NextEntry<'_>) -> Result<(), Stopped>;
 }
 
 /// Value that is parsed from a string.
@@ -107,8 +118,11 @@ pub(crate) enum Scalar<'a> {
 
 /// Value that is converted from a value of another type.
 pub(crate) trait Converted {
-    /// Replaces the value. `read` decodes a value of the other type; it returns false after an error.
-    fn convert(&mut self, read: &mut dyn FnMut(Slot<'_>) -> bool);
+    /// Replaces the value. `read` decodes a value of the other type.
+    fn convert(
+        &mut self,
+        read: &mut dyn FnMut(&mut dyn JsonField) -> Result<(), Stopped>,
+    ) -> Result<(), Stopped>;
 }
 
 /// Value that is converted from any JSON.
@@ -146,15 +160,16 @@ impl<'de> Visitor<'de> for Seed<'_> {
     }
 
     fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        fill(self.0.slot(), deserializer)?;
-        self.0.settle();
-        Ok(())
+        fill(self.0, deserializer)
     }
 }
 
 /// Decodes a value that is not null.
-fn fill<'de, D: Deserializer<'de>>(slot: Slot<'_>, deserializer: D) -> Result<(), D::Error> {
-    match slot {
+fn fill<'de, D: Deserializer<'de>>(
+    field: &mut dyn JsonField,
+    deserializer: D,
+) -> Result<(), D::Error> {
+    match field.slot() {
         Slot::Text(text) => *text = deserializer.deserialize_str(text::Visitor)?,
         Slot::Bool(value) => *value = bool::deserialize(deserializer)?,
         Slot::I32(value) => *value = i32::deserialize(deserializer)?,
@@ -168,6 +183,7 @@ fn fill<'de, D: Deserializer<'de>>(slot: Slot<'_>, deserializer: D) -> Result<()
         Slot::Any(value) => value.set_json(&Value::deserialize(deserializer)?),
         Slot::Ignored => drop(deserializer.deserialize_ignored_any(IgnoredAny)?),
     }
+    field.settle();
     Ok(())
 }
 
@@ -175,13 +191,20 @@ fn fill_converted<'de, D: Deserializer<'de>>(
     value: &mut dyn Converted,
     deserializer: D,
 ) -> Result<(), D::Error> {
-    let (mut unread, mut result) = (Some(deserializer), Ok(()));
-    value.convert(&mut |slot| {
-        let Some(deserializer) = unread.take() else { return false };
-        result = fill(slot, deserializer);
-        result.is_ok()
+    let (mut unread, mut error) = (Some(deserializer), None);
+    let _ = value.convert(&mut |field| {
+        let deserializer = unread.take().ok_or(Stopped)?;
+        keep(fill(field, deserializer), &mut error)
     });
-    result
+    error.map_or(Ok(()), Err)
+}
+
+/// Moves an error to `kept`, because what is called through a `dyn` does not know its type.
+fn keep<T, E>(result: Result<T, E>, kept: &mut Option<E>) -> Result<T, Stopped> {
+    result.map_err(|error| {
+        *kept = Some(error);
+        Stopped
+    })
 }
 
 /// Visitor that decodes the known fields of an object.
@@ -239,15 +262,11 @@ impl<'de> Visitor<'de> for ArrayVisitor<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
-        let mut result = Ok(());
-        self.0.read_items(&mut |item| match seq.next_element_seed(Seed(item)) {
-            Ok(item) => item.is_some(),
-            Err(error) => {
-                result = Err(error);
-                false
-            }
+        let mut error = None;
+        let _ = self.0.read_items(&mut |item| {
+            keep(seq.next_element_seed(Seed(item)), &mut error).map(|item| item.is_some())
         });
-        result
+        error.map_or(Ok(()), Err)
     }
 }
 
@@ -262,15 +281,11 @@ impl<'de> Visitor<'de> for EntriesVisitor<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let mut result = Ok(());
-        self.0.read_entries(&mut |key, value| match next_entry(&mut map, key, value) {
-            Ok(is_some) => is_some,
-            Err(error) => {
-                result = Err(error);
-                false
-            }
-        });
-        result
+        let mut error = None;
+        let _ = self
+            .0
+            .read_entries(&mut |key, value| keep(next_entry(&mut map, key, value), &mut error));
+        error.map_or(Ok(()), Err)
     }
 }
 

@@ -15,8 +15,8 @@ mod tests;
 mod types;
 
 pub(crate) use json::{
-    Array, Converted, Entries, FromJson, FromScalar, FromText, JsonField, Object, Scalar, Seed,
-    Slot,
+    Array, Converted, Entries, FromJson, FromScalar, FromText, JsonField, NextEntry, NextItem,
+    Object, Scalar, Seed, Slot, Stopped,
 };
 pub(crate) use macros::{message, view};
 pub(crate) use proto::{Reader, Wire, WireError};
@@ -125,6 +125,7 @@ fn read_json(field: &mut dyn JsonField, kind: &str, bytes: &[u8]) -> Result<(), 
     if read_all(field, serde_json::Deserializer::from_slice(bytes)).is_ok() {
         return Ok(());
     }
+    field.clear();
     let read =
         crate::json::deserializer(bytes).and_then(|deserializer| read_all(field, deserializer));
     read.map_err(|error| DecodeError {

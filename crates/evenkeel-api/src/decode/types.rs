@@ -1,7 +1,8 @@
 //! Decoders of the field types in `message!` definitions.
 
 use super::{
-    Array, Entries, Field, FromJson, FromText, JsonField, Reader, Shape, Slot, Wire, WireError,
+    Array, Entries, Field, FromJson, FromText, NextEntry, NextItem, Reader, Shape, Slot, Stopped,
+    Wire, WireError,
 };
 use crate::map::{Map, RawJson, Unread, sort_and_dedup};
 use crate::meta::StrMap;
@@ -153,34 +154,33 @@ impl<T: Field> Field for Box<T> {
 }
 
 /// Decodes the items of an array.
-fn items<T: Field>(next: &mut dyn FnMut(&mut dyn JsonField) -> bool) -> Vec<T> {
+fn items<T: Field>(next: &mut NextItem<'_>) -> Result<Vec<T>, Stopped> {
     let mut items = Vec::new();
     loop {
         let mut item = T::absent();
-        if !next(&mut item) {
-            return items;
+        if !next(&mut item)? {
+            return Ok(items);
         }
         items.push(item);
     }
 }
 
 /// Decodes the entries of an object whose keys are data.
-fn entries<T: Field>(
-    next: &mut dyn FnMut(&mut Text, &mut dyn JsonField) -> bool,
-) -> Vec<(Text, T)> {
+fn entries<T: Field>(next: &mut NextEntry<'_>) -> Result<Vec<(Text, T)>, Stopped> {
     let mut entries = Vec::new();
     loop {
         let (mut key, mut value) = (Text::new(), T::absent());
-        if !next(&mut key, &mut value) {
-            return entries;
+        if !next(&mut key, &mut value)? {
+            return Ok(entries);
         }
         entries.push((key, value));
     }
 }
 
 impl<T: Field> Array for Box<[T]> {
-    fn read_items(&mut self, next: &mut dyn FnMut(&mut dyn JsonField) -> bool) {
-        *self = items(next).into_boxed_slice();
+    fn read_items(&mut self, next: &mut NextItem<'_>) -> Result<(), Stopped> {
+        *self = items(next)?.into_boxed_slice();
+        Ok(())
     }
 }
 
@@ -213,8 +213,9 @@ impl<T: Field> Field for Box<[T]> {
 }
 
 impl<T: Field + Recalled> Array for Shared<T> {
-    fn read_items(&mut self, next: &mut dyn FnMut(&mut dyn JsonField) -> bool) {
-        *self = recall(items(next));
+    fn read_items(&mut self, next: &mut NextItem<'_>) -> Result<(), Stopped> {
+        *self = recall(items(next)?);
+        Ok(())
     }
 }
 
@@ -244,8 +245,9 @@ impl<T: Field + Recalled + Clone> Field for Shared<T> {
 }
 
 impl<T: Field> Entries for Map<T> {
-    fn read_entries(&mut self, next: &mut dyn FnMut(&mut Text, &mut dyn JsonField) -> bool) {
-        *self = Self::from_entries(entries(next));
+    fn read_entries(&mut self, next: &mut NextEntry<'_>) -> Result<(), Stopped> {
+        *self = Self::from_entries(entries(next)?);
+        Ok(())
     }
 }
 
@@ -290,8 +292,9 @@ impl<T: Field> Field for Map<T> {
 }
 
 impl Entries for StrMap {
-    fn read_entries(&mut self, next: &mut dyn FnMut(&mut Text, &mut dyn JsonField) -> bool) {
-        *self = Self(recall(sort_and_dedup(entries(next))));
+    fn read_entries(&mut self, next: &mut NextEntry<'_>) -> Result<(), Stopped> {
+        *self = Self(recall(sort_and_dedup(entries(next)?)));
+        Ok(())
     }
 }
 
@@ -379,7 +382,7 @@ impl Field for RawJson {
                     let value: serde_json::Value =
                         crate::json::from_slice(body.expect_bytes(wire)?)
                             .map_err(|error| WireError::new(error.to_string()))?;
-                    // Format the JSON as `from_json` does, so that both encodings yield the same text.
+                    // Format the JSON as `set_json` does, so that both encodings yield the same text.
                     *partial = Self(value.to_string().into());
                 }
                 _ => body.skip(number, wire)?,

@@ -6,7 +6,9 @@ use serde_json::map::Entry;
 
 use super::{Operator, Requirement, Selector, SelectorError, State};
 use crate::StrMap;
-use crate::decode::{Converted, Field, Message, Reader, Shape, Slot, Wire, WireError, message};
+use crate::decode::{
+    Converted, Field, JsonField, Message, Reader, Shape, Slot, Stopped, Wire, WireError, message,
+};
 use crate::text::Text;
 
 message! {
@@ -117,11 +119,14 @@ impl serde::Serialize for MapSelector {
 }
 
 impl Converted for Selector {
-    fn convert(&mut self, read: &mut dyn FnMut(Slot<'_>) -> bool) {
+    fn convert(
+        &mut self,
+        read: &mut dyn FnMut(&mut dyn JsonField) -> Result<(), Stopped>,
+    ) -> Result<(), Stopped> {
         let mut object = LabelSelector::absent();
-        if read(Field::slot(&mut object)) {
-            *self = object.into();
-        }
+        read(&mut object)?;
+        *self = object.into();
+        Ok(())
     }
 }
 
@@ -175,11 +180,14 @@ impl From<StrMap> for MapSelector {
 }
 
 impl Converted for MapSelector {
-    fn convert(&mut self, read: &mut dyn FnMut(Slot<'_>) -> bool) {
+    fn convert(
+        &mut self,
+        read: &mut dyn FnMut(&mut dyn JsonField) -> Result<(), Stopped>,
+    ) -> Result<(), Stopped> {
         let mut labels = StrMap::absent();
-        if read(Field::slot(&mut labels)) {
-            *self = labels.into();
-        }
+        read(&mut labels)?;
+        *self = labels.into();
+        Ok(())
     }
 }
 

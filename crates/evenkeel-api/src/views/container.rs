@@ -1,6 +1,8 @@
 //! Containers and their states.
 
-use crate::decode::{Converted, Field, Reader, Shape, Slot, Wire, WireError, message};
+use crate::decode::{
+    Converted, Field, JsonField, Reader, Shape, Slot, Stopped, Wire, WireError, message,
+};
 use crate::map::{Map, Unread};
 use crate::quantity::Quantity;
 use crate::text::Text;
@@ -86,11 +88,14 @@ impl BindMountOptions {
 }
 
 impl Converted for BindMountOptions {
-    fn convert(&mut self, read: &mut dyn FnMut(Slot<'_>) -> bool) {
+    fn convert(
+        &mut self,
+        read: &mut dyn FnMut(&mut dyn JsonField) -> Result<(), Stopped>,
+    ) -> Result<(), Stopped> {
         let mut mounts = <Box<[VolumeMountOptions]>>::absent();
-        if read(Field::slot(&mut mounts)) {
-            *self = Self::of(&mounts);
-        }
+        read(&mut mounts)?;
+        *self = Self::of(&mounts);
+        Ok(())
     }
 }
 

@@ -10,7 +10,9 @@ use super::container::ResourceRequirements;
 use super::volume::{Volume, VolumeSource};
 use crate::Meta;
 use crate::StrMap;
-use crate::decode::{Converted, Field, Reader, Shape, Slot, Wire, WireError, message, view};
+use crate::decode::{
+    Converted, Field, JsonField, Reader, Shape, Slot, Stopped, Wire, WireError, message, view,
+};
 use crate::map::Map;
 use crate::quantity::Quantity;
 use crate::shared::{Recent, fingerprint_of};
@@ -98,11 +100,14 @@ fn recall(spec: CommonPodSpec) -> Arc<CommonPodSpec> {
 }
 
 impl Converted for PodSpec {
-    fn convert(&mut self, read: &mut dyn FnMut(Slot<'_>) -> bool) {
+    fn convert(
+        &mut self,
+        read: &mut dyn FnMut(&mut dyn JsonField) -> Result<(), Stopped>,
+    ) -> Result<(), Stopped> {
         let mut spec = CommonPodSpec::absent();
-        if read(Field::slot(&mut spec)) {
-            *self = spec.into();
-        }
+        read(&mut spec)?;
+        *self = spec.into();
+        Ok(())
     }
 }
 

@@ -1,4 +1,5 @@
-//! Volumes of a pod with the fields that the scheduler and simulated nodes read.
+//! Volumes of a pod. Each type has only the fields that the scheduler and the simulated kubelets (`evenkeel-nodes`)
+//! read.
 
 use crate::decode::message;
 use crate::map::Unread;
@@ -6,6 +7,8 @@ use crate::quantity::Quantity;
 use crate::template::EphemeralClaimTemplate;
 use crate::text::Text;
 
+// In `message!`, each field has its protobuf number and its JSON name. `=>` marks a field whose own fields upstream
+// inlines in JSON.
 message! {
     /// Volume of a pod.
     pub struct Volume("k8s.io.api.core.v1.Volume") {
@@ -17,7 +20,7 @@ message! {
 }
 
 message! {
-    /// Source of a volume; all fields are empty if the source is not decoded.
+    /// Source of a volume. All fields are empty if the source has a type without a field here.
     pub struct VolumeSource("k8s.io.api.core.v1.VolumeSource") {
         /// Path in the node's file system.
         host_path: Option<Box<HostPathVolumeSource>> = 1 "hostPath",
@@ -39,7 +42,7 @@ message! {
         cinder: Option<Box<CinderVolumeSource>> = 13 "cinder",
         /// A block device over Fibre Channel.
         fc: Option<Box<FcVolumeSource>> = 17 "fc",
-        /// File share of Azure.
+        /// File share of Azure; only its presence matters.
         azure_file: Option<Unread> = 18 "azureFile",
         /// Files from the keys of a ConfigMap.
         config_map: Option<Box<ConfigMapVolumeSource>> = 19 "configMap",
@@ -127,7 +130,7 @@ message! {
         target_wwns: Box<[Text]> = 1 "targetWWNs",
         /// Logical unit number on the target.
         lun: Option<i32> = 2 "lun",
-        /// World wide identifiers of the volume, instead of target names and unit.
+        /// World wide identifiers of the volume, instead of `target_wwns` and `lun`.
         wwids: Box<[Text]> = 5 "wwids",
     }
 }

@@ -40,17 +40,15 @@ pub(super) fn admit(cx: &Context<'_>, pod: &mut Value) -> Result<(), StatusError
         return Err(StatusError::forbidden(&cx.resource.name, cx.name, why));
     };
     if enforces_mountable_secrets(&account) {
-        limit_secrets(&account, pod)
+        check_secrets(&account, pod)
             .map_err(|why| StatusError::forbidden(&cx.resource.name, cx.name, why))?;
     }
     if mounts_token(&account, pod) {
         mount_token(cx, pod);
     }
-    if list(pod, "spec.imagePullSecrets").is_empty()
-        && let Some(secrets) =
-            get(&account, "imagePullSecrets").filter(|secrets| !value::is_blank(secrets))
-    {
-        set(pod, "spec.imagePullSecrets", secrets.clone());
+    let pull_secrets = list(&account, "imagePullSecrets");
+    if list(pod, "spec.imagePullSecrets").is_empty() && !pull_secrets.is_empty() {
+        set(pod, "spec.imagePullSecrets", pull_secrets.to_vec());
     }
     Ok(())
 }
@@ -59,6 +57,7 @@ pub(super) fn admit(cx: &Context<'_>, pod: &mut Value) -> Result<(), StatusError
 ///
 /// Upstream: `limitEphemeralContainerSecretReferences`.
 pub(super) fn check_ephemeral(cx: &Context<'_>, pod: &Value) -> Result<(), StatusError> {
+    // Without this resource, no service account limits the pod. `admit` requires an account for each new pod.
     let Some(resource) = cx.api.table.get("v1", "serviceaccounts") else { return Ok(()) };
     let name = text(pod, "spec.serviceAccountName");
     let Some(account) = cx.api.read(&resource, cx.namespace, name)? else {
@@ -71,7 +70,7 @@ pub(super) fn check_ephemeral(cx: &Context<'_>, pod: &Value) -> Result<(), Statu
     if !enforces_mountable_secrets(&account) {
         return Ok(());
     }
-    limit_environment(&account, pod, "ephemeralContainers", "ephemeral container")
+    check_environment(&account, pod, "ephemeralContainers", "ephemeral container")
         .map_err(|why| StatusError::forbidden(&cx.resource.name, cx.name, why))
 }
 
@@ -86,31 +85,34 @@ fn enforces_mountable_secrets(account: &Value) -> bool {
 }
 
 /// Returns whether the service account lists the Secret.
-fn is_mountable(account: &Value, secret: &str) -> bool {
-    list(account, "secrets").iter().any(|listed| text(listed, "name") == secret)
+fn is_mountable(account: &Value, secret_name: &str) -> bool {
+    list(account, "secrets").iter().any(|listed| text(listed, "name") == secret_name)
 }
 
 /// Refuses a pod that uses Secrets that its service account does not list.
 ///
 /// Upstream: `limitSecretReferences`.
-fn limit_secrets(account: &Value, pod: &Value) -> Result<(), String> {
+fn check_secrets(account: &Value, pod: &Value) -> Result<(), String> {
     let name = text(account, "metadata.name");
     for volume in list(pod, "spec.volumes") {
-        let Some(secret) = get(volume, "secret") else { continue };
-        let secret = text(secret, "secretName");
-        if !is_mountable(account, secret) {
+        let Some(source) = get(volume, "secret") else { continue };
+        let secret_name = text(source, "secretName");
+        if !is_mountable(account, secret_name) {
             return Err(format!(
-                "volume with secret.secretName=\"{secret}\" is not allowed because service account {name} does not reference that secret"
+                "volume with secret.secretName=\"{secret_name}\" is not allowed because service account {name} does not reference that secret"
             ));
         }
     }
-    limit_environment(account, pod, "initContainers", "init container")?;
-    limit_environment(account, pod, "containers", "container")?;
-    for (i, secret) in list(pod, "spec.imagePullSecrets").iter().enumerate() {
-        let secret = text(secret, "name");
-        if !list(account, "imagePullSecrets").iter().any(|listed| text(listed, "name") == secret) {
+    check_environment(account, pod, "initContainers", "init container")?;
+    check_environment(account, pod, "containers", "container")?;
+    let is_pull_secret = |secret_name: &str| {
+        list(account, "imagePullSecrets").iter().any(|listed| text(listed, "name") == secret_name)
+    };
+    for (i, reference) in list(pod, "spec.imagePullSecrets").iter().enumerate() {
+        let secret_name = text(reference, "name");
+        if !is_pull_secret(secret_name) {
             return Err(format!(
-                "imagePullSecrets[{i}].name=\"{secret}\" is not allowed because service account {name} does not reference that imagePullSecret"
+                "imagePullSecrets[{i}].name=\"{secret_name}\" is not allowed because service account {name} does not reference that imagePullSecret"
             ));
         }
     }
@@ -119,33 +121,33 @@ fn limit_secrets(account: &Value, pod: &Value) -> Result<(), String> {
 
 /// Refuses containers whose environment uses a Secret that the service account does not list. `containers` is the field
 /// of the pod's spec, and `kind` names such a container in errors.
-fn limit_environment(
+fn check_environment(
     account: &Value,
     pod: &Value,
     containers: &str,
     kind: &str,
 ) -> Result<(), String> {
-    let refusal = |container: &Value, from: &str, secret: &str| {
+    let refusal = |container: &Value, from: &str, secret_name: &str| {
         format!(
-            "{kind} {} with {from} referencing secret.secretName=\"{secret}\" is not allowed because service account {} does not reference that secret",
+            "{kind} {} with {from} referencing secret.secretName=\"{secret_name}\" is not allowed because service account {} does not reference that secret",
             text(container, "name"),
             text(account, "metadata.name")
         )
     };
     for container in list(pod, &format!("spec.{containers}")) {
         for variable in list(container, "env") {
-            let Some(key) = get(variable, "valueFrom.secretKeyRef") else { continue };
-            let secret = text(key, "name");
-            if !is_mountable(account, secret) {
+            let Some(reference) = get(variable, "valueFrom.secretKeyRef") else { continue };
+            let secret_name = text(reference, "name");
+            if !is_mountable(account, secret_name) {
                 let from = format!("envVar {}", text(variable, "name"));
-                return Err(refusal(container, &from, secret));
+                return Err(refusal(container, &from, secret_name));
             }
         }
         for source in list(container, "envFrom") {
-            let Some(secret) = get(source, "secretRef") else { continue };
-            let secret = text(secret, "name");
-            if !is_mountable(account, secret) {
-                return Err(refusal(container, "envFrom", secret));
+            let Some(reference) = get(source, "secretRef") else { continue };
+            let secret_name = text(reference, "name");
+            if !is_mountable(account, secret_name) {
+                return Err(refusal(container, "envFrom", secret_name));
             }
         }
     }
@@ -194,19 +196,20 @@ fn mount_token(cx: &Context<'_>, pod: &mut Value) {
         let suffix: String = cx.api.random(|rng| (0..5).map(|_| character(rng)).collect());
         format!("kube-api-access-{suffix}")
     });
-    let mut is_mounted = false;
+    let mut has_added_mounts = false;
     for containers in ["spec.initContainers.*", "spec.containers.*"] {
         value::each(pod, containers, &mut |container| {
             let mut mounts = list(container, "volumeMounts").to_vec();
             if mounts.iter().any(|mount| text(mount, "mountPath") == MOUNT_PATH) {
                 return;
             }
-            is_mounted = true;
+            has_added_mounts = true;
             mounts.push(json!({"name": name, "readOnly": true, "mountPath": MOUNT_PATH}));
             set(container, "volumeMounts", mounts);
         });
     }
-    if !is_mounted || existing.is_some() {
+    let needs_volume = has_added_mounts && existing.is_none();
+    if !needs_volume {
         return;
     }
     let mut volumes = list(pod, "spec.volumes").to_vec();

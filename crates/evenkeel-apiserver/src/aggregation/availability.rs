@@ -33,7 +33,7 @@ pub(super) fn decide(reference: &ServiceReference, observed: &Observed) -> Optio
     let Some(service) = &observed.service else {
         return unavailable("ServiceNotFound", format!("{service_text} is not present"));
     };
-    // Only a Service with a cluster IP is known to listen on the port itself.
+    // Only a Service of type ClusterIP is known to listen on the port itself.
     if text(service, "spec.type") != "ClusterIP" {
         return None;
     }

@@ -49,7 +49,7 @@ pub(crate) struct Auditor {
     log: Option<Log>,
     webhook: Option<Webhook>,
     clock: Clock,
-    /// Number of events written.
+    /// Number of events generated.
     n_events: AtomicU64,
     /// Number of requests that failed because their event could not be written.
     n_rejected: AtomicU64,

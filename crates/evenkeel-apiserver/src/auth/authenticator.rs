@@ -87,8 +87,8 @@ pub(crate) struct Authenticated {
     pub(crate) notes: Notes,
 }
 
-/// Returns the placeholder for the user of a connection whose client certificate has expired. It has neither a name nor
-/// groups, so that it equals no real user.
+/// Returns the placeholder for the user of a connection whose client certificate is refused: it has expired, or no
+/// client CA signed it. The placeholder has neither a name nor groups, so that it equals no real user.
 pub(crate) fn refused_peer() -> User {
     User::default()
 }

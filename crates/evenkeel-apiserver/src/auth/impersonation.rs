@@ -33,7 +33,7 @@ impl Mode {
     ];
 
     /// Returns the modes in the order in which the server tries them: first the mode that last allowed the user. If no
-    /// mode allows the request, the client gets the first mode's refusal.
+    /// mode allows the request, the client gets the first refusal.
     pub(crate) fn in_order(last: Option<Self>) -> impl Iterator<Item = Self> {
         last.into_iter().chain(Self::ALL.into_iter().filter(move |mode| Some(*mode) != last))
     }

@@ -157,7 +157,7 @@ pub(crate) fn borrow(levels: &[Borrower]) -> (Vec<usize>, f64) {
         if level.exempt {
             return level.min_current();
         }
-        // `allocated` is empty if the remaining seats do not cover every level's lower bound.
+        // `allocated` is empty if the remaining seats do not exceed the sum of the levels' lower bounds.
         if let Some(seats) = allocated.next() {
             return seats.round() as usize;
         }

@@ -483,7 +483,8 @@ impl<W> QueueSet<W> {
         self.record_seats(now);
     }
 
-    /// Advances R to `now`: adds the work of the seats in use, divided by the number of active queues.
+    /// Advances R to `now`: adds the work of the seats that queued requests use or wait for, up to the limit, divided
+    /// by the number of active queues.
     ///
     /// Upstream: `syncTimeLocked`.
     fn sync_time(&mut self, now: Duration) {

@@ -249,7 +249,7 @@ where
         return Ok(authenticate::unauthorized(headers, query).into());
     };
     incoming.audited.receive(&user).await?;
-    // Check the user of the connection, before impersonation.
+    // Check the authenticated user, before impersonation.
     let is_anonymous = &*user.name == "system:anonymous";
     let attributes = authorize::attributes(info, path);
     let user = impersonate::impersonate(api, user, headers, &attributes, &incoming.audited.audit)?;

@@ -23,8 +23,8 @@ const RESERVED: std::ops::RangeInclusive<u128> = 16..=256;
 /// Range of a ServiceCIDR.
 pub(super) struct Range {
     cidr: Cidr,
-    /// Whether new Services may get addresses: the ServiceCIDR has no deletion timestamp, and its condition `Ready` is
-    /// not false.
+    /// Whether new Services may get addresses: the ServiceCIDR has no deletion timestamp, and no condition `Ready`
+    /// with a status other than true.
     ready: bool,
 }
 

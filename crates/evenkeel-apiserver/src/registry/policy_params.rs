@@ -5,7 +5,7 @@
 //! |---|---|
 //! | A policy with a new `paramKind` needs `get` on all objects of the kind | `check_policy` |
 //! | A binding with a new `paramRef` or policy needs `get` on the named object, or `list` for a selector | `check_binding` |
-//! | If the kind cannot be param_resource, the user needs the permission on all resources | `ParamResource` |
+//! | If the kind cannot be resolved, the user needs the permission on all resources | `ParamResource` |
 //!
 //! Upstream: `authz.go` of the four packages for policies in `pkg/registry/admissionregistration`.
 

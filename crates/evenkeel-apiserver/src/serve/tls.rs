@@ -165,7 +165,7 @@ impl ResolvesServerCert for ListenerCertificate {
 
 impl std::fmt::Debug for ListenerCertificate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Serving")
+        f.write_str("ListenerCertificate")
     }
 }
 

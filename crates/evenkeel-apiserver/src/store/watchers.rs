@@ -47,11 +47,11 @@ struct Registry {
 /// Watched scopes of a collection.
 #[derive(Debug, Default)]
 struct Scopes {
-    /// By namespace.
+    /// Watched scopes by namespace.
     namespaces: Groups,
-    /// By the object's key.
+    /// Watched scopes by the object's key.
     objects: Groups,
-    /// By the value of a selectable field, for each watched field's index.
+    /// Watched scopes by the value of a selectable field, for each watched field's index.
     fields: Vec<(usize, Groups)>,
 }
 

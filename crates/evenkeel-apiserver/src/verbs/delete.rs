@@ -274,7 +274,7 @@ async fn commit(
                 let last_write = written.get(n_own_ops.saturating_sub(1));
                 return Ok(Committed::At(last_write.map_or(0, |entry| entry.revision)));
             }
-            // The object already was in the new state.
+            // The mark changed nothing, so the object keeps its revision in the response, removed or not.
             Ok(_) => return Ok(Committed::At(entry.revision)),
             Err(WriteError::Mismatch { op }) if op < n_own_ops => return Ok(Committed::Nothing),
             // Another object of the transaction changed, so read it again.

@@ -145,7 +145,7 @@ async fn patch_subresource(
 ) -> Result<Written, AttemptError> {
     let request = write.request;
     let mut before = subresource;
-    let updates_managed_fields = scale::is_managed(request);
+    let updates_managed_fields = scale::updates_managed_fields(request);
     if updates_managed_fields {
         scale::copy_managers_to_scale(&request.kind(), old, &mut before);
     }

@@ -10,7 +10,8 @@ use crate::response::{Body, answer};
 use crate::store::{Encoded, Entry};
 use evenkeel_apimachinery::status::StatusError;
 
-/// Responds with an object that is not stored in this form: a subresource, a review, or the object of a dry run.
+/// Responds with an object that is not stored in this form: a subresource, a review, a deleted
+/// object, or the object of a dry run.
 pub(super) fn with_value(
     request: &RequestContext<'_>,
     code: StatusCode,

@@ -1,4 +1,7 @@
 //! Managed fields of `spec.replicas` in writes of the `scale` subresource.
+//!
+//! A view is the body of a subresource, and `view_kind` is its kind. Only a view of the kind Scale has managed fields
+//! of its own, so the functions that copy or update managers do nothing for other views.
 
 use serde_json::Value;
 
@@ -17,8 +20,9 @@ fn is_scale(view_kind: &GroupVersionKind) -> bool {
     &*view_kind.kind == "Scale"
 }
 
-/// Returns whether writes of the subresource update managed fields. As in upstream, those of custom resources do not.
-pub(super) fn is_managed(request: &RequestContext<'_>) -> bool {
+/// Returns whether a write of the subresource updates managed fields. As in upstream, a write of a custom resource's
+/// subresource does not.
+pub(super) fn updates_managed_fields(request: &RequestContext<'_>) -> bool {
     request.resource().custom.is_none()
 }
 
@@ -43,8 +47,7 @@ pub(super) fn check_uid(
     Err(StatusError::conflict(&resource_name, target.name, why))
 }
 
-/// Copies the managers of the object's replicas to a Scale. `view_kind` is the kind of the subresource `view`, which
-/// need not be a Scale.
+/// Copies the managers of the object's replicas to the view if it is a Scale.
 pub(super) fn copy_managers_to_scale(
     view_kind: &GroupVersionKind,
     object: &Value,
@@ -67,8 +70,8 @@ pub(super) fn update_scale_managers(
     }
 }
 
-/// Copies the managers of a written Scale to the object `new`, which replaces `old`. Returns whether the view is a
-/// Scale.
+/// Copies the managers of a written Scale to the object `new`, which replaces `old`. The managers of other fields come
+/// from `old`. Returns whether `new` has its managed fields, which is only so if the view is a Scale.
 pub(super) fn copy_managers_to_object(
     view_kind: &GroupVersionKind,
     kind: &GroupVersionKind,

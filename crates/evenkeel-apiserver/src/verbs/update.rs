@@ -74,7 +74,7 @@ async fn attempt(write: &mut Write<'_>, object: &Value) -> Result<Written, Attem
     let version = meta::text(object, "resourceVersion").to_owned();
     meta::set(&mut new, "resourceVersion", &version);
     let kind = request.kind();
-    let updates_managed_fields = scale::is_managed(request);
+    let updates_managed_fields = scale::updates_managed_fields(request);
     let before = if updates_managed_fields {
         write.stored.strategy.read_subresource(subresource, &old).transpose()?
     } else {

@@ -86,7 +86,7 @@ pub(super) struct Coster<'c> {
     pub(super) checked: &'c Checked<'c>,
     root: &'c Declared,
     /// Name of the only variable that `root` declares. If it is `None`, `root` declares every variable, and the
-    /// operand of every selection from an expression without a path.
+    /// result of every selection from an expression without a path.
     variable: Option<&'c str>,
     paths: HashMap<u64, DeclaredPath<'c>>,
     locals: Vec<Local<'c>>,

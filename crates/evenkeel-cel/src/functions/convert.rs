@@ -234,7 +234,7 @@ mod tests {
     use crate::tests::assert_results;
 
     #[test]
-    fn conversions_of_numbers_check_the_overflow() {
+    fn conversions_of_numbers_check_the_range() {
         assert_results(&[
             ("int(9223372036854774784.0)", "9223372036854774784"),
             ("int(9.25e18)", "error: integer overflow"),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::{Failure, Scope, Val};
 
 /// Cost budget of one evaluation.
-const RUNTIME_COST_BUDGET: u64 = 20_000;
+const TEST_BUDGET: u64 = 20_000;
 
 /// Values at the edges of their types.
 const LEAVES: &[&str] = &[
@@ -217,13 +217,13 @@ fn object() -> Value {
 fn check(source: &str, object: &Value) {
     let Ok(program) = super::parse(source) else { return };
     let scope = Scope::default().with("self", Val::of(object, None));
-    let mut left = RUNTIME_COST_BUDGET;
+    let mut left = TEST_BUDGET;
     let result = program.run(&scope, &mut left);
-    assert!(left <= RUNTIME_COST_BUDGET, "{source}");
+    assert!(left <= TEST_BUDGET, "{source}");
     match result {
         Ok(value) => {
             // A result consists of the object, of the expression's literals, and of what was paid for.
-            let most = 20 * (RUNTIME_COST_BUDGET - left) + source.len() as u64 + 10_000;
+            let most = 20 * (TEST_BUDGET - left) + source.len() as u64 + 10_000;
             assert!(value.nodes(u64::MAX) <= most, "{source}");
             let _ = value.to_json();
         }
@@ -268,7 +268,7 @@ fn growth_is_charged() {
     ] {
         let program = super::parse(&source).expect(&source);
         let scope = Scope::default().with("self", Val::of(&object, None));
-        let result = program.run(&scope, &mut { RUNTIME_COST_BUDGET });
+        let result = program.run(&scope, &mut { TEST_BUDGET });
         assert_eq!(result, Err(Failure::BudgetExceeded), "{source}");
     }
 }
@@ -280,9 +280,9 @@ fn costs_are_upstreams() {
     for (source, want) in COSTS {
         let program = super::parse(source).expect(source);
         let scope = Scope::default().with("self", Val::of(&object, None));
-        let mut left = RUNTIME_COST_BUDGET;
+        let mut left = TEST_BUDGET;
         let _ = program.run(&scope, &mut left);
-        assert_eq!(RUNTIME_COST_BUDGET - left, *want, "{source}");
+        assert_eq!(TEST_BUDGET - left, *want, "{source}");
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// Finalizer that keeps a service until its load balancer is deleted (KEP-980).
 pub(super) const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 
-/// LastApplied state that this process applied for a Service.
+/// Last state that this process applied for a Service.
 #[derive(Debug, Clone)]
 pub(super) struct LastApplied {
     /// Service at that time.

@@ -72,7 +72,9 @@ pub fn charge(
     quotas: &[ResourceQuota],
     request: &Request<'_>,
 ) -> Result<Vec<Option<Usage>>, Refusal> {
-    for quota in quotas.iter().filter(|quota| applies_to(quota, request, &request.new)) {
+    let applies_now: Vec<bool> =
+        quotas.iter().map(|quota| applies_to(quota, request, &request.new)).collect();
+    for (quota, _) in quotas.iter().zip(&applies_now).filter(|(_, applies)| **applies) {
         check_constraints(quota, request)?;
     }
     let usage = request.new.usage(request.evaluator, request.classes, request.now);
@@ -84,8 +86,8 @@ pub fn charge(
     let old_usage =
         request.old.map(|old| old.usage(request.evaluator, request.classes, request.now));
     let increase = old_usage.map(|old_usage| usage.saturating_sub(&old_usage));
-    let charge_quota = |quota: &ResourceQuota| {
-        if !applies_to(quota, request, &request.new) {
+    let charge_quota = |(quota, applies): (&ResourceQuota, bool)| {
+        if !applies {
             return Ok(None);
         }
         // An object that newly matches the quota's scope is charged in full.
@@ -96,7 +98,7 @@ pub fn charge(
         };
         add_to_quota(quota, added, request.is_status_update)
     };
-    quotas.iter().map(charge_quota).collect()
+    quotas.iter().zip(applies_now).map(charge_quota).collect()
 }
 
 /// Returns whether the quota counts the object.

@@ -165,7 +165,8 @@ impl ParsedFlags {
         self.set_values.keys().copied()
     }
 
-    /// Returns the value of a flag: its value on the command line, or else its default. Returns `None` if the flag does not exist.
+    /// Returns the value of a flag: its value on the command line, or else its default. Returns `None` if the flag
+    /// does not exist.
     pub fn value(&self, name: &str) -> Option<Value> {
         if let Some(value) = self.set_values.get(name) {
             return Some(value.clone());

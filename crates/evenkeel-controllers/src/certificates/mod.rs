@@ -29,7 +29,7 @@ type SigningRequest = Full<CertificateSigningRequest>;
 const WORKERS: usize = 5;
 
 /// Returns the builder of a request controller, with upstream's backoff.
-fn builder(
+fn controller_builder(
     context: &ControllerContext,
     descriptor: &Descriptor,
     requests: &Cache<SigningRequest>,

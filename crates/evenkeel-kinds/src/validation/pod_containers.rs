@@ -120,7 +120,7 @@ fn init(spec: &Value, pod: &Pod<'_>, containers_path: &Path<'_>, errors: &mut Er
     }
 }
 
-/// Validates `ephemeralContainers`.
+/// Validates the `ephemeralContainers` of a pod.
 ///
 /// Upstream: `validateEphemeralContainers`.
 fn ephemeral(spec: &Value, pod: &Pod<'_>, containers_path: &Path<'_>, errors: &mut Errors) {

@@ -230,17 +230,17 @@ fn cluster_ips(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
         return;
     }
     let ips = list(spec, "clusterIPs");
-    let cluster_i_ps_path = path.field("clusterIPs");
+    let cluster_ips_path = path.field("clusterIPs");
     match (text(spec, "clusterIP"), ips.first()) {
         ("", None) => {}
         ("", Some(_)) => {
             let detail = "must be empty when `clusterIP` is not specified";
-            errors.invalid(&cluster_i_ps_path, Value::from(ips), detail);
+            errors.invalid(&cluster_ips_path, Value::from(ips), detail);
         }
-        (_, None) => errors.required(&cluster_i_ps_path, ""),
+        (_, None) => errors.required(&cluster_ips_path, ""),
         (ip, Some(first)) if first != ip => {
             errors.invalid(
-                &cluster_i_ps_path,
+                &cluster_ips_path,
                 Value::from(ips),
                 "first value must match `clusterIP`",
             );
@@ -259,16 +259,16 @@ fn cluster_ips(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
             if ips.len() > 1 {
                 has_invalid_ips = true;
                 let detail = "'None' must be the first and only value";
-                errors.invalid(&cluster_i_ps_path, Value::from(ips), detail);
+                errors.invalid(&cluster_ips_path, Value::from(ips), detail);
             }
             continue;
         }
         let messages = names::ip(ip);
         has_invalid_ips |= !messages.is_empty();
-        errors.invalid_for_each(&cluster_i_ps_path.index(index), ip, &messages);
+        errors.invalid_for_each(&cluster_ips_path.index(index), ip, &messages);
     }
     if ips.len() > 2 {
-        errors.invalid(&cluster_i_ps_path, Value::from(ips), "may only hold up to 2 values");
+        errors.invalid(&cluster_ips_path, Value::from(ips), "may only hold up to 2 values");
     }
     if has_invalid_ips {
         return;
@@ -278,7 +278,7 @@ fn cluster_ips(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
         ips.iter().filter_map(Value::as_str).map(is_ipv6).collect();
     if ips.len() > 1 && found_families.len() < 2 {
         let detail = "may specify no more than one IP for each IP family";
-        errors.invalid(&cluster_i_ps_path, Value::from(ips), detail);
+        errors.invalid(&cluster_ips_path, Value::from(ips), detail);
     }
     if is_headless(spec) {
         return;
@@ -288,7 +288,7 @@ fn cluster_ips(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
         if (family == "IPv4" && is_ipv6(ip)) || (family == "IPv6" && !is_ipv6(ip)) {
             let detail =
                 format!("expected an {family} value as indicated by `ipFamilies[{index}]`");
-            errors.invalid(&cluster_i_ps_path.index(index), ip, &detail);
+            errors.invalid(&cluster_ips_path.index(index), ip, &detail);
         }
     }
 }

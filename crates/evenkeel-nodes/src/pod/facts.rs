@@ -76,14 +76,14 @@ pub(crate) struct Container<'a> {
     pub(crate) image: &'a str,
     /// Whether the container is a sidecar: an init container that keeps running (`restartPolicy: Always`).
     pub(crate) sidecar: bool,
-    /// RestartPolicy policy of the container; that of the pod if the container has none.
+    /// Restart policy of the container; that of the pod if the container has none.
     pub(crate) restart_policy: RestartPolicy,
     pub(crate) script: Script,
     /// Process of the container; `None` if the interpreter does not understand its command.
     pub(crate) process: Option<&'a Process>,
 }
 
-/// RestartPolicy policy of a container.
+/// Restart policy of a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RestartPolicy {
     Always,
@@ -92,7 +92,7 @@ pub(crate) enum RestartPolicy {
 }
 
 impl RestartPolicy {
-    /// Parses a restart_policy policy; an unknown one is `Always`.
+    /// Parses a restart policy; an unknown one is `Always`.
     pub(crate) fn parse(text: &str) -> Self {
         match text {
             "OnFailure" => Self::OnFailure,

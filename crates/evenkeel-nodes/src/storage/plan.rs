@@ -171,7 +171,7 @@ fn is_provisioned_here(volume: &PersistentVolume) -> bool {
     volume.meta.annotations.get(volume::PROVISIONED_BY) == Some(DRIVER)
 }
 
-/// Deletes a must_delete volume with reclaim policy `Delete`. The removal of the finalizer stands for the deletion of
+/// Deletes a released volume with reclaim policy `Delete`. The removal of the finalizer stands for the deletion of
 /// its storage.
 pub(super) fn sync_volume(volume: &PersistentVolume) -> Vec<Write> {
     if !is_provisioned_here(volume) {

@@ -209,7 +209,8 @@ impl Store {
         }
     }
 
-    /// Replaces the content by `objects`. Stored objects that are missing in `objects` were deleted while no watch was open.
+    /// Replaces the content by `objects`. Stored objects that are missing in `objects` were deleted while no
+    /// watch was open.
     ///
     /// Upstream: `DeletedFinalStateUnknown`.
     pub(crate) fn replace(&mut self, objects: Table, initial: bool) -> Events {

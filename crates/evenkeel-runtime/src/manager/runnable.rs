@@ -10,19 +10,20 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 /// Groups of runnables, in the order in which they start. They stop in reverse order. As in controller-runtime,
-/// caches start after [`RunnableGroup::HttpServers`] and before the others.
+/// caches start after [`RunnableGroup::HttpServers`] and before [`RunnableGroup::Others`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RunnableGroup {
     /// HTTP servers (metrics, health, webhooks), which start first and stop last. Later groups wait until all are
     /// ready.
     HttpServers,
-    /// Runnables of every replica, leader or not.
+    /// Other runnables that every replica runs, leader or not.
     Others,
     /// Runnables of the leader. Without leader election, runnables of every replica.
     LeaderElection,
 }
 
-/// Reason why a manager stopped before its shutdown future completed, or did not stop cleanly.
+/// Reason why a manager stopped before the future `shutdown` of [`Manager::run`](super::Manager::run) completed, or did
+/// not stop cleanly.
 #[derive(Debug, thiserror::Error)]
 pub enum ManagerError {
     /// The lease was not renewed in time. Another process may lead now.
@@ -37,7 +38,7 @@ pub enum ManagerError {
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
-    /// A long-lived task panicked or returned, and cannot be restarted.
+    /// A long-lived task that the manager's supervisor watches panicked or returned, and cannot be restarted.
     #[error(transparent)]
     Task(#[from] TaskFailure),
     /// Runnables did not stop within the grace period and were aborted.
@@ -85,11 +86,11 @@ impl Runnable {
         F: FnOnce(RunContext) -> Fut + Send + 'static,
         Fut: Future<Output = Result<(), Box<dyn Error + Send + Sync>>> + Send + 'static,
     {
-        Self { group, name: name.to_owned(), work: Box::new(move |running| Box::pin(run(running))) }
+        Self { group, name: name.to_owned(), work: Box::new(move |context| Box::pin(run(context))) }
     }
 
-    /// Returns the future to spawn, and the ready signal. The future reports an error or a panic to `failed`, and
-    /// signals that it is ready when it ends.
+    /// Returns the future to spawn, and the ready signal. The future reports an error or a panic to `failed`. When it
+    /// ends, the runnable counts as ready, so that the manager does not wait for it.
     pub(super) fn start(
         self,
         stop: CancellationToken,
@@ -97,9 +98,9 @@ impl Runnable {
     ) -> (impl Future<Output = ()> + Send + 'static, watch::Receiver<bool>) {
         let Self { name, work, .. } = self;
         let (ready, is_ready) = watch::channel(false);
-        let running = RunContext { stop, ready: ready.clone() };
+        let context = RunContext { stop, ready: ready.clone() };
         let run = async move {
-            let error = match catch_panic(async { work(running).await }).await {
+            let error = match catch_panic(async { work(context).await }).await {
                 Ok(Ok(())) => None,
                 Ok(Err(source)) => Some(source),
                 Err(panic) => Some(format!("panic: {panic}").into()),

@@ -872,7 +872,7 @@ impl SchedulingQueue {
 
     /// Adds `delta` to the number of queued pods that each of these plugins rejected.
     fn count_rejectors(&mut self, profile: usize, plugins: PluginSet, delta: i64) {
-        // Greater numbers such as `PluginSet::EXTENDERS` represent no plugin.
+        // Numbers from `PluginSet::MAX` on, such as `EXTENDERS`, represent no plugin.
         for plugin in plugins.iter().filter(|plugin| *plugin < PluginSet::MAX) {
             *self.counts.rejected.entry((profile, plugin)).or_default() += delta;
         }

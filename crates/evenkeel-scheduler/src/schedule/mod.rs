@@ -101,8 +101,8 @@ impl NodeStatus {
 }
 
 /// Returns the number of feasible nodes after which an attempt stops its search. The number is `percentage` of all
-/// nodes, but at least 100. A percentage of 0 stands for a default that decreases from 50 % to 5 % as the cluster
-/// grows.
+/// nodes, but at least 100, or all nodes if there are fewer. A percentage of 0 stands for a default that decreases from
+/// 50 % to 5 % as the cluster grows.
 ///
 /// Upstream: `numFeasibleNodesToFind`.
 pub fn num_feasible_nodes_to_find(n_nodes: usize, percentage: u32) -> usize {

@@ -18,7 +18,7 @@ pub(crate) const REST: Duration = Duration::from_secs(30);
 /// Longer than any controller waits before it looks at everything again. Much longer ones are for a world without faults.
 pub(crate) const SILENCE: Duration = Duration::from_secs(360);
 
-/// FaultKind may go wrong at any write of any part, where several things do.
+/// Faults that may hit any write of any part, where several things go wrong.
 pub(crate) const KINDS: [FaultKind; 6] = [
     FaultKind::CrashBefore,
     FaultKind::CrashAfter,

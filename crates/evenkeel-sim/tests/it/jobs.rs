@@ -29,7 +29,7 @@ fn phase<'a>(pods: &'a [Value], phase: &str) -> Vec<&'a Value> {
     pods.iter().filter(|pod| pod["status"]["phase"] == phase).collect()
 }
 
-/// FaultKind a Job at its end must look like, and that nothing happens any more.
+/// Checks what a Job looks like at its end, and that nothing happens any more.
 async fn check_end(world: &mut World, conditions: [&str; 2], succeeded: usize, failed: usize) {
     world.settle(REST).await;
     let job = world.get(&format!("{JOBS}/web")).await.expect("it is there");

@@ -10,7 +10,7 @@ fn options() -> Options {
     Options { parts: vec![Part::Nodes, Part::Scheduler, ONE], ..Options::default() }
 }
 
-/// FaultKind controllers wrote and the server saw.
+/// Writes of controllers that the server saw.
 fn seen(world: &World) -> Vec<Write> {
     let written = |write: &Write| {
         let of_leader = matches!(write.part, Part::Replica(_));

@@ -26,7 +26,7 @@ fn named(name: &str, mut object: Value) -> Value {
     object
 }
 
-/// FaultKind has pods.
+/// Objects that have pods.
 async fn workloads(world: &World) {
     world.create(DEPLOYMENTS, &loaded()).await;
     world.create(AUTOSCALERS, &autoscaler()).await;
@@ -56,7 +56,7 @@ async fn workloads(world: &World) {
     world.create(PODS, &alone).await;
 }
 
-/// FaultKind has none.
+/// Objects that have none.
 async fn others(world: &World) {
     let meta = |name: &str| json!({"name": name});
     let mut claim = json!({"accessModes": ["ReadWriteOnce"], "storageClassName": ""});

@@ -43,7 +43,7 @@ fn with_a_crash_before_each_write() {
     each(FaultKind::CrashBefore, 20, &rollout);
 }
 
-/// FaultKind a cluster in trouble does: several things at once, and nobody is up to date.
+/// What a cluster in trouble does: several things at once, and nobody is up to date.
 #[test]
 fn random_faults() {
     let kinds = [&KINDS[..], &[FaultKind::Refuse(503)]].concat();

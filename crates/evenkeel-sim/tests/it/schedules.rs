@@ -1,4 +1,4 @@
-//! FaultKind happens at certain times happens once for each of them, whatever goes wrong.
+//! What happens at certain times happens once for each of them, whatever goes wrong.
 
 use crate::{
     fixtures::{MINUTE, PODS, REST, SILENCE, each},

@@ -85,7 +85,7 @@ async fn follow(world: &mut World, faults: Faults) {
     world.stays_silent(SILENCE).await;
 }
 
-/// FaultKind somebody writes for a Service without a selector is mirrored, as long as it is there.
+/// What somebody writes for a Service without a selector is mirrored, as long as it is there.
 async fn mirror(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.arm(faults);

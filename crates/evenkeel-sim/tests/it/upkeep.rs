@@ -1,4 +1,4 @@
-//! FaultKind keeps a cluster in order beside its pods: ranges and times of nodes, stored versions, old tokens.
+//! What keeps a cluster in order beside its pods: ranges and times of nodes, stored versions, old tokens.
 
 use crate::fixtures::{KINDS, MINUTE, REST, SILENCE, each_of, several};
 use evenkeel_sim::{FaultKind, Faults, Options, Part, Requests, World, explore};

@@ -166,8 +166,8 @@ const PROJECTED_SOURCES: [(&str, &str); 5] = [
     ("podCertificate", "podcertificates"),
 ];
 
-/// Returns the resource of an API object that the pod refers to; `None` if there is none. The Node authorizer would let
-/// the node read such an object once it runs the pod.
+/// Returns the resource of an API object that the pod refers to; `None` if there is none. A node
+/// must not gain access to objects by creating a pod that refers to them.
 ///
 /// Upstream: `HasAPIObjectReference`.
 fn object_reference(pod: &Value) -> Result<Option<&'static str>, Refusal> {

@@ -35,7 +35,7 @@ pub(crate) struct Claims<'a> {
     pub(crate) issued: Timestamp,
     /// Seconds until the token expires.
     pub(crate) seconds: i64,
-    /// Seconds after which a client that still uses the token is too late to renew it; `None` if that is the expiry.
+    /// Seconds after which clients should use a renewed token; `None` if that is the expiry.
     pub(crate) warn_after: Option<i64>,
 }
 

@@ -186,7 +186,7 @@ struct ConnectionReader<'a> {
 }
 
 impl ConnectionReader<'_> {
-    /// ConnectionReader until the client is gone.
+    /// Reads until the client disconnects.
     async fn run(mut self) -> Result<(), Gone> {
         let mut decoder = Decoder::default();
         loop {

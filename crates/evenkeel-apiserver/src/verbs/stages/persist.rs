@@ -121,7 +121,7 @@ async fn commit(
         let (transaction, op) = transaction(write, change, encoded, quotas);
         match write.request.api.store.commit(transaction).await {
             Ok(written) => return written.into_iter().nth(op).ok_or(AttemptError::Race),
-            // A quota changed in the meantime.
+            // Another object of the transaction changed, a quota or an IPAddress, so compute it again.
             Err(WriteError::Mismatch { op: failed }) if failed != op => {}
             Err(error) => return Err(error.into()),
         }

@@ -1,8 +1,8 @@
 //! `/debug/pprof/`: profiles that `go tool pprof` opens.
 //!
-//! CPU time is sampled a hundred times a second during a request, and costs nothing otherwise. Tasks take the
-//! place of upstream's goroutines. A profile that only Go's runtime has is answered with the reason why it is
-//! missing.
+//! The program samples CPU time a hundred times a second while it serves a request for a CPU profile, and never
+//! otherwise. The profile `goroutine` counts tasks. A request for a profile that only Go's runtime has gets an error
+//! with the reason.
 
 mod cpu;
 mod heap;
@@ -45,6 +45,7 @@ const PROFILES: [(&str, &str); 7] = [
 ];
 
 pub(super) fn add_to(routes: Routes) -> Routes {
+    // `/statusz` lists none of these paths. An exact path takes precedence over the prefix.
     routes
         .unlisted("/debug/pprof", |_| {
             let mut response = answer(
@@ -69,6 +70,7 @@ pub(super) fn add_to(routes: Routes) -> Routes {
         .unlisted("/debug/pprof/mutex", |request| contention(request, "mutex"))
         .get_async("/debug/pprof/profile", |request| async move { cpu::answer(&request).await })
         .get_async("/debug/pprof/heap", |_| heap::answer())
+        // Alias of `heap`, so the index omits it.
         .get_async("/debug/pprof/allocs", |_| heap::answer())
 }
 
@@ -117,23 +119,29 @@ fn count_profile(
         let text = format!("{profile_name} profile: total {total}\n{}", lines.collect::<String>());
         return answer(StatusCode::OK, "text/plain; charset=utf-8", text);
     }
-    let mut profile = Profile::new(&[(profile_name, "count")], (profile_name, "count"), 1);
+    let (value_type, period) = ((profile_name, "count"), 1);
+    let mut profile = Profile::new(&[value_type], value_type, period);
     for (name, count) in counts {
-        let count = i64::try_from(*count).unwrap_or(i64::MAX);
-        profile.sample(&[vec![profile::Frame::named(name)]], &[count], &[]);
+        // The name is the only frame of the only location.
+        let stack = [vec![profile::Frame::named(name)]];
+        let value = i64::try_from(*count).unwrap_or(i64::MAX);
+        let labels = [];
+        profile.sample(&stack, &[value], &labels);
     }
     file(profile_name, &profile)
 }
 
-/// Answers with a profile without samples, as upstream's programs do while contention profiling is off.
+/// Answers with a profile without samples, as Go programs do while block and mutex profiling are off.
 fn contention(request: &Request<Bytes>, profile_name: &str) -> Response<Bytes> {
     if wants_text(request) {
+        // Go's runtime heads the profile `block` with `contention`.
         let heading = if profile_name == "mutex" { "mutex" } else { "contention" };
         let text = format!("--- {heading}:\ncycles/second=1000000000\n");
         return answer(StatusCode::OK, "text/plain; charset=utf-8", text);
     }
-    let types = [("contentions", "count"), ("delay", "nanoseconds")];
-    file(profile_name, &Profile::new(&types, ("contentions", "count"), 1))
+    let value_types = [("contentions", "count"), ("delay", "nanoseconds")];
+    let (period_type, period) = (("contentions", "count"), 1);
+    file(profile_name, &Profile::new(&value_types, period_type, period))
 }
 
 /// Returns whether the request asks for text instead of a profile (`debug=1`).

@@ -91,7 +91,7 @@ fn surge(
     limits: RolloutLimits,
     desired: usize,
 ) -> Result<(), PlanError> {
-    // Nodes that take up `maxSurge`: their new pod is not available yet, or they have surplus pods.
+    // Nodes that take up `maxSurge`: they have an old pod and a new one that is not available yet, or surplus pods.
     let mut surging_nodes = 0;
     let mut available_nodes = 0;
     // Nodes that get a new pod: the allowed ones without a limit, the candidates within `maxSurge`.

@@ -1,5 +1,5 @@
-//! CSR approver: approves kubelets' client certificates if the requester has the permission. Upstream:
-//! `pkg/controller/certificates/approver`.
+//! CSR approver: approves kubelets' client certificates if the requester may create the sub-resource `selfnodeclient`
+//! or `nodeclient` of the request. Upstream: `pkg/controller/certificates/approver`.
 
 mod plan;
 
@@ -17,6 +17,7 @@ use plan::Observed;
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "certificatesigningrequest-approving-controller",
     aliases: &["csrapproving"],
+    // Upstream's names of the work queue and of the service account.
     queue: "certificate",
     client: "certificate-controller",
     start,
@@ -25,12 +26,13 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let requests = context.env.caches.of::<SigningRequest>();
-    let builder = super::builder(context, &DESCRIPTOR, &requests);
+    let builder = super::controller_builder(context, &DESCRIPTOR, &requests);
     context.run(builder.planned(Approver { requests }));
     Ok(())
 }
 
-/// Planner of approvals.
+/// Planner of approvals. The first plan reviews whether the requester has a permission. The plan after a positive
+/// review approves the request. One pass does both, so the planner needs no memory between passes.
 struct Approver {
     requests: Cache<SigningRequest>,
 }
@@ -40,7 +42,8 @@ impl Planner for Approver {
     type Memory = ();
 
     fn observe(&self, key: &Key, (): &()) -> Option<Observed> {
-        Some(Observed::new(self.requests.get("", &key.name)?))
+        let cluster_scope = "";
+        Some(Observed::new(self.requests.get(cluster_scope, &key.name)?))
     }
 
     fn plan(&self, observed: &Observed, (): &(), _: Timestamp) -> (Plan, ()) {

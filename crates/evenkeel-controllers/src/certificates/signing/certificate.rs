@@ -200,7 +200,7 @@ fn write_extensions(
 const EMPTY_SEQUENCE: &[u8] = &[0x30, 0x00];
 
 // Numbers of the extensions of RFC 5280, after 2.5.29.
-/// Last number of the identifier (2.5.29) of the extension keyUsage.
+/// Last number of the identifier of keyUsage.
 const KEY_USAGE: u64 = 15;
 /// Last number of the identifier of subjectAltName.
 const SUBJECT_ALT_NAME: u64 = 17;

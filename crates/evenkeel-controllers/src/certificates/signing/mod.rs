@@ -54,7 +54,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     }
     let requests = context.env.caches.of::<SigningRequest>();
     let signers = authorities.iter().map(|(signer, _)| *signer).collect();
-    let builder = super::builder(context, &DESCRIPTOR, &requests);
+    let builder = super::controller_builder(context, &DESCRIPTOR, &requests);
     let max_duration = options.duration;
     context.run(builder.planned(Signing { requests, signers, authorities, max_duration }));
     Ok(())

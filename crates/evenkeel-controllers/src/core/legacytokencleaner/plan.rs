@@ -22,8 +22,7 @@ use std::{
     time::Duration,
 };
 
-// The ConfigMap with the date since which the API server tracks the use of tokens.
-/// Namespace of the ConfigMap of [`TRACKING_CONFIG_MAP`].
+/// Namespace of [`TRACKING_CONFIG_MAP`].
 const TRACKING_NAMESPACE: &str = "kube-system";
 /// ConfigMap with the date since which the API server tracks the use of tokens.
 const TRACKING_CONFIG_MAP: &str = "kube-apiserver-legacy-service-account-token-tracking";

@@ -152,7 +152,7 @@ pub(super) fn apply(
 }
 
 /// Sets hints in proportion to the CPU of the zones. If that is impossible, removes the hints. Returns an event if the
-/// hints were enabled or disabled.
+/// hints were enabled, or if they are impossible.
 fn apply_topology(
     layout: &mut Layout<'_>,
     family: Family,

@@ -191,7 +191,7 @@ struct FamilySlices<'a> {
     layout: Layout<'a>,
     /// Ports of each slice in the layout.
     ports: Vec<Vec<SlicePort>>,
-    /// For each new slice in the layout, an existing slice that would otherwise be deleted and is updated instead.
+    /// For each slice in the layout: if it is new, an existing slice that is updated instead of being deleted.
     recycled: Vec<Option<&'a EndpointSlice>>,
     /// Existing slices to delete.
     deleted: Vec<&'a EndpointSlice>,

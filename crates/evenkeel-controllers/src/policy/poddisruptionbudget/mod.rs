@@ -95,8 +95,8 @@ fn pod_controller(
     .planned(Pods { pods: pods.clone(), budgets: budgets.clone() })
 }
 
-/// Enqueues the budgets that select the pod. After an update that affects their counts, also enqueues the budgets that
-/// selected the old pod. Upstream: `addPod`, `updatePod`, `deletePod`.
+/// Enqueues the budgets that select the pod. Ignores updates that do not affect their counts. After a change of labels,
+/// also enqueues the budgets that selected the old pod. Upstream: `addPod`, `updatePod`, `deletePod`.
 fn on_pod(
     budgets: &Cache<PodDisruptionBudget>,
     pods_queue: &Queue<Key>,

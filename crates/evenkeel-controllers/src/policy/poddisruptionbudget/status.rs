@@ -12,14 +12,17 @@ use serde::{Serialize, Serializer};
 
 /// Condition type: the budget allows disruptions.
 const DISRUPTION_ALLOWED: &str = "DisruptionAllowed";
+/// Message of the condition after a successful sync.
+const NO_MESSAGE: &str = "";
 
-/// Counts in the status of a budget. Each has the name of its field in the status.
+/// Counts of pods in the status of a budget, and its evicted pods. Each field has its name in the status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) current_healthy: i32,
     pub(super) desired_healthy: i32,
     pub(super) expected_pods: i32,
     pub(super) disruptions_allowed: i32,
+    /// Times of evictions, by the name of the evicted pod.
     pub(super) disrupted_pods: Map<Timestamp>,
 }
 
@@ -57,7 +60,7 @@ pub(super) fn update_counts(
     if has_condition && is_spec_observed && Counts::of(budget) == *counts {
         return None;
     }
-    let conditions = with_condition(budget, condition_status, reason, "", generation, now);
+    let conditions = with_condition(budget, condition_status, reason, NO_MESSAGE, generation, now);
     Some(update(budget, counts, generation, &conditions))
 }
 
@@ -68,6 +71,7 @@ pub(super) fn fail_safe(
     error: &str,
     now: Timestamp,
 ) -> Option<Action> {
+    // The sync failed, so the status keeps its observed generation.
     let generation = budget.status.observed_generation;
     let conditions = with_condition(budget, FALSE, "SyncFailed", error, generation, now);
     if budget.status.disruptions_allowed == 0 && conditions == *budget.status.conditions {
@@ -123,7 +127,8 @@ fn update(
         expected_pods: counts.expected_pods,
         conditions: conditions.iter().map(Condition).collect(),
     };
-    let body = wire::status_body(budget, &budget.meta.annotations, &status);
+    let unchanged_annotations = &budget.meta.annotations;
+    let body = wire::status_body(budget, unchanged_annotations, &status);
     Action::Update(Update::status(wire::target(budget), body))
 }
 
@@ -141,7 +146,7 @@ struct Status<'a> {
     conditions: Vec<Condition<'a>>,
 }
 
-/// Serialized form of a condition.
+/// Serialized form of a condition. `MetaCondition` itself only has decoders.
 struct Condition<'a>(&'a MetaCondition);
 
 impl Serialize for Condition<'_> {

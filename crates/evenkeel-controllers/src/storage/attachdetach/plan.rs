@@ -94,8 +94,8 @@ pub(super) struct AttachedVolume {
 /// State of a node that is kept between reconciliations.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Memory {
-    /// Attachments and network devices that wait for a forced detach, each with the time of the first attempt to
-    /// detach.
+    /// Unused attachments and network devices that the node may still have mounted, each with the time of the first
+    /// attempt to detach.
     pub(super) detaching: BTreeMap<Text, Timestamp>,
     /// Attachments that drivers have not completed, each with the time of its request or of the last event about a
     /// timeout.

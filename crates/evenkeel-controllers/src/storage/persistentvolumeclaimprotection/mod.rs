@@ -121,7 +121,7 @@ impl QueuedClaims {
         }
     }
 
-    /// Queues the claims of a pod after its event, if the event may make them unused.
+    /// Queues the claims of a pod after its event, if the event may change whether they are in use.
     fn on_pod(&self, event: &CacheEvent<Pod>, sets_unused_condition: bool, enqueue: &Enqueue) {
         let pod = event.object();
         let is_deleted = matches!(event, CacheEvent::Deleted(_));
@@ -132,7 +132,7 @@ impl QueuedClaims {
                 return;
             }
         }
-        // A pod that runs on a node keeps its claims in use, so its event changes nothing.
+        // Without the condition `Unused`, the event of a pod that runs on a node changes nothing: it keeps its claims in use.
         let is_scheduled = !pod.spec.node_name.is_empty();
         if sets_unused_condition || is_deleted || plan::is_terminated(pod) || !is_scheduled {
             self.add_claims_of(pod, enqueue);

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-/// FaultKind the cloud has.
+/// State of the cloud.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     /// Load balancers by the uid of their service: their address, and the names of their nodes.

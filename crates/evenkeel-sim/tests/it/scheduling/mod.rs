@@ -11,7 +11,7 @@ use pod_history::PodHistory;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// FaultKind each node has.
+/// Resources of each node.
 const CPUS: i64 = 8;
 
 /// Nothing is written for so long once the last fault is over, be that a minute's absence.

@@ -1,5 +1,5 @@
-//! FaultKind may never be, at no moment: a node over its capacity, a pod that changes its node, one that its node refuses, a victim that
-//! is no less important than who it yields to.
+//! What may never be, at no moment: a node over its capacity, a pod that changes its node, one that its node
+//! refuses, a victim that is no less important than who it yields to.
 
 use evenkeel_api::views::Pod;
 use evenkeel_component_helpers::resource;

@@ -60,7 +60,9 @@ impl Allocator {
         if node.meta.deleting() {
             return Verdict::Settled;
         }
-        if let Some(cidrs) = self.allocated.get(name) {
+        // A node of this name that is gone may have left only some CIDRs, because the others were foreign.
+        if let Some(cidrs) = self.allocated.get(name).filter(|cidrs| cidrs.len() == self.sets.len())
+        {
             return Verdict::Repeat(cidrs.clone());
         }
         let mut cidrs = Vec::new();
@@ -87,6 +89,7 @@ impl Allocator {
         if !node.spec.pod_cidrs.is_empty() {
             self.occupy_cidrs(name, &node.spec.pod_cidrs);
         } else if let Verdict::Allocate { cidrs, .. } = verdict {
+            self.release(name);
             self.sets.iter_mut().zip(cidrs).for_each(|(set, cidr)| set.allocate(cidr));
             self.allocated.insert(name.into(), cidrs.clone());
         } else if matches!(verdict, Verdict::Exhausted(_)) {
@@ -134,21 +137,21 @@ impl Allocator {
     /// Records the CIDRs that a node has. Stops at the first one that is invalid or outside the cluster CIDRs. The
     /// node keeps those before it until it is deleted. Upstream: `occupyCIDRs`.
     fn occupy_cidrs(&mut self, name: &str, cidrs: &[Text]) {
-        let ranges: Vec<Cidr> = cidrs.iter().map_while(|text| Cidr::parse(text)).collect();
-        if self.allocated.get(name) == Some(&ranges) {
+        let valid = cidrs.iter().map_while(|text| Cidr::parse(text));
+        let ranges: Vec<Cidr> = valid
+            .zip(&self.sets)
+            .take_while(|(range, set)| set.check_overlap(range).is_ok())
+            .map(|(range, _)| range)
+            .collect();
+        if ranges.is_empty() || self.allocated.get(name) == Some(&ranges) {
             return;
         }
         self.release(name);
-        let mut occupied = Vec::new();
-        for (range, set) in ranges.into_iter().zip(&mut self.sets) {
-            if set.occupy(&range).is_err() {
-                break;
-            }
-            occupied.push(range);
+        for (range, set) in ranges.iter().zip(&mut self.sets) {
+            // The set contains the range, as was checked above.
+            let _ = set.occupy(range);
         }
-        if !occupied.is_empty() {
-            self.allocated.insert(name.into(), occupied);
-        }
+        self.allocated.insert(name.into(), ranges);
     }
 
     /// Releases CIDRs, one for each set.
@@ -303,8 +306,10 @@ mod tests {
                 let verdict = allocator.decide_and_record("a", &foreign);
                 assert!(matches!(verdict, Verdict::Invalid(_)), "{verdict:?}");
                 assert!(matches!(allocator.verdict("b", &node(&[])), Verdict::Exhausted(_)));
+                assert_eq!(allocator.sets[0].allocated_parts(), 1);
             }
             allocator.release("a");
+            assert_eq!(allocator.sets[0].allocated_parts(), 0);
             assert!(matches!(allocator.verdict("b", &node(&[])), Verdict::Allocate { .. }));
         }
     }

@@ -20,7 +20,7 @@ pub(crate) struct PodOnNode {
 
 impl PodOnNode {
     /// Reports whether the pod claims to be ready although its node is not. A node that the monitor has not observed
-    /// yet is skipped: the monitor's next reconciliation observes it, and marks its pods.
+    /// yet is skipped: the monitor's next pass observes it, and marks its pods.
     fn is_wrongly_ready(&self) -> bool {
         self.node_ready.is_some_and(|ready| ready != Ready::Yes) && claims_ready(&self.pod)
     }

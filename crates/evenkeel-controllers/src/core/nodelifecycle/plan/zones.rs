@@ -14,7 +14,7 @@ const DISRUPTION_EXCLUSION: &str = "node.kubernetes.io/exclude-disruption";
 /// State of a zone. Upstream: `ZoneState`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ZoneState {
-    /// The state before the first reconciliation.
+    /// The state before the monitor's first pass.
     Initial,
     /// A node is ready, and at most two nodes or fewer than `--unhealthy-zone-threshold` of all are not. Also a zone
     /// without counted nodes.
