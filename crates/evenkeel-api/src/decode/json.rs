@@ -73,25 +73,25 @@ pub(crate) trait Object {
 
 /// Decoding ended with an error, which the visitor keeps.
 #[derive(Debug)]
-pub(crate) struct Stopped;
+pub(crate) struct DecodeFailed;
 
 /// Decodes the next item of an array, if there is one.
-pub(crate) type NextItem<'f> = dyn FnMut(&mut dyn JsonField) -> Result<bool, Stopped> + 'f;
+pub(crate) type NextItem<'f> = dyn FnMut(&mut dyn JsonField) -> Result<bool, DecodeFailed> + 'f;
 
 /// Decodes the key and the value of the next entry of an object, if there is one.
 pub(crate) type NextEntry<'f> =
-    dyn FnMut(&mut Text, &mut dyn JsonField) -> Result<bool, Stopped> + 'f;
+    dyn FnMut(&mut Text, &mut dyn JsonField) -> Result<bool, DecodeFailed> + 'f;
 
 /// List that is decoded item by item.
 pub(crate) trait Array {
     /// Replaces the items. `next` decodes the next one; it returns false at the end.
-    fn read_items(&mut self, next: &mut NextItem<'_>) -> Result<(), Stopped>;
+    fn read_items(&mut self, next: &mut NextItem<'_>) -> Result<(), DecodeFailed>;
 }
 
 /// Map that is decoded entry by entry.
 pub(crate) trait Entries {
     /// Replaces the entries. `next` decodes the next one; it returns false at the end.
-    fn read_entries(&mut self, next: &mut NextEntry<'_>) -> Result<(), Stopped>;
+    fn read_entries(&mut self, next: &mut NextEntry<'_>) -> Result<(), DecodeFailed>;
 }
 
 /// Value that is parsed from a string.
@@ -121,8 +121,8 @@ pub(crate) trait Converted {
     /// Replaces the value. `read` decodes a value of the other type.
     fn convert(
         &mut self,
-        read: &mut dyn FnMut(&mut dyn JsonField) -> Result<(), Stopped>,
-    ) -> Result<(), Stopped>;
+        read: &mut dyn FnMut(&mut dyn JsonField) -> Result<(), DecodeFailed>,
+    ) -> Result<(), DecodeFailed>;
 }
 
 /// Value that is converted from any JSON.
@@ -193,17 +193,17 @@ fn fill_converted<'de, D: Deserializer<'de>>(
 ) -> Result<(), D::Error> {
     let (mut unread, mut error) = (Some(deserializer), None);
     let _ = value.convert(&mut |field| {
-        let deserializer = unread.take().ok_or(Stopped)?;
+        let deserializer = unread.take().ok_or(DecodeFailed)?;
         keep(fill(field, deserializer), &mut error)
     });
     error.map_or(Ok(()), Err)
 }
 
 /// Moves an error to `kept`, because what is called through a `dyn` does not know its type.
-fn keep<T, E>(result: Result<T, E>, kept: &mut Option<E>) -> Result<T, Stopped> {
+fn keep<T, E>(result: Result<T, E>, kept: &mut Option<E>) -> Result<T, DecodeFailed> {
     result.map_err(|error| {
         *kept = Some(error);
-        Stopped
+        DecodeFailed
     })
 }
 

@@ -15,8 +15,8 @@ mod tests;
 mod types;
 
 pub(crate) use json::{
-    Array, Converted, Entries, FromJson, FromScalar, FromText, JsonField, NextEntry, NextItem,
-    Object, Scalar, Seed, Slot, Stopped,
+    Array, Converted, DecodeFailed, Entries, FromJson, FromScalar, FromText, JsonField, NextEntry,
+    NextItem, Object, Scalar, Seed, Slot,
 };
 pub(crate) use macros::{message, view};
 pub(crate) use proto::{Reader, Wire, WireError};

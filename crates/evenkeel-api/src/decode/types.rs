@@ -1,8 +1,8 @@
 //! Decoders of the field types in `message!` definitions.
 
 use super::{
-    Array, Entries, Field, FromJson, FromText, NextEntry, NextItem, Reader, Shape, Slot, Stopped,
-    Wire, WireError,
+    Array, DecodeFailed, Entries, Field, FromJson, FromText, NextEntry, NextItem, Reader, Shape,
+    Slot, Wire, WireError,
 };
 use crate::map::{Map, RawJson, Unread, sort_and_dedup};
 use crate::meta::StrMap;
@@ -154,7 +154,7 @@ impl<T: Field> Field for Box<T> {
 }
 
 /// Decodes the items of an array.
-fn items<T: Field>(next: &mut NextItem<'_>) -> Result<Vec<T>, Stopped> {
+fn items<T: Field>(next: &mut NextItem<'_>) -> Result<Vec<T>, DecodeFailed> {
     let mut items = Vec::new();
     loop {
         let mut item = T::absent();
@@ -166,7 +166,7 @@ fn items<T: Field>(next: &mut NextItem<'_>) -> Result<Vec<T>, Stopped> {
 }
 
 /// Decodes the entries of an object whose keys are data.
-fn entries<T: Field>(next: &mut NextEntry<'_>) -> Result<Vec<(Text, T)>, Stopped> {
+fn entries<T: Field>(next: &mut NextEntry<'_>) -> Result<Vec<(Text, T)>, DecodeFailed> {
     let mut entries = Vec::new();
     loop {
         let (mut key, mut value) = (Text::new(), T::absent());
@@ -178,7 +178,7 @@ fn entries<T: Field>(next: &mut NextEntry<'_>) -> Result<Vec<(Text, T)>, Stopped
 }
 
 impl<T: Field> Array for Box<[T]> {
-    fn read_items(&mut self, next: &mut NextItem<'_>) -> Result<(), Stopped> {
+    fn read_items(&mut self, next: &mut NextItem<'_>) -> Result<(), DecodeFailed> {
         *self = items(next)?.into_boxed_slice();
         Ok(())
     }
@@ -213,7 +213,7 @@ impl<T: Field> Field for Box<[T]> {
 }
 
 impl<T: Field + Recalled> Array for Shared<T> {
-    fn read_items(&mut self, next: &mut NextItem<'_>) -> Result<(), Stopped> {
+    fn read_items(&mut self, next: &mut NextItem<'_>) -> Result<(), DecodeFailed> {
         *self = recall(items(next)?);
         Ok(())
     }
@@ -245,7 +245,7 @@ impl<T: Field + Recalled + Clone> Field for Shared<T> {
 }
 
 impl<T: Field> Entries for Map<T> {
-    fn read_entries(&mut self, next: &mut NextEntry<'_>) -> Result<(), Stopped> {
+    fn read_entries(&mut self, next: &mut NextEntry<'_>) -> Result<(), DecodeFailed> {
         *self = Self::from_entries(entries(next)?);
         Ok(())
     }
@@ -292,7 +292,7 @@ impl<T: Field> Field for Map<T> {
 }
 
 impl Entries for StrMap {
-    fn read_entries(&mut self, next: &mut NextEntry<'_>) -> Result<(), Stopped> {
+    fn read_entries(&mut self, next: &mut NextEntry<'_>) -> Result<(), DecodeFailed> {
         *self = Self(recall(sort_and_dedup(entries(next)?)));
         Ok(())
     }

@@ -7,7 +7,8 @@ use serde_json::map::Entry;
 use super::{Operator, Requirement, Selector, SelectorError, State};
 use crate::StrMap;
 use crate::decode::{
-    Converted, Field, JsonField, Message, Reader, Shape, Slot, Stopped, Wire, WireError, message,
+    Converted, DecodeFailed, Field, JsonField, Message, Reader, Shape, Slot, Wire, WireError,
+    message,
 };
 use crate::text::Text;
 
@@ -121,8 +122,8 @@ impl serde::Serialize for MapSelector {
 impl Converted for Selector {
     fn convert(
         &mut self,
-        read: &mut dyn FnMut(&mut dyn JsonField) -> Result<(), Stopped>,
-    ) -> Result<(), Stopped> {
+        read: &mut dyn FnMut(&mut dyn JsonField) -> Result<(), DecodeFailed>,
+    ) -> Result<(), DecodeFailed> {
         let mut object = LabelSelector::absent();
         read(&mut object)?;
         *self = object.into();
@@ -182,8 +183,8 @@ impl From<StrMap> for MapSelector {
 impl Converted for MapSelector {
     fn convert(
         &mut self,
-        read: &mut dyn FnMut(&mut dyn JsonField) -> Result<(), Stopped>,
-    ) -> Result<(), Stopped> {
+        read: &mut dyn FnMut(&mut dyn JsonField) -> Result<(), DecodeFailed>,
+    ) -> Result<(), DecodeFailed> {
         let mut labels = StrMap::absent();
         read(&mut labels)?;
         *self = labels.into();

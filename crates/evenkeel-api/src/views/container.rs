@@ -1,7 +1,7 @@
 //! Containers and their states.
 
 use crate::decode::{
-    Converted, Field, JsonField, Reader, Shape, Slot, Stopped, Wire, WireError, message,
+    Converted, DecodeFailed, Field, JsonField, Reader, Shape, Slot, Wire, WireError, message,
 };
 use crate::map::{Map, Unread};
 use crate::quantity::Quantity;
@@ -90,8 +90,8 @@ impl BindMountOptions {
 impl Converted for BindMountOptions {
     fn convert(
         &mut self,
-        read: &mut dyn FnMut(&mut dyn JsonField) -> Result<(), Stopped>,
-    ) -> Result<(), Stopped> {
+        read: &mut dyn FnMut(&mut dyn JsonField) -> Result<(), DecodeFailed>,
+    ) -> Result<(), DecodeFailed> {
         let mut mounts = <Box<[VolumeMountOptions]>>::absent();
         read(&mut mounts)?;
         *self = Self::of(&mounts);

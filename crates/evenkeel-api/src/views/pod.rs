@@ -11,7 +11,7 @@ use super::volume::{Volume, VolumeSource};
 use crate::Meta;
 use crate::StrMap;
 use crate::decode::{
-    Converted, Field, JsonField, Reader, Shape, Slot, Stopped, Wire, WireError, message, view,
+    Converted, DecodeFailed, Field, JsonField, Reader, Shape, Slot, Wire, WireError, message, view,
 };
 use crate::map::Map;
 use crate::quantity::Quantity;
@@ -102,8 +102,8 @@ fn recall(spec: CommonPodSpec) -> Arc<CommonPodSpec> {
 impl Converted for PodSpec {
     fn convert(
         &mut self,
-        read: &mut dyn FnMut(&mut dyn JsonField) -> Result<(), Stopped>,
-    ) -> Result<(), Stopped> {
+        read: &mut dyn FnMut(&mut dyn JsonField) -> Result<(), DecodeFailed>,
+    ) -> Result<(), DecodeFailed> {
         let mut spec = CommonPodSpec::absent();
         read(&mut spec)?;
         *self = spec.into();

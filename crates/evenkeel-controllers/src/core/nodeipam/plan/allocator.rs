@@ -300,7 +300,7 @@ mod tests {
             ("10.0.0.0/24,fd00::/64", "fd01::/64"),
             ("10.0.0.0/24,fd00::/64", "x"),
         ] {
-            let mut allocator = allocator(cluster, "", 24);
+            let mut allocator = allocator(cluster, "", 0);
             let foreign = node(&["10.0.0.0/24", foreign]);
             for _ in 0..2 {
                 let verdict = allocator.decide_and_record("a", &foreign);
