@@ -125,6 +125,24 @@ pub(crate) trait Converted {
     ) -> Result<(), DecodeFailed>;
 }
 
+/// Type whose JSON is decoded as a `Source`, and then converted.
+pub(crate) trait DecodedAs: From<Self::Source> {
+    /// Type with the form that the field has in JSON.
+    type Source: Field;
+}
+
+impl<T: DecodedAs> Converted for T {
+    fn convert(
+        &mut self,
+        read: &mut dyn FnMut(&mut dyn JsonField) -> Result<(), DecodeFailed>,
+    ) -> Result<(), DecodeFailed> {
+        let mut source = T::Source::absent();
+        read(&mut source)?;
+        *self = source.into();
+        Ok(())
+    }
+}
+
 /// Value that is converted from any JSON.
 pub(crate) trait FromJson {
     /// Replaces the value.

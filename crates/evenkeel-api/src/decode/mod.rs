@@ -15,7 +15,7 @@ mod tests;
 mod types;
 
 pub(crate) use json::{
-    Array, Converted, DecodeFailed, Entries, FromJson, FromScalar, FromText, JsonField, NextEntry,
+    Array, DecodeFailed, DecodedAs, Entries, FromJson, FromScalar, FromText, JsonField, NextEntry,
     NextItem, Object, Scalar, Seed, Slot,
 };
 pub(crate) use macros::{message, view};

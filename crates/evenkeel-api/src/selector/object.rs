@@ -6,10 +6,7 @@ use serde_json::map::Entry;
 
 use super::{Operator, Requirement, Selector, SelectorError, State};
 use crate::StrMap;
-use crate::decode::{
-    Converted, DecodeFailed, Field, JsonField, Message, Reader, Shape, Slot, Wire, WireError,
-    message,
-};
+use crate::decode::{DecodedAs, Field, Message, Reader, Shape, Slot, Wire, WireError, message};
 use crate::text::Text;
 
 message! {
@@ -119,16 +116,8 @@ impl serde::Serialize for MapSelector {
     }
 }
 
-impl Converted for Selector {
-    fn convert(
-        &mut self,
-        read: &mut dyn FnMut(&mut dyn JsonField) -> Result<(), DecodeFailed>,
-    ) -> Result<(), DecodeFailed> {
-        let mut object = LabelSelector::absent();
-        read(&mut object)?;
-        *self = object.into();
-        Ok(())
-    }
+impl DecodedAs for Selector {
+    type Source = LabelSelector;
 }
 
 /// Decodes a selector. A parsed selector cannot be merged with another one. If a protobuf message comes in several
@@ -180,16 +169,8 @@ impl From<StrMap> for MapSelector {
     }
 }
 
-impl Converted for MapSelector {
-    fn convert(
-        &mut self,
-        read: &mut dyn FnMut(&mut dyn JsonField) -> Result<(), DecodeFailed>,
-    ) -> Result<(), DecodeFailed> {
-        let mut labels = StrMap::absent();
-        read(&mut labels)?;
-        *self = labels.into();
-        Ok(())
-    }
+impl DecodedAs for MapSelector {
+    type Source = StrMap;
 }
 
 impl Field for MapSelector {

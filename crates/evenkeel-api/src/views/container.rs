@@ -1,8 +1,6 @@
 //! Containers and their states.
 
-use crate::decode::{
-    Converted, DecodeFailed, Field, JsonField, Reader, Shape, Slot, Wire, WireError, message,
-};
+use crate::decode::{DecodedAs, Field, Reader, Shape, Slot, Wire, WireError, message};
 use crate::map::{Map, Unread};
 use crate::quantity::Quantity;
 use crate::text::Text;
@@ -87,16 +85,14 @@ impl BindMountOptions {
     }
 }
 
-impl Converted for BindMountOptions {
-    fn convert(
-        &mut self,
-        read: &mut dyn FnMut(&mut dyn JsonField) -> Result<(), DecodeFailed>,
-    ) -> Result<(), DecodeFailed> {
-        let mut mounts = <Box<[VolumeMountOptions]>>::absent();
-        read(&mut mounts)?;
-        *self = Self::of(&mounts);
-        Ok(())
+impl From<Box<[VolumeMountOptions]>> for BindMountOptions {
+    fn from(mounts: Box<[VolumeMountOptions]>) -> Self {
+        Self::of(&mounts)
     }
+}
+
+impl DecodedAs for BindMountOptions {
+    type Source = Box<[VolumeMountOptions]>;
 }
 
 impl Field for BindMountOptions {

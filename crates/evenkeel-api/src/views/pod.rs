@@ -10,9 +10,7 @@ use super::container::ResourceRequirements;
 use super::volume::{Volume, VolumeSource};
 use crate::Meta;
 use crate::StrMap;
-use crate::decode::{
-    Converted, DecodeFailed, Field, JsonField, Reader, Shape, Slot, Wire, WireError, message, view,
-};
+use crate::decode::{DecodedAs, Field, Reader, Shape, Slot, Wire, WireError, message, view};
 use crate::map::Map;
 use crate::quantity::Quantity;
 use crate::shared::{Recent, fingerprint_of};
@@ -99,16 +97,8 @@ fn recall(spec: CommonPodSpec) -> Arc<CommonPodSpec> {
     })
 }
 
-impl Converted for PodSpec {
-    fn convert(
-        &mut self,
-        read: &mut dyn FnMut(&mut dyn JsonField) -> Result<(), DecodeFailed>,
-    ) -> Result<(), DecodeFailed> {
-        let mut spec = CommonPodSpec::absent();
-        read(&mut spec)?;
-        *self = spec.into();
-        Ok(())
-    }
+impl DecodedAs for PodSpec {
+    type Source = CommonPodSpec;
 }
 
 impl Field for PodSpec {

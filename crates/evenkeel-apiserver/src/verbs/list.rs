@@ -52,7 +52,7 @@ pub(super) struct ListOptions<'a> {
     pub(super) selectors: Selectors,
     /// `limit`; `None` without a limit.
     limit: Option<usize>,
-    /// `continue`, decoded.
+    /// Position that the `continue` token names.
     token: Option<Token>,
     /// `resourceVersion`; empty if it is unset.
     version: &'a str,
