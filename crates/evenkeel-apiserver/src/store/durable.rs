@@ -138,6 +138,7 @@ impl Durable {
             self.fail(&error, state);
             return Err(self.refusal_reason());
         }
+        self.history.confirm_removals();
         for staged in writes() {
             let event = &staged.event;
             let superseded = event.previous.as_ref().map(|entry| (entry.revision, entry.size()));
@@ -185,6 +186,8 @@ impl Durable {
         let read = || state.read().unwrap_or_else(PoisonError::into_inner);
         if !rewrite {
             let extent = catch_engine_panic(|| self.backend.reopen(), BackendError::Damaged)?;
+            // The file may be that of before the last compactions, which were not synced.
+            self.history.undo_removals();
             if extent.revision == read().revision {
                 return Ok(());
             }

@@ -35,6 +35,8 @@ struct Superseded {
 pub(super) struct History {
     /// Superseded records in order of `by`.
     superseded: VecDeque<Superseded>,
+    /// Records that were taken for removal, in order of `by`, while the removal is not on disk.
+    unsynced: Vec<Superseded>,
     /// Total bytes of the superseded records.
     bytes: u64,
     /// Revision up to which history is removed or due for removal.
@@ -126,15 +128,31 @@ impl History {
         self.superseded.front().is_some_and(|first| first.by <= self.compacted)
     }
 
-    /// Takes the revisions of up to `limit` records that are due for removal.
+    /// Takes the revisions of up to `limit` records that are due for removal. They are remembered until
+    /// [`confirm_removals`](Self::confirm_removals) or [`undo_removals`](Self::undo_removals).
     pub(super) fn take_due(&mut self, limit: usize) -> Vec<u64> {
         let mut revisions = Vec::new();
         while revisions.len() < limit && self.is_due() {
             let Some(first) = self.superseded.pop_front() else { break };
             self.bytes -= u64::from(first.bytes);
             revisions.push(first.revision);
+            self.unsynced.push(first);
         }
         revisions
+    }
+
+    /// Forgets the taken records, because their removal is on disk.
+    pub(super) fn confirm_removals(&mut self) {
+        self.unsynced = Vec::new();
+    }
+
+    /// Makes the taken records due again, because the engine may have lost their removal. A deletion must never be
+    /// removed before the record that it superseded, or else a restart would bring the deleted object back.
+    pub(super) fn undo_removals(&mut self) {
+        for record in std::mem::take(&mut self.unsynced).into_iter().rev() {
+            self.bytes += u64::from(record.bytes);
+            self.superseded.push_front(record);
+        }
     }
 }
 
@@ -191,6 +209,20 @@ mod tests {
         history.compact_all();
         assert_eq!(history.take_due(1_000).last(), Some(&599));
         assert_eq!(history.bytes, 0);
+    }
+
+    #[test]
+    fn removals_are_repeated_unless_they_are_on_disk() {
+        let mut history = written(4);
+        history.compact_all();
+        let bytes = history.bytes();
+        assert_eq!(history.take_due(1), [1]);
+        history.confirm_removals();
+        assert_eq!(history.take_due(1), [3]);
+        assert_eq!(history.take_due(1), [4]);
+        history.undo_removals();
+        assert_eq!(history.bytes(), bytes - 100, "the first removal is on disk");
+        assert_eq!(history.take_due(10), [3, 4, 5]);
     }
 
     #[test]

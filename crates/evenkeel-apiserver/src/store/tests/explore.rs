@@ -20,6 +20,9 @@ use super::*;
 
 /// Number of seeds in an ordinary test run.
 const RUNS: u64 = 12;
+/// Seeds that once found a bug. 3934: a failure undid an unsynced compaction, a later one removed only the deletions of
+/// two objects, and a restart brought the objects back.
+const KNOWN_SEEDS: [u64; 1] = [3934];
 const STEPS: usize = 60;
 const PREFIXES: [&str; 2] = ["numbers", "others"];
 const KEYS: [&str; 5] = ["a", "b", "ns/c", "ns/d", "ns2/e"];
@@ -437,18 +440,18 @@ fn number(name: &str) -> Option<u64> {
 
 #[tokio::test(start_paused = true)]
 async fn memory_and_disk_equal_the_model_after_any_failure() {
-    let seeds = match number("EVENKEEL_STORE_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("EVENKEEL_STORE_RUNS").unwrap_or(RUNS),
+    let seeds: Vec<u64> = match number("EVENKEEL_STORE_SEED") {
+        Some(seed) => vec![seed],
+        None => (0..number("EVENKEEL_STORE_RUNS").unwrap_or(RUNS)).chain(KNOWN_SEEDS).collect(),
     };
-    let seed_count = seeds.end - seeds.start;
+    let seed_count = seeds.len();
     let mut counts = BTreeMap::new();
     for seed in seeds {
         let _report = PanicReport(seed);
         run(seed, &mut counts).await;
     }
     println!("{seed_count} seeds: {counts:?}");
-    if seed_count >= RUNS {
+    if seed_count > KNOWN_SEEDS.len() {
         for step in ["committed", "refused", "mismatch", "resumed", "damage found", "adopted"] {
             assert!(counts.contains_key(step), "{step} never happened: {counts:?}");
         }
