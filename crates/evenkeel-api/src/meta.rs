@@ -2,7 +2,7 @@
 
 use crate::decode::message;
 use crate::map::sort_and_dedup;
-use crate::shared::{Shared, recalled};
+use crate::shared::{Shared, interned};
 use crate::text::Text;
 use crate::time::Timestamp;
 
@@ -11,8 +11,8 @@ use crate::time::Timestamp;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct StrMap(pub(crate) Shared<(Text, Text)>);
 
-recalled!((Text, Text));
-recalled!(OwnerReference);
+interned!((Text, Text));
+interned!(OwnerReference);
 
 impl StrMap {
     /// Returns the value of `key`.

@@ -84,25 +84,25 @@ impl<'a, T> IntoIterator for &'a Shared<T> {
 }
 
 /// Returns the items as a list, which is shared with an equal list that this thread decoded recently.
-pub(crate) fn recall<T: Recalled>(items: Vec<T>) -> Shared<T> {
+pub(crate) fn intern<T: Interned>(items: Vec<T>) -> Shared<T> {
     if items.is_empty() {
         return Shared(None);
     }
     let fingerprint = fingerprint_of(&items);
     let is_equal = |known: &Arc<[T]>, new: &Vec<T>| **known == **new;
-    Shared(Some(T::recent(|recent| recent.recall(fingerprint, items, is_equal, Into::into))))
+    Shared(Some(T::recent(|recent| recent.intern(fingerprint, items, is_equal, Into::into))))
 }
 
 /// Item type of interned lists.
-pub(crate) trait Recalled: Hash + Eq + Sized + 'static {
+pub(crate) trait Interned: Hash + Eq + Sized + 'static {
     /// Calls `with` with the lists that this thread decoded recently.
     fn recent<R>(with: impl FnOnce(&mut Recent<Arc<[Self]>>) -> R) -> R;
 }
 
-/// Implements [`Recalled`] for a type.
-macro_rules! recalled {
+/// Implements [`Interned`] for a type.
+macro_rules! interned {
     ($type:ty) => {
-        impl $crate::shared::Recalled for $type {
+        impl $crate::shared::Interned for $type {
             fn recent<R>(
                 with: impl FnOnce(&mut $crate::shared::Recent<std::sync::Arc<[Self]>>) -> R,
             ) -> R {
@@ -117,7 +117,7 @@ macro_rules! recalled {
     };
 }
 
-pub(crate) use recalled;
+pub(crate) use interned;
 
 /// Returns a hash for interning: equal values have equal fingerprints.
 pub(crate) fn fingerprint_of(value: &impl Hash) -> u64 {
@@ -142,7 +142,7 @@ impl<T: Clone, const N: usize> Recent<T, N> {
 
     /// Returns the value in the fingerprint's slot if it is equal to `new`. Otherwise converts `new` with `make`, and
     /// remembers the result.
-    pub(crate) fn recall<U>(
+    pub(crate) fn intern<U>(
         &mut self,
         fingerprint: u64,
         new: U,
@@ -167,23 +167,23 @@ impl<T: Clone, const N: usize> Recent<T, N> {
 mod tests {
     use super::*;
 
-    recalled!(u8);
+    interned!(u8);
 
     #[test]
     fn equal_lists_share_memory() {
-        let [a, b] = [(); 2].map(|()| recall(vec![1_u8, 2, 3]));
+        let [a, b] = [(); 2].map(|()| intern(vec![1_u8, 2, 3]));
         assert_eq!(a.as_ptr(), b.as_ptr());
         assert!(
             a.is_same(&b) && !a.is_same(&Shared::from([1, 2, 3])) && !a.is_same(&Shared::default())
         );
         assert!(Shared::<u8>::default().is_same(&Shared::default()));
-        assert_eq!(recall(vec![1_u8, 2]).len(), 2);
-        assert_ne!(a, recall(vec![3, 2, 1]));
+        assert_eq!(intern(vec![1_u8, 2]).len(), 2);
+        assert_ne!(a, intern(vec![3, 2, 1]));
     }
 
     #[test]
     fn empty_list_allocates_nothing() {
-        assert_eq!(recall::<u8>(Vec::new()), Shared(None));
+        assert_eq!(intern::<u8>(Vec::new()), Shared(None));
         assert_eq!(Shared::<u8>::from([]), Shared::default());
         assert_eq!(size_of::<Shared<u8>>(), size_of::<Box<[u8]>>());
     }

@@ -66,7 +66,7 @@ impl Template {
             finalizers: finalizers.collect(),
             other: other(meta).into(),
             // The specs of a Deployment and of its ReplicaSets are mostly equal, so they share one allocation.
-            spec: Text::recalled(&canonical("k8s.io.api.core.v1.PodSpec", &template["spec"])),
+            spec: Text::interned(&canonical("k8s.io.api.core.v1.PodSpec", &template["spec"])),
         }
     }
 

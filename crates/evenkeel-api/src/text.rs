@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// An immutable string: up to 15 bytes inline, otherwise reference-counted, so that cloning never copies it.
 ///
 /// Most strings in objects are short words (`Ready`, `True`, `cpu`) or occur in many objects (an image, an owner's
-/// uid, a label value). [`Text::recalled`] shares strings that occur often.
+/// uid, a label value). [`Text::interned`] shares strings that occur often.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Text(EcoString);
 
@@ -37,14 +37,14 @@ impl Text {
     }
 
     /// Returns the text. A long string shares its bytes with an equal one that this thread decoded recently.
-    pub fn recalled(text: &str) -> Self {
+    pub fn interned(text: &str) -> Self {
         let is_inline = text.len() <= EcoString::INLINE_LIMIT;
         if is_inline || text.len() >= TOO_LONG {
             return Self(text.into());
         }
         RECENT.with_borrow_mut(|recent| {
             let is_equal = |known: &EcoString, new: &&str| known.as_str() == *new;
-            Self(recent.recall(fingerprint_of(&text), text, is_equal, EcoString::from))
+            Self(recent.intern(fingerprint_of(&text), text, is_equal, EcoString::from))
         })
     }
 }
@@ -143,7 +143,7 @@ impl serde::de::Visitor<'_> for Visitor {
     }
 
     fn visit_str<E>(self, text: &str) -> Result<Text, E> {
-        Ok(Text::recalled(text))
+        Ok(Text::interned(text))
     }
 }
 
@@ -159,19 +159,19 @@ mod tests {
 
     #[test]
     fn equal_long_strings_share_their_bytes() {
-        let [a, b] = [(); 2].map(|()| Text::recalled("a name of more than fifteen bytes"));
+        let [a, b] = [(); 2].map(|()| Text::interned("a name of more than fifteen bytes"));
         assert_eq!(a.as_ptr(), b.as_ptr());
-        let other = Text::recalled("another name of more than fifteen bytes");
+        let other = Text::interned("another name of more than fifteen bytes");
         assert_ne!(a, other);
     }
 
     proptest! {
         #[test]
-        fn recalled_text_equals_its_source(texts in proptest::collection::vec(".{0,40}", 0..50)) {
-            let recalled: Vec<Text> = texts.iter().map(|text| Text::recalled(text)).collect();
-            for (recalled, text) in recalled.iter().zip(&texts) {
-                prop_assert_eq!(recalled.as_str(), text);
-                prop_assert_eq!(recalled, &Text::from(text));
+        fn interned_text_equals_its_source(texts in proptest::collection::vec(".{0,40}", 0..50)) {
+            let interned: Vec<Text> = texts.iter().map(|text| Text::interned(text)).collect();
+            for (interned, text) in interned.iter().zip(&texts) {
+                prop_assert_eq!(interned.as_str(), text);
+                prop_assert_eq!(interned, &Text::from(text));
             }
         }
     }

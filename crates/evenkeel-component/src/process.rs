@@ -1,5 +1,5 @@
-//! Process of a program: metrics, connection to the API server, caches, leader election and secure port, which
-//! surround its controllers.
+//! What a program runs besides its controllers: metrics, the connection to the API server, caches, leader election and
+//! the secure port.
 
 use crate::secure_serving::Routes;
 use crate::{
@@ -170,7 +170,7 @@ impl Process {
     /// Runs until a signal stops the program or its lease is lost.
     ///
     /// # Errors
-    /// The reason, if the cause was not a signal.
+    /// The reason why the program stopped, unless a signal stopped it.
     pub fn run(self) -> BoxFuture<'static, Result<()>> {
         Box::pin(async move {
             let (signal, stopping) = (shutdown_signal(), self.stopping);
@@ -196,7 +196,7 @@ fn run_lease_candidate(
 ) {
     let versions = gates.versions();
     let candidate = Candidate::new(
-        manager.unfenced(),
+        manager.unfenced_client(),
         CandidateConfig {
             // Upstream uses this namespace, wherever the lease is.
             namespace: "kube-system".to_owned(),

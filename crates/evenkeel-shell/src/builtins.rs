@@ -104,21 +104,22 @@ impl Interpreter<'_> {
         name.clone_into(&mut shell.name);
         let n_options = shell.apply_options(arguments)?;
         let (options, rest) = arguments.split_at(n_options);
-        let has_script = options.iter().any(|word| word.starts_with('-') && word.contains('c'));
+        let has_command_string =
+            options.iter().any(|word| word.starts_with('-') && word.contains('c'));
         match rest {
-            [text, others @ ..] if has_script => {
+            [text, others @ ..] if has_command_string => {
                 if let [name, positional @ ..] = others {
                     name.clone_into(&mut shell.name);
                     shell.positional = positional.to_vec();
                 }
                 self.run_script(shell, text)
             }
-            [] if !has_script => {
+            [] if !has_command_string => {
                 let text = self.read_input(shell)?;
                 shell.input = Input::default();
                 self.run_script(shell, &text)
             }
-            [path, positional @ ..] if !has_script => match self.read(shell, path)? {
+            [path, positional @ ..] if !has_command_string => match self.read(shell, path)? {
                 Some(text) => {
                     path.clone_into(&mut shell.name);
                     shell.positional = positional.to_vec();
@@ -240,7 +241,7 @@ pub(crate) fn failed(shell: &mut Shell) -> Flow {
     Ok(())
 }
 
-/// Returns the argument of `exit` or `return` as an exit status, or the last status without an argument.
+/// Returns the argument of `exit` or `return` as an exit status, or, without an argument, the last status.
 fn status(last: i32, arguments: &[String]) -> i32 {
     let Some(text) = arguments.first() else { return last };
     let status = text.trim().parse::<i64>();
@@ -283,7 +284,7 @@ fn set(shell: &mut Shell, words: &[String]) -> Flow {
 
 fn trap(shell: &mut Shell, words: &[String]) -> Flow {
     let words = if words.first().is_some_and(|word| word == "--") { &words[1..] } else { words };
-    let [action, signals @ ..] = words else { return unsupported("which traps there are") };
+    let [action, signals @ ..] = words else { return unsupported("trap without arguments") };
     if action.starts_with('-') && action.len() > 1 {
         return unsupported(format!("trap {action}"));
     }

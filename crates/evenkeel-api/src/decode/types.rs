@@ -6,7 +6,7 @@ use super::{
 };
 use crate::map::{Map, RawJson, Unread, sort_and_dedup};
 use crate::meta::StrMap;
-use crate::shared::{Recalled, Shared, recall};
+use crate::shared::{Interned, Shared, intern};
 use crate::text::Text;
 use crate::time::{self, Timestamp};
 
@@ -30,8 +30,8 @@ impl Field for Text {
         let bytes = reader.expect_bytes(wire)?;
         // Upstream does not validate UTF-8. Invalid characters are replaced, as in upstream's JSON of the object.
         *partial = match std::str::from_utf8(bytes) {
-            Ok(text) => Text::recalled(text),
-            Err(_) => Text::recalled(&String::from_utf8_lossy(bytes)),
+            Ok(text) => Text::interned(text),
+            Err(_) => Text::interned(&String::from_utf8_lossy(bytes)),
         };
         Ok(())
     }
@@ -212,14 +212,14 @@ impl<T: Field> Field for Box<[T]> {
     }
 }
 
-impl<T: Field + Recalled> Array for Shared<T> {
+impl<T: Field + Interned> Array for Shared<T> {
     fn read_items(&mut self, next: &mut NextItem<'_>) -> Result<(), DecodeFailed> {
-        *self = recall(items(next)?);
+        *self = intern(items(next)?);
         Ok(())
     }
 }
 
-impl<T: Field + Recalled + Clone> Field for Shared<T> {
+impl<T: Field + Interned + Clone> Field for Shared<T> {
     const SHAPE: Shape = <Box<[T]>>::SHAPE;
     type Partial = Vec<T>;
 
@@ -240,7 +240,7 @@ impl<T: Field + Recalled + Clone> Field for Shared<T> {
     }
 
     fn finish(partial: Vec<T>) -> Result<Self, WireError> {
-        Ok(recall(partial))
+        Ok(intern(partial))
     }
 }
 
@@ -293,7 +293,7 @@ impl<T: Field> Field for Map<T> {
 
 impl Entries for StrMap {
     fn read_entries(&mut self, next: &mut NextEntry<'_>) -> Result<(), DecodeFailed> {
-        *self = Self(recall(sort_and_dedup(entries(next)?)));
+        *self = Self(intern(sort_and_dedup(entries(next)?)));
         Ok(())
     }
 }
@@ -323,7 +323,7 @@ impl Field for StrMap {
     }
 
     fn finish(partial: Self::Partial) -> Result<Self, WireError> {
-        Ok(Self(recall(sort_and_dedup(partial))))
+        Ok(Self(intern(sort_and_dedup(partial))))
     }
 }
 

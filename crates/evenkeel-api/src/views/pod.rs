@@ -79,7 +79,7 @@ impl From<CommonPodSpec> for PodSpec {
             volumes.retain(|volume| volume.source != VolumeSource::default());
             spec.volumes = volumes.into();
         }
-        Self { node_name, hostname, common: recall(spec) }
+        Self { node_name, hostname, common: intern(spec) }
     }
 }
 
@@ -88,12 +88,12 @@ thread_local! {
 }
 
 /// Returns the spec, which is shared with an equal one that this thread decoded recently.
-fn recall(spec: CommonPodSpec) -> Arc<CommonPodSpec> {
+fn intern(spec: CommonPodSpec) -> Arc<CommonPodSpec> {
     let containers = spec.containers.first().map(|container| (&container.name, &container.image));
     let fingerprint =
         fingerprint_of(&(containers, spec.containers.len(), &spec.node_selector, spec.priority));
     RECENT.with_borrow_mut(|recent| {
-        recent.recall(fingerprint, spec, |known, new| **known == *new, Arc::new)
+        recent.intern(fingerprint, spec, |known, new| **known == *new, Arc::new)
     })
 }
 

@@ -24,7 +24,8 @@ pub(super) struct OverlayBackend {
 struct Overlay {
     /// Length of the file with the changes.
     length: u64,
-    /// Smallest length that `set_len` has set. Bytes of the file beyond this offset were truncated and read as zero.
+    /// Smallest length that `set_len` has set. Reads return zeros for the bytes of the file beyond this
+    /// offset, because they were truncated.
     truncated_to: u64,
     /// Changed blocks, by number.
     blocks: BTreeMap<u64, Box<[u8]>>,

@@ -120,7 +120,7 @@ fn controlled_template(
 }
 
 /// Validates the keys of the maps in `fields`, and the total size of their values. `size_path` is the path of the error
-/// about the size. It is empty for a ConfigMap, whose error has the path `[]` and whose `data` is not Base64.
+/// about the size; pass an empty one for a ConfigMap. Then the error has the path `[]`, and `data` is not Base64.
 fn data_keys(new: &Value, fields: &[&str], size_path: &str, errors: &mut Errors) {
     let mut size = 0;
     for field in fields {
@@ -145,7 +145,7 @@ fn data_keys(new: &Value, fields: &[&str], size_path: &str, errors: &mut Errors)
     }
 }
 
-/// Returns the number of bytes that a Base64 text encodes: three in four characters, without the padding.
+/// Returns the number of bytes that a Base64 text encodes: three bytes for every four characters, less the padding.
 fn decoded_length(text: &str) -> usize {
     let padding = text.bytes().rev().take(2).take_while(|byte| *byte == b'=').count();
     (text.len() / 4 * 3).saturating_sub(padding)
@@ -232,8 +232,8 @@ fn endpoints(new: &Value, errors: &mut Errors) {
             let addresses = path.field(field);
             for (index, address) in list(subset, field).iter().enumerate() {
                 let ip = text(address, "ip");
-                let addresses = addresses.index(index);
-                let path = addresses.field("ip");
+                let address_path = addresses.index(index);
+                let path = address_path.field("ip");
                 errors.invalid_for_each(&path, ip, &names::ip(ip));
                 for (field, validate) in [
                     ("hostname", names::dns_label as fn(&str) -> Vec<String>),
@@ -242,7 +242,11 @@ fn endpoints(new: &Value, errors: &mut Errors) {
                     let value = get(address, field).and_then(Value::as_str);
                     let is_checked = |value: &&str| field == "nodeName" || !value.is_empty();
                     if let Some(value) = value.filter(is_checked) {
-                        errors.invalid_for_each(&addresses.field(field), value, &validate(value));
+                        errors.invalid_for_each(
+                            &address_path.field(field),
+                            value,
+                            &validate(value),
+                        );
                     }
                 }
                 super::service::non_special_ip(ip, &path, errors);

@@ -131,7 +131,7 @@ impl Manager {
     }
 
     /// Returns the client without the fence, which also writes while this process does not lead.
-    pub fn unfenced(&self) -> &Client {
+    pub fn unfenced_client(&self) -> &Client {
         &self.unfenced_client
     }
 

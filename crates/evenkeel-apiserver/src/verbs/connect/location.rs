@@ -10,7 +10,7 @@ use crate::auth::{Attributes, FieldRequirements};
 use crate::loopback;
 use crate::resource::GroupResource;
 
-/// Returns the resource in error messages.
+/// Returns the resource that error messages name, also for the node of a pod, as upstream does.
 fn pods_resource() -> GroupResource {
     GroupResource { group: "".into(), resource: "pods".into() }
 }

@@ -97,8 +97,9 @@ fn true_condition<'a>(job: &'a Job, type_: &str) -> Option<&'a JobCondition> {
         .find(|condition| &*condition.type_ == type_ && &*condition.status == "True")
 }
 
-/// Returns the condition with which the Job finishes: by the interim condition, a failure, or the success policy.
-/// After pods were created and deleted, `status` checks whether `completions` is reached. Upstream: `syncJob`.
+/// Returns the condition with which the Job finishes. An interim condition decides first, then a failure, then the
+/// success policy. The module `status` decides later, after the pods are created and deleted, whether enough of them
+/// succeeded (`completions`). Upstream: `syncJob`.
 pub(super) fn finished_condition(observed: &Observed, now: Timestamp) -> Option<FinishedCondition> {
     FinishedCondition::announced_by(&observed.job)
         .or_else(|| failed_by_policy(observed))
@@ -107,7 +108,7 @@ pub(super) fn finished_condition(observed: &Observed, now: Timestamp) -> Option<
         .or_else(|| succeeded_by_policy(observed))
 }
 
-/// Returns the success by a rule of `successPolicy`.
+/// Returns a condition of success if a rule of `successPolicy` matches.
 fn succeeded_by_policy(observed: &Observed) -> Option<FinishedCondition> {
     let job = &*observed.job;
     let succeeded = &observed.counts.indexes.as_ref()?.succeeded;
@@ -115,7 +116,7 @@ fn succeeded_by_policy(observed: &Observed) -> Option<FinishedCondition> {
     Some(FinishedCondition::success("SuccessPolicy", &message))
 }
 
-/// Returns the failure by a rule of `podFailurePolicy` with the action `FailJob`. Upstream:
+/// Returns a condition of failure if a rule of `podFailurePolicy` with the action `FailJob` matches. Upstream:
 /// `getFailJobMessage`.
 fn failed_by_policy(observed: &Observed) -> Option<FinishedCondition> {
     let job = &*observed.job;
@@ -128,8 +129,8 @@ fn failed_by_policy(observed: &Observed) -> Option<FinishedCondition> {
     None
 }
 
-/// Returns the failure by `backoffLimit` or `activeDeadlineSeconds`. Upstream: `pastBackoffLimitOnFailure`,
-/// `pastActiveDeadline`.
+/// Returns a condition of failure if the Job exceeds `backoffLimit` or `activeDeadlineSeconds`. Upstream:
+/// `pastBackoffLimitOnFailure`, `pastActiveDeadline`.
 fn failed_by_limit(observed: &Observed, now: Timestamp) -> Option<FinishedCondition> {
     let job = &*observed.job;
     let limit = job.spec.backoff_limit.map_or(6, i64::from);
@@ -164,7 +165,7 @@ pub(super) fn active_deadline_left(job: &Job, now: Timestamp) -> Option<Duration
     Some(Duration::try_from(remaining).unwrap_or(Duration::ZERO))
 }
 
-/// Returns the failure by `maxFailedIndexes`, or because all indexes finished and some failed.
+/// Returns a condition of failure if more than `maxFailedIndexes` failed, or if all indexes finished and some failed.
 fn failed_by_indexes(observed: &Observed) -> Option<FinishedCondition> {
     let job = &*observed.job;
     let indexes = observed.counts.indexes.as_ref()?;

@@ -1,7 +1,7 @@
 //! Graph of owners and dependents, by uid: one node for each object that can be collected.
 //!
 //! The graph is a pure state machine: each watch event changes it and returns the uids to enqueue. An owner that only a
-//! reference names, and that no watch has observed yet, is a *virtual* node until a live read confirms or refutes it.
+//! reference names is a *virtual* node until a watch observes it, or a live read finds that it does not exist.
 //! Upstream: `pkg/controller/garbagecollector/graph_builder.go`.
 
 use super::absent_owner_cache::AbsentOwnerCache;
@@ -33,8 +33,8 @@ impl Coordinates {
     /// Returns the coordinates of an observed object.
     pub(crate) fn of(kind: &Kind, meta: &Meta) -> Self {
         Self {
-            api_version: Text::recalled(&kind.api_version()),
-            kind: Text::recalled(&kind.kind),
+            api_version: Text::interned(&kind.api_version()),
+            kind: Text::interned(&kind.kind),
             namespace: meta.namespace.clone(),
             name: meta.name.clone(),
         }
@@ -54,7 +54,7 @@ impl Coordinates {
         Self {
             api_version: owner.api_version.clone(),
             kind: owner.kind.clone(),
-            namespace: Text::recalled(namespace),
+            namespace: Text::interned(namespace),
             name: owner.name.clone(),
         }
     }
@@ -172,8 +172,8 @@ impl Graph {
 
     /// Applies the result of a live read: no object with this uid has these coordinates.
     ///
-    /// An observed node stays, because its own watch reports its deletion. A virtual node first gets other coordinates
-    /// that its dependents name, and is removed when there are none left. Upstream: the virtual delete event,
+    /// An observed node stays, because its own watch reports its deletion. A virtual node gets other coordinates that
+    /// a dependent names for it. If no dependent names others, the node is removed. Upstream: the virtual delete event,
     /// `enqueueVirtualDeleteEvent`.
     pub(crate) fn process_virtual_delete(&mut self, uid: &str, coordinates: &Coordinates) -> Work {
         let Some(node) = self.nodes.get(uid) else { return Work::default() };
@@ -185,9 +185,9 @@ impl Graph {
         if let Some(alternate) = alternate {
             let mut work = Work::default();
             work.attempt_to_delete.insert(uid.into());
-            let names_refuted =
+            let references_absent_owner =
                 |dependent: &&Uid| self.references_coordinates(dependent, uid, coordinates);
-            let affected = node.dependents.iter().filter(names_refuted).cloned();
+            let affected = node.dependents.iter().filter(references_absent_owner).cloned();
             work.attempt_to_delete.extend(affected);
             if let Some(node) = self.nodes.get_mut(uid) {
                 node.coordinates = alternate;
@@ -357,7 +357,8 @@ impl Graph {
         work
     }
 
-    /// Returns other coordinates that a dependent names for the virtual node, the least that no live read has refuted.
+    /// Returns other coordinates that a dependent names for the virtual node and that no live read has refuted: the
+    /// first ones in order, if there are several.
     /// Upstream: `getAlternateOwnerIdentity`.
     fn alternate_owner_coordinates(
         &self,
