@@ -3,18 +3,19 @@
 use super::{names, quantity};
 use crate::internal::quoted;
 use evenkeel_apimachinery::validation::{Errors, Path};
-use evenkeel_apimachinery::value::{list, object, text};
+use evenkeel_apimachinery::value::{int, list, object, text};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 const TAINT_EFFECTS: &[&str] = &["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
-/// Validates a new node: taints, resources, declared features and pod CIDRs.
+/// Validates a new node: taints, resources, swap, declared features and pod CIDRs.
 ///
 /// Upstream: `ValidateNode`.
 pub(super) fn create(new: &Value, errors: &mut Errors) {
     taints(new, errors);
     resources(new, errors);
+    swap(new, errors);
     declared_features(new, errors);
     let path = Path::new("spec");
     let path = path.field("podCIDRs");
@@ -41,6 +42,16 @@ pub(super) fn create(new: &Value, errors: &mut Errors) {
             let detail = "may specify no more than one CIDR for each IP family";
             errors.invalid(&path, json!(cidrs), detail);
         }
+    }
+}
+
+/// Upstream: `validateNodeSwapStatus`.
+fn swap(new: &Value, errors: &mut Errors) {
+    // As upstream, the path of the error is not that of the field, `status.nodeInfo.swap`.
+    let path = Path::new("metadata");
+    let path = path.field("nodeSwapStatus");
+    if let Some(capacity) = int(new, "status.nodeInfo.swap.capacity").filter(|bytes| *bytes <= 0) {
+        errors.invalid(&path.field("capacity"), capacity, "must be greater than zero");
     }
 }
 

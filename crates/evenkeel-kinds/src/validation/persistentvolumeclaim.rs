@@ -128,9 +128,10 @@ pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
         }
         copy(&mut allowed, before, "volumeAttributesClassName");
     }
-    // An empty label value differs from an absent one.
-    let labels = "selector.matchLabels";
-    if !same_meaning(&allowed, before) || !same(get(&allowed, labels), get(before, labels)) {
+    // In these fields, an empty value differs from an absent one.
+    let is_same = |field: &&str| same(get(&allowed, field), get(before, field));
+    let pointers = ["selector.matchLabels", "storageClassName", "volumeAttributesClassName"];
+    if !same_meaning(&allowed, before) || !pointers.iter().all(is_same) {
         let detail = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
         let diff = diff("core.PersistentVolumeClaimSpec", Some(before), Some(&allowed));
         errors.forbidden(&path, &format!("{detail}\n{diff}"));

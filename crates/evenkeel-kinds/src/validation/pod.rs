@@ -51,7 +51,7 @@ pub(super) fn metadata_and_spec(pod: &Value, old: Option<&Value>, errors: &mut E
     let Some(spec) = pod.get("spec") else {
         return errors.required(&path.field("containers"), "");
     };
-    self::spec(spec, &path, errors);
+    self::spec(spec, text(pod, "metadata.name"), &path, errors);
     pod_only(spec, old.and_then(|old| old.get("spec")), &path, errors);
 }
 
@@ -100,7 +100,7 @@ pub(super) fn template(template: &Value, path: &Path<'_>, errors: &mut Errors) {
     let spec_path = path.field("spec");
     match template.get("spec") {
         Some(spec) => {
-            self::spec(spec, &spec_path, errors);
+            self::spec(spec, "", &spec_path, errors);
             pod_annotations::match_fields(template, &spec_path, errors);
             if !list(spec, "ephemeralContainers").is_empty() {
                 errors.forbidden(
@@ -113,14 +113,14 @@ pub(super) fn template(template: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Validates a pod spec.
+/// Validates a pod spec. `pod_name` is empty for a template.
 ///
 /// Upstream: `ValidatePodSpec`.
-pub(super) fn spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
+pub(super) fn spec(spec: &Value, pod_name: &str, path: &Path<'_>, errors: &mut Errors) {
     if get(spec, "terminationGracePeriodSeconds").is_none() {
         errors.required(&path.field("terminationGracePeriodSeconds"), "");
     }
-    let volumes = volume::volumes(spec, &path.field("volumes"), errors);
+    let volumes = volume::volumes(spec, pod_name, &path.field("volumes"), errors);
     pod_claims::pod_resource_claims(spec, path, errors);
     containers(spec, path, &volumes, errors);
     pod_level::resources(spec, path, errors);

@@ -3,6 +3,7 @@
 use super::container_restart::{container_restart_policy, init_container_restart_policy};
 use super::pod_env::env;
 use super::pod_handlers::{lifecycle, probes};
+use super::volume::Volumes;
 use super::{names, pod_claims, pod_security, quantity, volume};
 use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{get, int, is_empty, list, text};
@@ -26,8 +27,8 @@ const NOT_FOR_EPHEMERAL: [&str; 9] = [
 
 /// Parts of a pod that affect the validation of its containers.
 struct Pod<'a> {
-    /// Names of the valid volumes.
-    volumes: &'a BTreeSet<&'a str>,
+    /// Valid volumes.
+    volumes: &'a Volumes<'a>,
     /// Names of the resource claims.
     claims: BTreeSet<&'a str>,
     restart_policy: &'a str,
@@ -37,11 +38,11 @@ struct Pod<'a> {
     host_users: bool,
 }
 
-/// Validates the containers of a pod's spec. `volumes` are the names of its valid volumes.
+/// Validates the containers of a pod's spec. `volumes` are its valid volumes.
 pub(super) fn containers(
     spec: &Value,
     path: &Path<'_>,
-    volumes: &BTreeSet<&str>,
+    volumes: &Volumes<'_>,
     errors: &mut Errors,
 ) {
     let pod = Pod {
@@ -294,7 +295,7 @@ mod tests {
 
     fn fields(spec: &Value) -> Vec<String> {
         let mut errors = Errors::default();
-        containers(spec, &Path::new("s"), &BTreeSet::new(), &mut errors);
+        containers(spec, &Path::new("s"), &Volumes::new(), &mut errors);
         errors.into_vec().into_iter().map(|error| error.field).collect()
     }
 

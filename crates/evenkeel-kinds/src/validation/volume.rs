@@ -8,7 +8,7 @@ use evenkeel_apimachinery::amount::Amount;
 use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{flag, get, int, list, text};
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Fields of a volume that name its type, in the order in which upstream validates them.
 const SOURCES: &[&str] = &[
@@ -44,26 +44,40 @@ const SOURCES: &[&str] = &[
     "image",
 ];
 
-/// Validates `spec.volumes`, and returns the names of the valid volumes, which containers may mount.
+/// Valid volumes of a pod, which containers may use, by name. The value tells whether the volume is a claim, which can
+/// be a block device.
+pub(super) type Volumes<'a> = BTreeMap<&'a str, bool>;
+
+/// Validates `spec.volumes`, and returns the valid ones. `pod_name` is empty for a template.
 ///
 /// Upstream: `ValidateVolumes`.
 pub(super) fn volumes<'a>(
     spec: &'a Value,
+    pod_name: &str,
     path: &Path<'_>,
     errors: &mut Errors,
-) -> BTreeSet<&'a str> {
-    let mut valid = BTreeSet::new();
+) -> Volumes<'a> {
+    let mut valid = Volumes::new();
     for (index, volume) in list(spec, "volumes").iter().enumerate() {
         let path = path.index(index);
         let mut volume_errors = Errors::default();
         source(volume, &path, &mut volume_errors);
         let name = text(volume, "name");
+        let is_ephemeral = get(volume, "ephemeral").is_some();
+        if is_ephemeral && !pod_name.is_empty() && !name.is_empty() {
+            let claim = format!("{pod_name}-{name}");
+            for error in names::dns_subdomain(&claim) {
+                let detail = format!("PVC name {claim:?}: {error}");
+                volume_errors.invalid(&path.field("name"), name, &detail);
+            }
+        }
         volume_errors.required_valid(&path.field("name"), name, names::dns_label);
-        if valid.contains(name) {
+        if valid.contains_key(name) {
             volume_errors.duplicate(&path.field("name"), name);
         }
         if volume_errors.is_empty() {
-            valid.insert(name);
+            let is_claim = is_ephemeral || get(volume, "persistentVolumeClaim").is_some();
+            valid.insert(name, is_claim);
         }
         errors.extend(volume_errors);
     }
@@ -214,7 +228,7 @@ pub(super) fn local_path(target: &str, path: &Path<'_>, errors: &mut Errors) {
 pub(super) fn mounts<'a>(
     container: &'a Value,
     path: &Path<'_>,
-    volumes: &BTreeSet<&str>,
+    volumes: &Volumes<'_>,
     errors: &mut Errors,
 ) {
     let volume_mounts_path = path.field("volumeMounts");
@@ -233,7 +247,7 @@ pub(super) fn mounts<'a>(
         if name.is_empty() {
             errors.required(&path.field("name"), "");
         }
-        if !volumes.contains(name) {
+        if !volumes.contains_key(name) {
             errors.not_found(&path.field("name"), name);
         }
         let mount_path = text(mount, "mountPath");
@@ -276,8 +290,14 @@ pub(super) fn mounts<'a>(
         } else if !seen.insert(name) {
             errors.invalid(&path.field("name"), name, "must be unique");
         }
-        if !volumes.contains(name) {
-            errors.not_found(&path.field("name"), name);
+        match volumes.get(name) {
+            Some(true) => {}
+            Some(false) => errors.invalid(
+                &path.field("name"),
+                name,
+                "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode",
+            ),
+            None => errors.not_found(&path.field("name"), name),
         }
         let target_path = path.field("devicePath");
         if target.is_empty() {
@@ -353,9 +373,10 @@ mod tests {
             {"name": "e", "downwardAPI": {"items": [{"path": ""}]}},
             {"name": "f", "flexVolume": {"driver": "x"}},
             {"name": "a", "emptyDir": {}},
+            {"name": "g", "persistentVolumeClaim": {"claimName": "c"}},
         ]});
         let mut errors = Errors::default();
-        let valid = volumes(&spec, &Path::new("v"), &mut errors);
+        let valid = volumes(&spec, "", &Path::new("v"), &mut errors);
         let fields: Vec<String> = errors.into_vec().into_iter().map(|error| error.field).collect();
         let expected = [
             "v[1].secret",
@@ -367,14 +388,19 @@ mod tests {
             "v[6].name",
         ];
         assert_eq!(fields, expected);
-        assert_eq!(valid.into_iter().collect::<Vec<_>>(), ["a", "f"]);
+        assert_eq!(valid, Volumes::from([("a", false), ("f", false), ("g", true)]));
     }
 
     #[test]
     fn mounts_and_devices_share_neither_names_nor_paths() {
         let check = |container: Value, expected: &[&str]| {
             let mut errors = Errors::default();
-            mounts(&container, &Path::new("c"), &BTreeSet::from(["a", "b"]), &mut errors);
+            mounts(
+                &container,
+                &Path::new("c"),
+                &Volumes::from([("a", true), ("b", false)]),
+                &mut errors,
+            );
             let fields: Vec<String> =
                 errors.into_vec().into_iter().map(|error| error.field).collect();
             assert_eq!(fields, expected, "{container}");
@@ -415,5 +441,22 @@ mod tests {
                 "c.volumeDevices[1].devicePath",
             ],
         );
+        let devices = |name: &str| json!({"volumeDevices": [{"name": name, "devicePath": "/d"}]});
+        check(devices("a"), &[]);
+        check(devices("b"), &["c.volumeDevices[0].name"]);
+    }
+
+    #[test]
+    fn ephemeral_volumes_have_a_valid_claim_name_with_their_pod() {
+        let template = json!({"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1"}}}});
+        let spec =
+            json!({"volumes": [{"name": "e", "ephemeral": {"volumeClaimTemplate": template}}]});
+        for (pod_name, expected) in [("", 0), ("a", 0), ("a/b", 1)] {
+            let mut errors = Errors::default();
+            volumes(&spec, pod_name, &Path::new("v"), &mut errors);
+            let errors = errors.into_vec();
+            let is_of_name = errors.iter().all(|error| error.field == "v[0].name");
+            assert!(errors.len() == expected && is_of_name, "{pod_name}: {errors:?}");
+        }
     }
 }

@@ -167,6 +167,9 @@ fn bound_objects(
     let Some(resource) = request.api.table.get("v1", plural) else {
         return Err(StatusError::resource_not_found());
     };
+    if name.is_empty() {
+        return Err(StatusError::bad_request("Name parameter required."));
+    }
     let object = request.api.read(&resource, namespace, name)?;
     let object = object.ok_or_else(|| StatusError::not_found(&resource.name, name))?;
     let account = text(&object, "spec.serviceAccountName");
