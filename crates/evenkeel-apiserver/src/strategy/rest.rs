@@ -141,10 +141,14 @@ pub(crate) trait Strategy: Send + Sync + 'static {
         false
     }
 
-    /// Returns the subresource to which a patch applies, if it differs from that of
-    /// [`read_subresource`](Self::read_subresource).
-    fn subresource_to_patch(&self, _subresource: &str, _object: &Value) -> Option<Value> {
-        None
+    /// Returns the subresource that a write changes. It differs from that of
+    /// [`read_subresource`](Self::read_subresource) if the object does not have all of it yet.
+    fn subresource_to_write(
+        &self,
+        subresource: &str,
+        object: &Value,
+    ) -> Option<Result<Value, StatusError>> {
+        self.read_subresource(subresource, object)
     }
 
     /// Returns a subresource with its own kind, which is computed from the object (`scale`). Returns `None` for other
