@@ -21,6 +21,12 @@ pub(crate) trait Strategy: Send + Sync + 'static {
     /// `evenkeel_apiextensions::defaulting` for custom resources.
     fn default(&self, _object: &mut Value) {}
 
+    /// Returns warnings about a new object that depend on fields which
+    /// [`prepare_for_create`](Self::prepare_for_create) sets.
+    fn early_warnings(&self, _object: &Value) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Prepares a create: drops fields that clients may not set (`status`), and sets fields that the server determines.
     /// The caller sets the generation.
     fn prepare_for_create(&self, _cx: &Context<'_>, object: &mut Value) -> Result<(), StatusError> {
