@@ -2,6 +2,8 @@
 //! (`k8s.io/apimachinery/pkg/util/validation`). Each function returns one message for each rule that the string breaks.
 //! The list is empty if the string is valid.
 
+use crate::address;
+
 /// Messages about the rules that a string breaks; empty if the string is valid.
 pub type Messages = Vec<String>;
 
@@ -345,19 +347,9 @@ pub fn ip(text: &str) -> Messages {
             vec!["must not be an IPv4-mapped IPv6 address".to_owned()]
         }
         Ok(_) => Messages::new(),
-        Err(_) if is_ipv4_with_leading_zeros(text) => vec!["must not have leading 0s".to_owned()],
+        Err(_) if address::parse(text).is_some() => vec!["must not have leading 0s".to_owned()],
         Err(_) => vec!["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)".to_owned()],
     }
-}
-
-fn is_ipv4_with_leading_zeros(text: &str) -> bool {
-    let octets: Vec<&str> = text.split('.').collect();
-    let is_octet = |octet: &&str| {
-        let digits = octet.trim_start_matches('0');
-        let is_number = octet.bytes().all(|byte| byte.is_ascii_digit()) && !octet.is_empty();
-        is_number && (digits.is_empty() || digits.parse::<u8>().is_ok())
-    };
-    octets.len() == 4 && octets.iter().all(is_octet)
 }
 
 /// Validates an IP address in canonical form. Each address has exactly one canonical form.

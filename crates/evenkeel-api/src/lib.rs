@@ -3,6 +3,7 @@
 //!
 //! Nothing here does I/O, reads a clock or is asynchronous.
 
+pub mod address;
 pub mod cidr;
 pub mod condition;
 mod decode;

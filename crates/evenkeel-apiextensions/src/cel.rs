@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 
 use serde_json::Value;
 
+use super::field_path;
 use super::structural::Structural;
 use super::validation::{OldElements, child_path};
 use evenkeel_apimachinery::status::{FieldError, FieldErrorKind, quote};
@@ -30,7 +31,10 @@ pub(crate) struct Rule {
 }
 
 impl Rule {
-    pub(super) fn new(rule: &Value) -> Self {
+    /// Creates a rule of a schema.
+    pub(super) fn new(rule: &Value, schema: &Value) -> Self {
+        let path = text(rule, "fieldPath");
+        let field = field_path::resolve(path, schema, true);
         Self {
             text: text(rule, "rule").into(),
             message: text(rule, "message").trim().into(),
@@ -41,7 +45,7 @@ impl Rule {
                 "FieldValueDuplicate" => FieldErrorKind::Duplicate,
                 _ => FieldErrorKind::Invalid,
             },
-            field_path: text(rule, "fieldPath").into(),
+            field_path: field.map_or_else(|_| path.into(), |field| field.path.into()),
             optional_old_self: flag(rule, "optionalOldSelf"),
             program: OnceLock::new(),
             message_program: OnceLock::new(),
@@ -77,6 +81,8 @@ struct ValueContext<'a> {
     value: &'a Value,
     old: Option<&'a Value>,
     path: String,
+    /// Whether a rule that does not use `oldSelf` is not evaluated on an unchanged value.
+    ratchets: bool,
 }
 
 /// Evaluates all rules of `schema` on `value`. `old` is the stored value of an update. Deducts the actual cost from
@@ -90,7 +96,29 @@ pub fn validate_expressions(
     budget: &mut u64,
     errors: &mut Vec<FieldError>,
 ) {
-    evaluate_rules(&ValueContext { schema, value, old, path: String::new() }, budget, errors);
+    let path = String::new();
+    evaluate_rules(&ValueContext { schema, value, old, path, ratchets: true }, budget, errors);
+}
+
+/// Evaluates all rules of `schema` on a default, which is at `path`: as a value that stays, and then as a new one.
+///
+/// Upstream: `validate` of `schema/defaulting`.
+pub(crate) fn validate_default(
+    value: &Value,
+    schema: &Structural,
+    path: &str,
+    errors: &mut Vec<FieldError>,
+) {
+    let errors_before = errors.len();
+    for old in [Some(value), None] {
+        let mut budget = evenkeel_cel::RUNTIME_COST_BUDGET;
+        let path = path.to_owned();
+        let context = ValueContext { schema, value, old, path, ratchets: false };
+        evaluate_rules(&context, &mut budget, errors);
+        if errors.len() > errors_before {
+            return;
+        }
+    }
 }
 
 /// Evaluates the rules of a value and of all nested values. Returns false once a cost limit is exceeded.
@@ -121,7 +149,7 @@ fn evaluate_rules(
                     true => child_path(&context.path, name),
                     false => format!("{}[{name}]", context.path),
                 };
-                let child_context = ValueContext { schema: child, value, old, path };
+                let child_context = ValueContext { schema: child, value, old, path, ..*context };
                 if !evaluate_rules(&child_context, budget, errors) {
                     return false;
                 }
@@ -133,7 +161,7 @@ fn evaluate_rules(
             for (i, value) in items.iter().enumerate() {
                 let old = old_elements.with_key_of(value);
                 let path = format!("{}[{i}]", context.path);
-                let child_context = ValueContext { schema: child, value, old, path };
+                let child_context = ValueContext { schema: child, value, old, path, ..*context };
                 if !evaluate_rules(&child_context, budget, errors) {
                     return false;
                 }
@@ -168,8 +196,7 @@ fn evaluate_rule(
     if is_transition_rule && context.old.is_none() && !rule.optional_old_self {
         return true;
     }
-    // Ratcheting: a rule that does not use `oldSelf` is not evaluated on an unchanged value.
-    if !is_transition_rule && context.old == Some(context.value) {
+    if context.ratchets && !is_transition_rule && context.old == Some(context.value) {
         return true;
     }
     let activation = activation(rule, context);
@@ -276,8 +303,10 @@ fn shown_value(value: &Value) -> Value {
 
 /// Returns the path of the field that a rule is about.
 fn rule_path(rule: &Rule, context: &ValueContext<'_>) -> String {
-    let path = format!("{}{}", context.path, rule.field_path);
-    path.trim_start_matches('.').to_owned()
+    if rule.field_path.is_empty() {
+        return context.path.clone();
+    }
+    child_path(&context.path, &rule.field_path)
 }
 
 /// Upstream: `fieldErrorForReason`.

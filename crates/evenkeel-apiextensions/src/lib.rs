@@ -10,6 +10,7 @@ pub mod conditions;
 pub mod conversion;
 pub mod defaulting;
 pub mod definition;
+mod field_path;
 pub mod jsonpath;
 pub mod listtype;
 pub mod objectmeta;

@@ -35,6 +35,19 @@ pub fn validate(value: &Value, schema: &Structural, path: &str, errors: &mut Vec
     }
 }
 
+/// Validates like [`validate`] a value that is a resource itself.
+pub(crate) fn validate_resource(
+    value: &Value,
+    schema: &Structural,
+    path: &str,
+    errors: &mut Vec<FieldError>,
+) {
+    if value.is_object() && !schema.embedded_resource {
+        validate_embedded_resource(value, path, errors);
+    }
+    validate(value, schema, path, errors);
+}
+
 /// Upstream: `validateEmbeddedResource`.
 fn validate_embedded_resource(object: &Value, path: &str, errors: &mut Vec<FieldError>) {
     let api_version = text(object, "apiVersion");

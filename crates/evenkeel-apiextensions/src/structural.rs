@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::cel::Rule;
 use evenkeel_apimachinery::value::{flag, list, text};
+use evenkeel_cel::patterns;
 
 /// Identity of a list's elements (`x-kubernetes-list-type`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -15,6 +16,27 @@ pub(crate) enum ListType {
     Atomic,
     Set,
     Map,
+}
+
+/// Regular expression that a string must match.
+#[derive(Debug)]
+pub(crate) struct Pattern {
+    /// Text of the definition, for messages.
+    pub(crate) text: Box<str>,
+    regex: Regex,
+}
+
+impl Pattern {
+    /// Compiles a pattern; `None` if its syntax is wrong.
+    fn new(text: &str) -> Option<Self> {
+        let regex = patterns::compile(text).ok()?;
+        Some(Self { text: text.into(), regex })
+    }
+
+    /// Returns whether a text has a match.
+    pub(crate) fn is_match(&self, text: &str) -> bool {
+        self.regex.is_match(text)
+    }
 }
 
 /// A structural schema or a part of one, with the keywords of the OpenAPI schema. For absent keywords, fields have
@@ -42,7 +64,7 @@ pub struct Structural {
     pub(crate) max_items: Option<u64>,
     pub(crate) min_properties: Option<u64>,
     pub(crate) max_properties: Option<u64>,
-    pub(crate) pattern: Option<Regex>,
+    pub(crate) pattern: Option<Pattern>,
     pub(crate) required: Vec<Box<str>>,
     pub(crate) properties: BTreeMap<Box<str>, Structural>,
     /// Schema of fields that `properties` does not list.
@@ -125,9 +147,7 @@ impl Structural {
             max_items: count("maxItems"),
             min_properties: count("minProperties"),
             max_properties: count("maxProperties"),
-            pattern: Some(text(doc, "pattern"))
-                .filter(|p| !p.is_empty())
-                .and_then(|p| Regex::new(p).ok()),
+            pattern: Some(text(doc, "pattern")).filter(|p| !p.is_empty()).and_then(Pattern::new),
             required: names("required"),
             properties: doc
                 .get("properties")
@@ -150,7 +170,10 @@ impl Structural {
             },
             list_map_keys: names("x-kubernetes-list-map-keys"),
             atomic_map: text(doc, "x-kubernetes-map-type") == "atomic",
-            validations: list(doc, "x-kubernetes-validations").iter().map(Rule::new).collect(),
+            validations: list(doc, "x-kubernetes-validations")
+                .iter()
+                .map(|rule| Rule::new(rule, doc))
+                .collect(),
             has_validations: false,
         };
         let mut children = structural

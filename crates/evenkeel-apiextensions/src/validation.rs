@@ -111,7 +111,7 @@ fn validate_string(text: &str, schema: &Structural, path: &str, errors: &mut Vec
         errors.push(FieldError::invalid(path, text, why));
     }
     if let Some(pattern) = schema.pattern.as_ref().filter(|p| !p.is_match(text)) {
-        let why = format!("{path} in body should match '{pattern}'");
+        let why = format!("{path} in body should match '{}'", pattern.text);
         errors.push(FieldError::invalid(path, text, why));
     }
     if !schema.int_or_string && !evenkeel_cel::formats::fits(&schema.format, text) {
@@ -242,8 +242,13 @@ fn validate_object(
     }
     for (name, value) in fields {
         let Some(child) = schema.child(name) else { continue };
+        // Upstream's paths of the entries of a map begin with a dot, even at the root.
+        let child_path = match schema.properties.contains_key(name.as_str()) {
+            true => child_path(path, name),
+            false => format!("{path}.{name}"),
+        };
         let old_field = if schema.atomic_map { None } else { old.and_then(|old| old.get(name)) };
-        validate(value, old_field, child, &child_path(path, name), errors);
+        validate(value, old_field, child, &child_path, errors);
     }
 }
 

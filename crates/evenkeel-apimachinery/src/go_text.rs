@@ -4,7 +4,7 @@ use evenkeel_api::quote::{escape_html, quote};
 use serde_json::Value;
 
 /// Formats a value as `%v` does: `map[a:1 b:[x y]]`.
-pub(crate) fn go(value: &Value) -> String {
+pub fn go(value: &Value) -> String {
     let mut out = String::new();
     write(value, &mut out);
     out

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 pub type Object = Map<String, Value>;
 
 /// Returns Go's name for the type of an untyped value; `None` for null.
-pub(crate) fn go_type(value: &Value) -> Option<&'static str> {
+pub fn go_type(value: &Value) -> Option<&'static str> {
     Some(match value {
         Value::Null => return None,
         Value::Bool(_) => "bool",

@@ -52,7 +52,7 @@ pub use computed::{ComputedApi, ComputedResource};
 pub use evenkeel_apimachinery::status::StatusError;
 pub use kubelet::{Kubelet, LogLine, Output, PodConnection, PodRef, StreamError, Streams};
 pub use resource::Source;
-pub use response::{Body, WriteTimeout};
+pub use response::{Body, BodyError, WriteTimeout};
 pub use serve::{
     AggregationOptions, AuthenticationOptions, BuildError, Builder, ConnectionLimits, ServeError,
     Server, Service, UncheckedError,

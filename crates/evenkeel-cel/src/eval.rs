@@ -1,7 +1,7 @@
 //! Evaluator that deducts the cost of each step from a budget. Upstream: cel-go's interpreter with cost tracking.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use cel::common::ast::{
@@ -80,6 +80,7 @@ pub(super) fn run<'a>(
         n_scope_variables: scope.variables.len(),
         remaining_budget: *budget,
         has_qualified: scope.has_qualified,
+        used_bindings: HashMap::new(),
         composited: scope.composited.clone(),
         remaining_depth,
     };
@@ -101,6 +102,9 @@ pub(super) struct Evaluator<'a> {
     n_scope_variables: usize,
     remaining_budget: u64,
     has_qualified: bool,
+    /// Whether each binding's variable is used, by the address of the binding. Finding out takes time that grows with
+    /// the expression.
+    used_bindings: HashMap<*const ComprehensionExpr, bool>,
     composited: Option<Rc<CompositedVariables<'a>>>,
     /// Number of further levels of nesting that may be evaluated; see [`run`].
     remaining_depth: usize,
@@ -365,7 +369,9 @@ impl<'a> Evaluator<'a> {
     /// Evaluates an expression in which a variable is bound to a value, as `cel.bind` does. If the value cannot be
     /// evaluated, this is an error only where the expression uses the variable.
     fn binding(&mut self, c: &'a ComprehensionExpr) -> EvalResult<'a> {
-        if !super::names::uses(&c.result, &c.accu_var) {
+        let used = self.used_bindings.entry(std::ptr::from_ref(c));
+        let is_used = *used.or_insert_with(|| super::names::uses(&c.result, &c.accu_var));
+        if !is_used {
             return self.evaluate(&c.result);
         }
         let value = match self.evaluate(&c.accu_init) {

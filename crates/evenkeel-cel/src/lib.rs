@@ -28,7 +28,7 @@ mod logic;
 mod macros;
 mod names;
 mod parse;
-mod patterns;
+pub mod patterns;
 mod report;
 mod text;
 mod url;

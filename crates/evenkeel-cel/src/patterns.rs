@@ -1,8 +1,8 @@
-//! Syntax check of regular expressions, with the rules and error messages of Go's package `regexp`.
+//! Regular expressions with the syntax, the meaning and the error messages of Go's package `regexp`.
 //!
 //! Upstream: Go's regexp/syntax.
 
-use std::borrow::Cow;
+use regex::Regex;
 
 /// Maximum repeat count, as in `a{1000}`.
 const MAX_REPEAT_COUNT: u32 = 1_000;
@@ -11,49 +11,52 @@ const MAX_REPEAT_COUNT: u32 = 1_000;
 ///
 /// # Errors
 /// Go's message about the first syntax error.
-pub(crate) fn check(pattern: &str) -> Result<(), String> {
-    let parser = Parser { whole: pattern, rest: pattern, open: 0, names: Vec::new() };
-    parser.check().map_err(|error| format!("error parsing regexp: {error}"))
+pub fn check(pattern: &str) -> Result<(), String> {
+    translated(pattern).map(drop)
 }
 
-/// Translates a Go pattern for the crate `regex`, which does not support quoted text in `\Q…\E`.
-pub(crate) fn translated(pattern: &str) -> Cow<'_, str> {
-    if !pattern.contains("\\Q") {
-        return Cow::Borrowed(pattern);
-    }
-    let mut translated = String::new();
-    let mut rest = pattern;
-    while let Some(letter) = rest.chars().next() {
-        if let Some(quoted) = rest.strip_prefix("\\Q") {
-            let (text, after) = quoted.split_once("\\E").unwrap_or((quoted, ""));
-            translated.push_str(&regex::escape(text));
-            rest = after;
-            continue;
+/// Compiles a pattern. It matches as in Go, where `\d`, `\s`, `\w` and `\b` know only ASCII.
+///
+/// # Errors
+/// Go's message about the first syntax error.
+pub fn compile(pattern: &str) -> Result<Regex, String> {
+    Regex::new(&translated(pattern)?).map_err(|error| match error {
+        regex::Error::CompiledTooBig(_) => {
+            format!("error parsing regexp: expression too large: `{pattern}`")
         }
-        let mut length = letter.len_utf8();
-        if letter == '\\' {
-            length += rest[length..].chars().next().map_or(0, char::len_utf8);
-        }
-        let (part, after) = rest.split_at(length);
-        translated.push_str(part);
-        rest = after;
-    }
-    Cow::Owned(translated)
+        error => format!("error parsing regexp: {error}"),
+    })
 }
 
-/// Parser that reports the first syntax error. Its methods get the rest of the pattern from the construct that they
+/// Translates a Go pattern for the crate `regex`. Its captures lose their names.
+fn translated(pattern: &str) -> Result<String, String> {
+    let mut parser = Parser { whole: pattern, rest: pattern, open: 0, translated: String::new() };
+    match parser.parse() {
+        Ok(()) => Ok(parser.translated),
+        Err(error) => Err(format!("error parsing regexp: {error}")),
+    }
+}
+
+/// Parser that translates a pattern up to its first syntax error. Its methods get the rest of the pattern from the construct that they
 /// parse as `start`, for error messages.
 struct Parser<'p> {
     whole: &'p str,
     rest: &'p str,
     /// Number of open groups.
     open: usize,
-    /// Names of the capture groups.
-    names: Vec<&'p str>,
+    /// Translation of the parsed part.
+    translated: String,
+}
+
+/// Meaning of an escape.
+enum Escaped {
+    Char(char),
+    /// Several characters, so that it cannot begin or end a range.
+    Class,
 }
 
 impl<'p> Parser<'p> {
-    fn check(mut self) -> Result<(), String> {
+    fn parse(&mut self) -> Result<(), String> {
         // Whether the last construct can be repeated.
         let mut can_repeat = false;
         // Rest of the pattern from the repetition operator, if the last construct is one.
@@ -71,9 +74,13 @@ impl<'p> Parser<'p> {
                         .open
                         .checked_sub(1)
                         .ok_or_else(|| format!("unexpected ): `{}`", self.whole))?;
+                    self.translated.push(')');
                     can_repeat = true;
                 }
-                '|' => can_repeat = false,
+                '|' => {
+                    self.translated.push('|');
+                    can_repeat = false;
+                }
                 '[' => {
                     self.class(start)?;
                     can_repeat = true;
@@ -81,7 +88,14 @@ impl<'p> Parser<'p> {
                 '\\' => can_repeat = self.escape(start)?,
                 '*' | '+' | '?' => is_repetition = true,
                 '{' if self.repeat_count(start)? => is_repetition = true,
-                _ => can_repeat = true,
+                '.' | '^' | '$' => {
+                    self.translated.push(letter);
+                    can_repeat = true;
+                }
+                _ => {
+                    self.literal(letter);
+                    can_repeat = true;
+                }
             }
             if is_repetition {
                 // A question mark after the operator makes it lazy.
@@ -97,6 +111,7 @@ impl<'p> Parser<'p> {
                     let what = "missing argument to repetition operator";
                     return Err(format!("{what}: `{operator}`"));
                 }
+                self.translated.push_str(operator);
                 previous_operator = Some(start);
             } else {
                 previous_operator = None;
@@ -113,10 +128,16 @@ impl<'p> Parser<'p> {
         self.rest = self.rest.get(length..).unwrap_or_default();
     }
 
+    /// Translates a character that stands for itself.
+    fn literal(&mut self, letter: char) {
+        self.translated.push_str(&regex::escape(letter.encode_utf8(&mut [0; 4])));
+    }
+
     /// Parses the beginning of a group after its parenthesis. Returns whether it opens a group; `(?i)` only sets flags.
     fn group(&mut self, start: &'p str) -> Result<bool, String> {
         let Some(flags) = self.rest.strip_prefix('?') else {
             self.open += 1;
+            self.translated.push('(');
             return Ok(true);
         };
         let name = flags.strip_prefix("P<").or_else(|| flags.strip_prefix('<'));
@@ -129,23 +150,31 @@ impl<'p> Parser<'p> {
                 let capture = &start[..start.len() - rest.len()];
                 return Err(format!("invalid named capture: `{capture}`"));
             }
-            if self.names.contains(&name) {
-                return Err(format!("duplicate capture group name: `{name}`"));
-            }
-            self.names.push(name);
             self.rest = rest;
             self.open += 1;
+            self.translated.push('(');
             return Ok(true);
         }
+        let (mut on, mut off) = (String::new(), String::new());
         let (mut rest, mut is_negative, mut has_flag) = (flags, false, false);
         while let Some(letter) = rest.chars().next() {
             rest = &rest[letter.len_utf8()..];
             match letter {
-                'i' | 'm' | 's' | 'U' => has_flag = true,
+                'i' | 'm' | 's' | 'U' => {
+                    has_flag = true;
+                    on.retain(|flag| flag != letter);
+                    off.retain(|flag| flag != letter);
+                    if is_negative { &mut off } else { &mut on }.push(letter);
+                }
                 '-' if !is_negative => (is_negative, has_flag) = (true, false),
                 ':' | ')' if !is_negative || has_flag => {
                     self.rest = rest;
                     self.open += usize::from(letter == ':');
+                    let sign = if off.is_empty() { "" } else { "-" };
+                    // The other syntax has no group that sets no flags.
+                    if letter == ':' || !(on.is_empty() && off.is_empty()) {
+                        self.translated.push_str(&format!("(?{on}{sign}{off}{letter}"));
+                    }
                     return Ok(letter == ':');
                 }
                 _ => break,
@@ -193,18 +222,29 @@ impl<'p> Parser<'p> {
             let quoted = &self.rest[1..];
             let (text, rest) = quoted.split_once("\\E").unwrap_or((quoted, ""));
             self.rest = rest;
+            self.translated.push_str(&regex::escape(text));
             return Ok(!text.is_empty());
         }
-        if matches!(letter, 'A' | 'b' | 'B' | 'z') {
-            self.skip(1);
-            return Ok(true);
-        }
-        self.escaped_char(start)?;
+        let anchor = match letter {
+            'A' => r"\A",
+            'z' => r"\z",
+            'b' => r"(?-u:\b)",
+            'B' => r"(?-u:\B)",
+            _ => {
+                if let Escaped::Char(letter) = self.escaped(start, false)? {
+                    self.literal(letter);
+                }
+                return Ok(true);
+            }
+        };
+        self.skip(1);
+        self.translated.push_str(anchor);
         Ok(true)
     }
 
-    /// Parses an escaped character, within or outside a character class.
-    fn escaped_char(&mut self, start: &'p str) -> Result<(), String> {
+    /// Parses an escape that stands for characters, and translates it if these are several. `is_member` is true within
+    /// a character class.
+    fn escaped(&mut self, start: &'p str, is_member: bool) -> Result<Escaped, String> {
         let Some(letter) = self.rest.chars().next() else {
             return Err("trailing backslash at end of expression: ``".to_owned());
         };
@@ -212,8 +252,22 @@ impl<'p> Parser<'p> {
         let wrong = |rest: &str| {
             Err(format!("invalid escape sequence: `{}`", &start[..start.len() - rest.len()]))
         };
-        match letter {
-            'd' | 'D' | 's' | 'S' | 'w' | 'W' | 'a' | 'f' | 'n' | 'r' | 't' | 'v' => Ok(()),
+        if let Some(members) = perl_class(letter) {
+            let class = match (letter.is_ascii_uppercase(), is_member) {
+                (true, _) => format!("[^{members}]"),
+                (false, true) => members.to_owned(),
+                (false, false) => format!("[{members}]"),
+            };
+            self.translated.push_str(&class);
+            return Ok(Escaped::Class);
+        }
+        let character = match letter {
+            'a' => '\u{7}',
+            'f' => '\u{c}',
+            'n' => '\n',
+            'r' => '\r',
+            't' => '\t',
+            'v' => '\u{b}',
             'p' | 'P' => {
                 let length = match self.rest.chars().next() {
                     Some('{') => self.rest.find('}').map(|end| end + 1),
@@ -225,47 +279,66 @@ impl<'p> Parser<'p> {
                 };
                 self.skip(length);
                 let class = &start[..start.len() - self.rest.len()];
-                match regex::Regex::new(class) {
-                    Ok(_) => Ok(()),
-                    Err(_) => Err(format!("invalid character class range: `{class}`")),
-                }
+                let Some(translated) = unicode_class(class) else {
+                    return Err(format!("invalid character class range: `{class}`"));
+                };
+                self.translated.push_str(&translated);
+                return Ok(Escaped::Class);
             }
-            '1'..='7' if !self.rest.starts_with(|c| ('0'..='7').contains(&c)) => wrong(self.rest),
+            '1'..='7' if !self.rest.starts_with(|c| ('0'..='7').contains(&c)) => {
+                return wrong(self.rest);
+            }
             '0'..='7' => {
-                let digits = self.rest.chars().take(2).take_while(|c| ('0'..='7').contains(c));
-                let count = digits.count();
-                self.skip(count);
-                Ok(())
+                let more = self.rest.chars().take(2).take_while(|c| ('0'..='7').contains(c));
+                let digits: String = std::iter::once(letter).chain(more).collect();
+                self.skip(digits.len() - 1);
+                let number = u32::from_str_radix(&digits, 8).ok();
+                number.and_then(char::from_u32).unwrap_or_default()
             }
             'x' => {
-                let is_hex = |c: char| c.is_ascii_hexdigit();
-                let digits = match self.rest.strip_prefix('{') {
-                    Some(rest) => {
-                        rest.split_once('}').map(|(digits, _)| (digits, digits.len() + 2))
-                    }
-                    None => self.rest.get(..2).map(|digits| (digits, 2)),
-                };
-                match digits {
-                    Some((digits, length))
-                        if !digits.is_empty()
-                            && digits.chars().all(is_hex)
-                            && u32::from_str_radix(digits, 16).is_ok_and(|c| c <= 0x0010_FFFF) =>
-                    {
-                        self.skip(length);
-                        Ok(())
-                    }
-                    _ => wrong(self.rest),
-                }
+                let Some(number) = self.hex_digits() else { return wrong(self.rest) };
+                // No text has a surrogate; its replacement stands in for it.
+                char::from_u32(number).unwrap_or(char::REPLACEMENT_CHARACTER)
             }
-            letter if letter.is_ascii() && !letter.is_ascii_alphanumeric() => Ok(()),
-            _ => wrong(self.rest),
+            letter if letter.is_ascii() && !letter.is_ascii_alphanumeric() => letter,
+            _ => return wrong(self.rest),
+        };
+        Ok(Escaped::Char(character))
+    }
+
+    /// Takes the next character.
+    fn next(&mut self) -> Option<char> {
+        let letter = self.rest.chars().next()?;
+        self.skip(letter.len_utf8());
+        Some(letter)
+    }
+
+    /// Parses the digits of `\x41` or `\x{1F600}`. If they are wrong, it takes the characters up to the wrong one.
+    fn hex_digits(&mut self) -> Option<u32> {
+        let first = self.next()?;
+        if first != '{' {
+            let (first, second) = (first.to_digit(16), self.next().and_then(|c| c.to_digit(16)));
+            return Some(first? * 16 + second?);
+        }
+        let (mut number, mut n_digits) = (0, 0);
+        loop {
+            match self.next()? {
+                '}' => return (n_digits > 0).then_some(number),
+                digit => number = number * 16 + digit.to_digit(16)?,
+            }
+            n_digits += 1;
+            if number > u32::from(char::MAX) {
+                return None;
+            }
         }
     }
 
     /// Parses a character class after its bracket.
     fn class(&mut self, class_start: &'p str) -> Result<(), String> {
         let unclosed = || format!("missing closing ]: `{class_start}`");
+        self.translated.push('[');
         if let Some(rest) = self.rest.strip_prefix('^') {
+            self.translated.push('^');
             self.rest = rest;
         }
         let mut is_first = true;
@@ -274,6 +347,7 @@ impl<'p> Parser<'p> {
             let letter = start.chars().next().ok_or_else(unclosed)?;
             if letter == ']' && !is_first {
                 self.skip(1);
+                self.translated.push(']');
                 return Ok(());
             }
             is_first = false;
@@ -281,42 +355,75 @@ impl<'p> Parser<'p> {
                 start.strip_prefix("[:").and_then(|rest| rest.split_once(":]"))
             {
                 let name = name.strip_prefix('^').unwrap_or(name);
+                let class = &start[..start.len() - rest.len()];
                 if !CLASSES.contains(&name) {
-                    let class = &start[..start.len() - rest.len()];
                     return Err(format!("invalid character class range: `{class}`"));
                 }
+                self.translated.push_str(class);
                 self.rest = rest;
                 continue;
             }
-            let low = self.member(start)?;
-            let Some(after) = self.rest.strip_prefix('-') else { continue };
-            if after.starts_with(']') || after.is_empty() || low.is_none() {
+            let Escaped::Char(low) = self.member(start)? else { continue };
+            let after = self.rest.strip_prefix('-').unwrap_or_default();
+            if after.starts_with(']') || after.is_empty() {
+                self.literal(low);
                 continue;
             }
             self.rest = after;
-            let high = self.member(after)?;
-            if high.is_some_and(|high| low.is_some_and(|low| high < low)) {
+            let Escaped::Char(high) = self.member(after)? else {
+                let class = &after[..after.len() - self.rest.len()];
+                return Err(format!("invalid escape sequence: `{class}`"));
+            };
+            if high < low {
                 let range = &start[..start.len() - self.rest.len()];
                 return Err(format!("invalid character class range: `{range}`"));
             }
+            self.literal(low);
+            self.translated.push('-');
+            self.literal(high);
         }
     }
 
-    /// Parses a member of a character class. Returns it if it is a single character, which may begin a range.
-    fn member(&mut self, start: &'p str) -> Result<Option<char>, String> {
-        let Some(letter) = self.rest.chars().next() else { return Ok(None) };
+    /// Parses a member of a character class.
+    fn member(&mut self, start: &'p str) -> Result<Escaped, String> {
+        let Some(letter) = self.rest.chars().next() else { return Ok(Escaped::Class) };
         self.skip(letter.len_utf8());
-        if letter != '\\' {
-            return Ok(Some(letter));
-        }
-        self.escaped_char(start)?;
-        let written = &start[1..start.len() - self.rest.len()];
-        let mut letters = written.chars();
-        Ok(match (letters.next(), letters.next()) {
-            (Some(sign), None) if !sign.is_ascii_alphanumeric() => Some(sign),
-            _ => None,
-        })
+        if letter == '\\' { self.escaped(start, true) } else { Ok(Escaped::Char(letter)) }
     }
+}
+
+/// Returns the members of the class that a letter such as the `d` of `\d` or `\D` names.
+fn perl_class(letter: char) -> Option<&'static str> {
+    Some(match letter.to_ascii_lowercase() {
+        'd' => "0-9",
+        's' => r"\t\n\x0C\r ",
+        'w' => "0-9A-Za-z_",
+        _ => return None,
+    })
+}
+
+/// Translates a class such as `\pL`, `\p{Greek}` or `\P{^Greek}`. Returns `None` if it has no category or script of
+/// this name.
+///
+/// Upstream: `unicodeTable` of Go's `regexp/syntax`.
+fn unicode_class(class: &str) -> Option<String> {
+    let name = class.get(2..)?;
+    let name = name.strip_prefix('{').and_then(|name| name.strip_suffix('}')).unwrap_or(name);
+    let (name, is_inverted) = match name.strip_prefix('^') {
+        Some(name) => (name, true),
+        None => (name, false),
+    };
+    let letter = if class.starts_with(r"\P") == is_inverted { 'p' } else { 'P' };
+    let is_name = name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | ' '));
+    // The crate would ignore this prefix.
+    let has_prefix = name.get(..2).is_some_and(|prefix| prefix.eq_ignore_ascii_case("is"));
+    if !is_name || has_prefix {
+        return None;
+    }
+    ["gc=", "sc="]
+        .map(|property| format!(r"\{letter}{{{property}{name}}}"))
+        .into_iter()
+        .find(|translated| Regex::new(translated).is_ok())
 }
 
 /// Names of character classes such as `[:alpha:]`.
@@ -326,36 +433,4 @@ const CLASSES: [&str; 14] = [
 ];
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn errors_are_those_of_go() {
-        for (pattern, want) in [
-            ("(", "missing closing ): `(`"),
-            (")", "unexpected ): `)`"),
-            ("*", "missing argument to repetition operator: `*`"),
-            ("a**", "invalid nested repetition operator: `**`"),
-            ("a{2,1}", "invalid repeat count: `{2,1}`"),
-            ("a{1001}", "invalid repeat count: `{1001}`"),
-            ("[a", "missing closing ]: `[a`"),
-            ("[b-a]", "invalid character class range: `b-a`"),
-            ("(?=a)", "invalid or unsupported Perl syntax: `(?=`"),
-            (r"\1", r"invalid escape sequence: `\1`"),
-            (r"\Z", r"invalid escape sequence: `\Z`"),
-            (r"\8", r"invalid escape sequence: `\8`"),
-            ("(?P<n", "invalid named capture: `(?P<n`"),
-            ("[[:foo:]]", "invalid character class range: `[:foo:]`"),
-            ("\\", "trailing backslash at end of expression: ``"),
-        ] {
-            assert_eq!(check(pattern), Err(format!("error parsing regexp: {want}")), "{pattern}");
-        }
-        for pattern in [
-            "", "a*?", "a{,2}", "x{1,2}", r"[\d-z]", r"\Q(\E", "(?i)a|b", "(?P<n>a)", "[]a]",
-            r"\pL\.", "{",
-        ] {
-            assert_eq!(check(pattern), Ok(()), "{pattern}");
-        }
-        assert_eq!(translated(r"a\Q.*\E+\\Q"), r"a\.\*+\\Q");
-    }
-}
+mod tests;

@@ -3,6 +3,7 @@
 //! All functions are pure. Rules that read the store or allocate addresses or quota are in `evenkeel-apiserver`.
 //! Rules for all kinds are in `evenkeel-apimachinery`.
 
+pub mod app_armor;
 pub mod autoscaling;
 mod certificatesigningrequest;
 pub mod defaults;

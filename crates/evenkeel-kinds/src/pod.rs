@@ -6,13 +6,14 @@ use evenkeel_apimachinery::value::{self, copy, int, list, set, text};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::{pod_label_keys, pod_resize, pod_resources};
+use crate::{app_armor, pod_label_keys, pod_resize, pod_resources};
 
 /// Sets the status of a new pod: the phase Pending, the QoS class, and the condition for scheduling gates.
 ///
 /// Upstream: `PrepareForCreate` of `podStrategy`, `applySchedulingGatedCondition`.
 pub fn prepare_create(pod: &mut Value, now: &str) {
     pod_label_keys::apply(pod);
+    app_armor::copy_annotations(pod);
     pod_resources::default(pod);
     let qos = pod_resources::qos_class(pod);
     let mut status = json!({"phase": "Pending", "qosClass": qos});

@@ -231,6 +231,12 @@ impl<'r> Evaluator<'r> {
                 if self.text[self.position..].starts_with(sign) {
                     self.position += sign.len();
                     self.set_variable(name, value.wrapping_add(step));
+                    let rest = &self.text[self.position..];
+                    // The value of `x++` is no variable, so neither operator can follow.
+                    return match rest.starts_with("++") || rest.starts_with("--") {
+                        true => self.syntax_error(),
+                        false => Ok(value),
+                    };
                 }
             }
             return Ok(value);
@@ -329,6 +335,9 @@ mod tests {
             ("1 +", None),
             ("08", None),
             ("2 ** 3", None),
+            ("x++--", None),
+            ("x--++1", None),
+            ("x++ - --x", Some(0)),
             ("9223372036854775807 + 1", Some(i64::MIN)),
         ] {
             assert_eq!(evaluate(text, &mut Map::default()).ok(), want, "{text:?}");

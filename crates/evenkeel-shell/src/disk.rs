@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use crate::{
     files::{Content, FilePath, Scope, Write, normalize},
-    interpreter::{Interpreter, MAX_COMMAND_FILE, MAX_LENGTH},
+    interpreter::{Interpreter, MAX_COMMAND_FILE, MAX_LENGTH, OwnWrite},
     shell::{Halt, Shell, unsupported},
 };
 
@@ -40,7 +40,7 @@ impl Interpreter<'_> {
         let own_writes = self
             .writes
             .iter()
-            .map(|(_, write)| write)
+            .map(|own| &own.write)
             .filter(|write| write.path == *location && write.after <= shell.now);
         // Of several writes at the same time, `max_by_key` returns the last, which applies.
         let own_write = own_writes.max_by_key(|write| write.after);
@@ -141,12 +141,15 @@ impl Interpreter<'_> {
             return Ok(());
         }
         // A second write at the same time replaces the first.
-        self.writes.retain(|(_, write)| write.path != location || write.after != shell.now);
+        self.writes
+            .retain(|OwnWrite { write, .. }| write.path != location || write.after != shell.now);
         let limit = if self.exec.is_some() { MAX_COMMAND_WRITES } else { MAX_WRITES };
         if self.writes.len() >= limit {
             return Err(Halt::StepLimit);
         }
-        self.writes.push((self.job, Write { after: shell.now, path: location, content }));
+        let write = Write { after: shell.now, path: location, content };
+        self.writes.push(OwnWrite { job: self.job, serial: self.n_writes, write });
+        self.n_writes += 1;
         Ok(())
     }
 
@@ -210,7 +213,7 @@ impl Interpreter<'_> {
 
     /// Returns the locations below a folder that this or another run has written.
     fn below(&self, folder: &FilePath) -> BTreeSet<FilePath> {
-        let own = self.writes.iter().map(|(_, write)| &write.path).filter(|location| {
+        let own = self.writes.iter().map(|own| &own.write.path).filter(|location| {
             location.scope == folder.scope
                 && location
                     .path

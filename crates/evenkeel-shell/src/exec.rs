@@ -170,7 +170,7 @@ fn finish(
         })
         .collect();
     outputs.sort_by_key(|output| output.after);
-    let writes = interpreter.writes.into_iter().map(|(_, write)| write);
+    let writes = interpreter.writes.into_iter().map(|own| own.write);
     let writes = writes.filter(|write| write.after <= end).collect();
     ExecRun { outputs, writes, progress }
 }

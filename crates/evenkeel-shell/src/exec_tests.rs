@@ -146,6 +146,13 @@ fn a_command_ended_by_timeout_prints_nothing_more() {
 }
 
 #[test]
+fn bytes_that_are_not_utf8_count_once() {
+    let input = crate::encoding::text(b"\xff\xfea\xc3\xa9");
+    let run = execute(&["wc", "-c"], Some(&input), &Files::default(), 60);
+    assert_eq!(printed(&run), ("5\n".to_owned(), String::new()));
+}
+
+#[test]
 fn a_killed_job_prints_and_writes_nothing_more() {
     let script = "(echo a; sleep 5; echo b; echo c >&2; echo d > /tmp/x) & p=$!; \
                   (sleep 7; echo e >&2) & sleep 2; kill $p; wait; cat /tmp/x";

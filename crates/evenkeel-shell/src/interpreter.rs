@@ -110,8 +110,10 @@ pub(crate) struct Interpreter<'a> {
     pub(crate) depth: u32,
     /// Time of SIGTERM, until the script has handled it.
     pub(crate) signal: Option<Duration>,
-    /// Writes so far, unordered, each with the ID of the background job that made it.
-    pub(crate) writes: Vec<(u32, Write)>,
+    /// Writes so far, in the order in which they were made.
+    pub(crate) writes: Vec<OwnWrite>,
+    /// Number of writes ever made, those included that were removed since.
+    pub(crate) n_writes: u64,
     /// Container log, or `None` unless the caller reads it.
     pub(crate) log: Option<Log>,
     /// Streams: the container's standard output first, then one per command substitution.
@@ -162,6 +164,7 @@ impl<'a> Interpreter<'a> {
             depth: 0,
             signal: context.signal,
             writes: Vec::new(),
+            n_writes: 0,
             log: None,
             outputs: vec![String::new()],
             jobs: Vec::new(),
@@ -207,7 +210,7 @@ impl<'a> Interpreter<'a> {
         let Some(job) = self.jobs.get_mut(job) else { return };
         (job.end, job.status) = (Some(now), status);
         let id = job.id;
-        self.writes.retain(|(job, write)| *job != id || write.after <= now);
+        self.writes.retain(|own| own.job != id || own.write.after <= now);
         if let Some(log) = &mut self.log {
             // Keep the number of texts, which distinguishes the iterations of a loop.
             let later_texts = log.printed.iter_mut().filter(|text| text.job == id && text.at > now);
@@ -732,7 +735,7 @@ impl<'a> Interpreter<'a> {
     fn next_change(&self, shell: &Shell, began: Duration) -> Option<Duration> {
         let signal = self.signal.filter(|_| shell.sigterm_handler().is_some());
         let ends = self.jobs.iter().filter_map(|job| job.end);
-        let writes = self.writes.iter().map(|(_, write)| write.after);
+        let writes = self.writes.iter().map(|own| own.write.after);
         let own = ends.chain(writes).filter(|at| *at > began).min();
         let others = self.context.next_change(later(self.context.start, began)).map(|time| {
             Duration::try_from(time.duration_since(self.context.start)).unwrap_or_default()
@@ -792,6 +795,16 @@ impl<'a> Interpreter<'a> {
         }
         Ok(())
     }
+}
+
+/// Write that the interpreted script made.
+#[derive(Debug)]
+pub(crate) struct OwnWrite {
+    /// ID of the background job that made it; 0 for the shell itself.
+    pub(crate) job: u32,
+    /// Number of writes made before it.
+    pub(crate) serial: u64,
+    pub(crate) write: Write,
 }
 
 /// File that a command writes by a redirection.

@@ -148,7 +148,7 @@ impl Process {
         let mut interpreter = self.environment.plain_interpreter(context);
         let (lasts, exit_code) = self.first_process(arguments, context, &mut interpreter)?;
         let reads_shared_files = interpreter.reads_shared_files.get();
-        let writes = interpreter.writes.into_iter().map(|(_, write)| write);
+        let writes = interpreter.writes.into_iter().map(|own| own.write);
         // Background jobs end with the first process.
         let writes =
             writes.filter(|write| lasts.is_none_or(|lasts| write.after <= lasts)).collect();

@@ -237,6 +237,10 @@ fn scripts_print_the_output_of_a_shell() {
             "while sleep 2; do echo x >> /tmp/x; done & p=$!; sleep 5; kill $p; sleep 5; cat /tmp/x",
             "x\nx\n",
         ),
+        (
+            "(sleep 5; echo j > /tmp/j; echo k > /tmp/k) & p=$!; timeout 3 sh -c \"kill $p; sleep 9; echo b > /tmp/b\"; sleep 20; [ -e /tmp/b ]; echo $?",
+            "1\n",
+        ),
         ("cat <<EOF; echo 'x\ny'\na\nEOF\n", "a\nx\ny\n"),
         ("cat <<EOF; echo \"x\\\"\ny\" # it's\na\nEOF\necho b", "a\nx\"\ny\nb\n"),
         (

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::{
     builtins::failed,
+    encoding,
     files::base_name,
     interpreter::Interpreter,
     shell::{Flow, Halt, Shell, unsupported},
@@ -363,7 +364,7 @@ impl Interpreter<'_> {
         let count = match &*words[0] {
             "-l" => text.matches('\n').count(),
             "-w" => text.split_whitespace().count(),
-            "-c" => text.len(),
+            "-c" => encoding::bytes(&text).len(),
             _ => return unsupported("counting that is not understood"),
         };
         self.print(shell, shell.output, &format!("{count}\n"))
@@ -375,7 +376,7 @@ impl Interpreter<'_> {
             return unsupported("timeout with options");
         };
         let until = shell.now.saturating_add(limit);
-        let (n_writes, child) = (self.writes.len(), shell.fork());
+        let (n_writes, child) = (self.n_writes, shell.fork());
         let outer = self.deadline;
         self.deadline = Some(outer.map_or(until, |outer| outer.min(until)));
         let ended = self.run_child(child, |interpreter, child| interpreter.execute(child, words));
@@ -389,12 +390,7 @@ impl Interpreter<'_> {
             Some(end) => (shell.now, shell.status) = (end, status),
             None => {
                 // Drop the writes of the child after the limit.
-                let mut index = 0;
-                self.writes.retain(|(_, write)| {
-                    let is_of_child = index >= n_writes;
-                    index += 1;
-                    !is_of_child || write.after <= until
-                });
+                self.writes.retain(|own| own.serial < n_writes || own.write.after <= until);
                 // The status is 143 from busybox, and 124 from coreutils, which images with bash have.
                 (shell.now, shell.status) = (until, if shell.bash { 124 } else { 143 });
             }

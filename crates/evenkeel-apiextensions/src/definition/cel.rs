@@ -5,7 +5,7 @@
 use serde_json::Value;
 
 use super::declared::{declared, max_cardinality};
-use super::validation::field_schema;
+use crate::field_path;
 use crate::structural::{ListType, Structural};
 use evenkeel_apimachinery::go_text::{go_json, go_json_string};
 use evenkeel_apimachinery::status::{BadValue, FieldError};
@@ -197,16 +197,21 @@ fn validate_fields(
     }
     const REASONS: [&str; 4] =
         ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
-    let reason = text(rule, "reason");
-    if !reason.is_empty() && !REASONS.contains(&reason) {
+    let reason = rule.get("reason").and_then(Value::as_str);
+    if let Some(reason) = reason
+        && !REASONS.contains(&reason)
+    {
         errors.push(FieldError::not_supported(field("reason"), reason, &REASONS));
     }
     let path = text(rule, "fieldPath");
-    let is_simple = !path.contains('[');
+    if !path.is_empty() && path.trim().is_empty() {
+        let detail = "must be non-empty if specified";
+        errors.push(FieldError::invalid(field("fieldPath"), path, detail));
+    }
     if has_line_break(path) {
         errors.push(FieldError::invalid(field("fieldPath"), path, "must not contain line breaks"));
     }
-    if !path.is_empty() && is_simple && field_schema(context.schema, path).is_err() {
+    if !path.is_empty() && field_path::resolve(path, context.schema, true).is_err() {
         errors.push(FieldError::invalid(field("fieldPath"), path, "must be a valid path"));
     }
 }

@@ -4,6 +4,7 @@
 
 mod cel;
 mod declared;
+mod defaults;
 mod schema;
 mod structural;
 pub mod validation;

@@ -6,9 +6,8 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::{cel, structural};
+use super::{cel, defaults, structural};
 use crate::structural::Structural;
-use crate::{defaulting, pruning, validation};
 use evenkeel_apimachinery::status::{BadValue, FieldError};
 use evenkeel_apimachinery::value::{flag, get, list, text};
 
@@ -42,10 +41,13 @@ pub(super) fn validate_schema(version: &Value, field_path: &str, errors: &mut Ve
         errors.push(FieldError::forbidden(format!("{field_path}.nullable"), detail));
     }
     let errors_before_structural = errors.len();
-    structural::validate_structural(schema, &field_path, errors);
-    if errors.len() == errors_before_structural {
+    let is_convertible = structural::is_convertible(schema);
+    if is_convertible {
+        structural::validate_structural(schema, &field_path, errors);
+    }
+    if is_convertible && errors.len() == errors_before_structural {
         let structural = Structural::new(schema);
-        validate_defaults(schema, &structural, &field_path, true, errors);
+        defaults::validate_defaults(schema, &structural, &field_path, true, errors);
     }
     validate_openapi_schema(
         schema,
@@ -103,57 +105,6 @@ fn validate_root(schema: &Value, field_path: &str, errors: &mut Vec<FieldError>)
     if forbidden.is_some() {
         let detail = "only [Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength MinLength Pattern MaxItems MinItems UniqueItems MultipleOf Required Items Properties ExternalDocs Example XPreserveUnknownFields XValidations] fields are allowed at the root of the schema if the status subresource is enabled";
         errors.push(FieldError::invalid(field_path, schema.clone(), detail));
-    }
-}
-
-/// Validates each default by its schema, and that pruning leaves the default unchanged.
-///
-/// Upstream: `ValidateDefaults`.
-fn validate_defaults(
-    schema: &Value,
-    structural: &Structural,
-    field_path: &str,
-    is_root: bool,
-    errors: &mut Vec<FieldError>,
-) {
-    if let Some(default) = &structural.default {
-        let field = format!("{field_path}.default");
-        let mut pruned = default.clone();
-        if !is_root && pruning::prune(&mut pruned, structural, false) {
-            let detail = "must not have unknown fields";
-            errors.push(FieldError::invalid(field.clone(), default.clone(), detail));
-        } else {
-            let mut default_errors = Vec::new();
-            let mut with_defaults = default.clone();
-            defaulting::default(&mut with_defaults, structural);
-            validation::validate(&with_defaults, None, structural, "", &mut default_errors);
-            for mut error in default_errors {
-                // An error about the default itself has an empty path.
-                let path = validation::child_path(&field, &error.field);
-                error.field = path.trim_end_matches('.').to_owned();
-                errors.push(error);
-            }
-        }
-    }
-    for (name, child) in &structural.properties {
-        if is_root && matches!(&**name, "metadata" | "apiVersion" | "kind") {
-            continue;
-        }
-        let schema = &schema["properties"][&**name];
-        validate_defaults(
-            schema,
-            child,
-            &format!("{field_path}.properties[{name}]"),
-            false,
-            errors,
-        );
-    }
-    if let Some(items) = &structural.items {
-        validate_defaults(&schema["items"], items, &format!("{field_path}.items"), false, errors);
-    }
-    if let Some(more) = &structural.additional_properties {
-        let field_path = format!("{field_path}.additionalProperties");
-        validate_defaults(&schema["additionalProperties"], more, &field_path, false, errors);
     }
 }
 
@@ -256,10 +207,7 @@ fn validate_keywords(
             "uniqueItems cannot be set to true since the runtime complexity becomes quadratic",
         );
     }
-    if text(schema, "type") == "null" {
-        forbid("type", "type cannot be set to null, use nullable as an alternative");
-    }
-    if schema.get("items").is_some_and(Value::is_array) {
+    if structural::is_list(schema.get("items")) {
         forbid("items", "items must be a schema object and not an array");
     }
     if context.inside_resource_meta && flag(schema, "x-kubernetes-embedded-resource") {
@@ -268,6 +216,10 @@ fn validate_keywords(
     let kind = text(schema, "type");
     if !kind.is_empty() && !TYPES.contains(&kind) {
         errors.push(FieldError::not_supported(child_path("type"), kind, &TYPES));
+    }
+    if kind == "null" {
+        let detail = "type cannot be set to null, use nullable as an alternative";
+        errors.push(FieldError::forbidden(child_path("type"), detail));
     }
     if schema.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(false)) {
         let field = child_path("x-kubernetes-preserve-unknown-fields");
@@ -402,3 +354,6 @@ fn validate_map_list_keys(
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

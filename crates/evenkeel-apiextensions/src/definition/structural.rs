@@ -5,7 +5,8 @@
 use serde_json::Value;
 
 use evenkeel_apimachinery::status::FieldError;
-use evenkeel_apimachinery::value::{flag, get, list, text};
+use evenkeel_apimachinery::value::{flag, get, is_blank, list, text};
+use evenkeel_cel::patterns;
 
 /// Position of a schema: the root, the items of a list, or a field of an object.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -24,6 +25,42 @@ pub(super) fn validate_structural(schema: &Value, field_path: &str, errors: &mut
     validate_completeness(schema, schema, field_path, &mut found);
     found.sort_by_key(ToString::to_string);
     errors.extend(found);
+}
+
+/// Returns whether `items` has several schemas, one for each element.
+pub(super) fn is_list(items: Option<&Value>) -> bool {
+    items.and_then(Value::as_array).is_some_and(|schemas| !schemas.is_empty())
+}
+
+/// Returns whether upstream can convert a schema to a structural one. If not, it only reports the fields that prevent
+/// this.
+///
+/// Upstream: `validateUnsupportedFields`, `newExtensions`.
+pub(super) fn is_convertible(schema: &Value) -> bool {
+    const UNSUPPORTED: [&str; 7] = [
+        "id",
+        "$schema",
+        "$ref",
+        "patternProperties",
+        "dependencies",
+        "additionalItems",
+        "definitions",
+    ];
+    let is_set = |name: &str| schema.get(name).is_some_and(|value| !is_blank(value));
+    let preserves = schema.get("x-kubernetes-preserve-unknown-fields");
+    if UNSUPPORTED.into_iter().any(is_set)
+        || is_list(schema.get("items"))
+        || preserves == Some(&Value::Bool(false))
+    {
+        return false;
+    }
+    let single = ["items", "additionalProperties", "not"].map(|name| schema.get(name));
+    let alternatives = ["allOf", "anyOf", "oneOf"].map(|name| list(schema, name));
+    let nested = single.into_iter().flatten().filter(|nested| nested.is_object());
+    nested
+        .chain(alternatives.into_iter().flatten())
+        .chain(properties(schema).map(|(_, property)| property))
+        .all(is_convertible)
 }
 
 /// Iterates over the entries of a schema's `properties`.
@@ -215,7 +252,7 @@ fn validate_value_validation(
     }
     let pattern = text(schema, "pattern");
     if !pattern.is_empty()
-        && let Err(error) = regex::Regex::new(pattern)
+        && let Err(error) = patterns::compile(pattern)
     {
         let detail = format!("must be a valid regular expression, but isn't: {error}");
         errors.push(FieldError::invalid(format!("{field_path}.pattern"), pattern, detail));
@@ -258,9 +295,9 @@ fn validate_nested(
         ("x-kubernetes-map-type", "must be undefined to be structural"),
         ("x-kubernetes-validations", "must be empty to be structural"),
     ] {
-        let is_set = schema.get(name).is_some_and(|value| {
-            !(evenkeel_apimachinery::value::is_blank(value) || *value == Value::Bool(false))
-        });
+        let is_set = schema
+            .get(name)
+            .is_some_and(|value| !(is_blank(value) || *value == Value::Bool(false)));
         if is_set {
             errors.push(FieldError::forbidden(format!("{field_path}.{name}"), detail));
         }

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::schema;
 use crate::conditions;
+use crate::field_path;
 use evenkeel_api::forms::{dns_1035_label, dns_subdomain};
 use evenkeel_apimachinery::status::FieldError;
 use evenkeel_apimachinery::value::{flag, get, list, same, text};
@@ -252,50 +253,29 @@ fn validate_selectable_fields(version: &Value, field_path: &str, errors: &mut Ve
             errors.push(FieldError::required(field, ""));
             continue;
         }
-        let target = field_schema(schema, path);
-        match target {
+        let target = match field_path::resolve(path, schema, false) {
+            Ok(target) => target,
             Err(detail) => {
                 let detail = format!("is an invalid path: {detail}");
                 errors.push(FieldError::invalid(field, path, detail));
                 continue;
             }
-            Ok(_) if path.trim_start_matches('.').split('.').next() == Some("metadata") => {
-                let detail = "must not point to fields in metadata";
-                errors.push(FieldError::invalid(field.clone(), path, detail));
-            }
-            Ok(schema) if !matches!(text(schema, "type"), "string" | "boolean" | "integer") => {
-                let detail = "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.";
-                errors.push(FieldError::invalid(field.clone(), path, detail));
-            }
-            Ok(_) => {}
+        };
+        if target.path.split(['.', '[']).next() == Some("metadata") {
+            let detail = "must not point to fields in metadata";
+            errors.push(FieldError::invalid(field.clone(), path, detail));
         }
-        if !seen.insert(path) {
+        if !matches!(text(target.schema, "type"), "string" | "boolean" | "integer") {
+            let detail = "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.";
+            errors.push(FieldError::invalid(field.clone(), path, detail));
+        }
+        if !seen.insert(target.path) {
             errors.push(FieldError::duplicate(field, path));
         }
     }
     if seen.len() as u64 > MAX_SELECTABLE_FIELDS {
         errors.push(FieldError::too_many(field_path, seen.len() as u64, MAX_SELECTABLE_FIELDS));
     }
-}
-
-/// Returns the schema of the field at a simple JSON path.
-///
-/// Upstream: `ValidFieldPath`.
-pub(super) fn field_schema<'a>(schema: &'a Value, path: &str) -> Result<&'a Value, String> {
-    let Some(rest) = path.strip_prefix('.') else {
-        return Err("expected [ or . but got: ".to_owned() + path);
-    };
-    let mut schema = schema;
-    for name in rest.split('.') {
-        schema = match schema.get("properties").and_then(|p| p.get(name)) {
-            Some(next) => next,
-            None => match schema.get("additionalProperties").filter(|s| s.is_object()) {
-                Some(next) => next,
-                None => return Err("does not refer to a valid field".to_owned()),
-            },
-        };
-    }
-    Ok(schema)
 }
 
 /// Validates the requested names in `spec.names`, or those in `status.acceptedNames`.

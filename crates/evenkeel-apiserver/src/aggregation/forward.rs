@@ -21,6 +21,8 @@ use bytes::Bytes;
 use evenkeel_apimachinery::headers::text;
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::user::User;
+use futures::future::BoxFuture;
+use futures::{FutureExt as _, Stream, StreamExt as _, stream};
 use http::header::LOCATION;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::Full;
@@ -35,12 +37,13 @@ use crate::https;
 use crate::proxy::upgrade::{self, Refused};
 use crate::proxy::{self, Link, escaped, headers, pieces, within_dial_timeout};
 use crate::request::{self, Upgrade};
-use crate::response::{Body, answer};
+use crate::response::{Body, BodyError, answer};
 
 /// Maximum duration of a request for a discovery document.
 ///
 /// Upstream: `aggregatedDiscoveryTimeout`.
 const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(5);
+const DEADLINE_EXCEEDED: &str = "context deadline exceeded";
 const UNREACHABLE: &str = "error trying to reach service";
 
 /// Client's request to an extension API server, after authentication and authorization.
@@ -99,17 +102,17 @@ where
         let link = connect(&server).await?;
         proxy::round_trip(&forwarded.api.tasks, link, outgoing, slot).await
     };
-    let result = match time_limit(forwarded) {
-        None => exchange.await,
-        Some(limit) => tokio::time::timeout(limit, exchange)
-            .await
-            .unwrap_or_else(|_| Err("context deadline exceeded".to_owned())),
+    let mut deadline = deadline(time_limit(forwarded));
+    let result = tokio::select! {
+        biased;
+        result = exchange => result,
+        () = &mut deadline => Err(DEADLINE_EXCEEDED.to_owned()),
     };
     let response = match result {
         Ok(response) => response,
         Err(why) => return Ok(unavailable(&format!("{UNREACHABLE}: {why}"))),
     };
-    Ok(respond(response, &server, forwarded.api.aggregation.rejects_redirects))
+    Ok(respond(response, deadline, &server, forwarded.api.aggregation.rejects_redirects))
 }
 
 /// Asks the server to switch protocols, and then copies bytes between it and the client in both directions.
@@ -136,7 +139,7 @@ async fn switch(forwarded: &Forwarded<'_>, server: &Server) -> Result<Response<B
     };
     Ok(match upgrade::switch(&api.tasks, upgrade, response_and_driver, held) {
         Ok(response) => response,
-        Err(Refused::Answer(response)) => respond(*response, server, true),
+        Err(Refused::Answer(response)) => respond(*response, deadline(None), server, true),
         Err(Refused::Invalid(why)) => unavailable(&why),
     })
 }
@@ -187,11 +190,38 @@ impl Forwarded<'_> {
     }
 }
 
-/// Returns the maximum duration of a request for a discovery document: a path of three segments such as
-/// `/apis/GROUP/VERSION`. Returns `None` for other requests, which the server's own request timeout limits.
+/// Returns the maximum duration of a request for a discovery document, its response's body included: a path of three
+/// segments such as `/apis/GROUP/VERSION`. Returns `None` for other requests, which the server's own request timeout limits.
 fn time_limit(forwarded: &Forwarded<'_>) -> Option<Duration> {
     let segments = forwarded.uri.path().trim_matches('/').split('/').count();
     (!forwarded.is_resource && segments == 3).then_some(DISCOVERY_TIMEOUT)
+}
+
+/// Returns a future that is ready after the limit; never without one.
+fn deadline(limit: Option<Duration>) -> BoxFuture<'static, ()> {
+    match limit {
+        None => Box::pin(std::future::pending()),
+        Some(limit) => {
+            let never = tokio::time::timeout(limit, std::future::pending::<()>());
+            Box::pin(never.map(|_| ()))
+        }
+    }
+}
+
+/// Returns the chunks of a response body, and an error if the body does not end before the deadline.
+fn pieces_until(
+    deadline: BoxFuture<'static, ()>,
+    body: Incoming,
+) -> impl Stream<Item = Result<Bytes, BodyError>> + Send {
+    let pieces = Box::pin(pieces(body));
+    stream::unfold((pieces, deadline), async |(mut pieces, mut deadline)| {
+        let piece = tokio::select! {
+            biased;
+            piece = pieces.next() => piece?,
+            () = &mut deadline => Err(BodyError::Broken(DEADLINE_EXCEEDED.to_owned())),
+        };
+        Some((piece, (pieces, deadline)))
+    })
 }
 
 /// Converts the server's response to the one for the client: refuses redirects, and makes a `Location` that is a path
@@ -200,6 +230,7 @@ fn time_limit(forwarded: &Forwarded<'_>) -> Option<Duration> {
 /// Upstream: `UpgradeAwareHandler.ServeHTTP`, `Transport.rewriteURL`.
 fn respond(
     response: Response<Incoming>,
+    deadline: BoxFuture<'static, ()>,
     server: &Server,
     rejects_redirects: bool,
 ) -> Response<Body> {
@@ -218,7 +249,7 @@ fn respond(
         head.headers.insert(LOCATION, location);
     }
     headers::of_answer(&mut head.headers);
-    Response::from_parts(head, Body::stream(pieces(body)))
+    Response::from_parts(head, Body::relay(pieces_until(deadline, body)))
 }
 
 /// Returns a 503 with this reason.

@@ -15,6 +15,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use evenkeel_api::address;
 use evenkeel_api::time::micros;
 use evenkeel_apimachinery::headers::text as header;
 use evenkeel_apimachinery::user::User;
@@ -339,16 +340,14 @@ fn user_agent(header: &str) -> String {
 /// Upstream: `SourceIPs` of `apimachinery/pkg/util/net`.
 fn source_ips(headers: &HeaderMap, remote: Option<IpAddr>) -> Vec<String> {
     let mut ips: Vec<IpAddr> = Vec::new();
-    let forwarded = headers.get("x-forwarded-for").and_then(|value| value.to_str().ok());
-    let forwarded = forwarded.unwrap_or_default().split(',');
-    ips.extend(forwarded.filter_map(|ip| ip.trim().parse::<IpAddr>().ok()));
-    let real_ip = headers.get("x-real-ip").and_then(|value| value.to_str().ok());
-    if let Some(real_ip) = real_ip.and_then(|ip| ip.parse().ok())
+    let forwarded = header(headers, "x-forwarded-for").split(',');
+    ips.extend(forwarded.filter_map(|ip| address::parse(ip.trim())));
+    if let Some(real_ip) = address::parse(header(headers, "x-real-ip"))
         && !ips.contains(&real_ip)
     {
         ips.push(real_ip);
     }
-    if let Some(remote) = remote
+    if let Some(remote) = remote.map(|remote| remote.to_canonical())
         && ips.last() != Some(&remote)
     {
         ips.push(remote);
@@ -446,11 +445,14 @@ mod tests {
 
     #[test]
     fn addresses_come_from_headers_and_the_connection() {
-        let remote = "192.0.2.9".parse().ok();
+        let remote = "::ffff:192.0.2.9".parse().ok();
         for (all, want) in [
             (&[][..], "192.0.2.9"),
             (&[("x-forwarded-for", "1.1.1.1, nonsense,::1")], "1.1.1.1 ::1 192.0.2.9"),
             (&[("x-forwarded-for", "1.1.1.1,192.0.2.9")], "1.1.1.1 192.0.2.9"),
+            (&[("x-forwarded-for", "192.0.2.9,1.1.1.1")], "192.0.2.9 1.1.1.1 192.0.2.9"),
+            (&[("x-forwarded-for", "01.1.1.1, é, ::ffff:2.2.2.2")], "1.1.1.1 2.2.2.2 192.0.2.9"),
+            (&[("x-real-ip", "192.0.2.9"), ("x-forwarded-for", "1.1.1.1")], "1.1.1.1 192.0.2.9"),
             (&[("x-real-ip", "2.2.2.2")], "2.2.2.2 192.0.2.9"),
             (&[("x-real-ip", "1.1.1.1"), ("x-forwarded-for", "1.1.1.1")], "1.1.1.1 192.0.2.9"),
         ] {

@@ -207,9 +207,13 @@ impl Strategy for CustomResourceStrategy {
         Some(scale.scale_of(object))
     }
 
-    fn subresource_to_patch(&self, subresource: &str, object: &Value) -> Option<Value> {
+    fn subresource_to_write(
+        &self,
+        subresource: &str,
+        object: &Value,
+    ) -> Option<Result<Value, StatusError>> {
         let scale = self.version.scale.as_ref().filter(|_| subresource == "scale")?;
-        Some(scale.scale_or_zero(object))
+        Some(scale.scale_to_write(object))
     }
 
     fn write_subresource(

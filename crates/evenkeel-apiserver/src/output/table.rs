@@ -59,6 +59,10 @@ fn column_definitions(resource: &ResourceType, subresource: &str) -> Value {
     } else {
         "autoscaling/v1/scale".to_owned()
     };
+    let is_custom_scale = resource.custom.is_some() && !subresource.is_empty();
+    if is_custom_scale {
+        return custom_scale_columns();
+    }
     let recorded = columns().get(&*key);
     if let Some(Ok(definitions)) = recorded.map(|text| serde_json::from_str(text.get())) {
         return definitions;
@@ -75,6 +79,19 @@ fn column_definitions(resource: &ResourceType, subresource: &str) -> Value {
             })
         })
         .collect()
+}
+
+/// Returns the definitions of the columns of a custom resource's `scale`.
+///
+/// Upstream: `getScaleColumnsForVersion`.
+fn custom_scale_columns() -> Value {
+    let column = |name: &str, kind: &str, format: &str, description: &str| json!({"name": name, "type": kind, "format": format, "description": description, "priority": 0});
+    json!([
+        column("Name", "string", "name", column_description("Name")),
+        column("Desired", "integer", "", "Number of desired replicas"),
+        column("Available", "integer", "", "Number of actual replicas"),
+        column("Age", "date", "", column_description("Age")),
+    ])
 }
 
 /// Returns the description of a column that every custom resource may have.

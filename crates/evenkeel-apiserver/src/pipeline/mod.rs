@@ -282,7 +282,13 @@ where
             let forwarded = incoming.forwarded(&user);
             return forward::serve(&forwarded, &remote, body).await;
         }
+        let is_read = matches!(*method, Method::GET | Method::HEAD);
         let target = match parsed {
+            // Upstream's handler of custom resources passes such a request on.
+            Path::Resource(target) if !is_read && target.is_custom_in_all_namespaces() => {
+                let _ = labels.set(instrument::labels_of_path(method));
+                return nonresource::serve(api, method, path, headers, query);
+            }
             Path::Resource(target) => target,
             Path::UnknownResource => return Err(StatusError::resource_not_found()),
             Path::UnknownSubresource(resource, name) => {

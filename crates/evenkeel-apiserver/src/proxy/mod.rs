@@ -18,6 +18,7 @@ use hyper_util::rt::TokioIo;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use tokio::io::{AsyncRead, AsyncWrite};
 
+use crate::response::BodyError;
 use crate::tasks::Tasks;
 
 /// Timeout for opening a network connection.
@@ -130,10 +131,9 @@ pub(crate) async fn send(
     Ok((response?, driver))
 }
 
-/// Returns the chunks of a response body. If the connection breaks, the stream ends without an error.
-pub(crate) fn pieces(body: Incoming) -> impl futures::Stream<Item = Bytes> + Send {
-    let pieces = body.into_data_stream();
-    pieces
-        .take_while(|piece| std::future::ready(piece.is_ok()))
-        .filter_map(async |piece| piece.ok())
+/// Returns the chunks of a response body. If the connection breaks, the last item is an error.
+pub(crate) fn pieces(
+    body: Incoming,
+) -> impl futures::Stream<Item = Result<Bytes, BodyError>> + Send {
+    body.into_data_stream().map(|piece| piece.map_err(|error| BodyError::Broken(error.to_string())))
 }

@@ -43,6 +43,13 @@ pub(crate) struct Target<'a> {
     pub(crate) subresource: &'a str,
 }
 
+impl Target<'_> {
+    /// Returns whether this is the collection of a custom resource in all namespaces.
+    pub(crate) fn is_custom_in_all_namespaces(&self) -> bool {
+        self.resource.custom.is_some() && self.resource.namespaced && self.namespace.is_empty()
+    }
+}
+
 /// Parses a path such as `/api/v1/namespaces/ns/pods/p/status` or `/apis/apps/v1/deployments`.
 pub(crate) fn parse<'a>(path: &'a str, rows: &Rows) -> Path<'a> {
     let Some((api_version, rest)) = split_version(path) else { return Path::Other };

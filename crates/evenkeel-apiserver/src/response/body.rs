@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use futures::Stream;
+use futures::{Stream, StreamExt as _};
 use http_body::{Frame, SizeHint};
 
 use super::written::{self, Unwritten, WriteTimeout, Writing};
@@ -12,6 +12,18 @@ use super::written::{self, Unwritten, WriteTimeout, Writing};
 /// Maximum size of a frame in bytes. A larger body is split, so that its last frame is sent only after the client has
 /// read most of the body.
 const MAX_FRAME_BYTES: usize = 128 * 1024;
+
+/// Error of a response whose body cannot be written to its end. The connection, or the stream of HTTP/2, is reset, so
+/// that the client does not take the part that it has for the whole.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BodyError {
+    /// The client did not read the response before its deadline.
+    #[error(transparent)]
+    WriteTimeout(#[from] WriteTimeout),
+    /// The server that a request was sent on to did not send its whole response.
+    #[error("reading the proxied answer failed: {0}")]
+    Broken(String),
+}
 
 /// Body of a response. It is complete, or the server produces pieces while it sends them.
 pub struct Body {
@@ -26,7 +38,7 @@ enum Inner {
     /// All bytes that are not sent yet; `None` if there are none.
     Whole(Option<Bytes>),
     Pieces(Box<dyn Iterator<Item = Bytes> + Send>),
-    Stream(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
+    Stream(Pin<Box<dyn Stream<Item = Result<Bytes, BodyError>> + Send>>),
 }
 
 impl Body {
@@ -47,6 +59,13 @@ impl Body {
 
     /// Creates a body from a stream of pieces.
     pub(crate) fn stream(stream: impl Stream<Item = Bytes> + Send + 'static) -> Self {
+        Self::relay(stream.map(Ok))
+    }
+
+    /// Creates a body from a stream of pieces that can break off.
+    pub(crate) fn relay(
+        stream: impl Stream<Item = Result<Bytes, BodyError>> + Send + 'static,
+    ) -> Self {
         Inner::Stream(Box::pin(stream)).into()
     }
 
@@ -92,15 +111,15 @@ impl std::fmt::Debug for Body {
 
 impl http_body::Body for Body {
     type Data = Bytes;
-    type Error = WriteTimeout;
+    type Error = BodyError;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, WriteTimeout>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
         if let Some(Err(timeout)) = this.unwritten.as_ref().map(Unwritten::check) {
-            return Poll::Ready(Some(Err(timeout)));
+            return Poll::Ready(Some(Err(timeout.into())));
         }
         let piece = match &mut this.inner {
             Inner::Whole(Some(bytes)) if bytes.len() > MAX_FRAME_BYTES => {
@@ -109,7 +128,8 @@ impl http_body::Body for Body {
             Inner::Whole(bytes) => bytes.take().filter(|b| !b.is_empty()),
             Inner::Pieces(pieces) => pieces.next(),
             Inner::Stream(stream) => match stream.as_mut().poll_next(cx) {
-                Poll::Ready(piece) => piece,
+                Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(error))),
+                Poll::Ready(piece) => piece.and_then(Result::ok),
                 Poll::Pending => return Poll::Pending,
             },
         };

@@ -5,6 +5,6 @@ pub(crate) mod compress;
 mod headers;
 mod written;
 
-pub use body::Body;
+pub use body::{Body, BodyError};
 pub(crate) use headers::{answer, refusal, warn};
 pub use written::WriteTimeout;

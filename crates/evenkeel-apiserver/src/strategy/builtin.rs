@@ -11,7 +11,7 @@ use evenkeel_apimachinery::value::{self, text};
 use evenkeel_kinds::registry::{KindStrategy, STRATEGIES};
 use evenkeel_kinds::strategy::{self, Context};
 use evenkeel_kinds::validation::{self, ValidationTarget};
-use evenkeel_kinds::{autoscaling, defaults, pod, scale, warnings};
+use evenkeel_kinds::{app_armor, autoscaling, defaults, pod, scale, warnings};
 use serde_json::Value;
 
 use super::rest::{GarbageCollectionPolicy, Strategy, set_api_version};
@@ -46,6 +46,13 @@ impl BuiltIn {
 impl Strategy for BuiltIn {
     fn default(&self, object: &mut Value) {
         defaults::apply(self.kind_strategy.group, self.version, self.kind_strategy.kind, object);
+    }
+
+    fn early_warnings(&self, object: &Value) -> Vec<String> {
+        match (self.kind_strategy.group, self.kind_strategy.kind) {
+            ("", "Pod") => app_armor::warnings(object),
+            _ => Vec::new(),
+        }
     }
 
     fn prepare_for_create(&self, cx: &Context<'_>, object: &mut Value) -> Result<(), StatusError> {

@@ -21,6 +21,12 @@ pub(crate) trait Strategy: Send + Sync + 'static {
     /// `evenkeel_apiextensions::defaulting` for custom resources.
     fn default(&self, _object: &mut Value) {}
 
+    /// Returns warnings about a new object that depend on fields which
+    /// [`prepare_for_create`](Self::prepare_for_create) sets.
+    fn early_warnings(&self, _object: &Value) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Prepares a create: drops fields that clients may not set (`status`), and sets fields that the server determines.
     /// The caller sets the generation.
     fn prepare_for_create(&self, _cx: &Context<'_>, object: &mut Value) -> Result<(), StatusError> {
@@ -141,10 +147,14 @@ pub(crate) trait Strategy: Send + Sync + 'static {
         false
     }
 
-    /// Returns the subresource to which a patch applies, if it differs from that of
-    /// [`read_subresource`](Self::read_subresource).
-    fn subresource_to_patch(&self, _subresource: &str, _object: &Value) -> Option<Value> {
-        None
+    /// Returns the subresource that a write changes. It differs from that of
+    /// [`read_subresource`](Self::read_subresource) if the object does not have all of it yet.
+    fn subresource_to_write(
+        &self,
+        subresource: &str,
+        object: &Value,
+    ) -> Option<Result<Value, StatusError>> {
+        self.read_subresource(subresource, object)
     }
 
     /// Returns a subresource with its own kind, which is computed from the object (`scale`). Returns `None` for other

@@ -48,6 +48,14 @@ pub(super) fn set(object: &mut Value, field: &str, value: &str) {
     }
 }
 
+/// Sets the resource version that a written subresource requires, if it names one.
+pub(super) fn set_requested_version(subresource: &Value, object: &mut Value) {
+    let version = text(subresource, "resourceVersion");
+    if !version.is_empty() {
+        set(object, "resourceVersion", version);
+    }
+}
+
 /// Copies a field from `old`, or removes it if `old` lacks it.
 pub(super) fn copy_field(object: &mut Value, old: &Value, field: &str) {
     let old_value = old.get("metadata").and_then(|metadata| metadata.get(field)).cloned();

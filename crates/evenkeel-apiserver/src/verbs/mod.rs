@@ -89,10 +89,9 @@ where
     let has_name = !target.name.is_empty();
     let resource = request.resource();
     let is_custom = resource.custom.is_some();
-    let is_read = matches!(*request.method, Method::GET | Method::HEAD);
     // A collection of all namespaces can only be read.
     let in_all_namespaces = resource.namespaced && target.namespace.is_empty();
-    if in_all_namespaces && (is_custom && !is_read || !resource.verbs.has(Verb::List)) {
+    if in_all_namespaces && !resource.verbs.has(Verb::List) {
         return Err(StatusError::resource_not_found());
     }
     if is_custom {
@@ -126,6 +125,9 @@ where
     // Objects of a namespaced resource are created and deleted in one namespace.
     let has_valid_namespace = !matches!(verb, Verb::Create | Verb::DeleteCollection)
         || target.resource.namespaced != target.namespace.is_empty();
+    if is_custom && !verbs.has(verb) {
+        return Err(StatusError::method_not_supported(&resource.name, verb.as_str()));
+    }
     if !verbs.has(verb) || !has_valid_post_target || !has_valid_namespace {
         return Err(StatusError::method_not_allowed());
     }

@@ -91,12 +91,8 @@ async fn attempt(
     };
     let old = codec::decode(request.api, &stored, &entry).await?;
     let subresource_name = request.target.subresource;
-    let subresource = match stored.strategy.subresource_to_patch(subresource_name, &old) {
-        Some(subresource) => Some(subresource),
-        None => stored.strategy.read_subresource(subresource_name, &old).transpose()?,
-    };
-    if let Some(subresource) = subresource {
-        return patch_subresource(write, patch_type, body, &entry, &old, subresource).await;
+    if let Some(subresource) = stored.strategy.subresource_to_write(subresource_name, &old) {
+        return patch_subresource(write, patch_type, body, &entry, &old, subresource?).await;
     }
     let mut current = Cow::Borrowed(&old);
     if request.resource().converts() {
@@ -145,9 +141,9 @@ async fn patch_subresource(
 ) -> Result<Written, AttemptError> {
     let request = write.request;
     let mut before = subresource;
-    let updates_managed_fields = scale::updates_managed_fields(request);
-    if updates_managed_fields {
-        scale::copy_managers_to_scale(&request.kind(), old, &mut before);
+    scale::copy_managers_to_scale(request, old, &mut before);
+    if patch_type == PatchType::Apply {
+        scale::remove_unset_replicas(&mut before);
     }
     let Patched { object: mut patched, warnings } = apply_patch(write, patch_type, body, &before)?;
     write.request.warnings.add(warnings);
@@ -158,22 +154,13 @@ async fn patch_subresource(
     {
         result?;
     }
-    if updates_managed_fields {
-        scale::check_uid(request, old, &patched)?;
-    }
-    let version = meta::text(&patched, "resourceVersion").to_owned();
-    meta::set(&mut new, "resourceVersion", &version);
-    if updates_managed_fields && patch_type != PatchType::Apply {
+    scale::check_uid(request, old, &patched)?;
+    meta::set_requested_version(&patched, &mut new);
+    if patch_type != PatchType::Apply {
         scale::update_scale_managers(&request.kind(), &before, &mut patched, &write.writer());
     }
-    let has_managed_fields = !updates_managed_fields
-        || scale::copy_managers_to_object(
-            &request.kind(),
-            &write.stored.gvk,
-            old,
-            &patched,
-            &mut new,
-        );
+    let has_managed_fields =
+        scale::copy_managers_to_object(request, &write.stored, old, &patched, &mut new);
     write.convert_out(&mut new);
     write.replace(entry, old, new, has_managed_fields).await
 }

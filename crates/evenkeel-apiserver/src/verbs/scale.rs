@@ -8,25 +8,26 @@ use serde_json::Value;
 use super::meta;
 use super::precondition::mismatch;
 use crate::request::RequestContext;
-use crate::resource::{GroupResource, GroupVersionKind};
+use crate::resource::{GroupResource, GroupVersionKind, ResourceType};
+use evenkeel_apiextensions::scale::UNSET;
 use evenkeel_apimachinery::patch::{self, Writer};
 use evenkeel_apimachinery::schema::Schema;
 use evenkeel_apimachinery::status::StatusError;
+use evenkeel_apimachinery::value;
 
-/// Path of the replicas in every built-in kind.
-const REPLICAS: [&str; 2] = ["spec", "replicas"];
+/// Returns the path of the replicas in objects of a resource.
+fn replicas(resource: &ResourceType) -> Vec<&str> {
+    match resource.custom.as_ref().and_then(|version| version.scale.as_ref()) {
+        Some(paths) => paths.replicas(),
+        None => vec!["spec", "replicas"],
+    }
+}
 
 fn is_scale(view_kind: &GroupVersionKind) -> bool {
     &*view_kind.kind == "Scale"
 }
 
-/// Returns whether a write of the subresource updates managed fields. As in upstream, a write of a custom resource's
-/// subresource does not.
-pub(super) fn updates_managed_fields(request: &RequestContext<'_>) -> bool {
-    request.resource().custom.is_none()
-}
-
-/// Refuses a patched Scale whose uid differs from the object's.
+/// Refuses a patched Scale of a built-in resource whose uid differs from the object's.
 ///
 /// Upstream: `scaleUpdatedObjectInfo.UpdatedObject`.
 pub(super) fn check_uid(
@@ -35,10 +36,10 @@ pub(super) fn check_uid(
     view: &Value,
 ) -> Result<(), StatusError> {
     let (uid, object_uid) = (meta::text(view, "uid"), meta::text(object, "uid"));
-    if uid.is_empty() || uid == object_uid {
+    let (resource, target) = (request.resource(), &request.target);
+    if uid.is_empty() || uid == object_uid || resource.custom.is_some() {
         return Ok(());
     }
-    let (resource, target) = (request.resource(), &request.target);
     let resource_name = GroupResource {
         group: resource.name.group.clone(),
         resource: format!("{}/{}", resource.plural(), target.subresource).into(),
@@ -49,12 +50,19 @@ pub(super) fn check_uid(
 
 /// Copies the managers of the object's replicas to the view if it is a Scale.
 pub(super) fn copy_managers_to_scale(
-    view_kind: &GroupVersionKind,
+    request: &RequestContext<'_>,
     object: &Value,
     view: &mut Value,
 ) {
-    if is_scale(view_kind) {
-        patch::set_scale_managers(object, &REPLICAS, view);
+    if is_scale(&request.kind()) {
+        patch::set_scale_managers(object, &replicas(request.resource()), view);
+    }
+}
+
+/// Removes the replicas that stand for those of an object without any. Otherwise an apply would conflict with them.
+pub(super) fn remove_unset_replicas(view: &mut Value) {
+    if value::int(view, "spec.replicas") == Some(i64::from(UNSET)) {
+        value::remove(view, "spec.replicas");
     }
 }
 
@@ -71,16 +79,20 @@ pub(super) fn update_scale_managers(
 }
 
 /// Copies the managers of a written Scale to the object `new`, which replaces `old`. The managers of other fields come
-/// from `old`. Returns whether `new` has its managed fields, which is only so if the view is a Scale.
+/// from `old`. Returns whether `new` has its managed fields, which is only so if the view is a Scale. `stored` is the
+/// resource in its stored version.
 pub(super) fn copy_managers_to_object(
-    view_kind: &GroupVersionKind,
-    kind: &GroupVersionKind,
+    request: &RequestContext<'_>,
+    stored: &ResourceType,
     old: &Value,
     view: &Value,
     new: &mut Value,
 ) -> bool {
-    if is_scale(view_kind) {
-        patch::set_parent_managers(kind, old, &REPLICAS, view, new);
+    let is_scale = is_scale(&request.kind());
+    if is_scale {
+        let resource = request.resource();
+        let parent = if resource.custom.is_some() { resource } else { stored };
+        patch::set_parent_managers(&parent.gvk, old, &replicas(resource), view, new);
     }
-    is_scale(view_kind)
+    is_scale
 }

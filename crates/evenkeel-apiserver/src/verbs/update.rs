@@ -63,30 +63,21 @@ async fn attempt(write: &mut Write<'_>, object: &Value) -> Result<Written, Attem
         return Err(StatusError::not_found(&write.stored.name, request.target.name).into());
     };
     let old = codec::decode(request.api, &write.stored, &entry).await?;
-    let mut new = old.clone();
+    let strategy = &write.stored.strategy;
     let subresource = request.target.subresource;
-    let result = write.stored.strategy.write_subresource(subresource, &mut new, object);
-    let Some(result) = result else {
+    let Some(before) = strategy.subresource_to_write(subresource, &old) else {
         return write.replace(&entry, &old, object.clone(), false).await;
     };
     write.check_uid(&old, object)?;
-    result?;
-    let version = meta::text(object, "resourceVersion").to_owned();
-    meta::set(&mut new, "resourceVersion", &version);
-    let kind = request.kind();
-    let updates_managed_fields = scale::updates_managed_fields(request);
-    let before = if updates_managed_fields {
-        write.stored.strategy.read_subresource(subresource, &old).transpose()?
-    } else {
-        None
-    };
+    let mut before = before?;
+    let mut new = old.clone();
+    strategy.write_subresource(subresource, &mut new, object).transpose()?;
+    meta::set_requested_version(object, &mut new);
     let mut written = object.clone();
-    if let Some(mut before) = before {
-        scale::copy_managers_to_scale(&kind, &old, &mut before);
-        scale::update_scale_managers(&kind, &before, &mut written, &write.writer());
-    }
-    let has_managed_fields = !updates_managed_fields
-        || scale::copy_managers_to_object(&kind, &write.stored.gvk, &old, &written, &mut new);
+    scale::copy_managers_to_scale(request, &old, &mut before);
+    scale::update_scale_managers(&request.kind(), &before, &mut written, &write.writer());
+    let has_managed_fields =
+        scale::copy_managers_to_object(request, &write.stored, &old, &written, &mut new);
     write.convert_out(&mut new);
     write.replace(&entry, &old, new, has_managed_fields).await
 }

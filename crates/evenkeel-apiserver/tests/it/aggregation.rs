@@ -349,6 +349,19 @@ async fn watches_and_upgraded_connections_are_streams() {
 }
 
 #[tokio::test]
+async fn an_answer_that_breaks_off_or_takes_too_long_fails() {
+    let (_server, client, _extension) = start().await;
+    for target in ["?stall", "/cut"] {
+        let path = format!("/apis/shop.example.com/v1{target}");
+        let response = client.send("GET", &path, &[], Bytes::new()).await;
+        assert_eq!(response.status(), StatusCode::OK, "{target}");
+        // More than a request for a discovery document may take.
+        pass(Duration::from_secs(6)).await;
+        assert!(response.into_body().collect().await.is_err(), "{target}");
+    }
+}
+
+#[tokio::test]
 async fn the_server_identifies_itself_by_its_certificate() {
     let key = KeyPair::generate().expect("a key");
     let mut params = CertificateParams::new(Vec::new()).expect("no names");

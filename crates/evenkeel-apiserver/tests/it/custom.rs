@@ -47,6 +47,37 @@ fn widget(name: &str, spec: &Value) -> Value {
 }
 
 #[tokio::test]
+async fn a_scale_changes_the_replicas_and_their_manager() {
+    let client = Client::start().await;
+    define(&client).await;
+    client.make(WIDGETS, widget("a", &json!({"color": "red"}))).await;
+    let path = format!("{WIDGETS}/a/scale");
+    let (code, unset) = client.ask("GET", &path, Value::Null).await;
+    assert_eq!(code, StatusCode::INTERNAL_SERVER_ERROR, "{unset}");
+    let labels = json!({"metadata": {"labels": {"a": "b"}}});
+    let (code, unset) = client.ask("PATCH", &path, labels).await;
+    assert_eq!(code, StatusCode::BAD_REQUEST, "{unset}");
+    assert_eq!(unset["message"], "the spec replicas field \".spec.replicas\" cannot be empty");
+    client.make(WIDGETS, widget("b", &json!({"replicas": 1}))).await;
+    let path = format!("{WIDGETS}/b/scale");
+    // Without a resource version, the latest one is replaced.
+    let scale = json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "b"}, "spec": {"replicas": 2}});
+    let (code, scaled) = client.ask("PUT", &format!("{path}?fieldManager=me"), scale).await;
+    assert_eq!((code, &scaled["spec"]), (StatusCode::OK, &json!({"replicas": 2})), "{scaled}");
+    let object = client.get(&format!("{WIDGETS}/b")).await;
+    let managers = object["metadata"]["managedFields"].as_array().expect("managers");
+    let mine: Vec<&Value> = managers.iter().filter(|entry| entry["manager"] == "me").collect();
+    let fields = json!({"f:spec": {"f:replicas": {}}});
+    assert_eq!(mine.len(), 1, "{managers:?}");
+    assert_eq!((&mine[0]["subresource"], &mine[0]["fieldsV1"]), (&json!("scale"), &fields));
+    for method in ["DELETE", "POST"] {
+        let (code, refused) = client.ask(method, &path, Value::Null).await;
+        assert_eq!(code, StatusCode::METHOD_NOT_ALLOWED, "{refused}");
+        assert_eq!(refused["details"], json!({"group": "example.com", "kind": "widgets"}));
+    }
+}
+
+#[tokio::test]
 async fn objects_follow_their_schema() {
     let client = Client::start().await;
     define(&client).await;

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use futures::StreamExt as _;
-use http::header::{ACCEPT, CONNECTION, CONTENT_TYPE, LOCATION, UPGRADE};
+use http::header::{ACCEPT, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, LOCATION, UPGRADE};
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full, StreamBody, combinators::UnsyncBoxBody};
 use hyper::body::{Frame, Incoming};
@@ -136,6 +136,16 @@ impl Extension {
             ("/openapi/v3/apis/shop.example.com/v1", _) => {
                 document("application/json", &json!({"openapi": "3.0.0"}))
             }
+            (_, Some("")) if head.uri.query() == Some("stall") => begun(futures::stream::pending()),
+            (_, Some("/cut")) => {
+                // The pause lets the beginning reach the client.
+                let mut answer = begun(futures::stream::once(async {
+                    tokio::task::yield_now().await;
+                    String::new()
+                }));
+                answer.headers_mut().insert(CONTENT_LENGTH, 100.into());
+                answer
+            }
             (_, Some("")) => document("application/json", &json!({"kind": "APIResourceList"})),
             (_, Some("/redirect")) => {
                 let mut answer = document("text/plain", &json!(""));
@@ -190,6 +200,15 @@ impl Extension {
 fn document(content_type: &str, body: &Value) -> Answer {
     let mut answer = Response::new(Full::from(body.to_string()).boxed_unsync());
     answer.headers_mut().insert(CONTENT_TYPE, content_type.parse().expect("a value"));
+    answer
+}
+
+/// An answer that begins, and then gets the rest of its body.
+fn begun(rest: impl futures::Stream<Item = String> + Send + 'static) -> Answer {
+    let text = futures::stream::iter(["{".to_owned()]).chain(rest);
+    let frames = text.map(|text| Ok(Frame::data(Bytes::from(text))));
+    let mut answer = document("application/json", &Value::Null);
+    *answer.body_mut() = StreamBody::new(frames).boxed_unsync();
     answer
 }
 

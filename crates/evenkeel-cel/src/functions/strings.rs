@@ -3,9 +3,10 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use regex::{Regex, RegexBuilder};
+use regex::Regex;
 
 use super::Outcome;
+use crate::patterns;
 use crate::value::Val;
 
 pub(super) fn member<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
@@ -91,11 +92,7 @@ fn regex(pattern: &str) -> Result<Regex, String> {
         if let Some(known) = compiled.get(pattern) {
             return Ok(known.clone());
         }
-        crate::patterns::check(pattern)?;
-        let regex = RegexBuilder::new(&crate::patterns::translated(pattern))
-            .octal(true)
-            .build()
-            .map_err(|error| format!("error parsing regexp: {error}"))?;
+        let regex = patterns::compile(pattern)?;
         if compiled.len() >= MAX_COMPILED {
             compiled.clear();
         }

@@ -33,7 +33,7 @@ pub(crate) fn create(kind: &str, new: &Value, errors: &mut Errors) {
         "ResourceQuota" => resourcequota::quota(new, errors),
         "LimitRange" => limitrange::limit_range(new, errors),
         "Endpoints" => endpoints(new, errors),
-        "Namespace" => namespace_finalizers(new, errors),
+        "Namespace" => namespace_finalizers(new, false, errors),
         _ => {}
     }
 }
@@ -68,6 +68,7 @@ pub(crate) fn update(target: ValidationTarget<'_>, new: &Value, old: &Value, err
         "PersistentVolume" => persistentvolume::update(new, old, errors),
         "PersistentVolumeClaim" => persistentvolumeclaim::update(new, old, errors),
         "ResourceQuota" => resourcequota::update(new, old, errors),
+        "Namespace" => namespace_finalizers(new, target.subresource == "finalize", errors),
         kind => create(kind, new, errors),
     }
 }
@@ -290,11 +291,17 @@ fn namespace_status(new: &Value, errors: &mut Errors) {
     }
 }
 
-fn namespace_finalizers(new: &Value, errors: &mut Errors) {
+/// Validates the finalizers of a namespace. Only errors about a write of `/finalize` contain their indices.
+///
+/// Upstream: `ValidateNamespace`, `ValidateNamespaceFinalizeUpdate`.
+fn namespace_finalizers(new: &Value, names_index: bool, errors: &mut Errors) {
     let path = Path::new("spec");
     let path = path.field("finalizers");
-    for name in list(new, "spec.finalizers").iter().filter_map(Value::as_str) {
-        errors.invalid_for_each(&path, name, &names::qualified_name(name));
-        super::finalizer(name, &path, errors);
+    let finalizers = list(new, "spec.finalizers").iter().filter_map(Value::as_str);
+    for (index, name) in finalizers.enumerate() {
+        let item = path.index(index);
+        let path = if names_index { &item } else { &path };
+        errors.invalid_for_each(path, name, &names::qualified_name(name));
+        super::finalizer(name, path, errors);
     }
 }

@@ -36,7 +36,7 @@ mod pod_handlers;
 mod pod_level;
 mod pod_os;
 mod pod_resize;
-mod pod_security;
+pub(crate) mod pod_security;
 mod pod_status;
 mod pod_sysctls;
 mod pod_update;

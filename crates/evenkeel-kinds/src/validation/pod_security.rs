@@ -189,7 +189,7 @@ fn is_dns(domain: &str) -> bool {
 /// Validates the AppArmor profile of a security context.
 ///
 /// Upstream: `ValidateAppArmorProfileField`.
-fn app_armor_profile(context: &Value, path: &Path<'_>, errors: &mut Errors) {
+pub(crate) fn app_armor_profile(context: &Value, path: &Path<'_>, errors: &mut Errors) {
     let Some(profile) = get(context, "appArmorProfile") else { return };
     let path = path.field("appArmorProfile");
     let name = get(profile, "localhostProfile").and_then(Value::as_str);

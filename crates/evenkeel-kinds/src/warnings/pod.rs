@@ -4,7 +4,9 @@ use super::{
     DEPRECATED_LABELS, DEPRECATED_VOLUMES, DeprecatedLabel, annotation,
     warn_about_deprecated_label, warn_about_fractional_bytes, warn_about_ip,
 };
+use crate::app_armor;
 use crate::validation::dns_label;
+use crate::validation::pod_annotations::{SECCOMP_CONTAINER, SECCOMP_POD};
 use evenkeel_api::forms;
 use evenkeel_apimachinery::value::{get, int, list, object, text};
 use serde_json::Value;
@@ -59,6 +61,26 @@ pub(super) fn template(
     }
     if let Some(spec) = get(template, "spec") {
         pod_spec(template, spec, &format!("{path}.spec"), warnings);
+        warnings.extend(app_armor::template_warnings(template, spec, path));
+    }
+}
+
+/// Warns about annotations of seccomp profiles that no field names, because they have no effect.
+fn seccomp_annotations(pod: &Value, spec: &Value, path: &str, warnings: &mut Vec<String>) {
+    const FIELD: &str = "securityContext.seccompProfile";
+    let path = path.strip_suffix("spec").unwrap_or_default();
+    let mut warn = |owner: &Value, key: String| {
+        if get(owner, FIELD).is_none() && annotation(pod, &key).is_some() {
+            warnings.push(format!(
+                "{path}metadata.annotations[{key}]: non-functional in v1.27+; use the \"seccompProfile\" field instead"
+            ));
+        }
+    };
+    warn(spec, SECCOMP_POD.to_owned());
+    for containers in ["initContainers", "containers", "ephemeralContainers"] {
+        for container in list(spec, containers) {
+            warn(container, format!("{SECCOMP_CONTAINER}{}", text(container, "name")));
+        }
     }
 }
 
@@ -87,6 +109,7 @@ fn pod_spec(pod: &Value, spec: &Value, path: &str, warnings: &mut Vec<String>) {
             warnings.push(format!("{path}metadata.annotations[{key}]: {message}"));
         }
     }
+    seccomp_annotations(pod, spec, path, warnings);
     for (index, volume) in list(spec, "volumes").iter().enumerate() {
         let path = format!("{path}.volumes[{index}]");
         for (kind, words) in DEPRECATED_VOLUMES {

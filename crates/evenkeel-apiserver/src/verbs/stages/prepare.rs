@@ -13,7 +13,10 @@ pub(super) fn prepare(write: &Write<'_>, attempt: &mut Attempt<'_>) -> Result<()
     let old = attempt.old();
     match old {
         Some(old) => strategy.prepare_for_update(&cx.strategy_context(), &mut attempt.new, old),
-        None => strategy.prepare_for_create(&cx.strategy_context(), &mut attempt.new)?,
+        None => {
+            write.request.warnings.add(strategy.early_warnings(&attempt.new));
+            strategy.prepare_for_create(&cx.strategy_context(), &mut attempt.new)?;
+        }
     }
     registry::allocate(&cx, &mut attempt.new, old)
 }

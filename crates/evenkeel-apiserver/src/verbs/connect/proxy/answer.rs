@@ -33,13 +33,13 @@ pub(super) async fn respond(
             let link = HeaderValue::try_from(link).map_err(StatusError::internal)?;
             head.headers.insert(LOCATION, link);
         }
-        return Ok(Response::from_parts(head, Body::stream(pieces(body))));
+        return Ok(Response::from_parts(head, Body::relay(pieces(body))));
     }
     let media_type = text(&head.headers, CONTENT_TYPE).split(';').next();
     let encoding = text(&head.headers, CONTENT_ENCODING);
     let is_page = media_type.is_some_and(|media_type| media_type.trim() == "text/html");
     if !is_page || !matches!(encoding, "" | "gzip") {
-        return Ok(Response::from_parts(head, Body::stream(pieces(body))));
+        return Ok(Response::from_parts(head, Body::relay(pieces(body))));
     }
     let mut pieces = Box::pin(pieces(body));
     let mut page = BytesMut::new();
@@ -50,10 +50,10 @@ pub(super) async fn respond(
             head.headers.remove(CONTENT_LENGTH);
             return Ok(Response::from_parts(head, Body::whole(page)));
         };
-        page.extend_from_slice(&piece);
+        page.extend_from_slice(&piece.map_err(StatusError::internal)?);
     }
-    let start = futures::stream::iter([page.freeze()]);
-    Ok(Response::from_parts(head, Body::stream(start.chain(pieces))))
+    let start = futures::stream::iter([Ok(page.freeze())]);
+    Ok(Response::from_parts(head, Body::relay(start.chain(pieces))))
 }
 
 /// Rewrites the links of an HTML page. Returns `None` if its gzip is invalid or the uncompressed page is too large.
