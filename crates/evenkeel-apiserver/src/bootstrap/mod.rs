@@ -16,7 +16,7 @@ use crate::loopback::{self, change, create_if_absent};
 use crate::registry;
 use crate::resource::ResourceType;
 use crate::service_network::{DEFAULT_SERVICE_CIDR, ServiceNetwork};
-use crate::store::Transaction;
+use crate::store::{Transaction, WriteError};
 use crate::tracking;
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::time::seconds;
@@ -26,6 +26,9 @@ use evenkeel_apimachinery::value::{list, text};
 const AUTHENTICATION_NAMESPACE: &str = "kube-system";
 /// Name of the ConfigMap from which extension API servers read their authentication options.
 const AUTHENTICATION_NAME: &str = "extension-apiserver-authentication";
+
+/// Maximum number of attempts to create the missing objects, if other servers create them at the same time.
+const MAX_INSTALL_ATTEMPTS: u32 = 32;
 
 /// `apiVersion` of APIServices.
 const API_SERVICE_VERSION: &str = "apiregistration.k8s.io/v1";
@@ -45,9 +48,19 @@ pub(crate) async fn install(
     network: &ServiceNetwork,
 ) -> Result<(), StatusError> {
     let is_new = api.store.revision() == 0;
-    let mut transaction = Transaction::default();
-    put_all(api, ca, network, &mut transaction)?;
-    api.store.commit(transaction).await?;
+    for attempt in 1.. {
+        let mut transaction = Transaction::default();
+        put_all(api, ca, network, &mut transaction)?;
+        match api.store.commit(transaction).await {
+            // Another server creates the same objects at the same time.
+            Err(WriteError::Mismatch { .. } | WriteError::Taken { .. })
+                if attempt < MAX_INSTALL_ATTEMPTS => {}
+            result => {
+                result?;
+                break;
+            }
+        }
+    }
     registry::create_missing_ip_addresses(api).await?;
     add_second_range(api, network).await?;
     if !is_new {

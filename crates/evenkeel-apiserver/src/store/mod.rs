@@ -13,6 +13,7 @@ mod durable;
 mod engine;
 mod entry;
 mod error;
+mod etcd;
 mod event;
 mod event_bytes;
 mod folder;
@@ -44,6 +45,8 @@ mod tests;
 pub(crate) use cursor::Cursor;
 pub(crate) use entry::{Change, Encoded, Entry, SelectionAttributes};
 pub use error::OpenError;
+pub(crate) use etcd::{ConnectError, Layout};
+pub use etcd::{EtcdOptions, STAND_IN_MESSAGE};
 pub(crate) use event::Event;
 #[cfg(test)]
 pub(crate) use event_bytes::MAX_BYTES;

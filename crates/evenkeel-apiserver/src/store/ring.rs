@@ -30,7 +30,7 @@ impl Ring {
         Self { events: VecDeque::new(), ring_bytes, floor }
     }
 
-    /// Appends an event, which must be newer than all others. Drops the oldest event of a full ring.
+    /// Appends an event, which must not be older than any other. Drops the oldest event of a full ring.
     pub(super) fn push(&mut self, event: Arc<Event>) {
         event.enter_ring(&self.ring_bytes);
         self.events.push_back(event);
@@ -82,10 +82,17 @@ impl Ring {
         if revision < self.floor { Err(Expired) } else { Ok(()) }
     }
 
-    /// Returns the event of `revision`.
-    pub(super) fn get(&self, revision: u64) -> Result<&Arc<Event>, Expired> {
-        let index = self.events.partition_point(|event| event.entry.revision < revision);
-        self.events.get(index).filter(|event| event.entry.revision == revision).ok_or(Expired)
+    /// Returns the events of `revision`. There are several if one transaction of etcd wrote several objects.
+    pub(super) fn at(
+        &self,
+        revision: u64,
+    ) -> Result<impl ExactSizeIterator<Item = &Arc<Event>>, Expired> {
+        let start = self.events.partition_point(|event| event.entry.revision < revision);
+        let later = self.events.range(start..);
+        let events = later.take_while(|event| event.entry.revision == revision).count();
+        // An eviction may have dropped the first events of the ring's oldest revision.
+        let is_complete = events > 0 && revision > self.floor;
+        if is_complete { Ok(self.events.range(start..start + events)) } else { Err(Expired) }
     }
 
     /// Returns the events after `revision`.

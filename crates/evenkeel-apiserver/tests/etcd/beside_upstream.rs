@@ -1,0 +1,2 @@
+//! One server beside upstream's kube-apiserver on the same etcd.
+
