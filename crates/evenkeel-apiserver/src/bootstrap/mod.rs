@@ -16,7 +16,7 @@ use crate::loopback::{self, change, create_if_absent};
 use crate::registry;
 use crate::resource::ResourceType;
 use crate::service_network::{DEFAULT_SERVICE_CIDR, ServiceNetwork};
-use crate::store::{Transaction, WriteError};
+use crate::store::Transaction;
 use crate::tracking;
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::time::seconds;
@@ -26,9 +26,6 @@ use evenkeel_apimachinery::value::{list, text};
 const AUTHENTICATION_NAMESPACE: &str = "kube-system";
 /// Name of the ConfigMap from which extension API servers read their authentication options.
 const AUTHENTICATION_NAME: &str = "extension-apiserver-authentication";
-
-/// Maximum number of attempts to create the missing objects, if other servers create them at the same time.
-const MAX_INSTALL_ATTEMPTS: u32 = 32;
 
 /// `apiVersion` of APIServices.
 const API_SERVICE_VERSION: &str = "apiregistration.k8s.io/v1";
@@ -48,19 +45,8 @@ pub(crate) async fn install(
     network: &ServiceNetwork,
 ) -> Result<(), StatusError> {
     let is_new = api.store.revision() == 0;
-    for attempt in 1.. {
-        let mut transaction = Transaction::default();
-        put_all(api, ca, network, &mut transaction)?;
-        match api.store.commit(transaction).await {
-            // Another server creates the same objects at the same time.
-            Err(WriteError::Mismatch { .. } | WriteError::Taken { .. })
-                if attempt < MAX_INSTALL_ATTEMPTS => {}
-            result => {
-                result?;
-                break;
-            }
-        }
-    }
+    let put_all = |transaction: &mut Transaction| put_all(api, ca, network, transaction);
+    loopback::commit_missing(api, put_all).await?;
     registry::create_missing_ip_addresses(api).await?;
     add_second_range(api, network).await?;
     if !is_new {
@@ -177,9 +163,11 @@ fn put_all(
 pub(crate) async fn register(api: &Arc<Api>, service: Value) -> Result<(), StatusError> {
     let now = seconds(api.clock.now());
     if let Some(services) = api.table.get(API_SERVICE_VERSION, API_SERVICES) {
-        let mut transaction = Transaction::default();
-        create_if_absent(api, &services, service, &now, &mut transaction);
-        api.store.commit(transaction).await?;
+        let add = |transaction: &mut Transaction| {
+            create_if_absent(api, &services, service.clone(), &now, transaction);
+            Ok(())
+        };
+        loopback::commit_missing(api, add).await?;
     }
     Ok(())
 }

@@ -170,19 +170,15 @@ pub(super) fn delete(api: &Api, ip: IpAddr, service: &Value, transaction: &mut T
 pub(crate) async fn create_missing_ip_addresses(api: &Arc<Api>) -> Result<(), StatusError> {
     let Some(resource) = ip_address_resource(api) else { return Ok(()) };
     let now = seconds(api.clock.now());
-    let mut transaction = Transaction::default();
-    for service in loopback::list(api, "v1", "services", "") {
-        let ips = list(&service, "spec.clusterIPs").iter();
-        for ip in ips.filter_map(|ip| ip.as_str()?.parse().ok()) {
-            loopback::create_if_absent(
-                api,
-                &resource,
-                ip_address(ip, &service),
-                &now,
-                &mut transaction,
-            );
+    let add = |transaction: &mut Transaction| {
+        for service in loopback::list(api, "v1", "services", "") {
+            let ips = list(&service, "spec.clusterIPs").iter();
+            for ip in ips.filter_map(|ip| ip.as_str()?.parse().ok()) {
+                let ip_address = ip_address(ip, &service);
+                loopback::create_if_absent(api, &resource, ip_address, &now, transaction);
+            }
         }
-    }
-    api.store.commit(transaction).await?;
-    Ok(())
+        Ok(())
+    };
+    loopback::commit_missing(api, add).await
 }

@@ -9,16 +9,16 @@ use serde_json::{Value, json};
 
 use super::{MAPS, Sent, body, connect, map, sent, server, start_etcd, version, watch};
 
-const SERVICES: &str = "/api/v1/namespaces/default/services";
+pub(crate) const SERVICES: &str = "/api/v1/namespaces/default/services";
 /// Increments of each server.
 const INCREMENTS: usize = 100;
 /// Concurrent clients of each server.
 const CLIENTS: usize = 10;
 /// Services that are made by each client.
-const SERVICES_OF_CLIENT: usize = 3;
+pub(crate) const SERVICES_OF_CLIENT: usize = 3;
 
 /// Increments the counter once, as often as it takes.
-async fn increment(client: &mut super::Connection) {
+pub(crate) async fn increment(client: &mut super::Connection) {
     loop {
         let mut counter = body(client.ask(&Sent::get(&format!("{MAPS}/counter"))).await, 200);
         let n: u64 = counter["data"]["n"].as_str().expect("a text").parse().expect("a number");
@@ -33,7 +33,7 @@ async fn increment(client: &mut super::Connection) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn increments_through_two_servers_lose_none() {
+pub(crate) async fn increments_through_two_servers_lose_none() {
     let Some(etcd) = start_etcd() else { return };
     // Both make the first objects at the same time.
     let servers: Vec<Server> = join_all([server(&etcd.url), server(&etcd.url)]).await;
