@@ -2,6 +2,7 @@
 
 mod admission;
 mod aggregation;
+mod announcement;
 mod apf_controller;
 mod api;
 mod audit;

@@ -145,11 +145,12 @@ fn put_all(
         let map = json!({"metadata": metadata, "data": authentication_data(api, ca)});
         create_if_absent(api, configmaps, map, &now, transaction);
     }
+    let advertised = [network.advertised_address().to_string()];
     for (api_version, resource, object) in [
         ("networking.k8s.io/v1", "servicecidrs", network.service_cidr(&now)),
         ("v1", "services", network.service()),
-        ("v1", "endpoints", network.endpoints()),
-        ("discovery.k8s.io/v1", "endpointslices", network.endpoint_slice()),
+        ("v1", "endpoints", network.endpoints(&advertised)),
+        ("discovery.k8s.io/v1", "endpointslices", network.endpoint_slice(&advertised)),
     ] {
         if let Some(resource) = rows.get(api_version, resource) {
             create_if_absent(api, resource, object, &now, transaction);

@@ -137,10 +137,14 @@ mod tests {
         let column = |path: &str| json!([{"name": "A", "type": "string", path: ".spec.a"}]);
         let version = |name: &str, more: Value| {
             let mut version = json!({"name": name, "served": true, "storage": name == "v1"});
-            version.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+            version
+                .as_object_mut()
+                .expect("an object")
+                .extend(more.as_object().expect("an object").clone());
             version
         };
-        let webhook = json!({"clientConfig": {"url": "https://a"}, "conversionReviewVersions": ["v1"]});
+        let webhook =
+            json!({"clientConfig": {"url": "https://a"}, "conversionReviewVersions": ["v1"]});
         let definition = json!({"apiVersion": V1, "kind": "CustomResourceDefinition", "spec": {
             "group": "b.c",
             "conversion": {"strategy": "Webhook", "webhook": webhook},

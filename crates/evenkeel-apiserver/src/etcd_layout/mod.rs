@@ -16,11 +16,13 @@ mod definitions;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use evenkeel_api::protobuf::{Envelope, MAGIC, Transcoder};
 use serde_json::Value;
 
-use crate::resource::{ResourcePrefix, ResourceType, Rows, Table};
+use crate::event_ttl;
+use crate::resource::{ResourcePrefix, ResourceType, Table};
 use crate::selector::selection_attributes;
 use crate::store::{Encoded, Layout, SelectionAttributes};
 
@@ -50,6 +52,9 @@ pub(crate) const RANGES: &str = "ranges";
 /// Resource prefix of the addresses of running servers.
 pub(crate) const MASTER_LEASES: &str = "masterleases";
 
+/// Time for which a server counts as running after it announced its address. Upstream: `DefaultEndpointReconcilerTTL`.
+const MASTER_LEASE_TTL: Duration = Duration::from_secs(15);
+
 /// Objects that are stored but not served, each with its path and kind.
 const INTERNAL: [(&str, &str, &str); 2] =
     [(RANGES, "/ranges", "RangeAllocation"), (MASTER_LEASES, "/masterleases", "Endpoints")];
@@ -60,6 +65,8 @@ pub(crate) struct EtcdLayout {
     kinds: HashMap<ResourcePrefix, StoredKind>,
     /// Resource prefixes by path.
     prefixes: HashMap<String, ResourcePrefix>,
+    /// Time to live of events.
+    event_ttl: Duration,
 }
 
 /// How objects of a kind are stored.
@@ -84,12 +91,9 @@ enum Encoding {
 }
 
 impl EtcdLayout {
-    /// Returns the layout of the built-in kinds. Custom resources need no entries.
-    pub(crate) fn builtin() -> Self {
-        Self::of(&Table::builtin().rows())
-    }
-
-    fn of(rows: &Rows) -> Self {
+    /// Returns the layout of the built-in kinds. Custom resources need no entries. Events expire after `event_ttl`.
+    pub(crate) fn builtin(event_ttl: Duration) -> Self {
+        let rows = Table::builtin().rows();
         let stored = rows.all.iter().filter(|row| row.stored && row.custom.is_none());
         let kinds = stored.map(|row| (row.resource_prefix.clone(), StoredKind::of(row)));
         let internal = INTERNAL.map(|(prefix, path, kind)| {
@@ -106,7 +110,7 @@ impl EtcdLayout {
         let kinds: HashMap<ResourcePrefix, StoredKind> = kinds.chain(internal).collect();
         let prefixes =
             kinds.iter().map(|(prefix, kind)| (kind.path.clone(), prefix.clone())).collect();
-        Self { kinds, prefixes }
+        Self { kinds, prefixes, event_ttl }
     }
 }
 
@@ -202,7 +206,7 @@ impl Layout for EtcdLayout {
             Some(kind) if stored.starts_with(MAGIC) => kind.decode_protobuf(stored)?,
             _ => evenkeel_api::json::from_slice(stored).map_err(|error| error.to_string())?,
         };
-        let object = match kind {
+        let mut object = match kind {
             Some(StoredKind { encoding: Encoding::Definition, .. }) => {
                 definitions::from_storage(object)
             }
@@ -211,11 +215,22 @@ impl Layout for EtcdLayout {
         if !object.is_object() {
             return Err("it is not an object".to_owned());
         }
+        // Upstream sets defaults also when it reads, so that stored objects may lack them.
+        if let Some(resource) = kind.and_then(|kind| kind.resource.as_ref()) {
+            resource.strategy.default(&mut object);
+        }
         let selection = match kind {
             Some(kind) => kind.selection(&object),
             None => SelectionAttributes::new(&object, |_| ()),
         };
         Ok(Encoded::new(&object, selection))
+    }
+
+    fn expiring(&self) -> Vec<(ResourcePrefix, Duration)> {
+        vec![
+            (event_ttl::RESOURCE_PREFIX.into(), self.event_ttl),
+            (MASTER_LEASES.into(), MASTER_LEASE_TTL),
+        ]
     }
 }
 
@@ -232,7 +247,7 @@ mod tests {
 
     #[test]
     fn keys_are_those_of_upstream() {
-        let layout = EtcdLayout::builtin();
+        let layout = EtcdLayout::builtin(Duration::ZERO);
         for (prefix, key, path) in [
             ("/pods", "default/p", "/pods/default/p"),
             ("/services", "default/s", "/services/specs/default/s"),
@@ -248,7 +263,11 @@ mod tests {
                 "as.b.c",
                 "/apiextensions.k8s.io/customresourcedefinitions/as.b.c",
             ),
-            ("apiregistration.k8s.io/apiservices", "v1.", "/apiregistration.k8s.io/apiservices/v1."),
+            (
+                "apiregistration.k8s.io/apiservices",
+                "v1.",
+                "/apiregistration.k8s.io/apiservices/v1.",
+            ),
             ("example.com/widgets", "a/b", "/example.com/widgets/a/b"),
             ("example.com/pods", "b", "/example.com/pods/b"),
             (RANGES, "servicenodeports", "/ranges/servicenodeports"),
@@ -264,13 +283,17 @@ mod tests {
 
     #[test]
     fn an_object_of_another_version_is_not_read() {
-        let layout = EtcdLayout::builtin();
+        let layout = EtcdLayout::builtin(Duration::ZERO);
         let stored = |version: &str, kind: &str| Envelope::seal(version, kind, b"");
         for (prefix, value, expected) in [
             ("/pods", stored("v1", "Pod"), true),
             ("/pods", stored("v1", "Node"), false),
             ("batch/cronjobs", stored("batch/v1beta1", "CronJob"), false),
-            ("resource.k8s.io/devicetaintrules", stored("resource.k8s.io/v1beta2", "DeviceTaintRule"), true),
+            (
+                "resource.k8s.io/devicetaintrules",
+                stored("resource.k8s.io/v1beta2", "DeviceTaintRule"),
+                true,
+            ),
             ("example.com/widgets", b"{}".to_vec(), true),
             ("example.com/widgets", b"[]".to_vec(), false),
         ] {

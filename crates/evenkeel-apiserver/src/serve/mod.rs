@@ -27,6 +27,7 @@ pub use unchecked::UncheckedError;
 use crate::admission::plugins::Plugins;
 use crate::admission::policy::compiled::Compiled;
 use crate::aggregation;
+use crate::announcement;
 use crate::apf_controller;
 use crate::api::Api;
 use crate::audit::{AuditOptions, Auditor};
@@ -268,11 +269,19 @@ impl Builder {
                 "a store in etcd is not encrypted by this server: leave --encryption-provider-config away",
             ));
         }
-        let layout = Arc::new(EtcdLayout::builtin());
+        let layout = Arc::new(EtcdLayout::builtin(self.event_ttl));
         let indexed = registry::INDEXED_RESOURCES;
-        let clock = self.clock.clone();
-        match Store::connect(options, layout, indexed, self.event_ttl, clock).await {
-            Ok(store) => Ok(Some(store)),
+        match Store::connect(options, layout, indexed, &self.clock).await {
+            Ok(store) => {
+                let mut folder = self.data_dir.iter();
+                if let Some(folder) = folder.find(|folder| store::has_file(folder)) {
+                    tracing::warn!(
+                        folder = %folder.display(),
+                        "the objects in the data folder are not used, because the store is in etcd"
+                    );
+                }
+                Ok(Some(store))
+            }
             Err(ConnectError::StandIn) => {
                 tracing::warn!(
                     "the server of --etcd-servers is a stand-in for etcd, which stores nothing: this server keeps the objects itself"
@@ -291,13 +300,14 @@ impl Builder {
             Some(options) => self.connect(options).await?,
             None => None,
         };
+        if let Some(folder) = &self.data_dir {
+            files::make_folder(folder, is_expected_in_data_folder)
+                .map_err(|source| OpenError::Io { path: folder.display().to_string(), source })?;
+        }
         let store = match &self.data_dir {
             _ if let Some(store) = connected => store,
             None => Store::in_memory(registry::INDEXED_RESOURCES),
             Some(folder) => {
-                files::make_folder(folder, is_expected_in_data_folder).map_err(|source| {
-                    OpenError::Io { path: folder.display().to_string(), source }
-                })?;
                 let flavor =
                     tokio::runtime::Handle::try_current().map(|handle| handle.runtime_flavor());
                 let threaded = !matches!(flavor, Ok(tokio::runtime::RuntimeFlavor::CurrentThread));
@@ -371,6 +381,11 @@ impl Builder {
         bootstrap::install(&api, pki.client_roots_pem(), &network).await?;
         let pki = Arc::new(pki);
         start_tasks(&api, &pki, self.event_ttl);
+        if api.store.is_shared() {
+            let (weak, network) = (Arc::downgrade(&api), Arc::new(network));
+            let announcement = move || announcement::run(weak.clone(), network.clone());
+            api.tasks.spawn("announcement", announcement);
+        }
         let store = api.store.clone();
         api.components.add("etcd-0", move || store.health());
         Ok(Server { api, pki, connections: self.connections })

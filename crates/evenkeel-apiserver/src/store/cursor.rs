@@ -89,8 +89,8 @@ fn events_since(ring: &Ring, at: u64) -> Result<Batch, Expired> {
     let mut events = Vec::new();
     let mut last = at;
     // Do not split the events of one revision, because the position is a revision.
-    while let Some(event) = later_events
-        .next_if(|event| event.entry.revision == last || budget.admits(event))
+    while let Some(event) =
+        later_events.next_if(|event| event.entry.revision == last || budget.admits(event))
     {
         last = event.entry.revision;
         events.push(event.clone());

@@ -53,7 +53,7 @@ pub(crate) use event_bytes::MAX_BYTES;
 pub(crate) use handle::{Store, any_changed, changed, check_storable};
 pub(crate) use index::IndexedResources;
 pub(crate) use list::{Range, Snapshot};
-pub(crate) use open::is_its_file;
+pub(crate) use open::{has_file, is_its_file};
 pub(crate) use record::{DataContext, Transformer, Untransformable};
 pub use snapshot::{SnapshotError, Summary, restore, save, verify};
 pub(crate) use template::Template;

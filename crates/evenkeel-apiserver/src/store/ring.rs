@@ -129,4 +129,34 @@ mod tests {
         assert_eq!(ring.since(MAX_EVENTS as u64 + 9).map(|e| e.len()), Ok(1));
         assert_eq!(ring.since(MAX_EVENTS as u64 + 99).map(|e| e.len()), Ok(0));
     }
+
+    #[test]
+    fn several_events_of_a_revision_are_read_together_or_not_at_all() {
+        let mut ring = Ring::new(1, &HistoryBytes::default());
+        let object = serde_json::json!({"metadata": {}});
+        let mut push = |ring: &mut Ring, key: &str, revision| {
+            let encoded = Encoded::new(&object, SelectionAttributes::default());
+            let entry = Arc::new(encoded.into_entry(key.into(), revision, Change::Added));
+            ring.push(Arc::new(Event::new(entry, None)));
+        };
+        for (key, revision) in [("a", 2), ("b", 2), ("c", 4), ("d", 4), ("e", 5)] {
+            push(&mut ring, key, revision);
+        }
+        let keys = |events: Result<Vec<String>, Expired>| events.map(|keys| keys.concat());
+        let at = |ring: &Ring, revision| {
+            keys(ring.at(revision).map(|events| events.map(|e| e.entry.key.to_string()).collect()))
+        };
+        let since = |ring: &Ring, revision| {
+            let events = ring.since(revision);
+            keys(events.map(|events| events.map(|e| e.entry.key.to_string()).collect()))
+        };
+        assert_eq!(at(&ring, 2), Ok("ab".to_owned()));
+        assert_eq!(at(&ring, 3), Err(Expired));
+        assert_eq!(since(&ring, 1), Ok("abcde".to_owned()));
+        assert_eq!(since(&ring, 2), Ok("cde".to_owned()));
+        ring.evict_oldest();
+        assert_eq!(at(&ring, 2), Err(Expired), "one of its events is dropped");
+        assert_eq!(since(&ring, 1), Err(Expired));
+        assert_eq!(since(&ring, 2), Ok("cde".to_owned()));
+    }
 }

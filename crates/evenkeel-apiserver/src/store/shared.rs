@@ -82,11 +82,7 @@ impl Shared {
     }
 
     /// Creates the cache of a store in etcd.
-    pub(super) fn of_etcd(
-        state: State,
-        etcd: Etcd,
-        indexed_resources: IndexedResources,
-    ) -> Self {
+    pub(super) fn of_etcd(state: State, etcd: Etcd, indexed_resources: IndexedResources) -> Self {
         let transformer = Arc::new(Identity);
         Self { etcd: Some(etcd), ..Self::new(state, None, transformer, indexed_resources, false) }
     }

@@ -13,7 +13,10 @@ async fn objects_survive_a_restart_and_watches_resume() {
     let created = body(client.ask(&Sent::post(MAPS, map("a", json!({"n": "1"})))).await, 201);
     let path = format!("{MAPS}/a");
     assert_eq!(body(client.ask(&Sent::get(&path)).await, 200), created);
-    assert_eq!(body(client.ask(&Sent::post(MAPS, map("a", json!({})))).await, 409)["reason"], "AlreadyExists");
+    assert_eq!(
+        body(client.ask(&Sent::post(MAPS, map("a", json!({})))).await, 409)["reason"],
+        "AlreadyExists"
+    );
 
     let mut changed = created.clone();
     changed["data"]["n"] = json!("2");
@@ -22,7 +25,10 @@ async fn objects_survive_a_restart_and_watches_resume() {
     // Nothing changes.
     let same = body(client.ask(&sent(Method::PUT, &path, updated.clone())).await, 200);
     assert_eq!(same, updated);
-    assert_eq!(body(client.ask(&sent(Method::PUT, &path, changed)).await, 409)["reason"], "Conflict");
+    assert_eq!(
+        body(client.ask(&sent(Method::PUT, &path, changed)).await, 409)["reason"],
+        "Conflict"
+    );
     let patch = json!({"data": {"m": "3"}});
     let patched = body(client.ask(&sent(Method::PATCH, &path, patch)).await, 200);
     assert_eq!(patched["data"], json!({"n": "2", "m": "3"}));
@@ -30,7 +36,15 @@ async fn objects_survive_a_restart_and_watches_resume() {
     body(client.ask(&sent(Method::DELETE, &format!("{MAPS}/b"), json!(null))).await, 200);
     let list = body(client.ask(&Sent::get(MAPS)).await, 200);
     assert_eq!(list["items"].as_array().expect("items").len(), 1, "{list}");
-    let old_list = body(client.ask(&Sent::get(&format!("{MAPS}?resourceVersion={}&resourceVersionMatch=Exact", version(&created)))).await, 200);
+    let old_list = body(
+        client
+            .ask(&Sent::get(&format!(
+                "{MAPS}?resourceVersion={}&resourceVersionMatch=Exact",
+                version(&created)
+            )))
+            .await,
+        200,
+    );
     assert_eq!(old_list["items"][0]["data"], json!({"n": "1"}));
 
     drop((client, first));

@@ -15,11 +15,12 @@ pub(crate) async fn keys(url: &str, prefix: &str) -> Vec<(String, Vec<u8>)> {
     *end.last_mut().expect("a prefix") += 1;
     let body = json!({"key": STANDARD.encode(prefix), "range_end": STANDARD.encode(end)});
     let found = post(url, "/v3/kv/range", &body).await;
-    let decode = |value: &Value| STANDARD.decode(value.as_str().unwrap_or_default()).expect("base64");
+    let decode =
+        |value: &Value| STANDARD.decode(value.as_str().unwrap_or_default()).expect("base64");
     let kvs = found["kvs"].as_array().cloned().unwrap_or_default();
-    let kvs = kvs.iter().map(|kv| {
-        (String::from_utf8(decode(&kv["key"])).expect("a text"), decode(&kv["value"]))
-    });
+    let kvs = kvs
+        .iter()
+        .map(|kv| (String::from_utf8(decode(&kv["key"])).expect("a text"), decode(&kv["value"])));
     kvs.collect()
 }
 

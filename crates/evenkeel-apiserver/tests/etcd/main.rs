@@ -7,6 +7,7 @@ mod beside_upstream;
 mod etcd;
 #[path = "../parity/mod.rs"]
 mod parity;
+mod proxy;
 mod shared;
 
 use std::time::Duration;
@@ -58,7 +59,11 @@ fn version(object: &Value) -> String {
 }
 
 fn sent(method: http::Method, path: &str, body: Value) -> Sent {
-    let media = if method == http::Method::PATCH { "application/merge-patch+json" } else { "application/json" };
+    let media = if method == http::Method::PATCH {
+        "application/merge-patch+json"
+    } else {
+        "application/json"
+    };
     Sent { method, path: path.to_owned(), media, body }
 }
 

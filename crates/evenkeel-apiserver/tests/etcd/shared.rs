@@ -79,7 +79,8 @@ async fn services_of_two_servers_have_their_own_addresses_and_ports() {
     .await;
     let made: Vec<Value> = made.into_iter().flatten().collect();
     let distinct = |pointer: &str| {
-        let values = made.iter().map(|service| service.pointer(pointer).expect(pointer).to_string());
+        let values =
+            made.iter().map(|service| service.pointer(pointer).expect(pointer).to_string());
         values.collect::<BTreeSet<_>>().len()
     };
     assert_eq!(distinct("/spec/clusterIP"), made.len());

@@ -6,8 +6,7 @@ use super::wire::{
     self, Compare, CompareTarget, CompareValue, DeleteRangeRequest, KeyValue, Operation,
     OperationResult, PutRequest, RangeRequest, TxnRequest, TxnResponse, operation,
 };
-use super::{Etcd, unavailable};
-use crate::event_ttl;
+use super::{Etcd, Layout, unavailable};
 use crate::resource::ResourcePrefix;
 use crate::store::entry::{Change, Encoded, Entry};
 use crate::store::shared::Shared;
@@ -63,13 +62,11 @@ impl Shared {
         let checked = self.pending().check(&self.read(), &transaction);
         checked.map_err(|(error, _)| error)?;
         let writes = self.key_writes(etcd, transaction.ops);
-        let lease = if writes.iter().any(KeyWrite::expires) {
-            let lease = etcd.event_leases.get(&etcd.client).await;
-            lease.map_err(|error| unavailable(&error))?
-        } else {
-            0
-        };
-        let request = request(etcd, &writes, lease)?;
+        let mut leases = Vec::with_capacity(writes.len());
+        for write in &writes {
+            leases.push(write.lease(etcd).await?);
+        }
+        let request = request(&*etcd.layout, &writes, &leases)?;
         let response = etcd.client.txn(request).await.map_err(|error| unavailable(&error))?;
         let revision = wire::revision(response.header.as_ref());
         self.wait_for_etcd(etcd, revision).await?;
@@ -135,9 +132,16 @@ impl Shared {
 }
 
 impl KeyWrite {
-    /// Returns whether the object expires.
-    fn expires(&self) -> bool {
-        &*self.resource_prefix == event_ttl::RESOURCE_PREFIX && self.object.is_some()
+    /// Returns the lease with which the object expires; 0 if it does not expire.
+    async fn lease(&self, etcd: &Etcd) -> Result<i64, WriteError> {
+        let mut leases = etcd.leases.iter();
+        let leases = leases.find(|(prefix, _)| *prefix == self.resource_prefix);
+        match leases.filter(|_| self.object.is_some()) {
+            Some((_, leases)) => {
+                leases.get(&etcd.client).await.map_err(|error| unavailable(&error))
+            }
+            None => Ok(0),
+        }
     }
 
     /// Returns the comparison that holds if the key is at the expected revision.
@@ -150,17 +154,20 @@ impl KeyWrite {
     }
 }
 
-/// Returns etcd's transaction of the writes.
-fn request(etcd: &Etcd, writes: &[KeyWrite], lease: i64) -> Result<TxnRequest, WriteError> {
+/// Returns etcd's transaction of the writes, each with a lease.
+fn request(
+    layout: &dyn Layout,
+    writes: &[KeyWrite],
+    leases: &[i64],
+) -> Result<TxnRequest, WriteError> {
     let mut success = Vec::with_capacity(writes.len());
-    for write in writes {
+    for (write, &lease) in writes.iter().zip(leases) {
         let key = write.etcd_key.clone();
         let write_operation = match &write.object {
             Some(object) if !write.is_removed => {
                 let object = object.decode().map_err(|error| invalid(&error))?;
-                let value = etcd.layout.encode(&write.resource_prefix, &object);
+                let value = layout.encode(&write.resource_prefix, &object);
                 let value = value.map_err(|error| invalid(&error))?;
-                let lease = if write.expires() { lease } else { 0 };
                 Operation::Put(PutRequest { key, value, lease })
             }
             _ => Operation::DeleteRange(DeleteRangeRequest { key }),
@@ -194,4 +201,82 @@ fn mismatch(writes: Vec<KeyWrite>, response: &TxnResponse) -> WriteError {
     };
     let failed = writes.into_iter().zip(found).find(is_mismatch);
     failed.map_or(WriteError::Mismatch { op: 0 }, |(write, _)| write.mismatch)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::wire::{RangeResponse, ResponseOp};
+    use super::*;
+    use crate::etcd_layout::EtcdLayout;
+    use crate::store::entry::SelectionAttributes;
+
+    /// Returns the write of a ConfigMap at an expected revision; without data, its deletion.
+    fn write(key: &str, expected: u64, is_deletion: bool, is_removed: bool) -> KeyWrite {
+        let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": key}});
+        let object = Encoded::new(&object, SelectionAttributes::default());
+        KeyWrite {
+            resource_prefix: "/configmaps".into(),
+            key: key.into(),
+            etcd_key: format!("/registry/configmaps/{key}").into_bytes(),
+            expected,
+            previous: None,
+            object: (!is_deletion).then_some(object),
+            is_removed,
+            mismatch: WriteError::Taken { value: key.to_owned() },
+        }
+    }
+
+    #[test]
+    fn a_transaction_compares_and_writes_each_key_once() {
+        let writes = [
+            write("new", 0, false, false),
+            write("old", 7, false, false),
+            write("gone", 8, true, false),
+            write("removed", 9, false, true),
+        ];
+        let layout = EtcdLayout::builtin(std::time::Duration::ZERO);
+        let sent = request(&layout, &writes, &[0, 5, 0, 0]).expect("a transaction");
+        let compared = sent.compare.iter().map(|compare| match compare.value {
+            Some(CompareValue::ModRevision(revision)) => revision,
+            _ => panic!("{compare:?}"),
+        });
+        assert_eq!(compared.collect::<Vec<_>>(), [0, 7, 8, 9]);
+        assert!(sent.compare.iter().all(|compare| compare.target == CompareTarget::Mod as i32));
+        let done = sent.success.iter().map(|operation| match &operation.request {
+            Some(Operation::Put(put)) => {
+                assert!(put.value.starts_with(b"k8s\0"));
+                format!("put {}", put.lease)
+            }
+            Some(Operation::DeleteRange(_)) => "delete".to_owned(),
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(done.collect::<Vec<_>>(), ["put 0", "put 5", "delete", "delete"]);
+        assert_eq!(sent.failure.len(), writes.len());
+    }
+
+    #[test]
+    fn the_error_is_that_of_the_first_key_at_another_revision() {
+        let found = |revisions: [i64; 3]| {
+            let responses = revisions.map(|mod_revision| {
+                let kv = KeyValue { mod_revision, ..KeyValue::default() };
+                let kvs = if mod_revision == 0 { Vec::new() } else { vec![kv] };
+                let range = RangeResponse { header: None, kvs, more: false };
+                ResponseOp { response: Some(OperationResult::Range(range)) }
+            });
+            TxnResponse { responses: responses.into(), ..TxnResponse::default() }
+        };
+        let error = |revisions| {
+            let keys = [("a", 0), ("b", 7), ("c", 8)];
+            let writes = keys.map(|(key, expected)| write(key, expected, false, false));
+            match mismatch(writes.into(), &found(revisions)) {
+                WriteError::Taken { value } => value,
+                other => other.to_string(),
+            }
+        };
+        assert_eq!(error([5, 7, 8]), "a");
+        assert_eq!(error([0, 6, 9]), "b");
+        assert_eq!(error([0, 7, 0]), "c");
+    }
 }

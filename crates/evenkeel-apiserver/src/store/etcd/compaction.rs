@@ -44,7 +44,8 @@ pub(super) async fn run(shared: Arc<Shared>) {
 pub(super) async fn last(etcd: &Etcd) -> Result<u64, CallError> {
     let request = RangeRequest { key: KEY.into(), ..RangeRequest::default() };
     let response = etcd.client.range(request).await?;
-    let value = response.kvs.first().and_then(|kv| std::str::from_utf8(&kv.value).ok()?.parse().ok());
+    let value =
+        response.kvs.first().and_then(|kv| std::str::from_utf8(&kv.value).ok()?.parse().ok());
     Ok(value.unwrap_or(0))
 }
 

@@ -1,4 +1,4 @@
-//! Leases of events. Events that are written within a short time share a lease.
+//! Leases of objects that expire, such as events. Objects that are written within a short time share a lease.
 //!
 //! Upstream: `leaseManager`.
 
@@ -11,11 +11,11 @@ use super::client::{CallError, Client};
 use super::wire::LeaseGrantRequest;
 use crate::clock::Clock;
 
-/// Maximum time during which events share a lease, in seconds. Upstream: `defaultLeaseReuseDurationSeconds`.
+/// Maximum time during which objects share a lease, in seconds. Upstream: `defaultLeaseReuseDurationSeconds`.
 const MAX_REUSE_SECONDS: u64 = 60;
-/// Part of the time to live during which events share a lease. Upstream: `leaseReuseDurationPercent`.
+/// Part of the time to live during which objects share a lease. Upstream: `leaseReuseDurationPercent`.
 const REUSE_DIVISOR: u64 = 20;
-/// Maximum number of events that share a lease. Upstream: `defaultLeaseMaxObjectCount`.
+/// Maximum number of objects that share a lease. Upstream: `defaultLeaseMaxObjectCount`.
 const MAX_OBJECTS: usize = 1000;
 
 /// Source of leases for one time to live.
@@ -26,7 +26,7 @@ pub(super) struct Leases {
     current: Mutex<Option<Lease>>,
 }
 
-/// Lease that later events may share.
+/// Lease that later objects may share.
 #[derive(Debug, Clone, Copy)]
 struct Lease {
     id: i64,
@@ -39,7 +39,7 @@ impl Leases {
         Self { ttl: ttl.as_secs(), clock, current: Mutex::default() }
     }
 
-    /// Returns a lease that outlives the time to live, but not by much; 0 if events do not expire.
+    /// Returns a lease that outlives the time to live, but not by much; 0 if objects do not expire.
     pub(super) async fn get(&self, client: &Client) -> Result<i64, CallError> {
         if self.ttl == 0 {
             return Ok(0);
@@ -61,12 +61,12 @@ impl Leases {
     }
 }
 
-/// Returns how long events share a lease, in seconds.
+/// Returns how long objects share a lease, in seconds.
 fn reuse_seconds(ttl: u64) -> u64 {
     (ttl / REUSE_DIVISOR).min(MAX_REUSE_SECONDS)
 }
 
-/// Returns whether an event that is written now can have this lease.
+/// Returns whether an object that is written now can have this lease.
 fn is_reusable(lease: &Lease, now: Instant, ttl: u64, reuse: u64) -> bool {
     let left = lease.expires_at.saturating_duration_since(now);
     let (ttl, reuse) = (Duration::from_secs(ttl), Duration::from_secs(reuse));
@@ -78,9 +78,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_of_a_short_time_share_a_lease() {
+    fn objects_of_a_short_time_share_a_lease() {
         let now = Clock::system().instant();
-        let lease = |left, objects| Lease { id: 1, expires_at: now + Duration::from_secs(left), objects };
+        let lease =
+            |left, objects| Lease { id: 1, expires_at: now + Duration::from_secs(left), objects };
         for (ttl, left, objects, expected) in [
             (3600, 3660, 1, true),
             (3600, 3601, 1, true),

@@ -28,6 +28,7 @@ use std::time::Duration;
 use futures::channel::mpsc::UnboundedSender;
 use futures::future::BoxFuture;
 use serde_json::Value;
+use tokio::time::{sleep, timeout};
 use tonic::{Code, Status};
 
 pub use self::options::EtcdOptions;
@@ -51,6 +52,9 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 /// Delay until the first request for progress. Usually the watch is only some milliseconds behind.
 const FIRST_PROGRESS_DELAY: Duration = Duration::from_millis(10);
 
+/// Delay before a read is repeated after an error. Reads change nothing, so that they are repeated until the time-out.
+const RETRY_DELAY: Duration = Duration::from_millis(250);
+
 /// Keys and values of objects in etcd.
 pub(crate) trait Layout: Send + Sync {
     /// Returns the path of a resource's keys below the prefix, such as `/services/specs`.
@@ -65,6 +69,9 @@ pub(crate) trait Layout: Send + Sync {
 
     /// Decodes a stored value.
     fn decode(&self, resource_prefix: &str, stored: &[u8]) -> Result<Encoded, String>;
+
+    /// Returns the resources whose objects expire, each with the time to live after a write.
+    fn expiring(&self) -> Vec<(ResourcePrefix, Duration)>;
 }
 
 /// Connection of a store to etcd.
@@ -73,7 +80,8 @@ pub(super) struct Etcd {
     /// Prefix of all keys, with a slash at the end.
     prefix: String,
     layout: Arc<dyn Layout>,
-    event_leases: Leases,
+    /// Leases of the resources whose objects expire.
+    leases: Vec<(ResourcePrefix, Leases)>,
     compaction_interval: Duration,
     /// Requests of the current watch stream; `None` while there is none.
     watch_requests: Mutex<Option<UnboundedSender<WatchRequest>>>,
@@ -103,7 +111,8 @@ impl Etcd {
 
     /// Returns the resource prefix and the key of an object by its key in etcd.
     fn locate<'k>(&self, key: &'k [u8]) -> Option<(ResourcePrefix, &'k str)> {
-        let path = std::str::from_utf8(key).ok()?.strip_prefix(self.prefix.trim_end_matches('/'))?;
+        let path =
+            std::str::from_utf8(key).ok()?.strip_prefix(self.prefix.trim_end_matches('/'))?;
         self.layout.locate(path)
     }
 
@@ -146,15 +155,14 @@ impl Shared {
             let mut delay = FIRST_PROGRESS_DELAY;
             loop {
                 let reached = settled.wait_for(|settled| *settled >= revision);
-                match tokio::time::timeout(delay, reached).await {
+                match timeout(delay, reached).await {
                     Ok(_) => return,
                     Err(_) => etcd.request_progress(),
                 }
                 delay = PROGRESS_INTERVAL;
             }
         };
-        let timed_out = |_| WriteError::TimedOut("context deadline exceeded".into());
-        tokio::time::timeout(CALL_TIMEOUT, reached).await.map_err(timed_out)
+        timeout(CALL_TIMEOUT, reached).await.map_err(|_| timed_out())
     }
 }
 
@@ -165,15 +173,16 @@ impl Store {
         options: &EtcdOptions,
         layout: Arc<dyn Layout>,
         indexed_resources: IndexedResources,
-        event_ttl: Duration,
-        clock: Clock,
+        clock: &Clock,
     ) -> Result<Self, ConnectError> {
         let client = Client::new(options).map_err(ConnectError::Failed)?;
+        let leases = layout.expiring().into_iter();
+        let leases = leases.map(|(prefix, ttl)| (prefix, Leases::new(ttl, clock.clone())));
         let etcd = Etcd {
             client,
             prefix: format!("/{}/", options.prefix.trim_matches('/')),
+            leases: leases.collect(),
             layout,
-            event_leases: Leases::new(event_ttl, clock),
             compaction_interval: options.compaction_interval,
             watch_requests: Mutex::default(),
             health: Mutex::new(Ok(())),
@@ -202,7 +211,8 @@ impl Store {
         tasks.push(("health of etcd", Box::new(move || Box::pin(health::run(shared.clone())))));
         if !etcd.compaction_interval.is_zero() {
             let shared = self.shared.clone();
-            let run = move || -> BoxFuture<'static, ()> { Box::pin(compaction::run(shared.clone())) };
+            let run =
+                move || -> BoxFuture<'static, ()> { Box::pin(compaction::run(shared.clone())) };
             tasks.push(("compaction of etcd", Box::new(run)));
         }
         tasks
@@ -216,7 +226,15 @@ impl Store {
     /// Waits until memory has all writes that were committed before the call, also those of other servers.
     pub(crate) async fn catch_up(&self) -> Result<(), WriteError> {
         let Some(etcd) = &self.shared.etcd else { return Ok(()) };
-        let revision = etcd.current_revision().await.map_err(|error| unavailable(&error))?;
+        let revision = async {
+            loop {
+                match etcd.current_revision().await {
+                    Err(error) if client::is_temporary(&error) => sleep(RETRY_DELAY).await,
+                    result => return result.map_err(|error| unavailable(&error)),
+                }
+            }
+        };
+        let revision = timeout(CALL_TIMEOUT, revision).await.map_err(|_| timed_out())??;
         self.shared.wait_for_etcd(etcd, revision).await
     }
 
@@ -225,6 +243,11 @@ impl Store {
         let Some(etcd) = &self.shared.etcd else { return Ok(()) };
         etcd.health.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
+}
+
+/// Returns the error of a call that etcd did not answer in time. Its text is that of Go's `context`.
+fn timed_out() -> WriteError {
+    WriteError::TimedOut("context deadline exceeded".into())
 }
 
 /// Returns the error of a failed call.
