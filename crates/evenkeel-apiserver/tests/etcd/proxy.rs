@@ -52,7 +52,7 @@ async fn a_write_whose_connection_is_cut_is_never_a_wrong_success() {
     let (done, cutting) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let cuts = async {
         while !done.load(Ordering::Relaxed) {
-            tokio::time::sleep(Duration::from_millis(40)).await;
+            tokio::time::sleep(Duration::from_millis(300)).await;
             cut.send_modify(|cuts| *cuts += 1);
             cutting.fetch_add(1, Ordering::Relaxed);
         }

@@ -25,8 +25,9 @@ use crate::store::state::{Staged, State};
 const PAGE_SIZE: i64 = 500;
 /// Maximum number of revisions of history that a start reads, so that it does not take long.
 const MAX_HISTORY: u64 = 16_384;
-/// Delay before the watch begins anew after an error.
-const RETRY_DELAY: Duration = Duration::from_millis(200);
+/// Delays before the watch begins anew after an error. The delay doubles as long as etcd sends nothing.
+const RETRY_DELAY: Duration = Duration::from_millis(20);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(1);
 /// Number of attempts to reach etcd at the start, and the delay between them.
 const START_ATTEMPTS: u32 = 20;
 const START_RETRY_DELAY: Duration = Duration::from_secs(1);
@@ -153,7 +154,9 @@ fn staged(
 /// Follows etcd until the server shuts down.
 pub(super) async fn run(shared: Arc<Shared>) {
     let Some(etcd) = &shared.etcd else { return };
+    let mut delay = RETRY_DELAY;
     loop {
+        let before = shared.read().revision;
         let ended = follow(&shared, etcd).await;
         *etcd.watch_requests.lock().unwrap_or_else(PoisonError::into_inner) = None;
         let reason = match ended {
@@ -170,7 +173,9 @@ pub(super) async fn run(shared: Arc<Shared>) {
             }
         };
         tracing::warn!(reason, "the watch of etcd ended, and begins anew");
-        sleep(RETRY_DELAY).await;
+        let has_progress = shared.read().revision > before;
+        delay = if has_progress { RETRY_DELAY } else { (delay * 2).min(MAX_RETRY_DELAY) };
+        sleep(delay).await;
     }
 }
 
