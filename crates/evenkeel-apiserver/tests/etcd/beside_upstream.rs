@@ -164,7 +164,7 @@ async fn both_store_the_same_keys_and_values() {
             };
             match found.iter().find(is_new) {
                 Some((key, value)) => {
-                    stored.push((key.replace(writer_name, "*"), envelope(value), value.clone()))
+                    stored.push((key.replace(writer_name, "*"), envelope(value), value.clone()));
                 }
                 None => differences.push(format!("{place} by {writer_name} has no key")),
             }

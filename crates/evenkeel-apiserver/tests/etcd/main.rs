@@ -43,6 +43,7 @@ async fn connect(server: &Server) -> Connection {
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
+#[expect(clippy::needless_pass_by_value, reason = "it reads better")]
 fn map(name: &str, data: Value) -> Value {
     json!({"metadata": {"name": name}, "data": data})
 }
