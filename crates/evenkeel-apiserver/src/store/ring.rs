@@ -134,7 +134,7 @@ mod tests {
     fn several_events_of_a_revision_are_read_together_or_not_at_all() {
         let mut ring = Ring::new(1, &HistoryBytes::default());
         let object = serde_json::json!({"metadata": {}});
-        let mut push = |ring: &mut Ring, key: &str, revision| {
+        let push = |ring: &mut Ring, key: &str, revision| {
             let encoded = Encoded::new(&object, SelectionAttributes::default());
             let entry = Arc::new(encoded.into_entry(key.into(), revision, Change::Added));
             ring.push(Arc::new(Event::new(entry, None)));

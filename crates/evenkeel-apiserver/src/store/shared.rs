@@ -13,7 +13,7 @@ use evenkeel_tasks::panic_text;
 use tokio::sync::watch;
 
 use super::durable::Durable;
-use super::etcd::Etcd;
+use super::etcd::connection::Etcd;
 use super::index::IndexedResources;
 use super::pending::{NotStaged, Pending, QueuedTransaction, Refusal, StagedTransaction};
 use super::record::{Identity, Transformer};

@@ -127,6 +127,9 @@ pub(super) fn is_temporary(error: &Status) -> bool {
 /// Returns the endpoint of a URL, or of a host and port without TLS.
 fn endpoint(server: &str, options: &EtcdOptions) -> Result<Endpoint, String> {
     let url = if server.contains("://") { server.to_owned() } else { format!("http://{server}") };
+    if !["http://", "https://"].iter().any(|scheme| url.starts_with(scheme)) {
+        return Err(format!("{server:?}: the URL must begin with http:// or https://"));
+    }
     let invalid = |error: tonic::transport::Error| format!("{server:?}: {error}");
     let mut endpoint = Endpoint::from_shared(url.clone())
         .map_err(invalid)?

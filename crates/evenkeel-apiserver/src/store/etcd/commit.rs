@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use super::connection::{Etcd, Layout, unavailable};
 use super::wire::{
     self, Compare, CompareTarget, CompareValue, DeleteRangeRequest, KeyValue, Operation,
     OperationResult, PutRequest, RangeRequest, TxnRequest, TxnResponse, operation,
 };
-use super::{Etcd, Layout, unavailable};
 use crate::resource::ResourcePrefix;
 use crate::store::entry::{Change, Encoded, Entry};
 use crate::store::shared::Shared;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use tokio::time::sleep;
 
-use super::Etcd;
 use super::client::CallError;
+use super::connection::Etcd;
 use super::wire::{
     self, CompactionRequest, Compare, CompareTarget, CompareValue, KeyValue, Operation,
     OperationResult, PutRequest, RangeRequest, TxnRequest, TxnResponse, operation,
@@ -20,7 +20,7 @@ const KEY: &str = "compact_rev_key";
 
 /// Last compaction that a server knows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Known {
+struct LastCompaction {
     /// Version of the key.
     version: i64,
     /// Revision of etcd when the server learned this.
@@ -30,7 +30,7 @@ struct Known {
 /// Compacts etcd until the server shuts down.
 pub(super) async fn run(shared: Arc<Shared>) {
     let Some(etcd) = &shared.etcd else { return };
-    let mut known = Known::default();
+    let mut known = LastCompaction::default();
     loop {
         sleep(etcd.compaction_interval).await;
         match compact(etcd, known).await {
@@ -50,7 +50,7 @@ pub(super) async fn last(etcd: &Etcd) -> Result<u64, CallError> {
 }
 
 /// Compacts up to the revision that etcd had one interval ago, unless another server has done so.
-async fn compact(etcd: &Etcd, known: Known) -> Result<Known, CallError> {
+async fn compact(etcd: &Etcd, known: LastCompaction) -> Result<LastCompaction, CallError> {
     let response = etcd.client.txn(request(known)).await?;
     let now = learn(known, &response);
     if response.succeeded && known.revision != 0 {
@@ -62,7 +62,7 @@ async fn compact(etcd: &Etcd, known: Known) -> Result<Known, CallError> {
 }
 
 /// Returns the transaction that makes this server the one that compacts.
-fn request(known: Known) -> TxnRequest {
+fn request(known: LastCompaction) -> TxnRequest {
     let value = known.revision.to_string().into_bytes();
     let put = PutRequest { key: KEY.into(), value, lease: 0 };
     let get = RangeRequest { key: KEY.into(), ..RangeRequest::default() };
@@ -78,7 +78,7 @@ fn request(known: Known) -> TxnRequest {
 }
 
 /// Returns the last compaction by the response to [`request`].
-fn learn(known: Known, response: &TxnResponse) -> Known {
+fn learn(known: LastCompaction, response: &TxnResponse) -> LastCompaction {
     let revision = wire::revision(response.header.as_ref());
     let version = if response.succeeded {
         known.version.saturating_add(1)
@@ -89,7 +89,7 @@ fn learn(known: Known, response: &TxnResponse) -> Known {
         });
         found.map_or(0, |KeyValue { version, .. }| *version)
     };
-    Known { version, revision }
+    LastCompaction { version, revision }
 }
 
 #[cfg(test)]
@@ -99,15 +99,15 @@ mod tests {
 
     #[test]
     fn a_server_that_came_second_learns_the_version_and_compacts_nothing() {
-        let known = Known { version: 3, revision: 70 };
+        let known = LastCompaction { version: 3, revision: 70 };
         let header = Some(ResponseHeader { revision: 90 });
         let won = TxnResponse { header, succeeded: true, responses: Vec::new() };
-        assert_eq!(learn(known, &won), Known { version: 4, revision: 90 });
+        assert_eq!(learn(known, &won), LastCompaction { version: 4, revision: 90 });
         let kvs = vec![KeyValue { version: 8, value: "75".into(), ..KeyValue::default() }];
         let range = OperationResult::Range(RangeResponse { header: None, kvs, more: false });
         let responses = vec![ResponseOp { response: Some(range) }];
         let lost = TxnResponse { succeeded: false, responses, ..won };
-        assert_eq!(learn(known, &lost), Known { version: 8, revision: 90 });
+        assert_eq!(learn(known, &lost), LastCompaction { version: 8, revision: 90 });
         let sent = request(known);
         assert_eq!(sent.compare[0].value, Some(CompareValue::Version(3)));
     }

@@ -9,11 +9,12 @@ use tokio::time::sleep;
 use tonic::{Code, Status};
 
 use super::client::CallError;
+use super::compaction;
+use super::connection::Etcd;
 use super::wire::{
     self, KeyValue, RangeRequest, WatchCreateRequest, WatchEvent, WatchEventType, WatchOperation,
     WatchRequest, WatchResponse,
 };
-use super::{Etcd, compaction};
 use crate::resource::ResourcePrefix;
 use crate::store::entry::{Change, Entry};
 use crate::store::event::Event;

@@ -16,6 +16,7 @@
 mod client;
 mod commit;
 mod compaction;
+pub(super) mod connection;
 mod feed;
 mod health;
 mod lease;
@@ -25,24 +26,21 @@ mod wire;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures::channel::mpsc::UnboundedSender;
 use futures::future::BoxFuture;
-use serde_json::Value;
 use tokio::time::{sleep, timeout};
-use tonic::{Code, Status};
+use tonic::Code;
 
+pub(crate) use self::connection::Layout;
 pub use self::options::EtcdOptions;
 
 use self::client::{CALL_TIMEOUT, Client};
+use self::connection::{Etcd, timed_out, unavailable};
 use self::lease::Leases;
-use self::wire::{RangeRequest, WatchOperation, WatchProgressRequest, WatchRequest};
-use super::entry::Encoded;
 use super::handle::Store;
 use super::index::IndexedResources;
 use super::shared::Shared;
 use super::transaction::WriteError;
 use crate::clock::Clock;
-use crate::resource::ResourcePrefix;
 
 /// Message with which a stand-in for etcd refuses every call, because it stores nothing.
 pub const STAND_IN_MESSAGE: &str = "this is a stand-in for etcd, which stores nothing";
@@ -55,40 +53,6 @@ const FIRST_PROGRESS_DELAY: Duration = Duration::from_millis(10);
 /// Delay before a read is repeated after an error. Reads change nothing, so that they are repeated until the time-out.
 const RETRY_DELAY: Duration = Duration::from_millis(250);
 
-/// Keys and values of objects in etcd.
-pub(crate) trait Layout: Send + Sync {
-    /// Returns the path of a resource's keys below the prefix, such as `/services/specs`.
-    fn path(&self, resource_prefix: &str) -> String;
-
-    /// Returns the resource prefix and the key of an object from its path below the prefix; `None` for a resource that
-    /// this server does not know.
-    fn locate<'p>(&self, path: &'p str) -> Option<(ResourcePrefix, &'p str)>;
-
-    /// Encodes an object in upstream's storage version.
-    fn encode(&self, resource_prefix: &str, object: &Value) -> Result<Vec<u8>, String>;
-
-    /// Decodes a stored value.
-    fn decode(&self, resource_prefix: &str, stored: &[u8]) -> Result<Encoded, String>;
-
-    /// Returns the resources whose objects expire, each with the time to live after a write.
-    fn expiring(&self) -> Vec<(ResourcePrefix, Duration)>;
-}
-
-/// Connection of a store to etcd.
-pub(super) struct Etcd {
-    client: Client,
-    /// Prefix of all keys, with a slash at the end.
-    prefix: String,
-    layout: Arc<dyn Layout>,
-    /// Leases of the resources whose objects expire.
-    leases: Vec<(ResourcePrefix, Leases)>,
-    compaction_interval: Duration,
-    /// Requests of the current watch stream; `None` while there is none.
-    watch_requests: Mutex<Option<UnboundedSender<WatchRequest>>>,
-    /// Whether etcd answers, or the reason why not.
-    health: Mutex<Result<(), String>>,
-}
-
 /// Reason why a store in etcd could not be opened.
 pub(crate) enum ConnectError {
     /// The server is a stand-in, which stores nothing.
@@ -100,49 +64,6 @@ pub(crate) enum ConnectError {
 /// Task of a store, with its name.
 pub(crate) type BackgroundTask =
     (&'static str, Box<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>);
-
-impl Etcd {
-    /// Returns the key of an object.
-    fn key(&self, resource_prefix: &str, key: &str) -> Vec<u8> {
-        let path = self.layout.path(resource_prefix);
-        let path = path.strip_prefix('/').unwrap_or(&path);
-        format!("{}{path}/{key}", self.prefix).into_bytes()
-    }
-
-    /// Returns the resource prefix and the key of an object by its key in etcd.
-    fn locate<'k>(&self, key: &'k [u8]) -> Option<(ResourcePrefix, &'k str)> {
-        let path =
-            std::str::from_utf8(key).ok()?.strip_prefix(self.prefix.trim_end_matches('/'))?;
-        self.layout.locate(path)
-    }
-
-    /// Returns the first key after all keys with the prefix.
-    fn range_end(&self) -> Vec<u8> {
-        let mut end = self.prefix.clone().into_bytes();
-        // The prefix ends with a slash, which the zero follows in ASCII.
-        end.pop();
-        end.push(b'0');
-        end
-    }
-
-    /// Asks the watch for its progress, so that memory reaches a revision whose writes are not below the prefix.
-    fn request_progress(&self) {
-        let requests = self.watch_requests.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(requests) = &*requests {
-            let request = Some(WatchOperation::Progress(WatchProgressRequest {}));
-            // A stream that has just ended takes no requests; the next one begins with memory's revision.
-            let _ = requests.unbounded_send(WatchRequest { request });
-        }
-    }
-
-    /// Returns the current revision of etcd.
-    async fn current_revision(&self) -> Result<u64, client::CallError> {
-        let key = self.prefix.clone().into_bytes();
-        let request = RangeRequest { key, count_only: true, ..RangeRequest::default() };
-        let response = self.client.range(request).await?;
-        Ok(wire::revision(response.header.as_ref()))
-    }
-}
 
 impl Shared {
     /// Waits until memory has a revision of etcd.
@@ -242,22 +163,6 @@ impl Store {
     pub(crate) fn etcd_health(&self) -> Result<(), String> {
         let Some(etcd) = &self.shared.etcd else { return Ok(()) };
         etcd.health.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
-
-/// Returns the error of a call that etcd did not answer in time. Its text is that of Go's `context`.
-fn timed_out() -> WriteError {
-    WriteError::TimedOut("context deadline exceeded".into())
-}
-
-/// Returns the error of a failed call.
-fn unavailable(error: &Status) -> WriteError {
-    match error.code() {
-        Code::DeadlineExceeded => WriteError::TimedOut(error.message().into()),
-        Code::InvalidArgument if error.message() == "etcdserver: request is too large" => {
-            WriteError::TooLarge
-        }
-        _ => WriteError::Etcd(error.message().into()),
     }
 }
 

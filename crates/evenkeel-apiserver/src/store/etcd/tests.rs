@@ -1,8 +1,12 @@
 //! Tests of the store in etcd without etcd.
 
 use evenkeel_apimachinery::status::StatusError;
+use serde_json::Value;
+use tonic::Status;
 
 use super::*;
+use crate::resource::ResourcePrefix;
+use crate::store::entry::Encoded;
 
 #[test]
 fn a_failed_call_is_never_a_success() {
