@@ -240,7 +240,8 @@ impl From<WriteError> for StatusError {
             WriteError::TooDeep => Self::bad_request(error.to_string()),
             WriteError::Storage(why) => Self::insufficient_storage(&*why),
             // Upstream returns this error without a reason.
-            WriteError::TooLarge => Self::plain_internal(error.to_string()),
+            WriteError::TooLarge | WriteError::Etcd(_) => Self::plain_internal(error.to_string()),
+            WriteError::TimedOut(_) => Self::timeout(error, 0),
             error => Self::internal(error),
         }
     }

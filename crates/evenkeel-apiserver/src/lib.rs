@@ -2,6 +2,7 @@
 
 mod admission;
 mod aggregation;
+mod announcement;
 mod apf_controller;
 mod api;
 mod audit;
@@ -16,6 +17,7 @@ mod custom;
 mod decode;
 mod discovery;
 mod encryption;
+mod etcd_layout;
 mod event_ttl;
 mod files;
 mod flow;
@@ -57,7 +59,7 @@ pub use serve::{
     AggregationOptions, AuthenticationOptions, BuildError, Builder, ConnectionLimits, ServeError,
     Server, Service, UncheckedError,
 };
-pub use store::OpenError;
+pub use store::{EtcdOptions, OpenError, STAND_IN_MESSAGE};
 
 /// Snapshots of a data folder that no server uses. [`Server::snapshot`] takes a snapshot of a running server.
 pub mod snapshot {

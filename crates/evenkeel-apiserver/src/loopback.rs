@@ -128,6 +128,23 @@ pub(crate) async fn record_token_use(api: &Arc<Api>, used: &UsedSecret) {
     }
 }
 
+/// Commits the objects that `add` adds to a transaction because they are missing. Other servers may create the same
+/// objects at the same time.
+pub(crate) async fn commit_missing(
+    api: &Api,
+    add: impl Fn(&mut Transaction) -> Result<(), StatusError>,
+) -> Result<(), StatusError> {
+    for _ in 0..MAX_WRITE_ATTEMPTS {
+        let mut transaction = Transaction::default();
+        add(&mut transaction)?;
+        match api.store.commit(transaction).await {
+            Err(WriteError::Mismatch { .. }) => {}
+            result => return result.map(drop).map_err(StatusError::from),
+        }
+    }
+    Err(StatusError::internal("other servers create the same objects again and again"))
+}
+
 /// Adds the creation of an object to a transaction, unless the object exists.
 pub(crate) fn create_if_absent(
     api: &Api,

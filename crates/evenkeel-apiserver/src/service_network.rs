@@ -119,9 +119,15 @@ impl ServiceNetwork {
         })
     }
 
-    /// Returns the Endpoints with the server's address. Their label makes the EndpointSlice mirroring controller ignore
+    /// Returns the address that the server advertises.
+    pub(crate) fn advertised_address(&self) -> IpAddr {
+        self.advertised.ip()
+    }
+
+    /// Returns the Endpoints with the addresses of the servers. Their label makes the EndpointSlice mirroring controller ignore
     /// them, because the server writes its EndpointSlice itself.
-    pub(crate) fn endpoints(&self) -> Value {
+    pub(crate) fn endpoints(&self, addresses: &[String]) -> Value {
+        let addresses: Vec<Value> = addresses.iter().map(|ip| json!({"ip": ip})).collect();
         json!({
             "metadata": {
                 "name": "kubernetes",
@@ -129,15 +135,16 @@ impl ServiceNetwork {
                 "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"},
             },
             "subsets": [{
-                "addresses": [{"ip": self.advertised.ip().to_string()}],
+                "addresses": addresses,
                 "ports": [{"name": "https", "port": self.advertised.port(), "protocol": "TCP"}],
             }],
         })
     }
 
-    /// Returns the EndpointSlice with the server's address.
-    pub(crate) fn endpoint_slice(&self) -> Value {
-        let ip = self.advertised.ip();
+    /// Returns the EndpointSlice with the addresses of the servers.
+    pub(crate) fn endpoint_slice(&self, addresses: &[String]) -> Value {
+        let endpoint = |ip| json!({"addresses": [ip], "conditions": {"ready": true}});
+        let endpoints: Vec<Value> = addresses.iter().map(endpoint).collect();
         json!({
             "metadata": {
                 "name": "kubernetes",
@@ -145,8 +152,8 @@ impl ServiceNetwork {
                 "generation": 1,
                 "labels": {"kubernetes.io/service-name": "kubernetes"},
             },
-            "addressType": IpFamily::of(ip).name(),
-            "endpoints": [{"addresses": [ip.to_string()], "conditions": {"ready": true}}],
+            "addressType": IpFamily::of(self.advertised.ip()).name(),
+            "endpoints": endpoints,
             "ports": [{"name": "https", "port": self.advertised.port(), "protocol": "TCP"}],
         })
     }

@@ -45,9 +45,8 @@ pub(crate) async fn install(
     network: &ServiceNetwork,
 ) -> Result<(), StatusError> {
     let is_new = api.store.revision() == 0;
-    let mut transaction = Transaction::default();
-    put_all(api, ca, network, &mut transaction)?;
-    api.store.commit(transaction).await?;
+    let put_all = |transaction: &mut Transaction| put_all(api, ca, network, transaction);
+    loopback::commit_missing(api, put_all).await?;
     registry::create_missing_ip_addresses(api).await?;
     add_second_range(api, network).await?;
     if !is_new {
@@ -146,11 +145,12 @@ fn put_all(
         let map = json!({"metadata": metadata, "data": authentication_data(api, ca)});
         create_if_absent(api, configmaps, map, &now, transaction);
     }
+    let advertised = [network.advertised_address().to_string()];
     for (api_version, resource, object) in [
         ("networking.k8s.io/v1", "servicecidrs", network.service_cidr(&now)),
         ("v1", "services", network.service()),
-        ("v1", "endpoints", network.endpoints()),
-        ("discovery.k8s.io/v1", "endpointslices", network.endpoint_slice()),
+        ("v1", "endpoints", network.endpoints(&advertised)),
+        ("discovery.k8s.io/v1", "endpointslices", network.endpoint_slice(&advertised)),
     ] {
         if let Some(resource) = rows.get(api_version, resource) {
             create_if_absent(api, resource, object, &now, transaction);
@@ -164,9 +164,11 @@ fn put_all(
 pub(crate) async fn register(api: &Arc<Api>, service: Value) -> Result<(), StatusError> {
     let now = seconds(api.clock.now());
     if let Some(services) = api.table.get(API_SERVICE_VERSION, API_SERVICES) {
-        let mut transaction = Transaction::default();
-        create_if_absent(api, &services, service, &now, &mut transaction);
-        api.store.commit(transaction).await?;
+        let add = |transaction: &mut Transaction| {
+            create_if_absent(api, &services, service.clone(), &now, transaction);
+            Ok(())
+        };
+        loopback::commit_missing(api, add).await?;
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ const ROOTS: [&str; 3] = ["healthz", "livez", "readyz"];
 const CHECKS: &[&str] = &[
     "ping",
     "log",
-    "etcd",
+    ETCD,
     STORAGE,
     "informer-sync",
     "poststarthook/start-apiserver-admission-initializer",
@@ -42,6 +42,8 @@ const CHECKS: &[&str] = &[
     "shutdown",
 ];
 
+/// Check that fails while etcd does not answer, if the store is in etcd.
+const ETCD: &str = "etcd";
 /// Check that fails while the store refuses writes. Only readiness has it: reads still work, and a restart would not
 /// help.
 const STORAGE: &str = "etcd-readiness";
@@ -79,6 +81,8 @@ pub(super) fn paths() -> impl Iterator<Item = String> {
 
 /// Results of the checks that can fail.
 pub(super) struct Results {
+    /// Whether etcd answers.
+    pub(super) etcd: Result<(), String>,
     /// Whether the store accepts writes.
     pub(super) storage: Result<(), String>,
     /// Whether the server's background tasks run.
@@ -88,6 +92,7 @@ pub(super) struct Results {
 impl Results {
     fn of(&self, check: &str) -> Result<(), &str> {
         let result = match check {
+            ETCD => &self.etcd,
             STORAGE => &self.storage,
             TASKS => &self.tasks,
             _ => return Ok(()),
@@ -160,7 +165,7 @@ mod tests {
     use super::*;
 
     fn good() -> Results {
-        Results { storage: Ok(()), tasks: Ok(()) }
+        Results { etcd: Ok(()), storage: Ok(()), tasks: Ok(()) }
     }
 
     #[test]

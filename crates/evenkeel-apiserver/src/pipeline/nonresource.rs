@@ -35,7 +35,11 @@ pub(super) fn serve(
         return Ok(not_found());
     }
     if let Some((root, check)) = health::parse_path(path) {
-        let results = health::Results { storage: api.store.health(), tasks: api.tasks.check() };
+        let results = health::Results {
+            etcd: api.store.etcd_health(),
+            storage: api.store.health(),
+            tasks: api.tasks.check(),
+        };
         return Ok(
             health::serve(&api.metrics, root, check, query, &results).unwrap_or_else(not_found)
         );

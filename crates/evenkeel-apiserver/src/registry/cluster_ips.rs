@@ -133,13 +133,27 @@ fn ip_address(ip: IpAddr, service: &Value) -> Value {
     })
 }
 
-/// Adds the creation of the IPAddress of a Service's cluster IP to a transaction, unless it exists.
+/// Adds the creation of the IPAddress of a Service's cluster IP to a transaction, unless the Service has it. If it belongs
+/// to another object, the address is taken.
 pub(super) fn create(api: &Api, ip: IpAddr, service: &Value, transaction: &mut Transaction) {
     let Some(resource) = ip_address_resource(api) else { return };
-    if !has_ip_address(api, ip) {
-        let now = seconds(api.clock.now());
-        loopback::create(api, &resource, ip_address(ip, service), &now, transaction);
+    let key = key(&resource, "", &ip.to_string());
+    let stored = api.store.latest(&resource.resource_prefix, &key);
+    if stored.is_some_and(|entry| entry.decode().is_ok_and(|object| is_of(&object, service))) {
+        return;
     }
+    let now = seconds(api.clock.now());
+    loopback::create(api, &resource, ip_address(ip, service), &now, transaction);
+    transaction.reserves(ip.to_string());
+}
+
+/// Returns whether an IPAddress belongs to a Service.
+fn is_of(ip_address: &Value, service: &Value) -> bool {
+    text(ip_address, "spec.parentRef.resource") == "services"
+        && ["namespace", "name"].iter().all(|field| {
+            text(ip_address, &format!("spec.parentRef.{field}"))
+                == text(service, &format!("metadata.{field}"))
+        })
 }
 
 /// Adds the deletion of the IPAddress of a Service's cluster IP to a transaction, unless it belongs to another Service.
@@ -147,14 +161,7 @@ pub(super) fn delete(api: &Api, ip: IpAddr, service: &Value, transaction: &mut T
     let Some(resource) = ip_address_resource(api) else { return };
     let key = key(&resource, "", &ip.to_string());
     let Some(entry) = api.store.latest(&resource.resource_prefix, &key) else { return };
-    let belongs_to_service = entry.decode().is_ok_and(|object: Value| {
-        text(&object, "spec.parentRef.resource") == "services"
-            && ["namespace", "name"].iter().all(|field| {
-                text(&object, &format!("spec.parentRef.{field}"))
-                    == text(service, &format!("metadata.{field}"))
-            })
-    });
-    if belongs_to_service {
+    if entry.decode().is_ok_and(|object| is_of(&object, service)) {
         transaction.delete(&resource.resource_prefix, &key, Expect::At(entry.revision));
     }
 }
@@ -163,19 +170,15 @@ pub(super) fn delete(api: &Api, ip: IpAddr, service: &Value, transaction: &mut T
 pub(crate) async fn create_missing_ip_addresses(api: &Arc<Api>) -> Result<(), StatusError> {
     let Some(resource) = ip_address_resource(api) else { return Ok(()) };
     let now = seconds(api.clock.now());
-    let mut transaction = Transaction::default();
-    for service in loopback::list(api, "v1", "services", "") {
-        let ips = list(&service, "spec.clusterIPs").iter();
-        for ip in ips.filter_map(|ip| ip.as_str()?.parse().ok()) {
-            loopback::create_if_absent(
-                api,
-                &resource,
-                ip_address(ip, &service),
-                &now,
-                &mut transaction,
-            );
+    let add = |transaction: &mut Transaction| {
+        for service in loopback::list(api, "v1", "services", "") {
+            let ips = list(&service, "spec.clusterIPs").iter();
+            for ip in ips.filter_map(|ip| ip.as_str()?.parse().ok()) {
+                let ip_address = ip_address(ip, &service);
+                loopback::create_if_absent(api, &resource, ip_address, &now, transaction);
+            }
         }
-    }
-    api.store.commit(transaction).await?;
-    Ok(())
+        Ok(())
+    };
+    loopback::commit_missing(api, add).await
 }

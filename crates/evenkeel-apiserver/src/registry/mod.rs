@@ -5,6 +5,7 @@ mod cluster_ips;
 mod node_ports;
 pub(crate) mod policy_params;
 pub(crate) mod policybased;
+mod port_range;
 pub(crate) mod resourceclaim;
 mod service;
 mod storage;

@@ -6,6 +6,7 @@ use super::node_ports::{
     NODE_PORTS, NodePortError, NodePorts, allocates_node_ports, needs_health_check, node_port,
     requested_node_ports,
 };
+use super::port_range::{self, PortRange};
 use crate::api::{Api, Context};
 use crate::resource::{GroupKind, ResourcePrefix};
 use crate::store::Transaction;
@@ -100,7 +101,9 @@ fn allocate(cx: &Context<'_>, service: &mut Value, old: Option<&Value>) -> Resul
             return Err(StatusError::internal(why));
         }
     }
-    let is_node_port_taken = |port| is_taken(cx.api, &port_value(port));
+    let port_range = PortRange::read(cx.api);
+    let is_node_port_taken =
+        |port| port_range.contains(port) || is_taken(cx.api, &port_value(port));
     let start = cx.api.random(|rng| rng.random_range(NODE_PORTS));
     let mut ports = NodePorts::new(&is_node_port_taken, start, cx.dry_run);
     let result = match old {
@@ -148,8 +151,12 @@ pub(super) fn begin_write(
         transaction.unique(&resource_prefix, address_value(address));
         cluster_ips::create(api, address, service, transaction);
     }
-    for port in node_ports {
-        transaction.unique(&resource_prefix, port_value(port));
+    for port in &node_ports {
+        transaction.unique(&resource_prefix, port_value(*port));
+    }
+    // An update changes the bitmap of ports once, in `finish_write`.
+    if old.is_none() {
+        port_range::change(api, &node_ports, &[], transaction);
     }
 }
 
@@ -161,7 +168,14 @@ pub(super) fn finish_write(
     transaction: &mut Transaction,
 ) {
     let current = service.map(allocated_values).unwrap_or_default();
-    for address in allocated_values(old).cluster_ips {
+    let previous = allocated_values(old);
+    let without = |ports: &[u16], others: &[u16]| -> Vec<u16> {
+        ports.iter().copied().filter(|port| !others.contains(port)).collect()
+    };
+    let allocated = without(&current.node_ports, &previous.node_ports);
+    let released = without(&previous.node_ports, &current.node_ports);
+    port_range::change(api, &allocated, &released, transaction);
+    for address in previous.cluster_ips {
         if !current.cluster_ips.contains(&address) {
             cluster_ips::delete(api, address, old, transaction);
         }

@@ -27,6 +27,7 @@ pub use unchecked::UncheckedError;
 use crate::admission::plugins::Plugins;
 use crate::admission::policy::compiled::Compiled;
 use crate::aggregation;
+use crate::announcement;
 use crate::apf_controller;
 use crate::api::Api;
 use crate::audit::{AuditOptions, Auditor};
@@ -39,6 +40,7 @@ use crate::computed::{self, ComputedApi};
 use crate::custom::crd_controller;
 use crate::custom::served::Served;
 use crate::encryption::Encryption;
+use crate::etcd_layout::EtcdLayout;
 use crate::event_ttl;
 use crate::files;
 use crate::flow::{self, Flows};
@@ -47,7 +49,7 @@ use crate::metrics::Metrics;
 use crate::registry;
 use crate::resource::Table;
 use crate::service_network::ServiceNetwork;
-use crate::store::{self, OpenError, Store};
+use crate::store::{self, ConnectError, EtcdOptions, OpenError, Store};
 use crate::streaming::StreamLimits;
 use crate::tasks::Tasks;
 use crate::tracking;
@@ -101,6 +103,7 @@ pub struct Builder {
     event_ttl: Duration,
     audit: Option<AuditOptions>,
     aggregation: AggregationOptions,
+    etcd: Option<EtcdOptions>,
 }
 
 /// Default advertised address. It is reserved for documentation (RFC 5737), because Endpoints may not contain a
@@ -122,6 +125,12 @@ impl Builder {
     /// Stores all data durably in this folder: acknowledged writes are on disk. Default: all data is in memory.
     pub fn data_dir(mut self, folder: Option<PathBuf>) -> Self {
         self.data_dir = folder;
+        self
+    }
+
+    /// Stores all objects in etcd, which other servers may share. The data folder then has only certificates and keys.
+    pub fn etcd(mut self, options: EtcdOptions) -> Self {
+        self.etcd = Some(options);
         self
     }
 
@@ -252,16 +261,53 @@ impl Builder {
         Box::pin(self.open())
     }
 
+    /// Opens the store in etcd. Returns `None` if a stand-in is in etcd's place, which stores nothing.
+    async fn connect(&self, options: &EtcdOptions) -> Result<Option<Store>, BuildError> {
+        let setting = |reason: &str| BuildError::Setting("etcd-servers", reason.to_owned());
+        if self.encryption_provider_config.is_some() {
+            return Err(setting(
+                "a store in etcd is not encrypted by this server: leave --encryption-provider-config away",
+            ));
+        }
+        let layout = Arc::new(EtcdLayout::builtin(self.event_ttl));
+        let indexed = registry::INDEXED_RESOURCES;
+        match Store::connect(options, layout, indexed, &self.clock).await {
+            Ok(store) => {
+                let mut folder = self.data_dir.iter();
+                if let Some(folder) = folder.find(|folder| store::has_file(folder)) {
+                    tracing::warn!(
+                        folder = %folder.display(),
+                        "the objects in the data folder are not used, because the store is in etcd"
+                    );
+                }
+                Ok(Some(store))
+            }
+            Err(ConnectError::StandIn) => {
+                tracing::warn!(
+                    "the server of --etcd-servers is a stand-in for etcd, which stores nothing: this server keeps the objects itself"
+                );
+                Ok(None)
+            }
+            Err(ConnectError::Failed(reason)) => Err(setting(&reason)),
+        }
+    }
+
     async fn open(mut self) -> Result<Server, BuildError> {
         let encryption = self.encryption_provider_config.as_deref().map(Encryption::from_config);
         let encryption = encryption.transpose().map_err(BuildError::Encryption)?;
         let transformer = Arc::new(encryption.unwrap_or_default());
+        let connected = match &self.etcd {
+            Some(options) => self.connect(options).await?,
+            None => None,
+        };
+        if let Some(folder) = &self.data_dir {
+            files::make_folder(folder, is_expected_in_data_folder)
+                .map_err(|source| OpenError::Io { path: folder.display().to_string(), source })?;
+        }
         let store = match &self.data_dir {
+            _ if let Some(store) = connected => store,
             None => Store::in_memory(registry::INDEXED_RESOURCES),
             Some(folder) => {
-                files::make_folder(folder, is_expected_in_data_folder).map_err(|source| {
-                    OpenError::Io { path: folder.display().to_string(), source }
-                })?;
                 let flavor =
                     tokio::runtime::Handle::try_current().map(|handle| handle.runtime_flavor());
                 let threaded = !matches!(flavor, Ok(tokio::runtime::RuntimeFlavor::CurrentThread));
@@ -270,6 +316,10 @@ impl Builder {
                 Store::open(folder, threaded, indexed, transformer, clock)?
             }
         };
+        let tasks = Tasks::default();
+        for (name, task) in store.background() {
+            tasks.spawn(name, task);
+        }
         if let Some(pem) = &self.pki.client_ca {
             let invalid = |reason| BuildError::Setting("client-ca-file", reason);
             let pool =
@@ -323,7 +373,7 @@ impl Builder {
             connections: StreamLimits::default(),
             aggregation,
             webhooks: Budgets::default(),
-            tasks: Tasks::default(),
+            tasks,
             rng: Mutex::new(rng),
         });
         crd_controller::load(&api);
@@ -331,6 +381,11 @@ impl Builder {
         bootstrap::install(&api, pki.client_roots_pem(), &network).await?;
         let pki = Arc::new(pki);
         start_tasks(&api, &pki, self.event_ttl);
+        if api.store.is_shared() {
+            let (weak, network) = (Arc::downgrade(&api), Arc::new(network));
+            let announcement = move || announcement::run(weak.clone(), network.clone());
+            api.tasks.spawn("announcement", announcement);
+        }
         let store = api.store.clone();
         api.components.add("etcd-0", move || store.health());
         Ok(Server { api, pki, connections: self.connections })
@@ -363,7 +418,8 @@ fn start_tasks(api: &Arc<Api>, pki: &Arc<Pki>, event_ttl: Duration) {
             async move { sender.run().await }
         });
     }
-    if !event_ttl.is_zero() {
+    // etcd deletes events by their leases.
+    if !event_ttl.is_zero() && !api.store.is_shared() {
         let changes = api.store.changes(&event_ttl::RESOURCE_PREFIX.into());
         let weak = Arc::downgrade(api);
         let expiry = move || event_ttl::run(weak.clone(), changes.clone(), event_ttl);
@@ -446,6 +502,7 @@ impl Server {
             event_ttl: event_ttl::DEFAULT_TTL,
             audit: None,
             aggregation: AggregationOptions::default(),
+            etcd: None,
         }
     }
 

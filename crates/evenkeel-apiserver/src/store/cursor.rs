@@ -87,7 +87,12 @@ fn events_since(ring: &Ring, at: u64) -> Result<Batch, Expired> {
     let mut budget = Budget::default();
     let mut later_events = ring.since(at)?.peekable();
     let mut events = Vec::new();
-    while let Some(event) = later_events.next_if(|event| budget.admits(event)) {
+    let mut last = at;
+    // Do not split the events of one revision, because the position is a revision.
+    while let Some(event) =
+        later_events.next_if(|event| event.entry.revision == last || budget.admits(event))
+    {
+        last = event.entry.revision;
         events.push(event.clone());
     }
     Ok(Batch { events, is_last: later_events.peek().is_none() })
@@ -99,11 +104,13 @@ fn recorded_events(ring: &Ring, revisions: &[u64], committed: u64) -> Result<Bat
     let mut budget = Budget::default();
     let mut events = Vec::with_capacity(revisions.len());
     for revision in revisions.iter().filter(|revision| **revision <= committed) {
-        let event = ring.get(*revision)?;
-        if !budget.admits(event) {
-            return Ok(Batch { events, is_last: false });
+        for (index, event) in ring.at(*revision)?.enumerate() {
+            // Do not split the events of one revision, because the position is a revision.
+            if index == 0 && !budget.admits(event) {
+                return Ok(Batch { events, is_last: false });
+            }
+            events.push(event.clone());
         }
-        events.push(event.clone());
     }
     Ok(Batch { events, is_last: revisions.len() < MAX_EVENTS })
 }

@@ -80,6 +80,11 @@ impl Store {
         Ok(Self { shared: Arc::new(shared), writer: None })
     }
 
+    /// Creates a handle without a thread.
+    pub(super) fn of(shared: Arc<Shared>) -> Self {
+        Self { shared, writer: None }
+    }
+
     /// Returns the revision up to which all writes are visible.
     pub(crate) fn revision(&self) -> u64 {
         self.shared.read().revision
@@ -124,6 +129,7 @@ impl Store {
 
     /// Returns an error with the reason if the store refuses writes.
     pub(crate) fn health(&self) -> Result<(), String> {
+        self.etcd_health()?;
         self.retry_if_due();
         self.shared.pending().refusal().map_or(Ok(()), |refusal| Err(refusal.why.to_string()))
     }
@@ -168,6 +174,9 @@ impl Store {
 
     /// Waits until the store has reached this revision, for reads that require it.
     pub(crate) async fn wait_for_revision(&self, revision: u64) -> Result<(), WriteError> {
+        if let Some(etcd) = &self.shared.etcd {
+            return self.shared.wait_for_etcd(etcd, revision).await;
+        }
         let mut settled = self.shared.settled.subscribe();
         let reached = settled.wait_for(|settled| *settled >= revision).await;
         reached.map(|_| ()).map_err(|_| closed())
@@ -181,8 +190,12 @@ impl Store {
         mut transaction: Transaction,
     ) -> Result<Vec<Arc<Entry>>, WriteError> {
         transaction.check_objects()?;
+        transaction.check_taken()?;
         if transaction.len() == 0 {
             return self.settle().await.map(|()| Vec::new());
+        }
+        if let Some(etcd) = &self.shared.etcd {
+            return self.shared.commit_to_etcd(etcd, transaction).await;
         }
         loop {
             self.retry_if_due();

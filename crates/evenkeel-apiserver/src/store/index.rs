@@ -48,6 +48,12 @@ impl Index {
         }
     }
 
+    /// Removes the values of all objects.
+    pub(super) fn clear(&mut self) {
+        self.counts.clear();
+        self.values.clear();
+    }
+
     /// Returns how many objects have this value.
     pub(super) fn count(&self, value: &str) -> usize {
         self.counts.get(value).copied().unwrap_or_default()

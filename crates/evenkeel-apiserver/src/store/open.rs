@@ -1,6 +1,7 @@
 //! Opens the file of a data folder and loads the state from it.
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use super::backend::{Backend as _, BackendError};
@@ -23,6 +24,11 @@ pub(crate) fn is_its_file(name: &str) -> bool {
         Some(suffix) => suffix.is_empty() || suffix == NEW_SUFFIX,
         None => name == RESERVE_FILE,
     }
+}
+
+/// Returns whether a data folder has a store's file.
+pub(crate) fn has_file(folder: &Path) -> bool {
+    folder.join(DATABASE).exists()
 }
 
 /// Opens or creates the file, and loads the state from all its records.

@@ -241,7 +241,7 @@ impl Pending {
 
     /// Checks every precondition against the state that the previous operations would leave. If the error does not
     /// follow from the committed state alone, it comes with the pending revision that it depends on.
-    fn check(
+    pub(super) fn check(
         &self,
         state: &State,
         transaction: &Transaction,
@@ -274,7 +274,7 @@ impl Pending {
                 }
                 _ => None,
             };
-            return Err((WriteError::Mismatch { op: index }, depends_on));
+            return Err((op.mismatch(index), depends_on));
         }
         Ok(())
     }

@@ -30,7 +30,7 @@ impl Ring {
         Self { events: VecDeque::new(), ring_bytes, floor }
     }
 
-    /// Appends an event, which must be newer than all others. Drops the oldest event of a full ring.
+    /// Appends an event, which must not be older than any other. Drops the oldest event of a full ring.
     pub(super) fn push(&mut self, event: Arc<Event>) {
         event.enter_ring(&self.ring_bytes);
         self.events.push_back(event);
@@ -82,10 +82,17 @@ impl Ring {
         if revision < self.floor { Err(Expired) } else { Ok(()) }
     }
 
-    /// Returns the event of `revision`.
-    pub(super) fn get(&self, revision: u64) -> Result<&Arc<Event>, Expired> {
-        let index = self.events.partition_point(|event| event.entry.revision < revision);
-        self.events.get(index).filter(|event| event.entry.revision == revision).ok_or(Expired)
+    /// Returns the events of `revision`. There are several if one transaction of etcd wrote several objects.
+    pub(super) fn at(
+        &self,
+        revision: u64,
+    ) -> Result<impl ExactSizeIterator<Item = &Arc<Event>>, Expired> {
+        let start = self.events.partition_point(|event| event.entry.revision < revision);
+        let later = self.events.range(start..);
+        let events = later.take_while(|event| event.entry.revision == revision).count();
+        // An eviction may have dropped the first events of the ring's oldest revision.
+        let is_complete = events > 0 && revision > self.floor;
+        if is_complete { Ok(self.events.range(start..start + events)) } else { Err(Expired) }
     }
 
     /// Returns the events after `revision`.
@@ -121,5 +128,35 @@ mod tests {
         assert_eq!(ring.since(10).map(|e| e.len()), Ok(MAX_EVENTS));
         assert_eq!(ring.since(MAX_EVENTS as u64 + 9).map(|e| e.len()), Ok(1));
         assert_eq!(ring.since(MAX_EVENTS as u64 + 99).map(|e| e.len()), Ok(0));
+    }
+
+    #[test]
+    fn several_events_of_a_revision_are_read_together_or_not_at_all() {
+        let mut ring = Ring::new(1, &HistoryBytes::default());
+        let object = serde_json::json!({"metadata": {}});
+        let push = |ring: &mut Ring, key: &str, revision| {
+            let encoded = Encoded::new(&object, SelectionAttributes::default());
+            let entry = Arc::new(encoded.into_entry(key.into(), revision, Change::Added));
+            ring.push(Arc::new(Event::new(entry, None)));
+        };
+        for (key, revision) in [("a", 2), ("b", 2), ("c", 4), ("d", 4), ("e", 5)] {
+            push(&mut ring, key, revision);
+        }
+        let keys = |events: Result<Vec<String>, Expired>| events.map(|keys| keys.concat());
+        let at = |ring: &Ring, revision| {
+            keys(ring.at(revision).map(|events| events.map(|e| e.entry.key.to_string()).collect()))
+        };
+        let since = |ring: &Ring, revision| {
+            let events = ring.since(revision);
+            keys(events.map(|events| events.map(|e| e.entry.key.to_string()).collect()))
+        };
+        assert_eq!(at(&ring, 2), Ok("ab".to_owned()));
+        assert_eq!(at(&ring, 3), Err(Expired));
+        assert_eq!(since(&ring, 1), Ok("abcde".to_owned()));
+        assert_eq!(since(&ring, 2), Ok("cde".to_owned()));
+        ring.evict_oldest();
+        assert_eq!(at(&ring, 2), Err(Expired), "one of its events is dropped");
+        assert_eq!(since(&ring, 1), Err(Expired));
+        assert_eq!(since(&ring, 2), Ok("cde".to_owned()));
     }
 }

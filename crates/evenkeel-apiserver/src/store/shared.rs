@@ -13,12 +13,13 @@ use evenkeel_tasks::panic_text;
 use tokio::sync::watch;
 
 use super::durable::Durable;
+use super::etcd::connection::Etcd;
 use super::index::IndexedResources;
 use super::pending::{NotStaged, Pending, QueuedTransaction, Refusal, StagedTransaction};
-use super::record::Transformer;
-use super::state::{Collection, State};
+use super::record::{Identity, Transformer};
+use super::state::{Collection, Staged, State};
 use super::transaction::Transaction;
-use super::watchers::Watchers;
+use super::watchers::{ScopeSignals, Watchers};
 use crate::resource::ResourcePrefix;
 
 /// Shared parts of a store.
@@ -37,7 +38,9 @@ pub(super) struct Shared {
     wake: Condvar,
     /// Transformer between memory and disk.
     pub(super) transformer: Arc<dyn Transformer>,
-    /// Durable engine; `None` for a store in memory.
+    /// Store in etcd, of which memory is a cache; `None` for a store of this process alone.
+    pub(super) etcd: Option<Etcd>,
+    /// Durable engine; `None` for a store in memory or in etcd.
     durable: Mutex<Option<Durable>>,
     /// Whether a thread commits. Otherwise each writer commits itself.
     pub(super) threaded: bool,
@@ -71,10 +74,17 @@ impl Shared {
             state: RwLock::new(state),
             wake: Condvar::new(),
             transformer,
+            etcd: None,
             durable: Mutex::new(durable),
             threaded,
             watchers: Watchers::new(revision),
         }
+    }
+
+    /// Creates the cache of a store in etcd.
+    pub(super) fn of_etcd(state: State, etcd: Etcd, indexed_resources: IndexedResources) -> Self {
+        let transformer = Arc::new(Identity);
+        Self { etcd: Some(etcd), ..Self::new(state, None, transformer, indexed_resources, false) }
     }
 
     /// Locks the committed state.
@@ -149,23 +159,59 @@ impl Shared {
         // revision.
         let scope_signals =
             self.watchers.record(batch.iter().flat_map(|transaction| &transaction.writes));
+        let mut callers = Vec::with_capacity(batch.len());
+        let writes = batch.into_iter().flat_map(|QueuedTransaction { writes, done }| {
+            callers.push(done);
+            writes
+        });
+        self.apply(writes, 0, scope_signals);
+        for done in callers {
+            // The caller may no longer wait.
+            let _ = done.send(Ok(()));
+        }
+    }
+
+    /// Applies the writes of etcd up to a revision to memory, and notifies watches. The last ones may be of objects that
+    /// this server does not know, so that `writes` do not contain them.
+    pub(super) fn publish_up_to(&self, revision: u64, writes: Vec<Staged>) {
+        let scope_signals = self.watchers.record(writes.iter());
+        self.apply(writes.into_iter(), revision, scope_signals);
+    }
+
+    /// Replaces all objects by those of a revision without the changes in between, so that all watches expire.
+    pub(super) fn replace(&self, revision: u64, objects: Vec<Staged>) {
+        let signals = {
+            let mut state = self.write();
+            state.replace(revision, objects)
+        };
+        let scope_signals = self.watchers.expire(revision);
+        self.settled.send_replace(revision);
+        for signal in scope_signals.into_iter().chain(signals) {
+            signal.send_replace(revision);
+        }
+    }
+
+    /// Applies recorded writes to memory, and notifies watches. The store then has at least the revision `at_least`.
+    fn apply(
+        &self,
+        writes: impl Iterator<Item = Staged>,
+        at_least: u64,
+        scope_signals: ScopeSignals,
+    ) {
         // Each changed collection's signal, with the revision of its last write.
         let mut collection_signals: Vec<(Arc<watch::Sender<u64>>, u64)> = Vec::new();
-        let mut callers = Vec::with_capacity(batch.len());
         let revision = {
             let mut state = self.write();
-            for QueuedTransaction { writes, done } in batch {
-                for staged in writes {
-                    let revision = staged.event.entry.revision;
-                    let signal = state.apply(staged);
-                    let mut known = collection_signals.iter_mut();
-                    match known.find(|(known, _)| Arc::ptr_eq(known, &signal)) {
-                        Some((_, last_write)) => *last_write = revision,
-                        None => collection_signals.push((signal, revision)),
-                    }
+            for staged in writes {
+                let revision = staged.event.entry.revision;
+                let signal = state.apply(staged);
+                let mut known = collection_signals.iter_mut();
+                match known.find(|(known, _)| Arc::ptr_eq(known, &signal)) {
+                    Some((_, last_write)) => *last_write = revision,
+                    None => collection_signals.push((signal, revision)),
                 }
-                callers.push(done);
             }
+            state.revision = state.revision.max(at_least);
             state.revision
         };
         self.pending().remove_committed(revision);
@@ -176,10 +222,6 @@ impl Shared {
         }
         for (signal, revision) in collection_signals {
             signal.send_replace(revision);
-        }
-        for done in callers {
-            // The caller may no longer wait.
-            let _ = done.send(Ok(()));
         }
     }
 

@@ -47,6 +47,11 @@ pub enum SnapshotError {
     /// The source file cannot be opened, or is damaged.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// The data folder has no objects, because they are in etcd, which saves its snapshots itself.
+    #[error(
+        "the data folder has no objects; if they are in etcd, save a snapshot of it with: etcdctl snapshot save FILE"
+    )]
+    InEtcd,
     /// The target file already exists.
     #[error("{} is there already; move it away first", .0.display())]
     Exists(PathBuf),
@@ -66,6 +71,9 @@ pub enum SnapshotError {
 /// A server uses the folder, a record is damaged, or the file cannot be written. An error leaves no file.
 pub fn save(data_dir: &Path, file: &Path) -> Result<Summary, SnapshotError> {
     let source = data_dir.join(DATABASE);
+    if !source.exists() && data_dir.join("pki").exists() {
+        return Err(SnapshotError::InEtcd);
+    }
     copy(&source, &open(&source)?, file, None)
 }
 
@@ -211,6 +219,9 @@ impl Count {
 impl Store {
     /// Saves a snapshot of the committed state, and blocks until it is on disk. Writes continue in the meantime.
     pub(crate) fn snapshot(&self, to: &Path) -> Result<(), SnapshotError> {
+        if self.is_shared() {
+            return Err(SnapshotError::InEtcd);
+        }
         let (compacted, records) = self.shared.read().records();
         let mut records = records.iter().map(|(_, (resource_prefix, entry))| {
             record::encode(resource_prefix, entry, &*self.shared.transformer)

@@ -138,6 +138,28 @@ impl State {
         }
     }
 
+    /// Replaces all objects by those of a revision, which becomes the compacted one. Returns the signals of all
+    /// collections.
+    pub(super) fn replace(
+        &mut self,
+        revision: u64,
+        objects: Vec<Staged>,
+    ) -> Vec<Arc<watch::Sender<u64>>> {
+        self.forget_history(revision);
+        for collection in self.collections.values_mut() {
+            collection.objects.clear();
+            collection.last_write = revision;
+            if let Some(index) = &mut collection.index {
+                index.clear();
+            }
+        }
+        for staged in objects {
+            self.apply(staged);
+        }
+        self.revision = revision;
+        self.collections.values().map(|collection| collection.signal.clone()).collect()
+    }
+
     /// Removes an object whose next state cannot be read. Returns the removed state.
     pub(super) fn remove(&mut self, resource_prefix: &str, key: &str) -> Option<Arc<Entry>> {
         self.collections.get_mut(resource_prefix)?.objects.remove(key)

@@ -38,6 +38,12 @@ pub(crate) enum WriteError {
     /// The object is larger than etcd accepts.
     #[error("etcdserver: request is too large")]
     TooLarge,
+    /// etcd did not answer as expected. The transaction may be committed all the same.
+    #[error("{0}")]
+    Etcd(Arc<str>),
+    /// etcd did not answer in time. The transaction may be committed all the same.
+    #[error("request did not complete within requested timeout - {0}")]
+    TimedOut(Arc<str>),
     /// The store refuses writes. The text names the data folder and the remedy.
     #[error("{0}")]
     Storage(Arc<str>),
@@ -51,6 +57,18 @@ pub(super) struct Op {
     pub(super) expect: Expect,
     /// Object to store; `None` deletes the stored one.
     pub(super) object: Option<Encoded>,
+    /// Value that the object reserves, such as the address of an IPAddress.
+    pub(super) reserves: Option<Box<str>>,
+}
+
+impl Op {
+    /// Returns the error of this operation, the one with this index, if its precondition does not hold.
+    pub(super) fn mismatch(&self, index: usize) -> WriteError {
+        match &self.reserves {
+            Some(value) => WriteError::Taken { value: value.to_string() },
+            None => WriteError::Mismatch { op: index },
+        }
+    }
 }
 
 /// Writes that the store commits together if all preconditions hold, or not at all. Each write has its own revision and
@@ -63,6 +81,8 @@ pub(crate) struct Transaction {
     pub(super) ops: Vec<Op>,
     /// Values that no object of an indexed resource may have before the transaction.
     pub(super) unique: Vec<(ResourcePrefix, String)>,
+    /// Value that another server has allocated in the meantime, so that the transaction cannot succeed.
+    taken: Option<String>,
     /// Whether the transaction deletes an object or leads to its deletion.
     is_deletion: bool,
 }
@@ -71,6 +91,11 @@ impl Transaction {
     /// Creates a transaction that leads to an object's deletion. The store accepts it even on a full disk.
     pub(crate) fn deletion() -> Self {
         Self { is_deletion: true, ..Self::default() }
+    }
+
+    /// Creates a transaction of these operations.
+    pub(super) fn of(ops: Vec<Op>) -> Self {
+        Self { ops, ..Self::default() }
     }
 
     /// Returns the number of operations, which is the index of the next one.
@@ -103,12 +128,32 @@ impl Transaction {
         object: Option<Encoded>,
     ) {
         let (resource_prefix, key) = (resource_prefix.clone(), key.into());
-        self.ops.push(Op { resource_prefix, key, expect, object });
+        self.ops.push(Op { resource_prefix, key, expect, object, reserves: None });
+    }
+
+    /// Declares that the object of the last operation reserves a value. If it exists already, the value is taken.
+    pub(crate) fn reserves(&mut self, value: String) {
+        if let Some(op) = self.ops.last_mut() {
+            op.reserves = Some(value.into());
+        }
     }
 
     /// Requires that no object of an indexed resource has this value before the transaction.
     pub(crate) fn unique(&mut self, resource_prefix: &ResourcePrefix, value: String) {
         self.unique.push((resource_prefix.clone(), value));
+    }
+
+    /// Declares that a value which the transaction allocates is taken.
+    pub(crate) fn set_taken(&mut self, value: String) {
+        self.taken = Some(value);
+    }
+
+    /// Returns an error if a value is taken.
+    pub(super) fn check_taken(&self) -> Result<(), WriteError> {
+        match &self.taken {
+            Some(value) => Err(WriteError::Taken { value: value.clone() }),
+            None => Ok(()),
+        }
     }
 
     /// Returns whether an operation of the transaction writes this object.

@@ -130,6 +130,10 @@ impl Scopes {
 
 impl Group {
     fn record(&mut self, revision: u64) {
+        // One transaction of etcd may write several objects of a scope at one revision.
+        if self.revisions.back() == Some(&revision) {
+            return;
+        }
         self.revisions.push_back(revision);
         if self.revisions.len() > MAX_REVISIONS
             && let Some(old) = self.revisions.pop_front()
@@ -212,6 +216,24 @@ impl Watchers {
             }
         }
         signals
+    }
+
+    /// Forgets the events up to a revision in all scopes, so that watchers that have not read them expire. The caller
+    /// sets the returned signals.
+    pub(super) fn expire(&self, revision: u64) -> ScopeSignals {
+        let mut registry = self.lock();
+        registry.recorded = registry.recorded.max(revision);
+        let scopes = registry.collections.values_mut();
+        let groups = scopes.flat_map(|scopes| {
+            let fields = scopes.fields.iter_mut().map(|(_, groups)| groups);
+            fields.chain([&mut scopes.namespaces, &mut scopes.objects])
+        });
+        let expire = |group: &mut Group| {
+            group.revisions.clear();
+            group.floor = revision;
+            group.signal.clone()
+        };
+        groups.flat_map(HashMap::values_mut).map(expire).collect()
     }
 
     /// Returns up to `limit` revisions of a scope's events after `at`.

@@ -74,9 +74,11 @@ impl From<WriteError> for AttemptError {
         match error {
             WriteError::Mismatch { .. } => Self::Race,
             WriteError::Taken { .. } => Self::Taken,
-            WriteError::TooDeep | WriteError::TooLarge | WriteError::Storage(_) => {
-                Self::Refused(error.into())
-            }
+            WriteError::TooDeep
+            | WriteError::TooLarge
+            | WriteError::Etcd(_)
+            | WriteError::TimedOut(_)
+            | WriteError::Storage(_) => Self::Refused(error.into()),
         }
     }
 }

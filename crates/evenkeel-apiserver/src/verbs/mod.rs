@@ -63,6 +63,10 @@ where
     B::Error: std::fmt::Display,
 {
     let (api, is_read) = (request.api, matches!(request.method, &Method::GET | &Method::HEAD));
+    // A read at a resource version may be served from memory. Everything else must know the writes of other servers.
+    if !is_read || request.query.get("resourceVersion").is_empty() {
+        api.store.catch_up().await?;
+    }
     let response = dispatch_verb(request, body).await;
     if response.is_err() && !is_read {
         api.store.settle().await?;

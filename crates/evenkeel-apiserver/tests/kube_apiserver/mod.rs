@@ -10,15 +10,81 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, 
 pub(crate) const TOKENS: &str = "admin,admin,admin,system:masters\nann,ann,ann\nbob,bob,bob\n\
     n1,system:node:n1,n1,system:nodes\nn2,system:node:n2,n2,system:nodes\nnameless,system:node:,nameless,system:nodes\n";
 
+/// Upstream's etcd, and its folder.
+pub(crate) struct Etcd {
+    /// Where it answers clients.
+    pub(crate) url: String,
+    running: Child,
+    _folder: tempfile::TempDir,
+}
+
+impl Etcd {
+    /// Starts it from a folder of programs.
+    pub(crate) fn start(binaries: &Path) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let [client, peer] = free_ports();
+        let (url, peer) =
+            (format!("http://127.0.0.1:{client}"), format!("http://127.0.0.1:{peer}"));
+        let running = start(binaries, "etcd", folder.path(), &Self::arguments(&url, &peer));
+        Self { url, running, _folder: folder }
+    }
+
+    fn arguments(url: &str, peer: &str) -> Vec<String> {
+        vec![
+            "--name=a".to_owned(),
+            "--data-dir=etcd".to_owned(),
+            "--unsafe-no-fsync".to_owned(),
+            "--log-level=error".to_owned(),
+            format!("--listen-client-urls={url}"),
+            format!("--advertise-client-urls={url}"),
+            format!("--listen-peer-urls={peer}"),
+            format!("--initial-advertise-peer-urls={peer}"),
+            format!("--initial-cluster=a={peer}"),
+        ]
+    }
+
+    /// Stops it, or lets it go on.
+    #[allow(dead_code, reason = "not every suite stops it")]
+    pub(crate) fn signal(&self, signal: &str) {
+        let pid = self.running.id().to_string();
+        let sent = Command::new("kill").args([signal, &pid]).status().expect("kill");
+        assert!(sent.success(), "{signal}");
+    }
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        // One that has ended already is as good.
+        let _ = self.running.kill();
+        let _ = self.running.wait();
+    }
+}
+
+/// Starts a program in a folder, which gets its log.
+fn start(binaries: &Path, program: &str, folder: &Path, arguments: &[String]) -> Child {
+    let log = std::fs::File::create(folder.join(format!("{program}.log"))).expect("a log");
+    Command::new(binaries.join(program))
+        .args(arguments)
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .stdout(log.try_clone().expect("a log"))
+        .stderr(log)
+        .spawn()
+        .unwrap_or_else(|error| panic!("{program} cannot be started: {error}"))
+}
+
 /// Both programs, and their folder.
 pub(crate) struct Upstream {
+    /// The etcd of the server.
+    #[allow(dead_code, reason = "not every suite reads from it")]
+    pub(crate) etcd: Etcd,
     /// Where the server listens, once it does.
     pub(crate) address: SocketAddr,
     /// The authority of the server's certificate and of its clients', and its key, PEM.
     pub(crate) ca: String,
     #[allow(dead_code, reason = "not every suite makes certificates")]
     pub(crate) ca_key: String,
-    running: Vec<Child>,
+    running: Child,
     _folder: tempfile::TempDir,
 }
 
@@ -50,22 +116,10 @@ impl Upstream {
         write("accounts.key", &accounts.serialize_pem());
         write("accounts.pub", &accounts.public_key_pem());
         write("tokens.csv", TOKENS);
-        let [client, peer, port] = free_ports();
-        let (client, peer) =
-            (format!("http://127.0.0.1:{client}"), format!("http://127.0.0.1:{peer}"));
-        let etcd = [
-            "--name=a".to_owned(),
-            format!("--data-dir={}", at("etcd")),
-            "--unsafe-no-fsync".to_owned(),
-            "--log-level=error".to_owned(),
-            format!("--listen-client-urls={client}"),
-            format!("--advertise-client-urls={client}"),
-            format!("--listen-peer-urls={peer}"),
-            format!("--initial-advertise-peer-urls={peer}"),
-            format!("--initial-cluster=a={peer}"),
-        ];
+        let [port] = free_ports();
+        let etcd = Etcd::start(binaries);
         let server = [
-            format!("--etcd-servers={client}"),
+            format!("--etcd-servers={}", etcd.url),
             "--bind-address=127.0.0.1".to_owned(),
             format!("--secure-port={port}"),
             "--endpoint-reconciler-type=none".to_owned(),
@@ -81,31 +135,18 @@ impl Upstream {
             format!("--service-account-key-file={}", at("accounts.pub")),
             format!("--service-account-signing-key-file={}", at("accounts.key")),
         ];
-        let start = |program: &str, arguments: &[String]| {
-            let log = std::fs::File::create(at(&format!("{program}.log"))).expect("a log");
-            Command::new(binaries.join(program))
-                .args(arguments)
-                .current_dir(folder.path())
-                .stdin(Stdio::null())
-                .stdout(log.try_clone().expect("a log"))
-                .stderr(log)
-                .spawn()
-                .unwrap_or_else(|error| panic!("{program} cannot be started: {error}"))
-        };
         let server = [&server[..], flags].concat();
-        let running = vec![start("etcd", &etcd), start("kube-apiserver", &server)];
+        let running = start(binaries, "kube-apiserver", folder.path(), &server);
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        Self { address, ca, ca_key: issuer.key().serialize_pem(), running, _folder: folder }
+        Self { etcd, address, ca, ca_key: issuer.key().serialize_pem(), running, _folder: folder }
     }
 }
 
 impl Drop for Upstream {
     fn drop(&mut self) {
-        while let Some(mut child) = self.running.pop() {
-            // One that has ended already is as good.
-            let _ = child.kill();
-            let _ = child.wait();
-        }
+        // One that has ended already is as good.
+        let _ = self.running.kill();
+        let _ = self.running.wait();
     }
 }
 

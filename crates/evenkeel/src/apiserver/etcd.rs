@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 use bytes::Bytes;
+use evenkeel_apiserver::STAND_IN_MESSAGE;
 use evenkeel_component::{
     command_line,
     logging::{self},
@@ -10,7 +11,7 @@ use evenkeel_component::{
     worker::Worker,
 };
 use evenkeel_runtime::{manager::shutdown_signal, tasks::Tasks};
-use http::{Method, Request, Response, StatusCode};
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
@@ -134,9 +135,23 @@ fn answer(request: &Request<Incoming>) -> Response<Full<Bytes>> {
             let healthy = r#"{"health":"true","reason":""}"#;
             secure_serving::answer(StatusCode::OK, "application/json", healthy.to_owned())
         }
+        // A call of etcd's API fails in a way that `evenkeel apiserver` knows.
+        (&Method::POST, path) if path.starts_with("/etcdserverpb.") => {
+            return refused_call();
+        }
         _ => secure_serving::plain(StatusCode::NOT_FOUND, "404 page not found"),
     };
     response.map(Full::new)
+}
+
+/// Returns the response to a call by gRPC: status 12, `UNIMPLEMENTED`.
+fn refused_call() -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::default());
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    headers.insert("grpc-status", HeaderValue::from_static("12"));
+    headers.insert("grpc-message", HeaderValue::from_static(STAND_IN_MESSAGE));
+    response
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ mod aggregation;
 mod audit;
 pub(crate) mod etcd;
 mod options;
+mod storage;
 
 use crate::{
     control::{self, Served},
@@ -108,6 +109,9 @@ async fn build(options: &Options, address: SocketAddr) -> Result<Server> {
     if let Some([chain, key]) = &options.certificate {
         let chain = server::read_file("tls-cert-file", chain)?;
         builder = builder.certificate(chain, server::read_file("tls-private-key-file", key)?);
+    }
+    if let Some(etcd) = &options.etcd {
+        builder = builder.etcd(etcd.options()?);
     }
     if let Some(audit) = &options.audit {
         builder = builder.audit(audit.options()?);

@@ -2,6 +2,7 @@
 
 use super::aggregation::{self, AggregationFlags};
 use super::audit::{self, AuditFlags};
+use super::storage::{self, EtcdFlags};
 use crate::server::{ServerArgs, certificate_and_key};
 use evenkeel_component::{
     command_line,
@@ -27,17 +28,11 @@ const REFUSED: [(&str, &str); 7] = [
     ("tls-cipher-suites", "the cipher suites cannot be chosen"),
 ];
 
-/// Flags that are ignored without a warning, because they have no visible effect here: flags of etcd, of kubelet
-/// credentials, and of diagnosis, and that of routing to endpoints, which this server always does.
-const IGNORED_WITHOUT_WARNING: [&str; 13] = [
+/// Flags that are ignored without a warning, because they have no visible effect here: the only storage backend, flags of
+/// kubelet credentials, and of diagnosis, and that of routing to endpoints, which this server always does.
+const IGNORED_WITHOUT_WARNING: [&str; 7] = [
     "enable-aggregator-routing",
-    "etcd-servers",
-    "etcd-cafile",
-    "etcd-certfile",
-    "etcd-keyfile",
-    "etcd-prefix",
     "storage-backend",
-    "storage-media-type",
     "kubelet-client-certificate",
     "kubelet-client-key",
     "kubelet-certificate-authority",
@@ -69,6 +64,8 @@ pub(super) struct Options {
     pub(super) priority_and_fairness: bool,
     pub(super) event_ttl: Duration,
     pub(super) audit: Option<AuditFlags>,
+    /// Store in etcd; `None` if the server keeps the objects itself.
+    pub(super) etcd: Option<EtcdFlags>,
     pub(super) aggregation: AggregationFlags,
     pub(super) logging: LoggingOptions,
     pub(super) parsed_flags: ParsedFlags,
@@ -120,6 +117,7 @@ impl Options {
             priority_and_fairness: read.bool("enable-priority-and-fairness"),
             event_ttl: read.duration("event-ttl"),
             audit: audit::flags(&read),
+            etcd: storage::flags(&read),
             aggregation: aggregation::flags(&read, &gates),
             logging: LoggingOptions::from_flags(&read, &gates),
             parsed_flags: read.parsed().clone(),
@@ -240,6 +238,7 @@ mod tests {
         let disabled = ["ServiceAccount", "NodeRestriction"];
         assert_eq!(options.server.disable_admission_plugins, disabled);
         assert_eq!(options.server.service_cluster_ip_range.as_deref(), Some("10.0.0.0/24"));
+        assert!(options.etcd.is_some());
         assert_eq!((options.max_reads_in_flight, options.max_writes_in_flight), (400, 200));
         assert!(options.priority_and_fairness);
     }
@@ -269,6 +268,13 @@ mod tests {
             (&["--max-requests-inflight=-1"], "can not be negative value"),
             (&["--cert-dir=/there", "--write-kubeconfig=a"], "needs a certificate"),
             (&["--nothing=1"], "unknown flag: --nothing"),
+            (&["--etcd-servers=http://a:1", "--etcd-certfile=a"], "must be set together"),
+            (
+                &["--etcd-servers=http://a:1", "--storage-media-type=application/json"],
+                "--storage-media-type must be application/vnd.kubernetes.protobuf",
+            ),
+            (&["--etcd-servers-overrides=/events#http://a:1"], "all objects are at --etcd-servers"),
+            (&["--etcd-prefix=/"], "--etcd-prefix must not be empty"),
             (&["--proxy-client-cert-file=a"], "must be set together"),
             (
                 &["--requestheader-group-headers= "],

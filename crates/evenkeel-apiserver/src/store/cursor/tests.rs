@@ -1,7 +1,8 @@
 use serde_json::json;
 
 use super::*;
-use crate::store::{Change, Encoded, Expect, SelectionAttributes, Transaction};
+use crate::store::state::Staged;
+use crate::store::{Change, Encoded, Expect, Range, SelectionAttributes, Transaction};
 
 fn prefix() -> ResourcePrefix {
     "/pods".into()
@@ -190,4 +191,60 @@ async fn a_scope_without_cursors_records_no_events() {
     assert!(is_woken(&second));
     drop(second);
     assert!(store.shared.watchers.is_empty());
+}
+
+/// Returns the creation of an object at a revision.
+fn added(key: &str, revision: u64) -> Staged {
+    let entry = Arc::new(pod("n", 0).into_entry(key.into(), revision, Change::Added));
+    let event = Arc::new(Event::new(entry, None));
+    Staged { resource_prefix: prefix(), event, values: Vec::new() }
+}
+
+#[tokio::test]
+async fn a_cursor_returns_all_events_of_a_revision() {
+    let store = Store::in_memory(&[]);
+    let scopes =
+        [Scope::All, Scope::Namespace("a".into()), node("n"), Scope::Object("a/299".into())];
+    let mut cursors =
+        scopes.map(|scope| store.follow(&prefix(), &scope, 0).expect("the beginning"));
+    // More than one call returns, in one transaction after another one.
+    let large = (0..MAX_EVENTS + 44).map(|n| added(&format!("a/{n}"), 8));
+    store.shared.publish_up_to(8, [added("a/x", 7)].into_iter().chain(large).collect());
+    store.shared.publish_up_to(9, vec![added("b/x", 9), added("a/y", 9)]);
+    // Writes that this server does not know.
+    store.shared.publish_up_to(12, Vec::new());
+    assert_eq!(store.revision(), 12);
+    for (cursor, expected) in cursors.iter_mut().zip([304, 304, 304, 300]) {
+        let mut keys = std::collections::BTreeSet::new();
+        loop {
+            let events = taken(cursor);
+            if events.is_empty() {
+                break;
+            }
+            keys.extend(events.into_iter().map(|(key, _)| key));
+        }
+        assert!(keys.contains("a/299"));
+        assert!(keys.len() >= expected - 1, "{}", keys.len());
+        assert_eq!(cursor.at(), 12);
+    }
+    let snapshot = |revision| {
+        let snapshot = store.list_at("/pods", Range::default(), revision).expect("not expired");
+        snapshot.entries.len()
+    };
+    assert_eq!([6, 7, 8, 9].map(snapshot), [0, 1, 301, 303]);
+}
+
+#[tokio::test]
+async fn cursors_expire_when_all_objects_are_replaced() {
+    let store = Store::in_memory(&[]);
+    store.shared.publish_up_to(7, vec![added("a/x", 7)]);
+    let scopes = [Scope::All, Scope::Namespace("a".into()), node("n"), Scope::Object("a/x".into())];
+    let mut cursors = scopes.map(|scope| store.follow(&prefix(), &scope, 7).expect("the present"));
+    store.shared.replace(20, vec![added("a/y", 12)]);
+    for cursor in &mut cursors {
+        assert!(is_woken(cursor));
+        assert!(cursor.take().is_err());
+    }
+    assert!(store.get("/pods", "a/x").is_none() && store.get("/pods", "a/y").is_some());
+    assert_eq!(store.revision(), 20);
 }
