@@ -405,7 +405,7 @@ fn perl_class(letter: char) -> Option<&'static str> {
 /// Translates a class such as `\pL`, `\p{Greek}` or `\P{^Greek}`. Returns `None` if it has no category or script of
 /// this name.
 ///
-/// Upstream: `unicodeTable` of Go's `regexp/syntax`.
+/// Upstream: the function unicodeTable of Go's regexp/syntax.
 fn unicode_class(class: &str) -> Option<String> {
     let name = class.get(2..)?;
     let name = name.strip_prefix('{').and_then(|name| name.strip_suffix('}')).unwrap_or(name);

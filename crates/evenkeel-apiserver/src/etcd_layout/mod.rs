@@ -7,7 +7,7 @@
 //! | APIServices | `/GROUP/RESOURCE` | JSON, `v1` |
 //! | custom resources | `/GROUP/RESOURCE` | JSON of the version in which they were written |
 //!
-//! Upstream: `NewStorageFactoryConfig`, `createAPIExtensionsConfig`, `CreateAggregatorConfig`.
+//! Upstream: `NewStorageFactoryConfig`, `CreateAPIExtensionsConfig`, `CreateAggregatorConfig`.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 #![deny(clippy::indexing_slicing)]
