@@ -35,6 +35,16 @@ const SPECIAL_PATHS: [(&str, &str); 5] = [
     ("networking.k8s.io/ingresses", "/ingress"),
 ];
 
+/// Returns the path of a resource's keys below the prefix, if it is not named after the resource.
+pub(crate) fn special_path(resource_prefix: &str) -> Option<&'static str> {
+    find(&SPECIAL_PATHS, resource_prefix)
+}
+
+/// Returns the value of a resource prefix in a table.
+fn find(table: &[(&str, &'static str)], resource_prefix: &str) -> Option<&'static str> {
+    table.iter().find(|(known, _)| *known == resource_prefix).map(|(_, value)| *value)
+}
+
 /// Storage versions of resources that are not stored in the version that this server stores elsewhere. Both versions have
 /// the same message. Upstream: `ResourceEncodingOverrides`.
 const STORAGE_VERSIONS: [(&str, &str); 4] = [
@@ -122,15 +132,13 @@ impl StoredKind {
             (_, true) => Encoding::Json,
             (_, false) => Encoding::Protobuf,
         };
-        let find = |table: &[(&'static str, &'static str)]| {
-            table.iter().find(|(known, _)| *known == prefix).map(|(_, value)| *value)
-        };
-        let path = match find(&SPECIAL_PATHS) {
+        let path = match special_path(prefix) {
             Some(path) => path.to_owned(),
             None if encoding == Encoding::Protobuf => format!("/{}", row.plural()),
             None => format!("/{group}/{}", row.plural()),
         };
-        let storage_version = find(&STORAGE_VERSIONS).unwrap_or(&row.api_version).to_owned();
+        let storage_version =
+            find(&STORAGE_VERSIONS, prefix).unwrap_or(&row.api_version).to_owned();
         Self {
             path,
             kind: row.kind().to_owned(),

@@ -1,5 +1,6 @@
 //! Failed preconditions of writes, with the text of upstream's storage.
 
+use crate::etcd_layout::special_path;
 use crate::resource::{GroupResource, ResourceType, key};
 use evenkeel_apimachinery::status::StatusError;
 
@@ -46,13 +47,11 @@ pub(super) fn mismatch(field: &str, expected: &str, found: &str) -> String {
 /// Upstream: `DefaultStorageFactory.ResourcePrefix`, `SpecialDefaultResourcePrefixes`.
 fn etcd_prefix(resource: &ResourceType) -> String {
     let (group, plural) = (&*resource.name.group, &*resource.name.resource);
-    match (group, plural) {
-        ("", "services") => "services/specs".to_owned(),
-        ("", "endpoints") => "services/endpoints".to_owned(),
-        ("", "nodes") => "minions".to_owned(),
-        ("", "replicationcontrollers") => "controllers".to_owned(),
-        ("networking.k8s.io", "ingresses") => "ingress".to_owned(),
-        ("apiextensions.k8s.io" | "apiregistration.k8s.io", _) => format!("{group}/{plural}"),
+    if let Some(path) = special_path(&resource.resource_prefix) {
+        return path.trim_start_matches('/').to_owned();
+    }
+    match group {
+        "apiextensions.k8s.io" | "apiregistration.k8s.io" => format!("{group}/{plural}"),
         _ if resource.custom.is_some() => format!("{group}/{plural}"),
         _ => plural.to_owned(),
     }
