@@ -14,7 +14,7 @@ const FIELD: &str = "securityContext.appArmorProfile";
 
 /// Sets the profiles of the containers that only an annotation names, unless it is the pod's profile anyway.
 pub(crate) fn copy_annotations(pod: &mut Value) {
-    if text(pod, "spec.os.name") == "windows" {
+    if !has_annotation(pod) || text(pod, "spec.os.name") == "windows" {
         return;
     }
     let annotations = object(pod, "metadata.annotations").cloned().unwrap_or_default();
@@ -62,6 +62,9 @@ fn uncovered(
     prefix: &str,
     is_covered: impl Fn(&str) -> bool,
 ) -> Vec<String> {
+    if !has_annotation(owner) {
+        return Vec::new();
+    }
     let annotations = object(owner, "metadata.annotations");
     let lists = ["initContainers", "containers", "ephemeralContainers"];
     let containers = lists.iter().flat_map(|list| value::list(spec, list));
@@ -77,6 +80,12 @@ fn uncovered(
             })
         })
         .collect()
+}
+
+/// Returns whether a pod or template has such an annotation. Few have one, and the others need no further work.
+fn has_annotation(owner: &Value) -> bool {
+    let mut keys = object(owner, "metadata.annotations").into_iter().flat_map(|map| map.keys());
+    keys.any(|key| key.starts_with(APP_ARMOR))
 }
 
 fn annotation_key(container: &Value) -> String {

@@ -35,9 +35,18 @@ const SPECIAL_PATHS: [(&str, &str); 5] = [
     ("networking.k8s.io/ingresses", "/ingress"),
 ];
 
-/// Returns the path of a resource's keys below the prefix, if it is not named after the resource.
-pub(crate) fn special_path(resource_prefix: &str) -> Option<&'static str> {
-    find(&SPECIAL_PATHS, resource_prefix)
+/// Returns the path of a resource's keys below the prefix, such as `/services/specs`.
+///
+/// Upstream: `DefaultStorageFactory.ResourcePrefix`.
+pub(crate) fn path_of(resource: &ResourceType) -> String {
+    let (group, plural) = (resource.group(), resource.plural());
+    match find(&SPECIAL_PATHS, &resource.resource_prefix) {
+        Some(path) => path.to_owned(),
+        None if resource.custom.is_some() || JSON_GROUPS.contains(&group) => {
+            format!("/{group}/{plural}")
+        }
+        None => format!("/{plural}"),
+    }
 }
 
 /// Returns the value of a resource prefix in a table.
@@ -132,15 +141,10 @@ impl StoredKind {
             (_, true) => Encoding::Json,
             (_, false) => Encoding::Protobuf,
         };
-        let path = match special_path(prefix) {
-            Some(path) => path.to_owned(),
-            None if encoding == Encoding::Protobuf => format!("/{}", row.plural()),
-            None => format!("/{group}/{}", row.plural()),
-        };
         let storage_version =
             find(&STORAGE_VERSIONS, prefix).unwrap_or(&row.api_version).to_owned();
         Self {
-            path,
+            path: path_of(row),
             kind: row.kind().to_owned(),
             api_version: row.api_version.to_string(),
             storage_version,
