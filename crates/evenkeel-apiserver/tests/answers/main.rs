@@ -8,6 +8,8 @@
 //! `EVENKEEL_PARITY_TABLE` one for the figures of each kind. `accepted` lists the differences that stay.
 
 mod accepted;
+#[path = "../parity/examples.rs"]
+mod examples;
 mod generate;
 mod mutate;
 #[path = "../parity/mod.rs"]
@@ -15,12 +17,12 @@ mod parity;
 mod schema;
 mod wide;
 
+use examples::{EXAMPLES, objects};
 use generate::{Attempt, Example, NAMESPACE, Part, Reach, VERSION, attempt};
 use parity::compare::{Verdict, compare, normalised};
 use parity::report::{Case, Report};
 use parity::servers::{Connection, Oracle, Sent};
 use parity::{Seeds, variable};
-use rcgen::{CertificateParams, KeyPair};
 use schema::Schemas;
 use serde_json::{Value, json};
 
@@ -56,12 +58,6 @@ impl Run {
 
 /// Connections to each server.
 const N_CONNECTIONS: usize = 8;
-
-const EXAMPLES: [&str; 3] = [
-    include_str!("examples/core.yaml"),
-    include_str!("examples/workloads.yaml"),
-    include_str!("examples/cluster.yaml"),
-];
 
 /// More examples of the wide reach, where a rule needs neighbours.
 const WIDE_EXAMPLES: &str = include_str!("examples/wide.yaml");
@@ -161,9 +157,8 @@ async fn prepare(both: &mut Both, reach: Reach) -> (Vec<Example>, Schemas) {
     for connection in &mut both.0 {
         connection.make_namespace(NAMESPACE).await;
     }
-    let more = (reach == Reach::Wide).then_some(&WIDE_EXAMPLES);
-    let documents: Vec<Value> =
-        EXAMPLES.iter().chain(more).flat_map(|text| text.split("\n---\n")).map(read).collect();
+    let more = (reach == Reach::Wide).then_some(WIDE_EXAMPLES);
+    let documents: Vec<Value> = EXAMPLES.into_iter().chain(more).flat_map(objects).collect();
     let mut examples: Vec<Example> = Vec::new();
     let mut groups: Vec<String> = Vec::new();
     for (index, mut object) in documents.into_iter().enumerate() {
@@ -228,15 +223,4 @@ async fn prepare(both: &mut Both, reach: Reach) -> (Vec<Example>, Schemas) {
         examples.push(Example { kind, collection, object, base: name, has_status, parts });
     }
     (examples, schemas)
-}
-
-/// An example, with a certificate request where one is to be.
-fn read(text: &str) -> Value {
-    let key = KeyPair::generate().expect("a key");
-    let request =
-        CertificateParams::new(vec!["a".to_owned()]).expect("names").serialize_request(&key);
-    let request = request.expect("a request").pem().expect("a request");
-    let request = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, request);
-    evenkeel_apimachinery::decode::file(text.replace("@CSR@", &request).as_bytes())
-        .expect("an example")
 }

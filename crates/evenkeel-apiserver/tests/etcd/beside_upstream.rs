@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures::future::join_all;
-use rcgen::{CertificateParams, KeyPair};
 use serde_json::{Value, json};
 
 use super::etcd::keys;
+use super::examples::{EXAMPLES, objects};
 use super::parity::kube_apiserver::Upstream;
 use super::parity::{self};
 use super::shared::{SERVICES, increment};
@@ -16,12 +16,8 @@ use super::{Connection, MAPS, Oracle, Sent, body, map, sent, server, version};
 
 const NAMESPACE: &str = "parity";
 
-const EXAMPLES: [&str; 4] = [
-    include_str!("../answers/examples/core.yaml"),
-    include_str!("../answers/examples/workloads.yaml"),
-    include_str!("../answers/examples/cluster.yaml"),
-    include_str!("examples.yaml"),
-];
+/// Kinds that the other files lack.
+const MORE_EXAMPLES: &str = include_str!("examples.yaml");
 
 /// Who writes an object. The names have the same length, so that the stored values do, too.
 const WRITERS: [&str; 2] = ["ours", "peer"];
@@ -59,20 +55,9 @@ struct Example {
     object: Value,
 }
 
-/// Returns an example, with a certificate request where one is to be.
-fn read(text: &str) -> Value {
-    let key = KeyPair::generate().expect("a key");
-    let request =
-        CertificateParams::new(vec!["a".to_owned()]).expect("names").serialize_request(&key);
-    let request = request.expect("a request").pem().expect("a request");
-    let request = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, request);
-    evenkeel_apimachinery::decode::file(text.replace("@CSR@", &request).as_bytes())
-        .expect("an example")
-}
-
 async fn examples(client: &mut Connection) -> Vec<Example> {
     let mut examples = Vec::new();
-    for object in EXAMPLES.iter().flat_map(|text| text.split("\n---\n")).map(read) {
+    for object in EXAMPLES.into_iter().chain([MORE_EXAMPLES]).flat_map(objects) {
         let text = |name: &str| object[name].as_str().expect(name).to_owned();
         let (api_version, kind) = (text("apiVersion"), text("kind"));
         let root = if api_version.contains('/') { "apis" } else { "api" };

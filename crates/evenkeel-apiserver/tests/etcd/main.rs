@@ -5,6 +5,8 @@
 mod alone;
 mod beside_upstream;
 mod etcd;
+#[path = "../parity/examples.rs"]
+mod examples;
 #[path = "../parity/mod.rs"]
 mod parity;
 mod proxy;
