@@ -37,8 +37,8 @@ fn translated(pattern: &str) -> Result<String, String> {
     }
 }
 
-/// Parser that translates a pattern up to its first syntax error. Its methods get the rest of the pattern from the construct that they
-/// parse as `start`, for error messages.
+/// Parser that translates a pattern up to its first syntax error. Its methods get the rest of the pattern from the
+/// construct that they parse as `start`, for error messages.
 struct Parser<'p> {
     whole: &'p str,
     rest: &'p str,

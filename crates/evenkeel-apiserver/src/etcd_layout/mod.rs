@@ -5,7 +5,7 @@
 //! | built-in kinds | `/RESOURCE`, apart from [`SPECIAL_PATHS`] | protobuf of the storage version |
 //! | CustomResourceDefinitions | `/GROUP/RESOURCE` | JSON, `v1beta1` |
 //! | APIServices | `/GROUP/RESOURCE` | JSON, `v1` |
-//! | custom resources | `/GROUP/RESOURCE` | JSON of the version in which they were written |
+//! | custom resources | `/GROUP/RESOURCE` | JSON of the storage version that the definition had at the last write |
 //!
 //! Upstream: `NewStorageFactoryConfig`, `CreateAPIExtensionsConfig`, `CreateAggregatorConfig`.
 

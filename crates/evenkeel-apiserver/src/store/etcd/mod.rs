@@ -45,9 +45,9 @@ use crate::clock::Clock;
 /// Message with which a stand-in for etcd refuses every call, because it stores nothing.
 pub const STAND_IN_MESSAGE: &str = "this is a stand-in for etcd, which stores nothing";
 
-/// Delay until the watch is asked for its progress, and between two such requests. Upstream: `progressRequestPeriod`.
+/// Delay between two requests for the progress of the watch. Upstream: `progressRequestPeriod`.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
-/// Delay until the first request for progress. Usually the watch is only some milliseconds behind.
+/// Delay before the first such request. Usually the watch is only some milliseconds behind.
 const FIRST_PROGRESS_DELAY: Duration = Duration::from_millis(10);
 
 /// Delay before a read is repeated after an error. Reads change nothing, so that they are repeated until the time-out.
