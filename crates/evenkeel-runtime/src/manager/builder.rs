@@ -1,6 +1,6 @@
 //! Builder of a manager.
 
-use super::Manager;
+use super::{Manager, Setup};
 use crate::{
     cache::Caches,
     client::{Client, Transport},
@@ -23,6 +23,9 @@ pub enum BuildError {
     /// The configuration of leader election violates a rule.
     #[error("leader election")]
     Election(#[from] ConfigError),
+    /// The surroundings of the process cannot be read.
+    #[error("identity for leader election")]
+    Setup(#[from] std::io::Error),
 }
 
 /// Settings of a manager. See [`Manager::builder`].
@@ -36,6 +39,9 @@ pub struct ManagerBuilder {
     component: String,
     grace_period: Duration,
     election: Option<Config>,
+    setup: Option<Setup>,
+    /// Name of the Lease of [`ManagerBuilder::leader_election_id`].
+    election_id: Option<String>,
 }
 
 impl ManagerBuilder {
@@ -49,6 +55,8 @@ impl ManagerBuilder {
             component: "evenkeel".to_owned(),
             grace_period: Duration::from_secs(30),
             election: None,
+            setup: None,
+            election_id: None,
         }
     }
 
@@ -73,6 +81,22 @@ impl ManagerBuilder {
     /// Sets the clock, for simulations. Default: the system's clock.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
+        self
+    }
+
+    /// Sets the surroundings of the program: its clock, and the identity and namespace of
+    /// [`ManagerBuilder::leader_election_id`].
+    pub fn setup(mut self, setup: Setup) -> Self {
+        self.clock = setup.clock.clone();
+        self.setup = Some(setup);
+        self
+    }
+
+    /// Like [`ManagerBuilder::leader_election`], with the identity and the namespace of the [`Setup`]. Outside of a pod
+    /// the namespace is `default`.
+    #[doc(alias = "LeaderElectionID")]
+    pub fn leader_election_id(mut self, name: &str) -> Self {
+        self.election_id = Some(name.to_owned());
         self
     }
 
@@ -103,10 +127,27 @@ impl ManagerBuilder {
     /// Builds the manager. Call it inside the tokio runtime that the manager will run in.
     ///
     /// # Errors
-    /// When the configuration of leader election violates a rule.
+    /// When the configuration of leader election violates a rule, or its identity cannot be read.
     pub fn build(self) -> Result<Manager, BuildError> {
-        let Self { transport, client, caches, clock, registry, component, grace_period, election } =
-            self;
+        let Self {
+            transport,
+            client,
+            caches,
+            clock,
+            registry,
+            component,
+            grace_period,
+            election,
+            setup,
+            election_id,
+        } = self;
+        let election = match election_id {
+            None => election,
+            Some(id) => {
+                let setup = setup.map_or_else(Setup::of_process, Ok)?;
+                Some(Config::new(setup.namespace().unwrap_or("default"), &id, setup.identity()))
+            }
+        };
         let client = client.unwrap_or_else(|| {
             Client::builder(transport, clock.clone())
                 .user_agent(&component)

@@ -40,11 +40,13 @@ mod builder;
 mod controller_builder;
 mod run;
 mod runnable;
+mod setup;
 mod signal;
 
 pub use builder::{BuildError, ManagerBuilder};
 pub use controller_builder::ControllerBuilder;
 pub use runnable::{ManagerError, RunContext, RunnableGroup};
+pub use setup::Setup;
 pub use signal::shutdown_signal;
 
 use crate::{
