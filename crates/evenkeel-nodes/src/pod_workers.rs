@@ -243,7 +243,7 @@ impl PodWorkers {
             self.recorder.record(&EventRecord {
                 regarding,
                 warning: event.warning,
-                reason: event.reason,
+                reason: event.reason.into(),
                 message: event.message,
             });
         }
@@ -444,7 +444,7 @@ impl PodWorkers {
         let path = format!("/api/v1/pods?fieldSelector=spec.nodeName%3D{node}");
         let request =
             http::Request::get(path).body(Vec::new()).map_err(|error| error.to_string())?;
-        self.client.kube().request_text(request).await.map_err(|error| error.to_string())
+        self.client.unfenced_kube().request_text(request).await.map_err(|error| error.to_string())
     }
 
     /// Returns the usage of a node and of its pods.

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use evenkeel_api::{Kind, Text, time::Timestamp};
 pub use lint::{BURST_LIMIT, lint};
 pub use live_read::{LiveRead, ReadRequest, Reply};
-use std::{fmt, sync::Arc, time::Duration};
+use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
 pub use steps::Steps;
 
 /// Plan before its first action.
@@ -318,7 +318,7 @@ pub struct EventRecord {
     /// Whether the event's type is `Warning` instead of `Normal`.
     pub warning: bool,
     /// Reason in CamelCase.
-    pub reason: &'static str,
+    pub reason: Cow<'static, str>,
     /// Message of the event, for people.
     pub message: String,
 }

@@ -366,7 +366,7 @@ impl Scheduler {
         let event = EventRecord {
             regarding: event_target(info),
             warning: true,
-            reason: "FailedScheduling",
+            reason: "FailedScheduling".into(),
             message: condition::truncate_message(message),
         };
         self.recorders[profile].record(&event, action, None);
@@ -498,7 +498,7 @@ impl Scheduler {
         let event = EventRecord {
             regarding: event_target(&assumed.popped.info),
             warning: false,
-            reason: "Scheduled",
+            reason: "Scheduled".into(),
             message: format!(
                 "Successfully assigned {}/{} to {}",
                 meta.namespace, meta.name, assumed.node

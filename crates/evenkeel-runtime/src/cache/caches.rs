@@ -1,9 +1,10 @@
 //! All caches of a program: one per type and selector, shared by all readers.
 
 use super::{
-    Cache,
+    Cache, CacheOptions, Dynamic, Full,
     informer::{Gauges, Informer},
     object::ObjectType,
+    options::{CacheSelection, Selections},
     reflector::Reflector,
 };
 use crate::{
@@ -13,7 +14,7 @@ use crate::{
     metrics,
     tasks::Tasks,
 };
-use evenkeel_api::{Kind, View};
+use evenkeel_api::{Kind, Meta, View, selector::Selector};
 use prometheus::{HistogramVec, IntGaugeVec, Registry};
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -54,6 +55,7 @@ struct State {
     entries: Vec<Entry>,
     /// Task group of the reflectors. `None` until [`Caches::start`].
     tasks: Option<Tasks>,
+    selections: Selections,
 }
 
 /// The objects that one reflector lists and watches.
@@ -64,6 +66,16 @@ pub(crate) struct Scope {
     pub(crate) namespace: Box<str>,
     pub(crate) labels: String,
     pub(crate) fields: String,
+}
+
+impl Scope {
+    /// Returns whether an object of the kind is in the scope. An object may be in a scope with field selectors: its fields
+    /// are not known here, so this returns false.
+    pub(crate) fn selects(&self, meta: &Meta) -> bool {
+        let in_namespace = self.namespace.is_empty() || *self.namespace == *meta.namespace;
+        let has_labels = || Selector::parse(&self.labels).is_ok_and(|it| it.matches(&meta.labels));
+        in_namespace && self.fields.is_empty() && has_labels()
+    }
 }
 
 struct Entry {
@@ -165,9 +177,25 @@ impl Caches {
         }
     }
 
-    /// Returns the cache of `V`'s resource in all namespaces, or in the only one of [`Caches::in_namespace`].
+    /// Sets which objects of `K` are cached, and which parts of them, in the cache that [`Caches::of`] returns. Call it
+    /// before the first request of that cache.
+    pub fn configure<K>(&self, options: CacheOptions<K>)
+    where
+        Full<K>: View,
+    {
+        self.state().selections.set(options);
+    }
+
+    /// Returns the cache of `V`'s resource in all namespaces, or in the only one of [`Caches::in_namespace`], with the
+    /// options of [`Caches::configure`].
     pub fn of<V: View>(&self) -> Cache<V> {
-        self.selected("", "")
+        let CacheSelection { namespace, labels, fields, decode } =
+            self.state().selections.of::<V>();
+        let mut scope = self.scope(V::kind(), &labels, &fields);
+        if let Some(namespace) = namespace.filter(|_| scope.kind.namespaced) {
+            scope.namespace = namespace;
+        }
+        Cache::of(&self.informer(scope, ObjectType::of::<V>().decoding(decode)))
     }
 
     /// Returns the cache of `V`'s objects that match a label selector and a field selector. Both are in query
@@ -180,6 +208,11 @@ impl Caches {
     #[doc(alias = "MetadataInformer")]
     pub fn metadata(&self, kind: Kind) -> Cache<Metadata> {
         Cache::of(&self.informer(self.scope(kind, "", ""), ObjectType::of::<Metadata>()))
+    }
+
+    /// Returns the cache of whole objects of a resource that is known only at run time.
+    pub fn dynamic(&self, kind: Kind) -> Cache<Dynamic> {
+        Cache::of(&self.informer(self.scope(kind, "", ""), ObjectType::of::<Dynamic>()))
     }
 
     /// Starts the reflectors of all caches. Caches that are requested later start at once.
@@ -243,15 +276,15 @@ impl Caches {
         self.state().entries.iter().map(|entry| entry.informer.state()).collect()
     }
 
-    /// Returns whether every cache has synced.
+    /// Returns whether every cache has synced, except for [optional](Cache::mark_optional) ones.
     pub fn has_synced(&self) -> bool {
-        self.state().entries.iter().all(|entry| entry.informer.has_synced())
+        self.state().entries.iter().all(|entry| entry.informer.is_ready())
     }
 
-    /// Returns the kinds of the caches that have not synced.
+    /// Returns the kinds of the caches that have not synced, except for [optional](Cache::mark_optional) ones.
     pub fn unsynced(&self) -> Vec<Kind> {
         let state = self.state();
-        let missing = state.entries.iter().filter(|entry| !entry.informer.has_synced());
+        let missing = state.entries.iter().filter(|entry| !entry.informer.is_ready());
         missing.map(|entry| entry.informer.scope().kind.clone()).collect()
     }
 
@@ -264,6 +297,7 @@ impl Caches {
             state
                 .entries
                 .iter()
+                .filter(|entry| !entry.informer.is_optional())
                 .map(|entry| (entry.informer.synced().clone(), entry.token.clone()))
                 .collect()
         };

@@ -4,9 +4,10 @@ use evenkeel_api::{DecodeError, Encoding, Kind, Meta, OwnerReference, StrMap, Te
 use k8s_openapi::{NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::Resource;
 use serde::de::DeserializeOwned;
-use std::{any::TypeId, collections::BTreeMap, ops::Deref};
+use std::{any::TypeId, collections::BTreeMap, ops::Deref, sync::Arc};
 
-/// Whole object of a `k8s-openapi` or derived type, for kinds without a lean view. Dereferences to the object.
+/// Whole object of a `k8s-openapi` or derived type, for kinds without a lean view. Dereferences to the object. Does not
+/// contain `metadata.managedFields`, which are often larger than the rest and which controllers do not read.
 ///
 /// ```
 /// use evenkeel_api::{Encoding, View};
@@ -19,21 +20,45 @@ use std::{any::TypeId, collections::BTreeMap, ops::Deref};
 /// assert_eq!(map.data.as_ref().unwrap()["k"], "v");
 /// assert_eq!(Full::<ConfigMap>::kind().plural, "configmaps");
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Full<K> {
     meta: Meta,
-    object: K,
+    object: Arc<K>,
+}
+
+impl<K> Clone for Full<K> {
+    fn clone(&self) -> Self {
+        Self { meta: self.meta.clone(), object: Arc::clone(&self.object) }
+    }
 }
 
 impl<K: Resource> Full<K> {
-    /// Wraps an object that was not decoded from a response.
-    pub fn new(object: K) -> Self {
-        Self { meta: to_meta(object.meta()), object }
+    /// Wraps an object that was not decoded from a response, and removes its `managedFields`.
+    pub fn new(mut object: K) -> Self {
+        object.meta_mut().managed_fields = None;
+        Self { meta: to_meta(object.meta()), object: Arc::new(object) }
     }
 
-    /// Unwraps the object.
-    pub fn into_inner(self) -> K {
-        self.object
+    /// Changes the object. `change` does nothing if the object is shared already.
+    pub(super) fn changed(mut self, change: impl FnOnce(&mut K)) -> Self {
+        if let Some(object) = Arc::get_mut(&mut self.object) {
+            change(object);
+            self.meta = to_meta(object.meta());
+        }
+        self
+    }
+
+    /// Unwraps the object, and clones it if it is shared.
+    pub fn into_inner(self) -> K
+    where
+        K: Clone,
+    {
+        Arc::unwrap_or_clone(self.object)
+    }
+
+    /// Returns the object.
+    pub fn object(&self) -> &Arc<K> {
+        &self.object
     }
 }
 
@@ -81,7 +106,7 @@ where
     }
 }
 
-fn to_meta(from: &ObjectMeta) -> Meta {
+pub(super) fn to_meta(from: &ObjectMeta) -> Meta {
     let text = |text: &Option<String>| Text::from(text.as_deref().unwrap_or_default());
     Meta {
         name: text(&from.name),

@@ -6,18 +6,21 @@
 use super::{
     CacheEvent,
     caches::{Resync, Scope},
-    object::{Object, ObjectType},
+    object::{Object, ObjectType, downcast},
     store::{Events, IndexFunc, Selection, Store, Table, same_version},
 };
 use crate::{clock::Clock, introspect::CacheState, latch::Latch, tasks::catch_call_panic};
 use evenkeel_api::{
-    DecodeError, Encoding, Text,
+    DecodeError, Encoding, Text, View,
     views::{Identity, IdentityMeta},
 };
 use prometheus::{Histogram, IntGauge};
-use std::sync::{
-    Arc, Mutex, PoisonError, RwLock, RwLockReadGuard,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    any::TypeId,
+    sync::{
+        Arc, Mutex, PoisonError, RwLock, RwLockReadGuard,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
 };
 
 /// Event handler of a cache.
@@ -31,6 +34,8 @@ pub(crate) struct Informer {
     /// Written while the store is locked, so that the store contains every object up to this version.
     version: AtomicU64,
     synced: Latch,
+    /// Whether the server may not serve the kind yet.
+    optional: AtomicBool,
     /// Locked during a change and its notifications, so that every handler receives every change once and in
     /// order.
     handlers: Mutex<Vec<Handler>>,
@@ -56,6 +61,7 @@ impl Informer {
             store: RwLock::new(Store::new()),
             version: AtomicU64::new(0),
             synced: Latch::default(),
+            optional: AtomicBool::new(false),
             handlers: Mutex::default(),
             resync_period: Resync::new(),
             watch_error: Mutex::default(),
@@ -71,12 +77,25 @@ impl Informer {
         &self.object_type
     }
 
-    pub(super) fn resync_period(&self) -> &Resync {
+    pub(crate) fn resync_period(&self) -> &Resync {
         &self.resync_period
     }
 
     pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<Arc<dyn Object>> {
         self.read().get(namespace, name).cloned()
+    }
+
+    /// Returns an object as its view, or `None` also if the cache holds another view.
+    pub(crate) fn get_as<V: View>(&self, namespace: &str, name: &str) -> Option<Arc<V>> {
+        if !self.holds::<V>() {
+            return None;
+        }
+        downcast(self.get(namespace, name)?)
+    }
+
+    /// Returns whether the objects are of this view.
+    pub(crate) fn holds<V: View>(&self) -> bool {
+        self.object_type.id == TypeId::of::<V>()
     }
 
     /// Counts the selected objects.
@@ -110,14 +129,31 @@ impl Informer {
         self.synced.is_set()
     }
 
+    pub(crate) fn mark_optional(&self) {
+        self.optional.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_optional(&self) -> bool {
+        self.optional.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether readers need not wait: the cache has synced or is optional.
+    pub(super) fn is_ready(&self) -> bool {
+        self.has_synced() || self.is_optional()
+    }
+
     pub(crate) fn synced(&self) -> &Latch {
         &self.synced
     }
 
-    /// Sets or clears the error of the last list or watch.
-    pub(crate) fn set_watch_error(&self, watch_error: Option<&str>) {
-        *self.watch_error.lock().unwrap_or_else(PoisonError::into_inner) =
-            watch_error.map(Box::from);
+    /// Sets or clears the error of the last list or watch. Returns whether it changed.
+    pub(crate) fn set_watch_error(&self, watch_error: Option<&str>) -> bool {
+        let mut current = self.watch_error.lock().unwrap_or_else(PoisonError::into_inner);
+        let changed = current.as_deref() != watch_error;
+        if changed {
+            *current = watch_error.map(Box::from);
+        }
+        changed
     }
 
     /// Returns the counters and state of the cache, for introspection.

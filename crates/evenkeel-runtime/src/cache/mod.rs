@@ -7,19 +7,23 @@
 
 mod backoff;
 mod caches;
+mod dynamic;
 mod full;
 mod informer;
 mod initial_state;
 mod object;
+mod options;
 mod reflector;
 mod store;
 #[cfg(test)]
 mod tests;
 
 pub use caches::Caches;
+pub use dynamic::Dynamic;
 pub use full::Full;
 pub(crate) use informer::Informer;
 pub(crate) use object::Object;
+pub use options::CacheOptions;
 
 use crate::introspect::CacheState;
 use evenkeel_api::{Kind, Text, View};
@@ -109,6 +113,14 @@ impl<V> Clone for Cache<V> {
 }
 
 impl<V> Cache<V> {
+    /// Returns the informer's cache, if it holds objects of this view.
+    pub(crate) fn of_informer(informer: &Arc<Informer>) -> Option<Self>
+    where
+        V: View,
+    {
+        informer.holds::<V>().then(|| Self::of(informer))
+    }
+
     fn of(informer: &Arc<Informer>) -> Self {
         Self { informer: Arc::clone(informer), view: PhantomData }
     }
@@ -190,6 +202,12 @@ impl<V: View> Cache<V> {
     /// requested period applies.
     pub fn resync_every(&self, period: Duration) {
         self.informer.resync_period().request(period);
+    }
+
+    /// Marks the cache as one of a kind that the server may not serve yet, such as that of a CustomResourceDefinition
+    /// which is installed later. [`Caches::synced`] does not wait for it. Once the kind is served, the cache fills.
+    pub fn mark_optional(&self) {
+        self.informer.mark_optional();
     }
 
     /// Returns whether the initial list is complete.

@@ -59,7 +59,9 @@ impl CacheEvent<dyn Object> {
     }
 }
 
-type Decode = fn(&[u8], Encoding) -> Result<Arc<dyn Object>, DecodeError>;
+/// Function that decodes an object, and may drop parts of it.
+pub(super) type Decode =
+    Arc<dyn Fn(&[u8], Encoding) -> Result<Arc<dyn Object>, DecodeError> + Send + Sync>;
 
 /// View of the objects in one cache: how a reflector requests and decodes them.
 pub(super) struct ObjectType {
@@ -78,8 +80,13 @@ impl ObjectType {
             id: TypeId::of::<V>(),
             accept: negotiation::accept::<V>(),
             accept_list: negotiation::accept_list::<V>(),
-            decode: |object, encoding| Ok(Arc::new(V::decode(object, encoding)?)),
+            decode: Arc::new(|object, encoding| Ok(Arc::new(V::decode(object, encoding)?))),
         }
+    }
+
+    /// Decodes objects by this function instead.
+    pub(super) fn decoding(self, decode: Option<Decode>) -> Self {
+        Self { decode: decode.unwrap_or(self.decode), ..self }
     }
 
     /// Returns whether only the objects' metadata is read.

@@ -33,6 +33,9 @@ const INITIAL_EVENTS_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time within which a watch that ends without an event counts as failed, as in upstream's reflector.
 const MIN_EMPTY_WATCH: Duration = Duration::from_secs(1);
 
+/// Limit on the backoff while the server does not serve a kind.
+const MAX_NOT_SERVED_BACKOFF: Duration = Duration::from_secs(4);
+
 /// Lists and watches for one cache.
 pub(crate) struct Reflector {
     client: Client,
@@ -49,6 +52,9 @@ enum WatchEnd {
     Regular,
     /// The resourceVersion has expired or is too large. List again after a backoff.
     Expired,
+    /// The server does not serve the kind, for example because its definition is not installed yet. List again after a
+    /// short backoff.
+    NotServed(Text),
     /// The server forbids or does not support watches. List again after a backoff.
     WatchForbidden(Text),
     /// An error. Watch again after a backoff.
@@ -65,6 +71,8 @@ impl From<ApiError> for WatchEnd {
     fn from(error: ApiError) -> Self {
         if error.is_expired() || error.is_version_too_large() {
             Self::Expired
+        } else if error.is_not_found() {
+            Self::NotServed(full_text(&error).into())
         } else if watch_forbidden(error.code()) {
             Self::WatchForbidden(full_text(&error).into())
         } else {
@@ -110,6 +118,15 @@ impl Reflector {
                         "the last resourceVersion has expired or is too large; listing again"
                     );
                     self.last_sync_resource_version = None;
+                }
+                WatchEnd::NotServed(error) => {
+                    if self.informer.set_watch_error(Some(&error)) {
+                        tracing::warn!(resource, %error, "the server does not serve the kind yet; waiting for it");
+                    }
+                    self.last_sync_resource_version = None;
+                    // Such a request is cheap, and its definition may be installed at any time.
+                    self.clock.sleep(backoff.next().min(MAX_NOT_SERVED_BACKOFF)).await;
+                    continue;
                 }
                 WatchEnd::WatchForbidden(error) => {
                     self.informer.set_watch_error(Some(&error));

@@ -8,6 +8,7 @@ mod connect;
 mod connection_pool;
 mod dry_run;
 mod error;
+mod fenced_kube;
 mod leader_fence;
 mod live_read;
 mod metrics;
@@ -127,11 +128,6 @@ impl Client {
     /// Returns the client's `User-Agent` header.
     pub fn user_agent(&self) -> &str {
         self.user_agent.to_str().unwrap_or_default()
-    }
-
-    /// Returns the underlying `kube` client, for requests that this client does not support.
-    pub fn kube(&self) -> &kube::Client {
-        self.shared.transport.kube()
     }
 }
 

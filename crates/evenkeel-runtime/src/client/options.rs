@@ -87,12 +87,15 @@ fn propagation_text(propagation: Propagation) -> &'static str {
     }
 }
 
+/// Media type of a server-side apply.
+pub(crate) const APPLY_CONTENT_TYPE: &str = "application/apply-patch+yaml";
+
 pub(crate) fn patch_content_type(form: PatchForm) -> &'static str {
     match form {
         PatchForm::Json => "application/json-patch+json",
         PatchForm::Merge => "application/merge-patch+json",
         PatchForm::Strategic => "application/strategic-merge-patch+json",
-        PatchForm::Apply(_) => "application/apply-patch+yaml",
+        PatchForm::Apply(_) => APPLY_CONTENT_TYPE,
     }
 }
 

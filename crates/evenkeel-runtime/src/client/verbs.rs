@@ -2,12 +2,12 @@
 
 use super::{
     ApiError, Client, DeleteOptions, List, ListOptions, Metadata, negotiation,
-    options::{Query, escape, patch_content_type},
+    options::{APPLY_CONTENT_TYPE, Query, escape, patch_content_type},
     send::ApiRequest,
 };
 use crate::{
     discovery::{self, ServerResources},
-    plan::PatchForm,
+    plan::{PatchForm, Target},
 };
 use bytes::Bytes;
 use evenkeel_api::{Encoding, Kind, View, list::ListMeta};
@@ -32,7 +32,8 @@ impl Client {
         self.get_as(kind, namespace, name).await
     }
 
-    async fn get_as<V: View>(
+    /// Gets an object of a kind that is known only at run time.
+    pub(crate) async fn get_as<V: View>(
         &self,
         kind: &Kind,
         namespace: &str,
@@ -156,6 +157,24 @@ impl Client {
         }
         let call = ApiRequest::new(Method::PATCH, target, negotiation::accept::<R>());
         self.exchange_object(call.with_body(patch_content_type(form), body)).await
+    }
+
+    /// Applies an object (server-side apply) as this field manager. `target` names it, without a uid. Creates a missing
+    /// object.
+    pub async fn apply<R: View>(
+        &self,
+        target: &Target,
+        field_manager: &str,
+        force: bool,
+        body: Bytes,
+    ) -> Result<R, ApiError> {
+        let mut path = object_path(&target.kind, &target.namespace, &target.name, "");
+        let mut query = Query::default();
+        query.add("fieldManager", field_manager);
+        query.add("force", if force { "true" } else { "" });
+        path.push_str(query.as_str());
+        let call = ApiRequest::new(Method::PATCH, path, negotiation::accept::<R>());
+        self.exchange_object(call.with_body(APPLY_CONTENT_TYPE, body)).await
     }
 
     /// Deletes an object. Returns the object if it still exists, because of a grace period or a finalizer.

@@ -18,8 +18,8 @@ use crate::{
     plan::{Key, Local, PassHandler, Planner},
     queue::{Backoff, Priority, Queue},
 };
-use evenkeel_api::{Kind, Meta, View, time::Timestamp};
-use futures::future::BoxFuture;
+use evenkeel_api::{Kind, Meta, OwnerReference, View, time::Timestamp};
+use futures::{future::BoxFuture, stream::BoxStream};
 use std::{
     sync::{Arc, Mutex, atomic::AtomicBool},
     time::Duration,
@@ -53,6 +53,8 @@ pub struct Builder {
     /// Caches, each with the handler of its events.
     subscriptions: Vec<(Arc<Informer>, Handle)>,
     explain: Option<Explain>,
+    sources: Vec<BoxStream<'static, Key>>,
+    logs_each_failure: bool,
 }
 
 /// Function that creates the reconciler of a controller.
@@ -112,6 +114,8 @@ impl Builder {
             backoff: Backoff::default(),
             subscriptions: Vec::new(),
             explain: None,
+            sources: Vec::new(),
+            logs_each_failure: false,
         }
     }
 
@@ -210,6 +214,21 @@ impl Builder {
         self.watch(cache.informer(), handle)
     }
 
+    /// Enqueues all owners of the root kind of an object in `cache` on the object's events, not only its controller.
+    pub fn owns_by_any_reference<V: View>(self, cache: &Cache<V>) -> Self {
+        let root = self.root.clone();
+        let handle = Box::new(move |event: &CacheEvent<dyn Object>, enqueue: &Enqueue, _: &_| {
+            let mut keys = owner_keys(&root, event.object().meta());
+            if let CacheEvent::Updated { old, .. } = event {
+                keys.extend(owner_keys(&root, old.meta()));
+            }
+            keys.sort_unstable();
+            keys.dedup();
+            keys.into_iter().for_each(|key| enqueue.add(key));
+        });
+        self.watch(cache.informer(), handle)
+    }
+
     /// Calls `map` with the events of objects in `cache`. `map` enqueues the affected keys. It may read caches, and
     /// must do nothing else.
     pub fn watches<V: View>(
@@ -227,6 +246,65 @@ impl Builder {
     /// events do not enqueue keys.
     pub fn reads<V: View>(self, cache: &Cache<V>) -> Self {
         self.watch(cache.informer(), Box::new(|_, _, _| {}))
+    }
+
+    /// Enqueues the keys of a stream while the controller runs.
+    pub fn source(mut self, keys: BoxStream<'static, Key>) -> Self {
+        self.sources.push(keys);
+        self
+    }
+
+    /// Logs every failed pass as a warning. By default, only the third consecutive failure of a key is a warning.
+    pub fn logs_each_failure(mut self) -> Self {
+        self.logs_each_failure = true;
+        self
+    }
+
+    /// Lets only events that pass `test` enqueue keys, of the cache that was declared last.
+    pub(crate) fn filter_last(
+        mut self,
+        test: impl Fn(&CacheEvent<dyn Object>) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        if let Some((informer, handle)) = self.subscriptions.pop() {
+            let filtered: Handle = Box::new(move |event, enqueue, barrier| {
+                if test(event) {
+                    handle(event, enqueue, barrier);
+                }
+            });
+            self.subscriptions.push((informer, filtered));
+        }
+        self
+    }
+
+    /// Marks the cache that was declared last as [optional](Cache::mark_optional).
+    pub(crate) fn optional_last(self) -> Self {
+        if let Some((informer, _)) = self.subscriptions.last() {
+            informer.mark_optional();
+        }
+        self
+    }
+
+    /// Resyncs the cache that was declared last. See [`Cache::resync_every`].
+    pub(crate) fn resync_last(self, period: Duration) -> Self {
+        if let Some((informer, _)) = self.subscriptions.last() {
+            informer.resync_period().request(period);
+        }
+        self
+    }
+
+    /// Returns the controller's name.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the kind of the objects that the keys name.
+    pub(crate) fn root(&self) -> &Kind {
+        &self.root
+    }
+
+    /// Returns the declared caches.
+    pub(crate) fn declared(&self) -> Vec<Arc<Informer>> {
+        self.subscriptions.iter().map(|(informer, _)| Arc::clone(informer)).collect()
     }
 
     /// Sets the function that executes the planner's [`Action::Local`](crate::plan::Action::Local). It returns the
@@ -324,6 +402,8 @@ impl Builder {
             backoff,
             subscriptions,
             root,
+            sources,
+            logs_each_failure,
             ..
         } = self;
         let component = component.as_deref().unwrap_or(&name);
@@ -363,11 +443,12 @@ impl Builder {
             workers,
             caches,
             history: History::default(),
+            logs_each_failure,
         };
         let shared = Arc::new(shared);
         let inspect: Arc<dyn Inspect> = Arc::clone(&shared) as _;
         env.introspection.add(&inspect);
-        Controller { name, workers, shared, subscribe, watched_caches }
+        Controller { name, workers, shared, subscribe, watched_caches, sources }
     }
 }
 
@@ -431,7 +512,16 @@ fn has_low_priority(event: &CacheEvent<dyn Object>) -> bool {
 
 /// Returns the key of the object of the root kind that controls the object with this metadata.
 fn owner_key(root: &Kind, meta: &Meta) -> Option<Key> {
-    let owner = meta.controller()?;
+    owner_as_key(root, meta, meta.controller()?)
+}
+
+/// Returns the keys of all owners of the root kind of the object with this metadata.
+fn owner_keys(root: &Kind, meta: &Meta) -> Vec<Key> {
+    meta.owners.iter().filter_map(|owner| owner_as_key(root, meta, owner)).collect()
+}
+
+/// Returns the key of an owner, if it is of the root kind.
+fn owner_as_key(root: &Kind, meta: &Meta, owner: &OwnerReference) -> Option<Key> {
     let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
     if *owner.kind != *root.kind || group != root.group {
         return None;

@@ -12,10 +12,11 @@ use crate::{
     events::EventRecorder,
     introspect::{History, RecordedActions},
     plan::Key,
-    queue::Queue,
+    queue::{Priority, Queue},
     tasks::{Tasks, catch_panic},
 };
 use evenkeel_api::Kind;
+use futures::{StreamExt as _, stream::BoxStream};
 use std::sync::{
     Arc,
     atomic::{AtomicBool, AtomicU64, Ordering},
@@ -37,6 +38,7 @@ pub struct Controller {
     pub(super) shared: Arc<Shared>,
     pub(super) subscribe: Vec<Subscribe>,
     pub(super) watched_caches: WatchedCaches,
+    pub(super) sources: Vec<BoxStream<'static, Key>>,
 }
 
 pub(super) struct Shared {
@@ -54,6 +56,8 @@ pub(super) struct Shared {
     pub(super) workers: usize,
     pub(super) caches: Vec<Arc<Informer>>,
     pub(super) history: History,
+    /// Whether each failed pass is a warning.
+    pub(super) logs_each_failure: bool,
 }
 
 impl Controller {
@@ -67,13 +71,19 @@ impl Controller {
         self.shared.queue.clone()
     }
 
+    /// Subscribes to the caches, so that their events fill the queue before the controller runs.
+    pub fn warm_up(&mut self) {
+        self.shared.barrier.set_caches(std::mem::take(&mut self.watched_caches));
+        self.subscribe.drain(..).for_each(|subscribe| subscribe());
+    }
+
     /// Waits for the caches, then reconciles keys until `stop` is cancelled. Then finishes the keys in progress and
     /// writes their events.
     pub async fn run(self, stop: CancellationToken) {
-        let Self { name, workers, shared, subscribe, watched_caches } = self;
-        shared.barrier.set_caches(watched_caches);
-        subscribe.into_iter().for_each(|subscribe| subscribe());
-        for cache in &shared.caches {
+        let mut this = self;
+        this.warm_up();
+        let Self { name, workers, shared, sources, .. } = this;
+        for cache in shared.caches.iter().filter(|cache| !cache.is_optional()) {
             if stop.run_until_cancelled(cache.synced().wait()).await.is_none() {
                 return;
             }
@@ -89,6 +99,14 @@ impl Controller {
             let barrier = Arc::clone(&barrier);
             async move { barrier.sweep().await }
         });
+        for (index, mut keys) in sources.into_iter().enumerate() {
+            let queue = shared.queue.clone();
+            tasks.spawn_finite(format!("{name} source {index}"), async move {
+                while let Some(key) = keys.next().await {
+                    queue.add(key, Priority::NORMAL);
+                }
+            });
+        }
         for index in 0..workers.max(1) {
             let shared = Arc::clone(&shared);
             tasks.spawn_restarting(format!("{name} worker {index}"), move || {
@@ -209,10 +227,11 @@ impl Shared {
                     // A single failure, for example a conflict or a stale cache, is usual. Warn only about the third
                     // consecutive one.
                     const QUIET_FAILURES: u32 = 2;
-                    if attempt == QUIET_FAILURES {
+                    if attempt == QUIET_FAILURES || self.logs_each_failure {
                         tracing::warn!(
                             error = error_text,
-                            "reconciliation keeps failing, will be retried"
+                            attempt,
+                            "reconciliation failed, will be retried"
                         );
                     } else {
                         tracing::debug!(

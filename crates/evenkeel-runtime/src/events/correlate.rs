@@ -5,6 +5,7 @@
 use super::lru::Lru;
 use crate::plan::{EventRecord, Target};
 use evenkeel_api::time::{SignedDuration, Timestamp};
+use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -28,7 +29,7 @@ pub(super) struct CorrelatedEvent {
     pub(super) name: String,
     pub(super) regarding: Target,
     pub(super) warning: bool,
-    pub(super) reason: &'static str,
+    pub(super) reason: Cow<'static, str>,
     pub(super) message: String,
     pub(super) first: Timestamp,
     pub(super) last: Timestamp,
@@ -91,7 +92,7 @@ impl EventCorrelator {
     ///
     /// Upstream: `EventAggregate`.
     fn aggregate(&mut self, event: &EventRecord, at: Timestamp) -> (CorrelatedEvent, u64) {
-        let group = hash(&(&event.regarding, event.warning, event.reason));
+        let group = hash(&(&event.regarding, event.warning, &event.reason));
         let message = hash(&event.message);
         let similar = self
             .aggregates
@@ -116,7 +117,7 @@ impl EventCorrelator {
             name: event_name(&event.regarding.name, at),
             regarding: event.regarding.clone(),
             warning: event.warning,
-            reason: event.reason,
+            reason: event.reason.clone(),
             message: text,
             first: at,
             last: at,

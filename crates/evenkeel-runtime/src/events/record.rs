@@ -86,7 +86,7 @@ impl EventRecorder {
             tracing::debug!(
                 component = self.shared.component,
                 dropped,
-                reason = event.reason,
+                reason = &*event.reason,
                 "event dropped"
             );
         }

@@ -4,6 +4,7 @@
 use super::correlate::event_name;
 use crate::plan::{EventRecord, Target};
 use evenkeel_api::time::{SignedDuration, Timestamp};
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 /// Time without a repeat after which a series ends (client-go's `finishTime`).
@@ -38,7 +39,7 @@ impl Series {
 struct EventKey {
     warning: bool,
     action: &'static str,
-    reason: &'static str,
+    reason: Cow<'static, str>,
     regarding: Target,
     related: Option<Target>,
 }
@@ -66,7 +67,7 @@ impl EventCache {
         let key = EventKey {
             warning: record.warning,
             action,
-            reason: record.reason,
+            reason: record.reason.clone(),
             regarding: record.regarding.clone(),
             related: related.clone(),
         };

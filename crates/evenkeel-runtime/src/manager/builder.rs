@@ -193,6 +193,7 @@ impl ManagerBuilder {
         Ok(Manager {
             env,
             unfenced_client: client,
+            component: component.into(),
             election_metrics,
             registry,
             health,

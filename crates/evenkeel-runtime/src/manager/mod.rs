@@ -2,49 +2,37 @@
 //! and stops all in reverse order.
 //!
 //! ```no_run
-//! use evenkeel_runtime::{
-//!     cache::Full,
-//!     controller::{Context, Error, Outcome, Request},
-//!     manager::{Manager, shutdown_signal},
-//!     plan::Key,
-//! };
+//! use evenkeel_runtime::prelude::*;
 //! use k8s_openapi::api::{apps::v1::Deployment, core::v1::{ConfigMap, Secret}};
-//! use std::time::Duration;
 //!
-//! async fn reconcile(request: Request, context: Context) -> Result<Outcome, Error> {
-//!     let maps = context.env.caches.of::<Full<ConfigMap>>();
-//!     let Some(map) = maps.get(&request.key.namespace, &request.key.name) else {
-//!         return Ok(Outcome::Settled); // it is gone
-//!     };
-//!     tracing::info!(entries = map.data.as_ref().map_or(0, |data| data.len()), "seen");
+//! async fn reconcile(map: Arc<ConfigMap>, cx: Context) -> Result<Outcome> {
+//!     cx.event(&*map, "Seen", format!("{} entries", map.data.as_ref().map_or(0, |data| data.len())));
 //!     Ok(Outcome::again(Duration::from_secs(300)))
 //! }
 //!
 //! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
 //! let manager = Manager::builder(kube::Client::try_default().await?)
-//!     .leader_election("default", "maps.example.com", "pod-1")
+//!     .component("maps")
+//!     .leader_election_id("maps.example.com")
 //!     .build()?;
 //! manager
 //!     .controller::<ConfigMap>()
 //!     .owns::<Deployment>()
-//!     .watches::<Secret>(|secret| vec![Key::of(secret.meta())])
+//!     .watches(|secret: &Secret| vec![Key::of_object(secret)])
 //!     .max_concurrent(4)
 //!     .reconcile(reconcile);
 //! manager.run(shutdown_signal()).await?;
 //! # Ok(())
 //! # }
-//! # use evenkeel_api::View;
 //! ```
 
 mod builder;
-mod controller_builder;
 mod run;
 mod runnable;
 mod setup;
 mod signal;
 
 pub use builder::{BuildError, ManagerBuilder};
-pub use controller_builder::ControllerBuilder;
 pub use runnable::{ManagerError, RunContext, RunnableGroup};
 pub use setup::Setup;
 pub use signal::shutdown_signal;
@@ -70,6 +58,8 @@ pub struct Manager {
     env: Env,
     /// The client without the leader fence.
     unfenced_client: Client,
+    /// Name of the program.
+    component: Box<str>,
     /// `None` without leader election, until [`Manager::new_elector`] registers them.
     election_metrics: Option<leaderelection::Metrics>,
     registry: Registry,
@@ -93,6 +83,11 @@ impl Manager {
     /// is fenced: it writes only while this process leads.
     pub fn env(&self) -> &Env {
         &self.env
+    }
+
+    /// Returns the program's name: its user agent, the source of its events, and the field manager of its writes.
+    pub fn component(&self) -> &str {
+        &self.component
     }
 
     /// Returns the registry of the program's metrics.

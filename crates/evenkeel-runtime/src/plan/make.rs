@@ -9,7 +9,7 @@ use super::{
 };
 use bytes::Bytes;
 use evenkeel_api::{Kind, Meta};
-use std::{sync::Arc, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 impl Key {
     /// Returns a key. `namespace` is empty for cluster-scoped objects.
@@ -197,13 +197,21 @@ impl Rewrite {
 
 impl EventRecord {
     /// Returns a `Normal` event.
-    pub fn normal(regarding: Target, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { regarding, warning: false, reason, message: message.into() }
+    pub fn normal(
+        regarding: Target,
+        reason: impl Into<Cow<'static, str>>,
+        message: impl Into<String>,
+    ) -> Self {
+        Self { regarding, warning: false, reason: reason.into(), message: message.into() }
     }
 
     /// Returns a `Warning` event.
-    pub fn warning(regarding: Target, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { regarding, warning: true, reason, message: message.into() }
+    pub fn warning(
+        regarding: Target,
+        reason: impl Into<Cow<'static, str>>,
+        message: impl Into<String>,
+    ) -> Self {
+        Self { warning: true, ..Self::normal(regarding, reason, message) }
     }
 }
 

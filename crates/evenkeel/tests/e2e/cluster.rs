@@ -161,7 +161,7 @@ impl Cluster {
 
     /// The transport, for watches.
     pub(crate) fn kube(&self) -> &kube::Client {
-        self.client.kube()
+        self.client.unfenced_kube()
     }
 
     /// One request. `path` is relative to the server for a full path, else it is a cluster-scoped resource.

@@ -433,7 +433,8 @@ fn update_failed_event(common: &CommonFields<'_>, why: &str) -> EventRecord {
 /// Returns the action that records an event about hints.
 fn to_action(common: &CommonFields<'_>, event: HintsEvent) -> Action {
     let HintsEvent { warning, reason, message } = event;
-    EventRecord { regarding: common.service.clone(), warning, reason, message }.into()
+    EventRecord { regarding: common.service.clone(), warning, reason: reason.into(), message }
+        .into()
 }
 
 /// Returns the labels of slices: the Service's labels and those that the controller sets. Upstream:

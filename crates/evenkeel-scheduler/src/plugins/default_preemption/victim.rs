@@ -42,7 +42,7 @@ pub(super) fn preempted_event(
     EventRecord {
         regarding: Target::of(Pod::kind(), &victim.meta),
         warning: false,
-        reason: "Preempted",
+        reason: "Preempted".into(),
         message: format!("Preempted by pod {preemptor_uid} on node {node}{suffix}"),
     }
 }

@@ -26,8 +26,12 @@ impl DynamicResources {
     ) -> Result<(), PreBindError> {
         let regarding = Target::of(Pod::kind(), &pod.pod.meta);
         let message = format!("waiting for binding conditions for device on node {node}");
-        let event =
-            EventRecord { regarding, warning: false, reason: "BindingConditionsPending", message };
+        let event = EventRecord {
+            regarding,
+            warning: false,
+            reason: "BindingConditionsPending".into(),
+            message,
+        };
         cluster.handle.recorder.record(&event, "Scheduling", None);
         let began_at = cluster.handle.clock.now();
         let outcome = self.wait_until_ready(cluster, pod.uid(), began_at).await;

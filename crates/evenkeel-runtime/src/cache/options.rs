@@ -1,0 +1,95 @@
+//! Which objects of a kind a program caches, and which parts of them.
+
+use super::{Full, object::Decode};
+use evenkeel_api::View;
+use kube::Resource;
+use std::{any::TypeId, collections::HashMap, marker::PhantomData, sync::Arc};
+
+/// Selection and transformation of the cached objects of a type. The default caches all objects whole, except for their
+/// `managedFields`.
+///
+/// ```
+/// use evenkeel_runtime::cache::CacheOptions;
+/// use k8s_openapi::api::core::v1::Secret;
+///
+/// let options = CacheOptions::<Secret>::in_namespace("web")
+///     .labels("app=web")
+///     .transform(|secret| secret.data = None);
+/// ```
+///
+/// Upstream: `cache.ByObject` of controller-runtime.
+#[doc(alias = "ByObject")]
+#[must_use = "options do nothing until a manager takes them"]
+pub struct CacheOptions<K> {
+    selection: CacheSelection,
+    object: PhantomData<fn(K)>,
+}
+
+/// Options of a cache, independent of its type.
+#[derive(Clone, Default)]
+pub(super) struct CacheSelection {
+    /// Namespace of the objects; `None` for that of all caches.
+    pub(super) namespace: Option<Box<str>>,
+    pub(super) labels: String,
+    pub(super) fields: String,
+    /// Decodes an object and transforms it.
+    pub(super) decode: Option<Decode>,
+}
+
+impl<K> Default for CacheOptions<K> {
+    fn default() -> Self {
+        Self { selection: CacheSelection::default(), object: PhantomData }
+    }
+}
+
+impl<K> CacheOptions<K> {
+    /// Caches only the objects of one namespace.
+    pub fn in_namespace(namespace: &str) -> Self {
+        let mut options = Self::default();
+        options.selection.namespace = Some(namespace.into());
+        options
+    }
+
+    /// Caches only the objects that this label selector selects, such as `app=web,tier!=test`.
+    pub fn labels(mut self, selector: &str) -> Self {
+        selector.clone_into(&mut self.selection.labels);
+        self
+    }
+
+    /// Caches only the objects that this field selector selects, such as `metadata.name=web`.
+    pub fn fields(mut self, selector: &str) -> Self {
+        selector.clone_into(&mut self.selection.fields);
+        self
+    }
+
+    /// Changes each object before it is cached, usually to drop what no reconciler reads.
+    pub fn transform(mut self, change: impl Fn(&mut K) + Send + Sync + 'static) -> Self
+    where
+        K: Resource,
+        Full<K>: View,
+    {
+        self.selection.decode = Some(Arc::new(move |bytes, encoding| {
+            Ok(Arc::new(Full::<K>::decode(bytes, encoding)?.changed(&change)))
+        }));
+        self
+    }
+}
+
+/// Options by type of view.
+#[derive(Default)]
+pub(super) struct Selections(HashMap<TypeId, CacheSelection>);
+
+impl Selections {
+    /// Sets the options of the caches of whole objects of a type.
+    pub(super) fn set<K>(&mut self, options: CacheOptions<K>)
+    where
+        Full<K>: View,
+    {
+        self.0.insert(TypeId::of::<Full<K>>(), options.selection);
+    }
+
+    /// Returns the options of a view, or the default.
+    pub(super) fn of<V: View>(&self) -> CacheSelection {
+        self.0.get(&TypeId::of::<V>()).cloned().unwrap_or_default()
+    }
+}

@@ -1,0 +1,110 @@
+//! Memory of applied intents, so that an apply which would change nothing sends nothing.
+
+use crate::plan::Target;
+use evenkeel_api::Meta;
+use std::{
+    collections::HashMap,
+    hash::{BuildHasher, Hash},
+    sync::{Mutex, PoisonError},
+};
+
+/// Maximum number of remembered applies. Above it, all are forgotten, and each object is applied once more.
+const MAX_APPLIED: usize = 200_000;
+
+/// Last intents that a controller applied, by object.
+#[derive(Default)]
+pub(super) struct Applied {
+    hasher: foldhash::fast::RandomState,
+    by_target: Mutex<HashMap<Target, Entry>>,
+}
+
+/// Fingerprints of an applied intent, and of the object that the server returned for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Entry {
+    intent: u64,
+    object: u64,
+}
+
+impl Applied {
+    /// Returns whether this intent is known to be what the object already is: it was applied last, and nobody has
+    /// changed the object since, except for its status.
+    pub(super) fn is_current(&self, target: &Target, intent: &[u8], cached: &Meta) -> bool {
+        let wanted = Entry { intent: self.hash(intent), object: self.fingerprint(cached) };
+        self.lock().get(target) == Some(&wanted)
+    }
+
+    /// Remembers an intent and the object that the server returned for it.
+    pub(super) fn remember(&self, target: Target, intent: &[u8], returned: &Meta) {
+        let entry = Entry { intent: self.hash(intent), object: self.fingerprint(returned) };
+        let mut by_target = self.lock();
+        if by_target.len() >= MAX_APPLIED {
+            by_target.clear();
+        }
+        by_target.insert(target, entry);
+    }
+
+    /// Forgets an object, after another write or its deletion.
+    pub(super) fn forget(&self, target: &Target) {
+        self.lock().remove(target);
+    }
+
+    /// Returns a number that changes with everything of an object but its status. A kind that counts generations
+    /// changes it with its spec; any other kind changes its resource version with every write.
+    fn fingerprint(&self, meta: &Meta) -> u64 {
+        let version = if meta.generation == 0 { &*meta.resource_version } else { "" };
+        self.hash(&(
+            &*meta.uid,
+            meta.generation,
+            version,
+            (&meta.labels, &meta.annotations),
+            (&meta.owners, &meta.finalizers),
+        ))
+    }
+
+    fn hash(&self, value: &(impl Hash + ?Sized)) -> u64 {
+        self.hasher.hash_one(value)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Target, Entry>> {
+        self.by_target.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_api::Kind;
+
+    fn meta(generation: i64, version: &str) -> Meta {
+        Meta { uid: "u".into(), generation, resource_version: version.into(), ..Meta::default() }
+    }
+
+    #[test]
+    fn an_intent_is_current_until_somebody_changes_the_object() {
+        let applied = Applied::default();
+        let target =
+            Target::new(Kind::new("apps", "v1", "Deployment", "deployments", true), "a", "b", "");
+        assert!(!applied.is_current(&target, b"x", &meta(1, "5")));
+        applied.remember(target.clone(), b"x", &meta(1, "5"));
+        let labelled = Meta { labels: [("l", "1")].into_iter().collect(), ..meta(1, "6") };
+        // intent, object, whether it is current
+        let table: [(&[u8], Meta, bool); 5] = [
+            (b"x", meta(1, "5"), true),
+            (b"x", meta(1, "9"), true),
+            (b"y", meta(1, "5"), false),
+            (b"x", meta(2, "6"), false),
+            (b"x", labelled, false),
+        ];
+        for (intent, object, current) in table {
+            assert_eq!(applied.is_current(&target, intent, &object), current, "{object:?}");
+        }
+        applied.remember(target.clone(), b"x", &meta(0, "5"));
+        assert!(applied.is_current(&target, b"x", &meta(0, "5")));
+        assert!(
+            !applied.is_current(&target, b"x", &meta(0, "6")),
+            "no generation: any write counts"
+        );
+        applied.forget(&target);
+        assert!(!applied.is_current(&target, b"x", &meta(0, "5")));
+    }
+}

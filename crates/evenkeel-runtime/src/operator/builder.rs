@@ -1,0 +1,413 @@
+//! Declaration of an operator's controllers.
+
+use super::{
+    ApiObject, Context, Predicate, Result,
+    applied::Applied,
+    context::Shared,
+    finalizers::{self, FinalizerError, Step},
+    object::{kind_of, target_of},
+};
+use crate::{
+    cache::{Cache, CacheEvent, Dynamic, Full},
+    client::Metadata,
+    controller::{self, Builder, Outcome, Request},
+    manager::Manager,
+    plan::{Key, PatchForm, Planner},
+    queue::Backoff,
+};
+use evenkeel_api::{Kind, Meta, View};
+use futures::{Stream, StreamExt as _, future::BoxFuture};
+use kube::api::DynamicObject;
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+/// Cleanup of a finalizer.
+type Cleanup<K, S> =
+    Arc<dyn Fn(Arc<K>, Context<S>) -> BoxFuture<'static, Result<()>> + Send + Sync>;
+
+/// Declaration of one controller: the kind that it reconciles, the kinds that it owns and watches, and its options. See
+/// [`Manager::controller`].
+///
+/// [`when`](Self::when) and [`optional`](Self::optional) apply to the kind that was declared last.
+#[must_use = "a controller is added by `reconcile` or `planned`"]
+pub struct ControllerBuilder<'m, K, S = ()> {
+    manager: &'m Manager,
+    builder: Builder,
+    state: Arc<S>,
+    timeout: Option<Duration>,
+    warm_up: bool,
+    finalizers: Vec<(&'static str, Cleanup<K, S>)>,
+}
+
+/// Type of a controller whose keys are not objects of one kind. See [`Manager::controller_of_requests`].
+#[derive(Debug)]
+pub enum Requests {}
+
+impl Manager {
+    /// Declares a controller of all objects of `K`. Its default name is the kind in lower case.
+    #[doc(alias = "For")]
+    pub fn controller<K: ApiObject>(&self) -> ControllerBuilder<'_, K> {
+        self.declare(&self.cached::<K>())
+    }
+
+    /// Declares a controller of all objects of a kind that is known only at run time.
+    pub fn controller_of_dynamic(&self, kind: Kind) -> ControllerBuilder<'_, DynamicObject> {
+        self.declare(&self.env().caches.dynamic(kind))
+    }
+
+    /// Declares a controller whose keys are not objects of one kind: its watches and sources enqueue any keys.
+    pub fn controller_of_requests(&self, name: &str) -> ControllerBuilder<'_, Requests> {
+        let no_kind = Kind::new("", "", "", "", true);
+        ControllerBuilder::new(self, Builder::of_keys(self.env(), name, no_kind))
+    }
+
+    /// Returns the cache of a kind, for example to declare an index ([`Cache::index`]) that reconcile functions read. The
+    /// cache fills when the manager runs.
+    pub fn cached<K: ApiObject>(&self) -> Cache<Full<K>> {
+        self.env().caches.of::<Full<K>>()
+    }
+
+    fn declare<K, V: View>(&self, root: &Cache<V>) -> ControllerBuilder<'_, K> {
+        let name = root.kind().kind.to_lowercase();
+        ControllerBuilder::new(self, Builder::new(self.env(), &name, root))
+    }
+}
+
+impl<'m, K> ControllerBuilder<'m, K> {
+    fn new(manager: &'m Manager, builder: Builder) -> Self {
+        Self {
+            manager,
+            builder: builder.logs_each_failure(),
+            state: Arc::new(()),
+            timeout: None,
+            warm_up: false,
+            finalizers: Vec::new(),
+        }
+    }
+
+    /// Sets the controller's own state, which [`Context::state`] returns.
+    pub fn state<S: Send + Sync + 'static>(self, state: S) -> ControllerBuilder<'m, K, S>
+    where
+        K: Send + Sync + 'static,
+    {
+        let Self { manager, builder, timeout, warm_up, finalizers, .. } = self;
+        let with_state = |(name, cleanup): (&'static str, Cleanup<K, ()>)| {
+            let cleanup: Cleanup<K, S> =
+                Arc::new(move |object, context| cleanup(object, context.with_state(Arc::new(()))));
+            (name, cleanup)
+        };
+        let finalizers = finalizers.into_iter().map(with_state).collect();
+        ControllerBuilder { manager, builder, state: Arc::new(state), timeout, warm_up, finalizers }
+    }
+}
+
+/// Kinds whose events enqueue keys.
+impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
+    /// Enqueues the owner (controller reference) of each `D` on the `D`'s events.
+    #[doc(alias = "Owns")]
+    pub fn owns<D: ApiObject>(self) -> Self {
+        let cache = self.manager.cached::<D>();
+        self.change(|builder| builder.owns(&cache))
+    }
+
+    /// Enqueues all owners of each `D` on the `D`'s events, not only its controller.
+    ///
+    /// Upstream: `builder.MatchEveryOwner`.
+    #[doc(alias = "MatchEveryOwner")]
+    pub fn owns_by_any_reference<D: ApiObject>(self) -> Self {
+        let cache = self.manager.cached::<D>();
+        self.change(|builder| builder.owns_by_any_reference(&cache))
+    }
+
+    /// Like [`Self::owns`], for a kind of which only the metadata is cached.
+    #[doc(alias = "OnlyMetadata")]
+    pub fn owns_metadata(self, kind: Kind) -> Self {
+        let cache = self.manager.env().caches.metadata(kind);
+        self.change(|builder| builder.owns(&cache))
+    }
+
+    /// Enqueues the keys that `map` returns for each `W` on the `W`'s events. On an update, it enqueues the keys of the
+    /// old and of the new state.
+    #[doc(alias = "Watches")]
+    pub fn watches<W: ApiObject>(
+        self,
+        map: impl Fn(&W) -> Vec<Key> + Send + Sync + 'static,
+    ) -> Self {
+        let cache = self.manager.cached::<W>();
+        self.watches_cache(&cache, move |object: &Full<W>| map(object))
+    }
+
+    /// Like [`Self::watches`], for a kind of which only the metadata is cached.
+    #[doc(alias = "WatchesMetadata")]
+    pub fn watches_metadata(
+        self,
+        kind: Kind,
+        map: impl Fn(&Meta) -> Vec<Key> + Send + Sync + 'static,
+    ) -> Self {
+        let cache = self.manager.env().caches.metadata(kind);
+        self.watches_cache(&cache, move |object: &Metadata| map(&object.meta))
+    }
+
+    /// Like [`Self::watches`], for a kind that is known only at run time.
+    pub fn watches_dynamic(
+        self,
+        kind: Kind,
+        map: impl Fn(&DynamicObject) -> Vec<Key> + Send + Sync + 'static,
+    ) -> Self {
+        let cache = self.manager.env().caches.dynamic(kind);
+        self.watches_cache(&cache, move |object: &Dynamic| map(object))
+    }
+
+    /// Declares a kind whose cache the controller reads, but whose events enqueue nothing.
+    pub fn reads<R: ApiObject>(self) -> Self {
+        let cache = self.manager.cached::<R>();
+        self.change(|builder| builder.reads(&cache))
+    }
+
+    /// Enqueues the keys of a stream, such as of a channel, while the controller runs.
+    #[doc(alias = "WatchesRawSource")]
+    pub fn source(self, keys: impl Stream<Item = Key> + Send + 'static) -> Self {
+        self.change(|builder| builder.source(keys.boxed()))
+    }
+
+    /// Lets only those events of the last declared kind enqueue keys that pass the predicate.
+    #[doc(alias = "WithPredicates")]
+    pub fn when(self, predicate: Predicate) -> Self {
+        self.change(|builder| builder.filter_last(move |event| predicate.passes(event)))
+    }
+
+    /// Lets the controller run although the server does not serve the last declared kind yet. Its events follow once its
+    /// definition is installed.
+    pub fn optional(self) -> Self {
+        self.change(Builder::optional_last)
+    }
+
+    /// Enqueues every object of the last declared kind each `period`, as an update without a change.
+    #[doc(alias = "SyncPeriod")]
+    pub fn resync_every(self, period: Duration) -> Self {
+        self.change(|builder| builder.resync_last(period))
+    }
+
+    fn watches_cache<V: View>(
+        self,
+        cache: &Cache<V>,
+        map: impl Fn(&V) -> Vec<Key> + Send + Sync + 'static,
+    ) -> Self {
+        self.change(|builder| {
+            builder.watches(cache, move |event, enqueue| {
+                let mut keys = map(event.object());
+                if let CacheEvent::Updated { old, .. } = event {
+                    keys.extend(map(old));
+                }
+                keys.sort_unstable();
+                keys.dedup();
+                keys.into_iter().for_each(|key| enqueue.add(key));
+            })
+        })
+    }
+
+    fn change(self, change: impl FnOnce(Builder) -> Builder) -> Self {
+        Self { builder: change(self.builder), ..self }
+    }
+}
+
+/// Options.
+impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
+    /// Sets the controller's name, for a second controller of the same kind.
+    pub fn named(self, name: &str) -> Self {
+        self.change(|builder| builder.named(name))
+    }
+
+    /// Sets the number of keys that are reconciled concurrently. Default: 1.
+    #[doc(alias = "MaxConcurrentReconciles")]
+    pub fn max_concurrent(self, n: usize) -> Self {
+        self.change(|builder| builder.workers(n))
+    }
+
+    /// Limits the consecutive retries of a key. After the last one, the key waits for its next event. Default: no limit.
+    pub fn max_retries(self, n: u32) -> Self {
+        self.change(|builder| builder.max_retries(n))
+    }
+
+    /// Sets the backoff of failed keys. Default: from 5 ms, doubled up to 1000 s.
+    #[doc(alias = "RateLimiter")]
+    pub fn backoff(self, backoff: Backoff) -> Self {
+        self.change(|builder| builder.backoff(backoff))
+    }
+
+    /// Fails a pass that takes longer. Its key is retried with backoff. Default: no limit.
+    #[doc(alias = "ReconciliationTimeout")]
+    pub fn timeout(self, timeout: Duration) -> Self {
+        Self { timeout: Some(timeout), ..self }
+    }
+
+    /// Fills the queue before this process is elected, so that a new leader begins at once.
+    #[doc(alias = "EnableWarmup")]
+    pub fn warm_up(self) -> Self {
+        Self { warm_up: true, ..self }
+    }
+
+    /// Adds the controller with an async function over keys. It also gets the keys of objects that do not exist any more.
+    pub fn reconcile_requests<F, Fut>(self, function: F)
+    where
+        F: Fn(Request, Context<S>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Outcome>> + Send + 'static,
+    {
+        let Self { manager, builder, state, timeout, warm_up, .. } = self;
+        let shared = Arc::new(Shared {
+            controller: builder.name().into(),
+            field_manager: manager.component().into(),
+            applied: Applied::default(),
+            caches: builder.declared(),
+            kube: OnceLock::new(),
+        });
+        let function = Arc::new(function);
+        let reconcile = move |request: Request, inner: controller::Context| {
+            let context =
+                Context::new(inner, request.clone(), Arc::clone(&state), Arc::clone(&shared));
+            let function = Arc::clone(&function);
+            async move {
+                let pass = function(request, context);
+                let Some(limit) = timeout else { return pass.await };
+                tokio::time::timeout(limit, pass).await.unwrap_or_else(|_| {
+                    Err(controller::Error::message(format!("not finished within {limit:?}")))
+                })
+            }
+        };
+        let mut controller = builder.reconcile(reconcile);
+        if warm_up {
+            controller.warm_up();
+        }
+        manager.add_controller(controller);
+    }
+}
+
+impl<K: ApiObject, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
+    /// Declares a finalizer: the controller adds it before it first reconciles an object. When the object is deleted, it
+    /// runs `cleanup` until that succeeds, and then removes the finalizer. The reconcile function only gets objects that
+    /// have the finalizer and are not being deleted.
+    ///
+    /// `cleanup` may run several times, and for an object for which nothing was created. The server does not accept a
+    /// name without a domain, such as `cleanup`; use `example.com/cleanup`.
+    pub fn finalizer<F, Fut>(mut self, name: &'static str, cleanup: F) -> Self
+    where
+        F: Fn(Arc<K>, Context<S>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<()>> + Send + 'static,
+    {
+        let cleanup: Cleanup<K, S> =
+            Arc::new(move |object, context| Box::pin(cleanup(object, context)));
+        self.finalizers.push((name, cleanup));
+        self
+    }
+
+    /// Adds the controller with an async reconcile function. It gets the object from the cache. For an object that does
+    /// not exist any more, it is not called.
+    #[doc(alias = "Complete")]
+    pub fn reconcile<F, Fut>(mut self, function: F)
+    where
+        F: Fn(Arc<K>, Context<S>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Outcome>> + Send + 'static,
+    {
+        let objects = self.manager.cached::<K>();
+        let finalizers = Finalizers::new(std::mem::take(&mut self.finalizers));
+        let (finalizers, function) = (Arc::new(finalizers), Arc::new(function));
+        self.reconcile_requests(move |request, context| {
+            let Key { namespace, name } = &request.key;
+            let object = objects.get(namespace, name).map(|object| Arc::clone(object.object()));
+            let (finalizers, function) = (Arc::clone(&finalizers), Arc::clone(&function));
+            async move {
+                let Some(object) = object else { return Ok(Outcome::Settled) };
+                match finalizers.run(object, &context).await? {
+                    Some(object) => function(object, context).await,
+                    None => Ok(Outcome::Settled),
+                }
+            }
+        });
+    }
+}
+
+impl<S: Send + Sync + 'static> ControllerBuilder<'_, DynamicObject, S> {
+    /// Adds the controller with an async reconcile function over objects of a kind that is known only at run time.
+    pub fn reconcile_dynamic<F, Fut>(self, function: F)
+    where
+        F: Fn(Arc<DynamicObject>, Context<S>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Outcome>> + Send + 'static,
+    {
+        let objects = self.manager.env().caches.dynamic(self.builder.root().clone());
+        let function = Arc::new(function);
+        self.reconcile_requests(move |request, context| {
+            let Key { namespace, name } = &request.key;
+            let object = objects.get(namespace, name).map(|object| Arc::clone(object.object()));
+            let function = Arc::clone(&function);
+            async move {
+                match object {
+                    Some(object) => function(object, context).await,
+                    None => Ok(Outcome::Settled),
+                }
+            }
+        });
+    }
+}
+
+impl<K> ControllerBuilder<'_, K> {
+    /// Adds the controller with a pure [`Planner`].
+    pub fn planned(self, planner: impl Planner) {
+        let mut controller = self.builder.planned(planner);
+        if self.warm_up {
+            controller.warm_up();
+        }
+        self.manager.add_controller(controller);
+    }
+}
+
+/// Finalizers of one controller, with their cleanups.
+struct Finalizers<K, S> {
+    names: Vec<&'static str>,
+    cleanups: Vec<Cleanup<K, S>>,
+}
+
+impl<K: ApiObject, S> Finalizers<K, S> {
+    fn new(declared: Vec<(&'static str, Cleanup<K, S>)>) -> Self {
+        let (names, cleanups) = declared.into_iter().unzip();
+        Self { names, cleanups }
+    }
+
+    /// Adds the finalizers to a new object, or runs the cleanups of one that is being deleted. Returns the object to
+    /// reconcile, if it is to be reconciled.
+    async fn run(&self, mut object: Arc<K>, context: &Context<S>) -> Result<Option<Arc<K>>> {
+        loop {
+            match finalizers::next_step(object.meta(), &self.names) {
+                Step::Reconcile => return Ok(Some(object)),
+                Step::Leave => return Ok(None),
+                Step::Add(missing) => {
+                    let patch = finalizers::patch(object.meta(), &missing, None);
+                    object = self.patch(&object, missing[0], &patch, context).await?;
+                }
+                Step::CleanUp(name) => {
+                    let cleanup =
+                        self.names.iter().zip(&self.cleanups).find(|(own, _)| **own == name);
+                    if let Some((_, cleanup)) = cleanup {
+                        cleanup(Arc::clone(&object), context.clone()).await?;
+                    }
+                    let patch = finalizers::patch(object.meta(), &[], Some(name));
+                    object = self.patch(&object, name, &patch, context).await?;
+                }
+            }
+        }
+    }
+
+    async fn patch(
+        &self,
+        object: &Arc<K>,
+        finalizer: &str,
+        patch: &serde_json::Value,
+        context: &Context<S>,
+    ) -> Result<Arc<K>> {
+        let target = target_of(kind_of::<K>(), &**object);
+        let body = serde_json::to_vec(patch)?.into();
+        let patched = context.writer().patch(&target, "", PatchForm::Merge, body).await;
+        Ok(patched.map_err(|source| FinalizerError { finalizer: finalizer.to_owned(), source })?)
+    }
+}

@@ -1,0 +1,176 @@
+//! Access of a reconcile function to the cluster, for one pass over one key.
+
+use super::{
+    applied::Applied,
+    object::{ApiObject, kind_of, target_of},
+    write::Writer,
+};
+use crate::{
+    cache::{Cache, Full, Informer},
+    clock::Clock,
+    controller::{self, Error, Request},
+    plan::{EventRecord, Key},
+};
+use evenkeel_api::Kind;
+use std::{
+    borrow::Cow,
+    sync::{Arc, OnceLock},
+};
+
+/// What the passes of one controller share.
+pub(super) struct Shared {
+    pub(super) controller: Box<str>,
+    pub(super) field_manager: Box<str>,
+    pub(super) applied: Applied,
+    /// Caches that the controller declared.
+    pub(super) caches: Vec<Arc<Informer>>,
+    pub(super) kube: OnceLock<kube::Client>,
+}
+
+/// Access of a reconcile function to the cluster, for one pass over one key. `S` is the controller's own state
+/// ([`ControllerBuilder::state`](super::ControllerBuilder::state)).
+///
+/// Reads of caches are free. Writes ([`Context::apply`] and its neighbours) are fenced by the lease, rate limited, and
+/// seen by the next pass over the key.
+pub struct Context<S = ()> {
+    inner: controller::Context,
+    request: Request,
+    state: Arc<S>,
+    shared: Arc<Shared>,
+}
+
+impl<S> Clone for Context<S> {
+    fn clone(&self) -> Self {
+        self.with_state(Arc::clone(&self.state))
+    }
+}
+
+/// Error of reading a cache that the controller does not declare. It would be empty when the first pass reads it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "controller {controller} reads the cache of {kind}, but does not declare it: add `.reads::<{kind}>()`, `.owns::<{kind}>()` or `.watches::<{kind}>(…)` to its builder"
+)]
+pub struct NotDeclared {
+    /// Name of the controller.
+    pub controller: String,
+    /// Kind of the cache.
+    pub kind: String,
+}
+
+impl<S> Context<S> {
+    pub(super) fn new(
+        inner: controller::Context,
+        request: Request,
+        state: Arc<S>,
+        shared: Arc<Shared>,
+    ) -> Self {
+        Self { inner, request, state, shared }
+    }
+
+    /// Returns the same access with another state.
+    pub(super) fn with_state<T>(&self, state: Arc<T>) -> Context<T> {
+        Context {
+            inner: self.inner.clone(),
+            request: self.request.clone(),
+            state,
+            shared: Arc::clone(&self.shared),
+        }
+    }
+
+    /// Returns the controller's own state.
+    pub fn state(&self) -> &S {
+        &self.state
+    }
+
+    /// Returns the key of this pass.
+    pub fn key(&self) -> &Key {
+        &self.request.key
+    }
+
+    /// Returns the request of this pass: its key, and the number of failures before it.
+    pub fn request(&self) -> &Request {
+        &self.request
+    }
+
+    /// Returns the clock of the program. In a test it is virtual.
+    pub fn clock(&self) -> &Clock {
+        &self.inner.env.clock
+    }
+
+    /// Returns the present time.
+    pub fn now(&self) -> jiff::Timestamp {
+        self.clock().now()
+    }
+
+    /// Returns the cache of a kind that the controller declares.
+    ///
+    /// # Errors
+    /// When the controller does not declare the kind. The error is terminal.
+    pub fn cached<K: ApiObject>(&self) -> Result<Cache<Full<K>>, Error> {
+        let kind = kind_of::<K>();
+        let found = self.shared.caches.iter().find_map(Cache::of_informer);
+        found.ok_or_else(|| {
+            Error::terminal(NotDeclared {
+                controller: self.shared.controller.to_string(),
+                kind: kind.kind.to_string(),
+            })
+        })
+    }
+
+    /// Returns an object from the cache of a kind that the controller declares, or `None` if it does not exist.
+    ///
+    /// # Errors
+    /// As [`Context::cached`].
+    pub fn get<K: ApiObject>(&self, namespace: &str, name: &str) -> Result<Option<Arc<K>>, Error> {
+        let found = self.cached::<K>()?.get(namespace, name);
+        Ok(found.map(|object| Arc::clone(object.object())))
+    }
+
+    /// Records a `Normal` event about an object. `reason` is one word in CamelCase.
+    pub fn event<K: ApiObject>(
+        &self,
+        object: &K,
+        reason: impl Into<Cow<'static, str>>,
+        message: impl Into<String>,
+    ) {
+        let target = target_of(kind_of::<K>(), object);
+        self.inner.events.record(&EventRecord::normal(target, reason, message));
+    }
+
+    /// Records a `Warning` event about an object. `reason` is one word in CamelCase.
+    pub fn warning<K: ApiObject>(
+        &self,
+        object: &K,
+        reason: impl Into<Cow<'static, str>>,
+        message: impl Into<String>,
+    ) {
+        let target = target_of(kind_of::<K>(), object);
+        self.inner.events.record(&EventRecord::warning(target, reason, message));
+    }
+
+    /// Returns a kube client for requests that this type has no method for. It writes only while this process leads. The
+    /// next pass does not wait for its writes.
+    pub fn kube(&self) -> &kube::Client {
+        self.shared.kube.get_or_init(|| self.inner.env.client.kube())
+    }
+
+    /// Returns the parts that a controller of [`crate::controller::Builder`] has, for plans and resources of any kind.
+    pub fn inner(&self) -> &controller::Context {
+        &self.inner
+    }
+
+    pub(super) fn writer(&self) -> Writer<'_> {
+        Writer {
+            context: &self.inner,
+            key: self.key(),
+            field_manager: &self.shared.field_manager,
+            applied: &self.shared.applied,
+            caches: &self.shared.caches,
+        }
+    }
+
+    /// Returns the kinds that the controller declares.
+    pub fn declared_kinds(&self) -> Vec<Kind> {
+        self.shared.caches.iter().map(|cache| cache.scope().kind.clone()).collect()
+    }
+}

@@ -1,0 +1,101 @@
+//! Merge patches (RFC 7386) from the difference of two values.
+
+use serde_json::{Map, Value};
+
+/// Merge patch, and whether it replaces a list.
+#[derive(Debug, PartialEq)]
+pub(super) struct MergePatch {
+    pub(super) patch: Value,
+    /// Whether the patch replaces a list as a whole. It then also overwrites entries that others have added meanwhile.
+    pub(super) replaces_list: bool,
+}
+
+/// Returns the merge patch that changes `old` into `new`, or `None` if they are equal. `null` counts as absent.
+pub(super) fn merge_patch(old: &Value, new: &Value) -> Option<MergePatch> {
+    let mut replaces_list = false;
+    let patch = difference(old, new, &mut replaces_list)?;
+    Some(MergePatch { patch, replaces_list })
+}
+
+fn difference(old: &Value, new: &Value, replaces_list: &mut bool) -> Option<Value> {
+    if old == new {
+        return None;
+    }
+    let (Value::Object(old), Value::Object(new)) = (old, new) else {
+        *replaces_list |= old.is_array();
+        return Some(new.clone());
+    };
+    let mut patch = Map::new();
+    for (name, value) in new {
+        let before = old.get(name).unwrap_or(&Value::Null);
+        match difference(before, value, replaces_list) {
+            // A new object's own nulls would be read as removals, which change nothing.
+            Some(change) => drop(patch.insert(name.clone(), change)),
+            // An empty object that is new has to be named.
+            None if !old.contains_key(name) && !value.is_null() => {
+                patch.insert(name.clone(), value.clone());
+            }
+            None => {}
+        }
+    }
+    for (name, value) in old {
+        if !new.contains_key(name) && !value.is_null() {
+            *replaces_list |= value.is_array();
+            patch.insert(name.clone(), Value::Null);
+        }
+    }
+    (!patch.is_empty()).then_some(Value::Object(patch))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_patch_names_only_what_differs() {
+        let table = [
+            (json!({}), json!({}), None),
+            (json!({"a": 1}), json!({"a": 1}), None),
+            (json!(null), json!({"a": 1}), Some((json!({"a": 1}), false))),
+            (json!({"a": 1, "b": 2}), json!({"a": 3}), Some((json!({"a": 3, "b": null}), false))),
+            (
+                json!({"a": {"b": 1, "c": 2}}),
+                json!({"a": {"b": 1, "c": 3}}),
+                Some((json!({"a": {"c": 3}}), false)),
+            ),
+            (json!({"l": [1]}), json!({"l": [1, 2]}), Some((json!({"l": [1, 2]}), true))),
+            (json!({}), json!({"l": [1, 2]}), Some((json!({"l": [1, 2]}), false))),
+            (json!({"l": [1]}), json!({}), Some((json!({"l": null}), true))),
+            (json!({"a": null}), json!({}), None),
+        ];
+        for (old, new, wanted) in table {
+            let wanted = wanted.map(|(patch, replaces_list)| MergePatch { patch, replaces_list });
+            assert_eq!(merge_patch(&old, &new), wanted, "{old} -> {new}");
+        }
+    }
+
+    fn value() -> impl Strategy<Value = Value> {
+        let leaf =
+            prop_oneof![any::<bool>().prop_map(Value::from), (0..3i64).prop_map(Value::from)];
+        leaf.prop_recursive(3, 12, 3, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
+                prop::collection::btree_map("[ab]", inner, 0..3)
+                    .prop_map(|map| Value::Object(map.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn a_patch_leads_from_the_old_value_to_the_new(old in value(), new in value()) {
+            let mut patched = old.clone();
+            if let Some(MergePatch { patch, .. }) = merge_patch(&old, &new) {
+                json_patch::merge(&mut patched, &patch);
+            }
+            prop_assert_eq!(patched, new);
+        }
+    }
+}

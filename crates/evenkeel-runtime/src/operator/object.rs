@@ -1,0 +1,53 @@
+//! Types that an operator reads and writes.
+
+use crate::{
+    cache::Full,
+    plan::{Key, Target},
+};
+use evenkeel_api::{Kind, View};
+use kube::Resource;
+use serde::{Serialize, de::DeserializeOwned};
+
+/// Type of API objects, from `k8s-openapi` or derived with kube's `CustomResource`. Implemented for all such types.
+///
+/// Upstream: `client.Object` of controller-runtime.
+#[doc(alias = "client.Object")]
+pub trait ApiObject:
+    Resource<DynamicType = (), Scope: 'static> + Serialize + DeserializeOwned + Send + Sync + 'static
+{
+}
+
+impl<K> ApiObject for K where
+    K: Resource<DynamicType = (), Scope: 'static>
+        + Serialize
+        + DeserializeOwned
+        + Send
+        + Sync
+        + 'static
+{
+}
+
+/// Returns the kind of a type.
+pub(super) fn kind_of<K: ApiObject>() -> Kind {
+    Full::<K>::kind()
+}
+
+/// Returns an object as the target of a write. Its uid is a precondition, if it has one.
+pub(super) fn target_of(kind: Kind, object: &impl Resource) -> Target {
+    let meta = object.meta();
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    let namespace = if kind.namespaced { text(&meta.namespace) } else { String::new() };
+    Target::new(kind, &namespace, &text(&meta.name), &text(&meta.uid))
+}
+
+impl Key {
+    /// Returns the key of an object of `k8s-openapi` or a derived type.
+    #[doc(alias = "client.ObjectKeyFromObject")]
+    pub fn of_object(object: &impl Resource) -> Self {
+        let meta = object.meta();
+        Self::new(
+            meta.namespace.as_deref().unwrap_or_default(),
+            meta.name.as_deref().unwrap_or_default(),
+        )
+    }
+}

@@ -1,0 +1,167 @@
+//! Predicates: which events of a kind enqueue keys.
+
+use crate::cache::{CacheEvent, Full, Object};
+use evenkeel_api::{Meta, View};
+use std::{fmt, sync::Arc};
+
+/// Function that decides about an event.
+type Test = dyn Fn(&CacheEvent<dyn Object>) -> bool + Send + Sync;
+
+/// Filter of a kind's events. An event that it rejects enqueues nothing; a pass that runs for another reason sees the
+/// change nevertheless.
+///
+/// ```
+/// use evenkeel_runtime::prelude::*;
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// let edited = generation_changed().or(labels_changed());
+/// let in_use = on_change(|old: &ConfigMap, new: &ConfigMap| old.data != new.data);
+/// let both = edited.and(in_use.not());
+/// ```
+///
+/// Upstream: `predicate.Predicate` of controller-runtime.
+#[derive(Clone)]
+pub struct Predicate(Arc<Test>);
+
+impl fmt::Debug for Predicate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Predicate")
+    }
+}
+
+impl Predicate {
+    /// Returns a predicate on whole events of `K`.
+    pub fn on_event<K>(test: impl Fn(&CacheEvent<Full<K>>) -> bool + Send + Sync + 'static) -> Self
+    where
+        Full<K>: View,
+    {
+        Self(Arc::new(move |event| {
+            let mut passes = false;
+            event.with(|event| passes = test(event));
+            passes
+        }))
+    }
+
+    /// Returns a predicate on the metadata before and after an update. Creations and deletions pass.
+    pub fn on_meta(test: impl Fn(&Meta, &Meta) -> bool + Send + Sync + 'static) -> Self {
+        Self(Arc::new(move |event| match event {
+            CacheEvent::Updated { old, new } => test(old.meta(), new.meta()),
+            CacheEvent::Added { .. } | CacheEvent::Deleted(_) => true,
+        }))
+    }
+
+    /// Returns the predicate that passes events which both pass.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self(Arc::new(move |event| self.passes(event) && other.passes(event)))
+    }
+
+    /// Returns the predicate that passes events which at least one passes.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self(Arc::new(move |event| self.passes(event) || other.passes(event)))
+    }
+
+    /// Returns the opposite predicate.
+    #[must_use]
+    #[expect(clippy::should_implement_trait, reason = "reads like `and` and `or`")]
+    pub fn not(self) -> Self {
+        Self(Arc::new(move |event| !self.passes(event)))
+    }
+
+    pub(super) fn passes(&self, event: &CacheEvent<dyn Object>) -> bool {
+        (self.0)(event)
+    }
+}
+
+/// Passes updates that change `metadata.generation`: changes of the spec, not of the status, for kinds that have a
+/// status sub-resource.
+///
+/// Upstream: `GenerationChangedPredicate`.
+#[doc(alias = "GenerationChangedPredicate")]
+pub fn generation_changed() -> Predicate {
+    Predicate::on_meta(|old, new| old.generation != new.generation)
+}
+
+/// Passes updates that change labels.
+///
+/// Upstream: `LabelChangedPredicate`.
+#[doc(alias = "LabelChangedPredicate")]
+pub fn labels_changed() -> Predicate {
+    Predicate::on_meta(|old, new| old.labels != new.labels)
+}
+
+/// Passes updates that change annotations.
+///
+/// Upstream: `AnnotationChangedPredicate`.
+#[doc(alias = "AnnotationChangedPredicate")]
+pub fn annotations_changed() -> Predicate {
+    Predicate::on_meta(|old, new| old.annotations != new.annotations)
+}
+
+/// Passes updates that change the resource version: all but resyncs.
+///
+/// Upstream: `ResourceVersionChangedPredicate`.
+#[doc(alias = "ResourceVersionChangedPredicate")]
+pub fn resource_version_changed() -> Predicate {
+    Predicate::on_meta(|old, new| old.resource_version != new.resource_version)
+}
+
+/// Passes updates for whose old and new object `test` returns true. Creations and deletions pass.
+pub fn on_change<K>(test: impl Fn(&K, &K) -> bool + Send + Sync + 'static) -> Predicate
+where
+    K: kube::Resource,
+    Full<K>: View,
+{
+    Predicate::on_event::<K>(move |event| match event {
+        CacheEvent::Updated { old, new } => test(old, new),
+        CacheEvent::Added { .. } | CacheEvent::Deleted(_) => true,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use serde_json::{Value, json};
+
+    fn object(metadata: &Value) -> Arc<dyn Object> {
+        let map: ConfigMap = serde_json::from_value(json!({"metadata": metadata})).unwrap();
+        Arc::new(Full::new(map))
+    }
+
+    #[test]
+    fn predicates_compare_the_states_of_an_update() {
+        let base = json!({"name": "a", "generation": 1, "resourceVersion": "1"});
+        let changes = [
+            json!({"name": "a", "generation": 1, "resourceVersion": "1"}),
+            json!({"name": "a", "generation": 2, "resourceVersion": "2"}),
+            json!({"name": "a", "generation": 1, "resourceVersion": "2", "labels": {"l": "1"}}),
+            json!({"name": "a", "generation": 1, "resourceVersion": "2", "annotations": {"a": "1"}}),
+        ];
+        let table: [(Predicate, [bool; 4]); 7] = [
+            (generation_changed(), [false, true, false, false]),
+            (labels_changed(), [false, false, true, false]),
+            (annotations_changed(), [false, false, false, true]),
+            (resource_version_changed(), [false, true, true, true]),
+            (generation_changed().or(labels_changed()), [false, true, true, false]),
+            (resource_version_changed().and(labels_changed()), [false, false, true, false]),
+            (
+                on_change(|old: &ConfigMap, new: &ConfigMap| {
+                    old.metadata.labels != new.metadata.labels
+                })
+                .not(),
+                [true, true, false, true],
+            ),
+        ];
+        for (at, (predicate, wanted)) in table.into_iter().enumerate() {
+            let passed = changes.each_ref().map(|new| {
+                predicate.passes(&CacheEvent::Updated { old: object(&base), new: object(new) })
+            });
+            assert_eq!(passed, wanted, "predicate {at}");
+        }
+        let added = CacheEvent::Added { object: object(&base), initial: false };
+        assert!(generation_changed().passes(&added));
+        assert!(!generation_changed().not().passes(&added));
+    }
+}

@@ -1,0 +1,485 @@
+//! Typed reads and writes of a pass.
+
+use super::{
+    ApiObject, Context, Result,
+    applied::Applied,
+    diff::merge_patch,
+    object::{kind_of, target_of},
+};
+use crate::{
+    cache::{Dynamic, Full, Informer},
+    client::{ApiError, Client, DeleteOptions, ListOptions},
+    controller::{self, Error},
+    plan::{PatchForm, Target},
+};
+use bytes::Bytes;
+use evenkeel_api::{Kind, View};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::DynamicObject;
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// Writes of one pass. All go through the fenced client, and the key waits for the caches to show them.
+pub(super) struct Writer<'a> {
+    pub(super) context: &'a controller::Context,
+    pub(super) key: &'a crate::plan::Key,
+    pub(super) field_manager: &'a str,
+    pub(super) applied: &'a Applied,
+    /// Caches that the controller declared.
+    pub(super) caches: &'a [Arc<Informer>],
+}
+
+/// Decoded object that a pass gets from a write: `Full<K>` or `Dynamic`.
+pub(super) trait Returned: View {
+    type Object;
+    fn into_object(self) -> Arc<Self::Object>;
+}
+
+impl<K: ApiObject> Returned for Full<K> {
+    type Object = K;
+
+    fn into_object(self) -> Arc<K> {
+        Arc::clone(self.object())
+    }
+}
+
+impl Returned for Dynamic {
+    type Object = DynamicObject;
+
+    fn into_object(self) -> Arc<DynamicObject> {
+        Arc::clone(self.object())
+    }
+}
+
+impl Writer<'_> {
+    fn client(&self) -> &Client {
+        &self.context.env.client
+    }
+
+    /// Returns the declared cache that holds this object, if one does.
+    fn cached<R: View>(&self, target: &Target) -> Option<Arc<R>> {
+        let caches = self.caches.iter().filter(|cache| cache.scope().kind == target.kind);
+        caches.into_iter().find_map(|cache| cache.get_as(&target.namespace, &target.name))
+    }
+
+    /// Makes the key wait until the caches show a write, unless they never will.
+    fn wrote(&self, target: &Target, returned: &impl View) {
+        let meta = returned.meta();
+        let shows = |cache: &Arc<Informer>| {
+            cache.scope().kind == target.kind && cache.scope().selects(meta)
+        };
+        if self.caches.iter().any(shows) {
+            self.context.wrote(self.key, &target.kind, &meta.resource_version);
+        }
+    }
+
+    async fn apply<R: Returned>(
+        &self,
+        target: Target,
+        body: Bytes,
+        force: bool,
+    ) -> Result<Arc<R::Object>>
+    where
+        R: Clone,
+    {
+        let target = Target { uid: Arc::from(""), ..target };
+        if let Some(cached) = self.cached::<R>(&target)
+            && self.applied.is_current(&target, &body, cached.meta())
+        {
+            return Ok(R::clone(&cached).into_object());
+        }
+        let applied = self.client().apply::<R>(&target, self.field_manager, force, body.clone());
+        let returned = applied.await?;
+        self.wrote(&target, &returned);
+        self.applied.remember(target, &body, returned.meta());
+        Ok(returned.into_object())
+    }
+
+    pub(super) async fn patch<K: ApiObject>(
+        &self,
+        target: &Target,
+        subresource: &str,
+        form: PatchForm,
+        body: Bytes,
+    ) -> Result<Arc<K>, ApiError> {
+        let Target { kind, namespace, name, .. } = target;
+        let patched =
+            self.client().patch::<Full<K>>(kind, namespace, name, subresource, form, body).await?;
+        self.wrote(target, &patched);
+        Ok(patched.into_object())
+    }
+
+    async fn create<R: Returned>(
+        &self,
+        target: &Target,
+        body: Bytes,
+    ) -> Result<Arc<R::Object>, ApiError> {
+        let created = self.client().create::<R>(&target.kind, &target.namespace, body).await?;
+        self.wrote(target, &created);
+        Ok(created.into_object())
+    }
+
+    async fn update<R: Returned>(
+        &self,
+        target: &Target,
+        body: Bytes,
+    ) -> Result<Arc<R::Object>, ApiError> {
+        let Target { kind, namespace, name, .. } = target;
+        let updated = self.client().update::<R>(kind, namespace, name, "", body).await?;
+        self.wrote(target, &updated);
+        Ok(updated.into_object())
+    }
+
+    async fn delete(&self, target: &Target, options: DeleteOptions) -> Result<bool, ApiError> {
+        self.applied.forget(&Target { uid: Arc::from(""), ..target.clone() });
+        let uid = if options.uid.is_empty() { (*target.uid).to_owned() } else { options.uid };
+        let options = DeleteOptions { uid, ..options };
+        match self.client().delete(&target.kind, &target.namespace, &target.name, &options).await {
+            Ok(_) => {
+                if self.caches.iter().any(|cache| cache.scope().kind == target.kind) {
+                    self.context.deleted(self.key, target);
+                }
+                Ok(true)
+            }
+            Err(error) if error.is_not_found_or_replaced() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Encodes an object. Its `managedFields` are left out, which a write may not contain, and its type is added if it has
+/// none.
+fn encode(kind: &Kind, object: &impl Serialize) -> Result<Bytes> {
+    let mut value = serde_json::to_value(object)?;
+    if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("managedFields");
+    }
+    let fields =
+        value.as_object_mut().ok_or_else(|| Error::terminal("the object is not a JSON object"))?;
+    fields.entry("apiVersion").or_insert_with(|| kind.api_version().into());
+    fields.entry("kind").or_insert_with(|| (&*kind.kind).into());
+    Ok(serde_json::to_vec(&value)?.into())
+}
+
+/// Encodes an object for server-side apply: without fields that only the server sets.
+fn encode_intent(kind: &Kind, object: &impl Serialize) -> Result<Bytes> {
+    let mut value: Value = serde_json::from_slice(&encode(kind, object)?)?;
+    if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
+        for field in ["creationTimestamp", "generation", "resourceVersion", "selfLink", "uid"] {
+            metadata.remove(field);
+        }
+    }
+    Ok(serde_json::to_vec(&value)?.into())
+}
+
+/// Typed reads and writes. A write is sent only while this process leads, is subject to the client's rate limit, and is
+/// seen by the next pass over the key: it waits until the controller's caches show the write.
+impl<S> Context<S> {
+    /// Applies an object (server-side apply with force, as the manager's component). Creates it if it does not exist.
+    /// Sends nothing if this intent was applied before and nobody has changed the object since, apart from its status.
+    ///
+    /// `object` holds exactly the fields that the controller owns. Fields of an earlier intent that it does not contain
+    /// any more are removed.
+    ///
+    /// # Errors
+    /// When the object cannot be encoded or the server refuses it.
+    #[doc(alias = "client.Apply")]
+    pub async fn apply<K: ApiObject>(&self, object: &K) -> Result<Arc<K>> {
+        let kind = kind_of::<K>();
+        let body = encode_intent(&kind, object)?;
+        self.writer().apply::<Full<K>>(target_of(kind, object), body, true).await
+    }
+
+    /// Like [`Context::apply`], but fails with a conflict instead of taking fields from other managers.
+    ///
+    /// # Errors
+    /// As [`Context::apply`], and when another manager owns one of the fields with another value.
+    pub async fn apply_without_force<K: ApiObject>(&self, object: &K) -> Result<Arc<K>> {
+        let kind = kind_of::<K>();
+        let body = encode_intent(&kind, object)?;
+        self.writer().apply::<Full<K>>(target_of(kind, object), body, false).await
+    }
+
+    /// Creates an object.
+    ///
+    /// # Errors
+    /// When the object cannot be encoded or the server refuses it, for example because it exists
+    /// ([`ApiError::is_already_exists`]).
+    pub async fn create<K: ApiObject>(&self, object: &K) -> Result<Arc<K>> {
+        let kind = kind_of::<K>();
+        let body = encode(&kind, object)?;
+        Ok(self.writer().create::<Full<K>>(&target_of(kind, object), body).await?)
+    }
+
+    /// Replaces an object. Its `metadata.resourceVersion`, if set, has to be the current one.
+    ///
+    /// # Errors
+    /// When the object cannot be encoded or the server refuses it, for example because of a conflict.
+    pub async fn update<K: ApiObject>(&self, object: &K) -> Result<Arc<K>> {
+        let kind = kind_of::<K>();
+        let body = encode(&kind, object)?;
+        Ok(self.writer().update::<Full<K>>(&target_of(kind, object), body).await?)
+    }
+
+    /// Creates an object, or changes it if it exists. `object` names it; `change` sets the desired fields, on `object`
+    /// itself or on the present object. Sends nothing if the present object is so already.
+    ///
+    /// # Errors
+    /// As [`Context::create`] and [`Context::update`], and when the object cannot be read.
+    ///
+    /// Upstream: `controllerutil.CreateOrUpdate`.
+    #[doc(alias = "CreateOrUpdate")]
+    pub async fn create_or_update<K: ApiObject + Clone>(
+        &self,
+        mut object: K,
+        change: impl FnOnce(&mut K) -> Result<()> + Send,
+    ) -> Result<Arc<K>> {
+        let target = target_of(kind_of::<K>(), &object);
+        let present = match self.writer().cached::<Full<K>>(&target) {
+            Some(cached) => Some(Arc::clone(cached.object())),
+            None => self.get_live::<K>(&target.namespace, &target.name).await?,
+        };
+        let Some(present) = present else {
+            change(&mut object)?;
+            return self.create(&object).await;
+        };
+        let mut changed = K::clone(&present);
+        change(&mut changed)?;
+        if serde_json::to_value(&*present)? == serde_json::to_value(&changed)? {
+            return Ok(present);
+        }
+        self.update(&changed).await
+    }
+
+    /// Sends the difference between two states of an object as a merge patch, or nothing if they are equal. A patch that
+    /// replaces a list applies only to the version of `old`.
+    ///
+    /// # Errors
+    /// When an object cannot be encoded or the server refuses the patch.
+    ///
+    /// Upstream: `client.MergeFrom`.
+    #[doc(alias = "MergeFrom")]
+    pub async fn merge_patch<K: ApiObject>(&self, old: &K, new: &K) -> Result<Option<Arc<K>>> {
+        let Some(diff) = merge_patch(&serde_json::to_value(old)?, &serde_json::to_value(new)?)
+        else {
+            return Ok(None);
+        };
+        let mut patch = diff.patch;
+        if diff.replaces_list {
+            patch["metadata"]["resourceVersion"] = json!(old.meta().resource_version);
+        }
+        Ok(Some(self.patch(old, PatchForm::Merge, &patch).await?))
+    }
+
+    /// Patches an object.
+    ///
+    /// # Errors
+    /// When the server refuses the patch.
+    pub async fn patch<K: ApiObject>(
+        &self,
+        object: &K,
+        form: PatchForm,
+        patch: &Value,
+    ) -> Result<Arc<K>> {
+        let target = target_of(kind_of::<K>(), object);
+        Ok(self.writer().patch(&target, "", form, serde_json::to_vec(patch)?.into()).await?)
+    }
+
+    /// Deletes an object, if it still has the uid of `object`. Returns whether it existed.
+    ///
+    /// # Errors
+    /// When the server refuses the deletion.
+    pub async fn delete<K: ApiObject>(&self, object: &K) -> Result<bool> {
+        self.delete_with(object, DeleteOptions::default()).await
+    }
+
+    /// Like [`Context::delete`], with options.
+    ///
+    /// # Errors
+    /// When the server refuses the deletion.
+    pub async fn delete_with<K: ApiObject>(
+        &self,
+        object: &K,
+        options: DeleteOptions,
+    ) -> Result<bool> {
+        Ok(self.writer().delete(&target_of(kind_of::<K>(), object), options).await?)
+    }
+
+    /// Evicts a pod, which respects its PodDisruptionBudgets. Returns false if a budget does not permit it now.
+    ///
+    /// # Errors
+    /// When the server refuses the eviction for another reason.
+    pub async fn evict(&self, pod: &Pod) -> Result<bool> {
+        let Target { kind, namespace, name, uid } = target_of(kind_of::<Pod>(), pod);
+        let uid = (!uid.is_empty()).then_some(&*uid);
+        let body = json!({
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"namespace": *namespace, "name": *name},
+            "deleteOptions": {"preconditions": {"uid": uid}},
+        });
+        let body = serde_json::to_vec(&body)?.into();
+        let client = &self.inner().env.client;
+        let evicted = client
+            .create_subresource::<crate::client::Metadata>(
+                &kind, &namespace, &name, "eviction", body,
+            )
+            .await;
+        match evicted {
+            Ok(_) => Ok(true),
+            Err(error) if error.is_too_many_requests() => Ok(false),
+            Err(error) if error.is_not_found_or_replaced() => Ok(true),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Sets the replicas of an object by its `scale` sub-resource.
+    ///
+    /// # Errors
+    /// When the kind has no such sub-resource, or the server refuses the change.
+    pub async fn scale<K: ApiObject>(&self, object: &K, replicas: i32) -> Result<()> {
+        let Target { kind, namespace, name, .. } = target_of(kind_of::<K>(), object);
+        let body = serde_json::to_vec(&json!({"spec": {"replicas": replicas}}))?.into();
+        let client = &self.inner().env.client;
+        client
+            .patch::<crate::client::Metadata>(
+                &kind,
+                &namespace,
+                &name,
+                "scale",
+                PatchForm::Merge,
+                body,
+            )
+            .await?;
+        Ok(())
+    }
+
+    /// Reads an object from the server, not from a cache. Returns `None` if it does not exist.
+    ///
+    /// # Errors
+    /// When the server cannot be read.
+    pub async fn get_live<K: ApiObject>(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<Arc<K>>> {
+        match self.inner().env.client.get::<Full<K>>(namespace, name).await {
+            Ok(object) => Ok(Some(object.into_object())),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Lists objects from the server, not from a cache. An empty namespace lists those of all namespaces.
+    ///
+    /// # Errors
+    /// When the server cannot be read.
+    pub async fn list_live<K: ApiObject>(
+        &self,
+        namespace: &str,
+        options: &ListOptions,
+    ) -> Result<Vec<Arc<K>>> {
+        let list = self.inner().env.client.list::<Full<K>>(namespace, options).await?;
+        Ok(list.items.into_iter().map(Returned::into_object).collect())
+    }
+
+    /// Returns the reads and writes of a kind that is known only at run time.
+    pub fn dynamic(&self, kind: Kind) -> DynamicObjects<'_, S> {
+        DynamicObjects { context: self, kind }
+    }
+}
+
+/// Reads and writes of a kind that is known only at run time, from [`Context::dynamic`].
+pub struct DynamicObjects<'a, S> {
+    context: &'a Context<S>,
+    kind: Kind,
+}
+
+impl<S> DynamicObjects<'_, S> {
+    /// Like [`Context::apply`].
+    ///
+    /// # Errors
+    /// As [`Context::apply`].
+    pub async fn apply(&self, object: &DynamicObject) -> Result<Arc<DynamicObject>> {
+        let body = encode_intent(&self.kind, object)?;
+        self.context.writer().apply::<Dynamic>(self.target(object), body, true).await
+    }
+
+    /// Like [`Context::create`].
+    ///
+    /// # Errors
+    /// As [`Context::create`].
+    pub async fn create(&self, object: &DynamicObject) -> Result<Arc<DynamicObject>> {
+        let body = encode(&self.kind, object)?;
+        Ok(self.context.writer().create::<Dynamic>(&self.target(object), body).await?)
+    }
+
+    /// Like [`Context::update`].
+    ///
+    /// # Errors
+    /// As [`Context::update`].
+    pub async fn update(&self, object: &DynamicObject) -> Result<Arc<DynamicObject>> {
+        let body = encode(&self.kind, object)?;
+        Ok(self.context.writer().update::<Dynamic>(&self.target(object), body).await?)
+    }
+
+    /// Like [`Context::delete`].
+    ///
+    /// # Errors
+    /// As [`Context::delete`].
+    pub async fn delete(&self, object: &DynamicObject) -> Result<bool> {
+        Ok(self.context.writer().delete(&self.target(object), DeleteOptions::default()).await?)
+    }
+
+    /// Like [`Context::get_live`].
+    ///
+    /// # Errors
+    /// When the server cannot be read.
+    pub async fn get_live(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<Arc<DynamicObject>>> {
+        let client = &self.context.inner().env.client;
+        match client.get_as::<Dynamic>(&self.kind, namespace, name).await {
+            Ok(object) => Ok(Some(object.into_object())),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn target(&self, object: &DynamicObject) -> Target {
+        target_of(self.kind.clone(), object)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    #[test]
+    fn an_intent_has_its_type_and_no_field_of_the_server() {
+        let map: ConfigMap = serde_json::from_value(json!({
+            "metadata": {
+                "name": "a", "uid": "u", "resourceVersion": "7", "generation": 2,
+                "creationTimestamp": "2026-01-01T00:00:00Z", "managedFields": [{"manager": "m"}],
+            },
+        }))
+        .unwrap();
+        let encoded = |bytes: Bytes| serde_json::from_slice::<Value>(&bytes).unwrap();
+        let kind = kind_of::<ConfigMap>();
+        assert_eq!(
+            encoded(encode_intent(&kind, &map).unwrap()),
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}})
+        );
+        let whole = encoded(encode(&kind, &map).unwrap());
+        assert_eq!(
+            (&whole["metadata"]["uid"], &whole["metadata"]["managedFields"]),
+            (&json!("u"), &Value::Null)
+        );
+        let untyped = encoded(encode(&kind, &json!({"metadata": {}})).unwrap());
+        assert_eq!(untyped, json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}}));
+    }
+}

@@ -1,0 +1,15 @@
+//! What most operators use. `use evenkeel_runtime::prelude::*;`
+
+pub use crate::{
+    cache::{Cache, CacheOptions, Dynamic, Full, Index},
+    client::{ApiError, DeleteOptions, ListOptions},
+    controller::{Error, Outcome, Request},
+    manager::{Manager, Setup, shutdown_signal},
+    operator::{
+        ApiObject, Context, OwnerExt, Predicate, Result, annotations_changed, conditions,
+        generation_changed, labels_changed, on_change, resource_version_changed,
+    },
+    plan::Key,
+};
+pub use evenkeel_api::Kind;
+pub use std::{sync::Arc, time::Duration};
