@@ -15,7 +15,7 @@ use evenkeel_api::{
 use evenkeel_apiserver::Server;
 use evenkeel_nodes::{Delays, NodesOptions};
 use evenkeel_runtime::{cache::CacheEvent, client::Client, clock::Clock, tasks::TaskFailure};
-use evenkeel_testkit::TestServer;
+use evenkeel_test::TestServer;
 use std::{
     collections::BTreeMap,
     ops::Deref,

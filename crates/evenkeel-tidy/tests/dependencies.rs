@@ -93,7 +93,7 @@ const ARROWS: [(&str, &[&str]); 25] = [
         ],
     ),
     (
-        "evenkeel-testkit",
+        "evenkeel-test",
         &["evenkeel-runtime", "evenkeel-controllers", "evenkeel-apiserver", "evenkeel-plane"],
     ),
     (
@@ -106,7 +106,7 @@ const ARROWS: [(&str, &[&str]); 25] = [
             "evenkeel-scheduler",
             "evenkeel-apiserver",
             "evenkeel-nodes",
-            "evenkeel-testkit",
+            "evenkeel-test",
         ],
     ),
     (

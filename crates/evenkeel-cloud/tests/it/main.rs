@@ -12,7 +12,7 @@ use evenkeel_cloud::{CloudContext, Options};
 use evenkeel_runtime::{
     cache::Caches, client::Client, clock::Clock, controller::Env, tasks::Tasks,
 };
-use evenkeel_testkit::TestServer;
+use evenkeel_test::TestServer;
 use files::Files;
 use prometheus::Registry;
 use serde_json::{Value, json};

@@ -9,7 +9,7 @@ use evenkeel_component::{
     serving::{self, Checks, ComponentInfo, Pages},
 };
 use evenkeel_runtime::{client::Client, clock::Clock, manager::Manager, tasks::Tasks};
-use evenkeel_testkit::TestServer;
+use evenkeel_test::TestServer;
 use http::{Method, Request};
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};

@@ -164,7 +164,7 @@ mod tests {
     use super::*;
     use bytes::Bytes;
     use evenkeel_controllers::wiring::descriptor::descriptors;
-    use evenkeel_testkit::TestServer;
+    use evenkeel_test::TestServer;
     use serde_json::{Value, json};
 
     /// Sends a request, and returns the response's JSON.

@@ -17,7 +17,7 @@ use evenkeel_runtime::{
     plan::PatchForm,
     tasks::Tasks,
 };
-use evenkeel_testkit::TestServer;
+use evenkeel_test::TestServer;
 use prometheus::Registry;
 use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};

@@ -7,7 +7,7 @@ use crate::{
 };
 use evenkeel_plane::{Plane, PlaneOptions};
 use evenkeel_runtime::{client::Client, clock::Clock};
-use evenkeel_testkit::TestServer;
+use evenkeel_test::TestServer;
 use futures::future::LocalBoxFuture;
 use std::time::Duration;
 

@@ -10,7 +10,7 @@ use evenkeel_runtime::{
     client::{self, ApiError, Client},
     clock::Clock,
 };
-use evenkeel_testkit::TestServer;
+use evenkeel_test::TestServer;
 use http::{HeaderMap, Request, Response};
 use std::{
     net::{Ipv4Addr, TcpListener},

@@ -1,7 +1,7 @@
 //! Clusters: which components run, and what they do.
 
 use crate::{deployment, object, pod, ready_replicas};
-use evenkeel_testkit::{
+use evenkeel_test::{
     ClusterError, DEPLOYMENT_CONTROLLERS, TestCluster, TestClusterBuilder, eventually,
     eventually_all,
 };

@@ -81,7 +81,7 @@ impl<K: Resource + Clone + Debug + Serialize + DeserializeOwned + Send + Sync + 
 /// Waits until the object of this name exists and satisfies `condition`, and returns it.
 ///
 /// ```
-/// use evenkeel_testkit::{TestServer, eventually};
+/// use evenkeel_test::{TestServer, eventually};
 /// use k8s_openapi::api::core::v1::Namespace;
 /// use kube::Api;
 ///

@@ -1,10 +1,10 @@
 //! Measures the time from nothing to a server's first answer: of the first server of a process, and of further ones.
 //!
-//!     cargo run --release -p evenkeel-testkit --example startup
+//!     cargo run --release -p evenkeel-test --example startup
 
 #![expect(clippy::print_stdout, reason = "the figures are the output")]
 
-use evenkeel_testkit::{Clock, TestServer};
+use evenkeel_test::{Clock, TestServer};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, api::PostParams};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The test kit as its users see it.
+//! The crate as its users see it.
 
 mod cluster;
 mod page;

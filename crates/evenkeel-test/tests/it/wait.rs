@@ -1,9 +1,7 @@
 //! Waits: what ends them, and what they say when nothing does.
 
 use crate::object;
-use evenkeel_testkit::{
-    TIMEOUT, TestServer, WaitError, eventually, eventually_all, eventually_gone,
-};
+use evenkeel_test::{TIMEOUT, TestServer, WaitError, eventually, eventually_all, eventually_gone};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api,

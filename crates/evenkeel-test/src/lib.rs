@@ -3,7 +3,7 @@
 //! A [`TestServer`] is a fresh API server. Its clients call it directly: there is no socket, no file and no other program.
 //!
 //! ```
-//! use evenkeel_testkit::TestServer;
+//! use evenkeel_test::TestServer;
 //! use k8s_openapi::api::core::v1::ConfigMap;
 //! use kube::{Api, api::PostParams};
 //!
@@ -22,7 +22,7 @@
 //! runtime whose time is paused, hours pass in milliseconds:
 //!
 //! ```
-//! use evenkeel_testkit::{TestCluster, eventually};
+//! use evenkeel_test::{TestCluster, eventually};
 //! use k8s_openapi::api::apps::v1::Deployment;
 //! use kube::{Api, api::PostParams};
 //! use serde_json::json;

@@ -1,7 +1,7 @@
 //! Servers: their options, users and kubeconfigs.
 
 use crate::{CRDS, code, object, pod};
-use evenkeel_testkit::{Clock, CrdError, StartError, TestServer, TestServerBuilder};
+use evenkeel_test::{Clock, CrdError, StartError, TestServer, TestServerBuilder};
 use k8s_openapi::api::{
     core::v1::{ConfigMap, Pod, Secret},
     rbac::v1::{Role, RoleBinding},

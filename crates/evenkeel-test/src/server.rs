@@ -36,7 +36,7 @@ pub enum StartError {
 /// upgraded (`exec`, `attach`, `portforward`) need a client from [`TestServer::kubeconfig`].
 ///
 /// ```
-/// use evenkeel_testkit::TestServer;
+/// use evenkeel_test::TestServer;
 /// use k8s_openapi::api::core::v1::Pod;
 /// use kube::Api;
 ///
@@ -169,7 +169,7 @@ impl TestServerBuilder {
     /// Sets the server's clock. Default: the system's time at the start, which then follows tokio's clock.
     ///
     /// ```
-    /// use evenkeel_testkit::{Clock, TestServer};
+    /// use evenkeel_test::{Clock, TestServer};
     ///
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> anyhow::Result<()> {
