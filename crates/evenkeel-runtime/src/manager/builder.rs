@@ -2,7 +2,7 @@
 
 use super::{Manager, Setup};
 use crate::{
-    cache::Caches,
+    cache::{CacheOptions, Caches, Full},
     client::{Client, Transport},
     clock::Clock,
     controller::Env,
@@ -11,6 +11,7 @@ use crate::{
     leaderelection::{self, Config, ConfigError, LeaderElector},
     tasks::Supervisor,
 };
+use evenkeel_api::View;
 use prometheus::Registry;
 use std::{
     sync::{Arc, Mutex},
@@ -42,7 +43,12 @@ pub struct ManagerBuilder {
     setup: Option<Setup>,
     /// Name of the Lease of [`ManagerBuilder::leader_election_id`].
     election_id: Option<String>,
+    /// Sets options of caches.
+    cache_options: Vec<ConfigureCache>,
 }
+
+/// Function that sets the options of one cache.
+type ConfigureCache = Box<dyn FnOnce(&Caches) + Send>;
 
 impl ManagerBuilder {
     pub(super) fn new(transport: Transport) -> Self {
@@ -57,6 +63,7 @@ impl ManagerBuilder {
             election: None,
             setup: None,
             election_id: None,
+            cache_options: Vec::new(),
         }
     }
 
@@ -75,6 +82,17 @@ impl ManagerBuilder {
     /// Sets the caches, which must not be started yet. Default: new ones.
     pub fn caches(mut self, caches: Caches) -> Self {
         self.caches = Some(caches);
+        self
+    }
+
+    /// Sets which objects of `K` are cached, and which parts of them. Default: all objects, whole.
+    #[doc(alias = "ByObject")]
+    pub fn cache<K>(mut self, options: CacheOptions<K>) -> Self
+    where
+        K: 'static,
+        Full<K>: View,
+    {
+        self.cache_options.push(Box::new(move |caches| caches.configure(options)));
         self
     }
 
@@ -140,6 +158,7 @@ impl ManagerBuilder {
             election,
             setup,
             election_id,
+            cache_options,
         } = self;
         let election = match election_id {
             None => election,
@@ -156,6 +175,7 @@ impl ManagerBuilder {
         });
         let caches =
             caches.unwrap_or_else(|| Caches::new(client.clone(), clock.clone(), &registry));
+        cache_options.into_iter().for_each(|configure| configure(&caches));
         let events = EventRecorder::new(client.clone(), &component, clock.clone());
         let (health, readiness) = (Health::new(), Health::new());
         let election_metrics =
