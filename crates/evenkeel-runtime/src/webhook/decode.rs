@@ -11,7 +11,7 @@ pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     let mut reader = json::deserializer(bytes).map_err(|error| error.to_string())?;
     let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let (path, reason) = (error.path().to_string(), error.inner().to_string());
-        if path == "." { reason } else { format!("{path}: {reason}") }
+        if matches!(&*path, "." | "?") { reason } else { format!("{path}: {reason}") }
     })?;
     reader.end().map_err(|error| error.to_string())?;
     Ok(value)

@@ -127,7 +127,8 @@ fn patched(response: &Value, object: &Value) -> Value {
     assert_eq!(response["patchType"], "JSONPatch");
     let patch = BASE64_STANDARD.decode(response["patch"].as_str().unwrap()).unwrap();
     let mut patched = object.clone();
-    json_patch::patch(&mut patched, &serde_json::from_slice(&patch).unwrap()).unwrap();
+    let patch: json_patch::Patch = serde_json::from_slice(&patch).unwrap();
+    json_patch::patch(&mut patched, &patch).unwrap();
     patched
 }
 
@@ -269,7 +270,7 @@ async fn panics_and_time_outs_are_answered_and_counted() {
     let (code, answer) = post(&hooks, "/hangs?timeout=3s", body()).await;
     assert_eq!(code, StatusCode::GATEWAY_TIMEOUT);
     assert_eq!(answer["message"], "the webhook /hangs did not answer within 3s");
-    let text = crate::metrics::answer(&registry.gather(), &http::HeaderMap::new());
+    let text = crate::metrics::answer(&http::HeaderMap::new(), &registry.gather());
     let text = String::from_utf8(text.into_body().to_vec()).unwrap();
     for line in [
         "controller_runtime_webhook_panics_total 1",

@@ -17,7 +17,7 @@ use std::{
 const REREAD_INTERVAL: Duration = Duration::from_secs(10);
 
 /// PEM files of a certificate and its key.
-pub(super) struct Files {
+pub(in crate::webhook) struct Files {
     certificate: PathBuf,
     key: PathBuf,
 }
