@@ -444,10 +444,8 @@ mod tests {
         let no = decode_review(
             "w",
             "u",
-            &review(
-                json!({"uid": "u", "allowed": false, "status":
-                    {"message": "never", "code": 422, "details": {"causes": [{"field": "a"}]}}}),
-            ),
+            &review(json!({"uid": "u", "allowed": false, "status":
+                    {"message": "never", "code": 422, "details": {"causes": [{"field": "a"}]}}})),
         );
         let Err(WebhookError::Denied(error)) = no else { panic!("it was denied") };
         assert_eq!(

@@ -27,11 +27,11 @@ pub use authorization::{AlwaysAllowPathError, AlwaysAllowPaths};
 pub use cluster_authentication::{
     ClientCaSources, ClusterAuthentication, ClusterAuthenticationError,
 };
+pub use evenkeel_listener::listen;
 pub use guard::Guard;
 pub use metrics::Metrics;
 pub use reviews::{ReviewCacheTtls, ReviewClient};
 pub use routes::Routes;
-pub use evenkeel_listener::listen;
 pub use server::{ServerOptions, serve};
 pub use tls::{Certificate, Identity, NamedFiles, REREAD, Tls, TlsError, TlsSettings, TrustFiles};
 pub use trust::{Anchors, Authority, ProxyHeaders, Trust};

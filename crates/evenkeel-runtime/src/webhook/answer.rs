@@ -153,7 +153,10 @@ impl Routes {
         let path = parts.uri.path();
         let refuse = |code, message: &str| {
             tracing::warn!(webhook = path, reason = message, "a request cannot be read");
-            json_answer(StatusCode::OK, &AdmissionResponse::errored(code, message).into_review(None))
+            json_answer(
+                StatusCode::OK,
+                &AdmissionResponse::errored(code, message).into_review(None),
+            )
         };
         let body = match body {
             Ok(body) => body,
@@ -278,12 +281,14 @@ where
             return Err(BodyError::TooLarge(limit));
         }
         bytes.extend_from_slice(&chunk);
-        let missing = bytes.len().div_ceil(1024) - share.as_ref().map_or(0, |share| share.num_permits());
+        let missing =
+            bytes.len().div_ceil(1024) - share.as_ref().map_or(0, |share| share.num_permits());
         if missing == 0 {
             continue;
         }
         let missing = u32::try_from(missing).map_err(|_| BodyError::TooLarge(limit))?;
-        let more = Arc::clone(budget).try_acquire_many_owned(missing).map_err(|_| BodyError::Busy)?;
+        let more =
+            Arc::clone(budget).try_acquire_many_owned(missing).map_err(|_| BodyError::Busy)?;
         match &mut share {
             Some(share) => share.merge(more),
             None => share = Some(more),
@@ -336,7 +341,10 @@ mod tests {
         let first = read_body(body(2000), 4096, &budget).await.unwrap();
         assert_eq!(budget.available_permits(), 1);
         assert!(matches!(read_body(body(1025), 4096, &budget).await, Err(BodyError::Busy)));
-        assert!(matches!(read_body(body(5000), 4096, &budget).await, Err(BodyError::TooLarge(4096))));
+        assert!(matches!(
+            read_body(body(5000), 4096, &budget).await,
+            Err(BodyError::TooLarge(4096))
+        ));
         drop(first);
         assert_eq!(read_body(body(2049), 4096, &budget).await.unwrap().bytes.len(), 2049);
         assert_eq!(budget.available_permits(), 3);

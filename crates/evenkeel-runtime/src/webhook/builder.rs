@@ -3,7 +3,7 @@
 use super::{
     AdmissionRequest, Denied, Hooked, Warnings,
     answer::Routes,
-    typed::{Default, Validators, defaulter, path, validator},
+    typed::{SetDefaults, Validators, defaulter, path, validator},
 };
 use std::{fmt::Display, sync::Arc};
 
@@ -72,7 +72,7 @@ impl<'s, K: Hooked> WebhookBuilder<'s, K> {
         self.default_with(Arc::new(move |object, request| Box::pin(default(object, request))))
     }
 
-    fn default_with(self, default: Default<K>) -> Self {
+    fn default_with(self, default: SetDefaults<K>) -> Self {
         self.routes.admit(&path::<K>("mutate"), defaulter(default), false);
         self
     }

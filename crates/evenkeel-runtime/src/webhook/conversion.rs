@@ -70,7 +70,7 @@ struct Converted {
 }
 
 /// Conversions of all versions of all kinds.
-#[derive(Clone, std::default::Default)]
+#[derive(Clone, Default)]
 pub(super) struct Converters {
     /// By group and kind, then by version.
     kinds: BTreeMap<(String, String), BTreeMap<String, VersionConverter>>,
@@ -171,7 +171,9 @@ impl Converters {
         versions.and_then(|versions| versions.get(version)).ok_or_else(|| {
             let known: Vec<&str> =
                 versions.into_iter().flat_map(BTreeMap::keys).map(String::as_str).collect();
-            format!("no conversion is known for {kind} of {api_version}, only for versions {known:?}")
+            format!(
+                "no conversion is known for {kind} of {api_version}, only for versions {known:?}"
+            )
         })
     }
 }
@@ -212,11 +214,8 @@ fn keep_metadata(
     source: &Value,
     converted: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
 ) -> Result<Value, String> {
-    let identity = [
-        ("name", &converted.name),
-        ("namespace", &converted.namespace),
-        ("uid", &converted.uid),
-    ];
+    let identity =
+        [("name", &converted.name), ("namespace", &converted.namespace), ("uid", &converted.uid)];
     for (field, value) in identity {
         if let Some(value) = value
             && source[field].as_str().unwrap_or_default() != value
@@ -226,8 +225,7 @@ fn keep_metadata(
     }
     let mut metadata = source.clone();
     if let Some(fields) = metadata.as_object_mut() {
-        for (field, map) in
-            [("labels", &converted.labels), ("annotations", &converted.annotations)]
+        for (field, map) in [("labels", &converted.labels), ("annotations", &converted.annotations)]
         {
             match map {
                 Some(map) if map.is_empty() => drop(fields.remove(field)),

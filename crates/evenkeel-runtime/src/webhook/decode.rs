@@ -26,7 +26,10 @@ mod tests {
     fn an_error_names_the_field() {
         let body = br#"{"spec":{"containers":[{"name":"a"},{"name":"b","ports":[{"containerPort":"x"}]}]}}"#;
         let error = decode::<Pod>(body).unwrap_err();
-        assert!(error.starts_with("spec.containers[1].ports[0].containerPort: invalid type"), "{error}");
+        assert!(
+            error.starts_with("spec.containers[1].ports[0].containerPort: invalid type"),
+            "{error}"
+        );
         assert!(decode::<Pod>(b"{} {}").unwrap_err().contains("trailing characters"));
         let deep = "[".repeat(100_000);
         assert_eq!(decode::<serde_json::Value>(deep.as_bytes()).unwrap_err(), json::TOO_DEEP);

@@ -194,13 +194,7 @@ impl FieldError {
         Self::invalid(field, value, "field is immutable")
     }
 
-    fn of_value(
-        reason: &'static str,
-        text: &str,
-        field: &str,
-        value: Value,
-        detail: &str,
-    ) -> Self {
+    fn of_value(reason: &'static str, text: &str, field: &str, value: Value, detail: &str) -> Self {
         let value = match value {
             Value::String(text) => evenkeel_api::quote::quote(&text),
             value => value.to_string(),

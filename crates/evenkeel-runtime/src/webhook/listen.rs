@@ -81,13 +81,12 @@ async fn serve_connection(
     let protocol = Protocol::negotiated(stream.get_ref().1.alpn_protocol());
     let service = hyper::service::service_fn(move |request: Request<Incoming>| {
         let shared = Arc::clone(&shared);
-        Box::pin(async move {
-            Ok::<_, Infallible>(shared.routes.answer(request).await.map(Full::new))
-        })
+        Box::pin(
+            async move { Ok::<_, Infallible>(shared.routes.answer(request).await.map(Full::new)) },
+        )
     });
     let stopped = async { stop.cancelled().await };
-    if let Err(error) =
-        serve_http(stream, protocol, HttpOptions::default(), service, stopped).await
+    if let Err(error) = serve_http(stream, protocol, HttpOptions::default(), service, stopped).await
     {
         tracing::debug!(%peer, %error, "a connection of a webhook ended with an error");
     }

@@ -96,8 +96,20 @@ mod tests {
                 json!({"a": 2, "b": null}),
                 json!({"a": 2}),
             ),
-            ("a field is removed", json!({"a": 1, "b": 2}), json!({"a": 1, "b": 2}), json!({"a": 1}), json!({"a": 1})),
-            ("a field is set", json!({"a": 1}), json!({"a": 1}), json!({"a": 1, "b": [1]}), json!({"a": 1, "b": [1]})),
+            (
+                "a field is removed",
+                json!({"a": 1, "b": 2}),
+                json!({"a": 1, "b": 2}),
+                json!({"a": 1}),
+                json!({"a": 1}),
+            ),
+            (
+                "a field is set",
+                json!({"a": 1}),
+                json!({"a": 1}),
+                json!({"a": 1, "b": [1]}),
+                json!({"a": 1, "b": [1]}),
+            ),
             (
                 "items are changed in place",
                 json!([{"a": 1, "x": 1}, {"a": 2, "x": 2}]),

@@ -168,7 +168,8 @@ pub(super) fn check_version(
     if (api_version, kind) == (expected_version, expected_kind) {
         return Ok(());
     }
-    let field = if expected_kind == KIND { "admissionReviewVersions" } else { "conversionReviewVersions" };
+    let field =
+        if expected_kind == KIND { "admissionReviewVersions" } else { "conversionReviewVersions" };
     Err(format!(
         "this server answers {expected_kind} of {expected_version}, not {kind:?} of {api_version:?}; \
          set {field} to [\"v1\"]"
@@ -218,7 +219,10 @@ mod tests {
         let plain = decode_review(&HeaderMap::new(), body.as_bytes()).unwrap_err();
         assert_eq!(plain, "contentType=, expected application/json");
         let request = decode_review(&json_headers(), body.as_bytes()).unwrap();
-        assert_eq!((request.operation, &*request.name, request.dry_run), (Operation::Create, "", false));
+        assert_eq!(
+            (request.operation, &*request.name, request.dry_run),
+            (Operation::Create, "", false)
+        );
         let missing = request.object::<Value>().unwrap_err();
         assert_eq!(missing.to_string(), "object: there is no content to decode");
     }

@@ -223,7 +223,10 @@ mod tests {
         ] {
             let review = response.into_review(None);
             assert_eq!(review["response"], expected);
-            assert_eq!((&review["kind"], &review["apiVersion"]), (&json!(KIND), &json!(API_VERSION)));
+            assert_eq!(
+                (&review["kind"], &review["apiVersion"]),
+                (&json!(KIND), &json!(API_VERSION))
+            );
         }
     }
 }

@@ -101,9 +101,8 @@ impl Watches {
     fn of_paths(paths: &[String]) -> Self {
         let is_mutating = |path: &&String| path.starts_with("/mutate-");
         let is_validating = |path: &&String| path.starts_with("/validate-");
-        let is_custom = |path: &&String| {
-            !is_mutating(path) && !is_validating(path) && path.as_str() != CONVERT
-        };
+        let is_custom =
+            |path: &&String| !is_mutating(path) && !is_validating(path) && path.as_str() != CONVERT;
         let custom = paths.iter().any(|path| is_custom(&path));
         Self {
             mutating: custom || paths.iter().any(|path| is_mutating(&path)),

@@ -3,10 +3,7 @@
 use super::*;
 use crate::{clock::Clock, scripted::Script};
 use http::StatusCode;
-use k8s_openapi::{
-    api::core::v1::ConfigMap,
-    apimachinery::pkg::apis::meta::v1::ObjectMeta,
-};
+use k8s_openapi::{api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::core::NamespaceResourceScope;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -140,7 +137,11 @@ async fn defaults_are_a_patch_that_keeps_unknown_fields() {
             app.size = 1;
         }
         if app.size < 0 {
-            return Err(format!("{} must not shrink it", request.user_info.username.as_deref().unwrap()).into());
+            return Err(format!(
+                "{} must not shrink it",
+                request.user_info.username.as_deref().unwrap()
+            )
+            .into());
         }
         Ok(())
     });
@@ -170,7 +171,11 @@ async fn validators_see_writes_and_deletions_separately() {
             _ => Ok(if app.size > 9 { "it is large".into() } else { Warnings::default() }),
         })
         .validates_deletions(|app, _| {
-            if app.size > 0 { Err(Denied::new("it runs").with_warnings("stop it first")) } else { Ok(()) }
+            if app.size > 0 {
+                Err(Denied::new("it runs").with_warnings("stop it first"))
+            } else {
+                Ok(())
+            }
         });
     let path = "/validate-apps-example-com-v2-app";
     for (operation, version, object, old, code, warnings, message) in [
@@ -198,7 +203,15 @@ async fn validators_see_writes_and_deletions_separately() {
             Value::Null,
             "object: size: invalid type: string \"x\", expected i32 at line 1 column 25",
         ),
-        ("UPDATE", "v2", app(1), Value::Null, 400, Value::Null, "oldObject: there is no content to decode"),
+        (
+            "UPDATE",
+            "v2",
+            app(1),
+            Value::Null,
+            400,
+            Value::Null,
+            "oldObject: there is no content to decode",
+        ),
         (
             "CREATE",
             "v1",
@@ -239,12 +252,19 @@ async fn requests_that_cannot_be_read_are_answered_as_by_controller_runtime() {
     for (body, code, message) in [
         (Bytes::new(), 400, "request body is empty"),
         (Bytes::from(large), 413, "request entity is too large; limit is 7340032 bytes"),
-        (Bytes::from_static(b"{}"), 400, "this server answers AdmissionReview of admission.k8s.io/v1"),
+        (
+            Bytes::from_static(b"{}"),
+            400,
+            "this server answers AdmissionReview of admission.k8s.io/v1",
+        ),
     ] {
         let (http, answer) = post(&hooks, "/raw", body).await;
         let response = &answer["response"];
         assert_eq!((http, &response["uid"]), (StatusCode::OK, &json!("")));
-        assert_eq!((&response["allowed"], &response["status"]["code"]), (&json!(false), &json!(code)));
+        assert_eq!(
+            (&response["allowed"], &response["status"]["code"]),
+            (&json!(false), &json!(code))
+        );
         let text = response["status"]["message"].as_str().unwrap();
         assert!(text.starts_with(message), "{text}");
     }
@@ -365,7 +385,11 @@ async fn failed_conversions_name_their_objects() {
     let good = || object("v1alpha1", "good", "count", json!("3"));
     for (objects, message) in [
         (
-            vec![good(), object("v1alpha1", "a", "count", json!("x")), object("v1alpha1", "b", "count", json!(1))],
+            vec![
+                good(),
+                object("v1alpha1", "a", "count", json!("x")),
+                object("v1alpha1", "b", "count", json!(1)),
+            ],
             "App default/a: count \"x\" is no number; \
              App default/b: count: invalid type: integer `1`, expected a string",
         ),
@@ -396,7 +420,9 @@ async fn failed_conversions_name_their_objects() {
     let old = conversion("v2", &[]).replace("k8s.io/v1", "k8s.io/v1beta1");
     let (code, answer) = post(&hooks, "/convert", old).await;
     assert_eq!(code, StatusCode::BAD_REQUEST);
-    assert!(answer["message"].as_str().unwrap().ends_with("set conversionReviewVersions to [\"v1\"]"));
+    assert!(
+        answer["message"].as_str().unwrap().ends_with("set conversionReviewVersions to [\"v1\"]")
+    );
 }
 
 #[tokio::test(start_paused = true)]

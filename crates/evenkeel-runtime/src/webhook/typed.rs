@@ -13,7 +13,7 @@ pub(super) type AdmissionHandler =
     Arc<dyn Fn(AdmissionRequest) -> BoxFuture<'static, AdmissionResponse> + Send + Sync>;
 
 /// Sets the defaults of an object, and returns it.
-pub(super) type Default<K> =
+pub(super) type SetDefaults<K> =
     Arc<dyn Fn(K, AdmissionRequest) -> BoxFuture<'static, Result<K, Denied>> + Send + Sync>;
 
 /// Validates an object, and the one before it if it is updated.
@@ -34,7 +34,7 @@ pub(super) fn path<K: Hooked>(verb: &str) -> String {
 /// Returns the handler of a mutating webhook. It does not see deletions, which have no object to change.
 ///
 /// Upstream: `defaulterForType.Handle`.
-pub(super) fn defaulter<K: Hooked>(default: Default<K>) -> AdmissionHandler {
+pub(super) fn defaulter<K: Hooked>(default: SetDefaults<K>) -> AdmissionHandler {
     Arc::new(move |request| {
         let default = Arc::clone(&default);
         Box::pin(async move { apply_default(&*default, request).await.unwrap_or_else(Into::into) })

@@ -1,6 +1,6 @@
 //! A custom resource with two versions, the webhooks of its operator, and the objects that call them.
 
-use evenkeel_runtime::webhook::{Certificates, FieldError, WebhookServer, Warnings};
+use evenkeel_runtime::webhook::{Certificates, FieldError, Warnings, WebhookServer};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, core::NamespaceResourceScope};
 use serde::{Deserialize, Serialize};
@@ -96,7 +96,9 @@ pub(crate) fn webhooks() -> WebhookServer {
             Ok(())
         })
         .validates(|app, _, _| match app.spec.size {
-            ..0 => Err(FieldError::invalid("spec.size", app.spec.size, "must be at least 0").into()),
+            ..0 => {
+                Err(FieldError::invalid("spec.size", app.spec.size, "must be at least 0").into())
+            }
             100.. => Ok("the app is very large".into()),
             _ => Ok(Warnings::default()),
         })
@@ -136,6 +138,7 @@ pub(crate) fn configuration(port: u16, path: &str) -> Value {
         "name": "apps.example.com",
         "clientConfig": {"service": service(port, path)},
         "rules": [rule],
+        "matchPolicy": "Exact",
         "sideEffects": "None",
         "admissionReviewVersions": ["v1"],
     }]})

@@ -118,7 +118,10 @@ async fn register(server: &TestServer, port: u16) {
     let mutating = configuration(port, "/mutate-example-com-v1-app");
     api::<MutatingWebhookConfiguration>(&client).create(&post, &object(mutating)).await.unwrap();
     let validating = configuration(port, "/validate-example-com-v1-app");
-    api::<ValidatingWebhookConfiguration>(&client).create(&post, &object(validating)).await.unwrap();
+    api::<ValidatingWebhookConfiguration>(&client)
+        .create(&post, &object(validating))
+        .await
+        .unwrap();
     let secret = secrets(&client).get(SECRET).await.unwrap();
     trusted(&client, &data(&secret, "ca.crt")).await;
 }
@@ -189,10 +192,15 @@ async fn an_api_server_calls_the_webhooks() {
         panic!("an app is converted that cannot be");
     };
     assert_eq!(failed.code, 500);
-    assert!(failed.message.ends_with("App default/large: v1beta1 has no size of 2000"), "{}", failed.message);
+    assert!(
+        failed.message.ends_with("App default/large: v1beta1 has no size of 2000"),
+        "{}",
+        failed.message
+    );
 
     operator.stop().await;
-    let Err(kube::Error::Api(unreachable)) = current.create(&post, &object(app("late", 1))).await else {
+    let Err(kube::Error::Api(unreachable)) = current.create(&post, &object(app("late", 1))).await
+    else {
         panic!("an app is created without its webhook");
     };
     assert_eq!(unreachable.code, 500);
@@ -225,11 +233,13 @@ async fn certificates_are_rotated_while_requests_go_on() {
     let (server, tasks) = (TestServer::start().await.unwrap(), Tasks::new());
     let client = server.client();
     // A CA that is seven years old.
-    let founder = Operator::start(&server, &tasks, days_before(&Clock::system(), 7 * 365), false).await;
+    let founder =
+        Operator::start(&server, &tasks, days_before(&Clock::system(), 7 * 365), false).await;
     founder.stop().await;
     let founded = secrets(&client).get(SECRET).await.unwrap();
     // A replica whose clock is nine months behind: its certificate is valid for three more months.
-    let operator = Operator::start(&server, &tasks, days_before(&Clock::system(), 9 * 30), true).await;
+    let operator =
+        Operator::start(&server, &tasks, days_before(&Clock::system(), 9 * 30), true).await;
     register(&server, operator.port()).await;
     let before = secrets(&client).get(SECRET).await.unwrap();
     assert_eq!(data(&before, "ca.crt"), data(&founded, "ca.crt"), "the CA stays");
@@ -252,7 +262,8 @@ async fn certificates_are_rotated_while_requests_go_on() {
     let renewer = Operator::start(&server, &tasks, Clock::system(), false).await;
     let n_authorities =
         |secret: &Secret| CertificateDer::pem_slice_iter(&data(secret, "ca.crt")).count();
-    let after = eventually(&secrets(&client), SECRET, |found| n_authorities(found) == 2).await.unwrap();
+    let after =
+        eventually(&secrets(&client), SECRET, |found| n_authorities(found) == 2).await.unwrap();
     let bundle = data(&after, "ca.crt");
     assert!(bundle.ends_with(&data(&before, "ca.crt")), "the old CA stays trusted");
     trusted(&client, &bundle).await;
@@ -263,7 +274,9 @@ async fn certificates_are_rotated_while_requests_go_on() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(TIMEOUT, served).await.expect("the other replica serves the new certificate");
+    tokio::time::timeout(TIMEOUT, served)
+        .await
+        .expect("the other replica serves the new certificate");
     let (seen, more) = (count.load(Ordering::SeqCst), async {
         while count.load(Ordering::SeqCst) < 5 {
             tokio::task::yield_now().await;

@@ -122,11 +122,18 @@ impl Shared {
         match material::certified_key(&material.certificate, &material.key) {
             Ok(key) => {
                 if self.served.set(Arc::new(key)) {
-                    tracing::info!(secret = self.names.secret, "serving the certificate of the Secret");
+                    tracing::info!(
+                        secret = self.names.secret,
+                        "serving the certificate of the Secret"
+                    );
                 }
             }
             Err(reason) => {
-                tracing::warn!(secret = self.names.secret, reason, "the certificate cannot be served");
+                tracing::warn!(
+                    secret = self.names.secret,
+                    reason,
+                    "the certificate cannot be served"
+                );
             }
         }
     }
@@ -205,7 +212,9 @@ impl Shared {
         let mut found = injections(self.mutating.as_ref(), &self.names, bundle);
         found.extend(injections(self.validating.as_ref(), &self.names, bundle));
         found.extend(injections(self.conversions.as_ref(), &self.names, bundle));
-        found.sort_by(|left, right| (&left.kind.kind, &left.name).cmp(&(&right.kind.kind, &right.name)));
+        found.sort_by(|left, right| {
+            (&left.kind.kind, &left.name).cmp(&(&right.kind.kind, &right.name))
+        });
         found
     }
 }

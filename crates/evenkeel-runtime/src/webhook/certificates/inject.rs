@@ -197,17 +197,20 @@ mod tests {
     #[test]
     fn bundles_of_webhooks_behind_the_service_are_set() {
         let bundle = BASE64_STANDARD.encode("pem");
-        let config = |namespace: &str, name: &str, bundle: Option<&str>| {
-            json!({"service": {"namespace": namespace, "name": name}, "caBundle": bundle})
-        };
-        let hook = |name: &str, config: serde_json::Value| json!({"name": name, "clientConfig": config});
+        let config = |namespace: &str, name: &str, bundle: Option<&str>| json!({"service": {"namespace": namespace, "name": name}, "caBundle": bundle});
+        let hook =
+            |name: &str, config: serde_json::Value| json!({"name": name, "clientConfig": config});
         let metadata = json!({"name": "x", "resourceVersion": "7"});
         for (case, hooks, changed) in [
             ("none", json!([]), json!([])),
             ("another namespace", json!([hook("a", config("other", "hooks", None))]), json!([])),
             ("another Service", json!([hook("a", config("default", "other", None))]), json!([])),
             ("a URL", json!([hook("a", json!({"url": "https://example.com"}))]), json!([])),
-            ("it is there", json!([hook("a", config("default", "hooks", Some(&bundle)))]), json!([])),
+            (
+                "it is there",
+                json!([hook("a", config("default", "hooks", Some(&bundle)))]),
+                json!([]),
+            ),
             (
                 "missing and old",
                 json!([
@@ -237,7 +240,8 @@ mod tests {
     fn bundles_of_conversion_webhooks_are_set() {
         let metadata = json!({"name": "x", "resourceVersion": "7"});
         let crd = |conversion: serde_json::Value| {
-            let crd = json!({"metadata": metadata, "spec": {"conversion": conversion, "group": "g"}});
+            let crd =
+                json!({"metadata": metadata, "spec": {"conversion": conversion, "group": "g"}});
             decode::<Conversions>(&crd).injection(&names(), b"pem")
         };
         assert_eq!(crd(json!({"strategy": "None"})), None);

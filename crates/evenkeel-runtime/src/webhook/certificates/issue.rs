@@ -42,7 +42,10 @@ pub(super) fn issue(
         Renewal::Authority => new_authority(&material, names, now),
         Renewal::Bundle => {
             let authorities = valid_authorities(&material, now, MAX_AUTHORITIES);
-            Ok(Material { authorities: pem(authorities.iter().map(|known| &known.der)), ..material })
+            Ok(Material {
+                authorities: pem(authorities.iter().map(|known| &known.der)),
+                ..material
+            })
         }
     }
 }
@@ -53,7 +56,7 @@ fn new_authority(
     names: &Names,
     now: Timestamp,
 ) -> Result<Material, IssueError> {
-    let mut params = params(names, now, now + AUTHORITY_LIFETIME);
+    let mut params = params(now, now + AUTHORITY_LIFETIME);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![
         KeyUsagePurpose::KeyCertSign,
@@ -71,15 +74,11 @@ fn new_authority(
 }
 
 /// Signs a serving certificate with a new key. It does not outlive the CA.
-fn sign_serving(
-    material: Material,
-    names: &Names,
-    now: Timestamp,
-) -> Result<Material, IssueError> {
+fn sign_serving(material: Material, names: &Names, now: Timestamp) -> Result<Material, IssueError> {
     let (authority, authority_key) = material.signer().map_err(IssueError::Signer)?;
     let issuer = Issuer::from_ca_cert_der(&authority.der, authority_key)?;
     let until = (now + SERVING_LIFETIME).min(authority.validity.until);
-    let mut params = params(names, now, until);
+    let mut params = params(now, until);
     params.subject_alt_names = names
         .hosts()
         .into_iter()
@@ -88,15 +87,14 @@ fn sign_serving(
     params.distinguished_name =
         distinguished_name(&format!("{}.{}.svc", names.service, names.namespace));
     params.use_authority_key_identifier_extension = true;
-    params.key_usages =
-        vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     let key = KeyPair::generate()?;
     let certificate = params.signed_by(&key, &issuer)?.pem().into_bytes();
     Ok(Material { certificate, key: key.serialize_pem().into_bytes(), ..material })
 }
 
-fn params(_: &Names, now: Timestamp, until: Timestamp) -> CertificateParams {
+fn params(now: Timestamp, until: Timestamp) -> CertificateParams {
     let time = |at: Timestamp| {
         let seconds = u64::try_from(at.as_second()).unwrap_or_default();
         rcgen::date_time_ymd(1970, 1, 1) + std::time::Duration::from_secs(seconds)

@@ -120,11 +120,7 @@ impl Material {
     ///
     /// # Errors
     /// The reason why clients would refuse it.
-    pub(super) fn check_serving(
-        &self,
-        names: &Names,
-        now: Timestamp,
-    ) -> Result<Validity, String> {
+    pub(super) fn check_serving(&self, names: &Names, now: Timestamp) -> Result<Validity, String> {
         let key = certified_key(&self.certificate, &self.key)?;
         let (leaf, intermediates) =
             key.cert.split_first().ok_or("it has no serving certificate")?;
@@ -135,9 +131,9 @@ impl Material {
         let at = unix_time(now.max(validity.from));
         for host in names.hosts() {
             let name = ServerName::try_from(host.as_str()).map_err(|error| error.to_string())?;
-            verifier
-                .verify_server_cert(leaf, intermediates, &name, &[], at)
-                .map_err(|error| format!("the serving certificate is not valid for {host}: {error}"))?;
+            verifier.verify_server_cert(leaf, intermediates, &name, &[], at).map_err(|error| {
+                format!("the serving certificate is not valid for {host}: {error}")
+            })?;
         }
         Ok(validity)
     }

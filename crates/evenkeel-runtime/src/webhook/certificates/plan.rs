@@ -53,9 +53,8 @@ pub(super) fn decide(material: Option<&Material>, names: &Names, now: Timestamp)
         Err(reason) => return Decision::Renew(Renewal::Everything, reason),
     };
     let authorities = material.authorities();
-    let is_stale = |known: &Option<Authority>| {
-        known.as_ref().is_none_or(|known| known.validity.until <= now)
-    };
+    let is_stale =
+        |known: &Option<Authority>| known.as_ref().is_none_or(|known| known.validity.until <= now);
     if authorities.iter().any(is_stale) {
         return renew(Renewal::Bundle, "the bundle has a CA that is expired or cannot be read");
     }

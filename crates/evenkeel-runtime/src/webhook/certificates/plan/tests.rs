@@ -64,7 +64,8 @@ fn certificates_are_renewed_after_two_thirds_of_their_life() {
 #[test]
 fn damaged_content_is_made_anew() {
     let now = "2026-01-01T00:00:00Z";
-    let (good, other) = (made(Renewal::Everything, None, now), made(Renewal::Everything, None, now));
+    let (good, other) =
+        (made(Renewal::Everything, None, now), made(Renewal::Everything, None, now));
     let elsewhere = Names::new("hooks".into(), "other".into(), None).unwrap();
     let elsewhere = issue(Renewal::Everything, None, &elsewhere, time(now)).unwrap();
     let with_garbage =
@@ -87,7 +88,11 @@ fn damaged_content_is_made_anew() {
         ("another key", Material { key: other.key.clone(), ..good.clone() }, Renewal::Serving),
         (
             "signed by another CA",
-            Material { certificate: other.certificate.clone(), key: other.key.clone(), ..good.clone() },
+            Material {
+                certificate: other.certificate.clone(),
+                key: other.key.clone(),
+                ..good.clone()
+            },
             Renewal::Serving,
         ),
         ("another Service", elsewhere, Renewal::Serving),
@@ -96,7 +101,11 @@ fn damaged_content_is_made_anew() {
             Material { authorities: with_garbage, ..good.clone() },
             Renewal::Bundle,
         ),
-        ("no CA in the bundle", Material { authorities: with_leaf, ..good.clone() }, Renewal::Bundle),
+        (
+            "no CA in the bundle",
+            Material { authorities: with_leaf, ..good.clone() },
+            Renewal::Bundle,
+        ),
     ] {
         assert_eq!(due(&material, now), Ok(expected), "{name}");
         let renewed = made(expected, Some(&material), now);
@@ -135,6 +144,10 @@ fn clients_trust_each_new_certificate_before_it_is_served() {
         }
         let count = |kind| all.iter().filter(|renewal| **renewal == kind).count();
         assert_eq!(count(Renewal::Everything), 0, "{days_between_checks}");
-        assert_eq!((count(Renewal::Authority), count(Renewal::Bundle)), (3, 2), "{days_between_checks}");
+        assert_eq!(
+            (count(Renewal::Authority), count(Renewal::Bundle)),
+            (3, 2),
+            "{days_between_checks}"
+        );
     }
 }
