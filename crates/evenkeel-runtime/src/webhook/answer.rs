@@ -281,8 +281,8 @@ where
             return Err(BodyError::TooLarge(limit));
         }
         bytes.extend_from_slice(&chunk);
-        let missing =
-            bytes.len().div_ceil(1024) - share.as_ref().map_or(0, |share| share.num_permits());
+        let missing = bytes.len().div_ceil(1024)
+            - share.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
         if missing == 0 {
             continue;
         }

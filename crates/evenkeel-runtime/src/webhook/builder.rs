@@ -3,6 +3,7 @@
 use super::{
     AdmissionRequest, Denied, Hooked, Warnings,
     answer::Routes,
+    conversion::Converters,
     typed::{SetDefaults, Validators, defaulter, path, validator},
 };
 use std::{fmt::Display, sync::Arc};
@@ -223,7 +224,7 @@ impl<'s, K: Hooked> WebhookBuilder<'s, K> {
         S: Hooked + TryFrom<K, Error: Display>,
         K: TryFrom<S, Error: Display>,
     {
-        self.routes.convert(|converters| converters.add::<K, S>());
+        self.routes.convert(Converters::add::<K, S>);
         self
     }
 }

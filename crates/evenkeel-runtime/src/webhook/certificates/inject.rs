@@ -18,9 +18,9 @@ pub(super) trait Caller: Send + Sync + 'static {
     fn kind() -> Kind;
 }
 
-/// Marks MutatingWebhookConfigurations.
+/// Marks the kind MutatingWebhookConfiguration.
 pub(super) struct Mutating;
-/// Marks ValidatingWebhookConfigurations.
+/// Marks the kind ValidatingWebhookConfiguration.
 pub(super) struct Validating;
 /// Marks CustomResourceDefinitions, which call conversion webhooks.
 pub(super) struct Conversions;

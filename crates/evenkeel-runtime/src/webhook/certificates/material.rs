@@ -99,7 +99,7 @@ impl Material {
     /// Returns the certificates of all CAs, and `None` for each section that is no certificate.
     pub(super) fn authorities(&self) -> Vec<Option<Authority>> {
         let sections = CertificateDer::pem_slice_iter(&self.authorities);
-        sections.map(|section| Authority::of(section.ok()?)).collect()
+        sections.map(|section| Authority::of(&section.ok()?)).collect()
     }
 
     /// Returns the CA that signs, with its key.
@@ -148,8 +148,8 @@ pub(super) struct Authority {
 }
 
 impl Authority {
-    fn of(der: CertificateDer<'static>) -> Option<Self> {
-        let (_, parsed) = x509_parser::parse_x509_certificate(&der).ok()?;
+    fn of(der: &CertificateDer<'static>) -> Option<Self> {
+        let (_, parsed) = x509_parser::parse_x509_certificate(der).ok()?;
         if !parsed.is_ca() {
             return None;
         }
