@@ -103,6 +103,7 @@ async fn post(hooks: &WebhookServer, path: &str, body: impl Into<Bytes>) -> (Sta
     (answer.status(), serde_json::from_slice(answer.body()).unwrap_or_default())
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "callers make the values")]
 fn review(operation: &str, version: &str, object: Value, old: Value) -> String {
     json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
         "uid": "u1", "operation": operation, "name": "shop", "namespace": "default",
@@ -345,6 +346,7 @@ fn conversion(desired: &str, objects: &[Value]) -> String {
     .to_string()
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "callers make the values")]
 fn object(version: &str, name: &str, field: &str, value: Value) -> Value {
     json!({
         "apiVersion": format!("apps.example.com/{version}"), "kind": "App", field: value,

@@ -1,5 +1,7 @@
 //! Webhooks of an operator, which an API server calls over TLS.
 
+#![expect(clippy::unwrap_used, reason = "the whole binary is tests")]
+
 mod apps;
 
 use apps::{SECRET, app, configuration, definition, service_object, webhooks};
