@@ -7,6 +7,7 @@
 //! | `MaxConcurrentStreams`, windows, header lists, resets of HTTP/2 | `connection::serve` |
 //! | TCP keep-alive | `accept::Listener` |
 //! | `ErrAbortHandler` | `abort::AbortResponse` |
+//! | Dual-stack ports; plain HTTP on a port of TLS | `listen::listen`, `listen::refuse_plain_http` |
 //!
 //! Handlers enforce the deadlines of their requests. Upstream: `SecureServingInfo.Serve`.
 
@@ -14,12 +15,14 @@ mod abort;
 mod accept;
 mod activity;
 mod connection;
+mod listen;
 mod peers;
 mod watchdog;
 
 pub use abort::AbortResponse;
 pub use accept::{Accepted, Listener};
 pub use connection::{ConnectionError, HttpOptions, Protocol, serve};
+pub use listen::{listen, refuse_plain_http};
 pub use peers::{ConnectionLimits, ConnectionSlot};
 
 /// Limit on the time of a TLS handshake: as long as Kubernetes' clients wait for one.

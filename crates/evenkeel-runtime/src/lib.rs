@@ -22,3 +22,5 @@ pub use evenkeel_tasks as tasks;
 
 #[cfg(any(test, feature = "test-util"))]
 pub mod scripted;
+#[cfg(feature = "webhook")]
+pub mod webhook;

@@ -20,7 +20,7 @@ const ARROWS: [(&str, &[&str]); 25] = [
     ),
     ("evenkeel-apiextensions", &["evenkeel-api", "evenkeel-apimachinery", "evenkeel-cel"]),
     ("evenkeel-cel", &["evenkeel-api"]),
-    ("evenkeel-runtime", &["evenkeel-api", "evenkeel-tasks", "evenkeel-x509"]),
+    ("evenkeel-runtime", &["evenkeel-api", "evenkeel-listener", "evenkeel-tasks", "evenkeel-x509"]),
     (
         "evenkeel-controllers",
         &["evenkeel-api", "evenkeel-component-helpers", "evenkeel-runtime", "evenkeel-x509"],

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 pub use evenkeel_api::quote::{is_print, quote};
 pub use field::{BadValue, FieldError, FieldErrorKind};
 use http::StatusCode;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::group_version::{GroupKind, GroupResource};
 
@@ -52,7 +52,8 @@ pub struct Metadata {
 /// Object and causes of an error.
 ///
 /// Upstream: `StatusDetails`.
-#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Details {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) name: String,
@@ -77,7 +78,8 @@ fn is_zero(seconds: &u32) -> bool {
 /// One of possibly several causes of an error.
 ///
 /// Upstream: `StatusCause`.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Cause {
     #[serde(rename = "reason", skip_serializing_if = "str::is_empty")]
     pub(crate) reason: Cow<'static, str>,

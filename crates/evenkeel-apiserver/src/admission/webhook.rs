@@ -4,7 +4,7 @@ use base64::Engine as _;
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _, stream};
 use http::StatusCode;
-use serde::Serialize;
+use serde::{Deserialize as _, Serialize};
 use serde_json::{Value, json};
 
 use super::attributes::{Attributes, Operation, admission_request, is_exempt};
@@ -16,7 +16,7 @@ use crate::api::Context;
 use crate::audit::Level;
 use crate::webhook::post;
 use evenkeel_apimachinery::patch;
-use evenkeel_apimachinery::status::{StatusError, quote};
+use evenkeel_apimachinery::status::{Details, StatusError, quote};
 use evenkeel_apimachinery::value::{flag, get, int, list, object, text};
 
 /// Resource prefix of the configurations of mutating webhooks.
@@ -406,7 +406,7 @@ fn decode_review(name: &str, uid: &str, review: &Value) -> Result<Allowed, Webho
 }
 
 /// Returns the error for a denied request from the `status` in the webhook's response. Its code is the webhook's if
-/// that is at least 400, or else 400. Its reason is the webhook's, or empty.
+/// that is at least 400, or else 400. Its reason is the webhook's, or empty, and so are its details.
 ///
 /// Upstream: `ToStatusErr` in `admission/plugin/webhook/errors`.
 fn denied(name: &str, status: &Value) -> StatusError {
@@ -421,7 +421,9 @@ fn denied(name: &str, status: &Value) -> StatusError {
         (message, _) => format!(": {message}"),
     };
     let text = format!("admission webhook \"{name}\" denied the request{why}");
-    StatusError::new(code, reason.to_owned(), text)
+    let mut error = StatusError::new(code, reason.to_owned(), text);
+    error.0.details = get(status, "details").and_then(|details| Details::deserialize(details).ok());
+    error
 }
 
 #[cfg(test)]
@@ -442,15 +444,16 @@ mod tests {
         let no = decode_review(
             "w",
             "u",
-            &review(
-                json!({"uid": "u", "allowed": false, "status": {"message": "never", "code": 422}}),
-            ),
+            &review(json!({"uid": "u", "allowed": false, "status":
+                    {"message": "never", "code": 422, "details": {"causes": [{"field": "a"}]}}})),
         );
         let Err(WebhookError::Denied(error)) = no else { panic!("it was denied") };
         assert_eq!(
             (error.code().as_u16(), error.message()),
             (422, "admission webhook \"w\" denied the request: never")
         );
+        let sent: Value = serde_json::from_slice(&error.to_json()).expect("JSON");
+        assert_eq!(sent["details"], json!({"causes": [{"field": "a"}]}));
         assert!(matches!(
             decode_review("w", "u", &review(json!({"uid": "v", "allowed": true}))),
             Err(WebhookError::Failed(_))

@@ -27,11 +27,12 @@ pub use authorization::{AlwaysAllowPathError, AlwaysAllowPaths};
 pub use cluster_authentication::{
     ClientCaSources, ClusterAuthentication, ClusterAuthenticationError,
 };
+pub use evenkeel_listener::listen;
 pub use guard::Guard;
 pub use metrics::Metrics;
 pub use reviews::{ReviewCacheTtls, ReviewClient};
 pub use routes::Routes;
-pub use server::{ServerOptions, listen, serve};
+pub use server::{ServerOptions, serve};
 pub use tls::{Certificate, Identity, NamedFiles, REREAD, Tls, TlsError, TlsSettings, TrustFiles};
 pub use trust::{Anchors, Authority, ProxyHeaders, Trust};
 pub use user::User;

@@ -11,7 +11,7 @@ use super::{
 use bytes::Bytes;
 use evenkeel_listener::{
     Accepted, ConnectionLimits, HttpOptions, Listener, Protocol, TLS_HANDSHAKE_TIMEOUT,
-    serve as serve_http,
+    refuse_plain_http, serve as serve_http,
 };
 use evenkeel_runtime::{
     clock::Clock,
@@ -22,16 +22,9 @@ use http::{Request, Response, StatusCode, Version, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use rustls::pki_types::CertificateDer;
-use std::{
-    convert::Infallible,
-    net::{IpAddr, Ipv6Addr, SocketAddr},
-    panic::AssertUnwindSafe,
-    sync::Arc,
-    time::Duration,
-};
+use std::{convert::Infallible, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use tokio::{
-    io::AsyncWriteExt,
-    net::{TcpListener, TcpSocket, TcpStream},
+    net::{TcpListener, TcpStream},
     sync::Notify,
 };
 use tokio_rustls::{LazyConfigAcceptor, server::TlsStream};
@@ -44,45 +37,11 @@ const MAX_BODY_SIZE: usize = 64 * 1024;
 /// Timeout of a request's body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Maximum number of connections that wait to be accepted.
-const LISTEN_BACKLOG: u32 = 1024;
-
 /// Options of connections.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ServerOptions {
     /// Limit on concurrent streams of an HTTP/2 connection. Zero means 100.
     pub http2_streams: u32,
-}
-
-/// Listens on an address. The unspecified IPv4 address also includes IPv6. `share_address` sets `SO_REUSEADDR`, and
-/// `share_port` sets `SO_REUSEPORT`.
-///
-/// # Errors
-/// Fails if the address is not available.
-pub fn listen(
-    address: SocketAddr,
-    share_address: bool,
-    share_port: bool,
-) -> std::io::Result<TcpListener> {
-    let open = |address: SocketAddr| {
-        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-        // Go always sets this option on Unix, so that a restarted program need not wait for its old
-        // connections.
-        socket.set_reuseaddr(share_address || cfg!(unix))?;
-        #[cfg(unix)]
-        socket.set_reuseport(share_port)?;
-        socket.bind(address)?;
-        socket.listen(LISTEN_BACKLOG)
-    };
-    if address.ip().is_unspecified() && address.is_ipv4() {
-        // An IPv6 socket on the unspecified address also accepts IPv4 connections.
-        let dual_stack = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), address.port());
-        // On a machine without IPv6, listen on IPv4 only.
-        if let Ok(listener) = open(dual_stack) {
-            return Ok(listener);
-        }
-    }
-    open(address)
 }
 
 /// State that connections share.
@@ -174,15 +133,7 @@ async fn accept_tls(
     mut stream: TcpStream,
     shared: &Shared,
 ) -> std::io::Result<Option<TlsStream<TcpStream>>> {
-    // The first bytes of a request in plain HTTP. A TLS handshake begins with other bytes.
-    const PLAIN_HTTP: [&[u8; 5]; 5] = [b"GET /", b"HEAD ", b"POST ", b"PUT /", b"OPTIO"];
-    let mut first_bytes = [0; 5];
-    let length = stream.peek(&mut first_bytes).await?;
-    if length == first_bytes.len() && PLAIN_HTTP.contains(&&first_bytes) {
-        let text =
-            b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
-        stream.write_all(text).await?;
-        stream.shutdown().await?;
+    if refuse_plain_http(&mut stream).await? {
         return Ok(None);
     }
     let address = stream.local_addr().ok().map(|address| address.ip());

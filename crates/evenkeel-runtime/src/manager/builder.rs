@@ -163,7 +163,7 @@ impl ManagerBuilder {
         let election = match election_id {
             None => election,
             Some(id) => {
-                let setup = setup.map_or_else(Setup::of_process, Ok)?;
+                let setup = setup.clone().map_or_else(Setup::of_process, Ok)?;
                 Some(Config::new(setup.namespace().unwrap_or("default"), &id, setup.identity()))
             }
         };
@@ -222,6 +222,7 @@ impl ManagerBuilder {
             events,
             elector,
             grace_period,
+            setup,
             runnables: Mutex::default(),
         })
     }

@@ -70,6 +70,7 @@ pub struct Manager {
     elector: Option<Arc<LeaderElector>>,
     /// Time in which runnables must stop when the manager stops.
     grace_period: Duration,
+    setup: Option<Setup>,
     runnables: Mutex<Vec<Runnable>>,
 }
 
@@ -130,6 +131,11 @@ impl Manager {
     /// Returns the client without the fence, which also writes while this process does not lead.
     pub fn unfenced_client(&self) -> &Client {
         &self.unfenced_client
+    }
+
+    /// Returns the surroundings that the builder got, or `None` for those of the process.
+    pub fn setup(&self) -> Option<&Setup> {
+        self.setup.as_ref()
     }
 
     /// Returns an elector for a second lease, which leader migration (KEP-2436) needs. The caller acquires, renews and

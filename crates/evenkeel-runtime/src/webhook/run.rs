@@ -1,0 +1,113 @@
+//! Webhooks in a manager: certificates, listener, readiness.
+
+use super::{
+    Shared, WebhookServer,
+    answer::CONVERT,
+    certificates::{Source, Watches},
+    listen,
+    metrics::Metrics,
+};
+use crate::{
+    clock::Clock,
+    controller::Env,
+    manager::{Manager, RunContext, RunnableGroup, Setup},
+    tasks::Tasks,
+};
+use std::{error::Error, sync::Arc, time::Duration};
+
+/// Time in which the certificates' tasks end after the listener.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
+
+impl Manager {
+    /// Adds a server of webhooks, which runs in every replica from before the caches fill until after all else has
+    /// stopped. The readiness check `webhooks` fails until it serves. Where the [`Setup`] opens no ports, only its
+    /// certificates are kept, and [`WebhookServer::handle`] answers.
+    ///
+    /// ```no_run
+    /// use evenkeel_runtime::{manager::Manager, webhook::{Certificates, WebhookServer}};
+    ///
+    /// # fn run(manager: &Manager) {
+    /// let hooks = WebhookServer::new(9443, Certificates::folder("/certs"));
+    /// manager.add_webhooks(hooks);
+    /// # }
+    /// ```
+    pub fn add_webhooks(&self, hooks: WebhookServer) {
+        let metrics = Metrics::register(self.registry());
+        let WebhookServer { port, address, certificates, shared } = hooks;
+        shared.routes.instrument(self.env().clock.clone(), metrics.clone());
+        let setup = self.setup();
+        let opens_ports = setup.is_none_or(Setup::opens_ports);
+        let namespace = match setup {
+            Some(setup) => setup.namespace().map(str::to_owned),
+            None => Setup::of_process().ok().and_then(|setup| setup.namespace().map(str::to_owned)),
+        };
+        let source = certificates.source(namespace.as_deref());
+        let checked = Arc::clone(&shared);
+        self.readiness().add("webhooks", move || {
+            if checked.served.is_empty() {
+                return Err("there is no certificate yet".to_owned());
+            }
+            if opens_ports && checked.local_port.get().is_none() {
+                return Err("the webhook server has not been started yet".to_owned());
+            }
+            Ok(())
+        });
+        // Every replica writes, leader or not.
+        let env = Env { client: self.unfenced_client().clone(), ..self.env().clone() };
+        self.add(RunnableGroup::HttpServers, "webhooks", move |context| async move {
+            let listen_on = opens_ports.then_some((address, port).into());
+            run(source?, &env, metrics, listen_on, &shared, context).await
+        });
+    }
+}
+
+async fn run(
+    source: Source,
+    env: &Env,
+    metrics: Metrics,
+    listen_on: Option<std::net::SocketAddr>,
+    shared: &Arc<Shared>,
+    context: RunContext,
+) -> Result<(), Box<dyn Error + Send + Sync>> {
+    let (tasks, stop) = (Tasks::new(), context.token());
+    let watches = Watches::of_paths(&shared.routes.paths());
+    source.start(env, metrics, watches, &shared.served, &tasks)?;
+    let ready = stop.run_until_cancelled(shared.served.filled()).await;
+    if ready.is_some() {
+        match listen_on {
+            Some(address) => {
+                let tls = listen::tls_config(&shared.served)?;
+                let listener = evenkeel_listener::listen(address, false, false)
+                    .map_err(|error| format!("cannot listen on {address}: {error}"))?;
+                let local_port = listener.local_addr()?.port();
+                let _ = shared.local_port.set(local_port);
+                context.ready();
+                tracing::info!(port = local_port, paths = ?shared.routes.paths(), "serving webhooks");
+                let clock: Clock = env.clock.clone();
+                listen::serve(listener, tls, Arc::clone(shared), clock, stop).await;
+            }
+            None => {
+                context.ready();
+                context.stopped().await;
+            }
+        }
+    }
+    tasks.shut_down(SHUTDOWN_TIMEOUT).await;
+    Ok(())
+}
+
+impl Watches {
+    /// Returns the kinds of objects whose `caBundle` these paths need. A path that its author chose may be any webhook's.
+    fn of_paths(paths: &[String]) -> Self {
+        let is_mutating = |path: &&String| path.starts_with("/mutate-");
+        let is_validating = |path: &&String| path.starts_with("/validate-");
+        let is_custom =
+            |path: &&String| !is_mutating(path) && !is_validating(path) && path.as_str() != CONVERT;
+        let custom = paths.iter().any(|path| is_custom(&path));
+        Self {
+            mutating: custom || paths.iter().any(|path| is_mutating(&path)),
+            validating: custom || paths.iter().any(|path| is_validating(&path)),
+            conversions: paths.iter().any(|path| path == CONVERT),
+        }
+    }
+}
