@@ -257,8 +257,7 @@ async fn lead(context: &RunContext, client: &Client, worked: &AtomicU64) {
         let body = json!({"data": {"n": n.to_string()}}).to_string();
         let form = PatchForm::Merge;
         // A lost answer needs no second attempt.
-        let _ =
-            client.patch::<Metadata>(&MAPS, "system", UNGUARDED, "", form, body.into()).await;
+        let _ = client.patch::<Metadata>(&MAPS, "system", UNGUARDED, "", form, body.into()).await;
         let pause = client.clock().sleep(Duration::from_millis(700));
         if context.token().run_until_cancelled(pause).await.is_none() {
             return;
@@ -300,7 +299,8 @@ impl Leaders {
         // A request may hang for half the renew deadline, twice; the lease is observed, expires, and is acquired.
         let bound = lease * 2 / 3 + longest_wait * 2 + lease + Duration::from_secs(2);
         if now - self.vacant.max(world.disturbed) > bound {
-            shared.violated(format!("{passed:?}: nobody leads {bound:?} after the last disturbance"));
+            shared
+                .violated(format!("{passed:?}: nobody leads {bound:?} after the last disturbance"));
             self.vacant = now;
         }
         let standby = world.processes.iter().any(|process| {
@@ -358,8 +358,7 @@ async fn simulate(seed: u64, defect: Defect) -> Run {
         let map = json!({"metadata": {"namespace": "system", "name": name}});
         net.store.lock().unwrap().put("v1/configmaps", map);
     }
-    let schedule =
-        Schedule::draw(&mut rng, n, Duration::from_secs(150), Duration::from_secs(90));
+    let schedule = Schedule::draw(&mut rng, n, Duration::from_secs(150), Duration::from_secs(90));
     let longest = Duration::from_secs(seconds.iter().copied().max().unwrap_or_default());
     let candidates = Candidates { defect, seconds, history: Arc::clone(&shared) };
     let mut world = World::new(seed, Arc::clone(&net), tasks.clone(), candidates);

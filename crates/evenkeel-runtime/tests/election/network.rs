@@ -4,11 +4,7 @@
 use crate::store::{Answer, Path, Store};
 use bytes::Bytes;
 use evenkeel_runtime::{clock::Clock, tasks::Tasks};
-use futures::{
-    FutureExt as _, StreamExt as _,
-    future::BoxFuture,
-    stream::FuturesUnordered,
-};
+use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 use http::{Method, Request, Response};
 use http_body::Frame;
 use http_body_util::{BodyExt, Full, StreamBody, combinators::BoxBody};
@@ -184,7 +180,8 @@ impl Link {
     async fn deliver(self, sent: Sent, query: String, sender: oneshot::Sender<Answer>) {
         let net = Arc::clone(&self.net);
         let before = *self.condition.lock().unwrap();
-        let late = if net.chance(before.late) { MAX_LATE.mul_f64(net.draw()) } else { Duration::ZERO };
+        let late =
+            if net.chance(before.late) { MAX_LATE.mul_f64(net.draw()) } else { Duration::ZERO };
         sleep((MAX_LATENCY + before.slow).mul_f64(net.draw()) + late).await;
         if self.condition.lock().unwrap().cut || net.chance(before.lose_request) {
             return self.lose(sender).await;
@@ -255,7 +252,9 @@ impl tower::Service<Request<kube::client::Body>> for Link {
 
 fn response(answer: Answer) -> Response<Body> {
     let (code, body) = match answer {
-        Answer::Object(code, body) => (code, BodyExt::boxed(Full::new(Bytes::from(body.to_string())))),
+        Answer::Object(code, body) => {
+            (code, BodyExt::boxed(Full::new(Bytes::from(body.to_string()))))
+        }
         Answer::Watch(lines) => {
             let frames = lines.map(|line| Ok(Frame::data(line)));
             (200, BodyExt::boxed(StreamBody::new(frames)))

@@ -77,10 +77,6 @@ impl Store {
         self.store(resource, object)
     }
 
-    pub(crate) fn get(&self, resource: &str, key: &str) -> Option<&Value> {
-        self.objects.get(resource)?.get(key)
-    }
-
     pub(crate) fn all(&self, resource: &str) -> impl Iterator<Item = &Value> {
         self.objects.get(resource).into_iter().flat_map(BTreeMap::values)
     }
@@ -188,8 +184,7 @@ impl Store {
                 return Answer::failure(409, "Conflict");
             }
         }
-        let removed =
-            self.objects.get_mut(&path.resource).and_then(|all| all.remove(&path.key()));
+        let removed = self.objects.get_mut(&path.resource).and_then(|all| all.remove(&path.key()));
         if let Some(mut object) = removed {
             self.version += 1;
             object["metadata"]["resourceVersion"] = self.version.to_string().into();

@@ -245,7 +245,8 @@ impl<M: Program> World<M> {
                 self.begin(episode, begin + schedule.end);
                 active.push(episode);
             }
-            let over: Vec<Episode> = active.extract_if(.., |episode| episode.to <= passed).collect();
+            let over: Vec<Episode> =
+                active.extract_if(.., |episode| episode.to <= passed).collect();
             for episode in over {
                 if episode.kind == Disturbance::Pause {
                     self.resume(episode.place);
