@@ -382,7 +382,8 @@ async fn simulate(seed: u64, defect: Defect) -> Run {
 fn there_is_one_leader_whatever_happens() {
     let counts = run_all(async |seed| simulate(seed, Defect::None).await);
     for what in ["Crash", "Pause", "Cut", "Stop", "late writes", "ended unasked"] {
-        assert!(counts.len() < 5 || counts.contains_key(what), "{what} never happened");
+        let is_long = counts.get("requests").is_some_and(|requests| *requests > 150_000);
+        assert!(!is_long || counts.contains_key(what), "{what} never happened");
     }
 }
 
