@@ -65,6 +65,10 @@ pub(super) struct ElectorState {
     last_renewal: Option<SendTime>,
     /// Whether the lease is being released, so that no write may be sent under it.
     releasing: bool,
+    /// The `leaderTransitions` of the term that is being renewed. `None` while the elector contends.
+    term: Option<i32>,
+    /// Whether the renewed term was found to have ended.
+    term_ended: bool,
     /// Whether a write was sent after the last confirmed one. Its response is missing, or the server refused it,
     /// perhaps because of an earlier write without a response.
     unconfirmed_acquire: bool,
@@ -81,6 +85,8 @@ impl ElectorState {
             observed_time: None,
             last_renewal: None,
             releasing: false,
+            term: None,
+            term_ended: false,
             unconfirmed_acquire: false,
             last_read: None,
         }
@@ -111,6 +117,10 @@ impl ElectorState {
             return SlowPath::Create(self.acquire_record(wall, 0));
         };
         self.set_observed_record(&found, now);
+        if self.has_term_ended(&found) {
+            self.term_ended = true;
+            return SlowPath::Held;
+        }
         if !found.holder_identity.is_empty() && self.is_lease_valid(now) && !self.is_leader() {
             return SlowPath::Held;
         }
@@ -152,9 +162,22 @@ impl ElectorState {
         }
     }
 
-    /// Returns whether another process is known to lead or is preferred, so that a renewal cannot succeed.
+    /// Returns whether the term that is being renewed has ended: the lease was released or acquired since. A leader that
+    /// was paused must not acquire it again, because its work began before that of the leader in between.
+    ///
+    /// Upstream's `renew` acquires a lease that another process has held and released meanwhile.
+    fn has_term_ended(&self, found: &LeaderElectionRecord) -> bool {
+        self.term.is_some_and(|term| {
+            found.holder_identity != self.identity || found.leader_transitions != term
+        })
+    }
+
+    /// Returns whether the term has ended, or another process is known to lead or is preferred, so that a renewal cannot
+    /// succeed.
     pub(super) fn is_lost(&self) -> bool {
-        (!self.observed_record.holder_identity.is_empty() && !self.is_leader()) || self.must_yield()
+        self.term_ended
+            || (!self.observed_record.holder_identity.is_empty() && !self.is_leader())
+            || self.must_yield()
     }
 
     /// Returns whether coordinated election chose another process, to which this leader must yield.
@@ -165,6 +188,13 @@ impl ElectorState {
     /// Records that the elector starts to contend for the lease.
     pub(super) fn start_acquiring(&mut self) {
         self.releasing = false;
+        self.term = None;
+        self.term_ended = false;
+    }
+
+    /// Records that the elector only renews the lease from now on.
+    pub(super) fn start_renewing(&mut self) {
+        self.term = Some(self.observed_record.leader_transitions);
     }
 
     /// Records that the elector starts to release the lease, which closes the fence.
@@ -180,7 +210,7 @@ impl ElectorState {
         wall: Timestamp,
         now: Instant,
     ) -> Option<Instant> {
-        if !self.is_leader() || self.releasing {
+        if !self.is_leader() || self.releasing || self.term_ended {
             return None;
         }
         let last_renewal = self.last_renewal?;
@@ -380,6 +410,29 @@ mod tests {
             me.slow_path(Some(free), second(0), start),
             SlowPath::Update { renewal: false, .. }
         ));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_leader_that_was_paused_does_not_acquire_its_lease_again() {
+        let start = Clock::system().instant();
+        let released = LeaderElectionRecord { lease_duration_seconds: 1, ..held_by("", 20) };
+        let acquired = LeaderElectionRecord { leader_transitions: 5, ..held_by("me", 20) };
+        for (found, ended) in [
+            (released, true),
+            (acquired, true),
+            (held_by("other", 0), true),
+            (held_by("me", 0), false),
+        ] {
+            let mut me = ElectorState::new("me", Duration::from_secs(15));
+            me.start_acquiring();
+            me.record_written(held_by("me", 0), sent(start), start);
+            me.start_renewing();
+            let path = me.slow_path(Some(found), second(60), after(start, 60));
+            assert_eq!(path == SlowPath::Held, ended);
+            assert_eq!(me.is_lost(), ended);
+            let may = me.may_write_until(Duration::from_secs(100), second(60), after(start, 60));
+            assert_eq!(may.is_none(), ended, "its fence stays closed");
+        }
     }
 
     #[tokio::test(start_paused = true)]

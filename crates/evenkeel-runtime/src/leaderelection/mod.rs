@@ -12,6 +12,19 @@
 //! | a leader that cannot renew within the renew deadline stops leading | `renew` |
 //! | a leader that stops releases the lease (`ReleaseOnCancel`) | `step_down` |
 //! | the leader writes nothing after its lease may have expired | `fence` |
+//! | a leader whose term has ended does not acquire the lease again in `renew` (upstream's does) | `elector_state::has_term_ended` |
+//!
+//! # What is promised
+//!
+//! The fences of two processes are never open at the same time, so all writes of a leader are sent before the first one of
+//! the next leader. A request that was sent before may arrive later. A write with a resourceVersion as precondition is then
+//! refused if the next leader has written the object. Two conditions hold for that:
+//!
+//! - Wall clocks may differ by any amount, but the fastest clock must run less than `lease_duration / renew_deadline` times
+//!   (1.5 by default) as fast as the slowest.
+//! - Identities are unique among running processes, and nobody deletes or edits the Lease of a leader.
+//!
+//! Without further faults, another process leads within the lease duration and two retry periods with their jitter.
 
 mod candidate;
 mod config;
@@ -113,6 +126,7 @@ impl LeaderElector {
     }
 
     async fn renew_until_lost(&self) {
+        self.state().start_renewing();
         while self.renew_before_deadline().await {
             self.clock.sleep(self.config.retry_period).await;
         }
