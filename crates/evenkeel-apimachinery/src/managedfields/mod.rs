@@ -24,6 +24,7 @@ pub(crate) use apply::apply;
 pub(crate) use field_set::FieldSet;
 pub(crate) use managers::keep_timestamps;
 pub(crate) use scale::{to_parent, to_subresource};
+pub(crate) use to_field_set::is_typed;
 pub(crate) use update::update_managed_fields;
 
 /// Manager and time of a write, as a managed fields entry records them.

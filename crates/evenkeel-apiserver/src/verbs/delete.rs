@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 use super::attempt::MAX_WRITE_ATTEMPTS;
 use super::delete_options::DeleteOptions;
 use super::list::{self, Page};
+use super::precondition::Precondition;
 use super::{meta, namespace, respond};
 use crate::admission::attributes::{Attributes, Operation};
 use crate::admission::{noderestriction, policy, webhook};
@@ -219,6 +220,11 @@ async fn attempt(
     }
     let mut new = old.clone();
     let step = choose_step(api, stored, &mut new, options)?;
+    if step == Step::Remove {
+        check_version_after_mark(deletion, &old, name)?;
+        // What is removed is what was stored.
+        new = old;
+    }
     if !options.is_dry_run() {
         match commit(api, stored, entry, &new, step).await? {
             Committed::Nothing => return Ok(None),
@@ -461,6 +467,33 @@ fn check_preconditions(
         return Err(StatusError::conflict(&kind, name, why));
     }
     Ok(())
+}
+
+/// Refuses a deletion with a precondition on the resource version that removes the last finalizers of the garbage
+/// collector. Upstream writes the object without them first, does not get its version, and then expects none.
+///
+/// Upstream: `Store.Delete`.
+fn check_version_after_mark(
+    deletion: &Deletion<'_>,
+    old: &Value,
+    name: &str,
+) -> Result<(), StatusError> {
+    let Deletion { stored, options, .. } = deletion;
+    let expects_version = options
+        .preconditions
+        .as_ref()
+        .is_some_and(|preconditions| preconditions.resource_version.is_some());
+    if !expects_version || options.is_dry_run() || meta::finalizers(old).is_empty() {
+        return Ok(());
+    }
+    let precondition = Precondition {
+        resource: stored,
+        requested: &stored.name,
+        namespace: meta::text(old, "namespace"),
+        name,
+        dry_run: false,
+    };
+    Err(precondition.failed("ResourceVersion", "", meta::text(old, "resourceVersion")))
 }
 
 /// Deletes the objects that a list request would return, and responds with that list.

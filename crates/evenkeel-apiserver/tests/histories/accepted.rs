@@ -41,12 +41,6 @@ const ACCEPTED: &[Accepted] = &[
     },
     Accepted {
         kind: "Thing",
-        step: "update status",
-        place: "/body/metadata/managedFields",
-        reason: "upstream tracks no fields of a status that comes with an invalid spec, which is ignored",
-    },
-    Accepted {
-        kind: "Thing",
         step: "apply ",
         place: "/code",
         reason: "upstream leaves null of a map all of whose fields an apply removes, and refuses that",

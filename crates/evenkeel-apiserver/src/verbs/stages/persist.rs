@@ -117,7 +117,10 @@ async fn commit(
     for _ in 0..MAX_WRITE_ATTEMPTS {
         // The first attempt uses the encoded object, later ones encode it again.
         let encode = |object| Encoded::new(object, selection_attributes(&write.stored, object));
-        let encoded = encoded.take().or_else(|| change.stored_form.map(encode));
+        let mut encoded = encoded.take().or_else(|| change.stored_form.map(encode));
+        if let Some(encoded) = &mut encoded {
+            encoded.is_stale = attempt.is_normalized_later;
+        }
         let (transaction, op) = transaction(write, change, encoded, quotas);
         match write.request.api.store.commit(transaction).await {
             Ok(written) => return written.into_iter().nth(op).ok_or(AttemptError::Race),
