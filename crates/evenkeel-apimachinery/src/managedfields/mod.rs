@@ -105,7 +105,7 @@ mod tests {
             let write = self.write(manager, subresource);
             let (mut object, _) =
                 typed::decode(&Json::from(&self.named(body)), self.schema.type_ref());
-            update_managed_fields(&self.schema, self.live.as_ref(), &mut object, &write);
+            update_managed_fields(&self.schema, self.live.as_ref(), &mut object, &write, true);
             self.live = Some(object);
         }
 

@@ -15,7 +15,8 @@ fn config(resources: &Value) -> String {
 }
 
 fn encryption(resources: &Value) -> Encryption {
-    Encryption::from_config(&config(resources)).unwrap_or_else(|why| panic!("{why}"))
+    Encryption::from_config(&config(resources), &Clock::system())
+        .unwrap_or_else(|why| panic!("{why}"))
 }
 
 /// Returns a provider with keys, each given by name, byte and length.
@@ -190,7 +191,9 @@ fn errors_of_a_configuration_do_not_contain_its_secrets() {
         ("kind: Pod".to_owned(), "must be an EncryptionConfiguration"),
         ("resources: [{resource: []}]".to_owned(), "unknown field"),
     ] {
-        let refused = Encryption::from_config(&text).err().unwrap_or_else(|| panic!("{text}"));
+        let refused = Encryption::from_config(&text, &Clock::system())
+            .err()
+            .unwrap_or_else(|| panic!("{text}"));
         assert!(refused.contains(why), "{refused}, not {why}");
         assert!(!refused.contains("hush!") && !refused.contains(&short), "{refused}");
     }

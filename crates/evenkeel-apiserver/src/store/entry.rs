@@ -281,7 +281,8 @@ impl Entry {
         buffer.extend_from_slice(&self.frame[..version_start]);
         buffer.extend_from_slice(&self.frame[version_end..self.frame.len() - FRAME_END.len()]);
         let selection = self.selection.clone();
-        let encoded = Encoded { buffer, version_start, selection, too_deep: false, is_stale: false };
+        let encoded =
+            Encoded { buffer, version_start, selection, too_deep: false, is_stale: false };
         encoded.into_entry(self.key.clone(), revision, change)
     }
 

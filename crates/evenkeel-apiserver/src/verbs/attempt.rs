@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::meta;
 use crate::api::{Context, Options};
+use crate::auth::Answers;
 use crate::budget::Budget;
 use crate::request::{RequestContext, WriteOptions};
 use crate::resource::ResourceType;
@@ -29,6 +30,8 @@ pub(super) struct Write<'a> {
     pub(super) has_template_labels: bool,
     /// Budget for the cost of CEL expressions in all attempts.
     budget: Budget,
+    /// Answers of authorization webhooks in all attempts. An attempt that notes a question is made again.
+    pub(super) answers: Answers,
 }
 
 /// Result of a write.
@@ -86,7 +89,14 @@ impl From<WriteError> for AttemptError {
 impl<'a> Write<'a> {
     pub(super) fn new(request: &'a RequestContext<'a>, options: WriteOptions) -> Self {
         let stored = request.api.table.stored_version(request.resource());
-        Self { request, options, stored, has_template_labels: false, budget: Budget::default() }
+        Self {
+            request,
+            options,
+            stored,
+            has_template_labels: false,
+            budget: Budget::default(),
+            answers: Answers::default(),
+        }
     }
 
     /// Returns the attributes of the write for admission plug-ins and allocation.
@@ -102,6 +112,7 @@ impl<'a> Write<'a> {
             subresource: self.request.target.subresource,
             budget: &self.budget,
             audit: self.request.audit,
+            answers: &self.answers,
             dry_run: self.options.dry_run,
             options: Options::Write(&self.options),
             has_status: self.has_status(),

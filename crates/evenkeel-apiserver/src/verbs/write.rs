@@ -20,7 +20,7 @@ use evenkeel_apimachinery::reset::reset_field;
 use evenkeel_apimachinery::schema;
 use evenkeel_apimachinery::status::{FieldError, StatusError};
 use evenkeel_apimachinery::time::seconds;
-use evenkeel_apimachinery::value::is_empty;
+use evenkeel_apimachinery::value::{is_empty, list};
 use evenkeel_kinds::strategy::{StatusStrategy, reset_for_status_update};
 
 /// Maximum number of generated names to try for one object.
@@ -38,6 +38,7 @@ impl Write<'_> {
         let attributes = Attributes {
             verb: "create",
             group: resource.group(),
+            version: &resource.gvk.version,
             resource: resource.plural(),
             namespace: target.namespace,
             name: target.name,
@@ -48,6 +49,7 @@ impl Write<'_> {
             &self.request.api.store,
             self.request.user,
             &attributes,
+            &self.answers,
         )
     }
 
@@ -319,12 +321,16 @@ impl Write<'_> {
     }
 }
 
-/// Returns whether an apply removed all entries of a map or list in `metadata`. Upstream stores null in its place, which
-/// the next write removes.
+/// Returns whether an apply removed all entries of a map or list in `metadata` that a manager still owns as a whole.
+/// Upstream stores null in its place, which the next write removes.
 fn loses_metadata_field(new: &Value, old: &Value) -> bool {
     ["labels", "annotations", "finalizers", "ownerReferences"].iter().any(|field| {
         let path = format!("metadata.{field}");
-        !is_empty(old, &path) && is_empty(new, &path)
+        let is_owned =
+            |entry: &Value| entry.pointer(&format!("/fieldsV1/f:metadata/f:{field}")).is_some();
+        !is_empty(old, &path)
+            && is_empty(new, &path)
+            && list(new, "metadata.managedFields").iter().any(is_owned)
     })
 }
 

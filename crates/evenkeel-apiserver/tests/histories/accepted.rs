@@ -40,6 +40,18 @@ const ACCEPTED: &[Accepted] = &[
         reason: "upstream answers the dry run of some deletions with an empty object",
     },
     Accepted {
+        kind: "ConfigMap",
+        step: "delete ",
+        place: "/body/details",
+        reason: "upstream answers the dry run of some deletions with an empty object",
+    },
+    Accepted {
+        kind: "Secret",
+        step: "delete ",
+        place: "/body/details",
+        reason: "upstream answers the dry run of some deletions with an empty object",
+    },
+    Accepted {
         kind: "Thing",
         step: "apply ",
         place: "/code",

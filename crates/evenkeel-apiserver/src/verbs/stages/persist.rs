@@ -26,6 +26,10 @@ pub(super) async fn persist(
     quotas: QuotaUpdates,
 ) -> Result<Written, AttemptError> {
     let (api, stored) = (write.request.api, &*write.stored);
+    if write.answers.are_missing() {
+        // The attempt rests on decisions that are not made yet. The caller makes it again.
+        return Err(AttemptError::Race);
+    }
     let created = attempt.old.is_none();
     // A dry run responds with the client's resource version.
     if let Some(created_by) = attempt.created_by

@@ -19,8 +19,7 @@ pub(super) fn prepare(write: &Write<'_>, attempt: &mut Attempt<'_>) -> Result<()
             let had_labels = !is_empty(&attempt.new, "metadata.labels");
             strategy.prepare_for_create(&cx.strategy_context(), &mut attempt.new)?;
             // Upstream stores a Job without the labels that its template got here. Each read adds them.
-            attempt.is_normalized_later =
-                !had_labels && !is_empty(&attempt.new, "metadata.labels");
+            attempt.is_normalized_later = !had_labels && !is_empty(&attempt.new, "metadata.labels");
         }
     }
     registry::allocate(&cx, &mut attempt.new, old)
