@@ -439,7 +439,8 @@ fn start_tasks(api: &Arc<Api>, pki: &Arc<Pki>, event_ttl: Duration) {
             async move { sender.run().await }
         });
     }
-    for plugin in api.kms_plugins.iter().cloned() {
+    for plugin in &api.kms_plugins {
+        let plugin = plugin.clone();
         let poll = move || {
             let plugin = plugin.clone();
             async move { plugin.run().await }

@@ -181,7 +181,7 @@ fn authorization(read: &Reader) -> (Option<PathBuf>, Option<AuthorizationWebhook
             "--authorization-config can not be specified when --authorization-mode or --authorization-webhook-* flags are defined",
         );
     }
-    let version = read.text("authorization-webhook-version").to_string();
+    let version = read.text("authorization-webhook-version");
     let cache_authorized_ttl = read.duration("authorization-webhook-cache-authorized-ttl");
     let cache_unauthorized_ttl = read.duration("authorization-webhook-cache-unauthorized-ttl");
     let webhook = read.non_empty_text("authorization-webhook-config-file").map(|path| {

@@ -5,8 +5,8 @@
 //! | The rules for the configuration file | `validation::validate` |
 //! | `matchConditions` exclude requests from a webhook | `conditions::matches` |
 //! | The review that a webhook gets | `review::spec` |
-//! | `timeout`, `authorizedTTL`, `unauthorizedTTL`, `failurePolicy` | `webhook.rs` |
-//! | The server applies a changed file without a restart | `source.rs` |
+//! | `timeout`, `authorizedTTL`, `unauthorizedTTL`, `failurePolicy` | `webhook::ask` |
+//! | The server applies a changed file without a restart | `source::reload` |
 //! | The first authorizer that allows or denies decides | `../authorizer.rs` |
 
 mod answers;

@@ -2,11 +2,11 @@
 //!
 //! | documented rule | implemented in |
 //! |---|---|
-//! | The status of the plugin is polled | `Kms::run`, `Kms::poll` |
-//! | A new seed is generated at the start, and when the ID of the plugin's key changes | `Kms::rotate_if_needed` |
-//! | Writes go on for three minutes after the last good status | `Kms::encrypt` |
-//! | Values of earlier seeds are decrypted through the plugin; its answers are remembered | `Kms::dek` |
-//! | A value of another key ID is stale | `Kms::decrypt` |
+//! | The status of the plugin is polled | `run`, `poll` |
+//! | A new seed is generated at the start, and when the ID of the plugin's key changes | `rotate_if_needed` |
+//! | Writes go on for three minutes after the last good status | `encrypt` |
+//! | Values of earlier seeds are decrypted through the plugin; its answers are remembered | `dek` |
+//! | A value of another key ID is stale | `decrypt` |
 //!
 //! Upstream: `envelope/kmsv2`, `kmsv2PluginProbe`.
 
