@@ -94,3 +94,38 @@ fn validate_list_map(
         errors.push(FieldError::duplicate(format!("{path}[{i}]"), key_fields));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn errors(value: &Value) -> Vec<String> {
+        let schema = Structural::new(&json!({"type": "array", "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["k"],
+            "items": {"type": "object", "properties": {"k": {"type": "string"}}}}));
+        let mut errors = Vec::new();
+        validate_list_sets_and_maps(value, &schema, "l", &mut errors);
+        errors.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn items_of_a_map_are_objects_or_null_and_unique() {
+        for (value, expected) in [
+            (json!([{"k": "a"}, null]), vec![]),
+            (json!([null, null]), vec!["l[1]: Duplicate value: {}"]),
+            // Only the second of equal items is reported.
+            (
+                json!([{"k": "a"}, {"k": "a"}, {"k": "a"}]),
+                vec!["l[1]: Duplicate value: {\"k\":\"a\"}"],
+            ),
+            (
+                json!([{"k": "a"}, {"k": "a"}, 1, 2]),
+                vec!["l[2]: Invalid value: 1: must be an object for an array of list-type map"],
+            ),
+        ] {
+            assert_eq!(errors(&value), expected, "{value}");
+        }
+    }
+}

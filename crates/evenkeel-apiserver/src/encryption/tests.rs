@@ -176,7 +176,18 @@ fn errors_of_a_configuration_do_not_contain_its_secrets() {
             one(json!(["secrets"]), json!([{"aescbc": {"keys": []}}])),
             "at least one keys is required",
         ),
-        (one(json!(["secrets"]), json!([{"kms": {"name": "x"}}])), "Unsupported value: \"kms\""),
+        (one(json!(["secrets"]), json!([{"kms": {"name": "x"}}])), "KMSv1 is not in this server"),
+        (
+            one(json!(["secrets"]), json!([{"kms": {"apiVersion": "v2", "name": "x:y"}}])),
+            "must not contain ':'",
+        ),
+        (
+            one(
+                json!(["secrets"]),
+                json!([{"kms": {"apiVersion": "v2", "name": "x", "endpoint": "tcp://a"}}]),
+            ),
+            "unsupported scheme \"tcp\" for KMS provider, only unix is supported",
+        ),
         (one(json!(["secrets"]), key("", "x")), "name is a mandatory field for a key"),
         (one(json!(["secrets"]), key("k", "")), "secret is a mandatory field for a key"),
         (one(json!(["secrets"]), key("k", "hush!")), "secrets must be base64 encoded"),

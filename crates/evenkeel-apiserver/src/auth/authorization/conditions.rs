@@ -29,10 +29,9 @@ impl Condition {
     ///
     /// Upstream: `compiler.CompileCELExpression`.
     pub(super) fn compile(text: &str) -> Result<Self, String> {
-        let failed = |why: String| format!("compilation failed: {why}");
-        let program = Program::parse(text).map_err(failed)?;
+        let program = Program::parse(text)?;
         let request = Variable::new("request", SPEC.clone());
-        let checked = check::check(&program, &[request]).map_err(failed)?;
+        let checked = check::check(&program, &[request])?;
         match checked.kind() {
             Type::Bool => Ok(Self { text: text.to_owned(), program }),
             other => Err(format!("must evaluate to bool but got {}", other.declared_name())),

@@ -36,11 +36,11 @@ pub(super) struct AuthorizerConfiguration {
 pub(super) struct WebhookConfiguration {
     #[serde(rename = "authorizedTTL")]
     pub(super) authorized_ttl: GoDuration,
-    /// Default: true.
+    /// Whether answers that allow are remembered. Default: true.
     pub(super) cache_authorized_requests: Option<bool>,
     #[serde(rename = "unauthorizedTTL")]
     pub(super) unauthorized_ttl: GoDuration,
-    /// Default: true.
+    /// Whether all other answers are remembered. Default: true.
     pub(super) cache_unauthorized_requests: Option<bool>,
     pub(super) timeout: GoDuration,
     pub(super) subject_access_review_version: String,
