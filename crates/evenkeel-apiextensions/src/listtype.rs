@@ -2,7 +2,8 @@
 //!
 //! Upstream: `pkg/apiserver/schema/listtype`.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
+use std::hash::Hash;
 
 use serde_json::{Map, Value};
 
@@ -47,12 +48,25 @@ pub fn validate_list_sets_and_maps(
 
 /// Upstream: `validateListSet`.
 fn validate_list_set(items: &[Value], path: &str, errors: &mut Vec<FieldError>) {
-    let mut seen = HashSet::with_capacity(items.len());
-    for (i, item) in items.iter().enumerate() {
-        if !seen.insert(item) {
+    for i in second_appearances(items) {
+        if let Some(item) = items.get(i) {
             errors.push(FieldError::duplicate(format!("{path}[{i}]"), item.clone()));
         }
     }
+}
+
+/// Returns the index of the second of each group of equal items. Further ones are not reported.
+fn second_appearances<T: Hash + Eq>(items: &[T]) -> Vec<usize> {
+    let mut seen: HashMap<&T, usize> = HashMap::with_capacity(items.len());
+    let mut seconds = Vec::new();
+    for (i, item) in items.iter().enumerate() {
+        let times = seen.entry(item).or_default();
+        *times += 1;
+        if *times == 2 {
+            seconds.push(i);
+        }
+    }
+    seconds
 }
 
 /// Upstream: `validateListMap`.
@@ -62,22 +76,56 @@ fn validate_list_map(
     path: &str,
     errors: &mut Vec<FieldError>,
 ) {
+    let is_foreign = |item: &Value| !item.is_object() && !item.is_null();
+    if let Some((i, item)) = items.iter().enumerate().find(|(_, item)| is_foreign(item)) {
+        let why = "must be an object for an array of list-type map";
+        errors.push(FieldError::invalid(format!("{path}[{i}]"), item.clone(), why));
+        return;
+    }
+    // Null stands for an item without keys.
     let keys: Vec<Vec<Option<&Value>>> = items.iter().map(|item| schema.key_of(item)).collect();
-    let mut seen = HashSet::with_capacity(keys.len());
-    for (i, key) in keys.iter().enumerate() {
-        if !items[i].is_object() {
-            let why = "must be an object for an array of list-type map";
-            errors.push(FieldError::invalid(format!("{path}[{i}]"), items[i].clone(), why));
-        }
-        if seen.insert(key) || !items[i].is_object() {
-            continue;
-        }
+    for i in second_appearances(&keys) {
         let key_fields: Map<String, Value> = schema
             .list_map_keys
             .iter()
-            .zip(key)
+            .zip(keys.get(i).into_iter().flatten())
             .filter_map(|(name, value)| Some((name.to_string(), (*value)?.clone())))
             .collect();
         errors.push(FieldError::duplicate(format!("{path}[{i}]"), key_fields));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn errors(value: &Value) -> Vec<String> {
+        let schema = Structural::new(&json!({"type": "array", "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["k"],
+            "items": {"type": "object", "properties": {"k": {"type": "string"}}}}));
+        let mut errors = Vec::new();
+        validate_list_sets_and_maps(value, &schema, "l", &mut errors);
+        errors.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn items_of_a_map_are_objects_or_null_and_unique() {
+        for (value, expected) in [
+            (json!([{"k": "a"}, null]), vec![]),
+            (json!([null, null]), vec!["l[1]: Duplicate value: {}"]),
+            // Only the second of equal items is reported.
+            (
+                json!([{"k": "a"}, {"k": "a"}, {"k": "a"}]),
+                vec!["l[1]: Duplicate value: {\"k\":\"a\"}"],
+            ),
+            (
+                json!([{"k": "a"}, {"k": "a"}, 1, 2]),
+                vec!["l[2]: Invalid value: 1: must be an object for an array of list-type map"],
+            ),
+        ] {
+            assert_eq!(errors(&value), expected, "{value}");
+        }
     }
 }

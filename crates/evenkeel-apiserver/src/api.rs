@@ -15,11 +15,12 @@ use crate::admission::policy::compiled::Compiled;
 use crate::aggregation::remotes::Aggregation;
 use crate::audit::{Auditor, RequestAudit};
 use crate::auth::impersonation::LastModes;
-use crate::auth::{Attributes, Authenticator, Authorizer};
+use crate::auth::{Answers, Attributes, Authenticator, Authorizer};
 use crate::budget::Budget;
 use crate::clock::Clock;
 use crate::components::Components;
 use crate::custom::served::Served;
+use crate::encryption::kms::Kms;
 use crate::flow::Flows;
 use crate::kubelet::Kubelets;
 use crate::metrics::Metrics;
@@ -57,6 +58,8 @@ pub(crate) struct Context<'a> {
     pub(crate) budget: &'a Budget,
     /// Takes annotations for the request's audit event.
     pub(crate) audit: &'a RequestAudit,
+    /// Answers of authorization webhooks to this request.
+    pub(crate) answers: &'a Answers,
     /// Whether the request is a dry run, which stores nothing.
     pub(crate) dry_run: bool,
     /// Options of the request.
@@ -80,7 +83,8 @@ pub(crate) enum Options<'a> {
 impl Context<'_> {
     /// Returns whether the authorizers would also allow the user another request, with these attributes.
     pub(crate) fn allows(&self, attributes: &Attributes<'_>) -> bool {
-        self.api.authorizer.authorize(&self.api.store, self.user, attributes)
+        let (authorizer, store) = (&self.api.authorizer, &self.api.store);
+        authorizer.decide(store, self.user, attributes, self.answers, false).is_allowed()
     }
 
     /// Returns the kind that admission plug-ins see:
@@ -164,6 +168,8 @@ pub(crate) struct Api {
     pub(crate) impersonation_modes: LastModes,
     /// Policy of audit events, and where they go; `None` without auditing.
     pub(crate) auditor: Option<Arc<Auditor>>,
+    /// KMS plugins that encrypt stored values.
+    pub(crate) kms_plugins: Vec<Arc<Kms>>,
     /// Counters and histograms of requests.
     pub(crate) metrics: Metrics,
     /// Established CustomResourceDefinitions. `table` contains their resources, and watches end when they change.

@@ -122,8 +122,9 @@ pub fn store_record(data: &[u8]) {
 
 /// Decrypts a stored value with keys of each provider, and asserts that decryption reverses encryption.
 pub fn encrypted_value(data: &[u8]) {
-    static ALL_PROVIDERS: LazyLock<Encryption> =
-        LazyLock::new(|| Encryption::from_config(ENCRYPTION).expect("it is valid"));
+    static ALL_PROVIDERS: LazyLock<Encryption> = LazyLock::new(|| {
+        Encryption::from_config(ENCRYPTION, &crate::Clock::system()).expect("it is valid")
+    });
     for resource_prefix in ["/secrets", "/configmaps", "/events", "/pods"] {
         let context = DataContext { resource_prefix, key: "a/b" };
         let _ = ALL_PROVIDERS.transform_from_storage(context, data);
@@ -139,7 +140,7 @@ pub fn encrypted_value(data: &[u8]) {
 
 /// Parses a file of `--encryption-provider-config`.
 pub fn encryption_configuration(text: &str) {
-    let _ = Encryption::from_config(text);
+    let _ = Encryption::from_config(text, &crate::Clock::system());
 }
 
 /// Parses a file of `--authentication-config`.

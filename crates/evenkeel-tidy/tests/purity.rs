@@ -120,9 +120,15 @@ const AGGREGATION_SHELL: [&str; 8] = [
 ];
 
 /// Authentication that waits for keys of other issuers, or fetches them; what authorization remembers: the rules of all
-/// roles as of the last revision, and the mode that last allowed an impersonation.
-const AUTH_SHELL: [&str; 6] = [
+/// roles as of the last revision, and the mode that last allowed an impersonation; authorization that asks webhooks,
+/// remembers and counts their answers, and follows its configuration file.
+const AUTH_SHELL: [&str; 11] = [
     "auth/authenticator.rs",
+    "auth/authorizer.rs",
+    "authorization/answers.rs",
+    "authorization/metrics.rs",
+    "authorization/source.rs",
+    "authorization/webhook.rs",
     "auth/impersonation.rs",
     "auth/rbac_authorizer.rs",
     "oidc/fetch.rs",

@@ -215,6 +215,12 @@ fn conflicts(managers: &Managers, writer: &ManagerId, written: &FieldSet) -> Con
 fn conflict_error(conflicts: &Conflicts) -> StatusError {
     let mut causes = Vec::new();
     let mut lines = Vec::new();
+    // Upstream sorts managers by their JSON, which begins with name and operation.
+    let mut conflicts: Vec<_> = conflicts.iter().collect();
+    conflicts.sort_by_key(|(id, _)| {
+        let subresource = (id.subresource.is_empty(), &id.subresource);
+        (&id.manager, !id.applied, &id.api_version, subresource)
+    });
     for (id, fields) in conflicts {
         let manager = id.print();
         lines.push(format!("conflicts with {manager}:"));

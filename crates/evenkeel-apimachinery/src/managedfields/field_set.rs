@@ -210,11 +210,14 @@ impl FieldSet {
     }
 
     fn walk<'s>(&'s self, path: &mut Vec<&'s str>, each: &mut impl FnMut(&[&str])) {
+        // At each level all members come first, then what is below them.
+        for (key, _) in self.nodes.iter().filter(|(_, node)| node.is_member) {
+            path.push(key);
+            each(path);
+            path.pop();
+        }
         for (key, node) in &self.nodes {
             path.push(key);
-            if node.is_member {
-                each(path);
-            }
             node.children.walk(path, each);
             path.pop();
         }

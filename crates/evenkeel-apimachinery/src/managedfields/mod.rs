@@ -24,6 +24,7 @@ pub(crate) use apply::apply;
 pub(crate) use field_set::FieldSet;
 pub(crate) use managers::keep_timestamps;
 pub(crate) use scale::{to_parent, to_subresource};
+pub(crate) use to_field_set::is_typed;
 pub(crate) use update::update_managed_fields;
 
 /// Manager and time of a write, as a managed fields entry records them.
@@ -104,7 +105,7 @@ mod tests {
             let write = self.write(manager, subresource);
             let (mut object, _) =
                 typed::decode(&Json::from(&self.named(body)), self.schema.type_ref());
-            update_managed_fields(&self.schema, self.live.as_ref(), &mut object, &write);
+            update_managed_fields(&self.schema, self.live.as_ref(), &mut object, &write, true);
             self.live = Some(object);
         }
 

@@ -75,9 +75,26 @@ fn collect_items(
 ///
 /// Upstream: `AsTyped`, `validatingObjectWalker`.
 pub(crate) fn validation_errors(value: &Value, type_ref: TypeRef<'_>) -> Vec<String> {
-    let mut errors = Vec::new();
-    validate(value, Some(type_ref), "", &mut errors);
-    errors
+    let mut walker = Walker { allows_duplicates: false, errors: Vec::new() };
+    walker.validate(value, Some(type_ref), "");
+    walker.errors
+}
+
+/// Returns whether all values have the types that the schema declares. Lists may have duplicate items.
+///
+/// Upstream: `ObjectToTyped` with `AllowDuplicates`.
+pub(crate) fn is_typed(value: &Value, type_ref: TypeRef<'_>) -> bool {
+    let mut walker = Walker { allows_duplicates: true, errors: Vec::new() };
+    walker.validate(value, Some(type_ref), "");
+    walker.errors.is_empty()
+}
+
+/// Validation of a value, with the errors so far.
+///
+/// Upstream: `validatingObjectWalker`.
+struct Walker {
+    allows_duplicates: bool,
+    errors: Vec<String>,
 }
 
 /// Returns whether an associative list in the value has an item without a path element, for example without its keys.
@@ -106,69 +123,72 @@ fn unstructured(value: &Value) -> String {
     format!("&value.valueUnstructured{{Value:{}}}", go_syntax(value))
 }
 
-fn validate(value: &Value, type_ref: Option<TypeRef<'_>>, path: &str, errors: &mut Vec<String>) {
-    let Some(type_ref) = type_ref else { return };
-    let mut report = |detail: String| {
-        errors.push(if path.is_empty() { detail } else { format!("{path}: {detail}") });
-    };
-    match (type_ref.shape(), value) {
-        (_, Value::Null) | (Shape::Any | Shape::Raw, _) => {}
-        (Shape::Struct(_) | Shape::Map { .. }, Value::Object(entries)) => {
-            for (key, value) in entries {
-                let path = format!("{path}.{key}");
-                if merge_type::is_declared(Some(type_ref), key) {
-                    validate(value, type_ref.child(key), &path, errors);
-                } else {
-                    errors.push(format!("{path}: field not declared in schema"));
+impl Walker {
+    fn validate(&mut self, value: &Value, type_ref: Option<TypeRef<'_>>, path: &str) {
+        let Some(type_ref) = type_ref else { return };
+        let errors = &mut self.errors;
+        let mut report = |detail: String| {
+            errors.push(if path.is_empty() { detail } else { format!("{path}: {detail}") });
+        };
+        match (type_ref.shape(), value) {
+            (_, Value::Null) | (Shape::Any | Shape::Raw, _) => {}
+            (Shape::Struct(_) | Shape::Map { .. }, Value::Object(entries)) => {
+                for (key, value) in entries {
+                    let path = format!("{path}.{key}");
+                    if merge_type::is_declared(Some(type_ref), key) {
+                        self.validate(value, type_ref.child(key), &path);
+                    } else {
+                        self.errors.push(format!("{path}: field not declared in schema"));
+                    }
                 }
             }
+            (Shape::Struct(_) | Shape::Map { .. }, other) => {
+                report(format!("expected map, got &{{{}}}", go(other)));
+            }
+            (Shape::List { .. }, Value::Array(items)) => self.validate_items(items, type_ref, path),
+            (Shape::List { .. }, other) => report(format!("expected list, got &{{{}}}", go(other))),
+            (Shape::Int { .. } | Shape::Float, Value::Number(_))
+            | (Shape::String | Shape::Bytes, Value::String(_))
+            | (Shape::Bool, Value::Bool(_)) => {}
+            (Shape::Int { .. } | Shape::Float, other) => {
+                report(format!(
+                    "expected numeric (int or float), got {}",
+                    go_type(other).unwrap_or("nil")
+                ));
+            }
+            (Shape::String | Shape::Bytes, other) => {
+                report(format!("expected string, got {}", unstructured(other)));
+            }
+            (Shape::Bool, other) => {
+                report(format!("expected boolean, got &{{{}}}", go(other)));
+            }
+            (_, Value::Object(_) | Value::Array(_)) => {
+                report(format!("expected any scalar, got &{{{}}}", go(value)));
+            }
+            _ => {}
         }
-        (Shape::Struct(_) | Shape::Map { .. }, other) => {
-            report(format!("expected map, got &{{{}}}", go(other)));
-        }
-        (Shape::List { .. }, Value::Array(items)) => validate_items(items, type_ref, path, errors),
-        (Shape::List { .. }, other) => report(format!("expected list, got &{{{}}}", go(other))),
-        (Shape::Int { .. } | Shape::Float, Value::Number(_))
-        | (Shape::String | Shape::Bytes, Value::String(_))
-        | (Shape::Bool, Value::Bool(_)) => {}
-        (Shape::Int { .. } | Shape::Float, other) => {
-            report(format!(
-                "expected numeric (int or float), got {}",
-                go_type(other).unwrap_or("nil")
-            ));
-        }
-        (Shape::String | Shape::Bytes, other) => {
-            report(format!("expected string, got {}", unstructured(other)));
-        }
-        (Shape::Bool, other) => {
-            report(format!("expected boolean, got &{{{}}}", go(other)));
-        }
-        (_, Value::Object(_) | Value::Array(_)) => {
-            report(format!("expected any scalar, got &{{{}}}", go(value)));
-        }
-        _ => {}
     }
-}
 
-fn validate_items(items: &[Value], type_ref: TypeRef<'_>, path: &str, errors: &mut Vec<String>) {
-    let Shape::List { item, .. } = type_ref.shape() else { return };
-    let MergeType::AssociativeList { item, keys } =
-        merge_type::merge_type(Some(type_ref), &Value::Null)
-    else {
+    fn validate_items(&mut self, items: &[Value], type_ref: TypeRef<'_>, path: &str) {
+        let Shape::List { item, .. } = type_ref.shape() else { return };
+        let MergeType::AssociativeList { item, keys } =
+            merge_type::merge_type(Some(type_ref), &Value::Null)
+        else {
+            for (i, value) in items.iter().enumerate() {
+                self.validate(value, Some(type_ref.to(*item)), &format!("{path}[{i}]"));
+            }
+            return;
+        };
+        let mut seen = BTreeSet::new();
         for (i, value) in items.iter().enumerate() {
-            validate(value, Some(type_ref.to(*item)), &format!("{path}[{i}]"), errors);
-        }
-        return;
-    };
-    let mut seen = BTreeSet::new();
-    for (i, value) in items.iter().enumerate() {
-        match merge_type::item_element(value, keys, item) {
-            Err(detail) => errors.push(format!("{path}: element {i}: {detail}")),
-            Ok(element) => {
-                let printed = path_element::print_one(&element);
-                validate(value, Some(item), &format!("{path}{printed}"), errors);
-                if !seen.insert(element) {
-                    errors.push(format!("{path}: duplicate entries for key {printed}"));
+            match merge_type::item_element(value, keys, item) {
+                Err(detail) => self.errors.push(format!("{path}: element {i}: {detail}")),
+                Ok(element) => {
+                    let printed = path_element::print_one(&element);
+                    self.validate(value, Some(item), &format!("{path}{printed}"));
+                    if !seen.insert(element) && !self.allows_duplicates {
+                        self.errors.push(format!("{path}: duplicate entries for key {printed}"));
+                    }
                 }
             }
         }

@@ -14,7 +14,8 @@ const MAX_UPDATE_MANAGERS: usize = 10;
 /// Manager name of merged updaters.
 const ANCIENT_CHANGES: &str = "ancient-changes";
 
-/// Sets the managed fields of `new` after `write` updated `old` (`None`: created the object).
+/// Sets the managed fields of `new` after `write` updated `old` (`None`: created the object). If `sent_typed` is false,
+/// the managers do not change.
 ///
 /// Upstream: `Update` of `FieldManager`; `structuredMergeManager.Update`, which keeps the managers of what it cannot convert.
 pub(crate) fn update_managed_fields(
@@ -22,6 +23,7 @@ pub(crate) fn update_managed_fields(
     old: Option<&Value>,
     new: &mut Value,
     write: &Write<'_>,
+    sent_typed: bool,
 ) {
     let mut managers = managers_before(old, new, write.subresource);
     managers::remove_managed_fields(new);
@@ -37,8 +39,10 @@ pub(crate) fn update_managed_fields(
             &empty
         }
     };
-    // Items without their keys have no path, so that they have no owner. The managers do not change.
-    if ![old, new].into_iter().any(|object| has_items_without_key(object, schema.type_ref())) {
+    // Values of a wrong type and items without their keys have no path, so that they have no owner. The managers do not
+    // change.
+    let has_paths = |object| !has_items_without_key(object, schema.type_ref());
+    if sent_typed && has_paths(old) && has_paths(new) {
         take_ownership(schema, old, new, &mut managers, write);
     }
     managers.encode(new);

@@ -166,6 +166,11 @@ pub fn null_empty(schema: Option<&Schema>, object: &mut Value) {
     }
 }
 
+/// Returns whether all values of an object have the types that its schema declares.
+pub fn is_typed(schema: Option<&Schema>, object: &Value) -> bool {
+    schema.is_none_or(|schema| managedfields::is_typed(object, schema.type_ref()))
+}
+
 /// Updates `managedFields` of `new` after a create or an update. `old` is the stored object, `None` on create.
 ///
 /// Also converts the object to its storage form: empty lists and maps without `omitempty` become null. If only
@@ -176,8 +181,20 @@ pub fn update_managed_fields(
     new: &mut Value,
     writer: &Writer<'_>,
 ) {
+    update_managed_fields_if(schema, old, new, writer, true);
+}
+
+/// Updates `managedFields` like [`update_managed_fields`], but keeps the managers if `sent_typed` is false: the client
+/// sent values of a wrong type, in fields that this request does not change.
+pub fn update_managed_fields_if(
+    schema: Option<&Schema>,
+    old: Option<&Value>,
+    new: &mut Value,
+    writer: &Writer<'_>,
+    sent_typed: bool,
+) {
     let Some(schema) = schema else { return };
-    managedfields::update_managed_fields(schema, old, new, &writer.write());
+    managedfields::update_managed_fields(schema, old, new, &writer.write(), sent_typed);
     null_empty(Some(schema), new);
     if let Some(old) = old {
         managedfields::keep_timestamps(old, new);

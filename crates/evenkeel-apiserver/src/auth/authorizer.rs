@@ -1,165 +1,220 @@
-//! Authorizers of a server, in the order of `--authorization-mode`.
+//! Authorizers of a server, in the order of `--authorization-mode` or of `--authorization-config`.
 
-use super::rbac::ResolvedRules;
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::authorization::{
+    Answers, AuthorizationWebhookOptions, Authorizing, Decision, Effect, Metrics, Named, Source,
+    of_modes, spec,
+};
+use super::rbac::{ResolvedRules, aggregate};
 use super::rbac_authorizer::RbacAuthorizer;
 use super::rule::Attributes;
 use super::{User, nodes};
+use crate::clock::Clock;
 use crate::store::Store;
-use std::str::FromStr;
 
-/// Authorizer that `--authorization-mode` selects.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum AuthorizationMode {
-    /// Allows kubelets to access the objects that pods on their nodes refer to.
-    Node,
-    /// Allows requests that the stored roles and bindings grant.
-    Rbac,
-    /// Allows every request.
-    AlwaysAllow,
-    /// Allows no request.
-    AlwaysDeny,
+/// Time between two looks at the configuration file.
+const RELOAD_PERIOD: Duration = Duration::from_secs(5);
+
+/// Options of authorization.
+#[derive(Default)]
+pub(crate) struct AuthorizationOptions {
+    /// Names of modes; none for the default, Node and RBAC.
+    pub(crate) modes: Vec<String>,
+    /// Options of the mode `Webhook`.
+    pub(crate) webhook: Option<AuthorizationWebhookOptions>,
+    /// File that replaces all other options.
+    pub(crate) config_file: Option<PathBuf>,
 }
 
-impl AuthorizationMode {
-    /// Returns the name under which the reasons of a refusal list the authorizer.
-    ///
-    /// Upstream: `GetNameForAuthorizerMode`.
-    fn name(self) -> &'static str {
-        match self {
-            Self::Node => "node",
-            Self::Rbac => "rbac",
-            Self::AlwaysAllow => "alwaysallow",
-            Self::AlwaysDeny => "alwaysdeny",
-        }
-    }
-}
-
-impl FromStr for AuthorizationMode {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        match name {
-            "Node" => Ok(Self::Node),
-            "RBAC" => Ok(Self::Rbac),
-            "AlwaysAllow" => Ok(Self::AlwaysAllow),
-            "AlwaysDeny" => Ok(Self::AlwaysDeny),
-            "ABAC" | "Webhook" => Err(format!("authorization mode {name:?} is not in this server")),
-            _ => Err(format!("authorization-mode {name:?} is not a valid mode")),
-        }
-    }
-}
-
-/// Union of the selected authorizers: the first one that allows a request decides. Members of `system:masters` may do
-/// everything, whatever the modes are.
+/// Union of the configured authorizers: the first one that allows or denies a request decides. Members of
+/// `system:masters` may do everything, whatever the authorizers are.
 ///
-/// Upstream: `AuthorizationModeChoices`, `BuiltInAuthorizationOptions`.
+/// Upstream: `AuthorizationModeChoices`, `unionAuthzHandler`.
 pub(crate) struct Authorizer {
-    modes: Vec<AuthorizationMode>,
+    authorizers: RwLock<Arc<[Named]>>,
     rbac: RbacAuthorizer,
-}
-
-impl Default for Authorizer {
-    fn default() -> Self {
-        Self::new(vec![AuthorizationMode::Node, AuthorizationMode::Rbac])
-    }
+    metrics: Arc<Metrics>,
+    /// File that configures the authorizers.
+    source: Option<Source>,
 }
 
 impl Authorizer {
-    pub(crate) fn new(modes: Vec<AuthorizationMode>) -> Self {
-        Self { modes, rbac: RbacAuthorizer::default() }
-    }
-
-    /// Creates the authorizer for the modes with these names, or the default (Node, RBAC) if there are none.
-    pub(crate) fn of(names: &[String]) -> Result<Self, String> {
-        let modes: Vec<_> = names.iter().map(|name| name.parse()).collect::<Result<_, _>>()?;
-        for (index, mode) in modes.iter().enumerate() {
-            if modes[..index].contains(mode) {
-                return Err(format!(
-                    "authorization-mode {names:?} has mode specified more than once"
-                ));
-            }
-        }
-        Ok(if modes.is_empty() { Self::default() } else { Self::new(modes) })
-    }
-
-    /// Returns whether one of the authorizers allows the request.
-    pub(crate) fn authorize(
-        &self,
-        store: &Store,
-        user: &User,
-        attributes: &Attributes<'_>,
-    ) -> bool {
-        user.is_in("system:masters")
-            || self.modes.iter().any(|mode| match mode {
-                AuthorizationMode::Node => {
-                    let decision = self.rbac.authorize_node(store, user, attributes);
-                    decision.is_some_and(|decision| decision.is_ok())
+    /// Creates the configured authorizers. `server` is the server's ID in metrics. The error has the name of a flag and
+    /// the reason.
+    pub(crate) fn open(
+        options: &AuthorizationOptions,
+        server: String,
+        clock: &Clock,
+    ) -> Result<Self, (&'static str, String)> {
+        let metrics = Arc::new(Metrics::default());
+        let (source, authorizers) = match &options.config_file {
+            Some(path) => {
+                const FLAG: &str = "authorization-config";
+                if !options.modes.is_empty() || options.webhook.is_some() {
+                    let why = "--authorization-config can not be specified when --authorization-mode or --authorization-webhook-* flags are defined";
+                    return Err((FLAG, why.to_owned()));
                 }
-                AuthorizationMode::Rbac => self.rbac.authorize(store, user, attributes),
-                AuthorizationMode::AlwaysAllow => true,
-                AuthorizationMode::AlwaysDeny => false,
-            })
+                let (source, authorizers) =
+                    Source::load(path, server, clock.clone(), metrics.clone())
+                        .map_err(|why| (FLAG, why))?;
+                (Some(source), authorizers)
+            }
+            None if options.modes.is_empty() && options.webhook.is_none() => {
+                let default = ["Node", "RBAC"].map(str::to_owned);
+                (None, of_modes(&default, None, clock, &metrics)?)
+            }
+            None => (None, of_modes(&options.modes, options.webhook.as_ref(), clock, &metrics)?),
+        };
+        let authorizers = RwLock::new(authorizers.into());
+        Ok(Self { authorizers, rbac: RbacAuthorizer::default(), metrics, source })
     }
 
-    /// Decides like [`authorize`](Self::authorize). `Ok` has the reason why the request is allowed, which only RBAC
-    /// gives; `Err` has the reasons of all authorizers for a refusal. Both may be empty.
+    fn authorizers(&self) -> Arc<[Named]> {
+        self.authorizers.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Decides about a request. Without `with_reason`, the decision need not have RBAC's reason. The decision of a
+    /// webhook whose answer is not there is noted in `answers`, and is a denial until then.
     ///
     /// Upstream: `unionAuthzHandler.Authorize`.
-    pub(crate) fn authorize_with_reason(
+    pub(crate) fn decide(
         &self,
         store: &Store,
         user: &User,
         attributes: &Attributes<'_>,
-    ) -> Result<String, String> {
+        answers: &Answers,
+        with_reason: bool,
+    ) -> Decision {
         if user.is_in("system:masters") {
-            return Ok(String::new());
+            return Decision::allowed("");
         }
-        let mut reasons = Vec::new();
-        for mode in &self.modes {
-            let decision = match mode {
-                AuthorizationMode::Node => {
-                    match self.rbac.authorize_node(store, user, attributes) {
-                        Some(decision) => decision.map(|()| String::new()).map_err(Into::into),
-                        None => Err(String::new()),
+        let (mut reasons, mut errors) = (Vec::new(), Vec::new());
+        for authorizer in &*self.authorizers() {
+            let decision = match &authorizer.authorizing {
+                Authorizing::Node => match self.rbac.authorize_node(store, user, attributes) {
+                    Some(Ok(())) => Decision::allowed(""),
+                    Some(Err(reason)) => Decision::no_opinion(reason),
+                    None => Decision::no_opinion(""),
+                },
+                Authorizing::Rbac if with_reason => {
+                    match self.rbac.authorize_with_reason(store, user, attributes) {
+                        Ok(reason) => Decision::allowed(reason),
+                        Err(reason) => Decision::no_opinion(reason),
                     }
                 }
-                AuthorizationMode::Rbac => self.rbac.authorize_with_reason(store, user, attributes),
-                AuthorizationMode::AlwaysAllow => Ok(String::new()),
-                AuthorizationMode::AlwaysDeny => Err("Everything is forbidden.".to_owned()),
+                Authorizing::Rbac if self.rbac.authorize(store, user, attributes) => {
+                    Decision::allowed("")
+                }
+                Authorizing::Rbac => Decision::no_opinion(""),
+                Authorizing::AlwaysAllow => Decision::allowed(""),
+                Authorizing::AlwaysDeny => Decision::no_opinion("Everything is forbidden."),
+                Authorizing::Webhook(webhook) => {
+                    match answers.get(webhook, spec(user, attributes)) {
+                        Some(decision) => decision,
+                        None => return Decision::open(),
+                    }
+                }
             };
-            match decision {
-                Ok(reason) => return Ok(reason),
-                Err(reason) if reason.is_empty() => {}
-                Err(reason) => reasons.push(format!("{}: {reason}", mode.name())),
+            if decision.effect != Effect::NoOpinion {
+                // A refusal is decided twice, the second time with its reason.
+                if decision.is_allowed() || with_reason {
+                    let shown = if decision.is_allowed() { "allowed" } else { "denied" };
+                    let type_name = authorizer.authorizing.type_name();
+                    self.metrics.decided(shown, &authorizer.name, type_name);
+                }
+                return decision;
+            }
+            errors.extend(decision.error);
+            if !decision.reason.is_empty() {
+                reasons.push(format!("{}: {}", authorizer.name, decision.reason));
             }
         }
-        Err(reasons.join("\n"))
+        let error = aggregate(errors.into_iter());
+        Decision { error, ..Decision::no_opinion(reasons.join("\n")) }
+    }
+
+    /// Returns whether any authorizer is a webhook.
+    pub(crate) fn has_webhooks(&self) -> bool {
+        let is_webhook = |named: &Named| matches!(named.authorizing, Authorizing::Webhook(_));
+        self.authorizers().iter().any(is_webhook)
     }
 
     /// Returns whether every user may do everything, because the mode `AlwaysAllow` is selected.
     pub(crate) fn allows_all(&self) -> bool {
-        self.modes.contains(&AuthorizationMode::AlwaysAllow)
+        let allows = |named: &Named| matches!(named.authorizing, Authorizing::AlwaysAllow);
+        self.authorizers().iter().any(allows)
     }
 
-    /// Returns whether the Node authorizer decides about the user's requests. Such a user's permissions cannot be
-    /// listed as rules, because they depend on stored objects.
-    pub(crate) fn is_node(&self, user: &User) -> bool {
-        self.modes.contains(&AuthorizationMode::Node) && nodes::node_of(user).is_some()
+    /// Returns why a user's permissions cannot be listed as rules: those of a kubelet depend on stored objects, those of
+    /// a webhook on its answers.
+    ///
+    /// Upstream: `RulesFor`.
+    pub(crate) fn unlisted(&self, user: &User) -> Vec<&'static str> {
+        let mut reasons = Vec::new();
+        for named in &*self.authorizers() {
+            match named.authorizing {
+                Authorizing::Node if nodes::node_of(user).is_some() => {
+                    reasons.push("node authorizer does not support user rule resolution");
+                }
+                Authorizing::Webhook(_) => {
+                    reasons.push("webhook authorizer does not support user rule resolution");
+                }
+                _ => {}
+            }
+        }
+        reasons
     }
 
     /// Returns all rules that bindings grant to a user in a namespace, including those of ClusterRoleBindings.
     pub(crate) fn rules_for(&self, store: &Store, user: &User, namespace: &str) -> ResolvedRules {
         self.rbac.rules_for(store, user, namespace)
     }
+
+    /// Appends the metrics of authorization.
+    pub(crate) fn render(&self, out: &mut String) {
+        self.metrics.render(out);
+    }
+
+    /// Returns whether a file configures the authorizers, which [`follow`] has to read again.
+    pub(crate) fn has_source(&self) -> bool {
+        self.source.is_some()
+    }
+
+    /// Loads the configuration file again if it has changed.
+    fn reload(&self, now: Timestamp) {
+        let authorizers = self.source.as_ref().and_then(|source| source.reload(now));
+        if let Some(authorizers) = authorizers {
+            *self.authorizers.write().unwrap_or_else(PoisonError::into_inner) = authorizers.into();
+        }
+    }
+}
+
+/// Follows changes of the configuration file until the server is dropped. `authorizer` borrows the server's authorizer.
+pub(crate) async fn follow<T: Send + Sync>(
+    server: Weak<T>,
+    authorizer: impl Fn(&T) -> (&Authorizer, Timestamp) + Send,
+) {
+    loop {
+        tokio::time::sleep(RELOAD_PERIOD).await;
+        let Some(server) = server.upgrade() else { return };
+        let (authorizer, now) = authorizer(&server);
+        authorizer.reload(now);
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::auth::FieldRequirements;
 
     fn authorizer(names: &[&str]) -> Result<Authorizer, String> {
-        Authorizer::of(&names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>())
+        let modes = names.iter().map(|&name| name.to_owned()).collect();
+        let options = AuthorizationOptions { modes, ..AuthorizationOptions::default() };
+        Authorizer::open(&options, String::new(), &Clock::system()).map_err(|(_, why)| why)
     }
 
     #[test]
@@ -167,32 +222,32 @@ mod tests {
         let store = Store::in_memory(crate::registry::INDEXED_RESOURCES);
         let attributes = Attributes {
             verb: "get",
-            group: "",
             resource: "pods",
-            subresource: "",
             namespace: "default",
             name: "p",
-            path: None,
-            field_selector: FieldRequirements::Terms(&[]),
+            ..Attributes::default()
         };
         // The store has no roles, so that RBAC allows nothing.
         let (admin, other) =
             (User::authenticated("a", ["system:masters"]), User::authenticated("b", []));
-        let table: [(&[&str], Result<&str, &str>); 6] = [
-            (&[], Err("")),
-            (&["RBAC"], Err("")),
-            (&["Node", "RBAC"], Err("")),
-            (&["AlwaysDeny"], Err("alwaysdeny: Everything is forbidden.")),
-            (&["AlwaysAllow"], Ok("")),
-            (&["AlwaysDeny", "RBAC", "AlwaysAllow"], Ok("")),
+        let table: [(&[&str], bool, &str); 6] = [
+            (&[], false, ""),
+            (&["RBAC"], false, ""),
+            (&["Node", "RBAC"], false, ""),
+            (&["AlwaysDeny"], false, "alwaysdeny: Everything is forbidden."),
+            (&["AlwaysAllow"], true, ""),
+            (&["AlwaysDeny", "RBAC", "AlwaysAllow"], true, ""),
         ];
-        for (modes, decision) in table {
-            let allowed = decision.is_ok();
+        let answers = Answers::default();
+        for (modes, allowed, reason) in table {
             let authorizer = authorizer(modes).expect("known modes");
-            assert!(authorizer.authorize(&store, &admin, &attributes), "{modes:?}");
-            assert_eq!(authorizer.authorize(&store, &other, &attributes), allowed, "{modes:?}");
-            let reason = authorizer.authorize_with_reason(&store, &other, &attributes);
-            assert_eq!(reason.as_deref().map_err(String::as_str), decision, "{modes:?}");
+            let decide = |user, with_reason| {
+                authorizer.decide(&store, user, &attributes, &answers, with_reason)
+            };
+            assert!(decide(&admin, false).is_allowed(), "{modes:?}");
+            assert_eq!(decide(&other, false).is_allowed(), allowed, "{modes:?}");
+            let decision = decide(&other, true);
+            assert_eq!((decision.is_allowed(), &*decision.reason), (allowed, reason), "{modes:?}");
             assert_eq!(authorizer.allows_all(), allowed, "{modes:?}");
         }
     }
@@ -201,7 +256,8 @@ mod tests {
     fn unknown_and_repeated_modes_are_refused() {
         for (modes, why) in [
             (&["rbac"] as &[_], "authorization-mode \"rbac\" is not a valid mode"),
-            (&["Webhook"], "authorization mode \"Webhook\" is not in this server"),
+            (&["ABAC"], "authorization mode \"ABAC\" is not in this server"),
+            (&["Webhook"], "authorization-mode Webhook's authorization config file not passed"),
             (&["RBAC", "Node", "RBAC"], "has mode specified more than once"),
         ] {
             let error = authorizer(modes).err().unwrap_or_default();

@@ -1,13 +1,15 @@
 //! Authorizes a request, and makes the 403 for a refused request.
 
 use super::User;
+use super::authorization::{Answers, Decision};
 use super::authorizer::Authorizer;
 use super::rule::Attributes;
 use crate::store::Store;
 use evenkeel_apimachinery::group_version::GroupResource;
 use evenkeel_apimachinery::status::{StatusError, quote};
 
-/// Returns a 403 with upstream's message unless the authorizers allow the request.
+/// Returns a 403 with upstream's message unless the authorizers allow the request. `answers` are those of webhooks to the
+/// request so far.
 ///
 /// Upstream: `withAuthorization`.
 pub(crate) fn permit(
@@ -15,15 +17,26 @@ pub(crate) fn permit(
     store: &Store,
     user: &User,
     attributes: &Attributes<'_>,
+    answers: &Answers,
 ) -> Result<(), StatusError> {
-    if authorizer.authorize(store, user, attributes) {
+    if authorizer.decide(store, user, attributes, answers, false).is_allowed() {
         return Ok(());
     }
     // Decide again, now with the reason, which most requests do not need. A write since the first decision may allow
     // the request now.
-    match authorizer.authorize_with_reason(store, user, attributes) {
-        Ok(_) => Ok(()),
-        Err(reason) => Err(forbidden(user, attributes, &reason)),
+    let decision = authorizer.decide(store, user, attributes, answers, true);
+    if decision.is_allowed() { Ok(()) } else { Err(refusal(user, attributes, &decision)) }
+}
+
+/// Returns the error of a refused request: a 403, or a 500 if an authorizer failed.
+pub(crate) fn refusal(
+    user: &User,
+    attributes: &Attributes<'_>,
+    decision: &Decision,
+) -> StatusError {
+    match &decision.error {
+        Some(error) => StatusError::internal(error),
+        None => forbidden(user, attributes, &decision.reason),
     }
 }
 

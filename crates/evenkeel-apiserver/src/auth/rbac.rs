@@ -4,7 +4,7 @@
 //! | documented rule | implemented in |
 //! |---|---|
 //! | Permissions add up, without deny rules: one rule that allows the request is enough | `authorize` |
-//! | A member of `system:masters` may do everything, regardless of the roles | `authorizer::authorize` |
+//! | A member of `system:masters` may do everything, regardless of the roles | `authorizer::decide` |
 //! | A RoleBinding grants in its namespace, a ClusterRoleBinding in all namespaces and on cluster-scoped resources | `visit_rules_for` |
 //! | A RoleBinding may refer to a ClusterRole, and grants its rules in the binding's namespace only | `resolve` |
 //! | A subject is a user, a group or a service account (`system:serviceaccount:NAMESPACE:NAME`) | `resolve` |

@@ -2,6 +2,7 @@
 
 use evenkeel_api::selector::{FieldSelector, FieldTerm};
 use serde::Deserialize;
+use serde_json::Value;
 
 /// Attributes of a request for authorization: verb and resource, or verb and path.
 ///
@@ -12,6 +13,8 @@ pub(crate) struct Attributes<'a> {
     pub(crate) verb: &'a str,
     /// API group of the resource; empty for the core group.
     pub(crate) group: &'a str,
+    /// Version of the API group; `*` for any, empty if it is unknown. Only webhooks read it.
+    pub(crate) version: &'a str,
     /// Plural name of the resource, such as `pods`.
     pub(crate) resource: &'a str,
     /// Subresource, such as `log`; empty for the resource itself.
@@ -24,6 +27,25 @@ pub(crate) struct Attributes<'a> {
     pub(crate) path: Option<&'a str>,
     /// Field selector of a list, watch or deletecollection request.
     pub(crate) field_selector: FieldRequirements<'a>,
+    /// Label selector of such a request. Only webhooks read it.
+    pub(crate) label_selector: LabelRequirements<'a>,
+}
+
+/// Label selector of a request, as text or as a review lists it.
+///
+/// Upstream: `GetLabelSelector`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum LabelRequirements<'a> {
+    /// Selector in the syntax of the query parameter. An invalid selector has no requirements.
+    Raw(&'a str),
+    /// Requirements with `key`, `operator` and `values`.
+    Listed(&'a [Value]),
+}
+
+impl Default for LabelRequirements<'_> {
+    fn default() -> Self {
+        Self::Raw("")
+    }
 }
 
 /// Field selector of a request, as text or parsed.

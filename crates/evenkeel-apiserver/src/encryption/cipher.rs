@@ -38,7 +38,7 @@ pub(super) enum Cipher {
 }
 
 /// Returns random bytes for a nonce or an initialization vector.
-fn random<const N: usize>() -> Result<[u8; N], String> {
+pub(super) fn random<const N: usize>() -> Result<[u8; N], String> {
     let mut nonce = [0; N];
     let filled = SystemRandom::new().fill(&mut nonce);
     filled.map(|()| nonce).map_err(|_| "the system has no random numbers".to_owned())

@@ -5,9 +5,9 @@
 use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use evenkeel_api::duration;
 use evenkeel_apimachinery::group_version::GroupResource;
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::cipher::Cipher;
 
@@ -50,7 +50,37 @@ pub(super) struct Provider {
     pub(super) aescbc: Option<Keys>,
     pub(super) secretbox: Option<Keys>,
     pub(super) identity: Option<Identity>,
-    pub(super) kms: Option<Value>,
+    pub(super) kms: Option<KmsConfiguration>,
+}
+
+/// Provider whose keys a plugin encrypts.
+///
+/// Upstream: `KMSConfiguration`.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct KmsConfiguration {
+    /// `v2`. Absent, it is `v1`, which this server does not have.
+    pub(super) api_version: Option<String>,
+    pub(super) name: String,
+    pub(super) cachesize: Option<i32>,
+    /// `unix://` and the path of the plugin's socket.
+    pub(super) endpoint: String,
+    /// Timeout of one call. Default: 3 s.
+    pub(super) timeout: Option<String>,
+}
+
+impl KmsConfiguration {
+    /// Returns the timeout in nanoseconds.
+    pub(super) fn timeout(&self) -> Result<i64, String> {
+        duration::nanoseconds(self.timeout.as_deref().unwrap_or("3s"))
+    }
+
+    /// Returns the path of the plugin's socket. A path that begins with `@` names an abstract socket.
+    ///
+    /// Upstream: `ParseEndpoint`.
+    pub(super) fn socket(&self) -> Option<&str> {
+        self.endpoint.strip_prefix("unix://").filter(|path| !path.is_empty())
+    }
 }
 
 /// Provider that leaves values unencrypted.

@@ -5,6 +5,7 @@
 //! | `k8s:enc:aescbc:v1:KEY:` | encrypted by AES-CBC with that key, not authenticated |
 //! | `k8s:enc:aesgcm:v1:KEY:` | encrypted and authenticated by AES-GCM |
 //! | `k8s:enc:secretbox:v1:KEY:` | encrypted and authenticated by XSalsa20 and Poly1305 |
+//! | `k8s:enc:kms:v2:NAME:` | encrypted by AES-GCM with a key from a seed that a KMS plugin encrypted ([`kms`]) |
 //! | anything else | not encrypted (`identity`) |
 //!
 //! The first provider of a resource encrypts new values; all providers can decrypt stored ones. A value that another
@@ -19,34 +20,48 @@
 
 mod cipher;
 mod config;
+pub(crate) mod kms;
 #[cfg(test)]
 mod tests;
 mod validation;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
 use cipher::Cipher;
 use config::{ANY, EncryptionConfiguration, Provider, group_resource};
 use evenkeel_apimachinery::group_version::GroupResource;
 
+use crate::clock::Clock;
 use crate::store::{DataContext, Transformer, Untransformable};
+use kms::Kms;
 
 /// Prefix of every encrypted value.
 const ENCRYPTED_PREFIX: &[u8] = b"k8s:enc:";
 
-/// Transformer of values with one key, or without encryption.
+/// Transformer of values with one key or plugin, or without encryption.
 struct KeyTransformer {
     /// Prefix of values that this key encrypted; empty without encryption.
     prefix: Vec<u8>,
-    /// `None` leaves values unencrypted.
-    cipher: Option<Cipher>,
+    encryptor: Encryptor,
+}
+
+/// What encrypts values.
+enum Encryptor {
+    /// Values stay as they are.
+    Identity,
+    Key(Cipher),
+    Plugin(Arc<Kms>),
 }
 
 /// Transformers by resource, from the file of `--encryption-provider-config`. The default encrypts nothing.
 #[derive(Default)]
 pub(crate) struct Encryption {
     by_resource: HashMap<GroupResource, Vec<KeyTransformer>>,
+    plugins: Vec<Arc<Kms>>,
 }
 
 impl Encryption {
@@ -54,7 +69,7 @@ impl Encryption {
     ///
     /// # Errors
     /// Returns the errors of all invalid fields. They contain no secrets.
-    pub(crate) fn from_config(text: &str) -> Result<Self, String> {
+    pub(crate) fn from_config(text: &str, clock: &Clock) -> Result<Self, String> {
         let config = EncryptionConfiguration::parse(text.as_bytes())?;
         let errors = validation::validate(&config);
         if !errors.is_empty() {
@@ -62,6 +77,14 @@ impl Encryption {
             return Err(errors.join(", "));
         }
         let mut by_resource: HashMap<GroupResource, Vec<KeyTransformer>> = HashMap::new();
+        let mut plugins: Vec<Arc<Kms>> = Vec::new();
+        for rule in &config.resources {
+            for kms in rule.providers.iter().filter_map(|provider| provider.kms.as_ref()) {
+                let timeout = Duration::from_nanos(kms.timeout()?.try_into().unwrap_or_default());
+                let socket = PathBuf::from(kms.socket().unwrap_or_default());
+                plugins.push(Arc::new(Kms::new(&kms.name, socket, timeout, clock.clone())));
+            }
+        }
         for rule in &config.resources {
             for name in &rule.resources {
                 let resource = group_resource(name);
@@ -75,11 +98,16 @@ impl Encryption {
                 }
                 let transformers = by_resource.entry(resource).or_default();
                 for provider in &rule.providers {
-                    transformers.extend(KeyTransformer::for_provider(provider)?);
+                    transformers.extend(KeyTransformer::for_provider(provider, &plugins)?);
                 }
             }
         }
-        Ok(Self { by_resource })
+        Ok(Self { by_resource, plugins })
+    }
+
+    /// Returns the KMS plugins, which have to be polled.
+    pub(crate) fn plugins(&self) -> &[Arc<Kms>] {
+        &self.plugins
     }
 
     /// Returns the transformers of a resource: those of the resource itself, or else of its group, or else of all
@@ -101,16 +129,22 @@ fn named(group: &str, resource: &str) -> GroupResource {
 }
 
 impl KeyTransformer {
-    /// Creates a transformer for each key of a provider; one without a cipher for `identity`.
-    fn for_provider(provider: &Provider) -> Result<Vec<Self>, String> {
+    /// Creates a transformer for each key of a provider; one that encrypts nothing for `identity`.
+    fn for_provider(provider: &Provider, plugins: &[Arc<Kms>]) -> Result<Vec<Self>, String> {
+        if let Some(kms) = &provider.kms {
+            let plugin = plugins.iter().find(|plugin| plugin.name() == kms.name);
+            let plugin = plugin.ok_or("a plugin is missing")?.clone();
+            let prefix = plugin.prefix.clone();
+            return Ok(vec![Self { prefix, encryptor: Encryptor::Plugin(plugin) }]);
+        }
         let Some((name, new_cipher, keys)) = provider.keys() else {
-            return Ok(vec![Self { prefix: Vec::new(), cipher: None }]);
+            return Ok(vec![Self { prefix: Vec::new(), encryptor: Encryptor::Identity }]);
         };
         keys.iter()
             .map(|key| {
                 let prefix = format!("k8s:enc:{name}:v1:{}:", key.name).into_bytes();
                 let secret = key.decode().ok_or("a secret is not base64")?;
-                Ok(Self { prefix, cipher: Some(new_cipher(&secret)?) })
+                Ok(Self { prefix, encryptor: Encryptor::Key(new_cipher(&secret)?) })
             })
             .collect()
     }
@@ -128,13 +162,21 @@ impl Transformer for Encryption {
         context: DataContext<'_>,
         value: Cow<'a, [u8]>,
     ) -> Result<Cow<'a, [u8]>, String> {
-        let Some(KeyTransformer { prefix, cipher: Some(cipher) }) =
+        let Some(KeyTransformer { prefix, encryptor }) =
             self.transformers_for(context.resource_prefix).first()
         else {
             return Ok(value);
         };
-        let encrypted = cipher.encrypt(&value, &authenticated_data(context))?;
-        Ok([prefix.as_slice(), &encrypted].concat().into())
+        match encryptor {
+            Encryptor::Identity => Ok(value),
+            Encryptor::Key(cipher) => {
+                let encrypted = cipher.encrypt(&value, &authenticated_data(context))?;
+                Ok([prefix.as_slice(), &encrypted].concat().into())
+            }
+            Encryptor::Plugin(plugin) => {
+                Ok(plugin.encrypt(&value, &authenticated_data(context))?.into())
+            }
+        }
     }
 
     fn transform_from_storage<'a>(
@@ -144,18 +186,27 @@ impl Transformer for Encryption {
     ) -> Result<(Cow<'a, [u8]>, bool), Untransformable> {
         let transformers = self.transformers_for(context.resource_prefix);
         if !stored.starts_with(ENCRYPTED_PREFIX) {
-            let is_stale = transformers.first().is_some_and(|first| first.cipher.is_some());
+            let is_identity =
+                |first: &KeyTransformer| matches!(first.encryptor, Encryptor::Identity);
+            let is_stale = transformers.first().is_some_and(|first| !is_identity(first));
             return Ok((Cow::Borrowed(stored), is_stale));
         }
         let mut decryption_error = None;
         for (index, transformer) in transformers.iter().enumerate() {
-            let Some(cipher) = &transformer.cipher else { continue };
             let Some(encrypted) = stored.strip_prefix(transformer.prefix.as_slice()) else {
                 continue;
             };
+            let authenticated = authenticated_data(context);
+            let decrypted = match &transformer.encryptor {
+                Encryptor::Identity => continue,
+                Encryptor::Key(cipher) => {
+                    cipher.decrypt(encrypted, &authenticated).map(|value| (value, false))
+                }
+                Encryptor::Plugin(plugin) => plugin.decrypt(encrypted, &authenticated),
+            };
             // Several keys may have the same name, so a failure tries the next one.
-            match cipher.decrypt(encrypted, &authenticated_data(context)) {
-                Ok(value) => return Ok((value.into(), index > 0)),
+            match decrypted {
+                Ok((value, is_stale)) => return Ok((value.into(), is_stale || index > 0)),
                 Err(why) => decryption_error = Some(why),
             }
         }

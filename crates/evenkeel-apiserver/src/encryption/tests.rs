@@ -15,7 +15,8 @@ fn config(resources: &Value) -> String {
 }
 
 fn encryption(resources: &Value) -> Encryption {
-    Encryption::from_config(&config(resources)).unwrap_or_else(|why| panic!("{why}"))
+    Encryption::from_config(&config(resources), &Clock::system())
+        .unwrap_or_else(|why| panic!("{why}"))
 }
 
 /// Returns a provider with keys, each given by name, byte and length.
@@ -175,7 +176,18 @@ fn errors_of_a_configuration_do_not_contain_its_secrets() {
             one(json!(["secrets"]), json!([{"aescbc": {"keys": []}}])),
             "at least one keys is required",
         ),
-        (one(json!(["secrets"]), json!([{"kms": {"name": "x"}}])), "Unsupported value: \"kms\""),
+        (one(json!(["secrets"]), json!([{"kms": {"name": "x"}}])), "KMSv1 is not in this server"),
+        (
+            one(json!(["secrets"]), json!([{"kms": {"apiVersion": "v2", "name": "x:y"}}])),
+            "must not contain ':'",
+        ),
+        (
+            one(
+                json!(["secrets"]),
+                json!([{"kms": {"apiVersion": "v2", "name": "x", "endpoint": "tcp://a"}}]),
+            ),
+            "unsupported scheme \"tcp\" for KMS provider, only unix is supported",
+        ),
         (one(json!(["secrets"]), key("", "x")), "name is a mandatory field for a key"),
         (one(json!(["secrets"]), key("k", "")), "secret is a mandatory field for a key"),
         (one(json!(["secrets"]), key("k", "hush!")), "secrets must be base64 encoded"),
@@ -190,7 +202,9 @@ fn errors_of_a_configuration_do_not_contain_its_secrets() {
         ("kind: Pod".to_owned(), "must be an EncryptionConfiguration"),
         ("resources: [{resource: []}]".to_owned(), "unknown field"),
     ] {
-        let refused = Encryption::from_config(&text).err().unwrap_or_else(|| panic!("{text}"));
+        let refused = Encryption::from_config(&text, &Clock::system())
+            .err()
+            .unwrap_or_else(|| panic!("{text}"));
         assert!(refused.contains(why), "{refused}, not {why}");
         assert!(!refused.contains("hush!") && !refused.contains(&short), "{refused}");
     }

@@ -2,10 +2,14 @@
 //!
 //! Upstream: `ValidateEncryptionConfiguration`.
 
+use std::collections::BTreeSet;
+
 use evenkeel_apimachinery::group_version::GroupResource;
 use evenkeel_apimachinery::status::FieldError;
 
-use super::config::{ANY, EncryptionConfiguration, Key, Provider, group_resource};
+use super::config::{
+    ANY, EncryptionConfiguration, Key, KmsConfiguration, Provider, group_resource,
+};
 
 /// Lengths of AES keys in bytes.
 const AES_KEY_SIZES: &[usize] = &[16, 24, 32];
@@ -17,7 +21,7 @@ const NO_REST_API: [&str; 3] =
 
 /// Returns all errors of the configuration.
 pub(super) fn validate(config: &EncryptionConfiguration) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+    let (mut errors, mut kms_names) = (Vec::new(), BTreeSet::new());
     if config.resources.is_empty() {
         errors.push(FieldError::required("resources", "at least one resources is required"));
     }
@@ -37,7 +41,12 @@ pub(super) fn validate(config: &EncryptionConfiguration) -> Vec<FieldError> {
             errors.push(FieldError::required(&*path, format!("at least one {path} is required")));
         }
         for (index, provider) in rule.providers.iter().enumerate() {
-            errors.extend(provider_errors(provider, &format!("{path}[{index}]")));
+            let path = format!("{path}[{index}]");
+            errors.extend(provider_errors(provider, &path));
+            if let Some(kms) = &provider.kms {
+                errors.extend(kms_errors(kms, &format!("{path}.kms"), &kms_names));
+                kms_names.insert(&kms.name);
+            }
         }
     }
     errors
@@ -125,10 +134,6 @@ fn provider_errors(provider: &Provider, path: &str) -> Vec<FieldError> {
             );
         }
     }
-    if kms.is_some() {
-        let known = ["aescbc", "aesgcm", "identity", "secretbox"];
-        return vec![FieldError::not_supported(path, "kms", &known)];
-    }
     let Some((name, _, keys)) = provider.keys() else { return Vec::new() };
     let sizes = if name == "secretbox" { SECRETBOX_KEY_SIZES } else { AES_KEY_SIZES };
     let path = format!("{path}.{name}.keys");
@@ -137,6 +142,64 @@ fn provider_errors(provider: &Provider, path: &str) -> Vec<FieldError> {
     }
     let errors = |(index, key): (usize, &Key)| key_errors(key, &format!("{path}[{index}]"), sizes);
     keys.iter().enumerate().flat_map(errors).collect()
+}
+
+/// Returns the errors of a KMS plugin. `names` are those of earlier ones.
+///
+/// Upstream: `validateKMSConfiguration`.
+fn kms_errors(kms: &KmsConfiguration, path: &str, names: &BTreeSet<&String>) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let name = &*kms.name;
+    let invalid = |field: &str, value: &str, why: String| {
+        FieldError::invalid(format!("{path}.{field}"), value, why)
+    };
+    if name.is_empty() {
+        let why = "name is a mandatory field for a provider";
+        errors.push(FieldError::required(format!("{path}.name"), why));
+    }
+    if name.contains(':') {
+        let why = format!("invalid KMS provider name {name}, must not contain ':'");
+        errors.push(invalid("name", name, why));
+    }
+    if names.contains(&kms.name) {
+        let why = format!("duplicate KMS provider name {name}, names must be unique");
+        errors.push(invalid("name", name, why));
+    }
+    match kms.timeout() {
+        Ok(1..) => {}
+        Ok(_) => {
+            let timeout = kms.timeout.as_deref().unwrap_or_default();
+            errors.push(invalid("timeout", timeout, "timeout should be a positive value".into()));
+        }
+        Err(why) => {
+            errors.push(invalid("timeout", kms.timeout.as_deref().unwrap_or_default(), why));
+        }
+    }
+    let endpoint = &*kms.endpoint;
+    if endpoint.is_empty() {
+        errors.push(invalid("endpoint", "", "endpoint is a mandatory field for a kms".into()));
+    } else if kms.socket().is_none() {
+        let scheme = endpoint.split_once(':').map_or("", |(scheme, _)| scheme);
+        let why = format!("unsupported scheme {scheme:?} for KMS provider, only unix is supported");
+        errors.push(invalid("endpoint", endpoint, why));
+    }
+    match kms.api_version.as_deref().unwrap_or("v1") {
+        "v2" => {
+            if let Some(size) = kms.cachesize {
+                let why = "cachesize is not supported in v2";
+                errors.push(FieldError::invalid(format!("{path}.cachesize"), size, why));
+            }
+        }
+        "v1" => {
+            errors.push(invalid("apiVersion", "v1", "KMSv1 is not in this server: use v2".into()));
+        }
+        version => {
+            let why =
+                "unsupported apiVersion apiVersion for KMS provider, only v1 and v2 are supported";
+            errors.push(invalid("apiVersion", version, why.into()));
+        }
+    }
+    errors
 }
 
 /// Returns the errors of a key. They do not contain its secret.

@@ -1,6 +1,8 @@
 //! Client for HTTPS requests to other servers, each over a new connection.
 
 mod any_certificate;
+mod kubeconfig;
+mod refusal;
 
 use std::sync::Arc;
 
@@ -19,6 +21,8 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use any_certificate::AnyCertificate;
+pub(crate) use kubeconfig::Target;
+pub(crate) use refusal::error_of_response;
 
 /// Address of a server.
 pub(crate) struct Address {

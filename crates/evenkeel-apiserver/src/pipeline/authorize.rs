@@ -2,7 +2,9 @@
 
 use crate::api::Api;
 use crate::audit::{Level, RequestAudit};
-use crate::auth::{Attributes, FieldRequirements, forbidden, permit};
+use crate::auth::{
+    Answers, Attributes, FieldRequirements, LabelRequirements, permit, refusal, settled,
+};
 use crate::request::RequestInfo;
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::user::User;
@@ -12,10 +14,13 @@ const DECISION: &str = "authorization.k8s.io/decision";
 /// Annotation of a request's audit event with the reason of the decision.
 const REASON: &str = "authorization.k8s.io/reason";
 
+/// Reason of a request that an authorizer failed on, in its audit event.
+const INTERNAL_ERROR: &str = "internal error";
+
 /// Refuses requests that the user may not make. All users may read the server's health.
 ///
 /// Upstream: `WithAuthorization`.
-pub(super) fn authorize(
+pub(super) async fn authorize(
     api: &Api,
     user: &User,
     attributes: &Attributes<'_>,
@@ -25,20 +30,25 @@ pub(super) fn authorize(
         allowed(audit, String::new());
         return Ok(());
     }
+    let answers = Answers::default();
+    let (authorizer, store) = (&api.authorizer, &api.store);
     if !audit.wants(Level::Metadata) {
-        return permit(&api.authorizer, &api.store, user, attributes);
+        let permit = || permit(authorizer, store, user, attributes, &answers);
+        return settled(&answers, permit).await;
     }
-    match api.authorizer.authorize_with_reason(&api.store, user, attributes) {
-        Ok(reason) => {
-            allowed(audit, reason);
-            Ok(())
-        }
-        Err(reason) => {
-            audit.annotate(DECISION, "forbid");
-            audit.annotate(REASON, reason.as_str());
-            Err(forbidden(user, attributes, &reason))
-        }
+    let decide = || authorizer.decide(store, user, attributes, &answers, true);
+    let decision = settled(&answers, decide).await;
+    if decision.is_allowed() {
+        allowed(audit, decision.reason);
+        return Ok(());
     }
+    if decision.error.is_some() {
+        audit.annotate(REASON, INTERNAL_ERROR);
+    } else {
+        audit.annotate(DECISION, "forbid");
+        audit.annotate(REASON, decision.reason.as_str());
+    }
+    Err(refusal(user, attributes, &decision))
 }
 
 fn allowed(audit: &RequestAudit, reason: String) {
@@ -56,11 +66,13 @@ pub(super) fn attributes<'a>(info: &RequestInfo<'a>, path: &'a str) -> Attribute
     Attributes {
         verb: info.verb,
         group: info.group,
+        version: info.version,
         resource: info.resource,
         subresource: info.subresource,
         namespace: info.namespace,
         name: info.name,
         path: None,
         field_selector: FieldRequirements::Raw(info.field_selector),
+        label_selector: LabelRequirements::Raw(info.label_selector),
     }
 }

@@ -14,6 +14,7 @@ const CHECKS: &[&str] = &[
     "ping",
     "log",
     ETCD,
+    KMS,
     STORAGE,
     "informer-sync",
     "poststarthook/start-apiserver-admission-initializer",
@@ -47,6 +48,8 @@ const ETCD: &str = "etcd";
 /// Check that fails while the store refuses writes. Only readiness has it: reads still work, and a restart would not
 /// help.
 const STORAGE: &str = "etcd-readiness";
+/// Check that fails while a KMS plugin is not healthy, if there is one.
+const KMS: &str = "kms-providers";
 /// Check of the server's background tasks, which upstream checks as separate hooks.
 const TASKS: &str = "tasks";
 
@@ -74,7 +77,8 @@ pub(super) fn parse_path(path: &str) -> Option<(&'static str, &str)> {
 /// Returns all health check paths.
 pub(super) fn paths() -> impl Iterator<Item = String> {
     ROOTS.into_iter().flat_map(|root| {
-        let single = checks(root).map(move |check| format!("/{root}/{check}"));
+        let single = checks(root).filter(|check| *check != KMS);
+        let single = single.map(move |check| format!("/{root}/{check}"));
         std::iter::once(format!("/{root}")).chain(single)
     })
 }
@@ -83,6 +87,8 @@ pub(super) fn paths() -> impl Iterator<Item = String> {
 pub(super) struct Results {
     /// Whether etcd answers.
     pub(super) etcd: Result<(), String>,
+    /// Whether the KMS plugins are healthy; `None` without plugins.
+    pub(super) kms: Option<Result<(), String>>,
     /// Whether the store accepts writes.
     pub(super) storage: Result<(), String>,
     /// Whether the server's background tasks run.
@@ -93,6 +99,7 @@ impl Results {
     fn of(&self, check: &str) -> Result<(), &str> {
         let result = match check {
             ETCD => &self.etcd,
+            KMS => self.kms.as_ref().unwrap_or(&Ok(())),
             STORAGE => &self.storage,
             TASKS => &self.tasks,
             _ => return Ok(()),
@@ -114,15 +121,16 @@ pub(super) fn serve(
         metrics.checked(root, check, result.is_ok());
         result.inspect_err(|reason| tracing::info!(check, reason, "health check failed"))
     };
+    let is_served = |check: &&str| *check != KMS || results.kms.is_some();
     if !check.is_empty() {
-        return Some(match run(checks(root).find(|known| *known == check)?) {
+        return Some(match run(checks(root).filter(is_served).find(|known| *known == check)?) {
             Ok(()) => plain_text(StatusCode::OK, "ok".to_owned()),
             Err(reason) => failed(format!("internal server error: {reason}\n")),
         });
     }
     let excluded: Vec<&str> = query.all("exclude").collect();
     let (mut out, mut passed) = (String::new(), true);
-    for check in checks(root) {
+    for check in checks(root).filter(is_served) {
         if excluded.contains(&check) {
             out.push_str(&format!("[+]{check} excluded: ok\n"));
         } else if run(check).is_ok() {
@@ -165,7 +173,7 @@ mod tests {
     use super::*;
 
     fn good() -> Results {
-        Results { etcd: Ok(()), storage: Ok(()), tasks: Ok(()) }
+        Results { etcd: Ok(()), kms: None, storage: Ok(()), tasks: Ok(()) }
     }
 
     #[test]

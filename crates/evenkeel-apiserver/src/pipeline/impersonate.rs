@@ -18,7 +18,7 @@ use percent_encoding::percent_decode_str;
 use crate::api::Api;
 use crate::audit::RequestAudit;
 use crate::auth::impersonation::Mode;
-use crate::auth::{Attributes, forbidden, permit, serviceaccount};
+use crate::auth::{Answers, Attributes, forbidden, permit, serviceaccount, settled};
 use evenkeel_apimachinery::headers;
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::user::User;
@@ -36,12 +36,25 @@ struct Impersonated<'a> {
 /// impersonation, returns the first refusal.
 ///
 /// Upstream: `getImpersonatedUser`.
-pub(super) fn impersonate(
+pub(super) async fn impersonate(
     api: &Api,
     user: Arc<User>,
     headers: &HeaderMap,
     attributes: &Attributes<'_>,
     audit: &RequestAudit,
+) -> Result<Arc<User>, StatusError> {
+    let answers = Answers::default();
+    let decide = || impersonated_user(api, &user, headers, attributes, audit, &answers);
+    settled(&answers, decide).await
+}
+
+fn impersonated_user(
+    api: &Api,
+    user: &Arc<User>,
+    headers: &HeaderMap,
+    attributes: &Attributes<'_>,
+    audit: &RequestAudit,
+    answers: &Answers,
 ) -> Result<Arc<User>, StatusError> {
     let impersonated = parse_headers(headers)?;
     if impersonated.name.is_empty() {
@@ -49,18 +62,19 @@ pub(super) fn impersonate(
             && impersonated.uid.is_empty()
             && impersonated.extra.is_empty()
         {
-            return Ok(user);
+            return Ok(user.clone());
         }
         return Err(StatusError::bad_request(
             "requested groups, a uid or extra without impersonating a user name",
         ));
     }
-    let permitted =
-        |attributes: &Attributes<'_>| permit(&api.authorizer, &api.store, &user, attributes);
+    let permitted = |attributes: &Attributes<'_>| {
+        permit(&api.authorizer, &api.store, user, attributes, answers)
+    };
     let mut refusal = None;
     let last = api.impersonation_modes.get(&user.name);
-    for mode in Mode::in_order(last).filter(|mode| mode.applies(&impersonated, &user)) {
-        match mode.check(&impersonated, &user, attributes, &permitted) {
+    for mode in Mode::in_order(last).filter(|mode| mode.applies(&impersonated, user)) {
+        match mode.check(&impersonated, user, attributes, &permitted) {
             Ok(()) => {
                 if last != Some(mode) {
                     api.impersonation_modes.set(&user.name, mode);

@@ -252,7 +252,8 @@ where
     // Check the authenticated user, before impersonation.
     let is_anonymous = &*user.name == "system:anonymous";
     let attributes = authorize::attributes(info, path);
-    let user = impersonate::impersonate(api, user, headers, &attributes, &incoming.audited.audit)?;
+    let audit = &incoming.audited.audit;
+    let user = impersonate::impersonate(api, user, headers, &attributes, audit).await?;
     let rows = api.table.rows();
     let parsed = parse_path(path, &rows);
     let digest = RequestDigest { user: &user, info, path, query };
@@ -276,7 +277,7 @@ where
         if info.verb == "watch" { api.flows.register_watch(info) } else { None };
     let warnings = Warnings::default();
     let routed = async {
-        authorize::authorize(api, &user, &attributes, &incoming.audited.audit)?;
+        authorize::authorize(api, &user, &attributes, &incoming.audited.audit).await?;
         if let Some(remote) = aggregate::remote(api, path) {
             let _ = labels.set(instrument::labels_of_path(method));
             let forwarded = incoming.forwarded(&user);

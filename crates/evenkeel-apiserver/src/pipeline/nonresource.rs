@@ -15,6 +15,13 @@ use crate::verbs::route;
 use crate::{discovery, openapi};
 use evenkeel_apimachinery::status::StatusError;
 
+/// Returns whether all KMS plugins are healthy; `None` without plugins.
+fn kms_health(api: &Api) -> Option<Result<(), String>> {
+    let mut plugins = api.kms_plugins.iter().map(|plugin| plugin.health()).peekable();
+    plugins.peek()?;
+    Some(plugins.collect())
+}
+
 /// Serves a non-resource path.
 pub(super) fn serve(
     api: &Arc<Api>,
@@ -37,6 +44,7 @@ pub(super) fn serve(
     if let Some((root, check)) = health::parse_path(path) {
         let results = health::Results {
             etcd: api.store.etcd_health(),
+            kms: kms_health(api),
             storage: api.store.health(),
             tasks: api.tasks.check(),
         };
@@ -53,6 +61,7 @@ pub(super) fn serve(
         "/metrics" => {
             let mut text = api.metrics.render(&api.table, &api.store);
             api.flows.render(&mut text);
+            api.authorizer.render(&mut text);
             if let Some(auditor) = &api.auditor {
                 auditor.render(&mut text);
             }

@@ -160,7 +160,7 @@ fn check_device_status(cx: &Context<'_>, verb: &str, new: &Value, old: &Value) -
 /// Authorizes a request for a synthetic subresource of claims, which only RBAC rules name.
 fn authorize(cx: &Context<'_>, attributes: Attributes<'_>) -> Result<(), StatusError> {
     let attributes = Attributes { group: GROUP, resource: "resourceclaims", ..attributes };
-    permit(&cx.api.authorizer, &cx.api.store, cx.user, &attributes)
+    permit(&cx.api.authorizer, &cx.api.store, cx.user, &attributes, cx.answers)
 }
 
 /// Returns the drivers of devices with an added, removed or changed status.

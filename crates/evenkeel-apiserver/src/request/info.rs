@@ -28,6 +28,8 @@ pub(crate) struct RequestInfo<'a> {
     pub(crate) name: &'a str,
     /// Field selector of a list, watch or deletecollection, in the syntax of the query.
     pub(crate) field_selector: &'a str,
+    /// Label selector of such a request, in the syntax of the query.
+    pub(crate) label_selector: &'a str,
 }
 
 impl<'a> RequestInfo<'a> {
@@ -80,6 +82,7 @@ impl<'a> RequestInfo<'a> {
         }
         if matches!(info.verb, "list" | "watch" | "deletecollection") {
             info.field_selector = query.get("fieldSelector");
+            info.label_selector = query.get("labelSelector");
         }
         info
     }

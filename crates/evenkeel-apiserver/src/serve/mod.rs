@@ -32,7 +32,9 @@ use crate::apf_controller;
 use crate::api::Api;
 use crate::audit::{AuditOptions, Auditor};
 use crate::auth::impersonation::LastModes;
-use crate::auth::{Authorizer, StaticTokens};
+use crate::auth::{
+    self, AuthorizationOptions, AuthorizationWebhookOptions, Authorizer, StaticTokens,
+};
 use crate::bootstrap;
 use crate::clock::Clock;
 use crate::components::Components;
@@ -94,7 +96,7 @@ pub struct Builder {
     authentication: AuthenticationOptions,
     admission_plugins: Vec<String>,
     disabled_admission_plugins: Vec<String>,
-    authorization_modes: Vec<String>,
+    authorization: AuthorizationOptions,
     service_range: Option<String>,
     pki: PkiOptions,
     advertised: SocketAddr,
@@ -201,10 +203,22 @@ impl Builder {
         self
     }
 
-    /// Adds an authorizer by upstream's name (`--authorization-mode`): `Node`, `RBAC`, `AlwaysAllow` or `AlwaysDeny`.
-    /// Default: `Node` and `RBAC`.
+    /// Adds an authorizer by upstream's name (`--authorization-mode`): `Node`, `RBAC`, `Webhook`, `AlwaysAllow` or
+    /// `AlwaysDeny`. Default: `Node` and `RBAC`.
     pub fn authorization_mode(mut self, name: impl Into<String>) -> Self {
-        self.authorization_modes.push(name.into());
+        self.authorization.modes.push(name.into());
+        self
+    }
+
+    /// Sets the options of the authorization mode `Webhook`.
+    pub fn authorization_webhook(mut self, options: AuthorizationWebhookOptions) -> Self {
+        self.authorization.webhook = Some(options);
+        self
+    }
+
+    /// Configures the authorizers by a file (`--authorization-config`), whose changes apply without a restart.
+    pub fn authorization_config(mut self, file: PathBuf) -> Self {
+        self.authorization.config_file = Some(file);
         self
     }
 
@@ -293,8 +307,13 @@ impl Builder {
     }
 
     async fn open(mut self) -> Result<Server, BuildError> {
-        let encryption = self.encryption_provider_config.as_deref().map(Encryption::from_config);
+        let text = self.encryption_provider_config.as_deref();
+        let encryption = text.map(|text| Encryption::from_config(text, &self.clock));
         let encryption = encryption.transpose().map_err(BuildError::Encryption)?;
+        let kms_plugins = encryption.as_ref().map_or_else(Vec::new, |e| e.plugins().to_vec());
+        for plugin in &kms_plugins {
+            plugin.poll().await;
+        }
         let transformer = Arc::new(encryption.unwrap_or_default());
         let connected = match &self.etcd {
             Some(options) => self.connect(options).await?,
@@ -328,8 +347,9 @@ impl Builder {
                 return Err(invalid("it contains no PEM of a certificate".to_owned()));
             }
         }
-        let authorizer = Authorizer::of(&self.authorization_modes)
-            .map_err(|reason| BuildError::Setting("authorization-mode", reason))?;
+        let server_id = self.advertised.to_string();
+        let authorizer = Authorizer::open(&self.authorization, server_id, &self.clock)
+            .map_err(|(setting, reason)| BuildError::Setting(setting, reason))?;
         let network = ServiceNetwork::new(self.advertised, self.service_range.as_deref())
             .map_err(|reason| BuildError::Setting("service-cluster-ip-range", reason))?;
         self.pki.names.push(network.service_address().to_string());
@@ -363,6 +383,7 @@ impl Builder {
             authorizer,
             impersonation_modes: LastModes::default(),
             auditor: auditor.map(Arc::new),
+            kms_plugins,
             metrics: Metrics::default(),
             served: Served::default(),
             plugins,
@@ -417,6 +438,20 @@ fn start_tasks(api: &Arc<Api>, pki: &Arc<Pki>, event_ttl: Duration) {
             let sender = sender.clone();
             async move { sender.run().await }
         });
+    }
+    for plugin in &api.kms_plugins {
+        let plugin = plugin.clone();
+        let poll = move || {
+            let plugin = plugin.clone();
+            async move { plugin.run().await }
+        };
+        api.tasks.spawn("KMS plugin", poll);
+    }
+    if api.authorizer.has_source() {
+        let weak = Arc::downgrade(api);
+        let follow =
+            move || auth::follow(weak.clone(), |api: &Api| (&api.authorizer, api.clock.now()));
+        api.tasks.spawn("authorization configuration", follow);
     }
     // etcd deletes events by their leases.
     if !event_ttl.is_zero() && !api.store.is_shared() {
@@ -493,7 +528,7 @@ impl Server {
             authentication: AuthenticationOptions::default(),
             admission_plugins: Vec::new(),
             disabled_admission_plugins: Vec::new(),
-            authorization_modes: Vec::new(),
+            authorization: AuthorizationOptions::default(),
             service_range: None,
             pki: PkiOptions::default(),
             advertised: DOCUMENTATION_ADDRESS,

@@ -62,6 +62,8 @@ pub(crate) struct Encoded {
     selection: SelectionAttributes,
     /// Whether the object nests deeper than stored objects may.
     too_deep: bool,
+    /// Whether the entry is to be [stale](Entry::is_stale). A restart forgets this.
+    pub(crate) is_stale: bool,
 }
 
 impl Encoded {
@@ -98,6 +100,7 @@ impl Encoded {
             version_start,
             selection,
             too_deep: json::is_deeper(object, json::MAX_DEPTH),
+            is_stale: false,
         }
     }
 
@@ -118,8 +121,8 @@ impl Encoded {
 
     /// Returns the same object with another buffer. The buffers may differ only after the resource version.
     pub(super) fn with_bytes(&self, buffer: Vec<u8>) -> Self {
-        let Self { version_start, too_deep, .. } = *self;
-        Self { buffer, version_start, selection: self.selection.clone(), too_deep }
+        let Self { version_start, too_deep, is_stale, .. } = *self;
+        Self { buffer, version_start, selection: self.selection.clone(), too_deep, is_stale }
     }
 
     /// Decodes the object, with an empty resource version.
@@ -174,7 +177,7 @@ impl Encoded {
             version_length: u8::try_from(digits.len()).unwrap_or(u8::MAX),
             revision,
             change,
-            is_stale: false,
+            is_stale: self.is_stale,
             selection: self.selection,
             protobuf: OnceLock::new(),
         }
@@ -278,7 +281,8 @@ impl Entry {
         buffer.extend_from_slice(&self.frame[..version_start]);
         buffer.extend_from_slice(&self.frame[version_end..self.frame.len() - FRAME_END.len()]);
         let selection = self.selection.clone();
-        let encoded = Encoded { buffer, version_start, selection, too_deep: false };
+        let encoded =
+            Encoded { buffer, version_start, selection, too_deep: false, is_stale: false };
         encoded.into_entry(self.key.clone(), revision, change)
     }
 

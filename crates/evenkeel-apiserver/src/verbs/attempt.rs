@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::meta;
 use crate::api::{Context, Options};
+use crate::auth::Answers;
 use crate::budget::Budget;
 use crate::request::{RequestContext, WriteOptions};
 use crate::resource::ResourceType;
@@ -29,6 +30,8 @@ pub(super) struct Write<'a> {
     pub(super) has_template_labels: bool,
     /// Budget for the cost of CEL expressions in all attempts.
     budget: Budget,
+    /// Answers of authorization webhooks in all attempts. An attempt that notes a question is made again.
+    pub(super) answers: Answers,
 }
 
 /// Result of a write.
@@ -86,7 +89,14 @@ impl From<WriteError> for AttemptError {
 impl<'a> Write<'a> {
     pub(super) fn new(request: &'a RequestContext<'a>, options: WriteOptions) -> Self {
         let stored = request.api.table.stored_version(request.resource());
-        Self { request, options, stored, has_template_labels: false, budget: Budget::default() }
+        Self {
+            request,
+            options,
+            stored,
+            has_template_labels: false,
+            budget: Budget::default(),
+            answers: Answers::default(),
+        }
     }
 
     /// Returns the attributes of the write for admission plug-ins and allocation.
@@ -102,6 +112,7 @@ impl<'a> Write<'a> {
             subresource: self.request.target.subresource,
             budget: &self.budget,
             audit: self.request.audit,
+            answers: &self.answers,
             dry_run: self.options.dry_run,
             options: Options::Write(&self.options),
             has_status: self.has_status(),
@@ -129,13 +140,20 @@ impl<'a> Write<'a> {
     }
 
     /// Updates the managed fields of `new`, which replaces `old` (`None` for a create). Both objects are in the storage
-    /// version. The paths in managed fields are those of the request's version.
+    /// version. The paths in managed fields are those of the request's version. `sent_typed` is whether the object that
+    /// the client sent has the types of its schema; otherwise the managers do not change.
     ///
     /// Upstream: `structuredMergeManager.Update`.
-    pub(super) fn update_managed_fields(&self, old: Option<&Value>, new: &mut Value) {
+    pub(super) fn update_managed_fields(
+        &self,
+        old: Option<&Value>,
+        new: &mut Value,
+        sent_typed: bool,
+    ) {
         let (writer, schema) = (self.writer(), self.schema());
         if !self.request.resource().converts() {
-            return patch::update_managed_fields(schema.as_ref(), old, new, &writer);
+            let schema = schema.as_ref();
+            return patch::update_managed_fields_if(schema, old, new, &writer, sent_typed);
         }
         let to_request_version = |object: &Value| {
             let mut object = object.clone();
@@ -145,11 +163,12 @@ impl<'a> Write<'a> {
         let old = old.map(to_request_version);
         let mut new_in_request_version = to_request_version(new);
         let request_schema = self.request.resource().schema(&self.request.kind());
-        patch::update_managed_fields(
+        patch::update_managed_fields_if(
             request_schema.as_ref(),
             old.as_ref(),
             &mut new_in_request_version,
             &writer,
+            sent_typed,
         );
         meta::copy_field(new, &new_in_request_version, "managedFields");
         patch::null_empty(schema.as_ref(), new);
@@ -179,6 +198,9 @@ pub(super) struct Attempt<'a> {
     pub(super) new: Value,
     /// Request that creates the object; `None` for an update.
     pub(super) created_by: Option<CreatedBy>,
+    /// Whether upstream stores the object in another form than it is read in, so that its next write changes what is
+    /// stored even if it changes nothing.
+    pub(super) is_normalized_later: bool,
 }
 
 impl<'a> Attempt<'a> {

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::Response;
 use serde_json::Value;
 
-use super::attempt::{CreatedBy, Write};
+use super::attempt::{CreatedBy, MAX_WRITE_ATTEMPTS, Write};
 use super::{meta, stages};
 use crate::request::RequestContext;
 use crate::request::WriteOptions;
@@ -22,8 +22,14 @@ pub(super) async fn serve(
     let mut write = Write::new(request, options);
     stages::log_request_object(&write, &object);
     set_namespace(request, &mut object)?;
-    let written = write.create(object, CreatedBy::Post).await?;
-    stages::encode(&write, &written)
+    let copy = request.api.authorizer.has_webhooks().then(|| object.clone());
+    let mut written = write.create(object, CreatedBy::Post).await;
+    for _ in 1..MAX_WRITE_ATTEMPTS {
+        let is_undecided = write.answers.settle().await;
+        let Some(object) = copy.clone().filter(|_| is_undecided) else { break };
+        written = write.create(object, CreatedBy::Post).await;
+    }
+    stages::encode(&write, &written?)
 }
 
 /// Sets the object's namespace to that of the path. Refuses an object with another namespace. Removes the namespace of

@@ -22,11 +22,13 @@ use serde_json::{Value, json};
 use super::attempt::MAX_WRITE_ATTEMPTS;
 use super::delete_options::DeleteOptions;
 use super::list::{self, Page};
+use super::precondition::Precondition;
 use super::{meta, namespace, respond};
 use crate::admission::attributes::{Attributes, Operation};
 use crate::admission::{noderestriction, policy, webhook};
 use crate::api::{Api, Options};
 use crate::audit::{Level, RequestAudit};
+use crate::auth::Answers;
 use crate::budget::Budget;
 use crate::custom::codec;
 use crate::registry;
@@ -189,11 +191,16 @@ pub(crate) async fn delete(deletion: &Deletion<'_>, key: &str) -> Result<Deleted
         Some(preconditions) => preconditions.resource_version.is_some(),
         None => false,
     };
+    let answers = Answers::default();
     for _ in 0..MAX_WRITE_ATTEMPTS {
         let Some(entry) = api.store.latest(&stored.resource_prefix, key) else {
             return Err(StatusError::not_found(&stored.name, name));
         };
-        match attempt(deletion, &entry, name).await? {
+        let result = attempt(deletion, &entry, name, &answers).await;
+        if answers.settle().await {
+            continue;
+        }
+        match result? {
             Some(deleted) => return Ok(deleted),
             // The precondition on the resource version cannot hold after a conflict.
             None if expects_version => break,
@@ -203,11 +210,13 @@ pub(crate) async fn delete(deletion: &Deletion<'_>, key: &str) -> Result<Deleted
     Err(StatusError::modified(&stored.name, name))
 }
 
-/// Attempts to delete an object once. Returns `None` after a conflict with another write.
+/// Attempts to delete an object once. Returns `None` after a conflict with another write, or if an authorization webhook
+/// has yet to answer.
 async fn attempt(
     deletion: &Deletion<'_>,
     entry: &Arc<Entry>,
     name: &str,
+    answers: &Answers,
 ) -> Result<Option<Deleted>, StatusError> {
     let Deletion { api, stored, options, .. } = deletion;
     let old = entry.decode().map_err(StatusError::internal)?;
@@ -215,10 +224,18 @@ async fn attempt(
     if let Some(admission) = &deletion.admission {
         let converted = codec::entry(api, stored, entry.clone()).await?;
         let object = codec::decode_read(stored, &converted)?;
-        admit(deletion, admission, &object).await?;
+        admit(deletion, admission, &object, answers).await?;
+        if answers.are_missing() {
+            return Ok(None);
+        }
     }
     let mut new = old.clone();
     let step = choose_step(api, stored, &mut new, options)?;
+    if step == Step::Remove {
+        check_version_after_mark(deletion, &old, name)?;
+        // What is removed is what was stored.
+        new = old;
+    }
     if !options.is_dry_run() {
         match commit(api, stored, entry, &new, step).await? {
             Committed::Nothing => return Ok(None),
@@ -292,6 +309,7 @@ async fn admit(
     deletion: &Deletion<'_>,
     admission: &Admission<'_>,
     old: &Value,
+    answers: &Answers,
 ) -> Result<(), StatusError> {
     let Deletion { api, stored, user, options, .. } = deletion;
     let cx = crate::api::Context {
@@ -305,6 +323,7 @@ async fn admit(
         subresource: "",
         budget: &Budget::default(),
         audit: admission.audit,
+        answers,
         dry_run: options.is_dry_run(),
         options: Options::Delete(&admission.options),
         has_status: stored.subresource("status").is_some(),
@@ -461,6 +480,33 @@ fn check_preconditions(
         return Err(StatusError::conflict(&kind, name, why));
     }
     Ok(())
+}
+
+/// Refuses a deletion with a precondition on the resource version that removes the last finalizers of the garbage
+/// collector. Upstream writes the object without them first, does not get its version, and then expects none.
+///
+/// Upstream: `Store.Delete`.
+fn check_version_after_mark(
+    deletion: &Deletion<'_>,
+    old: &Value,
+    name: &str,
+) -> Result<(), StatusError> {
+    let Deletion { stored, options, .. } = deletion;
+    let expects_version = options
+        .preconditions
+        .as_ref()
+        .is_some_and(|preconditions| preconditions.resource_version.is_some());
+    if !expects_version || options.is_dry_run() || meta::finalizers(old).is_empty() {
+        return Ok(());
+    }
+    let precondition = Precondition {
+        resource: stored,
+        requested: &stored.name,
+        namespace: meta::text(old, "namespace"),
+        name,
+        dry_run: false,
+    };
+    Err(precondition.failed("ResourceVersion", "", meta::text(old, "resourceVersion")))
 }
 
 /// Deletes the objects that a list request would return, and responds with that list.

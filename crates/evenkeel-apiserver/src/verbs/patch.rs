@@ -35,7 +35,11 @@ pub(super) async fn serve(
     request.audit.request_patch(|| evenkeel_apimachinery::decode::file(body).ok());
     let mut write = Write::new(request, options);
     for _ in 0..MAX_WRITE_ATTEMPTS {
-        match attempt(&mut write, patch_type, body).await {
+        let result = attempt(&mut write, patch_type, body).await;
+        if write.answers.settle().await {
+            continue;
+        }
+        match result {
             Ok(written) => return stages::encode(&write, &written),
             Err(AttemptError::Race | AttemptError::Taken) => {}
             Err(AttemptError::Refused(error)) => return Err(error),

@@ -27,7 +27,11 @@ pub(super) async fn serve(
     create::set_namespace(request, &mut object)?;
     check_name(request, &object)?;
     for _ in 0..MAX_WRITE_ATTEMPTS {
-        match attempt(&mut write, &object).await {
+        let result = attempt(&mut write, &object).await;
+        if write.answers.settle().await {
+            continue;
+        }
+        match result {
             Ok(written) => return stages::encode(&write, &written),
             Err(AttemptError::Race | AttemptError::Taken) => {}
             Err(AttemptError::Refused(error)) => return Err(error),

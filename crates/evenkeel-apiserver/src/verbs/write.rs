@@ -15,11 +15,12 @@ use crate::auth::Attributes;
 use crate::auth::permit;
 use crate::resource::key;
 use crate::store::Entry;
+use evenkeel_apimachinery::patch;
 use evenkeel_apimachinery::reset::reset_field;
 use evenkeel_apimachinery::schema;
 use evenkeel_apimachinery::status::{FieldError, StatusError};
 use evenkeel_apimachinery::time::seconds;
-use evenkeel_apimachinery::value::is_empty;
+use evenkeel_apimachinery::value::{is_empty, list};
 use evenkeel_kinds::strategy::{StatusStrategy, reset_for_status_update};
 
 /// Maximum number of generated names to try for one object.
@@ -37,6 +38,7 @@ impl Write<'_> {
         let attributes = Attributes {
             verb: "create",
             group: resource.group(),
+            version: &resource.gvk.version,
             resource: resource.plural(),
             namespace: target.namespace,
             name: target.name,
@@ -47,6 +49,7 @@ impl Write<'_> {
             &self.request.api.store,
             self.request.user,
             &attributes,
+            &self.answers,
         )
     }
 
@@ -66,7 +69,7 @@ impl Write<'_> {
         let cx = self.context(&name);
         let admission = Mutating::new(&cx, Operation::Create);
         if created_by != CreatedBy::Apply {
-            self.update_managed_fields(None, &mut object);
+            self.update_managed_fields(None, &mut object, true);
         }
         let was_mutated = stages::mutate(self, admission, &mut object, None).await?;
         // See `has_template_labels`. Upstream copies the object when admission mutates it and in a PUT, so that the
@@ -152,7 +155,13 @@ impl Write<'_> {
         name: &str,
         created_by: CreatedBy,
     ) -> Result<Written, AttemptError> {
-        let attempt = |new| Attempt { name, old: None, new, created_by: Some(created_by) };
+        let attempt = |new| Attempt {
+            name,
+            old: None,
+            new,
+            created_by: Some(created_by),
+            is_normalized_later: false,
+        };
         if !self.request.api.store.is_indexed(&self.stored.resource_prefix) {
             return stages::run(self, attempt(object)).await;
         }
@@ -183,14 +192,22 @@ impl Write<'_> {
         meta::keep_system_fields(&mut new, old);
         // NodeRestriction checks the object as the client sent it, including changes that `reset_fields` undoes.
         noderestriction::admit(&cx, Operation::Update, &new, old)?;
+        // Decoding checks the types of built-in kinds. Upstream compares custom objects as they were sent.
+        let sent_typed =
+            self.stored.custom.is_none() || patch::is_typed(self.schema().as_ref(), &new);
+        let loses_metadata = self.stored.custom.is_some() && has_managed_fields;
+        let loses_metadata = loses_metadata && loses_metadata_field(&new, old);
         self.reset_fields(&mut new, old);
         if !has_managed_fields {
-            self.update_managed_fields(Some(old), &mut new);
+            self.update_managed_fields(Some(old), &mut new, sent_typed);
         }
         restore_sent_object(&mut new, sent);
         stages::mutate(self, admission, &mut new, Some(old)).await?;
         meta::keep_system_fields(&mut new, old);
-        stages::run(self, Attempt { name, old: Some((entry, old)), new, created_by: None }).await
+        let old = Some((entry, old));
+        let attempt =
+            Attempt { name, old, new, created_by: None, is_normalized_later: loses_metadata };
+        stages::run(self, attempt).await
     }
 
     /// Restores the fields that a request for this subresource may not change, so that the writer does not become their
@@ -302,6 +319,19 @@ impl Write<'_> {
         };
         precondition.failed("UID", uid, old_uid)
     }
+}
+
+/// Returns whether an apply removed all entries of a map or list in `metadata` that a manager still owns as a whole.
+/// Upstream stores null in its place, which the next write removes.
+fn loses_metadata_field(new: &Value, old: &Value) -> bool {
+    ["labels", "annotations", "finalizers", "ownerReferences"].iter().any(|field| {
+        let path = format!("metadata.{field}");
+        let is_owned =
+            |entry: &Value| entry.pointer(&format!("/fieldsV1/f:metadata/f:{field}")).is_some();
+        !is_empty(old, &path)
+            && is_empty(new, &path)
+            && list(new, "metadata.managedFields").iter().any(is_owned)
+    })
 }
 
 /// Replaces `object` with the object that the client sent, but keeps the managed fields of `object`. Policies and

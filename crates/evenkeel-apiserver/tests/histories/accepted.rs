@@ -40,10 +40,16 @@ const ACCEPTED: &[Accepted] = &[
         reason: "upstream answers the dry run of some deletions with an empty object",
     },
     Accepted {
-        kind: "Thing",
-        step: "update status",
-        place: "/body/metadata/managedFields",
-        reason: "upstream tracks no fields of a status that comes with an invalid spec, which is ignored",
+        kind: "ConfigMap",
+        step: "delete ",
+        place: "/body/details",
+        reason: "upstream answers the dry run of some deletions with an empty object",
+    },
+    Accepted {
+        kind: "Secret",
+        step: "delete ",
+        place: "/body/details",
+        reason: "upstream answers the dry run of some deletions with an empty object",
     },
     Accepted {
         kind: "Thing",

@@ -20,7 +20,7 @@ use parity::Seeds;
 use parity::compare::{Verdict, compare, first_difference, normalised};
 use parity::report::{Case, Report};
 use parity::servers::{Oracle, Sent};
-use serde_json::json;
+use serde_json::{Value, json};
 use side::Side;
 
 /// Histories of an ordinary run.
@@ -83,6 +83,25 @@ async fn define(oracle: &Oracle, kinds: &[Kind]) {
     }
 }
 
+/// Sorts errors that upstream finds in the order of Go's maps, which is random: those of a custom object's fields, and the
+/// managers that an apply conflicts with.
+fn sort_errors(status: &mut Value) {
+    let is_custom = status["details"]["group"] == "histories.example.com";
+    let is_conflict = status["details"]["causes"][0]["reason"] == "FieldManagerConflict";
+    if status["kind"] != "Status" || !is_custom && !is_conflict {
+        return;
+    }
+    if let Some(causes) = status["details"]["causes"].as_array_mut() {
+        causes.sort_by_key(Value::to_string);
+    }
+    let message = status["message"].as_str().unwrap_or_default();
+    if let Some((head, errors)) = message.split_once(" is invalid: [") {
+        let mut errors: Vec<&str> = errors.trim_end_matches(']').split(", ").collect();
+        errors.sort_unstable();
+        status["message"] = format!("{head} is invalid: [{}]", errors.join(", ")).into();
+    }
+}
+
 /// Runs a history on both servers, up to its first difference. Returns its steps with their answers.
 async fn run(
     seed: u64,
@@ -97,7 +116,8 @@ async fn run(
         Side::begin(&oracles[1], history, &namespace).await,
     ];
     for (index, step) in history.steps.iter().enumerate() {
-        let answers = [theirs.take(step).await, ours.take(step).await];
+        let mut answers = [theirs.take(step).await, ours.take(step).await];
+        answers.iter_mut().for_each(|answer| sort_errors(&mut answer.body));
         let verdict = compare(&answers[0], &answers[1]);
         let answers = [normalised(&answers[0]), normalised(&answers[1])];
         shown.push(format!("{}\n  {}\n  {}", step.shown(), answers[0], answers[1]));

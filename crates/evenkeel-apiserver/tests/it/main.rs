@@ -3,6 +3,7 @@
 mod admission;
 mod aggregation;
 mod authentication;
+mod authorization;
 mod conversion;
 mod creation;
 mod custom;
@@ -17,6 +18,7 @@ mod full_disk;
 mod hostile;
 mod impersonation;
 mod issuer;
+mod kms;
 mod limits;
 mod noderestriction;
 mod nodes;

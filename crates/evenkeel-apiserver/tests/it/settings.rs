@@ -152,8 +152,8 @@ async fn authorizers_are_those_of_the_modes() {
         let admin = Client(server.service());
         assert_eq!(admin.ask("GET", "/api/v1/secrets", Value::Null).await.0, StatusCode::OK);
     }
-    let error = Server::builder().authorization_mode("Webhook").build().await.expect_err("refused");
-    let why = "authorization-mode: authorization mode \"Webhook\" is not in this server";
+    let error = Server::builder().authorization_mode("ABAC").build().await.expect_err("refused");
+    let why = "authorization-mode: authorization mode \"ABAC\" is not in this server";
     assert_eq!(error.to_string(), why);
 }
 

@@ -120,7 +120,7 @@ async fn clients_choose_no_labels_of_metrics() {
     // Pods that are not there, and paths that are no resource.
     assert_eq!(counted.len(), 2, "{counted:?}");
     assert!(counted.iter().any(|line| line.contains("resource=\"pods\"") && line.ends_with(" 20")));
-    assert!(!metrics.contains("%0A") && !metrics.contains(" 99"), "{metrics}");
+    assert!(!metrics.contains("%0A") && !metrics.contains("{code=\"200\"} 99"), "{metrics}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,6 +4,7 @@ use super::aggregation::{self, AggregationFlags};
 use super::audit::{self, AuditFlags};
 use super::storage::{self, EtcdFlags};
 use crate::server::{ServerArgs, certificate_and_key};
+use evenkeel_apiserver::AuthorizationWebhookOptions;
 use evenkeel_component::{
     command_line,
     features::FeatureGates,
@@ -18,10 +19,8 @@ use std::{
 
 /// Flags that this server rejects, each with the reason. Ignoring them would be dangerous, because users rely on their
 /// effect.
-const REFUSED: [(&str, &str); 7] = [
-    ("authorization-config", "authorizers are set by --authorization-mode"),
+const REFUSED: [(&str, &str); 5] = [
     ("authorization-policy-file", "there is no ABAC"),
-    ("authorization-webhook-config-file", "there are no authorization webhooks"),
     ("admission-control-config-file", "admission plug-ins have no configuration"),
     ("egress-selector-config-file", "there is no konnectivity"),
     ("oidc-issuer-url", "issuers are set by --authentication-config"),
@@ -161,6 +160,41 @@ fn certificate(read: &Reader, exists: &impl Fn(&Path) -> bool) -> Option<[PathBu
     })
 }
 
+/// Flags that `--authorization-config` excludes.
+const AUTHORIZATION_FLAGS: [&str; 5] = [
+    "authorization-mode",
+    "authorization-webhook-config-file",
+    "authorization-webhook-version",
+    "authorization-webhook-cache-authorized-ttl",
+    "authorization-webhook-cache-unauthorized-ttl",
+];
+
+/// Reads the file that configures the authorizers, and the options of the mode `Webhook`.
+///
+/// Upstream: `BuiltInAuthorizationOptions.Validate`.
+fn authorization(read: &Reader) -> (Option<PathBuf>, Option<AuthorizationWebhookOptions>) {
+    let config = read.non_empty_text("authorization-config").map(PathBuf::from);
+    let has_others = read.parsed().names().any(|name| AUTHORIZATION_FLAGS.contains(&name));
+    if config.is_some() && has_others {
+        read.record_invalid(
+            "authorization-config",
+            "--authorization-config can not be specified when --authorization-mode or --authorization-webhook-* flags are defined",
+        );
+    }
+    let version = read.text("authorization-webhook-version");
+    let cache_authorized_ttl = read.duration("authorization-webhook-cache-authorized-ttl");
+    let cache_unauthorized_ttl = read.duration("authorization-webhook-cache-unauthorized-ttl");
+    let webhook = read.non_empty_text("authorization-webhook-config-file").map(|path| {
+        AuthorizationWebhookOptions {
+            config_file: path.into(),
+            version,
+            cache_authorized_ttl,
+            cache_unauthorized_ttl,
+        }
+    });
+    (config, webhook)
+}
+
 /// Reads the flags that `evenkeel up` also has.
 fn server_args(read: &Reader) -> ServerArgs {
     let path = |flag| read.non_empty_text(flag).map(PathBuf::from);
@@ -175,7 +209,10 @@ fn server_args(read: &Reader) -> ServerArgs {
     {
         disable_admission_plugins.push(node_restriction);
     }
+    let (authorization_config, authorization_webhook) = authorization(read);
     ServerArgs {
+        authorization_config,
+        authorization_webhook,
         token_auth_file: path("token-auth-file"),
         authentication_config: path("authentication-config"),
         anonymous_auth: is_set("anonymous-auth").then_some(anonymous),
@@ -252,6 +289,14 @@ mod tests {
         assert_eq!(warnings, expected);
         for (arguments, why) in [
             (&["--oidc-issuer-url=a"] as &[_], "issuers are set by --authentication-config"),
+            (
+                &["--authorization-config=a", "--authorization-mode=RBAC"],
+                "--authorization-config can not be specified when",
+            ),
+            (
+                &["--authorization-config=a", "--authorization-webhook-cache-authorized-ttl=1s"],
+                "--authorization-config can not be specified when",
+            ),
             (
                 &["--audit-log-path=a", "--audit-log-mode=never"],
                 "invalid audit log mode never, allowed modes are",

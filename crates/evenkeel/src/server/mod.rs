@@ -60,6 +60,12 @@ pub(crate) fn configure(
     for mode in &args.authorization_mode {
         builder = builder.authorization_mode(mode);
     }
+    if let Some(path) = &args.authorization_config {
+        builder = builder.authorization_config(path.clone());
+    }
+    if let Some(options) = &args.authorization_webhook {
+        builder = builder.authorization_webhook(options.clone());
+    }
     for name in &args.enable_admission_plugins {
         builder = builder.enable_admission_plugin(name);
     }

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use evenkeel_apiserver::AuthorizationWebhookOptions;
+
 /// Flags of the embedded API server, with kube-apiserver's names.
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "API server")]
@@ -46,7 +48,7 @@ pub(crate) struct ServerArgs {
     pub(crate) api_audiences: Vec<String>,
 
     /// EncryptionConfiguration: resources to encrypt in the data folder, and their keys (aescbc, aesgcm,
-    /// secretbox).
+    /// secretbox) or KMS plugins.
     #[arg(long, value_name = "FILE")]
     pub(crate) encryption_provider_config: Option<PathBuf>,
 
@@ -62,6 +64,15 @@ pub(crate) struct ServerArgs {
     /// Authorizers in order, separated by commas: Node, RBAC, AlwaysAllow, AlwaysDeny. Default: Node,RBAC.
     #[arg(long, value_name = "MODES", value_delimiter = ',')]
     pub(crate) authorization_mode: Vec<String>,
+
+    /// AuthorizationConfiguration: authorizers in order, with webhooks. It replaces --authorization-mode; changes of
+    /// the file apply without a restart.
+    #[arg(long, value_name = "FILE", conflicts_with = "authorization_mode")]
+    pub(crate) authorization_config: Option<PathBuf>,
+
+    /// Options of the mode Webhook, which only kube-apiserver's flags set.
+    #[arg(skip)]
+    pub(crate) authorization_webhook: Option<AuthorizationWebhookOptions>,
 
     /// CIDR from which cluster IPs are allocated (IPv4). Default: 10.96.0.0/16.
     #[arg(long, value_name = "CIDR")]

@@ -8,7 +8,7 @@ use evenkeel_cel::authorization::{AccessRequest, Authorize, Decision, Subject};
 
 use crate::api::Context;
 use crate::auth::serviceaccount::user_of;
-use crate::auth::{Attributes, FieldRequirements};
+use crate::auth::{Attributes, FieldRequirements, LabelRequirements};
 use crate::resource::ResourceType;
 
 /// Authorizer for the expressions that are evaluated for one request.
@@ -48,14 +48,13 @@ fn decide(cx: &Context<'_>, subject: &Subject, request: &AccessRequest) -> Decis
         namespace: &request.namespace,
         name: &request.name,
         path: request.path.as_deref(),
+        version: "*",
         field_selector: FieldRequirements::Raw(&request.field_selector),
+        label_selector: LabelRequirements::Raw(&request.label_selector),
     };
     let user = service_account.as_ref().unwrap_or(cx.user);
-    // The authorizers of this server decide without errors.
-    match cx.api.authorizer.authorize_with_reason(&cx.api.store, user, &attributes) {
-        Ok(reason) => Decision { allowed: true, reason, error: None },
-        Err(reason) => Decision { allowed: false, reason, error: None },
-    }
+    let decision = cx.api.authorizer.decide(&cx.api.store, user, &attributes, cx.answers, true);
+    Decision { allowed: decision.is_allowed(), reason: decision.reason, error: decision.error }
 }
 
 /// Returns the access request for the request's own resource (`authorizer.requestResource`), in the group of the

@@ -21,7 +21,6 @@ pub(super) fn serve(
     cx: &Context<'_>,
     options: &Value,
 ) -> Result<Answer, StatusError> {
-    location::ensure_authorized_to_create(request.method, cx)?;
     let Some(pod) = cx.api.read(cx.resource, cx.namespace, cx.name)? else {
         return Err(StatusError::not_found(&cx.resource.name, cx.name));
     };

@@ -6,7 +6,7 @@ use http::Method;
 use serde_json::Value;
 
 use crate::api::{Api, Context};
-use crate::auth::{Attributes, FieldRequirements};
+use crate::auth::Attributes;
 use crate::loopback;
 use crate::resource::GroupResource;
 
@@ -29,12 +29,12 @@ pub(super) fn ensure_authorized_to_create(
     let attributes = Attributes {
         verb: "create",
         group: &cx.requested.gvk.group,
+        version: &cx.requested.gvk.version,
         resource: cx.resource.plural(),
         subresource: cx.subresource,
         namespace: cx.namespace,
         name: cx.name,
-        path: None,
-        field_selector: FieldRequirements::default(),
+        ..Attributes::default()
     };
     if cx.allows(&attributes) {
         return Ok(());

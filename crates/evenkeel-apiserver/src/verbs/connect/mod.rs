@@ -19,11 +19,12 @@ mod reviews;
 mod selectors;
 mod token;
 
-use super::attempt::Write;
+use super::attempt::{MAX_WRITE_ATTEMPTS, Write};
 use super::{create, meta, namespace, respond, stages};
 use crate::admission::attributes::{Attributes, Operation};
 use crate::admission::{Mutating, policy, webhook};
 use crate::api::{Answer, Call};
+use crate::auth::settled;
 use crate::request::{Query, RequestContext, WriteOptions};
 use crate::resource::{ResourceType, is_connection};
 use crate::response::{self, Body};
@@ -77,16 +78,23 @@ async fn admit(
     object: &mut Value,
 ) -> Result<(), StatusError> {
     let cx = write.context(name);
-    let mut warnings = Vec::new();
-    let admission = async {
-        Mutating::new(&cx, operation).admit(object, None, &mut warnings).await?;
-        let attributes = Attributes::new(&cx, operation, object, &Value::Null);
-        policy::validate(&attributes, &mut warnings)?;
-        webhook::validate(&attributes, &mut warnings).await
-    };
-    let result = admission.await;
-    write.request.warnings.add(warnings);
-    result
+    for _ in 0..MAX_WRITE_ATTEMPTS {
+        let (mut admitted, mut warnings) = (object.clone(), Vec::new());
+        let admission = async {
+            Mutating::new(&cx, operation).admit(&mut admitted, None, &mut warnings).await?;
+            let attributes = Attributes::new(&cx, operation, &admitted, &Value::Null);
+            policy::validate(&attributes, &mut warnings)?;
+            webhook::validate(&attributes, &mut warnings).await
+        };
+        let result = admission.await;
+        if write.answers.settle().await {
+            continue;
+        }
+        write.request.warnings.add(warnings);
+        *object = admitted;
+        return result;
+    }
+    Err(StatusError::internal("authorization webhooks were asked too often"))
 }
 
 /// Serves a request of one of the kinds in the module's description. Returns `None` for all other requests. `raw` is
@@ -139,8 +147,12 @@ pub(super) async fn serve(
     } else if is_review {
         reviews::serve(request, body, &write).await?
     } else if matches!((&*resource.resource_prefix, subresource), ("/pods", "exec" | "attach")) {
+        settled(&write.answers, || location::ensure_authorized_to_create(request.method, &cx))
+            .await?;
         exec::serve(request, &cx, &body)?
     } else if matches!((&*resource.resource_prefix, subresource), ("/pods", "portforward")) {
+        settled(&write.answers, || location::ensure_authorized_to_create(request.method, &cx))
+            .await?;
         port_forward::serve(request, &cx)?
     } else if subresource == "proxy" {
         proxy::serve(request, &cx, &body, raw).await?

@@ -14,7 +14,6 @@ use crate::streaming::{self, ForwardedPod, Handshake, Purpose};
 ///
 /// Upstream: `PortForwardREST.Connect`, `PortForwardLocation`, `ServePortForward`.
 pub(super) fn serve(request: &RequestContext<'_>, cx: &Context<'_>) -> Result<Answer, StatusError> {
-    location::ensure_authorized_to_create(request.method, cx)?;
     let Some(pod) = cx.api.read(cx.resource, cx.namespace, cx.name)? else {
         return Err(StatusError::not_found(&cx.resource.name, cx.name));
     };

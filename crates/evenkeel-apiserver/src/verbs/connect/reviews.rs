@@ -8,7 +8,10 @@ use serde_json::{Map, Value, json};
 
 use super::selectors::Selectors;
 use crate::api::Answer;
-use crate::auth::{Attributes, FieldRequirements, Notes, Response, aggregate};
+use crate::auth::{
+    Answers, Attributes, Effect, FieldRequirements, LabelRequirements, Notes, Response, aggregate,
+    settled,
+};
 use crate::loopback;
 use crate::request::RequestContext;
 use crate::resource::GroupKind;
@@ -17,6 +20,7 @@ use crate::verbs::meta;
 use evenkeel_apimachinery::status::{FieldError, StatusError};
 use evenkeel_apimachinery::time::seconds;
 use evenkeel_apimachinery::user::User;
+use evenkeel_apimachinery::value::{self, list};
 
 /// Returns whether a resource is a review.
 pub(super) fn is_review(plural: &str) -> bool {
@@ -45,7 +49,9 @@ pub(super) async fn serve(
         }
         "tokenreviews" => review_token(request, &review).await?,
         "selfsubjectrulesreviews" => review_rules(request, &review)?,
-        "selfsubjectaccessreviews" => review_access(request, &review, request.user)?,
+        "selfsubjectaccessreviews" => {
+            review_access(request, &review, request.user, &write.answers).await?
+        }
         plural => {
             // `subjectaccessreviews` or `localsubjectaccessreviews`.
             if plural == "localsubjectaccessreviews" {
@@ -53,7 +59,7 @@ pub(super) async fn serve(
                 meta::set(&mut review, "namespace", request.target.namespace);
             }
             let user = reviewed_user(&review)?;
-            review_access(request, &review, &user)?
+            review_access(request, &review, &user, &write.answers).await?
         }
     };
     review["status"] = status;
@@ -183,10 +189,11 @@ fn check_local(request: &RequestContext<'_>, review: &Value) -> Result<(), Statu
 }
 
 /// Returns the status of an access review: whether `user` may make the request in `spec`.
-fn review_access(
+async fn review_access(
     request: &RequestContext<'_>,
     review: &Value,
     user: &User,
+    answers: &Answers,
 ) -> Result<Value, StatusError> {
     let object = |path: &str| review.pointer(path).filter(|v| v.is_object());
     let (resource, path) =
@@ -213,22 +220,31 @@ fn review_access(
     let attributes = Attributes {
         verb: text("verb"),
         group: text("group"),
+        version: text("version"),
         resource: text("resource"),
         subresource: text("subresource"),
         namespace: text("namespace"),
         name: text("name"),
         path: path.is_some().then(|| text("path")),
         field_selector: FieldRequirements::Terms(&selectors.fields),
+        label_selector: match list(spec, "labelSelector.requirements") {
+            [] => LabelRequirements::Raw(value::text(spec, "labelSelector.rawSelector")),
+            requirements => LabelRequirements::Listed(requirements),
+        },
     };
-    let mut status =
-        match request.api.authorizer.authorize_with_reason(&request.api.store, user, &attributes) {
-            Ok(reason) if reason.is_empty() => json!({"allowed": true}),
-            Ok(reason) => json!({"allowed": true, "reason": reason}),
-            Err(reason) if reason.is_empty() => json!({"allowed": false}),
-            Err(reason) => json!({"allowed": false, "reason": reason}),
-        };
-    if !selectors.ignored.is_empty() {
-        status["evaluationError"] = selectors.ignored.join("; ").into();
+    let (authorizer, store) = (&request.api.authorizer, &request.api.store);
+    let decision =
+        settled(answers, || authorizer.decide(store, user, &attributes, answers, true)).await;
+    let mut status = json!({"allowed": decision.is_allowed()});
+    if decision.effect == Effect::Deny {
+        status["denied"] = true.into();
+    }
+    if !decision.reason.is_empty() {
+        status["reason"] = decision.reason.into();
+    }
+    let errors: Vec<String> = selectors.ignored.into_iter().chain(decision.error).collect();
+    if !errors.is_empty() {
+        status["evaluationError"] = errors.join("; ").into();
     }
     Ok(status)
 }
@@ -257,14 +273,13 @@ fn review_rules(request: &RequestContext<'_>, review: &Value) -> Result<Value, S
             paths.push(json!({"verbs": rule.verbs, "nonResourceURLs": rule.non_resource_urls}));
         }
     }
-    // The rules are incomplete for a kubelet, because the node authorizer has no rules.
-    let is_node = request.api.authorizer.is_node(request.user);
+    let unsupported = request.api.authorizer.unlisted(request.user);
+    let is_incomplete = !unsupported.is_empty();
     let mut status =
-        json!({"resourceRules": resources, "nonResourceRules": paths, "incomplete": is_node});
-    let unsupported =
-        is_node.then(|| "node authorizer does not support user rule resolution".to_owned());
+        json!({"resourceRules": resources, "nonResourceRules": paths, "incomplete": is_incomplete});
+    let unsupported = unsupported.into_iter().map(str::to_owned);
     let missing = resolved.missing.iter().map(|role| role.not_cached());
-    if let Some(error) = aggregate(unsupported.into_iter().chain(missing)) {
+    if let Some(error) = aggregate(unsupported.chain(missing)) {
         status["evaluationError"] = Value::from(error);
     }
     Ok(status)

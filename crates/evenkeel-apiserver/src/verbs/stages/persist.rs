@@ -26,6 +26,10 @@ pub(super) async fn persist(
     quotas: QuotaUpdates,
 ) -> Result<Written, AttemptError> {
     let (api, stored) = (write.request.api, &*write.stored);
+    if write.answers.are_missing() {
+        // The attempt rests on decisions that are not made yet. The caller makes it again.
+        return Err(AttemptError::Race);
+    }
     let created = attempt.old.is_none();
     // A dry run responds with the client's resource version.
     if let Some(created_by) = attempt.created_by
@@ -117,7 +121,10 @@ async fn commit(
     for _ in 0..MAX_WRITE_ATTEMPTS {
         // The first attempt uses the encoded object, later ones encode it again.
         let encode = |object| Encoded::new(object, selection_attributes(&write.stored, object));
-        let encoded = encoded.take().or_else(|| change.stored_form.map(encode));
+        let mut encoded = encoded.take().or_else(|| change.stored_form.map(encode));
+        if let Some(encoded) = &mut encoded {
+            encoded.is_stale = attempt.is_normalized_later;
+        }
         let (transaction, op) = transaction(write, change, encoded, quotas);
         match write.request.api.store.commit(transaction).await {
             Ok(written) => return written.into_iter().nth(op).ok_or(AttemptError::Race),

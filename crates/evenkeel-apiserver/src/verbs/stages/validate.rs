@@ -28,6 +28,10 @@ pub(super) fn validate(write: &Write<'_>, attempt: &mut Attempt<'_>) -> Result<(
         meta::metadata(new).insert("generation".to_owned(), Value::from(generation));
     }
     let mut errors = old.map_or_else(Vec::new, |old| meta::update_errors(new, old));
+    if stored.custom.is_some() {
+        // Upstream checks the metadata of custom objects twice.
+        errors.extend(errors.clone());
+    }
     if old.is_none() || strategy.update_validates_name(&strategy_cx) {
         errors.extend(meta::name_errors(strategy, &strategy_cx, new));
     }

@@ -1,0 +1,275 @@
+//! Metrics of authorization, under upstream's names.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::conditions::Matched;
+
+/// Upper bounds of the buckets of `apiserver_authorization_webhook_duration_seconds`.
+const WEBHOOK_BOUNDS: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+/// Upper bounds of the buckets of `apiserver_authorization_match_condition_evaluation_seconds`.
+const CONDITION_BOUNDS: &[f64] = &[0.001, 0.005, 0.01, 0.025, 0.1, 0.2, 0.25];
+
+/// Counters of decisions, of questions to webhooks and of reloads.
+#[derive(Default)]
+pub(crate) struct Metrics(Mutex<Counts>);
+
+/// Counts by rendered labels.
+#[derive(Default)]
+struct Counts {
+    decisions: BTreeMap<String, u64>,
+    evaluations: BTreeMap<String, u64>,
+    fail_open: BTreeMap<String, u64>,
+    durations: BTreeMap<String, Histogram>,
+    condition_errors: BTreeMap<String, u64>,
+    condition_exclusions: BTreeMap<String, u64>,
+    condition_durations: BTreeMap<String, Histogram>,
+    reloads: BTreeMap<String, u64>,
+    /// Seconds since the epoch.
+    last_reloads: BTreeMap<String, i64>,
+    /// Labels of the configuration that applies; empty without a file.
+    config: String,
+}
+
+/// Histogram of durations in seconds.
+#[derive(Default)]
+struct Histogram {
+    /// Cumulative count for each upper bound.
+    buckets: Vec<u64>,
+    count: u64,
+    sum: f64,
+}
+
+impl Histogram {
+    fn observe(&mut self, bounds: &[f64], seconds: f64) {
+        self.buckets.resize(bounds.len(), 0);
+        for (bucket, bound) in self.buckets.iter_mut().zip(bounds) {
+            *bucket += u64::from(seconds <= *bound);
+        }
+        self.count += 1;
+        self.sum += seconds;
+    }
+}
+
+fn webhook_labels(name: &str) -> String {
+    format!("name=\"{name}\",type=\"Webhook\"")
+}
+
+impl Metrics {
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a decision, `allowed` or `denied`, of the authorizer that made it.
+    pub(crate) fn decided(&self, decision: &str, name: &str, authorizer_type: &str) {
+        let labels = format!("decision=\"{decision}\",name=\"{name}\",type=\"{authorizer_type}\"");
+        *self.counts().decisions.entry(labels).or_default() += 1;
+    }
+
+    /// Counts a question to a webhook by its result: `success`, `timeout` or `error`.
+    pub(super) fn asked(&self, name: &str, result: &str, elapsed: Duration) {
+        let labels = format!("name=\"{name}\",result=\"{result}\"");
+        let mut counts = self.counts();
+        *counts.evaluations.entry(labels.clone()).or_default() += 1;
+        let histogram = counts.durations.entry(labels).or_default();
+        histogram.observe(WEBHOOK_BOUNDS, elapsed.as_secs_f64());
+    }
+
+    /// Counts a failure of a webhook that left the decision to the next authorizer.
+    pub(super) fn failed_open(&self, name: &str, is_timeout: bool) {
+        let result = if is_timeout { "timeout" } else { "error" };
+        let labels = format!("name=\"{name}\",result=\"{result}\"");
+        *self.counts().fail_open.entry(labels).or_default() += 1;
+    }
+
+    /// Counts an evaluation of a webhook's conditions.
+    pub(super) fn conditions_evaluated(&self, name: &str, matched: &Matched, elapsed: Duration) {
+        let labels = webhook_labels(name);
+        let mut counts = self.counts();
+        match matched {
+            Matched::Yes => {}
+            Matched::No => {
+                *counts.condition_exclusions.entry(labels.clone()).or_default() += 1;
+            }
+            Matched::Failed(_) => {
+                *counts.condition_errors.entry(labels.clone()).or_default() += 1;
+            }
+        }
+        let histogram = counts.condition_durations.entry(labels).or_default();
+        histogram.observe(CONDITION_BOUNDS, elapsed.as_secs_f64());
+    }
+
+    /// Counts a reload of the configuration file of the server with this ID.
+    pub(super) fn reloaded(&self, server: &str, succeeded: bool, now: Timestamp) {
+        let status = if succeeded { "success" } else { "failure" };
+        let labels = format!("apiserver_id_hash=\"{}\",status=\"{status}\"", hash(server));
+        let mut counts = self.counts();
+        *counts.reloads.entry(labels.clone()).or_default() += 1;
+        counts.last_reloads.insert(labels, now.as_second());
+    }
+
+    /// Records the text of the configuration file that applies now.
+    pub(super) fn applies(&self, server: &str, config: &str) {
+        self.counts().config =
+            format!("apiserver_id_hash=\"{}\",hash=\"{}\"", hash(server), hash(config));
+    }
+
+    /// Appends all metrics in the Prometheus text format.
+    pub(crate) fn render(&self, out: &mut String) {
+        let counts = self.counts();
+        let mut family = Family { out };
+        family.counters(
+            "apiserver_authorization_decisions_total",
+            "[ALPHA] Total number of terminal decisions made by an authorizer split by authorizer type, name, and decision.",
+            &counts.decisions,
+        );
+        family.counters(
+            "apiserver_authorization_webhook_evaluations_total",
+            "[ALPHA] Round-trips to authorization webhooks.",
+            &counts.evaluations,
+        );
+        family.counters(
+            "apiserver_authorization_webhook_evaluations_fail_open_total",
+            "[ALPHA] NoOpinion results due to webhook timeout or error.",
+            &counts.fail_open,
+        );
+        family.histograms(
+            "apiserver_authorization_webhook_duration_seconds",
+            "[ALPHA] Request latency in seconds.",
+            WEBHOOK_BOUNDS,
+            &counts.durations,
+        );
+        family.counters(
+            "apiserver_authorization_match_condition_evaluation_errors_total",
+            "[ALPHA] Total number of errors when an authorization webhook encounters a match condition error split by authorizer type and name.",
+            &counts.condition_errors,
+        );
+        family.counters(
+            "apiserver_authorization_match_condition_exclusions_total",
+            "[ALPHA] Total number of exclusions when an authorization webhook is skipped because match conditions exclude it.",
+            &counts.condition_exclusions,
+        );
+        family.histograms(
+            "apiserver_authorization_match_condition_evaluation_seconds",
+            "[ALPHA] Authorization match condition evaluation time in seconds, split by authorizer type and name.",
+            CONDITION_BOUNDS,
+            &counts.condition_durations,
+        );
+        const RELOADS: &str = "apiserver_authorization_config_controller_automatic";
+        family.counters(
+            &format!("{RELOADS}_reloads_total"),
+            "[BETA] Total number of automatic reloads of authorization configuration split by status and apiserver identity.",
+            &counts.reloads,
+        );
+        family.values(
+            &format!("{RELOADS}_reload_last_timestamp_seconds"),
+            "[BETA] Timestamp of the last automatic reload of authorization configuration split by status and apiserver identity.",
+            "gauge",
+            &counts.last_reloads,
+        );
+        if !counts.config.is_empty() {
+            family.values(
+                "apiserver_authorization_config_controller_last_config_info",
+                "[ALPHA] Information about the last applied authorization configuration with hash as label, split by apiserver identity.",
+                "gauge",
+                &BTreeMap::from([(counts.config.clone(), 1)]),
+            );
+        }
+    }
+}
+
+/// Writer of families of metrics. Empty families are left out.
+struct Family<'a> {
+    out: &'a mut String,
+}
+
+impl Family<'_> {
+    fn head(&mut self, name: &str, help: &str, kind: &str) {
+        let _ = writeln!(self.out, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    fn counters(&mut self, name: &str, help: &str, counts: &BTreeMap<String, u64>) {
+        self.values(name, help, "counter", counts);
+    }
+
+    fn values<T: std::fmt::Display>(
+        &mut self,
+        name: &str,
+        help: &str,
+        kind: &str,
+        values: &BTreeMap<String, T>,
+    ) {
+        if values.is_empty() {
+            return;
+        }
+        self.head(name, help, kind);
+        for (labels, value) in values {
+            let _ = writeln!(self.out, "{name}{{{labels}}} {value}");
+        }
+    }
+
+    fn histograms(
+        &mut self,
+        name: &str,
+        help: &str,
+        bounds: &[f64],
+        histograms: &BTreeMap<String, Histogram>,
+    ) {
+        if histograms.is_empty() {
+            return;
+        }
+        self.head(name, help, "histogram");
+        for (labels, Histogram { buckets, count, sum }) in histograms {
+            for (bucket, bound) in buckets.iter().zip(bounds) {
+                let _ = writeln!(self.out, "{name}_bucket{{{labels},le=\"{bound}\"}} {bucket}");
+            }
+            let _ = writeln!(self.out, "{name}_bucket{{{labels},le=\"+Inf\"}} {count}");
+            let _ = writeln!(self.out, "{name}_sum{{{labels}}} {sum}");
+            let _ = writeln!(self.out, "{name}_count{{{labels}}} {count}");
+        }
+    }
+}
+
+/// Returns the SHA-256 digest of a text as metrics show it; empty for an empty text.
+fn hash(text: &str) -> String {
+    if text.is_empty() {
+        return String::new();
+    }
+    let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
+    let mut out = String::from("sha256:");
+    for byte in digest.as_ref() {
+        let _ = write!(out, "{byte:02x}");
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metrics_have_upstreams_names_and_labels() {
+        let metrics = Metrics::default();
+        metrics.decided("allowed", "rbac", "RBAC");
+        metrics.asked("a.b", "success", Duration::from_millis(20));
+        metrics.conditions_evaluated("a.b", &Matched::No, Duration::ZERO);
+        metrics.reloaded("x", false, Timestamp::UNIX_EPOCH);
+        let mut text = String::new();
+        metrics.render(&mut text);
+        for line in [
+            "apiserver_authorization_decisions_total{decision=\"allowed\",name=\"rbac\",type=\"RBAC\"} 1\n",
+            "apiserver_authorization_webhook_evaluations_total{name=\"a.b\",result=\"success\"} 1\n",
+            "apiserver_authorization_webhook_duration_seconds_bucket{name=\"a.b\",result=\"success\",le=\"0.01\"} 0\n",
+            "apiserver_authorization_webhook_duration_seconds_bucket{name=\"a.b\",result=\"success\",le=\"0.025\"} 1\n",
+            "apiserver_authorization_match_condition_exclusions_total{name=\"a.b\",type=\"Webhook\"} 1\n",
+            "status=\"failure\"} 1\n",
+        ] {
+            assert!(text.contains(line), "{line}\n{text}");
+        }
+        assert!(!text.contains("fail_open"), "{text}");
+    }
+}

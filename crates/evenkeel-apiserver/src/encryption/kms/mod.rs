@@ -1,0 +1,342 @@
+//! Encryption with keys that a KMS plugin encrypts. The plugin is a process on the same machine.
+//!
+//! | documented rule | implemented in |
+//! |---|---|
+//! | The status of the plugin is polled | `run`, `poll` |
+//! | A new seed is generated at the start, and when the ID of the plugin's key changes | `rotate_if_needed` |
+//! | Writes go on for three minutes after the last good status | `encrypt` |
+//! | Values of earlier seeds are decrypted through the plugin; its answers are remembered | `dek` |
+//! | A value of another key ID is stale | `decrypt` |
+//!
+//! Upstream: `envelope/kmsv2`, `kmsv2PluginProbe`.
+
+mod client;
+mod envelope;
+mod wire;
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use evenkeel_api::forms::dns_subdomain;
+use jiff::{SignedDuration, Timestamp};
+use prost::Message as _;
+
+use super::cipher::random;
+use crate::clock::Clock;
+use client::{call, call_blocking};
+use envelope::Dek;
+use wire::{
+    DecryptRequest, DecryptResponse, EncryptRequest, EncryptResponse, EncryptedObject,
+    StatusRequest, StatusResponse,
+};
+
+/// Time between two polls of a healthy plugin. Upstream: `kmsv2PluginHealthzPositiveInterval`.
+const POLL_PERIOD: Duration = Duration::from_secs(60);
+/// Time between two polls after a failure. Upstream: `kmsv2PluginHealthzNegativeInterval`.
+const RETRY_PERIOD: Duration = Duration::from_secs(10);
+/// Time for which a seed encrypts after the last good status. Upstream: `kmsv2PluginWriteDEKSourceMaxTTL`.
+const WRITE_PERIOD: SignedDuration = SignedDuration::from_mins(3);
+/// Maximum size of a key's ID in bytes.
+const MAX_KEY_ID: usize = 1024;
+/// Maximum size of an encrypted seed in bytes.
+const MAX_SOURCE: usize = 1024;
+/// Maximum size of all annotations in bytes.
+const MAX_ANNOTATIONS: usize = 32 * 1024;
+/// Type of a source that is a key.
+const KEY: i32 = 0;
+/// Type of a source that is a seed.
+const SEED: i32 = 1;
+
+const STATUS: &str = "/v2.KeyManagementService/Status";
+const ENCRYPT: &str = "/v2.KeyManagementService/Encrypt";
+const DECRYPT: &str = "/v2.KeyManagementService/Decrypt";
+
+/// Provider of encryption through one plugin.
+pub(crate) struct Kms {
+    name: String,
+    /// Prefix of the values that it encrypts.
+    pub(super) prefix: Vec<u8>,
+    socket: PathBuf,
+    /// Timeout of one call.
+    timeout: Duration,
+    clock: Clock,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Seed that encrypts new values; `None` until the plugin has encrypted one.
+    current: Option<Current>,
+    /// Decrypted keys and seeds, by their encrypted form.
+    deks: HashMap<Source, Arc<Dek>>,
+    /// Version in the first status; it may not change.
+    version: String,
+    /// Why the last poll failed.
+    failure: Option<String>,
+}
+
+/// Seed that encrypts new values.
+struct Current {
+    dek: Arc<Dek>,
+    source: Source,
+    /// Time until which it may encrypt.
+    expires: Timestamp,
+}
+
+/// Encrypted key or seed, with what the plugin needs to decrypt it.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Source {
+    source_type: i32,
+    ciphertext: Vec<u8>,
+    key_id: String,
+    annotations: BTreeMap<String, Vec<u8>>,
+}
+
+impl Kms {
+    /// Makes the provider of the plugin at a socket. Nothing can be encrypted before the first [`poll`](Self::poll).
+    pub(super) fn new(name: &str, socket: PathBuf, timeout: Duration, clock: Clock) -> Self {
+        let state = State { failure: Some("it was not polled yet".to_owned()), ..State::default() };
+        Self {
+            name: name.to_owned(),
+            prefix: format!("k8s:enc:kms:v2:{name}:").into_bytes(),
+            socket,
+            timeout,
+            clock,
+            state: Mutex::new(state),
+        }
+    }
+
+    /// Returns the plugin's name in the configuration.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns why the plugin is not healthy, by the last poll.
+    pub(crate) fn health(&self) -> Result<(), String> {
+        self.state().failure.clone().map_or(Ok(()), Err)
+    }
+
+    /// Polls the plugin until the server is dropped.
+    pub(crate) async fn run(&self) {
+        loop {
+            let period = if self.health().is_ok() { POLL_PERIOD } else { RETRY_PERIOD };
+            tokio::time::sleep(period).await;
+            self.poll().await;
+        }
+    }
+
+    /// Polls the plugin once: checks its status, and generates a seed if there is none for its key.
+    ///
+    /// Upstream: `kmsv2PluginProbe.check`.
+    pub(crate) async fn poll(&self) {
+        let result = self.check().await;
+        if let Err(error) = &result {
+            tracing::error!(plugin = self.name, error, "a KMS plugin is not healthy");
+        }
+        self.state().failure = result.err();
+    }
+
+    async fn check(&self) -> Result<(), String> {
+        let (socket, timeout, name) = (&*self.socket, self.timeout, &self.name);
+        // The time before the call, so that a slow answer does not extend the period of writes.
+        let expires = self.clock.now().saturating_add(WRITE_PERIOD).unwrap_or(Timestamp::MAX);
+        let status: Result<StatusResponse, String> =
+            call(socket, timeout, STATUS, StatusRequest {}).await;
+        let status = status.map_err(|error| {
+            format!("failed to perform status section of the healthz check for KMS Provider {name}, error: {error}")
+        })?;
+        let mut errors = Vec::new();
+        if status.healthz != "ok" {
+            errors.push(format!("got unexpected healthz status: {}", status.healthz));
+        }
+        if matches!(&*status.version, "v2" | "v2beta1") {
+            let mut state = self.state();
+            if state.version.is_empty() {
+                state.version.clone_from(&status.version);
+            }
+            if state.version != status.version {
+                errors.push(format!(
+                    "KMSv2 API version should not change after the initial status response version {}, got {}",
+                    state.version, status.version
+                ));
+            }
+        } else {
+            errors.push(format!("expected KMSv2 API version v2, got {}", status.version));
+        }
+        match check_key_id(&status.key_id) {
+            Err(why) => errors.push(format!("got invalid KMSv2 KeyID: {why}")),
+            Ok(()) => errors.extend(self.rotate_if_needed(&status.key_id, expires).await.err()),
+        }
+        match errors.as_slice() {
+            [] => Ok(()),
+            errors => {
+                Err(format!("kmsv2 Provider {name} is not healthy, error: {}", errors.join(", ")))
+            }
+        }
+    }
+
+    /// Extends the period of writes if the seed is of this key. Otherwise generates a seed; the old one stays in place
+    /// if that fails.
+    ///
+    /// Upstream: `rotateDEKOnKeyIDChange`.
+    async fn rotate_if_needed(&self, key_id: &str, expires: Timestamp) -> Result<(), String> {
+        if let Some(current) = &mut self.state().current
+            && current.source.key_id == key_id
+        {
+            current.expires = expires;
+            return Ok(());
+        }
+        let failed = |why: String| format!("failed to rotate DEK: {why}");
+        let seed = Dek::generate().map_err(failed)?;
+        let request = EncryptRequest { plaintext: seed.clone(), uid: uid().map_err(failed)? };
+        let answer: Result<EncryptResponse, String> =
+            call(&self.socket, self.timeout, ENCRYPT, request).await;
+        let EncryptResponse { ciphertext, key_id: encrypted_by, annotations } =
+            answer.map_err(|error| failed(format!("failed to encrypt DEK, error: {error}")))?;
+        let source = Source { source_type: SEED, ciphertext, key_id: encrypted_by, annotations };
+        source.check().map_err(failed)?;
+        if source.key_id != key_id {
+            return Err(failed(
+                "the plugin encrypts with another key than its status names".into(),
+            ));
+        }
+        let dek = Arc::new(Dek::new(seed, true).map_err(failed)?);
+        let mut state = self.state();
+        state.deks.insert(source.clone(), dek.clone());
+        state.current = Some(Current { dek, source, expires });
+        Ok(())
+    }
+
+    /// Encrypts a value with the current seed.
+    ///
+    /// # Errors
+    /// Why nothing can be encrypted now: the plugin has not answered for too long.
+    pub(super) fn encrypt(&self, value: &[u8], authenticated: &[u8]) -> Result<Vec<u8>, String> {
+        let now = self.clock.now();
+        let (dek, source) = {
+            let state = self.state();
+            let why = state.failure.as_deref().unwrap_or("it has no key");
+            let unavailable = |what: &str| format!("the KMS plugin {:?} {what}: {why}", self.name);
+            let current =
+                state.current.as_ref().ok_or_else(|| unavailable("has encrypted no key yet"))?;
+            if now > current.expires {
+                return Err(unavailable("has not been healthy for three minutes"));
+            }
+            (current.dek.clone(), current.source.clone())
+        };
+        let object = EncryptedObject {
+            encrypted_data: dek.encrypt(value, authenticated)?,
+            key_id: source.key_id,
+            encrypted_dek_source: source.ciphertext,
+            annotations: source.annotations,
+            encrypted_dek_source_type: source.source_type,
+        };
+        Ok([&*self.prefix, &object.encode_to_vec()].concat())
+    }
+
+    /// Decrypts a value without its prefix. Returns whether it is stale: another key than the plugin's current one
+    /// encrypted its seed.
+    pub(super) fn decrypt(
+        &self,
+        stored: &[u8],
+        authenticated: &[u8],
+    ) -> Result<(Vec<u8>, bool), String> {
+        let object = EncryptedObject::decode(stored).map_err(|error| error.to_string())?;
+        if object.encrypted_data.is_empty() {
+            return Err("encrypted data is empty".to_owned());
+        }
+        let source = Source {
+            source_type: object.encrypted_dek_source_type,
+            ciphertext: object.encrypted_dek_source,
+            key_id: object.key_id,
+            annotations: object.annotations,
+        };
+        source.check()?;
+        let value = self.dek(&source)?.decrypt(&object.encrypted_data, authenticated)?;
+        let state = self.state();
+        let is_stale = state.current.as_ref().is_none_or(|current| {
+            current.source.key_id != source.key_id
+                || current.source.source_type != source.source_type
+        });
+        Ok((value, is_stale))
+    }
+
+    /// Returns the decrypted key or seed. Asks the plugin if it is not remembered, and waits for the answer.
+    fn dek(&self, source: &Source) -> Result<Arc<Dek>, String> {
+        let known = self.state().deks.get(source).cloned();
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let request = DecryptRequest {
+            ciphertext: source.ciphertext.clone(),
+            uid: uid()?,
+            key_id: source.key_id.clone(),
+            annotations: source.annotations.clone(),
+        };
+        let answer: Result<DecryptResponse, String> =
+            call_blocking(&self.socket, self.timeout, DECRYPT, request);
+        let answer = answer.map_err(|error| format!("failed to decrypt DEK, error: {error}"))?;
+        let dek = Arc::new(Dek::new(answer.plaintext, source.source_type == SEED)?);
+        self.state().deks.insert(source.clone(), dek.clone());
+        Ok(dek)
+    }
+}
+
+impl Source {
+    /// Upstream: `ValidateEncryptedObject`.
+    fn check(&self) -> Result<(), String> {
+        if !matches!(self.source_type, KEY | SEED) {
+            return Err(format!("unknown encryptedDEKSourceType: {}", self.source_type));
+        }
+        match self.ciphertext.len() {
+            0 => {
+                return Err(
+                    "failed to validate encrypted DEK source: encrypted DEK source is empty".into(),
+                );
+            }
+            length if length > MAX_SOURCE => {
+                return Err(format!(
+                    "failed to validate encrypted DEK source: encrypted DEK source is {length} bytes, which exceeds the max size of {MAX_SOURCE}"
+                ));
+            }
+            _ => {}
+        }
+        check_key_id(&self.key_id).map_err(|why| format!("failed to validate key id: {why}"))?;
+        let failed = |why: String| Err(format!("failed to validate annotations: {why}"));
+        let mut size = 0_usize;
+        for (key, value) in &self.annotations {
+            if !dns_subdomain(key).is_empty() || !key.contains('.') {
+                return failed(format!("{key:?} is not a fully qualified domain name"));
+            }
+            size = size.saturating_add(key.len()).saturating_add(value.len());
+        }
+        if size > MAX_ANNOTATIONS {
+            return failed(format!(
+                "total size of annotations is {size}, which exceeds the max size of {MAX_ANNOTATIONS}"
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Upstream: `ValidateKeyID`.
+fn check_key_id(key_id: &str) -> Result<(), String> {
+    match key_id.len() {
+        0 => Err("keyID is empty".to_owned()),
+        length if length > MAX_KEY_ID => {
+            Err(format!("keyID is {length} bytes, which exceeds the max size of {MAX_KEY_ID}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns a random ID of a call.
+fn uid() -> Result<String, String> {
+    random::<16>().map(|bytes| format!("{:032x}", u128::from_be_bytes(bytes)))
+}
