@@ -48,7 +48,7 @@ pub(crate) fn action_summaries(plan: &Plan) -> Vec<String> {
     let summary = |action: &Action| match action {
         Action::Patch(patch) => format!("patch {}", patch.target.kind.plural),
         Action::Delete(delete) => format!("delete {}", delete.target.name),
-        Action::Event(event) => event.reason.to_owned(),
+        Action::Event(event) => event.reason.to_string(),
         other => panic!("not what these controllers do: {other:?}"),
     };
     plan.actions.iter().map(summary).collect()

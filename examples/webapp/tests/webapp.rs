@@ -11,6 +11,7 @@ use serde_json::json;
 use webapp_operator::{Dns, WebApp, WebAppSpec, operator};
 
 #[tokio::test(start_paused = true)]
+#[expect(clippy::disallowed_methods, reason = "the test's end aborts the operator")]
 async fn an_application_becomes_ready_scales_and_goes() {
     let builder = TestCluster::builder().server(|server| server.crd(&WebApp::crd()));
     let cluster = builder.start().await.unwrap();

@@ -213,13 +213,13 @@ mod tests {
         let options = ConnectOptions { kubeconfig: Some(path.clone()), ..Default::default() };
         let mut reload = ConfigReloader::new(options, Clock::system());
         let client = reload.transport(|_| {}).await.unwrap();
-        assert_eq!(response_of(client.unfenced_kube()).await, "one");
+        assert_eq!(response_of(client.kube()).await, "one");
         fs::write(&path, "not: a: kubeconfig").unwrap();
         reload.reload_if_changed().await;
-        assert_eq!(response_of(client.unfenced_kube()).await, "one");
+        assert_eq!(response_of(client.kube()).await, "one");
         fs::write(&path, kubeconfig(&two, "")).unwrap();
         reload.reload_if_changed().await;
-        assert_eq!(response_of(client.unfenced_kube()).await, "two");
+        assert_eq!(response_of(client.kube()).await, "two");
         tasks.shut_down(POLL_INTERVAL).await;
     }
 

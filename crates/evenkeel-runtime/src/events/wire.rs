@@ -208,7 +208,7 @@ mod tests {
             name: "n1.1".into(),
             regarding: Target::new(NODES, "", "n1", "u1"),
             warning: true,
-            reason: "NodeNotReady",
+            reason: "NodeNotReady".into(),
             message: "gone".into(),
             first: at(0),
             last: at(5),

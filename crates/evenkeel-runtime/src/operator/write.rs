@@ -74,15 +74,12 @@ impl Writer<'_> {
         }
     }
 
-    async fn apply<R: Returned>(
+    async fn apply<R: Returned + Clone>(
         &self,
         target: Target,
         body: Bytes,
         force: bool,
-    ) -> Result<Arc<R::Object>>
-    where
-        R: Clone,
-    {
+    ) -> Result<Arc<R::Object>> {
         let target = Target { uid: Arc::from(""), ..target };
         if let Some(cached) = self.cached::<R>(&target)
             && self.applied.is_current(&target, &body, cached.meta())

@@ -35,6 +35,7 @@ fn number(name: &str) -> Option<u64> {
 }
 
 /// Runs all seeds. Returns the sums of the counts.
+#[expect(clippy::print_stdout, reason = "the report is for whoever runs the test")]
 pub(crate) fn run_all(simulation: impl AsyncFn(u64) -> Run) -> BTreeMap<String, u64> {
     let seeds: Vec<u64> = match number("EVENKEEL_ELECTION_SEED") {
         Some(seed) => vec![seed],

@@ -1,9 +1,8 @@
 //! A manager's life: order of start and stop, loss of the lease, failures.
 
 use crate::server::{Fault, Server};
-use evenkeel_api::{View, time::Timestamp};
+use evenkeel_api::time::Timestamp;
 use evenkeel_runtime::{
-    cache::Full,
     clock::Clock,
     controller::Outcome,
     manager::{Manager, ManagerError, RunContext, RunnableGroup},
@@ -248,11 +247,11 @@ async fn custom_controller_reconciles_roots_and_mapped_objects() {
     let seen = Arc::clone(&log);
     manager
         .controller::<ConfigMap>()
-        .watches::<Secret>(|secret: &Full<Secret>| {
-            vec![Key::new(&secret.meta().namespace, "from-secret")]
+        .watches::<Secret>(|secret| {
+            vec![Key::new(secret.metadata.namespace.as_deref().unwrap_or_default(), "from-secret")]
         })
         .max_concurrent(2)
-        .reconcile(move |request, _| {
+        .reconcile_requests(move |request, _| {
             seen.lock().unwrap().push(request.key.to_string());
             async { Ok(Outcome::Settled) }
         });

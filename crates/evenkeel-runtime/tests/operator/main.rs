@@ -1,5 +1,7 @@
 //! Operators on the embedded API server, in virtual time.
 
+#![expect(clippy::unwrap_used, reason = "the whole binary is tests")]
+
 use evenkeel_runtime::{
     client::{Client, LeaderFence},
     controller,
@@ -66,6 +68,7 @@ impl Fixture {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "the test's end aborts the manager")]
 fn start(manager: Manager) {
     tokio::spawn(manager.run(std::future::pending()));
 }
@@ -88,7 +91,8 @@ async fn copy(map: Arc<ConfigMap>, cx: Context) -> Result<Outcome> {
     secret.metadata.name = map.metadata.name.clone();
     secret.controlled_by(&*map)?;
     cx.apply(&secret).await?;
-    cx.event(&*map, format!("Copied{}", map.data.as_ref().map_or(0, |data| data.len())), "copied");
+    let entries = map.data.iter().flatten().count();
+    cx.event(&*map, format!("Copied{entries}"), "copied");
     Ok(Outcome::Settled)
 }
 

@@ -63,7 +63,7 @@ fn action_summaries(plan: &Plan) -> Vec<String> {
             format!("create {}", body["metadata"]["name"].as_str().unwrap())
         }
         Action::Delete(delete) => format!("delete {}", delete.target.name),
-        Action::Event(event) => event.reason.to_owned(),
+        Action::Event(event) => event.reason.to_string(),
         Action::Update(_) => "update".to_owned(),
         other => panic!("{other:?}"),
     };

@@ -330,7 +330,7 @@ struct Model {
     n_succeeded: i32,
     /// Number of pods that failed in the simulation.
     n_failed: i32,
-    events: Vec<&'static str>,
+    events: Vec<String>,
     /// The controller's memory, until it crashes.
     failures: Option<Failures>,
 }
@@ -394,7 +394,7 @@ impl Model {
 
     fn apply(&mut self, action: &Action) -> Outcome {
         if let Action::Event(event) = action {
-            self.events.push(event.reason);
+            self.events.push(event.reason.to_string());
             return Outcome::success();
         }
         if self.write_results.pop() == Some(false) {

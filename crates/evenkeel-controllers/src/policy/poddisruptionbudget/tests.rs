@@ -85,7 +85,7 @@ fn written(plan: &Plan) -> (Option<Value>, Vec<&str>) {
         _ => None,
     });
     let reasons = plan.actions.iter().filter_map(|action| match action {
-        Action::Event(event) => Some(event.reason),
+        Action::Event(event) => Some(&*event.reason),
         _ => None,
     });
     (status, reasons.collect())

@@ -123,7 +123,7 @@ fn run(
 
 fn action_summary(action: &Action) -> String {
     match action {
-        Action::Event(event) => event.reason.to_owned(),
+        Action::Event(event) => event.reason.to_string(),
         Action::Update(update) => {
             let body: Value = serde_json::from_slice(&update.body).expect("JSON");
             let replicas = &body["spec"]["replicas"];
