@@ -24,3 +24,8 @@ pub use evenkeel_tasks as tasks;
 pub mod scripted;
 #[cfg(feature = "webhook")]
 pub mod webhook;
+
+/// Examples of the page on operators, which run as doctests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/operators.md")]
+struct OperatorsPage;

@@ -26,13 +26,13 @@
 //!
 //! | documented rule | implemented in |
 //! |---|---|
-//! | A pass sees the key's own writes; the leader alone writes | [`Context`] |
-//! | Server-side apply sends nothing if neither the object nor the intent has changed | `applied::Applied::is_current` |
+//! | A pass sees the key's own writes; the leader alone writes | `write::Writer` |
+//! | Server-side apply sends nothing if neither the object nor the intent has changed | `applied::is_current` |
 //! | A finalizer is added before the first pass and removed after its cleanup | `finalizers::next_step` |
 //! | A status is patched only if it has changed; lists are patched under optimistic lock | `status::status_patch` |
-//! | `SetStatusCondition`: the transition time changes with the status | [`conditions::set`] |
-//! | `SetControllerReference`: one controller, no owner in another namespace | [`OwnerExt`] |
-//! | Predicates filter events, not passes | [`Predicate`] |
+//! | `SetStatusCondition`: the transition time changes with the status | `conditions::set` |
+//! | `SetControllerReference`: one controller, no owner in another namespace | `owners::set_owner` |
+//! | Predicates filter events, not passes | `predicates::Predicate` |
 
 mod applied;
 mod builder;

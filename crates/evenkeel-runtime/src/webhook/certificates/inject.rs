@@ -1,6 +1,6 @@
 //! The `caBundle`s of objects that call a Service.
 //!
-//! Upstream: cert-manager's `cainjector`, cert-controller's `rotator`.
+//! cert-manager's CA injector and cert-controller's rotator do the same for other servers.
 
 use super::material::Names;
 use crate::plan::PatchForm;
