@@ -13,7 +13,7 @@
 //!     Ok(Outcome::Settled)
 //! }
 //!
-//! # async fn run() -> anyhow::Result<()> {
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
 //! let manager = Manager::builder(kube::Client::try_default().await?)
 //!     .component("secret-copier")
 //!     .leader_election_id("secret-copier")

@@ -182,11 +182,10 @@ impl<'s, K: Hooked> WebhookBuilder<'s, K> {
     ///
     /// ```
     /// use evenkeel_runtime::webhook::{Certificates, WebhookServer};
-    /// # use kube::Resource;
-    /// # use serde::{Deserialize, Serialize};
-    /// # use std::borrow::Cow;
     /// # macro_rules! version { ($module:ident, $version:literal, $field:ident) => { pub mod $module {
-    /// #     use super::*;
+    /// #     use kube::Resource;
+    /// #     use serde::{Deserialize, Serialize};
+    /// #     use std::borrow::Cow;
     /// #     #[derive(Clone, Serialize, Deserialize)]
     /// #     pub struct App { pub metadata: kube::api::ObjectMeta, pub $field: i32 }
     /// #     impl Resource for App {

@@ -30,11 +30,11 @@
 //! hooks
 //!     .webhook::<Deployment>()
 //!     .defaults(|deployment, _request| {
-//!         deployment.spec.get_or_insert_default().replicas.get_or_insert(1);
+//!         deployment.spec.replicas.get_or_insert(1);
 //!         Ok(())
 //!     })
 //!     .validates(|deployment, _old, _request| {
-//!         match deployment.spec.as_ref().and_then(|spec| spec.replicas) {
+//!         match deployment.spec.replicas {
 //!             Some(100..) => Err(FieldError::forbidden("spec.replicas", "at most 99").into()),
 //!             _ => Ok(()),
 //!         }
