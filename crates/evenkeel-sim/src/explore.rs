@@ -1,6 +1,7 @@
 //! Runs a scenario repeatedly, with a different fault each time.
 
-use crate::{Fault, FaultKind, Faults, Options, Part, World, simulate};
+use crate::{Options, World, part, simulate};
+use evenkeel_test::simulation::{Exit, FaultKind, Faults, Part, each_write as each_write_of};
 use std::collections::BTreeMap;
 
 /// Description of a run, which its drop prints if the run panicked.
@@ -24,18 +25,9 @@ pub fn each_write(
     kind: FaultKind,
     scenario: &impl AsyncFn(&mut World, Faults),
 ) -> u64 {
-    let mut at = 0;
-    loop {
-        at += 1;
-        let _report =
-            PanicReport(format!("seed {}, {kind:?} at write {at} of {part:?}", options.seed));
-        let fault = Fault { part, at, kind };
-        let faults = Faults { at_writes: vec![fault], ..Faults::default() };
-        let writes = with_faults(options, faults, scenario);
-        if writes.get(&part).is_none_or(|writes| *writes < at) {
-            return at;
-        }
-    }
+    each_write_of(part, kind, |faults| {
+        with_faults(options, faults, scenario).get(&part).copied().unwrap_or_default()
+    })
 }
 
 /// Runs `scenario` once with these faults. Returns the number of writes of each part, without leases and events.
@@ -48,6 +40,10 @@ pub fn with_faults(
     simulate(options.clone(), async |world| {
         scenario(world, faults).await;
         assert_eq!(world.failures(), [], "long-lived tasks run on");
+        // A replica ends when it loses its lease.
+        let ended = |exit: &&Exit| exit.part.name() != part::REPLICA.name();
+        let ended: Vec<&Exit> = world.exits().iter().filter(ended).collect();
+        assert!(ended.is_empty(), "parts ended by themselves: {ended:?}");
         options.parts.iter().map(|part| (*part, world.writes(*part))).collect()
     })
 }

@@ -16,37 +16,15 @@
 //! ```
 
 pub mod explore;
-mod faults;
 mod metrics;
+pub mod part;
 mod parts;
 mod pods;
-mod record;
-mod requests;
-mod wire;
 mod world;
 
-pub use faults::{Fault, FaultKind, Faults};
+pub use evenkeel_test::simulation::{
+    Fault, FaultKind, Faults, Log, Outcome, Part, Requests, Write,
+};
 pub use parts::Cloud;
 pub use pods::{Count, PodWatch};
-pub use record::{Log, Outcome, Write};
-pub use requests::Requests;
 pub use world::{Options, World, simulate};
-
-/// Part of the control plane, with its own wire and lifetime.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Part {
-    /// All controllers, in one process.
-    Controllers,
-    /// Cloud controller manager, in a process of its own.
-    Cloud,
-    /// One of several controller managers with leader election: only the leader works.
-    Replica(u8),
-    /// Scheduler, in a process of its own.
-    Scheduler,
-    /// All simulated nodes.
-    Nodes,
-    /// User of the API: the test itself.
-    User,
-    /// Client of the test's observer, which only reads.
-    Observer,
-}

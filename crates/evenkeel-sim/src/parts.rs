@@ -1,9 +1,6 @@
 //! Parts of the control plane, each started as its program starts it.
 
-use crate::{
-    Options, Part,
-    wire::{Wire, WorldCall},
-};
+use crate::{Options, part};
 use evenkeel_cloud::{
     CloudContext, CloudProvider, Options as CloudOptions,
     ip_pool::{Config, IpPool},
@@ -14,17 +11,24 @@ use evenkeel_controllers::{
     options::Options as ControllersOptions,
     wiring::descriptor::{Clients, ControllerContext, descriptors},
 };
+use evenkeel_nodes::NodesOptions;
 use evenkeel_runtime::{
     cache::Caches,
     client::Client,
     clock::Clock,
     controller::Env,
-    manager::{Manager, RunnableGroup},
+    manager::{Manager, RunnableGroup, Setup},
     tasks::Tasks,
 };
 use evenkeel_scheduler::SchedulerOptions;
+use evenkeel_test::{BoxError, Program, simulation::Part};
+use futures::future::BoxFuture;
 use prometheus::Registry;
 use std::{fmt, sync::Arc, time::Duration};
+use tokio_util::sync::CancellationToken;
+
+/// User agent of the controllers, and name of their lease.
+const MANAGER: &str = "kube-controller-manager";
 
 /// Cloud provider of a simulated world, and the options of its controllers.
 #[derive(Clone)]
@@ -62,75 +66,89 @@ impl fmt::Debug for Cloud {
     }
 }
 
-/// State of a part between its start and its crash.
-pub(crate) struct RunningPart {
-    pub(crate) wire: Wire,
-    pub(crate) tasks: Tasks,
-    pub(crate) caches: Caches,
+/// Parts of a world by name, and whether stale watches hit them.
+pub(crate) fn programs(options: &Options) -> [(Part, Arc<dyn Program>, bool); 6] {
+    let replica = || -> Arc<dyn Program> { Arc::new(Replica) };
+    [
+        (part::CONTROLLERS, Arc::new(Controllers { options: options.clone() }), true),
+        (part::CLOUD, Arc::new(CloudManager(options.cloud.clone())), false),
+        (part::SCHEDULER, Arc::new(Scheduler { seed: options.seed }), true),
+        (part::NODES, Arc::new(Nodes(options.nodes.clone())), false),
+        (part::REPLICA.replica(1), replica(), false),
+        (part::REPLICA.replica(2), replica(), false),
+    ]
 }
 
-impl RunningPart {
-    /// Starts a part without state: it has to read everything from the server.
-    pub(crate) fn start(part: Part, wire: Wire, clock: &Clock, options: &Options) -> Self {
-        let registry = Registry::new();
-        let agent = match part {
-            Part::Cloud => "cloud-controller-manager",
-            Part::Controllers | Part::Replica(_) => "kube-controller-manager",
-            Part::Scheduler => "kube-scheduler",
-            Part::Nodes => "kubelet",
-            Part::User => "user",
-            Part::Observer => "observer",
-        };
-        let client = Client::builder(wire.kube(), clock.clone()).user_agent(agent).build();
+/// What a part has after its start. It has to read everything from the server.
+struct Started {
+    client: Client,
+    caches: Caches,
+    clock: Clock,
+    registry: Registry,
+    tasks: Tasks,
+}
+
+impl Started {
+    fn new(client: kube::Client, agent: &str, setup: &Setup, stop: CancellationToken) -> Self {
+        let (clock, registry) = (setup.clock().clone(), Registry::new());
+        let client = Client::builder(client, clock.clone()).user_agent(agent).build();
         let caches = Caches::new(client.clone(), clock.clone(), &registry);
-        let running_part = Self { wire, tasks: Tasks::new(), caches };
-        match part {
-            Part::Controllers => {
-                running_part.start_controllers(
-                    client,
-                    clock,
-                    registry,
-                    options.allocate_node_cidrs,
-                );
-            }
-            Part::Cloud => running_part.start_cloud(client, clock, registry, options),
-            Part::Scheduler => running_part.start_scheduler(client, clock, registry, options.seed),
-            Part::Nodes => running_part.start_nodes(client, clock, options),
-            Part::Replica(_) => {
-                running_part.start_replica(part, &client, clock, registry);
-                // The manager starts the caches.
-                return running_part;
-            }
-            Part::User | Part::Observer => {}
-        }
-        running_part.caches.start(&running_part.tasks);
-        running_part
+        Self { client, caches, clock, registry, tasks: Tasks::under(stop) }
     }
 
-    fn start_controllers(
+    fn env(&self) -> Env {
+        Env::new(self.client.clone(), self.caches.clone(), self.clock.clone(), &self.registry)
+    }
+
+    /// Starts the caches, and works until the part is stopped.
+    async fn run(self) -> Result<(), BoxError> {
+        self.caches.start(&self.tasks);
+        self.tasks.token().cancelled().await;
+        self.tasks.join().await;
+        Ok(())
+    }
+}
+
+/// All controllers without leader election.
+struct Controllers {
+    options: Options,
+}
+
+impl Program for Controllers {
+    fn start(
         &self,
-        client: Client,
-        clock: &Clock,
-        registry: Registry,
-        allocate_node_cidrs: bool,
-    ) {
-        let env = Env::new(client.clone(), self.caches.clone(), clock.clone(), &registry);
-        start_all_controllers(env, client, self.tasks.clone(), registry, allocate_node_cidrs);
+        client: kube::Client,
+        setup: Setup,
+        stop: CancellationToken,
+    ) -> BoxFuture<'static, Result<(), BoxError>> {
+        let started = Started::new(client, MANAGER, &setup, stop);
+        let (client, tasks, registry) =
+            (started.client.clone(), started.tasks.clone(), started.registry.clone());
+        let allocate_node_cidrs = self.options.allocate_node_cidrs;
+        start_all_controllers(started.env(), client, tasks, registry, allocate_node_cidrs);
+        Box::pin(started.run())
     }
+}
 
-    /// Starts a controller manager with leader election. If the manager ends with an error, the world restarts the
-    /// part as after a crash.
-    fn start_replica(&self, part: Part, client: &Client, clock: &Clock, registry: Registry) {
-        let manager = Manager::builder(self.wire.kube())
-            .component("kube-controller-manager")
-            .client(client.clone())
-            .caches(self.caches.clone())
-            .clock(clock.clone())
+/// A controller manager with leader election. It ends with an error when it loses its lease.
+struct Replica;
+
+impl Program for Replica {
+    fn start(
+        &self,
+        client: kube::Client,
+        setup: Setup,
+        stop: CancellationToken,
+    ) -> BoxFuture<'static, Result<(), BoxError>> {
+        let registry = Registry::new();
+        let manager = Manager::builder(client)
+            .component(MANAGER)
             .registry(registry.clone())
-            .leader_election("kube-system", "kube-controller-manager", &format!("{part:?}"))
+            .leader_election("kube-system", MANAGER, setup.identity())
+            .setup(setup)
             .build()
             .unwrap_or_else(|error| panic!("{error}"));
-        let (env, writer) = (manager.env().clone(), client.fenced(&manager.fence()));
+        let (env, writer) = (manager.env().clone(), manager.env().client.clone());
         manager.add(RunnableGroup::LeaderElection, "controllers", |running| async move {
             let tasks = Tasks::under(running.token());
             start_all_controllers(env, writer, tasks.clone(), registry, false);
@@ -138,42 +156,75 @@ impl RunningPart {
             tasks.join().await;
             Ok(())
         });
-        let (stop, wire) = (self.tasks.token(), self.wire.clone());
-        let run = async move {
-            let ended = manager.run(stop.clone().cancelled_owned()).await;
-            if ended.is_err() && !stop.is_cancelled() {
-                wire.call(WorldCall::Restart(part));
-            }
-        };
-        self.tasks.spawn_finite("manager", self.wire.halt.over(run));
+        Box::pin(async move { Ok(manager.run(stop.cancelled_owned()).await?) })
     }
+}
 
-    fn start_cloud(&self, client: Client, clock: &Clock, registry: Registry, options: &Options) {
-        let env = Env::new(client.clone(), self.caches.clone(), clock.clone(), &registry);
+/// The cloud's controllers.
+struct CloudManager(Cloud);
+
+impl Program for CloudManager {
+    fn start(
+        &self,
+        client: kube::Client,
+        setup: Setup,
+        stop: CancellationToken,
+    ) -> BoxFuture<'static, Result<(), BoxError>> {
+        let started = Started::new(client, "cloud-controller-manager", &setup, stop);
+        let client = started.client.clone();
         let context = CloudContext {
-            env,
+            env: started.env(),
             clients: Arc::new(move |_| client.clone()),
-            tasks: self.tasks.clone(),
-            registry,
-            provider: options.cloud.provider(),
-            options: Arc::new(options.cloud.options.clone()),
+            tasks: started.tasks.clone(),
+            registry: started.registry.clone(),
+            provider: self.0.provider(),
+            options: Arc::new(self.0.options.clone()),
         };
         if let Err(error) = context.start_all() {
             panic!("{error}");
         }
+        Box::pin(started.run())
     }
+}
 
-    fn start_scheduler(&self, client: Client, clock: &Clock, registry: Registry, seed: u64) {
-        let options = SchedulerOptions { seed, ..SchedulerOptions::default() };
-        let (caches, clock, stop) = (self.caches.clone(), clock.clone(), self.tasks.token());
+/// The scheduler.
+struct Scheduler {
+    seed: u64,
+}
+
+impl Program for Scheduler {
+    fn start(
+        &self,
+        client: kube::Client,
+        setup: Setup,
+        stop: CancellationToken,
+    ) -> BoxFuture<'static, Result<(), BoxError>> {
+        let started = Started::new(client, "kube-scheduler", &setup, stop.clone());
+        let options = SchedulerOptions { seed: self.seed, ..SchedulerOptions::default() };
+        let (client, caches) = (started.client.clone(), started.caches.clone());
+        let (clock, registry) = (started.clock.clone(), started.registry.clone());
         let run = evenkeel_scheduler::run(client, caches, clock, registry, options, stop);
-        self.tasks.spawn("scheduler", run);
+        started.tasks.spawn("scheduler", run);
+        Box::pin(started.run())
     }
+}
 
-    fn start_nodes(&self, client: Client, clock: &Clock, options: &Options) {
-        let (caches, clock, stop) = (self.caches.clone(), clock.clone(), self.tasks.token());
-        let run = evenkeel_nodes::run(client, caches, clock, options.nodes.clone(), stop);
-        self.tasks.spawn("nodes", run);
+/// All simulated nodes.
+struct Nodes(NodesOptions);
+
+impl Program for Nodes {
+    fn start(
+        &self,
+        client: kube::Client,
+        setup: Setup,
+        stop: CancellationToken,
+    ) -> BoxFuture<'static, Result<(), BoxError>> {
+        let started = Started::new(client, "kubelet", &setup, stop.clone());
+        let (client, caches, clock) =
+            (started.client.clone(), started.caches.clone(), started.clock.clone());
+        let run = evenkeel_nodes::run(client, caches, clock, self.0.clone(), stop);
+        started.tasks.spawn("nodes", run);
+        Box::pin(started.run())
     }
 }
 

@@ -60,7 +60,10 @@
 mod cluster;
 mod crds;
 mod kubeconfig;
+mod program;
 mod server;
+#[cfg(feature = "explore")]
+pub mod simulation;
 mod wait;
 
 #[cfg(feature = "cluster")]
@@ -68,8 +71,9 @@ pub use cluster::{ClusterError, DEPLOYMENT_CONTROLLERS, TestCluster, TestCluster
 pub use crds::CrdError;
 pub use evenkeel_runtime::clock::Clock;
 pub use kubeconfig::KubeconfigError;
+pub use program::{BoxError, Program, Running};
 pub use server::{StartError, TestServer, TestServerBuilder};
-pub use wait::{TIMEOUT, Wait, WaitError, eventually, eventually_all, eventually_gone};
+pub use wait::{TIMEOUT, Wait, WaitError, Watched, eventually, eventually_all, eventually_gone};
 
 /// Examples of the page on testing, which run as doctests.
 #[cfg(doctest)]

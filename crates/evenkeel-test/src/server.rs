@@ -4,14 +4,20 @@ use crate::{
     Clock, crds,
     crds::CrdError,
     kubeconfig::{self, KubeconfigError, OpenPort},
+    program::{Program, Running},
 };
 use evenkeel_apiserver::{BuildError, Builder, Server, User};
-use kube::Client;
+use evenkeel_runtime::manager::Setup;
+use kube::{Client, CustomResourceExt};
 use serde::Serialize;
 use serde_json::Value;
 use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
 };
 use tokio::sync::OnceCell;
 
@@ -58,6 +64,8 @@ pub struct TestServer {
     clock: Clock,
     client: Client,
     open_port: OnceCell<OpenPort>,
+    /// Number of programs that ran beside the server.
+    programs: AtomicU32,
 }
 
 impl TestServer {
@@ -103,13 +111,47 @@ impl TestServer {
         crds::install(&self.client, crds::read(path.as_ref())?).await
     }
 
+    /// Creates the CustomResourceDefinition of a type, as [`TestServerBuilder::crd`], and waits until it is established.
+    ///
+    /// # Errors
+    /// The server refuses the definition.
+    pub async fn crd<K: CustomResourceExt>(&self) -> Result<(), CrdError> {
+        self.crd_value(&K::crd()).await
+    }
+
     /// Creates a CustomResourceDefinition, and waits until it is established.
     ///
     /// # Errors
     /// The server refuses the definition.
-    pub async fn crd(&self, definition: &impl Serialize) -> Result<(), CrdError> {
+    pub async fn crd_value(&self, definition: &impl Serialize) -> Result<(), CrdError> {
         let definition = serde_json::to_value(definition).map_err(CrdError::Invalid)?;
         crds::install(&self.client, vec![definition]).await
+    }
+
+    /// Runs a program, such as an operator, beside the server until it is stopped or the result is dropped. It acts as
+    /// the administrator, and shares the server's clock.
+    ///
+    /// ```
+    /// use evenkeel_runtime::manager::{BuildError, Manager, Setup};
+    /// use evenkeel_test::TestServer;
+    ///
+    /// fn operator(client: kube::Client, setup: Setup) -> Result<Manager, BuildError> {
+    ///     Manager::builder(client).setup(setup).build()
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> anyhow::Result<()> {
+    /// let server = TestServer::start().await?;
+    /// let running = server.run(operator);
+    /// // Create objects, and wait for what the operator makes of them.
+    /// running.stop().await.map_err(anyhow::Error::from_boxed)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn run(&self, program: impl Program) -> Running {
+        let number = self.programs.fetch_add(1, Ordering::Relaxed);
+        let setup = Setup::simulated(self.clock.clone(), &format!("program-{number}"));
+        Running::start(Arc::new(program), self.client(), setup)
     }
 
     /// Opens a port on 127.0.0.1 for clients in other processes, unless it is open. Returns its URL. Such clients need
@@ -223,8 +265,55 @@ impl TestServerBuilder {
         self
     }
 
-    /// Installs a CustomResourceDefinition, such as the one that `#[derive(CustomResource)]` makes.
-    pub fn crd(mut self, definition: &impl Serialize) -> Self {
+    /// Installs the CustomResourceDefinition of a type that derives kube's `CustomResource`.
+    ///
+    /// ```
+    /// use evenkeel_test::TestServer;
+    /// use kube::Api;
+    /// # use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+    /// # #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+    /// # struct WebApp { metadata: kube::core::ObjectMeta }
+    /// # impl kube::Resource for WebApp {
+    /// #     type DynamicType = ();
+    /// #     type Scope = kube::core::NamespaceResourceScope;
+    /// #     fn kind(_: &()) -> std::borrow::Cow<'_, str> { "WebApp".into() }
+    /// #     fn group(_: &()) -> std::borrow::Cow<'_, str> { "example.com".into() }
+    /// #     fn version(_: &()) -> std::borrow::Cow<'_, str> { "v1".into() }
+    /// #     fn plural(_: &()) -> std::borrow::Cow<'_, str> { "webapps".into() }
+    /// #     fn meta(&self) -> &kube::core::ObjectMeta { &self.metadata }
+    /// #     fn meta_mut(&mut self) -> &mut kube::core::ObjectMeta { &mut self.metadata }
+    /// # }
+    /// # impl kube::CustomResourceExt for WebApp {
+    /// #     fn crd() -> CustomResourceDefinition {
+    /// #         serde_json::from_value(serde_json::json!({
+    /// #             "metadata": {"name": "webapps.example.com"},
+    /// #             "spec": {
+    /// #                 "group": "example.com", "scope": "Namespaced",
+    /// #                 "names": {"kind": "WebApp", "plural": "webapps"},
+    /// #                 "versions": [{"name": "v1", "served": true, "storage": true,
+    /// #                     "schema": {"openAPIV3Schema": {"type": "object"}}}],
+    /// #             },
+    /// #         })).unwrap()
+    /// #     }
+    /// #     fn crd_name() -> &'static str { "webapps.example.com" }
+    /// #     fn api_resource() -> kube::api::ApiResource { kube::api::ApiResource::erase::<Self>(&()) }
+    /// #     fn shortnames() -> &'static [&'static str] { &[] }
+    /// # }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> anyhow::Result<()> {
+    /// let server = TestServer::builder().crd::<WebApp>().start().await?;
+    /// let apps: Api<WebApp> = Api::default_namespaced(server.client());
+    /// assert!(apps.list(&Default::default()).await?.items.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn crd<K: CustomResourceExt>(self) -> Self {
+        self.crd_value(&K::crd())
+    }
+
+    /// Installs a CustomResourceDefinition that is given as a value: of its own type, or of JSON.
+    pub fn crd_value(mut self, definition: &impl Serialize) -> Self {
         self.crds.push(serde_json::to_value(definition));
         self
     }
@@ -253,7 +342,13 @@ impl TestServerBuilder {
             definitions.extend(crds::read(path)?);
         }
         crds::install(&client, definitions).await?;
-        Ok(TestServer { server, clock, client, open_port: OnceCell::new() })
+        Ok(TestServer {
+            server,
+            clock,
+            client,
+            open_port: OnceCell::new(),
+            programs: AtomicU32::new(0),
+        })
     }
 }
 

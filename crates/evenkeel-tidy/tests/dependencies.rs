@@ -94,7 +94,14 @@ const ARROWS: [(&str, &[&str]); 25] = [
     ),
     (
         "evenkeel-test",
-        &["evenkeel-runtime", "evenkeel-controllers", "evenkeel-apiserver", "evenkeel-plane"],
+        &[
+            "evenkeel-api",
+            "evenkeel-runtime",
+            "evenkeel-controllers",
+            "evenkeel-cloud",
+            "evenkeel-apiserver",
+            "evenkeel-plane",
+        ],
     ),
     (
         "evenkeel-sim",

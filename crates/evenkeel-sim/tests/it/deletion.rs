@@ -4,7 +4,7 @@ use crate::fixtures::{
     DEPLOYMENTS, MINUTE, PODS, REST, SETS, SILENCE, controller, deployment, each, is_ready,
     running, several, uid, web_pods,
 };
-use evenkeel_sim::{Count, FaultKind, Faults, Options, Part, World, explore};
+use evenkeel_sim::{Count, FaultKind, Faults, Options, World, explore, part};
 use serde_json::{Value, json};
 
 /// A Deployment with three pods, at rest, and who they are.
@@ -129,7 +129,7 @@ fn namespace_with_a_crash_after_each_write() {
 #[test]
 fn conflict_at_each_write_of_the_kubelets() {
     let options = Options::default();
-    assert!(explore::each_write(&options, Part::Nodes, FaultKind::Refuse(409), &background) > 3);
+    assert!(explore::each_write(&options, part::NODES, FaultKind::Refuse(409), &background) > 3);
 }
 
 /// Every manner of deletion, with several things at once.

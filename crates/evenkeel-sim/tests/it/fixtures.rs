@@ -1,6 +1,6 @@
 //! Objects that the scenarios share, and what is asked of them in the end.
 
-use evenkeel_sim::{Count, FaultKind, Faults, Options, Part, PodWatch, World, explore};
+use evenkeel_sim::{Count, FaultKind, Faults, Options, Part, PodWatch, World, explore, part};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -28,9 +28,13 @@ pub(crate) const KINDS: [FaultKind; 6] = [
     FaultKind::BreakWatches,
 ];
 
+/// Parts that random faults hit: the controllers twice as often as the others.
+pub(crate) const HIT: [Part; 4] =
+    [part::CONTROLLERS, part::CONTROLLERS, part::SCHEDULER, part::NODES];
+
 /// Runs the scenario with something going wrong at each write of the controllers, of which there must be more than so many.
 pub(crate) fn each(what: FaultKind, more_than: u64, scenario: &impl AsyncFn(&mut World, Faults)) {
-    each_of(&Options::default(), Part::Controllers, what, more_than, scenario);
+    each_of(&Options::default(), part::CONTROLLERS, what, more_than, scenario);
 }
 
 /// The same at each write of a part.
@@ -55,7 +59,7 @@ pub(crate) fn several(
     scenario: &impl AsyncFn(&mut World, Faults),
 ) {
     for seed in 0..seeds {
-        let faults = Faults::random(seed, n, span, kinds, SECOND);
+        let faults = Faults::random(seed, &HIT, n, span, kinds, SECOND);
         explore::with_faults(&Options { seed, ..options.clone() }, faults, scenario);
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::fixtures::{MINUTE, REST, SILENCE, each_of};
 use base64::prelude::*;
-use evenkeel_sim::{FaultKind, Faults, Options, Part, Requests, World};
+use evenkeel_sim::{FaultKind, Faults, Options, Requests, World, part};
 use serde_json::{Value, json};
 
 const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
@@ -120,7 +120,7 @@ async fn tokens_sign_and_expire(world: &mut World, faults: Faults) {
 fn each(what: FaultKind, more_than: u64, scenario: &impl AsyncFn(&mut World, Faults)) {
     let mut options = Options::default();
     options.nodes.nodes.clear();
-    each_of(&options, Part::Controllers, what, more_than, scenario);
+    each_of(&options, part::CONTROLLERS, what, more_than, scenario);
 }
 
 #[test]

@@ -1,19 +1,19 @@
 //! Two controller managers, of which one works: what happens to the one that leads must not make it two.
 
 use crate::fixtures::{DEPLOYMENTS, MINUTE, REST, check_deployment, deployment};
-use evenkeel_sim::{FaultKind, Faults, Options, Outcome, Part, World, Write, explore};
+use evenkeel_sim::{FaultKind, Faults, Options, Outcome, Part, World, Write, explore, part};
 
-const ONE: Part = Part::Replica(1);
-const TWO: Part = Part::Replica(2);
+const ONE: Part = part::REPLICA.replica(1);
+const TWO: Part = part::REPLICA.replica(2);
 
 fn options() -> Options {
-    Options { parts: vec![Part::Nodes, Part::Scheduler, ONE], ..Options::default() }
+    Options { parts: vec![part::NODES, part::SCHEDULER, ONE], ..Options::default() }
 }
 
 /// Writes of controllers that the server saw.
 fn seen(world: &World) -> Vec<Write> {
     let written = |write: &Write| {
-        let of_leader = matches!(write.part, Part::Replica(_));
+        let of_leader = write.part.name() == part::REPLICA.name();
         of_leader
             && !write.is_event()
             && matches!(write.outcome, Outcome::Answered(_) | Outcome::Unheard(_))

@@ -3,7 +3,7 @@
 use crate::fixtures::{
     KINDS, MINUTE, PODS, REST, deployment, each, each_of, is_ready, ready, running, several,
 };
-use evenkeel_sim::{FaultKind, Faults, Options, Part, World, simulate};
+use evenkeel_sim::{FaultKind, Faults, Options, World, part, simulate};
 use serde_json::{Value, json};
 
 const NODES: &str = "/api/v1/nodes";
@@ -124,7 +124,7 @@ async fn one_and_then_all_silent(world: &mut World, faults: Faults) {
         .await;
     world.settle(REST).await;
     world.arm(faults);
-    world.kill(Part::Nodes).await;
+    world.kill(part::NODES).await;
     world.pass(2 * MINUTE).await;
     for node in world.list(NODES).await {
         assert_eq!(condition(&node, "Ready")["status"], "Unknown");
@@ -156,7 +156,7 @@ fn silent_node_with_a_panic_at_each_write() {
 /// The node monitor and all others go on also when the kubelets' tasks panic.
 #[test]
 fn silent_node_with_a_panic_at_each_kubelet_write() {
-    each_of(&Options::default(), Part::Nodes, FaultKind::Panic, 5, &silent_node);
+    each_of(&Options::default(), part::NODES, FaultKind::Panic, 5, &silent_node);
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn all_nodes_silent() {
             uids
         };
         let before = uids(world.list(PODS).await);
-        world.kill(Part::Nodes).await;
+        world.kill(part::NODES).await;
         world.pass(10 * MINUTE).await;
         for node in world.list(NODES).await {
             assert_eq!(condition(&node, "Ready")["status"], "Unknown");
@@ -189,7 +189,7 @@ fn all_nodes_silent() {
         }
         assert!(!world.list(PODS).await.iter().any(is_ready));
         world.stays_silent(20 * MINUTE).await;
-        world.start(Part::Nodes);
+        world.start(part::NODES);
         ready(world, &pods, 3).await;
         world.settle(REST).await;
         check_well(world, 3).await;

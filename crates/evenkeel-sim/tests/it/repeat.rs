@@ -1,7 +1,7 @@
 //! A seed reproduces a run to the letter.
 
 use crate::fixtures::{DEPLOYMENTS, REST, SECOND, deployment, image, ready, web_pods};
-use evenkeel_sim::{Fault, FaultKind, Faults, Options, Part, Write, simulate};
+use evenkeel_sim::{Fault, FaultKind, Faults, Options, Write, part, simulate};
 
 fn run(seed: u64) -> Vec<Write> {
     let options = Options { seed, ..Options::default() };
@@ -11,11 +11,11 @@ fn run(seed: u64) -> Vec<Write> {
         let fault = |part, at, kind| Fault { part, at, kind };
         world.arm(Faults {
             at_writes: vec![
-                fault(Part::Controllers, 4, FaultKind::CrashAfter),
-                fault(Part::Controllers, 17, FaultKind::CrashBefore),
-                fault(Part::Scheduler, 3, FaultKind::CrashAfter),
-                fault(Part::Nodes, 5, FaultKind::CrashBefore),
-                fault(Part::Controllers, 20, FaultKind::BreakWatches),
+                fault(part::CONTROLLERS, 4, FaultKind::CrashAfter),
+                fault(part::CONTROLLERS, 17, FaultKind::CrashBefore),
+                fault(part::SCHEDULER, 3, FaultKind::CrashAfter),
+                fault(part::NODES, 5, FaultKind::CrashBefore),
+                fault(part::CONTROLLERS, 20, FaultKind::BreakWatches),
             ],
             max_watch_delay: SECOND,
         });

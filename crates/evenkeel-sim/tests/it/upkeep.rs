@@ -1,7 +1,7 @@
 //! What keeps a cluster in order beside its pods: ranges and times of nodes, stored versions, old tokens.
 
 use crate::fixtures::{KINDS, MINUTE, REST, SILENCE, each_of, several};
-use evenkeel_sim::{FaultKind, Faults, Options, Part, Requests, World, explore};
+use evenkeel_sim::{FaultKind, Faults, Options, Requests, World, explore, part};
 use serde_json::{Value, json};
 use std::{collections::BTreeSet, time::Duration};
 
@@ -109,12 +109,12 @@ async fn legacy_tokens_are_cleaned(world: &mut World, faults: Faults) {
 
 #[test]
 fn node_cidrs_and_ttl_with_a_crash_after_each_write() {
-    each_of(&alone(), Part::Controllers, FaultKind::CrashAfter, 6, &node_cidrs_and_ttl);
+    each_of(&alone(), part::CONTROLLERS, FaultKind::CrashAfter, 6, &node_cidrs_and_ttl);
 }
 
 #[test]
 fn node_cidrs_and_ttl_with_each_answer_lost() {
-    each_of(&alone(), Part::Controllers, FaultKind::LoseAnswer, 6, &node_cidrs_and_ttl);
+    each_of(&alone(), part::CONTROLLERS, FaultKind::LoseAnswer, 6, &node_cidrs_and_ttl);
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn node_cidrs_and_ttl_with_random_faults() {
 
 #[test]
 fn storage_version_migration_with_a_crash_after_each_write() {
-    each_of(&alone(), Part::Controllers, FaultKind::CrashAfter, 4, &storage_version_migration);
+    each_of(&alone(), part::CONTROLLERS, FaultKind::CrashAfter, 4, &storage_version_migration);
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn storage_version_migration_with_random_faults() {
 fn legacy_tokens_are_cleaned_with_an_answer_lost() {
     explore::with_faults(
         &alone(),
-        Faults::single(1, FaultKind::LoseAnswer),
+        Faults::single(part::CONTROLLERS, 1, FaultKind::LoseAnswer),
         &legacy_tokens_are_cleaned,
     );
 }

@@ -4,7 +4,7 @@ use crate::fixtures::{
     KINDS, MINUTE, PODS, REST, SILENCE, bare_pod, each_of, is_ready, several, template,
 };
 use evenkeel_nodes::StorageOptions;
-use evenkeel_sim::{FaultKind, Faults, Options, Part, World};
+use evenkeel_sim::{FaultKind, Faults, Options, Part, World, part};
 use serde_json::{Value, json};
 
 const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
@@ -216,37 +216,37 @@ fn each(part: Part, what: FaultKind, scenario: &impl AsyncFn(&mut World, Faults)
 
 #[test]
 fn provisioning_with_a_crash_after_each_write() {
-    each(Part::Controllers, FaultKind::CrashAfter, &provisioning);
+    each(part::CONTROLLERS, FaultKind::CrashAfter, &provisioning);
 }
 
 #[test]
 fn provisioning_with_each_answer_lost() {
-    each(Part::Controllers, FaultKind::LoseAnswer, &provisioning);
+    each(part::CONTROLLERS, FaultKind::LoseAnswer, &provisioning);
 }
 
 #[test]
 fn provisioning_with_a_scheduler_crash_after_each_write() {
-    each(Part::Scheduler, FaultKind::CrashAfter, &provisioning);
+    each(part::SCHEDULER, FaultKind::CrashAfter, &provisioning);
 }
 
 #[test]
 fn ephemeral_volume_with_a_crash_after_each_write() {
-    each(Part::Controllers, FaultKind::CrashAfter, &ephemeral_volume);
+    each(part::CONTROLLERS, FaultKind::CrashAfter, &ephemeral_volume);
 }
 
 #[test]
 fn binding_with_a_crash_after_each_write() {
-    each(Part::Controllers, FaultKind::CrashAfter, &binding);
+    each(part::CONTROLLERS, FaultKind::CrashAfter, &binding);
 }
 
 #[test]
 fn binding_with_a_crash_before_each_write() {
-    each(Part::Controllers, FaultKind::CrashBefore, &binding);
+    each(part::CONTROLLERS, FaultKind::CrashBefore, &binding);
 }
 
 /// As [`each`], of scenarios in which not much is written.
 fn few(scenario: &impl AsyncFn(&mut World, Faults)) {
-    each_of(&options(), Part::Controllers, FaultKind::CrashAfter, 0, scenario);
+    each_of(&options(), part::CONTROLLERS, FaultKind::CrashAfter, 0, scenario);
 }
 
 #[test]

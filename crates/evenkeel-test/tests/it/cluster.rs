@@ -2,17 +2,18 @@
 
 use crate::{deployment, object, pod, ready_replicas};
 use evenkeel_test::{
-    ClusterError, DEPLOYMENT_CONTROLLERS, TestCluster, TestClusterBuilder, eventually,
-    eventually_all,
+    ClusterError, DEPLOYMENT_CONTROLLERS, TestCluster, TestClusterBuilder, Watched, eventually,
+    eventually_all, eventually_gone,
 };
 use k8s_openapi::api::{
-    apps::v1::Deployment,
-    batch::v1::Job,
-    core::v1::{Node, Pod},
+    apps::v1::{DaemonSet, Deployment, StatefulSet},
+    batch::v1::{CronJob, Job},
+    core::v1::{Namespace, Node, PersistentVolumeClaim, Pod, Service},
+    discovery::v1::EndpointSlice,
 };
 use kube::{
     Api,
-    api::{ListParams, LogParams, PostParams},
+    api::{DeleteParams, ListParams, LogParams, PostParams},
 };
 use serde_json::json;
 use std::time::Duration;
@@ -45,11 +46,119 @@ async fn a_deployment_needs_each_of_the_default_controllers() {
         let cluster = start(TestCluster::builder().controllers(rest)).await;
         assert!(!becomes_ready(&cluster).await, "not without {left_out}");
     }
+    let cluster = start(TestCluster::builder().controllers(DEPLOYMENT_CONTROLLERS)).await;
+    assert!(becomes_ready(&cluster).await);
+}
+
+async fn create<K>(cluster: &TestCluster, value: serde_json::Value) -> Api<K>
+where
+    K: Watched + kube::Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
+{
+    let api: Api<K> = Api::default_namespaced(cluster.client());
+    api.create(&PostParams::default(), &object(value)).await.expect("created");
+    api
+}
+
+/// Pod template with the label `app`.
+fn template(app: &str) -> serde_json::Value {
+    json!({
+        "metadata": {"labels": {"app": app}},
+        "spec": {"containers": [{"name": "a", "image": "a"}]},
+    })
+}
+
+fn of(app: &str) -> serde_json::Value {
+    json!({"matchLabels": {"app": app}})
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_controllers_run_a_job_whose_log_can_be_read() {
-    let cluster = start(TestCluster::builder().all_controllers().nodes(1)).await;
+async fn sets_of_pods_become_ready() {
+    let cluster = TestCluster::start().await.expect("a cluster");
+    let spec = json!({
+        "replicas": 2, "serviceName": "db", "selector": of("db"), "template": template("db"),
+        "volumeClaimTemplates": [{
+            "metadata": {"name": "data"},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}},
+            },
+        }],
+    });
+    let meta = json!({"name": "db"});
+    let sets = create::<StatefulSet>(&cluster, json!({"metadata": meta, "spec": spec})).await;
+    let ready =
+        |set: &StatefulSet| set.status.as_ref().and_then(|status| status.ready_replicas) == Some(2);
+    eventually(&sets, "db", ready).await.expect("ready");
+    let claims: Api<PersistentVolumeClaim> = Api::default_namespaced(cluster.client());
+    let bound = |claim: &PersistentVolumeClaim| {
+        claim.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Bound")
+    };
+    eventually(&claims, "data-db-0", bound).await.expect("bound");
+
+    let spec = json!({"selector": of("log"), "template": template("log")});
+    let meta = json!({"name": "log"});
+    let sets = create::<DaemonSet>(&cluster, json!({"metadata": meta, "spec": spec})).await;
+    let ready = |set: &DaemonSet| set.status.as_ref().map(|status| status.number_ready) == Some(3);
+    eventually(&sets, "log", ready).await.expect("ready");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cron_job_runs_jobs() {
+    let cluster = TestCluster::start().await.expect("a cluster");
+    let mut pod = template("tick");
+    pod["spec"]["restartPolicy"] = "Never".into();
+    pod["spec"]["containers"][0]["command"] = json!(["true"]);
+    let spec = json!({"schedule": "*/5 * * * *", "jobTemplate": {"spec": {"template": pod}}});
+    let cron = json!({"metadata": {"name": "tick"}, "spec": spec});
+    let crons = create::<CronJob>(&cluster, cron).await;
+    let succeeded = |cron: &CronJob| {
+        cron.status.as_ref().is_some_and(|status| status.last_successful_time.is_some())
+    };
+    eventually(&crons, "tick", succeeded).within(Duration::from_secs(600)).await.expect("it ran");
+}
+
+#[tokio::test(start_paused = true)]
+async fn services_get_endpoints_and_addresses_of_load_balancers() {
+    let cluster = TestCluster::start().await.expect("a cluster");
+    assert!(becomes_ready(&cluster).await);
+    let spec = json!({"type": "LoadBalancer", "selector": {"app": "web"}, "ports": [{"port": 80}]});
+    let service = json!({"metadata": {"name": "web"}, "spec": spec});
+    let services = create::<Service>(&cluster, service).await;
+    let has_address = |service: &Service| {
+        let status = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
+        let ingress = status.and_then(|status| status.ingress.as_ref());
+        ingress.and_then(|all| all.first()?.ip.as_deref()).is_some_and(|ip| ip.starts_with("198."))
+    };
+    eventually(&services, "web", has_address).await.expect("an address");
+    let slices: Api<EndpointSlice> = Api::default_namespaced(cluster.client());
+    let of_service = ListParams::default().labels("kubernetes.io/service-name=web");
+    let two = |slices: &[EndpointSlice]| matches!(slices, [one] if one.endpoints.iter().flatten().count() == 2);
+    eventually_all(&slices, of_service, two).await.expect("endpoints");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_owned_or_in_a_deleted_namespace_is_collected() {
+    let cluster = TestCluster::start().await.expect("a cluster");
+    assert!(becomes_ready(&cluster).await);
+    let deployments: Api<Deployment> = Api::default_namespaced(cluster.client());
+    deployments.delete("web", &DeleteParams::background()).await.expect("deleted");
+    let pods: Api<Pod> = Api::default_namespaced(cluster.client());
+    let none = |pods: &[Pod]| pods.is_empty();
+    eventually_all(&pods, ListParams::default(), none).await.expect("collected");
+
+    let namespaces: Api<Namespace> = Api::all(cluster.client());
+    let team = object(json!({"metadata": {"name": "team"}}));
+    namespaces.create(&PostParams::default(), &team).await.expect("created");
+    let deployments: Api<Deployment> = Api::namespaced(cluster.client(), "team");
+    deployments.create(&PostParams::default(), &deployment("web", 1)).await.expect("created");
+    let ready = |web: &Deployment| ready_replicas(web) == 1;
+    eventually(&deployments, "web", ready).await.expect("ready");
+    namespaces.delete("team", &DeleteParams::default()).await.expect("deleted");
+    eventually_gone(&namespaces, "team").await.expect("gone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_runs_whose_log_can_be_read() {
+    let cluster = start(TestCluster::builder().nodes(1)).await;
     let nodes: Api<Node> = Api::all(cluster.client());
     let node = &nodes.list(&ListParams::default()).await.expect("nodes").items[0];
     assert_eq!(node.metadata.name.as_deref(), Some("node-0"));

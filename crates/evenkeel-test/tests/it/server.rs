@@ -154,17 +154,17 @@ async fn definitions_are_refused_or_not_established() {
             },
         })
     };
-    let server = start(TestServer::builder().crd(&definition("as", "a"))).await;
-    server.crd(&definition("bs", "b")).await.expect("established");
+    let server = start(TestServer::builder().crd_value(&definition("as", "a"))).await;
+    server.crd_value(&definition("bs", "b")).await.expect("established");
     // Its singular name is taken, so that the server does not accept its names.
-    let error = server.crd(&definition("cs", "a")).await;
+    let error = server.crd_value(&definition("cs", "a")).await;
     assert!(
         matches!(&error, Err(CrdError::NotEstablished { name, .. }) if name == "cs.example.com"),
         "{error:?}"
     );
-    let error = server.crd(&json!({"metadata": {"name": "x"}})).await;
+    let error = server.crd_value(&json!({"metadata": {"name": "x"}})).await;
     assert!(matches!(error, Err(CrdError::Refused { .. })), "{error:?}");
-    let error = server.crd(&"text").await;
+    let error = server.crd_value(&"text").await;
     assert!(matches!(error, Err(CrdError::Invalid(_))), "{error:?}");
 }
 

@@ -3,7 +3,7 @@
 mod metal;
 
 use crate::fixtures::{MINUTE, REST, SECOND, SILENCE, uid};
-use evenkeel_sim::{Cloud, FaultKind, Faults, Options, Part, World, explore};
+use evenkeel_sim::{Cloud, FaultKind, Faults, Options, World, explore, part};
 use metal::Metal;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -19,14 +19,14 @@ fn with(cloud: &Metal) -> Options {
     // Addresses are asked for rarely enough that a world at rest is silent.
     Options {
         cloud,
-        parts: vec![Part::Nodes, Part::Controllers, Part::Cloud],
+        parts: vec![part::NODES, part::CONTROLLERS, part::CLOUD],
         ..Options::default()
     }
 }
 
 /// The same with the provider of address pools.
 fn with_pool() -> Options {
-    Options { parts: vec![Part::Nodes, Part::Controllers, Part::Cloud], ..Options::default() }
+    Options { parts: vec![part::NODES, part::CONTROLLERS, part::CLOUD], ..Options::default() }
 }
 
 fn balanced(name: &str) -> Value {
@@ -96,7 +96,7 @@ fn load_balancers_with_a_fault_at_each_write() {
         }
     };
     for what in [FaultKind::CrashAfter, FaultKind::LoseAnswer, FaultKind::Refuse(500)] {
-        assert!(explore::each_write(&with(&cloud), Part::Cloud, what, &scenario) > 8, "{what:?}");
+        assert!(explore::each_write(&with(&cloud), part::CLOUD, what, &scenario) > 8, "{what:?}");
     }
 }
 
@@ -104,7 +104,7 @@ fn load_balancers_with_a_fault_at_each_write() {
 fn pool_allocates_no_address_twice_across_restarts() {
     let scenario = async |world: &mut World, faults: Faults| balancers(world, faults, &FREE).await;
     for what in [FaultKind::CrashAfter, FaultKind::BreakWatches] {
-        assert!(explore::each_write(&with_pool(), Part::Cloud, what, &scenario) > 8, "{what:?}");
+        assert!(explore::each_write(&with_pool(), part::CLOUD, what, &scenario) > 8, "{what:?}");
     }
     let stale = Faults { max_watch_delay: 3 * SECOND, ..Faults::default() };
     explore::with_faults(&with_pool(), stale, &scenario);
@@ -143,7 +143,7 @@ fn load_balancers_follow_nodes() {
         world.merge(&format!("{NODES}/node-1"), &include).await;
         world.pass(SECOND).await;
         assert_eq!(hosts().len(), 3);
-        let calls = |world: &World| world.writes(Part::Cloud);
+        let calls = |world: &World| world.writes(part::CLOUD);
         assert_eq!(calls(world), 0, "nothing of the service changes");
     };
     explore::with_faults(&with(&cloud), Faults::default(), &scenario);
@@ -207,7 +207,7 @@ fn machine_with_a_fault_at_each_write() {
         world.stays_silent(4 * MINUTE).await;
     };
     for what in [FaultKind::CrashAfter, FaultKind::Refuse(409)] {
-        assert!(explore::each_write(&with(&cloud), Part::Cloud, what, &scenario) > 5, "{what:?}");
+        assert!(explore::each_write(&with(&cloud), part::CLOUD, what, &scenario) > 5, "{what:?}");
     }
 }
 

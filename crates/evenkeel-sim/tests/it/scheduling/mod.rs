@@ -4,9 +4,9 @@
 mod pod_history;
 mod preemption;
 
-use crate::fixtures::{KINDS, MINUTE, PODS, REST, SECOND, SILENCE, bare_pod, is_ready};
+use crate::fixtures::{HIT, KINDS, MINUTE, PODS, REST, SECOND, SILENCE, bare_pod, is_ready};
 use evenkeel_nodes::{NodeOptions, NodesOptions};
-use evenkeel_sim::{FaultKind, Faults, Options, Part, Requests, World, explore};
+use evenkeel_sim::{FaultKind, Faults, Options, Requests, World, explore, part};
 use pod_history::PodHistory;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -104,7 +104,7 @@ fn each_write(
     more_than: u64,
 ) {
     for what in kinds {
-        let runs = explore::each_write(options, Part::Scheduler, *what, scenario);
+        let runs = explore::each_write(options, part::SCHEDULER, *what, scenario);
         assert!(runs > more_than, "the scenario has {runs} writes only");
     }
 }
@@ -112,9 +112,9 @@ fn each_write(
 /// Several things go wrong for anybody, of which twice as many as usual are the scheduler's.
 fn drawn(options: &Options, seeds: u64, scenario: &impl AsyncFn(&mut World, Faults)) {
     for seed in 0..seeds {
-        let mut faults = Faults::random(seed, 6, 12, &KINDS, SECOND);
+        let mut faults = Faults::random(seed, &HIT, 6, 12, &KINDS, SECOND);
         for fault in faults.at_writes.iter_mut().step_by(2) {
-            fault.part = Part::Scheduler;
+            fault.part = part::SCHEDULER;
         }
         explore::with_faults(&Options { seed, ..options.clone() }, faults, scenario);
     }

@@ -4,7 +4,7 @@
 use evenkeel_api::views::Pod;
 use evenkeel_component_helpers::resource;
 use evenkeel_runtime::cache::CacheEvent;
-use evenkeel_sim::{Outcome, Part, World, Write};
+use evenkeel_sim::{Outcome, World, Write, part};
 use http::Method;
 use serde_json::Value;
 use std::{
@@ -89,7 +89,7 @@ impl PodRecords {
 
     fn read(&mut self, log: &[Write], highest: i32) {
         let mut bound = BTreeSet::new();
-        for write in log.iter().filter(|write| write.part == Part::Scheduler && done(write)) {
+        for write in log.iter().filter(|write| write.part == part::SCHEDULER && done(write)) {
             if write.target.ends_with("/binding") {
                 let body: Value = serde_json::from_slice(&write.body).unwrap_or_default();
                 let uid = body["metadata"]["uid"].to_string();

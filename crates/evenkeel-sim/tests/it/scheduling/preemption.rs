@@ -6,7 +6,7 @@ use crate::{
     budgets::BUDGETS,
     fixtures::{MINUTE, PODS, REST, SECOND, SETS, SILENCE, is_ready},
 };
-use evenkeel_sim::{Count, FaultKind, Faults, Part, World, explore};
+use evenkeel_sim::{Count, FaultKind, Faults, World, explore, part};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -177,7 +177,7 @@ async fn nominated_node_is_deleted(world: &mut World, faults: Faults, after: u64
         "template": { "metadata": { "labels": labels }, "spec": high },
     });
     world.create(SETS, &json!({ "metadata": { "name": "high" }, "spec": spec })).await;
-    while world.writes(Part::Scheduler) < after {
+    while world.writes(part::SCHEDULER) < after {
         world.pass(Duration::from_millis(1)).await;
     }
     world.delete(&format!("{NODES}/node-0"), "Background").await;

@@ -1,14 +1,16 @@
 //! Faults of a run, as plain values.
 
-use crate::Part;
+use super::Part;
 use std::{
     collections::BTreeMap,
+    fmt,
     hash::{DefaultHasher, Hash, Hasher},
+    str::FromStr,
     sync::{Mutex, PoisonError},
     time::Duration,
 };
 
-/// Kind of fault at one write.
+/// Kind of fault at one write. As text it is `crash-before`, `refuse-409` and so on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultKind {
     /// The part crashes before the write leaves it, and restarts.
@@ -29,12 +31,59 @@ pub enum FaultKind {
     Panic,
     /// The part is disconnected from the server for a minute. The write is lost.
     Cut,
+    /// The server executes the write, and the part hears of later changes only ten seconds afterwards: its caches are
+    /// stale.
+    HoldWatches,
+    /// The server executes the write, and the part's requests for leases are lost for a minute: it stops leading.
+    LoseLease,
+}
+
+/// Kinds of fault without a status code, and their texts.
+const TEXTS: [(&str, FaultKind); 10] = [
+    ("crash-before", FaultKind::CrashBefore),
+    ("crash-after", FaultKind::CrashAfter),
+    ("lose-request", FaultKind::LoseRequest),
+    ("lose-answer", FaultKind::LoseAnswer),
+    ("break-watches", FaultKind::BreakWatches),
+    ("pause", FaultKind::Pause),
+    ("panic", FaultKind::Panic),
+    ("cut", FaultKind::Cut),
+    ("hold-watches", FaultKind::HoldWatches),
+    ("lose-lease", FaultKind::LoseLease),
+];
+
+/// Text of a status code that refuses a write.
+const REFUSE: &str = "refuse-";
+
+/// Error of reading a [`FaultKind`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("there is no fault {0:?}")]
+pub struct InvalidFault(pub String);
+
+impl fmt::Display for FaultKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Self::Refuse(code) = self {
+            return write!(f, "{REFUSE}{code}");
+        }
+        let text = TEXTS.iter().find(|(_, kind)| kind == self).map_or("", |(text, _)| text);
+        f.write_str(text)
+    }
+}
+
+impl FromStr for FaultKind {
+    type Err = InvalidFault;
+
+    fn from_str(text: &str) -> Result<Self, InvalidFault> {
+        let refused = text.strip_prefix(REFUSE).and_then(|code| code.parse().ok());
+        let known = || TEXTS.iter().find(|(known, _)| *known == text).map(|(_, kind)| *kind);
+        refused.map(Self::Refuse).or_else(known).ok_or_else(|| InvalidFault(text.to_owned()))
+    }
 }
 
 /// A fault that occurs once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fault {
-    /// Part whose write the fault hits.
+    /// Part whose write the fault hits; of replicas the one that all share.
     pub part: Part,
     /// Number of the part's write that the fault hits, counted from 1 without leases and events.
     pub at: u64,
@@ -47,22 +96,23 @@ pub struct Fault {
 pub struct Faults {
     /// Faults of single writes.
     pub at_writes: Vec<Fault>,
-    /// Maximum delay of watch events to the controllers and the scheduler. Each watch draws its delay when it
-    /// begins, and keeps the order of events.
+    /// Maximum delay of watch events to the parts that [`PartOptions::delayed`](super::PartOptions) names. Each watch draws
+    /// its delay when it begins, and keeps the order of events.
     pub max_watch_delay: Duration,
 }
 
 impl Faults {
-    /// Returns one fault at the `at`-th write of the controllers.
-    pub fn single(at: u64, kind: FaultKind) -> Self {
-        let fault = Fault { part: Part::Controllers, at, kind };
+    /// Returns one fault at the `at`-th write of a part.
+    pub fn single(part: Part, at: u64, kind: FaultKind) -> Self {
+        let fault = Fault { part, at, kind };
         Self { at_writes: vec![fault], ..Self::default() }
     }
 
-    /// Draws `n` faults of `kinds` from the seed. Each hits one of the first `span` writes of a part. Watch events
-    /// are delayed by up to `max_watch_delay`.
+    /// Draws `n` faults of `kinds` from the seed. Each hits one of the first `span` writes of one of `parts`. Watch
+    /// events are delayed by up to `max_watch_delay`.
     pub fn random(
         seed: u64,
+        parts: &[Part],
         n: u64,
         span: u64,
         kinds: &[FaultKind],
@@ -74,10 +124,8 @@ impl Faults {
             (seed, i, label).hash(&mut hasher);
             hasher.finish()
         };
-        // The controllers are drawn twice as often as the other parts.
-        let parts = [Part::Controllers, Part::Controllers, Part::Scheduler, Part::Nodes];
         let random_fault = |i| Fault {
-            part: parts[(draw(i, "part") % 4) as usize],
+            part: parts[(draw(i, "part") % parts.len() as u64) as usize],
             at: draw(i, "at") % span.max(1) + 1,
             kind: kinds[(draw(i, "what") % kinds.len() as u64) as usize],
         };
@@ -87,7 +135,7 @@ impl Faults {
 
 /// Armed faults, and the number of writes of each part.
 #[derive(Debug, Default)]
-pub(crate) struct ArmedFaults(Mutex<State>);
+pub(super) struct ArmedFaults(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -98,12 +146,12 @@ struct State {
 
 impl ArmedFaults {
     /// Arms these faults and resets the counts of writes.
-    pub(crate) fn arm(&self, faults: Faults) {
+    pub(super) fn arm(&self, faults: Faults) {
         *self.lock() = State { faults, writes: BTreeMap::new() };
     }
 
     /// Counts a write. Returns the fault that hits it, if any.
-    pub(crate) fn count_write(&self, part: Part) -> Option<FaultKind> {
+    pub(super) fn count_write(&self, part: Part) -> Option<FaultKind> {
         let mut state = self.lock();
         let count = state.writes.entry(part).or_default();
         *count += 1;
@@ -113,16 +161,30 @@ impl ArmedFaults {
     }
 
     /// Returns the number of writes of this part since faults were armed, without leases and events.
-    pub(crate) fn writes(&self, part: Part) -> u64 {
+    pub(super) fn writes(&self, part: Part) -> u64 {
         self.lock().writes.get(&part).copied().unwrap_or_default()
     }
 
     /// Returns the maximum delay of watch events.
-    pub(crate) fn max_watch_delay(&self) -> Duration {
+    pub(super) fn max_watch_delay(&self) -> Duration {
         self.lock().faults.max_watch_delay
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_read_as_they_are_written() {
+        for kind in TEXTS.iter().map(|(_, kind)| *kind).chain([FaultKind::Refuse(409)]) {
+            assert_eq!(kind.to_string().parse(), Ok(kind));
+        }
+        assert_eq!("crash".parse::<FaultKind>(), Err(InvalidFault("crash".to_owned())));
+        assert_eq!("refuse-".parse::<FaultKind>(), Err(InvalidFault("refuse-".to_owned())));
     }
 }

@@ -1,20 +1,21 @@
 //! The wire between a part and the server: it records writes, and injects latency and failures.
 
-use crate::{
+use super::{
     FaultKind, Log, Outcome, Part,
     faults::ArmedFaults,
     record::{is_event, is_lease},
+    watches::{DelayedWatch, delayed_body},
 };
+use crate::BoxError;
 use bytes::Bytes;
+use evenkeel_api::time::Timestamp;
 use evenkeel_apiserver::{Body as Answer, Service as Server};
 use evenkeel_runtime::{clock::Clock, tasks::Halt};
-use futures::{future::BoxFuture, stream};
+use futures::future::BoxFuture;
 use http::{Method, Request, Response, StatusCode, header};
-use http_body::Frame;
-use http_body_util::{BodyExt as _, Full, StreamBody, combinators::UnsyncBoxBody};
+use http_body_util::{BodyExt as _, Full, combinators::UnsyncBoxBody};
+use serde::Deserialize;
 use std::{
-    collections::VecDeque,
-    error::Error,
     io,
     sync::{
         Arc, Mutex, PoisonError,
@@ -29,28 +30,60 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-type BoxError = Box<dyn Error + Send + Sync>;
-type Body = UnsyncBoxBody<Bytes, BoxError>;
+pub(super) type Body = UnsyncBoxBody<Bytes, BoxError>;
+
+/// Duration of a pause, a disconnection, or the loss of leases.
+pub(super) const OUTAGE: Duration = Duration::from_secs(60);
+
+/// Time for which held watches are stale.
+const HELD: Duration = Duration::from_secs(10);
 
 /// Shared state of all wires.
-pub(crate) struct Network {
-    pub(crate) server: Server,
-    pub(crate) clock: Clock,
-    pub(crate) log: Log,
-    pub(crate) armed: ArmedFaults,
+pub(super) struct Network {
+    pub(super) server: Server,
+    pub(super) clock: Clock,
+    pub(super) log: Log,
+    pub(super) armed: ArmedFaults,
     /// Maximum latency of a request, and of its response.
-    pub(crate) latency: Duration,
+    pub(super) latency: Duration,
     /// Sender of requests to the world, such as to restart a part.
-    pub(crate) calls: mpsc::UnboundedSender<WorldCall>,
+    pub(super) calls: mpsc::UnboundedSender<WorldCall>,
     /// Number of latencies drawn so far.
-    pub(crate) requests: AtomicU64,
+    pub(super) requests: AtomicU64,
+    /// End of the last outage that a wire ends by itself.
+    pub(super) outages_end: Mutex<Timestamp>,
+}
+
+impl Network {
+    fn note_outage(&self, duration: Duration) {
+        let mut last = self.outages_end.lock().unwrap_or_else(PoisonError::into_inner);
+        *last = (*last).max(self.clock.now() + duration);
+    }
+
+    /// Returns the end of the last outage that a wire ends by itself.
+    pub(super) fn outages_end(&self) -> Timestamp {
+        *self.outages_end.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Treatment of a part's watches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Watches {
+    /// They are as the server's.
+    Untouched,
+    /// Faults break and hold them.
+    Breakable,
+    /// Faults also delay them.
+    Delayed,
 }
 
 /// Request of a wire to the world.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum WorldCall {
+#[derive(Debug)]
+pub(super) enum WorldCall {
     /// The part crashed and must be restarted.
     Restart(Part),
+    /// The part ended by itself with this error, and must be restarted.
+    Ended(Part, String),
     /// The part is paused and must be resumed.
     Resume(Part),
     /// The part is disconnected and must be reconnected.
@@ -59,29 +92,53 @@ pub(crate) enum WorldCall {
 
 /// Wire of a part between its start and its crash. Clones share it.
 #[derive(Clone)]
-pub(crate) struct Wire {
+pub(super) struct Wire {
     shared: Arc<Network>,
     part: Part,
+    /// Part whose writes are counted together with those of this part.
+    counted_as: Part,
+    watch_mode: Watches,
     /// Cancelled when the part crashes.
     crashed: CancellationToken,
     /// Pauses the part's tasks.
-    pub(crate) halt: Halt,
+    pub(super) halt: Halt,
     /// Whether requests and responses get through.
     connected: Arc<watch::Sender<bool>>,
     /// Cancelled to break the part's current watches.
     watches: Arc<Mutex<CancellationToken>>,
+    /// End of the time for which events of watches are held back.
+    held_until: Arc<Mutex<Option<Instant>>>,
+    /// End of the time for which requests for leases are lost.
+    leases_lost_until: Arc<Mutex<Option<Instant>>>,
 }
 
 impl Wire {
-    pub(crate) fn new(shared: Arc<Network>, part: Part) -> Self {
+    pub(super) fn new(
+        shared: Arc<Network>,
+        part: Part,
+        counted_as: Part,
+        watch_mode: Watches,
+    ) -> Self {
         let crashed = CancellationToken::new();
         let watches = Arc::new(Mutex::new(crashed.child_token()));
         let (halt, connected) = (Halt::default(), Arc::new(watch::Sender::new(true)));
-        Self { shared, part, crashed, halt, connected, watches }
+        let (held_until, leases_lost_until) = (Arc::default(), Arc::default());
+        Self {
+            shared,
+            part,
+            counted_as,
+            watch_mode,
+            crashed,
+            halt,
+            connected,
+            watches,
+            held_until,
+            leases_lost_until,
+        }
     }
 
     /// Connects or disconnects the part. Disconnecting breaks its watches.
-    pub(crate) fn connect(&self, connected: bool) {
+    pub(super) fn connect(&self, connected: bool) {
         self.connected.send_replace(connected);
         if !connected {
             self.break_watches();
@@ -103,12 +160,17 @@ impl Wire {
     }
 
     /// Drops all requests and responses from now on, as when the part has crashed.
-    pub(crate) fn cut(&self) {
+    pub(super) fn cut(&self) {
         self.crashed.cancel();
     }
 
+    /// Returns whether the part has crashed.
+    pub(super) fn is_cut(&self) -> bool {
+        self.crashed.is_cancelled()
+    }
+
     /// Returns a client on this wire.
-    pub(crate) fn kube(&self) -> kube::Client {
+    pub(super) fn kube(&self) -> kube::Client {
         kube::Client::new(self.clone(), "default")
     }
 
@@ -124,6 +186,9 @@ impl Wire {
         self.wait_connected().await?;
         self.check_alive()?;
         let target = parts.uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();
+        if is_lease(&target) && self.loses_leases() {
+            return Err(wire_cut_error());
+        }
         if is_write(&parts.method, &target) {
             self.write(Request::from_parts(parts, body), &target).await
         } else {
@@ -150,7 +215,7 @@ impl Wire {
         target: &str,
     ) -> Result<Response<Body>, BoxError> {
         let is_counted = !is_lease(target) && !is_event(target);
-        let fault = if is_counted { self.shared.armed.count_write(self.part) } else { None };
+        let fault = if is_counted { self.shared.armed.count_write(self.counted_as) } else { None };
         let index = self.record(&request, target);
         let set_outcome = |outcome| self.shared.log.set_outcome(index, outcome);
         match fault {
@@ -186,6 +251,10 @@ impl Wire {
             }
             _ => {}
         }
+        if fault == Some(FaultKind::HoldWatches) {
+            // Before the server executes the write, whose own event is held back too.
+            self.start(&self.held_until, HELD);
+        }
         let response = self.serve(request).await;
         let code = response.status().as_u16();
         set_outcome(Outcome::Answered(code));
@@ -200,15 +269,51 @@ impl Wire {
                 return Err(wire_cut_error());
             }
             Some(FaultKind::BreakWatches) => self.break_watches(),
+            Some(FaultKind::LoseLease) => self.start(&self.leases_lost_until, OUTAGE),
             _ => {}
         }
+        let response = self.named(response, index).await?;
         self.sleep_latency("back").await;
         if self.check_alive().is_err() || !*self.connected.borrow() {
             set_outcome(Outcome::Unheard(code));
         }
         self.wait_connected().await?;
         self.check_alive()?;
-        Ok(response.map(boxed))
+        Ok(response)
+    }
+
+    /// Starts an outage that ends by itself.
+    fn start(&self, outage: &Mutex<Option<Instant>>, duration: Duration) {
+        let end = self.shared.clock.instant() + duration;
+        *outage.lock().unwrap_or_else(PoisonError::into_inner) = Some(end);
+        self.shared.note_outage(duration);
+    }
+
+    fn loses_leases(&self) -> bool {
+        let until = *self.leases_lost_until.lock().unwrap_or_else(PoisonError::into_inner);
+        until.is_some_and(|until| self.shared.clock.instant() < until)
+    }
+
+    /// Records the name of the object in the response to a write, if that is JSON.
+    async fn named(
+        &self,
+        response: Response<Answer>,
+        index: usize,
+    ) -> Result<Response<Body>, BoxError> {
+        let content_type = response.headers().get(header::CONTENT_TYPE);
+        let is_json =
+            content_type.is_some_and(|found| found.as_bytes().starts_with(b"application/json"));
+        if !is_json || !response.status().is_success() {
+            return Ok(response.map(boxed));
+        }
+        let (parts, body) = response.into_parts();
+        let body = body.collect().await?.to_bytes();
+        let named: Option<Named> = serde_json::from_slice(&body).ok();
+        if let Some(name) = named.and_then(|named| named.metadata.name) {
+            self.shared.log.set_name(index, &name);
+        }
+        let body = Full::new(body).map_err(|never| match never {});
+        Ok(Response::from_parts(parts, body.boxed_unsync()))
     }
 
     /// Appends a write to the log, and returns its index.
@@ -235,7 +340,7 @@ impl Wire {
     }
 
     fn check_alive(&self) -> Result<(), BoxError> {
-        if self.crashed.is_cancelled() { Err(wire_cut_error()) } else { Ok(()) }
+        if self.is_cut() { Err(wire_cut_error()) } else { Ok(()) }
     }
 
     fn crash(&self) {
@@ -244,7 +349,7 @@ impl Wire {
     }
 
     /// Sends a request to the world.
-    pub(crate) fn call(&self, call: WorldCall) {
+    pub(super) fn call(&self, call: WorldCall) {
         // The world drops the receiver when the run ends.
         let _ = self.shared.calls.send(call);
     }
@@ -257,10 +362,10 @@ impl Wire {
 
     /// Wraps the response of a watch: faults can break it, and its events may be delayed.
     fn watch(&self, response: Response<Answer>, target: &str) -> Response<Body> {
-        if matches!(self.part, Part::User | Part::Observer) {
+        if self.watch_mode == Watches::Untouched {
             return response.map(boxed);
         }
-        let delay = if matches!(self.part, Part::Controllers | Part::Scheduler) {
+        let delay = if self.watch_mode == Watches::Delayed {
             let path = target.split('?').next().unwrap_or_default();
             self.shared.armed.max_watch_delay().mul_f64(self.shared.clock.draw(&path))
         } else {
@@ -268,8 +373,8 @@ impl Wire {
         };
         let broken = self.watches.lock().unwrap_or_else(PoisonError::into_inner).clone();
         response.map(|body| {
-            let (clock, queue) = (self.shared.clock.clone(), VecDeque::new());
-            delayed_body(DelayedWatch { body, delay, clock, queue, broken, ended: false })
+            let (clock, held_until) = (self.shared.clock.clone(), Arc::clone(&self.held_until));
+            delayed_body(DelayedWatch::new(body, delay, held_until, clock, broken))
         })
     }
 }
@@ -297,8 +402,19 @@ fn is_write(method: &Method, target: &str) -> bool {
 }
 
 /// Returns the error of an unreachable server. It is not a reset connection, which clients may retry by themselves.
-fn wire_cut_error() -> BoxError {
+pub(super) fn wire_cut_error() -> BoxError {
     io::Error::new(io::ErrorKind::NotConnected, "the wire was cut").into()
+}
+
+/// Names in an object.
+#[derive(Deserialize)]
+struct Named {
+    metadata: NamedMetadata,
+}
+
+#[derive(Deserialize)]
+struct NamedMetadata {
+    name: Option<String>,
 }
 
 fn boxed(body: Answer) -> Body {
@@ -325,56 +441,4 @@ fn rejection(code: u16) -> Response<Body> {
     let json = header::HeaderValue::from_static("application/json");
     response.headers_mut().insert(header::CONTENT_TYPE, json);
     response
-}
-
-/// Body of a watch response whose frames are delayed.
-struct DelayedWatch {
-    body: Answer,
-    delay: Duration,
-    clock: Clock,
-    /// Delayed frames, each with the time when it is due.
-    queue: VecDeque<(Instant, Frame<Bytes>)>,
-    /// Cancelled when a fault breaks the watch.
-    broken: CancellationToken,
-    /// Whether the body has no more frames.
-    ended: bool,
-}
-
-fn delayed_body(watch: DelayedWatch) -> Body {
-    let frames = stream::unfold(watch, |mut watch| async move {
-        let next = watch.next().await?;
-        Some((next, watch))
-    });
-    StreamBody::new(frames).boxed_unsync()
-}
-
-impl DelayedWatch {
-    async fn next(&mut self) -> Option<Result<Frame<Bytes>, BoxError>> {
-        loop {
-            if self.ended && self.queue.is_empty() {
-                return None;
-            }
-            let due = self.queue.front().map(|(due, _)| *due);
-            tokio::select! {
-                biased;
-                () = self.broken.cancelled() => {
-                    self.queue.clear();
-                    self.ended = true;
-                    return Some(Err(wire_cut_error()));
-                }
-                () = tokio::time::sleep_until(due.unwrap_or_else(|| self.clock.instant())), if due.is_some() => {
-                    return self.queue.pop_front().map(|(_, frame)| Ok(frame));
-                }
-                frame = self.body.frame(), if !self.ended => match frame {
-                    Some(Ok(frame)) if self.delay.is_zero() => return Some(Ok(frame)),
-                    Some(Ok(frame)) => self.queue.push_back((self.clock.instant() + self.delay, frame)),
-                    Some(Err(timeout)) => {
-                        self.ended = true;
-                        return Some(Err(timeout.into()));
-                    }
-                    None => self.ended = true,
-                },
-            }
-        }
-    }
 }

@@ -1,6 +1,6 @@
 //! Record of writes: writer, request and outcome.
 
-use crate::Part;
+use super::Part;
 use bytes::Bytes;
 use evenkeel_api::time::{SignedDuration, Timestamp};
 use http::Method;
@@ -44,6 +44,8 @@ pub struct Write {
     pub body: Bytes,
     /// Outcome of the write.
     pub outcome: Outcome,
+    /// Name of the object in a JSON answer, such as a name that the server generated.
+    pub name: Option<Box<str>>,
 }
 
 impl Write {
@@ -55,6 +57,16 @@ impl Write {
     /// Returns whether the request writes an Event.
     pub fn is_event(&self) -> bool {
         is_event(&self.target)
+    }
+
+    /// Returns whether the server executed the request successfully.
+    pub fn is_executed(&self) -> bool {
+        matches!(self.outcome, Outcome::Answered(200..300) | Outcome::Unheard(200..300))
+    }
+
+    /// Returns the path without the query.
+    pub fn path(&self) -> &str {
+        self.target.split('?').next().unwrap_or_default()
     }
 
     /// Returns whether the request writes the final state of an event series that was last observed before `time`.
@@ -79,11 +91,11 @@ impl fmt::Display for Write {
     }
 }
 
-pub(crate) fn is_lease(target: &str) -> bool {
+pub(super) fn is_lease(target: &str) -> bool {
     target.starts_with("/apis/coordination.k8s.io/")
 }
 
-pub(crate) fn is_event(target: &str) -> bool {
+pub(super) fn is_event(target: &str) -> bool {
     let path = target.split('?').next().unwrap_or_default();
     path.split('/').rev().take(2).any(|segment| segment == "events")
 }
@@ -103,13 +115,13 @@ struct State {
 }
 
 impl Log {
-    pub(crate) fn new(start: Timestamp) -> Self {
+    pub(super) fn new(start: Timestamp) -> Self {
         let state = State { writes: Vec::new(), last: start };
         Self { start, state: Arc::new(Mutex::new(state)) }
     }
 
     /// Appends a write and returns its index.
-    pub(crate) fn record(
+    pub(super) fn record(
         &self,
         at: Timestamp,
         part: Part,
@@ -124,13 +136,19 @@ impl Log {
         }
         let since = at.duration_since(self.start);
         let (actor, target, outcome) = (actor.into(), target.into(), Outcome::Open);
-        state.writes.push(Write { at, since, part, actor, method, target, body, outcome });
+        let name = None;
+        state.writes.push(Write { at, since, part, actor, method, target, body, outcome, name });
         state.writes.len() - 1
     }
 
     /// Sets the outcome of the write with this index.
-    pub(crate) fn set_outcome(&self, index: usize, outcome: Outcome) {
+    pub(super) fn set_outcome(&self, index: usize, outcome: Outcome) {
         self.lock().writes[index].outcome = outcome;
+    }
+
+    /// Sets the name of the object that the write with this index was answered with.
+    pub(super) fn set_name(&self, index: usize, name: &str) {
+        self.lock().writes[index].name = Some(name.into());
     }
 
     /// Returns the time of the last write other than of a Lease.
@@ -176,12 +194,13 @@ mod tests {
         let write = |target: &str, body: &str| Write {
             at: time(100),
             since: SignedDuration::ZERO,
-            part: Part::Scheduler,
+            part: Part::new("scheduler"),
             actor: "scheduler".into(),
             method: Method::PATCH,
             target: target.into(),
             body: Bytes::copy_from_slice(body.as_bytes()),
             outcome: Outcome::Answered(200),
+            name: None,
         };
         let events = "/apis/events.k8s.io/v1/namespaces/default/events/web.1";
         let series = r#"{"series":{"count":2,"lastObservedTime":"1970-01-01T00:00:50.000000Z"}}"#;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 /// Client of the test's user. It takes paths of the API, such as `/api/v1/nodes`.
 #[derive(Debug, Clone)]
-pub struct Requests(pub(crate) Client);
+pub struct Requests(pub(super) Client);
 
 impl Requests {
     /// Sends a request with a JSON body, or without a body if `body` is null. Returns the JSON response.

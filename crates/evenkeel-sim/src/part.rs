@@ -1,0 +1,18 @@
+//! Parts of the control plane, each with its own wire and lifetime.
+
+use evenkeel_test::simulation::Part;
+
+/// All controllers, in one process.
+pub const CONTROLLERS: Part = Part::new("controllers");
+
+/// Cloud controller manager, in a process of its own.
+pub const CLOUD: Part = Part::new("cloud");
+
+/// Scheduler, in a process of its own.
+pub const SCHEDULER: Part = Part::new("scheduler");
+
+/// All simulated nodes.
+pub const NODES: Part = Part::new("nodes");
+
+/// One of several controller managers with leader election: only the leader works.
+pub const REPLICA: Part = Part::new("replica");
