@@ -1,23 +1,22 @@
 //! The operator on a whole cluster in this process, in virtual time.
 
 use evenkeel_runtime::prelude::*;
-use evenkeel_test::{TestCluster, eventually, eventually_gone};
+use evenkeel_test::{TestCluster, TestServerBuilder, eventually, eventually_gone};
 use k8s_openapi::api::core::v1::{Event, Service};
 use kube::{
-    Api, CustomResourceExt as _,
+    Api,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::json;
 use webapp_operator::{Dns, WebApp, WebAppSpec, operator};
 
 #[tokio::test(start_paused = true)]
-#[expect(clippy::disallowed_methods, reason = "the test's end aborts the operator")]
 async fn an_application_becomes_ready_scales_and_goes() {
-    let builder = TestCluster::builder().server(|server| server.crd(&WebApp::crd()));
+    let builder = TestCluster::builder().server(TestServerBuilder::crd::<WebApp>);
     let cluster = builder.start().await.unwrap();
-    let (setup, dns) = (Setup::simulated(cluster.clock().clone(), "test"), Dns::default());
-    let manager = operator(cluster.client(), setup, dns.clone()).unwrap();
-    tokio::spawn(manager.run(std::future::pending()));
+    let dns = Dns::default();
+    let published = dns.clone();
+    let running = cluster.run(move |kube, setup| operator(kube, setup, published.clone()));
 
     let apps: Api<WebApp> = Api::default_namespaced(cluster.client());
     let app = WebApp::new("shop", WebAppSpec { image: "nginx".to_owned(), replicas: 2 });
@@ -44,4 +43,5 @@ async fn an_application_becomes_ready_scales_and_goes() {
     apps.delete("shop", &DeleteParams::default()).await.unwrap();
     eventually_gone(&apps, "shop").await.unwrap();
     assert_eq!(dns.names(), [""; 0]);
+    running.stop().await.unwrap();
 }

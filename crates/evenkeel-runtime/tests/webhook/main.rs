@@ -116,7 +116,7 @@ async fn register(server: &TestServer, port: u16) {
     let (client, post) = (server.client(), PostParams::default());
     let services: Api<Service> = Api::default_namespaced(client.clone());
     services.create(&post, &object(service_object())).await.unwrap();
-    server.crd(&definition(port)).await.unwrap();
+    server.crd_value(&definition(port)).await.unwrap();
     let mutating = configuration(port, "/mutate-example-com-v1-app");
     api::<MutatingWebhookConfiguration>(&client).create(&post, &object(mutating)).await.unwrap();
     let validating = configuration(port, "/validate-example-com-v1-app");
