@@ -52,7 +52,7 @@ enum WatchEnd {
     Regular,
     /// The resourceVersion has expired or is too large. List again after a backoff.
     Expired,
-    /// The server does not serve the kind, for example because its definition is not installed yet. List again after a
+    /// The server does not serve the kind, for example because its definition is not installed yet. Watch again after a
     /// short backoff.
     NotServed(Text),
     /// The server forbids or does not support watches. List again after a backoff.
@@ -123,7 +123,6 @@ impl Reflector {
                     if self.informer.set_watch_error(Some(&error)) {
                         tracing::warn!(resource, %error, "the server does not serve the kind yet; waiting for it");
                     }
-                    self.last_sync_resource_version = None;
                     // Such a request is cheap, and its definition may be installed at any time.
                     self.clock.sleep(backoff.next().min(MAX_NOT_SERVED_BACKOFF)).await;
                     continue;

@@ -52,7 +52,7 @@ fn certificates_are_renewed_after_two_thirds_of_their_life() {
     }
     let rotated = made(Renewal::Authority, Some(&later), "2032-12-01T00:00:00Z");
     assert_eq!(rotated.certificate, later.certificate, "the old CA's signature stays in use");
-    assert_eq!(due(&rotated, "2032-12-01T00:00:00Z"), keep("2033-07-31"));
+    assert_eq!(due(&rotated, "2032-12-01T00:00:00Z"), keep("2033-08-01"));
     let signed = made(Renewal::Serving, Some(&rotated), "2035-08-01T00:00:00Z");
     assert_eq!(due(&signed, "2035-08-01T00:00:00Z"), keep("2035-12-30"), "the old CA's end");
     assert_eq!(due(&signed, "2035-12-30T01:00:00Z"), Ok(Renewal::Bundle));
