@@ -1,7 +1,7 @@
 //! Whole objects of a kind that is known only at run time.
 
-use super::full::to_meta;
-use evenkeel_api::{DecodeError, Encoding, Kind, Meta, View, json};
+use super::full::{decode_whole, to_meta};
+use evenkeel_api::{DecodeError, Encoding, Kind, Meta, View};
 use kube::api::DynamicObject;
 use std::{ops::Deref, sync::Arc};
 
@@ -51,17 +51,7 @@ impl View for Dynamic {
     }
 
     fn decode(bytes: &[u8], encoding: Encoding) -> Result<Self, DecodeError> {
-        let failed = |reason: String| DecodeError {
-            kind: "object".into(),
-            field: ".".into(),
-            reason: reason.into(),
-        };
-        match encoding {
-            Encoding::Json => {
-                json::from_slice(bytes).map(Self::new).map_err(|error| failed(error.to_string()))
-            }
-            Encoding::Protobuf => Err(failed("dynamic objects are read from JSON only".into())),
-        }
+        decode_whole("object", bytes, encoding).map(Self::new)
     }
 }
 

@@ -92,17 +92,24 @@ where
     }
 
     fn decode(bytes: &[u8], encoding: Encoding) -> Result<Self, DecodeError> {
-        let failed = |reason: String| DecodeError {
-            kind: K::kind(&()).into(),
-            field: ".".into(),
-            reason: reason.into(),
-        };
-        match encoding {
-            Encoding::Json => {
-                json::from_slice(bytes).map(Self::new).map_err(|error| failed(error.to_string()))
-            }
-            Encoding::Protobuf => Err(failed("whole objects are read from JSON only".into())),
-        }
+        decode_whole(&K::kind(&()), bytes, encoding).map(Self::new)
+    }
+}
+
+/// Decodes a whole object, which is possible from JSON only. `kind` is its kind in errors.
+pub(super) fn decode_whole<T: DeserializeOwned>(
+    kind: &str,
+    bytes: &[u8],
+    encoding: Encoding,
+) -> Result<T, DecodeError> {
+    let failed = |reason: String| DecodeError {
+        kind: kind.into(),
+        field: ".".into(),
+        reason: reason.into(),
+    };
+    match encoding {
+        Encoding::Json => json::from_slice(bytes).map_err(|error| failed(error.to_string())),
+        Encoding::Protobuf => Err(failed("whole objects are read from JSON only".into())),
     }
 }
 

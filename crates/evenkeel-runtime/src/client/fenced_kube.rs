@@ -1,8 +1,8 @@
 //! kube client over a [`Client`], with its leader fence, rate limit and user agent.
 
-use super::{ApiError, Client, leader_fence::run_fenced, transport::ResponseBody};
+use super::{Client, transport::ResponseBody};
 use futures::future::BoxFuture;
-use http::{Method, Request, Response, header};
+use http::{Request, Response, header};
 use kube::client::Body;
 use std::task::{Context, Poll};
 use tower::{BoxError, Service};
@@ -31,16 +31,7 @@ impl Client {
         if let Some(limiter) = self.limiter.as_ref().filter(|_| !is_watch) {
             limiter.wait().await;
         }
-        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-        let is_read = matches!(method, Method::GET | Method::HEAD | Method::OPTIONS);
-        let sending = self.shared.transport.send(request);
-        match self.fence.as_ref().filter(|_| !is_read) {
-            None => sending.await,
-            Some(fence) => match run_fenced(fence, sending).await {
-                Some(response) => response,
-                None => Err(ApiError::Fenced { method, path: path.into() }.into()),
-            },
-        }
+        self.send_fenced(request).await?
     }
 }
 

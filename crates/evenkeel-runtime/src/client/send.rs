@@ -60,10 +60,6 @@ impl ApiRequest {
         self.target.split('?').next().unwrap_or_default()
     }
 
-    fn is_write(&self) -> bool {
-        !matches!(self.method, Method::GET | Method::HEAD | Method::OPTIONS)
-    }
-
     /// Builds the HTTP request. `only_json` is whether the response must not be protobuf.
     fn to_http(
         &self,
@@ -158,14 +154,21 @@ impl Client {
         &self,
         call: &ApiRequest,
     ) -> Result<Result<Response<ResponseBody>, BoxError>, ApiError> {
-        let sending = self.shared.transport.send(call.to_http(&self.user_agent, self.shared.json)?);
-        match self.fence.as_ref().filter(|_| call.is_write()) {
-            None => Ok(sending.await),
-            Some(fence) => run_fenced(fence, sending).await.ok_or_else(|| ApiError::Fenced {
-                method: call.method.clone(),
-                path: call.path().into(),
-            }),
-        }
+        self.send_fenced(call.to_http(&self.user_agent, self.shared.json)?).await
+    }
+
+    /// Sends a request, a write only while the leader fence is open.
+    pub(super) async fn send_fenced(
+        &self,
+        request: Request<Body>,
+    ) -> Result<Result<Response<ResponseBody>, BoxError>, ApiError> {
+        let is_read = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
+        let Some(fence) = self.fence.as_ref().filter(|_| !is_read) else {
+            return Ok(self.shared.transport.send(request).await);
+        };
+        let (method, path) = (request.method().clone(), request.uri().path().into());
+        let sent = run_fenced(fence, self.shared.transport.send(request)).await;
+        sent.ok_or(ApiError::Fenced { method, path })
     }
 
     /// Waits for the rate limit, if it applies.

@@ -150,10 +150,7 @@ impl Client {
     ) -> Result<R, ApiError> {
         let mut target = object_path(kind, namespace, name, subresource);
         if let PatchForm::Apply(manager) = form {
-            let mut query = Query::default();
-            query.add("fieldManager", manager);
-            query.add("force", "true");
-            target.push_str(query.as_str());
+            target.push_str(apply_query(manager, true).as_str());
         }
         let call = ApiRequest::new(Method::PATCH, target, negotiation::accept::<R>());
         self.exchange_object(call.with_body(patch_content_type(form), body)).await
@@ -169,10 +166,7 @@ impl Client {
         body: Bytes,
     ) -> Result<R, ApiError> {
         let mut path = object_path(&target.kind, &target.namespace, &target.name, "");
-        let mut query = Query::default();
-        query.add("fieldManager", field_manager);
-        query.add("force", if force { "true" } else { "" });
-        path.push_str(query.as_str());
+        path.push_str(apply_query(field_manager, force).as_str());
         let call = ApiRequest::new(Method::PATCH, path, negotiation::accept::<R>());
         self.exchange_object(call.with_body(APPLY_CONTENT_TYPE, body)).await
     }
@@ -237,6 +231,14 @@ impl Client {
         negotiation::decode_object(response.headers(), response.body())
             .map_err(|source| decode_error(&call, source))
     }
+}
+
+/// Returns the query of a server-side apply.
+fn apply_query(field_manager: &str, force: bool) -> Query {
+    let mut query = Query::default();
+    query.add("fieldManager", field_manager);
+    query.add("force", if force { "true" } else { "" });
+    query
 }
 
 fn decode_error(call: &ApiRequest, source: evenkeel_api::DecodeError) -> ApiError {

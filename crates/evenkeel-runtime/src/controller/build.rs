@@ -214,21 +214,6 @@ impl Builder {
         self.watch(cache.informer(), handle)
     }
 
-    /// Enqueues all owners of the root kind of an object in `cache` on the object's events, not only its controller.
-    pub fn owns_by_any_reference<V: View>(self, cache: &Cache<V>) -> Self {
-        let root = self.root.clone();
-        let handle = Box::new(move |event: &CacheEvent<dyn Object>, enqueue: &Enqueue, _: &_| {
-            let mut keys = owner_keys(&root, event.object().meta());
-            if let CacheEvent::Updated { old, .. } = event {
-                keys.extend(owner_keys(&root, old.meta()));
-            }
-            keys.sort_unstable();
-            keys.dedup();
-            keys.into_iter().for_each(|key| enqueue.add(key));
-        });
-        self.watch(cache.informer(), handle)
-    }
-
     /// Calls `map` with the events of objects in `cache`. `map` enqueues the affected keys. It may read caches, and
     /// must do nothing else.
     pub fn watches<V: View>(
@@ -516,7 +501,7 @@ fn owner_key(root: &Kind, meta: &Meta) -> Option<Key> {
 }
 
 /// Returns the keys of all owners of the root kind of the object with this metadata.
-fn owner_keys(root: &Kind, meta: &Meta) -> Vec<Key> {
+pub(crate) fn owner_keys(root: &Kind, meta: &Meta) -> Vec<Key> {
     meta.owners.iter().filter_map(|owner| owner_as_key(root, meta, owner)).collect()
 }
 

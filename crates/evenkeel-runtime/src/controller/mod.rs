@@ -23,6 +23,7 @@ mod status_throttle;
 mod track;
 
 pub use build::Builder;
+pub(crate) use build::owner_keys;
 pub use enqueue::Enqueue;
 pub use env::Env;
 pub use metrics::Metrics;

@@ -5,12 +5,12 @@ use super::{
     applied::Applied,
     context::Shared,
     finalizers::{self, FinalizerError, Step},
-    object::{kind_of, target_of},
+    object::{Whole, kind_of, target_of},
 };
 use crate::{
     cache::{Cache, CacheEvent, Dynamic, Full},
     client::Metadata,
-    controller::{self, Builder, Outcome, Request},
+    controller::{self, Builder, Outcome, Request, owner_keys},
     manager::Manager,
     plan::{Key, PatchForm, Planner},
     queue::Backoff,
@@ -117,8 +117,8 @@ impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
     /// Upstream: `builder.MatchEveryOwner`.
     #[doc(alias = "MatchEveryOwner")]
     pub fn owns_by_any_reference<D: ApiObject>(self) -> Self {
-        let cache = self.manager.cached::<D>();
-        self.change(|builder| builder.owns_by_any_reference(&cache))
+        let (cache, root) = (self.manager.cached::<D>(), self.builder.root().clone());
+        self.watches_cache(&cache, move |object: &Full<D>| owner_keys(&root, object.meta()))
     }
 
     /// Like [`Self::owns`], for a kind of which only the metadata is cached.
@@ -284,6 +284,27 @@ impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
     }
 }
 
+impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
+    /// Adds the controller with an async function over the objects in a cache. It is not called for a key without an
+    /// object.
+    fn reconcile_cached<V: Whole, F, Fut>(self, objects: Cache<V>, function: F)
+    where
+        F: Fn(Arc<V::Object>, Context<S>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Outcome>> + Send + 'static,
+    {
+        self.reconcile_requests(move |request, context| {
+            let found = objects.get(&request.key.namespace, &request.key.name);
+            let pass = found.map(|found| function(found.whole(), context));
+            async move {
+                match pass {
+                    Some(pass) => pass.await,
+                    None => Ok(Outcome::Settled),
+                }
+            }
+        });
+    }
+}
+
 impl<K: ApiObject, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
     /// Declares a finalizer: the controller adds it before it first reconciles an object. When the object is deleted, it
     /// runs `cleanup` until that succeeds, and then removes the finalizer. The reconcile function only gets objects that
@@ -313,12 +334,9 @@ impl<K: ApiObject, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
         let objects = self.manager.cached::<K>();
         let finalizers = Finalizers::new(std::mem::take(&mut self.finalizers));
         let (finalizers, function) = (Arc::new(finalizers), Arc::new(function));
-        self.reconcile_requests(move |request, context| {
-            let Key { namespace, name } = &request.key;
-            let object = objects.get(namespace, name).map(|object| Arc::clone(object.object()));
+        self.reconcile_cached(objects, move |object, context: Context<S>| {
             let (finalizers, function) = (Arc::clone(&finalizers), Arc::clone(&function));
             async move {
-                let Some(object) = object else { return Ok(Outcome::Settled) };
                 match finalizers.run(object, &context).await? {
                     Some(object) => function(object, context).await,
                     None => Ok(Outcome::Settled),
@@ -336,18 +354,7 @@ impl<S: Send + Sync + 'static> ControllerBuilder<'_, DynamicObject, S> {
         Fut: Future<Output = Result<Outcome>> + Send + 'static,
     {
         let objects = self.manager.env().caches.dynamic(self.builder.root().clone());
-        let function = Arc::new(function);
-        self.reconcile_requests(move |request, context| {
-            let Key { namespace, name } = &request.key;
-            let object = objects.get(namespace, name).map(|object| Arc::clone(object.object()));
-            let function = Arc::clone(&function);
-            async move {
-                match object {
-                    Some(object) => function(object, context).await,
-                    None => Ok(Outcome::Settled),
-                }
-            }
-        });
+        self.reconcile_cached(objects, function);
     }
 }
 

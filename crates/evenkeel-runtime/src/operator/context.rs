@@ -11,7 +11,6 @@ use crate::{
     controller::{self, Error, Request},
     plan::{EventRecord, Key},
 };
-use evenkeel_api::Kind;
 use std::{
     borrow::Cow,
     sync::{Arc, OnceLock},
@@ -167,10 +166,5 @@ impl<S> Context<S> {
             applied: &self.shared.applied,
             caches: &self.shared.caches,
         }
-    }
-
-    /// Returns the kinds that the controller declares.
-    pub fn declared_kinds(&self) -> Vec<Kind> {
-        self.shared.caches.iter().map(|cache| cache.scope().kind.clone()).collect()
     }
 }

@@ -1,12 +1,13 @@
 //! Types that an operator reads and writes.
 
 use crate::{
-    cache::Full,
+    cache::{Dynamic, Full},
     plan::{Key, Target},
 };
 use evenkeel_api::{Kind, View};
-use kube::Resource;
+use kube::{Resource, api::DynamicObject};
 use serde::{Serialize, de::DeserializeOwned};
+use std::sync::Arc;
 
 /// Type of API objects, from `k8s-openapi` or derived with kube's `CustomResource`. Implemented for all such types.
 ///
@@ -25,6 +26,30 @@ impl<K> ApiObject for K where
         + Sync
         + 'static
 {
+}
+
+/// View of whole objects: `Full<K>` or `Dynamic`.
+pub(super) trait Whole: View {
+    /// Type of the object in the view.
+    type Object: Send + Sync + 'static;
+    /// Returns the object.
+    fn whole(&self) -> Arc<Self::Object>;
+}
+
+impl<K: ApiObject> Whole for Full<K> {
+    type Object = K;
+
+    fn whole(&self) -> Arc<K> {
+        Arc::clone(self.object())
+    }
+}
+
+impl Whole for Dynamic {
+    type Object = DynamicObject;
+
+    fn whole(&self) -> Arc<DynamicObject> {
+        Arc::clone(self.object())
+    }
 }
 
 /// Returns the kind of a type.

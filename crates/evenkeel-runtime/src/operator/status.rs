@@ -17,6 +17,8 @@ use std::sync::Arc;
 pub struct StatusPatch<'a, K, S> {
     context: &'a Context<S>,
     object: &'a K,
+    /// The present status; null if there is none.
+    present: Value,
     /// The changed status, or the error of a change.
     status: Result<Value>,
 }
@@ -26,12 +28,9 @@ impl<S> Context<S> {
     ///
     /// ```
     /// # use evenkeel_runtime::prelude::*;
-    /// # use k8s_openapi::api::apps::v1::Deployment;
     /// # use serde::{Deserialize, Serialize};
-    /// # type WebApp = kube::core::Object<(), WebAppStatus>;
-    /// # #[derive(Default, Clone, Debug, Serialize, Deserialize)]
+    /// # #[derive(Default, Serialize, Deserialize)]
     /// # struct WebAppStatus { replicas: i32 }
-    /// # trait Shown { fn shown(self) -> Self; }
     /// # async fn run<K>(app: Arc<K>, ready: i32, cx: Context) -> Result<()>
     /// # where K: ApiObject + kube::core::object::HasStatus<Status = WebAppStatus> {
     /// cx.status(&*app)
@@ -46,10 +45,12 @@ impl<S> Context<S> {
     where
         K: ApiObject + HasStatus<Status: Serialize>,
     {
-        let status = object
-            .status()
-            .map_or(Ok(Value::Null), |status| serde_json::to_value(status).map_err(Error::from));
-        StatusPatch { context: self, object, status }
+        let encoded = object.status().map(serde_json::to_value).transpose();
+        let (present, status) = match encoded.map(Option::unwrap_or_default) {
+            Ok(present) => (present.clone(), Ok(present)),
+            Err(error) => (Value::Null, Err(Error::from(error))),
+        };
+        StatusPatch { context: self, object, present, status }
     }
 }
 
@@ -103,11 +104,7 @@ where
     /// # Errors
     /// When a change fails or the server refuses the patch.
     pub async fn patch_if_changed(self) -> Result<Option<Arc<K>>> {
-        let present = match self.object.status() {
-            None => Value::Null,
-            Some(status) => serde_json::to_value(status)?,
-        };
-        let Some(patch) = status_patch(self.object.meta(), &present, &self.status?) else {
+        let Some(patch) = status_patch(self.object.meta(), &self.present, &self.status?) else {
             return Ok(None);
         };
         let target = target_of(kind_of::<K>(), self.object);

@@ -4,7 +4,7 @@ use super::{
     ApiObject, Context, Result,
     applied::Applied,
     diff::merge_patch,
-    object::{kind_of, target_of},
+    object::{Whole, kind_of, target_of},
 };
 use crate::{
     cache::{Dynamic, Full, Informer},
@@ -30,28 +30,6 @@ pub(super) struct Writer<'a> {
     pub(super) caches: &'a [Arc<Informer>],
 }
 
-/// Decoded object that a pass gets from a write: `Full<K>` or `Dynamic`.
-pub(super) trait Returned: View {
-    type Object;
-    fn into_object(self) -> Arc<Self::Object>;
-}
-
-impl<K: ApiObject> Returned for Full<K> {
-    type Object = K;
-
-    fn into_object(self) -> Arc<K> {
-        Arc::clone(self.object())
-    }
-}
-
-impl Returned for Dynamic {
-    type Object = DynamicObject;
-
-    fn into_object(self) -> Arc<DynamicObject> {
-        Arc::clone(self.object())
-    }
-}
-
 impl Writer<'_> {
     fn client(&self) -> &Client {
         &self.context.env.client
@@ -74,7 +52,7 @@ impl Writer<'_> {
         }
     }
 
-    async fn apply<R: Returned + Clone>(
+    async fn apply<R: Whole>(
         &self,
         target: Target,
         body: Bytes,
@@ -84,13 +62,13 @@ impl Writer<'_> {
         if let Some(cached) = self.cached::<R>(&target)
             && self.applied.is_current(&target, &body, cached.meta())
         {
-            return Ok(R::clone(&cached).into_object());
+            return Ok(cached.whole());
         }
         let applied = self.client().apply::<R>(&target, self.field_manager, force, body.clone());
         let returned = applied.await?;
         self.wrote(&target, &returned);
         self.applied.remember(target, &body, returned.meta());
-        Ok(returned.into_object())
+        Ok(returned.whole())
     }
 
     pub(super) async fn patch<K: ApiObject>(
@@ -104,20 +82,20 @@ impl Writer<'_> {
         let patched =
             self.client().patch::<Full<K>>(kind, namespace, name, subresource, form, body).await?;
         self.wrote(target, &patched);
-        Ok(patched.into_object())
+        Ok(patched.whole())
     }
 
-    async fn create<R: Returned>(
+    async fn create<R: Whole>(
         &self,
         target: &Target,
         body: Bytes,
     ) -> Result<Arc<R::Object>, ApiError> {
         let created = self.client().create::<R>(&target.kind, &target.namespace, body).await?;
         self.wrote(target, &created);
-        Ok(created.into_object())
+        Ok(created.whole())
     }
 
-    async fn update<R: Returned>(
+    async fn update<R: Whole>(
         &self,
         target: &Target,
         body: Bytes,
@@ -125,7 +103,7 @@ impl Writer<'_> {
         let Target { kind, namespace, name, .. } = target;
         let updated = self.client().update::<R>(kind, namespace, name, "", body).await?;
         self.wrote(target, &updated);
-        Ok(updated.into_object())
+        Ok(updated.whole())
     }
 
     async fn delete(&self, target: &Target, options: DeleteOptions) -> Result<bool, ApiError> {
@@ -145,28 +123,28 @@ impl Writer<'_> {
     }
 }
 
-/// Encodes an object. Its `managedFields` are left out, which a write may not contain, and its type is added if it has
-/// none.
+/// Encodes an object, without fields that a write may not contain.
 fn encode(kind: &Kind, object: &impl Serialize) -> Result<Bytes> {
-    let mut value = serde_json::to_value(object)?;
-    if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.remove("managedFields");
-    }
-    let fields =
-        value.as_object_mut().ok_or_else(|| Error::terminal("the object is not a JSON object"))?;
-    fields.entry("apiVersion").or_insert_with(|| kind.api_version().into());
-    fields.entry("kind").or_insert_with(|| (&*kind.kind).into());
-    Ok(serde_json::to_vec(&value)?.into())
+    encode_without(&["managedFields"], kind, object)
 }
 
 /// Encodes an object for server-side apply: without fields that only the server sets.
 fn encode_intent(kind: &Kind, object: &impl Serialize) -> Result<Bytes> {
-    let mut value: Value = serde_json::from_slice(&encode(kind, object)?)?;
+    const SET_BY_SERVER: [&str; 6] =
+        ["creationTimestamp", "generation", "managedFields", "resourceVersion", "selfLink", "uid"];
+    encode_without(&SET_BY_SERVER, kind, object)
+}
+
+/// Encodes an object without these fields of its metadata. Its type is added if it has none.
+fn encode_without(fields: &[&str], kind: &Kind, object: &impl Serialize) -> Result<Bytes> {
+    let mut value = serde_json::to_value(object)?;
     if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
-        for field in ["creationTimestamp", "generation", "resourceVersion", "selfLink", "uid"] {
-            metadata.remove(field);
-        }
+        metadata.retain(|name, _| !fields.contains(&&**name));
     }
+    let object =
+        value.as_object_mut().ok_or_else(|| Error::terminal("the object is not a JSON object"))?;
+    object.entry("apiVersion").or_insert_with(|| kind.api_version().into());
+    object.entry("kind").or_insert_with(|| (&*kind.kind).into());
     Ok(serde_json::to_vec(&value)?.into())
 }
 
@@ -362,7 +340,7 @@ impl<S> Context<S> {
         name: &str,
     ) -> Result<Option<Arc<K>>> {
         match self.inner().env.client.get::<Full<K>>(namespace, name).await {
-            Ok(object) => Ok(Some(object.into_object())),
+            Ok(object) => Ok(Some(object.whole())),
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error.into()),
         }
@@ -378,7 +356,7 @@ impl<S> Context<S> {
         options: &ListOptions,
     ) -> Result<Vec<Arc<K>>> {
         let list = self.inner().env.client.list::<Full<K>>(namespace, options).await?;
-        Ok(list.items.into_iter().map(Returned::into_object).collect())
+        Ok(list.items.iter().map(Whole::whole).collect())
     }
 
     /// Returns the reads and writes of a kind that is known only at run time.
@@ -440,7 +418,7 @@ impl<S> DynamicObjects<'_, S> {
     ) -> Result<Option<Arc<DynamicObject>>> {
         let client = &self.context.inner().env.client;
         match client.get_as::<Dynamic>(&self.kind, namespace, name).await {
-            Ok(object) => Ok(Some(object.into_object())),
+            Ok(object) => Ok(Some(object.whole())),
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error.into()),
         }

@@ -28,28 +28,12 @@ pub(super) struct ConversionRequest {
     objects: Vec<Box<RawValue>>,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Envelope {
-    #[serde(default)]
-    api_version: String,
-    #[serde(default)]
-    kind: String,
-    request: Option<ConversionRequest>,
-}
-
 /// Decodes the ConversionReview in a body.
 ///
 /// # Errors
 /// The reason, for an answer with code 400.
 pub(super) fn decode_review(headers: &HeaderMap, body: &[u8]) -> Result<ConversionRequest, String> {
-    if body.is_empty() {
-        return Err("request body is empty".to_owned());
-    }
-    request::check_content_type(headers)?;
-    let envelope: Envelope = decode(body)?;
-    request::check_version(&envelope.api_version, &envelope.kind, API_VERSION, KIND)?;
-    envelope.request.ok_or_else(|| "the review has no request".to_owned())
+    request::decode_request(headers, body, API_VERSION, KIND)
 }
 
 type Hub = Box<dyn Any + Send>;

@@ -122,12 +122,31 @@ where
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Envelope {
+struct Review<R> {
     #[serde(default)]
     api_version: String,
     #[serde(default)]
     kind: String,
-    request: Option<Box<RawValue>>,
+    request: Option<R>,
+}
+
+/// Decodes the request of a review in a body, and checks the review's version and kind.
+///
+/// # Errors
+/// The reason, for an answer with code 400.
+pub(super) fn decode_request<R: DeserializeOwned>(
+    headers: &HeaderMap,
+    body: &[u8],
+    expected_version: &str,
+    expected_kind: &str,
+) -> Result<R, String> {
+    if body.is_empty() {
+        return Err("request body is empty".to_owned());
+    }
+    check_content_type(headers)?;
+    let Review { api_version, kind, request } = decode::<Review<R>>(body)?;
+    check_version(&api_version, &kind, expected_version, expected_kind)?;
+    request.ok_or_else(|| "the review has no request".to_owned())
 }
 
 /// Decodes the AdmissionReview in a body.
@@ -137,18 +156,12 @@ struct Envelope {
 ///
 /// Upstream: `Webhook.ServeHTTP`.
 pub(super) fn decode_review(headers: &HeaderMap, body: &[u8]) -> Result<AdmissionRequest, String> {
-    if body.is_empty() {
-        return Err("request body is empty".to_owned());
-    }
-    check_content_type(headers)?;
-    let envelope: Envelope = decode(body)?;
-    check_version(&envelope.api_version, &envelope.kind, API_VERSION, KIND)?;
-    let request = envelope.request.ok_or_else(|| "the review has no request".to_owned())?;
+    let request: Box<RawValue> = decode_request(headers, body, API_VERSION, KIND)?;
     decode(request.get().as_bytes()).map_err(|reason| format!("request: {reason}"))
 }
 
 /// Checks that a body is JSON.
-pub(super) fn check_content_type(headers: &HeaderMap) -> Result<(), String> {
+fn check_content_type(headers: &HeaderMap) -> Result<(), String> {
     let content_type = headers.get(header::CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
     let content_type = String::from_utf8_lossy(content_type);
     let media_type = content_type.split(';').next().unwrap_or_default().trim();
@@ -159,7 +172,7 @@ pub(super) fn check_content_type(headers: &HeaderMap) -> Result<(), String> {
 }
 
 /// Checks the version and the kind of a review.
-pub(super) fn check_version(
+fn check_version(
     api_version: &str,
     kind: &str,
     expected_version: &str,

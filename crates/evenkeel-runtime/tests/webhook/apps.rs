@@ -2,68 +2,42 @@
 
 use evenkeel_runtime::webhook::{Certificates, FieldError, Warnings, WebhookServer};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::{Resource, core::NamespaceResourceScope};
+use kube::CustomResource;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use std::borrow::Cow;
 
 /// Name of the Service in front of the webhooks.
 pub(crate) const SERVICE: &str = "app-hooks";
 /// Name of the Secret with the certificates.
 pub(crate) const SECRET: &str = "app-hooks-tls";
 
-macro_rules! app {
-    ($module:ident, $version:literal, $field:ident) => {
-        pub(crate) mod $module {
-            use super::*;
+pub(crate) mod v1 {
+    use super::*;
 
-            #[derive(Debug, Clone, Serialize, Deserialize)]
-            pub(crate) struct App {
-                #[serde(default)]
-                pub(crate) metadata: ObjectMeta,
-                pub(crate) spec: Spec,
-            }
-
-            #[derive(Debug, Clone, Serialize, Deserialize)]
-            pub(crate) struct Spec {
-                #[serde(default)]
-                pub(crate) $field: i32,
-            }
-
-            impl Resource for App {
-                type DynamicType = ();
-                type Scope = NamespaceResourceScope;
-
-                fn kind(_: &()) -> Cow<'_, str> {
-                    "App".into()
-                }
-
-                fn group(_: &()) -> Cow<'_, str> {
-                    "example.com".into()
-                }
-
-                fn version(_: &()) -> Cow<'_, str> {
-                    $version.into()
-                }
-
-                fn plural(_: &()) -> Cow<'_, str> {
-                    "apps".into()
-                }
-
-                fn meta(&self) -> &ObjectMeta {
-                    &self.metadata
-                }
-
-                fn meta_mut(&mut self) -> &mut ObjectMeta {
-                    &mut self.metadata
-                }
-            }
-        }
-    };
+    #[derive(CustomResource, Debug, Clone, Serialize, Deserialize)]
+    #[kube(group = "example.com", version = "v1", kind = "App", namespaced, schema = "disabled")]
+    pub(crate) struct Spec {
+        #[serde(default)]
+        pub(crate) size: i32,
+    }
 }
 
-app!(v1, "v1", size);
-app!(v1beta1, "v1beta1", replicas);
+pub(crate) mod v1beta1 {
+    use super::*;
+
+    #[derive(CustomResource, Debug, Clone, Serialize, Deserialize)]
+    #[kube(
+        group = "example.com",
+        version = "v1beta1",
+        kind = "App",
+        namespaced,
+        schema = "disabled"
+    )]
+    pub(crate) struct Spec {
+        #[serde(default)]
+        pub(crate) replicas: i32,
+    }
+}
 
 impl From<v1beta1::App> for v1::App {
     fn from(app: v1beta1::App) -> Self {
