@@ -14,6 +14,12 @@ struct Accepted {
     reason: &'static str,
 }
 
+const NULL_OF_MAP: &str =
+    "upstream leaves null of a map all of whose fields an apply removes, and refuses that";
+
+/// Upstream: `Store.Delete` returns the object that no update has filled if the deletion removes the last finalizer.
+const EMPTY_DRY_RUN: &str = "upstream answers the dry run of some deletions with an empty object";
+
 const ACCEPTED: &[Accepted] = &[
     Accepted {
         kind: "PersistentVolumeClaim",
@@ -33,35 +39,18 @@ const ACCEPTED: &[Accepted] = &[
         place: "/code",
         reason: "upstream takes the status of no Service for a new Service, which is invalid",
     },
-    Accepted {
-        kind: "Thing",
-        step: "delete ",
-        place: "/body/apiVersion",
-        reason: "upstream answers the dry run of some deletions with an empty object",
-    },
-    Accepted {
-        kind: "ConfigMap",
-        step: "delete ",
-        place: "/body/details",
-        reason: "upstream answers the dry run of some deletions with an empty object",
-    },
-    Accepted {
-        kind: "Secret",
-        step: "delete ",
-        place: "/body/details",
-        reason: "upstream answers the dry run of some deletions with an empty object",
-    },
-    Accepted {
-        kind: "Thing",
-        step: "apply ",
-        place: "/code",
-        reason: "upstream leaves null of a map all of whose fields an apply removes, and refuses that",
-    },
+    Accepted { kind: "Thing", step: "apply ", place: "/code", reason: NULL_OF_MAP },
+    Accepted { kind: "Thing", step: "apply ", place: "/body/details/causes", reason: NULL_OF_MAP },
 ];
 
 /// Returns why a difference is accepted, if it is.
 pub(crate) fn reason(kind: &Kind, step: &Step, place: &str) -> Option<&'static str> {
     let shown = step.shown();
+    let is_body =
+        ["/body/apiVersion", "/body/details"].iter().any(|start| place.starts_with(start));
+    if is_body && shown.starts_with("delete ") && shown.contains(r#""dryRun""#) {
+        return Some(EMPTY_DRY_RUN);
+    }
     ACCEPTED
         .iter()
         .find(|known| {
