@@ -430,25 +430,29 @@ pub(super) fn status(kind: &str, new: &Value, old: &Value, errors: &mut Errors) 
         errors.non_negative(&path.field(field), int(new, &format!("status.{field}")));
     }
     let count = |field: &str| int(new, &format!("status.{field}")).unwrap_or_default();
-    if matches!(kind, "Deployment" | "ReplicaSet" | "ReplicationController" | "StatefulSet") {
+    // Each count of pods that may not exceed the replicas.
+    let counts: &[&str] = match kind {
+        "Deployment" => &["updatedReplicas", "readyReplicas", "availableReplicas"],
+        "ReplicaSet" | "ReplicationController" => {
+            &["fullyLabeledReplicas", "readyReplicas", "availableReplicas"]
+        }
+        "StatefulSet" => {
+            &["readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"]
+        }
+        _ => &[],
+    };
+    if !counts.is_empty() {
         let replicas = count("replicas");
-        for field in [
-            "fullyLabeledReplicas",
-            "updatedReplicas",
-            "readyReplicas",
-            "availableReplicas",
-            "currentReplicas",
-        ] {
+        for &field in counts {
             if count(field) > replicas {
-                errors.invalid(
-                    &path.field(field),
-                    count(field),
-                    "cannot be greater than status.replicas",
-                );
+                let detail = "cannot be greater than status.replicas";
+                errors.invalid(&path.field(field), count(field), detail);
             }
         }
         if count("availableReplicas") > count("readyReplicas") {
-            let detail = "cannot be greater than readyReplicas";
+            let field =
+                if kind == "StatefulSet" { "status.readyReplicas" } else { "readyReplicas" };
+            let detail = &format!("cannot be greater than {field}");
             errors.invalid(&path.field("availableReplicas"), count("availableReplicas"), detail);
         }
         let field = "status.collisionCount";
@@ -483,6 +487,31 @@ mod tests {
                     &["status.availableReplicas", "status.availableReplicas"],
                 ),
                 (json!({"observedGeneration": -1}), &["status.observedGeneration"]),
+                // Upstream compares only the counts that the kind has.
+                (
+                    json!({"replicas": -1, "observedGeneration": 1}),
+                    match kind {
+                        "StatefulSet" => &[
+                            "status.replicas",
+                            "status.readyReplicas",
+                            "status.currentReplicas",
+                            "status.updatedReplicas",
+                            "status.availableReplicas",
+                        ],
+                        "Deployment" => &[
+                            "status.replicas",
+                            "status.updatedReplicas",
+                            "status.readyReplicas",
+                            "status.availableReplicas",
+                        ],
+                        _ => &[
+                            "status.replicas",
+                            "status.fullyLabeledReplicas",
+                            "status.readyReplicas",
+                            "status.availableReplicas",
+                        ],
+                    },
+                ),
             ] {
                 let mut errors = Errors::default();
                 let object = json!({"status": counts});
