@@ -4,8 +4,10 @@ use evenkeel_apimachinery::value::is_blank;
 use serde_json::{Value, json};
 
 use crate::api::{Context, Options};
+use crate::custom::conversion;
 use crate::resource::ResourceType;
 use evenkeel_apimachinery::group_version::GroupVersionKind;
+use evenkeel_apimachinery::status::StatusError;
 
 /// API group of policies and webhook configurations, which never see writes to their own group.
 pub(crate) const GROUP: &str = "admissionregistration.k8s.io";
@@ -59,12 +61,34 @@ impl<'a> Attributes<'a> {
     }
 
     /// Converts both objects to the version that a policy or a webhook matches. Returns `None` if no conversion is
-    /// needed. Custom resources stay in the version of the request.
+    /// needed. The definition of a custom resource may convert by webhook.
+    ///
+    /// # Errors
+    /// The conversion webhook fails.
     ///
     /// Upstream: `NewVersionedAttributes`.
-    pub(crate) fn converted(&self, version: &'a ResourceType) -> Option<Converted<'a>> {
-        if !version.converts() || self.is_of_other_kind() {
-            return None;
+    pub(crate) async fn converted(
+        &self,
+        version: &'a ResourceType,
+    ) -> Result<Option<Converted<'a>>, StatusError> {
+        if self.is_of_other_kind() {
+            return Ok(None);
+        }
+        if let Some(to) = &version.custom {
+            if version.api_version == self.version.api_version {
+                return Ok(None);
+            }
+            let mut both = [self.object.clone(), self.old.clone()];
+            let present = both.iter_mut().filter(|object| object.is_object());
+            let unconverted = present.map(Value::take).collect();
+            let mut converted = conversion::to_version(self.cx.api, to, unconverted).await?;
+            // A deletion has no new object, a creation no old one.
+            let object = if self.object.is_object() { converted.remove(0) } else { Value::Null };
+            let old = converted.pop().unwrap_or_default();
+            return Ok(Some(Converted { object, old, version }));
+        }
+        if !version.converts() {
+            return Ok(None);
         }
         let convert = |object: &Value| {
             let mut object = object.clone();
@@ -73,7 +97,7 @@ impl<'a> Attributes<'a> {
             }
             object
         };
-        Some(Converted { object: convert(self.object), old: convert(self.old), version })
+        Ok(Some(Converted { object: convert(self.object), old: convert(self.old), version }))
     }
 
     /// Returns the kind of `object` and `old`.

@@ -57,7 +57,7 @@ impl<'a> Mutating<'a> {
             noderestriction::admit(cx, operation, object, &Value::Null)?;
         }
         super::admit(cx, object, old)?;
-        let changed_by_policy = self.policies.pass(cx, operation, object, old)?;
+        let changed_by_policy = self.policies.pass(cx, operation, object, old).await?;
         let changed_by_webhook = self.webhooks.pass(cx, operation, object, old, warnings).await?;
         Ok(changed_by_policy || changed_by_webhook)
     }

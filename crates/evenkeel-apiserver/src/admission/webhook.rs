@@ -8,10 +8,11 @@ use serde::{Deserialize as _, Serialize};
 use serde_json::{Value, json};
 
 use super::attributes::{Attributes, Operation, admission_request, is_exempt};
+use super::mutated::readmitted;
 use super::plugins::Plugin;
+use super::policy;
 use super::policy::Matched;
 use super::reinvocation::Reinvocation;
-use super::{mutated, policy};
 use crate::api::Context;
 use crate::audit::Level;
 use crate::webhook::post;
@@ -131,8 +132,8 @@ async fn mutate(
     let webhook = &hook.webhook;
     let null = Value::Null;
     let request = Attributes::new(cx, operation, object, old.unwrap_or(&null));
-    let Some(matched) = match_webhook(&request, webhook)? else { return Ok(None) };
-    let converted = request.converted(matched.version(&request));
+    let Some(matched) = match_webhook(&request, webhook).await? else { return Ok(None) };
+    let converted = request.converted(matched.version(&request)).await?;
     let converted = converted.as_ref().map(|converted| converted.attributes(&request));
     let versioned_request = converted.as_ref().unwrap_or(&request);
     let response = call(versioned_request, webhook, position, warnings).await;
@@ -140,15 +141,16 @@ async fn mutate(
         annotate_mutation(cx, hook, position, false);
         return response.map(|_| Some(false));
     };
-    let mut new = apply_patch(hook.name(), versioned_request.object, patch)
+    let new = apply_patch(hook.name(), versioned_request.object, patch)
         .inspect_err(|_| annotate_mutation(cx, hook, position, false))?;
-    annotate_mutation(cx, hook, position, new != *versioned_request.object);
+    let is_changed = new != *versioned_request.object;
+    annotate_mutation(cx, hook, position, is_changed);
     annotate_patch(cx, hook, position, patch);
-    if converted.is_some() {
-        cx.resource.strategy.convert_in(&cx.resource.gvk, &mut new);
+    if !is_changed {
+        return Ok(Some(false));
     }
+    let new = readmitted(cx, new, converted.is_some()).await?;
     let previous = std::mem::replace(object, new);
-    mutated::prune_and_default(cx, object);
     Ok(Some(*object != previous))
 }
 
@@ -164,8 +166,8 @@ pub(crate) async fn admit_delete(
     for (index, hook) in hooks.iter().enumerate() {
         let webhook = &hook.webhook;
         let position = WebhookPosition { prefix: MUTATION, round: 0, index };
-        let Some(matched) = match_webhook(request, webhook)? else { continue };
-        let converted = request.converted(matched.version(request));
+        let Some(matched) = match_webhook(request, webhook).await? else { continue };
+        let converted = request.converted(matched.version(request)).await?;
         let converted = converted.as_ref().map(|converted| converted.attributes(request));
         let versioned_request = converted.as_ref().unwrap_or(request);
         let response = call(versioned_request, webhook, &position, warnings).await;
@@ -221,7 +223,7 @@ pub(crate) async fn validate(
     for hook in
         configured_webhooks(request.cx, Plugin::ValidatingAdmissionWebhook, VALIDATING_PREFIX)
     {
-        if let Some(matched) = match_webhook(request, &hook.webhook)? {
+        if let Some(matched) = match_webhook(request, &hook.webhook).await? {
             matching.push((hook, matched));
         }
     }
@@ -230,11 +232,14 @@ pub(crate) async fn validate(
             let position =
                 WebhookPosition { prefix: "validating.webhook.admission.k8s.io/", round: 0, index };
             let mut warnings = Vec::new();
-            let converted = request.converted(matched.version(request));
-            let converted = converted.as_ref().map(|converted| converted.attributes(request));
-            let versioned_request = converted.as_ref().unwrap_or(request);
-            let response = call(versioned_request, &hook.webhook, &position, &mut warnings).await;
-            CallResult { index, result: response.map(drop), warnings }
+            let result = async {
+                let converted = request.converted(matched.version(request)).await?;
+                let converted = converted.as_ref().map(|converted| converted.attributes(request));
+                let versioned_request = converted.as_ref().unwrap_or(request);
+                call(versioned_request, &hook.webhook, &position, &mut warnings).await
+            };
+            let result = result.await.map(drop);
+            CallResult { index, result, warnings }
         };
         call.boxed()
     });
@@ -256,12 +261,12 @@ pub(crate) async fn validate(
 /// Match conditions that fail refuse the request unless the failure policy is `Ignore`.
 ///
 /// Upstream: `Webhook.ShouldCallHook`.
-fn match_webhook(
+async fn match_webhook(
     request: &Attributes<'_>,
     webhook: &Value,
 ) -> Result<Option<Matched>, StatusError> {
     let cx = request.cx;
-    match policy::match_webhook(request, webhook) {
+    match policy::match_webhook(request, webhook).await? {
         Ok(matched) => Ok(matched),
         Err(_) if text(webhook, "failurePolicy") == "Ignore" => Ok(None),
         Err(error) => Err(StatusError::forbidden(&cx.requested.name, cx.name, error)),

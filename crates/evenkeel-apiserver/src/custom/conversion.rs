@@ -26,10 +26,19 @@ pub(crate) async fn read(
     version: &Version,
     mut objects: Vec<Value>,
 ) -> Result<Vec<Value>, StatusError> {
-    let definition = &version.definition;
     for object in &mut objects {
-        definition.prune_and_default(object);
+        version.definition.prune_and_default(object);
     }
+    to_version(api, version, objects).await
+}
+
+/// Converts objects to `version`, and prunes those that were of another version.
+pub(crate) async fn to_version(
+    api: &Api,
+    version: &Version,
+    objects: Vec<Value>,
+) -> Result<Vec<Value>, StatusError> {
+    let definition = &version.definition;
     let to = &*version.api_version;
     let needs_conversion: Vec<bool> =
         objects.iter().map(|object| text(object, "apiVersion") != to).collect();

@@ -334,7 +334,7 @@ async fn admit(
     let mut warnings = Vec::new();
     let refusal = async {
         webhook::admit_delete(&request, &mut warnings).await?;
-        policy::validate(&request, &mut warnings)?;
+        policy::validate(&request, &mut warnings).await?;
         webhook::validate(&request, &mut warnings).await
     }
     .await;

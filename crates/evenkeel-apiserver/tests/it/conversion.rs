@@ -1,5 +1,7 @@
 //! Custom resources whose versions a webhook converts.
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use http::StatusCode;
 use rcgen::IsCa;
@@ -182,6 +184,81 @@ async fn each_version_sees_the_object_in_its_own_form() {
     assert_eq!(
         (&event["type"], &event["object"]["spec"]["port"]),
         (&json!("DELETED"), &json!("4"))
+    );
+}
+
+/// Prefixes the host of a gauge, which it sees in the form of v1.
+fn admitted(review: &Value) -> (StatusCode, Value) {
+    let request = &review["request"];
+    let host = request["object"]["spec"]["hostPort"].as_str().unwrap_or_default();
+    let patch =
+        json!([{"op": "replace", "path": "/spec/hostPort", "value": format!("new-{host}")}]);
+    let patch = BASE64_STANDARD.encode(patch.to_string());
+    let response =
+        json!({"uid": request["uid"], "allowed": true, "patchType": "JSONPatch", "patch": patch});
+    (
+        StatusCode::OK,
+        json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}),
+    )
+}
+
+#[tokio::test]
+async fn admission_sees_the_object_in_the_version_that_it_matches() {
+    let client = Client::start().await;
+    let conversion = Webhook::start(converted).await;
+    define(&client, &conversion.conversion(), hosts).await;
+    let own = Identity::own(|params| params.is_ca = IsCa::NoCa);
+    let hook = webhook::Webhook::start(&own, "/admit", admitted).await;
+    let rule = json!({"apiGroups": ["example.com"], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["gauges"]});
+    let configuration = json!({"metadata": {"name": "gauges"}, "webhooks": [{"name": "gauges.example.com", "rules": [rule],
+        "clientConfig": hook.config, "timeoutSeconds": 30, "sideEffects": "None", "admissionReviewVersions": ["v1"]}]});
+    let policy = json!({"metadata": {"name": "ports"}, "spec": {"matchConstraints": {"resourceRules": [rule]},
+        "validations": [{"expression": "!object.spec.hostPort.endsWith(':9')", "message": "9 is taken"}]}});
+    let binding = json!({"metadata": {"name": "ports"}, "spec": {"policyName": "ports", "validationActions": ["Deny"]}});
+    for (resource, object) in [
+        ("mutatingwebhookconfigurations", configuration),
+        ("validatingadmissionpolicies", policy),
+        ("validatingadmissionpolicybindings", binding),
+    ] {
+        let path = format!("/apis/admissionregistration.k8s.io/v1/{resource}");
+        let (code, made) = client.ask("POST", &path, object).await;
+        assert_eq!(code, StatusCode::CREATED, "{made}");
+    }
+
+    let [one, two] = GAUGES;
+    let (code, made) =
+        client.ask("POST", two, gauge("v2", "b", &json!({"host": "y", "port": "2"}))).await;
+    assert_eq!(code, StatusCode::CREATED, "{made}");
+    assert_eq!(made["apiVersion"], "example.com/v2");
+    assert_eq!(made["spec"], json!({"host": "new-y", "port": "2"}));
+    assert_eq!(client.get(&format!("{one}/b")).await["spec"], json!({"hostPort": "new-y:2"}));
+    let [review] = &hook.take()[..] else { panic!("it is asked once") };
+    let request = &review["request"];
+    for (field, expected) in [
+        ("/kind/version", json!("v1")),
+        ("/resource/version", json!("v1")),
+        ("/requestKind/version", json!("v2")),
+        ("/requestResource/version", json!("v2")),
+        ("/object/apiVersion", json!("example.com/v1")),
+        ("/object/spec", json!({"hostPort": "y:2"})),
+        ("/oldObject", Value::Null),
+    ] {
+        assert_eq!(request.pointer(field), Some(&expected), "{field}");
+    }
+
+    let port = json!({"spec": {"port": "3"}});
+    let (code, patched) = client.ask("PATCH", &format!("{two}/b"), port).await;
+    assert_eq!(code, StatusCode::OK, "{patched}");
+    assert_eq!(patched["spec"], json!({"host": "new-new-y", "port": "3"}));
+    let [review] = &hook.take()[..] else { panic!("it is asked once") };
+    assert_eq!(review["request"]["oldObject"]["spec"], json!({"hostPort": "new-y:2"}));
+
+    let taken = gauge("v2", "c", &json!({"host": "y", "port": "9"}));
+    let (code, denied) = client.ask("POST", two, taken).await;
+    assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{denied}");
+    assert!(
+        denied["message"].as_str().is_some_and(|text| text.ends_with("9 is taken")),
+        "{denied}"
     );
 }
 

@@ -97,7 +97,7 @@ impl Mutating {
     /// Runs one pass: applies the policies to an object. Returns whether a policy changed the object.
     ///
     /// Upstream: `dispatcher.dispatchInvocations` of `admission/plugin/policy/mutating`.
-    pub(super) fn pass(
+    pub(super) async fn pass(
         &mut self,
         cx: &Context<'_>,
         operation: Operation,
@@ -117,7 +117,7 @@ impl Mutating {
                     continue;
                 }
                 let mutated =
-                    mutate::apply(cx, operation, policy, binding, object, old, &authorizer);
+                    mutate::apply(cx, operation, policy, binding, object, old, &authorizer).await?;
                 if policy.fails_closed {
                     errors.extend(mutated.errors);
                 }
@@ -155,7 +155,7 @@ fn name_or_unknown<'a>(cx: &Context<'a>) -> &'a str {
 
 /// Evaluates the validating policies. Refuses the request if one denies it. Adds their warnings to `warnings`, and
 /// their audit annotations to the audit event.
-pub(crate) fn validate(
+pub(crate) async fn validate(
     request: &Attributes<'_>,
     warnings: &mut Vec<String>,
 ) -> Result<(), StatusError> {
@@ -165,7 +165,7 @@ pub(crate) fn validate(
     for BoundPolicy { policy, bindings } in bound_policies(request.cx, PolicyKind::Validating) {
         let constraints = &policy.document["spec"]["matchConstraints"];
         let Some(matched) = matching::matches(request, constraints) else { continue };
-        let converted = request.converted(matched.version(request));
+        let converted = request.converted(matched.version(request)).await?;
         let converted = converted.as_ref().map(|converted| converted.attributes(request));
         let versioned_request = converted.as_ref().unwrap_or(request);
         let mut annotations = audit::Annotations::default();
@@ -242,29 +242,29 @@ fn refuse(cx: &Context<'_>, denied: &[Denied]) -> Result<(), StatusError> {
 
 /// Returns the resource in the version that a webhook receives, or `None` if the webhook's rules, selectors or match
 /// conditions do not match the request.
-pub(crate) fn match_webhook(
+pub(crate) async fn match_webhook(
     request: &Attributes<'_>,
     webhook: &Value,
-) -> Result<Option<Matched>, String> {
+) -> Result<Result<Option<Matched>, String>, StatusError> {
     let mut constraints =
         json!({"resourceRules": webhook["rules"], "matchPolicy": webhook["matchPolicy"]});
     for selector in ["namespaceSelector", "objectSelector"] {
         constraints[selector] = webhook[selector].clone();
     }
     if list(webhook, "rules").is_empty() {
-        return Ok(None);
+        return Ok(Ok(None));
     }
-    let Some(matched) = matching::matches(request, &constraints) else { return Ok(None) };
+    let Some(matched) = matching::matches(request, &constraints) else { return Ok(Ok(None)) };
     let conditions = list(webhook, "matchConditions");
     let conditions: Vec<Expression> =
         conditions.iter().map(|condition| Expression::new(condition, "expression")).collect();
     if conditions.is_empty() {
-        return Ok(Some(matched));
+        return Ok(Ok(Some(matched)));
     }
     let is_match = {
-        let converted = request.converted(matched.version(request));
+        let converted = request.converted(matched.version(request)).await?;
         let converted = converted.as_ref().map(|converted| converted.attributes(request));
-        evaluate::webhook_matches(converted.as_ref().unwrap_or(request), &conditions)?
+        evaluate::webhook_matches(converted.as_ref().unwrap_or(request), &conditions)
     };
-    Ok(is_match.then_some(matched))
+    Ok(is_match.map(|is_match| is_match.then_some(matched)))
 }

@@ -7,9 +7,10 @@ use super::compiled::{Mutation, Policy};
 use super::evaluate::{Bindings, policy_matches, run, with_variables};
 use super::{matching, params};
 use crate::admission::attributes::{Attributes, Operation};
-use crate::admission::mutated;
+use crate::admission::mutated::readmitted;
 use crate::api::Context;
 use evenkeel_apimachinery::patch;
+use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::value::text;
 use evenkeel_cel::RUNTIME_COST_BUDGET;
 
@@ -34,7 +35,7 @@ pub(super) struct PolicyError {
 /// run.
 ///
 /// Upstream: `policyDispatcher.Dispatch`, `dispatchInvocations`.
-pub(super) fn apply(
+pub(super) async fn apply(
     cx: &Context<'_>,
     operation: Operation,
     policy: &Policy,
@@ -42,14 +43,14 @@ pub(super) fn apply(
     object: &mut Value,
     old: Option<&Value>,
     authorizer: &RequestAuthorizer<'_>,
-) -> Mutated {
+) -> Result<Mutated, StatusError> {
     let mut mutated = Mutated { calls: Vec::new(), errors: Vec::new() };
     let null = Value::Null;
     let request = Attributes::new(cx, operation, object, old.unwrap_or(&null));
     let constraints = &policy.document["spec"]["matchConstraints"];
-    let Some(matched) = matching::matches(&request, constraints) else { return mutated };
+    let Some(matched) = matching::matches(&request, constraints) else { return Ok(mutated) };
     if !matching::is_bound(&request, binding) {
-        return mutated;
+        return Ok(mutated);
     }
     let name = text(binding, "metadata.name");
     let denied = |error: String| {
@@ -60,10 +61,10 @@ pub(super) fn apply(
         Err(error) => {
             let message = denied(format!("failed to configure binding: {error}"));
             mutated.errors.push(PolicyError { message, is_invalid: false });
-            return mutated;
+            return Ok(mutated);
         }
     };
-    let converted = request.converted(matched.version(&request));
+    let converted = request.converted(matched.version(&request)).await?;
     let converted_request = converted.as_ref().map(|converted| converted.attributes(&request));
     let versioned_request = converted_request.as_ref().unwrap_or(&request);
     let mut current = versioned_request.object.clone();
@@ -76,13 +77,9 @@ pub(super) fn apply(
         mutated.calls.extend(changed);
     }
     if current != *versioned_request.object {
-        if converted.is_some() {
-            cx.resource.strategy.convert_in(&cx.resource.gvk, &mut current);
-        }
-        *object = current;
-        mutated::prune_and_default(cx, object);
+        *object = readmitted(cx, current, converted.is_some()).await?;
     }
-    mutated
+    Ok(mutated)
 }
 
 /// Applies the mutations for one parameter. Returns whether they changed the object, or `None` if the match conditions

@@ -83,7 +83,7 @@ async fn admit(
         let admission = async {
             Mutating::new(&cx, operation).admit(&mut admitted, None, &mut warnings).await?;
             let attributes = Attributes::new(&cx, operation, &admitted, &Value::Null);
-            policy::validate(&attributes, &mut warnings)?;
+            policy::validate(&attributes, &mut warnings).await?;
             webhook::validate(&attributes, &mut warnings).await
         };
         let result = admission.await;

@@ -18,7 +18,7 @@ pub(super) async fn admit(
     admission::validate(&cx, &attempt.new, old)?;
     let operation = if old.is_some() { Operation::Update } else { Operation::Create };
     let attributes = Attributes::new(&cx, operation, &attempt.new, old.unwrap_or(&Value::Null));
-    let validated = match policy::validate(&attributes, &mut warnings) {
+    let validated = match policy::validate(&attributes, &mut warnings).await {
         Ok(()) => webhook::validate(&attributes, &mut warnings).await,
         Err(error) => Err(error),
     };

@@ -1,0 +1,160 @@
+//! The operator of databases on a whole cluster in this process.
+
+use database_operator::{Database, configurations, definition, operator, v1beta1, webhooks};
+use evenkeel_runtime::prelude::*;
+use evenkeel_test::{Running, TestCluster, TestServer, eventually, eventually_gone};
+use k8s_openapi::api::{
+    admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration},
+    batch::v1::CronJob,
+    core::v1::{PersistentVolumeClaim, Pod, Service},
+};
+use kube::{
+    Api, Client,
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+fn object<K: DeserializeOwned>(value: Value) -> K {
+    serde_json::from_value(value).unwrap()
+}
+
+fn database(instances: i32, schedule: Option<&str>) -> Database {
+    object(json!({
+        "apiVersion": "data.example.com/v1", "kind": "Database", "metadata": {"name": "orders"},
+        "spec": {"version": "17", "instances": instances, "storage": "10Gi", "backupSchedule": schedule},
+    }))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_database_gets_volumes_and_backups() {
+    let cluster = TestCluster::start().await.unwrap();
+    // Nothing calls the webhooks: a server in virtual time has no sockets.
+    let mut crd = definition("default", 443).unwrap();
+    crd["spec"]["conversion"] = json!({"strategy": "None"});
+    cluster.crd_value(&crd).await.unwrap();
+    let running = cluster.run(|kube, setup| operator(kube, setup, webhooks(0, "default")));
+    let client = cluster.client();
+    let databases: Api<Database> = Api::default_namespaced(client.clone());
+    databases.create(&PostParams::default(), &database(2, Some("*/5 * * * *"))).await.unwrap();
+    let is_ready = |found: &Database| {
+        found.status.as_ref().is_some_and(|status| {
+            status.ready_instances == 2 && conditions::is_true(&status.conditions, "Ready")
+        })
+    };
+    eventually(&databases, "orders", is_ready).await.unwrap();
+    let claims: Api<PersistentVolumeClaim> = Api::default_namespaced(client.clone());
+    let is_bound = |claim: &PersistentVolumeClaim| {
+        claim.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Bound")
+    };
+    for claim in ["data-orders-0", "data-orders-1"] {
+        eventually(&claims, claim, is_bound).await.unwrap();
+    }
+
+    let has_backup =
+        |found: &Database| found.status.as_ref().is_some_and(|status| status.last_backup.is_some());
+    let minutes = Duration::from_secs(10 * 60);
+    eventually(&databases, "orders", has_backup).within(minutes).await.unwrap();
+    let none = Patch::Merge(json!({"spec": {"backupSchedule": null}}));
+    databases.patch("orders", &PatchParams::default(), &none).await.unwrap();
+    let backups: Api<CronJob> = Api::default_namespaced(client.clone());
+    eventually_gone(&backups, "orders-backup").await.unwrap();
+
+    databases.delete("orders", &DeleteParams::default()).await.unwrap();
+    let pods: Api<Pod> = Api::default_namespaced(client);
+    eventually_gone(&pods, "orders-0").await.unwrap();
+    eventually_gone(&claims, "data-orders-0").await.unwrap();
+    running.stop().await.unwrap();
+}
+
+/// Starts the operator, whose webhooks listen on a free port, and makes the server call them.
+async fn start_with_webhooks(server: &TestServer) -> Running {
+    let hooks = webhooks(0, "default");
+    let shared = hooks.clone();
+    let running = server.run(move |kube, _| operator(kube, Setup::of_process()?, shared.clone()));
+    while hooks.local_port().is_none() {
+        tokio::task::yield_now().await;
+    }
+    let port = hooks.local_port().unwrap();
+    server.crd_value(&definition("default", port).unwrap()).await.unwrap();
+    let client = server.client();
+    // The Service leads to this machine.
+    create::<Service>(
+        &client,
+        json!({
+            "metadata": {"name": "database-webhooks", "namespace": "default"},
+            "spec": {"type": "ExternalName", "externalName": "localhost"},
+        }),
+    )
+    .await;
+    let [mutating, validating] = configurations("default", port);
+    let post = PostParams::default();
+    let mutations: Api<MutatingWebhookConfiguration> = Api::all(client.clone());
+    let validations: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
+    mutations.create(&post, &object(mutating)).await.unwrap();
+    validations.create(&post, &object(validating)).await.unwrap();
+    eventually(&mutations, "databases", |found| {
+        found.webhooks.iter().flatten().all(|hook| hook.client_config.ca_bundle.is_some())
+    })
+    .await
+    .unwrap();
+    eventually(&validations, "databases", |found| {
+        found.webhooks.iter().flatten().all(|hook| hook.client_config.ca_bundle.is_some())
+    })
+    .await
+    .unwrap();
+    running
+}
+
+async fn create<K>(client: &Client, value: Value)
+where
+    K: kube::Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
+        + serde::Serialize
+        + DeserializeOwned
+        + Clone
+        + std::fmt::Debug,
+{
+    let api: Api<K> = Api::default_namespaced(client.clone());
+    api.create(&PostParams::default(), &object(value)).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_server_calls_the_webhooks() {
+    let server = TestServer::start().await.unwrap();
+    let running = start_with_webhooks(&server).await;
+    let client = server.client();
+    let post = PostParams::default();
+    let current: Api<Database> = Api::default_namespaced(client.clone());
+    let old: Api<v1beta1::Database> = Api::default_namespaced(client);
+
+    let created = current.create(&post, &database(0, Some("0 3 * * *"))).await.unwrap();
+    assert_eq!(created.spec.instances, 1, "the default");
+    let Err(kube::Error::Api(denied)) = current.create(&post, &database(10, None)).await else {
+        panic!("a database with ten instances is created");
+    };
+    assert!(
+        denied.message.contains("spec.instances: Invalid value: 10: must be between 1 and 9"),
+        "{denied:?}"
+    );
+    let larger = Patch::Merge(json!({"spec": {"storage": "20Gi"}}));
+    let Err(kube::Error::Api(denied)) =
+        current.patch("orders", &PatchParams::default(), &larger).await
+    else {
+        panic!("the volumes of a database are resized");
+    };
+    assert!(denied.message.contains("spec.storage"), "{denied:?}");
+
+    let converted = old.get("orders").await.unwrap();
+    assert_eq!((converted.spec.replicas, converted.spec.storage_gi), (1, 10));
+    assert_eq!(converted.metadata.annotations.unwrap()[v1beta1::BACKUP_SCHEDULE], "0 3 * * *");
+    let more = Patch::Merge(json!({"spec": {"replicas": 2}}));
+    old.patch("orders", &PatchParams::default(), &more).await.unwrap();
+    let stored = current.get("orders").await.unwrap();
+    assert_eq!(
+        (stored.spec.instances, stored.spec.backup_schedule.as_deref()),
+        (2, Some("0 3 * * *"))
+    );
+    assert_eq!(old.list(&ListParams::default()).await.unwrap().items.len(), 1);
+    running.stop().await.unwrap();
+}
