@@ -11,10 +11,10 @@ pub mod metrics;
 pub mod migration;
 pub mod options;
 pub mod process;
-pub mod secure_serving;
 pub mod serving;
 pub mod version;
 pub mod worker;
+pub use evenkeel_runtime::secure_serving;
 
 /// Allocator that samples allocations for `/debug/pprof/heap`.
 #[cfg(feature = "heap-profile")]

@@ -108,7 +108,9 @@ impl Process {
             .caches(caches)
             .clock(clock.clone())
             .registry(registry.clone())
-            .grace_period(parts.grace);
+            .grace_period(parts.grace)
+            // As upstream: the programs wait until the server serves what they watch.
+            .cache_sync_timeout(None);
         if let Some(election) = &parts.election {
             builder = builder.election(election.clone());
         }

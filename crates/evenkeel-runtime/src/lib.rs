@@ -22,6 +22,8 @@ pub use evenkeel_tasks as tasks;
 
 #[cfg(any(test, feature = "test-util"))]
 pub mod scripted;
+#[cfg(feature = "serve")]
+pub mod secure_serving;
 #[cfg(feature = "webhook")]
 pub mod webhook;
 

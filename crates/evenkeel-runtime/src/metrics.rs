@@ -2,6 +2,7 @@
 
 mod answer;
 mod number;
+pub mod process;
 mod protobuf;
 mod text;
 

@@ -1,13 +1,15 @@
 //! What most operators use. `use evenkeel_runtime::prelude::*;`
 
+#[cfg(feature = "serve")]
+pub use crate::manager::Metrics;
 pub use crate::{
     cache::{Cache, CacheOptions, Dynamic, Full, Index},
     client::{ApiError, DeleteOptions, ListOptions},
     controller::{Error, Outcome, Request},
-    manager::{Manager, Setup, shutdown_signal},
+    manager::{ControllerDefaults, Manager, Setup, shutdown_signal},
     operator::{
-        ApiObject, Context, OwnerExt, Predicate, Result, annotations_changed, conditions,
-        generation_changed, labels_changed, on_change, resource_version_changed,
+        ApiObject, Context, ControllerHandle, OwnerExt, Predicate, Result, annotations_changed,
+        conditions, generation_changed, labels_changed, on_change, resource_version_changed,
     },
     plan::Key,
 };

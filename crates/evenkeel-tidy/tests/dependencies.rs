@@ -25,10 +25,7 @@ const ARROWS: [(&str, &[&str]); 25] = [
         "evenkeel-controllers",
         &["evenkeel-api", "evenkeel-component-helpers", "evenkeel-runtime", "evenkeel-x509"],
     ),
-    (
-        "evenkeel-component",
-        &["evenkeel-api", "evenkeel-runtime", "evenkeel-listener", "evenkeel-x509"],
-    ),
+    ("evenkeel-component", &["evenkeel-api", "evenkeel-runtime"]),
     (
         "evenkeel-controller-manager",
         &["evenkeel-api", "evenkeel-runtime", "evenkeel-component", "evenkeel-controllers"],

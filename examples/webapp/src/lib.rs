@@ -79,6 +79,8 @@ pub fn operator(kube: kube::Client, setup: Setup, dns: Dns) -> anyhow::Result<Ma
         .component("webapp-operator")
         .setup(setup)
         .leader_election_id("webapp.example.com")
+        .probes(8081)
+        .metrics(Metrics::secure(8443))
         .build()?;
     manager
         .controller::<WebApp>()

@@ -4,11 +4,10 @@
 mod catalog;
 mod controllers;
 mod policy;
-mod process;
 mod slis;
 
 pub use controllers::RunningControllers;
-pub use process::register as register_process;
+pub use evenkeel_runtime::metrics::process::register as register_process;
 
 use crate::secure_serving::Routes;
 use crate::{features::Versions, options::MetricsOptions, version};

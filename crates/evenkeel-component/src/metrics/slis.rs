@@ -1,7 +1,6 @@
 //! `/metrics/slis`: results of the program's health checks (KEP-3466).
 
-use super::process;
-use evenkeel_runtime::metrics::{counters, gauge, int_gauges};
+use evenkeel_runtime::metrics::{counters, gauge, int_gauges, process};
 use prometheus::{IntCounterVec, IntGaugeVec, Registry, proto::MetricFamily};
 
 /// Results of health checks.

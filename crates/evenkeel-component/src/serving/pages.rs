@@ -43,7 +43,7 @@ impl Pages {
             }
         }
         if let Some(controllers) = self.controllers {
-            routes = add_debug_controllers(routes, controllers);
+            routes = routes.controllers(controllers);
         }
         if let Some(flags) = self.flagz {
             let page = flagz(program, flags);
@@ -57,23 +57,6 @@ impl Pages {
         }
         routes
     }
-}
-
-/// Adds `/debug/controllers` for all controllers, and `/debug/controllers/<name>` for one.
-fn add_debug_controllers(routes: Routes, introspection: Introspection) -> Routes {
-    const PREFIX: &str = "/debug/controllers/";
-    // Without a name, the report is about all controllers.
-    const ALL_CONTROLLERS: &str = "";
-    let query = |request: &Request<Bytes>| request.uri().query().unwrap_or_default().to_owned();
-    let introspection_of_all = introspection.clone();
-    let report_all = move |request: &Request<Bytes>| {
-        introspection_of_all.answer(ALL_CONTROLLERS, &query(request))
-    };
-    let report_one = move |request: &Request<Bytes>| {
-        let name = request.uri().path().strip_prefix(PREFIX).unwrap_or_default();
-        introspection.answer(name, &query(request))
-    };
-    routes.unlisted("/debug/controllers", report_all).under(PREFIX, report_one)
 }
 
 /// Page of `/debug/flags`, as upstream writes it for its single flag `v`.

@@ -4,7 +4,8 @@ use super::{
     Cache, CacheOptions, Dynamic, Full,
     informer::{Gauges, Informer},
     object::ObjectType,
-    options::{CacheSelection, Selections},
+    options::{CacheSelection, Selections, distinct},
+    part::Feed,
     reflector::Reflector,
 };
 use crate::{
@@ -42,8 +43,8 @@ struct Inner {
     clock: Clock,
     /// Name of the program, a label of the metrics.
     program: Box<str>,
-    /// The only namespace whose objects are cached, or empty for all namespaces.
-    namespace: Box<str>,
+    /// Namespaces whose objects are cached, at least one. A single empty one for all namespaces.
+    namespaces: Vec<Box<str>>,
     queued: IntGaugeVec,
     versions: IntGaugeVec,
     processing_latency: HistogramVec,
@@ -58,21 +59,26 @@ struct State {
     selections: Selections,
 }
 
-/// The objects that one reflector lists and watches.
+/// The objects of one cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Scope {
     pub(crate) kind: Kind,
-    /// Namespace of the objects. Empty for all namespaces, and for cluster-scoped kinds.
-    pub(crate) namespace: Box<str>,
+    /// Namespaces of the objects, at least one. A single empty one for all namespaces, and for cluster-scoped kinds.
+    pub(crate) namespaces: Vec<Box<str>>,
     pub(crate) labels: String,
     pub(crate) fields: String,
 }
 
 impl Scope {
+    /// Returns the number of the part of a cache that holds a namespace's objects.
+    pub(crate) fn part_of(&self, namespace: &str) -> Option<usize> {
+        self.namespaces.iter().position(|part| part.is_empty() || **part == *namespace)
+    }
+
     /// Returns whether an object of the kind is in the scope. An object may be in a scope with field selectors: its fields
     /// are not known here, so this returns false.
     pub(crate) fn selects(&self, meta: &Meta) -> bool {
-        let in_namespace = self.namespace.is_empty() || *self.namespace == *meta.namespace;
+        let in_namespace = self.part_of(&meta.namespace).is_some();
         let has_labels = || Selector::parse(&self.labels).is_ok_and(|it| it.matches(&meta.labels));
         in_namespace && self.fields.is_empty() && has_labels()
     }
@@ -131,17 +137,21 @@ impl Resync {
 impl Caches {
     /// Creates an empty set of caches, whose metrics are registered in `registry`.
     pub fn new(client: Client, clock: Clock, registry: &Registry) -> Self {
-        Self::in_namespace(client, clock, registry, "")
+        Self::in_namespaces(client, clock, registry, [])
     }
 
-    /// Like [`Caches::new`], but caches of namespaced kinds only hold the objects of `namespace`. If it is
-    /// empty, they hold those of all namespaces.
-    pub fn in_namespace(
+    /// Like [`Caches::new`], but caches of namespaced kinds only hold the objects of these namespaces. Without any, they
+    /// hold those of all namespaces.
+    pub fn in_namespaces<'n>(
         client: Client,
         clock: Clock,
         registry: &Registry,
-        namespace: &str,
+        namespaces: impl IntoIterator<Item = &'n str>,
     ) -> Self {
+        let mut namespaces = distinct(namespaces);
+        if namespaces.is_empty() {
+            namespaces.push("".into());
+        }
         const LABELS: &[&str] = &["name", "group", "version", "resource"];
         let program = client.user_agent().split('/').next().unwrap_or_default().into();
         let queued = metrics::int_gauges(
@@ -168,7 +178,7 @@ impl Caches {
                 client,
                 clock,
                 program,
-                namespace: namespace.into(),
+                namespaces,
                 queued,
                 versions,
                 processing_latency,
@@ -186,14 +196,14 @@ impl Caches {
         self.state().selections.set(options);
     }
 
-    /// Returns the cache of `V`'s resource in all namespaces, or in the only one of [`Caches::in_namespace`], with the
+    /// Returns the cache of `V`'s resource in all namespaces, or in those of [`Caches::in_namespaces`], with the
     /// options of [`Caches::configure`].
     pub fn of<V: View>(&self) -> Cache<V> {
-        let CacheSelection { namespace, labels, fields, decode } =
+        let CacheSelection { namespaces, labels, fields, decode } =
             self.state().selections.of::<V>();
         let mut scope = self.scope(V::kind(), &labels, &fields);
-        if let Some(namespace) = namespace.filter(|_| scope.kind.namespaced) {
-            scope.namespace = namespace;
+        if scope.kind.namespaced && !namespaces.is_empty() {
+            scope.namespaces = namespaces;
         }
         Cache::of(&self.informer(scope, ObjectType::of::<V>().decoding(decode)))
     }
@@ -288,6 +298,13 @@ impl Caches {
         missing.map(|entry| entry.informer.scope().kind.clone()).collect()
     }
 
+    /// Returns the states of the caches of [`Caches::unsynced`].
+    pub(crate) fn unsynced_states(&self) -> Vec<CacheState> {
+        let state = self.state();
+        let missing = state.entries.iter().filter(|entry| !entry.informer.is_ready());
+        missing.map(|entry| entry.informer.state()).collect()
+    }
+
     /// Waits until every cache requested so far has synced or is stopped.
     ///
     /// Upstream: `WaitForCacheSync`.
@@ -311,8 +328,9 @@ impl Caches {
     }
 
     fn scope(&self, kind: Kind, labels: &str, fields: &str) -> Scope {
-        let namespace = if kind.namespaced { self.inner.namespace.clone() } else { "".into() };
-        Scope { kind, namespace, labels: labels.into(), fields: fields.into() }
+        let namespaces =
+            if kind.namespaced { self.inner.namespaces.clone() } else { vec!["".into()] };
+        Scope { kind, namespaces, labels: labels.into(), fields: fields.into() }
     }
 
     /// Returns the informer of this view and scope, and creates it if it does not exist.
@@ -346,7 +364,7 @@ impl Caches {
         Arc::new(Informer::new(scope, object_type, clock.clone(), gauges))
     }
 
-    /// Returns the closure that starts a cache's reflector and its resyncs.
+    /// Returns the closure that starts a cache's reflectors and its resyncs.
     fn start_closure(&self, informer: &Arc<Informer>, token: &CancellationToken) -> Start {
         let Inner { client, clock, .. } = &*self.inner;
         let (client, clock) = (client.clone(), clock.clone());
@@ -358,10 +376,14 @@ impl Caches {
             tasks.spawn_restarting_until(format!("resync {name}"), &token, move || {
                 Resync::run(resync_clock.clone(), Arc::clone(&resync_informer))
             });
-            tasks.spawn_restarting_until(format!("reflector {name}"), &token, move || {
-                let (client, informer) = (client.clone(), Arc::clone(&informer));
-                Box::pin(Reflector::new(client, clock.clone(), informer).run())
-            });
+            for feed in Feed::all(&informer) {
+                let (client, clock) = (client.clone(), clock.clone());
+                let slash = if feed.namespace().is_empty() { "" } else { "/" };
+                let name = format!("reflector {}{slash}{name}", feed.namespace());
+                tasks.spawn_restarting_until(name, &token, move || {
+                    Box::pin(Reflector::new(client.clone(), clock.clone(), feed.clone()).run())
+                });
+            }
         })
     }
 }

@@ -1,4 +1,4 @@
-//! Cache of objects of any view: store, resourceVersion and event handlers. A reflector fills it, and typed
+//! Cache of objects of any view: store, resourceVersions and event handlers. Reflectors fill it, and typed
 //! [`Cache`](super::Cache)s read it.
 //!
 //! Upstream: `SharedIndexInformer`.
@@ -7,19 +7,17 @@ use super::{
     CacheEvent,
     caches::{Resync, Scope},
     object::{Object, ObjectType, downcast},
-    store::{Events, IndexFunc, Selection, Store, Table, same_version},
+    part::Part,
+    store::{Events, IndexFunc, Selection, Store, same_version},
 };
 use crate::{clock::Clock, introspect::CacheState, latch::Latch, tasks::catch_call_panic};
-use evenkeel_api::{
-    DecodeError, Encoding, Text, View,
-    views::{Identity, IdentityMeta},
-};
+use evenkeel_api::{Text, View};
 use prometheus::{Histogram, IntGauge};
 use std::{
     any::TypeId,
     sync::{
         Arc, Mutex, PoisonError, RwLock, RwLockReadGuard,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
 };
 
@@ -31,8 +29,9 @@ pub(crate) struct Informer {
     object_type: ObjectType,
     clock: Clock,
     store: RwLock<Store>,
-    /// Written while the store is locked, so that the store contains every object up to this version.
-    version: AtomicU64,
+    /// Parts, in the order of the scope's namespaces.
+    parts: Box<[Part]>,
+    /// Set once all parts have synced.
     synced: Latch,
     /// Whether the server may not serve the kind yet.
     optional: AtomicBool,
@@ -40,8 +39,6 @@ pub(crate) struct Informer {
     /// order.
     handlers: Mutex<Vec<Handler>>,
     resync_period: Resync,
-    /// Error of the last list or watch; `None` while the watch is open.
-    watch_error: Mutex<Option<Box<str>>>,
     gauges: Gauges,
 }
 
@@ -54,17 +51,17 @@ pub(super) struct Gauges {
 
 impl Informer {
     pub(super) fn new(scope: Scope, object_type: ObjectType, clock: Clock, gauges: Gauges) -> Self {
+        let parts = scope.namespaces.iter().map(|_| Part::default()).collect();
         Self {
             scope,
             object_type,
             clock,
             store: RwLock::new(Store::new()),
-            version: AtomicU64::new(0),
+            parts,
             synced: Latch::default(),
             optional: AtomicBool::new(false),
             handlers: Mutex::default(),
             resync_period: Resync::new(),
-            watch_error: Mutex::default(),
             gauges,
         }
     }
@@ -121,8 +118,23 @@ impl Informer {
         self.store.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns the version up to which all parts of the cache are current.
     pub(crate) fn version(&self) -> u64 {
-        self.version.load(Ordering::Acquire)
+        self.parts.iter().map(Part::version).min().unwrap_or(0)
+    }
+
+    /// Returns the version up to which the part with the objects of a namespace is current, or `None` if the cache does not
+    /// hold that namespace.
+    pub(crate) fn version_in(&self, namespace: &str) -> Option<u64> {
+        self.parts.get(self.scope.part_of(namespace)?).map(Part::version)
+    }
+
+    pub(super) fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    pub(super) fn gauges(&self) -> &Gauges {
+        &self.gauges
     }
 
     pub(crate) fn has_synced(&self) -> bool {
@@ -146,22 +158,17 @@ impl Informer {
         &self.synced
     }
 
-    /// Sets or clears the error of the last list or watch. Returns whether it changed.
-    pub(crate) fn set_watch_error(&self, watch_error: Option<&str>) -> bool {
-        let mut current = self.watch_error.lock().unwrap_or_else(PoisonError::into_inner);
-        let changed = current.as_deref() != watch_error;
-        if changed {
-            *current = watch_error.map(Box::from);
-        }
-        changed
-    }
-
     /// Returns the counters and state of the cache, for introspection.
     pub(crate) fn state(&self) -> CacheState {
         let scope = &self.scope;
         let kind = &scope.kind;
         let dot = if kind.group.is_empty() { "" } else { "." };
-        let watch_error = self.watch_error.lock().unwrap_or_else(PoisonError::into_inner);
+        let errors = self.parts.iter().zip(&scope.namespaces).filter_map(|(part, namespace)| {
+            let error = part.watch_error()?;
+            let many = self.parts.len() > 1;
+            Some(if many { format!("in namespace {namespace}: {error}") } else { error })
+        });
+        let errors: Vec<String> = errors.collect();
         CacheState {
             resource: format!("{}{dot}{}", kind.plural, kind.group),
             labels: scope.labels.clone(),
@@ -170,7 +177,7 @@ impl Informer {
             objects: self.read().len(),
             resource_version: self.version(),
             synced: self.has_synced(),
-            trouble: watch_error.as_deref().map(str::to_owned),
+            trouble: (!errors.is_empty()).then(|| errors.join("; ")),
         }
     }
 
@@ -188,61 +195,11 @@ impl Informer {
         handlers.push(handler);
     }
 
-    /// Stores an object's current state and returns its resourceVersion.
-    pub(super) fn upsert(&self, object: &[u8], encoding: Encoding) -> Result<Text, DecodeError> {
-        let object = self.object_type.decode(object, encoding)?;
-        let (version, number) = version_of(&*object);
-        self.change(number, |store| store.upsert(object, false));
-        Ok(version)
-    }
-
-    /// Removes an object, given its last state, and returns its resourceVersion.
-    ///
-    /// If possible, only decodes the object's identity. The cached object is its last state, because the watch sent
-    /// every change before the deletion.
-    pub(super) fn delete(&self, object: &[u8], encoding: Encoding) -> Result<Text, DecodeError> {
-        let last = Identity::decode(object, encoding).ok().and_then(|Identity { meta }| {
-            self.stored_identity(&meta)?.at_version(&meta.resource_version)
-        });
-        let last = match last {
-            Some(last) => last,
-            None => self.object_type.decode(object, encoding)?,
-        };
-        let (version, number) = version_of(&*last);
-        self.change(number, |store| {
-            let meta = last.meta();
-            store.delete(&meta.namespace, &meta.name, Some(Arc::clone(&last)))
-        });
-        Ok(version)
-    }
-
-    /// Returns the cached object with this identity, in any version.
-    fn stored_identity(&self, object: &IdentityMeta) -> Option<Arc<dyn Object>> {
-        let store = self.read();
-        let stored = store.get(&object.namespace, &object.name)?;
-        (stored.meta().uid == object.uid).then(|| Arc::clone(stored))
-    }
-
-    /// Removes an object when only its name could be decoded.
-    pub(crate) fn delete_named(&self, namespace: &str, name: &str, version: u64) {
-        self.change(version, |store| store.delete(namespace, name, None));
-    }
-
-    /// Sets the number of objects that were read but are not yet in the store.
-    pub(crate) fn set_queued_items(&self, count: usize) {
-        self.gauges.queued_items.set(i64::try_from(count).unwrap_or(i64::MAX));
-    }
-
-    /// Replaces the store's content by `objects`, which are those of `version`.
-    pub(crate) fn replace(&self, objects: Table, version: u64) {
-        let initial = !self.has_synced();
-        self.change(version, |store| store.replace(objects, initial));
-        self.synced.set();
-    }
-
-    /// Records a bookmark: the store is current up to this version.
-    pub(crate) fn set_resource_version(&self, version: u64) {
-        self.change(version, |_| Events::new());
+    /// Sets the cache as synced, if all its parts are.
+    pub(super) fn set_synced(&self) {
+        if self.parts.iter().all(|part| part.synced.load(Ordering::SeqCst)) {
+            self.synced.set();
+        }
     }
 
     /// Sends every object to the handlers again.
@@ -263,14 +220,20 @@ impl Informer {
         same_version(&**stored, object).then(|| Arc::clone(stored))
     }
 
-    /// Changes the store, sets its version unless that is 0, and sends the events of the change to the handlers.
-    fn change(&self, version: u64, change: impl FnOnce(&mut Store) -> Events) {
+    /// Changes the store, sets the version of the part unless that is 0, and sends the events of the change to the
+    /// handlers.
+    pub(super) fn change(
+        &self,
+        part: usize,
+        version: u64,
+        change: impl FnOnce(&mut Store) -> Events,
+    ) {
         let handlers = self.handlers.lock().unwrap_or_else(PoisonError::into_inner);
         let events = {
             let mut store = self.store.write().unwrap_or_else(PoisonError::into_inner);
             let events = change(&mut store);
             if version != 0 {
-                self.version.store(version, Ordering::Release);
+                self.parts[part].version.store(version, Ordering::Release);
             }
             events
         };
@@ -280,7 +243,7 @@ impl Informer {
     /// Sends the events of a change to the handlers.
     fn publish(&self, handlers: &[Handler], events: &[CacheEvent<dyn Object>], version: u64) {
         if version != 0 {
-            self.gauges.resource_version.set(i64::try_from(version).unwrap_or(i64::MAX));
+            self.gauges.resource_version.set(i64::try_from(self.version()).unwrap_or(i64::MAX));
         }
         if events.is_empty() {
             return;
@@ -291,12 +254,6 @@ impl Informer {
         }
         self.gauges.processing_latency.observe(start.elapsed().as_secs_f64());
     }
-}
-
-/// Returns an object's resourceVersion, as text and as a number.
-fn version_of(object: &dyn Object) -> (Text, u64) {
-    let meta = object.meta();
-    (meta.resource_version.clone(), meta.version())
 }
 
 /// Calls a handler. If it panics, the panic is logged, and the other handlers still run.

@@ -1,24 +1,23 @@
 //! Initial state of a cache while the reflector reads it.
 
-use super::{informer::Informer, store::Table};
+use super::{part::Feed, store::Table};
 use evenkeel_api::{DecodeError, Encoding};
-use std::sync::Arc;
 
 /// Objects of a list that is not complete. Readers of the cache do not see them until then.
 pub(super) struct InitialState {
-    informer: Arc<Informer>,
+    feed: Feed,
     objects: Table,
 }
 
 impl InitialState {
-    pub(super) fn new(informer: Arc<Informer>) -> Self {
-        Self { informer, objects: Table::new() }
+    pub(super) fn new(feed: Feed) -> Self {
+        Self { feed, objects: Table::new() }
     }
 
     /// Adds an object. If the cache already has it in the same version, both share that object.
     pub(super) fn add(&mut self, object: &[u8], encoding: Encoding) -> Result<(), DecodeError> {
-        let object = self.informer.object_type().decode(object, encoding)?;
-        self.objects.insert(self.informer.stored_version(&*object).unwrap_or(object));
+        let object = self.feed.object_type().decode(object, encoding)?;
+        self.objects.insert(self.feed.stored_version(&*object).unwrap_or(object));
         Ok(())
     }
 
@@ -32,8 +31,8 @@ impl InitialState {
         self.objects.len()
     }
 
-    /// Replaces the cache's content by this state, which is that of `version`.
+    /// Replaces the content of the cache's part by this state, which is that of `version`.
     pub(super) fn apply(self, version: u64) {
-        self.informer.replace(self.objects, version);
+        self.feed.replace(self.objects, version);
     }
 }

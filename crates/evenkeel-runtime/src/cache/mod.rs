@@ -1,4 +1,5 @@
-//! Caches of the cluster's objects (client-go: informers, listers, indexers). One reflector fills each cache.
+//! Caches of the cluster's objects (client-go: informers, listers, indexers). One reflector fills each cache, or one for
+//! each of its namespaces.
 //!
 //! A [`Cache`] holds shared, immutable objects, which readers get as `Arc`s. An index is declared once and
 //! always agrees with the objects. Event handlers receive every change in order, and only enqueue keys.
@@ -13,6 +14,7 @@ mod informer;
 mod initial_state;
 mod object;
 mod options;
+mod part;
 mod reflector;
 mod store;
 #[cfg(test)]

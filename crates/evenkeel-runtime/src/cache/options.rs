@@ -28,8 +28,8 @@ pub struct CacheOptions<K> {
 /// Options of a cache, independent of its type.
 #[derive(Clone, Default)]
 pub(super) struct CacheSelection {
-    /// Namespace of the objects; `None` for that of all caches.
-    pub(super) namespace: Option<Box<str>>,
+    /// Namespaces of the objects; none for those of all caches.
+    pub(super) namespaces: Vec<Box<str>>,
     pub(super) labels: String,
     pub(super) fields: String,
     /// Decodes an object and transforms it.
@@ -45,8 +45,22 @@ impl<K> Default for CacheOptions<K> {
 impl<K> CacheOptions<K> {
     /// Caches only the objects of one namespace.
     pub fn in_namespace(namespace: &str) -> Self {
+        Self::in_namespaces([namespace])
+    }
+
+    /// Caches only the objects of these namespaces, with a watch for each. The operator then needs no permission for the
+    /// whole cluster. Without any, all objects are cached.
+    ///
+    /// ```
+    /// use evenkeel_runtime::cache::CacheOptions;
+    /// use k8s_openapi::api::core::v1::Secret;
+    ///
+    /// let options = CacheOptions::<Secret>::in_namespaces(["web", "shop"]);
+    /// ```
+    #[doc(alias = "DefaultNamespaces")]
+    pub fn in_namespaces<'n>(namespaces: impl IntoIterator<Item = &'n str>) -> Self {
         let mut options = Self::default();
-        options.selection.namespace = Some(namespace.into());
+        options.selection.namespaces = distinct(namespaces);
         options
     }
 
@@ -75,6 +89,17 @@ impl<K> CacheOptions<K> {
     }
 }
 
+/// Returns these namespaces sorted, each once. An empty one stands for all, so that no other is needed.
+pub(super) fn distinct<'n>(namespaces: impl IntoIterator<Item = &'n str>) -> Vec<Box<str>> {
+    let mut namespaces: Vec<Box<str>> = namespaces.into_iter().map(Box::from).collect();
+    namespaces.sort_unstable();
+    namespaces.dedup();
+    if namespaces.first().is_some_and(|first| first.is_empty()) {
+        namespaces.truncate(1);
+    }
+    namespaces
+}
+
 /// Options by type of view.
 #[derive(Default)]
 pub(super) struct Selections(HashMap<TypeId, CacheSelection>);
@@ -91,5 +116,20 @@ impl Selections {
     /// Returns the options of a view, or the default.
     pub(super) fn of<V: View>(&self) -> CacheSelection {
         self.0.get(&TypeId::of::<V>()).cloned().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn namespaces_are_sorted_and_all_of_them_includes_each() {
+        let table: [(&[&str], &[&str]); 4] =
+            [(&["b", "a", "b"], &["a", "b"]), (&["a", ""], &[""]), (&[""], &[""]), (&[], &[])];
+        for (given, expected) in table {
+            let expected: Vec<Box<str>> = expected.iter().map(|name| Box::from(*name)).collect();
+            assert_eq!(distinct(given.iter().copied()), expected, "{given:?}");
+        }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Upstream: `ListAndWatch`.
 
-use super::{backoff::Backoff, caches::Scope, informer::Informer, initial_state::InitialState};
+use super::{backoff::Backoff, caches::Scope, initial_state::InitialState, part::Feed};
 use crate::{
     client::{
         ApiError, Client, ListOptions, Metadata, Status, full_text,
@@ -16,7 +16,7 @@ use evenkeel_api::{
     views::Identity,
     watch::{self, EventType},
 };
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 use tokio::time::{Instant, timeout, timeout_at};
 
 const MIN_WATCH_TIMEOUT_SECONDS: u64 = 300;
@@ -36,11 +36,11 @@ const MIN_EMPTY_WATCH: Duration = Duration::from_secs(1);
 /// Limit on the backoff while the server does not serve a kind.
 const MAX_NOT_SERVED_BACKOFF: Duration = Duration::from_secs(4);
 
-/// Lists and watches for one cache.
+/// Lists and watches for one part of a cache.
 pub(crate) struct Reflector {
     client: Client,
     clock: Clock,
-    informer: Arc<Informer>,
+    feed: Feed,
     /// The resourceVersion to watch from. `None` to list first.
     last_sync_resource_version: Option<Text>,
 }
@@ -90,12 +90,12 @@ enum Event<'a> {
 }
 
 impl Reflector {
-    pub(crate) fn new(client: Client, clock: Clock, informer: Arc<Informer>) -> Self {
-        Self { client, clock, informer, last_sync_resource_version: None }
+    pub(super) fn new(client: Client, clock: Clock, feed: Feed) -> Self {
+        Self { client, clock, feed, last_sync_resource_version: None }
     }
 
     fn scope(&self) -> &Scope {
-        self.informer.scope()
+        self.feed.scope()
     }
 
     /// Lists and watches forever. After a panic, the task group starts a new reflector, which lists again.
@@ -103,12 +103,12 @@ impl Reflector {
         let mut backoff = Backoff::new(self.clock.clone(), self.scope().kind.clone());
         loop {
             // A reflector that panicked may have left a count.
-            self.informer.set_queued_items(0);
+            self.feed.set_queued_items(0);
             let end = match self.list_and_watch().await {
                 Ok(()) => WatchEnd::Regular,
                 Err(end) => end,
             };
-            self.informer.set_queued_items(0);
+            self.feed.set_queued_items(0);
             let resource = &*self.scope().kind.plural;
             match end {
                 WatchEnd::Regular => continue,
@@ -120,7 +120,10 @@ impl Reflector {
                     self.last_sync_resource_version = None;
                 }
                 WatchEnd::NotServed(error) => {
-                    if self.informer.set_watch_error(Some(&error)) {
+                    let trouble = format!(
+                        "the server does not serve the kind (is its definition installed?): {error}"
+                    );
+                    if self.feed.set_watch_error(Some(&trouble)) {
                         tracing::warn!(resource, %error, "the server does not serve the kind yet; waiting for it");
                     }
                     // Such a request is cheap, and its definition may be installed at any time.
@@ -128,12 +131,12 @@ impl Reflector {
                     continue;
                 }
                 WatchEnd::WatchForbidden(error) => {
-                    self.informer.set_watch_error(Some(&error));
+                    self.feed.set_watch_error(Some(&error));
                     tracing::warn!(resource, %error, "the resource cannot be watched; listing again after a pause");
                     self.last_sync_resource_version = None;
                 }
                 WatchEnd::Failed(error) => {
-                    self.informer.set_watch_error(Some(&error));
+                    self.feed.set_watch_error(Some(&error));
                     tracing::warn!(resource, %error, "watch failed; trying again");
                 }
             }
@@ -188,10 +191,10 @@ impl Reflector {
         query.add("sendInitialEvents", if send_initial_events { "true" } else { "" });
         query.add("timeoutSeconds", &seconds.to_string());
         let opened_at = self.clock.instant();
-        let Scope { kind, namespace, .. } = self.scope();
-        let accept = self.informer.object_type().accept;
+        let (kind, namespace) = (&self.scope().kind, self.feed.namespace());
+        let accept = self.feed.object_type().accept;
         let watch = self.client.watch(kind, namespace, query.as_str(), accept).await?;
-        self.informer.set_watch_error(None);
+        self.feed.set_watch_error(None);
         Ok(OpenWatch {
             watch,
             opened_at,
@@ -212,7 +215,7 @@ impl Reflector {
             }
             Err(error) => return Err(error.into()),
         };
-        let mut state = InitialState::new(Arc::clone(&self.informer));
+        let mut state = InitialState::new(self.feed.clone());
         loop {
             let next = timeout(INITIAL_EVENTS_TIMEOUT, opened.next()).await;
             let Ok(Some(frame)) = next.unwrap_or(Ok(None)) else {
@@ -225,7 +228,7 @@ impl Reflector {
             let encoding = opened.watch.encoding();
             match decode_event(encoding, &frame)? {
                 Event::AddedOrModified(object) => match state.add(object, encoding) {
-                    Ok(()) => self.informer.set_queued_items(state.len()),
+                    Ok(()) => self.feed.set_queued_items(state.len()),
                     Err(error) => self.log_skipped(&error),
                 },
                 Event::Deleted(object) => match Identity::decode(object, encoding) {
@@ -237,7 +240,7 @@ impl Reflector {
                 Event::Bookmark(Metadata { meta, .. }) => {
                     if meta.annotations.get(INITIAL_EVENTS_ANNOTATION) == Some("true") {
                         state.apply(meta.version());
-                        self.informer.set_queued_items(0);
+                        self.feed.set_queued_items(0);
                         self.last_sync_resource_version = Some(meta.resource_version);
                         return Ok(Some(opened));
                     }
@@ -254,27 +257,27 @@ impl Reflector {
             limit: WATCH_LIST_PAGE_SIZE,
             ..ListOptions::default()
         };
-        let mut state = InitialState::new(Arc::clone(&self.informer));
+        let mut state = InitialState::new(self.feed.clone());
         loop {
             let mut add = |object: &[u8], encoding| {
                 if let Err(error) = state.add(object, encoding) {
                     self.log_skipped(&error);
                 }
             };
-            let Scope { kind, namespace, .. } = self.scope();
-            let accept = self.informer.object_type().accept_list;
+            let (kind, namespace) = (&self.scope().kind, self.feed.namespace());
+            let accept = self.feed.object_type().accept_list;
             let page = self.client.list_items(kind, namespace, &options, accept, &mut add).await;
             let page = match page {
                 // The continue token has expired: list again in one page.
                 Err(error) if error.is_expired() && !options.continue_.is_empty() => {
                     options.continue_.clear();
                     options.limit = 0;
-                    state = InitialState::new(Arc::clone(&self.informer));
+                    state = InitialState::new(self.feed.clone());
                     continue;
                 }
                 page => page?,
             };
-            self.informer.set_queued_items(state.len());
+            self.feed.set_queued_items(state.len());
             if page.continue_.is_empty() {
                 state.apply(page.resource_version.parse().unwrap_or(0));
                 self.last_sync_resource_version = Some(page.resource_version);
@@ -292,15 +295,15 @@ impl Reflector {
             let encoding = opened.watch.encoding();
             let version = match decode_event(encoding, &frame)? {
                 Event::AddedOrModified(object) => self
-                    .informer
+                    .feed
                     .upsert(object, encoding)
                     .unwrap_or_else(|error| self.skip_in_watch(object, encoding, false, &error)),
                 Event::Deleted(object) => self
-                    .informer
+                    .feed
                     .delete(object, encoding)
                     .unwrap_or_else(|error| self.skip_in_watch(object, encoding, true, &error)),
                 Event::Bookmark(Metadata { meta, .. }) => {
-                    self.informer.set_resource_version(meta.version());
+                    self.feed.set_resource_version(meta.version());
                     meta.resource_version
                 }
                 Event::Error(status) => return Err(ApiError::Status(Box::new(status)).into()),
@@ -332,9 +335,9 @@ impl Reflector {
             return Text::default();
         };
         if is_deleted {
-            self.informer.delete_named(&meta.namespace, &meta.name, meta.version());
+            self.feed.delete_named(&meta.namespace, &meta.name, meta.version());
         } else {
-            self.informer.set_resource_version(meta.version());
+            self.feed.set_resource_version(meta.version());
         }
         meta.resource_version
     }

@@ -209,15 +209,24 @@ impl Store {
         }
     }
 
-    /// Replaces the content by `objects`. Stored objects that are missing in `objects` were deleted while no
-    /// watch was open.
+    /// Replaces the content of a namespace, or of all namespaces if it is empty, by `objects`. Stored objects that are
+    /// missing in `objects` were deleted while no watch was open.
     ///
     /// Upstream: `DeletedFinalStateUnknown`.
-    pub(crate) fn replace(&mut self, objects: Table, initial: bool) -> Events {
+    pub(crate) fn replace(&mut self, namespace: &str, objects: Table, initial: bool) -> Events {
         let is_missing = |object: &&Arc<dyn Object>| {
             objects.get(&object.meta().namespace, &object.meta().name).is_none()
         };
-        let deleted: Vec<Arc<dyn Object>> = self.iter().filter(is_missing).cloned().collect();
+        let mut deleted = Vec::new();
+        let replaced = match namespace {
+            "" => Selection::All,
+            namespace => Selection::Namespace(namespace),
+        };
+        self.for_each(replaced, &mut |object| {
+            if is_missing(&object) {
+                deleted.push(Arc::clone(object));
+            }
+        });
         let mut events = Events::new();
         for object in deleted {
             events.extend(self.delete(&object.meta().namespace, &object.meta().name, None));
@@ -403,7 +412,7 @@ mod tests {
                         for (ns, name, uid, labels) in items {
                             now.insert(object(ns, name, uid, version, &labels));
                         }
-                        store.replace(now, false)
+                        store.replace("", now, false)
                     }
                 };
                 follow(&mut model, events);
@@ -423,14 +432,14 @@ mod tests {
         assert!(store.upsert(object(0, 0, 0, 7, &[]), false).is_empty());
         let mut now = Table::new();
         now.insert(object(0, 0, 0, 7, &[]));
-        assert!(store.replace(now, false).is_empty());
+        assert!(store.replace("", now, false).is_empty());
     }
 
     #[test]
     fn a_replacement_reports_deletions_with_the_last_known_state() {
         let mut store = Store::new();
         store.upsert(object(0, 0, 0, 7, &[1]), true);
-        let events = store.replace(Table::new(), false);
+        let events = store.replace("", Table::new(), false);
         let [CacheEvent::Deleted(last)] = &events[..] else { panic!("{} events", events.len()) };
         assert!(last.meta().labels.contains("l1"));
         assert_eq!(store.len(), 0);

@@ -7,7 +7,7 @@
 //!
 //! Upstream: `ConsistencyStore`.
 
-use super::track::{Awaited, MissingWrite, Object, View};
+use super::track::{Awaited, MissingWrite, Object, View, Watch};
 use crate::{
     cache::Informer,
     clock::Clock,
@@ -34,10 +34,14 @@ struct CachedObject {
     is_being_deleted: bool,
 }
 
+/// Reads the version of the watch of a namespace (0 before the first list), or `None` if the cache does not hold it.
+type ReadVersion = dyn Fn(&str) -> Option<u64> + Send + Sync;
+
 /// Functions of the barrier that read one cache.
 struct WatchedCache {
-    /// Returns the cache's resource version, or 0 before the first list.
-    version: Box<dyn Fn() -> u64 + Send + Sync>,
+    /// Namespaces that each have a watch. Empty if one watch shows all.
+    namespaces: Vec<Arc<str>>,
+    version: Box<ReadVersion>,
     /// Looks up an object by namespace and name.
     find: Box<Find>,
 }
@@ -62,7 +66,14 @@ impl WatchedCache {
     fn of(cache: &Arc<Informer>) -> Self {
         let (version_cache, object_cache) = (Arc::clone(cache), Arc::clone(cache));
         Self {
-            version: Box::new(move || version_cache.version()),
+            namespaces: match &cache.scope().namespaces[..] {
+                [all] if all.is_empty() => Vec::new(),
+                namespaces => namespaces.iter().map(|name| Arc::from(&**name)).collect(),
+            },
+            version: Box::new(move |namespace| match namespace {
+                "" => Some(version_cache.version()),
+                namespace => version_cache.version_in(namespace),
+            }),
             find: Box::new(move |namespace, name| {
                 let object = object_cache.get(namespace, name)?;
                 let meta = object.meta();
@@ -72,9 +83,22 @@ impl WatchedCache {
     }
 }
 
+impl WatchedCaches {
+    /// Returns the watch that shows the objects of a kind in a namespace, if the controller has one.
+    fn watch_of(&self, kind: &Kind, namespace: &str) -> Option<Watch> {
+        let cache = self.0.get(kind)?;
+        let namespace = match &cache.namespaces[..] {
+            [] => Arc::from(""),
+            namespaces => Arc::clone(namespaces.iter().find(|known| ***known == *namespace)?),
+        };
+        Some(Watch { kind: kind.clone(), namespace })
+    }
+}
+
 impl View for WatchedCaches {
-    fn version(&self, kind: &Kind) -> Option<u64> {
-        self.0.get(kind).map(|cache| (cache.version)()).filter(|version| *version != 0)
+    fn version(&self, watch: &Watch) -> Option<u64> {
+        let cache = self.0.get(&watch.kind)?;
+        (cache.version)(&watch.namespace).filter(|version| *version != 0)
     }
 
     fn alive(&self, object: &Object) -> bool {
@@ -102,8 +126,8 @@ struct State {
     awaited: HashMap<Key, Awaited>,
     /// Keys that wait, with the write or deletion that they wait for.
     waiting: HashMap<Key, MissingWrite>,
-    /// Keys that wait for a resource version of a kind.
-    by_version: HashMap<Kind, BTreeMap<u64, Vec<Key>>>,
+    /// Keys that wait for a resource version of a watch.
+    by_version: HashMap<Watch, BTreeMap<u64, Vec<Key>>>,
     /// Keys that wait for the deletion of an object.
     by_object: HashMap<Object, Vec<Key>>,
 }
@@ -120,16 +144,13 @@ impl Barrier {
         let _ = self.caches.set(caches);
     }
 
-    /// Records the resource version that the server returned for a write of this key.
-    pub(super) fn wrote(&self, key: &Key, kind: &Kind, version: u64) {
-        if version != 0 && self.watches(kind) {
-            let mut state = self.lock();
-            state.awaited.entry(key.clone()).or_default().wrote(
-                kind,
-                version,
-                self.clock.instant(),
-            );
-        }
+    /// Records the resource version that the server returned for this key's write of an object in `namespace`.
+    pub(super) fn wrote(&self, key: &Key, kind: &Kind, namespace: &str, version: u64) {
+        let watch = self.caches.get().and_then(|caches| caches.watch_of(kind, namespace));
+        let Some(watch) = watch.filter(|_| version != 0) else { return };
+        let mut state = self.lock();
+        let awaited = state.awaited.entry(key.clone()).or_default();
+        awaited.wrote(&watch, version, self.clock.instant());
     }
 
     /// Records that the server accepted this key's deletion of `target`.
@@ -169,11 +190,16 @@ impl Barrier {
         Err(kind)
     }
 
-    /// Returns the write or deletion that a key waits for, and the cache's resource version (0 before its first
-    /// list).
+    /// Returns the write or deletion that a key waits for, and for a write the watch's resource version (0 before its
+    /// first list).
     pub(super) fn missing_write(&self, key: &Key) -> Option<(MissingWrite, u64)> {
         let missing = self.lock().waiting.get(key).cloned()?;
-        let version = self.caches.get().and_then(|caches| caches.version(missing.kind()));
+        let version = match &missing {
+            MissingWrite::Version(watch, _) => {
+                self.caches.get().and_then(|caches| caches.version(watch))
+            }
+            MissingWrite::Deletion(_) => None,
+        };
         Some((missing, version.unwrap_or(0)))
     }
 
@@ -194,8 +220,12 @@ impl Barrier {
             if state.waiting.is_empty() {
                 return;
             }
-            let version = self.caches.get().and_then(|caches| caches.version(kind));
-            let candidates = state.candidates(kind, version, namespace, name, uid);
+            let watch = self.caches.get().and_then(|caches| {
+                let watch = caches.watch_of(kind, namespace)?;
+                let version = caches.version(&watch)?;
+                Some((watch, version))
+            });
+            let candidates = state.candidates(kind, watch, namespace, name, uid);
             self.release(&mut state, candidates)
         };
         self.enqueue(released);
@@ -266,8 +296,8 @@ impl State {
         }
         self.remove_waiting(key);
         match &missing {
-            MissingWrite::Version(kind, version) => {
-                let versions = self.by_version.entry(kind.clone()).or_default();
+            MissingWrite::Version(watch, version) => {
+                let versions = self.by_version.entry(watch.clone()).or_default();
                 versions.entry(*version).or_default().push(key.clone());
             }
             MissingWrite::Deletion(object) => {
@@ -279,8 +309,8 @@ impl State {
 
     fn remove_waiting(&mut self, key: &Key) {
         match self.waiting.remove(key) {
-            Some(MissingWrite::Version(kind, version)) => {
-                let Some(versions) = self.by_version.get_mut(&kind) else { return };
+            Some(MissingWrite::Version(watch, version)) => {
+                let Some(versions) = self.by_version.get_mut(&watch) else { return };
                 if let Some(keys) = versions.get_mut(&version) {
                     keys.retain(|waiting| waiting != key);
                     if keys.is_empty() {
@@ -299,17 +329,19 @@ impl State {
         }
     }
 
-    /// Returns the keys whose wait may be over after an event about this object, with the cache of `kind` at `version`.
+    /// Returns the keys whose wait may be over after an event about this object, with its watch at a version.
     fn candidates(
         &self,
         kind: &Kind,
-        version: Option<u64>,
+        watch: Option<(Watch, u64)>,
         namespace: &str,
         name: &str,
         uid: &str,
     ) -> Vec<Key> {
         let mut keys = Vec::new();
-        if let (Some(versions), Some(version)) = (self.by_version.get(kind), version) {
+        if let Some((watch, version)) = watch
+            && let Some(versions) = self.by_version.get(&watch)
+        {
             keys.extend(versions.range(..=version).flat_map(|(_, keys)| keys.iter().cloned()));
         }
         if !self.by_object.is_empty() {
@@ -350,7 +382,8 @@ mod tests {
         let barrier = Barrier::new(queue.clone(), Clock::system());
         let (cache_version, is_alive) = (Arc::clone(&version), Arc::clone(&alive));
         let cache = WatchedCache {
-            version: Box::new(move || cache_version.load(Ordering::SeqCst)),
+            namespaces: Vec::new(),
+            version: Box::new(move |_| Some(cache_version.load(Ordering::SeqCst))),
             find: Box::new(move |_, _| {
                 let object = || CachedObject { uid: Arc::from("u"), is_being_deleted: false };
                 is_alive.lock().unwrap().then(object)
@@ -364,7 +397,7 @@ mod tests {
     async fn a_key_waits_for_its_version_and_is_released_by_the_event() {
         let f = fixture();
         let (key, other) = (Key::new("ns", "a"), Key::new("ns", "b"));
-        f.barrier.wrote(&key, &PODS, 12);
+        f.barrier.wrote(&key, &PODS, "ns", 12);
         assert_eq!(f.barrier.admit(&key), Err(PODS));
         assert_eq!(f.barrier.admit(&other), Ok(()));
         assert!(f.barrier.holds(&key));
@@ -399,7 +432,7 @@ mod tests {
     async fn the_sweep_releases_keys_after_a_bookmark() {
         let f = fixture();
         let key = Key::new("ns", "a");
-        f.barrier.wrote(&key, &PODS, 12);
+        f.barrier.wrote(&key, &PODS, "ns", 12);
         assert_eq!(f.barrier.admit(&key), Err(PODS));
         f.version.store(12, Ordering::SeqCst);
         let start = Clock::system().instant();
@@ -414,7 +447,7 @@ mod tests {
     async fn a_forgotten_key_does_not_wait() {
         let f = fixture();
         let key = Key::new("ns", "a");
-        f.barrier.wrote(&key, &PODS, 12);
+        f.barrier.wrote(&key, &PODS, "ns", 12);
         assert_eq!(f.barrier.admit(&key), Err(PODS));
         f.barrier.forget(&key);
         assert!(!f.barrier.holds(&key));

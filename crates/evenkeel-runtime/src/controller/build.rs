@@ -3,6 +3,7 @@
 use super::{
     Context, Controller, Enqueue, Env, Error, Outcome, Request,
     barrier::{Barrier, WatchedCaches},
+    causes::{Causes, Event},
     execute::{Executor, LocalWork},
     memory::Memories,
     pass::PlannerReconciler,
@@ -13,7 +14,7 @@ use super::{
 use crate::{
     cache::{Cache, CacheEvent, Informer, Object},
     client::Client,
-    events::EventRecorder,
+    events::{EventRecorder, SeriesEventRecorder},
     introspect::{Description, History, Inspect},
     plan::{Key, Local, PassHandler, Planner},
     queue::{Backoff, Priority, Queue},
@@ -55,12 +56,15 @@ pub struct Builder {
     explain: Option<Explain>,
     sources: Vec<BoxStream<'static, Key>>,
     logs_each_failure: bool,
+    /// Reporting instance of events of events.k8s.io, if the controller records such.
+    series_events: Option<String>,
 }
 
 /// Function that creates the reconciler of a controller.
-type MakeReconcile = Box<dyn FnOnce(Executor, &Env) -> Box<dyn Reconcile>>;
+type MakeReconcile =
+    Box<dyn FnOnce(Executor, Option<SeriesEventRecorder>, &Env) -> Box<dyn Reconcile>>;
 /// Event handler of a cache, which enqueues the affected keys.
-type Handle = Box<dyn Fn(&CacheEvent<dyn Object>, &Enqueue, &Barrier) + Send + Sync>;
+pub(super) type Handle = Box<dyn Fn(&CacheEvent<dyn Object>, &Enqueue, &Barrier) + Send + Sync>;
 
 impl Builder {
     /// Returns a builder of a controller of the objects in `root`. Each add, update and delete of an object
@@ -116,6 +120,7 @@ impl Builder {
             explain: None,
             sources: Vec::new(),
             logs_each_failure: false,
+            series_events: None,
         }
     }
 
@@ -245,6 +250,12 @@ impl Builder {
         self
     }
 
+    /// Records a function's events in events.k8s.io, with this reporting instance. See [`Context::series`].
+    pub fn series_events(mut self, instance: &str) -> Self {
+        self.series_events = Some(instance.to_owned());
+        self
+    }
+
     /// Lets only events that pass `test` enqueue keys, of the cache that was declared last.
     pub(crate) fn filter_last(
         mut self,
@@ -322,7 +333,7 @@ impl Builder {
     pub fn planned_with<P: Planner>(self, planner: P, handler: impl PassHandler<P>) -> Controller {
         let status_throttle = StatusThrottle::new(self.min_status_interval);
         let planning_lock = self.plans_in_turn.then(Mutex::default);
-        self.build(Box::new(move |executor, env| {
+        self.build(Box::new(move |executor, _, env| {
             let (memories, clock) = (Memories::default(), env.clock.clone());
             Box::new(PlannerReconciler {
                 planner,
@@ -343,12 +354,12 @@ impl Builder {
         Fut: Future<Output = Result<Outcome, Error>> + Send + 'static,
     {
         let explain = self.explain.clone();
-        self.build(Box::new(|executor, env| {
+        self.build(Box::new(|executor, series, env| {
             let Executor { client, events, barrier, .. } = executor;
             let env = Env { client, ..env.clone() };
             Box::new(FunctionReconciler {
                 function,
-                context: Context { env, events, barrier },
+                context: Context { env, events, series, barrier, recorded: Arc::default() },
                 explain,
             })
         }))
@@ -361,7 +372,7 @@ impl Builder {
         queue: Queue<Key>,
         map: impl Fn(&Key, &mut dyn FnMut(Key)) + Send + Sync + 'static,
     ) -> Controller {
-        self.build(Box::new(|_, _| Box::new(EnqueueReconciler { map, queue })))
+        self.build(Box::new(|_, _, _| Box::new(EnqueueReconciler { map, queue })))
     }
 
     /// Calls `handle` with the events of a cache of any type. Compiled once, unlike its typed callers.
@@ -389,6 +400,7 @@ impl Builder {
             root,
             sources,
             logs_each_failure,
+            series_events,
             ..
         } = self;
         let component = component.as_deref().unwrap_or(&name);
@@ -398,6 +410,9 @@ impl Builder {
         let client = env.client.with_user_agent(component);
         let source = event_source.as_deref().unwrap_or(component);
         let events = EventRecorder::new(client.clone(), source, env.clock.clone());
+        let series = series_events.map(|instance| {
+            SeriesEventRecorder::new(client.clone(), source, &instance, env.clock.clone())
+        });
         let executor = Executor {
             client,
             shared_client,
@@ -405,29 +420,34 @@ impl Builder {
             barrier: barrier.clone(),
             local_work,
         };
+        let reconcile = reconcile(executor, series.clone(), &env);
+        let causes = reconcile.is_function().then(Arc::<Causes>::default);
         let caches: Vec<_> =
             subscriptions.iter().map(|(informer, _)| Arc::clone(informer)).collect();
         let watched_caches = WatchedCaches::of(&caches);
         let subscribe = subscriptions
             .into_iter()
             .map(|(informer, handle)| {
-                subscription(informer, handle, &queue, &barrier, batch_period)
+                subscription(informer, handle, &queue, &barrier, batch_period, causes.as_ref())
             })
             .collect();
         let shared = Shared {
             name: Arc::clone(&name),
             queue,
             barrier,
-            reconcile: reconcile(executor, &env),
+            history: if reconcile.is_function() { History::of_all() } else { History::default() },
+            reconcile,
+            causes,
             metrics: env.metrics.of(&name, workers, stale_skips, passes),
             max_retries,
             events,
+            series,
             clock: env.clock.clone(),
             started: AtomicBool::new(false),
             root,
             workers,
+            batch_period,
             caches,
-            history: History::default(),
             logs_each_failure,
         };
         let shared = Arc::new(shared);
@@ -438,15 +458,16 @@ impl Builder {
 }
 
 /// Returns the function that subscribes a queue to a cache's events.
-fn subscription(
+pub(super) fn subscription(
     informer: Arc<Informer>,
     handle: Handle,
     queue: &Queue<Key>,
     barrier: &Arc<Barrier>,
     batch_period: Duration,
+    causes: Option<&Arc<Causes>>,
 ) -> Subscribe {
-    let normal_priority = Enqueue::new(queue, barrier, Priority::NORMAL, batch_period);
-    let low_priority = Enqueue::new(queue, barrier, Priority::LOW, batch_period);
+    let enqueue = |priority| Enqueue::new(queue, barrier, priority, batch_period, causes.cloned());
+    let (normal_priority, low_priority) = (enqueue(Priority::NORMAL), enqueue(Priority::LOW));
     let (kind, barrier) = (informer.scope().kind.clone(), Arc::clone(barrier));
     Box::new(move || {
         informer.subscribe(Box::new(move |event| {
@@ -454,6 +475,7 @@ fn subscription(
             // Call the barrier first, so that it does not hold back a key that waited for this event.
             barrier.on_cache_event(&kind, &meta.namespace, &meta.name, &meta.uid);
             let enqueue = if has_low_priority(event) { &low_priority } else { &normal_priority };
+            enqueue.set_event(|| Event::of(&kind, event));
             handle(event, enqueue, &barrier);
         }));
     })

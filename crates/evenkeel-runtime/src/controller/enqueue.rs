@@ -1,11 +1,17 @@
 //! Interface of event handlers to the queue, through which they can only enqueue keys.
 
-use super::barrier::Barrier;
+use super::{
+    barrier::Barrier,
+    causes::{Cause, Causes, Event},
+};
 use crate::{
     plan::Key,
     queue::{Priority, Queue},
 };
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 /// Adds keys to a controller's queue on behalf of its event handlers.
 pub struct Enqueue {
@@ -14,6 +20,10 @@ pub struct Enqueue {
     priority: Priority,
     /// Delay after the first event of a key, so that one pass handles all events until then.
     batch_period: Duration,
+    /// Where the causes of keys are noted. `None` if nobody reads them.
+    causes: Option<Arc<Causes>>,
+    /// Event that is being handled. A cache's handlers run one after the other.
+    event: Mutex<Option<Arc<Event>>>,
 }
 
 impl Enqueue {
@@ -22,8 +32,24 @@ impl Enqueue {
         barrier: &Arc<Barrier>,
         priority: Priority,
         batch_period: Duration,
+        causes: Option<Arc<Causes>>,
     ) -> Self {
-        Self { queue: queue.clone(), barrier: Arc::clone(barrier), priority, batch_period }
+        let (queue, barrier, event) = (queue.clone(), Arc::clone(barrier), Mutex::default());
+        Self { queue, barrier, priority, batch_period, causes, event }
+    }
+
+    /// Sets the event that is being handled, if causes are noted.
+    pub(super) fn set_event(&self, event: impl FnOnce() -> Event) {
+        if self.causes.is_some() {
+            let event = Arc::new(event());
+            *self.event.lock().unwrap_or_else(PoisonError::into_inner) = Some(event);
+        }
+    }
+
+    fn note_cause(&self, key: &Key) {
+        let Some(causes) = &self.causes else { return };
+        let event = self.event.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        causes.note(key, event.map_or(Cause::Source, Cause::Event));
     }
 
     /// Adds a key. Keys of the initial list or of a resync have a lower priority than keys of changes.
@@ -37,6 +63,7 @@ impl Enqueue {
         if self.barrier.holds(&key) {
             return;
         }
+        self.note_cause(&key);
         if self.batch_period.is_zero() {
             self.queue.add(key, priority);
         } else {
@@ -55,6 +82,7 @@ impl Enqueue {
 
     /// Adds a key after a delay. If a key is added several times, the earliest time applies.
     pub fn add_after(&self, key: Key, delay: Duration) {
+        self.note_cause(&key);
         self.queue.add_after_with_priority(key, delay, self.priority);
     }
 }

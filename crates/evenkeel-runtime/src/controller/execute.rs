@@ -370,7 +370,7 @@ impl Executor {
 
     /// Records in the barrier that this key wrote an object.
     fn record_write(&self, key: &Key, kind: &Kind, written: &Metadata) {
-        self.barrier.wrote(key, kind, written.meta.version());
+        self.barrier.wrote(key, kind, &written.meta.namespace, written.meta.version());
     }
 
     /// Converts the error of a write, and records the action's event about the failure, unless the namespace is

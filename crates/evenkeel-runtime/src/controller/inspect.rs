@@ -63,6 +63,7 @@ impl Inspect for Shared {
         let exists = explanation.is_some();
         let Explanation { description, mut would, actions_unknown, requeue } =
             explanation.unwrap_or_default();
+        let exists = exists && !(actions_unknown && self.is_missing(&key));
         let last = self.history.last(&key);
         // The actions of an async function are unknown. A key that was never queued does not concern it.
         if actions_unknown && status != KeyStatus::default() {
@@ -77,6 +78,7 @@ impl Inspect for Shared {
             waits.push(format!("looks again in {} even if nothing changes", format_duration(time)));
         }
         waits.extend(description.waits);
+        waits.extend(state.because.as_ref().map(|cause| format!("is queued because {cause}")));
         Some(ObjectReport {
             controller: self.name.to_string(),
             object: Subject::at(&self.root, &key),
@@ -92,6 +94,12 @@ impl Inspect for Shared {
 }
 
 impl Shared {
+    /// Returns whether the controller has a cache of the kind that it reconciles, without an object of this key.
+    fn is_missing(&self, key: &Key) -> bool {
+        let root = self.caches.iter().find(|cache| cache.scope().kind == self.root);
+        root.is_some_and(|cache| cache.get(&key.namespace, &key.name).is_none())
+    }
+
     fn key_state(&self, key: &Key, status: KeyStatus, now: &Moment) -> KeyState {
         KeyState {
             key: key.to_string(),
@@ -99,6 +107,7 @@ impl Shared {
             in_flight_since: status.running.map(|at| now.wall_time(at)),
             delayed_until: status.due.map(|at| now.wall_time(at)),
             failures: self.queue.num_requeues(key),
+            because: self.causes.as_ref().and_then(|causes| Some(causes.get(key)?.to_string())),
         }
     }
 
@@ -110,9 +119,9 @@ impl Shared {
             waits.push(format!("the cache of {} is not filled yet{why}", cache.resource));
         }
         match self.barrier.missing_write(key) {
-            Some((MissingWrite::Version(kind, version), seen)) => waits.push(format!(
+            Some((MissingWrite::Version(watch, version), seen)) => waits.push(format!(
                 "waits for the cache of {} to reach version {version}, its own write's (it is at {seen})",
-                kind.kind
+                watch.kind.kind
             )),
             Some((MissingWrite::Deletion(object), _)) => waits.push(format!(
                 "waits for the cache to show that {} {} is gone, which it deleted",

@@ -23,6 +23,8 @@ pub struct Metrics {
     pub queues: queue::Metrics,
     results: IntCounterVec,
     errors: IntCounterVec,
+    terminal_errors: IntCounterVec,
+    timeouts: IntCounterVec,
     panics: IntCounterVec,
     seconds: HistogramVec,
     active: IntGaugeVec,
@@ -48,6 +50,18 @@ impl Metrics {
                 registry,
                 "controller_runtime_reconcile_errors_total",
                 "Reconciliations that failed.",
+                labels,
+            ),
+            terminal_errors: counters(
+                registry,
+                "controller_runtime_terminal_reconcile_errors_total",
+                "Reconciliations that failed with an error that is not retried.",
+                labels,
+            ),
+            timeouts: counters(
+                registry,
+                "controller_runtime_reconcile_timeouts_total",
+                "Reconciliations that did not end in time.",
                 labels,
             ),
             panics: counters(
@@ -86,6 +100,11 @@ impl Metrics {
         }
     }
 
+    /// Returns the counter of a controller's passes that did not end in time.
+    pub(crate) fn timeouts_of(&self, controller: &str) -> IntCounter {
+        self.timeouts.with_label_values(&[controller])
+    }
+
     /// Returns the metrics of one controller.
     pub(super) fn of(
         &self,
@@ -101,6 +120,7 @@ impl Metrics {
             results: self.results.clone(),
             known_results: Default::default(),
             errors: self.errors.with_label_values(label),
+            terminal_errors: self.terminal_errors.with_label_values(label),
             panics: self.panics.with_label_values(label),
             seconds: self.seconds.with_label_values(label),
             active: self.active.with_label_values(label),
@@ -132,6 +152,7 @@ pub(super) struct ControllerMetrics {
     /// Counters of [`RESULTS`], looked up once.
     known_results: [OnceLock<IntCounter>; RESULTS.len()],
     errors: IntCounter,
+    pub(super) terminal_errors: IntCounter,
     pub(super) panics: IntCounter,
     seconds: Histogram,
     pub(super) active: IntGauge,

@@ -7,10 +7,12 @@
 
 mod barrier;
 mod build;
+mod causes;
 mod enqueue;
 mod env;
 mod execute;
 mod inspect;
+mod late;
 mod memory;
 mod metrics;
 mod pass;
@@ -26,6 +28,7 @@ pub use build::Builder;
 pub(crate) use build::owner_keys;
 pub use enqueue::Enqueue;
 pub use env::Env;
+pub(crate) use late::LateWatches;
 pub use metrics::Metrics;
 pub use periodic::Periodic;
 pub use reconcile::{Context, Error, Outcome, Request};

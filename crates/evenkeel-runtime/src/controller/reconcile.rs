@@ -2,14 +2,18 @@
 
 use super::{Env, barrier::Barrier, execute::Executor};
 use crate::{
-    events::EventRecorder,
+    events::{EventRecorder, SeriesEventRecorder},
     introspect::{Description, RecordedActions},
     plan::{Failure, Key, Outcomes, Plan, PlanError, Target},
     queue::{Priority, Queue},
 };
-use evenkeel_api::{Kind, time::Timestamp};
+use evenkeel_api::{Kind, Meta, time::Timestamp};
 use futures::future::BoxFuture;
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 /// Request to reconcile a key.
 #[derive(Debug, Clone)]
@@ -29,14 +33,18 @@ pub struct Context {
     pub env: Env,
     /// Records events on behalf of the controller.
     pub events: EventRecorder,
+    /// Records events in events.k8s.io, if the controller was built so.
+    pub series: Option<SeriesEventRecorder>,
     pub(super) barrier: Arc<Barrier>,
+    /// Writes of the pass, for reports.
+    pub(super) recorded: Arc<Mutex<RecordedActions>>,
 }
 
 impl Context {
-    /// Records a write of this key, with the `metadata.resourceVersion` that the server returned. The key is
-    /// not reconciled again until the controller's cache of the kind shows that version.
-    pub fn wrote(&self, key: &Key, kind: &Kind, resource_version: &str) {
-        self.barrier.wrote(key, kind, resource_version.parse().unwrap_or(0));
+    /// Records this key's write of an object, with the metadata that the server returned. The key is not reconciled again
+    /// until the controller's cache of the kind shows that version.
+    pub fn wrote(&self, key: &Key, kind: &Kind, written: &Meta) {
+        self.barrier.wrote(key, kind, &written.namespace, written.version());
     }
 
     /// Executes a plan for this key like a planner's pass, and returns the outcomes. `Plan::requeue` has no effect.
@@ -52,7 +60,24 @@ impl Context {
             local_work: None,
         };
         let report = executor.run(key, &plan.actions).await;
+        self.recorded().add(&plan.actions, &report.outcomes);
         report.failure.map_or(Ok(report.outcomes), Err)
+    }
+
+    /// Records the result of a write for reports.
+    pub(crate) fn record<T, E>(
+        &self,
+        verb: &'static str,
+        target: &Target,
+        subresource: &'static str,
+        result: Result<T, E>,
+    ) -> Result<T, E> {
+        self.recorded().add_write(verb, target, subresource, result.is_err());
+        result
+    }
+
+    fn recorded(&self) -> MutexGuard<'_, RecordedActions> {
+        self.recorded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Records that this key deleted an object. The key is not reconciled again until the controller's cache
@@ -149,6 +174,23 @@ pub(super) trait Reconcile: Send + Sync {
     ) -> BoxFuture<'a, PassResult>;
     /// Returns the report on a key, without executing actions. Returns `None` if no object exists at the key.
     fn explain(&self, key: &Key, now: Timestamp) -> Option<Explanation>;
+    /// Returns whether the next actions are not known before a pass, so that reports show the last pass instead.
+    fn is_function(&self) -> bool {
+        false
+    }
+}
+
+/// Moves the writes of a pass to where the worker reads them, also when the pass panics.
+struct Collect<'a> {
+    from: Arc<Mutex<RecordedActions>>,
+    to: &'a mut RecordedActions,
+}
+
+impl Drop for Collect<'_> {
+    fn drop(&mut self) {
+        let mut from = self.from.lock().unwrap_or_else(PoisonError::into_inner);
+        *self.to = std::mem::take(&mut *from);
+    }
 }
 
 /// Reconciler that runs an async function.
@@ -166,10 +208,13 @@ where
     fn reconcile<'a>(
         &'a self,
         request: Request,
-        _: &'a mut RecordedActions,
+        recorded: &'a mut RecordedActions,
     ) -> BoxFuture<'a, PassResult> {
-        let work = (self.function)(request, self.context.clone());
+        let context = Context { recorded: Arc::default(), ..self.context.clone() };
+        let collect = Collect { from: Arc::clone(&context.recorded), to: recorded };
+        let work = (self.function)(request, context);
         Box::pin(async move {
+            let _collect = collect;
             match work.await? {
                 Outcome::Settled => Ok(None),
                 Outcome::Again(after) => Ok(Some(after)),
@@ -183,6 +228,10 @@ where
         };
         let (description, would) = explain(key, now)?;
         Some(Explanation { description, would, ..Explanation::default() })
+    }
+
+    fn is_function(&self) -> bool {
+        true
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::{
     barrier::{Barrier, WatchedCaches},
+    causes::{Cause, Causes},
     metrics::ControllerMetrics,
     reconcile::{PassResult, Reconcile, Request},
 };
@@ -9,7 +10,7 @@ use crate::{
     cache::Informer,
     client::full_text,
     clock::Clock,
-    events::EventRecorder,
+    events::{EventRecorder, SeriesEventRecorder},
     introspect::{History, RecordedActions},
     plan::Key,
     queue::{Priority, Queue},
@@ -17,9 +18,12 @@ use crate::{
 };
 use evenkeel_api::Kind;
 use futures::{StreamExt as _, stream::BoxStream};
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
@@ -49,13 +53,19 @@ pub(super) struct Shared {
     pub(super) metrics: ControllerMetrics,
     pub(super) max_retries: Option<u32>,
     pub(super) events: EventRecorder,
+    /// Records events in events.k8s.io.
+    pub(super) series: Option<SeriesEventRecorder>,
     pub(super) clock: Clock,
     /// Whether the workers were started.
     pub(super) started: AtomicBool,
     pub(super) root: Kind,
     pub(super) workers: usize,
+    /// Delay of a key after its first event.
+    pub(super) batch_period: Duration,
     pub(super) caches: Vec<Arc<Informer>>,
     pub(super) history: History,
+    /// Causes of the keys in the queue, for reconcile functions.
+    pub(super) causes: Option<Arc<Causes>>,
     /// Whether each failed pass is a warning.
     pub(super) logs_each_failure: bool,
 }
@@ -71,6 +81,12 @@ impl Controller {
         self.shared.queue.clone()
     }
 
+    /// Returns the caches that must have synced before the controller works.
+    pub(crate) fn required_caches(&self) -> Vec<Arc<Informer>> {
+        let required = self.shared.caches.iter().filter(|cache| !cache.is_optional());
+        required.cloned().collect()
+    }
+
     /// Subscribes to the caches, so that their events fill the queue before the controller runs.
     pub fn warm_up(&mut self) {
         self.shared.barrier.set_caches(std::mem::take(&mut self.watched_caches));
@@ -82,8 +98,9 @@ impl Controller {
     pub async fn run(self, stop: CancellationToken) {
         let mut this = self;
         this.warm_up();
+        let required = this.required_caches();
         let Self { name, workers, shared, sources, .. } = this;
-        for cache in shared.caches.iter().filter(|cache| !cache.is_optional()) {
+        for cache in required {
             if stop.run_until_cancelled(cache.synced().wait()).await.is_none() {
                 return;
             }
@@ -94,16 +111,18 @@ impl Controller {
         // This group stops after the workers, so that their last events are written.
         let event_tasks = Tasks::new();
         shared.events.start(&event_tasks);
+        shared.series.iter().for_each(|series| series.start(&event_tasks));
         let barrier = Arc::clone(&shared.barrier);
         tasks.spawn_restarting_until_cancelled(format!("{name} barrier"), move || {
             let barrier = Arc::clone(&barrier);
             async move { barrier.sweep().await }
         });
         for (index, mut keys) in sources.into_iter().enumerate() {
-            let queue = shared.queue.clone();
+            let shared = Arc::clone(&shared);
             tasks.spawn_finite(format!("{name} source {index}"), async move {
                 while let Some(key) = keys.next().await {
-                    queue.add(key, Priority::NORMAL);
+                    shared.note_cause(&key, Cause::Source);
+                    shared.queue.add(key, Priority::NORMAL);
                 }
             });
         }
@@ -139,6 +158,13 @@ impl Shared {
         }
     }
 
+    /// Notes why a key is in the queue, if reports show that.
+    pub(super) fn note_cause(&self, key: &Key, cause: Cause) {
+        if let Some(causes) = &self.causes {
+            causes.note(key, cause);
+        }
+    }
+
     /// Runs one pass over a key: reconciles it, records the result, and requeues or forgets it.
     async fn handle(&self, key: &Key) {
         let attempt = self.queue.num_requeues(key);
@@ -151,6 +177,7 @@ impl Shared {
             attempt,
             reconcile_id
         );
+        let because = self.causes.as_ref().and_then(|causes| causes.take(key));
         let request = Request { key: key.clone(), attempt, reconcile_id };
         let (start, now) = (self.clock.instant(), self.clock.now());
         self.metrics.active.inc();
@@ -165,7 +192,8 @@ impl Shared {
             (Ok(requeue), _) => Ok(*requeue),
             (Err(_), text) => Err(text.as_deref().unwrap_or_default()),
         };
-        self.history.passed(key, (self.clock.now(), took), recorded, recorded_result);
+        let because = because.map(|cause| cause.to_string());
+        self.history.passed(key, (self.clock.now(), took), recorded, because, recorded_result);
         let _entered = span.enter();
         tracing::trace!(%now, "reconciled");
         self.requeue_or_forget(
@@ -209,12 +237,14 @@ impl Shared {
                     "success"
                 });
                 if let Some(after) = requeue {
+                    self.note_cause(key, Cause::Again);
                     self.queue.add_after(key.clone(), after);
                 }
             }
             Err(error) => {
                 self.metrics.count_result("error");
                 if error.terminal {
+                    self.metrics.terminal_errors.inc();
                     self.queue.forget(key);
                     tracing::error!(error = error_text, "reconciliation failed, not retried");
                 } else if self.max_retries.is_some_and(|max| attempt >= max) {
@@ -239,6 +269,7 @@ impl Shared {
                             "reconciliation failed, will be retried"
                         );
                     }
+                    self.note_cause(key, Cause::Retry);
                     self.queue.add_rate_limited(key.clone());
                 }
             }

@@ -9,11 +9,18 @@ pub(super) const MAX_WAIT: Duration = Duration::from_secs(5 * 60);
 
 /// The barrier's view of the caches.
 pub(super) trait View {
-    /// Returns the last observed version of a kind. `None` means that the kind is not watched or has no
-    /// version, so no key waits for it.
-    fn version(&self, kind: &Kind) -> Option<u64>;
+    /// Returns the last observed version of a watch. `None` means that it is not watched or has no version, so no key waits
+    /// for it.
+    fn version(&self, watch: &Watch) -> Option<u64>;
     /// Returns whether the cache still shows this object as alive.
     fn alive(&self, object: &Object) -> bool;
+}
+
+/// Watch of a kind in a namespace. The namespace is empty if the watch is of all namespaces.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Watch {
+    pub(super) kind: Kind,
+    pub(super) namespace: Arc<str>,
 }
 
 /// Object whose deletion was requested.
@@ -28,8 +35,8 @@ pub(super) struct Object {
 /// Write or deletion that a cache does not show yet, so that its key cannot be planned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum MissingWrite {
-    /// The cache of this kind has not reached this version.
-    Version(Kind, u64),
+    /// The cache's watch has not reached this version.
+    Version(Watch, u64),
     /// The cache still shows this object as alive.
     Deletion(Object),
 }
@@ -37,7 +44,7 @@ pub(super) enum MissingWrite {
 impl MissingWrite {
     pub(super) fn kind(&self) -> &Kind {
         match self {
-            Self::Version(kind, _) => kind,
+            Self::Version(watch, _) => &watch.kind,
             Self::Deletion(object) => &object.kind,
         }
     }
@@ -46,19 +53,19 @@ impl MissingWrite {
 /// A key's own writes that the caches have yet to show.
 #[derive(Debug, Default)]
 pub(super) struct Awaited {
-    /// Newest version that a write to each kind returned, with the time of the write.
-    versions: Vec<(Kind, u64, Instant)>,
+    /// Newest version that a write to each watch's objects returned, with the time of the write.
+    versions: Vec<(Watch, u64, Instant)>,
     /// Deleted objects, with the time of the deletion.
     deletions: Vec<(Object, Instant)>,
 }
 
 impl Awaited {
-    /// Records the version that a write to this kind returned.
-    pub(super) fn wrote(&mut self, kind: &Kind, version: u64, now: Instant) {
-        match self.versions.iter_mut().find(|(known, ..)| known == kind) {
+    /// Records the version that a write to an object of this watch returned.
+    pub(super) fn wrote(&mut self, watch: &Watch, version: u64, now: Instant) {
+        match self.versions.iter_mut().find(|(known, ..)| known == watch) {
             Some((_, newest, since)) if *newest < version => (*newest, *since) = (version, now),
             Some(_) => {}
-            None => self.versions.push((kind.clone(), version, now)),
+            None => self.versions.push((watch.clone(), version, now)),
         }
     }
 
@@ -71,12 +78,12 @@ impl Awaited {
     /// deletion, if any.
     pub(super) fn first_missing(&mut self, view: &impl View, now: Instant) -> Option<MissingWrite> {
         let has_expired = |since: &Instant| now.saturating_duration_since(*since) >= MAX_WAIT;
-        self.versions.retain(|(kind, version, since)| {
-            let is_shown = view.version(kind).is_none_or(|observed| observed >= *version);
+        self.versions.retain(|(watch, version, since)| {
+            let is_shown = view.version(watch).is_none_or(|observed| observed >= *version);
             !is_shown && !has_expired(since)
         });
-        if let Some((kind, version, _)) = self.versions.first() {
-            return Some(MissingWrite::Version(kind.clone(), *version));
+        if let Some((watch, version, _)) = self.versions.first() {
+            return Some(MissingWrite::Version(watch.clone(), *version));
         }
         // Check from the end, so that most calls need a single lookup.
         while let Some((object, since)) = self.deletions.last() {
@@ -101,17 +108,21 @@ mod tests {
     /// Caches with their versions, and the names of the objects that they show as alive.
     #[derive(Default)]
     struct FakeCaches {
-        versions: HashMap<Kind, u64>,
+        versions: HashMap<Watch, u64>,
         alive: HashSet<Arc<str>>,
     }
 
     impl View for FakeCaches {
-        fn version(&self, kind: &Kind) -> Option<u64> {
-            self.versions.get(kind).copied()
+        fn version(&self, watch: &Watch) -> Option<u64> {
+            self.versions.get(watch).copied()
         }
         fn alive(&self, object: &Object) -> bool {
             self.alive.contains(&object.name)
         }
+    }
+
+    fn watch(kind: Kind, namespace: &str) -> Watch {
+        Watch { kind, namespace: namespace.into() }
     }
 
     fn pod(name: &str) -> Object {
@@ -122,14 +133,30 @@ mod tests {
     async fn the_greatest_version_of_each_watched_kind_is_awaited() {
         let (mut awaited, mut caches, now) =
             (Awaited::default(), FakeCaches::default(), Clock::system().instant());
-        caches.versions.insert(PODS, 5);
-        awaited.wrote(&PODS, 7, now);
-        awaited.wrote(&PODS, 9, now);
-        awaited.wrote(&PODS, 8, now);
-        awaited.wrote(&NODES, 100, now);
-        assert_eq!(awaited.first_missing(&caches, now), Some(MissingWrite::Version(PODS, 9)));
-        caches.versions.insert(PODS, 9);
+        let (pods, nodes) = (watch(PODS, ""), watch(NODES, ""));
+        caches.versions.insert(pods.clone(), 5);
+        awaited.wrote(&pods, 7, now);
+        awaited.wrote(&pods, 9, now);
+        awaited.wrote(&pods, 8, now);
+        awaited.wrote(&nodes, 100, now);
+        let missing = awaited.first_missing(&caches, now);
+        assert_eq!(missing, Some(MissingWrite::Version(pods.clone(), 9)));
+        caches.versions.insert(pods, 9);
         assert_eq!(awaited.first_missing(&caches, now), None, "nobody watches nodes");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_is_awaited_in_its_own_namespace() {
+        let (mut awaited, mut caches, now) =
+            (Awaited::default(), FakeCaches::default(), Clock::system().instant());
+        let (a, b) = (watch(PODS, "a"), watch(PODS, "b"));
+        caches.versions.extend([(a.clone(), 5), (b.clone(), 90)]);
+        awaited.wrote(&a, 7, now);
+        awaited.wrote(&b, 80, now);
+        let missing = awaited.first_missing(&caches, now);
+        assert_eq!(missing, Some(MissingWrite::Version(a.clone(), 7)));
+        caches.versions.insert(a, 7);
+        assert_eq!(awaited.first_missing(&caches, now), None);
     }
 
     #[tokio::test(start_paused = true)]
@@ -151,9 +178,9 @@ mod tests {
     async fn writes_are_awaited_at_most_five_minutes() {
         let (mut awaited, mut caches, now) =
             (Awaited::default(), FakeCaches::default(), Clock::system().instant());
-        caches.versions.insert(PODS, 1);
+        caches.versions.insert(watch(PODS, ""), 1);
         caches.alive.insert("a".into());
-        awaited.wrote(&PODS, 2, now);
+        awaited.wrote(&watch(PODS, ""), 2, now);
         awaited.deleted(pod("a"), now);
         assert!(awaited.first_missing(&caches, now + MAX_WAIT - Duration::from_secs(1)).is_some());
         assert_eq!(awaited.first_missing(&caches, now + MAX_WAIT), None);

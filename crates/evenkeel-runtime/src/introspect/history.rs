@@ -2,7 +2,7 @@
 //! objects.
 
 use super::types::{Failed, Pass};
-use crate::plan::{Action, Key, Outcomes};
+use crate::plan::{Action, Key, Outcomes, Target};
 use evenkeel_api::{Kind, duration, time::Timestamp};
 use std::{
     collections::{HashMap, VecDeque},
@@ -12,6 +12,8 @@ use std::{
 
 /// Maximum number of keys whose last pass is kept. The key that was added first is evicted first.
 const MAX_KEYS: usize = 128;
+/// The same for a history of all passes.
+const MAX_KEYS_OF_ALL: usize = 1024;
 /// Maximum number of failures that are kept.
 const MAX_ERRORS: usize = 16;
 /// Maximum number of actions of a pass that are kept.
@@ -63,6 +65,20 @@ impl RecordedActions {
         }
     }
 
+    /// Adds one write of a reconcile function.
+    pub(crate) fn add_write(
+        &mut self,
+        verb: &'static str,
+        target: &Target,
+        subresource: &'static str,
+        failed: bool,
+    ) {
+        self.count += 1;
+        if self.first.len() < MAX_ACTIONS {
+            self.first.push(RecordedAction { failed, ..on_target(verb, target, subresource) });
+        }
+    }
+
     fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -77,8 +93,8 @@ impl RecordedActions {
     }
 }
 
-fn recorded_action(action: &Action) -> Option<RecordedAction> {
-    let on_target = |verb, target: &crate::plan::Target, subresource| RecordedAction {
+fn on_target(verb: &'static str, target: &Target, subresource: &'static str) -> RecordedAction {
+    RecordedAction {
         verb,
         kind: target.kind.clone(),
         namespace: target.namespace.clone(),
@@ -86,7 +102,10 @@ fn recorded_action(action: &Action) -> Option<RecordedAction> {
         subresource,
         count: 1,
         failed: false,
-    };
+    }
+}
+
+fn recorded_action(action: &Action) -> Option<RecordedAction> {
     Some(match action {
         Action::Create(create) => RecordedAction {
             verb: "create",
@@ -139,12 +158,16 @@ struct Record {
     /// Delay after which the key is reconciled again.
     again: Option<Duration>,
     error: Option<Arc<str>>,
+    /// Reason why the key was queued.
+    because: Option<Box<str>>,
 }
 
 /// Last passes and failures of one controller, in a limited amount of memory.
 #[derive(Debug, Default)]
 pub struct History {
     state: Mutex<State>,
+    /// Whether passes without actions and failures are kept too.
+    of_all: bool,
 }
 
 #[derive(Debug, Default)]
@@ -157,17 +180,24 @@ struct State {
 }
 
 impl History {
-    /// Records that a pass over `key` failed at this time. For controllers without a [`crate::controller::Builder`].
-    pub fn failed(&self, key: &Key, at: Timestamp, error: &str) {
-        self.passed(key, (at, Duration::ZERO), RecordedActions::default(), Err(error));
+    /// Creates a history that also keeps passes without actions and failures.
+    pub(crate) fn of_all() -> Self {
+        Self { of_all: true, ..Self::default() }
     }
 
-    /// Records the end of a pass over `key`. A pass without actions or failure only updates an existing entry.
+    /// Records that a pass over `key` failed at this time. For controllers without a [`crate::controller::Builder`].
+    pub fn failed(&self, key: &Key, at: Timestamp, error: &str) {
+        self.passed(key, (at, Duration::ZERO), RecordedActions::default(), None, Err(error));
+    }
+
+    /// Records the end of a pass over `key`. A pass without actions or failure only updates an existing entry, unless the
+    /// history is of all passes.
     pub(crate) fn passed(
         &self,
         key: &Key,
         (at, took): (Timestamp, Duration),
         recorded: RecordedActions,
+        because: Option<String>,
         result: Result<Option<Duration>, &str>,
     ) {
         let mut state = self.lock();
@@ -178,7 +208,7 @@ impl History {
             }
             state.errors.push_back((key.clone(), at, Arc::clone(error)));
         }
-        let again = result.ok().flatten();
+        let (again, because) = (result.ok().flatten(), because.map(String::into_boxed_str));
         if let Some(known) = state.last.get_mut(key) {
             // A later pass without actions does not hide the last actions.
             let recorded = if recorded.is_empty() && error.is_none() {
@@ -186,19 +216,19 @@ impl History {
             } else {
                 recorded
             };
-            *known = Record { at, took, recorded, again, error };
+            *known = Record { at, took, recorded, again, error, because };
             return;
         }
-        if recorded.is_empty() && error.is_none() {
+        if recorded.is_empty() && error.is_none() && !self.of_all {
             return;
         }
-        if state.order.len() == MAX_KEYS
+        if state.order.len() == if self.of_all { MAX_KEYS_OF_ALL } else { MAX_KEYS }
             && let Some(oldest) = state.order.pop_front()
         {
             state.last.remove(&oldest);
         }
         state.order.push_back(key.clone());
-        state.last.insert(key.clone(), Record { at, took, recorded, again, error });
+        state.last.insert(key.clone(), Record { at, took, recorded, again, error, because });
     }
 
     /// Returns the last pass over `key`, if it is kept.
@@ -206,11 +236,12 @@ impl History {
         self.lock().last.get(key).map(|record| record.to_pass(key))
     }
 
-    /// Returns the last passes, newest first, at most `max`.
+    /// Returns the last passes with actions or a failure, newest first, at most `max`.
     pub(crate) fn passes(&self, max: usize) -> Vec<Pass> {
         let state = self.lock();
-        let mut passes: Vec<Pass> =
-            state.last.iter().map(|(key, record)| record.to_pass(key)).collect();
+        let is_notable = |record: &Record| !record.recorded.is_empty() || record.error.is_some();
+        let notable = state.last.iter().filter(|(_, record)| is_notable(record));
+        let mut passes: Vec<Pass> = notable.map(|(key, record)| record.to_pass(key)).collect();
         passes.sort_by(|a, b| b.at.cmp(&a.at).then_with(|| a.key.cmp(&b.key)));
         passes.truncate(max);
         passes
@@ -244,6 +275,7 @@ impl Record {
             at: self.at,
             seconds: self.took.as_secs_f64(),
             did: self.recorded.describe(),
+            because: self.because.as_deref().map(str::to_owned),
             ended,
             error: self.error.as_deref().map(str::to_owned),
         }
@@ -294,7 +326,7 @@ mod tests {
     fn a_pass_lists_four_actions_and_the_number_of_others() {
         let history = History::default();
         let key = Key::new("ns", "a");
-        history.passed(&key, AT, recorded(), Ok(Some(Duration::from_secs(570))));
+        history.passed(&key, AT, recorded(), None, Ok(Some(Duration::from_secs(570))));
         let pass = history.last(&key).unwrap();
         let did = [
             "create 2 Pod in ns",
@@ -305,7 +337,7 @@ mod tests {
         ];
         assert_eq!(pass.did, did);
         assert_eq!(pass.ended, "again in 9m30s");
-        history.passed(&key, AT, RecordedActions::default(), Ok(None));
+        history.passed(&key, AT, RecordedActions::default(), None, Ok(None));
         let pass = history.last(&key).unwrap();
         assert_eq!((pass.did.len(), &*pass.ended), (5, "settled"));
     }
@@ -315,7 +347,7 @@ mod tests {
         let history = History::default();
         for n in 0..1000 {
             let key = Key::new("ns", &n.to_string());
-            history.passed(&key, AT, RecordedActions::default(), Err(&"é".repeat(n * 100)));
+            history.passed(&key, AT, RecordedActions::default(), None, Err(&"é".repeat(n * 100)));
         }
         assert_eq!(history.passes(usize::MAX).len(), MAX_KEYS);
         let errors = history.errors();
@@ -327,7 +359,17 @@ mod tests {
     #[test]
     fn passes_without_actions_are_not_kept() {
         let history = History::default();
-        history.passed(&Key::new("ns", "a"), AT, RecordedActions::default(), Ok(None));
+        history.passed(&Key::new("ns", "a"), AT, RecordedActions::default(), None, Ok(None));
         assert!(history.passes(10).is_empty());
+    }
+
+    #[test]
+    fn a_history_of_all_passes_knows_idle_ones_with_their_causes() {
+        let (history, key) = (History::of_all(), Key::new("ns", "a"));
+        let because = Some("Secret ns/a was added".to_owned());
+        history.passed(&key, AT, RecordedActions::default(), because.clone(), Ok(None));
+        let pass = history.last(&key).unwrap();
+        assert_eq!((pass.because, &*pass.ended), (because, "settled"));
+        assert!(history.passes(10).is_empty(), "it is not notable");
     }
 }

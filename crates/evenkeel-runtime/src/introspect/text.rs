@@ -36,6 +36,9 @@ pub fn render(report: &ObjectReport, now: Timestamp, indent: usize) -> String {
         if let Some(error) = &last.error {
             line("", error);
         }
+        if let Some(because) = &last.because {
+            line("", &format!("because {because}"));
+        }
     }
     out
 }
@@ -62,6 +65,7 @@ mod tests {
                 did: vec!["create 2 Pod in ns: failed".into()],
                 ended: "failed".into(),
                 error: Some("exceeded quota".into()),
+                because: Some("ReplicaSet ns/web was updated".into()),
             }),
             ..ObjectReport::default()
         };
@@ -73,6 +77,7 @@ mod tests {
     waits  back-off
     last   20s ago: create 2 Pod in ns: failed: failed
            exceeded quota
+           because ReplicaSet ns/web was updated
 ";
         assert_eq!(render(&report, now, 2), wanted);
     }

@@ -123,7 +123,7 @@ pub struct ObjectReport {
     /// Status of the object's key in the controller's queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<KeyState>,
-    /// The last pass over the object with actions or a failure, if it is kept.
+    /// The last pass over the object, if it is kept. For planned controllers, the last one with actions or a failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last: Option<Pass>,
     /// Objects that the controller manages for the object.
@@ -149,6 +149,9 @@ pub struct KeyState {
     /// Number of consecutive failures.
     #[serde(skip_serializing_if = "is_zero")]
     pub failures: u32,
+    /// Reason why the key is queued, for reconcile functions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub because: Option<String>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -192,6 +195,9 @@ pub struct Pass {
     pub at: Timestamp,
     /// Duration in seconds.
     pub seconds: f64,
+    /// Reason why the key was queued, for reconcile functions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub because: Option<String>,
     /// Writes of the pass, one per entry.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub did: Vec<String>,

@@ -1,6 +1,6 @@
 //! Builder of a manager.
 
-use super::{Manager, Setup};
+use super::{ControllerDefaults, Manager, Setup, caches::CACHE_SYNC_TIMEOUT, runnables::Runnables};
 use crate::{
     cache::{CacheOptions, Caches, Full},
     client::{Client, Transport},
@@ -8,15 +8,13 @@ use crate::{
     controller::Env,
     events::EventRecorder,
     health::{Health, LEADER_TOLERANCE},
+    latch::Latch,
     leaderelection::{self, Config, ConfigError, LeaderElector},
     tasks::Supervisor,
 };
 use evenkeel_api::View;
 use prometheus::Registry;
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 /// Error from building a manager.
 #[derive(Debug, thiserror::Error)]
@@ -27,6 +25,22 @@ pub enum BuildError {
     /// The surroundings of the process cannot be read.
     #[error("identity for leader election")]
     Setup(#[from] std::io::Error),
+    /// A port cannot be opened.
+    #[cfg(feature = "serve")]
+    #[error("cannot listen on {address} for {purpose}")]
+    Listen {
+        /// What the port serves: `probes` or `metrics`.
+        purpose: &'static str,
+        /// Address of the port.
+        address: std::net::SocketAddr,
+        /// Reason of the failure.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The certificate of the metrics cannot be used.
+    #[cfg(feature = "serve")]
+    #[error("certificate of the metrics")]
+    Tls(#[source] crate::secure_serving::TlsError),
 }
 
 /// Settings of a manager. See [`Manager::builder`].
@@ -45,6 +59,11 @@ pub struct ManagerBuilder {
     election_id: Option<String>,
     /// Sets options of caches.
     cache_options: Vec<ConfigureCache>,
+    namespaces: Vec<String>,
+    cache_sync_timeout: Option<Duration>,
+    controller_defaults: ControllerDefaults,
+    #[cfg(feature = "serve")]
+    pub(super) ports: super::listeners::Ports,
 }
 
 /// Function that sets the options of one cache.
@@ -64,6 +83,11 @@ impl ManagerBuilder {
             setup: None,
             election_id: None,
             cache_options: Vec::new(),
+            namespaces: Vec::new(),
+            cache_sync_timeout: Some(CACHE_SYNC_TIMEOUT),
+            controller_defaults: ControllerDefaults::default(),
+            #[cfg(feature = "serve")]
+            ports: super::listeners::Ports::default(),
         }
     }
 
@@ -96,6 +120,15 @@ impl ManagerBuilder {
         self
     }
 
+    /// Sets the namespaces whose objects are cached, of all kinds without a namespace in their
+    /// [options](ManagerBuilder::cache). Without any, those of all namespaces are. Not used with
+    /// [`ManagerBuilder::caches`].
+    #[doc(alias = "DefaultNamespaces")]
+    pub fn namespaces<'n>(mut self, namespaces: impl IntoIterator<Item = &'n str>) -> Self {
+        self.namespaces = namespaces.into_iter().map(str::to_owned).collect();
+        self
+    }
+
     /// Sets the clock, for simulations. Default: the system's clock.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
@@ -125,8 +158,23 @@ impl ManagerBuilder {
     }
 
     /// Sets the time after which a stopping manager aborts the remaining tasks. Default: 30 s.
+    #[doc(alias = "GracefulShutdownTimeout")]
     pub fn grace_period(mut self, period: Duration) -> Self {
         self.grace_period = period;
+        self
+    }
+
+    /// Sets the time that caches have to fill, of the manager and of a controller that is added later. After it, the manager
+    /// stops with an error that names the caches and the reasons. `None` sets no limit. Default: 2 min.
+    #[doc(alias = "CacheSyncTimeout")]
+    pub fn cache_sync_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
+        self.cache_sync_timeout = timeout.into();
+        self
+    }
+
+    /// Sets options of all controllers. Each controller may replace them.
+    pub fn controller_defaults(mut self, defaults: ControllerDefaults) -> Self {
+        self.controller_defaults = defaults;
         self
     }
 
@@ -145,7 +193,7 @@ impl ManagerBuilder {
     /// Builds the manager. Call it inside the tokio runtime that the manager will run in.
     ///
     /// # Errors
-    /// When the configuration of leader election violates a rule, or its identity cannot be read.
+    /// When the configuration of leader election violates a rule, its identity cannot be read, or a port cannot be opened.
     pub fn build(self) -> Result<Manager, BuildError> {
         let Self {
             transport,
@@ -159,6 +207,11 @@ impl ManagerBuilder {
             setup,
             election_id,
             cache_options,
+            namespaces,
+            cache_sync_timeout,
+            controller_defaults,
+            #[cfg(feature = "serve")]
+            ports,
         } = self;
         let election = match election_id {
             None => election,
@@ -173,8 +226,10 @@ impl ManagerBuilder {
                 .registry(&registry)
                 .build()
         });
-        let caches =
-            caches.unwrap_or_else(|| Caches::new(client.clone(), clock.clone(), &registry));
+        let caches = caches.unwrap_or_else(|| {
+            let namespaces = namespaces.iter().map(String::as_str);
+            Caches::in_namespaces(client.clone(), clock.clone(), &registry, namespaces)
+        });
         cache_options.into_iter().for_each(|configure| configure(&caches));
         let events = EventRecorder::new(client.clone(), &component, clock.clone());
         let (health, readiness) = (Health::new(), Health::new());
@@ -210,7 +265,8 @@ impl ManagerBuilder {
         });
         let fenced = elector.as_ref().map(|elector| client.fenced(&elector.fence()));
         let env = Env::new(fenced.unwrap_or_else(|| client.clone()), caches, clock, &registry);
-        Ok(Manager {
+        #[cfg_attr(not(feature = "serve"), expect(unused_mut, reason = "ports change it"))]
+        let mut manager = Manager {
             env,
             unfenced_client: client,
             component: component.into(),
@@ -222,8 +278,16 @@ impl ManagerBuilder {
             events,
             elector,
             grace_period,
+            cache_sync_timeout,
+            controller_defaults,
             setup,
-            runnables: Mutex::default(),
-        })
+            elected: Latch::default(),
+            runnables: Arc::new(Runnables::default()),
+            #[cfg(feature = "serve")]
+            addresses: super::listeners::Addresses::default(),
+        };
+        #[cfg(feature = "serve")]
+        ports.open(&mut manager)?;
+        Ok(manager)
     }
 }

@@ -27,12 +27,21 @@
 //! ```
 
 mod builder;
+mod caches;
+mod defaults;
+#[cfg(feature = "serve")]
+mod listeners;
 mod run;
 mod runnable;
+mod runnables;
 mod setup;
 mod signal;
 
 pub use builder::{BuildError, ManagerBuilder};
+pub use caches::{CacheSyncError, UnsyncedCache};
+pub use defaults::ControllerDefaults;
+#[cfg(feature = "serve")]
+pub use listeners::Metrics;
 pub use runnable::{ManagerError, RunContext, RunnableGroup};
 pub use setup::Setup;
 pub use signal::shutdown_signal;
@@ -42,18 +51,18 @@ use crate::{
     controller::{Controller, Env},
     events::EventRecorder,
     health::{Health, LEADER_TOLERANCE},
+    latch::Latch,
     leaderelection::{self, Config, ConfigError, LeaderElector},
     tasks::Supervisor,
 };
 use prometheus::Registry;
 use runnable::Runnable;
-use std::{
-    error::Error,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use runnables::Runnables;
+use std::{error::Error, sync::Arc, time::Duration};
 
-/// Shared parts of a program, and its runnables.
+/// Shared parts of a program, and its runnables. Clones share them: one runs ([`Manager::run`]), and others add
+/// controllers and runnables meanwhile, which start at once.
+#[derive(Clone)]
 pub struct Manager {
     env: Env,
     /// The client without the leader fence.
@@ -70,8 +79,14 @@ pub struct Manager {
     elector: Option<Arc<LeaderElector>>,
     /// Time in which runnables must stop when the manager stops.
     grace_period: Duration,
+    /// Time that caches have to fill; `None` for no limit.
+    cache_sync_timeout: Option<Duration>,
+    controller_defaults: ControllerDefaults,
     setup: Option<Setup>,
-    runnables: Mutex<Vec<Runnable>>,
+    elected: Latch,
+    runnables: Arc<Runnables>,
+    #[cfg(feature = "serve")]
+    addresses: listeners::Addresses,
 }
 
 impl Manager {
@@ -99,6 +114,47 @@ impl Manager {
     /// Returns the checks of `/healthz`. The check `tasks` fails with the names of the failed tasks.
     pub fn health(&self) -> &Health {
         &self.health
+    }
+
+    /// Adds a check to `/healthz`, or replaces the one of that name. It fails with a reason, and runs for each request, so
+    /// it must be quick.
+    #[doc(alias = "AddHealthzCheck")]
+    pub fn health_check(
+        &self,
+        name: &str,
+        check: impl Fn() -> Result<(), String> + Send + Sync + 'static,
+    ) {
+        self.health.add(name, check);
+    }
+
+    /// Adds a check to `/readyz`, as [`Manager::health_check`] does to `/healthz`.
+    #[doc(alias = "AddReadyzCheck")]
+    pub fn ready_check(
+        &self,
+        name: &str,
+        check: impl Fn() -> Result<(), String> + Send + Sync + 'static,
+    ) {
+        self.readiness.add(name, check);
+    }
+
+    /// Waits until this process leads and its controllers have started. Without leader election, until they have started.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::manager::{Manager, RunnableGroup};
+    /// # fn add(manager: &Manager) {
+    /// let elected = manager.elected();
+    /// manager.add(RunnableGroup::Others, "announcement", |context| async move {
+    ///     if context.token().run_until_cancelled(elected).await.is_some() {
+    ///         println!("this replica leads");
+    ///     }
+    ///     Ok(())
+    /// });
+    /// # }
+    /// ```
+    #[doc(alias = "Elected")]
+    pub fn elected(&self) -> impl Future<Output = ()> + Send + 'static + use<> {
+        let elected = self.elected.clone();
+        async move { elected.wait().await }
     }
 
     /// Returns the checks of `/readyz`. The check `informer-sync` fails until all caches have synced.
@@ -133,6 +189,11 @@ impl Manager {
         &self.unfenced_client
     }
 
+    /// Returns the options of all controllers.
+    pub(crate) fn controller_defaults(&self) -> &ControllerDefaults {
+        &self.controller_defaults
+    }
+
     /// Returns the surroundings that the builder got, or `None` for those of the process.
     pub fn setup(&self) -> Option<&Setup> {
         self.setup.as_ref()
@@ -161,23 +222,27 @@ impl Manager {
     }
 
     /// Adds a runnable. `run` works until [`RunContext::stopped`] completes. Servers ([`RunnableGroup::HttpServers`])
-    /// call [`RunContext::ready`] when they serve. An error stops the program.
+    /// call [`RunContext::ready`] when they serve. An error stops the program. If the group has started, the runnable
+    /// starts at once.
     pub fn add<F, Fut>(&self, group: RunnableGroup, name: &str, run: F)
     where
         F: FnOnce(RunContext) -> Fut + Send + 'static,
         Fut: Future<Output = Result<(), Box<dyn Error + Send + Sync>>> + Send + 'static,
     {
-        self.runnables
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(Runnable::new(group, name, run));
+        self.runnables.add(Runnable::new(group, name, run));
     }
 
-    /// Adds a controller as a runnable of [`RunnableGroup::LeaderElection`].
+    /// Adds a controller as a runnable of [`RunnableGroup::LeaderElection`]. If its caches do not fill within the limit of
+    /// [`ManagerBuilder::cache_sync_timeout`], the manager stops.
     pub fn add_controller(&self, controller: Controller) {
-        let name = controller.name().to_owned();
+        let (name, timeout) = (controller.name().to_owned(), self.cache_sync_timeout);
+        let required = controller.required_caches();
         self.add(RunnableGroup::LeaderElection, &name, move |context| async move {
-            controller.run(context.token()).await;
+            let synced = caches::wait_for_controller(required, timeout);
+            if let Some(synced) = context.token().run_until_cancelled(synced).await {
+                synced?;
+                controller.run(context.token()).await;
+            }
             Ok(())
         });
     }

@@ -11,20 +11,14 @@
 //!
 //! Upstream: `OnStoppedLeading`.
 
-use super::{Manager, ManagerError, RunnableGroup, runnable::Runnable};
-use crate::{cache::Caches, leaderelection::LeaderElector, tasks::Tasks};
+use super::{Manager, ManagerError, RunnableGroup, caches::wait_for_cache_sync};
+use crate::{leaderelection::LeaderElector, tasks::Tasks};
 use futures::future::BoxFuture;
-use std::{
-    sync::{Arc, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 use tokio::{
     sync::{mpsc, oneshot},
     time::Instant,
 };
-
-/// Interval between logs of the caches that have not synced.
-const SYNC_LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Minimum time that each group has to stop.
 const MIN_STOP_TIMEOUT: Duration = Duration::from_secs(1);
@@ -88,7 +82,7 @@ impl Manager {
         if not_stopped.is_empty() { Ok(()) } else { Err(ManagerError::NotStopped(not_stopped)) }
     }
 
-    /// Starts the groups one after the other. Returns only when the lease is lost.
+    /// Starts the groups one after the other. Returns only when the lease is lost or the caches do not fill.
     async fn run_groups(
         &self,
         groups: &Groups,
@@ -96,10 +90,13 @@ impl Manager {
     ) -> ManagerError {
         self.start(RunnableGroup::HttpServers, &groups.serving, failed).await;
         self.env.caches.start(&groups.caches);
-        wait_for_cache_sync(&self.env.caches).await;
+        if let Err(error) = wait_for_cache_sync(&self.env.caches, self.cache_sync_timeout).await {
+            return error.into();
+        }
         self.start(RunnableGroup::Others, &groups.others, failed).await;
         let Some(election) = &self.elector else {
             self.start(RunnableGroup::LeaderElection, &groups.leader, failed).await;
+            self.elected.set();
             return std::future::pending().await;
         };
         // The lease has its own task, because stopping the program must not cancel a request for the lease that
@@ -113,6 +110,7 @@ impl Manager {
         });
         if elected.await.is_ok() {
             self.start(RunnableGroup::LeaderElection, &groups.leader, failed).await;
+            self.elected.set();
         }
         groups.lease.join().await;
         ManagerError::LeaderElectionLost
@@ -125,16 +123,7 @@ impl Manager {
         tasks: &Tasks,
         failed: &mpsc::UnboundedSender<ManagerError>,
     ) {
-        let ready_signals: Vec<_> = self
-            .take_runnables(group)
-            .into_iter()
-            .map(|runnable| {
-                let name = runnable.name.clone();
-                let (run, ready) = runnable.start(tasks.token(), failed.clone());
-                tasks.spawn_finite(name, run);
-                ready
-            })
-            .collect();
+        let ready_signals = self.runnables.start(group, tasks, failed);
         if group != RunnableGroup::HttpServers {
             return;
         }
@@ -144,15 +133,10 @@ impl Manager {
         }
     }
 
-    /// Removes the runnables of a group, and returns them.
-    fn take_runnables(&self, group: RunnableGroup) -> Vec<Runnable> {
-        let mut runnables = self.runnables.lock().unwrap_or_else(PoisonError::into_inner);
-        runnables.extract_if(.., |runnable| runnable.group == group).collect()
-    }
-
     /// Stops all groups. Returns the names of the tasks that did not stop in time.
     async fn stop(&self, groups: &Groups, is_lease_lost: bool) -> Vec<String> {
         tracing::info!("stopping");
+        self.runnables.close();
         let deadline = self.env.clock.instant() + self.grace_period;
         if groups.leader.running().is_empty() {
             // This process is a standby, or a leader without runnables.
@@ -208,16 +192,5 @@ impl Manager {
         } else if have_ended {
             election.withdraw().await;
         }
-    }
-}
-
-/// Waits until all caches have synced, and logs those that have not.
-///
-/// Upstream: `WaitForCacheSync`.
-async fn wait_for_cache_sync(caches: &Caches) {
-    while tokio::time::timeout(SYNC_LOG_INTERVAL, caches.synced()).await.is_err() {
-        let missing = caches.unsynced();
-        let names: Vec<&str> = missing.iter().map(|kind| &*kind.plural).collect();
-        tracing::warn!(caches = ?names, "still waiting for caches");
     }
 }

@@ -41,6 +41,9 @@ pub enum ManagerError {
     /// A long-lived task that the manager's supervisor watches panicked or returned, and cannot be restarted.
     #[error(transparent)]
     Task(#[from] TaskFailure),
+    /// Caches did not fill in time.
+    #[error(transparent)]
+    CacheSync(#[from] super::CacheSyncError),
     /// Runnables did not stop within the grace period and were aborted.
     #[error("not stopped within the grace period: {}", .0.join(", "))]
     NotStopped(Vec<String>),

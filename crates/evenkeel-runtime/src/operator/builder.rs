@@ -5,13 +5,14 @@ use super::{
     applied::Applied,
     context::Shared,
     finalizers::{self, FinalizerError, Step},
+    handle::ControllerHandle,
     object::{Whole, kind_of, target_of},
 };
 use crate::{
     cache::{Cache, CacheEvent, Dynamic, Full},
     client::Metadata,
-    controller::{self, Builder, Outcome, Request, owner_keys},
-    manager::Manager,
+    controller::{self, Builder, Controller, Enqueue, Outcome, Request, owner_keys},
+    manager::{ControllerDefaults, Manager},
     plan::{Key, PatchForm, Planner},
     queue::Backoff,
 };
@@ -77,12 +78,16 @@ impl Manager {
 
 impl<'m, K> ControllerBuilder<'m, K> {
     fn new(manager: &'m Manager, builder: Builder) -> Self {
+        let &ControllerDefaults { max_concurrent, max_retries, backoff, timeout, warm_up } =
+            manager.controller_defaults();
+        let builder = builder.logs_each_failure().backoff(backoff);
+        let builder = max_concurrent.into_iter().fold(builder, Builder::workers);
         Self {
             manager,
-            builder: builder.logs_each_failure(),
+            builder: max_retries.into_iter().fold(builder, Builder::max_retries),
             state: Arc::new(()),
-            timeout: None,
-            warm_up: false,
+            timeout,
+            warm_up,
             finalizers: Vec::new(),
         }
     }
@@ -195,17 +200,7 @@ impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
         cache: &Cache<V>,
         map: impl Fn(&V) -> Vec<Key> + Send + Sync + 'static,
     ) -> Self {
-        self.change(|builder| {
-            builder.watches(cache, move |event, enqueue| {
-                let mut keys = map(event.object());
-                if let CacheEvent::Updated { old, .. } = event {
-                    keys.extend(map(old));
-                }
-                keys.sort_unstable();
-                keys.dedup();
-                keys.into_iter().for_each(|key| enqueue.add(key));
-            })
-        })
+        self.change(|builder| builder.watches(cache, mapping(map)))
     }
 
     fn change(self, change: impl FnOnce(Builder) -> Builder) -> Self {
@@ -243,6 +238,21 @@ impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
         Self { timeout: Some(timeout), ..self }
     }
 
+    /// Records the controller's events in events.k8s.io, where repeats become a series. By default, they are events of the
+    /// core group.
+    #[doc(alias = "GetEventRecorder")]
+    pub fn series_events(self) -> Self {
+        // Longest reporting instance that the API server accepts.
+        const MAX_INSTANCE: usize = 128;
+        let component = self.manager.component();
+        let mut instance = match self.manager.setup() {
+            Some(setup) => format!("{component}-{}", setup.identity()),
+            None => component.to_owned(),
+        };
+        instance.truncate(instance.floor_char_boundary(MAX_INSTANCE));
+        self.change(|builder| builder.series_events(&instance))
+    }
+
     /// Fills the queue before this process is elected, so that a new leader begins at once.
     #[doc(alias = "EnableWarmup")]
     pub fn warm_up(self) -> Self {
@@ -250,7 +260,7 @@ impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
     }
 
     /// Adds the controller with an async function over keys. It also gets the keys of objects that do not exist any more.
-    pub fn reconcile_requests<F, Fut>(self, function: F)
+    pub fn reconcile_requests<F, Fut>(self, function: F) -> ControllerHandle
     where
         F: Fn(Request, Context<S>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Outcome>> + Send + 'static,
@@ -264,30 +274,28 @@ impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
             kube: OnceLock::new(),
         });
         let function = Arc::new(function);
+        let timeouts = manager.env().metrics.timeouts_of(builder.name());
         let reconcile = move |request: Request, inner: controller::Context| {
             let context =
                 Context::new(inner, request.clone(), Arc::clone(&state), Arc::clone(&shared));
-            let function = Arc::clone(&function);
+            let (function, timeouts) = (Arc::clone(&function), timeouts.clone());
             async move {
                 let pass = function(request, context);
                 let Some(limit) = timeout else { return pass.await };
                 tokio::time::timeout(limit, pass).await.unwrap_or_else(|_| {
+                    timeouts.inc();
                     Err(controller::Error::message(format!("not finished within {limit:?}")))
                 })
             }
         };
-        let mut controller = builder.reconcile(reconcile);
-        if warm_up {
-            controller.warm_up();
-        }
-        manager.add_controller(controller);
+        add(manager, builder.reconcile(reconcile), warm_up)
     }
 }
 
 impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
     /// Adds the controller with an async function over the objects in a cache. It is not called for a key without an
     /// object.
-    fn reconcile_cached<V: Whole, F, Fut>(self, objects: Cache<V>, function: F)
+    fn reconcile_cached<V: Whole, F, Fut>(self, objects: Cache<V>, function: F) -> ControllerHandle
     where
         F: Fn(Arc<V::Object>, Context<S>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Outcome>> + Send + 'static,
@@ -301,7 +309,7 @@ impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
                     None => Ok(Outcome::Settled),
                 }
             }
-        });
+        })
     }
 }
 
@@ -326,7 +334,7 @@ impl<K: ApiObject, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
     /// Adds the controller with an async reconcile function. It gets the object from the cache. For an object that does
     /// not exist any more, it is not called.
     #[doc(alias = "Complete")]
-    pub fn reconcile<F, Fut>(mut self, function: F)
+    pub fn reconcile<F, Fut>(mut self, function: F) -> ControllerHandle
     where
         F: Fn(Arc<K>, Context<S>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Outcome>> + Send + 'static,
@@ -342,30 +350,51 @@ impl<K: ApiObject, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
                     None => Ok(Outcome::Settled),
                 }
             }
-        });
+        })
     }
 }
 
 impl<S: Send + Sync + 'static> ControllerBuilder<'_, DynamicObject, S> {
     /// Adds the controller with an async reconcile function over objects of a kind that is known only at run time.
-    pub fn reconcile_dynamic<F, Fut>(self, function: F)
+    pub fn reconcile_dynamic<F, Fut>(self, function: F) -> ControllerHandle
     where
         F: Fn(Arc<DynamicObject>, Context<S>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Outcome>> + Send + 'static,
     {
         let objects = self.manager.env().caches.dynamic(self.builder.root().clone());
-        self.reconcile_cached(objects, function);
+        self.reconcile_cached(objects, function)
     }
 }
 
 impl<K> ControllerBuilder<'_, K> {
     /// Adds the controller with a pure [`Planner`].
-    pub fn planned(self, planner: impl Planner) {
-        let mut controller = self.builder.planned(planner);
-        if self.warm_up {
-            controller.warm_up();
+    pub fn planned(self, planner: impl Planner) -> ControllerHandle {
+        add(self.manager, self.builder.planned(planner), self.warm_up)
+    }
+}
+
+/// Adds a controller to the manager.
+fn add(manager: &Manager, mut controller: Controller, warm_up: bool) -> ControllerHandle {
+    if warm_up {
+        controller.warm_up();
+    }
+    let handle = ControllerHandle::new(controller.late_watches(), manager.env().caches.clone());
+    manager.add_controller(controller);
+    handle
+}
+
+/// Returns the event handler that enqueues the keys of an object, on an update those of both states.
+pub(super) fn mapping<V: View>(
+    map: impl Fn(&V) -> Vec<Key> + Send + Sync + 'static,
+) -> impl Fn(&CacheEvent<V>, &Enqueue) + Send + Sync + 'static {
+    move |event, enqueue| {
+        let mut keys = map(event.object());
+        if let CacheEvent::Updated { old, .. } = event {
+            keys.extend(map(old));
         }
-        self.manager.add_controller(controller);
+        keys.sort_unstable();
+        keys.dedup();
+        keys.into_iter().for_each(|key| enqueue.add(key));
     }
 }
 

@@ -9,12 +9,15 @@ use crate::{
     cache::{Cache, Full, Informer},
     clock::Clock,
     controller::{self, Error, Request},
-    plan::{EventRecord, Key},
+    plan::{EventRecord, Key, Target},
 };
 use std::{
     borrow::Cow,
     sync::{Arc, OnceLock},
 };
+
+/// Action of events that name none, which events.k8s.io demands.
+const RECONCILE: &str = "Reconcile";
 
 /// What the passes of one controller share.
 pub(super) struct Shared {
@@ -133,7 +136,7 @@ impl<S> Context<S> {
         message: impl Into<String>,
     ) {
         let target = target_of(kind_of::<K>(), object);
-        self.inner.events.record(&EventRecord::normal(target, reason, message));
+        self.record(&EventRecord::normal(target, reason, message), RECONCILE, None);
     }
 
     /// Records a `Warning` event about an object. `reason` is one word in CamelCase.
@@ -144,7 +147,29 @@ impl<S> Context<S> {
         message: impl Into<String>,
     ) {
         let target = target_of(kind_of::<K>(), object);
-        self.inner.events.record(&EventRecord::warning(target, reason, message));
+        self.record(&EventRecord::warning(target, reason, message), RECONCILE, None);
+    }
+
+    /// Like [`Context::event`], about an `action`, such as `Scale`, with a related object. Both are kept only in
+    /// events.k8s.io ([`ControllerBuilder::series_events`](super::ControllerBuilder::series_events)).
+    pub fn event_related<K: ApiObject, R: ApiObject>(
+        &self,
+        object: &K,
+        related: &R,
+        action: &'static str,
+        reason: impl Into<Cow<'static, str>>,
+        message: impl Into<String>,
+    ) {
+        let target = target_of(kind_of::<K>(), object);
+        let related = target_of(kind_of::<R>(), related);
+        self.record(&EventRecord::normal(target, reason, message), action, Some(&related));
+    }
+
+    fn record(&self, event: &EventRecord, action: &'static str, related: Option<&Target>) {
+        match &self.inner.series {
+            Some(series) => series.record(event, action, related),
+            None => self.inner.events.record(event),
+        }
     }
 
     /// Returns a kube client for requests that this type has no method for. It writes only while this process leads. The

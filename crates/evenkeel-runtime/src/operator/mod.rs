@@ -40,6 +40,7 @@ pub mod conditions;
 mod context;
 mod diff;
 mod finalizers;
+mod handle;
 mod object;
 mod owners;
 mod predicates;
@@ -49,6 +50,7 @@ mod write;
 pub use builder::{ControllerBuilder, Requests};
 pub use context::{Context, NotDeclared};
 pub use finalizers::FinalizerError;
+pub use handle::ControllerHandle;
 pub use object::ApiObject;
 pub use owners::{OwnerError, OwnerExt};
 pub use predicates::{

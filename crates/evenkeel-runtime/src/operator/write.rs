@@ -48,7 +48,7 @@ impl Writer<'_> {
             cache.scope().kind == target.kind && cache.scope().selects(meta)
         };
         if self.caches.iter().any(shows) {
-            self.context.wrote(self.key, &target.kind, &meta.resource_version);
+            self.context.wrote(self.key, &target.kind, meta);
         }
     }
 
@@ -64,8 +64,9 @@ impl Writer<'_> {
         {
             return Ok(cached.whole());
         }
-        let applied = self.client().apply::<R>(&target, self.field_manager, force, body.clone());
-        let returned = applied.await?;
+        let applied =
+            self.client().apply::<R>(&target, self.field_manager, force, body.clone()).await;
+        let returned = self.context.record("apply", &target, "", applied)?;
         self.wrote(&target, &returned);
         self.applied.remember(target, &body, returned.meta());
         Ok(returned.whole())
@@ -74,13 +75,14 @@ impl Writer<'_> {
     pub(super) async fn patch<K: ApiObject>(
         &self,
         target: &Target,
-        subresource: &str,
+        subresource: &'static str,
         form: PatchForm,
         body: Bytes,
     ) -> Result<Arc<K>, ApiError> {
         let Target { kind, namespace, name, .. } = target;
         let patched =
-            self.client().patch::<Full<K>>(kind, namespace, name, subresource, form, body).await?;
+            self.client().patch::<Full<K>>(kind, namespace, name, subresource, form, body).await;
+        let patched = self.context.record("patch", target, subresource, patched)?;
         self.wrote(target, &patched);
         Ok(patched.whole())
     }
@@ -90,7 +92,8 @@ impl Writer<'_> {
         target: &Target,
         body: Bytes,
     ) -> Result<Arc<R::Object>, ApiError> {
-        let created = self.client().create::<R>(&target.kind, &target.namespace, body).await?;
+        let created = self.client().create::<R>(&target.kind, &target.namespace, body).await;
+        let created = self.context.record("create", target, "", created)?;
         self.wrote(target, &created);
         Ok(created.whole())
     }
@@ -101,7 +104,8 @@ impl Writer<'_> {
         body: Bytes,
     ) -> Result<Arc<R::Object>, ApiError> {
         let Target { kind, namespace, name, .. } = target;
-        let updated = self.client().update::<R>(kind, namespace, name, "", body).await?;
+        let updated = self.client().update::<R>(kind, namespace, name, "", body).await;
+        let updated = self.context.record("update", target, "", updated)?;
         self.wrote(target, &updated);
         Ok(updated.whole())
     }
@@ -110,7 +114,9 @@ impl Writer<'_> {
         self.applied.forget(&Target { uid: Arc::from(""), ..target.clone() });
         let uid = if options.uid.is_empty() { (*target.uid).to_owned() } else { options.uid };
         let options = DeleteOptions { uid, ..options };
-        match self.client().delete(&target.kind, &target.namespace, &target.name, &options).await {
+        let Target { kind, namespace, name, .. } = target;
+        let deleted = self.client().delete(kind, namespace, name, &options).await;
+        match self.context.record("delete", target, "", deleted) {
             Ok(_) => {
                 if self.caches.iter().any(|cache| cache.scope().kind == target.kind) {
                     self.context.deleted(self.key, target);
@@ -286,22 +292,21 @@ impl<S> Context<S> {
     /// # Errors
     /// When the server refuses the eviction for another reason.
     pub async fn evict(&self, pod: &Pod) -> Result<bool> {
-        let Target { kind, namespace, name, uid } = target_of(kind_of::<Pod>(), pod);
-        let uid = (!uid.is_empty()).then_some(&*uid);
+        let target = target_of(kind_of::<Pod>(), pod);
+        let Target { kind, namespace, name, uid } = &target;
+        let uid = (!uid.is_empty()).then_some(&**uid);
         let body = json!({
             "apiVersion": "policy/v1",
             "kind": "Eviction",
-            "metadata": {"namespace": *namespace, "name": *name},
+            "metadata": {"namespace": **namespace, "name": **name},
             "deleteOptions": {"preconditions": {"uid": uid}},
         });
         let body = serde_json::to_vec(&body)?.into();
         let client = &self.inner().env.client;
         let evicted = client
-            .create_subresource::<crate::client::Metadata>(
-                &kind, &namespace, &name, "eviction", body,
-            )
+            .create_subresource::<crate::client::Metadata>(kind, namespace, name, "eviction", body)
             .await;
-        match evicted {
+        match self.inner().record("create", &target, "eviction", evicted) {
             Ok(_) => Ok(true),
             Err(error) if error.is_too_many_requests() => Ok(false),
             Err(error) if error.is_not_found_or_replaced() => Ok(true),
@@ -314,19 +319,21 @@ impl<S> Context<S> {
     /// # Errors
     /// When the kind has no such sub-resource, or the server refuses the change.
     pub async fn scale<K: ApiObject>(&self, object: &K, replicas: i32) -> Result<()> {
-        let Target { kind, namespace, name, .. } = target_of(kind_of::<K>(), object);
+        let target = target_of(kind_of::<K>(), object);
+        let Target { kind, namespace, name, .. } = &target;
         let body = serde_json::to_vec(&json!({"spec": {"replicas": replicas}}))?.into();
         let client = &self.inner().env.client;
-        client
+        let scaled = client
             .patch::<crate::client::Metadata>(
-                &kind,
-                &namespace,
-                &name,
+                kind,
+                namespace,
+                name,
                 "scale",
                 PatchForm::Merge,
                 body,
             )
-            .await?;
+            .await;
+        self.inner().record("patch", &target, "scale", scaled)?;
         Ok(())
     }
 

@@ -1,11 +1,12 @@
 //! The HTTPS listener of webhooks.
 
 use super::{Shared, certificates::Served};
-use crate::{clock::Clock, tasks::Tasks};
-use evenkeel_listener::{
-    Accepted, ConnectionLimits, HttpOptions, Listener, Protocol, TLS_HANDSHAKE_TIMEOUT,
-    refuse_plain_http, serve as serve_http,
+use crate::{
+    clock::Clock,
+    secure_serving::{Server, handshake},
+    tasks::Tasks,
 };
+use evenkeel_listener::{Accepted, HttpOptions, Protocol, serve as serve_http};
 use http_body_util::Full;
 use hyper::{Request, body::Incoming};
 use rustls::ServerConfig;
@@ -36,20 +37,12 @@ pub(super) async fn serve(
     clock: Clock,
     stop: CancellationToken,
 ) {
-    let (tasks, acceptor) = (Tasks::new(), TlsAcceptor::from(tls));
-    let limits = ConnectionLimits::default();
-    let mut listener = Listener::new(listener, limits, move || clock.instant());
-    loop {
-        let accepted = tokio::select! {
-            () = stop.cancelled() => break,
-            accepted = listener.accept() => accepted,
-        };
-        let connection =
-            serve_connection(accepted, acceptor.clone(), Arc::clone(&shared), stop.clone());
-        tasks.spawn_finite("webhook connection", connection);
-    }
-    drop(listener);
-    tasks.shut_down(DRAIN_TIMEOUT).await;
+    let (acceptor, stopped) = (TlsAcceptor::from(tls), stop.clone());
+    Server { listener, clock, task: "webhook connection", drain: DRAIN_TIMEOUT, stop }
+        .run(Tasks::new(), |accepted| {
+            serve_connection(accepted, acceptor.clone(), Arc::clone(&shared), stopped.clone())
+        })
+        .await;
 }
 
 async fn serve_connection(
@@ -58,26 +51,9 @@ async fn serve_connection(
     shared: Arc<Shared>,
     stop: CancellationToken,
 ) {
-    let Accepted { mut stream, slot: _slot, peer } = accepted;
-    let handshake = async {
-        if refuse_plain_http(&mut stream).await? {
-            return Ok(None);
-        }
-        acceptor.accept(stream).await.map(Some)
-    };
-    let handshake = tokio::select! {
-        () = stop.cancelled() => return,
-        handshake = tokio::time::timeout(TLS_HANDSHAKE_TIMEOUT, handshake) => handshake,
-    };
-    let stream = match handshake {
-        Ok(Ok(Some(stream))) => stream,
-        Ok(Ok(None)) => return,
-        Ok(Err(error)) => {
-            let error: std::io::Error = error;
-            return tracing::debug!(%peer, %error, "TLS handshake of a webhook failed");
-        }
-        Err(_) => return tracing::debug!(%peer, "TLS handshake of a webhook timed out"),
-    };
+    let Accepted { stream, slot: _slot, peer } = accepted;
+    let accept = async |stream| acceptor.accept(stream).await;
+    let Some(stream) = handshake(stream, peer, &stop, accept).await else { return };
     let protocol = Protocol::negotiated(stream.get_ref().1.alpn_protocol());
     let service = hyper::service::service_fn(move |request: Request<Incoming>| {
         let shared = Arc::clone(&shared);

@@ -2,6 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "the whole binary is tests")]
 
+mod ports;
+mod running;
+
 use evenkeel_runtime::{
     client::{Client, LeaderFence},
     controller,

@@ -104,7 +104,7 @@ impl Migrator {
         let kind = self.migrations.kind();
         let body = wire::json(&changed);
         let updated = client.update::<Metadata>(kind, "", name(migration), "status", body).await?;
-        context.wrote(key, kind, &updated.meta.resource_version);
+        context.wrote(key, kind, &updated.meta);
         Ok(())
     }
 }

@@ -49,8 +49,12 @@ pub(super) fn start(
 ) {
     // Metrics of these caches would collide with those of the manager's.
     let registry = prometheus::Registry::new();
-    let caches =
-        Caches::in_namespace(env.client.clone(), env.clock.clone(), &registry, &names.namespace);
+    let caches = Caches::in_namespaces(
+        env.client.clone(),
+        env.clock.clone(),
+        &registry,
+        [&*names.namespace],
+    );
     let shared = Arc::new(Shared {
         secrets: caches.selected("", &format!("metadata.name={}", names.secret)),
         mutating: watches.mutating.then(|| caches.of()),
@@ -105,7 +109,7 @@ impl Shared {
             match inject(&injection, &context.env.client).await {
                 Ok(written) => {
                     tracing::info!(kind = %injection.kind.kind, name = injection.name, "caBundle set");
-                    context.wrote(key, &injection.kind, &written.meta.resource_version);
+                    context.wrote(key, &injection.kind, &written.meta);
                 }
                 Err(error) if error.is_conflict() || error.is_not_found() => conflicts = true,
                 Err(error) => return Err(error.into()),
@@ -196,7 +200,7 @@ impl Shared {
         match written {
             Ok(written) => {
                 let kind = Full::<Secret>::kind();
-                context.wrote(key, &kind, &written.meta.resource_version);
+                context.wrote(key, &kind, &written.meta);
                 Ok(Outcome::again(Duration::ZERO))
             }
             Err(error)

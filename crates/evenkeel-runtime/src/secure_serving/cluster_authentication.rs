@@ -7,7 +7,7 @@ use super::{
     sync_queue::SyncQueue,
     trust::{Anchors, Authority, ProxyHeaders, Trust},
 };
-use evenkeel_runtime::{
+use crate::{
     cache::{Caches, Full},
     client::{ApiError, Client, full_text},
     clock::Clock,
@@ -85,7 +85,7 @@ impl ClusterAuthentication {
         // caches.
         let registry = Registry::new();
         let caches =
-            Caches::in_namespace(self.client.clone(), self.clock.clone(), &registry, NAMESPACE);
+            Caches::in_namespaces(self.client.clone(), self.clock.clone(), &registry, [NAMESPACE]);
         let maps = caches.selected::<Full<ConfigMap>>("", &format!("metadata.name={NAME}"));
         let ClientCaSources { clients, proxies } = self.sources;
         for (name, sources) in [
@@ -169,7 +169,7 @@ fn parse(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use evenkeel_runtime::scripted::{Answer, Script, Tail};
+    use crate::scripted::{Answer, Script, Tail};
 
     const BOTH: ClientCaSources = ClientCaSources { clients: true, proxies: true };
 

@@ -1,6 +1,7 @@
 //! The server: accepts connections, performs TLS handshakes, serves requests, and shuts down gracefully.
 
 use super::{
+    accept::{Server, handshake},
     answer::{complete_response, rejection_response},
     guard::{Guard, path},
     headers::unreadable,
@@ -8,17 +9,14 @@ use super::{
     routes::Routes,
     tls::Tls,
 };
-use bytes::Bytes;
-use evenkeel_listener::{
-    Accepted, ConnectionLimits, HttpOptions, Listener, Protocol, TLS_HANDSHAKE_TIMEOUT,
-    refuse_plain_http, serve as serve_http,
-};
-use evenkeel_runtime::{
+use crate::{
     clock::Clock,
     tasks::{Tasks, panic_text},
 };
+use bytes::Bytes;
+use evenkeel_listener::{Accepted, HttpOptions, Protocol, serve as serve_http};
 use futures::FutureExt;
-use http::{Request, Response, StatusCode, Version, header};
+use http::{HeaderMap, Request, Response, StatusCode, Version, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use rustls::pki_types::CertificateDer;
@@ -71,32 +69,68 @@ pub async fn serve(
         async move { served_tls.keep_reloaded(&reload_clock).await }
     });
     let shared = Arc::new(Shared { tls, routes, guard, options, shutdown: shutdown.clone() });
-    let limits = ConnectionLimits::default();
-    let mut listener = Listener::new(listener, limits, move || clock.instant());
-    loop {
-        let accepted = tokio::select! {
-            () = shutdown.cancelled() => break,
-            accepted = listener.accept() => accepted,
-        };
-        tasks.spawn_finite("secure connection", serve_connection(accepted, shared.clone()));
+    let task = "secure connection";
+    Server { listener, clock, task, drain: DRAIN_TIMEOUT, stop: shutdown }
+        .run(tasks, |accepted| serve_connection(accepted, shared.clone()))
+        .await;
+}
+
+/// Serves plain HTTP, without authentication, until `shutdown`, and then closes connections gracefully.
+pub async fn serve_plain(
+    listener: TcpListener,
+    routes: Routes,
+    clock: Clock,
+    shutdown: CancellationToken,
+) {
+    let (routes, stop) = (Arc::new(routes), shutdown.clone());
+    Server { listener, clock, task: "plain connection", drain: DRAIN_TIMEOUT, stop: shutdown }
+        .run(Tasks::new(), |accepted| {
+            serve_plain_connection(accepted, Arc::clone(&routes), stop.clone())
+        })
+        .await;
+}
+
+async fn serve_plain_connection(accepted: Accepted, routes: Arc<Routes>, stop: CancellationToken) {
+    let Accepted { stream, slot: _slot, .. } = accepted;
+    let protocol = stop.run_until_cancelled(Protocol::detect(&stream)).await.flatten();
+    let Some(protocol) = protocol else { return };
+    let service = hyper::service::service_fn(move |request: Request<Incoming>| {
+        let routes = Arc::clone(&routes);
+        Box::pin(
+            async move { Ok::<_, Infallible>(answer_plain(&routes, request).await.map(Full::new)) },
+        )
+    });
+    let stopped = stop.cancelled();
+    if let Err(error) = serve_http(stream, protocol, HttpOptions::default(), service, stopped).await
+    {
+        tracing::debug!(%error, "Connection ended with an error");
     }
-    drop(listener);
-    tasks.shut_down(DRAIN_TIMEOUT).await;
+}
+
+async fn answer_plain(routes: &Routes, request: Request<Incoming>) -> Response<Bytes> {
+    let (parts, body) = request.into_parts();
+    let (method, request_headers) = (parts.method.clone(), parts.headers.clone());
+    let response = match refuse_unreadable(&request_headers) {
+        Some(refused) => refused,
+        None => route(routes, parts, body).await,
+    };
+    complete_response(response, &method, &request_headers)
+}
+
+/// Returns the answer to a request with a header that cannot be read, or `None` if all can.
+fn refuse_unreadable(headers: &HeaderMap) -> Option<Response<Bytes>> {
+    let name = unreadable(headers)?;
+    let why = format!(
+        "header \"{name}\" cannot be read: its value is not UTF-8; encode it or leave it out"
+    );
+    Some(plain(StatusCode::BAD_REQUEST, &why))
 }
 
 /// Serves one connection until the client closes it or the server shuts down.
 async fn serve_connection(accepted: Accepted, shared: Arc<Shared>) {
-    let Accepted { stream, slot: _slot, .. } = accepted;
-    let handshake = tokio::select! {
-        () = shared.shutdown.cancelled() => return,
-        handshake = tokio::time::timeout(TLS_HANDSHAKE_TIMEOUT, accept_tls(stream, &shared)) => handshake,
-    };
-    let stream = match handshake {
-        Ok(Ok(Some(stream))) => stream,
-        Ok(Ok(None)) => return,
-        Ok(Err(error)) => return tracing::debug!(%error, "TLS handshake failed"),
-        Err(_) => return tracing::debug!("TLS handshake timed out"),
-    };
+    let Accepted { stream, slot: _slot, peer } = accepted;
+    let accept = |stream| accept_tls(stream, &shared);
+    let Some(stream) = handshake(stream, peer, &shared.shutdown, accept).await else { return };
     let protocol = Protocol::negotiated(stream.get_ref().1.alpn_protocol());
     let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
     let chain: Arc<[CertificateDer<'static>]> =
@@ -128,19 +162,12 @@ async fn serve_connection(accepted: Accepted, shared: Arc<Shared>) {
     }
 }
 
-/// Completes the TLS handshake. Returns `None` for a client that sent plain HTTP, which receives an error.
-async fn accept_tls(
-    mut stream: TcpStream,
-    shared: &Shared,
-) -> std::io::Result<Option<TlsStream<TcpStream>>> {
-    if refuse_plain_http(&mut stream).await? {
-        return Ok(None);
-    }
+async fn accept_tls(stream: TcpStream, shared: &Shared) -> std::io::Result<TlsStream<TcpStream>> {
     let address = stream.local_addr().ok().map(|address| address.ip());
     let handshake = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), stream).await?;
     let names_server = handshake.client_hello().server_name().is_some();
     let config = shared.tls.config(names_server, address);
-    handshake.into_stream(config).await.map(Some)
+    handshake.into_stream(config).await
 }
 
 impl Shared {
@@ -153,11 +180,8 @@ impl Shared {
         let (parts, body) = request.into_parts();
         let (method, request_headers) = (parts.method.clone(), parts.headers.clone());
         let http2 = parts.version == Version::HTTP_2;
-        if let Some(name) = unreadable(&request_headers) {
-            let why = format!(
-                "header \"{name}\" cannot be read: its value is not UTF-8; encode it or leave it out"
-            );
-            return (plain(StatusCode::BAD_REQUEST, &why), !http2);
+        if let Some(refused) = refuse_unreadable(&request_headers) {
+            return (refused, !http2);
         }
         let admitted = self.guard.admit(&Request::from_parts(parts.clone(), ()), chain).await;
         let (response, authenticated) = match admitted {
@@ -165,7 +189,7 @@ impl Shared {
                 let path = path(&Request::from_parts(parts.clone(), ()));
                 (rejection_response(&rejection, &parts, &path), !rejection.is_anonymous())
             }
-            Ok(user) => (self.route(parts, body).await, !user.is_anonymous()),
+            Ok(user) => (route(&self.routes, parts, body).await, !user.is_anonymous()),
         };
         let mut response = complete_response(response, &method, &request_headers);
         if http2 {
@@ -175,33 +199,34 @@ impl Shared {
         // Only HTTP/2 connections of anonymous clients are closed.
         (response, authenticated || !http2)
     }
+}
 
-    /// Reads the body and calls the handler of the path. A panic of the handler is answered with status 500.
-    async fn route(&self, mut parts: http::request::Parts, body: Incoming) -> Response<Bytes> {
-        // Handlers do not need the credentials.
-        parts.headers.remove(header::AUTHORIZATION);
-        let body = Limited::new(body, MAX_BODY_SIZE).collect();
-        let body = match tokio::time::timeout(BODY_TIMEOUT, body).await {
-            Ok(Ok(body)) => body.to_bytes(),
-            Err(_) => {
-                let why = "request body did not come within the allotted time";
-                return plain(StatusCode::REQUEST_TIMEOUT, why);
-            }
-            Ok(Err(error)) => {
-                return plain(
-                    StatusCode::BAD_REQUEST,
-                    &format!("error reading request body: {error}"),
-                );
-            }
-        };
-        let path = parts.uri.path().to_owned();
-        let response = self.routes.answer(Request::from_parts(parts, body));
-        AssertUnwindSafe(response).catch_unwind().await.unwrap_or_else(|panic| {
-            tracing::error!(path, panic = panic_text(&*panic), "A request handler panicked");
-            plain(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "This request caused a panic. Look in the logs for details.",
-            )
-        })
-    }
+/// Reads the body and calls the handler of the path. A panic of the handler is answered with status 500.
+async fn route(
+    routes: &Routes,
+    mut parts: http::request::Parts,
+    body: Incoming,
+) -> Response<Bytes> {
+    // Handlers do not need the credentials.
+    parts.headers.remove(header::AUTHORIZATION);
+    let body = Limited::new(body, MAX_BODY_SIZE).collect();
+    let body = match tokio::time::timeout(BODY_TIMEOUT, body).await {
+        Ok(Ok(body)) => body.to_bytes(),
+        Err(_) => {
+            let why = "request body did not come within the allotted time";
+            return plain(StatusCode::REQUEST_TIMEOUT, why);
+        }
+        Ok(Err(error)) => {
+            return plain(StatusCode::BAD_REQUEST, &format!("error reading request body: {error}"));
+        }
+    };
+    let path = parts.uri.path().to_owned();
+    let response = routes.answer(Request::from_parts(parts, body));
+    AssertUnwindSafe(response).catch_unwind().await.unwrap_or_else(|panic| {
+        tracing::error!(path, panic = panic_text(&*panic), "A request handler panicked");
+        plain(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "This request caused a panic. Look in the logs for details.",
+        )
+    })
 }

@@ -6,6 +6,7 @@
 //!
 //! Upstream: `DelegatingAuthenticatorConfig`, `DelegatingAuthorizerConfig`, `SecureServingInfo`.
 
+mod accept;
 mod answer;
 mod authentication;
 mod authorization;
@@ -22,6 +23,8 @@ mod tls;
 mod trust;
 mod user;
 
+#[cfg(feature = "webhook")]
+pub(crate) use accept::{Server, handshake};
 pub use answer::{answer, plain, status};
 pub use authorization::{AlwaysAllowPathError, AlwaysAllowPaths};
 pub use cluster_authentication::{
@@ -32,7 +35,7 @@ pub use guard::Guard;
 pub use metrics::Metrics;
 pub use reviews::{ReviewCacheTtls, ReviewClient};
 pub use routes::Routes;
-pub use server::{ServerOptions, serve};
+pub use server::{ServerOptions, serve, serve_plain};
 pub use tls::{Certificate, Identity, NamedFiles, REREAD, Tls, TlsError, TlsSettings, TrustFiles};
 pub use trust::{Anchors, Authority, ProxyHeaders, Trust};
 pub use user::User;

@@ -1,7 +1,7 @@
 //! Repeated syncs of a server's inputs with backoff, under upstream's queue names. The inputs are files, TLS
 //! settings and the authentication ConfigMap.
 
-use evenkeel_runtime::{
+use crate::{
     client::full_text,
     clock::Clock,
     queue::{self, Priority, Queue},

@@ -15,7 +15,7 @@ pub fn register(registry: &Registry) -> prometheus::Result<()> {
 }
 
 /// Returns the start time of the process in seconds since the epoch, or 0 if it is unknown.
-pub(super) fn start_time() -> f64 {
+pub fn start_time() -> f64 {
     let boot = read_or_empty("/proc/stat")
         .lines()
         .find_map(|line| line.strip_prefix("btime ")?.trim().parse::<f64>().ok());

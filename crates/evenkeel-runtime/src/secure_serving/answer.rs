@@ -1,8 +1,8 @@
 //! Responses: text, bytes, and errors in apimachinery's words.
 
 use super::{guard::Rejection, headers::text, negotiate};
+pub use crate::response::{answer, plain};
 use bytes::Bytes;
-pub use evenkeel_runtime::response::{answer, plain};
 use flate2::{Compression, write::GzEncoder};
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use serde::Serialize;

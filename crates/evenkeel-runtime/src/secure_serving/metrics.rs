@@ -1,9 +1,7 @@
 //! Metrics of authentication and authorization on the secure port, under upstream's names.
 
 use super::user::User;
-use evenkeel_runtime::metrics::{
-    DEFAULT_SECONDS, counters, exponential, histograms, int_gauges, register,
-};
+use crate::metrics::{DEFAULT_SECONDS, counters, exponential, histograms, int_gauges, register};
 use http::StatusCode;
 use prometheus::{
     Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Registry,

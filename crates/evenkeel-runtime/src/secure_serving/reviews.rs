@@ -6,12 +6,12 @@ use super::{
     metrics::{Metrics, Review as ReviewKind},
     user::User,
 };
-use bytes::Bytes;
-use evenkeel_api::time::Timestamp;
-use evenkeel_runtime::{
+use crate::{
     client::{ApiError, Client, full_text},
     clock::Clock,
 };
+use bytes::Bytes;
+use evenkeel_api::time::Timestamp;
 use http::{Method, Request, StatusCode, header};
 use ring::hmac;
 use serde::Deserialize;

@@ -8,7 +8,7 @@ use super::{
     trust::Trust,
     user::User,
 };
-use evenkeel_runtime::clock::Clock;
+use crate::clock::Clock;
 use http::Request;
 use rustls::pki_types::CertificateDer;
 
@@ -46,6 +46,7 @@ pub struct Guard {
     authenticator: DelegatingAuthenticator,
     authorizer: DelegatingAuthorizer,
     metrics: Option<Metrics>,
+    refuses_anonymous: bool,
 }
 
 impl Guard {
@@ -68,7 +69,14 @@ impl Guard {
             },
             authorizer: DelegatingAuthorizer { always_allowed, reviews: authorization },
             metrics: None,
+            refuses_anonymous: false,
         }
+    }
+
+    /// Refuses requests without credentials as unauthorized. By default, they are authorized as an anonymous user.
+    #[must_use]
+    pub fn refuse_anonymous(self) -> Self {
+        Self { refuses_anonymous: true, ..self }
     }
 
     /// Counts authentication attempts and authorization decisions.
@@ -101,6 +109,9 @@ impl Guard {
                 return Err(Rejection::Unauthorized);
             }
         };
+        if self.refuses_anonymous && user.is_anonymous() {
+            return Err(Rejection::Unauthorized);
+        }
         let (verb, path) = (request.method().as_str().to_lowercase(), path(request));
         let start = self.authenticator.clock.instant();
         let authorization = self.authorizer.authorize(&user, &verb, &path).await;

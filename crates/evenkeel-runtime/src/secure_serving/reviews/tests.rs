@@ -1,5 +1,5 @@
 use super::*;
-use evenkeel_runtime::scripted::{Answer, Script};
+use crate::scripted::{Answer, Script};
 use serde_json::{Value, json};
 
 const TIMES: ReviewCacheTtls = ReviewCacheTtls {

@@ -1,8 +1,8 @@
 //! Routes: paths with their handlers.
 
 use super::{guard::path, plain};
+use crate::{health::Health, introspect::Introspection};
 use bytes::Bytes;
-use evenkeel_runtime::health::Health;
 use futures::future::BoxFuture;
 use http::{Request, Response, StatusCode};
 use std::{collections::BTreeMap, sync::Arc};
@@ -92,8 +92,27 @@ impl Routes {
     #[must_use]
     pub fn metrics(self, registry: prometheus::Registry) -> Self {
         self.get("/metrics", move |request| {
-            evenkeel_runtime::metrics::answer(request.headers(), &registry.gather())
+            crate::metrics::answer(request.headers(), &registry.gather())
         })
+    }
+
+    /// Adds `/debug/controllers` for all controllers, and `/debug/controllers/<name>` for one. `/statusz` does not list
+    /// them.
+    #[must_use]
+    pub fn controllers(self, introspection: Introspection) -> Self {
+        const PREFIX: &str = "/debug/controllers/";
+        // Without a name, the report is about all controllers.
+        const ALL_CONTROLLERS: &str = "";
+        let query = |request: &Request<Bytes>| request.uri().query().unwrap_or_default().to_owned();
+        let introspection_of_all = introspection.clone();
+        let report_all = move |request: &Request<Bytes>| {
+            introspection_of_all.answer(ALL_CONTROLLERS, &query(request))
+        };
+        let report_one = move |request: &Request<Bytes>| {
+            let name = request.uri().path().strip_prefix(PREFIX).unwrap_or_default();
+            introspection.answer(name, &query(request))
+        };
+        self.unlisted("/debug/controllers", report_all).under(PREFIX, report_one)
     }
 
     /// Returns the first segments of the paths that `/statusz` lists, sorted.

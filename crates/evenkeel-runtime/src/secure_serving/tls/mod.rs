@@ -15,7 +15,7 @@ use super::{
     sync_queue::SyncQueue,
     trust::{Authority, ProxyHeaders, Trust},
 };
-use evenkeel_runtime::{clock::Clock, queue};
+use crate::{clock::Clock, queue};
 use names::ByName;
 use rustls::{ServerConfig, server::ResolvesServerCert};
 use std::{

@@ -1,5 +1,5 @@
 use super::*;
-use evenkeel_runtime::clock::Clock;
+use crate::clock::Clock;
 use std::path::Path;
 
 fn write(folder: &Path, name: &str, hosts: &str) {

@@ -11,7 +11,7 @@ use super::{
     trust::{Anchors, Authority, ProxyHeaders, Trust},
     user::{User, common_name, remaining_validity},
 };
-use evenkeel_runtime::clock::Clock;
+use crate::clock::Clock;
 use http::{HeaderMap, header};
 use percent_encoding::percent_decode_str;
 use rustls::pki_types::{CertificateDer, UnixTime};

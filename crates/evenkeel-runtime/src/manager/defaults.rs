@@ -1,0 +1,56 @@
+//! Options of all controllers of a manager.
+
+use crate::queue::Backoff;
+use std::time::Duration;
+
+/// Options of all controllers of a manager. Each controller may replace them. See
+/// [`ManagerBuilder::controller_defaults`](super::ManagerBuilder::controller_defaults).
+///
+/// ```
+/// use evenkeel_runtime::manager::ControllerDefaults;
+/// use std::time::Duration;
+///
+/// let defaults =
+///     ControllerDefaults::default().max_concurrent(4).timeout(Duration::from_secs(60));
+/// ```
+///
+/// Upstream: `config.Controller` of controller-runtime.
+#[derive(Debug, Clone, Copy, Default)]
+#[must_use = "defaults do nothing until a manager takes them"]
+pub struct ControllerDefaults {
+    pub(crate) max_concurrent: Option<usize>,
+    pub(crate) max_retries: Option<u32>,
+    pub(crate) backoff: Backoff,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) warm_up: bool,
+}
+
+impl ControllerDefaults {
+    /// Sets the number of keys that a controller reconciles concurrently. Default: 1.
+    #[doc(alias = "MaxConcurrentReconciles")]
+    pub fn max_concurrent(self, n: usize) -> Self {
+        Self { max_concurrent: Some(n), ..self }
+    }
+
+    /// Limits the consecutive retries of a key. Default: no limit.
+    pub fn max_retries(self, n: u32) -> Self {
+        Self { max_retries: Some(n), ..self }
+    }
+
+    /// Sets the backoff of failed keys. Default: from 5 ms, doubled up to 1000 s.
+    pub fn backoff(self, backoff: Backoff) -> Self {
+        Self { backoff, ..self }
+    }
+
+    /// Fails a pass that takes longer. Default: no limit.
+    #[doc(alias = "ReconciliationTimeout")]
+    pub fn timeout(self, timeout: Duration) -> Self {
+        Self { timeout: Some(timeout), ..self }
+    }
+
+    /// Fills the queues before this process is elected.
+    #[doc(alias = "EnableWarmup")]
+    pub fn warm_up(self) -> Self {
+        Self { warm_up: true, ..self }
+    }
+}
