@@ -5,6 +5,7 @@ use super::{
     informer::{Gauges, Informer},
     object::ObjectType,
     options::{CacheSelection, Selections},
+    packed::packing_decoder,
     reflector::Reflector,
 };
 use crate::{
@@ -69,6 +70,12 @@ pub(crate) struct Scope {
 }
 
 impl Scope {
+    /// Returns whether every object of the kind in a namespace is in the scope.
+    pub(crate) fn selects_all_in(&self, namespace: &str) -> bool {
+        let in_namespace = self.namespace.is_empty() || *self.namespace == *namespace;
+        in_namespace && self.labels.is_empty() && self.fields.is_empty()
+    }
+
     /// Returns whether an object of the kind is in the scope. An object may be in a scope with field selectors: its fields
     /// are not known here, so this returns false.
     pub(crate) fn selects(&self, meta: &Meta) -> bool {
@@ -189,13 +196,23 @@ impl Caches {
     /// Returns the cache of `V`'s resource in all namespaces, or in the only one of [`Caches::in_namespace`], with the
     /// options of [`Caches::configure`].
     pub fn of<V: View>(&self) -> Cache<V> {
+        self.configured(ObjectType::of::<V>())
+    }
+
+    /// Like [`Caches::of`], but the cache holds objects as JSON and decodes what is read, unless the options transform
+    /// them. A whole object takes several times the memory of its text.
+    pub(crate) fn packed<V: View>(&self) -> Cache<V> {
+        self.configured(packed_type::<V>())
+    }
+
+    fn configured<V: View>(&self, object_type: ObjectType) -> Cache<V> {
         let CacheSelection { namespace, labels, fields, decode } =
             self.state().selections.of::<V>();
         let mut scope = self.scope(V::kind(), &labels, &fields);
         if let Some(namespace) = namespace.filter(|_| scope.kind.namespaced) {
             scope.namespace = namespace;
         }
-        Cache::of(&self.informer(scope, ObjectType::of::<V>().decoding(decode)))
+        Cache::of(&self.informer(scope, object_type.decoding(decode)))
     }
 
     /// Returns the cache of `V`'s objects that match a label selector and a field selector. Both are in query
@@ -210,9 +227,10 @@ impl Caches {
         Cache::of(&self.informer(self.scope(kind, "", ""), ObjectType::of::<Metadata>()))
     }
 
-    /// Returns the cache of whole objects of a resource that is known only at run time.
+    /// Returns the cache of whole objects of a resource that is known only at run time. It holds them as JSON, and decodes
+    /// what is read.
     pub fn dynamic(&self, kind: Kind) -> Cache<Dynamic> {
-        Cache::of(&self.informer(self.scope(kind, "", ""), ObjectType::of::<Dynamic>()))
+        Cache::of(&self.informer(self.scope(kind, "", ""), packed_type::<Dynamic>()))
     }
 
     /// Starts the reflectors of all caches. Caches that are requested later start at once.
@@ -364,6 +382,11 @@ impl Caches {
             });
         })
     }
+}
+
+/// Returns the type of objects that a cache holds as JSON.
+fn packed_type<V: View>() -> ObjectType {
+    ObjectType::of::<V>().decoding(Some(packing_decoder::<V>()))
 }
 
 impl std::fmt::Debug for Caches {
