@@ -5,6 +5,7 @@ use super::{
     informer::{Gauges, Informer},
     object::ObjectType,
     options::{CacheSelection, Selections, distinct},
+    packed::packing_decoder,
     part::Feed,
     reflector::Reflector,
 };
@@ -73,6 +74,11 @@ impl Scope {
     /// Returns the number of the part of a cache that holds a namespace's objects.
     pub(crate) fn part_of(&self, namespace: &str) -> Option<usize> {
         self.namespaces.iter().position(|part| part.is_empty() || **part == *namespace)
+    }
+
+    /// Returns whether every object of the kind in a namespace is in the scope.
+    pub(crate) fn selects_all_in(&self, namespace: &str) -> bool {
+        self.part_of(namespace).is_some() && self.labels.is_empty() && self.fields.is_empty()
     }
 
     /// Returns whether an object of the kind is in the scope. An object may be in a scope with field selectors: its fields
@@ -199,13 +205,23 @@ impl Caches {
     /// Returns the cache of `V`'s resource in all namespaces, or in those of [`Caches::in_namespaces`], with the
     /// options of [`Caches::configure`].
     pub fn of<V: View>(&self) -> Cache<V> {
+        self.configured(ObjectType::of::<V>())
+    }
+
+    /// Like [`Caches::of`], but the cache holds objects as JSON and decodes what is read, unless the options transform
+    /// them. A whole object takes several times the memory of its text.
+    pub(crate) fn packed<V: View>(&self) -> Cache<V> {
+        self.configured(packed_type::<V>())
+    }
+
+    fn configured<V: View>(&self, object_type: ObjectType) -> Cache<V> {
         let CacheSelection { namespaces, labels, fields, decode } =
             self.state().selections.of::<V>();
         let mut scope = self.scope(V::kind(), &labels, &fields);
         if scope.kind.namespaced && !namespaces.is_empty() {
             scope.namespaces = namespaces;
         }
-        Cache::of(&self.informer(scope, ObjectType::of::<V>().decoding(decode)))
+        Cache::of(&self.informer(scope, object_type.decoding(decode)))
     }
 
     /// Returns the cache of `V`'s objects that match a label selector and a field selector. Both are in query
@@ -220,9 +236,10 @@ impl Caches {
         Cache::of(&self.informer(self.scope(kind, "", ""), ObjectType::of::<Metadata>()))
     }
 
-    /// Returns the cache of whole objects of a resource that is known only at run time.
+    /// Returns the cache of whole objects of a resource that is known only at run time. It holds them as JSON, and decodes
+    /// what is read.
     pub fn dynamic(&self, kind: Kind) -> Cache<Dynamic> {
-        Cache::of(&self.informer(self.scope(kind, "", ""), ObjectType::of::<Dynamic>()))
+        Cache::of(&self.informer(self.scope(kind, "", ""), packed_type::<Dynamic>()))
     }
 
     /// Starts the reflectors of all caches. Caches that are requested later start at once.
@@ -386,6 +403,11 @@ impl Caches {
             }
         })
     }
+}
+
+/// Returns the type of objects that a cache holds as JSON.
+fn packed_type<V: View>() -> ObjectType {
+    ObjectType::of::<V>().decoding(Some(packing_decoder::<V>()))
 }
 
 impl std::fmt::Debug for Caches {

@@ -1,5 +1,6 @@
 //! Whole objects: a view of any `kube::Resource` type.
 
+use super::managed_fields::without_managed_fields;
 use evenkeel_api::{DecodeError, Encoding, Kind, Meta, OwnerReference, StrMap, Text, View, json};
 use k8s_openapi::{NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::Resource;
@@ -108,7 +109,8 @@ pub(super) fn decode_whole<T: DeserializeOwned>(
         reason: reason.into(),
     };
     match encoding {
-        Encoding::Json => json::from_slice(bytes).map_err(|error| failed(error.to_string())),
+        Encoding::Json => json::from_slice(&without_managed_fields(bytes))
+            .map_err(|error| failed(error.to_string())),
         Encoding::Protobuf => Err(failed("whole objects are read from JSON only".into())),
     }
 }

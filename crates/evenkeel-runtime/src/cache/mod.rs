@@ -12,8 +12,10 @@ mod dynamic;
 mod full;
 mod informer;
 mod initial_state;
+mod managed_fields;
 mod object;
 mod options;
+mod packed;
 mod part;
 mod reflector;
 mod store;
@@ -29,7 +31,7 @@ pub use options::CacheOptions;
 
 use crate::introspect::CacheState;
 use evenkeel_api::{Kind, Text, View};
-use object::{downcast, downcast_ref};
+use object::{downcast, read_as};
 use std::{marker::PhantomData, sync::Arc, time::Duration};
 use store::Selection;
 
@@ -186,9 +188,7 @@ impl<V: View> Cache<V> {
     #[doc(alias = "AddIndexers")]
     pub fn index(&self, name: &'static str, keys: IndexKeys<V>) -> Index<V> {
         let keys = move |object: &dyn Object, key: &mut dyn FnMut(&str)| {
-            if let Some(object) = downcast_ref(object) {
-                keys(object, key);
-            }
+            read_as(object, |object| keys(object, key));
         };
         Index { cache: self.clone(), index: self.informer.declare(name, Box::new(keys)) }
     }
@@ -266,7 +266,7 @@ impl<V: View> Index<V> {
     /// Calls `each` with the objects under `key` while the cache is locked. `each` must not use a cache.
     pub fn for_each(&self, key: &str, mut each: impl FnMut(&V)) {
         self.cache.informer.for_each(Selection::Key(self.index, key), &mut |object| {
-            downcast_ref(&**object).into_iter().for_each(&mut each);
+            read_as(&**object, &mut each);
         });
     }
 
@@ -275,9 +275,7 @@ impl<V: View> Index<V> {
     pub fn filter(&self, key: &str, mut keep: impl FnMut(&V) -> bool) -> Vec<Arc<V>> {
         let mut kept = Vec::new();
         self.cache.informer.for_each(Selection::Key(self.index, key), &mut |object| {
-            if downcast_ref(&**object).is_some_and(&mut keep) {
-                kept.extend(downcast(Arc::clone(object)));
-            }
+            kept.extend(downcast::<V>(Arc::clone(object)).filter(|object| keep(object)));
         });
         kept
     }

@@ -9,7 +9,11 @@ use std::{
 };
 
 /// Object of any view, as a store holds it. Readers get it as its view by [`downcast`].
-pub(crate) trait Object: Any + Send + Sync {
+pub(crate) trait Object: Send + Sync {
+    /// Returns the object as its view, decoded.
+    fn view(self: Arc<Self>) -> Option<Arc<dyn Any + Send + Sync>>;
+    /// Calls `read` with the object as its view, and does not keep it decoded.
+    fn read_view(&self, read: &mut dyn FnMut(&dyn Any));
     /// Returns the object's metadata.
     fn meta(&self) -> &Meta;
     /// Returns this object with another version, as [`View::at_version`] does.
@@ -17,6 +21,14 @@ pub(crate) trait Object: Any + Send + Sync {
 }
 
 impl<V: View> Object for V {
+    fn view(self: Arc<Self>) -> Option<Arc<dyn Any + Send + Sync>> {
+        Some(self)
+    }
+
+    fn read_view(&self, read: &mut dyn FnMut(&dyn Any)) {
+        read(self);
+    }
+
     fn meta(&self) -> &Meta {
         View::meta(self)
     }
@@ -28,13 +40,17 @@ impl<V: View> Object for V {
 
 /// Returns the object as its view. A cache only holds objects of its own view, for which this is never `None`.
 pub(super) fn downcast<V: View>(object: Arc<dyn Object>) -> Option<Arc<V>> {
-    let object: Arc<dyn Any + Send + Sync> = object;
-    object.downcast().ok()
+    object.view()?.downcast().ok()
 }
 
-/// Returns the object as its view, as [`downcast`] does.
-pub(super) fn downcast_ref<V: View>(object: &dyn Object) -> Option<&V> {
-    (object as &dyn Any).downcast_ref()
+/// Calls `read` with the object as its view, as [`downcast`] returns it.
+pub(super) fn read_as<V: View, R>(object: &dyn Object, read: impl FnOnce(&V) -> R) -> Option<R> {
+    let (mut read, mut result) = (Some(read), None);
+    object.read_view(&mut |view| {
+        let view = view.downcast_ref::<V>();
+        result = view.zip(read.take()).map(|(view, read)| read(view));
+    });
+    result
 }
 
 impl CacheEvent<dyn Object> {

@@ -247,6 +247,11 @@ impl Barrier {
         }
     }
 
+    /// Returns whether the caches show all writes of a key.
+    pub(super) fn shows_writes(&self, key: &Key) -> bool {
+        self.update_awaited(&mut self.lock(), key).is_none()
+    }
+
     /// Returns whether the controller has a cache of this kind.
     fn watches(&self, kind: &Kind) -> bool {
         self.caches.get().is_some_and(|caches| caches.0.contains_key(kind))

@@ -47,6 +47,11 @@ impl Context {
         self.barrier.wrote(key, kind, &written.namespace, written.version());
     }
 
+    /// Returns whether the caches show all writes of this key. At the start of a pass they do.
+    pub(crate) fn caches_show_writes(&self, key: &Key) -> bool {
+        self.barrier.shows_writes(key)
+    }
+
     /// Executes a plan for this key like a planner's pass, and returns the outcomes. `Plan::requeue` has no effect.
     ///
     /// # Errors

@@ -67,7 +67,7 @@ impl Manager {
     /// Returns the cache of a kind, for example to declare an index ([`Cache::index`]) that reconcile functions read. The
     /// cache fills when the manager runs.
     pub fn cached<K: ApiObject>(&self) -> Cache<Full<K>> {
-        self.env().caches.of::<Full<K>>()
+        self.env().caches.packed::<Full<K>>()
     }
 
     fn declare<K, V: View>(&self, root: &Cache<V>) -> ControllerBuilder<'_, K> {

@@ -41,6 +41,19 @@ impl Writer<'_> {
         caches.into_iter().find_map(|cache| cache.get_as(&target.namespace, &target.name))
     }
 
+    /// Returns whether an object that no cache shows does not exist, as far as this controller can know: a declared cache
+    /// holds all of its kind, and shows the writes of this pass.
+    fn is_absent<R: View>(&self, target: &Target) -> bool {
+        let holds_all = |cache: &Arc<Informer>| {
+            let scope = cache.scope();
+            cache.holds::<R>()
+                && cache.has_synced()
+                && scope.kind == target.kind
+                && scope.selects_all_in(&target.namespace)
+        };
+        self.caches.iter().any(holds_all) && self.context.caches_show_writes(self.key)
+    }
+
     /// Makes the key wait until the caches show a write, unless they never will.
     fn wrote(&self, target: &Target, returned: &impl View) {
         let meta = returned.meta();
@@ -127,6 +140,13 @@ impl Writer<'_> {
             Err(error) => Err(error),
         }
     }
+}
+
+/// Returns whether two objects have the same JSON.
+fn is_equal(left: &impl Serialize, right: &impl Serialize) -> Result<bool> {
+    // Equal text needs no second look; maps without an order may also be written differently.
+    let is_same_text = serde_json::to_vec(left)? == serde_json::to_vec(right)?;
+    Ok(is_same_text || serde_json::to_value(left)? == serde_json::to_value(right)?)
 }
 
 /// Encodes an object, without fields that a write may not contain.
@@ -219,6 +239,7 @@ impl<S> Context<S> {
         let target = target_of(kind_of::<K>(), &object);
         let present = match self.writer().cached::<Full<K>>(&target) {
             Some(cached) => Some(Arc::clone(cached.object())),
+            None if self.writer().is_absent::<Full<K>>(&target) => None,
             None => self.get_live::<K>(&target.namespace, &target.name).await?,
         };
         let Some(present) = present else {
@@ -227,7 +248,7 @@ impl<S> Context<S> {
         };
         let mut changed = K::clone(&present);
         change(&mut changed)?;
-        if serde_json::to_value(&*present)? == serde_json::to_value(&changed)? {
+        if is_equal(&*present, &changed)? {
             return Ok(present);
         }
         self.update(&changed).await

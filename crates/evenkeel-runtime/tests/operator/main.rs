@@ -28,27 +28,31 @@ use std::sync::{
 
 type Lines = Arc<Mutex<Vec<String>>>;
 
-/// A server, and a client that records its writes.
+/// A server, and a client that records its writes, and the paths of its reads.
 struct Fixture {
     server: TestServer,
     kube: kube::Client,
     writes: Lines,
+    reads: Lines,
 }
 
 async fn fixture() -> Fixture {
     let server = TestServer::start().await.unwrap();
-    let (inner, writes) = (server.client(), Lines::default());
-    let log = Arc::clone(&writes);
+    let (inner, writes, reads) = (server.client(), Lines::default(), Lines::default());
+    let (log, read_log) = (Arc::clone(&writes), Arc::clone(&reads));
     let service = tower::service_fn(move |request: Request<Body>| {
         let is_event = request.uri().path().contains("/events");
         if request.method() != Method::GET && !is_event {
             log.lock().unwrap().push(format!("{} {}", request.method(), request.uri().path()));
         }
+        if request.method() == Method::GET {
+            read_log.lock().unwrap().push(request.uri().path().to_owned());
+        }
         let inner = inner.clone();
         async move { inner.send(request).await }
     });
     let kube = kube::Client::new(service, "default");
-    Fixture { server, kube, writes }
+    Fixture { server, kube, writes, reads }
 }
 
 impl Fixture {
@@ -337,6 +341,34 @@ async fn a_create_or_update_writes_only_differences() {
     tokio::time::sleep(Duration::from_secs(10)).await;
     merge(&maps, "web", &json!({"metadata": {"labels": {"l": "1"}}})).await;
     eventually(&secrets, "web", |secret| secret.labels().contains_key("l")).await.unwrap();
+    let path = "/api/v1/namespaces/default/secrets";
+    assert_eq!(fixture.written(), [format!("POST {path}"), format!("PUT {path}/web")]);
+    assert!(!fixture.reads.lock().unwrap().contains(&format!("{path}/web")), "the cache knows it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_create_or_update_sees_what_its_pass_created() {
+    let fixture = fixture().await;
+    let manager = fixture.manager().build().unwrap();
+    manager.controller::<ConfigMap>().reads::<Secret>().reconcile(
+        async |map: Arc<ConfigMap>, cx: Context| {
+            for value in ["1", "2"] {
+                let mut secret = Secret::default();
+                secret.metadata.name = map.metadata.name.clone();
+                secret.metadata.namespace = map.metadata.namespace.clone();
+                cx.create_or_update(secret, |secret| {
+                    secret.labels_mut().insert("l".to_owned(), value.to_owned());
+                    Ok(())
+                })
+                .await
+                .unwrap();
+            }
+            Ok(Outcome::Settled)
+        },
+    );
+    start(manager);
+    create(&fixture.maps(), map("web")).await;
+    eventually(&fixture.secrets(), "web", |secret| secret.labels()["l"] == "2").await.unwrap();
     let path = "/api/v1/namespaces/default/secrets";
     assert_eq!(fixture.written(), [format!("POST {path}"), format!("PUT {path}/web")]);
 }
