@@ -160,7 +160,7 @@ impl TestClusterBuilder {
 }
 
 /// Returns the controllers of these names, or all controllers.
-fn find_descriptors(names: Option<&[String]>) -> Result<Vec<Descriptor>, ClusterError> {
+pub(crate) fn find_descriptors(names: Option<&[String]>) -> Result<Vec<Descriptor>, ClusterError> {
     let all = descriptors();
     let Some(names) = names else { return Ok(all) };
     let find = |name: &String| {

@@ -59,6 +59,8 @@
 #[cfg(feature = "cluster")]
 mod cluster;
 mod crds;
+#[cfg(feature = "explore")]
+pub mod explore;
 mod kubeconfig;
 mod program;
 mod server;
@@ -70,6 +72,8 @@ mod wait;
 pub use cluster::{ClusterError, DEPLOYMENT_CONTROLLERS, TestCluster, TestClusterBuilder};
 pub use crds::CrdError;
 pub use evenkeel_runtime::clock::Clock;
+#[cfg(feature = "explore")]
+pub use explore::{Exploration, Explored, Failure, User, explore};
 pub use kubeconfig::KubeconfigError;
 pub use program::{BoxError, Program, Running};
 pub use server::{StartError, TestServer, TestServerBuilder};

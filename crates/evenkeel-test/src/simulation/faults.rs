@@ -36,10 +36,19 @@ pub enum FaultKind {
     HoldWatches,
     /// The server executes the write, and the part's requests for leases are lost for a minute: it stops leading.
     LoseLease,
+    /// The server executes the write twice, and the part gets the second response: a proxy repeated the request after it
+    /// lost the first response.
+    Repeat,
+    /// The server executes the write, and the part crashes as of [`FaultKind::CrashAfter`]. For half a minute after its
+    /// restart, the part hears of no changes, and lists that accept any state (`resourceVersion=0`) lack the write.
+    StaleRestart,
+    /// The server executes the write, and all watches of the part break. They cannot resume for ten seconds, and their
+    /// resource versions have then expired (410): the part lists again, and does not see the states in between.
+    WatchGap,
 }
 
 /// Kinds of fault without a status code, and their texts.
-const TEXTS: [(&str, FaultKind); 10] = [
+const TEXTS: [(&str, FaultKind); 13] = [
     ("crash-before", FaultKind::CrashBefore),
     ("crash-after", FaultKind::CrashAfter),
     ("lose-request", FaultKind::LoseRequest),
@@ -50,6 +59,9 @@ const TEXTS: [(&str, FaultKind); 10] = [
     ("cut", FaultKind::Cut),
     ("hold-watches", FaultKind::HoldWatches),
     ("lose-lease", FaultKind::LoseLease),
+    ("repeat", FaultKind::Repeat),
+    ("stale-restart", FaultKind::StaleRestart),
+    ("watch-gap", FaultKind::WatchGap),
 ];
 
 /// Text of a status code that refuses a write.

@@ -4,14 +4,17 @@
 //! reproduces a run exactly.
 
 mod faults;
+mod network;
 mod part;
 mod record;
 mod requests;
+mod stale;
 mod watches;
 mod wire;
 mod world;
 
 pub use faults::{Fault, FaultKind, Faults, InvalidFault};
+pub use network::Settling;
 pub use part::{OBSERVER, Part, USER};
 pub use record::{Log, Outcome, Write};
 pub use requests::Requests;

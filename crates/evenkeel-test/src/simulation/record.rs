@@ -171,6 +171,11 @@ impl Log {
         self.lock().writes.iter().skip(index).filter(|write| !write.is_lease()).cloned().collect()
     }
 
+    /// Returns whether a part of this name, or a replica of it, has written a Lease.
+    pub fn has_leases(&self, name: &str) -> bool {
+        self.lock().writes.iter().any(|write| write.part.name() == name && write.is_lease())
+    }
+
     /// Returns the last `n` writes as text, without writes of Leases.
     pub fn tail(&self, n: usize) -> String {
         let writes = self.since(0);

@@ -29,7 +29,13 @@ pub(super) struct DelayedWatch {
     broken: CancellationToken,
     /// Whether the body has no more frames.
     ended: bool,
+    /// Whether the frames are still the initial events of a streaming list. They are not held back: as any list, it is
+    /// consistent.
+    initial: bool,
 }
+
+/// Annotation of the bookmark that ends the initial events.
+const INITIAL_EVENTS_END: &[u8] = b"k8s.io/initial-events-end";
 
 pub(super) fn delayed_body(watch: DelayedWatch) -> Body {
     let frames = stream::unfold(watch, |mut watch| async move {
@@ -46,14 +52,22 @@ impl DelayedWatch {
         held_until: Arc<Mutex<Option<Instant>>>,
         clock: Clock,
         broken: CancellationToken,
+        initial: bool,
     ) -> Self {
-        Self { body, delay, held_until, clock, queue: VecDeque::new(), broken, ended: false }
+        let queue = VecDeque::new();
+        Self { body, delay, held_until, clock, queue, broken, ended: false, initial }
     }
 
     /// Returns the time when a frame is due that arrives now, not before the frames ahead of it. `None` is now.
-    fn due(&self) -> Option<Instant> {
+    fn due(&mut self, frame: &Frame<Bytes>) -> Option<Instant> {
         let now = self.clock.instant();
-        let held_until = *self.held_until.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held_until = *self.held_until.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.initial {
+            held_until = None;
+            let data = frame.data_ref().map_or(&[][..], |data| data);
+            let mut windows = data.windows(INITIAL_EVENTS_END.len());
+            self.initial = !windows.any(|window| window == INITIAL_EVENTS_END);
+        }
         let last = self.queue.back().map(|(due, _)| *due);
         let due = (now + self.delay).max(held_until.unwrap_or(now)).max(last.unwrap_or(now));
         (due > now || last.is_some()).then_some(due)
@@ -76,7 +90,7 @@ impl DelayedWatch {
                     return self.queue.pop_front().map(|(_, frame)| Ok(frame));
                 }
                 frame = self.body.frame(), if !self.ended => match frame {
-                    Some(Ok(frame)) => match self.due() {
+                    Some(Ok(frame)) => match self.due(&frame) {
                         None => return Some(Ok(frame)),
                         Some(due) => self.queue.push_back((due, frame)),
                     },

@@ -1,70 +1,30 @@
 //! The wire between a part and the server: it records writes, and injects latency and failures.
 
 use super::{
-    FaultKind, Log, Outcome, Part,
-    faults::ArmedFaults,
+    FaultKind, Outcome, Part,
+    network::{HELD, Network, OUTAGE, STALE, WorldCall},
     record::{is_event, is_lease},
+    stale::{Read, StaleReads},
     watches::{DelayedWatch, delayed_body},
 };
 use crate::BoxError;
 use bytes::Bytes;
-use evenkeel_api::time::Timestamp;
 use evenkeel_apiserver::{Body as Answer, Service as Server};
-use evenkeel_runtime::{clock::Clock, tasks::Halt};
+use evenkeel_runtime::tasks::Halt;
 use futures::future::BoxFuture;
 use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, Full, combinators::UnsyncBoxBody};
 use serde::Deserialize;
 use std::{
     io,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
     task::{Context, Poll},
     time::Duration,
 };
-use tokio::{
-    sync::{mpsc, watch},
-    time::Instant,
-};
+use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 pub(super) type Body = UnsyncBoxBody<Bytes, BoxError>;
-
-/// Duration of a pause, a disconnection, or the loss of leases.
-pub(super) const OUTAGE: Duration = Duration::from_secs(60);
-
-/// Time for which held watches are stale.
-const HELD: Duration = Duration::from_secs(10);
-
-/// Shared state of all wires.
-pub(super) struct Network {
-    pub(super) server: Server,
-    pub(super) clock: Clock,
-    pub(super) log: Log,
-    pub(super) armed: ArmedFaults,
-    /// Maximum latency of a request, and of its response.
-    pub(super) latency: Duration,
-    /// Sender of requests to the world, such as to restart a part.
-    pub(super) calls: mpsc::UnboundedSender<WorldCall>,
-    /// Number of latencies drawn so far.
-    pub(super) requests: AtomicU64,
-    /// End of the last outage that a wire ends by itself.
-    pub(super) outages_end: Mutex<Timestamp>,
-}
-
-impl Network {
-    fn note_outage(&self, duration: Duration) {
-        let mut last = self.outages_end.lock().unwrap_or_else(PoisonError::into_inner);
-        *last = (*last).max(self.clock.now() + duration);
-    }
-
-    /// Returns the end of the last outage that a wire ends by itself.
-    pub(super) fn outages_end(&self) -> Timestamp {
-        *self.outages_end.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// Treatment of a part's watches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,23 +37,11 @@ pub(super) enum Watches {
     Delayed,
 }
 
-/// Request of a wire to the world.
-#[derive(Debug)]
-pub(super) enum WorldCall {
-    /// The part crashed and must be restarted.
-    Restart(Part),
-    /// The part ended by itself with this error, and must be restarted.
-    Ended(Part, String),
-    /// The part is paused and must be resumed.
-    Resume(Part),
-    /// The part is disconnected and must be reconnected.
-    Reconnect(Part),
-}
-
 /// Wire of a part between its start and its crash. Clones share it.
 #[derive(Clone)]
 pub(super) struct Wire {
     shared: Arc<Network>,
+    server: Server,
     part: Part,
     /// Part whose writes are counted together with those of this part.
     counted_as: Part,
@@ -110,6 +58,8 @@ pub(super) struct Wire {
     held_until: Arc<Mutex<Option<Instant>>>,
     /// End of the time for which requests for leases are lost.
     leases_lost_until: Arc<Mutex<Option<Instant>>>,
+    /// Reads that are stale, or refused because they would not be.
+    stale: Arc<Mutex<StaleReads>>,
 }
 
 impl Wire {
@@ -122,9 +72,12 @@ impl Wire {
         let crashed = CancellationToken::new();
         let watches = Arc::new(Mutex::new(crashed.child_token()));
         let (halt, connected) = (Halt::default(), Arc::new(watch::Sender::new(true)));
-        let (held_until, leases_lost_until) = (Arc::default(), Arc::default());
+        let (held_until, leases_lost_until, stale) =
+            (Arc::default(), Arc::default(), Arc::default());
+        let server = shared.server.service();
         Self {
             shared,
+            server,
             part,
             counted_as,
             watch_mode,
@@ -134,7 +87,18 @@ impl Wire {
             watches,
             held_until,
             leases_lost_until,
+            stale,
         }
+    }
+
+    /// Lets the part's reads be stale for a while, as after a restart: see [`FaultKind::StaleRestart`].
+    pub(super) fn begin_stale(&self, revision: u64) {
+        self.start(&self.held_until, STALE);
+        self.stale_reads().begin(revision, self.shared.clock.instant() + STALE);
+    }
+
+    fn stale_reads(&self) -> MutexGuard<'_, StaleReads> {
+        self.stale.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Connects or disconnects the part. Disconnecting breaks its watches.
@@ -201,7 +165,14 @@ impl Wire {
         request: Request<Bytes>,
         target: &str,
     ) -> Result<Response<Body>, BoxError> {
-        let response = self.serve(request).await;
+        let now = self.shared.clock.instant();
+        let verdict = self.stale_reads().check(target, now);
+        let response = match verdict {
+            Read::Fails => return Err(wire_cut_error()),
+            Read::Expired => return Ok(rejection(410)),
+            Read::Fresh => self.serve(request).await,
+            Read::AsOf(target) => self.serve(redirect(request, &target)).await,
+        };
         self.sleep_latency("back").await;
         self.wait_connected().await?;
         self.check_alive()?;
@@ -239,21 +210,33 @@ impl Wire {
             Some(FaultKind::Cut) => {
                 set_outcome(Outcome::Lost);
                 self.connect(false);
-                self.call(WorldCall::Reconnect(self.part));
+                self.shared.call(WorldCall::Reconnect(self.part));
                 self.wait_connected().await?;
             }
             Some(FaultKind::Pause) => {
                 set_outcome(Outcome::Lost);
                 self.halt.halt();
-                self.call(WorldCall::Resume(self.part));
+                self.shared.call(WorldCall::Resume(self.part));
                 tokio::task::yield_now().await;
                 set_outcome(Outcome::Open);
             }
             _ => {}
         }
-        if fault == Some(FaultKind::HoldWatches) {
-            // Before the server executes the write, whose own event is held back too.
-            self.start(&self.held_until, HELD);
+        // Before the server executes the write, whose own event is held back or lost too.
+        let revision = self.shared.server.revision();
+        match fault {
+            Some(FaultKind::HoldWatches) => self.start(&self.held_until, HELD),
+            Some(FaultKind::WatchGap) => {
+                self.shared.note_outage(HELD);
+                self.stale_reads().begin_gap(self.shared.clock.instant() + HELD);
+                self.break_watches();
+            }
+            _ => {}
+        }
+        if fault == Some(FaultKind::Repeat) {
+            let first = self.serve(request.clone()).await;
+            let index = self.record(&request, target);
+            self.shared.log.set_outcome(index, Outcome::Unheard(first.status().as_u16()));
         }
         let response = self.serve(request).await;
         let code = response.status().as_u16();
@@ -262,6 +245,12 @@ impl Wire {
             Some(FaultKind::CrashAfter) => {
                 set_outcome(Outcome::Unheard(code));
                 self.crash();
+                return Err(wire_cut_error());
+            }
+            Some(FaultKind::StaleRestart) => {
+                set_outcome(Outcome::Unheard(code));
+                self.cut();
+                self.shared.call(WorldCall::RestartStale(self.part, revision));
                 return Err(wire_cut_error());
             }
             Some(FaultKind::LoseAnswer) => {
@@ -325,7 +314,7 @@ impl Wire {
     }
 
     async fn serve(&self, request: Request<Bytes>) -> Response<Answer> {
-        let mut server = self.shared.server.clone();
+        let mut server = self.server.clone();
         let answer = tower::Service::call(&mut server, request.map(Full::new)).await;
         answer.unwrap_or_else(|never| match never {})
     }
@@ -345,13 +334,14 @@ impl Wire {
 
     fn crash(&self) {
         self.cut();
-        self.call(WorldCall::Restart(self.part));
+        self.shared.call(WorldCall::Restart(self.part));
     }
 
-    /// Sends a request to the world.
-    pub(super) fn call(&self, call: WorldCall) {
-        // The world drops the receiver when the run ends.
-        let _ = self.shared.calls.send(call);
+    /// Asks the world to restart the part, whose program ended with this error, unless the part has crashed meanwhile.
+    pub(super) fn ended(&self, error: String) {
+        if !self.is_cut() {
+            self.shared.call(WorldCall::Ended(self.part, error));
+        }
     }
 
     fn break_watches(&self) {
@@ -372,9 +362,10 @@ impl Wire {
             Duration::ZERO
         };
         let broken = self.watches.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let initial = target.contains("sendInitialEvents=true");
         response.map(|body| {
             let (clock, held_until) = (self.shared.clock.clone(), Arc::clone(&self.held_until));
-            delayed_body(DelayedWatch::new(body, delay, held_until, clock, broken))
+            delayed_body(DelayedWatch::new(body, delay, held_until, clock, broken, initial))
         })
     }
 }
@@ -417,6 +408,14 @@ struct NamedMetadata {
     name: Option<String>,
 }
 
+/// Returns the request with another path and query.
+fn redirect(mut request: Request<Bytes>, target: &str) -> Request<Bytes> {
+    if let Ok(target) = target.parse() {
+        *request.uri_mut() = target;
+    }
+    request
+}
+
 fn boxed(body: Answer) -> Body {
     body.map_err(Into::into).boxed_unsync()
 }
@@ -426,6 +425,7 @@ fn rejection(code: u16) -> Response<Body> {
     let status = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let reason = match code {
         409 => "Conflict",
+        410 => "Expired",
         429 => "TooManyRequests",
         503 => "ServiceUnavailable",
         504 => "Timeout",

@@ -2,24 +2,18 @@
 
 use super::{
     FaultKind, Faults, Log, OBSERVER, Part, Requests, USER,
-    faults::ArmedFaults,
-    wire::{Network, OUTAGE, Watches, Wire, WorldCall},
+    network::{Network, OUTAGE, Settling, WorldCall},
+    wire::{Watches, Wire},
 };
 use crate::{Program, TestServer};
-use evenkeel_api::time::{SignedDuration, Timestamp};
+use evenkeel_api::time::Timestamp;
 use evenkeel_runtime::{
     client::{Client, full_text},
     clock::Clock,
     manager::Setup,
     tasks::{TaskFailure, Tasks, catch_panic},
 };
-use std::{
-    collections::BTreeMap,
-    fmt::Debug,
-    ops::Deref,
-    sync::{Arc, Mutex, atomic::AtomicU64},
-    time::Duration,
-};
+use std::{collections::BTreeMap, fmt::Debug, ops::Deref, pin::pin, sync::Arc, time::Duration};
 use tokio::{sync::mpsc, time::timeout};
 
 /// Start time of every run: 2026-01-01.
@@ -127,8 +121,6 @@ pub struct Simulation {
     calls: mpsc::UnboundedReceiver<WorldCall>,
     crashed: u64,
     exits: Vec<Exit>,
-    /// Time of the last restart, and of the end of the last outage.
-    recovers_from: Timestamp,
     requests: Requests,
     server: TestServer,
 }
@@ -143,16 +135,9 @@ impl Simulation {
     pub fn new(server: TestServer, options: SimulationOptions) -> Self {
         let clock = server.clock().clone();
         let (sender, calls) = mpsc::unbounded_channel();
-        let network = Arc::new(Network {
-            server: server.server().service(),
-            clock: clock.clone(),
-            log: Log::new(START),
-            armed: ArmedFaults::default(),
-            latency: options.latency,
-            calls: sender,
-            requests: AtomicU64::new(0),
-            outages_end: Mutex::new(START),
-        });
+        let (api, times) = (server.server().clone(), (options.latency, options.recovery));
+        let network = Network::new(api, clock.clone(), Log::new(START), times, sender);
+        let network = Arc::new(network);
         let wire = Wire::new(Arc::clone(&network), USER, USER, Watches::Untouched);
         let user = Client::builder(wire.kube(), clock).user_agent(USER.name());
         Self {
@@ -163,7 +148,6 @@ impl Simulation {
             calls,
             crashed: 0,
             exits: Vec::new(),
-            recovers_from: START,
             requests: Requests(user.build()),
             server,
         }
@@ -261,8 +245,8 @@ impl Simulation {
                     Ok(Err(error)) => full_text(&*error),
                     Err(panic) => format!("panic: {panic}"),
                 };
-                if !stop.is_cancelled() && !wire.is_cut() {
-                    wire.call(WorldCall::Ended(part, error));
+                if !stop.is_cancelled() {
+                    wire.ended(error);
                 }
             }
         };
@@ -300,27 +284,43 @@ impl Simulation {
     /// # Panics
     /// If that takes more than two hours.
     pub async fn settle(&mut self, quiet: Duration) {
-        let limit = self.clock().now() + SignedDuration::from_hours(2);
         let from = self.clock().now();
         loop {
-            let now = self.clock().now();
-            let settled_at = self.log().last().max(from).max(self.recovered_at()) + quiet;
-            let Ok(left) = Duration::try_from(settled_at.duration_since(now)) else { return };
+            let left = self.network.unsettled(from, quiet);
             if left.is_zero() {
                 return;
             }
-            assert!(now < limit, "still busy after two hours; last:\n{}", self.log().tail(20));
             self.pass(left).await;
         }
     }
 
-    /// Returns the time at which the last restart or outage is overcome.
-    fn recovered_at(&self) -> Timestamp {
-        if self.options.recovery.is_zero() {
-            return START;
+    /// Returns a handle that waits until the simulation has settled, for work of [`Simulation::beside`].
+    pub fn settling(&self) -> Settling {
+        Settling(Arc::clone(&self.network))
+    }
+
+    /// Does this work of the user. Meanwhile, it restarts parts as [`Simulation::pass`] does.
+    pub async fn beside<T>(&mut self, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        loop {
+            let call = tokio::select! {
+                biased;
+                result = &mut work => return result,
+                call = self.calls.recv() => call,
+            };
+            // The network of this simulation has the sender.
+            let Some(call) = call else { return work.await };
+            let mut execution = pin!(self.execute(call));
+            let early = tokio::select! {
+                biased;
+                result = &mut work => Some(result),
+                () = &mut execution => None,
+            };
+            if let Some(result) = early {
+                execution.await;
+                return result;
+            }
         }
-        let outages_end = self.recovers_from.max(self.network.outages_end());
-        if outages_end == START { START } else { outages_end + self.options.recovery }
     }
 
     /// Lets time pass until `holds` returns true. Calls `holds` every 100 ms at first, later after each hundredth
@@ -364,6 +364,12 @@ impl Simulation {
     async fn execute(&mut self, call: WorldCall) {
         match call {
             WorldCall::Restart(part) => self.restart(part).await,
+            WorldCall::RestartStale(part, revision) => {
+                self.restart(part).await;
+                if let Some(running_part) = self.running.get(&part) {
+                    running_part.wire.begin_stale(revision);
+                }
+            }
             WorldCall::Ended(part, error) => {
                 self.exits.push(Exit { part, at: self.clock().now(), error });
                 self.restart(part).await;
@@ -376,7 +382,7 @@ impl Simulation {
                 }
             }
         }
-        self.recovers_from = self.clock().now();
+        self.network.note_executed();
     }
 
     async fn restart(&mut self, part: Part) {

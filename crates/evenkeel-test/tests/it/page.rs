@@ -1,4 +1,4 @@
-//! The page on testing shows code that CI runs.
+//! The pages on testing and on operators show code that CI runs.
 
 use std::{fs, path::Path};
 
@@ -52,6 +52,17 @@ fn examples_in_other_languages_are_parts_of_the_files_they_follow() {
     }
     languages.dedup();
     assert_eq!(languages, ["go", "python", "javascript"]);
+}
+
+#[test]
+fn the_exploration_in_the_operators_guide_is_that_of_the_example() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let page = fs::read_to_string(root.join("docs/operators.md")).expect("the page");
+    let test = fs::read_to_string(root.join("examples/webapp/tests/explore.rs")).expect("a test");
+    let copies: Vec<_> =
+        blocks(&page).into_iter().filter(|(language, ..)| *language == "rust,ignore").collect();
+    assert_eq!(copies.len(), 1);
+    assert!(test.contains(&copies[0].2), "{}", copies[0].2);
 }
 
 #[test]

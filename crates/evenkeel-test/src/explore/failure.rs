@@ -1,0 +1,66 @@
+//! Result of an exploration.
+
+use super::plan::{FaultText, RunId};
+use crate::simulation::Fault;
+use std::{fmt, thread};
+
+/// Environment variable with the seed of the only runs to do.
+pub(super) const SEED_VARIABLE: &str = "EVENKEEL_SEED";
+
+/// Environment variable with the only fault to inject, such as `crash-after@7`.
+pub(super) const FAULT_VARIABLE: &str = "EVENKEEL_FAULT";
+
+/// Exploration in which no run failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Explored {
+    /// Number of runs, those without a fault included.
+    pub runs: usize,
+    /// Number of the operator's writes in the first run, without leases and events.
+    pub writes: u64,
+    /// Hash of all requests of all runs that wrote. It is the same each time, if the operator is deterministic: its writes
+    /// depend on nothing but its reads and the time.
+    pub digest: u64,
+}
+
+/// Run that failed. Its text says what went wrong and how to repeat it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub struct Failure {
+    /// Seed of the run.
+    pub seed: u64,
+    /// Fault of the run; `None` if the operator fails without one.
+    pub fault: Option<Fault>,
+    /// When the run failed, such as `teardown`.
+    pub phase: &'static str,
+    /// What went wrong.
+    pub reason: String,
+    /// The write that the fault hit.
+    pub hit: Option<String>,
+    /// The last requests, one a line.
+    pub requests: String,
+}
+
+impl Failure {
+    /// Returns the identity of the run.
+    pub(super) fn id(&self) -> RunId {
+        RunId { seed: self.seed, fault: self.fault }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seed, fault, phase, reason, hit, requests } = self;
+        let text = FaultText(*fault);
+        match fault {
+            Some(fault) => {
+                writeln!(f, "the operator fails after {} at its write {}", fault.kind, fault.at)?;
+            }
+            None => writeln!(f, "the operator fails without a fault")?,
+        }
+        if let Some(hit) = hit {
+            writeln!(f, "write: {}", hit.trim_start())?;
+        }
+        writeln!(f, "phase: {phase}\n{reason}\nlast requests:\n{requests}")?;
+        let test = thread::current().name().unwrap_or_default().to_owned();
+        write!(f, "repeat: {SEED_VARIABLE}={seed} {FAULT_VARIABLE}={text} cargo test {test}")
+    }
+}

@@ -1,0 +1,97 @@
+//! Exploration of an operator's behaviour under faults.
+//!
+//! A run is a new cluster in virtual time. The operator and the cluster settle, one fault is armed at one of the operator's
+//! writes, the user's steps follow, and everything settles again. Then this must hold:
+//!
+//! | rule | what breaks it |
+//! |---|---|
+//! | the asserts of the scenario hold | a panic or an error of the scenario |
+//! | the end state is that of the run without a fault | an object or a field that differs, such as a status of old reads |
+//! | the operator creates and deletes no more than without the fault | a generated name for each attempt |
+//! | nothing is written for ten minutes | writes that answer each other, or that change nothing |
+//! | when the user's objects are deleted, nothing is left | a child without owner, a finalizer that stays |
+//! | no program ends by itself, no task fails for good | an error that ends the operator |
+//!
+//! **End states** are compared without managed fields, resource versions, generations and times. An `observedGeneration` is
+//! the current one or not. Uids and generated names stand for the objects that have them. Addresses, node ports and nodes, which
+//! the cluster chooses, are left out, as is the order of conditions, owners, finalizers and endpoints.
+//!
+//! **Creates and deletes** are compared as far as the fault allows. A lost or repeated answer may repeat a create that is
+//! answered with `AlreadyExists`, and a delete. After a crash, a gap or stale reads, an operator may do more than without: it
+//! has seen other states in between. Steps that follow each other without [`User::settle`] may also be seen together.
+//!
+//! The environment selects runs: `EVENKEEL_RUNS=5000` does more of them. `EVENKEEL_SEED` and `EVENKEEL_FAULT` repeat the one
+//! that a failure names.
+
+mod cluster;
+mod diff;
+mod driver;
+mod failure;
+mod options;
+mod plan;
+mod run;
+mod state;
+mod target;
+mod user;
+
+pub use failure::{Explored, Failure};
+pub use options::Exploration;
+pub use user::User;
+
+use crate::{BoxError, Program};
+
+/// Runs an operator and a scenario of its user again and again, with another fault each time, in virtual time.
+///
+/// Faults are crashes before and after each write, lost requests, lost and repeated answers, refusals, late, broken and
+/// expired watches, stale reads, disconnections, and lost leases. See [the module](self) for what must hold in the end.
+/// [`Exploration`] has options: definitions of kinds, controllers, nodes, replicas. Call it in an ordinary `#[test]`, because
+/// each run has a runtime of its own.
+///
+/// ```
+/// use evenkeel_runtime::prelude::*;
+/// use evenkeel_test::explore;
+/// use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+/// use kube::api::{Patch, PatchParams, PostParams};
+/// use serde_json::json;
+///
+/// /// Keeps a Secret with the data of each ConfigMap that is labelled.
+/// async fn reconcile(map: Arc<ConfigMap>, cx: Context) -> Result<Outcome> {
+///     let mut secret = Secret { string_data: map.data.clone(), ..Secret::default() };
+///     secret.metadata.name = map.metadata.name.clone();
+///     secret.controlled_by(&*map)?;
+///     cx.apply(&secret).await?;
+///     Ok(Outcome::Settled)
+/// }
+///
+/// fn operator(kube: kube::Client, setup: Setup) -> anyhow::Result<Manager> {
+///     let manager = Manager::builder(kube).component("copier").setup(setup).build()?;
+///     manager.controller::<ConfigMap>().owns::<Secret>().reconcile(reconcile);
+///     Ok(manager)
+/// }
+///
+/// # fn main() {
+/// // In your tests: #[test].
+/// let explored = explore(operator, async |user| {
+///     let maps = user.api::<ConfigMap>();
+///     let map = serde_json::from_value(json!({"metadata": {"name": "a"}, "data": {"k": "1"}}))?;
+///     maps.create(&PostParams::default(), &map).await?;
+///     user.settle().await;
+///     let change = Patch::Merge(json!({"data": {"k": "2"}}));
+///     maps.patch("a", &PatchParams::default(), &change).await?;
+///     user.settle().await;
+///     let secret = user.api::<Secret>().get("a").await?;
+///     assert_eq!(secret.data.expect("data")["k"].0, b"2");
+///     Ok(())
+/// });
+/// assert!(explored.runs > 20);
+/// # }
+/// ```
+///
+/// # Panics
+/// If a run fails. The text has the fault, the differences, the last requests, and the variables that repeat the run.
+pub fn explore<S>(operator: impl Program, scenario: S) -> Explored
+where
+    S: AsyncFn(User) -> Result<(), BoxError>,
+{
+    Exploration::new(operator).run(scenario)
+}

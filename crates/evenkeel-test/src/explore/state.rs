@@ -1,0 +1,272 @@
+//! Objects of a cluster without what differs from run to run: a normal form that runs are compared by.
+
+use evenkeel_api::time::Timestamp;
+use serde_json::{Map, Value};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
+
+/// Fields that say when or how often an object was written, not what it is.
+const WRITE_FIELDS: [&str; 4] = ["managedFields", "resourceVersion", "generation", "selfLink"];
+
+/// Fields with values that the cluster chooses: addresses, ports, nodes.
+const CHOSEN_FIELDS: [&str; 12] = [
+    "clusterIP",
+    "clusterIPs",
+    "containerID",
+    "healthCheckNodePort",
+    "hints",
+    "hostIP",
+    "hostIPs",
+    "nodeName",
+    "nodePort",
+    "podIP",
+    "podIPs",
+    "zone",
+];
+
+/// Lists whose order has no meaning.
+const SETS: [&str; 6] =
+    ["addresses", "conditions", "endpoints", "finalizers", "ownerReferences", "subsets"];
+
+/// Objects in normal form, by kind and name. Several objects have the same name if the server generated it.
+pub(super) type State = BTreeMap<String, Vec<Value>>;
+
+/// Returns the normal form of the objects that were written after the revision `since`, without the fields that the JSON
+/// pointers `ignored` name. The other objects are the server's own, with its certificates.
+pub(super) fn normalize(objects: Vec<Value>, since: u64, ignored: &[String]) -> State {
+    let mut names = Names::default();
+    for object in &objects {
+        names.add(object);
+    }
+    let mut state = State::new();
+    let version = |object: &Value| text(&object["metadata"]["resourceVersion"]).parse::<u64>();
+    let is_old = |object: &Value| version(object).is_ok_and(|version| version <= since);
+    for mut object in objects.into_iter().filter(|object| !is_old(object)) {
+        for pointer in ignored {
+            remove(&mut object, pointer);
+        }
+        let key = label(&object);
+        let key = names.replace_names(&key).unwrap_or(key);
+        let generation = object.pointer("/metadata/generation").and_then(Value::as_i64);
+        names.normalize(&mut object, generation);
+        state.entry(key).or_default().push(object);
+    }
+    for same_name in state.values_mut() {
+        same_name.sort_by_cached_key(Value::to_string);
+    }
+    state
+}
+
+/// Returns kind, namespace and name of an object, such as `Pod default/web-*` for a name that the server generated.
+pub(super) fn label(object: &Value) -> String {
+    let meta = &object["metadata"];
+    let kind = object["kind"].as_str().unwrap_or("object");
+    let name = generated_name(meta).unwrap_or_else(|| text(&meta["name"]).to_owned());
+    match text(&meta["namespace"]) {
+        "" => format!("{kind} {name}"),
+        namespace => format!("{kind} {namespace}/{name}"),
+    }
+}
+
+/// Returns a name for all objects that share this one's generated name.
+fn generated_name(meta: &Value) -> Option<String> {
+    let prefix = meta["generateName"].as_str().filter(|prefix| !prefix.is_empty())?;
+    text(&meta["name"]).starts_with(prefix).then(|| format!("{prefix}*"))
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+/// Removes the field that a JSON pointer names, if it exists.
+fn remove(object: &mut Value, pointer: &str) {
+    let Some((parent, field)) = pointer.rsplit_once('/') else { return };
+    if let Some(Value::Object(fields)) = object.pointer_mut(parent) {
+        fields.remove(&field.replace("~1", "/").replace("~0", "~"));
+    }
+}
+
+/// Uids, generated names and addresses, and what stands for them.
+#[derive(Default)]
+struct Names {
+    replaced: BTreeMap<String, String>,
+    addresses: BTreeSet<String>,
+}
+
+impl Names {
+    fn add(&mut self, object: &Value) {
+        let meta = &object["metadata"];
+        self.replaced.insert(text(&meta["uid"]).to_owned(), format!("<uid of {}>", label(object)));
+        if let Some(name) = generated_name(meta) {
+            self.replaced.insert(text(&meta["name"]).to_owned(), name);
+        }
+        self.replaced.remove("");
+        self.add_addresses(object);
+    }
+
+    fn add_addresses(&mut self, value: &Value) {
+        match value {
+            Value::Object(fields) => {
+                for (name, field) in fields {
+                    let chosen = CHOSEN_FIELDS.contains(&&**name);
+                    match field {
+                        Value::String(address) if chosen => self.add_address(address),
+                        Value::Array(all) if chosen => all.iter().for_each(|one| {
+                            self.add_address(one["ip"].as_str().unwrap_or(text(one)));
+                        }),
+                        _ => self.add_addresses(field),
+                    }
+                }
+            }
+            Value::Array(all) => all.iter().for_each(|one| self.add_addresses(one)),
+            _ => {}
+        }
+    }
+
+    fn add_address(&mut self, text: &str) {
+        if text.parse::<IpAddr>().is_ok() {
+            self.addresses.insert(text.to_owned());
+        }
+    }
+
+    fn normalize(&self, value: &mut Value, generation: Option<i64>) {
+        match value {
+            Value::Object(fields) => self.normalize_fields(fields, generation),
+            Value::Array(all) => all.iter_mut().for_each(|one| self.normalize(one, generation)),
+            Value::String(text) => {
+                if let Some(normal) = self.normal_text(text) {
+                    *text = normal;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn normalize_fields(&self, fields: &mut Map<String, Value>, generation: Option<i64>) {
+        let dropped = |name: &str| WRITE_FIELDS.contains(&name) || CHOSEN_FIELDS.contains(&name);
+        fields.retain(|name, _| !dropped(name));
+        for (name, field) in fields.iter_mut() {
+            if name == "observedGeneration" && generation.is_some() {
+                let current = field.as_i64() == generation;
+                *field = if current { "<current>" } else { "<not current>" }.into();
+                continue;
+            }
+            self.normalize(field, generation);
+            if let (true, Value::Array(all)) = (SETS.contains(&&**name), field) {
+                all.sort_by_cached_key(Value::to_string);
+            }
+        }
+    }
+
+    /// Returns the normal form of a text, or `None` if it has none of its own.
+    fn normal_text(&self, text: &str) -> Option<String> {
+        if text.parse::<Timestamp>().is_ok() {
+            return Some("<time>".to_owned());
+        }
+        if self.addresses.contains(text) {
+            return Some("<address>".to_owned());
+        }
+        let replaced = self.replace_names(text);
+        replaced.or_else(|| is_uuid(text).then(|| "<uid of nothing>".to_owned()))
+    }
+
+    /// Replaces uids and generated names, the longest of those with the same beginning first. Returns `None` if there are
+    /// none.
+    fn replace_names(&self, text: &str) -> Option<String> {
+        let mut replaced = None::<String>;
+        // What stands for a uid may contain a generated name.
+        for _ in 0..2 {
+            for (name, by) in self.replaced.iter().rev() {
+                let text = replaced.as_deref().unwrap_or(text);
+                if text.contains(&**name) {
+                    replaced = Some(text.replace(&**name, by));
+                }
+            }
+        }
+        replaced
+    }
+}
+
+fn is_uuid(text: &str) -> bool {
+    let groups: Vec<usize> = text.split('-').map(str::len).collect();
+    groups == [8, 4, 4, 4, 12] && text.bytes().all(|b| b == b'-' || b.is_ascii_hexdigit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const UID: &str = "11111111-2222-4333-8444-555555555555";
+    const OTHER: &str = "21111111-2222-4333-8444-555555555555";
+
+    fn app(uid: &str, generation: u64, observed: u64) -> Value {
+        json!({
+            "kind": "App",
+            "metadata": {"name": "shop", "namespace": "default", "uid": uid,
+                "generation": generation, "resourceVersion": uid, "managedFields": [],
+                "creationTimestamp": format!("2026-01-01T00:00:0{generation}Z")},
+            "status": {"observedGeneration": observed, "conditions": [
+                {"type": if generation == 1 { "B" } else { "A" }},
+                {"type": if generation == 1 { "A" } else { "B" }},
+            ]},
+        })
+    }
+
+    fn pod(suffix: &str, owner: &str, ip: &str) -> Value {
+        json!({
+            "kind": "Pod",
+            "metadata": {"name": format!("web-{suffix}"), "generateName": "web-",
+                "namespace": "default", "ownerReferences": [{"uid": owner}]},
+            "spec": {"nodeName": suffix},
+            "status": {"podIP": ip, "podIPs": [{"ip": ip}], "note": format!("web-{suffix} at work")},
+        })
+    }
+
+    fn slice(suffix: &str, ip: &str) -> Value {
+        json!({"kind": "Slice", "metadata": {"name": "a"},
+            "endpoints": [{"addresses": [ip], "targetRef": {"name": format!("web-{suffix}")}}]})
+    }
+
+    #[test]
+    fn objects_that_differ_by_chance_have_the_same_normal_form() {
+        let one = vec![app(UID, 1, 1), pod("x", UID, "10.0.0.1"), slice("x", "10.0.0.1")];
+        let two = vec![slice("y", "10.0.0.2"), pod("y", OTHER, "10.0.0.2"), app(OTHER, 2, 2)];
+        let normal = normalize(one, 0, &[]);
+        assert_eq!(normal, normalize(two, 0, &[]));
+        let keys: Vec<&str> = normal.keys().map(|key| &**key).collect();
+        assert_eq!(keys, ["App default/shop", "Pod default/web-*", "Slice a"]);
+        let owner = normal["Pod default/web-*"][0].pointer("/metadata/ownerReferences/0/uid");
+        assert_eq!(owner, Some(&json!("<uid of App default/shop>")));
+    }
+
+    #[test]
+    fn objects_that_differ_in_meaning_have_different_normal_forms() {
+        let normal = |objects: Vec<Value>| normalize(objects, 0, &[]);
+        assert_ne!(normal(vec![app(UID, 2, 2)]), normal(vec![app(UID, 2, 1)]), "a stale status");
+        let orphan = vec![app(UID, 1, 1), pod("x", OTHER, "")];
+        assert_ne!(normal(vec![app(UID, 1, 1), pod("x", UID, "")]), normal(orphan));
+        let map =
+            |value: &str| vec![json!({"kind": "Map", "metadata": {"name": "a"}, "data": value})];
+        assert_ne!(
+            normal(map("10.0.0.1")),
+            normal(map("10.0.0.2")),
+            "an address that a user chose"
+        );
+        let ignored = ["/data".to_owned()];
+        assert_eq!(normalize(map("a"), 0, &ignored), normalize(map("b"), 0, &ignored));
+    }
+
+    #[test]
+    fn objects_that_nobody_has_written_only_lend_their_names() {
+        let mut old = app(UID, 1, 1);
+        old["metadata"]["resourceVersion"] = "7".into();
+        let normal = normalize(vec![old, pod("x", UID, "")], 7, &[]);
+        let keys: Vec<&str> = normal.keys().map(|key| &**key).collect();
+        assert_eq!(keys, ["Pod default/web-*"]);
+        let owner = normal["Pod default/web-*"][0].pointer("/metadata/ownerReferences/0/uid");
+        assert_eq!(owner, Some(&json!("<uid of App default/shop>")));
+    }
+}

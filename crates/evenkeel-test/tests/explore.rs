@@ -1,0 +1,221 @@
+//! Operators under faults: a correct one passes, and a mistake is found.
+
+use evenkeel_runtime::{
+    plan::PatchForm,
+    prelude::{Arc, CacheOptions, Context, Key, Manager, Outcome, OwnerExt as _, Result, Setup},
+};
+use evenkeel_test::{BoxError, Exploration, Failure, User, simulation::FaultKind};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
+use kube::{
+    ResourceExt as _,
+    api::{Patch, PatchParams, PostParams},
+};
+use serde_json::{Value, json};
+use std::{
+    collections::BTreeSet,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+/// Finalizer of each ConfigMap.
+const FINALIZER: &str = "example.com/outside";
+
+/// Annotation of a ConfigMap with the number of Secrets in its namespace.
+const SECRETS: &str = "example.com/secrets";
+
+/// Mistake in the operator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mistake {
+    Nothing,
+    /// It removes the finalizer only of objects that it remembers.
+    LeakedFinalizer,
+    /// It sets the owner of a child with a second write.
+    LateOwner,
+    /// It gives each attempt to create a child a new name.
+    GeneratedName,
+    /// It counts Secrets, but does not watch them.
+    OldRead,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Names(Arc<Mutex<BTreeSet<String>>>);
+
+impl Names {
+    fn lock(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// State of an operator.
+struct App {
+    mistake: Mistake,
+    /// Objects that this process has seen before their deletion.
+    remembered: Names,
+    /// What each object has outside of the cluster.
+    outside: Names,
+}
+
+/// Returns an exploration of an operator with this mistake.
+fn exploration(mistake: Mistake) -> Exploration {
+    let outside = Names::default();
+    let left = outside.clone();
+    let operator = move |kube: kube::Client, setup: Setup| -> anyhow::Result<Manager> {
+        let maps = CacheOptions::<ConfigMap>::in_namespace("default");
+        let manager = Manager::builder(kube).component("apps").setup(setup).cache(maps).build()?;
+        let app = App { mistake, remembered: Names::default(), outside: outside.clone() };
+        let controller = manager.controller::<ConfigMap>().owns::<Service>().state(app);
+        if mistake == Mistake::OldRead {
+            controller.reads::<Secret>().reconcile(reconcile);
+        } else {
+            let key =
+                |secret: &Secret| vec![Key::new(&secret.namespace().unwrap_or_default(), "app")];
+            controller.watches(key).reconcile(reconcile);
+        }
+        Ok(manager)
+    };
+    Exploration::new(operator)
+        .after_teardown(move || assert!(left.lock().is_empty(), "left outside: {left:?}"))
+}
+
+async fn reconcile(map: Arc<ConfigMap>, cx: Context<App>) -> Result<Outcome> {
+    let (app, name) = (cx.state(), map.name_any());
+    let finalizers = |names: &[&str]| json!({"metadata": {"resourceVersion": map.resource_version(), "finalizers": names}});
+    if map.metadata.deletion_timestamp.is_some() {
+        let is_remembered = app.remembered.lock().remove(&name);
+        if map.finalizers().is_empty() || app.mistake == Mistake::LeakedFinalizer && !is_remembered
+        {
+            return Ok(Outcome::Settled);
+        }
+        app.outside.lock().remove(&name);
+        cx.patch(&*map, PatchForm::Merge, &finalizers(&[])).await?;
+        return Ok(Outcome::Settled);
+    }
+    if map.finalizers().is_empty() {
+        cx.patch(&*map, PatchForm::Merge, &finalizers(&[FINALIZER])).await?;
+        app.remembered.lock().insert(name.clone());
+    }
+    app.outside.lock().insert(name.clone());
+    make_service(&map, &cx).await?;
+    let secrets = cx.cached::<Secret>()?.count("default").to_string();
+    if map.annotations().get(SECRETS) != Some(&secrets) {
+        let patch = json!({"metadata": {"annotations": {SECRETS: secrets}}});
+        cx.patch(&*map, PatchForm::Merge, &patch).await?;
+    }
+    Ok(Outcome::Settled)
+}
+
+async fn make_service(map: &ConfigMap, cx: &Context<App>) -> Result<()> {
+    let port = map.data.as_ref().and_then(|data| data.get("port")?.parse::<i32>().ok());
+    let mut service: Service = serde_json::from_value(json!({
+        "metadata": {"name": map.name_any(), "namespace": "default"},
+        "spec": {"ports": [{"port": port.unwrap_or(80)}]},
+    }))?;
+    let present = cx.get::<Service>("default", &map.name_any())?;
+    match cx.state().mistake {
+        Mistake::LateOwner if present.is_none() => {
+            let created = cx.create(&service).await?;
+            service.controlled_by(map)?;
+            let owners =
+                json!({"metadata": {"ownerReferences": service.metadata.owner_references}});
+            cx.patch(&*created, PatchForm::Merge, &owners).await?;
+        }
+        Mistake::GeneratedName => {
+            let all = cx.cached::<Service>()?.namespace("default");
+            if !all.iter().any(|one| one.object().name_any().starts_with("app-")) {
+                service.metadata.name = None;
+                service.metadata.generate_name = Some("app-".to_owned());
+                service.controlled_by(map)?;
+                cx.create(&service).await?;
+            }
+        }
+        Mistake::LateOwner => {
+            let port = json!({"spec": {"ports": service.spec.unwrap_or_default().ports}});
+            cx.patch(&service_named(map)?, PatchForm::Merge, &port).await?;
+        }
+        _ => {
+            service.controlled_by(map)?;
+            cx.apply(&service).await?;
+        }
+    }
+    Ok(())
+}
+
+fn service_named(map: &ConfigMap) -> Result<Service> {
+    Ok(serde_json::from_value(
+        json!({"metadata": {"name": map.name_any(), "namespace": "default"}}),
+    )?)
+}
+
+/// A user creates an app, changes its port, and creates a Secret.
+async fn scenario(user: User) -> Result<(), BoxError> {
+    let object = |name: &str, data: Value| json!({"metadata": {"name": name}, "data": data});
+    let maps = user.api::<ConfigMap>();
+    let app = serde_json::from_value(object("app", json!({"port": "80"})))?;
+    maps.create(&PostParams::default(), &app).await?;
+    user.settle().await;
+    let port = Patch::Merge(json!({"data": {"port": "81"}}));
+    maps.patch("app", &PatchParams::default(), &port).await?;
+    user.settle().await;
+    let secret = serde_json::from_value(object("key", json!({})))?;
+    user.api::<Secret>().create(&PostParams::default(), &secret).await?;
+    let label = Patch::Merge(json!({"metadata": {"labels": {"checked": "true"}}}));
+    maps.patch("app", &PatchParams::default(), &label).await?;
+    user.settle().await;
+    assert!(maps.get("app").await?.annotations().contains_key(SECRETS), "it has a status");
+    Ok(())
+}
+
+/// Explores an operator with a mistake, which a run must find. The run's repetition must find the same.
+fn find(mistake: Mistake, seeds: u64) -> Failure {
+    let exploration = |mistake| exploration(mistake).seeds(seeds);
+    let failure = exploration(mistake).check(scenario).expect_err("the mistake is found");
+    let again = exploration(mistake).repeat(&failure, scenario).expect_err("it is found again");
+    assert_eq!(failure, again, "\n{failure}\n{again}");
+    *failure
+}
+
+#[test]
+fn a_correct_operator_survives_all_faults_with_ten_seeds() {
+    let explored = exploration(Mistake::Nothing).seeds(10).max_runs(13).run(scenario);
+    assert!(explored.runs > 10 && explored.writes > 5, "{explored:?}");
+}
+
+#[test]
+fn the_same_exploration_has_the_same_requests() {
+    let explore = || exploration(Mistake::Nothing).max_runs(3).run(scenario);
+    assert_eq!(explore(), explore());
+}
+
+#[test]
+fn a_finalizer_that_a_crash_leaks_is_found() {
+    let failure = find(Mistake::LeakedFinalizer, 1);
+    assert!(failure.fault.is_some() && failure.phase == "teardown", "{failure}");
+    assert!(
+        failure.reason.contains("ConfigMap default/app is left: deleted, but held by"),
+        "{failure}"
+    );
+}
+
+#[test]
+fn a_child_without_owner_is_found() {
+    let failure = find(Mistake::LateOwner, 1);
+    assert!(failure.fault.is_some(), "{failure}");
+    let text = failure.to_string();
+    assert!(text.contains("Service default/app: metadata.ownerReferences: nothing"), "{text}");
+    assert!(text.contains("EVENKEEL_FAULT="), "{text}");
+}
+
+#[test]
+fn a_child_of_each_attempt_is_found() {
+    let failure = find(Mistake::GeneratedName, 1);
+    assert!(failure.reason.contains("Service default/app-*: 2 objects"), "{failure}");
+    let repeats = [FaultKind::LoseAnswer, FaultKind::Repeat];
+    let failure = exploration(Mistake::GeneratedName).kinds(repeats).check(scenario);
+    assert!(failure.is_err(), "{failure:?}");
+}
+
+#[test]
+fn a_status_of_old_reads_is_found() {
+    let failure = find(Mistake::OldRead, 4);
+    let found = "ConfigMap default/app: metadata.annotations.example.com/secrets: \"0\"";
+    assert!(failure.reason.contains(found), "{failure}");
+}
