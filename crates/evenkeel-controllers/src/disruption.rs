@@ -18,6 +18,8 @@ pub(crate) struct DisruptionReason {
     pub(crate) reason: &'static str,
     /// Message for people.
     pub(crate) message: &'static str,
+    /// Whether the condition has `observedGeneration`. Upstream's device taint eviction controller leaves it out.
+    pub(crate) has_generation: bool,
 }
 
 /// Returns the patch that adds the condition with this reason, or `None` if the pod has the condition already. If the
@@ -63,17 +65,21 @@ fn set_condition(status: &mut Value, pod: &Pod, reason: DisruptionReason, now: T
     let conditions = pod.status.conditions.iter();
     let current = conditions.clone().find(|condition| &*condition.type_ == DISRUPTION_TARGET);
     let current_true = current.filter(|current| &*current.status == "True");
-    let DisruptionReason { reason, message } = reason;
+    let DisruptionReason { reason, message, has_generation } = reason;
     let is_set = current_true
         .is_some_and(|current| &*current.reason == reason && &*current.message == message);
     if is_set {
         return;
     }
     let since = current_true.and_then(|current| current.last_transition_time).unwrap_or(now);
-    status["conditions"] = json!([{
+    let mut condition = json!({
         "type": DISRUPTION_TARGET, "status": "True", "reason": reason, "message": message,
-        "lastTransitionTime": seconds(since), "observedGeneration": pod.meta.generation,
-    }]);
+        "lastTransitionTime": seconds(since),
+    });
+    if has_generation {
+        condition["observedGeneration"] = json!(pod.meta.generation);
+    }
+    status["conditions"] = json!([condition]);
     // Keep the order of the conditions: by default a strategic merge patch puts new entries first.
     let new = current.is_none().then_some(DISRUPTION_TARGET);
     let types = conditions.map(|condition| &*condition.type_).chain(new);
@@ -86,7 +92,8 @@ mod tests {
     use crate::fixtures::{T0, pod};
     use evenkeel_api::views::PodCondition;
 
-    const REASON: DisruptionReason = DisruptionReason { reason: "Because", message: "of it" };
+    const REASON: DisruptionReason =
+        DisruptionReason { reason: "Because", message: "of it", has_generation: true };
 
     fn body(patch: &Patch) -> Value {
         serde_json::from_slice(&patch.body).expect("JSON")
@@ -100,7 +107,11 @@ mod tests {
         assert_eq!(status["conditions"][0]["reason"], "Because");
         let order = json!([{"type": "Ready"}, {"type": DISRUPTION_TARGET}]);
         assert_eq!(status["$setElementOrder/conditions"], order);
+        assert_eq!(status["conditions"][0]["observedGeneration"], 1);
         assert!(status["phase"].is_null());
+        let without = DisruptionReason { has_generation: false, ..REASON };
+        let patch = add_condition(&pod, without, T0).expect("the condition is missing");
+        assert!(body(&patch)["status"]["conditions"][0]["observedGeneration"].is_null());
         pod.status.conditions = Box::new([PodCondition {
             type_: DISRUPTION_TARGET.into(),
             status: "True".into(),

@@ -28,5 +28,6 @@ mod owned;
 mod pod_deletion_ranking;
 mod pods;
 mod scale;
+mod sweep;
 mod wire;
 mod words;

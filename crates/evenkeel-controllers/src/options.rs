@@ -90,6 +90,8 @@ pub struct Options {
     pub daemonset: apps::daemonset::Options,
     /// Options of the Deployment controller.
     pub deployment: apps::deployment::Options,
+    /// Options of the device taint eviction controller.
+    pub devicetainteviction: resource::devicetainteviction::Options,
     /// Options of the disruption controller.
     pub poddisruptionbudget: policy::poddisruptionbudget::Options,
     /// Options of the Endpoints controller.
@@ -145,6 +147,7 @@ impl Options {
             cronjob: Workers::read(flags, batch::cronjob::WORKERS),
             daemonset: Workers::read(flags, apps::daemonset::WORKERS),
             deployment: Workers::read(flags, apps::deployment::WORKERS),
+            devicetainteviction: Workers::read(flags, resource::devicetainteviction::WORKERS),
             poddisruptionbudget: Workers::read(flags, policy::poddisruptionbudget::WORKERS),
             endpoints: discovery::endpoints::Options::read(flags),
             endpointslice: discovery::endpointslice::Options::read(flags),

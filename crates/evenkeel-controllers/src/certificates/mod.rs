@@ -8,19 +8,15 @@ pub mod signing;
 
 mod kubelet;
 mod request;
-mod sweep;
 
 use crate::wiring::descriptor::{ControllerContext, Descriptor};
-use evenkeel_api::{View, time::Timestamp};
 use evenkeel_runtime::{
     cache::{Cache, Full},
-    controller::{Builder, Periodic},
-    plan::{Key, PassHandler, Plan, Planned, Planner},
+    controller::Builder,
     queue::Backoff,
 };
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
-use std::{sync::Arc, time::Duration};
-use sweep::ExpirationReason;
+use std::time::Duration;
 
 /// A CertificateSigningRequest with all fields, because the controllers update the whole object.
 type SigningRequest = Full<CertificateSigningRequest>;
@@ -36,60 +32,6 @@ fn controller_builder(
 ) -> Builder {
     let backoff = Backoff { base_delay: Duration::from_millis(200), ..Backoff::default() };
     context.builder(descriptor, requests).workers(WORKERS).backoff(backoff)
-}
-
-/// Planner that periodically deletes the expired objects of a kind.
-struct Sweep<V> {
-    objects: Cache<V>,
-    expiration_reason: ExpirationReason<V>,
-}
-
-impl<V: View> Sweep<V> {
-    /// Starts the controller, which runs once in each period.
-    fn start(
-        context: &ControllerContext,
-        descriptor: &Descriptor,
-        period: Duration,
-        expiration_reason: ExpirationReason<V>,
-    ) {
-        let objects = context.env.caches.of::<V>();
-        let passes = Periodic::new(&context.env, descriptor.name)
-            .reads(&objects)
-            .client(context.client(descriptor));
-        let planner = Self { objects, expiration_reason };
-        passes.planned(&context.tasks, period, planner, LogExpired(expiration_reason));
-    }
-}
-
-impl<V: View> Planner for Sweep<V> {
-    type Observed = Vec<Arc<V>>;
-    type Memory = ();
-
-    fn observe(&self, _: &Key, (): &()) -> Option<Vec<Arc<V>>> {
-        Some(self.objects.list())
-    }
-
-    fn plan(&self, objects: &Vec<Arc<V>>, (): &(), now: Timestamp) -> (Plan, ()) {
-        (sweep::plan(objects, self.expiration_reason, now), ())
-    }
-}
-
-/// Logs each deleted object with the reason.
-struct LogExpired<V>(ExpirationReason<V>);
-
-impl<V: View> PassHandler<Sweep<V>> for LogExpired<V> {
-    fn on_planned(&self, objects: &Vec<Arc<V>>, planned: Planned<'_, ()>) {
-        for object in objects {
-            let Self(expiration_reason) = self;
-            if let Some(why) = expiration_reason(object, planned.at) {
-                let meta = object.meta();
-                let kind = V::kind().kind;
-                let namespace = &*meta.namespace;
-                let name = &*meta.name;
-                tracing::info!(%kind, namespace, name, why, "Deleting the expired object");
-            }
-        }
-    }
 }
 
 /// Reports whether the request has the condition with the status `True` or an empty status.

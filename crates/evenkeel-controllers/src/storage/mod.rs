@@ -6,9 +6,11 @@ pub mod ephemeralvolume;
 pub mod expander;
 pub mod persistentvolumeclaimprotection;
 pub mod persistentvolumeprotection;
+pub mod selinuxwarning;
 pub mod volumeattributesclassprotection;
 
 mod finalizers;
+mod iscsi_fc;
 
 /// Buckets of the durations of volume operations, in seconds.
 const DURATION_BUCKETS: [f64; 13] =

@@ -3,5 +3,7 @@
 
 mod deletion;
 mod deployment;
+mod devices;
+mod selinux;
 mod sets;
 mod world;

@@ -6,6 +6,7 @@ mod budgets;
 mod claims;
 mod cloud;
 mod deletion;
+mod devices;
 mod fixtures;
 mod identity;
 mod jobs;

@@ -2,8 +2,10 @@
 
 mod plan;
 
-use super::Sweep;
-use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
+use crate::{
+    sweep::Sweep,
+    wiring::descriptor::{ControllerContext, Descriptor, StartError},
+};
 use std::time::Duration;
 
 /// Interval between two runs. Upstream: `pollingInterval`.

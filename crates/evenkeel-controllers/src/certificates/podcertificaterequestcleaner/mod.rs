@@ -3,9 +3,9 @@
 
 mod plan;
 
-use super::Sweep;
 use crate::{
     needs::Resource,
+    sweep::Sweep,
     wiring::descriptor::{ControllerContext, Descriptor, StartError},
 };
 use std::time::Duration;

@@ -27,8 +27,11 @@ const GC_CHECK_PERIOD: Duration = Duration::from_secs(20);
 const QUARANTINE_TIME: SignedDuration = SignedDuration::from_secs(40);
 
 /// Condition of pods whose node no longer exists.
-const ORPHANED_CONDITION: DisruptionReason =
-    DisruptionReason { reason: "DeletionByPodGC", message: "PodGC: node no longer exists" };
+const ORPHANED_CONDITION: DisruptionReason = DisruptionReason {
+    reason: "DeletionByPodGC",
+    message: "PodGC: node no longer exists",
+    has_generation: true,
+};
 
 /// All pods and nodes.
 pub(super) struct Observed {

@@ -27,6 +27,7 @@ use std::{sync::Arc, time::Duration};
 const DISRUPTION_CONDITION: DisruptionReason = DisruptionReason {
     reason: "DeletionByTaintManager",
     message: "Taint manager: deleting due to NoExecute taint",
+    has_generation: true,
 };
 /// Reason of the events about evictions.
 const EVENT_REASON: &str = "TaintManagerEviction";

@@ -10,6 +10,7 @@ mod release;
 use crate::{
     needs::Resource,
     options::Workers,
+    resource::podclaims::{Claim, index_key, pods_by_claim},
     wiring::descriptor::{ControllerContext, Descriptor, StartError},
 };
 use deleted_uid_cache::DeletedUidCache;
@@ -24,12 +25,10 @@ use evenkeel_runtime::{
     introspect::Description,
     plan::{Key, Outcomes, Pass, PassHandler, Plan, Planner},
 };
-use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceClaimTemplate};
+use k8s_openapi::api::resource::v1::ResourceClaimTemplate;
 use metrics::Metrics;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A ResourceClaim with all fields, because an update sends the whole object.
-type Claim = Full<ResourceClaim>;
 /// A ResourceClaimTemplate with all fields.
 type Template = Full<ResourceClaimTemplate>;
 
@@ -60,13 +59,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let pods = caches.of::<Pod>();
     let claims = caches.of::<Claim>();
     let templates = caches.of::<Template>();
-    let pods_by_claim = pods.index("claims", |pod, key| {
-        for claim in &pod.spec.resource_claims {
-            if let plan::ClaimName::Is(name) = plan::claim_name(pod, claim) {
-                key(&index_key(&pod.meta.namespace, name));
-            }
-        }
-    });
+    let pods_by_claim = pods_by_claim(&pods);
     let pods_by_template = pods.index("claim templates", |pod, key| {
         for claim in &pod.spec.resource_claims {
             if !claim.resource_claim_template_name.is_empty() {
@@ -269,9 +262,4 @@ fn enqueue_users<V: evenkeel_api::View>(
     let meta = event.object().meta();
     let pods = index.get(&index_key(&meta.namespace, &meta.name));
     pods.iter().filter(|pod| !pod.meta.deleting()).for_each(|pod| enqueue.add(Key::of(&pod.meta)));
-}
-
-/// Returns the key of a claim or template in the indexes of pods.
-fn index_key(namespace: &str, name: &str) -> String {
-    format!("{namespace}/{name}")
 }

@@ -1,11 +1,11 @@
 //! Claims of a pod: names, creation from templates, reservations. An entry is an element of `spec.resourceClaims`.
 
-use super::{Claim, Template};
-use crate::wire;
-use evenkeel_api::{
-    OwnerReference, View as _,
-    views::{Pod, PodResourceClaim},
+use super::Template;
+pub(super) use crate::resource::podclaims::{
+    Claim, ClaimName, claim_name, claim_names, is_for_pod, is_from_template,
 };
+use crate::wire;
+use evenkeel_api::{OwnerReference, View as _, views::Pod};
 use k8s_openapi::{
     api::resource::v1::{
         DeviceRequest, ResourceClaim, ResourceClaimConsumerReference, ResourceClaimSpec,
@@ -21,52 +21,6 @@ pub(super) const POD_CLAIM: &str = "resource.kubernetes.io/pod-claim-name";
 /// characters.
 const MAX_BASE_NAME_LENGTH: usize = 57;
 
-/// Name of the claim of a pod's entry. Upstream: `resourceclaim.Name`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ClaimName<'a> {
-    /// The claim has this name.
-    Is(&'a str),
-    /// The claim is not created yet.
-    NotYet,
-    /// The pod needs no claim.
-    NotNeeded,
-    /// The claim's source is unknown to this version.
-    Unknown,
-}
-
-/// Returns the name of the claim of a pod's entry. Upstream: `resourceclaim.Name`.
-pub(super) fn claim_name<'a>(pod: &'a Pod, claim: &'a PodResourceClaim) -> ClaimName<'a> {
-    if !claim.resource_claim_name.is_empty() {
-        return ClaimName::Is(&claim.resource_claim_name);
-    }
-    if !is_from_template(claim) {
-        return ClaimName::Unknown;
-    }
-    match pod.status.resource_claim_statuses.iter().find(|status| status.name == claim.name) {
-        None => ClaimName::NotYet,
-        Some(status) => {
-            status.resource_claim_name.as_deref().map_or(ClaimName::NotNeeded, ClaimName::Is)
-        }
-    }
-}
-
-/// Reports whether the claim is created from a template.
-pub(super) fn is_from_template(claim: &PodResourceClaim) -> bool {
-    claim.resource_claim_name.is_empty() && !claim.resource_claim_template_name.is_empty()
-}
-
-/// Returns the names of all claims of the pod, including the scheduler's claim for extended resources.
-pub(super) fn claim_names(pod: &Pod) -> impl Iterator<Item = &str> + Clone {
-    let from_spec =
-        pod.spec.resource_claims.iter().filter_map(|claim| match claim_name(pod, claim) {
-            ClaimName::Is(name) => Some(name),
-            ClaimName::NotYet | ClaimName::NotNeeded | ClaimName::Unknown => None,
-        });
-    let extended = pod.status.extended_resource_claim_status.as_deref();
-    let extended = extended.map(|status| &*status.resource_claim_name);
-    from_spec.chain(extended).filter(|name| !name.is_empty())
-}
-
 /// Reports whether the pod is finished, or was deleted before it ran. Upstream: `isPodDone`.
 pub(super) fn is_done(pod: &Pod) -> bool {
     crate::pods::is_terminal(pod) || pod.meta.deleting() && pod.spec.node_name.is_empty()
@@ -77,11 +31,6 @@ pub(super) fn owning_pod(claim: &Claim) -> Option<&OwnerReference> {
     let owners = &claim.meta().owners;
     let is_pod = |owner: &&OwnerReference| &*owner.api_version == "v1" && &*owner.kind == "Pod";
     owners.iter().find(|owner| owner.controller && is_pod(owner))
-}
-
-/// Reports whether the claim was created for this pod. Upstream: `resourceclaim.IsForPod`.
-pub(super) fn is_for_pod(claim: &Claim, pod: &Pod) -> bool {
-    claim.meta().controlled_by(&pod.meta.uid)
 }
 
 /// Reports whether the claim was created for the entry of this name, according to the claim's annotation.

@@ -5,7 +5,6 @@
 //! volumes, including those of in-tree plugins that migrated to CSI. The actual state of network devices (iSCSI, Fibre
 //! Channel) is the node's `status.volumesAttached`.
 
-mod iscsi_fc;
 mod metrics;
 mod options;
 mod plan;
@@ -15,6 +14,7 @@ mod tests;
 
 pub use options::Options;
 
+use super::iscsi_fc;
 use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
 use evenkeel_api::{
     Text,

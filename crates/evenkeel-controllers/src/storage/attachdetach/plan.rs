@@ -14,8 +14,11 @@
 //! | `volumes.kubernetes.io/controller-managed-attach-detach` | `is_managed` |
 //! | `--attach-detach-reconcile-sync-period` | `plan` |
 
-use super::{Options, iscsi_fc};
-use crate::{storage::persistentvolumeclaimprotection, wire};
+use super::Options;
+use crate::{
+    storage::{iscsi_fc, persistentvolumeclaimprotection},
+    wire,
+};
 use evenkeel_api::{
     Text, View,
     time::{SignedDuration, Timestamp, saturating_add},

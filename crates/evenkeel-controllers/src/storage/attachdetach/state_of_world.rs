@@ -1,9 +1,7 @@
 //! State of world: caches and indexes of volumes, of the pods that use them, and of VolumeAttachments.
 
-use super::{
-    iscsi_fc,
-    plan::{self, DesiredVolume},
-};
+use super::plan::{self, DesiredVolume};
+use crate::storage::iscsi_fc;
 use evenkeel_api::{
     Text,
     views::{CsiDriver, Node, PersistentVolume, PersistentVolumeClaim, Pod, VolumeAttachment},

@@ -33,7 +33,6 @@ const ABSENT: [(&str, &str); 24] = [
     ("endpoint_slice_mirroring_controller_", "shown once Endpoints were mirrored"),
     // Each with its controller.
     ("dynamic_resource_allocation_", "shown once there was a claim"),
-    ("device_taint_eviction_controller_", "device-taint-eviction-controller"),
     ("horizontal_pod_autoscaler_controller_", "shown once there is an autoscaler"),
     ("node_collector_", "most are by zone: shown once there is a node"),
     ("volume_operation_total_errors", "hidden since v1.36"),

@@ -6,7 +6,7 @@ use evenkeel_runtime::plan::{Delete, Plan};
 use std::sync::Arc;
 
 /// Function that returns the reason to delete an object. `None` if the object is not expired.
-pub(super) type ExpirationReason<V> = fn(&V, Timestamp) -> Option<&'static str>;
+pub(crate) type ExpirationReason<V> = fn(&V, Timestamp) -> Option<&'static str>;
 
 /// Deletes the expired objects of a kind. Failed deletions are retried in the next reconciliation.
 pub(super) fn plan<V: View>(

@@ -1,0 +1,61 @@
+//! A tainted device evicts its pod once, whatever goes wrong meanwhile.
+
+use crate::fixtures::{MINUTE, PODS, REST, SILENCE, bare_pod, each};
+use evenkeel_sim::{FaultKind, Faults, World};
+use serde_json::{Value, json};
+
+const CLAIMS: &str = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims";
+const SLICES: &str = "/apis/resource.k8s.io/v1/resourceslices";
+const RULES: &str = "/apis/resource.k8s.io/v1/devicetaintrules";
+
+/// A pod that runs with a device, and a rule that taints the device.
+async fn taint_a_device(world: &mut World, faults: Faults) {
+    world.settle(REST).await;
+    let slice = json!({"metadata": {"name": "s"}, "spec": {
+        "driver": "gpu.test", "allNodes": true, "devices": [{"name": "d"}],
+        "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1},
+    }});
+    world.create(SLICES, &slice).await;
+    let requests = json!([{"name": "r", "exactly": {"deviceClassName": "c.test"}}]);
+    let claim = json!({"metadata": {"name": "c"}, "spec": {"devices": {"requests": requests}}});
+    world.create(CLAIMS, &claim).await;
+    let result = json!({"request": "r", "driver": "gpu.test", "pool": "p", "device": "d"});
+    let allocation = json!({"devices": {"results": [result]}});
+    world
+        .merge(&format!("{CLAIMS}/c/status"), &json!({"status": {"allocation": allocation}}))
+        .await;
+    let mut pod = bare_pod("p");
+    pod["spec"]["resourceClaims"] = json!([{"name": "gpu", "resourceClaimName": "c"}]);
+    world.create(PODS, &pod).await;
+    let is_bound = |pod: &Value| pod["spec"]["nodeName"].is_string();
+    world
+        .until("the pod is bound", 10 * MINUTE, async |user| {
+            user.get(&format!("{PODS}/p")).await.is_some_and(|pod| is_bound(&pod))
+        })
+        .await;
+    world.settle(REST).await;
+    world.arm(faults);
+    let rule = json!({"metadata": {"name": "rule"}, "spec": {
+        "deviceSelector": {"driver": "gpu.test"}, "taint": {"key": "broken", "effect": "NoExecute"},
+    }});
+    world.create(RULES, &rule).await;
+    world
+        .until("the pod is gone", 10 * MINUTE, async |user| user.list(PODS).await.is_empty())
+        .await;
+    world.settle(REST).await;
+    let rule = world.get(&format!("{RULES}/rule")).await.expect("it is there");
+    let condition = &rule["status"]["conditions"][0];
+    assert_eq!(condition["type"], "EvictionInProgress");
+    assert_eq!(condition["status"], "False", "{condition}");
+    world.stays_silent(SILENCE).await;
+}
+
+#[test]
+fn with_a_crash_after_each_write() {
+    each(FaultKind::CrashAfter, 3, &taint_a_device);
+}
+
+#[test]
+fn with_each_answer_lost() {
+    each(FaultKind::LoseAnswer, 3, &taint_a_device);
+}
