@@ -2,10 +2,12 @@
 
 use super::barrier::Barrier;
 use crate::{
+    cache::{CacheEvent, Object},
     plan::Key,
     queue::{Priority, Queue},
+    sharding::Shards,
 };
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 /// Adds keys to a controller's queue on behalf of its event handlers.
 pub struct Enqueue {
@@ -14,6 +16,36 @@ pub struct Enqueue {
     priority: Priority,
     /// Delay after the first event of a key, so that one pass handles all events until then.
     batch_period: Duration,
+    filter: Filter,
+}
+
+/// Event handler of a cache, which enqueues the affected keys.
+pub(super) type Handle = Box<dyn Fn(&CacheEvent<dyn Object>, &Enqueue, &Barrier) + Send + Sync>;
+
+/// Selection of the keys to enqueue.
+#[derive(Clone)]
+pub(super) enum Filter {
+    All,
+    /// Keys that this process serves.
+    Served(Shards),
+    /// Those of them that are in one of these shards.
+    InShards(Shards, Arc<BTreeSet<u32>>),
+}
+
+impl Filter {
+    pub(super) fn of(shards: Option<&Shards>) -> Self {
+        shards.map_or(Self::All, |shards| Self::Served(shards.clone()))
+    }
+
+    pub(super) fn selects(&self, key: &Key) -> bool {
+        match self {
+            Self::All => true,
+            Self::Served(shards) => shards.serves(key),
+            Self::InShards(shards, only) => {
+                only.contains(&shards.shard_of(key)) && shards.serves(key)
+            }
+        }
+    }
 }
 
 impl Enqueue {
@@ -22,8 +54,9 @@ impl Enqueue {
         barrier: &Arc<Barrier>,
         priority: Priority,
         batch_period: Duration,
+        filter: Filter,
     ) -> Self {
-        Self { queue: queue.clone(), barrier: Arc::clone(barrier), priority, batch_period }
+        Self { queue: queue.clone(), barrier: Arc::clone(barrier), priority, batch_period, filter }
     }
 
     /// Adds a key. Keys of the initial list or of a resync have a lower priority than keys of changes.
@@ -33,6 +66,9 @@ impl Enqueue {
 
     /// Like [`Enqueue::add`], with an explicit priority.
     pub fn add_with(&self, key: Key, priority: Priority) {
+        if !self.filter.selects(&key) {
+            return;
+        }
         // If a key waits for the cache to show its own writes, the barrier enqueues it afterwards.
         if self.barrier.holds(&key) {
             return;
@@ -55,6 +91,8 @@ impl Enqueue {
 
     /// Adds a key after a delay. If a key is added several times, the earliest time applies.
     pub fn add_after(&self, key: Key, delay: Duration) {
-        self.queue.add_after_with_priority(key, delay, self.priority);
+        if self.filter.selects(&key) {
+            self.queue.add_after_with_priority(key, delay, self.priority);
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{Env, barrier::Barrier, execute::Executor};
 use crate::{
+    client::LeaderFence,
     events::EventRecorder,
     introspect::{Description, RecordedActions},
     plan::{Failure, Key, Outcomes, Plan, PlanError, Target},
@@ -141,14 +142,19 @@ pub(super) type Explain =
 
 /// Work on one key, by a planner or an async function.
 pub(super) trait Reconcile: Send + Sync {
-    /// Runs one pass and adds its actions to `recorded`.
+    /// Runs one pass and adds its actions to `recorded`. The pass writes only while `fence` is open.
     fn reconcile<'a>(
         &'a self,
         request: Request,
+        fence: Option<&'a LeaderFence>,
         recorded: &'a mut RecordedActions,
     ) -> BoxFuture<'a, PassResult>;
     /// Returns the report on a key, without executing actions. Returns `None` if no object exists at the key.
     fn explain(&self, key: &Key, now: Timestamp) -> Option<Explanation>;
+    /// Forgets what it remembers of the keys that `keep` refuses.
+    fn retain(&self, keep: &dyn Fn(&Key) -> bool) {
+        let _ = keep;
+    }
 }
 
 /// Reconciler that runs an async function.
@@ -166,9 +172,14 @@ where
     fn reconcile<'a>(
         &'a self,
         request: Request,
+        fence: Option<&'a LeaderFence>,
         _: &'a mut RecordedActions,
     ) -> BoxFuture<'a, PassResult> {
-        let work = (self.function)(request, self.context.clone());
+        let mut context = self.context.clone();
+        if let Some(fence) = fence {
+            context.env.client = context.env.client.also_fenced(fence);
+        }
+        let work = (self.function)(request, context);
         Box::pin(async move {
             match work.await? {
                 Outcome::Settled => Ok(None),
@@ -196,6 +207,7 @@ impl<F: Fn(&Key, &mut dyn FnMut(Key)) + Send + Sync> Reconcile for EnqueueReconc
     fn reconcile<'a>(
         &'a self,
         request: Request,
+        _: Option<&'a LeaderFence>,
         _: &'a mut RecordedActions,
     ) -> BoxFuture<'a, PassResult> {
         (self.map)(&request.key, &mut |key| self.queue.add(key, Priority::NORMAL));

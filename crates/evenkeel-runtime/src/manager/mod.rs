@@ -43,6 +43,7 @@ use crate::{
     events::EventRecorder,
     health::{Health, LEADER_TOLERANCE},
     leaderelection::{self, Config, ConfigError, LeaderElector},
+    sharding::Member,
     tasks::Supervisor,
 };
 use prometheus::Registry;
@@ -68,6 +69,8 @@ pub struct Manager {
     supervisor: Supervisor,
     events: EventRecorder,
     elector: Option<Arc<LeaderElector>>,
+    /// This process as a member of a sharded operator.
+    member: Option<Arc<Member>>,
     /// Time in which runnables must stop when the manager stops.
     grace_period: Duration,
     setup: Option<Setup>,
@@ -173,10 +176,13 @@ impl Manager {
             .push(Runnable::new(group, name, run));
     }
 
-    /// Adds a controller as a runnable of [`RunnableGroup::LeaderElection`].
+    /// Adds a controller as a runnable of [`RunnableGroup::LeaderElection`], or of [`RunnableGroup::Others`] with
+    /// [sharding](ManagerBuilder::sharding).
     pub fn add_controller(&self, controller: Controller) {
         let name = controller.name().to_owned();
-        self.add(RunnableGroup::LeaderElection, &name, move |context| async move {
+        let is_sharded = self.member.is_some();
+        let group = if is_sharded { RunnableGroup::Others } else { RunnableGroup::LeaderElection };
+        self.add(group, &name, move |context| async move {
             controller.run(context.token()).await;
             Ok(())
         });

@@ -40,6 +40,8 @@ struct Groups {
     leader: Tasks,
     /// Contains the task that acquires and renews the lease. The task ends when the lease is lost.
     lease: Tasks,
+    /// Contains the task that acquires and releases shards. It stops after the controllers.
+    shards: Tasks,
     /// Writes events. Stops last, because stepping down records an event.
     events: Tasks,
 }
@@ -66,6 +68,7 @@ impl Manager {
             others: Tasks::of(&self.supervisor),
             leader: Tasks::of(&self.supervisor),
             lease: Tasks::of(&self.supervisor),
+            shards: Tasks::of(&self.supervisor),
             events: Tasks::of(&self.supervisor),
         };
         self.events.start(&groups.events);
@@ -97,8 +100,12 @@ impl Manager {
         self.start(RunnableGroup::HttpServers, &groups.serving, failed).await;
         self.env.caches.start(&groups.caches);
         wait_for_cache_sync(&self.env.caches).await;
+        if let Some(member) = self.member.clone() {
+            let stop = groups.shards.token();
+            groups.shards.spawn("shards", async move { member.run(stop).await });
+        }
         self.start(RunnableGroup::Others, &groups.others, failed).await;
-        let Some(election) = &self.elector else {
+        let Some(election) = self.elector.as_ref().filter(|_| self.needs_leader()) else {
             self.start(RunnableGroup::LeaderElection, &groups.leader, failed).await;
             return std::future::pending().await;
         };
@@ -116,6 +123,13 @@ impl Manager {
         }
         groups.lease.join().await;
         ManagerError::LeaderElectionLost
+    }
+
+    /// Returns whether this process contends for the leader's lease. With sharding, controllers need no leader.
+    fn needs_leader(&self) -> bool {
+        let runnables = self.runnables.lock().unwrap_or_else(PoisonError::into_inner);
+        self.member.is_none()
+            || runnables.iter().any(|runnable| runnable.group == RunnableGroup::LeaderElection)
     }
 
     /// Starts the runnables of a group. For HTTP servers, also waits until all are ready.
@@ -154,6 +168,9 @@ impl Manager {
     async fn stop(&self, groups: &Groups, is_lease_lost: bool) -> Vec<String> {
         tracing::info!("stopping");
         let deadline = self.env.clock.instant() + self.grace_period;
+        if let Some(member) = &self.member {
+            member.retire();
+        }
         if groups.leader.running().is_empty() {
             // This process is a standby, or a leader without runnables.
             groups.lease.token().cancel();
@@ -161,6 +178,7 @@ impl Manager {
         let mut not_stopped = Vec::new();
         not_stopped.extend(self.stop_leading(groups, is_lease_lost).await);
         not_stopped.extend(groups.others.shut_down(self.remaining_grace(deadline)).await);
+        not_stopped.extend(groups.shards.shut_down(self.remaining_grace(deadline)).await);
         if let Some(election) = &self.elector {
             self.step_down(election, groups, is_lease_lost).await;
         }

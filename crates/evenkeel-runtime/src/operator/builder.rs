@@ -18,10 +18,7 @@ use crate::{
 use evenkeel_api::{Kind, Meta, View};
 use futures::{Stream, StreamExt as _, future::BoxFuture};
 use kube::api::DynamicObject;
-use std::{
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 /// Cleanup of a finalizer.
 type Cleanup<K, S> =
@@ -261,7 +258,7 @@ impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
             field_manager: manager.component().into(),
             applied: Applied::default(),
             caches: builder.declared(),
-            kube: OnceLock::new(),
+            kube: Arc::default(),
         });
         let function = Arc::new(function);
         let reconcile = move |request: Request, inner: controller::Context| {

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "the whole binary is tests")]
 
+mod shards;
+
 use evenkeel_runtime::{
     client::{Client, LeaderFence},
     controller,
