@@ -18,6 +18,7 @@ pub mod plan;
 pub mod prelude;
 pub mod queue;
 pub mod response;
+pub mod sharding;
 pub use evenkeel_tasks as tasks;
 
 #[cfg(any(test, feature = "test-util"))]

@@ -12,6 +12,7 @@ pub use crate::{
         conditions, generation_changed, labels_changed, on_change, resource_version_changed,
     },
     plan::Key,
+    sharding::{ShardBy, Sharding},
 };
 pub use evenkeel_api::Kind;
 pub use std::{sync::Arc, time::Duration};

@@ -188,8 +188,7 @@ impl Informer {
     /// Adds a handler. It first receives the cached objects.
     pub(crate) fn subscribe(&self, handler: Handler) {
         let mut handlers = self.handlers.lock().unwrap_or_else(PoisonError::into_inner);
-        let objects: Vec<Arc<dyn Object>> = self.read().iter().cloned().collect();
-        for object in objects {
+        for object in self.snapshot() {
             notify(&handler, &CacheEvent::Added { object, initial: true });
         }
         handlers.push(handler);
@@ -202,11 +201,15 @@ impl Informer {
         }
     }
 
+    /// Returns all cached objects.
+    pub(crate) fn snapshot(&self) -> Vec<Arc<dyn Object>> {
+        self.read().iter().cloned().collect()
+    }
+
     /// Sends every object to the handlers again.
     pub(crate) fn resync(&self) {
         let handlers = self.handlers.lock().unwrap_or_else(PoisonError::into_inner);
-        let objects: Vec<Arc<dyn Object>> = self.read().iter().cloned().collect();
-        for object in objects {
+        for object in self.snapshot() {
             let event = CacheEvent::Updated { old: Arc::clone(&object), new: object };
             handlers.iter().for_each(|handler| notify(handler, &event));
         }

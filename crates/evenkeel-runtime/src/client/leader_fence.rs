@@ -64,6 +64,11 @@ impl LeaderFence {
         self.window() != Window::Closed
     }
 
+    /// Runs work while the fence is open. If the fence closes first, returns `None`, and the work is not polled again.
+    pub(crate) async fn run<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        run_fenced(self, work).await
+    }
+
     fn window(&self) -> Window {
         (self.0)()
     }

@@ -120,6 +120,15 @@ impl Client {
         Self { fence: Some(fence.clone()), ..self.clone() }
     }
 
+    /// Returns the same client behind a second fence: it writes only while both are open.
+    #[must_use]
+    pub(crate) fn also_fenced(&self, fence: &LeaderFence) -> Self {
+        match &self.fence {
+            Some(first) => self.fenced(&first.and(fence)),
+            None => self.fenced(fence),
+        }
+    }
+
     /// Returns the client's clock.
     pub fn clock(&self) -> &Clock {
         &self.shared.clock

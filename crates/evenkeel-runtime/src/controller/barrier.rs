@@ -173,6 +173,14 @@ impl Barrier {
         state.remove_waiting(key);
     }
 
+    /// Forgets the writes of the keys that `keep` refuses.
+    pub(super) fn retain(&self, keep: &dyn Fn(&Key) -> bool) {
+        let mut state = self.lock();
+        state.awaited.retain(|key, _| keep(key));
+        let waiting: Vec<Key> = state.waiting.keys().filter(|key| !keep(key)).cloned().collect();
+        waiting.iter().for_each(|key| state.remove_waiting(key));
+    }
+
     /// Admits a key to a pass if the caches show its last writes.
     ///
     /// # Errors

@@ -4,11 +4,13 @@ use super::{
     Context, Controller, Enqueue, Env, Error, Outcome, Request,
     barrier::{Barrier, WatchedCaches},
     causes::{Causes, Event},
+    enqueue::{Filter, Handle},
     execute::{Executor, LocalWork},
     memory::Memories,
     pass::PlannerReconciler,
     reconcile::{EnqueueReconciler, Explain, FunctionReconciler, Reconcile},
     run::{Shared, Subscribe},
+    shards::Replay,
     status_throttle::StatusThrottle,
 };
 use crate::{
@@ -18,6 +20,7 @@ use crate::{
     introspect::{Description, History, Inspect},
     plan::{Key, Local, PassHandler, Planner},
     queue::{Backoff, Priority, Queue},
+    sharding::Shards,
 };
 use evenkeel_api::{Kind, Meta, OwnerReference, View, time::Timestamp};
 use futures::{future::BoxFuture, stream::BoxStream};
@@ -63,8 +66,6 @@ pub struct Builder {
 /// Function that creates the reconciler of a controller.
 type MakeReconcile =
     Box<dyn FnOnce(Executor, Option<SeriesEventRecorder>, &Env) -> Box<dyn Reconcile>>;
-/// Event handler of a cache, which enqueues the affected keys.
-pub(super) type Handle = Box<dyn Fn(&CacheEvent<dyn Object>, &Enqueue, &Barrier) + Send + Sync>;
 
 impl Builder {
     /// Returns a builder of a controller of the objects in `root`. Each add, update and delete of an object
@@ -99,8 +100,10 @@ impl Builder {
     /// Returns a builder of a controller without a cache of its root kind. Its watches enqueue the keys. `root`
     /// is the kind of the keys' objects. If the keys are not objects, `root` is a kind that does not exist.
     pub fn of_keys(env: &Env, name: &str, root: Kind) -> Self {
+        // A sharded controller runs in each process, whichever leads.
+        let client = env.shards.as_ref().map_or(&env.client, Shards::client).clone();
         Self {
-            env: env.clone(),
+            env: Env { client, ..env.clone() },
             shared_client: env.client.clone(),
             local_work: None,
             name: Arc::from(name),
@@ -372,7 +375,9 @@ impl Builder {
         queue: Queue<Key>,
         map: impl Fn(&Key, &mut dyn FnMut(Key)) + Send + Sync + 'static,
     ) -> Controller {
-        self.build(Box::new(|_, _, _| Box::new(EnqueueReconciler { map, queue })))
+        // The keys of the other controller may be in any shard.
+        let this = Self { env: Env { shards: None, ..self.env.clone() }, ..self };
+        this.build(Box::new(|_, _, _| Box::new(EnqueueReconciler { map, queue })))
     }
 
     /// Calls `handle` with the events of a cache of any type. Compiled once, unlike its typed callers.
@@ -425,12 +430,27 @@ impl Builder {
         let caches: Vec<_> =
             subscriptions.iter().map(|(informer, _)| Arc::clone(informer)).collect();
         let watched_caches = WatchedCaches::of(&caches);
-        let subscribe = subscriptions
+        let subscriptions: Vec<(Arc<Informer>, Arc<Handle>)> = subscriptions
             .into_iter()
+            .map(|(informer, handle)| (informer, Arc::new(handle)))
+            .collect();
+        let filter = Filter::of(env.shards.as_ref());
+        let subscribe = subscriptions
+            .iter()
             .map(|(informer, handle)| {
-                subscription(informer, handle, &queue, &barrier, batch_period, causes.as_ref())
+                let enqueue = |priority| {
+                    let (filter, causes) = (filter.clone(), causes.clone());
+                    Enqueue::new(&queue, &barrier, priority, batch_period, filter, causes)
+                };
+                let priorities = (enqueue(Priority::NORMAL), enqueue(Priority::LOW));
+                subscription(Arc::clone(informer), Arc::clone(handle), priorities, &barrier)
             })
             .collect();
+        let replay = env.shards.clone().map(|shards| Replay {
+            shards,
+            subscriptions: Mutex::new(subscriptions),
+            batch_period,
+        });
         let shared = Shared {
             name: Arc::clone(&name),
             queue,
@@ -449,6 +469,7 @@ impl Builder {
             batch_period,
             caches,
             logs_each_failure,
+            replay,
         };
         let shared = Arc::new(shared);
         let inspect: Arc<dyn Inspect> = Arc::clone(&shared) as _;
@@ -460,14 +481,10 @@ impl Builder {
 /// Returns the function that subscribes a queue to a cache's events.
 pub(super) fn subscription(
     informer: Arc<Informer>,
-    handle: Handle,
-    queue: &Queue<Key>,
+    handle: Arc<Handle>,
+    (normal_priority, low_priority): (Enqueue, Enqueue),
     barrier: &Arc<Barrier>,
-    batch_period: Duration,
-    causes: Option<&Arc<Causes>>,
 ) -> Subscribe {
-    let enqueue = |priority| Enqueue::new(queue, barrier, priority, batch_period, causes.cloned());
-    let (normal_priority, low_priority) = (enqueue(Priority::NORMAL), enqueue(Priority::LOW));
     let (kind, barrier) = (informer.scope().kind.clone(), Arc::clone(barrier));
     Box::new(move || {
         informer.subscribe(Box::new(move |event| {

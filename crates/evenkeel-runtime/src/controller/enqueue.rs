@@ -5,10 +5,13 @@ use super::{
     causes::{Cause, Causes, Event},
 };
 use crate::{
+    cache::{CacheEvent, Object},
     plan::Key,
     queue::{Priority, Queue},
+    sharding::Shards,
 };
 use std::{
+    collections::BTreeSet,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -20,10 +23,40 @@ pub struct Enqueue {
     priority: Priority,
     /// Delay after the first event of a key, so that one pass handles all events until then.
     batch_period: Duration,
+    filter: Filter,
     /// Where the causes of keys are noted. `None` if nobody reads them.
     causes: Option<Arc<Causes>>,
     /// Event that is being handled. A cache's handlers run one after the other.
     event: Mutex<Option<Arc<Event>>>,
+}
+
+/// Event handler of a cache, which enqueues the affected keys.
+pub(super) type Handle = Box<dyn Fn(&CacheEvent<dyn Object>, &Enqueue, &Barrier) + Send + Sync>;
+
+/// Selection of the keys to enqueue.
+#[derive(Clone)]
+pub(super) enum Filter {
+    All,
+    /// Keys that this process serves.
+    Served(Shards),
+    /// Those of them that are in one of these shards.
+    InShards(Shards, Arc<BTreeSet<u32>>),
+}
+
+impl Filter {
+    pub(super) fn of(shards: Option<&Shards>) -> Self {
+        shards.map_or(Self::All, |shards| Self::Served(shards.clone()))
+    }
+
+    pub(super) fn selects(&self, key: &Key) -> bool {
+        match self {
+            Self::All => true,
+            Self::Served(shards) => shards.serves(key),
+            Self::InShards(shards, only) => {
+                only.contains(&shards.shard_of(key)) && shards.serves(key)
+            }
+        }
+    }
 }
 
 impl Enqueue {
@@ -32,10 +65,11 @@ impl Enqueue {
         barrier: &Arc<Barrier>,
         priority: Priority,
         batch_period: Duration,
+        filter: Filter,
         causes: Option<Arc<Causes>>,
     ) -> Self {
         let (queue, barrier, event) = (queue.clone(), Arc::clone(barrier), Mutex::default());
-        Self { queue, barrier, priority, batch_period, causes, event }
+        Self { queue, barrier, priority, batch_period, filter, causes, event }
     }
 
     /// Sets the event that is being handled, if causes are noted.
@@ -59,6 +93,9 @@ impl Enqueue {
 
     /// Like [`Enqueue::add`], with an explicit priority.
     pub fn add_with(&self, key: Key, priority: Priority) {
+        if !self.filter.selects(&key) {
+            return;
+        }
         // If a key waits for the cache to show its own writes, the barrier enqueues it afterwards.
         if self.barrier.holds(&key) {
             return;
@@ -82,7 +119,9 @@ impl Enqueue {
 
     /// Adds a key after a delay. If a key is added several times, the earliest time applies.
     pub fn add_after(&self, key: Key, delay: Duration) {
-        self.note_cause(&key);
-        self.queue.add_after_with_priority(key, delay, self.priority);
+        if self.filter.selects(&key) {
+            self.note_cause(&key);
+            self.queue.add_after_with_priority(key, delay, self.priority);
+        }
     }
 }

@@ -1,7 +1,9 @@
 //! Environment that the controllers of a program share.
 
 use super::Metrics;
-use crate::{cache::Caches, client::Client, clock::Clock, introspect::Introspection};
+use crate::{
+    cache::Caches, client::Client, clock::Clock, introspect::Introspection, sharding::Shards,
+};
 use prometheus::Registry;
 
 /// Client, caches, clock and metrics of the controllers of a program.
@@ -17,12 +19,15 @@ pub struct Env {
     pub metrics: Metrics,
     /// Reports of the controllers' observations, next actions and waits.
     pub introspection: Introspection,
+    /// Shards of a sharded operator, whose controllers work only on the keys of shards that this process holds.
+    pub shards: Option<Shards>,
 }
 
 impl Env {
     /// Creates the environment and registers the metrics of queues and controllers. Call it once per registry.
     pub fn new(client: Client, caches: Caches, clock: Clock, registry: &Registry) -> Self {
         let introspection = Introspection::new(caches.clone(), clock.clone());
-        Self { client, caches, clock, metrics: Metrics::register(registry), introspection }
+        let metrics = Metrics::register(registry);
+        Self { client, caches, clock, metrics, introspection, shards: None }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{barrier::Barrier, rewrite::rewrite, slow_start::slow_start};
 use crate::{
-    client::{ApiError, Client, DeleteOptions, ListOptions, Metadata},
+    client::{ApiError, Client, DeleteOptions, LeaderFence, ListOptions, Metadata},
     events::EventRecorder,
     plan::{
         Action, BURST_LIMIT, Create, Delete, DeleteCollection, EventRecord, Failure, Key, LiveRead,
@@ -17,6 +17,7 @@ use std::{collections::HashSet, sync::Arc};
 const MAX_CONCURRENT_REQUESTS: usize = BURST_LIMIT as usize;
 
 /// Executor of one controller's actions.
+#[derive(Clone)]
 pub(super) struct Executor {
     pub(super) client: Client,
     /// The program's client, which fills the caches.
@@ -77,6 +78,13 @@ impl Report {
 type LiveOwners = Vec<(Target, Option<Failure>)>;
 
 impl Executor {
+    /// Returns an executor that writes only while `fence` is open.
+    pub(super) fn fenced(&self, fence: &LeaderFence) -> Self {
+        let client = self.client.also_fenced(fence);
+        let shared_client = self.shared_client.also_fenced(fence);
+        Self { client, shared_client, ..self.clone() }
+    }
+
     /// Executes `actions` for `key` until one of them ends the pass.
     pub(super) fn run<'a>(&'a self, key: &'a Key, actions: &'a [Action]) -> BoxFuture<'a, Report> {
         Box::pin(self.run_in_order(key, actions))

@@ -3,11 +3,12 @@
 use super::{reconcile::Explanation, run::Shared, track::MissingWrite};
 use crate::{
     introspect::{
-        ControllerReport, Description, Inspect, KeyState, LISTED, ObjectReport, QueueState,
+        ControllerReport, Description, Fact, Inspect, KeyState, LISTED, ObjectReport, QueueState,
         Subject, format_duration,
     },
     plan::Key,
     queue::KeyStatus,
+    sharding::Shards,
     tasks::catch_call_panic,
 };
 use evenkeel_api::time::{Timestamp, seconds};
@@ -42,7 +43,7 @@ impl Inspect for Shared {
             caches: self.caches.iter().map(|cache| cache.state()).collect(),
             passes: self.history.passes(MAX_PASSES),
             errors: self.history.errors(),
-            facts: Vec::new(),
+            facts: self.shards().map(shard_fact).into_iter().collect(),
         }
     }
 
@@ -152,6 +153,13 @@ impl Shared {
         }
         waits
     }
+}
+
+/// Returns the shards that this process holds.
+fn shard_fact(shards: &Shards) -> Fact {
+    let held: Vec<String> = shards.held().iter().map(u32::to_string).collect();
+    let value = format!("{} of {}: {}", held.len(), shards.count(), held.join(", "));
+    Fact { what: "shards held".to_owned(), value }
 }
 
 fn kind_with_group(kind: &evenkeel_api::Kind) -> String {

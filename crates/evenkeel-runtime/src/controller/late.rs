@@ -1,8 +1,14 @@
 //! Watches that are added to a built controller.
 
-use super::{Controller, Enqueue, build::subscription, causes::Cause, run::Shared};
+use super::{
+    Controller, Enqueue,
+    build::subscription,
+    causes::Cause,
+    enqueue::{Filter, Handle},
+    run::Shared,
+};
 use crate::{
-    cache::{Cache, CacheEvent, Object},
+    cache::{Cache, CacheEvent},
     plan::Key,
     queue::Priority,
 };
@@ -30,8 +36,10 @@ impl LateWatches {
 
     /// Enqueues a key.
     pub(crate) fn enqueue(&self, key: Key) {
-        self.shared.note_cause(&key, Cause::Source);
-        self.shared.queue.add(key, Priority::NORMAL);
+        if Filter::of(self.shared.shards()).selects(&key) {
+            self.shared.note_cause(&key, Cause::Source);
+            self.shared.queue.add(key, Priority::NORMAL);
+        }
     }
 
     /// Calls `map` with the events of objects in `cache`, beginning with those in it.
@@ -40,11 +48,20 @@ impl LateWatches {
         cache: &Cache<V>,
         map: impl Fn(&CacheEvent<V>, &Enqueue) + Send + Sync + 'static,
     ) {
-        let handle = Box::new(move |event: &CacheEvent<dyn Object>, enqueue: &Enqueue, _: &_| {
+        let handle: Handle = Box::new(move |event, enqueue, _| {
             event.with(|event| map(event, enqueue));
         });
+        let (informer, handle) = (Arc::clone(cache.informer()), Arc::new(handle));
         let Shared { queue, barrier, batch_period, causes, .. } = &*self.shared;
-        let informer = Arc::clone(cache.informer());
-        subscription(informer, handle, queue, barrier, *batch_period, causes.as_ref())();
+        if let Some(replay) = &self.shared.replay {
+            replay.subscriptions().push((Arc::clone(&informer), Arc::clone(&handle)));
+        }
+        let filter = Filter::of(self.shared.shards());
+        let enqueue = |priority| {
+            let (filter, causes) = (filter.clone(), causes.clone());
+            Enqueue::new(queue, barrier, priority, *batch_period, filter, causes)
+        };
+        let priorities = (enqueue(Priority::NORMAL), enqueue(Priority::LOW));
+        subscription(informer, handle, priorities, barrier)();
     }
 }

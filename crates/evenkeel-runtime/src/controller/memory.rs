@@ -36,6 +36,11 @@ impl<M: PartialEq> Memories<M> {
         self.lock().remove(key);
     }
 
+    /// Drops the memories of the keys that `keep` refuses.
+    pub(super) fn retain(&self, keep: &dyn Fn(&Key) -> bool) {
+        self.lock().retain(|key, _| keep(key));
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<M>>> {
         self.by_key.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -20,6 +20,7 @@ mod periodic;
 mod reconcile;
 mod rewrite;
 mod run;
+mod shards;
 mod slow_start;
 mod status_throttle;
 mod track;

@@ -7,6 +7,7 @@ use super::{
     status_throttle::StatusThrottle,
 };
 use crate::{
+    client::LeaderFence,
     clock::Clock,
     introspect::{self, Description, RecordedActions},
     plan::{self, Action, Key, Outcome, Outcomes, Pass, PassHandler, Plan, Planner},
@@ -84,9 +85,14 @@ impl<P: Planner, H: PassHandler<P>> Reconcile for PlannerReconciler<P, H> {
     fn reconcile<'a>(
         &'a self,
         request: Request,
+        fence: Option<&'a LeaderFence>,
         recorded: &'a mut RecordedActions,
     ) -> BoxFuture<'a, PassResult> {
-        Box::pin(async move { self.pass(&request.key, recorded).await })
+        Box::pin(async move { self.pass(&request.key, fence, recorded).await })
+    }
+
+    fn retain(&self, keep: &dyn Fn(&Key) -> bool) {
+        self.memories.retain(keep);
     }
 
     /// Plans like a pass, without executing the plan or storing the memory.
@@ -129,9 +135,16 @@ impl<P: Planner, H: PassHandler<P>> PlannerReconciler<P, H> {
         Some((plan, PlannedPass { reconciler: self, key, observed, memory, at }))
     }
 
-    pub(super) async fn pass(&self, key: &Key, recorded: &mut RecordedActions) -> PassResult {
+    pub(super) async fn pass(
+        &self,
+        key: &Key,
+        fence: Option<&LeaderFence>,
+        recorded: &mut RecordedActions,
+    ) -> PassResult {
         let Some((plan, pass)) = self.begin(key) else { return Ok(None) };
         let Self { executor, clock, status_throttle, .. } = self;
+        let fenced = fence.map(|fence| executor.fenced(fence));
+        let executor = fenced.as_ref().unwrap_or(executor);
         Driver { key, executor, clock, status_throttle, pass: &pass, recorded }
             .drive(pass.at, plan)
             .await

@@ -130,7 +130,7 @@ impl Periodic {
             let (passes, name) = (Arc::clone(&passes), name.clone());
             async move {
                 let mut recorded = RecordedActions::default();
-                match passes.pass(&Key::new("", ""), &mut recorded).await {
+                match passes.pass(&Key::new("", ""), None, &mut recorded).await {
                     Ok(requeue) => requeue.map_or(period, |requeue| requeue.min(period)),
                     Err(error) => {
                         let error = full_text(&*error.source);

@@ -2,6 +2,7 @@
 
 use super::{Env, barrier::Barrier, execute::Executor};
 use crate::{
+    client::LeaderFence,
     events::{EventRecorder, SeriesEventRecorder},
     introspect::{Description, RecordedActions},
     plan::{Failure, Key, Outcomes, Plan, PlanError, Target},
@@ -171,10 +172,11 @@ pub(super) type Explain =
 
 /// Work on one key, by a planner or an async function.
 pub(super) trait Reconcile: Send + Sync {
-    /// Runs one pass and adds its actions to `recorded`.
+    /// Runs one pass and adds its actions to `recorded`. The pass writes only while `fence` is open.
     fn reconcile<'a>(
         &'a self,
         request: Request,
+        fence: Option<&'a LeaderFence>,
         recorded: &'a mut RecordedActions,
     ) -> BoxFuture<'a, PassResult>;
     /// Returns the report on a key, without executing actions. Returns `None` if no object exists at the key.
@@ -182,6 +184,10 @@ pub(super) trait Reconcile: Send + Sync {
     /// Returns whether the next actions are not known before a pass, so that reports show the last pass instead.
     fn is_function(&self) -> bool {
         false
+    }
+    /// Forgets what it remembers of the keys that `keep` refuses.
+    fn retain(&self, keep: &dyn Fn(&Key) -> bool) {
+        let _ = keep;
     }
 }
 
@@ -213,9 +219,13 @@ where
     fn reconcile<'a>(
         &'a self,
         request: Request,
+        fence: Option<&'a LeaderFence>,
         recorded: &'a mut RecordedActions,
     ) -> BoxFuture<'a, PassResult> {
-        let context = Context { recorded: Arc::default(), ..self.context.clone() };
+        let mut context = Context { recorded: Arc::default(), ..self.context.clone() };
+        if let Some(fence) = fence {
+            context.env.client = context.env.client.also_fenced(fence);
+        }
         let collect = Collect { from: Arc::clone(&context.recorded), to: recorded };
         let work = (self.function)(request, context);
         Box::pin(async move {
@@ -250,6 +260,7 @@ impl<F: Fn(&Key, &mut dyn FnMut(Key)) + Send + Sync> Reconcile for EnqueueReconc
     fn reconcile<'a>(
         &'a self,
         request: Request,
+        _: Option<&'a LeaderFence>,
         _: &'a mut RecordedActions,
     ) -> BoxFuture<'a, PassResult> {
         (self.map)(&request.key, &mut |key| self.queue.add(key, Priority::NORMAL));

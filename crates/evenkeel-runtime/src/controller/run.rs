@@ -3,8 +3,10 @@
 use super::{
     barrier::{Barrier, WatchedCaches},
     causes::{Cause, Causes},
+    enqueue::Filter,
     metrics::ControllerMetrics,
     reconcile::{PassResult, Reconcile, Request},
+    shards::Replay,
 };
 use crate::{
     cache::Informer,
@@ -14,6 +16,7 @@ use crate::{
     introspect::{History, RecordedActions},
     plan::Key,
     queue::{Priority, Queue},
+    sharding::{Admission, Shards},
     tasks::{Tasks, catch_panic},
 };
 use evenkeel_api::Kind;
@@ -68,6 +71,8 @@ pub(super) struct Shared {
     pub(super) causes: Option<Arc<Causes>>,
     /// Whether each failed pass is a warning.
     pub(super) logs_each_failure: bool,
+    /// `None` if the controller is not sharded.
+    pub(super) replay: Option<Replay>,
 }
 
 impl Controller {
@@ -117,12 +122,21 @@ impl Controller {
             let barrier = Arc::clone(&barrier);
             async move { barrier.sweep().await }
         });
-        for (index, mut keys) in sources.into_iter().enumerate() {
+        if shared.replay.is_some() {
             let shared = Arc::clone(&shared);
+            tasks.spawn_restarting_until_cancelled(format!("{name} shards"), move || {
+                let shared = Arc::clone(&shared);
+                async move { shared.follow_shards().await }
+            });
+        }
+        for (index, mut keys) in sources.into_iter().enumerate() {
+            let (shared, filter) = (Arc::clone(&shared), Filter::of(shared.shards()));
             tasks.spawn_finite(format!("{name} source {index}"), async move {
                 while let Some(key) = keys.next().await {
-                    shared.note_cause(&key, Cause::Source);
-                    shared.queue.add(key, Priority::NORMAL);
+                    if filter.selects(&key) {
+                        shared.note_cause(&key, Cause::Source);
+                        shared.queue.add(key, Priority::NORMAL);
+                    }
                 }
             });
         }
@@ -150,10 +164,25 @@ async fn run_worker(shared: Arc<Shared>) {
 }
 
 impl Shared {
-    /// Reconciles a key, unless the barrier holds it.
+    pub(super) fn shards(&self) -> Option<&Shards> {
+        self.replay.as_ref().map(|replay| &replay.shards)
+    }
+
+    async fn follow_shards(&self) {
+        if let Some(replay) = &self.replay {
+            replay.follow(&self.queue, &self.barrier, &*self.reconcile).await;
+        }
+    }
+
+    /// Reconciles a key, unless this process does not serve it or the barrier holds it.
     async fn handle_if_admitted(&self, key: &Key) {
+        let admission = match self.shards().map(|shards| shards.admit(key)) {
+            None => None,
+            Some(Some(admission)) => Some(admission),
+            Some(None) => return self.forget(key),
+        };
         match self.barrier.admit(key) {
-            Ok(()) => self.handle(key).await,
+            Ok(()) => self.handle(key, admission.as_ref()).await,
             Err(kind) => self.metrics.count_stale_skip(&kind.group, &kind.plural),
         }
     }
@@ -165,8 +194,14 @@ impl Shared {
         }
     }
 
+    /// Forgets a key that another process serves now.
+    fn forget(&self, key: &Key) {
+        self.queue.forget(key);
+        self.barrier.forget(key);
+    }
+
     /// Runs one pass over a key: reconciles it, records the result, and requeues or forgets it.
-    async fn handle(&self, key: &Key) {
+    async fn handle(&self, key: &Key, admission: Option<&Admission>) {
         let attempt = self.queue.num_requeues(key);
         let reconcile_id = RECONCILE_ID.fetch_add(1, Ordering::Relaxed);
         let span = tracing::info_span!(
@@ -182,9 +217,13 @@ impl Shared {
         let (start, now) = (self.clock.instant(), self.clock.now());
         self.metrics.active.inc();
         let mut recorded = RecordedActions::default();
-        let pass_result =
-            self.reconcile_catching_panics(request, &mut recorded).instrument(span.clone()).await;
+        let pass = self.reconcile_catching_panics(request, admission, &mut recorded);
+        let pass_result = pass.instrument(span.clone()).await;
         self.metrics.active.dec();
+        let Some(pass_result) = pass_result else {
+            tracing::debug!(%key, "reconciliation dropped: another process may serve the key now");
+            return self.forget(key);
+        };
         let took = start.elapsed();
         self.metrics.observe_pass(took, pass_result.as_ref().err().map(|error| &*error.source));
         let error_text = pass_result.as_ref().err().map(|error| full_text(&*error.source));
@@ -205,19 +244,25 @@ impl Shared {
     }
 
     /// Reconciles a key. A panic becomes a failure of this key only, which is retried with backoff, like with
-    /// controller-runtime's `RecoverPanic`.
+    /// controller-runtime's `RecoverPanic`. Returns `None` if the term of the key's shard ended during the pass.
     async fn reconcile_catching_panics(
         &self,
         request: Request,
+        admission: Option<&Admission>,
         recorded: &mut RecordedActions,
-    ) -> PassResult {
+    ) -> Option<PassResult> {
         // A panic leaves no invalid state: the planner is only borrowed, and our locks ignore poison.
-        let work = async { self.reconcile.reconcile(request, recorded).await };
-        catch_panic(work).await.unwrap_or_else(|panic| {
+        let fence = admission.map(Admission::fence);
+        let work = async { self.reconcile.reconcile(request, fence, recorded).await };
+        let caught = match admission {
+            Some(admission) => admission.run(catch_panic(work)).await?,
+            None => catch_panic(work).await,
+        };
+        Some(caught.unwrap_or_else(|panic| {
             self.metrics.panics.inc();
             tracing::error!(panic, "reconciliation panicked");
             Err(super::Error::message(format!("panic: {panic}")))
-        })
+        }))
     }
 
     /// Requeues or forgets a key after a pass, and logs its error.

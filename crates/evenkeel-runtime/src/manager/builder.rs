@@ -10,6 +10,7 @@ use crate::{
     health::{Health, LEADER_TOLERANCE},
     latch::Latch,
     leaderelection::{self, Config, ConfigError, LeaderElector},
+    sharding::{Member, Sharding, ShardingError},
     tasks::Supervisor,
 };
 use evenkeel_api::View;
@@ -22,6 +23,9 @@ pub enum BuildError {
     /// The configuration of leader election violates a rule.
     #[error("leader election")]
     Election(#[from] ConfigError),
+    /// The settings of sharding violate a rule.
+    #[error("sharding")]
+    Sharding(#[from] ShardingError),
     /// The surroundings of the process cannot be read.
     #[error("identity for leader election")]
     Setup(#[from] std::io::Error),
@@ -57,6 +61,7 @@ pub struct ManagerBuilder {
     setup: Option<Setup>,
     /// Name of the Lease of [`ManagerBuilder::leader_election_id`].
     election_id: Option<String>,
+    sharding: Option<Sharding>,
     /// Sets options of caches.
     cache_options: Vec<ConfigureCache>,
     namespaces: Vec<String>,
@@ -82,6 +87,7 @@ impl ManagerBuilder {
             election: None,
             setup: None,
             election_id: None,
+            sharding: None,
             cache_options: Vec::new(),
             namespaces: Vec::new(),
             cache_sync_timeout: Some(CACHE_SYNC_TIMEOUT),
@@ -151,6 +157,16 @@ impl ManagerBuilder {
         self
     }
 
+    /// Splits the objects among all replicas: each reconciles those of the shards that it holds. The identity and the
+    /// namespace are those of the [`Setup`], as of [`ManagerBuilder::leader_election_id`].
+    ///
+    /// Controllers then run in every replica. What else is in [`super::RunnableGroup::LeaderElection`] runs only in the leader:
+    /// of the election that is configured, or else of one for the Lease with the id of `sharding`.
+    pub fn sharding(mut self, sharding: Sharding) -> Self {
+        self.sharding = Some(sharding);
+        self
+    }
+
     /// Sets the registry of metrics. Default: a new one.
     pub fn registry(mut self, registry: Registry) -> Self {
         self.registry = registry;
@@ -206,6 +222,7 @@ impl ManagerBuilder {
             election,
             setup,
             election_id,
+            sharding,
             cache_options,
             namespaces,
             cache_sync_timeout,
@@ -213,12 +230,17 @@ impl ManagerBuilder {
             #[cfg(feature = "serve")]
             ports,
         } = self;
-        let election = match election_id {
-            None => election,
-            Some(id) => {
-                let setup = setup.clone().map_or_else(Setup::of_process, Ok)?;
-                Some(Config::new(setup.namespace().unwrap_or("default"), &id, setup.identity()))
-            }
+        let own = match &setup {
+            None if election_id.is_some() || sharding.is_some() => Some(Setup::of_process()?),
+            setup => setup.clone(),
+        };
+        let (namespace, identity) = own
+            .as_ref()
+            .map_or(("default", ""), |own| (own.namespace().unwrap_or("default"), own.identity()));
+        let election = match (&election_id, election, &sharding) {
+            (Some(id), ..) => Some(Config::new(namespace, id, identity)),
+            (None, None, Some(sharding)) => Some(sharding.election(namespace, identity)),
+            (None, election, _) => election,
         };
         let client = client.unwrap_or_else(|| {
             Client::builder(transport, clock.clone())
@@ -264,10 +286,17 @@ impl ManagerBuilder {
             Err(format!("{} caches not filled yet: {}", names.len(), names.join(", ")))
         });
         let fenced = elector.as_ref().map(|elector| client.fenced(&elector.fence()));
+        let member = sharding
+            .map(|sharding| {
+                Member::new(sharding, &client, &clock, &registry, (namespace, identity))
+            })
+            .transpose()?;
+        let shards = member.as_ref().map(|member| member.shards().clone());
         let env = Env::new(fenced.unwrap_or_else(|| client.clone()), caches, clock, &registry);
         #[cfg_attr(not(feature = "serve"), expect(unused_mut, reason = "ports change it"))]
         let mut manager = Manager {
-            env,
+            env: Env { shards, ..env },
+            member: member.map(Arc::new),
             unfenced_client: client,
             component: component.into(),
             election_metrics,

@@ -53,6 +53,7 @@ use crate::{
     health::{Health, LEADER_TOLERANCE},
     latch::Latch,
     leaderelection::{self, Config, ConfigError, LeaderElector},
+    sharding::Member,
     tasks::Supervisor,
 };
 use prometheus::Registry;
@@ -77,6 +78,8 @@ pub struct Manager {
     supervisor: Supervisor,
     events: EventRecorder,
     elector: Option<Arc<LeaderElector>>,
+    /// This process as a member of a sharded operator.
+    member: Option<Arc<Member>>,
     /// Time in which runnables must stop when the manager stops.
     grace_period: Duration,
     /// Time that caches have to fill; `None` for no limit.
@@ -232,12 +235,15 @@ impl Manager {
         self.runnables.add(Runnable::new(group, name, run));
     }
 
-    /// Adds a controller as a runnable of [`RunnableGroup::LeaderElection`]. If its caches do not fill within the limit of
+    /// Adds a controller as a runnable of [`RunnableGroup::LeaderElection`], or of [`RunnableGroup::Others`] with
+    /// [sharding](ManagerBuilder::sharding). If its caches do not fill within the limit of
     /// [`ManagerBuilder::cache_sync_timeout`], the manager stops.
     pub fn add_controller(&self, controller: Controller) {
         let (name, timeout) = (controller.name().to_owned(), self.cache_sync_timeout);
         let required = controller.required_caches();
-        self.add(RunnableGroup::LeaderElection, &name, move |context| async move {
+        let is_sharded = self.member.is_some();
+        let group = if is_sharded { RunnableGroup::Others } else { RunnableGroup::LeaderElection };
+        self.add(group, &name, move |context| async move {
             let synced = caches::wait_for_controller(required, timeout);
             if let Some(synced) = context.token().run_until_cancelled(synced).await {
                 synced?;

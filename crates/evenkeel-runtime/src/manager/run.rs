@@ -34,6 +34,8 @@ struct Groups {
     leader: Tasks,
     /// Contains the task that acquires and renews the lease. The task ends when the lease is lost.
     lease: Tasks,
+    /// Contains the task that acquires and releases shards. It stops after the controllers.
+    shards: Tasks,
     /// Writes events. Stops last, because stepping down records an event.
     events: Tasks,
 }
@@ -60,6 +62,7 @@ impl Manager {
             others: Tasks::of(&self.supervisor),
             leader: Tasks::of(&self.supervisor),
             lease: Tasks::of(&self.supervisor),
+            shards: Tasks::of(&self.supervisor),
             events: Tasks::of(&self.supervisor),
         };
         self.events.start(&groups.events);
@@ -93,12 +96,20 @@ impl Manager {
         if let Err(error) = wait_for_cache_sync(&self.env.caches, self.cache_sync_timeout).await {
             return error.into();
         }
+        if let Some(member) = self.member.clone() {
+            let stop = groups.shards.token();
+            groups.shards.spawn("shards", async move { member.run(stop).await });
+        }
         self.start(RunnableGroup::Others, &groups.others, failed).await;
         let Some(election) = &self.elector else {
             self.start(RunnableGroup::LeaderElection, &groups.leader, failed).await;
             self.elected.set();
             return std::future::pending().await;
         };
+        if self.member.is_some() {
+            // Sharded controllers need no leader.
+            self.runnables.added_to(RunnableGroup::LeaderElection).await;
+        }
         // The lease has its own task, because stopping the program must not cancel a request for the lease that
         // is in flight.
         let (candidate, stop) = (Arc::clone(election), groups.lease.token());
@@ -138,6 +149,9 @@ impl Manager {
         tracing::info!("stopping");
         self.runnables.close();
         let deadline = self.env.clock.instant() + self.grace_period;
+        if let Some(member) = &self.member {
+            member.retire();
+        }
         if groups.leader.running().is_empty() {
             // This process is a standby, or a leader without runnables.
             groups.lease.token().cancel();
@@ -145,6 +159,7 @@ impl Manager {
         let mut not_stopped = Vec::new();
         not_stopped.extend(self.stop_leading(groups, is_lease_lost).await);
         not_stopped.extend(groups.others.shut_down(self.remaining_grace(deadline)).await);
+        not_stopped.extend(groups.shards.shut_down(self.remaining_grace(deadline)).await);
         if let Some(election) = &self.elector {
             self.step_down(election, groups, is_lease_lost).await;
         }

@@ -18,7 +18,7 @@ pub enum RunnableGroup {
     HttpServers,
     /// Other runnables that every replica runs, leader or not.
     Others,
-    /// Runnables of the leader. Without leader election, runnables of every replica.
+    /// Runnables of the leader. Without leader election and sharding, runnables of every replica.
     LeaderElection,
 }
 

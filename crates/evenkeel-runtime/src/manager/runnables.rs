@@ -3,12 +3,14 @@
 use super::{ManagerError, RunnableGroup, runnable::Runnable};
 use crate::tasks::Tasks;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 
 /// Runnables that wait for the start of their group, and the groups that have started.
 #[derive(Default)]
 pub(super) struct Runnables {
     state: Mutex<State>,
+    /// Notified when a runnable waits for its group to start.
+    added: Notify,
 }
 
 #[derive(Default)]
@@ -47,7 +49,21 @@ impl Runnables {
             Some(started) => {
                 started.start(runnable);
             }
-            None => state.waiting.push(runnable),
+            None => {
+                state.waiting.push(runnable);
+                self.added.notify_waiters();
+            }
+        }
+    }
+
+    /// Waits until a runnable waits for this group to start.
+    pub(super) async fn added_to(&self, group: RunnableGroup) {
+        loop {
+            let added = self.added.notified();
+            if self.lock().waiting.iter().any(|runnable| runnable.group == group) {
+                return;
+            }
+            added.await;
         }
     }
 

@@ -19,10 +19,7 @@ use crate::{
 use evenkeel_api::{Kind, Meta, View};
 use futures::{Stream, StreamExt as _, future::BoxFuture};
 use kube::api::DynamicObject;
-use std::{
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 /// Cleanup of a finalizer.
 type Cleanup<K, S> =
@@ -271,7 +268,7 @@ impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
             field_manager: manager.component().into(),
             applied: Applied::default(),
             caches: builder.declared(),
-            kube: OnceLock::new(),
+            kube: Arc::default(),
         });
         let function = Arc::new(function);
         let timeouts = manager.env().metrics.timeouts_of(builder.name());

@@ -26,7 +26,7 @@ pub(super) struct Shared {
     pub(super) applied: Applied,
     /// Caches that the controller declared.
     pub(super) caches: Vec<Arc<Informer>>,
-    pub(super) kube: OnceLock<kube::Client>,
+    pub(super) kube: Arc<OnceLock<kube::Client>>,
 }
 
 /// Access of a reconcile function to the cluster, for one pass over one key. `S` is the controller's own state
@@ -39,6 +39,8 @@ pub struct Context<S = ()> {
     request: Request,
     state: Arc<S>,
     shared: Arc<Shared>,
+    /// The controller's, or this pass's own if its client has a fence of its own.
+    kube: Arc<OnceLock<kube::Client>>,
 }
 
 impl<S> Clone for Context<S> {
@@ -66,7 +68,9 @@ impl<S> Context<S> {
         state: Arc<S>,
         shared: Arc<Shared>,
     ) -> Self {
-        Self { inner, request, state, shared }
+        let kube =
+            if inner.env.shards.is_some() { Arc::default() } else { Arc::clone(&shared.kube) };
+        Self { inner, request, state, shared, kube }
     }
 
     /// Returns the same access with another state.
@@ -76,6 +80,7 @@ impl<S> Context<S> {
             request: self.request.clone(),
             state,
             shared: Arc::clone(&self.shared),
+            kube: Arc::clone(&self.kube),
         }
     }
 
@@ -175,7 +180,7 @@ impl<S> Context<S> {
     /// Returns a kube client for requests that this type has no method for. It writes only while this process leads. The
     /// next pass does not wait for its writes.
     pub fn kube(&self) -> &kube::Client {
-        self.shared.kube.get_or_init(|| self.inner.env.client.kube())
+        self.kube.get_or_init(|| self.inner.env.client.kube())
     }
 
     /// Returns the parts that a controller of [`crate::controller::Builder`] has, for plans and resources of any kind.

@@ -53,7 +53,9 @@ impl Manager {
             Ok(())
         });
         // Every replica writes, leader or not.
-        let env = Env { client: self.unfenced_client().clone(), ..self.env().clone() };
+        // All replicas serve, so each keeps the certificates.
+        let client = self.unfenced_client().clone();
+        let env = Env { client, shards: None, ..self.env().clone() };
         self.add(RunnableGroup::HttpServers, "webhooks", move |context| async move {
             let listen_on = opens_ports.then_some((address, port).into());
             run(source?, &env, metrics, listen_on, &shared, context).await

@@ -15,7 +15,7 @@
 
 use crate::{
     network::{Check, LEASES, Network, Sent},
-    seeds::{Run, count_failures, run_all, run_one},
+    seeds::{Run, Seeds, count_failures, run_all, run_one},
     world::{Program, Schedule, Start, World},
 };
 use evenkeel_api::{Kind, time::Timestamp};
@@ -42,6 +42,9 @@ use std::{
 use tokio::time::Instant;
 
 const MAPS: Kind = Kind::new("", "v1", "ConfigMap", "configmaps", true);
+
+/// In the known seeds a leader that was paused acquired again what another one had acquired and released.
+const SEEDS: Seeds = Seeds { name: "ELECTION", runs: 300, known: &[848, 7265] };
 
 /// Object that the leader replaces, with its resourceVersion as precondition.
 const GUARDED: &str = "guarded";
@@ -380,7 +383,7 @@ async fn simulate(seed: u64, defect: Defect) -> Run {
 
 #[test]
 fn there_is_one_leader_whatever_happens() {
-    let counts = run_all(async |seed| simulate(seed, Defect::None).await);
+    let counts = run_all(&SEEDS, async |seed| simulate(seed, Defect::None).await);
     for what in ["Crash", "Pause", "Cut", "Stop", "late writes", "ended unasked"] {
         let is_long = counts.get("requests").is_some_and(|requests| *requests > 150_000);
         assert!(!is_long || counts.contains_key(what), "{what} never happened");

@@ -2,11 +2,16 @@
 
 use std::collections::BTreeMap;
 
-/// Runs of each simulation by default.
-const RUNS: u64 = 300;
-
-/// Seeds in which a leader that was paused acquired again what another one had acquired and released.
-const KNOWN_SEEDS: [u64; 2] = [848, 7265];
+/// Seeds of one simulation.
+pub(crate) struct Seeds {
+    /// Part of the names of environment variables: `EVENKEEL_<name>_RUNS` is the number of runs, `EVENKEEL_<name>_SEED` the
+    /// one seed to repeat.
+    pub(crate) name: &'static str,
+    /// Runs by default.
+    pub(crate) runs: u64,
+    /// Seeds that once failed.
+    pub(crate) known: &'static [u64],
+}
 
 /// Result of one run.
 #[derive(Debug, Default)]
@@ -36,10 +41,17 @@ fn number(name: &str) -> Option<u64> {
 
 /// Runs all seeds. Returns the sums of the counts.
 #[expect(clippy::print_stdout, reason = "the report is for whoever runs the test")]
-pub(crate) fn run_all(simulation: impl AsyncFn(u64) -> Run) -> BTreeMap<String, u64> {
-    let seeds: Vec<u64> = match number("EVENKEEL_ELECTION_SEED") {
+pub(crate) fn run_all(
+    seeds: &Seeds,
+    simulation: impl AsyncFn(u64) -> Run,
+) -> BTreeMap<String, u64> {
+    let &Seeds { name, runs, known } = seeds;
+    let seeds: Vec<u64> = match number(&format!("EVENKEEL_{name}_SEED")) {
         Some(seed) => vec![seed],
-        None => (0..number("EVENKEEL_ELECTION_RUNS").unwrap_or(RUNS)).chain(KNOWN_SEEDS).collect(),
+        None => {
+            let runs = number(&format!("EVENKEEL_{name}_RUNS")).unwrap_or(runs);
+            (0..runs).chain(known.iter().copied()).collect()
+        }
     };
     let (mut counts, mut failed, n) = (BTreeMap::new(), Vec::new(), seeds.len());
     for seed in seeds {
@@ -48,7 +60,7 @@ pub(crate) fn run_all(simulation: impl AsyncFn(u64) -> Run) -> BTreeMap<String, 
             *counts.entry(what).or_default() += count;
         }
         if !run.violations.is_empty() {
-            println!("EVENKEEL_ELECTION_SEED={seed}: {:#?}", run.violations);
+            println!("EVENKEEL_{name}_SEED={seed}: {:#?}", run.violations);
             failed.push(seed);
         }
     }
@@ -60,4 +72,9 @@ pub(crate) fn run_all(simulation: impl AsyncFn(u64) -> Run) -> BTreeMap<String, 
 /// Counts the seeds below `runs` in which `simulation` violates an invariant.
 pub(crate) fn count_failures(runs: u64, simulation: impl AsyncFn(u64) -> Run) -> u64 {
     (0..runs).filter(|seed| !run_one(*seed, &simulation).violations.is_empty()).count() as u64
+}
+
+/// Returns the first seed below `runs` in which `simulation` violates an invariant.
+pub(crate) fn first_failure(runs: u64, simulation: impl AsyncFn(u64) -> Run) -> Option<u64> {
+    (0..runs).find(|seed| !run_one(*seed, &simulation).violations.is_empty())
 }

@@ -4,6 +4,7 @@
 
 mod ports;
 mod running;
+mod shards;
 
 use evenkeel_runtime::{
     client::{Client, LeaderFence},

@@ -23,7 +23,7 @@ use k8s_openapi::api::storage::v1::CSIDriver;
 use labels::PodLabels;
 use metrics::SharedVolumeCache;
 use plan::{Memory, Observed, ObservedClaim, OtherPod, Source};
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 /// A CSIDriver with its `seLinuxMount`.
 type Driver = Full<CSIDriver>;

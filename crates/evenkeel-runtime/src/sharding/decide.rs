@@ -1,0 +1,341 @@
+//! Decision of one member from a list of all Leases: which shards to acquire, to release and to prepare. Pure.
+//!
+//! Members of different layouts (a rollout changes the number of shards) never work at the same time. A shard's Lease has the
+//! layout of its last holder. A member acquires shards only if all their Leases have its layout. It writes its layout to free
+//! ones only, and while no living member holds one of another layout.
+
+use super::{assign::assign, terms::Terms};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+use tokio::time::Instant;
+
+/// Lease durations after which the Lease of a dead member is deleted.
+const COLLECT_AFTER: u32 = 10;
+
+/// Lease of a member or of a shard, as it was listed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Listed {
+    /// Resource version.
+    pub(super) version: String,
+    /// Identity of the holder, empty for none.
+    pub(super) holder: String,
+    pub(super) layout: String,
+    /// Lease duration, which only counts for members.
+    pub(super) duration: Duration,
+}
+
+/// One list of all Leases.
+#[derive(Debug)]
+pub(super) struct Observed {
+    /// Leases of members, by name.
+    pub(super) members: BTreeMap<String, Listed>,
+    /// Leases of shards, by number.
+    pub(super) shards: BTreeMap<u32, Listed>,
+    /// When the list was sent. The server may have executed it any time later.
+    pub(super) sent: Instant,
+    /// When the list was received. What it shows happened before.
+    pub(super) received: Instant,
+}
+
+/// What a member remembers of the others: the resource version of each one's Lease, and when it was first seen.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Memory(BTreeMap<String, (String, Instant)>);
+
+/// This member, as it decides.
+pub(super) struct Me<'a> {
+    pub(super) identity: &'a str,
+    /// Name of its own Lease.
+    pub(super) lease: &'a str,
+    pub(super) layout: &'a str,
+    pub(super) shards: u32,
+    pub(super) terms: &'a Terms,
+}
+
+/// Action of a member.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Action {
+    /// Writes this member into a shard's Lease.
+    Acquire(u32),
+    /// Lets the passes of a shard end, to release it.
+    Leave(u32),
+    /// Clears the holder of a shard without a term.
+    Release(u32),
+    /// Ends the term at a shard that another member holds.
+    End(u32),
+    /// Creates a shard's Lease, or writes the layout of this member into it.
+    Prepare(u32),
+    /// Deletes the Lease of a dead member.
+    Collect(String),
+}
+
+/// Actions of a member, and the time of its next list.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Decision {
+    pub(super) actions: Vec<Action>,
+    /// Whether all shards are where they should be.
+    pub(super) is_settled: bool,
+    /// When the next living member dies, unless it renews its Lease.
+    pub(super) next_death: Option<Instant>,
+}
+
+/// Members of a list, by what they can do.
+struct Members<'a> {
+    /// Identities of all living ones.
+    living: BTreeSet<&'a str>,
+    /// Living ones with the layout of this one.
+    mine: BTreeSet<&'a str>,
+    /// Names of Leases to delete.
+    long_dead: Vec<&'a String>,
+    next_death: Option<Instant>,
+}
+
+/// Decides from a list. The second result is the new memory.
+pub(super) fn decide(me: &Me<'_>, observed: &Observed, memory: &Memory) -> (Decision, Memory) {
+    let memory = remember(observed, memory);
+    let members = classify(me, observed, &memory);
+    let mut actions: Vec<Action> =
+        members.long_dead.iter().map(|name| Action::Collect((*name).clone())).collect();
+    // Once for each shard of this layout, and of another one that has more.
+    let n_listed = observed.shards.keys().next_back().map_or(0, |last| last.saturating_add(1));
+    let foreign: Vec<u32> = (0..me.shards.max(n_listed))
+        .filter(|shard| match observed.shards.get(shard) {
+            Some(lease) => lease.layout != me.layout,
+            None => *shard < me.shards,
+        })
+        .collect();
+    let held: Vec<Option<&str>> = (0..me.shards)
+        .map(|shard| {
+            let lease = observed.shards.get(&shard).filter(|lease| lease.layout == me.layout)?;
+            Some(&*lease.holder).filter(|holder| members.living.contains(holder))
+        })
+        .collect();
+    let mine: Vec<&str> = members.mine.iter().copied().collect();
+    let wanted = assign(&mine, &held);
+    for (shard, (holder, wanted)) in (0..me.shards).zip(held.iter().zip(&wanted)) {
+        let is_wanted = *wanted == Some(me.identity);
+        let term = me.terms.by_shard().get(&shard);
+        let listed = observed.shards.get(&shard);
+        match (term, *holder) {
+            (Some(term), _)
+                if term.is_shown_by(observed.sent)
+                    && listed.is_none_or(|lease| lease.version != term.version) =>
+            {
+                actions.push(Action::End(shard));
+            }
+            (Some(term), _)
+                if !is_wanted && !term.is_leaving() && term.is_shown_by(observed.sent) =>
+            {
+                actions.push(Action::Leave(shard));
+            }
+            (Some(_), _) => {}
+            (None, Some(holder)) if holder == me.identity && !is_wanted => {
+                actions.push(Action::Release(shard));
+            }
+            (None, holder)
+                if is_wanted
+                    && foreign.is_empty()
+                    && holder.is_none_or(|holder| holder == me.identity) =>
+            {
+                actions.push(Action::Acquire(shard));
+            }
+            (None, _) => {}
+        }
+    }
+    let is_held = |shard: &u32| {
+        observed.shards.get(shard).is_some_and(|lease| members.living.contains(&*lease.holder))
+    };
+    if members.living.first() == Some(&me.identity)
+        && !me.terms.is_retiring()
+        && !foreign.iter().any(is_held)
+    {
+        actions.extend(foreign.iter().copied().map(Action::Prepare));
+    }
+    let is_settled = foreign.is_empty() && held == wanted;
+    (Decision { actions, is_settled, next_death: members.next_death }, memory)
+}
+
+/// Returns the memory after a list: a Lease that changed was renewed before the list was received.
+fn remember(observed: &Observed, memory: &Memory) -> Memory {
+    let entry = |(name, lease): (&String, &Listed)| {
+        let known = memory.0.get(name).filter(|(version, _)| *version == lease.version);
+        let since = known.map_or(observed.received, |(_, since)| *since);
+        (name.clone(), (lease.version.clone(), since))
+    };
+    Memory(observed.members.iter().map(entry).collect())
+}
+
+/// Tells living members from dead ones. A member is dead if a list that was sent its lease duration after the last observed
+/// change shows no further one, or if its Lease is gone.
+fn classify<'a>(me: &Me<'a>, observed: &'a Observed, memory: &Memory) -> Members<'a> {
+    let mut members = Members {
+        living: BTreeSet::from([me.identity]),
+        mine: (!me.terms.is_retiring()).then_some(me.identity).into_iter().collect(),
+        long_dead: Vec::new(),
+        next_death: None,
+    };
+    for (name, lease) in observed.members.iter().filter(|(name, _)| *name != me.lease) {
+        let since = memory.0.get(name).map_or(observed.received, |(_, since)| *since);
+        let dies = since + lease.duration;
+        if dies > observed.sent {
+            members.living.insert(&lease.holder);
+            if lease.layout == me.layout {
+                members.mine.insert(&lease.holder);
+            }
+            members.next_death = Some(members.next_death.map_or(dies, |next| next.min(dies)));
+        } else if since + lease.duration * COLLECT_AFTER <= observed.sent {
+            members.long_dead.push(name);
+        }
+    }
+    members
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{clock::Clock, sharding::terms::Moment};
+
+    const LEASE: Duration = Duration::from_secs(15);
+
+    /// Leases of a test, with the member `b` as this one.
+    struct World {
+        start: Moment,
+        members: BTreeMap<String, Listed>,
+        shards: BTreeMap<u32, Listed>,
+        terms: Terms,
+        memory: Memory,
+        n_shards: u32,
+    }
+
+    fn listed(holder: &str, version: &str, layout: &str) -> Listed {
+        let (holder, version, layout) = (holder.into(), version.into(), layout.into());
+        Listed { version, holder, layout, duration: LEASE }
+    }
+
+    impl World {
+        /// Living members, the shards' holders, and the shards at which `b` has terms.
+        fn new(members: &[&str], holders: &[&str], own: &[u32]) -> Self {
+            let clock = Clock::system();
+            let start = Moment { at: clock.instant(), wall: clock.now() };
+            let mut terms = Terms::new(Duration::from_secs(10));
+            terms.renewed(start, start);
+            for shard in own {
+                terms.acquired(*shard, "1".into(), 0, start);
+            }
+            let members = members.iter().map(|name| ((*name).to_owned(), listed(name, "1", "l")));
+            let shards =
+                (0..).zip(holders).map(|(shard, holder)| (shard, listed(holder, "1", "l")));
+            Self {
+                start,
+                members: members.collect(),
+                shards: shards.collect(),
+                terms,
+                memory: Memory::default(),
+                n_shards: u32::try_from(holders.len()).unwrap(),
+            }
+        }
+
+        /// Decides from a list that is sent and received after this time.
+        fn decide(&mut self, sent: u64, received: u64) -> Decision {
+            let after = |seconds| self.start.at + Duration::from_secs(seconds);
+            let (members, shards) = (self.members.clone(), self.shards.clone());
+            let observed =
+                Observed { members, shards, sent: after(sent), received: after(received) };
+            let (identity, shards, terms) = ("b", self.n_shards, &self.terms);
+            let me = Me { identity, lease: "b", layout: "l", shards, terms };
+            let (decision, memory) = decide(&me, &observed, &self.memory);
+            self.memory = memory;
+            decision
+        }
+
+        fn actions(&mut self, at: u64) -> Vec<Action> {
+            self.decide(at, at).actions
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn shards_move_to_a_new_member_after_their_release() {
+        use Action::{Acquire, Leave};
+        let mut old = World::new(&["b", "c"], &["b", "b", "b", "b"], &[0, 1, 2, 3]);
+        assert_eq!(old.actions(1), [Leave(2), Leave(3)]);
+        old.terms.leave(2, old.start);
+        assert_eq!(old.actions(1), [Leave(3)], "it is leaving");
+        let mut new = World::new(&["a", "b"], &["a", "a", "a", "a"], &[]);
+        let decision = new.decide(1, 1);
+        assert!(decision.actions.is_empty() && !decision.is_settled);
+        new.shards.get_mut(&3).unwrap().holder.clear();
+        assert_eq!(new.actions(1), [Acquire(3)]);
+        let mut settled = World::new(&["a", "b"], &["b", "a"], &[0]);
+        assert!(settled.decide(1, 1).is_settled);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_dead_member_loses_its_shards() {
+        let mut world = World::new(&["a", "b"], &["a", "b"], &[1]);
+        let first = world.decide(1, 2);
+        assert_eq!(first.next_death, Some(world.start.at + Duration::from_secs(17)));
+        assert!(world.decide(16, 30).actions.is_empty(), "sent too early, whenever received");
+        world.members.get_mut("a").unwrap().version = "2".into();
+        assert!(world.decide(17, 18).actions.is_empty(), "renewed");
+        assert!(world.decide(32, 32).actions.is_empty());
+        assert_eq!(world.actions(33), [Action::Acquire(0)], "15 s after it was received");
+        assert_eq!(world.actions(168), [Action::Collect("a".into()), Action::Acquire(0)]);
+        let mut gone = World::new(&["b"], &["a", "b"], &[1]);
+        assert_eq!(gone.actions(1), [Action::Acquire(0)], "its Lease is gone");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_member_without_a_term_acquires_or_releases_what_has_its_name() {
+        let mut world = World::new(&["a", "b"], &["b", "b", "b", "a"], &[]);
+        let actions = world.actions(1);
+        assert_eq!(actions, [Action::Acquire(0), Action::Acquire(1), Action::Release(2)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_member_that_is_about_to_leave_gets_nothing() {
+        let mut leaving = World::new(&["a", "b"], &["a", "b", "b"], &[1]);
+        leaving.terms.retire(leaving.start);
+        assert_eq!(leaving.actions(1), [Action::Release(2)], "the other one is leaving already");
+        let mut staying = World::new(&["a", "b"], &["a", "", "b"], &[2]);
+        staying.members.get_mut("a").unwrap().layout = super::super::leases::LEAVING.into();
+        assert_eq!(staying.actions(1), [Action::Acquire(1)], "not what the other one still holds");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_term_ends_if_the_lease_was_changed() {
+        let mut world = World::new(&["b"], &["b", "b"], &[0, 1]);
+        world.shards.get_mut(&1).unwrap().version = "2".into();
+        assert_eq!(world.actions(0), [Action::End(1)]);
+        let (start, later) = (world.start, Duration::from_secs(5));
+        world.terms.end(1);
+        world.terms.acquired(1, "3".into(), 0, Moment { at: start.at + later, ..start });
+        assert!(world.actions(4).is_empty(), "the list is older than the term");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn leases_are_prepared_by_the_first_member() {
+        use Action::Prepare;
+        let mut alone = World::new(&["b", "c"], &["", ""], &[]);
+        alone.shards.clear();
+        assert_eq!(alone.actions(1), [Prepare(0), Prepare(1)]);
+        let mut second = World::new(&["a", "b"], &["", ""], &[]);
+        second.shards.clear();
+        assert!(second.actions(1).is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn layouts_take_turns() {
+        use Action::{Acquire, Prepare};
+        let mut world = World::new(&["b", "c"], &["c", ""], &[]);
+        world.members.get_mut("c").unwrap().layout = "other".into();
+        world.shards.get_mut(&0).unwrap().layout = "other".into();
+        world.shards.insert(2, listed("", "1", "other"));
+        assert!(world.actions(1).is_empty(), "c works");
+        assert_eq!(world.actions(30), [Prepare(0), Prepare(2)], "c is dead");
+        world.shards.get_mut(&0).unwrap().layout = "l".into();
+        assert_eq!(world.actions(31), [Prepare(2)], "none is acquired yet");
+        world.shards.get_mut(&2).unwrap().layout = "l".into();
+        assert_eq!(world.actions(32), [Acquire(0), Acquire(1)]);
+    }
+}

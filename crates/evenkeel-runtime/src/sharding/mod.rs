@@ -1,0 +1,51 @@
+//! Sharding: several active replicas of one operator split its objects.
+//!
+//! A key belongs to one of a fixed number of shards, by a hash of its namespace or of its whole name. Each replica (member)
+//! renews a Lease of its own. Each shard has a Lease that names its holder. It has no expiry: a holder is alive while its own
+//! Lease is. All members list all Leases, and each carries out its part of the same balanced assignment, so there is no
+//! coordinator.
+//!
+//! | rule | implemented in |
+//! |---|---|
+//! | members get equally many shards, and few move | `assign` |
+//! | a member that does not renew its Lease is dead for an observer a lease duration after it last saw a change | `decide::classify` |
+//! | a shard is acquired by compare-and-swap, from its holder if that is dead | `decide`, `leases` |
+//! | a member's terms end the renew deadline after it *sent* the last confirmed renewal | `terms` |
+//! | a term that has ended does not begin again | `terms` |
+//! | a released shard has no pass in progress, or had one for a renew deadline | `terms::drained` |
+//! | members with another number of shards wait until the old ones are gone | `decide` |
+//!
+//! A controller enqueues only keys that this process serves. Each pass runs under the term of its shard: its client refuses
+//! writes once the term has ended, and the pass is dropped. At the beginning of a term, controllers handle all cached objects
+//! again, as if they were new, and enqueue the keys of the shard.
+//!
+//! # What is promised
+//!
+//! Two processes never work on the same key at the same time: all writes of one are sent before the first pass of the other.
+//! A request that was sent before may arrive later; a resourceVersion as precondition refuses it then. The conditions are
+//! those of [leader election](crate::leaderelection): the fastest clock runs less than `lease_duration / renew_deadline` times
+//! (1.5 by default) as fast as the slowest, identities are unique, and nobody else writes the Leases.
+//!
+//! Without further faults, a shard whose holder died is served again after the lease duration and a few requests; one that is
+//! handed over in order, after its passes and a second.
+//!
+//! Upstream has nothing like it. KEP-5866 lets servers filter lists and watches by a range of a hash, but assigns no ranges.
+
+mod assign;
+mod config;
+mod decide;
+mod defect;
+mod layout;
+mod leases;
+mod member;
+mod metrics;
+mod shards;
+mod terms;
+
+pub use config::{MAX_SHARDS, Sharding, ShardingError};
+#[doc(hidden)]
+pub use defect::Defect;
+pub use layout::ShardBy;
+pub(crate) use member::Member;
+pub(crate) use shards::Admission;
+pub use shards::Shards;
