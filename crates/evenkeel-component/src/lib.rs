@@ -14,7 +14,7 @@ pub mod process;
 pub mod secure_serving;
 pub mod serving;
 pub mod version;
-pub mod worker;
+pub use evenkeel_runtime::worker;
 
 /// Allocator that samples allocations for `/debug/pprof/heap`.
 #[cfg(feature = "heap-profile")]

@@ -19,6 +19,7 @@ pub mod prelude;
 pub mod queue;
 pub mod response;
 pub use evenkeel_tasks as tasks;
+pub mod worker;
 
 #[cfg(any(test, feature = "test-util"))]
 pub mod scripted;

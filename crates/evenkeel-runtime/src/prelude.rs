@@ -10,6 +10,7 @@ pub use crate::{
         generation_changed, labels_changed, on_change, resource_version_changed,
     },
     plan::Key,
+    worker::Worker,
 };
 pub use evenkeel_api::Kind;
 pub use std::{sync::Arc, time::Duration};
