@@ -13,8 +13,7 @@ pub mod options;
 pub mod process;
 pub mod serving;
 pub mod version;
-pub mod worker;
-pub use evenkeel_runtime::secure_serving;
+pub use evenkeel_runtime::{secure_serving, worker};
 
 /// Allocator that samples allocations for `/debug/pprof/heap`.
 #[cfg(feature = "heap-profile")]

@@ -20,6 +20,7 @@ pub mod queue;
 pub mod response;
 pub mod sharding;
 pub use evenkeel_tasks as tasks;
+pub mod worker;
 
 #[cfg(any(test, feature = "test-util"))]
 pub mod scripted;

@@ -13,6 +13,7 @@ pub use crate::{
     },
     plan::Key,
     sharding::{ShardBy, Sharding},
+    worker::Worker,
 };
 pub use evenkeel_api::Kind;
 pub use std::{sync::Arc, time::Duration};
