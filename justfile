@@ -37,6 +37,10 @@ scenarios *NAMES:
     cargo build --release
     EVENKEEL_UPSTREAM_BIN=$PWD/target/upstream tests/scenarios/run {{NAMES}}
 
+# The packages, as a project outside of this workspace uses them.
+outsider *VERSIONS:
+    tests/outsider/run {{VERSIONS}}
+
 # What must pass before a change lands.
 ci:
     .ci/run

@@ -24,6 +24,7 @@ mod conditions;
 mod disruption;
 #[cfg(test)]
 mod fixtures;
+mod newer_kinds;
 mod owned;
 mod pod_deletion_ranking;
 mod pods;

@@ -91,6 +91,7 @@ pub struct Options {
     /// Options of the Deployment controller.
     pub deployment: apps::deployment::Options,
     /// Options of the device taint eviction controller.
+    #[cfg(k8s_v1_37)]
     pub devicetainteviction: resource::devicetainteviction::Options,
     /// Options of the disruption controller.
     pub poddisruptionbudget: policy::poddisruptionbudget::Options,
@@ -147,6 +148,7 @@ impl Options {
             cronjob: Workers::read(flags, batch::cronjob::WORKERS),
             daemonset: Workers::read(flags, apps::daemonset::WORKERS),
             deployment: Workers::read(flags, apps::deployment::WORKERS),
+            #[cfg(k8s_v1_37)]
             devicetainteviction: Workers::read(flags, resource::devicetainteviction::WORKERS),
             poddisruptionbudget: Workers::read(flags, policy::poddisruptionbudget::WORKERS),
             endpoints: discovery::endpoints::Options::read(flags),

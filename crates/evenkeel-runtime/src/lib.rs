@@ -1,5 +1,8 @@
 //! Controller runtime: clients, shared caches, workqueues, controllers, leader election, events, health checks and
 //! metrics. A [`manager::Manager`] runs them.
+//!
+//! An operator begins with the [`prelude`]. It chooses the version of Kubernetes' types, as any program on kube-rs does: by a
+//! feature of `k8s-openapi`, from `v1_33` on.
 
 pub mod cache;
 pub mod client;
@@ -21,6 +24,11 @@ pub mod response;
 pub mod sharding;
 pub use evenkeel_tasks as tasks;
 pub mod worker;
+// Types of these crates are in this crate's signatures: whoever uses them from here has the right versions.
+pub use {
+    bytes, evenkeel_api as api, futures, http, jiff, k8s_openapi, kube, prometheus, serde_json,
+    tokio_util,
+};
 
 #[cfg(any(test, feature = "test-util"))]
 pub mod scripted;
@@ -29,7 +37,6 @@ pub mod secure_serving;
 #[cfg(feature = "webhook")]
 pub mod webhook;
 
-/// Examples of the page on operators, which run as doctests.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/operators.md")]
-struct OperatorsPage;
+#[cfg(any(doc, doctest))]
+#[doc = include_str!("../docs/operators.md")]
+pub mod guide {}

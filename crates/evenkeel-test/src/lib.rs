@@ -54,7 +54,8 @@
 //! [`eventually`] and its neighbours wait for a condition with a watch. They fail after a minute, and then show what they
 //! saw last.
 //!
-//! The versions of `kube` and `k8s-openapi` have to be those of this crate.
+//! The versions of `kube` and `k8s-openapi` have to be those of this crate, which exports both. The test's package chooses
+//! the version of Kubernetes' types by a feature of `k8s-openapi`, from `v1_33` on. The server is of v1.37 in any case.
 
 #[cfg(feature = "cluster")]
 mod cluster;
@@ -71,7 +72,7 @@ mod wait;
 #[cfg(feature = "cluster")]
 pub use cluster::{ClusterError, DEPLOYMENT_CONTROLLERS, TestCluster, TestClusterBuilder};
 pub use crds::CrdError;
-pub use evenkeel_runtime::clock::Clock;
+pub use evenkeel_runtime::{clock::Clock, k8s_openapi, kube};
 #[cfg(feature = "explore")]
 pub use explore::{Exploration, Explored, Failure, User, explore};
 pub use kubeconfig::KubeconfigError;
@@ -81,5 +82,5 @@ pub use wait::{TIMEOUT, Wait, WaitError, Watched, eventually, eventually_all, ev
 
 /// Examples of the page on testing, which run as doctests.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/testing.md")]
+#[doc = include_str!("../docs/testing.md")]
 struct TestingPage;

@@ -1,11 +1,13 @@
 //! Claims of pods: names in `spec.resourceClaims`, owners, reservations. An entry is an element of that list.
 
+#[cfg(k8s_v1_37)]
+use crate::newer_kinds::AllocatedDevice;
+use crate::newer_kinds::ResourceClaim;
 use evenkeel_api::{
     View as _,
     views::{Pod, PodResourceClaim},
 };
 use evenkeel_runtime::cache::{Cache, Full, Index};
-use k8s_openapi::api::resource::v1::{DeviceRequestAllocationResult, ResourceClaim};
 
 /// A ResourceClaim with all fields. All controllers of claims share its cache.
 pub(crate) type Claim = Full<ResourceClaim>;
@@ -109,7 +111,8 @@ pub(crate) fn is_reserved_for_pod(claim: &Claim, pod: &Pod, accept_pod_group: bo
 }
 
 /// Returns the devices that are allocated to the claim, in the order of the allocation.
-pub(crate) fn allocated_devices(claim: &Claim) -> &[DeviceRequestAllocationResult] {
+#[cfg(k8s_v1_37)]
+pub(crate) fn allocated_devices(claim: &Claim) -> &[AllocatedDevice] {
     let allocation = claim.status.as_ref().and_then(|status| status.allocation.as_ref());
     let devices = allocation.and_then(|allocation| allocation.devices.as_ref());
     devices.and_then(|devices| devices.results.as_deref()).unwrap_or_default()

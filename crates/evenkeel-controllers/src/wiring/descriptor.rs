@@ -201,6 +201,7 @@ pub fn descriptors() -> Vec<Descriptor> {
         batch::cronjob::DESCRIPTOR,
         apps::daemonset::DESCRIPTOR,
         apps::deployment::DESCRIPTOR,
+        #[cfg(k8s_v1_37)]
         resource::devicetainteviction::DESCRIPTOR,
         policy::poddisruptionbudget::DESCRIPTOR,
         discovery::endpoints::DESCRIPTOR,
@@ -225,6 +226,7 @@ pub fn descriptors() -> Vec<Descriptor> {
         apps::replicaset::DESCRIPTOR,
         apps::replicationcontroller::DESCRIPTOR,
         resource::resourceclaim::DESCRIPTOR,
+        #[cfg(k8s_v1_37)]
         resource::resourcepoolstatusrequest::DESCRIPTOR,
         core::resourcequota::DESCRIPTOR,
         core::rootcacertpublisher::DESCRIPTOR,

@@ -73,8 +73,9 @@ impl Candidate {
         let now = self.client.clock().now();
         match self.client.get::<Full<LeaseCandidate>>(namespace, identity).await {
             Ok(found) => {
-                let mut candidate = found.into_inner();
-                let spec = &mut candidate.spec;
+                let LeaseCandidate { metadata, spec } = found.into_inner();
+                let spec: Option<LeaseCandidateSpec> = spec.into();
+                let mut spec = spec.unwrap_or_default();
                 let renewed = spec.renew_time.as_ref().map(|time| time.0);
                 let is_pinged = spec.ping_time.as_ref().map(|time| time.0) > renewed;
                 let is_due = renewed.is_none_or(|renewed| {
@@ -83,7 +84,7 @@ impl Candidate {
                 });
                 if is_pinged || is_due {
                     spec.renew_time = Some(MicroTime(now));
-                    let body = encode(&candidate)?;
+                    let body = encode(&candidate(metadata, spec))?;
                     self.client
                         .update::<Full<LeaseCandidate>>(&CANDIDATES, namespace, identity, "", body)
                         .await?;
@@ -121,8 +122,14 @@ impl Candidate {
             renew_time: Some(now),
             strategy,
         };
-        LeaseCandidate { metadata, spec }
+        candidate(metadata, spec)
     }
+}
+
+/// Returns a LeaseCandidate. The types of Kubernetes before v1.36 have its spec as an option.
+#[allow(clippy::useless_conversion, reason = "of no use with the newer types alone")]
+fn candidate(metadata: ObjectMeta, spec: LeaseCandidateSpec) -> LeaseCandidate {
+    LeaseCandidate { metadata, spec: spec.into() }
 }
 
 fn encode(candidate: &LeaseCandidate) -> Result<bytes::Bytes, ApiError> {

@@ -59,7 +59,8 @@ impl Offline {
         let is_namespace = subject.kind == "Namespace" && subject.group.is_empty();
         let namespace = if is_namespace { &subject.name } else { &subject.namespace };
         let registry = Registry::new();
-        let caches = Caches::in_namespaces(client.clone(), clock.clone(), &registry, [namespace.as_str()]);
+        let caches =
+            Caches::in_namespaces(client.clone(), clock.clone(), &registry, [namespace.as_str()]);
         let mut env = Env::new(client.clone(), caches.clone(), clock.clone(), &registry);
         env.introspection = Introspection::keeping(caches.clone(), clock.clone());
         let introspection = env.introspection.clone();

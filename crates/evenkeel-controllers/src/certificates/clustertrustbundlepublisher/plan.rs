@@ -1,12 +1,12 @@
 //! The ClusterTrustBundle of the signer. Its name contains a hash of its content.
 
+pub(super) use crate::newer_kinds::ClusterTrustBundle as Bundle;
 use crate::wire;
 use evenkeel_api::View;
 use evenkeel_runtime::{
     cache::Full,
     plan::{Create, Delete, OnError, Plan, Target, Update},
 };
-pub(super) use k8s_openapi::api::certificates::v1::ClusterTrustBundle as Bundle;
 use ring::digest::{SHA256, digest};
 use serde_json::json;
 use std::{fmt::Write as _, sync::Arc};
@@ -48,9 +48,9 @@ pub(super) fn plan(observed: &Observed) -> Plan {
             let create = Create::new(kind.clone(), "", body.to_string());
             plan.push(Create { on_error: OnError::Abort, ..create });
         }
-        Some(bundle) if bundle.spec.trust_bundle != *observed.ca => {
+        Some(bundle) if trusted(bundle) != &*observed.ca => {
             let mut repaired = wire::copy_for_update(&****bundle);
-            repaired.spec.trust_bundle = observed.ca.to_string();
+            repaired.spec.get_or_insert_default().trust_bundle = observed.ca.to_string();
             let target = Target::of(kind.clone(), bundle.meta());
             plan.push(Update {
                 on_error: OnError::Abort,
@@ -63,6 +63,11 @@ pub(super) fn plan(observed: &Observed) -> Plan {
         plan.push(Delete::new(Target::of(kind.clone(), other.meta())));
     }
     plan
+}
+
+/// Returns the certificates of a bundle, as PEM.
+fn trusted(bundle: &Bundle) -> &str {
+    bundle.spec.as_ref().map_or("", |spec| &spec.trust_bundle)
 }
 
 #[cfg(test)]

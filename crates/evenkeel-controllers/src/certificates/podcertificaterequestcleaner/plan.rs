@@ -1,11 +1,11 @@
 //! Lifetime of a PodCertificateRequest.
 
+pub(super) use crate::newer_kinds::PodCertificateRequest as PodRequest;
 use evenkeel_api::{
     View as _,
     time::{SignedDuration, Timestamp},
 };
 use evenkeel_runtime::cache::Full;
-pub(super) use k8s_openapi::api::certificates::v1::PodCertificateRequest as PodRequest;
 
 /// Lifetime of each request. No kubelet waits longer for its certificate.
 const LIFETIME: SignedDuration = SignedDuration::from_mins(15);

@@ -12,6 +12,7 @@ mod steps;
 
 use crate::{
     needs::Resource,
+    newer_kinds::StorageVersionMigration,
     wiring::descriptor::{ControllerContext, Descriptor, StartError},
 };
 use act::Migrator;
@@ -22,7 +23,6 @@ use evenkeel_runtime::{
     introspect::Description,
     plan::{Key, Outcomes, Plan, Planner},
 };
-use k8s_openapi::api::storagemigration::v1::StorageVersionMigration;
 use std::sync::Arc;
 use steps::ResourceMigrations;
 

@@ -1,16 +1,16 @@
 //! Chooses the migration to run, and sets the conditions of migrations.
 
 use super::{Migration, name};
-use crate::wire;
+use crate::{
+    newer_kinds::{GroupResource, StorageVersionMigration},
+    wire,
+};
 use evenkeel_api::{View as _, time::Timestamp};
 use evenkeel_runtime::{
     discovery::{Resource, ServerResources},
     introspect::Description,
 };
-use k8s_openapi::{
-    api::storagemigration::v1::StorageVersionMigration,
-    apimachinery::pkg::apis::meta::v1::{Condition, GroupResource, Time},
-};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use std::sync::Arc;
 
 /// Condition type: the migration is in progress.

@@ -7,14 +7,13 @@ use super::{
     name,
     plan::{self, StatusChange},
 };
-use crate::wire;
+use crate::{newer_kinds::StorageVersionMigration, wire};
 use evenkeel_api::{Kind, time::Timestamp};
 use evenkeel_runtime::{
     client::{ListOptions, Metadata},
     discovery::Resource,
     plan::{LiveRead, OnError, Outcomes, Patch, PatchForm, Plan, Steps, Target, Update},
 };
-use k8s_openapi::api::storagemigration::v1::StorageVersionMigration;
 use serde_json::Value;
 use std::{sync::Arc, time::Duration};
 

@@ -9,6 +9,7 @@
 //! | `timeAdded`: the toleration begins with the taint | `claim_eviction` |
 //! | a pod of several claims: the earliest time | `pod_eviction` |
 
+use crate::newer_kinds::{AllocatedDevice, DeviceToleration};
 use crate::resource::{
     podclaims::{
         Claim, ClaimName, allocated_devices, claim_name, is_for_pod, is_for_pod_group,
@@ -22,9 +23,7 @@ use evenkeel_api::{
     views::{Pod, PodResourceClaim},
 };
 use evenkeel_runtime::cache::Full;
-use k8s_openapi::api::resource::v1::{
-    Device, DeviceRequestAllocationResult, DeviceTaint, DeviceToleration, ResourceSlice,
-};
+use k8s_openapi::api::resource::v1::{Device, DeviceTaint, ResourceSlice};
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
 /// A ResourceSlice with the taints of its devices and their times.
@@ -96,7 +95,7 @@ pub(super) fn evicts(rule: &Rule) -> bool {
 }
 
 /// Reports whether the rule selects this allocated device.
-pub(super) fn selects_allocated(rule: &Rule, allocated: &DeviceRequestAllocationResult) -> bool {
+pub(super) fn selects_allocated(rule: &Rule, allocated: &AllocatedDevice) -> bool {
     selects(rule, &allocated.driver, &allocated.pool, &allocated.device)
 }
 
@@ -161,7 +160,7 @@ fn claim_eviction(observed: &ObservedClaim, rules: &[Arc<Rule>]) -> Option<Evict
 /// Returns the `NoExecute` taints of an allocated device, from its slice and from rules. Upstream:
 /// `allEvictingDeviceTaints`.
 fn taints_of<'a>(
-    allocated: &'a DeviceRequestAllocationResult,
+    allocated: &'a AllocatedDevice,
     slices: &'a [Arc<Slice>],
     rules: &'a [Arc<Rule>],
 ) -> impl Iterator<Item = (&'a DeviceTaint, Origin)> {
@@ -189,7 +188,7 @@ fn taints_of<'a>(
 /// Returns an allocated device and its slice, from the newest generation of its pool. Upstream: `getDevice`.
 fn find_device<'a>(
     slices: &'a [Arc<Slice>],
-    allocated: &DeviceRequestAllocationResult,
+    allocated: &AllocatedDevice,
 ) -> Option<(&'a Slice, &'a Device)> {
     let of_pool = slices.iter().filter(|slice| {
         slice.spec.driver == allocated.driver && slice.spec.pool.name == allocated.pool
@@ -320,7 +319,7 @@ mod tests {
         without_node.spec.node_name = "".into();
         assert!(!evicts(&observed_pod(without_node, claim(&json!([])), &slices)));
         assert!(!evicts(&ObservedPod { claims: Vec::new(), ..usual() }));
-        let changed = |change: &dyn Fn(&mut k8s_openapi::api::resource::v1::ResourceClaim)| {
+        let changed = |change: &dyn Fn(&mut crate::newer_kinds::ResourceClaim)| {
             let mut object = (*claim(&json!([]))).clone();
             change(&mut object);
             observed_pod(pod(), Claim::new(object), &slices)

@@ -4,9 +4,9 @@ use super::{
     Claim,
     plan::{POD_CLAIM, wants_admin_access},
 };
+use crate::newer_kinds::ResourceClaim;
 use evenkeel_api::View as _;
 use evenkeel_runtime::{cache::Cache, metrics};
-use k8s_openapi::api::resource::v1::ResourceClaim;
 use prometheus::{
     IntCounterVec, IntGaugeVec, Opts, Registry,
     core::{Collector, Desc},

@@ -9,6 +9,7 @@ mod release;
 
 use crate::{
     needs::Resource,
+    newer_kinds::{ResourceClaim, ResourceClaimTemplate},
     options::Workers,
     resource::podclaims::{Claim, index_key, pods_by_claim},
     wiring::descriptor::{ControllerContext, Descriptor, StartError},
@@ -25,7 +26,6 @@ use evenkeel_runtime::{
     introspect::Description,
     plan::{Key, Outcomes, Pass, PassHandler, Plan, Planner},
 };
-use k8s_openapi::api::resource::v1::ResourceClaimTemplate;
 use metrics::Metrics;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -1,17 +1,13 @@
 //! Claims of a pod: names, creation from templates, reservations. An entry is an element of `spec.resourceClaims`.
 
 use super::Template;
+use crate::newer_kinds::{ResourceClaim, ResourceClaimConsumerReference};
 pub(super) use crate::resource::podclaims::{
     Claim, ClaimName, claim_name, claim_names, is_for_pod, is_from_template,
 };
 use crate::wire;
 use evenkeel_api::{OwnerReference, View as _, views::Pod};
-use k8s_openapi::{
-    api::resource::v1::{
-        DeviceRequest, ResourceClaim, ResourceClaimConsumerReference, ResourceClaimSpec,
-    },
-    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference as Owner},
-};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference as Owner};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -72,24 +68,25 @@ pub(super) fn check_features(
 }
 
 /// Reports whether a request lists subrequests (`firstAvailable`).
-fn has_prioritized_list(spec: Option<&ResourceClaimSpec>) -> bool {
-    let has_subrequests = |request: &DeviceRequest| {
-        request.first_available.as_ref().is_some_and(|subrequests| !subrequests.is_empty())
+fn has_prioritized_list(spec: Option<&Value>) -> bool {
+    let has_subrequests = |request: &Value| {
+        let subrequests = request.get("firstAvailable").and_then(Value::as_array);
+        subrequests.is_some_and(|subrequests| !subrequests.is_empty())
     };
     requests(spec).iter().any(has_subrequests)
 }
 
 /// Reports whether the spec requests admin access. Prioritized subrequests cannot request it.
-pub(super) fn wants_admin_access(spec: Option<&ResourceClaimSpec>) -> bool {
-    requests(spec).iter().any(|request| {
-        request.exactly.as_ref().is_some_and(|exactly| exactly.admin_access == Some(true))
-    })
+pub(super) fn wants_admin_access(spec: Option<&Value>) -> bool {
+    let has_access =
+        |request: &Value| request.pointer("/exactly/adminAccess") == Some(&Value::Bool(true));
+    requests(spec).iter().any(has_access)
 }
 
 /// Returns the device requests of a claim.
-fn requests(spec: Option<&ResourceClaimSpec>) -> &[DeviceRequest] {
-    let devices = spec.and_then(|spec| spec.devices.as_ref());
-    devices.and_then(|devices| devices.requests.as_deref()).unwrap_or_default()
+fn requests(spec: Option<&Value>) -> &[Value] {
+    let requests = spec.and_then(|spec| spec.pointer("/devices/requests"));
+    requests.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
 /// Returns the claim to create from the template, for the pod's entry of this name.
@@ -106,17 +103,14 @@ pub(super) fn new_claim(pod: &Pod, entry_name: &str, template: &Template) -> Res
         controller: Some(true),
         block_owner_deletion: None,
     };
-    ResourceClaim {
-        metadata: ObjectMeta {
-            generate_name: Some(generate_name(&pod.meta.name, entry_name)),
-            annotations: Some(annotations),
-            labels: meta.labels,
-            owner_references: Some(vec![owner]),
-            ..ObjectMeta::default()
-        },
-        spec: template_spec.spec,
-        status: None,
-    }
+    let metadata = ObjectMeta {
+        generate_name: Some(generate_name(&pod.meta.name, entry_name)),
+        annotations: Some(annotations),
+        labels: meta.labels,
+        owner_references: Some(vec![owner]),
+        ..ObjectMeta::default()
+    };
+    ResourceClaim::new(metadata, template_spec.spec)
 }
 
 /// Returns the `generateName` of a claim. If it is too long, both names are truncated in proportion. As upstream, a
@@ -239,7 +233,7 @@ mod tests {
             (&*owner.kind, &*owner.uid, owner.controller, owner.block_owner_deletion),
             ("Pod", "u", Some(true), None)
         );
-        assert_eq!(claim.spec.unwrap().devices.unwrap().requests.unwrap()[0].name, "r");
+        assert_eq!(claim.spec.unwrap()["devices"]["requests"][0]["name"], "r");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::{
     Claim, Template,
     plan::{self, ClaimName, DisabledFeature, FeatureGates},
 };
-use crate::wire;
+use crate::{newer_kinds::ResourceClaim, wire};
 use evenkeel_api::{
     View as _,
     views::{Pod, PodResourceClaim},
@@ -18,7 +18,6 @@ use evenkeel_runtime::{
         PlanError, Update,
     },
 };
-use k8s_openapi::api::resource::v1::ResourceClaim;
 use std::{collections::BTreeMap, sync::Arc};
 
 /// Field manager of `resourceClaimStatuses`.

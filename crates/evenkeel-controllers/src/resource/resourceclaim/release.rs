@@ -4,14 +4,16 @@
 //! The first step reads live the pods that the cache lacks. Each later step is one write.
 
 use super::{Claim, plan};
-use crate::wire;
+use crate::{
+    newer_kinds::{ResourceClaim, ResourceClaimConsumerReference},
+    wire,
+};
 use evenkeel_api::{View as _, views::Pod};
 use evenkeel_runtime::{
     client::Metadata,
     introspect::Description,
     plan::{Delete, Failure, LiveRead, OnError, Outcome, Outcomes, Plan, Update},
 };
-use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceClaimConsumerReference};
 use std::sync::Arc;
 
 /// Finalizer of allocated claims. Upstream: `resourceapi.Finalizer`.

@@ -5,6 +5,7 @@ use super::{
     views::{self, PoolViews},
 };
 use crate::{
+    newer_kinds::AllocatedDevice,
     resource::{
         podclaims::{Claim, allocated_devices},
         rules::{Rule, selects},
@@ -13,10 +14,7 @@ use crate::{
 };
 use evenkeel_api::{View as _, quantity::Quantity};
 use k8s_openapi::{
-    api::resource::{
-        v1::{Device, DeviceRequestAllocationResult},
-        v1alpha3::PoolStatus,
-    },
+    api::resource::{v1::Device, v1alpha3::PoolStatus},
     apimachinery::pkg::api::resource::Quantity as ApiQuantity,
 };
 use std::{
@@ -53,7 +51,7 @@ impl<'a> Inventory<'a> {
     pub(super) fn new(driver: &str, claims: &'a [Arc<Claim>], rules: &'a [Arc<Rule>]) -> Self {
         let mut pools = BTreeMap::<&str, Usage<'_>>::new();
         let allocated = claims.iter().flat_map(|claim| allocated_devices(claim));
-        let is_used = |result: &&DeviceRequestAllocationResult| {
+        let is_used = |result: &&AllocatedDevice| {
             result.driver == driver && result.admin_access != Some(true)
         };
         for result in allocated.filter(is_used) {
