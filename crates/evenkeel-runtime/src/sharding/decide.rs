@@ -146,10 +146,10 @@ pub(super) fn decide(me: &Me<'_>, observed: &Observed, memory: &Memory) -> (Deci
     let is_held = |shard: &u32| {
         observed.shards.get(shard).is_some_and(|lease| members.living.contains(&*lease.holder))
     };
-    if members.living.first() == Some(&me.identity)
-        && !me.terms.is_retiring()
-        && !foreign.iter().any(is_held)
-    {
+    // Otherwise members of two layouts that start together could wait for each other.
+    let is_begun = held.iter().any(Option::is_some);
+    let first = if is_begun { mine.first() } else { members.living.first() };
+    if first == Some(&me.identity) && !me.terms.is_retiring() && !foreign.iter().any(is_held) {
         actions.extend(foreign.iter().copied().map(Action::Prepare));
     }
     let is_settled = foreign.is_empty() && held == wanted;

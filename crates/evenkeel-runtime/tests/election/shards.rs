@@ -15,7 +15,7 @@
 use crate::{
     network::{Check, LEASES, Network, Sent},
     seeds::{Run, Seeds, first_failure, run_all, run_one},
-    world::{Program, Schedule, Start, World},
+    world::{Disturbance, Episode, Program, Schedule, Start, World},
 };
 use evenkeel_api::{Kind, time::Timestamp};
 use evenkeel_runtime::{
@@ -38,7 +38,7 @@ use std::{
 use tokio::time::Instant;
 
 const SECRETS: Kind = Kind::new("", "v1", "Secret", "secrets", true);
-const SEEDS: Seeds = Seeds { name: "SHARDING", runs: 8, known: &[] };
+const SEEDS: Seeds = Seeds { name: "SHARDING", runs: 8, known: &[5366] };
 const OBJECTS: usize = 12;
 
 /// Most runs with each planted defect.
@@ -343,7 +343,16 @@ async fn simulate(seed: u64, planted: Planted) -> Run {
         store.put("v1/configmaps", object.clone());
         store.put("v1/secrets", object);
     }
-    let schedule = Schedule::draw(&mut rng, n, Duration::from_secs(150), Duration::from_secs(120));
+    let mut schedule =
+        Schedule::draw(&mut rng, n, Duration::from_secs(150), Duration::from_secs(120));
+    if planted == Planted::In(Defect::ExpiryFromAnswer) {
+        // The answers to renewals come late, or not at all.
+        let (from, to) = (Duration::from_secs(20), Duration::from_secs(140));
+        for place in 0..n {
+            let kinds = [Disturbance::Slow, Disturbance::LostAnswers];
+            schedule.episodes.extend(kinds.map(|kind| Episode { place, kind, from, to }));
+        }
+    }
     let longest = Duration::from_secs(seconds.iter().copied().max().unwrap_or_default());
     let members = Members { planted, seconds, counts, shared: Arc::clone(&shared) };
     let mut world = World::new(seed, Arc::clone(&net), tasks.clone(), members);
