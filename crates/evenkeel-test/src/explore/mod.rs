@@ -16,6 +16,9 @@
 //! the current one or not. Uids and generated names stand for the objects that have them. Addresses, node ports and nodes, which
 //! the cluster chooses, are left out, as is the order of conditions, owners, finalizers and endpoints.
 //!
+//! Objects that were written before the scenario, and not since, are left out. An operator that writes such objects again when it
+//! restarts therefore differs from the run without a fault; limit its caches to the namespaces of the scenario.
+//!
 //! **Creates and deletes** are compared as far as the fault allows. A lost or repeated answer may repeat a create that is
 //! answered with `AlreadyExists`, and a delete. After a crash, a gap or stale reads, an operator may do more than without: it
 //! has seen other states in between. Steps that follow each other without [`User::settle`] may also be seen together.
@@ -54,7 +57,7 @@ use crate::{BoxError, Program};
 /// use kube::api::{Patch, PatchParams, PostParams};
 /// use serde_json::json;
 ///
-/// /// Keeps a Secret with the data of each ConfigMap that is labelled.
+/// /// Keeps a Secret with the data of each ConfigMap.
 /// async fn reconcile(map: Arc<ConfigMap>, cx: Context) -> Result<Outcome> {
 ///     let mut secret = Secret { string_data: map.data.clone(), ..Secret::default() };
 ///     secret.metadata.name = map.metadata.name.clone();
@@ -64,7 +67,8 @@ use crate::{BoxError, Program};
 /// }
 ///
 /// fn operator(kube: kube::Client, setup: Setup) -> anyhow::Result<Manager> {
-///     let manager = Manager::builder(kube).component("copier").setup(setup).build()?;
+///     let maps = CacheOptions::<ConfigMap>::in_namespace("default");
+///     let manager = Manager::builder(kube).component("copier").setup(setup).cache(maps).build()?;
 ///     manager.controller::<ConfigMap>().owns::<Secret>().reconcile(reconcile);
 ///     Ok(manager)
 /// }
