@@ -5,7 +5,8 @@ use evenkeel_runtime::discovery::ServerResources;
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
 /// Feature gates that controllers read, and that are off by default in v1.37.
-const OFF_BY_DEFAULT: [&str; 1] = ["StatefulSetRecreateStrategy"];
+const OFF_BY_DEFAULT: [&str; 3] =
+    ["GenericWorkload", "StatefulSetRecreateStrategy", "StorageVersionAPI"];
 
 /// Enabled feature gates. The default has upstream's defaults in v1.37.
 #[derive(Clone)]
@@ -110,9 +111,10 @@ mod tests {
     use evenkeel_runtime::discovery::FailedGroup;
 
     #[test]
-    fn statefulset_recreate_strategy_is_off_by_default() {
+    fn some_gates_are_off_by_default() {
         let gates = Gates::default();
-        assert!(gates.enabled("VolumeAttributesClass") && !gates.enabled(OFF_BY_DEFAULT[0]));
+        assert!(gates.enabled("VolumeAttributesClass"));
+        assert!(!gates.enabled("GenericWorkload") && !gates.enabled("StatefulSetRecreateStrategy"));
     }
 
     #[test]

@@ -1,3 +1,4 @@
 //! Controllers of the API's own machinery.
 
+pub mod storageversiongarbagecollector;
 pub mod storageversionmigrator;

@@ -3,5 +3,6 @@
 
 mod deletion;
 mod deployment;
+mod machinery;
 mod sets;
 mod world;

@@ -1,0 +1,3 @@
+//! Controllers of the API group `scheduling.k8s.io`.
+
+pub mod podgroupprotection;
