@@ -2,3 +2,4 @@
 
 pub mod storageversiongarbagecollector;
 pub mod storageversionmigrator;
+pub mod validatingadmissionpolicystatus;

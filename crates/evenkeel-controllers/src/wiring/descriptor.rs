@@ -237,6 +237,7 @@ pub fn descriptors() -> Vec<Descriptor> {
         bootstrap::tokencleaner::DESCRIPTOR,
         batch::ttlafterfinished::DESCRIPTOR,
         core::ttl::DESCRIPTOR,
+        machinery::validatingadmissionpolicystatus::DESCRIPTOR,
         storage::volumeattributesclassprotection::DESCRIPTOR,
     ]
 }
