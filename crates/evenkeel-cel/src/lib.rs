@@ -12,6 +12,7 @@
 //! assert!(matches!(program.run(&scope, &mut 1000), Ok(Val::Bool(true))));
 //! ```
 
+pub mod admission;
 pub mod authorization;
 mod bounds;
 mod brackets;

@@ -14,6 +14,7 @@ pub mod options;
 pub mod policy;
 pub mod rbac;
 pub mod resource;
+pub mod scheduling;
 pub mod storage;
 pub mod wiring;
 
@@ -22,6 +23,7 @@ mod claim;
 mod client_go_error;
 mod conditions;
 mod disruption;
+mod finalizers;
 #[cfg(test)]
 mod fixtures;
 mod newer_kinds;

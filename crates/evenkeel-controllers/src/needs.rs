@@ -5,8 +5,13 @@ use evenkeel_runtime::discovery::ServerResources;
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
 /// Feature gates that controllers read, and that are off by default in v1.37.
-const OFF_BY_DEFAULT: [&str; 3] =
-    ["DRAResourcePoolStatus", "DRAWorkloadResourceClaims", "StatefulSetRecreateStrategy"];
+const OFF_BY_DEFAULT: [&str; 5] = [
+    "DRAResourcePoolStatus",
+    "DRAWorkloadResourceClaims",
+    "GenericWorkload",
+    "StatefulSetRecreateStrategy",
+    "StorageVersionAPI",
+];
 
 /// Enabled feature gates. The default has upstream's defaults in v1.37.
 #[derive(Clone)]
@@ -111,7 +116,7 @@ mod tests {
     use evenkeel_runtime::discovery::FailedGroup;
 
     #[test]
-    fn alpha_gates_are_off_by_default() {
+    fn some_gates_are_off_by_default() {
         let gates = Gates::default();
         assert!(gates.enabled("VolumeAttributesClass"));
         assert!(OFF_BY_DEFAULT.iter().all(|gate| !gates.enabled(gate)));

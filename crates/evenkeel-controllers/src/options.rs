@@ -1,6 +1,8 @@
 //! Command-line options of all controllers.
 
-use crate::{apps, autoscaling, batch, certificates, core, discovery, policy, resource, storage};
+use crate::{
+    apps, autoscaling, batch, certificates, core, discovery, machinery, policy, resource, storage,
+};
 use std::time::Duration;
 
 /// Parsed and validated command-line flags, by name without dashes. Each controller's module reads the flags of that
@@ -137,6 +139,8 @@ pub struct Options {
     pub statefulset: apps::statefulset::Options,
     /// Options of the TTL-after-finished controller.
     pub ttlafterfinished: batch::ttlafterfinished::Options,
+    /// Options of the ValidatingAdmissionPolicy status controller.
+    pub validatingadmissionpolicystatus: machinery::validatingadmissionpolicystatus::Options,
 }
 
 impl Options {
@@ -173,6 +177,10 @@ impl Options {
             signing: certificates::signing::Options::read(flags),
             statefulset: Workers::read(flags, apps::statefulset::WORKERS),
             ttlafterfinished: Workers::read(flags, batch::ttlafterfinished::WORKERS),
+            validatingadmissionpolicystatus: Workers::read(
+                flags,
+                machinery::validatingadmissionpolicystatus::WORKERS,
+            ),
         }
     }
 }

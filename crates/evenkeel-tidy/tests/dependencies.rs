@@ -23,7 +23,13 @@ const ARROWS: [(&str, &[&str]); 25] = [
     ("evenkeel-runtime", &["evenkeel-api", "evenkeel-listener", "evenkeel-tasks", "evenkeel-x509"]),
     (
         "evenkeel-controllers",
-        &["evenkeel-api", "evenkeel-component-helpers", "evenkeel-runtime", "evenkeel-x509"],
+        &[
+            "evenkeel-api",
+            "evenkeel-cel",
+            "evenkeel-component-helpers",
+            "evenkeel-runtime",
+            "evenkeel-x509",
+        ],
     ),
     ("evenkeel-component", &["evenkeel-api", "evenkeel-runtime"]),
     (

@@ -9,7 +9,6 @@ pub mod persistentvolumeprotection;
 pub mod selinuxwarning;
 pub mod volumeattributesclassprotection;
 
-mod finalizers;
 mod iscsi_fc;
 
 /// Buckets of the durations of volume operations, in seconds.

@@ -7,7 +7,7 @@ use crate::{
     needs::{Gates, Resource, Resources, Unmet},
     networking,
     options::Options,
-    policy, rbac, resource, storage,
+    policy, rbac, resource, scheduling, storage,
     wiring::monitors::Monitors,
 };
 use evenkeel_api::View;
@@ -223,6 +223,8 @@ pub fn descriptors() -> Vec<Descriptor> {
         storage::persistentvolumeclaimprotection::DESCRIPTOR,
         core::podgc::DESCRIPTOR,
         certificates::podcertificaterequestcleaner::DESCRIPTOR,
+        #[cfg(k8s_v1_37)]
+        scheduling::podgroupprotection::DESCRIPTOR,
         apps::replicaset::DESCRIPTOR,
         apps::replicationcontroller::DESCRIPTOR,
         resource::resourceclaim::DESCRIPTOR,
@@ -236,10 +238,12 @@ pub fn descriptors() -> Vec<Descriptor> {
         core::serviceaccounttoken::DESCRIPTOR,
         apps::statefulset::DESCRIPTOR,
         machinery::storageversionmigrator::DESCRIPTOR,
+        machinery::storageversiongarbagecollector::DESCRIPTOR,
         core::tainteviction::DESCRIPTOR,
         bootstrap::tokencleaner::DESCRIPTOR,
         batch::ttlafterfinished::DESCRIPTOR,
         core::ttl::DESCRIPTOR,
+        machinery::validatingadmissionpolicystatus::DESCRIPTOR,
         storage::volumeattributesclassprotection::DESCRIPTOR,
     ]
 }

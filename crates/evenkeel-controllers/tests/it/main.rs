@@ -4,6 +4,7 @@
 mod deletion;
 mod deployment;
 mod devices;
+mod machinery;
 mod selinux;
 mod sets;
 mod world;

@@ -6,6 +6,7 @@ use evenkeel_api::{
     views::{Metadata, Pod},
 };
 use evenkeel_controllers::{
+    needs::Gates,
     options::Options,
     wiring::descriptor::{Clients, ControllerContext, descriptors},
 };
@@ -40,7 +41,7 @@ impl World {
         Self::with(&CONTROLLERS).await
     }
 
-    /// An empty cluster with the namespace `ns`, and these controllers running.
+    /// An empty cluster with the namespace `ns`, and these controllers running, with the feature gates that they need.
     pub(crate) async fn with(controllers: &[&str]) -> Self {
         let clock = Clock::starting_at(Timestamp::constant(1_790_000_000, 0));
         let server = TestServer::builder()
@@ -71,8 +72,17 @@ impl World {
         let client = self.client.clone();
         let clients: Clients = Arc::new(move |_| client.clone());
         let tasks = self.tasks.clone();
-        let context = ControllerContext::new(env, clients, tasks, registry, Options::default());
-        for descriptor in descriptors().iter().filter(|d| controllers.contains(&d.name)) {
+        let mut chosen = descriptors();
+        chosen.retain(|descriptor| controllers.contains(&descriptor.name));
+        let gates: Vec<&str> =
+            chosen.iter().flat_map(|descriptor| descriptor.gates).copied().collect();
+        let defaults = Gates::default();
+        let gates = Gates::new(move |gate| defaults.enabled(gate) || gates.contains(&gate));
+        let context = ControllerContext {
+            gates,
+            ..ControllerContext::new(env, clients, tasks, registry, Options::default())
+        };
+        for descriptor in &chosen {
             assert_eq!(context.start(descriptor).unwrap(), None);
         }
         caches.start(&self.tasks);

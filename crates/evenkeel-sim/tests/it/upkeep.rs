@@ -1,4 +1,4 @@
-//! What keeps a cluster in order beside its pods: ranges and times of nodes, stored versions, old tokens.
+//! What keeps a cluster in order beside its pods: ranges and times of nodes, stored versions, old tokens, types of policies.
 
 use crate::fixtures::{KINDS, MINUTE, REST, SILENCE, each_of, several};
 use evenkeel_sim::{FaultKind, Faults, Options, Requests, World, explore, part};
@@ -7,6 +7,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 const NODES: &str = "/api/v1/nodes";
 const MIGRATIONS: &str = "/apis/storagemigration.k8s.io/v1/storageversionmigrations";
+const POLICIES: &str = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies";
 const SYSTEM: &str = "/api/v1/namespaces/kube-system";
 const OTHER: &str = "/api/v1/namespaces/default";
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -72,6 +73,42 @@ async fn storage_version_migration(world: &mut World, faults: Faults) {
     world.stays_silent(SILENCE).await;
 }
 
+/// Each generation of a policy is checked, and its status has the warnings of the last one.
+async fn policies_are_type_checked(world: &mut World, faults: Faults) {
+    world.settle(REST).await;
+    world.arm(faults);
+    let rule = json!({
+        "apiGroups": ["apps"], "apiVersions": ["v1"], "resources": ["deployments"], "operations": ["*"],
+    });
+    let policy = |name: &str, expression: &str| {
+        json!({"metadata": {"name": name}, "spec": {
+            "matchConstraints": {"resourceRules": [rule]}, "validations": [{"expression": expression}],
+        }})
+    };
+    world.create(POLICIES, &policy("right", "object.spec.replicas > 1")).await;
+    world.create(POLICIES, &policy("wrong", "object.spec.replicas > '1'")).await;
+    let checked = async |user: &Requests, name: &str| {
+        let policy = user.get(&format!("{POLICIES}/{name}")).await.unwrap_or_default();
+        let status = &policy["status"];
+        let warnings = status["typeChecking"]["expressionWarnings"].as_array();
+        (status["observedGeneration"].as_i64(), warnings.map_or(0, Vec::len))
+    };
+    let both = async |user: &Requests| {
+        [checked(user, "right").await, checked(user, "wrong").await] == [(Some(1), 0), (Some(1), 1)]
+    };
+    world.until("both are checked", 10 * MINUTE, both).await;
+    for (name, expression) in [("right", "object.nope == 1"), ("wrong", "true")] {
+        let change = json!({"spec": {"validations": [{"expression": expression}]}});
+        world.merge(&format!("{POLICIES}/{name}"), &change).await;
+    }
+    let again = async |user: &Requests| {
+        [checked(user, "right").await, checked(user, "wrong").await] == [(Some(2), 1), (Some(2), 0)]
+    };
+    world.until("both are checked again", 10 * MINUTE, again).await;
+    world.settle(2 * MINUTE).await;
+    world.stays_silent(SILENCE).await;
+}
+
 /// A token that nobody uses is marked, and goes; one that a pod mounts stays.
 async fn legacy_tokens_are_cleaned(world: &mut World, faults: Faults) {
     world.settle(REST).await;
@@ -130,6 +167,16 @@ fn storage_version_migration_with_a_crash_after_each_write() {
 #[test]
 fn storage_version_migration_with_random_faults() {
     several(&alone(), 6, (4, 10), &KINDS, &storage_version_migration);
+}
+
+#[test]
+fn policies_are_type_checked_with_a_crash_after_each_write() {
+    each_of(&alone(), part::CONTROLLERS, FaultKind::CrashAfter, 3, &policies_are_type_checked);
+}
+
+#[test]
+fn policies_are_type_checked_with_random_faults() {
+    several(&alone(), 6, (4, 8), &KINDS, &policies_are_type_checked);
 }
 
 /// Once only: it takes three days.

@@ -1,17 +1,15 @@
 //! Checks that the CEL expressions of policies and webhook configurations compile and have the expected types.
 
-mod types;
-
 use serde_json::Value;
 
 use crate::admission::attributes::GROUP;
 use crate::resource::ResourceType;
 use evenkeel_apimachinery::status::FieldError;
 use evenkeel_apimachinery::value::{get, list, text};
+use evenkeel_cel::admission::{Variables, namespace, request};
 use evenkeel_cel::authorization::{AUTHORIZER, RESOURCE_CHECK};
 use evenkeel_cel::check::{Type, Variable, check};
 use evenkeel_cel::{Extensions, Program};
-use types::{Variables, namespace, request};
 
 /// Maximum number of match conditions of a webhook or a policy.
 const MAX_MATCH_CONDITIONS: usize = 64;
@@ -84,7 +82,7 @@ fn check_policy(object: &Value, mutates: bool, errors: &mut Vec<FieldError>) {
             environment.check_expression(expression, expression, ExpectedType::Any, &path, errors)
         };
         // A variable that does not compile gets the type `dyn`, so that its uses report no further errors.
-        variables.declare(text(variable, "name"), variable_type.unwrap_or(Type::Dyn));
+        variables.declare(text(variable, "name"), &variable_type.unwrap_or(Type::Dyn));
     }
     let has_variables = mutates || !list(spec, "variables").is_empty();
     let declared = has_variables.then(|| variables.kind());

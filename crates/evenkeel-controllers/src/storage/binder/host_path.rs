@@ -10,7 +10,7 @@ use super::{
         reclaim::{self, IN_TREE_PROTECTION_FINALIZER},
     },
 };
-use crate::{storage::finalizers, wire};
+use crate::{finalizers, wire};
 use evenkeel_api::{
     View,
     views::{PersistentVolume, PersistentVolumeClaim},

@@ -8,8 +8,10 @@ mod plan;
 
 pub(super) use plan::is_terminated;
 
-use super::finalizers;
-use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
+use crate::{
+    finalizers,
+    wiring::descriptor::{ControllerContext, Descriptor, StartError},
+};
 use evenkeel_api::{
     Text, View,
     time::Timestamp,

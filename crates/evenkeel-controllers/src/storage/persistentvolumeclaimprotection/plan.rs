@@ -3,7 +3,7 @@
 //! If a claim is unused according to the cache, the first step lists the pods of the namespace live. The next step
 //! decides by this list.
 
-use crate::{conditions::Condition, storage::finalizers, wire};
+use crate::{conditions::Condition, finalizers, wire};
 use evenkeel_api::{
     Text, View as _,
     time::Timestamp,

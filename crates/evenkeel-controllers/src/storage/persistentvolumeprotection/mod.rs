@@ -4,8 +4,10 @@
 
 mod plan;
 
-use super::finalizers;
-use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
+use crate::{
+    finalizers,
+    wiring::descriptor::{ControllerContext, Descriptor, StartError},
+};
 use evenkeel_api::{time::Timestamp, views::PersistentVolume};
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent},

@@ -1,6 +1,6 @@
 //! Decides whether a volume's finalizer is added or removed.
 
-use crate::storage::finalizers;
+use crate::finalizers;
 use evenkeel_api::views::PersistentVolume;
 use evenkeel_runtime::plan::Plan;
 

@@ -4,8 +4,8 @@
 
 mod plan;
 
-use super::finalizers;
 use crate::{
+    finalizers,
     needs::Resource,
     wiring::descriptor::{ControllerContext, Descriptor, StartError},
 };

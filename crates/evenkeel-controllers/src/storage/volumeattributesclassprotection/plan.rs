@@ -1,6 +1,6 @@
 //! Decides whether the finalizer of a VolumeAttributesClass is added or removed.
 
-use crate::storage::finalizers;
+use crate::finalizers;
 use evenkeel_api::views::{PersistentVolume, PersistentVolumeClaim, VolumeAttributesClass};
 use evenkeel_runtime::plan::Plan;
 use std::sync::Arc;

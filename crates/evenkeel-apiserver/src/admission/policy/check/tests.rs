@@ -53,11 +53,12 @@ fn each_expression_has_its_variables_and_its_type() {
         "object.?a.orValue(false) == true",
         "request.options.a == 1",
         "variables.l.size() == 1",
+        "variables.u.nope == ''",
     ];
     let policy = |params: bool, expression: &str| {
         let mut policy = json!({"spec": {"validations": [{"expression": expression}],
             "variables": [{"name": "n", "expression": "1"}, {"name": "s", "expression": "string(variables.n)"},
-                {"name": "l", "expression": "[1, 2]"}]}});
+                {"name": "l", "expression": "[1, 2]"}, {"name": "u", "expression": "request.userInfo"}]}});
         if params {
             policy["spec"]["paramKind"] = json!({"apiVersion": "v1", "kind": "ConfigMap"});
         }

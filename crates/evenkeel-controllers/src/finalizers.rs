@@ -6,27 +6,27 @@ use evenkeel_runtime::plan::{PatchForm, Plan, Rewrite};
 use serde_json::json;
 
 /// Reports whether this finalizer keeps the object from being deleted now.
-pub(super) fn blocks_deletion(meta: &Meta, finalizer: &str) -> bool {
+pub(crate) fn blocks_deletion(meta: &Meta, finalizer: &str) -> bool {
     meta.deleting() && has(meta, finalizer)
 }
 
 /// Reports whether the object needs this finalizer: it lacks the finalizer, and is not terminating.
-pub(super) fn is_missing(meta: &Meta, finalizer: &str) -> bool {
+pub(crate) fn is_missing(meta: &Meta, finalizer: &str) -> bool {
     !meta.deleting() && !has(meta, finalizer)
 }
 
 /// Reports whether the finalizer may have to be added, or removed.
-pub(super) fn may_change(meta: &Meta, finalizer: &str) -> bool {
+pub(crate) fn may_change(meta: &Meta, finalizer: &str) -> bool {
     blocks_deletion(meta, finalizer) || is_missing(meta, finalizer)
 }
 
 /// Reports whether the object has this finalizer.
-pub(super) fn has(meta: &Meta, finalizer: &str) -> bool {
+pub(crate) fn has(meta: &Meta, finalizer: &str) -> bool {
     meta.finalizers.iter().any(|present| **present == *finalizer)
 }
 
 /// Adds the finalizer to an object that is not terminating, and removes it from a terminating object that is unused.
-pub(super) fn protect<V: View>(object: &V, finalizer: &str, is_used: bool) -> Plan {
+pub(crate) fn protect<V: View>(object: &V, finalizer: &str, is_used: bool) -> Plan {
     let meta = object.meta();
     if is_missing(meta, finalizer) {
         Plan::one(add(object, finalizer))
@@ -44,7 +44,7 @@ fn add<V: View>(object: &V, finalizer: &str) -> Rewrite {
 }
 
 /// Removes the finalizer from the object.
-pub(super) fn remove<V: View>(object: &V, finalizer: &str) -> Rewrite {
+pub(crate) fn remove<V: View>(object: &V, finalizer: &str) -> Rewrite {
     let present = object.meta().finalizers.iter().map(|present| &**present);
     replace(object, &present.filter(|other| *other != finalizer).collect::<Vec<_>>())
 }

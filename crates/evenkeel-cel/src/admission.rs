@@ -1,9 +1,9 @@
-//! Types of the CEL variables that admission expressions may use.
+//! Types of the variables that the expressions of admission policies and webhooks may use.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
-use evenkeel_cel::check::{Declared, Type};
+use crate::check::{Declared, Type};
 
 fn string() -> Declared {
     Declared::of(Type::Str)
@@ -89,27 +89,69 @@ static NAMESPACE: LazyLock<Type> = LazyLock::new(|| {
     object("Namespace", [("metadata", metadata), ("spec", spec), ("status", status)]).kind
 });
 
-pub(super) fn request() -> Type {
+/// Returns the type of `request`.
+pub fn request() -> Type {
     REQUEST.clone()
 }
 
-pub(super) fn namespace() -> Type {
+/// Returns the type of `namespaceObject`.
+pub fn namespace() -> Type {
     NAMESPACE.clone()
 }
 
 /// Types of the variables that a policy declares, by name.
-#[derive(Default)]
-pub(super) struct Variables(Arc<BTreeMap<Box<str>, Declared>>);
+#[derive(Debug, Default)]
+pub struct Variables(Arc<BTreeMap<Box<str>, Declared>>);
 
 impl Variables {
-    /// Declares a variable. Copies the earlier declarations only if a type that [`Self::kind`] returned is still in
-    /// use.
-    pub(super) fn declare(&mut self, name: &str, kind: Type) {
-        Arc::make_mut(&mut self.0).insert(name.into(), Declared::of(kind));
+    /// Declares a variable. An object has the type `dyn`, also as an element of a list or map. Copies the earlier
+    /// declarations only if a type that [`Self::kind`] returned is still in use.
+    pub fn declare(&mut self, name: &str, kind: &Type) {
+        Arc::make_mut(&mut self.0).insert(name.into(), Declared::of(declared_type(kind)));
     }
 
     /// Returns the type of the object `variables` with the declarations so far.
-    pub(super) fn kind(&self) -> Type {
+    pub fn kind(&self) -> Type {
         Type::object(Some("kubernetes.variables"), Arc::clone(&self.0))
+    }
+}
+
+/// Returns the type that a variable gets from its expression. Upstream: `convertCelTypeToDeclType`.
+fn declared_type(kind: &Type) -> Type {
+    match kind {
+        Type::Any
+        | Type::Null
+        | Type::Bool
+        | Type::Int
+        | Type::Uint
+        | Type::Double
+        | Type::Str
+        | Type::Bytes
+        | Type::Time
+        | Type::Duration => kind.clone(),
+        Type::List(_) | Type::Map(..) => kind.map_parameters(declared_type),
+        _ => Type::Dyn,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_of_objects_are_dynamic() {
+        for (kind, want) in [
+            (Type::Int, Type::Int),
+            (request(), Type::Dyn),
+            (Type::optional(Type::Int), Type::Dyn),
+            (Type::list(Type::list(request())), Type::list(Type::list(Type::Dyn))),
+            (Type::map(Type::Str, namespace()), Type::map(Type::Str, Type::Dyn)),
+            (Type::map(Type::Str, Type::Time), Type::map(Type::Str, Type::Time)),
+        ] {
+            let mut variables = Variables::default();
+            variables.declare("v", &kind);
+            let all = Declared::of(variables.kind());
+            assert_eq!(all.field("v").unwrap().kind, want);
+        }
     }
 }
