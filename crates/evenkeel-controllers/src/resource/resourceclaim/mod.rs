@@ -9,7 +9,7 @@ mod release;
 
 use crate::{
     needs::Resource,
-    newer_kinds::{ResourceClaim, ResourceClaimTemplate},
+    newer_kinds::ResourceClaimTemplate,
     options::Workers,
     resource::podclaims::{Claim, index_key, pods_by_claim},
     wiring::descriptor::{ControllerContext, Descriptor, StartError},
