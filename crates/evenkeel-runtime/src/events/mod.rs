@@ -11,6 +11,7 @@ mod record;
 mod series;
 mod series_record;
 mod sink;
+mod unique_times;
 mod wire;
 
 pub use record::EventRecorder;

@@ -3,16 +3,14 @@
 use super::{
     correlate::EventCorrelator,
     sink::{EventWrite, record_to_sink},
+    unique_times::UniqueTimes,
     wire,
 };
 use crate::{client::Client, clock::Clock, plan::EventRecord, tasks::Tasks};
-use evenkeel_api::time::{SignedDuration, Timestamp};
-use std::{
-    hash::{DefaultHasher, Hash, Hasher},
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+use evenkeel_api::time::Timestamp;
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicU64, Ordering},
 };
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -35,30 +33,7 @@ struct Shared {
     /// Taken by the writer task at its start.
     receiver: Mutex<Option<mpsc::Receiver<(EventRecord, Timestamp)>>>,
     dropped: AtomicU64,
-    /// Time of the last event. Event names contain the time, so each event needs a unique one.
-    last: Mutex<Timestamp>,
-}
-
-impl Shared {
-    /// Returns a unique time for an event: the current time plus the component's fraction of a microsecond, and at
-    /// least one nanosecond after the last event. The event names of two components then differ even if the clock
-    /// stands still.
-    fn unique_time(&self) -> Timestamp {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let later = |time: Timestamp, nanos| {
-            time.checked_add(SignedDuration::from_nanos(nanos)).unwrap_or(time)
-        };
-        *last = later(self.clock.now(), component_fraction(&self.component)).max(later(*last, 1));
-        *last
-    }
-}
-
-/// Returns the component's fraction of a microsecond, in nanoseconds from 0 to 999.
-fn component_fraction(component: &str) -> i64 {
-    // `DefaultHasher::new` has fixed keys, unlike the hasher of a map.
-    let mut hasher = DefaultHasher::new();
-    component.hash(&mut hasher);
-    (hasher.finish() % 1000) as i64
+    times: UniqueTimes,
 }
 
 impl EventRecorder {
@@ -72,7 +47,7 @@ impl EventRecorder {
             sender,
             receiver: Mutex::new(Some(receiver)),
             dropped: AtomicU64::new(0),
-            last: Mutex::new(Timestamp::MIN),
+            times: UniqueTimes::new(component),
         };
         Self { shared: Arc::new(shared) }
     }
@@ -80,7 +55,7 @@ impl EventRecorder {
     /// Records an event. Never blocks: if 1,000 events are queued, drops and counts the event.
     #[doc(alias = "Eventf")]
     pub fn record(&self, event: &EventRecord) {
-        let at = self.shared.unique_time();
+        let at = self.shared.times.next(&self.shared.clock);
         if self.shared.sender.try_send((event.clone(), at)).is_err() {
             let dropped = self.shared.dropped.fetch_add(1, Ordering::Relaxed) + 1;
             tracing::debug!(

@@ -4,6 +4,7 @@ use super::{
     record::next,
     series::{EventCache, Series},
     sink::{EventWrite, record_to_sink},
+    unique_times::UniqueTimes,
     wire,
 };
 use crate::{
@@ -64,6 +65,7 @@ struct Shared {
     /// Taken by the writer task at its start.
     receiver: Mutex<Option<mpsc::Receiver<QueuedEvent>>>,
     dropped: AtomicU64,
+    times: UniqueTimes,
 }
 
 impl SeriesEventRecorder {
@@ -79,6 +81,7 @@ impl SeriesEventRecorder {
             sender,
             receiver: Mutex::new(Some(receiver)),
             dropped: AtomicU64::new(0),
+            times: UniqueTimes::new(controller),
         };
         Self { shared: Arc::new(shared) }
     }
@@ -101,7 +104,8 @@ impl SeriesEventRecorder {
         related: Option<&Target>,
         once: bool,
     ) {
-        let (event, related, at) = (event.clone(), related.cloned(), self.shared.clock.now());
+        let at = self.shared.times.next(&self.shared.clock);
+        let (event, related) = (event.clone(), related.cloned());
         if self.shared.sender.try_send(QueuedEvent { event, action, related, at, once }).is_err() {
             let dropped = self.shared.dropped.fetch_add(1, Ordering::Relaxed) + 1;
             tracing::debug!(controller = self.shared.controller, dropped, action, "event dropped");

@@ -91,7 +91,7 @@ async fn a_late_controller_has_the_same_limit_and_none_waits_forever() {
     let add = async move {
         elected.await;
         late.controller_of_dynamic(gadgets()).reconcile_requests(settled);
-        std::future::pending().await
+        std::future::pending::<()>().await;
     };
     let error = manager.run(add).await.unwrap_err();
     let source = std::error::Error::source(&error).unwrap().to_string();
@@ -141,11 +141,11 @@ async fn controllers_have_the_managers_defaults() {
     assert_eq!(value("controller_runtime_reconcile_timeouts_total", "slow"), 2.0);
 }
 
+/// Names of objects with a number.
+type Seen = Arc<Mutex<Vec<(String, u32)>>>;
+
 /// Increments the number in a ConfigMap up to 5, and logs each step.
-async fn count_up(
-    map: Arc<ConfigMap>,
-    cx: Context<Arc<Mutex<Vec<(String, u32)>>>>,
-) -> Result<Outcome> {
+async fn count_up(map: Arc<ConfigMap>, cx: Context<Seen>) -> Result<Outcome> {
     let n = map.data.as_ref().and_then(|data| data["n"].parse().ok()).unwrap_or(0);
     cx.state().lock().unwrap().push((map.namespace().unwrap_or_default(), n));
     if n < 5 {
@@ -200,7 +200,7 @@ async fn a_manager_of_namespaces_needs_no_rights_elsewhere() {
     let binding = json!({
         "metadata": {"name": "operator"},
         "subjects": [{"kind": "User", "apiGroup": group, "name": "operator"}],
-        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "admin"},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "cluster-admin"},
     });
     let binding = serde_json::from_value(binding).unwrap();
     bindings.create(&PostParams::default(), &binding).await.unwrap();

@@ -5,6 +5,7 @@ use evenkeel_sim::{FaultKind, Faults, World};
 use serde_json::{Value, json};
 
 const CLAIMS: &str = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims";
+const CLASSES: &str = "/apis/resource.k8s.io/v1/deviceclasses";
 const SLICES: &str = "/apis/resource.k8s.io/v1/resourceslices";
 const RULES: &str = "/apis/resource.k8s.io/v1/devicetaintrules";
 
@@ -16,14 +17,10 @@ async fn taint_a_device(world: &mut World, faults: Faults) {
         "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1},
     }});
     world.create(SLICES, &slice).await;
+    world.create(CLASSES, &json!({"metadata": {"name": "c.test"}, "spec": {}})).await;
     let requests = json!([{"name": "r", "exactly": {"deviceClassName": "c.test"}}]);
     let claim = json!({"metadata": {"name": "c"}, "spec": {"devices": {"requests": requests}}});
     world.create(CLAIMS, &claim).await;
-    let result = json!({"request": "r", "driver": "gpu.test", "pool": "p", "device": "d"});
-    let allocation = json!({"devices": {"results": [result]}});
-    world
-        .merge(&format!("{CLAIMS}/c/status"), &json!({"status": {"allocation": allocation}}))
-        .await;
     let mut pod = bare_pod("p");
     pod["spec"]["resourceClaims"] = json!([{"name": "gpu", "resourceClaimName": "c"}]);
     world.create(PODS, &pod).await;

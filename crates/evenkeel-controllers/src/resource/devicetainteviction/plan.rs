@@ -2,7 +2,7 @@
 //!
 //! | documented rule | implemented in |
 //! |---|---|
-//! | time of the eviction | `taints.rs` |
+//! | time of the eviction | `./taints.rs` |
 //! | an eviction that is no longer necessary is cancelled, with an event | `plan` |
 //! | condition `DisruptionTarget`: `DeletionByDeviceTaintManager` | `evict` |
 //! | a pod is evicted once | `Memory`, `plan` |

@@ -3,8 +3,8 @@
 //! | documented rule | implemented in |
 //! |---|---|
 //! | `spec.driver`, `spec.poolName`, `spec.limit` | `status` |
-//! | devices of a pool: total, allocated, unavailable, available | `pool.rs` |
-//! | `partitionSummary`, `shareableSummary` | `views.rs` |
+//! | devices of a pool: total, allocated, unavailable, available | `./pool.rs` |
+//! | `partitionSummary`, `shareableSummary` | `./views.rs` |
 //! | a request is answered once | `plan` |
 //! | a driver that still publishes slices delays the answer | `plan` |
 //! | answered requests are deleted after 1 h, pending ones after 24 h | `expiration_reason` |

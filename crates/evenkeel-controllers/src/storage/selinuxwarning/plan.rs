@@ -2,11 +2,11 @@
 //!
 //! | documented rule | implemented in |
 //! |---|---|
-//! | `seLinuxOptions` of pod and container | `labels.rs` |
+//! | `seLinuxOptions` of pod and container | `./labels.rs` |
 //! | `seLinuxChangePolicy`: `MountOption` by default; `Recursive` for volumes without support, and without a label | `volume_use` |
 //! | CSIDriver: `seLinuxMount`; iSCSI and FC volumes always support it | `supports` |
 //! | containers of a pod with different labels: `MultipleSELinuxLabels` | `plan` |
-//! | `SELinuxLabelConflict`, `SELinuxChangePolicyConflict` on both pods | `plan`, `volume_cache.rs` |
+//! | `SELinuxLabelConflict`, `SELinuxChangePolicyConflict` on both pods | `plan`, `./volume_cache.rs` |
 //! | finished pods use no volumes | `plan` |
 
 use super::{
