@@ -5,6 +5,7 @@
 mod ports;
 mod running;
 mod shards;
+mod tables;
 
 use evenkeel_runtime::{
     client::{Client, LeaderFence},
