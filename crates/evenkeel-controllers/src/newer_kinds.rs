@@ -262,7 +262,17 @@ mod tests {
             "metadata": {"name": "c", "finalizers": ["f"]},
             "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu", "count": 2}}]}},
             "status": {
-                "allocation": {"devices": {"results": [{"request": "r", "shareID": "s"}]}},
+                "allocation": {
+                    "devices": {
+                        "results": [{
+                            "request": "r", "driver": "d", "pool": "p", "device": "gpu-0", "shareID": "s",
+                            "tolerations": [{"key": "k", "operator": "Exists", "tolerationSeconds": 5}],
+                            "consumedCapacity": {"memory": "1Gi"},
+                        }],
+                        "config": [{"source": "FromClaim"}],
+                    },
+                    "allocationTimestamp": "2026-01-01T00:00:00Z",
+                },
                 "reservedFor": [{"resource": "pods", "name": "p", "uid": "u"}],
                 "devices": [{"driver": "d", "data": {"any": [1, 2.5]}}],
             },

@@ -4,6 +4,7 @@
 use database_operator::{configurations, definition, operator, webhooks};
 use evenkeel_runtime::prelude::*;
 use serde_json::json;
+use std::io::Write as _;
 
 /// Namespace of the operator, as in `manifests/operator.yaml`.
 const NAMESPACE: &str = "database-operator";
@@ -14,7 +15,7 @@ async fn main() -> anyhow::Result<()> {
         let mut items = vec![definition(NAMESPACE, 443)?];
         items.extend(configurations(NAMESPACE, 443));
         let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
-        println!("{}", serde_json::to_string_pretty(&list)?);
+        writeln!(std::io::stdout(), "{}", serde_json::to_string_pretty(&list)?)?;
         return Ok(());
     }
     tracing_subscriber::fmt().init();

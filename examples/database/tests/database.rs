@@ -1,5 +1,7 @@
 //! The operator of databases on a whole cluster in this process.
 
+#![expect(clippy::unwrap_used, reason = "the whole binary is tests")]
+
 use database_operator::{Database, configurations, definition, operator, v1beta1, webhooks};
 use evenkeel_runtime::prelude::*;
 use evenkeel_test::{Running, TestCluster, TestServer, eventually, eventually_gone};

@@ -11,7 +11,7 @@ const SYNC_LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Time that caches have to fill, unless a manager sets another.
 ///
-/// Upstream: `defaultCacheSyncTimeout` of controller-runtime.
+/// Upstream: the default of `CacheSyncTimeout` in controller-runtime.
 pub(super) const CACHE_SYNC_TIMEOUT: Duration = Duration::from_secs(2 * 60);
 
 /// Error of caches that did not fill in time.

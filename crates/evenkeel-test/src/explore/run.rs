@@ -163,15 +163,15 @@ impl<'a> Run<'a> {
         let objects = self.objects(true).await?;
         let end = normalize(objects, self.revision, &self.exploration.ignored_fields);
         if let Some(without_fault) = without_fault {
-            none(differences(&end, &without_fault.end))?;
-            none(self.repeated(&creates, &without_fault.creates, "creates", true))?;
-            none(self.repeated(&deletes, &without_fault.deletes, "deletes", false))?;
+            none(&differences(&end, &without_fault.end))?;
+            none(&self.repeated(&creates, &without_fault.creates, "creates", true))?;
+            none(&self.repeated(&deletes, &without_fault.deletes, "deletes", false))?;
         }
 
         self.phase.set("teardown");
         self.delete_created().await?;
         self.simulation.settle(self.exploration.quiet).await;
-        none(leaks(&self.objects(false).await?, begin))?;
+        none(&leaks(&self.objects(false).await?, begin))?;
         (self.exploration.after_teardown)();
         self.check_programs()?;
         Ok(Observed {
@@ -213,7 +213,7 @@ impl<'a> Run<'a> {
         let exits = self.simulation.exits().iter().filter(|exit| !excused(exit));
         let exits = exits.map(|exit| format!("{} ended by itself: {}", exit.part, exit.error));
         let failures = self.simulation.failures();
-        none(exits.chain(failures.iter().map(ToString::to_string)).collect())
+        none(&exits.chain(failures.iter().map(ToString::to_string)).collect::<Vec<_>>())
     }
 
     /// Counts the operator's writes since the scenario began that did something to a resource.
@@ -303,7 +303,7 @@ fn replicas(count: u8) -> Vec<Part> {
 }
 
 /// Returns an error of these lines, if there are any.
-fn none(lines: Vec<String>) -> Result<(), String> {
+fn none(lines: &[String]) -> Result<(), String> {
     if lines.is_empty() { Ok(()) } else { Err(lines.join("\n")) }
 }
 
