@@ -4,10 +4,8 @@ use evenkeel_apimachinery::value::is_blank;
 use serde_json::{Value, json};
 
 use crate::api::{Context, Options};
-use crate::custom::conversion;
 use crate::resource::ResourceType;
 use evenkeel_apimachinery::group_version::GroupVersionKind;
-use evenkeel_apimachinery::status::StatusError;
 
 /// API group of policies and webhook configurations, which never see writes to their own group.
 pub(crate) const GROUP: &str = "admissionregistration.k8s.io";
@@ -60,44 +58,19 @@ impl<'a> Attributes<'a> {
         Self { cx, operation, object, old, version: cx.resource }
     }
 
-    /// Converts both objects to the version that a policy or a webhook matches. Returns `None` if no conversion is
-    /// needed. The definition of a custom resource may convert by webhook.
-    ///
-    /// # Errors
-    /// The conversion webhook fails.
-    ///
-    /// Upstream: `NewVersionedAttributes`.
-    pub(crate) async fn converted(
+    /// Creates the attributes of the same request with its objects in another version.
+    pub(super) fn in_version(
         &self,
+        object: &'a Value,
+        old: &'a Value,
         version: &'a ResourceType,
-    ) -> Result<Option<Converted<'a>>, StatusError> {
-        if self.is_of_other_kind() {
-            return Ok(None);
-        }
-        if let Some(to) = &version.custom {
-            if version.api_version == self.version.api_version {
-                return Ok(None);
-            }
-            let mut both = [self.object.clone(), self.old.clone()];
-            let present = both.iter_mut().filter(|object| object.is_object());
-            let unconverted = present.map(Value::take).collect();
-            let mut converted = conversion::to_version(self.cx.api, to, unconverted).await?;
-            // A deletion has no new object, a creation no old one.
-            let object = if self.object.is_object() { converted.remove(0) } else { Value::Null };
-            let old = converted.pop().unwrap_or_default();
-            return Ok(Some(Converted { object, old, version }));
-        }
-        if !version.converts() {
-            return Ok(None);
-        }
-        let convert = |object: &Value| {
-            let mut object = object.clone();
-            if object.is_object() {
-                self.cx.resource.strategy.convert_out(&version.gvk, &mut object);
-            }
-            object
-        };
-        Ok(Some(Converted { object: convert(self.object), old: convert(self.old), version }))
+    ) -> Self {
+        Self { object, old, version, ..*self }
+    }
+
+    /// Returns the resource in the group and version of `object` and `old`.
+    pub(super) fn version(&self) -> &'a ResourceType {
+        self.version
     }
 
     /// Returns the kind of `object` and `old`.
@@ -107,22 +80,8 @@ impl<'a> Attributes<'a> {
 
     /// Returns whether the object is of another kind than the resource, such as a Binding that is posted to the
     /// subresource `binding` of a pod. Such an object is not stored.
-    fn is_of_other_kind(&self) -> bool {
+    pub(super) fn is_of_other_kind(&self) -> bool {
         *self.cx.object_kind() != self.cx.resource.gvk
-    }
-}
-
-/// Objects of a request, converted from the stored version to another one.
-pub(crate) struct Converted<'a> {
-    object: Value,
-    old: Value,
-    version: &'a ResourceType,
-}
-
-impl Converted<'_> {
-    /// Returns the attributes of the original request with the converted objects.
-    pub(crate) fn attributes<'b>(&'b self, original: &Attributes<'b>) -> Attributes<'b> {
-        Attributes { object: &self.object, old: &self.old, version: self.version, ..*original }
     }
 }
 

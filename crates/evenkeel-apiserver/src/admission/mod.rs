@@ -20,6 +20,7 @@ mod resize;
 mod runtime_class;
 mod service_accounts;
 pub(crate) mod topology;
+mod versioned;
 pub(crate) mod webhook;
 
 use crate::api::Context;

@@ -17,7 +17,7 @@ const COLLECT_AFTER: u32 = 10;
 /// Lease of a member or of a shard, as it was listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Listed {
-    /// Resource version.
+    /// `metadata.resourceVersion`, with which a write must agree.
     pub(super) version: String,
     /// Identity of the holder, empty for none.
     pub(super) holder: String,

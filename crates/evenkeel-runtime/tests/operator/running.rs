@@ -141,11 +141,11 @@ async fn controllers_have_the_managers_defaults() {
     assert_eq!(value("controller_runtime_reconcile_timeouts_total", "slow"), 2.0);
 }
 
-/// Names of objects with a number.
-type Seen = Arc<Mutex<Vec<(String, u32)>>>;
+/// Namespaces of objects, each with a number.
+type Steps = Arc<Mutex<Vec<(String, u32)>>>;
 
 /// Increments the number in a ConfigMap up to 5, and logs each step.
-async fn count_up(map: Arc<ConfigMap>, cx: Context<Seen>) -> Result<Outcome> {
+async fn count_up(map: Arc<ConfigMap>, cx: Context<Steps>) -> Result<Outcome> {
     let n = map.data.as_ref().and_then(|data| data["n"].parse().ok()).unwrap_or(0);
     cx.state().lock().unwrap().push((map.namespace().unwrap_or_default(), n));
     if n < 5 {

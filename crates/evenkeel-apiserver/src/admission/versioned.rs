@@ -1,0 +1,63 @@
+//! Conversion of a request's objects to the version that a policy or a webhook matches.
+
+use serde_json::Value;
+
+use super::attributes::Attributes;
+use crate::custom::conversion;
+use crate::resource::ResourceType;
+use evenkeel_apimachinery::status::StatusError;
+
+/// Objects of a request, converted to another version.
+pub(crate) struct Converted<'a> {
+    object: Value,
+    old: Value,
+    version: &'a ResourceType,
+}
+
+impl Converted<'_> {
+    /// Returns the attributes of the original request with the converted objects.
+    pub(crate) fn attributes<'b>(&'b self, original: &Attributes<'b>) -> Attributes<'b> {
+        original.in_version(&self.object, &self.old, self.version)
+    }
+}
+
+impl<'a> Attributes<'a> {
+    /// Converts both objects to a version. Returns `None` if no conversion is needed. The definition of a custom resource
+    /// may convert by webhook.
+    ///
+    /// # Errors
+    /// The conversion webhook fails.
+    ///
+    /// Upstream: `NewVersionedAttributes`.
+    pub(crate) async fn converted(
+        &self,
+        version: &'a ResourceType,
+    ) -> Result<Option<Converted<'a>>, StatusError> {
+        let is_same = version.api_version == self.version().api_version;
+        if self.is_of_other_kind() || is_same {
+            return Ok(None);
+        }
+        if let Some(to) = &version.custom {
+            let present = [self.object, self.old].into_iter().filter(|object| object.is_object());
+            let unconverted = present.cloned().collect();
+            let converted = conversion::to_version(self.cx.api, to, unconverted).await?;
+            let mut converted = converted.into_iter();
+            // A deletion has no new object, a creation no old one.
+            let mut next = |before: &Value| {
+                before.is_object().then(|| converted.next()).flatten().unwrap_or_default()
+            };
+            return Ok(Some(Converted { object: next(self.object), old: next(self.old), version }));
+        }
+        if !version.converts() {
+            return Ok(None);
+        }
+        let convert = |object: &Value| {
+            let mut object = object.clone();
+            if object.is_object() {
+                self.cx.resource.strategy.convert_out(&version.gvk, &mut object);
+            }
+            object
+        };
+        Ok(Some(Converted { object: convert(self.object), old: convert(self.old), version }))
+    }
+}
