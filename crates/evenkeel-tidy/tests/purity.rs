@@ -96,9 +96,16 @@ const MEASURING: [&str; 4] = [
     "crates/evenkeel-scheduler/src/schedule/trace.rs",
 ];
 
-/// Admission that waits or remembers: calls of webhooks, the policies that were compiled last.
-const ADMISSION_SHELL: [&str; 3] =
-    ["admission/mutating.rs", "admission/webhook.rs", "policy/compiled.rs"];
+/// Admission that waits or remembers: calls of webhooks, conversion of custom objects, which webhooks may do, for policies and
+/// webhooks, and the policies that were compiled last.
+const ADMISSION_SHELL: [&str; 6] = [
+    "admission/mutating.rs",
+    "admission/versioned.rs",
+    "admission/webhook.rs",
+    "policy/apply.rs",
+    "policy/compiled.rs",
+    "policy/mod.rs",
+];
 
 /// Auditing that writes, sends or collects: the event of a request in progress, the log's thread, the webhook's task.
 const AUDIT_SHELL: [&str; 3] = ["audit/mod.rs", "audit/log.rs", "audit/webhook.rs"];

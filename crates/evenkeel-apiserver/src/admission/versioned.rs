@@ -1,8 +1,10 @@
-//! Conversion of a request's objects to the version that a policy or a webhook matches.
+//! Conversion of a request's objects to the version that a policy or a webhook matches, and back.
 
 use serde_json::Value;
 
 use super::attributes::Attributes;
+use super::mutated;
+use crate::api::Context;
 use crate::custom::conversion;
 use crate::resource::ResourceType;
 use evenkeel_apimachinery::status::StatusError;
@@ -60,4 +62,27 @@ impl<'a> Attributes<'a> {
         };
         Ok(Some(Converted { object: convert(self.object), old: convert(self.old), version }))
     }
+}
+
+/// Returns an object that a policy or a webhook has changed, in the version that admission began with: pruned, and with
+/// the defaults of the version in which it was changed. `is_converted` is whether that is another version.
+///
+/// # Errors
+/// The conversion webhook fails.
+pub(super) async fn readmitted(
+    cx: &Context<'_>,
+    mut changed: Value,
+    is_converted: bool,
+) -> Result<Value, StatusError> {
+    let resource = cx.resource;
+    match &resource.custom {
+        Some(custom) if is_converted => {
+            let mut objects = conversion::read(cx.api, custom, vec![changed]).await?;
+            return Ok(objects.pop().unwrap_or_default());
+        }
+        None if is_converted => resource.strategy.convert_in(&resource.gvk, &mut changed),
+        _ => {}
+    }
+    mutated::prune_and_default(cx, &mut changed);
+    Ok(changed)
 }

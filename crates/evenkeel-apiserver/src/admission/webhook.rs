@@ -8,11 +8,11 @@ use serde::{Deserialize as _, Serialize};
 use serde_json::{Value, json};
 
 use super::attributes::{Attributes, Operation, admission_request, is_exempt};
-use super::mutated::readmitted;
 use super::plugins::Plugin;
 use super::policy;
 use super::policy::Matched;
 use super::reinvocation::Reinvocation;
+use super::versioned::readmitted;
 use crate::api::Context;
 use crate::audit::Level;
 use crate::webhook::post;

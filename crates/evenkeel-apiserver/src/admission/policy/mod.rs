@@ -2,6 +2,7 @@
 //!
 //! A policy is compiled at its first use, and again after each change.
 
+mod apply;
 mod audit;
 mod authorizer;
 mod check;
@@ -117,7 +118,7 @@ impl Mutating {
                     continue;
                 }
                 let mutated =
-                    mutate::apply(cx, operation, policy, binding, object, old, &authorizer).await?;
+                    apply::apply(cx, operation, policy, binding, object, old, &authorizer).await?;
                 if policy.fails_closed {
                     errors.extend(mutated.errors);
                 }
