@@ -14,6 +14,7 @@ pub mod options;
 pub mod policy;
 pub mod rbac;
 pub mod resource;
+#[cfg(k8s_v1_37)]
 pub mod scheduling;
 pub mod storage;
 pub mod wiring;

@@ -13,6 +13,7 @@ use evenkeel_runtime::cache::{Cache, Full, Index};
 pub(crate) type Claim = Full<ResourceClaim>;
 
 /// API group of PodGroups.
+#[cfg(k8s_v1_37)]
 const SCHEDULING_GROUP: &str = "scheduling.k8s.io";
 
 /// Name of the claim of a pod's entry. Upstream: `resourceclaim.Name`.
@@ -83,6 +84,7 @@ pub(crate) fn is_for_pod(claim: &Claim, pod: &Pod) -> bool {
 }
 
 /// Reports whether the claim was created for the pod's PodGroup. Upstream: `isForPodGroupByPod`.
+#[cfg(k8s_v1_37)]
 pub(crate) fn is_for_pod_group(claim: &Claim, pod: &Pod) -> bool {
     let Some(group) = &pod.spec.scheduling_group else { return false };
     claim.meta().controller().is_some_and(|owner| {
@@ -95,6 +97,7 @@ pub(crate) fn is_for_pod_group(claim: &Claim, pod: &Pod) -> bool {
 
 /// Reports whether the claim is reserved for the pod, or for its PodGroup if `accept_pod_group` is set. Upstream:
 /// `resourceclaim.IsReservedForPod`.
+#[cfg(k8s_v1_37)]
 pub(crate) fn is_reserved_for_pod(claim: &Claim, pod: &Pod, accept_pod_group: bool) -> bool {
     let status = claim.status.as_ref();
     let mut consumers =

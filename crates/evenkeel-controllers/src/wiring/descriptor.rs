@@ -7,7 +7,7 @@ use crate::{
     needs::{Gates, Resource, Resources, Unmet},
     networking,
     options::Options,
-    policy, rbac, resource, scheduling, storage,
+    policy, rbac, resource, storage,
     wiring::monitors::Monitors,
 };
 use evenkeel_api::View;
@@ -224,7 +224,7 @@ pub fn descriptors() -> Vec<Descriptor> {
         core::podgc::DESCRIPTOR,
         certificates::podcertificaterequestcleaner::DESCRIPTOR,
         #[cfg(k8s_v1_37)]
-        scheduling::podgroupprotection::DESCRIPTOR,
+        crate::scheduling::podgroupprotection::DESCRIPTOR,
         apps::replicaset::DESCRIPTOR,
         apps::replicationcontroller::DESCRIPTOR,
         resource::resourceclaim::DESCRIPTOR,
@@ -238,6 +238,7 @@ pub fn descriptors() -> Vec<Descriptor> {
         core::serviceaccounttoken::DESCRIPTOR,
         apps::statefulset::DESCRIPTOR,
         machinery::storageversionmigrator::DESCRIPTOR,
+        #[cfg(k8s_v1_37)]
         machinery::storageversiongarbagecollector::DESCRIPTOR,
         core::tainteviction::DESCRIPTOR,
         bootstrap::tokencleaner::DESCRIPTOR,
