@@ -19,7 +19,7 @@ use crate::{
     events::{EventRecorder, SeriesEventRecorder},
     introspect::{Description, History, Inspect},
     plan::{Key, Local, PassHandler, Planner},
-    queue::{Backoff, Priority, Queue},
+    queue::{Backoff, Queue},
     sharding::Shards,
 };
 use evenkeel_api::{Kind, Meta, OwnerReference, View, time::Timestamp};
@@ -438,11 +438,8 @@ impl Builder {
         let subscribe = subscriptions
             .iter()
             .map(|(informer, handle)| {
-                let enqueue = |priority| {
-                    let (filter, causes) = (filter.clone(), causes.clone());
-                    Enqueue::new(&queue, &barrier, priority, batch_period, filter, causes)
-                };
-                let priorities = (enqueue(Priority::NORMAL), enqueue(Priority::LOW));
+                let (period, causes) = (batch_period, causes.as_ref());
+                let priorities = Enqueue::by_priority(&queue, &barrier, period, &filter, causes);
                 subscription(Arc::clone(informer), Arc::clone(handle), priorities, &barrier)
             })
             .collect();

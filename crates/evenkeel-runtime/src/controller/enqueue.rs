@@ -72,6 +72,20 @@ impl Enqueue {
         Self { queue, barrier, priority, batch_period, filter, causes, event }
     }
 
+    /// Returns those for ordinary events, and for events of low priority, of one cache.
+    pub(super) fn by_priority(
+        queue: &Queue<Key>,
+        barrier: &Arc<Barrier>,
+        batch_period: Duration,
+        filter: &Filter,
+        causes: Option<&Arc<Causes>>,
+    ) -> (Self, Self) {
+        let enqueue = |priority| {
+            Self::new(queue, barrier, priority, batch_period, filter.clone(), causes.cloned())
+        };
+        (enqueue(Priority::NORMAL), enqueue(Priority::LOW))
+    }
+
     /// Sets the event that is being handled, if causes are noted.
     pub(super) fn set_event(&self, event: impl FnOnce() -> Event) {
         if self.causes.is_some() {

@@ -3,14 +3,12 @@
 use super::{
     Controller, Enqueue,
     build::subscription,
-    causes::Cause,
     enqueue::{Filter, Handle},
     run::Shared,
 };
 use crate::{
     cache::{Cache, CacheEvent},
     plan::Key,
-    queue::Priority,
 };
 use evenkeel_api::View;
 use std::sync::Arc;
@@ -36,10 +34,7 @@ impl LateWatches {
 
     /// Enqueues a key.
     pub(crate) fn enqueue(&self, key: Key) {
-        if Filter::of(self.shared.shards()).selects(&key) {
-            self.shared.note_cause(&key, Cause::Source);
-            self.shared.queue.add(key, Priority::NORMAL);
-        }
+        self.shared.enqueue_from_source(key);
     }
 
     /// Calls `map` with the events of objects in `cache`, beginning with those in it.
@@ -57,11 +52,8 @@ impl LateWatches {
             replay.subscriptions().push((Arc::clone(&informer), Arc::clone(&handle)));
         }
         let filter = Filter::of(self.shared.shards());
-        let enqueue = |priority| {
-            let (filter, causes) = (filter.clone(), causes.clone());
-            Enqueue::new(queue, barrier, priority, *batch_period, filter, causes)
-        };
-        let priorities = (enqueue(Priority::NORMAL), enqueue(Priority::LOW));
+        let priorities =
+            Enqueue::by_priority(queue, barrier, *batch_period, &filter, causes.as_ref());
         subscription(informer, handle, priorities, barrier)();
     }
 }

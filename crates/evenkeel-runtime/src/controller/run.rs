@@ -3,7 +3,6 @@
 use super::{
     barrier::{Barrier, WatchedCaches},
     causes::{Cause, Causes},
-    enqueue::Filter,
     metrics::ControllerMetrics,
     reconcile::{PassResult, Reconcile, Request},
     shards::Replay,
@@ -130,13 +129,10 @@ impl Controller {
             });
         }
         for (index, mut keys) in sources.into_iter().enumerate() {
-            let (shared, filter) = (Arc::clone(&shared), Filter::of(shared.shards()));
+            let shared = Arc::clone(&shared);
             tasks.spawn_finite(format!("{name} source {index}"), async move {
                 while let Some(key) = keys.next().await {
-                    if filter.selects(&key) {
-                        shared.note_cause(&key, Cause::Source);
-                        shared.queue.add(key, Priority::NORMAL);
-                    }
+                    shared.enqueue_from_source(key);
                 }
             });
         }
@@ -184,6 +180,14 @@ impl Shared {
         match self.barrier.admit(key) {
             Ok(()) => self.handle(key, admission.as_ref()).await,
             Err(kind) => self.metrics.count_stale_skip(&kind.group, &kind.plural),
+        }
+    }
+
+    /// Enqueues a key of a source, if this process serves it.
+    pub(super) fn enqueue_from_source(&self, key: Key) {
+        if self.shards().is_none_or(|shards| shards.serves(&key)) {
+            self.note_cause(&key, Cause::Source);
+            self.queue.add(key, Priority::NORMAL);
         }
     }
 
