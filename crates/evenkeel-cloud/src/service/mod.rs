@@ -48,6 +48,9 @@ const BACKOFF: Backoff = Backoff {
     bucket: false,
 };
 
+/// Key of the queue of changes of nodes.
+const ALL_NODES: &str = "nodes";
+
 fn start(context: &CloudContext) -> Result<Started, StartError> {
     if context.provider.load_balancer().is_none() {
         tracing::error!(
@@ -92,8 +95,9 @@ fn start(context: &CloudContext) -> Result<Started, StartError> {
                 CacheEvent::Added { .. } | CacheEvent::Deleted(_) => true,
                 CacheEvent::Updated { old, new } => hosts::should_sync_updated_node(old, new),
             };
+            // One key for all nodes: a pass compares the hosts of all services with all nodes, however many changed.
             if needs_sync {
-                enqueue.add(Key::of(&event.object().meta));
+                enqueue.add(Key::new("", ALL_NODES));
             }
         })
         .reconcile(move |_, context| {
@@ -141,6 +145,9 @@ impl Services {
 
     /// Returns the services whose load balancers need other nodes.
     fn services_with_other_hosts(&self, now: Instant) -> Vec<Key> {
+        if self.last_applied().is_empty() {
+            return Vec::new();
+        }
         let hosts = Hosts::of(&hosts::eligible(self.nodes.list()));
         let last_applied = self.last_applied();
         let differs =
