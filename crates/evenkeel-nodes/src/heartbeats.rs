@@ -1,7 +1,7 @@
 //! Heartbeats of simulated nodes: registers Nodes, renews their Leases and reports their status.
 
 use evenkeel_api::{
-    Kind, Text, View,
+    Text, View,
     time::Timestamp,
     views::{Lease, Node},
 };
@@ -38,8 +38,20 @@ pub(crate) struct Heartbeats {
 struct State {
     /// Time of the last status report; `None` until the node is registered.
     last_report: Option<Timestamp>,
-    /// Whether its Lease is known to exist.
-    has_lease: bool,
+    lease: LeaseState,
+}
+
+/// What the process knows of a node's Lease.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+enum LeaseState {
+    /// It may be missing.
+    #[default]
+    Unknown,
+    /// It is as this process wrote it, at this resource version, for the Node with the uid `owner`. As a kubelet, the
+    /// process replaces it whole, which costs the API server less than a patch.
+    Own { version: Text, owner: Text },
+    /// Somebody else wrote it as well, so a renewal changes nothing but its own fields.
+    Shared,
 }
 
 impl Heartbeats {
@@ -150,7 +162,7 @@ impl Heartbeats {
             }
             Some(_) => {}
         }
-        state.has_lease = self.renew_lease(options, state.has_lease).await?;
+        state.lease = self.renew_lease(options, state.lease).await?;
         self.lock()[index] = state;
         Ok(())
     }
@@ -190,36 +202,69 @@ impl Heartbeats {
             .map(drop)
     }
 
-    /// Renews or creates the Lease; returns whether it is known to exist.
-    async fn renew_lease(&self, options: &NodeOptions, has_lease: bool) -> Result<bool, ApiError> {
-        let (kind, namespace, duration): (Kind, _, _) =
-            (Lease::kind(), node::LEASE_NAMESPACE, self.options.lease_duration);
-        let now = self.clock.now();
-        let renewal = || node::lease_renewal_patch(&options.name, duration, now).into();
-        let form = PatchForm::Merge;
-        if has_lease {
-            match self
-                .client
-                .patch::<Metadata>(&kind, namespace, &options.name, "", form, renewal())
-                .await
-            {
-                Err(error) if error.is_not_found() => {}
-                other => return other.map(|_| true),
+    /// Renews or creates the Lease, and returns its new state.
+    ///
+    /// Upstream: `retryUpdateLease`.
+    async fn renew_lease(
+        &self,
+        options: &NodeOptions,
+        lease: LeaseState,
+    ) -> Result<LeaseState, ApiError> {
+        let renewed = match lease {
+            LeaseState::Unknown => return self.create_lease(options).await,
+            LeaseState::Own { version, owner } => {
+                match self.replace_lease(options, &version, owner).await {
+                    Err(error) if error.is_conflict() => self.patch_lease(options).await,
+                    replaced => replaced,
+                }
             }
+            LeaseState::Shared => self.patch_lease(options).await,
+        };
+        match renewed {
+            Err(error) if error.is_not_found() => self.create_lease(options).await,
+            renewed => renewed,
         }
-        let owner = self.client.get_metadata(&Node::kind(), "", &options.name).await?;
-        let lease = node::lease(&options.name, &owner.meta.uid, duration, now).to_string();
-        match self.client.create::<Metadata>(&kind, namespace, lease.into()).await {
-            Err(error) if error.is_already_exists() => {
-                let renewed = self
-                    .client
-                    .patch::<Metadata>(&kind, namespace, &options.name, "", form, renewal())
-                    .await;
-                renewed.map(|_| true)
-            }
+    }
+
+    /// Replaces the Lease if it still has this resource version.
+    async fn replace_lease(
+        &self,
+        options: &NodeOptions,
+        version: &str,
+        owner: Text,
+    ) -> Result<LeaseState, ApiError> {
+        let (name, duration) = (&options.name, self.options.lease_duration);
+        let lease = node::lease(name, &owner, version, duration, self.clock.now());
+        let body = lease.to_string().into();
+        let kind = Lease::kind();
+        let replaced =
+            self.client.update::<Metadata>(&kind, node::LEASE_NAMESPACE, name, "", body).await?;
+        Ok(LeaseState::Own { version: replaced.meta.resource_version, owner })
+    }
+
+    /// Renews the Lease, and keeps what others wrote.
+    async fn patch_lease(&self, options: &NodeOptions) -> Result<LeaseState, ApiError> {
+        let (name, duration) = (&options.name, self.options.lease_duration);
+        let patch = node::lease_renewal_patch(name, duration, self.clock.now()).into();
+        let (kind, form) = (Lease::kind(), PatchForm::Merge);
+        self.client
+            .patch::<Metadata>(&kind, node::LEASE_NAMESPACE, name, "", form, patch)
+            .await
+            .map(|_| LeaseState::Shared)
+    }
+
+    async fn create_lease(&self, options: &NodeOptions) -> Result<LeaseState, ApiError> {
+        let (name, duration) = (&options.name, self.options.lease_duration);
+        let node = self.client.get_metadata(&Node::kind(), "", name).await?;
+        let owner = node.meta.uid;
+        let lease = node::lease(name, &owner, "", duration, self.clock.now()).to_string();
+        let kind = Lease::kind();
+        match self.client.create::<Metadata>(&kind, node::LEASE_NAMESPACE, lease.into()).await {
+            Ok(created) => Ok(LeaseState::Own { version: created.meta.resource_version, owner }),
+            Err(error) if error.is_already_exists() => self.patch_lease(options).await,
             // The API server creates the namespace shortly after its start, so a later heartbeat creates the Lease.
-            Err(error) if error.is_not_found() => Ok(false),
-            other => other.map(|_| true),
+            Err(error) if error.is_not_found() => Ok(LeaseState::Unknown),
+            Err(error) => Err(error),
         }
     }
 

@@ -108,16 +108,27 @@ fn status(node: &NodeOptions, ready_since: Timestamp, now: Timestamp) -> Value {
     })
 }
 
-/// Returns a new Lease that the Node with this uid owns.
-pub(crate) fn lease(node: &str, uid: &str, duration: Duration, now: Timestamp) -> Value {
+/// Returns the Lease that the Node with this uid owns. `version` is the resource version that it replaces; empty for a
+/// new Lease.
+pub(crate) fn lease(
+    node: &str,
+    uid: &str,
+    version: &str,
+    duration: Duration,
+    now: Timestamp,
+) -> Value {
+    let mut metadata = json!({
+        "name": node,
+        "namespace": LEASE_NAMESPACE,
+        "ownerReferences": [{ "apiVersion": "v1", "kind": "Node", "name": node, "uid": uid }],
+    });
+    if !version.is_empty() {
+        metadata["resourceVersion"] = version.into();
+    }
     json!({
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
-        "metadata": {
-            "name": node,
-            "namespace": LEASE_NAMESPACE,
-            "ownerReferences": [{ "apiVersion": "v1", "kind": "Node", "name": node, "uid": uid }],
-        },
+        "metadata": metadata,
         "spec": {
             "holderIdentity": node,
             "leaseDurationSeconds": duration.as_secs(),
@@ -179,7 +190,8 @@ mod tests {
 
     #[test]
     fn lease_has_its_renew_time_duration_and_owner() {
-        let lease = lease("n", "uid-1", Duration::from_secs(40), at(0));
+        let lease = lease("n", "uid-1", "7", Duration::from_secs(40), at(0));
+        assert_eq!(lease["metadata"]["resourceVersion"], "7");
         assert_eq!(lease["spec"]["renewTime"], "2027-01-15T08:00:00.000000Z");
         assert_eq!(lease["spec"]["leaseDurationSeconds"], 40);
         assert_eq!(lease["metadata"]["ownerReferences"][0]["uid"], "uid-1");

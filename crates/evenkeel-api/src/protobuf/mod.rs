@@ -15,7 +15,10 @@ use serde_json::Value;
 pub use envelope::{Envelope, MAGIC};
 
 use crate::DecodeError;
-use crate::decode::WireError;
+use crate::decode::{Reader, WireError};
+
+/// Field number of the metadata in the message of every kind, and in `PartialObjectMetadata`.
+const METADATA: u32 = 1;
 
 /// Converter of objects between JSON and protobuf. Its bytes equal those of upstream's server.
 #[derive(Debug, Clone, Copy, Default)]
@@ -42,6 +45,15 @@ impl Transcoder {
     /// The kind has no protobuf form, or the bytes are not its message.
     pub fn decode(api_version: &str, kind: &str, bytes: &[u8]) -> Result<Value, DecodeError> {
         decode_object(api_version, kind, bytes, 0)
+    }
+
+    /// Returns the message of an object's `PartialObjectMetadata`, from the message of the object: every kind has its
+    /// metadata in the field 1.
+    ///
+    /// # Errors
+    /// The bytes are not an object's message.
+    pub fn partial_object_metadata(message: &[u8]) -> Result<Vec<u8>, DecodeError> {
+        metadata(message).map_err(|error| error.into_decode_error("PartialObjectMetadata"))
     }
 
     /// Encodes an object in an envelope, with the object's `apiVersion` and `kind`.
@@ -91,6 +103,22 @@ fn descriptor(api_version: &str, kind: &str) -> Result<&'static schema::Descript
     schema::message_of(api_version, kind).ok_or_else(|| {
         WireError::new(format!("{api_version} {kind} has no protobuf form")).into_decode_error(kind)
     })
+}
+
+/// Returns a message with the field 1 of `message` alone.
+fn metadata(message: &[u8]) -> Result<Vec<u8>, WireError> {
+    let mut reader = Reader::new(message);
+    let mut partial = Vec::new();
+    while let Some((number, wire)) = reader.tag()? {
+        if number == METADATA {
+            let contents = reader.expect_bytes(wire).map_err(|error| error.at_field("metadata"))?;
+            partial.reserve_exact(wire::size_of_bytes(METADATA, contents.len()));
+            wire::bytes(&mut partial, METADATA, contents);
+            break;
+        }
+        reader.skip(number, wire)?;
+    }
+    Ok(partial)
 }
 
 /// Converts a message to JSON, by the message's qualified name.

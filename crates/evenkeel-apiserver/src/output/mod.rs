@@ -121,10 +121,14 @@ impl Format {
         resource.stored && self.encoding == Encoding::Json && self.shape == Shape::Whole
     }
 
-    /// Returns whether the response is a whole object in protobuf and in the stored version, as
-    /// [`message`](Self::message) encodes it.
+    /// Returns whether the response is an object in protobuf and in the stored version, or its metadata, as
+    /// [`message`](Self::message) encodes them.
     pub(crate) fn is_stored_protobuf(&self, resource: &ResourceType) -> bool {
-        resource.stored && self.encoding == Encoding::Protobuf && self.shape == Shape::Whole
+        resource.stored
+            && self.encoding == Encoding::Protobuf
+            && (self.shape == Shape::Whole
+                || self.is_metadata()
+                    && Transcoder::supports(&resource.api_version, resource.kind()))
     }
 
     /// Encodes an object from its stored JSON as a protobuf message, without an envelope.
@@ -161,7 +165,7 @@ impl Format {
             out.push(b'\n');
             return Ok(out.into());
         }
-        self.encode(&self.shaped(resource, parse(stored)?, now)?)
+        self.encode(&self.shaped(resource, stored, now)?)
     }
 
     /// Encodes a list. Like the object in [`object`](Self::object), each item is compact JSON in the stored version.
@@ -199,7 +203,7 @@ impl Format {
                 let omits_type_meta = resource.custom.is_none() && self.shape == Shape::Whole;
                 let mut encoded_items = Vec::with_capacity(items.len());
                 for item in items {
-                    let mut item = self.shaped(resource, parse(&item)?, now)?;
+                    let mut item = self.shaped(resource, &item, now)?;
                     if omits_type_meta {
                         remove_type_meta(&mut item);
                     }
@@ -251,13 +255,13 @@ impl Format {
     ) -> Result<Bytes, StatusError> {
         let (list_kind, version) = self.list_type(resource);
         let kind = match self.shape {
-            Shape::Metadata | Shape::MetadataList => "PartialObjectMetadata",
+            Shape::Metadata | Shape::MetadataList => partial::KIND,
             _ => resource.kind(),
         };
         let head = json!({"metadata": meta.to_json_for(resource)});
         let mut list = Transcoder::encode(version, list_kind, &head).map_err(not_acceptable)?;
         for item in items {
-            let item = self.shaped(resource, parse(&item)?, now)?;
+            let item = self.shaped(resource, &item, now)?;
             let item = Transcoder::encode(version, kind, &item).map_err(not_acceptable)?;
             wire::bytes(&mut list, LIST_ITEMS, &item);
         }
@@ -284,7 +288,7 @@ impl Format {
             if resource.stored {
                 out.extend_from_slice(&item);
             } else {
-                let mut item = self.shaped(resource, parse(&item)?, now)?;
+                let mut item = self.shaped(resource, &item, now)?;
                 if resource.custom.is_none() {
                     remove_type_meta(&mut item);
                 }
@@ -318,7 +322,7 @@ impl Format {
                     let meta = json!({"resourceVersion": version_of(object)});
                     Ok(table::table(resource, self.meta_version, "", &rows, &meta, is_first))
                 }
-                _ => self.shaped(resource, parse(object)?, now),
+                _ => self.shaped(resource, object, now),
             }
         };
         if self.encoding == Encoding::Protobuf {
@@ -339,10 +343,34 @@ impl Format {
         Ok(out.into())
     }
 
-    /// Encodes one watch event whose object is a protobuf message of [`message`](Self::message).
-    pub(crate) fn message_event(resource: &ResourceType, event: &str, message: &[u8]) -> Bytes {
-        let object = Envelope::seal(&resource.api_version, resource.kind(), message);
-        protobuf_frame::event(event, &object)
+    /// Encodes an object, or its metadata, from a protobuf message of [`message`](Self::message).
+    ///
+    /// # Errors
+    /// 500 if the message is not an object's.
+    pub(crate) fn message_object(
+        &self,
+        resource: &ResourceType,
+        message: &[u8],
+    ) -> Result<Vec<u8>, StatusError> {
+        if self.is_metadata() {
+            let metadata =
+                Transcoder::partial_object_metadata(message).map_err(StatusError::internal)?;
+            return Ok(Envelope::seal(self.meta_version, partial::KIND, &metadata));
+        }
+        Ok(Envelope::seal(&resource.api_version, resource.kind(), message))
+    }
+
+    /// Encodes one watch event from a protobuf message, as [`message_object`](Self::message_object) does.
+    ///
+    /// # Errors
+    /// Those of `message_object`.
+    pub(crate) fn message_event(
+        &self,
+        resource: &ResourceType,
+        event: &str,
+        message: &[u8],
+    ) -> Result<Bytes, StatusError> {
+        Ok(protobuf_frame::event(event, &self.message_object(resource, message)?))
     }
 
     /// Encodes a Status for an error or a successful deletion; `status` is JSON. A client that accepts none of the
@@ -380,20 +408,22 @@ impl Format {
         })
     }
 
-    fn is_metadata(&self) -> bool {
+    /// Returns whether the response has the metadata of objects alone.
+    pub(crate) fn is_metadata(&self) -> bool {
         matches!(self.shape, Shape::Metadata | Shape::MetadataList)
     }
 
-    /// Converts an object from the stored version to the requested version and shape.
+    /// Decodes an object and converts it from the stored version to the requested version and shape.
     fn shaped(
         &self,
         resource: &ResourceType,
-        mut object: Value,
+        stored: &[u8],
         now: Timestamp,
     ) -> Result<Value, StatusError> {
         match self.shape {
-            Shape::Metadata | Shape::MetadataList => Ok(partial_value(self.meta_version, &object)),
+            Shape::Metadata | Shape::MetadataList => partial_value(self.meta_version, stored),
             Shape::Table(include) => {
+                let object = parse(stored)?;
                 let meta = object.pointer("/metadata/resourceVersion").cloned();
                 let meta =
                     meta.map_or_else(|| json!({}), |version| json!({"resourceVersion": version}));
@@ -406,6 +436,7 @@ impl Format {
                 Ok(table::table(resource, self.meta_version, subresource, &[row], &meta, true))
             }
             Shape::Whole => {
+                let mut object = parse(stored)?;
                 // Other kinds, such as Scale or Status, have only one version.
                 let is_own_kind =
                     object.get("kind").and_then(Value::as_str) == Some(resource.kind());
@@ -469,6 +500,27 @@ mod tests {
     use crate::resource::Table;
 
     #[test]
+    fn an_object_of_a_protobuf_message_equals_one_of_json() {
+        let table = Table::builtin();
+        let pods = table.get("v1", "pods").expect("pods are built in");
+        let pod = json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "a", "labels": {"a": "b"}, "resourceVersion": "7",
+            "managedFields": [{"manager": "m", "fieldsV1": {"f:metadata": {}}}]}, "spec": {"nodeName": "n"}})
+        .to_string();
+        let message = Format::message(&pods, pod.as_bytes()).expect("a message");
+        for shape in [Shape::Whole, Shape::Metadata] {
+            let format = Format { encoding: Encoding::Protobuf, shape, meta_version: META };
+            assert!(format.is_stored_protobuf(&pods));
+            let of_json =
+                format.object(&pods, pod.as_bytes(), Timestamp::UNIX_EPOCH).expect("encoded");
+            assert_eq!(
+                format.message_object(&pods, &message).expect("sealed"),
+                of_json,
+                "{shape:?}"
+            );
+        }
+    }
+
+    #[test]
     fn a_protobuf_list_encoded_item_by_item_equals_the_whole() {
         let table = Table::builtin();
         let pods = table.get("v1", "pods").expect("pods are built in");
@@ -489,8 +541,10 @@ mod tests {
                 let list = format.list(&pods, &mut bytes.into_iter(), &meta, now).expect("a list");
                 let (kind, version, items) = match shape {
                     Shape::MetadataList => {
-                        let all = items.iter().map(|item| partial_value(META, item)).collect();
-                        ("PartialObjectMetadataList", META, all)
+                        let partial =
+                            |item: &Value| partial_value(META, item.to_string().as_bytes());
+                        let all = items.iter().map(partial).collect::<Result<_, _>>();
+                        ("PartialObjectMetadataList", META, all.expect("metadata"))
                     }
                     _ => ("PodList", "v1", items),
                 };

@@ -6,13 +6,23 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::list_meta::{ListMeta, open_list};
+use super::parse;
 use evenkeel_apimachinery::status::StatusError;
+
+/// Kind of an object's metadata alone.
+pub(super) const KIND: &str = "PartialObjectMetadata";
 
 /// The `metadata` of an encoded object, as JSON text.
 #[derive(Deserialize)]
 struct Head<'a> {
     #[serde(borrow)]
-    metadata: &'a RawValue,
+    metadata: Option<&'a RawValue>,
+}
+
+/// Returns the `metadata` of an encoded object as JSON text.
+fn metadata(object: &[u8]) -> Result<&str, StatusError> {
+    let head: Head<'_> = serde_json::from_slice(object).map_err(StatusError::internal)?;
+    Ok(head.metadata.map_or("{}", RawValue::get))
 }
 
 /// Writes the PartialObjectMetadata of an encoded object with a copy of its metadata. `version` is the API version of
@@ -22,19 +32,27 @@ pub(super) fn partial(
     object: &[u8],
     out: &mut Vec<u8>,
 ) -> Result<(), StatusError> {
-    let head: Head<'_> = serde_json::from_slice(object).map_err(StatusError::internal)?;
+    let metadata = metadata(object)?;
     out.extend_from_slice(b"{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"");
     out.extend_from_slice(version.as_bytes());
     out.extend_from_slice(b"\",\"metadata\":");
-    out.extend_from_slice(head.metadata.get().as_bytes());
+    out.extend_from_slice(metadata.as_bytes());
     out.push(b'}');
     Ok(())
 }
 
+/// Decodes the PartialObjectMetadata of an encoded object, and nothing else of it.
+pub(super) fn partial_value(version: &'static str, object: &[u8]) -> Result<Value, StatusError> {
+    Ok(with_metadata(version, parse(metadata(object)?.as_bytes())?))
+}
+
 /// Returns the PartialObjectMetadata of a decoded object.
-pub(super) fn partial_value(version: &'static str, object: &Value) -> Value {
-    let metadata = object.get("metadata").cloned().unwrap_or_else(|| json!({}));
-    json!({"kind": "PartialObjectMetadata", "apiVersion": version, "metadata": metadata})
+pub(super) fn partial_of_value(version: &'static str, object: &Value) -> Value {
+    with_metadata(version, object.get("metadata").cloned().unwrap_or_else(|| json!({})))
+}
+
+fn with_metadata(version: &'static str, metadata: Value) -> Value {
+    json!({"kind": KIND, "apiVersion": version, "metadata": metadata})
 }
 
 /// Encodes a PartialObjectMetadataList.
@@ -58,8 +76,6 @@ pub(super) fn metadata_list(
 
 /// Returns the resource version of an encoded object.
 pub(super) fn version_of(object: &[u8]) -> Value {
-    let value: Option<Value> = serde_json::from_slice::<Head<'_>>(object)
-        .ok()
-        .and_then(|head| evenkeel_api::json::from_slice(head.metadata.get().as_bytes()).ok());
+    let value = metadata(object).and_then(|metadata| parse(metadata.as_bytes())).ok();
     value.and_then(|meta| meta.get("resourceVersion").cloned()).unwrap_or_default()
 }

@@ -1,6 +1,6 @@
 //! Tables for kubectl: recorded columns, and cells by kind.
 
-use super::partial::partial_value;
+use super::partial::partial_of_value;
 use crate::resource::{Column, ResourceType};
 use evenkeel_kinds::printers;
 use evenkeel_kinds::printers::cells::{self, Cells, PrintedObject, age, name};
@@ -129,7 +129,7 @@ pub(super) fn row(
     };
     let included = match include {
         Include::None | Include::Unknown => Value::Null,
-        Include::Metadata => partial_value(version, &object),
+        Include::Metadata => partial_of_value(version, &object),
         Include::Object => {
             if !resource.stored {
                 resource.strategy.convert_out(&resource.gvk, &mut object);
@@ -170,7 +170,7 @@ pub(super) fn scale_row(
     let cells = cells::scale(&PrintedObject { object: &object, now });
     let included = match include {
         Include::None | Include::Unknown => Value::Null,
-        Include::Metadata => partial_value(version, &object),
+        Include::Metadata => partial_of_value(version, &object),
         Include::Object => object,
     };
     json!({"cells": cells, "object": included})

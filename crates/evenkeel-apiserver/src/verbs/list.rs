@@ -377,7 +377,7 @@ pub(super) fn respond(
     format.check(resource, &request.query.0, Purpose::List)?;
     let pieces = if format.is_stored_form(resource) {
         Pieces::json(resource, entries, meta)
-    } else if format.is_stored_protobuf(resource) {
+    } else if format.is_stored_protobuf(resource) && !format.is_metadata() {
         Pieces::protobuf(resource, entries, meta)?
     } else {
         let mut items = entries.iter().map(|entry| entry.object());

@@ -64,6 +64,10 @@ pub(super) fn with_entry(
     format.check(resource, &request.query.0, Purpose::Object)?;
     let bytes = if format.is_stored_form(resource) {
         with_newline(entry.json())
+    } else if format.is_stored_protobuf(resource) {
+        // Watches send the same message.
+        let message = entry.protobuf(|json| Format::message(resource, json))?;
+        format.message_object(resource, message)?.into()
     } else {
         format.object(resource, entry.json(), request.now)?
     };

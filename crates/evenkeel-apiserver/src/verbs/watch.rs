@@ -376,7 +376,7 @@ impl Watcher {
         let (resource, change) = (&self.resource, change.as_str());
         if self.format.is_stored_protobuf(resource) {
             let message = entry.protobuf(|json| Format::message(resource, json))?;
-            return Ok(Format::message_event(resource, change, message));
+            return self.format.message_event(resource, change, message);
         }
         self.format.event(resource, change, entry.json(), first, self.api.clock.now())
     }
