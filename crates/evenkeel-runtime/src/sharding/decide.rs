@@ -11,9 +11,6 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// Lease durations after which the Lease of a dead member is deleted.
-const COLLECT_AFTER: u32 = 10;
-
 /// Lease of a member or of a shard, as it was listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Listed {
@@ -86,8 +83,9 @@ struct Members<'a> {
     living: BTreeSet<&'a str>,
     /// Living ones with the layout of this one.
     mine: BTreeSet<&'a str>,
-    /// Names of Leases to delete.
-    long_dead: Vec<&'a String>,
+    /// Names of the Leases of dead ones. A member that starts later would take them for living ones, and wait in vain for
+    /// what they should acquire.
+    dead: Vec<&'a String>,
     next_death: Option<Instant>,
 }
 
@@ -96,7 +94,7 @@ pub(super) fn decide(me: &Me<'_>, observed: &Observed, memory: &Memory) -> (Deci
     let memory = remember(observed, memory);
     let members = classify(me, observed, &memory);
     let mut actions: Vec<Action> =
-        members.long_dead.iter().map(|name| Action::Collect((*name).clone())).collect();
+        members.dead.iter().map(|name| Action::Collect((*name).clone())).collect();
     // Once for each shard of this layout, and of another one that has more.
     let n_listed = observed.shards.keys().next_back().map_or(0, |last| last.saturating_add(1));
     let foreign: Vec<u32> = (0..me.shards.max(n_listed))
@@ -172,7 +170,7 @@ fn classify<'a>(me: &Me<'a>, observed: &'a Observed, memory: &Memory) -> Members
     let mut members = Members {
         living: BTreeSet::from([me.identity]),
         mine: (!me.terms.is_retiring()).then_some(me.identity).into_iter().collect(),
-        long_dead: Vec::new(),
+        dead: Vec::new(),
         next_death: None,
     };
     for (name, lease) in observed.members.iter().filter(|(name, _)| *name != me.lease) {
@@ -184,8 +182,8 @@ fn classify<'a>(me: &Me<'a>, observed: &'a Observed, memory: &Memory) -> Members
                 members.mine.insert(&lease.holder);
             }
             members.next_death = Some(members.next_death.map_or(dies, |next| next.min(dies)));
-        } else if since + lease.duration * COLLECT_AFTER <= observed.sent {
-            members.long_dead.push(name);
+        } else {
+            members.dead.push(name);
         }
     }
     members
@@ -279,8 +277,8 @@ mod tests {
         world.members.get_mut("a").unwrap().version = "2".into();
         assert!(world.decide(17, 18).actions.is_empty(), "renewed");
         assert!(world.decide(32, 32).actions.is_empty());
-        assert_eq!(world.actions(33), [Action::Acquire(0)], "15 s after it was received");
-        assert_eq!(world.actions(168), [Action::Collect("a".into()), Action::Acquire(0)]);
+        let at_death = [Action::Collect("a".into()), Action::Acquire(0)];
+        assert_eq!(world.actions(33), at_death, "15 s after it was received");
         let mut gone = World::new(&["b"], &["a", "b"], &[1]);
         assert_eq!(gone.actions(1), [Action::Acquire(0)], "its Lease is gone");
     }
@@ -332,7 +330,9 @@ mod tests {
         world.shards.get_mut(&0).unwrap().layout = "other".into();
         world.shards.insert(2, listed("", "1", "other"));
         assert!(world.actions(1).is_empty(), "c works");
-        assert_eq!(world.actions(30), [Prepare(0), Prepare(2)], "c is dead");
+        let collect = Action::Collect("c".into());
+        assert_eq!(world.actions(30), [collect, Prepare(0), Prepare(2)], "c is dead");
+        world.members.remove("c");
         world.shards.get_mut(&0).unwrap().layout = "l".into();
         assert_eq!(world.actions(31), [Prepare(2)], "none is acquired yet");
         world.shards.get_mut(&2).unwrap().layout = "l".into();

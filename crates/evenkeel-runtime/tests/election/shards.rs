@@ -38,7 +38,7 @@ use std::{
 use tokio::time::Instant;
 
 const SECRETS: Kind = Kind::new("", "v1", "Secret", "secrets", true);
-const SEEDS: Seeds = Seeds { name: "SHARDING", runs: 8, known: &[5366] };
+const SEEDS: Seeds = Seeds { name: "SHARDING", runs: 8, known: &[5366, 1273] };
 const OBJECTS: usize = 12;
 
 /// Most runs with each planted defect.
