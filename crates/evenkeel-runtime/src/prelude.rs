@@ -8,8 +8,9 @@ pub use crate::{
     controller::{Error, Outcome, Request},
     manager::{ControllerDefaults, Manager, Setup, shutdown_signal},
     operator::{
-        ApiObject, Context, ControllerHandle, OwnerExt, Predicate, Result, annotations_changed,
-        conditions, generation_changed, labels_changed, on_change, resource_version_changed,
+        ApiObject, Context, ControllerHandle, OwnerExt, Predicate, Result, WatchHandle,
+        annotations_changed, conditions, generation_changed, labels_changed, on_change,
+        resource_version_changed,
     },
     plan::Key,
     sharding::{ShardBy, Sharding},

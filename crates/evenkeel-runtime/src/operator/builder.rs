@@ -267,7 +267,7 @@ impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
             controller: builder.name().into(),
             field_manager: manager.component().into(),
             applied: Applied::default(),
-            caches: builder.declared(),
+            caches: builder.caches(),
             kube: Arc::default(),
         });
         let function = Arc::new(function);
@@ -375,9 +375,8 @@ fn add(manager: &Manager, mut controller: Controller, warm_up: bool) -> Controll
     if warm_up {
         controller.warm_up();
     }
-    let handle = ControllerHandle::new(controller.late_watches(), manager.env().caches.clone());
-    manager.add_controller(controller);
-    handle
+    let (watches, caches) = (controller.late_watches(), manager.env().caches.clone());
+    ControllerHandle::new(watches, caches, manager.add_removable(controller))
 }
 
 /// Returns the event handler that enqueues the keys of an object, on an update those of both states.

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "the whole binary is tests")]
 
 mod ports;
+mod removal;
 mod running;
 mod shards;
 mod tables;
