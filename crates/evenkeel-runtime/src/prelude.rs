@@ -5,6 +5,9 @@ pub use crate::manager::Metrics;
 pub use crate::{
     cache::{Cache, CacheOptions, Dynamic, Full, Index},
     client::{ApiError, DeleteOptions, ListOptions},
+    clusters::{
+        Cluster, ClusterProvider, Clusters, FixedClusters, ProfileClusters, SecretClusters,
+    },
     controller::{Error, Outcome, Request},
     manager::{ControllerDefaults, Manager, Setup, shutdown_signal},
     operator::{

@@ -232,6 +232,16 @@ impl Caches {
         Cache::of(&self.informer(self.scope(V::kind(), labels, fields), ObjectType::of::<V>()))
     }
 
+    /// Returns the cache of `V`'s objects that match a label selector, in one namespace or in those of all caches. It holds
+    /// them as JSON.
+    pub(crate) fn selected_in<V: View>(&self, namespace: Option<&str>, labels: &str) -> Cache<V> {
+        let mut scope = self.scope(V::kind(), labels, "");
+        if let Some(namespace) = namespace {
+            scope.namespaces = vec![namespace.into()];
+        }
+        Cache::of(&self.informer(scope, packed_type::<V>()))
+    }
+
     /// Returns the metadata-only cache of any resource.
     #[doc(alias = "MetadataInformer")]
     pub fn metadata(&self, kind: Kind) -> Cache<Metadata> {

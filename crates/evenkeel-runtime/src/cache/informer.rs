@@ -203,6 +203,7 @@ impl Informer {
         let errors: Vec<String> = errors.collect();
         CacheState {
             resource: format!("{}{dot}{}", kind.plural, kind.group),
+            cluster: String::new(),
             labels: scope.labels.clone(),
             fields: scope.fields.clone(),
             metadata_only: self.object_type.is_metadata(),

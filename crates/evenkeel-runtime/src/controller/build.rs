@@ -464,6 +464,7 @@ impl Builder {
             events,
             series,
             clock: env.clock.clone(),
+            cluster: Arc::clone(&env.cluster),
             started: AtomicBool::new(false),
             root,
             workers,

@@ -30,6 +30,7 @@ impl Inspect for Shared {
             snapshot.keys.into_iter().map(|(status, key)| self.key_state(&key, status, &now));
         ControllerReport {
             name: self.name.to_string(),
+            cluster: self.cluster.to_string(),
             kind: kind_with_group(&self.root),
             workers: self.workers,
             queue: QueueState {
@@ -82,6 +83,7 @@ impl Inspect for Shared {
         waits.extend(state.because.as_ref().map(|cause| format!("is queued because {cause}")));
         Some(ObjectReport {
             controller: self.name.to_string(),
+            cluster: self.cluster.to_string(),
             object: Subject::at(&self.root, &key),
             exists,
             sees: description.facts,

@@ -57,6 +57,8 @@ pub(super) struct Shared {
     /// Records events in events.k8s.io.
     pub(super) series: Option<SeriesEventRecorder>,
     pub(super) clock: Clock,
+    /// Name of the cluster. Empty for the program's own.
+    pub(super) cluster: Arc<str>,
     /// Whether the workers were started.
     pub(super) started: AtomicBool,
     pub(super) root: Kind,
@@ -149,6 +151,8 @@ impl Shared {
         let tasks = Tasks::new();
         // This group stops after the workers, so that their last events are written.
         let event_tasks = Tasks::new();
+        // A controller that is aborted, as when the lease is lost, leaves no worker.
+        let _abort = (tasks.abort_on_drop(), event_tasks.abort_on_drop());
         shared.events.start(&event_tasks);
         shared.series.iter().for_each(|series| series.start(&event_tasks));
         let barrier = Arc::clone(&shared.barrier);
@@ -255,13 +259,18 @@ impl Shared {
         let span = tracing::info_span!(
             "reconcile",
             controller = &*self.name,
+            cluster = tracing::field::Empty,
             namespace = &*key.namespace,
             name = &*key.name,
             attempt,
             reconcile_id
         );
+        if !self.cluster.is_empty() {
+            span.record("cluster", &*self.cluster);
+        }
         let because = self.causes.as_ref().and_then(|causes| causes.take(key));
-        let request = Request { key: key.clone(), attempt, reconcile_id };
+        let cluster = Arc::clone(&self.cluster);
+        let request = Request { key: key.clone(), attempt, reconcile_id, cluster };
         let (start, now) = (self.clock.instant(), self.clock.now());
         self.metrics.active.inc();
         let mut recorded = RecordedActions::default();

@@ -31,6 +31,7 @@ mod caches;
 mod defaults;
 #[cfg(feature = "serve")]
 mod listeners;
+mod member;
 mod removal;
 mod run;
 mod runnable;
@@ -55,6 +56,7 @@ use crate::{
     health::{Health, LEADER_TOLERANCE},
     latch::Latch,
     leaderelection::{self, Config, ConfigError, LeaderElector},
+    metrics::ClusterRegistries,
     sharding::Member,
     tasks::Supervisor,
 };
@@ -75,6 +77,8 @@ pub struct Manager {
     /// `None` without leader election, until [`Manager::new_elector`] registers them.
     election_metrics: Option<leaderelection::Metrics>,
     registry: Registry,
+    /// Registries of other clusters, whose metrics are among those of `registry`.
+    cluster_registries: ClusterRegistries,
     health: Health,
     readiness: Health,
     supervisor: Supervisor,

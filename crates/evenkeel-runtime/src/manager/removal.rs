@@ -1,6 +1,6 @@
 //! Removal of a controller from a manager, before it starts or while it runs.
 
-use super::{ManagerError, caches};
+use super::{caches, runnable::ManagerError};
 use crate::{
     cache::{Caches, Informer},
     controller::Controller,

@@ -67,7 +67,7 @@ impl Manager {
         self.env().caches.packed::<Full<K>>()
     }
 
-    fn declare<K, V: View>(&self, root: &Cache<V>) -> ControllerBuilder<'_, K> {
+    pub(crate) fn declare<K, V: View>(&self, root: &Cache<V>) -> ControllerBuilder<'_, K> {
         let name = root.kind().kind.to_lowercase();
         ControllerBuilder::new(self, Builder::new(self.env(), &name, root))
     }
@@ -192,7 +192,7 @@ impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
         self.change(|builder| builder.resync_last(period))
     }
 
-    fn watches_cache<V: View>(
+    pub(crate) fn watches_cache<V: View>(
         self,
         cache: &Cache<V>,
         map: impl Fn(&V) -> Vec<Key> + Send + Sync + 'static,

@@ -99,6 +99,12 @@ impl<S> Context<S> {
         &self.request
     }
 
+    /// Returns the name of the cluster that the key is in, as its provider ([`crate::clusters`]) names it. Empty for a
+    /// controller of the manager itself.
+    pub fn cluster(&self) -> &str {
+        &self.request.cluster
+    }
+
     /// Returns the clock of the program. In a test it is virtual.
     pub fn clock(&self) -> &Clock {
         &self.inner.env.clock

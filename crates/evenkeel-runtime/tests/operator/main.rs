@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "the whole binary is tests")]
 
+mod clusters;
 mod ports;
 mod removal;
 mod running;
