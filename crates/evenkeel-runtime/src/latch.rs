@@ -31,6 +31,11 @@ impl Latch {
         self.0.set.load(Ordering::SeqCst)
     }
 
+    /// Returns whether both are clones of one latch.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Waits until the latch is set.
     pub async fn wait(&self) {
         // Register before the check, so that no notification is missed in between.

@@ -7,6 +7,7 @@
 pub mod cache;
 pub mod client;
 pub mod clock;
+pub mod clusters;
 pub mod controller;
 pub mod discovery;
 pub mod events;

@@ -1,12 +1,14 @@
 //! Metrics: registration with upstream's names, and the responses of the metrics endpoint.
 
 mod answer;
+mod clusters;
 mod number;
 pub mod process;
 mod protobuf;
 mod text;
 
 pub use answer::answer;
+pub(crate) use clusters::ClusterRegistries;
 
 use prometheus::{
     Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts,

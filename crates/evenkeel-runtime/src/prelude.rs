@@ -5,11 +5,15 @@ pub use crate::manager::Metrics;
 pub use crate::{
     cache::{Cache, CacheOptions, Dynamic, Full, Index},
     client::{ApiError, DeleteOptions, ListOptions},
+    clusters::{
+        Cluster, ClusterProvider, Clusters, FixedClusters, ProfileClusters, SecretClusters,
+    },
     controller::{Error, Outcome, Request},
     manager::{ControllerDefaults, Manager, Setup, shutdown_signal},
     operator::{
-        ApiObject, Context, ControllerHandle, OwnerExt, Predicate, Result, annotations_changed,
-        conditions, generation_changed, labels_changed, on_change, resource_version_changed,
+        ApiObject, Context, ControllerHandle, OwnerExt, Predicate, Result, WatchHandle,
+        annotations_changed, conditions, generation_changed, labels_changed, on_change,
+        resource_version_changed,
     },
     plan::Key,
     sharding::{ShardBy, Sharding},

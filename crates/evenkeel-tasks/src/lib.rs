@@ -311,6 +311,12 @@ impl Tasks {
         late
     }
 
+    /// Returns a guard that [aborts](Tasks::abort) the tasks when it is dropped, so that they do not outlive a future which is
+    /// aborted itself.
+    pub fn abort_on_drop(&self) -> AbortOnDrop {
+        AbortOnDrop(self.clone())
+    }
+
     /// Stops the tasks and aborts each at its next await, without waiting for them.
     pub fn abort(&self) {
         self.group.token.cancel();
@@ -319,6 +325,17 @@ impl Tasks {
                 handle.abort();
             }
         }
+    }
+}
+
+/// Aborts the tasks of a group when it is dropped. See [`Tasks::abort_on_drop`].
+#[derive(Debug)]
+#[must_use = "tasks are aborted when it is dropped"]
+pub struct AbortOnDrop(Tasks);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 

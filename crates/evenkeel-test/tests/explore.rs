@@ -1,13 +1,14 @@
 //! Operators under faults: a correct one passes, and a mistake is found.
 
 use evenkeel_runtime::{
+    manager::{ManagerBuilder, RunnableGroup},
     plan::PatchForm,
     prelude::{Arc, CacheOptions, Context, Key, Manager, Outcome, OwnerExt as _, Result, Setup},
 };
 use evenkeel_test::{BoxError, Exploration, Failure, User, simulation::FaultKind};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
 use kube::{
-    ResourceExt as _,
+    Api, ResourceExt as _,
     api::{Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
@@ -56,11 +57,17 @@ struct App {
 
 /// Returns an exploration of an operator with this mistake.
 fn exploration(mistake: Mistake) -> Exploration {
+    of_managers(mistake, |builder| builder)
+}
+
+/// Like [`exploration`], with other options of the manager.
+fn of_managers(mistake: Mistake, change: fn(ManagerBuilder) -> ManagerBuilder) -> Exploration {
     let outside = Names::default();
     let left = outside.clone();
     let operator = move |kube: kube::Client, setup: Setup| -> anyhow::Result<Manager> {
         let maps = CacheOptions::<ConfigMap>::in_namespace("default");
-        let manager = Manager::builder(kube).component("apps").setup(setup).cache(maps).build()?;
+        let builder = Manager::builder(kube).component("apps").setup(setup).cache(maps);
+        let manager = change(builder).build()?;
         let app = App { mistake, remembered: Names::default(), outside: outside.clone() };
         let controller = manager.controller::<ConfigMap>().owns::<Service>().state(app);
         if mistake == Mistake::OldRead {
@@ -177,6 +184,79 @@ fn find(mistake: Mistake, seeds: u64) -> Failure {
 fn a_correct_operator_survives_all_faults_with_ten_seeds() {
     let explored = exploration(Mistake::Nothing).seeds(10).max_runs(13).run(scenario);
     assert!(explored.runs > 10 && explored.writes > 5, "{explored:?}");
+}
+
+#[test]
+fn replicas_of_which_one_leads_survive_all_faults() {
+    let elected = |mistake| {
+        let explored = of_managers(mistake, |builder| builder.leader_election_id("apps"));
+        explored.replicas(3).seeds(1)
+    };
+    let explored = elected(Mistake::Nothing).max_runs(12).run(scenario);
+    assert!(explored.runs > 10 && explored.writes > 5, "{explored:?}");
+    let kinds = [FaultKind::LoseLease, FaultKind::Pause, FaultKind::Cut];
+    let explored = elected(Mistake::Nothing).kinds(kinds).max_runs(6).run(scenario);
+    assert!(explored.runs > 5, "{explored:?}");
+    let failure = elected(Mistake::LeakedFinalizer).check(scenario).expect_err("it is found");
+    assert_eq!(failure.phase, "teardown", "another replica remembers nothing: {failure}");
+}
+
+/// Returns an exploration of an operator that writes a ConfigMap whenever it starts: the time, or how often.
+fn of_starts(counts: bool) -> Exploration {
+    let operator = move |kube: kube::Client, setup: Setup| -> anyhow::Result<Manager> {
+        let maps = CacheOptions::<ConfigMap>::in_namespace("default");
+        let manager = Manager::builder(kube).component("apps").setup(setup).cache(maps).build()?;
+        let starts: Api<ConfigMap> = Api::default_namespaced(manager.env().client.kube());
+        let clock = manager.env().clock.clone();
+        manager.controller::<ConfigMap>().owns::<Secret>().reconcile(copy);
+        manager.add(RunnableGroup::LeaderElection, "starts", move |context| async move {
+            let present = starts.get_opt("starts").await?;
+            let count = present.iter().flat_map(|map| map.labels().get("count"));
+            let count = count.last().and_then(|count| count.parse::<u32>().ok()).unwrap_or(0);
+            let count = if counts { count + 1 } else { 0 };
+            let data = json!({"last": clock.now().to_string()});
+            let map = json!({
+                "apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": {"name": "starts", "labels": {"count": count.to_string()}},
+                "data": data,
+            });
+            let apply = PatchParams::apply("apps").force();
+            starts.patch("starts", &apply, &Patch::Apply(map)).await?;
+            context.stopped().await;
+            Ok(())
+        });
+        Ok(manager)
+    };
+    let crashes = [FaultKind::CrashBefore, FaultKind::CrashAfter];
+    Exploration::new(operator).kinds(crashes).seeds(1)
+}
+
+/// Keeps a Secret for each ConfigMap with data for one.
+async fn copy(map: Arc<ConfigMap>, cx: Context) -> Result<Outcome> {
+    if map.data.as_ref().is_some_and(|data| data.contains_key("copy")) {
+        let mut secret = Secret { string_data: map.data.clone(), ..Secret::default() };
+        secret.metadata.name = map.metadata.name.clone();
+        secret.controlled_by(&*map)?;
+        cx.apply(&secret).await?;
+    }
+    Ok(Outcome::Settled)
+}
+
+async fn copied(user: User) -> Result<(), BoxError> {
+    let map = json!({"metadata": {"name": "app"}, "data": {"copy": "1"}});
+    let map = serde_json::from_value(map)?;
+    user.api::<ConfigMap>().create(&PostParams::default(), &map).await?;
+    user.settle().await;
+    user.api::<Secret>().get("app").await?;
+    Ok(())
+}
+
+#[test]
+fn an_object_of_before_may_be_written_again_but_not_changed() {
+    let explored = of_starts(false).run(copied);
+    assert!(explored.runs >= 2, "{explored:?}");
+    let failure = of_starts(true).check(copied).expect_err("another number is another state");
+    assert!(failure.reason.contains("ConfigMap default/starts"), "{failure}");
 }
 
 #[test]

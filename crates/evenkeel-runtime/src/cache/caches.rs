@@ -2,7 +2,7 @@
 
 use super::{
     Cache, CacheOptions, Dynamic, Full,
-    informer::{Gauges, Informer},
+    informer::{Gauges, Informer, Reader},
     object::ObjectType,
     options::{CacheSelection, Selections, distinct},
     packed::packing_decoder,
@@ -19,7 +19,7 @@ use crate::{
 use evenkeel_api::{Kind, Meta, View, selector::Selector};
 use prometheus::{HistogramVec, IntGaugeVec, Registry};
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
 use tokio::sync::watch;
@@ -92,6 +92,8 @@ impl Scope {
 
 struct Entry {
     informer: Arc<Informer>,
+    /// Hold of the readers. Gone when nobody reads the cache any more.
+    readers: Weak<Reader>,
     /// Cancelled to stop the reflector.
     token: CancellationToken,
     /// Starts the reflector. `None` once started.
@@ -230,6 +232,16 @@ impl Caches {
         Cache::of(&self.informer(self.scope(V::kind(), labels, fields), ObjectType::of::<V>()))
     }
 
+    /// Returns the cache of `V`'s objects that match a label selector, in one namespace or in those of all caches. It holds
+    /// them as JSON.
+    pub(crate) fn selected_in<V: View>(&self, namespace: Option<&str>, labels: &str) -> Cache<V> {
+        let mut scope = self.scope(V::kind(), labels, "");
+        if let Some(namespace) = namespace {
+            scope.namespaces = vec![namespace.into()];
+        }
+        Cache::of(&self.informer(scope, packed_type::<V>()))
+    }
+
     /// Returns the metadata-only cache of any resource.
     #[doc(alias = "MetadataInformer")]
     pub fn metadata(&self, kind: Kind) -> Cache<Metadata> {
@@ -276,6 +288,23 @@ impl Caches {
         let mut state = self.state();
         let stopped = state.entries.extract_if(.., |entry| is_metadata_cache(&entry.informer));
         stopped.inspect(|entry| entry.token.cancel()).count() > 0
+    }
+
+    /// Stops the cache of an informer if nobody reads it any more. A later request makes a new cache.
+    pub(crate) fn stop_unread(&self, informer: &Arc<Informer>) {
+        let is_unread = |entry: &mut Entry| {
+            Arc::ptr_eq(&entry.informer, informer)
+                && entry.readers.strong_count() == 0
+                && !informer.has_handlers()
+        };
+        let stopped: Vec<Entry> = self.state().entries.extract_if(.., is_unread).collect();
+        for entry in stopped {
+            entry.token.cancel();
+            tracing::debug!(
+                kind = &*entry.informer.scope().kind.kind,
+                "cache stopped, nobody reads it"
+            );
+        }
     }
 
     /// Returns the newest resourceVersion, bookmarks included, that all readers of this kind can see. It is the
@@ -351,13 +380,16 @@ impl Caches {
     }
 
     /// Returns the informer of this view and scope, and creates it if it does not exist.
-    fn informer(&self, scope: Scope, object_type: ObjectType) -> Arc<Informer> {
+    fn informer(&self, scope: Scope, object_type: ObjectType) -> Arc<Reader> {
         let mut state = self.state();
         let is_requested = |informer: &Informer| {
             informer.object_type().id == object_type.id && *informer.scope() == scope
         };
-        if let Some(entry) = state.entries.iter().find(|entry| is_requested(&entry.informer)) {
-            return Arc::clone(&entry.informer);
+        if let Some(entry) = state.entries.iter_mut().find(|entry| is_requested(&entry.informer)) {
+            let known = entry.readers.upgrade();
+            let reader = known.unwrap_or_else(|| Reader::of(&entry.informer));
+            entry.readers = Arc::downgrade(&reader);
+            return reader;
         }
         let (informer, token) = (self.create(scope, object_type), CancellationToken::new());
         let mut start = Some(self.start_closure(&informer, &token));
@@ -366,8 +398,9 @@ impl Caches {
         {
             start(tasks);
         }
-        state.entries.push(Entry { informer: Arc::clone(&informer), token, start });
-        informer
+        let reader = Reader::of(&informer);
+        state.entries.push(Entry { informer, readers: Arc::downgrade(&reader), token, start });
+        reader
     }
 
     fn create(&self, scope: Scope, object_type: ObjectType) -> Arc<Informer> {

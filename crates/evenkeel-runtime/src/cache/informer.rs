@@ -15,14 +15,41 @@ use evenkeel_api::{Text, View};
 use prometheus::{Histogram, IntGauge};
 use std::{
     any::TypeId,
+    ops::Deref,
     sync::{
         Arc, Mutex, PoisonError, RwLock, RwLockReadGuard,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
 };
 
 /// Event handler of a cache.
 type Handler = Box<dyn Fn(&CacheEvent<dyn Object>) + Send + Sync>;
+
+/// Hold of the readers on an informer, which they share: caches, indexes and controllers. What fills the informer has none.
+pub(crate) struct Reader(Arc<Informer>);
+
+impl Reader {
+    pub(super) fn of(informer: &Arc<Informer>) -> Arc<Self> {
+        Arc::new(Self(Arc::clone(informer)))
+    }
+
+    /// Returns the informer, which is then not held as by a reader.
+    pub(crate) fn informer(&self) -> &Arc<Informer> {
+        &self.0
+    }
+}
+
+impl Deref for Reader {
+    type Target = Informer;
+
+    fn deref(&self) -> &Informer {
+        &self.0
+    }
+}
+
+/// Number of a handler's subscription to an informer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SubscriptionId(u64);
 
 pub(crate) struct Informer {
     scope: Scope,
@@ -37,7 +64,10 @@ pub(crate) struct Informer {
     optional: AtomicBool,
     /// Locked during a change and its notifications, so that every handler receives every change once and in
     /// order.
-    handlers: Mutex<Vec<Handler>>,
+    handlers: Mutex<Vec<(SubscriptionId, Handler)>>,
+    /// Number of handlers, which is read without their lock.
+    handler_count: AtomicUsize,
+    next_subscription: AtomicU64,
     resync_period: Resync,
     gauges: Gauges,
 }
@@ -61,6 +91,8 @@ impl Informer {
             synced: Latch::default(),
             optional: AtomicBool::new(false),
             handlers: Mutex::default(),
+            handler_count: AtomicUsize::new(0),
+            next_subscription: AtomicU64::new(0),
             resync_period: Resync::new(),
             gauges,
         }
@@ -171,6 +203,7 @@ impl Informer {
         let errors: Vec<String> = errors.collect();
         CacheState {
             resource: format!("{}{dot}{}", kind.plural, kind.group),
+            cluster: String::new(),
             labels: scope.labels.clone(),
             fields: scope.fields.clone(),
             metadata_only: self.object_type.is_metadata(),
@@ -186,12 +219,30 @@ impl Informer {
     }
 
     /// Adds a handler. It first receives the cached objects.
-    pub(crate) fn subscribe(&self, handler: Handler) {
+    pub(crate) fn subscribe(&self, handler: Handler) -> SubscriptionId {
+        let id = SubscriptionId(self.next_subscription.fetch_add(1, Ordering::Relaxed));
         let mut handlers = self.handlers.lock().unwrap_or_else(PoisonError::into_inner);
         for object in self.snapshot() {
             notify(&handler, &CacheEvent::Added { object, initial: true });
         }
-        handlers.push(handler);
+        handlers.push((id, handler));
+        self.handler_count.store(handlers.len(), Ordering::SeqCst);
+        id
+    }
+
+    /// Removes a handler. It is not called any more once this returns. No handler of this informer may call this.
+    pub(crate) fn unsubscribe(&self, id: SubscriptionId) {
+        let mut handlers = self.handlers.lock().unwrap_or_else(PoisonError::into_inner);
+        let removed: Vec<_> = handlers.extract_if(.., |(known, _)| *known == id).collect();
+        self.handler_count.store(handlers.len(), Ordering::SeqCst);
+        drop(handlers);
+        // A handler may hold other readers, so it is dropped after the lock.
+        drop(removed);
+    }
+
+    /// Returns whether a handler is subscribed.
+    pub(super) fn has_handlers(&self) -> bool {
+        self.handler_count.load(Ordering::SeqCst) > 0
     }
 
     /// Sets the cache as synced, if all its parts are.
@@ -211,7 +262,7 @@ impl Informer {
         let handlers = self.handlers.lock().unwrap_or_else(PoisonError::into_inner);
         for object in self.snapshot() {
             let event = CacheEvent::Updated { old: Arc::clone(&object), new: object };
-            handlers.iter().for_each(|handler| notify(handler, &event));
+            handlers.iter().for_each(|(_, handler)| notify(handler, &event));
         }
     }
 
@@ -244,7 +295,12 @@ impl Informer {
     }
 
     /// Sends the events of a change to the handlers.
-    fn publish(&self, handlers: &[Handler], events: &[CacheEvent<dyn Object>], version: u64) {
+    fn publish(
+        &self,
+        handlers: &[(SubscriptionId, Handler)],
+        events: &[CacheEvent<dyn Object>],
+        version: u64,
+    ) {
         if version != 0 {
             self.gauges.resource_version.set(i64::try_from(self.version()).unwrap_or(i64::MAX));
         }
@@ -253,7 +309,7 @@ impl Informer {
         }
         let start = self.clock.instant();
         for event in events {
-            handlers.iter().for_each(|handler| notify(handler, event));
+            handlers.iter().for_each(|(_, handler)| notify(handler, event));
         }
         self.gauges.processing_latency.observe(start.elapsed().as_secs_f64());
     }

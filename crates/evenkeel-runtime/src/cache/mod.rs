@@ -25,7 +25,7 @@ mod tests;
 pub use caches::Caches;
 pub use dynamic::Dynamic;
 pub use full::Full;
-pub(crate) use informer::Informer;
+pub(crate) use informer::{Informer, Reader, SubscriptionId};
 pub(crate) use object::Object;
 pub use options::CacheOptions;
 
@@ -106,7 +106,7 @@ impl<V: ?Sized> Clone for CacheEvent<V> {
 /// # }
 /// ```
 pub struct Cache<V> {
-    informer: Arc<Informer>,
+    informer: Arc<Reader>,
     view: PhantomData<fn() -> V>,
 }
 
@@ -118,19 +118,19 @@ impl<V> Clone for Cache<V> {
 
 impl<V> Cache<V> {
     /// Returns the informer's cache, if it holds objects of this view.
-    pub(crate) fn of_informer(informer: &Arc<Informer>) -> Option<Self>
+    pub(crate) fn of_informer(informer: &Arc<Reader>) -> Option<Self>
     where
         V: View,
     {
         informer.holds::<V>().then(|| Self::of(informer))
     }
 
-    fn of(informer: &Arc<Informer>) -> Self {
+    fn of(informer: &Arc<Reader>) -> Self {
         Self { informer: Arc::clone(informer), view: PhantomData }
     }
 
     /// Returns the objects and handlers of this cache, independent of their type.
-    pub(crate) fn informer(&self) -> &Arc<Informer> {
+    pub(crate) fn informer(&self) -> &Arc<Reader> {
         &self.informer
     }
 }

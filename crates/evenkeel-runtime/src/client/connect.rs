@@ -233,6 +233,20 @@ async fn from_file(path: &PathBuf, context: Option<&String>) -> Result<Config, C
     Ok(without_environment_proxy(config, names_proxy))
 }
 
+/// Creates a transport with a kubeconfig that is in memory, for its current context.
+///
+/// # Errors
+/// When a field cannot be used.
+pub(crate) async fn of_kubeconfig(kubeconfig: Kubeconfig) -> Result<Transport, ConnectError> {
+    let names_proxy = names_proxy(&kubeconfig, None);
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+    let config = config.map_err(|source| ConnectError::Kubeconfig {
+        path: "(in memory)".into(),
+        source: Box::new(source),
+    })?;
+    create_transport(&without_environment_proxy(config, names_proxy))
+}
+
 /// Removes a proxy that only the environment names, because kube ignores `NO_PROXY`. `in_kubeconfig` is whether the
 /// kubeconfig names the proxy.
 fn without_environment_proxy(mut config: Config, in_kubeconfig: bool) -> Config {

@@ -25,6 +25,7 @@ mod transport;
 mod verbs;
 pub(crate) mod watch;
 
+pub(crate) use connect::of_kubeconfig;
 pub use connect::{ConnectError, ConnectOptions, config, connect, connect_in_pod, transport};
 pub use dry_run::{DryRunWrite, RecordedWrites, dry_run};
 pub use error::{ApiError, Cause, Status, full_text};

@@ -7,9 +7,11 @@
 //!
 //! Upstream: `ConsistencyStore`.
 
-use super::track::{Awaited, MissingWrite, Object, View, Watch};
+use super::{
+    track::{Awaited, MissingWrite, Object, View as _, Watch},
+    watched::WatchedCaches,
+};
 use crate::{
-    cache::Informer,
     clock::Clock,
     plan::{Key, Target},
     queue::{Priority, Queue},
@@ -17,7 +19,7 @@ use crate::{
 use evenkeel_api::Kind;
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard},
     time::Duration,
 };
 use tokio::sync::Notify;
@@ -25,95 +27,11 @@ use tokio::sync::Notify;
 /// Interval of the sweep, while keys wait.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Looks up an object by namespace and name.
-type Find = dyn Fn(&str, &str) -> Option<CachedObject> + Send + Sync;
-
-/// Object in a cache.
-struct CachedObject {
-    uid: Arc<str>,
-    is_being_deleted: bool,
-}
-
-/// Reads the version of the watch of a namespace (0 before the first list), or `None` if the cache does not hold it.
-type ReadVersion = dyn Fn(&str) -> Option<u64> + Send + Sync;
-
-/// Functions of the barrier that read one cache.
-struct WatchedCache {
-    /// Namespaces that each have a watch. Empty if one watch shows all.
-    namespaces: Vec<Arc<str>>,
-    version: Box<ReadVersion>,
-    /// Looks up an object by namespace and name.
-    find: Box<Find>,
-}
-
-/// Caches that a controller declared, by kind.
-#[derive(Default)]
-pub(super) struct WatchedCaches(HashMap<Kind, WatchedCache>);
-
-impl WatchedCaches {
-    pub(super) fn of(caches: &[Arc<Informer>]) -> Self {
-        let mut watched = HashMap::new();
-        for cache in caches {
-            // Of several caches of one kind, the barrier reads the first.
-            let kind = cache.scope().kind.clone();
-            watched.entry(kind).or_insert_with(|| WatchedCache::of(cache));
-        }
-        Self(watched)
-    }
-}
-
-impl WatchedCache {
-    fn of(cache: &Arc<Informer>) -> Self {
-        let (version_cache, object_cache) = (Arc::clone(cache), Arc::clone(cache));
-        Self {
-            namespaces: match &cache.scope().namespaces[..] {
-                [all] if all.is_empty() => Vec::new(),
-                namespaces => namespaces.iter().map(|name| Arc::from(&**name)).collect(),
-            },
-            version: Box::new(move |namespace| match namespace {
-                "" => Some(version_cache.version()),
-                namespace => version_cache.version_in(namespace),
-            }),
-            find: Box::new(move |namespace, name| {
-                let object = object_cache.get(namespace, name)?;
-                let meta = object.meta();
-                Some(CachedObject { uid: Arc::from(&*meta.uid), is_being_deleted: meta.deleting() })
-            }),
-        }
-    }
-}
-
-impl WatchedCaches {
-    /// Returns the watch that shows the objects of a kind in a namespace, if the controller has one.
-    fn watch_of(&self, kind: &Kind, namespace: &str) -> Option<Watch> {
-        let cache = self.0.get(kind)?;
-        let namespace = match &cache.namespaces[..] {
-            [] => Arc::from(""),
-            namespaces => Arc::clone(namespaces.iter().find(|known| ***known == *namespace)?),
-        };
-        Some(Watch { kind: kind.clone(), namespace })
-    }
-}
-
-impl View for WatchedCaches {
-    fn version(&self, watch: &Watch) -> Option<u64> {
-        let cache = self.0.get(&watch.kind)?;
-        (cache.version)(&watch.namespace).filter(|version| *version != 0)
-    }
-
-    fn alive(&self, object: &Object) -> bool {
-        let Some(cache) = self.0.get(&object.kind) else { return false };
-        let Some(cached) = (cache.find)(&object.namespace, &object.name) else { return false };
-        let is_same = object.uid.is_empty() || cached.uid == object.uid;
-        is_same && !cached.is_being_deleted
-    }
-}
-
 /// Read-your-writes barrier of one controller, with the keys whose writes the caches do not show yet.
 #[doc(alias = "ConsistencyStore")]
 pub(super) struct Barrier {
     clock: Clock,
-    caches: OnceLock<WatchedCaches>,
+    caches: RwLock<WatchedCaches>,
     queue: Queue<Key>,
     state: Mutex<State>,
     /// Wakes the sweep when a key starts to wait.
@@ -134,19 +52,27 @@ struct State {
 
 impl Barrier {
     pub(super) fn new(queue: Queue<Key>, clock: Clock) -> Self {
-        let (caches, wake_sweep) = (OnceLock::new(), Notify::new());
+        let (caches, wake_sweep) = (RwLock::default(), Notify::new());
         Self { clock, caches, queue, state: Mutex::default(), wake_sweep }
     }
 
-    /// Sets the controller's caches. Called once, before the first key is planned.
+    /// Sets the controller's caches. Keys that wait for another one return to the queue.
     pub(super) fn set_caches(&self, caches: WatchedCaches) {
-        // Only a second call can fail.
-        let _ = self.caches.set(caches);
+        let former = std::mem::replace(
+            &mut *self.caches.write().unwrap_or_else(PoisonError::into_inner),
+            caches,
+        );
+        drop(former);
+        self.release_all();
+    }
+
+    fn caches(&self) -> RwLockReadGuard<'_, WatchedCaches> {
+        self.caches.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Records the resource version that the server returned for this key's write of an object in `namespace`.
     pub(super) fn wrote(&self, key: &Key, kind: &Kind, namespace: &str, version: u64) {
-        let watch = self.caches.get().and_then(|caches| caches.watch_of(kind, namespace));
+        let watch = self.caches().watch_of(kind, namespace);
         let Some(watch) = watch.filter(|_| version != 0) else { return };
         let mut state = self.lock();
         let awaited = state.awaited.entry(key.clone()).or_default();
@@ -203,9 +129,7 @@ impl Barrier {
     pub(super) fn missing_write(&self, key: &Key) -> Option<(MissingWrite, u64)> {
         let missing = self.lock().waiting.get(key).cloned()?;
         let version = match &missing {
-            MissingWrite::Version(watch, _) => {
-                self.caches.get().and_then(|caches| caches.version(watch))
-            }
+            MissingWrite::Version(watch, _) => self.caches().version(watch),
             MissingWrite::Deletion(_) => None,
         };
         Some((missing, version.unwrap_or(0)))
@@ -228,11 +152,13 @@ impl Barrier {
             if state.waiting.is_empty() {
                 return;
             }
-            let watch = self.caches.get().and_then(|caches| {
-                let watch = caches.watch_of(kind, namespace)?;
-                let version = caches.version(&watch)?;
-                Some((watch, version))
-            });
+            let watch = {
+                let caches = self.caches();
+                caches.watch_of(kind, namespace).and_then(|watch| {
+                    let version = caches.version(&watch)?;
+                    Some((watch, version))
+                })
+            };
             let candidates = state.candidates(kind, watch, namespace, name, uid);
             self.release(&mut state, candidates)
         };
@@ -245,14 +171,19 @@ impl Barrier {
             self.wake_sweep.notified().await;
             while !self.lock().waiting.is_empty() {
                 tokio::time::sleep(SWEEP_INTERVAL).await;
-                let released = {
-                    let mut state = self.lock();
-                    let all = state.waiting.keys().cloned().collect();
-                    self.release(&mut state, all)
-                };
-                self.enqueue(released);
+                self.release_all();
             }
         }
+    }
+
+    /// Checks all waiting keys.
+    fn release_all(&self) {
+        let released = {
+            let mut state = self.lock();
+            let all = state.waiting.keys().cloned().collect();
+            self.release(&mut state, all)
+        };
+        self.enqueue(released);
     }
 
     /// Returns whether the caches show all writes of a key.
@@ -262,14 +193,14 @@ impl Barrier {
 
     /// Returns whether the controller has a cache of this kind.
     fn watches(&self, kind: &Kind) -> bool {
-        self.caches.get().is_some_and(|caches| caches.0.contains_key(kind))
+        self.caches().has(kind)
     }
 
     /// Forgets the key's writes that the caches show by now. Returns the first write that they do not show yet.
     fn update_awaited(&self, state: &mut State, key: &Key) -> Option<MissingWrite> {
-        let caches = self.caches.get()?;
-        let missing = state.awaited.get_mut(key)?.first_missing(caches, self.clock.instant());
-        if missing.is_none() {
+        let awaited = state.awaited.get_mut(key)?;
+        let missing = awaited.first_missing(&*self.caches(), self.clock.instant());
+        if awaited.is_empty() {
             state.awaited.remove(key);
         }
         missing
@@ -373,7 +304,10 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        super::watched::{CachedObject, WatchedCache},
+        *,
+    };
     use std::sync::atomic::{AtomicU64, Ordering};
 
     const PODS: Kind = Kind::new("", "v1", "Pod", "pods", true);
@@ -402,7 +336,7 @@ mod tests {
                 is_alive.lock().unwrap().then(object)
             }),
         };
-        barrier.set_caches(WatchedCaches(HashMap::from([(PODS, cache)])));
+        barrier.set_caches(WatchedCaches::from_iter([(PODS, cache)]));
         Fixture { barrier, queue, version, alive }
     }
 
@@ -454,6 +388,22 @@ mod tests {
             next = f.queue.next() => assert_eq!(next, Some(key)),
         }
         assert_eq!(start.elapsed(), SWEEP_INTERVAL);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_does_not_wait_for_a_cache_that_is_removed() {
+        let f = fixture();
+        let (written, deleted) = (Key::new("ns", "a"), Key::new("ns", "b"));
+        f.barrier.wrote(&written, &PODS, "ns", 12);
+        f.barrier.deleted(&deleted, &Target::new(PODS, "ns", "pod", "u"));
+        for key in [&written, &deleted] {
+            assert_eq!(f.barrier.admit(key), Err(PODS));
+        }
+        f.barrier.set_caches(WatchedCaches::default());
+        for key in [written, deleted] {
+            assert_eq!(f.queue.next().await, Some(key.clone()));
+            assert_eq!(f.barrier.admit(&key), Ok(()));
+        }
     }
 
     #[tokio::test(start_paused = true)]

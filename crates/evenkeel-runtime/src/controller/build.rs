@@ -2,7 +2,7 @@
 
 use super::{
     Context, Controller, Enqueue, Env, Error, Outcome, Request,
-    barrier::{Barrier, WatchedCaches},
+    barrier::Barrier,
     causes::{Causes, Event},
     enqueue::{Filter, Handle},
     execute::{Executor, LocalWork},
@@ -12,9 +12,10 @@ use super::{
     run::{Shared, Subscribe},
     shards::Replay,
     status_throttle::StatusThrottle,
+    watched::{ControllerCaches, Subscribed, WatchedCaches},
 };
 use crate::{
-    cache::{Cache, CacheEvent, Informer, Object},
+    cache::{Cache, CacheEvent, Object, Reader},
     client::Client,
     events::{EventRecorder, SeriesEventRecorder},
     introspect::{Description, History, Inspect},
@@ -55,7 +56,9 @@ pub struct Builder {
     plans_in_turn: bool,
     backoff: Backoff,
     /// Caches, each with the handler of its events.
-    subscriptions: Vec<(Arc<Informer>, Handle)>,
+    subscriptions: Vec<(Arc<Reader>, Handle)>,
+    /// Caches of the controller once it is built, for functions that read them.
+    caches: ControllerCaches,
     explain: Option<Explain>,
     sources: Vec<BoxStream<'static, Key>>,
     logs_each_failure: bool,
@@ -120,6 +123,7 @@ impl Builder {
             plans_in_turn: false,
             backoff: Backoff::default(),
             subscriptions: Vec::new(),
+            caches: ControllerCaches::default(),
             explain: None,
             sources: Vec::new(),
             logs_each_failure: false,
@@ -301,9 +305,9 @@ impl Builder {
         &self.root
     }
 
-    /// Returns the declared caches.
-    pub(crate) fn declared(&self) -> Vec<Arc<Informer>> {
-        self.subscriptions.iter().map(|(informer, _)| Arc::clone(informer)).collect()
+    /// Returns the controller's caches: those that are declared until it is built, and those of later watches.
+    pub(crate) fn caches(&self) -> ControllerCaches {
+        self.caches.clone()
     }
 
     /// Sets the function that executes the planner's [`Action::Local`](crate::plan::Action::Local). It returns the
@@ -381,7 +385,7 @@ impl Builder {
     }
 
     /// Calls `handle` with the events of a cache of any type. Compiled once, unlike its typed callers.
-    fn watch(mut self, informer: &Arc<Informer>, handle: Handle) -> Self {
+    fn watch(mut self, informer: &Arc<Reader>, handle: Handle) -> Self {
         self.subscriptions.push((Arc::clone(informer), handle));
         self
     }
@@ -402,6 +406,7 @@ impl Builder {
             batch_period,
             backoff,
             subscriptions,
+            caches,
             root,
             sources,
             logs_each_failure,
@@ -427,10 +432,9 @@ impl Builder {
         };
         let reconcile = reconcile(executor, series.clone(), &env);
         let causes = reconcile.is_function().then(Arc::<Causes>::default);
-        let caches: Vec<_> =
-            subscriptions.iter().map(|(informer, _)| Arc::clone(informer)).collect();
-        let watched_caches = WatchedCaches::of(&caches);
-        let subscriptions: Vec<(Arc<Informer>, Arc<Handle>)> = subscriptions
+        subscriptions.iter().for_each(|(cache, _)| caches.add(cache));
+        barrier.set_caches(WatchedCaches::of(&caches.list()));
+        let subscriptions: Vec<(Arc<Reader>, Arc<Handle>)> = subscriptions
             .into_iter()
             .map(|(informer, handle)| (informer, Arc::new(handle)))
             .collect();
@@ -460,31 +464,33 @@ impl Builder {
             events,
             series,
             clock: env.clock.clone(),
+            cluster: Arc::clone(&env.cluster),
             started: AtomicBool::new(false),
             root,
             workers,
             batch_period,
             caches,
+            subscribed: Mutex::default(),
             logs_each_failure,
             replay,
         };
         let shared = Arc::new(shared);
         let inspect: Arc<dyn Inspect> = Arc::clone(&shared) as _;
         env.introspection.add(&inspect);
-        Controller { name, workers, shared, subscribe, watched_caches, sources }
+        Controller { name, shared, subscribe, sources }
     }
 }
 
 /// Returns the function that subscribes a queue to a cache's events.
 pub(super) fn subscription(
-    informer: Arc<Informer>,
+    informer: Arc<Reader>,
     handle: Arc<Handle>,
     (normal_priority, low_priority): (Enqueue, Enqueue),
     barrier: &Arc<Barrier>,
 ) -> Subscribe {
     let (kind, barrier) = (informer.scope().kind.clone(), Arc::clone(barrier));
     Box::new(move || {
-        informer.subscribe(Box::new(move |event| {
+        let id = informer.subscribe(Box::new(move |event| {
             let meta = event.object().meta();
             // Call the barrier first, so that it does not hold back a key that waited for this event.
             barrier.on_cache_event(&kind, &meta.namespace, &meta.name, &meta.uid);
@@ -492,6 +498,7 @@ pub(super) fn subscription(
             enqueue.set_event(|| Event::of(&kind, event));
             handle(event, enqueue, &barrier);
         }));
+        Subscribed { informer: Arc::clone(informer.informer()), id }
     })
 }
 

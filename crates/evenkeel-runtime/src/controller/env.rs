@@ -5,6 +5,7 @@ use crate::{
     cache::Caches, client::Client, clock::Clock, introspect::Introspection, sharding::Shards,
 };
 use prometheus::Registry;
+use std::sync::Arc;
 
 /// Client, caches, clock and metrics of the controllers of a program.
 #[derive(Clone)]
@@ -21,6 +22,8 @@ pub struct Env {
     pub introspection: Introspection,
     /// Shards of a sharded operator, whose controllers work only on the keys of shards that this process holds.
     pub shards: Option<Shards>,
+    /// Name of the cluster among those of a [provider](crate::clusters::ClusterProvider). Empty for the program's own.
+    pub cluster: Arc<str>,
 }
 
 impl Env {
@@ -28,6 +31,6 @@ impl Env {
     pub fn new(client: Client, caches: Caches, clock: Clock, registry: &Registry) -> Self {
         let introspection = Introspection::new(caches.clone(), clock.clone());
         let metrics = Metrics::register(registry);
-        Self { client, caches, clock, metrics, introspection, shards: None }
+        Self { client, caches, clock, metrics, introspection, shards: None, cluster: Arc::from("") }
     }
 }

@@ -30,6 +30,7 @@ impl Inspect for Shared {
             snapshot.keys.into_iter().map(|(status, key)| self.key_state(&key, status, &now));
         ControllerReport {
             name: self.name.to_string(),
+            cluster: self.cluster.to_string(),
             kind: kind_with_group(&self.root),
             workers: self.workers,
             queue: QueueState {
@@ -40,7 +41,7 @@ impl Inspect for Shared {
                 waiting_for_cache: self.barrier.n_waiting(),
                 keys: keys.collect(),
             },
-            caches: self.caches.iter().map(|cache| cache.state()).collect(),
+            caches: self.caches.list().iter().map(|cache| cache.state()).collect(),
             passes: self.history.passes(MAX_PASSES),
             errors: self.history.errors(),
             facts: self.shards().map(shard_fact).into_iter().collect(),
@@ -82,6 +83,7 @@ impl Inspect for Shared {
         waits.extend(state.because.as_ref().map(|cause| format!("is queued because {cause}")));
         Some(ObjectReport {
             controller: self.name.to_string(),
+            cluster: self.cluster.to_string(),
             object: Subject::at(&self.root, &key),
             exists,
             sees: description.facts,
@@ -97,8 +99,9 @@ impl Inspect for Shared {
 impl Shared {
     /// Returns whether the controller has a cache of the kind that it reconciles, without an object of this key.
     fn is_missing(&self, key: &Key) -> bool {
-        let root = self.caches.iter().find(|cache| cache.scope().kind == self.root);
-        root.is_some_and(|cache| cache.get(&key.namespace, &key.name).is_none())
+        self.caches.any(|cache| {
+            cache.scope().kind == self.root && cache.get(&key.namespace, &key.name).is_none()
+        })
     }
 
     fn key_state(&self, key: &Key, status: KeyStatus, now: &Moment) -> KeyState {
@@ -115,7 +118,8 @@ impl Shared {
     /// Returns the reasons in the queue and the caches why a key is not being reconciled now.
     fn waits(&self, key: &Key, status: KeyStatus, failures: u32, now: &Moment) -> Vec<String> {
         let mut waits = Vec::new();
-        for cache in self.caches.iter().map(|cache| cache.state()).filter(|cache| !cache.synced) {
+        let caches = self.caches.list();
+        for cache in caches.iter().map(|cache| cache.state()).filter(|cache| !cache.synced) {
             let why = cache.trouble.map(|trouble| format!(": {trouble}")).unwrap_or_default();
             waits.push(format!("the cache of {} is not filled yet{why}", cache.resource));
         }

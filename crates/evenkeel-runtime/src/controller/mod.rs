@@ -24,14 +24,16 @@ mod shards;
 mod slow_start;
 mod status_throttle;
 mod track;
+mod watched;
 
 pub use build::Builder;
 pub(crate) use build::owner_keys;
 pub use enqueue::Enqueue;
 pub use env::Env;
-pub(crate) use late::LateWatches;
+pub(crate) use late::{LateWatch, LateWatches};
 pub use metrics::Metrics;
 pub use periodic::Periodic;
 pub use reconcile::{Context, Error, Outcome, Request};
 pub use rewrite::rewrite;
 pub use run::Controller;
+pub(crate) use watched::ControllerCaches;

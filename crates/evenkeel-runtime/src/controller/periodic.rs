@@ -5,7 +5,7 @@ use super::{
     status_throttle::StatusThrottle,
 };
 use crate::{
-    cache::{Cache, Informer},
+    cache::{Cache, Reader},
     client::{Client, full_text},
     events::EventRecorder,
     introspect::RecordedActions,
@@ -27,7 +27,7 @@ pub struct Periodic {
     name: String,
     env: Env,
     client: Client,
-    caches: Vec<Arc<Informer>>,
+    caches: Vec<Arc<Reader>>,
 }
 
 impl Periodic {

@@ -25,6 +25,8 @@ pub struct Request {
     pub attempt: u32,
     /// Number of this reconciliation, unique in the process. Its log lines contain it.
     pub reconcile_id: u64,
+    /// Name of the key's cluster. Empty for the program's own.
+    pub cluster: Arc<str>,
 }
 
 /// Access of a reconcile function to the cluster.

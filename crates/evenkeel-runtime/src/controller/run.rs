@@ -1,14 +1,15 @@
 //! Workers, which take keys from the queue, reconcile them, and requeue them if necessary.
 
 use super::{
-    barrier::{Barrier, WatchedCaches},
+    barrier::Barrier,
     causes::{Cause, Causes},
     metrics::ControllerMetrics,
     reconcile::{PassResult, Reconcile, Request},
     shards::Replay,
+    watched::{ControllerCaches, Subscribed, WatchedCaches},
 };
 use crate::{
-    cache::Informer,
+    cache::{Informer, Reader},
     client::full_text,
     clock::Clock,
     events::{EventRecorder, SeriesEventRecorder},
@@ -22,7 +23,7 @@ use evenkeel_api::Kind;
 use futures::{StreamExt as _, stream::BoxStream};
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
@@ -34,16 +35,14 @@ use tracing::Instrument;
 static RECONCILE_ID: AtomicU64 = AtomicU64::new(1);
 
 /// Function that subscribes the queue to a cache's events.
-pub(super) type Subscribe = Box<dyn FnOnce() + Send>;
+pub(super) type Subscribe = Box<dyn FnOnce() -> Subscribed + Send>;
 
 /// Controller that is ready to run.
 #[must_use = "a controller does nothing until run"]
 pub struct Controller {
     pub(super) name: Arc<str>,
-    pub(super) workers: usize,
     pub(super) shared: Arc<Shared>,
     pub(super) subscribe: Vec<Subscribe>,
-    pub(super) watched_caches: WatchedCaches,
     pub(super) sources: Vec<BoxStream<'static, Key>>,
 }
 
@@ -58,13 +57,16 @@ pub(super) struct Shared {
     /// Records events in events.k8s.io.
     pub(super) series: Option<SeriesEventRecorder>,
     pub(super) clock: Clock,
+    /// Name of the cluster. Empty for the program's own.
+    pub(super) cluster: Arc<str>,
     /// Whether the workers were started.
     pub(super) started: AtomicBool,
     pub(super) root: Kind,
     pub(super) workers: usize,
     /// Delay of a key after its first event.
     pub(super) batch_period: Duration,
-    pub(super) caches: Vec<Arc<Informer>>,
+    pub(super) caches: ControllerCaches,
+    pub(super) subscribed: Mutex<Vec<Subscribed>>,
     pub(super) history: History,
     /// Causes of the keys in the queue, for reconcile functions.
     pub(super) causes: Option<Arc<Causes>>,
@@ -86,34 +88,71 @@ impl Controller {
     }
 
     /// Returns the caches that must have synced before the controller works.
-    pub(crate) fn required_caches(&self) -> Vec<Arc<Informer>> {
-        let required = self.shared.caches.iter().filter(|cache| !cache.is_optional());
-        required.cloned().collect()
+    pub(crate) fn required_caches(&self) -> Vec<Arc<Reader>> {
+        let mut required = self.shared.caches.list();
+        required.retain(|cache| !cache.is_optional());
+        required
     }
 
     /// Subscribes to the caches, so that their events fill the queue before the controller runs.
     pub fn warm_up(&mut self) {
-        self.shared.barrier.set_caches(std::mem::take(&mut self.watched_caches));
-        self.subscribe.drain(..).for_each(|subscribe| subscribe());
+        for subscribe in self.subscribe.drain(..) {
+            let subscribed = subscribe();
+            self.shared.subscribed().push(subscribed);
+        }
     }
 
     /// Waits for the caches, then reconciles keys until `stop` is cancelled. Then finishes the keys in progress and
     /// writes their events.
     pub async fn run(self, stop: CancellationToken) {
-        let mut this = self;
-        this.warm_up();
-        let required = this.required_caches();
-        let Self { name, workers, shared, sources, .. } = this;
-        for cache in required {
+        self.run_to_end(stop).await;
+    }
+
+    /// Like [`Controller::run`]. Returns the informers that the controller has read.
+    pub(crate) async fn run_to_end(mut self, stop: CancellationToken) -> Vec<Arc<Informer>> {
+        self.warm_up();
+        for cache in self.required_caches() {
             if stop.run_until_cancelled(cache.synced().wait()).await.is_none() {
-                return;
+                return self.end();
             }
         }
+        let sources = std::mem::take(&mut self.sources);
+        let shared = Arc::clone(&self.shared);
+        shared.work(sources, stop).await;
+        drop(shared);
+        self.end()
+    }
+
+    /// Drops the controller and its subscriptions. Returns the informers that it has read.
+    pub(crate) fn end(self) -> Vec<Arc<Informer>> {
+        let read = self.shared.caches.list();
+        let informers = read.iter().map(|cache| Arc::clone(cache.informer())).collect();
+        self.shared.end();
+        informers
+    }
+}
+
+async fn run_worker(shared: Arc<Shared>) {
+    while let Some(key) = shared.queue.next().await {
+        shared.queue.process(&key, shared.handle_if_admitted(&key)).await;
+    }
+}
+
+impl Shared {
+    /// Reconciles keys until `stop` is cancelled.
+    async fn work(
+        self: &Arc<Self>,
+        sources: Vec<BoxStream<'static, Key>>,
+        stop: CancellationToken,
+    ) {
+        let (shared, name, workers) = (self, &self.name, self.workers);
         tracing::info!(controller = %name, workers, "starting workers");
         shared.started.store(true, Ordering::Relaxed);
         let tasks = Tasks::new();
         // This group stops after the workers, so that their last events are written.
         let event_tasks = Tasks::new();
+        // A controller that is aborted, as when the lease is lost, leaves no worker.
+        let _abort = (tasks.abort_on_drop(), event_tasks.abort_on_drop());
         shared.events.start(&event_tasks);
         shared.series.iter().for_each(|series| series.start(&event_tasks));
         let barrier = Arc::clone(&shared.barrier);
@@ -122,14 +161,14 @@ impl Controller {
             async move { barrier.sweep().await }
         });
         if shared.replay.is_some() {
-            let shared = Arc::clone(&shared);
+            let shared = Arc::clone(shared);
             tasks.spawn_restarting_until_cancelled(format!("{name} shards"), move || {
                 let shared = Arc::clone(&shared);
                 async move { shared.follow_shards().await }
             });
         }
         for (index, mut keys) in sources.into_iter().enumerate() {
-            let shared = Arc::clone(&shared);
+            let shared = Arc::clone(shared);
             tasks.spawn_finite(format!("{name} source {index}"), async move {
                 while let Some(key) = keys.next().await {
                     shared.enqueue_from_source(key);
@@ -137,7 +176,7 @@ impl Controller {
             });
         }
         for index in 0..workers.max(1) {
-            let shared = Arc::clone(&shared);
+            let shared = Arc::clone(shared);
             tasks.spawn_restarting(format!("{name} worker {index}"), move || {
                 run_worker(Arc::clone(&shared))
             });
@@ -151,17 +190,26 @@ impl Controller {
         event_tasks.join().await;
         tracing::info!(controller = %name, "stopped");
     }
-}
 
-async fn run_worker(shared: Arc<Shared>) {
-    while let Some(key) = shared.queue.next().await {
-        shared.queue.process(&key, shared.handle_if_admitted(&key)).await;
-    }
-}
-
-impl Shared {
     pub(super) fn shards(&self) -> Option<&Shards> {
         self.replay.as_ref().map(|replay| &replay.shards)
+    }
+
+    pub(super) fn subscribed(&self) -> MutexGuard<'_, Vec<Subscribed>> {
+        self.subscribed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends all subscriptions, and reads no cache any more.
+    fn end(&self) {
+        let subscribed = std::mem::take(&mut *self.subscribed());
+        for Subscribed { informer, id } in subscribed {
+            informer.unsubscribe(id);
+        }
+        if let Some(replay) = &self.replay {
+            replay.subscriptions().clear();
+        }
+        self.caches.clear();
+        self.barrier.set_caches(WatchedCaches::default());
     }
 
     async fn follow_shards(&self) {
@@ -211,13 +259,18 @@ impl Shared {
         let span = tracing::info_span!(
             "reconcile",
             controller = &*self.name,
+            cluster = tracing::field::Empty,
             namespace = &*key.namespace,
             name = &*key.name,
             attempt,
             reconcile_id
         );
+        if !self.cluster.is_empty() {
+            span.record("cluster", &*self.cluster);
+        }
         let because = self.causes.as_ref().and_then(|causes| causes.take(key));
-        let request = Request { key: key.clone(), attempt, reconcile_id };
+        let cluster = Arc::clone(&self.cluster);
+        let request = Request { key: key.clone(), attempt, reconcile_id, cluster };
         let (start, now) = (self.clock.instant(), self.clock.now());
         self.metrics.active.inc();
         let mut recorded = RecordedActions::default();

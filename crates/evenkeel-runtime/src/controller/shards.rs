@@ -6,7 +6,7 @@ use super::{
     reconcile::Reconcile,
 };
 use crate::{
-    cache::{CacheEvent, Informer},
+    cache::{CacheEvent, Reader},
     plan::Key,
     queue::{Priority, Queue},
     sharding::Shards,
@@ -22,12 +22,12 @@ use std::{
 pub(super) struct Replay {
     pub(super) shards: Shards,
     /// Those of the builder, and of watches that were added later.
-    pub(super) subscriptions: Mutex<Vec<(Arc<Informer>, Arc<Handle>)>>,
+    pub(super) subscriptions: Mutex<Vec<(Arc<Reader>, Arc<Handle>)>>,
     pub(super) batch_period: Duration,
 }
 
 impl Replay {
-    pub(super) fn subscriptions(&self) -> MutexGuard<'_, Vec<(Arc<Informer>, Arc<Handle>)>> {
+    pub(super) fn subscriptions(&self) -> MutexGuard<'_, Vec<(Arc<Reader>, Arc<Handle>)>> {
         self.subscriptions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -9,8 +9,8 @@ pub(super) const MAX_WAIT: Duration = Duration::from_secs(5 * 60);
 
 /// The barrier's view of the caches.
 pub(super) trait View {
-    /// Returns the last observed version of a watch. `None` means that it is not watched or has no version, so no key waits
-    /// for it.
+    /// Returns the last observed version of a watch, or 0 before its first list: no key waits for that. `None` means that it
+    /// is not watched.
     fn version(&self, watch: &Watch) -> Option<u64>;
     /// Returns whether the cache still shows this object as alive.
     fn alive(&self, object: &Object) -> bool;
@@ -74,6 +74,11 @@ impl Awaited {
         self.deletions.push((object, now));
     }
 
+    /// Returns whether no write is left. One stays, and holds nothing up, while its watch has no version.
+    pub(super) fn is_empty(&self) -> bool {
+        self.versions.is_empty() && self.deletions.is_empty()
+    }
+
     /// Drops the writes that the caches show, and those older than [`MAX_WAIT`]. Returns the first remaining write or
     /// deletion, if any.
     pub(super) fn first_missing(&mut self, view: &impl View, now: Instant) -> Option<MissingWrite> {
@@ -82,7 +87,10 @@ impl Awaited {
             let is_shown = view.version(watch).is_none_or(|observed| observed >= *version);
             !is_shown && !has_expired(since)
         });
-        if let Some((watch, version, _)) = self.versions.first() {
+        let has_listed = |(watch, ..): &&(Watch, u64, Instant)| {
+            view.version(watch).is_some_and(|seen| seen != 0)
+        };
+        if let Some((watch, version, _)) = self.versions.iter().find(has_listed) {
             return Some(MissingWrite::Version(watch.clone(), *version));
         }
         // Check from the end, so that most calls need a single lookup.
@@ -143,6 +151,23 @@ mod tests {
         assert_eq!(missing, Some(MissingWrite::Version(pods.clone(), 9)));
         caches.versions.insert(pods, 9);
         assert_eq!(awaited.first_missing(&caches, now), None, "nobody watches nodes");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_before_the_first_list_is_awaited_after_it() {
+        let (mut awaited, mut caches, now) =
+            (Awaited::default(), FakeCaches::default(), Clock::system().instant());
+        let pods = watch(PODS, "");
+        caches.versions.insert(pods.clone(), 0);
+        awaited.wrote(&pods, 7, now);
+        assert_eq!(awaited.first_missing(&caches, now), None, "there is nothing to read yet");
+        assert!(!awaited.is_empty());
+        caches.versions.insert(pods.clone(), 6);
+        let missing = awaited.first_missing(&caches, now);
+        assert_eq!(missing, Some(MissingWrite::Version(pods.clone(), 7)), "the list was older");
+        caches.versions.insert(pods, 7);
+        assert_eq!(awaited.first_missing(&caches, now), None);
+        assert!(awaited.is_empty());
     }
 
     #[tokio::test(start_paused = true)]

@@ -8,26 +8,27 @@ use percent_encoding::percent_decode_str;
 use serde::Serialize;
 
 impl Introspection {
-    /// Returns the response to `GET /debug/controllers[/NAME][?object=namespace/name[&kind=Kind.group]]`. `name` is
-    /// empty for the listing of all controllers. With `object`, the response is `{"reports": […]}`, with the reports of
+    /// Returns the response to `GET /debug/controllers[/NAME][?object=namespace/name[&kind=Kind.group]][&cluster=NAME]`.
+    /// `name` is empty for the listing of all controllers. With `object`, the response is `{"reports": […]}`, with the reports of
     /// all controllers, or of the named one, on that object.
     pub fn answer(&self, name: &str, query: &str) -> Response<Bytes> {
+        let cluster = parameter(query, "cluster");
+        let cluster = cluster.as_deref();
         let subject = match parse_subject(query) {
             Ok(subject) => subject,
             Err(text) => return response::plain(StatusCode::BAD_REQUEST, &text),
         };
-        let runs = |name| self.all().iter().any(|controller| controller.name() == name);
-        if !name.is_empty() && !runs(name) {
+        if !name.is_empty() && self.controller_of(name, cluster).is_none() {
             return response::plain(
                 StatusCode::NOT_FOUND,
                 &format!("no controller {name} runs here"),
             );
         }
         match subject {
-            None if name.is_empty() => json(&self.listing()),
-            None => json(&self.controller(name)),
+            None if name.is_empty() => json(&self.listing_of(cluster)),
+            None => json(&self.controller_of(name, cluster)),
             Some(subject) => {
-                let mut reports = self.object_reports(&subject);
+                let mut reports = self.object_reports_of(&subject, cluster);
                 reports.retain(|report| name.is_empty() || report.controller == name);
                 json(&serde_json::json!({ "reports": reports }))
             }
@@ -42,19 +43,21 @@ fn json(value: &impl Serialize) -> Response<Bytes> {
     }
 }
 
+/// Returns the value of a query parameter.
+fn parameter(query: &str, wanted: &str) -> Option<String> {
+    let mut parameters = query.split('&').filter_map(|pair| pair.split_once('='));
+    let (_, value) = parameters.find(|(name, _)| *name == wanted)?;
+    Some(percent_decode_str(value).decode_utf8_lossy().into_owned())
+}
+
 /// Returns the object that the query parameters `object` and `kind` name, or `None` without `object`.
 fn parse_subject(query: &str) -> Result<Option<Subject>, String> {
-    let parameter = |wanted: &str| {
-        let mut parameters = query.split('&').filter_map(|pair| pair.split_once('='));
-        let (_, value) = parameters.find(|(name, _)| *name == wanted)?;
-        Some(percent_decode_str(value).decode_utf8_lossy().into_owned())
-    };
-    let Some(object) = parameter("object") else { return Ok(None) };
+    let Some(object) = parameter(query, "object") else { return Ok(None) };
     let (namespace, name) = object.split_once('/').unwrap_or(("", &object));
     if name.is_empty() || name.contains('/') {
         return Err(format!("object={object}: want namespace/name, or name alone"));
     }
-    let kind = parameter("kind").unwrap_or_default();
+    let kind = parameter(query, "kind").unwrap_or_default();
     let (kind, group) = kind.split_once('.').unwrap_or((&kind, ""));
     Ok(Some(Subject::new(group, kind, namespace, name)))
 }

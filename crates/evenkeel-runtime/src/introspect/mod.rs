@@ -22,7 +22,10 @@ pub(crate) use words::hide_secrets;
 pub use words::{action, changes, differences};
 
 use crate::{cache::Caches, clock::Clock};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+};
 
 /// Maximum number of keys in each state that a report lists. The counts include all keys.
 pub const LISTED: usize = 100;
@@ -61,6 +64,8 @@ struct Inner {
     running: Mutex<Vec<Weak<dyn Inspect>>>,
     /// Strong references, for a program that inspects controllers and never runs them.
     kept: Option<Mutex<Vec<Arc<dyn Inspect>>>>,
+    /// Those of other clusters, by name.
+    clusters: Mutex<BTreeMap<Arc<str>, Introspection>>,
 }
 
 impl std::fmt::Debug for Introspection {
@@ -72,14 +77,38 @@ impl std::fmt::Debug for Introspection {
 impl Introspection {
     /// Creates an empty set. A controller that ends is removed from it.
     pub fn new(caches: Caches, clock: Clock) -> Self {
-        Self { inner: Arc::new(Inner { caches, clock, running: Mutex::default(), kept: None }) }
+        Self::with_kept(caches, clock, None)
     }
 
     /// Like [`Introspection::new`], for a program that inspects controllers without running them. It keeps them
     /// alive.
     pub fn keeping(caches: Caches, clock: Clock) -> Self {
-        let kept = Some(Mutex::default());
-        Self { inner: Arc::new(Inner { caches, clock, running: Mutex::default(), kept }) }
+        Self::with_kept(caches, clock, Some(Mutex::default()))
+    }
+
+    fn with_kept(caches: Caches, clock: Clock, kept: Option<Mutex<Vec<Arc<dyn Inspect>>>>) -> Self {
+        let (running, clusters) = (Mutex::default(), Mutex::default());
+        Self { inner: Arc::new(Inner { caches, clock, running, kept, clusters }) }
+    }
+
+    /// Adds the controllers and caches of another cluster.
+    pub(crate) fn add_cluster(&self, cluster: &Arc<str>, introspection: &Self) {
+        lock(&self.inner.clusters).insert(Arc::clone(cluster), introspection.clone());
+    }
+
+    /// Removes the controllers and caches of another cluster.
+    pub(crate) fn remove_cluster(&self, cluster: &str) {
+        let removed = lock(&self.inner.clusters).remove(cluster);
+        drop(removed);
+    }
+
+    /// Returns the registered controllers of all clusters, or of one. The program's own come first, under an empty name.
+    fn of_clusters(&self, cluster: Option<&str>) -> Vec<(Arc<str>, Self)> {
+        let others = lock(&self.inner.clusters).clone();
+        let own = (Arc::from(""), self.clone());
+        let mut all: Vec<(Arc<str>, Self)> = std::iter::once(own).chain(others).collect();
+        all.retain(|(name, _)| cluster.is_none_or(|cluster| **name == *cluster));
+        all
     }
 
     /// Adds a controller. It stays until its last other owner drops it, or forever if the set keeps controllers.
@@ -92,7 +121,7 @@ impl Introspection {
         }
     }
 
-    /// Returns the registered controllers, sorted by name.
+    /// Returns the registered controllers of the program's own cluster, sorted by name.
     pub fn all(&self) -> Vec<Arc<dyn Inspect>> {
         let mut all: Vec<_> = lock(&self.inner.running).iter().filter_map(Weak::upgrade).collect();
         all.sort_by(|a, b| a.name().cmp(b.name()));
@@ -101,22 +130,41 @@ impl Introspection {
 
     /// Returns summaries of all controllers, and the state of all caches.
     pub fn listing(&self) -> Listing {
-        let controllers =
-            self.all().iter().map(|controller| controller.report().summary()).collect();
-        Listing { now: self.inner.clock.now(), controllers, caches: self.inner.caches.states() }
+        self.listing_of(None)
     }
 
-    /// Returns the full report of one controller.
+    /// Returns summaries of the controllers, and the state of the caches, of all clusters or of one.
+    fn listing_of(&self, cluster: Option<&str>) -> Listing {
+        let (mut controllers, mut caches) = (Vec::new(), Vec::new());
+        for (name, introspection) in self.of_clusters(cluster) {
+            let all = introspection.all();
+            controllers.extend(all.iter().map(|controller| controller.report().summary()));
+            let states = introspection.inner.caches.states().into_iter();
+            caches.extend(states.map(|state| CacheState { cluster: name.to_string(), ..state }));
+        }
+        Listing { now: self.inner.clock.now(), controllers, caches }
+    }
+
+    /// Returns the full report of one controller. Of several clusters with one of the name, the first is reported.
     pub fn controller(&self, name: &str) -> Option<ControllerReport> {
-        self.all()
-            .into_iter()
+        self.controller_of(name, None)
+    }
+
+    fn controller_of(&self, name: &str, cluster: Option<&str>) -> Option<ControllerReport> {
+        let all = self.of_clusters(cluster).into_iter().flat_map(|(_, of_one)| of_one.all());
+        all.into_iter()
             .find(|controller| controller.name() == name)
             .map(|controller| controller.report())
     }
 
-    /// Returns the reports of all controllers that handle an object.
+    /// Returns the reports of all controllers that handle an object, in all clusters.
     pub fn object_reports(&self, subject: &Subject) -> Vec<ObjectReport> {
-        self.all().iter().filter_map(|controller| controller.object(subject)).collect()
+        self.object_reports_of(subject, None)
+    }
+
+    fn object_reports_of(&self, subject: &Subject, cluster: Option<&str>) -> Vec<ObjectReport> {
+        let all = self.of_clusters(cluster).into_iter().flat_map(|(_, of_one)| of_one.all());
+        all.filter_map(|controller| controller.object(subject)).collect()
     }
 }
 

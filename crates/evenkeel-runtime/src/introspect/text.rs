@@ -8,7 +8,11 @@ use std::{fmt::Write as _, time::Duration};
 pub fn render(report: &ObjectReport, now: Timestamp, indent: usize) -> String {
     let mut out = String::new();
     let pad = " ".repeat(indent);
-    let _ = writeln!(out, "{pad}{}", report.controller);
+    let of_cluster = match &*report.cluster {
+        "" => String::new(),
+        cluster => format!(" (cluster {cluster})"),
+    };
+    let _ = writeln!(out, "{pad}{}{of_cluster}", report.controller);
     let mut line = |head: &str, text: &str| {
         let _ = writeln!(out, "{pad}  {head:<6} {text}");
     };
@@ -80,5 +84,9 @@ mod tests {
            because ReplicaSet ns/web was updated
 ";
         assert_eq!(render(&report, now, 2), wanted);
+        let of_cluster = ObjectReport { cluster: "east".into(), ..report };
+        assert!(
+            render(&of_cluster, now, 2).starts_with("  replicaset-controller (cluster east)\n")
+        );
     }
 }

@@ -107,6 +107,9 @@ pub struct Fact {
 pub struct ObjectReport {
     /// Name of the reporting controller.
     pub controller: String,
+    /// Name of the controller's cluster. Empty for the program's own.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub cluster: String,
     /// The object of the report.
     pub object: Subject,
     /// Whether the object is in the controller's cache.
@@ -225,6 +228,9 @@ pub struct Failed {
 pub struct CacheState {
     /// Resource: `pods`, `deployments.apps`.
     pub resource: String,
+    /// Name of the cluster. Empty for the program's own.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub cluster: String,
     /// Label selector. Empty selects all objects.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub labels: String,
@@ -251,6 +257,9 @@ pub struct CacheState {
 pub struct ControllerReport {
     /// Name of the controller.
     pub name: String,
+    /// Name of the controller's cluster. Empty for the program's own.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub cluster: String,
     /// Kind that the controller reconciles, such as `Deployment.apps`. Empty if it reconciles no single kind.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub kind: String,
@@ -278,6 +287,7 @@ impl ControllerReport {
         let last_error = self.errors.into_iter().next();
         Summary {
             name: self.name,
+            cluster: self.cluster,
             kind: self.kind,
             workers: self.workers,
             queue,
@@ -293,6 +303,9 @@ impl ControllerReport {
 pub struct Summary {
     /// Name of the controller.
     pub name: String,
+    /// Name of the controller's cluster. Empty for the program's own.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub cluster: String,
     /// Kind that the controller reconciles, such as `Deployment.apps`. Empty if it reconciles no single kind.
     #[serde(default)]
     pub kind: String,
@@ -312,8 +325,8 @@ pub struct Summary {
 pub struct Listing {
     /// Current time on the program's clock.
     pub now: Timestamp,
-    /// Summaries of the controllers, sorted by name.
+    /// Summaries of the controllers, sorted by cluster and name. Those of the program's own cluster are first.
     pub controllers: Vec<Summary>,
-    /// States of the caches, in the order of first requests.
+    /// States of the caches, by cluster and in the order of first requests.
     pub caches: Vec<CacheState>,
 }

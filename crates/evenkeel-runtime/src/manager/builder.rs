@@ -10,6 +10,7 @@ use crate::{
     health::{Health, LEADER_TOLERANCE},
     latch::Latch,
     leaderelection::{self, Config, ConfigError, LeaderElector},
+    metrics::ClusterRegistries,
     sharding::{Member, Sharding, ShardingError},
     tasks::Supervisor,
 };
@@ -300,6 +301,7 @@ impl ManagerBuilder {
             unfenced_client: client,
             component: component.into(),
             election_metrics,
+            cluster_registries: ClusterRegistries::register(&registry),
             registry,
             health,
             readiness,

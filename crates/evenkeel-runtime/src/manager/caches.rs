@@ -1,7 +1,7 @@
 //! Wait for the caches of a manager, with a limit.
 
 use crate::{
-    cache::{Caches, Informer},
+    cache::{Caches, Reader},
     introspect::CacheState,
 };
 use std::{sync::Arc, time::Duration};
@@ -72,7 +72,7 @@ pub(super) async fn wait_for_cache_sync(
 /// # Errors
 /// When a cache has not synced within the limit.
 pub(super) async fn wait_for_controller(
-    caches: Vec<Arc<Informer>>,
+    caches: Vec<Arc<Reader>>,
     limit: Option<Duration>,
 ) -> Result<(), CacheSyncError> {
     let synced = async {

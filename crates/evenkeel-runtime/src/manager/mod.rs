@@ -31,6 +31,8 @@ mod caches;
 mod defaults;
 #[cfg(feature = "serve")]
 mod listeners;
+mod member;
+mod removal;
 mod run;
 mod runnable;
 mod runnables;
@@ -42,6 +44,7 @@ pub use caches::{CacheSyncError, UnsyncedCache};
 pub use defaults::ControllerDefaults;
 #[cfg(feature = "serve")]
 pub use listeners::Metrics;
+pub(crate) use removal::Removal;
 pub use runnable::{ManagerError, RunContext, RunnableGroup};
 pub use setup::Setup;
 pub use signal::shutdown_signal;
@@ -53,6 +56,7 @@ use crate::{
     health::{Health, LEADER_TOLERANCE},
     latch::Latch,
     leaderelection::{self, Config, ConfigError, LeaderElector},
+    metrics::ClusterRegistries,
     sharding::Member,
     tasks::Supervisor,
 };
@@ -73,6 +77,8 @@ pub struct Manager {
     /// `None` without leader election, until [`Manager::new_elector`] registers them.
     election_metrics: Option<leaderelection::Metrics>,
     registry: Registry,
+    /// Registries of other clusters, whose metrics are among those of `registry`.
+    cluster_registries: ClusterRegistries,
     health: Health,
     readiness: Health,
     supervisor: Supervisor,
@@ -239,17 +245,20 @@ impl Manager {
     /// [sharding](ManagerBuilder::sharding). If its caches do not fill within the limit of
     /// [`ManagerBuilder::cache_sync_timeout`], the manager stops.
     pub fn add_controller(&self, controller: Controller) {
+        self.add_removable(controller);
+    }
+
+    /// Like [`Manager::add_controller`]. Returns what removes the controller again.
+    pub(crate) fn add_removable(&self, controller: Controller) -> Removal {
         let (name, timeout) = (controller.name().to_owned(), self.cache_sync_timeout);
-        let required = controller.required_caches();
         let is_sharded = self.member.is_some();
         let group = if is_sharded { RunnableGroup::Others } else { RunnableGroup::LeaderElection };
+        let removal = Removal::of(controller, &self.env.caches);
+        let running = removal.clone();
         self.add(group, &name, move |context| async move {
-            let synced = caches::wait_for_controller(required, timeout);
-            if let Some(synced) = context.token().run_until_cancelled(synced).await {
-                synced?;
-                controller.run(context.token()).await;
-            }
+            running.run(context.token(), timeout).await?;
             Ok(())
         });
+        removal
     }
 }

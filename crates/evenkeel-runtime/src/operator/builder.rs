@@ -67,7 +67,7 @@ impl Manager {
         self.env().caches.packed::<Full<K>>()
     }
 
-    fn declare<K, V: View>(&self, root: &Cache<V>) -> ControllerBuilder<'_, K> {
+    pub(crate) fn declare<K, V: View>(&self, root: &Cache<V>) -> ControllerBuilder<'_, K> {
         let name = root.kind().kind.to_lowercase();
         ControllerBuilder::new(self, Builder::new(self.env(), &name, root))
     }
@@ -192,7 +192,7 @@ impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
         self.change(|builder| builder.resync_last(period))
     }
 
-    fn watches_cache<V: View>(
+    pub(crate) fn watches_cache<V: View>(
         self,
         cache: &Cache<V>,
         map: impl Fn(&V) -> Vec<Key> + Send + Sync + 'static,
@@ -267,7 +267,7 @@ impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
             controller: builder.name().into(),
             field_manager: manager.component().into(),
             applied: Applied::default(),
-            caches: builder.declared(),
+            caches: builder.caches(),
             kube: Arc::default(),
         });
         let function = Arc::new(function);
@@ -375,9 +375,8 @@ fn add(manager: &Manager, mut controller: Controller, warm_up: bool) -> Controll
     if warm_up {
         controller.warm_up();
     }
-    let handle = ControllerHandle::new(controller.late_watches(), manager.env().caches.clone());
-    manager.add_controller(controller);
-    handle
+    let (watches, caches) = (controller.late_watches(), manager.env().caches.clone());
+    ControllerHandle::new(watches, caches, manager.add_removable(controller))
 }
 
 /// Returns the event handler that enqueues the keys of an object, on an update those of both states.

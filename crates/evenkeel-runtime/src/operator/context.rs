@@ -6,9 +6,9 @@ use super::{
     write::Writer,
 };
 use crate::{
-    cache::{Cache, Full, Informer},
+    cache::{Cache, Full},
     clock::Clock,
-    controller::{self, Error, Request},
+    controller::{self, ControllerCaches, Error, Request},
     plan::{EventRecord, Key, Target},
 };
 use std::{
@@ -24,8 +24,8 @@ pub(super) struct Shared {
     pub(super) controller: Box<str>,
     pub(super) field_manager: Box<str>,
     pub(super) applied: Applied,
-    /// Caches that the controller declared.
-    pub(super) caches: Vec<Arc<Informer>>,
+    /// Caches that the controller declared, and those of watches that were added later.
+    pub(super) caches: ControllerCaches,
     pub(super) kube: Arc<OnceLock<kube::Client>>,
 }
 
@@ -99,6 +99,12 @@ impl<S> Context<S> {
         &self.request
     }
 
+    /// Returns the name of the cluster that the key is in, as its provider ([`crate::clusters`]) names it. Empty for a
+    /// controller of the manager itself.
+    pub fn cluster(&self) -> &str {
+        &self.request.cluster
+    }
+
     /// Returns the clock of the program. In a test it is virtual.
     pub fn clock(&self) -> &Clock {
         &self.inner.env.clock
@@ -115,7 +121,7 @@ impl<S> Context<S> {
     /// When the controller does not declare the kind. The error is terminal.
     pub fn cached<K: ApiObject>(&self) -> Result<Cache<Full<K>>, Error> {
         let kind = kind_of::<K>();
-        let found = self.shared.caches.iter().find_map(Cache::of_informer);
+        let found = self.shared.caches.find_map(Cache::of_informer);
         found.ok_or_else(|| {
             Error::terminal(NotDeclared {
                 controller: self.shared.controller.to_string(),

@@ -7,9 +7,9 @@ use super::{
     object::{Whole, kind_of, target_of},
 };
 use crate::{
-    cache::{Dynamic, Full, Informer},
+    cache::{Dynamic, Full, Reader},
     client::{ApiError, Client, DeleteOptions, ListOptions},
-    controller::{self, Error},
+    controller::{self, ControllerCaches, Error},
     plan::{PatchForm, Target},
 };
 use bytes::Bytes;
@@ -26,8 +26,8 @@ pub(super) struct Writer<'a> {
     pub(super) key: &'a crate::plan::Key,
     pub(super) field_manager: &'a str,
     pub(super) applied: &'a Applied,
-    /// Caches that the controller declared.
-    pub(super) caches: &'a [Arc<Informer>],
+    /// Caches of the controller.
+    pub(super) caches: &'a ControllerCaches,
 }
 
 impl Writer<'_> {
@@ -37,30 +37,31 @@ impl Writer<'_> {
 
     /// Returns the declared cache that holds this object, if one does.
     fn cached<R: View>(&self, target: &Target) -> Option<Arc<R>> {
-        let caches = self.caches.iter().filter(|cache| cache.scope().kind == target.kind);
-        caches.into_iter().find_map(|cache| cache.get_as(&target.namespace, &target.name))
+        self.caches.find_map(|cache| {
+            let is_of_kind = cache.scope().kind == target.kind;
+            is_of_kind.then(|| cache.get_as(&target.namespace, &target.name)).flatten()
+        })
     }
 
     /// Returns whether an object that no cache shows does not exist, as far as this controller can know: a declared cache
     /// holds all of its kind, and shows the writes of this pass.
     fn is_absent<R: View>(&self, target: &Target) -> bool {
-        let holds_all = |cache: &Arc<Informer>| {
+        let holds_all = |cache: &Arc<Reader>| {
             let scope = cache.scope();
             cache.holds::<R>()
                 && cache.has_synced()
                 && scope.kind == target.kind
                 && scope.selects_all_in(&target.namespace)
         };
-        self.caches.iter().any(holds_all) && self.context.caches_show_writes(self.key)
+        self.caches.any(holds_all) && self.context.caches_show_writes(self.key)
     }
 
     /// Makes the key wait until the caches show a write, unless they never will.
     fn wrote(&self, target: &Target, returned: &impl View) {
         let meta = returned.meta();
-        let shows = |cache: &Arc<Informer>| {
-            cache.scope().kind == target.kind && cache.scope().selects(meta)
-        };
-        if self.caches.iter().any(shows) {
+        let shows =
+            |cache: &Arc<Reader>| cache.scope().kind == target.kind && cache.scope().selects(meta);
+        if self.caches.any(shows) {
             self.context.wrote(self.key, &target.kind, meta);
         }
     }
@@ -131,7 +132,7 @@ impl Writer<'_> {
         let deleted = self.client().delete(kind, namespace, name, &options).await;
         match self.context.record("delete", target, "", deleted) {
             Ok(_) => {
-                if self.caches.iter().any(|cache| cache.scope().kind == target.kind) {
+                if self.caches.any(|cache| cache.scope().kind == target.kind) {
                     self.context.deleted(self.key, target);
                 }
                 Ok(true)

@@ -2,7 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "the whole binary is tests")]
 
+mod clusters;
 mod ports;
+mod removal;
 mod running;
 mod shards;
 mod tables;

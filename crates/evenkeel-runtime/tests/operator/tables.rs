@@ -61,6 +61,18 @@ fn code() -> String {
                 .reconcile_requests(async |_: Request, _: Context| Ok(Outcome::Settled));
             Ok(())
         }
+        async fn of_clusters<P: ClusterProvider>(manager: &Manager, provider: P, cx: Context) {
+            let _: FixedClusters = FixedClusters::new([("east", cx.kube().clone())]);
+            let _: ProfileClusters = ProfileClusters::of_consumer("test");
+            let _: SecretClusters = SecretClusters::in_namespace("fleet");
+            let _: Clusters = manager.clusters(provider, |_: &Cluster| {});
+            let _ = cx.cluster();
+        }
+        async fn of_later(controller: ControllerHandle) {
+            let watch: WatchHandle = controller.watches(|_: &Secret| Vec::new());
+            WatchHandle::stop(watch);
+            ControllerHandle::remove(controller).await;
+        }
         async fn of_pass<K>(cx: Context<u8>, map: &ConfigMap, mut secret: Secret, app: &K) -> Result<Outcome>
         where
             K: ApiObject + HasStatus<Status = Value>,

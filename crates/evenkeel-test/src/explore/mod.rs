@@ -16,8 +16,8 @@
 //! the current one or not. Uids and generated names stand for the objects that have them. Addresses, node ports and nodes, which
 //! the cluster chooses, are left out, as is the order of conditions, owners, finalizers and endpoints.
 //!
-//! Objects that were written before the scenario, and not since, are left out. An operator that writes such objects again when it
-//! restarts therefore differs from the run without a fault; limit its caches to the namespaces of the scenario.
+//! Objects that were there before the scenario, and are in the end as they were, are left out: the server's own, and those that an
+//! operator writes again when it restarts.
 //!
 //! **Creates and deletes** are compared as far as the fault allows. A lost or repeated answer may repeat a create that is
 //! answered with `AlreadyExists`, and a delete. After a crash, a gap or stale reads, an operator may do more than without: it

@@ -7,7 +7,7 @@ use super::{
     options::Exploration,
     plan::{OPERATOR, RunId},
     state::{State, label, normalize},
-    target::{Collection, Target, collections, created, created_path, deleted},
+    target::{Collection, Target, all_objects, collections, created, created_path, deleted, items},
     user::User,
 };
 use crate::{
@@ -99,8 +99,8 @@ struct Run<'a> {
     simulation: Simulation,
     /// Index of the scenario's first write in the log.
     first_write: usize,
-    /// Revision of the server when the scenario began.
-    revision: u64,
+    /// Objects that were there when the scenario began.
+    before: Vec<Value>,
     phase: &'a Cell<&'static str>,
 }
 
@@ -124,7 +124,7 @@ impl<'a> Run<'a> {
             let counted = PartOptions { counted_as: Some(OPERATOR), ..PartOptions::default() };
             simulation.add(replica, Arc::clone(&exploration.operator), counted);
         }
-        Ok(Self { exploration, id, simulation, first_write: 0, revision: 0, phase })
+        Ok(Self { exploration, id, simulation, first_write: 0, before: Vec::new(), phase })
     }
 
     /// Does everything, and returns what was observed or why the run failed.
@@ -146,7 +146,7 @@ impl<'a> Run<'a> {
         self.phase.set("scenario");
         let begin = self.simulation.clock().now();
         self.first_write = self.simulation.log().len();
-        self.revision = self.simulation.server().server().revision();
+        self.before = all_objects(&self.simulation.server().client()).await?;
         self.simulation.arm(self.faults(true));
         let steps = timeout(SCENARIO_TIMEOUT, scenario(self.user()));
         let done = self.simulation.beside(steps).await;
@@ -161,7 +161,7 @@ impl<'a> Run<'a> {
         self.phase.set("end state");
         let (creates, deletes) = (self.count(created), self.count(deleted));
         let objects = self.objects(true).await?;
-        let end = normalize(objects, self.revision, &self.exploration.ignored_fields);
+        let end = normalize(objects, &self.before, &self.exploration.ignored_fields);
         if let Some(without_fault) = without_fault {
             none(&differences(&end, &without_fault.end))?;
             none(&self.repeated(&creates, &without_fault.creates, "creates", true))?;
@@ -310,19 +310,12 @@ fn none(lines: &[String]) -> Result<(), String> {
 /// Returns all objects of a resource, with their kind. A resource that cannot be listed has none.
 async fn list(requests: &Requests, collection: &Collection) -> Result<Vec<Value>, String> {
     let path = collection.path();
-    let mut answer = match requests.send(Method::GET, &path, "", &Value::Null).await {
+    let answer = match requests.send(Method::GET, &path, "", &Value::Null).await {
         Ok(answer) => answer,
         Err(error) if matches!(error.code(), 404 | 405) => return Ok(Vec::new()),
         Err(error) => return Err(format!("GET {path}: {}", full_text(&error))),
     };
-    let kind = answer["kind"].as_str().map(|kind| kind.trim_end_matches("List").to_owned());
-    let Value::Array(mut items) = answer["items"].take() else { return Ok(Vec::new()) };
-    for item in &mut items {
-        if let (Value::Object(fields), Some(kind)) = (item, &kind) {
-            fields.insert("kind".to_owned(), kind.as_str().into());
-        }
-    }
-    Ok(items)
+    Ok(items(answer))
 }
 
 /// Returns lines about the objects that were created since `begin` and still exist.

@@ -33,17 +33,15 @@ const SETS: [&str; 6] =
 /// Objects in normal form, by kind and name. Several objects have the same name if the server generated it.
 pub(super) type State = BTreeMap<String, Vec<Value>>;
 
-/// Returns the normal form of the objects that were written after the revision `since`, without the fields that the JSON
-/// pointers `ignored` name. The other objects are the server's own, with its certificates.
-pub(super) fn normalize(objects: Vec<Value>, since: u64, ignored: &[String]) -> State {
+/// Returns the normal form of the objects, without the fields that the JSON pointers `ignored` name. Objects that were there
+/// `before`, and have the same normal form as then, are left out, though they may have been written: the server's own, with
+/// its certificates, and those that an operator writes again when it restarts.
+pub(super) fn normalize(objects: Vec<Value>, before: &[Value], ignored: &[String]) -> State {
     let mut names = Names::default();
-    for object in &objects {
+    for object in objects.iter().chain(before) {
         names.add(object);
     }
-    let mut state = State::new();
-    let version = |object: &Value| text(&object["metadata"]["resourceVersion"]).parse::<u64>();
-    let is_old = |object: &Value| version(object).is_ok_and(|version| version <= since);
-    for mut object in objects.into_iter().filter(|object| !is_old(object)) {
+    let normal_form = |mut object: Value| {
         for pointer in ignored {
             remove(&mut object, pointer);
         }
@@ -51,7 +49,20 @@ pub(super) fn normalize(objects: Vec<Value>, since: u64, ignored: &[String]) -> 
         let key = names.replace_names(&key).unwrap_or(key);
         let generation = object.pointer("/metadata/generation").and_then(Value::as_i64);
         names.normalize(&mut object, generation);
-        state.entry(key).or_default().push(object);
+        (key, object)
+    };
+    // An object has a form for each version that it is read in.
+    let mut former = BTreeMap::<&str, Vec<Value>>::new();
+    for object in before {
+        former.entry(uid(object)).or_default().push(normal_form(object.clone()).1);
+    }
+    let mut state = State::new();
+    for object in objects {
+        let known = former.get(uid(&object)).map(Vec::as_slice).unwrap_or_default();
+        let (key, object) = normal_form(object);
+        if !known.contains(&object) {
+            state.entry(key).or_default().push(object);
+        }
     }
     for same_name in state.values_mut() {
         same_name.sort_by_cached_key(Value::to_string);
@@ -74,6 +85,10 @@ pub(super) fn label(object: &Value) -> String {
 fn generated_name(meta: &Value) -> Option<String> {
     let prefix = meta["generateName"].as_str().filter(|prefix| !prefix.is_empty())?;
     text(&meta["name"]).starts_with(prefix).then(|| format!("{prefix}*"))
+}
+
+fn uid(object: &Value) -> &str {
+    text(&object["metadata"]["uid"])
 }
 
 fn text(value: &Value) -> &str {
@@ -234,8 +249,8 @@ mod tests {
     fn objects_that_differ_by_chance_have_the_same_normal_form() {
         let one = vec![app(UID, 1, 1), pod("x", UID, "10.0.0.1"), slice("x", "10.0.0.1")];
         let two = vec![slice("y", "10.0.0.2"), pod("y", OTHER, "10.0.0.2"), app(OTHER, 2, 2)];
-        let normal = normalize(one, 0, &[]);
-        assert_eq!(normal, normalize(two, 0, &[]));
+        let normal = normalize(one, &[], &[]);
+        assert_eq!(normal, normalize(two, &[], &[]));
         let keys: Vec<&str> = normal.keys().map(|key| &**key).collect();
         assert_eq!(keys, ["App default/shop", "Pod default/web-*", "Slice a"]);
         let owner = normal["Pod default/web-*"][0].pointer("/metadata/ownerReferences/0/uid");
@@ -244,7 +259,7 @@ mod tests {
 
     #[test]
     fn objects_that_differ_in_meaning_have_different_normal_forms() {
-        let normal = |objects: Vec<Value>| normalize(objects, 0, &[]);
+        let normal = |objects: Vec<Value>| normalize(objects, &[], &[]);
         assert_ne!(normal(vec![app(UID, 2, 2)]), normal(vec![app(UID, 2, 1)]), "a stale status");
         let orphan = vec![app(UID, 1, 1), pod("x", OTHER, "")];
         assert_ne!(normal(vec![app(UID, 1, 1), pod("x", UID, "")]), normal(orphan));
@@ -256,16 +271,23 @@ mod tests {
             "an address that a user chose"
         );
         let ignored = ["/data".to_owned()];
-        assert_eq!(normalize(map("a"), 0, &ignored), normalize(map("b"), 0, &ignored));
+        assert_eq!(normalize(map("a"), &[], &ignored), normalize(map("b"), &[], &ignored));
     }
 
     #[test]
-    fn objects_that_nobody_has_written_only_lend_their_names() {
-        let mut old = app(UID, 1, 1);
-        old["metadata"]["resourceVersion"] = "7".into();
-        let normal = normalize(vec![old, pod("x", UID, "")], 7, &[]);
+    fn objects_that_are_as_before_only_lend_their_names() {
+        let before = [app(UID, 1, 1)];
+        let mut rewritten = app(UID, 1, 1);
+        rewritten["metadata"]["resourceVersion"] = "8".into();
+        rewritten["metadata"]["creationTimestamp"] = "2026-01-01T00:00:07Z".into();
+        let normal = normalize(vec![rewritten.clone(), pod("x", UID, "")], &before, &[]);
         let keys: Vec<&str> = normal.keys().map(|key| &**key).collect();
         assert_eq!(keys, ["Pod default/web-*"]);
+        rewritten["data"] = "other".into();
+        let changed = normalize(vec![rewritten], &before, &[]);
+        assert_eq!(changed["App default/shop"][0]["data"], json!("other"));
+        let again = normalize(vec![app(OTHER, 1, 1)], &before, &[]);
+        assert_eq!(again.len(), 1, "another object of the name");
         let owner = normal["Pod default/web-*"][0].pointer("/metadata/ownerReferences/0/uid");
         assert_eq!(owner, Some(&json!("<uid of App default/shop>")));
     }

@@ -1,7 +1,8 @@
 //! Objects that requests write, read from the paths of requests.
 
 use crate::simulation::{Outcome, Write};
-use http::Method;
+use evenkeel_runtime::client::full_text;
+use http::{Method, Request};
 use serde_json::Value;
 use std::{collections::BTreeSet, fmt};
 
@@ -71,6 +72,47 @@ impl Target {
             None => format!("{prefix}/{plural}/{name}"),
         }
     }
+}
+
+/// Returns the objects of a list, with their kind.
+pub(super) fn items(mut list: Value) -> Vec<Value> {
+    let kind = list["kind"].as_str().map(|kind| kind.trim_end_matches("List").to_owned());
+    let Value::Array(mut items) = list["items"].take() else { return Vec::new() };
+    for item in &mut items {
+        if let (Value::Object(fields), Some(kind)) = (item, &kind) {
+            fields.insert("kind".to_owned(), kind.as_str().into());
+        }
+    }
+    items
+}
+
+/// Returns the objects of all resources that the server serves, in each version, without events.
+pub(super) async fn all_objects(client: &kube::Client) -> Result<Vec<Value>, String> {
+    let groups = get(client, "/apis").await?;
+    let versions = of_list(&groups["groups"]).flat_map(|group| of_list(&group["versions"]));
+    let versions = versions.filter_map(|version| version["groupVersion"].as_str());
+    let prefixes = versions.map(|version| format!("/apis/{version}"));
+    let mut objects = Vec::new();
+    for prefix in std::iter::once("/api/v1".to_owned()).chain(prefixes) {
+        for resource in of_list(&get(client, &prefix).await?["resources"]) {
+            let Some(plural) = resource["name"].as_str() else { continue };
+            let is_listed = of_list(&resource["verbs"]).any(|verb| verb == "list");
+            if is_listed && plural != "events" {
+                objects.extend(items(get(client, &format!("{prefix}/{plural}")).await?));
+            }
+        }
+    }
+    Ok(objects)
+}
+
+async fn get(client: &kube::Client, path: &str) -> Result<Value, String> {
+    let request = Request::get(path).body(Vec::new()).map_err(|error| full_text(&error))?;
+    let answer = client.request::<Value>(request).await;
+    answer.map_err(|error| format!("GET {path}: {}", full_text(&error)))
+}
+
+fn of_list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
 }
 
 /// Returns the resources that these writes changed, without events.

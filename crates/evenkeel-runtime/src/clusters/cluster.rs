@@ -1,0 +1,74 @@
+//! One cluster, as the function that declares its controllers gets it.
+
+use crate::{
+    cache::{Cache, CacheOptions, Full},
+    client::Client,
+    manager::Manager,
+    operator::{ApiObject, ControllerBuilder, Requests},
+};
+use evenkeel_api::{Kind, View};
+use kube::api::DynamicObject;
+use std::sync::Arc;
+
+/// Cluster of a provider, in which controllers run. Clones are the same cluster.
+#[derive(Clone)]
+pub struct Cluster {
+    name: Arc<str>,
+    manager: Manager,
+}
+
+impl Cluster {
+    pub(super) fn new(name: &Arc<str>, manager: &Manager) -> Self {
+        Self { name: Arc::clone(name), manager: manager.clone() }
+    }
+
+    /// Returns the name that the provider gave to the cluster.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Declares a controller of all objects of `K` in this cluster, as [`Manager::controller`].
+    pub fn controller<K: ApiObject>(&self) -> ControllerBuilder<'_, K> {
+        self.manager.controller()
+    }
+
+    /// Declares a controller of a kind that is known only at run time, as [`Manager::controller_of_dynamic`].
+    pub fn controller_of_dynamic(&self, kind: Kind) -> ControllerBuilder<'_, DynamicObject> {
+        self.manager.controller_of_dynamic(kind)
+    }
+
+    /// Declares a controller whose keys are not objects of one kind, as [`Manager::controller_of_requests`].
+    pub fn controller_of_requests(&self, name: &str) -> ControllerBuilder<'_, Requests> {
+        self.manager.controller_of_requests(name)
+    }
+
+    /// Returns the cache of a kind in this cluster, as [`Manager::cached`].
+    pub fn cached<K: ApiObject>(&self) -> Cache<Full<K>> {
+        self.manager.cached()
+    }
+
+    /// Sets which objects of `K` are cached in this cluster. Call it before the first use of that cache.
+    pub fn cache<K>(&self, options: CacheOptions<K>)
+    where
+        K: 'static,
+        Full<K>: View,
+    {
+        self.manager.env().caches.configure(options);
+    }
+
+    /// Returns the client of this cluster, which writes only while this process leads.
+    pub fn client(&self) -> &Client {
+        &self.manager.env().client
+    }
+
+    /// Returns a kube client of this cluster, which writes only while this process leads.
+    pub fn kube(&self) -> kube::Client {
+        self.client().kube()
+    }
+}
+
+impl std::fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cluster").field("name", &self.name).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,40 @@
+//! What is done with a cluster when its provider names it.
+
+/// Step for one cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    /// The cluster is engaged with this connection already.
+    Keep,
+    /// The cluster is new.
+    Engage,
+    /// The connection is another one: the cluster is left, and then engaged anew.
+    Replace,
+}
+
+/// Returns the step for a cluster that is engaged with the connection `current`, if it is, when its provider names it with
+/// the connection `desired`.
+pub(super) fn step(current: Option<&[u8]>, desired: &[u8]) -> Step {
+    match current {
+        None => Step::Engage,
+        Some(current) if current == desired => Step::Keep,
+        Some(_) => Step::Replace,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cluster_is_engaged_once_for_each_connection() {
+        let table = [
+            (None, &b"a"[..], Step::Engage),
+            (Some(&b"a"[..]), b"a", Step::Keep),
+            (Some(b"a"), b"b", Step::Replace),
+            (Some(b""), b"b", Step::Replace),
+        ];
+        for (current, desired, wanted) in table {
+            assert_eq!(step(current, desired), wanted, "{current:?} {desired:?}");
+        }
+    }
+}

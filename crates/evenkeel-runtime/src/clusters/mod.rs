@@ -1,0 +1,74 @@
+//! Controllers of several clusters, which come and go while the manager runs.
+//!
+//! A [`ClusterProvider`] names clusters: by Secrets with kubeconfigs ([`SecretClusters`]), by ClusterProfiles
+//! ([`ProfileClusters`]), or in a fixed list ([`FixedClusters`]). For each, the function of [`Manager::clusters`] declares the same controllers. They have the
+//! cluster's own client, caches, queues and metrics, so that a cluster which does not answer holds up no other.
+//!
+//! ```no_run
+//! use evenkeel_runtime::{clusters::SecretClusters, prelude::*};
+//! use k8s_openapi::api::core::v1::ConfigMap;
+//!
+//! async fn reconcile(map: Arc<ConfigMap>, cx: Context) -> Result<Outcome> {
+//!     cx.event(&*map, "Seen", format!("the map was seen in {}", cx.cluster()));
+//!     Ok(Outcome::Settled)
+//! }
+//!
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! let manager = Manager::builder(kube::Client::try_default().await?)
+//!     .component("maps")
+//!     .leader_election_id("maps.example.com")
+//!     .build()?;
+//! manager.clusters(SecretClusters::in_namespace("fleet"), |cluster| {
+//!     cluster.controller::<ConfigMap>().reconcile(reconcile);
+//! });
+//! manager.run(shutdown_signal()).await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | documented rule | implemented in |
+//! |---|---|
+//! | A cluster with the same connection stays; with another one, it is left first | `decide::step` |
+//! | A profile is engaged once its control plane is healthy | `profiles::decide` |
+//! | The kubeconfig of a Secret reads no file and runs no command of the operator | `kubeconfig::check` |
+//! | Clusters are engaged by the leader alone, and left before it gives its lease back | `engage::Engagements` |
+//!
+//! Upstream: `sigs.k8s.io/multicluster-runtime`.
+
+mod cluster;
+mod connect;
+mod decide;
+mod engage;
+mod fixed;
+mod kubeconfig;
+mod profiles;
+mod provider;
+mod secrets;
+
+pub use cluster::Cluster;
+pub use engage::Clusters;
+pub use fixed::FixedClusters;
+pub use kubeconfig::KubeconfigError;
+pub use profiles::ProfileClusters;
+pub use provider::ClusterProvider;
+pub use secrets::SecretClusters;
+
+use crate::manager::Manager;
+
+impl Manager {
+    /// Runs controllers in each cluster of a provider. `declare` declares them when a cluster appears, with the cluster's own
+    /// client and caches. When it goes away, or its connection changes, they end after their last passes.
+    ///
+    /// The leader alone connects to clusters, also with sharding. All writes to them are fenced by its lease.
+    #[doc(alias("multicluster", "Engage"))]
+    pub fn clusters(
+        &self,
+        provider: impl ClusterProvider,
+        declare: impl Fn(&Cluster) + Send + Sync + 'static,
+    ) -> Clusters {
+        let host = self.of_leader();
+        let clusters = Clusters::of(&host, Box::new(declare));
+        provider.start(&host, clusters.clone());
+        clusters
+    }
+}
