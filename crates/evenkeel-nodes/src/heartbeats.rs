@@ -167,7 +167,8 @@ impl Heartbeats {
         Ok(())
     }
 
-    /// Creates the Node, or updates the labels and status of an existing one.
+    /// Creates the Node, or updates the labels and status of an existing one. Of a node whose object is to stay as it is,
+    /// it updates the conditions only.
     ///
     /// Upstream: `registerWithAPIServer`.
     async fn register_with_api_server(
@@ -175,16 +176,20 @@ impl Heartbeats {
         options: &NodeOptions,
         now: Timestamp,
     ) -> Result<(), ApiError> {
-        let body = node::object(options, now).to_string();
-        match self.client.create::<Metadata>(&Node::kind(), "", body.into()).await {
-            Err(error) if error.is_already_exists() => {}
-            other => return other.map(drop),
+        if !options.existing {
+            let body = node::object(options, now).to_string();
+            match self.client.create::<Metadata>(&Node::kind(), "", body.into()).await {
+                Err(error) if error.is_already_exists() => {}
+                other => return other.map(drop),
+            }
+            let labels =
+                serde_json::json!({ "metadata": { "labels": node::labels(options) } }).to_string();
+            let (kind, form) = (Node::kind(), PatchForm::Strategic);
+            self.client
+                .patch::<Metadata>(&kind, "", &options.name, "", form, labels.into())
+                .await?;
         }
         // The Node exists already. Its Ready condition keeps its transition time.
-        let labels =
-            serde_json::json!({ "metadata": { "labels": node::labels(options) } }).to_string();
-        let (kind, form) = (Node::kind(), PatchForm::Strategic);
-        self.client.patch::<Metadata>(&kind, "", &options.name, "", form, labels.into()).await?;
         let ready = self.client.get::<Node>("", &options.name).await?;
         let ready = ready.status.conditions.iter().find(|condition| &*condition.type_ == "Ready");
         let since = ready

@@ -62,9 +62,15 @@ pub(crate) fn labels(node: &NodeOptions) -> Value {
     )
 }
 
-/// Returns the patch that reports the status; `ready_since` is the last transition time of the conditions.
+/// Returns the patch that reports the status; `ready_since` is the last transition time of the conditions. The patch of an
+/// existing node has only the conditions.
 pub(crate) fn status_patch(node: &NodeOptions, ready_since: Timestamp, now: Timestamp) -> String {
-    json!({ "status": status(node, ready_since, now) }).to_string()
+    let status = if node.existing {
+        json!({ "conditions": conditions(ready_since, now) })
+    } else {
+        status(node, ready_since, now)
+    };
+    json!({ "status": status }).to_string()
 }
 
 /// Returns the patch that updates only the heartbeat times of the conditions.
@@ -74,20 +80,25 @@ pub(crate) fn heartbeat_patch(now: Timestamp) -> String {
     json!({ "status": { "conditions": heartbeats } }).to_string()
 }
 
-/// Returns the whole node status; `ready_since` is the last transition time of the conditions.
-fn status(node: &NodeOptions, ready_since: Timestamp, now: Timestamp) -> Value {
-    let resources: Map<String, Value> =
-        node.capacity.iter().map(|(name, amount)| (name.clone(), amount.as_str().into())).collect();
+/// Returns the conditions of a healthy node, which last changed at `ready_since`.
+fn conditions(ready_since: Timestamp, now: Timestamp) -> Value {
     let conditions = CONDITIONS.map(|(kind, reason, message, status)| {
         json!({
             "type": kind, "status": status, "reason": reason, "message": message,
             "lastHeartbeatTime": seconds(now), "lastTransitionTime": seconds(ready_since),
         })
     });
+    conditions.into_iter().collect()
+}
+
+/// Returns the whole node status; `ready_since` is the last transition time of the conditions.
+fn status(node: &NodeOptions, ready_since: Timestamp, now: Timestamp) -> Value {
+    let resources: Map<String, Value> =
+        node.capacity.iter().map(|(name, amount)| (name.clone(), amount.as_str().into())).collect();
     json!({
         "capacity": resources,
         "allocatable": resources,
-        "conditions": conditions,
+        "conditions": conditions(ready_since, now),
         "addresses": [
             { "type": "InternalIP", "address": node.ip.to_string() },
             { "type": "Hostname", "address": node.name },
@@ -186,6 +197,15 @@ mod tests {
         let ready = &patch["status"]["conditions"][3];
         assert_eq!(ready["lastTransitionTime"], seconds(at(0)));
         assert_eq!(ready["lastHeartbeatTime"], seconds(at(300)));
+    }
+
+    #[test]
+    fn status_of_an_existing_node_keeps_its_resources() {
+        let mut node = NodeOptions::new("n", Ipv4Addr::new(172, 18, 0, 2));
+        node.existing = true;
+        let patch: Value = serde_json::from_str(&status_patch(&node, at(0), at(1))).unwrap();
+        let fields: Vec<&String> = patch["status"].as_object().unwrap().keys().collect();
+        assert_eq!(fields, ["conditions"]);
     }
 
     #[test]

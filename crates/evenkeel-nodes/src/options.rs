@@ -1,6 +1,7 @@
 //! Options of the simulated nodes.
 
 use crate::{Kubelets, StorageOptions};
+use evenkeel_api::views::Node;
 use std::{net::Ipv4Addr, time::Duration};
 
 /// Options of all simulated nodes of one process.
@@ -23,6 +24,9 @@ pub struct NodesOptions {
     /// Whether to send the kubelet's normal events (`Started`, `Killing`), one or two per container.
     /// Warnings are always sent.
     pub everyday_events: bool,
+    /// Whether to interpret the commands and probes of containers. Otherwise a container runs until it is stopped, and
+    /// is ready. Default: true.
+    pub interprets_commands: bool,
     /// Simulated storage that provisions volumes; `None` if nothing or another driver provisions them.
     pub storage: Option<StorageOptions>,
     /// Handle through which an API server reads container logs while the nodes run.
@@ -40,6 +44,7 @@ impl Default for NodesOptions {
             first_pod_ip: Ipv4Addr::new(10, 128, 0, 1),
             workers: 32,
             everyday_events: false,
+            interprets_commands: true,
             storage: None,
             kubelets: Kubelets::default(),
         }
@@ -59,6 +64,9 @@ pub struct NodeOptions {
     pub labels: Vec<(String, String)>,
     /// Taints at registration: key, value and effect.
     pub taints: Vec<(String, String, String)>,
+    /// Whether the Node object exists and stays as it is, apart from the kubelet's conditions. The kubelet then
+    /// registers no node.
+    pub existing: bool,
 }
 
 impl NodeOptions {
@@ -75,6 +83,42 @@ impl NodeOptions {
                 .collect(),
             labels: Vec::new(),
             taints: Vec::new(),
+            existing: false,
+        }
+    }
+
+    /// Returns the node whose object exists already: it admits pods up to the object's allocatable resources.
+    pub fn of_existing(node: &Node) -> Self {
+        let addresses = node.status.addresses.iter();
+        let mut internal = addresses.filter(|address| &*address.type_ == "InternalIP");
+        let ip = internal.find_map(|address| address.address.parse().ok());
+        let capacity = node.status.allocatable.iter();
+        Self {
+            ip: ip.unwrap_or(Ipv4Addr::UNSPECIFIED),
+            capacity: capacity
+                .map(|(name, amount)| (name.to_owned(), amount.to_string()))
+                .collect(),
+            existing: true,
+            ..Self::new(&*node.meta.name, Ipv4Addr::UNSPECIFIED)
+        }
+    }
+
+    /// Returns a new node with the allocatable resources, labels and taints of another one. The taints and labels that
+    /// describe only that node are left out: conditions, host name.
+    pub fn like(node: &Node, name: &str, ip: Ipv4Addr) -> Self {
+        let labels = node.meta.labels.iter().filter(|(key, _)| *key != "kubernetes.io/hostname");
+        let taints = node.spec.taints.iter();
+        let taints = taints.filter(|taint| !taint.key.starts_with("node.kubernetes.io/"));
+        Self {
+            name: name.to_owned(),
+            ip,
+            labels: labels.map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
+            taints: taints
+                .map(|taint| [&taint.key, &taint.value, &taint.effect].map(ToString::to_string))
+                .map(|[key, value, effect]| (key, value, effect))
+                .collect(),
+            existing: false,
+            ..Self::of_existing(node)
         }
     }
 

@@ -347,7 +347,10 @@ impl PodWorkers {
                     || !container.args.is_empty()
                     || entrypoint_is_shell(&container.image)
             });
-        if !has_processes || matches!(&*pod.status.phase, "Succeeded" | "Failed") {
+        if !has_processes
+            || !self.options.interprets_commands
+            || matches!(&*pod.status.phase, "Succeeded" | "Failed")
+        {
             return Ok(Some(Arc::default()));
         }
         match self.client.get::<PodCommand>(&key.namespace, &key.name).await {

@@ -38,7 +38,12 @@ pub async fn run(
     let kubelets = options.kubelets.clone();
     let pod_workers = PodWorkers::new(client, clock, recorder, options, &caches, pod_queue.clone());
     kubelets.set(&pod_workers);
-    heartbeats.enqueue_all();
+    // Only the cache knows which nodes are partitioned and must not register.
+    let registering = Arc::clone(&heartbeats);
+    tasks.spawn("node-registration", async move {
+        nodes.synced().await;
+        registering.enqueue_all();
+    });
     for _ in 0..NODE_WORKERS {
         let heartbeats = Arc::clone(&heartbeats);
         tasks.spawn_restarting_until_cancelled("node-heartbeats", move || {

@@ -45,17 +45,12 @@ impl Dump {
     /// Adds the objects and lists in a text, which is JSON or one or more YAML documents.
     ///
     /// # Errors
-    /// If the text is not valid, or an object has no `apiVersion`, `kind` or `metadata.name`.
+    /// As of [`read_objects`].
     pub fn add(&mut self, text: &str) -> Result<(), DumpError> {
-        let documents: Vec<Value> = match serde_json::from_str(text) {
-            Ok(document) => vec![document],
-            Err(_) => serde_saphyr::from_multiple(text)
-                .map_err(|error| DumpError::InvalidText(error.to_string()))?,
-        };
-        documents
-            .into_iter()
-            .filter(|document| !document.is_null())
-            .try_for_each(|document| self.add_object(document, None))
+        for object in read_objects(text)? {
+            self.add_object(object);
+        }
+        Ok(())
     }
 
     /// Returns the number of objects.
@@ -68,42 +63,18 @@ impl Dump {
         self.object_count == 0
     }
 
-    /// Adds an object, or the items of a list. An object without `apiVersion` or `kind` is of `default_type`.
-    fn add_object(
-        &mut self,
-        mut object: Value,
-        default_type: Option<ObjectType>,
-    ) -> Result<(), DumpError> {
-        let number = self.object_count + 1;
-        let text = |field: &str| object.get(field).and_then(Value::as_str).map(str::to_owned);
-        let ObjectType { version, kind } = match (text("apiVersion"), text("kind"), default_type) {
-            (Some(version), Some(kind), _) => ObjectType { version, kind },
-            (_, _, Some(default_type)) => default_type,
-            (None, ..) => return Err(DumpError::MissingField(number, "apiVersion")),
-            (_, None, _) => return Err(DumpError::MissingField(number, "kind")),
-        };
-        if let Some(Value::Array(items)) = object.get_mut("items").map(Value::take) {
-            // Items of a typed list such as `PodList` may omit their kind.
-            let item_kind = kind.strip_suffix("List").filter(|kind| !kind.is_empty());
-            let item_type = item_kind
-                .map(|kind| ObjectType { version: version.clone(), kind: kind.to_owned() });
-            return items.into_iter().try_for_each(|item| self.add_object(item, item_type.clone()));
-        }
-        if object.pointer("/metadata/name").is_none() {
-            return Err(DumpError::MissingField(number, "metadata.name"));
-        }
+    fn add_object(&mut self, mut object: Value) {
+        let text = |field: &str| object[field].as_str().unwrap_or_default().to_owned();
+        let (version, kind) = (text("apiVersion"), text("kind"));
         let root = if version.contains('/') { "/apis" } else { "/api" };
         let list_path = format!("{root}/{version}/{}", plural(&kind));
-        object["apiVersion"] = version.into();
-        object["kind"] = (*kind).into();
         match &*kind {
             "Pod" => defaults::set_pod_defaults(&mut object),
             kind if workloads::is_workload(kind) => defaults::set_metadata_defaults(&mut object),
             _ => {}
         }
         self.objects.entry(list_path).or_default().push(object);
-        self.object_count = number;
-        Ok(())
+        self.object_count += 1;
     }
 
     /// Adds missing pods of workloads (Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs), as their controllers
@@ -126,6 +97,54 @@ impl Dump {
         });
         kube::Client::new(service, "default")
     }
+}
+
+/// Returns the objects in a text, which is JSON or one or more YAML documents. Lists are replaced by their items, and every
+/// object has `apiVersion` and `kind`.
+///
+/// # Errors
+/// If the text is not valid, or an object has no `apiVersion`, `kind` or `metadata.name`.
+pub fn read_objects(text: &str) -> Result<Vec<Value>, DumpError> {
+    let documents: Vec<Value> = match serde_json::from_str(text) {
+        Ok(document) => vec![document],
+        Err(_) => serde_saphyr::from_multiple(text)
+            .map_err(|error| DumpError::InvalidText(error.to_string()))?,
+    };
+    let mut objects = Vec::new();
+    for document in documents.into_iter().filter(|document| !document.is_null()) {
+        flatten(document, None, &mut objects)?;
+    }
+    Ok(objects)
+}
+
+/// Appends an object, or the items of a list. An object without `apiVersion` or `kind` is of `default_type`.
+fn flatten(
+    mut object: Value,
+    default_type: Option<ObjectType>,
+    objects: &mut Vec<Value>,
+) -> Result<(), DumpError> {
+    let number = objects.len() + 1;
+    let text = |field: &str| object.get(field).and_then(Value::as_str).map(str::to_owned);
+    let ObjectType { version, kind } = match (text("apiVersion"), text("kind"), default_type) {
+        (Some(version), Some(kind), _) => ObjectType { version, kind },
+        (_, _, Some(default_type)) => default_type,
+        (None, ..) => return Err(DumpError::MissingField(number, "apiVersion")),
+        (_, None, _) => return Err(DumpError::MissingField(number, "kind")),
+    };
+    if let Some(Value::Array(items)) = object.get_mut("items").map(Value::take) {
+        // Items of a typed list such as `PodList` may omit their kind.
+        let item_kind = kind.strip_suffix("List").filter(|kind| !kind.is_empty());
+        let item_type =
+            item_kind.map(|kind| ObjectType { version: version.clone(), kind: kind.to_owned() });
+        return items.into_iter().try_for_each(|item| flatten(item, item_type.clone(), objects));
+    }
+    if object.pointer("/metadata/name").is_none() {
+        return Err(DumpError::MissingField(number, "metadata.name"));
+    }
+    object["apiVersion"] = version.into();
+    object["kind"] = kind.into();
+    objects.push(object);
+    Ok(())
 }
 
 /// Returns the plural resource name for a kind.

@@ -1,14 +1,19 @@
-//! Writes to the store without admission or validation, for example of objects that another version of the server might
-//! have stored. For tests of clients.
+//! Writes to the store without admission or validation: objects of another server, or those that another version of the
+//! server might have stored.
 
 use super::Server;
 
 use crate::{
-    resource,
+    custom::crd_controller,
+    resource::{self, ResourceType},
     selector::selection_attributes,
-    store::{Encoded, Expect, WriteError},
+    store::{Encoded, Expect, Transaction, WriteError},
 };
 use serde_json::Value;
+use std::{collections::HashSet, sync::Arc};
+
+/// Maximum number of loaded objects in one transaction.
+const LOADED_AT_ONCE: usize = 500;
 
 /// Error of an unchecked write.
 #[derive(Debug, thiserror::Error)]
@@ -61,5 +66,77 @@ impl Server {
             .put(&resource_type.resource_prefix, &key, expect, Encoded::new(object, selection))
             .await?;
         Ok(())
+    }
+
+    /// Stores the objects of another cluster as they are, with their UIDs, times, owners and statuses. Replaces existing
+    /// objects. Returns the objects whose `apiVersion` and `kind` the server does not have.
+    ///
+    /// CustomResourceDefinitions among the objects are served at once if their status has the condition `Established`.
+    ///
+    /// # Errors
+    /// The store cannot write.
+    pub async fn load(&self, objects: Vec<Value>) -> Result<Vec<Value>, UncheckedError> {
+        let is_definition = |object: &Value| object["kind"] == "CustomResourceDefinition";
+        let (definitions, others): (Vec<_>, Vec<_>) = objects.into_iter().partition(is_definition);
+        let mut unknown = self.store_all(definitions).await?;
+        crd_controller::load(&self.api);
+        unknown.extend(self.store_all(others).await?);
+        Ok(unknown)
+    }
+
+    /// Stores these objects, and returns those of unknown types.
+    async fn store_all(&self, objects: Vec<Value>) -> Result<Vec<Value>, UncheckedError> {
+        let rows = self.api.table.rows();
+        let mut unknown = Vec::new();
+        let mut transaction = Transaction::default();
+        let mut keys = HashSet::new();
+        for object in objects {
+            let text = |field: &str| object[field].as_str().unwrap_or_default();
+            let Some(requested) = rows.of_kind(text("apiVersion"), text("kind")).next().cloned()
+            else {
+                unknown.push(object);
+                continue;
+            };
+            let stored = self.api.table.stored_version(&requested);
+            let object = self.in_stored_version(&requested, &stored, object);
+            let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+            let key = resource::key(&stored, text("namespace"), text("name"));
+            let prefix = &stored.resource_prefix;
+            if transaction.len() >= LOADED_AT_ONCE || keys.contains(&(prefix.clone(), key.clone()))
+            {
+                self.api.store.commit(std::mem::take(&mut transaction)).await?;
+                keys.clear();
+            }
+            let existing = self.api.store.latest(prefix, &key);
+            let expect = existing.map_or(Expect::Absent, |entry| Expect::At(entry.revision));
+            let selection = selection_attributes(&stored, &object);
+            transaction.put(prefix, &key, expect, Encoded::new(&object, selection));
+            keys.insert((prefix.clone(), key));
+        }
+        if transaction.len() > 0 {
+            self.api.store.commit(transaction).await?;
+        }
+        Ok(unknown)
+    }
+
+    /// Returns an object in its storage version, with the kind's defaults and with a UID.
+    fn in_stored_version(
+        &self,
+        requested: &Arc<ResourceType>,
+        stored: &Arc<ResourceType>,
+        mut object: Value,
+    ) -> Value {
+        if requested.converts() {
+            stored.strategy.convert_in(&stored.gvk, &mut object);
+        }
+        stored.strategy.default(&mut object);
+        let is_empty = |value: &Value| value.as_str().is_none_or(str::is_empty);
+        if stored.namespaced && is_empty(&object["metadata"]["namespace"]) {
+            object["metadata"]["namespace"] = "default".into();
+        }
+        if is_empty(&object["metadata"]["uid"]) {
+            object["metadata"]["uid"] = self.api.uid().into();
+        }
+        object
     }
 }
