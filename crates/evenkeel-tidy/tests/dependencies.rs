@@ -132,6 +132,7 @@ const ARROWS: [(&str, &[&str]); 25] = [
             "evenkeel-kube-scheduler",
             "evenkeel-apiserver",
             "evenkeel-plane",
+            "evenkeel-nodes",
         ],
     ),
 ];
