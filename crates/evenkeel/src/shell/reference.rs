@@ -1,6 +1,9 @@
 //! Reference pages in Markdown: the flags of each program, the metrics, and the simulation annotations.
 
-use clap::{Arg, Command};
+use clap::{
+    Arg, Command,
+    builder::{PossibleValue, Str},
+};
 use evenkeel_nodes::{ANNOTATIONS, PREFIX};
 use std::collections::BTreeMap;
 
@@ -68,7 +71,7 @@ fn row(argument: &Arg) -> String {
     let short = argument.get_short().map(|letter| format!("`-{letter}`, ")).unwrap_or_default();
     let takes_value = argument.get_action().takes_values();
     let names = argument.get_value_names().unwrap_or_default();
-    let value = names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(" ");
+    let value = names.iter().map(Str::as_str).collect::<Vec<_>>().join(" ");
     let (flag, value) = match argument.get_long() {
         Some(long) => {
             (format!("{short}`--{long}`"), if takes_value { value } else { String::new() })
@@ -84,7 +87,7 @@ fn row(argument: &Arg) -> String {
     }
     let possible = argument.get_possible_values();
     if takes_value && !possible.is_empty() {
-        let possible: Vec<_> = possible.iter().map(|value| value.get_name()).collect();
+        let possible: Vec<_> = possible.iter().map(PossibleValue::get_name).collect();
         meaning.push_str(&format!(" (one of {})", possible.join(", ")));
     }
     format!("| {flag} | {} | {} |\n", cell(&value), cell(&meaning))
