@@ -44,3 +44,14 @@ outsider *VERSIONS:
 # What must pass before a change lands.
 ci:
     .ci/run
+
+# The book of docs/ below target/book, with its commands run (needs mdbook and kubectl).
+book:
+    cargo build --release
+    cargo build --package site-operator
+    tests/docs/run $(which kubectl) target/release/evenkeel
+    mdbook build docs
+
+# The pages of the book's reference.
+reference:
+    cargo run -- man --markdown docs/reference

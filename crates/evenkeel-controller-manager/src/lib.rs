@@ -5,4 +5,4 @@ pub mod options;
 pub mod plan;
 mod program;
 
-pub use program::main;
+pub use program::{METRICS_TABLE, main};

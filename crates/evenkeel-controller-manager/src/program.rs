@@ -22,7 +22,7 @@ use std::{process::ExitCode, time::Duration};
 const NAME: &str = "kube-controller-manager";
 
 /// Table of upstream's metrics and their stability levels.
-const METRICS: &str = include_str!("../data/metrics.tsv");
+pub const METRICS_TABLE: &str = include_str!("../data/metrics.tsv");
 
 /// Interval at which the log names the controllers that have not ended, if the shutdown has no timeout.
 const REMINDER: Duration = Duration::from_secs(5);
@@ -65,7 +65,7 @@ async fn run(options: Options, log: &Log) -> Result<()> {
         election,
         serving: &options.serving,
         metrics: &options.metrics,
-        catalog: METRICS,
+        catalog: METRICS_TABLE,
         configz: options::configz(&options),
         profiling: options.profiling,
         grace: grace_period(options.shutdown_timeout),

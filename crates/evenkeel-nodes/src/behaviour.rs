@@ -3,38 +3,10 @@
 use evenkeel_api::{StrMap, quantity::Quantity};
 use std::time::Duration;
 
-use crate::Delays;
-
-/// Prefix of all simulation annotations.
-pub const PREFIX: &str = "sim.evenkeel.dev/";
-
-// Names of the annotations after the prefix.
-const RUN_TIME: &str = "run-time";
-const EXIT_CODE: &str = "exit-code";
-const CRASH_AFTER: &str = "crash-after";
-const CRASH_LIMIT: &str = "crash-limit";
-const START_DELAY: &str = "start-delay";
-const READY_DELAY: &str = "ready-delay";
-const READINESS: &str = "readiness";
-const TERMINATION_TIME: &str = "termination-time";
-const IMAGE_PULL: &str = "image-pull";
-pub(crate) const CPU: &str = "cpu";
-pub(crate) const CPU_LOAD: &str = "cpu-load";
-pub(crate) const MEMORY: &str = "memory";
-const KEYS: [&str; 12] = [
-    RUN_TIME,
-    EXIT_CODE,
-    CRASH_AFTER,
-    CRASH_LIMIT,
-    START_DELAY,
-    READY_DELAY,
-    READINESS,
-    TERMINATION_TIME,
-    IMAGE_PULL,
-    CPU,
-    CPU_LOAD,
-    MEMORY,
-];
+use crate::{
+    Delays,
+    annotations::{self, PREFIX},
+};
 
 /// Simulated run of one container.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -114,10 +86,11 @@ pub(crate) fn read(annotations: &StrMap, name: &str, mut script: Script) -> Scri
 pub(crate) fn annotation_errors(annotations: &StrMap, containers: &[&str]) -> Vec<String> {
     let mut errors = Vec::new();
     for (key, value) in simulation_annotations(annotations) {
-        if !KEYS.contains(&key) {
+        if annotations::of_pod(key).is_none() {
+            let known: Vec<&str> = annotations::of_pods().map(|known| known.name).collect();
             errors.push(format!(
                 "annotation {PREFIX}{key} is unknown; known are {}",
-                KEYS.join(", ")
+                known.join(", ")
             ));
             continue;
         }
@@ -160,41 +133,8 @@ fn value_for<'v>(value: &'v str, name: &str) -> Option<&'v str> {
 
 /// Sets the value of one annotation. The error is the end of a sentence about the value.
 fn apply(script: &mut Script, key: &str, value: &str) -> Result<(), &'static str> {
-    match key {
-        RUN_TIME => {
-            script.run_time = if value == "forever" { None } else { Some(duration(value)?) };
-            script.annotated.run_time = true;
-        }
-        EXIT_CODE => {
-            script.exit_code = exit_code(value)?;
-            script.annotated.exit_code = true;
-        }
-        CRASH_AFTER => {
-            script.run_time = Some(duration(value)?);
-            script.annotated.run_time = true;
-            if script.exit_code == 0 {
-                script.exit_code = 1;
-            }
-        }
-        CRASH_LIMIT => script.crash_limit = Some(value.parse().map_err(|_| "is not a count")?),
-        START_DELAY => script.start_delay = duration(value)?,
-        READY_DELAY => script.ready_delay = duration(value)?,
-        READINESS => {
-            script.ready = parse_choice(value, "always", "never")?;
-            script.annotated.readiness = true;
-        }
-        TERMINATION_TIME => {
-            script.termination_time = duration(value)?;
-            script.annotated.termination_time = true;
-        }
-        IMAGE_PULL => script.pullable = parse_choice(value, "ok", "fail")?,
-        // A script has no usage. `annotated_usage` reads it from the annotations.
-        CPU | CPU_LOAD | MEMORY => {
-            quantity(value)?;
-        }
-        _ => return Err("belongs to an unknown annotation"),
-    }
-    Ok(())
+    let annotation = annotations::of_pod(key).ok_or("belongs to an unknown annotation")?;
+    (annotation.apply)(script, value)
 }
 
 /// Returns the usage that an annotation sets for the container `name`; `None` if it is absent or invalid.
@@ -205,18 +145,18 @@ pub(crate) fn annotated_usage(annotations: &StrMap, key: &str, name: &str) -> Op
 }
 
 /// Parses an amount that is not negative.
-fn quantity(value: &str) -> Result<Quantity, &'static str> {
+pub(crate) fn quantity(value: &str) -> Result<Quantity, &'static str> {
     let amount = Quantity::parse(value).ok().filter(|amount| amount.sign() >= 0);
     amount.ok_or("is not an amount such as 250m, 2 or 64Mi")
 }
 
 /// Parses an exit code from 0 to 255.
-fn exit_code(value: &str) -> Result<i32, &'static str> {
+pub(crate) fn exit_code(value: &str) -> Result<i32, &'static str> {
     value.parse::<u8>().map(i32::from).map_err(|_| "is not an exit code (0 to 255)")
 }
 
 /// Returns true for the value `yes`, and false for the value `no`.
-fn parse_choice(value: &str, yes: &str, no: &str) -> Result<bool, &'static str> {
+pub(crate) fn parse_choice(value: &str, yes: &str, no: &str) -> Result<bool, &'static str> {
     if value == yes {
         Ok(true)
     } else if value == no {
@@ -230,7 +170,7 @@ fn parse_choice(value: &str, yes: &str, no: &str) -> Result<bool, &'static str> 
 }
 
 /// Parses a Go duration of at most 100 years, such as `300ms`, `1.5s`, `1m30s`, `2h` or `0`.
-fn duration(text: &str) -> Result<Duration, &'static str> {
+pub(crate) fn duration(text: &str) -> Result<Duration, &'static str> {
     const INVALID: &str = "is not a duration such as 300ms, 5s, 1m30s or 2h";
     if text == "0" {
         return Ok(Duration::ZERO);

@@ -22,22 +22,7 @@
 //! Files in an emptyDir outlive the container. Files in a hostPath outlive the pod, but not this process. Exec
 //! readiness probes read these files.
 //!
-//! Annotations of a pod override the delays and the command at any time during the pod's life:
-//!
-//! | annotation | value | meaning |
-//! |---|---|---|
-//! | `sim.evenkeel.dev/run-time` | duration or `forever` | the container ends by itself this long after it started |
-//! | `sim.evenkeel.dev/exit-code` | 0 to 255 | exit code of that end (default 0) |
-//! | `sim.evenkeel.dev/crash-after` | duration | like `run-time`, but exits with code 1 unless `exit-code` sets another |
-//! | `sim.evenkeel.dev/crash-limit` | count | this many runs end by themselves; later runs do not end |
-//! | `sim.evenkeel.dev/start-delay` | duration | from the time the container may start to running |
-//! | `sim.evenkeel.dev/ready-delay` | duration | from running to ready |
-//! | `sim.evenkeel.dev/readiness` | `always`, `never` | whether the container ever becomes ready |
-//! | `sim.evenkeel.dev/termination-time` | duration | from SIGTERM to exit; the grace period limits it (exit code 137) |
-//! | `sim.evenkeel.dev/image-pull` | `ok`, `fail` | whether the image can be pulled (by default, unless its tag is `404`, `non-existent` or `nonexistent`) |
-//! | `sim.evenkeel.dev/cpu` | quantity | CPU usage of the container (default: half of its request) |
-//! | `sim.evenkeel.dev/cpu-load` | quantity | CPU load that all running pods of the owner share evenly |
-//! | `sim.evenkeel.dev/memory` | quantity | memory usage of the container (default: half of its request) |
+//! Annotations of a pod override the delays and the command at any time during the pod's life: [`ANNOTATIONS`].
 //!
 //! Durations are written as in Go: `300ms`, `5s`, `1m30s`. A value may name a container, with or without a value
 //! for the others: `web=5s,log=1s` or `5s,log=1s`. The kubelet ignores an invalid value and reports it in an event
@@ -78,6 +63,7 @@
 
 mod addresses;
 mod admission;
+mod annotations;
 mod behaviour;
 mod exec;
 mod heartbeats;
@@ -98,7 +84,7 @@ mod usage;
 mod volumes;
 mod volumes_in_use;
 
-pub use behaviour::PREFIX;
+pub use annotations::{ANNOTATIONS, Annotation, PREFIX};
 pub use exec::{AttachRequest, Chunk, ExecError, ExecRequest, Streams};
 pub use kubelets::Kubelets;
 pub use logs::{ContainerRef, LogLine};

@@ -3,12 +3,11 @@
 use evenkeel_api::views::Node;
 use evenkeel_runtime::cache::{Cache, CacheEvent};
 
-/// Annotation of a Node; `"true"` partitions it.
-const PARTITION_ANNOTATION: &str = "sim.evenkeel.dev/silent";
+use crate::annotations::SILENT;
 
 /// Reports whether the node's annotation partitions it from the API server.
 pub(crate) fn is_partitioned(node: &Node) -> bool {
-    node.meta.annotations.get(PARTITION_ANNOTATION) == Some("true")
+    node.meta.annotations.get(SILENT) == Some("true")
 }
 
 /// Reports whether the cache has a partitioned node with this name.

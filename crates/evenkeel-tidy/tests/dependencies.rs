@@ -146,6 +146,7 @@ const ARROWS: [(&str, &[&str]); 26] = [
             "evenkeel-apiserver",
             "evenkeel-plane",
             "evenkeel-whatif",
+            "evenkeel-nodes",
         ],
     ),
 ];

@@ -54,6 +54,8 @@ enum Command {
     Completion(shell::CompletionArgs),
     /// Write man pages of this program and of the drop-in programs.
     Man(shell::ManArgs),
+    /// Print the annotations that steer simulated pods and nodes.
+    ExplainAnnotations(shell::AnnotationsArgs),
 }
 
 fn main() -> ExitCode {
@@ -79,5 +81,6 @@ fn main() -> ExitCode {
         Command::Envtest(args) => envtest::main(&args),
         Command::Completion(args) => shell::completion(&args),
         Command::Man(args) => shell::man(&args),
+        Command::ExplainAnnotations(args) => shell::annotations(&args),
     }
 }

@@ -1,5 +1,7 @@
-//! Completion scripts and man pages of `evenkeel` and the other programs, generated from the definitions of
-//! their command lines.
+//! Completion scripts, man pages and reference pages of `evenkeel` and the other programs, generated from the
+//! definitions of their command lines.
+
+mod reference;
 
 use crate::Cli;
 use anyhow::{Context, Result, bail};
@@ -24,8 +26,26 @@ pub(crate) struct CompletionArgs {
 /// Arguments of `evenkeel man`.
 #[derive(Debug, Args)]
 pub(crate) struct ManArgs {
-    /// Folder for the man pages. It is created if it does not exist.
+    /// Folder for the pages. It is created if it does not exist.
     folder: PathBuf,
+    /// Write reference pages in Markdown: flags, metrics, annotations of the simulation.
+    #[arg(long)]
+    markdown: bool,
+}
+
+/// Arguments of `evenkeel explain-annotations`.
+#[derive(Debug, Args)]
+pub(crate) struct AnnotationsArgs {
+    /// Output format.
+    #[arg(short, long, value_enum, default_value = "text")]
+    output: AnnotationsOutput,
+}
+
+/// Output format of `evenkeel explain-annotations`.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum AnnotationsOutput {
+    Text,
+    Markdown,
 }
 
 /// Names of the programs.
@@ -65,9 +85,19 @@ fn script(shell: Shell, program: &str) -> Result<Vec<u8>> {
     Ok(script)
 }
 
-/// Writes man pages: one for each program and for each of its commands.
+/// Writes man pages: one for each program and for each of its commands. Or else the reference pages.
 pub(crate) fn man(args: &ManArgs) -> ExitCode {
-    exit_code(write_pages(&args.folder))
+    let write = if args.markdown { write_reference } else { write_pages };
+    exit_code(write(&args.folder))
+}
+
+/// Prints the annotations that steer the simulation.
+pub(crate) fn annotations(args: &AnnotationsArgs) -> ExitCode {
+    let text = match args.output {
+        AnnotationsOutput::Text => reference::annotations_text(),
+        AnnotationsOutput::Markdown => reference::annotations_markdown(),
+    };
+    exit_code(std::io::stdout().write_all(text.as_bytes()).map_err(Into::into))
 }
 
 fn write_pages(folder: &Path) -> Result<()> {
@@ -75,6 +105,15 @@ fn write_pages(folder: &Path) -> Result<()> {
     std::fs::create_dir_all(folder).with_context(context)?;
     for program in commands() {
         clap_mangen::generate_to(program, folder).with_context(context)?;
+    }
+    Ok(())
+}
+
+fn write_reference(folder: &Path) -> Result<()> {
+    let context = || format!("reference pages cannot be written to {}", folder.display());
+    std::fs::create_dir_all(folder).with_context(context)?;
+    for (name, text) in reference::pages(&commands()) {
+        std::fs::write(folder.join(name), text).with_context(context)?;
     }
     Ok(())
 }

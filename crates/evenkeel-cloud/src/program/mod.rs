@@ -47,7 +47,7 @@ use std::{
 const NAME: &str = "cloud-controller-manager";
 
 /// Table of upstream's metrics and their stability levels.
-const METRICS: &str = include_str!("../../data/metrics.tsv");
+pub const METRICS_TABLE: &str = include_str!("../../data/metrics.tsv");
 
 /// Maximum duration of an orderly stop.
 const GRACE_PERIOD: Duration = Duration::from_secs(10);
@@ -121,7 +121,7 @@ async fn run(options: Options, provider: Arc<dyn CloudProvider>, log: &Log) -> R
         election: options.leader.elect.then(|| options.leader.election()).transpose()?,
         serving: &options.serving,
         metrics: &MetricsOptions::default(),
-        catalog: METRICS,
+        catalog: METRICS_TABLE,
         configz: options.configz(),
         profiling: options.profiling,
         grace: GRACE_PERIOD,

@@ -18,10 +18,7 @@ use super::{
     memory::{Condition, ConditionType, Ended, Memory, Phase, Slot, State},
     status,
 };
-use crate::{
-    Delays,
-    behaviour::{self, PREFIX},
-};
+use crate::{Delays, annotations::PREFIX, behaviour};
 use evenkeel_shell::later;
 
 /// Returns the facts of `pod` on the node with the address `host_ip`. The caller must replace two of them: that the

@@ -10,7 +10,10 @@ use serde_json::{Value, json};
 use std::{collections::HashMap, sync::Arc};
 
 use super::pages::{NodeUsage, PodUsage};
-use crate::behaviour::{CPU, CPU_LOAD, MEMORY, annotated_usage};
+use crate::{
+    annotations::{CPU, CPU_LOAD, MEMORY},
+    behaviour::annotated_usage,
+};
 
 /// Field `window` of each object: the time over which usage is averaged.
 const WINDOW: &str = "15s";

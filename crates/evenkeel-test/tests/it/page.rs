@@ -65,6 +65,55 @@ fn the_exploration_in_the_operators_guide_is_that_of_the_example() {
     assert!(test.contains(&copies[0].2), "{}", copies[0].2);
 }
 
+/// Returns the code of a page's blocks in a language.
+fn code(page: &str, language: &str) -> Vec<String> {
+    let found = blocks(page).into_iter().filter(|(found, ..)| *found == language);
+    found.map(|(.., code)| code).collect()
+}
+
+/// Returns a text's lines that are not empty.
+fn lines(text: &str) -> Vec<&str> {
+    text.lines().filter(|line| !line.is_empty()).collect()
+}
+
+#[test]
+fn the_chapter_on_the_first_operator_has_all_of_the_example_in_order() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let read =
+        |path: &str| fs::read_to_string(root.join(path)).unwrap_or_else(|e| panic!("{path}: {e}"));
+    let page = read("docs/first-operator.md");
+    let sources = ["src/lib.rs", "src/main.rs", "tests/site.rs"];
+    let files = sources.map(|file| read(&format!("examples/site/{file}")));
+    let shown = code(&page, "rust,ignore").concat();
+    assert_eq!(lines(&shown), files.iter().flat_map(|file| lines(file)).collect::<Vec<_>>());
+
+    let length = |file: &String| file.lines().count();
+    assert!(length(&files[0]) + length(&files[1]) < 100, "the chapter promises less");
+    assert!(length(&files[2]) < 60, "the chapter promises less");
+
+    let dependencies = |manifest: &str| -> Vec<String> {
+        let rows = manifest.lines().skip_while(|row| *row != "[dependencies]");
+        rows.map(|row| row.split(['.', ' ']).next().unwrap_or_default().to_owned()).collect()
+    };
+    let manifest = code(&page, "toml").concat();
+    assert_eq!(dependencies(&manifest), dependencies(&read("examples/site/Cargo.toml")));
+}
+
+#[test]
+fn the_plugin_in_the_chapter_on_plugins_is_the_example() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let page = fs::read_to_string(root.join("docs/scheduler-plugins.md")).expect("the page");
+    let example = root.join("crates/evenkeel-kube-scheduler/examples/weekdays.rs");
+    let example = fs::read_to_string(example).expect("the example");
+    let shown = code(&page, "rust,ignore");
+    assert_eq!(shown.len(), 2);
+    for part in shown {
+        assert!(example.contains(&part), "the example does not contain:\n{part}");
+    }
+    let configuration = code(&page, "yaml").concat();
+    assert!(configuration.lines().all(|line| example.contains(&format!("//! {line}\n"))));
+}
+
 #[test]
 fn blocks_are_found_with_the_line_before() {
     let text = "One.\n\n```rust\na\n```\n\nSee [b](../c/d.py):\n\n```python\ne\n\nf\n```\n";

@@ -1,0 +1,244 @@
+//! The table of annotations that steer the simulation. Reading, checks of names and the documentation follow it.
+
+use crate::behaviour::{Script, duration, exit_code, parse_choice, quantity};
+
+/// Prefix of all simulation annotations.
+pub const PREFIX: &str = "sim.evenkeel.dev/";
+
+// Names of annotations that are also read outside of a container's run.
+pub(crate) const CPU: &str = "cpu";
+pub(crate) const CPU_LOAD: &str = "cpu-load";
+pub(crate) const MEMORY: &str = "memory";
+/// Full name of the annotation that partitions a node.
+pub(crate) const SILENT: &str = "sim.evenkeel.dev/silent";
+
+/// Annotation of pods or nodes that steers the simulation.
+#[derive(Debug)]
+pub struct Annotation {
+    /// Name after [`PREFIX`].
+    pub name: &'static str,
+    /// Kind of the annotated objects.
+    pub kind: &'static str,
+    /// Accepted values, in Markdown.
+    pub values: &'static str,
+    /// Value or behaviour without the annotation, in Markdown.
+    pub default: &'static str,
+    /// Effect of the annotation, in Markdown.
+    pub meaning: &'static str,
+    /// Applies a value to the run of a container.
+    pub(crate) apply: Apply,
+}
+
+/// Applies a value to the run of a container. The error is the end of a sentence about the value.
+pub(crate) type Apply = fn(&mut Script, &str) -> Result<(), &'static str>;
+
+/// All simulation annotations.
+pub const ANNOTATIONS: [Annotation; 13] = [
+    Annotation {
+        name: "run-time",
+        kind: "Pod",
+        values: "duration, or `forever`",
+        default: "the command's time; without one, 1s in a Job's pods, 0 in init containers, else `forever`",
+        meaning: "the container ends by itself this long after it started",
+        apply: |script, value| {
+            script.run_time = if value == "forever" { None } else { Some(duration(value)?) };
+            script.annotated.run_time = true;
+            Ok(())
+        },
+    },
+    Annotation {
+        name: "exit-code",
+        kind: "Pod",
+        values: "0 to 255",
+        default: "the command's, else 0",
+        meaning: "exit code when the container ends by itself",
+        apply: |script, value| {
+            script.exit_code = exit_code(value)?;
+            script.annotated.exit_code = true;
+            Ok(())
+        },
+    },
+    Annotation {
+        name: "crash-after",
+        kind: "Pod",
+        values: "duration",
+        default: "none",
+        meaning: "like `run-time`, but with exit code 1 unless `exit-code` sets another",
+        apply: |script, value| {
+            script.run_time = Some(duration(value)?);
+            script.annotated.run_time = true;
+            if script.exit_code == 0 {
+                script.exit_code = 1;
+            }
+            Ok(())
+        },
+    },
+    Annotation {
+        name: "crash-limit",
+        kind: "Pod",
+        values: "count",
+        default: "none",
+        meaning: "this many runs end by themselves; later runs do not end",
+        apply: |script, value| {
+            script.crash_limit = Some(value.parse().map_err(|_| "is not a count")?);
+            Ok(())
+        },
+    },
+    Annotation {
+        name: "start-delay",
+        kind: "Pod",
+        values: "duration",
+        default: "100ms",
+        meaning: "time from when the container may start to running, as if its image were pulled",
+        apply: |script, value| {
+            script.start_delay = duration(value)?;
+            Ok(())
+        },
+    },
+    Annotation {
+        name: "ready-delay",
+        kind: "Pod",
+        values: "duration",
+        default: "0, or the longest `initialDelaySeconds` of the readiness and startup probes",
+        meaning: "time from running to ready",
+        apply: |script, value| {
+            script.ready_delay = duration(value)?;
+            Ok(())
+        },
+    },
+    Annotation {
+        name: "readiness",
+        kind: "Pod",
+        values: "`always` or `never`",
+        default: "`always`, unless the command's files fail a readiness probe",
+        meaning: "whether the container ever becomes ready",
+        apply: |script, value| {
+            script.ready = parse_choice(value, "always", "never")?;
+            script.annotated.readiness = true;
+            Ok(())
+        },
+    },
+    Annotation {
+        name: "termination-time",
+        kind: "Pod",
+        values: "duration",
+        default: "0, or the time of the command's trap",
+        meaning: "time from SIGTERM to exit; the grace period limits it (exit code 137)",
+        apply: |script, value| {
+            script.termination_time = duration(value)?;
+            script.annotated.termination_time = true;
+            Ok(())
+        },
+    },
+    Annotation {
+        name: "image-pull",
+        kind: "Pod",
+        values: "`ok` or `fail`",
+        default: "`ok`, unless the image's tag is `404`, `non-existent` or `nonexistent`",
+        meaning: "whether the image can be pulled",
+        apply: |script, value| {
+            script.pullable = parse_choice(value, "ok", "fail")?;
+            Ok(())
+        },
+    },
+    Annotation {
+        name: CPU,
+        kind: "Pod",
+        values: "quantity",
+        default: "half of the container's request, else 1m",
+        meaning: "CPU usage of the container",
+        apply: check_quantity,
+    },
+    Annotation {
+        name: CPU_LOAD,
+        kind: "Pod",
+        values: "quantity",
+        default: "none",
+        meaning: "CPU load that all running pods of the owner share evenly; `cpu` takes precedence",
+        apply: check_quantity,
+    },
+    Annotation {
+        name: MEMORY,
+        kind: "Pod",
+        values: "quantity",
+        default: "half of the container's request, else 8Mi",
+        meaning: "memory usage of the container",
+        apply: check_quantity,
+    },
+    Annotation {
+        name: "silent",
+        kind: "Node",
+        values: "`true`",
+        default: "`false`",
+        meaning: "partitions the node from the API server: its kubelet writes nothing, while the pods run on",
+        apply: |_, _| Err("has no effect on a pod: the annotation belongs to nodes"),
+    },
+];
+
+/// Checks a value that is no part of a run: `annotated_usage` reads it from the annotations.
+fn check_quantity(_: &mut Script, value: &str) -> Result<(), &'static str> {
+    quantity(value).map(|_| ())
+}
+
+/// Iterates over the annotations of pods.
+pub(crate) fn of_pods() -> impl Iterator<Item = &'static Annotation> {
+    const { &ANNOTATIONS }.iter().filter(|annotation| annotation.kind == "Pod")
+}
+
+/// Returns the annotation of pods with this name.
+pub(crate) fn of_pod(name: &str) -> Option<&'static Annotation> {
+    of_pods().find(|annotation| annotation.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Delays, behaviour::defaults};
+
+    #[test]
+    fn names_that_are_read_elsewhere_are_in_the_table() {
+        for name in [CPU, CPU_LOAD, MEMORY] {
+            assert!(of_pod(name).is_some(), "{name}");
+        }
+        let silent = ANNOTATIONS.iter().find(|annotation| annotation.kind == "Node");
+        assert_eq!(
+            silent.map(|silent| format!("{PREFIX}{}", silent.name)),
+            Some(SILENT.to_owned())
+        );
+    }
+
+    /// Returns the value that begins a text: `0` of `0, or …`.
+    fn first_value(text: &str) -> &str {
+        text.split([',', ' ']).next().unwrap_or_default().trim_matches('`')
+    }
+
+    #[test]
+    fn documented_defaults_are_those_of_the_delays() {
+        for name in ["start-delay", "ready-delay", "readiness", "termination-time", "image-pull"] {
+            let annotation = of_pod(name).unwrap();
+            let mut script = defaults(&Delays::default(), None);
+            (annotation.apply)(&mut script, first_value(annotation.default)).unwrap();
+            script.annotated = crate::behaviour::AnnotatedValues::default();
+            assert_eq!(script, defaults(&Delays::default(), None), "{name}");
+        }
+    }
+
+    #[test]
+    fn documented_values_are_accepted_and_others_refused() {
+        for annotation in of_pods() {
+            let quoted: Vec<&str> = annotation.values.split('`').skip(1).step_by(2).collect();
+            let sample = match annotation.values.split([' ', ',']).next() {
+                Some("duration") => "1m30s",
+                Some("quantity") => "250m",
+                _ => "3",
+            };
+            let samples = if annotation.values.starts_with('`') { None } else { Some(sample) };
+            for value in quoted.into_iter().chain(samples) {
+                let mut script = defaults(&Delays::default(), None);
+                assert_eq!((annotation.apply)(&mut script, value), Ok(()), "{}", annotation.name);
+            }
+            let mut script = defaults(&Delays::default(), None);
+            assert!((annotation.apply)(&mut script, "perhaps").is_err(), "{}", annotation.name);
+        }
+    }
+}
