@@ -2,7 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "the whole binary is tests")]
 
-use database_operator::{Database, configurations, definition, operator, v1beta1, webhooks};
+mod calls;
+
+use calls::database;
+use database_operator::{Database, configurations, definition, operator, webhooks};
 use evenkeel_runtime::prelude::*;
 use evenkeel_test::{Running, TestCluster, TestServer, eventually, eventually_gone};
 use k8s_openapi::api::{
@@ -12,7 +15,7 @@ use k8s_openapi::api::{
 };
 use kube::{
     Api, Client,
-    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, Patch, PatchParams, PostParams},
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -20,13 +23,6 @@ use std::time::Duration;
 
 fn object<K: DeserializeOwned>(value: Value) -> K {
     serde_json::from_value(value).unwrap()
-}
-
-fn database(instances: i32, schedule: Option<&str>) -> Database {
-    object(json!({
-        "apiVersion": "data.example.com/v1", "kind": "Database", "metadata": {"name": "orders"},
-        "spec": {"version": "17", "instances": instances, "storage": "10Gi", "backupSchedule": schedule},
-    }))
 }
 
 #[tokio::test(start_paused = true)]
@@ -125,38 +121,6 @@ where
 async fn the_server_calls_the_webhooks() {
     let server = TestServer::start().await.unwrap();
     let running = start_with_webhooks(&server).await;
-    let client = server.client();
-    let post = PostParams::default();
-    let current: Api<Database> = Api::default_namespaced(client.clone());
-    let old: Api<v1beta1::Database> = Api::default_namespaced(client);
-
-    let created = current.create(&post, &database(0, Some("0 3 * * *"))).await.unwrap();
-    assert_eq!(created.spec.instances, 1, "the default");
-    let Err(kube::Error::Api(denied)) = current.create(&post, &database(10, None)).await else {
-        panic!("a database with ten instances is created");
-    };
-    assert!(
-        denied.message.contains("spec.instances: Invalid value: 10: must be between 1 and 9"),
-        "{denied:?}"
-    );
-    let larger = Patch::Merge(json!({"spec": {"storage": "20Gi"}}));
-    let Err(kube::Error::Api(denied)) =
-        current.patch("orders", &PatchParams::default(), &larger).await
-    else {
-        panic!("the volumes of a database are resized");
-    };
-    assert!(denied.message.contains("spec.storage"), "{denied:?}");
-
-    let converted = old.get("orders").await.unwrap();
-    assert_eq!((converted.spec.replicas, converted.spec.storage_gi), (1, 10));
-    assert_eq!(converted.metadata.annotations.unwrap()[v1beta1::BACKUP_SCHEDULE], "0 3 * * *");
-    let more = Patch::Merge(json!({"spec": {"replicas": 2}}));
-    old.patch("orders", &PatchParams::default(), &more).await.unwrap();
-    let stored = current.get("orders").await.unwrap();
-    assert_eq!(
-        (stored.spec.instances, stored.spec.backup_schedule.as_deref()),
-        (2, Some("0 3 * * *"))
-    );
-    assert_eq!(old.list(&ListParams::default()).await.unwrap().items.len(), 1);
+    calls::the_server_calls_the_webhooks(server.client()).await;
     running.stop().await.unwrap();
 }
