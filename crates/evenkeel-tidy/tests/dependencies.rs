@@ -6,7 +6,7 @@ use evenkeel_tidy::{crates, dependencies, read, root};
 
 /// Each crate, and the crates of the workspace that it may depend on; as in ARCHITECTURE.md. `evenkeel-sim` and `evenkeel`
 /// may depend on all that stand above them.
-const ARROWS: [(&str, &[&str]); 25] = [
+const ARROWS: [(&str, &[&str]); 26] = [
     ("evenkeel-tidy", &[]),
     ("evenkeel-api", &[]),
     ("evenkeel-listener", &[]),
@@ -96,6 +96,19 @@ const ARROWS: [(&str, &[&str]); 25] = [
         ],
     ),
     (
+        "evenkeel-whatif",
+        &[
+            "evenkeel-api",
+            "evenkeel-component-helpers",
+            "evenkeel-runtime",
+            "evenkeel-controllers",
+            "evenkeel-scheduler",
+            "evenkeel-apiserver",
+            "evenkeel-nodes",
+            "evenkeel-plane",
+        ],
+    ),
+    (
         "evenkeel-test",
         &[
             "evenkeel-api",
@@ -132,6 +145,7 @@ const ARROWS: [(&str, &[&str]); 25] = [
             "evenkeel-kube-scheduler",
             "evenkeel-apiserver",
             "evenkeel-plane",
+            "evenkeel-whatif",
         ],
     ),
 ];

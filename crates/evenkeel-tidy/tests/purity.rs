@@ -79,6 +79,10 @@ const KUBELET_WIRING: [&str; 9] = [
 /// Wiring of the cloud controllers: the context that they start with, and the program that starts them.
 const CLOUD_WIRING: [&str; 4] = ["mod.rs", "metrics.rs", "context.rs", "controllers.rs"];
 
+/// Shell of simulated changes: it reads files and clusters, runs the clock, makes the change, and records.
+const WHATIF_SHELL: [&str; 6] =
+    ["actions.rs", "clone/read.rs", "cluster.rs", "observe.rs", "run.rs", "wire.rs"];
+
 /// The shell of API Priority and Fairness: it waits, counts watches, and writes metrics.
 const FLOW_SHELL: [&str; 4] = ["level.rs", "limiter.rs", "metrics.rs", "watches.rs"];
 
@@ -148,7 +152,7 @@ const WIRING_FOLDER: &str = "crates/evenkeel-controllers/src/wiring";
 
 /// Folders whose files decide, each with the names of its files that do not: strategies and the scheduling queue have none,
 /// and an attempt only that which asks extenders.
-const DECIDING: [(&str, &[&str]); 14] = [
+const DECIDING: [(&str, &[&str]); 15] = [
     ("crates/evenkeel-apiserver/src/admission", &ADMISSION_SHELL),
     ("crates/evenkeel-apiserver/src/aggregation", &AGGREGATION_SHELL),
     ("crates/evenkeel-apiserver/src/audit", &AUDIT_SHELL),
@@ -163,6 +167,7 @@ const DECIDING: [(&str, &[&str]); 14] = [
     ("crates/evenkeel-scheduler/src/plugins", &WIRING),
     ("crates/evenkeel-scheduler/src/queue", &[]),
     ("crates/evenkeel-scheduler/src/schedule", &["act.rs"]),
+    ("crates/evenkeel-whatif/src", &WHATIF_SHELL),
 ];
 
 /// Files that compile an expression when it is first evaluated. What is remembered follows from the expression alone.

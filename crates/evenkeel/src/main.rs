@@ -2,6 +2,7 @@
 
 mod apiserver;
 mod ask;
+mod clone;
 mod control;
 mod envtest;
 mod kubeconfig;
@@ -10,6 +11,7 @@ mod server;
 mod shell;
 mod snapshot;
 mod up;
+mod what_if;
 
 use clap::{Parser, Subcommand};
 use std::{path::Path, process::ExitCode};
@@ -33,6 +35,10 @@ enum Command {
     Plan(ask::PlanArgs),
     /// Simulate scheduling: print the node of each pod, and why the other nodes are unsuitable.
     Schedule(evenkeel::schedule::Args),
+    /// Copy the objects of a cluster, without secrets, for `evenkeel what-if` or `evenkeel up`.
+    Clone(clone::CloneArgs),
+    /// Simulate a change of a cluster in virtual time, and report what happens.
+    WhatIf(Box<what_if::WhatIfArgs>),
     /// Save, restore or verify the state of a data folder.
     Snapshot(snapshot::SnapshotArgs),
     /// Start only the API server, with kube-apiserver's flags: see `evenkeel apiserver --help`.
@@ -66,6 +72,8 @@ fn main() -> ExitCode {
         Command::Explain(args) => ask::explain(&args),
         Command::Plan(args) => ask::plan(&args),
         Command::Schedule(args) => ask::schedule(&args),
+        Command::Clone(args) => clone::main(&args),
+        Command::WhatIf(args) => what_if::main(&args),
         Command::Snapshot(args) => snapshot::main(&args),
         Command::Apiserver { arguments } => apiserver::main(arguments),
         Command::Envtest(args) => envtest::main(&args),

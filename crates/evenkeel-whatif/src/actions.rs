@@ -1,0 +1,306 @@
+//! Carries out a change in a simulated cluster.
+
+use crate::{
+    change::{Nodes, Outage, Scenario},
+    cluster::{SILENT, text},
+    observe::{Recorder, full_name},
+    recording::What,
+};
+use evenkeel_api::{
+    View as _,
+    views::{Metadata, Node, Pod, PodDisruptionBudget},
+};
+use evenkeel_component_helpers::scheduling::corev1;
+use evenkeel_nodes::{NodeOptions, NodesOptions};
+use evenkeel_runtime::{
+    cache::{Cache, Caches, Index},
+    client::{ApiError, Client, DeleteOptions},
+    clock::Clock,
+    plan::{PatchForm, Target},
+    tasks::Tasks,
+};
+use serde_json::{Value, json};
+use std::{collections::BTreeSet, net::Ipv4Addr, sync::Arc, time::Duration};
+
+/// Interval at which a drain asks again for evictions that a budget refused. Upstream: `kubectl drain`.
+const RETRY: Duration = Duration::from_secs(5);
+/// Interval at which it asks again once a budget has refused for an hour. kubectl keeps on every five seconds.
+const LATE_RETRY: Duration = Duration::from_mins(1);
+/// Time after which refusals are retried at the longer interval.
+const LATE: Duration = Duration::from_hours(1);
+/// Interval at which a drain checks whether evicted pods are gone.
+const POLL: Duration = Duration::from_secs(1);
+/// First address of added nodes.
+const FIRST_NODE_ADDRESS: Ipv4Addr = Ipv4Addr::new(172, 31, 0, 2);
+/// First address of pods on added nodes, of the range that RFC 6598 reserves for carriers.
+const FIRST_POD_ADDRESS: Ipv4Addr = Ipv4Addr::new(100, 127, 0, 1);
+
+/// User of a simulated cluster who makes the change.
+pub(crate) struct Actor {
+    client: Client,
+    /// Client of added nodes.
+    kubelet: Client,
+    clock: Clock,
+    caches: Caches,
+    nodes: Cache<Node>,
+    budgets: Cache<PodDisruptionBudget>,
+    pods_by_node: Index<Pod>,
+    recorder: Recorder,
+    /// Tasks of added nodes.
+    tasks: Tasks,
+    /// Options of added nodes, apart from the nodes themselves.
+    node_options: NodesOptions,
+}
+
+impl Actor {
+    pub(crate) fn new(
+        wire: &kube::Client,
+        clock: &Clock,
+        caches: &Caches,
+        recorder: &Recorder,
+        node_options: NodesOptions,
+    ) -> Self {
+        let client = |agent| Client::builder(wire.clone(), clock.clone()).user_agent(agent).build();
+        Self {
+            client: client("evenkeel-what-if"),
+            kubelet: client("kubelet"),
+            clock: clock.clone(),
+            caches: caches.clone(),
+            nodes: caches.of(),
+            budgets: caches.of(),
+            pods_by_node: caches.of::<Pod>().index("node", corev1::node_key),
+            recorder: recorder.clone(),
+            tasks: Tasks::new(),
+            node_options,
+        }
+    }
+
+    /// Makes the change, part by part.
+    pub(crate) async fn change(&self, scenario: &Scenario) {
+        for object in &scenario.apply {
+            let name =
+                format!("apply {} {}", text(object, "/kind"), text(object, "/metadata/name"));
+            self.part(&name, self.apply(object)).await;
+        }
+        if let Some((count, like)) = &scenario.add {
+            let name = format!("add {count} nodes like {like}");
+            self.part(&name, async { self.add_nodes(*count, like) }).await;
+        }
+        if let Some(outage) = &scenario.outage {
+            self.part("outage", self.cut_off(outage)).await;
+        }
+        let drained = self.chosen(&scenario.drain);
+        for node in &drained {
+            let cordoned = self.cordon(&node.meta.name).await;
+            if let Err(error) = cordoned {
+                let message = error.to_string();
+                self.recorder.record_change("cordon", What::Failed { message });
+            }
+        }
+        for node in &drained {
+            let name = format!("drain {}", node.meta.name);
+            self.part(&name, self.drain(&node.meta.name)).await;
+        }
+        for node in self.chosen(&scenario.remove) {
+            let name = format!("remove {}", node.meta.name);
+            self.part(&name, self.remove(&node.meta.name)).await;
+        }
+    }
+
+    /// Records the start and the end of a part of the change.
+    async fn part(&self, description: &str, work: impl Future<Output = Result<(), String>>) {
+        self.recorder.record_change(description, What::Began);
+        let end = match work.await {
+            Ok(()) => What::Completed,
+            Err(message) => What::Failed { message },
+        };
+        self.recorder.record_change(description, end);
+    }
+
+    /// Returns the chosen nodes, by name.
+    fn chosen(&self, choices: &[Nodes]) -> Vec<Arc<Node>> {
+        let mut nodes = self.nodes.list();
+        nodes.retain(|node| choices.iter().any(|choice| choice.includes(node)));
+        nodes.sort_by(|a, b| a.meta.name.cmp(&b.meta.name));
+        nodes
+    }
+
+    /// Applies an object as kubectl does.
+    async fn apply(&self, object: &Value) -> Result<(), String> {
+        let resources = self.client.api_resources().await.map_err(|error| error.to_string())?;
+        let (version, kind) = (text(object, "/apiVersion"), text(object, "/kind"));
+        let resource = resources.of_kind(version, kind);
+        let resource = resource.ok_or_else(|| format!("the cluster has no {kind} of {version}"))?;
+        let namespace = match text(object, "/metadata/namespace") {
+            _ if !resource.kind.namespaced => "",
+            "" => "default",
+            namespace => namespace,
+        };
+        let name = text(object, "/metadata/name");
+        let target = Target::new(resource.kind.clone(), namespace, name, "");
+        let body = object.to_string().into();
+        let applied = self.client.apply::<Metadata>(&target, "kubectl", true, body).await;
+        applied.map(drop).map_err(|error| error.to_string())
+    }
+
+    /// Starts simulated nodes that are like another one.
+    fn add_nodes(&self, count: u32, like: &str) -> Result<(), String> {
+        let node = self.nodes.get("", like).ok_or_else(|| format!("there is no node {like:?}"))?;
+        let first = u32::from(FIRST_NODE_ADDRESS);
+        let nodes = (0..count).map(|index| {
+            let address = Ipv4Addr::from(first.wrapping_add(index));
+            NodeOptions::like(&node, &format!("{like}-added-{index}"), address)
+        });
+        let options = NodesOptions {
+            nodes: nodes.collect(),
+            first_pod_ip: FIRST_POD_ADDRESS,
+            ..self.node_options.clone()
+        };
+        let kubelet = self.kubelet.clone();
+        let (caches, clock) = (self.caches.clone(), self.clock.clone());
+        let run = evenkeel_nodes::run(kubelet, caches, clock, options, self.tasks.token());
+        self.tasks.spawn("added nodes", run);
+        Ok(())
+    }
+
+    /// Silences the kubelets of nodes, and lets them speak again after the outage.
+    async fn cut_off(&self, outage: &Outage) -> Result<(), String> {
+        let nodes = self.chosen(std::slice::from_ref(&outage.nodes));
+        if nodes.is_empty() {
+            return Err("no node is like that".to_owned());
+        }
+        for node in &nodes {
+            self.annotate(&node.meta.name, json!("true"))
+                .await
+                .map_err(|error| error.to_string())?;
+        }
+        let Some(duration) = outage.duration else { return Ok(()) };
+        self.clock.sleep(duration).await;
+        for node in &nodes {
+            match self.annotate(&node.meta.name, Value::Null).await {
+                Err(error) if !error.is_not_found() => return Err(error.to_string()),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    async fn annotate(&self, node: &str, silent: Value) -> Result<(), ApiError> {
+        let patch = json!({ "metadata": { "annotations": { SILENT: silent } } });
+        self.patch_node(node, patch).await
+    }
+
+    async fn cordon(&self, node: &str) -> Result<(), ApiError> {
+        self.patch_node(node, json!({ "spec": { "unschedulable": true } })).await
+    }
+
+    async fn patch_node(&self, node: &str, patch: Value) -> Result<(), ApiError> {
+        let (kind, body) = (Node::kind(), patch.to_string().into());
+        let patched =
+            self.client.patch::<Metadata>(&kind, "", node, "", PatchForm::Merge, body).await;
+        patched.map(drop)
+    }
+
+    /// Evicts the pods of a node until none is left that a drain evicts.
+    ///
+    /// Upstream: `RunNodeDrain` with `--ignore-daemonsets`, `--delete-emptydir-data` and `--force`.
+    async fn drain(&self, node: &str) -> Result<(), String> {
+        let start = self.clock.now();
+        let mut refused = BTreeSet::new();
+        loop {
+            let pods = self.pods_by_node.filter(node, is_evictable);
+            if pods.is_empty() {
+                return Ok(());
+            }
+            let mut is_refused = false;
+            for pod in pods.iter().filter(|pod| !pod.meta.deleting()) {
+                match self.evict(pod).await {
+                    Ok(()) => {}
+                    Err(error) if error.is_not_found() => {}
+                    Err(error) if error.is_too_many_requests() => {
+                        is_refused = true;
+                        if refused.insert(pod.meta.uid.clone()) {
+                            self.record_refusal(pod);
+                        }
+                    }
+                    Err(error) => return Err(error.to_string()),
+                }
+            }
+            let passed = self.clock.now().duration_since(start).unsigned_abs();
+            let delay = match (is_refused, passed > LATE) {
+                (false, _) => POLL,
+                (true, false) => RETRY,
+                (true, true) => LATE_RETRY,
+            };
+            self.clock.sleep(delay).await;
+        }
+    }
+
+    async fn evict(&self, pod: &Pod) -> Result<(), ApiError> {
+        let (namespace, name) = (&*pod.meta.namespace, &*pod.meta.name);
+        let body = json!({
+            "apiVersion": "policy/v1", "kind": "Eviction",
+            "metadata": { "name": name, "namespace": namespace },
+        });
+        let body = body.to_string().into();
+        let kind = Pod::kind();
+        let evicted = self
+            .client
+            .create_subresource::<Metadata>(&kind, namespace, name, "eviction", body)
+            .await;
+        evicted.map(drop)
+    }
+
+    /// Records the refusal of an eviction at all budgets of the pod.
+    fn record_refusal(&self, pod: &Pod) {
+        let pod_name = full_name(&pod.meta);
+        let mut budgets = self.budgets.namespace(&pod.meta.namespace);
+        budgets.retain(|budget| budget.spec.selector.matches(&pod.meta.labels));
+        budgets.sort_by(|a, b| a.meta.name.cmp(&b.meta.name));
+        for budget in budgets {
+            self.recorder.record_refusal(full_name(&budget.meta), pod_name.clone());
+        }
+    }
+
+    async fn remove(&self, node: &str) -> Result<(), String> {
+        match self.client.delete(&Node::kind(), "", node, &DeleteOptions::default()).await {
+            Err(error) if !error.is_not_found() => Err(error.to_string()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Reports whether a drain evicts a pod: not those of DaemonSets, and not the mirrors of static pods.
+///
+/// Upstream: `daemonSetFilter`, `mirrorPodFilter`.
+fn is_evictable(pod: &Pod) -> bool {
+    let of_daemonset = pod.meta.controller().is_some_and(|owner| &*owner.kind == "DaemonSet");
+    let is_mirror = pod.meta.annotations.get("kubernetes.io/config.mirror").is_some();
+    !of_daemonset && !is_mirror
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_api::OwnerReference;
+
+    #[test]
+    fn a_drain_leaves_daemonsets_and_static_pods() {
+        let pod = |owner: &str, mirror: bool| {
+            let mut pod = Pod::default();
+            if !owner.is_empty() {
+                let owner =
+                    OwnerReference { kind: owner.into(), controller: true, ..Default::default() };
+                pod.meta.owners = [owner].into_iter().collect();
+            }
+            if mirror {
+                pod.meta.annotations = [("kubernetes.io/config.mirror", "x")].into_iter().collect();
+            }
+            pod
+        };
+        assert!(is_evictable(&pod("", false)));
+        assert!(is_evictable(&pod("ReplicaSet", false)));
+        assert!(!is_evictable(&pod("DaemonSet", false)));
+        assert!(!is_evictable(&pod("Node", true)));
+    }
+}

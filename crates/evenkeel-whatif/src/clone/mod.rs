@@ -1,0 +1,7 @@
+//! Reads the objects of a cluster, without secrets and without what changes all the time.
+
+mod filter;
+mod read;
+
+pub use filter::{CloneOptions, keep};
+pub use read::{Cloned, Skipped, read};

@@ -1,0 +1,180 @@
+//! What happened in a simulated cluster: the input of reports.
+
+use evenkeel_api::time::Timestamp;
+use serde::{Serialize, Serializer};
+use std::{collections::BTreeMap, time::Duration};
+
+/// Recording of a run, from the time of the change on.
+#[derive(Debug, Clone)]
+pub struct Recording {
+    /// Time of the change.
+    pub start: Timestamp,
+    /// Virtual time that was recorded.
+    pub duration: Duration,
+    /// Virtual time that the cluster had to settle before the change.
+    pub settling: Duration,
+    /// Nodes at the start, by name.
+    pub nodes: BTreeMap<String, NodeRecord>,
+    /// Pods at the start, by namespace and name.
+    pub pods: BTreeMap<String, PodRecord>,
+    /// Disruptions that each budget allowed at the start, by namespace and name.
+    pub budgets: BTreeMap<String, i32>,
+    /// Events in the order of time.
+    pub happened: Vec<Happened>,
+    /// Number of events that found no room in the recording.
+    pub unrecorded: u64,
+    /// Number of executed writes by writer and kind.
+    pub writes: BTreeMap<Write, u64>,
+    /// Remarks on what the simulation could not take over.
+    pub remarks: Vec<String>,
+}
+
+/// CPU and memory.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Amounts {
+    /// CPU in thousandths of a core.
+    pub cpu_millis: i64,
+    /// Memory in bytes.
+    pub memory: i64,
+}
+
+impl Amounts {
+    /// Adds other amounts.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.cpu_millis = self.cpu_millis.saturating_add(other.cpu_millis);
+        self.memory = self.memory.saturating_add(other.memory);
+    }
+
+    /// Subtracts other amounts.
+    pub(crate) fn subtract(&mut self, other: Self) {
+        self.cpu_millis = self.cpu_millis.saturating_sub(other.cpu_millis);
+        self.memory = self.memory.saturating_sub(other.memory);
+    }
+}
+
+/// Node at the start of a recording.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct NodeRecord {
+    /// Resources for pods.
+    pub allocatable: Amounts,
+    /// Whether its condition `Ready` is true.
+    pub ready: bool,
+}
+
+/// Pod at the start of a recording, or when it was created.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct PodRecord {
+    /// Kind, namespace and name of the workload that owns it; empty for a pod of its own.
+    pub workload: String,
+    /// Name of its node; empty while it has none.
+    pub node: String,
+    /// Resources that it requests.
+    pub requests: Amounts,
+    /// Whether its condition `Ready` is true.
+    pub ready: bool,
+    /// Whether it has succeeded or failed.
+    pub ended: bool,
+    /// Why the scheduler finds no node for it; empty if it does.
+    pub unschedulable: String,
+}
+
+/// Writes a duration as a number of seconds.
+pub(crate) fn seconds<S: Serializer>(
+    duration: &Duration,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    duration.as_secs_f64().serialize(serializer)
+}
+
+/// Something that happened to an object.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Happened {
+    /// Seconds since the start of the recording.
+    #[serde(serialize_with = "seconds")]
+    pub after: Duration,
+    /// Kind of the object: `Pod`, `Node`, `PodDisruptionBudget`, or `Change` for a part of the change.
+    pub kind: &'static str,
+    /// Namespace and name of the object; the description of a part of the change.
+    pub object: String,
+    /// Event with its details.
+    #[serde(flatten)]
+    pub what: What,
+}
+
+/// Kinds of events.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "what", rename_all = "snake_case")]
+pub enum What {
+    /// The pod was created.
+    Created {
+        /// The pod at that time.
+        pod: PodRecord,
+    },
+    /// The pod got a node.
+    Bound {
+        /// Name of the node.
+        node: String,
+    },
+    /// The scheduler found no node for the pod.
+    Unschedulable {
+        /// The scheduler's message.
+        message: String,
+    },
+    /// The condition `Ready` of the pod or the node became true.
+    Ready,
+    /// The condition `Ready` of the pod or the node is no longer true.
+    NotReady,
+    /// The pod succeeded or failed.
+    Ended {
+        /// Phase of the pod.
+        phase: String,
+    },
+    /// The pod has to leave its node: it was evicted, preempted, or lost its node.
+    Evicted {
+        /// Reason of the condition `DisruptionTarget`, such as `EvictionByEvictionAPI`.
+        reason: String,
+    },
+    /// The pod was deleted for another reason, and terminates.
+    Deleted,
+    /// The pod or the node is gone.
+    Removed,
+    /// The node registered.
+    Added {
+        /// Node at that time.
+        node: NodeRecord,
+    },
+    /// The node accepts no new pods.
+    Cordoned,
+    /// The node accepts new pods again.
+    Uncordoned,
+    /// The number of disruptions that the budget allows changed.
+    Allows {
+        /// Number of pods that may be evicted.
+        disruptions: i32,
+    },
+    /// The budget refused the eviction of a pod for the first time.
+    Refused {
+        /// Namespace and name of the pod.
+        pod: String,
+    },
+    /// A part of the change began.
+    Began,
+    /// A part of the change is complete.
+    Completed,
+    /// A part of the change failed.
+    Failed {
+        /// Error of the API server.
+        message: String,
+    },
+}
+
+/// Kind of write: who wrote what.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Write {
+    /// Component, such as `kube-scheduler` or `kube-controller-manager/replicaset-controller`.
+    pub component: String,
+    /// Verb, such as `create`, `patch` or `delete`.
+    pub verb: &'static str,
+    /// Resource with its subresource, such as `pods/status`.
+    pub resource: String,
+}

@@ -1,0 +1,235 @@
+//! Report of a recording: a pure function.
+//!
+//! | question | implemented in |
+//! |---|---|
+//! | when was nothing left to do | `settled_after` |
+//! | which pods had to leave their nodes, and why | `Fold::pod`, [`Eviction`] |
+//! | which pods wait for a node, since when, and why | `Fold::pending` |
+//! | which workloads had fewer ready pods than before, and how long | `Fold::change_ready`, [`Shortage`] |
+//! | which budgets allowed no disruption, and how long | `Fold::budget`, [`BudgetReport`] |
+//! | how full were the nodes | `Fold::occupy`, [`NodeReport`] |
+//! | where are the pods now | `Fold::placements` |
+//! | who wrote how much | [`WriteCount`] |
+
+mod fold;
+
+use self::fold::Fold;
+use crate::recording::{Amounts, Happened, Recording, seconds};
+use serde::Serialize;
+use std::time::Duration;
+
+/// Time without an event after which a cluster has settled.
+const IDLE_PERIOD: Duration = Duration::from_mins(1);
+
+/// What a change did to a cluster.
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    /// Time of the change on the cluster's clock.
+    pub start: String,
+    /// Seconds of the recording.
+    #[serde(serialize_with = "seconds")]
+    pub duration: Duration,
+    /// Seconds until the last event; `None` if there was one in the last minute. Jobs do not count.
+    #[serde(serialize_with = "optional_seconds")]
+    pub settled_after: Option<Duration>,
+    /// Parts of the change.
+    pub parts: Vec<Part>,
+    /// Pods that had to leave their nodes, in the order of time.
+    pub evicted: Vec<Eviction>,
+    /// Pods without a node at the end.
+    pub pending: Vec<Pending>,
+    /// Workloads that had fewer ready pods than before the change.
+    pub shortages: Vec<Shortage>,
+    /// Budgets that allowed no disruption, or refused one.
+    pub budgets: Vec<BudgetReport>,
+    /// Nodes, by name.
+    pub nodes: Vec<NodeReport>,
+    /// Number of running pods of each workload on each node at the end.
+    pub placements: Vec<Placement>,
+    /// Executed writes by component and kind, the most frequent first. Renewals of Leases are left out.
+    pub writes: Vec<WriteCount>,
+    /// Remarks on what the simulation could not take over.
+    pub remarks: Vec<String>,
+    /// All events, in the order of time.
+    pub timeline: Vec<Happened>,
+}
+
+/// Part of a change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Part {
+    /// What it does, such as `drain node-1`.
+    pub description: String,
+    /// Seconds until it began.
+    #[serde(serialize_with = "seconds")]
+    pub began: Duration,
+    /// Seconds until it was complete; `None` if it was not.
+    #[serde(serialize_with = "optional_seconds")]
+    pub completed: Option<Duration>,
+    /// Error that ended it; empty for none.
+    pub error: String,
+}
+
+/// Pod that had to leave its node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Eviction {
+    /// Namespace and name of the pod.
+    pub pod: String,
+    /// Workload that owns the pod; empty for a pod of its own, which nobody replaces.
+    pub workload: String,
+    /// Node of the pod.
+    pub node: String,
+    /// Reason of the condition `DisruptionTarget`.
+    pub reason: String,
+    /// Seconds until the eviction.
+    #[serde(serialize_with = "seconds")]
+    pub after: Duration,
+}
+
+/// Pod without a node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Pending {
+    /// Namespace and name of the pod.
+    pub pod: String,
+    /// Workload that owns the pod; empty for a pod of its own.
+    pub workload: String,
+    /// Seconds until it was created; zero for a pod that waited before the change.
+    #[serde(serialize_with = "seconds")]
+    pub since: Duration,
+    /// Whether it waited before the change.
+    pub before: bool,
+    /// The scheduler's message; empty if the scheduler has not tried.
+    pub message: String,
+}
+
+/// Workload that had fewer ready pods than before the change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Shortage {
+    /// Kind, namespace and name of the workload.
+    pub workload: String,
+    /// Number of ready pods before the change.
+    pub before: usize,
+    /// Lowest number of ready pods.
+    pub lowest: usize,
+    /// Number of ready pods at the end.
+    pub end: usize,
+    /// Seconds with fewer ready pods than before the change.
+    #[serde(serialize_with = "seconds")]
+    pub duration: Duration,
+}
+
+/// Budget that was at its limit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct BudgetReport {
+    /// Namespace and name of the budget.
+    pub budget: String,
+    /// Seconds without an allowed disruption.
+    #[serde(serialize_with = "seconds")]
+    pub exhausted: Duration,
+    /// Whether it allowed no disruption before the change.
+    pub before: bool,
+    /// Number of allowed disruptions at the end.
+    pub allows: i32,
+    /// Pods whose eviction it refused at first.
+    pub refused: Vec<String>,
+}
+
+/// Highest load of a node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct NodeReport {
+    /// Name of the node.
+    pub node: String,
+    /// Resources for pods.
+    pub allocatable: Amounts,
+    /// Highest requests, each on its own.
+    pub peak: Amounts,
+    /// Requests at the end.
+    pub end: Amounts,
+    /// Highest number of pods.
+    pub peak_pods: usize,
+    /// Seconds without the condition `Ready`.
+    #[serde(serialize_with = "seconds")]
+    pub not_ready: Duration,
+    /// Whether it was removed.
+    pub removed: bool,
+}
+
+/// Running pods of a workload on a node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Placement {
+    /// Kind, namespace and name of the workload; the pod's for a pod of its own.
+    pub workload: String,
+    /// Name of the node.
+    pub node: String,
+    /// Number of pods.
+    pub pods: usize,
+}
+
+/// Number of writes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct WriteCount {
+    /// Component that wrote.
+    pub component: String,
+    /// Verb of the requests.
+    pub verb: &'static str,
+    /// Resource with its subresource.
+    pub resource: String,
+    /// Number of executed requests.
+    pub count: u64,
+}
+
+/// Sums a recording up.
+pub fn report(recording: &Recording) -> Report {
+    let mut fold = Fold::of(recording);
+    for event in &recording.happened {
+        fold.event(event);
+    }
+    let mut writes: Vec<WriteCount> = recording
+        .writes
+        .iter()
+        .map(|(write, count)| WriteCount {
+            component: write.component.clone(),
+            verb: write.verb,
+            resource: write.resource.clone(),
+            count: *count,
+        })
+        .collect();
+    writes.sort_by_key(|write| std::cmp::Reverse(write.count));
+    let mut remarks = recording.remarks.clone();
+    if recording.unrecorded > 0 {
+        remarks
+            .push(format!("{} later events found no room in the recording", recording.unrecorded));
+    }
+    Report {
+        start: recording.start.to_string(),
+        duration: recording.duration,
+        settled_after: settled_after(recording, &fold),
+        pending: fold.pending(),
+        placements: fold.placements(),
+        shortages: fold.shortages(recording.duration),
+        budgets: fold.budgets(recording.duration),
+        nodes: fold.nodes(recording.duration),
+        parts: fold.parts,
+        evicted: fold.evicted,
+        writes,
+        remarks,
+        timeline: recording.happened.clone(),
+    }
+}
+
+/// Returns the time of the last event that is not about a Job's pod.
+fn settled_after(recording: &Recording, fold: &Fold<'_>) -> Option<Duration> {
+    let counts = |event: &&Happened| event.kind != "Pod" || !fold.is_of_job(&event.object);
+    let last = recording.happened.iter().rev().find(counts);
+    let last = last.map_or(Duration::ZERO, |event| event.after);
+    (recording.duration.saturating_sub(last) >= IDLE_PERIOD || last.is_zero()).then_some(last)
+}
+
+fn optional_seconds<S: serde::Serializer>(
+    duration: &Option<Duration>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    duration.map(|duration| duration.as_secs_f64()).serialize(serializer)
+}
+
+#[cfg(test)]
+mod tests;

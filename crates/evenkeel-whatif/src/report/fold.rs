@@ -1,0 +1,339 @@
+//! State of a cluster that follows the events of a recording.
+
+use super::{BudgetReport, Eviction, NodeReport, Part, Pending, Placement, Shortage};
+use crate::recording::{Amounts, Happened, NodeRecord, PodRecord, Recording, What};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+/// State of the cluster at a time of the recording.
+#[derive(Default)]
+pub(super) struct Fold<'a> {
+    pods: BTreeMap<&'a str, PodState<'a>>,
+    /// Names of all pods of Jobs.
+    job_pods: BTreeSet<&'a str>,
+    nodes: BTreeMap<&'a str, NodeState>,
+    workloads: BTreeMap<&'a str, Readiness>,
+    budgets: BTreeMap<&'a str, BudgetState>,
+    pub(super) parts: Vec<Part>,
+    pub(super) evicted: Vec<Eviction>,
+}
+
+/// Pod at a time of the recording.
+struct PodState<'a> {
+    workload: &'a str,
+    node: &'a str,
+    requests: Amounts,
+    ready: bool,
+    ended: bool,
+    message: &'a str,
+    since: Duration,
+    before: bool,
+}
+
+/// Node at a time of the recording.
+#[derive(Default)]
+struct NodeState {
+    allocatable: Amounts,
+    requests: Amounts,
+    peak: Amounts,
+    pods: usize,
+    peak_pods: usize,
+    not_ready: Interval,
+    removed: bool,
+}
+
+/// Ready pods of a workload.
+#[derive(Default)]
+struct Readiness {
+    before: usize,
+    now: usize,
+    lowest: usize,
+    short: Interval,
+}
+
+/// Budget at a time of the recording.
+#[derive(Default)]
+struct BudgetState {
+    allows: i32,
+    before: bool,
+    exhausted: Interval,
+    refused: Vec<String>,
+}
+
+/// Total time for which something held.
+#[derive(Default)]
+struct Interval {
+    total: Duration,
+    since: Option<Duration>,
+}
+
+impl Interval {
+    /// Sets whether it holds from a time on.
+    fn set(&mut self, holds: bool, now: Duration) {
+        match (holds, self.since) {
+            (true, None) => self.since = Some(now),
+            (false, Some(since)) => {
+                self.total += now.saturating_sub(since);
+                self.since = None;
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns the total time until the end.
+    fn until(&self, end: Duration) -> Duration {
+        self.total + self.since.map_or(Duration::ZERO, |since| end.saturating_sub(since))
+    }
+}
+
+impl<'a> Fold<'a> {
+    /// Reports whether a pod of a Job has this name.
+    pub(super) fn is_of_job(&self, pod: &str) -> bool {
+        self.job_pods.contains(pod)
+    }
+
+    /// Returns the state at the start of a recording.
+    pub(super) fn of(recording: &'a Recording) -> Self {
+        let mut fold = Self::default();
+        for (name, node) in &recording.nodes {
+            fold.add_node(name, node, Duration::ZERO);
+        }
+        for (name, pod) in &recording.pods {
+            fold.add_pod(name, pod, Duration::ZERO, true);
+        }
+        for readiness in fold.workloads.values_mut() {
+            *readiness = Readiness {
+                before: readiness.now,
+                now: readiness.now,
+                lowest: readiness.now,
+                short: Interval::default(),
+            };
+        }
+        for (name, allows) in &recording.budgets {
+            let budget = fold.budgets.entry(name).or_default();
+            budget.before = *allows <= 0;
+            fold.budget(name, *allows, Duration::ZERO);
+        }
+        fold
+    }
+
+    pub(super) fn event(&mut self, event: &'a Happened) {
+        let (object, now) = (&*event.object, event.after);
+        match (event.kind, &event.what) {
+            ("Pod", what) => self.pod(object, what, now),
+            ("Node", what) => self.node(object, what, now),
+            (_, What::Allows { disruptions }) => self.budget(object, *disruptions, now),
+            (_, What::Refused { pod }) => {
+                self.budgets.entry(object).or_default().refused.push(pod.clone());
+            }
+            ("PodDisruptionBudget", What::Removed) => {
+                self.budgets.entry(object).or_default().exhausted.set(false, now);
+            }
+            ("Change", what) => self.part(object, what, now),
+            _ => {}
+        }
+    }
+
+    fn part(&mut self, description: &str, what: &What, now: Duration) {
+        let open = self.parts.iter_mut().rev().find(|part| part.description == description);
+        match (what, open) {
+            (What::Completed, Some(part)) => part.completed = Some(now),
+            (What::Failed { message }, Some(part)) => part.error.clone_from(message),
+            (What::Began | What::Failed { .. }, _) => {
+                let error = if let What::Failed { message } = what {
+                    message.clone()
+                } else {
+                    String::new()
+                };
+                let description = description.to_owned();
+                self.parts.push(Part { description, began: now, completed: None, error });
+            }
+            _ => {}
+        }
+    }
+
+    fn pod(&mut self, name: &'a str, what: &'a What, now: Duration) {
+        if let What::Created { pod } = what {
+            self.add_pod(name, pod, now, false);
+            return;
+        }
+        let Some(pod) = self.pods.get_mut(name) else { return };
+        match what {
+            What::Bound { node } => {
+                pod.node = node;
+                let requests = pod.requests;
+                self.occupy(node, requests);
+            }
+            What::Unschedulable { message } => pod.message = message,
+            What::Ready | What::NotReady => self.change_ready(name, *what == What::Ready, now),
+            What::Evicted { reason } => {
+                let eviction = Eviction {
+                    pod: name.to_owned(),
+                    workload: pod.workload.to_owned(),
+                    node: pod.node.to_owned(),
+                    reason: reason.clone(),
+                    after: now,
+                };
+                self.evicted.push(eviction);
+            }
+            What::Ended { .. } => {
+                self.change_ready(name, false, now);
+                self.release(name);
+            }
+            What::Removed => {
+                self.change_ready(name, false, now);
+                self.release(name);
+                self.pods.remove(name);
+            }
+            _ => {}
+        }
+    }
+
+    fn add_pod(&mut self, name: &'a str, pod: &'a PodRecord, now: Duration, before: bool) {
+        let workload = &*pod.workload;
+        if workload.starts_with("Job ") {
+            self.job_pods.insert(name);
+        }
+        let state = PodState {
+            workload,
+            node: &pod.node,
+            requests: pod.requests,
+            ready: false,
+            ended: pod.ended,
+            message: &pod.unschedulable,
+            since: now,
+            before,
+        };
+        self.pods.insert(name, state);
+        if !pod.ended && !pod.node.is_empty() {
+            self.occupy(&pod.node, pod.requests);
+        }
+        self.change_ready(name, pod.ready, now);
+    }
+
+    /// Changes whether a pod is ready, and counts the ready pods of its workload. Jobs have no number to keep.
+    fn change_ready(&mut self, name: &'a str, ready: bool, now: Duration) {
+        let Some(pod) = self.pods.get_mut(name).filter(|pod| pod.ready != ready) else { return };
+        pod.ready = ready;
+        if self.job_pods.contains(name) {
+            return;
+        }
+        let workload = if pod.workload.is_empty() { name } else { pod.workload };
+        let readiness = self.workloads.entry(workload).or_default();
+        readiness.now = if ready { readiness.now + 1 } else { readiness.now.saturating_sub(1) };
+        readiness.lowest = readiness.lowest.min(readiness.now);
+        readiness.short.set(readiness.now < readiness.before, now);
+    }
+
+    /// Adds the requests of a pod to its node.
+    fn occupy(&mut self, node: &'a str, requests: Amounts) {
+        let node = self.nodes.entry(node).or_default();
+        node.requests.add(requests);
+        node.pods += 1;
+        node.peak.cpu_millis = node.peak.cpu_millis.max(node.requests.cpu_millis);
+        node.peak.memory = node.peak.memory.max(node.requests.memory);
+        node.peak_pods = node.peak_pods.max(node.pods);
+    }
+
+    /// Removes the requests of a pod that has ended from its node.
+    fn release(&mut self, name: &str) {
+        let Some(pod) = self.pods.get_mut(name).filter(|pod| !pod.ended) else { return };
+        pod.ended = true;
+        if let Some(node) = self.nodes.get_mut(pod.node) {
+            node.requests.subtract(pod.requests);
+            node.pods = node.pods.saturating_sub(1);
+        }
+    }
+
+    fn add_node(&mut self, name: &'a str, node: &NodeRecord, now: Duration) {
+        let state = self.nodes.entry(name).or_default();
+        state.allocatable = node.allocatable;
+        state.removed = false;
+        state.not_ready.set(!node.ready, now);
+    }
+
+    fn node(&mut self, name: &'a str, what: &What, now: Duration) {
+        match what {
+            What::Added { node } => self.add_node(name, node, now),
+            What::Ready => self.nodes.entry(name).or_default().not_ready.set(false, now),
+            What::NotReady => self.nodes.entry(name).or_default().not_ready.set(true, now),
+            What::Removed => {
+                let node = self.nodes.entry(name).or_default();
+                node.not_ready.set(false, now);
+                node.removed = true;
+            }
+            _ => {}
+        }
+    }
+
+    fn budget(&mut self, name: &'a str, allows: i32, now: Duration) {
+        let budget = self.budgets.entry(name).or_default();
+        budget.allows = allows;
+        budget.exhausted.set(allows <= 0, now);
+    }
+
+    pub(super) fn pending(&self) -> Vec<Pending> {
+        let waiting = self.pods.iter().filter(|(_, pod)| pod.node.is_empty() && !pod.ended);
+        let pending = waiting.map(|(name, pod)| Pending {
+            pod: (*name).to_owned(),
+            workload: pod.workload.to_owned(),
+            since: pod.since,
+            before: pod.before,
+            message: pod.message.to_owned(),
+        });
+        pending.collect()
+    }
+
+    pub(super) fn placements(&self) -> Vec<Placement> {
+        let mut counts: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+        for (name, pod) in self.pods.iter().filter(|(_, pod)| !pod.node.is_empty() && !pod.ended) {
+            let workload = if pod.workload.is_empty() { name } else { pod.workload };
+            *counts.entry((workload, pod.node)).or_default() += 1;
+        }
+        let placement = |((workload, node), pods): ((&str, &str), usize)| Placement {
+            workload: workload.to_owned(),
+            node: node.to_owned(),
+            pods,
+        };
+        counts.into_iter().map(placement).collect()
+    }
+
+    pub(super) fn shortages(&self, end: Duration) -> Vec<Shortage> {
+        let short =
+            self.workloads.iter().filter(|(_, readiness)| readiness.lowest < readiness.before);
+        let shortages = short.map(|(workload, readiness)| Shortage {
+            workload: (*workload).to_owned(),
+            before: readiness.before,
+            lowest: readiness.lowest,
+            end: readiness.now,
+            duration: readiness.short.until(end),
+        });
+        shortages.collect()
+    }
+
+    pub(super) fn budgets(&self, end: Duration) -> Vec<BudgetReport> {
+        let reports = self.budgets.iter().map(|(name, budget)| BudgetReport {
+            budget: (*name).to_owned(),
+            exhausted: budget.exhausted.until(end),
+            before: budget.before,
+            allows: budget.allows,
+            refused: budget.refused.clone(),
+        });
+        reports.filter(|budget| !budget.exhausted.is_zero() || !budget.refused.is_empty()).collect()
+    }
+
+    pub(super) fn nodes(&self, end: Duration) -> Vec<NodeReport> {
+        let reports = self.nodes.iter().map(|(name, node)| NodeReport {
+            node: (*name).to_owned(),
+            allocatable: node.allocatable,
+            peak: node.peak,
+            end: node.requests,
+            peak_pods: node.peak_pods,
+            not_ready: node.not_ready.until(end),
+            removed: node.removed,
+        });
+        reports.collect()
+    }
+}

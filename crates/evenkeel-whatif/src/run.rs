@@ -1,0 +1,236 @@
+//! Runs a cluster in virtual time.
+
+use crate::{
+    Cluster,
+    actions::Actor,
+    change::Scenario,
+    observe::{Recorded, Recorder, full_name, node_record, pod_record},
+    recording::Recording,
+    wire::Wire,
+};
+use evenkeel_api::{
+    Encoding, View as _,
+    time::Timestamp,
+    views::{Node, Pod, PodDisruptionBudget},
+};
+use evenkeel_apiserver::{BuildError, Server, UncheckedError};
+use evenkeel_controllers::{
+    options::Options,
+    wiring::descriptor::{Descriptor, StartError, descriptors},
+};
+use evenkeel_nodes::{Delays, NodeOptions, NodesOptions};
+use evenkeel_plane::{Plane, PlaneOptions};
+use evenkeel_runtime::clock::Clock;
+use serde_json::Value;
+use std::{collections::BTreeMap, io, net::Ipv4Addr, time::Duration};
+
+/// Time without an event after which a cluster has settled.
+const IDLE_PERIOD: Duration = Duration::from_mins(1);
+/// Maximum time that a cluster has to settle before the change.
+const MAX_SETTLING: Duration = Duration::from_mins(30);
+/// Interval at which to check whether the cluster has settled.
+const SETTLING_CHECK: Duration = Duration::from_secs(10);
+/// Factor by which heartbeats and their grace periods are slower while no node is cut off. Nobody can tell the difference,
+/// and a thousand nodes then need 144,000 renewals a day instead of 8,640,000.
+const SLOW_HEARTBEATS: u32 = 60;
+/// First address of pods, of the range that RFC 6598 reserves for carriers.
+const FIRST_POD_ADDRESS: Ipv4Addr = Ipv4Addr::new(100, 64, 0, 1);
+
+/// Controllers that a simulation leaves out: those of credentials, which a copy lacks, and the autoscaler, because the
+/// usage of pods is unknown.
+const LEFT_OUT_CONTROLLERS: [&str; 14] = [
+    "bootstrap-signer-controller",
+    "certificatesigningrequest-approving-controller",
+    "certificatesigningrequest-cleaner-controller",
+    "certificatesigningrequest-signing-controller",
+    "horizontal-pod-autoscaler-controller",
+    "kube-apiserver-serving-clustertrustbundle-publisher-controller",
+    "legacy-serviceaccount-token-cleaner-controller",
+    "persistentvolume-attach-detach-controller",
+    "podcertificaterequest-cleaner-controller",
+    "root-ca-certificate-publisher-controller",
+    "serviceaccount-token-controller",
+    "storage-version-migrator-controller",
+    "storageversion-garbage-collector-controller",
+    "token-cleaner-controller",
+];
+
+/// Failure of a simulation.
+#[derive(Debug, thiserror::Error)]
+pub enum SimulateError {
+    /// The runtime cannot start.
+    #[error("the runtime cannot start: {0}")]
+    Runtime(io::Error),
+    /// The API server cannot start.
+    #[error("the API server cannot start: {0}")]
+    Server(#[from] BuildError),
+    /// The objects cannot be stored.
+    #[error("the cluster cannot be loaded: {0}")]
+    Load(#[from] UncheckedError),
+    /// A controller cannot start.
+    #[error(transparent)]
+    Controller(#[from] StartError),
+    /// The cluster has no node.
+    #[error("the cluster has no nodes: add the output of `kubectl get nodes -o yaml`")]
+    NoNodes,
+}
+
+/// Runs a cluster in virtual time: it settles, then the change is made. Returns what happened from the change on. Equal
+/// arguments have equal results.
+///
+/// # Errors
+/// The cluster cannot be loaded, or has no nodes.
+///
+/// # Panics
+/// If it is called within a runtime.
+pub fn simulate(cluster: &Cluster, scenario: &Scenario) -> Result<Recording, SimulateError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .map_err(SimulateError::Runtime)?;
+    runtime.block_on(run(cluster, scenario))
+}
+
+async fn run(cluster: &Cluster, scenario: &Scenario) -> Result<Recording, SimulateError> {
+    let clock = Clock::seeded(cluster.time(), scenario.seed);
+    let recorder = Recorder::new(&clock);
+    let server = start_server(cluster, &clock, scenario.seed).await?;
+    let unknown = server.load(cluster.prepared()).await?;
+    let nodes = NodesOptions { nodes: nodes_of(cluster), ..node_options(scenario) };
+    if nodes.nodes.is_empty() {
+        return Err(SimulateError::NoNodes);
+    }
+    let wire = Wire::client(server.service(), recorder.clone());
+    let options = plane_options(scenario, nodes);
+    let plane = Plane::start(&wire, &clock, options)?;
+    recorder.subscribe(plane.caches());
+    let actor = Actor::new(&wire, &clock, plane.caches(), &recorder, node_options(scenario));
+    plane.synced().await;
+    let settling = settle(&recorder, &clock).await;
+    let start = recorder.begin();
+    let mut recording = snapshot(&plane, start);
+    let end = clock.instant() + scenario.duration;
+    // A change that has not ended by then, such as a drain that a budget blocks, stays as it is.
+    let _ = tokio::time::timeout_at(end, actor.change(scenario)).await;
+    tokio::time::sleep_until(end).await;
+    let Recorded { happened, unrecorded, writes } = recorder.take();
+    recording.happened = happened;
+    recording.unrecorded = unrecorded;
+    recording.writes = writes;
+    recording.duration = scenario.duration;
+    recording.settling = settling;
+    recording.remarks = remarks(&unknown);
+    Ok(recording)
+}
+
+/// Builds an API server in memory. It checks no permissions and limits no requests, because only the cluster's own
+/// components use it.
+async fn start_server(cluster: &Cluster, clock: &Clock, seed: u64) -> Result<Server, BuildError> {
+    let server_clock = clock.clone();
+    let mut builder = Server::builder()
+        .clock(evenkeel_apiserver::Clock::new(move || server_clock.now()))
+        .seed(seed)
+        .authorization_mode("AlwaysAllow")
+        .priority_and_fairness(false)
+        .max_requests_in_flight(0, 0);
+    if let Some(ranges) = cluster.service_ranges() {
+        builder = builder.service_cluster_ip_range(ranges);
+    }
+    builder.build().await
+}
+
+/// Returns the simulated nodes that take over those of the cluster.
+fn nodes_of(cluster: &Cluster) -> Vec<NodeOptions> {
+    let nodes = cluster
+        .objects()
+        .iter()
+        .filter(|object| object["kind"] == "Node" && object["apiVersion"] == "v1");
+    let views =
+        nodes.filter_map(|node| Node::decode(node.to_string().as_bytes(), Encoding::Json).ok());
+    views.map(|node| NodeOptions::of_existing(&node)).collect()
+}
+
+/// Returns the factor by which heartbeats are slower.
+fn slowdown(scenario: &Scenario) -> u32 {
+    if scenario.outage.is_some() { 1 } else { SLOW_HEARTBEATS }
+}
+
+/// Returns the options of simulated nodes, without the nodes.
+fn node_options(scenario: &Scenario) -> NodesOptions {
+    let defaults = NodesOptions::default();
+    let slowdown = slowdown(scenario);
+    NodesOptions {
+        nodes: Vec::new(),
+        delays: Delays { job: Some(scenario.job_duration), ..Delays::default() },
+        lease_renewal: defaults.lease_renewal * slowdown,
+        lease_duration: defaults.lease_duration * slowdown,
+        // Reports of an unchanged status tell nobody anything: renewals of the Lease are enough.
+        status_report: Duration::MAX,
+        first_pod_ip: FIRST_POD_ADDRESS,
+        interprets_commands: false,
+        ..defaults
+    }
+}
+
+/// Returns the options of controllers, scheduler and nodes.
+fn plane_options(scenario: &Scenario, nodes: NodesOptions) -> PlaneOptions {
+    let mut controller_options = Options::default();
+    controller_options.binder.host_path_files = false;
+    let slowdown = slowdown(scenario);
+    let lifecycle = &mut controller_options.nodelifecycle;
+    lifecycle.monitor_period *= slowdown;
+    lifecycle.monitor_grace_period *= slowdown;
+    lifecycle.startup_grace_period *= slowdown;
+    let mut controllers = descriptors();
+    controllers.retain(|controller: &Descriptor| !LEFT_OUT_CONTROLLERS.contains(&controller.name));
+    let mut scheduler = scenario.scheduler.clone();
+    scheduler.seed = scenario.seed;
+    PlaneOptions { controllers, controller_options, scheduler: Some(scheduler), nodes, cloud: None }
+}
+
+/// Waits until nothing happens any more, but not forever. Returns how long that took.
+async fn settle(recorder: &Recorder, clock: &Clock) -> Duration {
+    let start = clock.now();
+    loop {
+        clock.sleep(SETTLING_CHECK).await;
+        let passed = clock.now().duration_since(start).unsigned_abs();
+        if recorder.quiet_since(start) >= IDLE_PERIOD || passed >= MAX_SETTLING {
+            return passed;
+        }
+    }
+}
+
+/// Returns a recording that begins with the current objects.
+fn snapshot(plane: &Plane, start: Timestamp) -> Recording {
+    let caches = plane.caches();
+    let nodes = caches.of::<Node>().list();
+    let pods = caches.of::<Pod>().list();
+    let budgets = caches.of::<PodDisruptionBudget>().list();
+    let by_name =
+        |budget: &PodDisruptionBudget| (full_name(&budget.meta), budget.status.disruptions_allowed);
+    Recording {
+        start,
+        duration: Duration::ZERO,
+        settling: Duration::ZERO,
+        nodes: nodes.iter().map(|node| (full_name(&node.meta), node_record(node))).collect(),
+        pods: pods.iter().map(|pod| (full_name(&pod.meta), pod_record(pod))).collect(),
+        budgets: budgets.iter().map(|budget| by_name(budget)).collect(),
+        happened: Vec::new(),
+        unrecorded: 0,
+        writes: BTreeMap::new(),
+        remarks: Vec::new(),
+    }
+}
+
+/// Returns remarks on objects that were not loaded, by type.
+fn remarks(unknown: &[Value]) -> Vec<String> {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for object in unknown {
+        let text = |field: &str| object[field].as_str().unwrap_or_default();
+        *counts.entry(format!("{} {}", text("apiVersion"), text("kind"))).or_default() += 1;
+    }
+    let remark =
+        |(kind, count)| format!("{count} objects of {kind} were left out: the type is unknown");
+    counts.into_iter().map(remark).collect()
+}

@@ -1,0 +1,225 @@
+//! Reports and comparisons as text.
+
+use crate::{
+    compare::{Comparison, Difference},
+    recording::Amounts,
+    report::{NodeReport, Report},
+};
+use evenkeel_api::duration;
+use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
+
+/// Maximum number of lines of a section. The JSON output has all.
+const MAX_LINES: usize = 20;
+
+impl Report {
+    /// Returns the report as text. Long sections are cut.
+    pub fn text(&self) -> String {
+        let total = time(self.duration);
+        let mut text = match self.settled_after {
+            Some(Duration::ZERO) => format!("Nothing happens within {total}.\n"),
+            Some(after) => {
+                format!("Settled {} after the change ({total} simulated).\n", time(after))
+            }
+            None => format!("Not settled within {total}.\n"),
+        };
+        for remark in &self.remarks {
+            let _ = writeln!(text, "Note: {remark}.");
+        }
+        section(
+            &mut text,
+            "Change",
+            self.parts.iter().map(|part| match (part.completed, &*part.error) {
+                (Some(end), _) => {
+                    format!(
+                        "{}: done after {}",
+                        part.description,
+                        time(end.saturating_sub(part.began))
+                    )
+                }
+                (None, "") => format!("{}: not done at the end", part.description),
+                (None, error) => format!("{}: {error}", part.description),
+            }),
+        );
+        let evicted = self.evicted.iter().map(|eviction| {
+            let lone = if eviction.workload.is_empty() { ", and nothing replaces it" } else { "" };
+            format!(
+                "{} from {} after {}: {}{lone}",
+                eviction.pod,
+                eviction.node,
+                time(eviction.after),
+                eviction.reason
+            )
+        });
+        section(&mut text, &format!("Evicted: {} pods", self.evicted.len()), evicted);
+        self.write_pending(&mut text);
+        section(
+            &mut text,
+            "Fewer ready pods than before",
+            self.shortages.iter().map(|shortage| {
+                format!(
+                    "{}: {} before, {} at least, {} at the end; fewer for {}",
+                    shortage.workload,
+                    shortage.before,
+                    shortage.lowest,
+                    shortage.end,
+                    time(shortage.duration)
+                )
+            }),
+        );
+        section(
+            &mut text,
+            "Disruption budgets at their limit",
+            self.budgets.iter().map(|budget| {
+                let before = if budget.before { ", as before the change" } else { "" };
+                let refused = match budget.refused.len() {
+                    0 => String::new(),
+                    count => format!("; evictions of {count} pods refused"),
+                };
+                format!("{}: for {}{before}{refused}", budget.budget, time(budget.exhausted))
+            }),
+        );
+        let mut nodes: Vec<&NodeReport> = self.nodes.iter().collect();
+        nodes.sort_by_key(|node| {
+            std::cmp::Reverse(share(node.peak.cpu_millis, node.allocatable.cpu_millis))
+        });
+        section(&mut text, "Nodes, by highest CPU requests", nodes.into_iter().map(node_line));
+        let writes: u64 = self.writes.iter().map(|write| write.count).sum();
+        section(
+            &mut text,
+            &format!("Writes: {writes}"),
+            self.writes.iter().map(|write| {
+                format!("{:>6} {} {} {}", write.count, write.component, write.verb, write.resource)
+            }),
+        );
+        text
+    }
+
+    /// Writes the pending pods, those with the same message together.
+    fn write_pending(&self, text: &mut String) {
+        let mut groups: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
+        for pending in &self.pending {
+            let message =
+                if pending.message.is_empty() { "not tried yet" } else { &pending.message };
+            groups.entry((&pending.workload, message)).or_default().push(&pending.pod);
+        }
+        let before = self.pending.iter().filter(|pending| pending.before).count();
+        let title = match before {
+            0 => format!("Pending: {} pods", self.pending.len()),
+            _ => {
+                format!("Pending: {} pods, {before} of them before the change", self.pending.len())
+            }
+        };
+        section(
+            text,
+            &title,
+            groups.into_iter().map(|((_, message), pods)| {
+                let more = match pods.len() {
+                    1 => String::new(),
+                    count => format!(" and {} more of its workload", count - 1),
+                };
+                format!("{}{more}: {message}", pods.first().copied().unwrap_or_default())
+            }),
+        );
+    }
+}
+
+impl Comparison {
+    /// Returns the comparison as text, with the names of the variants.
+    pub fn text(&self, names: [&str; 2]) -> String {
+        let [a, b] = names;
+        let mut text = String::new();
+        section(
+            &mut text,
+            &format!("{a} and {b} differ"),
+            self.figures.iter().map(|figure| {
+                let [a, b] = figure
+                    .values
+                    .map(|value| value.map_or("-".to_owned(), |value| value.to_string()));
+                format!("{}: {a}, {b}", figure.name)
+            }),
+        );
+        let line = |difference: &Difference| {
+            format!("{}: {}, {}", difference.name, difference.values[0], difference.values[1])
+        };
+        section(&mut text, "Pending pods", self.pending.iter().map(line));
+        section(&mut text, "Pods of workloads by node", self.placements.iter().map(line));
+        section(
+            &mut text,
+            "Highest CPU requests of nodes (in thousandths)",
+            self.peaks.iter().map(line),
+        );
+        if text.is_empty() {
+            text = format!("{a} and {b} do not differ.\n");
+        }
+        text
+    }
+}
+
+/// Appends a section, unless it has no lines.
+fn section(text: &mut String, title: &str, lines: impl ExactSizeIterator<Item = String>) {
+    let count = lines.len();
+    if count == 0 {
+        return;
+    }
+    let _ = writeln!(text, "\n{title}");
+    for line in lines.take(MAX_LINES) {
+        let _ = writeln!(text, "  {line}");
+    }
+    if count > MAX_LINES {
+        let _ = writeln!(text, "  and {} more", count - MAX_LINES);
+    }
+}
+
+fn node_line(node: &NodeReport) -> String {
+    let Amounts { cpu_millis, memory } = node.allocatable;
+    let mut line = format!(
+        "{}: CPU {}%, memory {}%, {} pods",
+        node.node,
+        share(node.peak.cpu_millis, cpu_millis),
+        share(node.peak.memory, memory),
+        node.peak_pods
+    );
+    if !node.not_ready.is_zero() {
+        let _ = write!(line, ", not ready for {}", time(node.not_ready));
+    }
+    if node.removed {
+        line += ", removed";
+    }
+    line
+}
+
+/// Returns a share in percent; 0 of nothing.
+fn share(part: i64, whole: i64) -> i64 {
+    if whole <= 0 { 0 } else { part.saturating_mul(100) / whole }
+}
+
+/// Formats a duration in whole seconds, or in milliseconds below one.
+fn time(time: Duration) -> String {
+    let unit = if time < Duration::from_secs(1) { 1_000_000 } else { 1_000_000_000 };
+    let nanos = i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
+    duration::format(nanos / unit * unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_and_shares_are_short() {
+        assert_eq!(time(Duration::from_millis(90_250)), "1m30s");
+        assert_eq!(time(Duration::from_micros(2500)), "2ms");
+        assert_eq!(time(Duration::ZERO), "0s");
+        assert_eq!((share(1, 3), share(1, 0)), (33, 0));
+    }
+
+    #[test]
+    fn long_sections_are_cut() {
+        let mut text = String::new();
+        section(&mut text, "Many", (0..25).map(|index| index.to_string()));
+        assert_eq!(text.lines().count(), 1 + 1 + MAX_LINES + 1);
+        assert!(text.ends_with("  and 5 more\n"), "{text}");
+        let mut empty = String::new();
+        section(&mut empty, "None", std::iter::empty::<String>().collect::<Vec<_>>().into_iter());
+        assert_eq!(empty, "");
+    }
+}

@@ -1,0 +1,182 @@
+//! Drains, and nodes more or less.
+
+use crate::fixtures::{budget, cluster, deployment, node, placed, record, run, scenario};
+use evenkeel_whatif::{Nodes, Scenario, SimulateError, report, simulate};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+fn nodes(text: &str) -> Vec<Nodes> {
+    vec![text.parse().expect("nodes")]
+}
+
+/// Returns a ReplicaSet with its pods, which run on these nodes.
+fn running(name: &str, on: &[&str]) -> Vec<Value> {
+    let labels = json!({"app": name});
+    let spec = json!({
+        "containers": [{
+            "name": "c", "image": "web:1", "resources": {"requests": {"cpu": "500m"}}
+        }],
+        "tolerations": [{"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}]
+    });
+    let mut objects = vec![json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet",
+        "metadata": {"name": name, "namespace": "shop", "uid": format!("uid-{name}")},
+        "spec": {
+            "replicas": on.len(), "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": spec}
+        }
+    })];
+    for (index, node) in on.iter().enumerate() {
+        let mut spec = spec.clone();
+        spec["nodeName"] = (*node).into();
+        let condition = |kind: &str| json!({"type": kind, "status": "True", "lastTransitionTime": "2026-05-01T00:05:00Z"});
+        objects.push(json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {
+                "name": format!("{name}-{index}"), "namespace": "shop", "labels": labels,
+                "uid": format!("uid-{name}-{index}"),
+                "ownerReferences": [{
+                    "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name,
+                    "uid": format!("uid-{name}"), "controller": true
+                }]
+            },
+            "spec": spec,
+            "status": {
+                "phase": "Running", "startTime": "2026-05-01T00:05:00Z", "podIP": format!("10.9.0.{index}"),
+                "conditions": [condition("PodScheduled"), condition("Initialized"),
+                    condition("ContainersReady"), condition("Ready")],
+                "containerStatuses": [{
+                    "name": "c", "image": "web:1", "imageID": "x", "ready": true, "started": true,
+                    "restartCount": 3, "state": {"running": {"startedAt": "2026-05-01T00:05:00Z"}}
+                }]
+            }
+        }));
+    }
+    objects
+}
+
+#[test]
+fn pods_of_a_copy_stay_where_they_are() {
+    let mut objects = running("web", &["a", "a", "a"]);
+    objects.extend([node("a", "z1"), node("b", "z2")]);
+    let recording = record(&objects, &scenario(60));
+    assert_eq!(recording.start.to_string(), "2026-05-01T00:11:00Z");
+    let names: Vec<&str> = recording.pods.keys().map(String::as_str).collect();
+    assert_eq!(names, ["shop/web-0", "shop/web-1", "shop/web-2"]);
+    assert!(recording.pods.values().all(|pod| pod.ready && pod.node == "a"));
+    let report = report(&recording);
+    assert_eq!(report.settled_after, Some(Duration::ZERO), "{:?}", report.timeline);
+    assert_eq!(placed(&report, "ReplicaSet shop/web"), [("a".to_owned(), 3)]);
+    assert!(report.text().starts_with("Nothing happens within 1h0m0s."), "{}", report.text());
+}
+
+#[test]
+fn a_drain_moves_pods_to_other_nodes() {
+    let mut objects = running("web", &["a", "b"]);
+    objects.extend([node("a", "z1"), node("b", "z2")]);
+    let report = run(&objects, &Scenario { drain: nodes("a"), ..scenario(60) });
+    assert!(report.parts[0].completed.is_some(), "{}", report.text());
+    let evicted: Vec<_> =
+        report.evicted.iter().map(|found| (&*found.pod, &*found.reason)).collect();
+    assert_eq!(evicted, [("shop/web-0", "EvictionByEvictionAPI")]);
+    assert_eq!(placed(&report, "ReplicaSet shop/web"), [("b".to_owned(), 2)]);
+    assert_eq!(report.pending, []);
+    let shortage = &report.shortages[0];
+    assert_eq!((shortage.before, shortage.lowest, shortage.end), (2, 1, 2));
+    let creates =
+        report.writes.iter().find(|write| write.verb == "create" && write.resource == "pods");
+    let creates = creates.expect("a pod was created");
+    assert_eq!(creates.count, 1);
+    assert!(creates.component.ends_with("replicaset-controller"), "{}", creates.component);
+}
+
+#[test]
+fn a_budget_blocks_a_drain() {
+    let mut objects = running("web", &["a", "b"]);
+    objects.extend([node("a", "z1"), node("b", "z2"), budget("web", 2)]);
+    let report = run(&objects, &Scenario { drain: nodes("a"), ..scenario(120) });
+    let part = &report.parts[0];
+    assert_eq!((&*part.description, part.completed, &*part.error), ("drain a", None, ""));
+    assert_eq!(report.evicted, []);
+    let budget = &report.budgets[0];
+    assert_eq!((&*budget.budget, &*budget.refused), ("shop/web", &["shop/web-0".to_owned()][..]));
+    assert_eq!((budget.exhausted, budget.before), (Duration::from_hours(2), true));
+    assert_eq!(placed(&report, "ReplicaSet shop/web"), [("a".to_owned(), 1), ("b".to_owned(), 1)]);
+    let text = report.text();
+    assert!(text.contains("drain a: not done at the end"), "{text}");
+}
+
+#[test]
+fn pods_that_fit_nowhere_are_pending_for_the_schedulers_reason() {
+    let objects = [node("a", "z1"), node("b", "z2"), deployment("web", 2, "1500m")];
+    let report = run(&objects, &Scenario { drain: nodes("zone=z1"), ..scenario(60) });
+    assert!(report.parts[0].completed.is_some());
+    assert_eq!(report.pending.len(), 1, "{}", report.text());
+    let pending = &report.pending[0];
+    assert_eq!(pending.workload, "Deployment shop/web");
+    assert!(
+        pending.message.starts_with(
+            "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) were unschedulable."
+        ),
+        "{}",
+        pending.message
+    );
+    assert_eq!(report.shortages[0].end, 1);
+}
+
+#[test]
+fn added_nodes_take_pending_pods() {
+    let objects = [node("a", "z1"), deployment("web", 2, "1500m")];
+    let alone = run(&objects, &scenario(10));
+    assert!(alone.pending[0].before, "{}", alone.text());
+    let report = run(&objects, &Scenario { add: Some((1, "a".to_owned())), ..scenario(10) });
+    assert_eq!(report.pending, [], "{}", report.text());
+    let at = placed(&report, "Deployment shop/web");
+    assert_eq!(at, [("a".to_owned(), 1), ("a-added-0".to_owned(), 1)]);
+    let unknown = run(&objects, &Scenario { add: Some((1, "x".to_owned())), ..scenario(10) });
+    assert_eq!(unknown.parts[0].error, "there is no node \"x\"");
+}
+
+#[test]
+fn removed_nodes_lose_their_pods() {
+    let mut objects = running("web", &["a", "b"]);
+    objects.extend([node("a", "z1"), node("b", "z2")]);
+    let report = run(&objects, &Scenario { remove: nodes("a"), ..scenario(30) });
+    assert!(report.nodes[0].removed);
+    let evicted: Vec<_> =
+        report.evicted.iter().map(|found| (&*found.pod, &*found.reason)).collect();
+    assert_eq!(evicted, [("shop/web-0", "DeletionByPodGC")], "{}", report.text());
+    assert_eq!(placed(&report, "ReplicaSet shop/web"), [("b".to_owned(), 2)]);
+}
+
+#[test]
+fn manifests_are_applied_and_unknown_kinds_are_reported() {
+    let objects = [node("a", "z1")];
+    let mut more = deployment("web", 1, "100m");
+    more["metadata"].as_object_mut().expect("metadata").remove("uid");
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
+    let custom =
+        json!({"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": {"name": "x"}});
+    let apply = vec![namespace, more, custom];
+    let report = run(&objects, &Scenario { apply, ..scenario(10) });
+    assert_eq!(placed(&report, "Deployment shop/web"), [("a".to_owned(), 1)]);
+    let errors: Vec<&str> = report.parts.iter().map(|part| &*part.error).collect();
+    assert_eq!(errors, ["", "", "the cluster has no Gadget of example.com/v1"]);
+}
+
+#[test]
+fn equal_runs_have_equal_reports() {
+    let mut objects = running("web", &["a", "a", "b"]);
+    objects.extend([node("a", "z1"), node("b", "z2"), node("c", "z3"), budget("web", 2)]);
+    objects.push(deployment("api", 3, "300m"));
+    let scenario = Scenario { drain: nodes("zone in (z1,z2)"), seed: 7, ..scenario(60) };
+    let reports = [run(&objects, &scenario), run(&objects, &scenario)];
+    let [one, two] = reports.map(|report| serde_json::to_string_pretty(&report).expect("JSON"));
+    assert!(one == two, "{one}\n{two}");
+}
+
+#[test]
+fn a_cluster_without_nodes_is_refused() {
+    let error = simulate(&cluster(&[deployment("web", 1, "1")]), &scenario(10));
+    assert!(matches!(error, Err(SimulateError::NoNodes)));
+}

@@ -1,0 +1,90 @@
+//! Objects of small clusters.
+
+use evenkeel_whatif::{
+    Cluster, Recording, Report, Scenario, clone::CloneOptions, report, simulate,
+};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Returns a ready node with two CPUs in a zone.
+pub(crate) fn node(name: &str, zone: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {
+            "name": name, "uid": format!("uid-{name}"), "creationTimestamp": "2026-05-01T00:00:00Z",
+            "labels": {
+                "kubernetes.io/hostname": name, "topology.kubernetes.io/zone": zone,
+                "topology.kubernetes.io/region": "r", "kubernetes.io/os": "linux"
+            }
+        },
+        "status": {
+            "capacity": {"cpu": "2", "memory": "4Gi", "pods": "20"},
+            "allocatable": {"cpu": "2", "memory": "4Gi", "pods": "20"},
+            "conditions": [{
+                "type": "Ready", "status": "True", "reason": "KubeletReady",
+                "lastHeartbeatTime": "2026-05-01T00:10:00Z",
+                "lastTransitionTime": "2026-05-01T00:00:00Z"
+            }],
+            "nodeInfo": {"kubeletVersion": "v1.35.0"}
+        }
+    })
+}
+
+/// Returns a Deployment whose pods request this CPU.
+pub(crate) fn deployment(name: &str, replicas: u32, cpu: &str) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": name, "namespace": "shop", "uid": format!("uid-{name}")},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {
+                "metadata": {"labels": {"app": name}},
+                "spec": {"containers": [{
+                    "name": "c", "image": "web:1", "resources": {"requests": {"cpu": cpu}}
+                }]}
+            }
+        }
+    })
+}
+
+/// Returns a budget that keeps this number of a Deployment's pods.
+pub(crate) fn budget(name: &str, min_available: u32) -> Value {
+    json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+        "metadata": {"name": name, "namespace": "shop"},
+        "spec": {
+            "minAvailable": min_available,
+            "selector": {"matchLabels": {"app": name}}
+        }
+    })
+}
+
+/// Returns a cluster of these objects.
+pub(crate) fn cluster(objects: &[Value]) -> Cluster {
+    let mut cluster = Cluster::default();
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
+    cluster.add(&list.to_string(), &CloneOptions::default()).expect("objects");
+    cluster
+}
+
+/// Returns a scenario of this length.
+pub(crate) fn scenario(minutes: u64) -> Scenario {
+    Scenario { duration: Duration::from_mins(minutes), ..Scenario::default() }
+}
+
+/// Runs a scenario.
+pub(crate) fn record(objects: &[Value], scenario: &Scenario) -> Recording {
+    simulate(&cluster(objects), scenario).expect("a recording")
+}
+
+/// Runs a scenario, and sums it up.
+pub(crate) fn run(objects: &[Value], scenario: &Scenario) -> Report {
+    report(&record(objects, scenario))
+}
+
+/// Returns the number of a workload's pods on each node at the end.
+pub(crate) fn placed(report: &Report, workload: &str) -> Vec<(String, usize)> {
+    let placements = report.placements.iter().filter(|placement| placement.workload == workload);
+    placements.map(|placement| (placement.node.clone(), placement.pods)).collect()
+}

@@ -1,0 +1,8 @@
+//! Simulations of small clusters in virtual time, and copies of an embedded server's objects.
+
+mod clones;
+
+mod drains;
+mod fixtures;
+mod outages;
+mod schedulers;

@@ -1,0 +1,38 @@
+//! Outages of zones.
+
+use crate::fixtures::{deployment, node, placed, run, scenario};
+use evenkeel_whatif::{Outage, Scenario};
+use std::time::Duration;
+
+fn outage(minutes: Option<u64>) -> Option<Outage> {
+    let nodes = "zone=z1".parse().expect("nodes");
+    Some(Outage { nodes, duration: minutes.map(Duration::from_mins) })
+}
+
+#[test]
+fn an_outage_evicts_pods_after_their_toleration() {
+    let objects = [node("a", "z1"), node("b", "z2"), deployment("web", 2, "500m")];
+    let report = run(&objects, &Scenario { outage: outage(None), ..scenario(120) });
+    assert_eq!(report.evicted.len(), 1, "{}", report.text());
+    let eviction = &report.evicted[0];
+    assert_eq!((&*eviction.node, &*eviction.reason), ("a", "DeletionByTaintManager"));
+    // Unreachable after 50 seconds, then tolerated for five minutes.
+    let expected = Duration::from_secs(340)..Duration::from_secs(370);
+    assert!(expected.contains(&eviction.after), "{:?}", eviction.after);
+    let not_ready = report.nodes[0].not_ready;
+    assert!(not_ready > Duration::from_mins(118), "{not_ready:?}");
+    assert_eq!(report.nodes[1].not_ready, Duration::ZERO);
+    assert!(placed(&report, "Deployment shop/web").contains(&("b".to_owned(), 2)));
+}
+
+#[test]
+fn a_short_outage_evicts_nothing() {
+    let objects = [node("a", "z1"), node("b", "z2"), deployment("web", 2, "500m")];
+    let report = run(&objects, &Scenario { outage: outage(Some(4)), ..scenario(60) });
+    assert_eq!(report.evicted, [], "{}", report.text());
+    assert!(report.parts[0].completed.is_some());
+    let not_ready = report.nodes[0].not_ready;
+    assert!((Duration::from_mins(3)..Duration::from_mins(4)).contains(&not_ready), "{not_ready:?}");
+    let shortage = &report.shortages[0];
+    assert_eq!((shortage.before, shortage.lowest, shortage.end), (2, 1, 2));
+}

@@ -1,0 +1,239 @@
+//! `evenkeel what-if`: what a change would do to a cluster, in virtual time.
+
+use crate::clone::read_files;
+use anyhow::{Context as _, Result, anyhow, ensure};
+use evenkeel_kube_scheduler::Registry;
+use evenkeel_scheduler::SchedulerOptions;
+use evenkeel_whatif::{
+    Cluster, Comparison, Nodes, Outage, Report, Scenario, clone::CloneOptions, compare,
+    parse_duration, report, simulate,
+};
+use serde::Serialize;
+use std::{fs, io::Write as _, path::PathBuf, process::ExitCode, time::Duration};
+
+/// Loads a copy of a cluster into memory, lets it settle, makes the change, and reports what happens. Nothing is written
+/// to a cluster.
+#[derive(Debug, clap::Args)]
+pub(crate) struct WhatIfArgs {
+    /// Files or folders from `evenkeel clone` or `kubectl get … -o yaml` (or json).
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+
+    /// File or folder of objects to apply.
+    #[arg(short = 'f', long = "filename", value_name = "FILE")]
+    apply: Vec<PathBuf>,
+
+    /// Node to drain, or a label selector of nodes; zone=NAME selects a zone. May be given more than once. The nodes
+    /// are drained one after the other.
+    #[arg(long, value_name = "NODE|SELECTOR")]
+    drain: Vec<Nodes>,
+
+    /// Number of nodes to add.
+    #[arg(long, value_name = "COUNT", requires = "like")]
+    add_nodes: Option<u32>,
+
+    /// Node that the added nodes are like.
+    #[arg(long, value_name = "NODE", requires = "add_nodes")]
+    like: Option<String>,
+
+    /// Node to remove once the others are drained, or a label selector of nodes. May be given more than once.
+    #[arg(long, value_name = "NODE|SELECTOR")]
+    remove_nodes: Vec<Nodes>,
+
+    /// Node that loses its connection, or a label selector of nodes.
+    #[arg(long, value_name = "NODE|SELECTOR")]
+    outage: Option<Nodes>,
+
+    /// Length of the outage. Default: until the end.
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, requires = "outage")]
+    outage_for: Option<Duration>,
+
+    /// Configuration of the scheduler (KubeSchedulerConfiguration). Two are compared. Default: upstream's defaults.
+    #[arg(long, value_name = "FILE")]
+    scheduler_config: Vec<PathBuf>,
+
+    /// Virtual time to run, such as 90m or 7d.
+    #[arg(long = "for", value_name = "DURATION", value_parser = parse_duration, default_value = "1h")]
+    duration: Duration,
+
+    /// Virtual time that a pod of a Job runs.
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "1m")]
+    job_duration: Duration,
+
+    /// Seed of all random decisions. Equal runs have equal results.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+
+    /// Output: text, or json with a timeline.
+    #[arg(short, long, default_value = "text", value_parser = ["text", "json"])]
+    output: String,
+}
+
+/// Results of all variants.
+#[derive(Debug, Serialize)]
+struct Results {
+    variants: Vec<Variant>,
+    /// Differences of two variants.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    comparison: Option<Comparison>,
+}
+
+/// Result of one variant.
+#[derive(Debug, Serialize)]
+struct Variant {
+    /// File of the scheduler's configuration; `default` for none.
+    name: String,
+    report: Report,
+}
+
+/// Runs `evenkeel what-if`, and returns its exit code.
+pub(crate) fn main(args: &WhatIfArgs) -> ExitCode {
+    let printed = output(args).and_then(|text| Ok(std::io::stdout().write_all(text.as_bytes())?));
+    if let Err(error) = printed {
+        let _ = writeln!(std::io::stderr(), "Error: {error:#}");
+        return ExitCode::FAILURE;
+    }
+    ExitCode::SUCCESS
+}
+
+/// Runs all variants, and returns the output.
+fn output(args: &WhatIfArgs) -> Result<String> {
+    ensure!(args.scheduler_config.len() <= 2, "--scheduler-config: at most two can be compared");
+    let cluster = read_files(&args.files, &CloneOptions::default())?;
+    let scenarios = scenarios(args)?;
+    let variants = run_all(&cluster, &scenarios)?;
+    let comparison = match &*variants {
+        [a, b] => Some(compare([&a.report, &b.report])),
+        _ => None,
+    };
+    let results = Results { variants, comparison };
+    if args.output == "json" {
+        return Ok(serde_json::to_string_pretty(&results)? + "\n");
+    }
+    let mut text = String::new();
+    for Variant { name, report } in &results.variants {
+        if results.variants.len() > 1 {
+            text += &format!("{name}\n\n");
+        }
+        text += &report.text();
+        text += if results.variants.len() > 1 { "\n" } else { "" };
+    }
+    if let (Some(comparison), [a, b]) = (&results.comparison, &*results.variants) {
+        text += comparison.text([&a.name, &b.name]).trim_start();
+    }
+    Ok(text)
+}
+
+/// Returns the variants with their names.
+fn scenarios(args: &WhatIfArgs) -> Result<Vec<(String, Scenario)>> {
+    let outage = args.outage.clone().map(|nodes| Outage { nodes, duration: args.outage_for });
+    let base = Scenario {
+        seed: args.seed,
+        apply: read_files(&args.apply, &CloneOptions::default())?.objects().to_vec(),
+        add: args.add_nodes.zip(args.like.clone()),
+        drain: args.drain.clone(),
+        remove: args.remove_nodes.clone(),
+        outage,
+        duration: args.duration,
+        job_duration: args.job_duration,
+        ..Scenario::default()
+    };
+    if args.scheduler_config.is_empty() {
+        return Ok(vec![("default".to_owned(), base)]);
+    }
+    let variants = args.scheduler_config.iter().map(|path| {
+        let name = path.display().to_string();
+        let text = fs::read_to_string(path).with_context(|| name.clone())?;
+        let profiles = evenkeel_kube_scheduler::profiles(&text, &Registry::in_tree())
+            .with_context(|| name.clone())?;
+        let scheduler = SchedulerOptions { profiles, ..SchedulerOptions::default() };
+        Ok((name, Scenario { scheduler, ..base.clone() }))
+    });
+    variants.collect()
+}
+
+/// Runs the variants, each on a thread of its own.
+fn run_all(cluster: &Cluster, scenarios: &[(String, Scenario)]) -> Result<Vec<Variant>> {
+    std::thread::scope(|scope| {
+        let running: Vec<_> = scenarios
+            .iter()
+            .map(|(name, scenario)| (name, scope.spawn(|| simulate(cluster, scenario))))
+            .collect();
+        let finished = running.into_iter().map(|(name, thread)| {
+            let recording =
+                thread.join().map_err(|_| anyhow!("the simulation of {name} panicked"))?;
+            Ok(Variant { name: name.clone(), report: report(&recording?) })
+        });
+        finished.collect()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: WhatIfArgs,
+    }
+
+    const CLUSTER: &str = "
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: Node, metadata: {name: a}, status: {allocatable: {cpu: 1, memory: 4Gi, pods: 10}}}
+- {apiVersion: v1, kind: Node, metadata: {name: b}, status: {allocatable: {cpu: 1, memory: 4Gi, pods: 10}}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: shop}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: c, image: web, resources: {requests: {cpu: 600m}}}]}
+";
+
+    fn run(more: &[&str]) -> Result<String> {
+        let file = tempfile::NamedTempFile::with_suffix(".yaml")?;
+        fs::write(file.path(), CLUSTER)?;
+        let path = file.path().display().to_string();
+        output(&Line::try_parse_from([&["what-if", &path], more].concat())?.args)
+    }
+
+    #[test]
+    fn a_drain_is_reported_as_text_and_as_json() {
+        let text = run(&["--drain", "a", "--for", "30m"]).expect("a report");
+        assert!(text.contains("drain a: done after"), "{text}");
+        assert!(text.contains("Pending: 1 pods\n"), "{text}");
+        assert!(text.contains("0/2 nodes are available: 1 Insufficient cpu"), "{text}");
+        let json = run(&["--drain", "a", "--for", "30m", "-o", "json"]).expect("a report");
+        let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+        let report = &json["variants"][0]["report"];
+        assert_eq!(report["evicted"][0]["reason"], "EvictionByEvictionAPI");
+        let whats: Vec<_> = report["timeline"]
+            .as_array()
+            .expect("events")
+            .iter()
+            .map(|event| &event["what"])
+            .collect();
+        assert!(whats.iter().any(|what| *what == "cordoned"), "{whats:?}");
+        assert!(json.get("comparison").is_none());
+    }
+
+    #[test]
+    fn flags_are_checked() {
+        for flags in [
+            &["--add-nodes", "1"][..],
+            &["--like", "a"],
+            &["--outage-for", "1h"],
+            &["--for", "soon"],
+            &["--drain", "a=b=c"],
+        ] {
+            assert!(run(flags).is_err(), "{flags:?}");
+        }
+    }
+}
