@@ -66,21 +66,21 @@ pub fn compare(reports: [&Report; 2]) -> Comparison {
     figures.retain(|figure| figure.values[0] != figure.values[1]);
     Comparison {
         figures,
-        pending: differences(reports.map(|report| {
+        pending: differences(&reports.map(|report| {
             count(report.pending.iter().map(|pending| {
                 let name =
                     if pending.workload.is_empty() { &pending.pod } else { &pending.workload };
                 (name.clone(), 1)
             }))
         })),
-        placements: differences(reports.map(|report| {
+        placements: differences(&reports.map(|report| {
             let name =
                 |placement: &Placement| format!("{} on {}", placement.workload, placement.node);
             count(report.placements.iter().map(|placement| {
                 (name(placement), i64::try_from(placement.pods).unwrap_or(i64::MAX))
             }))
         })),
-        peaks: differences(reports.map(|report| {
+        peaks: differences(&reports.map(|report| {
             count(report.nodes.iter().map(|node| (node.node.clone(), node.peak.cpu_millis)))
         })),
     }
@@ -96,7 +96,7 @@ fn count(numbers: impl Iterator<Item = (String, i64)>) -> BTreeMap<String, i64> 
 }
 
 /// Returns the names whose numbers differ.
-fn differences(counts: [BTreeMap<String, i64>; 2]) -> Vec<Difference> {
+fn differences(counts: &[BTreeMap<String, i64>; 2]) -> Vec<Difference> {
     let names: BTreeSet<&String> = counts.iter().flat_map(BTreeMap::keys).collect();
     let value =
         |name: &String| counts.each_ref().map(|counts| counts.get(name).copied().unwrap_or(0));
