@@ -44,18 +44,24 @@ pub(crate) fn logs(args: &LogsArgs) -> ExitCode {
         }
         let mut log = Follower::open(&path)?;
         log.copy()?;
-        while args.follow {
-            // Read the state first: what the process wrote before its end is copied afterwards.
-            let is_alive =
-                clusters.find(&cluster.name)?.is_some_and(|cluster| cluster.state.is_alive());
-            let copied = log.copy_new()?;
-            if !is_alive && copied == 0 {
-                break;
-            }
-            Clock::system().sleep(POLL_INTERVAL).await;
+        if args.follow {
+            follow(&clusters, &cluster.name, &mut log).await?;
         }
         Ok(ExitCode::SUCCESS)
     })
+}
+
+/// Copies new lines until the cluster has stopped.
+async fn follow(clusters: &Clusters, name: &str, log: &mut Follower) -> Result<()> {
+    loop {
+        // Read the state first: what the process wrote before its end is copied afterwards.
+        let is_alive = clusters.find(name)?.is_some_and(|cluster| cluster.state.is_alive());
+        let copied = log.copy_new()?;
+        if !is_alive && copied == 0 {
+            return Ok(());
+        }
+        Clock::system().sleep(POLL_INTERVAL).await;
+    }
 }
 
 fn log_path(clusters: &Clusters, cluster: &Cluster) -> PathBuf {

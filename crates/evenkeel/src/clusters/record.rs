@@ -195,8 +195,8 @@ pub(super) mod tests {
     #[test]
     fn a_command_without_a_name_finds_its_cluster() {
         let cluster = |name: &str| cluster(name, State::Running);
-        let table: [(&[&str], Option<&str>, Result<&str, &str>); 7] = [
-            (&[], None, Err("there is no cluster; start one with: evenkeel up")),
+        let table = [
+            (&[][..], None, Err("there is no cluster; start one with: evenkeel up")),
             (&[], Some("a"), Err("there is no cluster; start one with: evenkeel up")),
             (&["a"], None, Ok("a")),
             (&["a", "b"], None, Err("which cluster? There are: a, b")),

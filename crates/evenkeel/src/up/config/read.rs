@@ -52,6 +52,7 @@ fn nearest<'a>(unknown: &str, known: &[&'a str]) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::up::config::Nodes;
 
     const HEAD: &str = "apiVersion: evenkeel.dev/v1alpha1\nkind: Cluster\n";
 
@@ -64,7 +65,7 @@ mod tests {
         let text = "nodes:\n- name: gpu\n  count: 2\n  zones: [a, b]\n  capacity: {cpu: 64, memory: 1Ti}\n  \
             taints: [{key: gpu, effect: NoSchedule}]\n- name: small\n";
         let config = read("c.yaml", &format!("{HEAD}{text}")).expect("a configuration");
-        let groups: Vec<_> = config.nodes.iter().flatten().map(|nodes| nodes.group()).collect();
+        let groups: Vec<_> = config.nodes.iter().flatten().map(Nodes::group).collect();
         assert_eq!((&*groups[0].prefix, groups[0].count, groups[1].count), ("gpu-", 2, 1));
         let text = |text: &str| text.to_owned();
         assert_eq!(groups[0].capacity, [(text("cpu"), text("64")), (text("memory"), text("1Ti"))]);
