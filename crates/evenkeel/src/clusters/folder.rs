@@ -194,12 +194,15 @@ impl Claim {
         write_private(&self.folder.join(RECORD), &serde_json::to_string_pretty(record)?)
     }
 
-    /// Removes the cluster's folder, and the cluster from the user's kubeconfig.
+    /// Removes the cluster's folder, and the cluster from the user's kubeconfig. The lock ends with the process, so that
+    /// whoever waits for it finds ports and data folder free.
     ///
     /// # Errors
     /// When files cannot be removed.
     pub(crate) fn remove(self) -> Result<()> {
-        self.clusters.remove(&self.folder)
+        let Self { clusters, folder, _lock: lock } = self;
+        std::mem::forget(lock);
+        clusters.remove(&folder)
     }
 }
 
