@@ -63,5 +63,5 @@ pub use store::{EtcdOptions, OpenError, STAND_IN_MESSAGE};
 
 /// Snapshots of a data folder that no server uses. [`Server::snapshot`] takes a snapshot of a running server.
 pub mod snapshot {
-    pub use crate::store::{SnapshotError, Summary, restore, save, verify};
+    pub use crate::store::{SnapshotError, Summary, discard, restore, save, verify};
 }

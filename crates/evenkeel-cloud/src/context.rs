@@ -25,6 +25,8 @@ pub struct Descriptor {
     pub client: &'static str,
     /// Component in the controller's events.
     pub component: &'static str,
+    /// Returns whether the provider has the interface that the controller calls.
+    pub is_supported: fn(&dyn CloudProvider) -> bool,
     /// Starts the controller with its context.
     pub start: Start,
 }
@@ -133,13 +135,15 @@ impl CloudContext {
         });
     }
 
-    /// Initializes the provider and starts all controllers that it supports.
+    /// Initializes the provider and starts all controllers that it supports. The program also starts the others, which
+    /// then log what the provider lacks.
     ///
     /// # Errors
     /// Fails if a controller cannot start with its options.
     pub fn start_all(&self) -> Result<(), StartError> {
         self.initialize();
-        for descriptor in descriptors() {
+        let is_supported = |descriptor: &Descriptor| (descriptor.is_supported)(&*self.provider);
+        for descriptor in descriptors().into_iter().filter(is_supported) {
             (descriptor.start)(self)?;
         }
         Ok(())

@@ -129,6 +129,45 @@ pub fn profiles(text: &str, plugins: &Registry) -> Result<Vec<Profile>> {
     profiles::build_profiles(&config, plugins, &gates)
 }
 
+/// Builds the library's options of a configuration, for a scheduler without a program of its own. The configuration may have
+/// no extenders.
+///
+/// # Errors
+/// If the configuration is invalid or has extenders.
+pub fn library_options(
+    text: &str,
+    plugins: &Registry,
+    gates: &FeatureGates,
+) -> Result<SchedulerOptions> {
+    let config = KubeSchedulerConfiguration::parse(text, gates)?;
+    config.validate(gates)?;
+    if !config.extenders.is_empty() {
+        bail!("extenders: only the program kube-scheduler calls them");
+    }
+    let profiles = profiles::build_profiles(&config, plugins, gates)?;
+    Ok(configured_options(&config, gates, profiles))
+}
+
+/// Returns the library's options of a configuration and of the feature gates.
+fn configured_options(
+    config: &KubeSchedulerConfiguration,
+    gates: &FeatureGates,
+    profiles: Vec<Profile>,
+) -> SchedulerOptions {
+    let duration = |seconds: Option<i64>| {
+        Duration::from_secs(seconds.and_then(|n| u64::try_from(n).ok()).unwrap_or_default())
+    };
+    SchedulerOptions {
+        pod_initial_backoff: duration(config.pod_initial_backoff_seconds),
+        pod_max_backoff: duration(config.pod_max_backoff_seconds),
+        pop_from_backoff_q: gates.enabled("SchedulerPopFromBackoffQ"),
+        nominated_node_name_for_expectation: gates.enabled("NominatedNodeNameForExpectation"),
+        parallelism: config.parallelism.and_then(|n| usize::try_from(n).ok()).unwrap_or(1),
+        profiles,
+        ..SchedulerOptions::default()
+    }
+}
+
 /// Logs the configuration at verbosity 2, and writes it to the file of `--write-config-to`. Returns whether the program
 /// should end.
 ///
@@ -290,25 +329,14 @@ fn scheduler_options(
     extenders: Vec<Arc<dyn Extender>>,
     process: &Process,
 ) -> SchedulerOptions {
-    let duration = |seconds: Option<i64>| {
-        Duration::from_secs(seconds.and_then(|n| u64::try_from(n).ok()).unwrap_or_default())
-    };
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     SchedulerOptions {
-        pod_initial_backoff: duration(config.pod_initial_backoff_seconds),
-        pod_max_backoff: duration(config.pod_max_backoff_seconds),
-        pop_from_backoff_q: options.gates.enabled("SchedulerPopFromBackoffQ"),
-        nominated_node_name_for_expectation: options
-            .gates
-            .enabled("NominatedNodeNameForExpectation"),
         pod_max_in_unschedulable_pods: options.pod_max_in_unschedulable_pods,
-        parallelism: config.parallelism.and_then(|n| usize::try_from(n).ok()).unwrap_or(1),
         // Every start has a new seed, so that two schedulers break ties differently.
         seed: (process.clock.draw(&"ties") * u64::MAX as f64) as u64,
         host: host.trim().to_owned(),
-        profiles,
         extenders,
-        ..SchedulerOptions::default()
+        ..configured_options(config, &options.gates, profiles)
     }
 }
 

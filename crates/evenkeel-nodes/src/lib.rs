@@ -88,7 +88,7 @@ pub use annotations::{ANNOTATIONS, Annotation, PREFIX};
 pub use exec::{AttachRequest, Chunk, ExecError, ExecRequest, Streams};
 pub use kubelets::Kubelets;
 pub use logs::{ContainerRef, LogLine};
-pub use options::{Delays, NodeOptions, NodesOptions};
+pub use options::{Delays, NodeGroup, NodeOptions, NodesOptions};
 pub use run::run;
 pub use servers::Connection;
 pub use storage::{DRIVER, StorageOptions};

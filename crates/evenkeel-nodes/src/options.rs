@@ -125,19 +125,15 @@ impl NodeOptions {
     /// Returns `count` nodes `<prefix>0`, `<prefix>1`, … with addresses from 172.18.0.2. They are spread over `zones`
     /// in turn; without `zones` they have no zone label.
     pub fn several(count: u32, prefix: &str, zones: &[&str]) -> Vec<Self> {
-        let first = u32::from(Ipv4Addr::new(172, 18, 0, 2));
-        (0..count)
-            .map(|index| {
-                let address = Ipv4Addr::from(first.wrapping_add(index));
-                let mut node = Self::new(format!("{prefix}{index}"), address);
-                if !zones.is_empty() {
-                    let zone = zones[index as usize % zones.len()];
-                    node.labels.push(("topology.kubernetes.io/zone".into(), zone.into()));
-                    node.labels.push(("topology.kubernetes.io/region".into(), "sim".into()));
-                }
-                node
-            })
-            .collect()
+        let group = NodeGroup {
+            prefix: prefix.to_owned(),
+            count,
+            zones: zones.iter().map(|zone| (*zone).to_owned()).collect(),
+            capacity: Vec::new(),
+            labels: Vec::new(),
+            taints: Vec::new(),
+        };
+        NodeGroup::nodes(&[group])
     }
 
     /// Returns the node with `resource` set to `amount`.
@@ -146,6 +142,51 @@ impl NodeOptions {
         self.capacity.retain(|(name, _)| name != resource);
         self.capacity.push((resource.to_owned(), amount.to_owned()));
         self
+    }
+}
+
+/// Group of simulated nodes that differ only in name, address and zone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeGroup {
+    /// Prefix of the nodes' names, before a number from 0.
+    pub prefix: String,
+    /// Number of nodes.
+    pub count: u32,
+    /// Zones, over which the nodes are spread in turn. Without zones, the nodes have no zone label.
+    pub zones: Vec<String>,
+    /// Resource names with quantities, besides those of [`NodeOptions::new`] or in their place.
+    pub capacity: Vec<(String, String)>,
+    /// Labels besides those of the kubelet and the zone.
+    pub labels: Vec<(String, String)>,
+    /// Taints at registration: key, value and effect.
+    pub taints: Vec<(String, String, String)>,
+}
+
+impl NodeGroup {
+    /// Returns the nodes of all groups, with addresses from 172.18.0.2.
+    pub fn nodes(groups: &[Self]) -> Vec<NodeOptions> {
+        let first = u32::from(Ipv4Addr::new(172, 18, 0, 2));
+        let of_groups = groups.iter().flat_map(|group| (0..group.count).map(move |n| (group, n)));
+        of_groups
+            .zip(first..)
+            .map(|((group, index), address)| group.node(index, Ipv4Addr::from(address)))
+            .collect()
+    }
+
+    fn node(&self, index: u32, address: Ipv4Addr) -> NodeOptions {
+        let mut node = NodeOptions::new(format!("{}{index}", self.prefix), address);
+        if let Some(zone) = self.zones.iter().cycle().nth(index as usize % self.zones.len().max(1))
+        {
+            node.labels.push(("topology.kubernetes.io/zone".into(), zone.clone()));
+            node.labels.push(("topology.kubernetes.io/region".into(), "sim".into()));
+        }
+        for (resource, amount) in &self.capacity {
+            node = node.with_capacity(resource, amount);
+        }
+        node.labels.retain(|(key, _)| self.labels.iter().all(|(own, _)| own != key));
+        node.labels.extend(self.labels.iter().cloned());
+        node.taints.extend(self.taints.iter().cloned());
+        node
     }
 }
 
@@ -173,5 +214,50 @@ impl Default for Delays {
             init: Duration::ZERO,
             job: Some(Duration::from_secs(1)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_share_the_addresses_and_spread_over_their_zones() {
+        let text = |text: &str| text.to_owned();
+        let gpu = NodeGroup {
+            prefix: text("gpu-"),
+            count: 3,
+            zones: vec![text("a"), text("b")],
+            capacity: vec![(text("cpu"), text("64")), (text("example.com/gpu"), text("8"))],
+            labels: vec![(text("topology.kubernetes.io/region"), text("south"))],
+            taints: vec![(text("gpu"), text("yes"), text("NoSchedule"))],
+        };
+        let plain = NodeGroup {
+            prefix: text("node-"),
+            count: 1,
+            zones: Vec::new(),
+            capacity: Vec::new(),
+            labels: Vec::new(),
+            taints: Vec::new(),
+        };
+        let nodes = NodeGroup::nodes(&[plain, gpu]);
+        let names: Vec<(&str, Ipv4Addr)> =
+            nodes.iter().map(|node| (&*node.name, node.ip)).collect();
+        let ip = |last| Ipv4Addr::new(172, 18, 0, last);
+        assert_eq!(
+            names,
+            [("node-0", ip(2)), ("gpu-0", ip(3)), ("gpu-1", ip(4)), ("gpu-2", ip(5))]
+        );
+        assert!(nodes[0].labels.is_empty() && nodes[0].taints.is_empty());
+        let zone =
+            |node: &NodeOptions| node.labels.iter().find(|(key, _)| key.ends_with("zone")).cloned();
+        let zones: Vec<_> = nodes[1..].iter().filter_map(zone).map(|(_, zone)| zone).collect();
+        assert_eq!(zones, ["a", "b", "a"]);
+        let regions = nodes[1].labels.iter().filter(|(key, _)| key.ends_with("region"));
+        assert_eq!(regions.map(|(_, region)| &**region).collect::<Vec<_>>(), ["south"]);
+        let capacity =
+            |resource: &str| nodes[1].capacity.iter().filter(|(name, _)| name == resource).count();
+        assert_eq!([capacity("cpu"), capacity("example.com/gpu"), capacity("pods")], [1, 1, 1]);
+        assert_eq!(nodes[1].taints.len(), 1);
     }
 }

@@ -9,10 +9,12 @@ use evenkeel_cloud::{CloudContext, CloudProvider};
 use evenkeel_controllers::{
     certificates::signing::Pair,
     core::{rootcacertpublisher, serviceaccounttoken::SigningKey},
+    needs::Gates,
     options::Options,
     wiring::descriptor::{ControllerContext, Descriptor, StartError, descriptors},
 };
-use evenkeel_nodes::{Kubelets, NodeOptions, NodesOptions, StorageOptions, Usage};
+use evenkeel_nodes::{Kubelets, NodesOptions, StorageOptions, Usage};
+pub use evenkeel_nodes::{NodeGroup, NodeOptions};
 use evenkeel_runtime::{
     cache::Caches,
     client::{Client, RestMetrics},
@@ -35,6 +37,8 @@ pub struct PlaneOptions {
     pub controllers: Vec<Descriptor>,
     /// Options of the controllers.
     pub controller_options: Options,
+    /// Feature gates of the controllers.
+    pub gates: Gates,
     /// The scheduler, if any.
     pub scheduler: Option<SchedulerOptions>,
     /// The nodes. An empty list means none.
@@ -52,6 +56,7 @@ impl PlaneOptions {
         Self {
             controllers: descriptors(),
             controller_options,
+            gates: Gates::default(),
             scheduler: Some(SchedulerOptions::default()),
             nodes: NodesOptions {
                 nodes: NodeOptions::several(nodes, "node-", &["zone-a", "zone-b", "zone-c"]),
@@ -180,13 +185,14 @@ impl Plane {
                 reason: error.reason,
             })?;
         }
-        let context = ControllerContext::new(
+        let mut context = ControllerContext::new(
             env,
             Arc::new(move |_| controller_client.clone()),
             controllers.clone(),
             registry.clone(),
             options.controller_options,
         );
+        context.gates = options.gates;
         for descriptor in &options.controllers {
             if let Some(unmet) = context.start(descriptor)? {
                 tracing::debug!(controller = descriptor.name, %unmet, "controller is not started");

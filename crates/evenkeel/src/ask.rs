@@ -1,8 +1,7 @@
 //! `evenkeel explain`, `evenkeel plan` and `evenkeel schedule`: queries about a cluster, which write nothing.
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "this module prints to the user")]
+#![expect(clippy::print_stdout, reason = "this module prints to the user")]
 
-use crate::kubeconfig::Home;
-use anyhow::{Context, Result};
+use crate::{clusters::Clusters, command::block_on, kubeconfig::Home};
 use evenkeel::explain;
 use evenkeel_controller_manager::plan;
 use evenkeel_controllers::{
@@ -100,21 +99,13 @@ pub(crate) fn plan(args: &PlanArgs) -> ExitCode {
     })
 }
 
-/// Returns the sockets on which a manager of the kubeconfig's cluster may listen: beside the kubeconfigs, and in the
-/// folder of `evenkeel up`.
+/// Returns the sockets on which a manager of the kubeconfig's cluster may listen: beside the kubeconfigs, and those of the
+/// clusters of `evenkeel up`.
 fn sockets(args: &explain::Args) -> Vec<PathBuf> {
     let home = Home::from_env();
     let mut kubeconfigs: Vec<PathBuf> = args.kubeconfig.iter().cloned().collect();
     kubeconfigs.extend(home.kubeconfigs());
-    kubeconfigs.extend(home.cluster_kubeconfigs());
-    kubeconfigs.iter().map(|path| explain::socket_beside(path)).collect()
-}
-
-fn block_on(command: impl Future<Output = Result<ExitCode>>) -> ExitCode {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.context("the runtime cannot start");
-    runtime.and_then(|runtime| runtime.block_on(command)).unwrap_or_else(|error| {
-        eprintln!("Error: {error:#}");
-        ExitCode::FAILURE
-    })
+    let clusters = Clusters::of(&home).all().unwrap_or_default();
+    let own = clusters.into_iter().filter_map(|cluster| Some(cluster.record?.socket));
+    kubeconfigs.iter().map(|path| explain::socket_beside(path)).chain(own).collect()
 }

@@ -1,11 +1,13 @@
 //! Unix socket beside the kubeconfig, for the user who runs this process. It serves the controllers'
-//! introspection for `evenkeel explain`, and saves snapshots of the API server for `evenkeel snapshot save`.
+//! introspection for `evenkeel explain`, saves snapshots of the API server for `evenkeel snapshot save`, and takes the
+//! demands of `evenkeel down`, `status` and `reset`.
 
 use anyhow::{Context, Result};
 use bytes::Bytes;
 use evenkeel_apiserver::Server;
 use evenkeel_component::secure_serving;
 use evenkeel_runtime::{introspect::Introspection, tasks::Tasks};
+use futures::future::BoxFuture;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::{body::Incoming, service::service_fn};
@@ -27,10 +29,32 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use tokio::net::UnixListener;
+use tokio::{net::UnixListener, sync::watch};
 
 const ROOT: &str = "/debug/controllers";
 const SNAPSHOT: &str = "/snapshot";
+
+/// What a client of the socket demands of the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Demand {
+    /// Stop in order.
+    Stop,
+    /// Discard all objects and start again.
+    Reset,
+}
+
+/// Returns the state of the cluster as JSON.
+pub(crate) type ReportStatus = Box<dyn Fn() -> BoxFuture<'static, String> + Send + Sync>;
+
+/// Connection of the socket with the process's life.
+pub(crate) struct Lifecycle {
+    /// Receives the first demand.
+    pub(crate) demands: watch::Sender<Option<Demand>>,
+    /// Answers requests for `/status`.
+    pub(crate) status: ReportStatus,
+    /// Whether the objects are this process's, so that it can discard them.
+    pub(crate) is_resettable: bool,
+}
 
 /// Delay after a connection that could not be accepted.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
@@ -45,6 +69,7 @@ pub(crate) struct Served {
     pub(crate) introspection: Option<Introspection>,
     /// The API server, if it runs in this process.
     pub(crate) server: Option<Server>,
+    pub(crate) lifecycle: Option<Lifecycle>,
 }
 
 impl Drop for ControlSocket {
@@ -116,6 +141,15 @@ async fn handle(request: &Request<Incoming>, served: &Served) -> Response<Full<B
         "" => Some(""),
         rest => rest.strip_prefix('/'),
     });
+    let lifecycle = served.lifecycle.as_ref();
+    let demand = |lifecycle: &Lifecycle, demand| {
+        lifecycle.demands.send_if_modified(|demanded| {
+            let is_first = demanded.is_none();
+            demanded.get_or_insert(demand);
+            is_first
+        });
+        secure_serving::plain(StatusCode::OK, "ok")
+    };
     let response = match (request.method(), path, name) {
         (&Method::GET, "/cluster", _) => {
             secure_serving::answer(StatusCode::OK, "text/plain", served.url.clone())
@@ -125,6 +159,20 @@ async fn handle(request: &Request<Incoming>, served: &Served) -> Response<Full<B
         }
         (&Method::POST, SNAPSHOT, _) if let Some(server) = &served.server => {
             save_snapshot(server.clone(), query).await
+        }
+        (&Method::GET, "/status", _) if let Some(lifecycle) = lifecycle => {
+            secure_serving::answer(StatusCode::OK, "application/json", (lifecycle.status)().await)
+        }
+        (&Method::POST, "/stop", _) if let Some(lifecycle) = lifecycle => {
+            demand(lifecycle, Demand::Stop)
+        }
+        (&Method::POST, "/reset", _) if let Some(lifecycle) = lifecycle => {
+            if lifecycle.is_resettable {
+                demand(lifecycle, Demand::Reset)
+            } else {
+                let why = "the objects of another API server are not discarded";
+                secure_serving::plain(StatusCode::CONFLICT, why)
+            }
         }
         _ => secure_serving::plain(StatusCode::NOT_FOUND, "404 page not found"),
     };

@@ -3,6 +3,8 @@
 mod apiserver;
 mod ask;
 mod clone;
+mod clusters;
+mod command;
 mod control;
 mod envtest;
 mod kubeconfig;
@@ -28,6 +30,18 @@ struct Cli {
 enum Command {
     /// Start a control plane: API server, controllers, scheduler and simulated nodes.
     Up(Box<up::Args>),
+    /// Stop a cluster, or remove what a crashed one left.
+    Down(clusters::DownArgs),
+    /// List the clusters, crashed ones too.
+    List(clusters::ListArgs),
+    /// Print the state of a cluster. Exit code 1 if it is not running.
+    Status(clusters::StatusArgs),
+    /// Print the log of a cluster.
+    Logs(clusters::LogsArgs),
+    /// Apply manifests to a running cluster (server-side apply): definitions first, webhooks last.
+    Load(clusters::LoadArgs),
+    /// Discard all objects of a running cluster, which starts again, or of a data folder.
+    Reset(clusters::ResetArgs),
     /// Print what each controller observes of an object, its next action, and what it waits for.
     Explain(evenkeel::explain::Args),
     /// Print the writes that the controllers would send to a cluster now, without writing. Exit code 2 if there
@@ -71,6 +85,12 @@ fn main() -> ExitCode {
     }
     match Cli::parse().command {
         Command::Up(args) => up::main(*args),
+        Command::Down(args) => clusters::down(&args),
+        Command::List(args) => clusters::list(&args),
+        Command::Status(args) => clusters::status(&args),
+        Command::Logs(args) => clusters::logs(&args),
+        Command::Load(args) => clusters::load(&args),
+        Command::Reset(args) => clusters::reset(&args),
         Command::Explain(args) => ask::explain(&args),
         Command::Plan(args) => ask::plan(&args),
         Command::Schedule(args) => ask::schedule(&args),

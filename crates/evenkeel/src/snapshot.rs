@@ -127,8 +127,12 @@ mod tests {
         let alone = saved(&file).await.expect_err("nobody listens");
         assert!(format!("{alone:#}").contains("saves no snapshot"), "{alone:#}");
         let tasks = Tasks::new();
-        let served =
-            Served { url: "u".to_owned(), introspection: None, server: Some(server.clone()) };
+        let served = Served {
+            url: "u".to_owned(),
+            introspection: None,
+            server: Some(server.clone()),
+            lifecycle: None,
+        };
         let path = explain::socket_beside(&folder.join("kubeconfig"));
         let _socket = control::start(&path, served, &tasks).expect("a socket");
         let summary = saved(&file).await.expect("saved");

@@ -55,7 +55,7 @@ pub(crate) use index::IndexedResources;
 pub(crate) use list::{Range, Snapshot};
 pub(crate) use open::{has_file, is_its_file};
 pub(crate) use record::{DataContext, Transformer, Untransformable};
-pub use snapshot::{SnapshotError, Summary, restore, save, verify};
+pub use snapshot::{SnapshotError, Summary, discard, restore, save, verify};
 pub(crate) use template::Template;
 pub(crate) use transaction::{Expect, Transaction, WriteError};
 pub(crate) use watchers::Scope;

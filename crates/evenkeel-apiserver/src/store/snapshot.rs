@@ -93,6 +93,38 @@ pub fn restore(file: &Path, data_dir: &Path) -> Result<Summary, SnapshotError> {
     copy(file, &database, &target, Some(revision + BUMP_REVISION))
 }
 
+/// Removes the data of a folder that no server uses, damaged data too. Keys and certificates stay. Returns whether there
+/// was any data.
+///
+/// # Errors
+/// A server uses the folder, or the files cannot be removed.
+pub fn discard(data_dir: &Path) -> Result<bool, SnapshotError> {
+    let path = data_dir.join(DATABASE);
+    // Holds the lock of the file until it is removed.
+    let _database = match open(&path) {
+        Ok(database) => Some(database),
+        Err(SnapshotError::Open(OpenError::Io { source, .. }))
+            if source.kind() == io::ErrorKind::NotFound =>
+        {
+            return Ok(false);
+        }
+        Err(SnapshotError::Open(OpenError::Damaged { .. })) => None,
+        Err(error) => return Err(error),
+    };
+    let failed = |error: io::Error| SnapshotError::Write {
+        path: data_dir.to_owned(),
+        why: error.to_string(),
+    };
+    for entry in std::fs::read_dir(data_dir).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        if entry.file_name().to_str().is_some_and(is_its_file) {
+            std::fs::remove_file(entry.path()).map_err(failed)?;
+        }
+    }
+    super::folder::sync_folder(data_dir).map_err(failed)?;
+    Ok(true)
+}
+
 /// Verifies all records of a snapshot, or of the file in a data folder that no server uses. Does not change the file.
 ///
 /// # Errors

@@ -31,6 +31,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     queue: "Nodes",
     client: "node-controller",
     component: "cloud-node-controller",
+    is_supported: |provider| provider.instances().is_some(),
     start,
 };
 

@@ -29,6 +29,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     queue: "cloud_node_lifecycle_controller",
     client: "node-controller",
     component: "cloud-node-lifecycle-controller",
+    is_supported: |provider| provider.instances().is_some(),
     start,
 };
 

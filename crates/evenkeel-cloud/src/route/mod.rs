@@ -36,6 +36,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     queue: "Routes",
     client: "route-controller",
     component: "route_controller",
+    is_supported: |provider| provider.routes().is_some(),
     start,
 };
 

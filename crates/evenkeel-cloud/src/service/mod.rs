@@ -38,6 +38,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     queue: "service",
     client: "service-controller",
     component: "service-controller",
+    is_supported: |provider| provider.load_balancer().is_some(),
     start,
 };
 

@@ -7,11 +7,13 @@
 //! are never logged, because they contain headers and bodies, which hold secrets.
 
 mod fields;
+mod file;
 mod json;
 mod level;
 mod sink;
 mod text;
 
+pub use file::LogFile;
 pub use level::Levels;
 
 use crate::options::{Format, LoggingOptions};
@@ -39,9 +41,20 @@ pub struct Log {
 
 /// Starts the log of this process. If it is already started, as in a test, that log stays.
 pub fn start(options: &LoggingOptions) -> Log {
+    start_on(options, Sink::of_process(options.split, options.buffer))
+}
+
+/// Starts the log of this process, with all lines in `file`. Standard error gets only lines of the level `least_severe` and
+/// more severe ones; with `None`, it gets none.
+pub fn start_in_file(options: &LoggingOptions, file: LogFile, least_severe: Option<Level>) -> Log {
+    let sink = Sink::of_process(options.split, options.buffer);
+    start_on(options, sink.with_file(Box::new(file), least_severe))
+}
+
+fn start_on(options: &LoggingOptions, sink: Sink) -> Log {
     let log = Log {
         levels: Arc::new(Levels::new(options.verbosity, options.by_file.clone())),
-        sink: Arc::new(Sink::of_process(options.split, options.buffer)),
+        sink: Arc::new(sink),
         flush: options.flush,
     };
     let lines = Lines {
@@ -165,7 +178,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
             Format::Text => text::format_line(&line),
             Format::Json => json::format_line(&line),
         };
-        self.sink.write(line.level == Level::ERROR, &text);
+        self.sink.write(line.level, &text);
     }
 }
 

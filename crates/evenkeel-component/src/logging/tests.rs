@@ -135,14 +135,34 @@ fn streams_can_be_split_and_buffered() {
     let options = LoggingOptions { split: true, buffer: 4096, ..LoggingOptions::default() };
     let (errors, others) = (Stream::default(), Stream::default());
     let sink = Sink::new(Box::new(errors.clone()), Some(Box::new(others.clone())), options.buffer);
-    sink.write(false, "one\n");
-    sink.write(true, "two\n");
+    sink.write(Level::INFO, "one\n");
+    sink.write(Level::ERROR, "two\n");
     assert_eq!((errors.text().as_str(), others.text().as_str()), ("two\n", ""));
     sink.flush();
     assert_eq!(others.text(), "one\n");
     let (errors, others) = logged(&LoggingOptions { buffer: 0, ..options }, log_events);
     assert!(errors.contains("Failed") && !errors.contains("Slow"), "{errors}");
     assert!(others.contains("Slow") && !others.contains("Failed"), "{others}");
+}
+
+#[test]
+fn a_file_has_all_lines_and_the_stream_the_severe_ones() {
+    for (least_severe, want) in [
+        (None, ""),
+        (Some(Level::ERROR), "error\n"),
+        (Some(Level::WARN), "error\nwarn\n"),
+        (Some(Level::TRACE), "error\nwarn\ninfo\n"),
+    ] {
+        let (errors, file) = (Stream::default(), Stream::default());
+        let sink = Sink::new(Box::new(errors.clone()), None, 0)
+            .with_file(Box::new(file.clone()), least_severe);
+        for (level, line) in
+            [(Level::ERROR, "error\n"), (Level::WARN, "warn\n"), (Level::INFO, "info\n")]
+        {
+            sink.write(level, line);
+        }
+        assert_eq!((errors.text().as_str(), &*file.text()), (want, "error\nwarn\ninfo\n"));
+    }
 }
 
 /// At high verbosity, libraries log requests and responses, which contain tokens and Secrets.

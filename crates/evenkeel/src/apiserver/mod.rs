@@ -8,7 +8,8 @@ mod storage;
 
 use crate::{
     control::{self, Served},
-    kubeconfig, limits, server, snapshot,
+    kubeconfig::Kubeconfigs,
+    limits, server, snapshot,
 };
 use anyhow::{Context, Result};
 use evenkeel::explain;
@@ -65,10 +66,11 @@ async fn run(options: &Options) -> Result<()> {
     let serving = Tasks::new();
     if let Some(path) = options.kubeconfig.clone() {
         let url = server::local_url(address);
-        kubeconfig::write(&server.kubeconfig(&url), &path, None)?;
+        let paths = Kubeconfigs { context: "evenkeel".to_owned(), own: path, user: None };
+        paths.write(&server.kubeconfig(&url))?;
         let server = server.clone();
         serving.spawn_restarting_until_cancelled("kubeconfig", move || {
-            kubeconfig::keep_renewed(server.clone(), url.clone(), path.clone(), None)
+            paths.clone().keep_renewed(server.clone(), url.clone())
         });
     }
     let (listening_server, stop) = (server.clone(), serving.token());
@@ -80,7 +82,8 @@ async fn run(options: &Options) -> Result<()> {
     let control = options.data_dir.as_ref().map(|folder| {
         let path = explain::socket_beside(&folder.join("kubeconfig"));
         let url = server::local_url(address);
-        let served = Served { url, introspection: None, server: Some(server.clone()) };
+        let served =
+            Served { url, introspection: None, server: Some(server.clone()), lifecycle: None };
         control::start(&path, served, &serving)
     });
     let _control = control.transpose().unwrap_or_else(|error| {

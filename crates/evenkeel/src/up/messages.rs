@@ -1,80 +1,242 @@
-//! Messages of `evenkeel up` to the user.
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "this module prints to the user")]
+//! Messages of `evenkeel up` to the user: events, as text or as JSON.
 
-use super::Args;
-use evenkeel_api::time::Timestamp;
-use evenkeel_runtime::clock::Clock;
-use std::path::Path;
+use serde::{Deserialize, Serialize};
+use std::{io::Write as _, path::PathBuf};
 
-/// Prints progress, with the time since the start.
-pub(super) struct Messages {
-    clock: Clock,
-    started: Timestamp,
+/// What happened in a start or an end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub(super) enum Event {
+    /// A part of the start is done.
+    Stage {
+        stage: String,
+        detail: String,
+        /// Time since the start.
+        elapsed_ms: u64,
+    },
+    /// A part of the start takes long.
+    Waiting {
+        stage: String,
+        /// What it waits for, as far as that is known.
+        waiting_for: Vec<String>,
+        elapsed_ms: u64,
+    },
+    /// The cluster can be used.
+    Ready {
+        name: String,
+        context: String,
+        url: String,
+        /// `None` for another API server, whose kubeconfig the user has.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        kubeconfig: Option<PathBuf>,
+        /// The user's kubeconfig, if the cluster was added to it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        merged_into: Option<PathBuf>,
+        elapsed_ms: u64,
+    },
+    /// The cluster stops.
+    Stopping,
+    /// The start or the cluster failed.
+    Failed { message: String },
 }
 
-impl Messages {
-    /// Returns a printer that measures the time from now.
-    pub(super) fn start(clock: Clock) -> Self {
-        Self { started: clock.now(), clock }
-    }
+/// How events are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Style {
+    /// A JSON object on each line.
+    Json,
+    /// Lines for people.
+    Text {
+        color: bool,
+        /// Whether the cluster runs in the background, so that Ctrl-C does not stop it.
+        detached: bool,
+    },
+}
 
-    fn elapsed_ms(&self) -> i128 {
-        self.clock.now().duration_since(self.started).as_millis()
-    }
+/// Properties of the terminal and of the environment that decide about colours.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct TerminalFacts {
+    pub(super) is_terminal: bool,
+    /// `$NO_COLOR` is set and not empty (no-color.org).
+    pub(super) no_color: bool,
+    /// `$CLICOLOR_FORCE` is set, and neither empty nor 0.
+    pub(super) force_color: bool,
+    /// `$TERM` is `dumb`.
+    pub(super) is_dumb: bool,
+}
 
-    /// Prints the URL of the API server, and the location of the state.
-    pub(super) fn served(&self, url: &str, data_dir: Option<&Path>) {
-        println!("API server     {url}");
-        match data_dir {
-            Some(dir) => println!("state          {}", dir.display()),
-            None => println!("state          in memory (--data-dir DIR keeps it)"),
+impl TerminalFacts {
+    /// Reads the facts of standard output.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the program's edge, where the environment is read"
+    )]
+    pub(super) fn of_stdout() -> Self {
+        let var = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+        Self {
+            is_terminal: std::io::IsTerminal::is_terminal(&std::io::stdout()),
+            no_color: var("NO_COLOR").is_some(),
+            force_color: var("CLICOLOR_FORCE").is_some_and(|value| value != "0"),
+            is_dumb: var("TERM").is_some_and(|value| value == "dumb"),
         }
     }
 
-    /// Prints that the cluster was added to the user's kubeconfig.
-    pub(super) fn merged(&self, path: &Path) {
-        println!("added to       {} (context evenkeel)", path.display());
-    }
-
-    /// Prints the URL and version of the API server that `--apiserver` or `--kubeconfig` names.
-    pub(super) fn connected(&self, url: &str, version: &str) {
-        println!("API server     {url} ({version})");
-    }
-
-    /// Prints that controllers, scheduler and nodes run against the remote API server.
-    pub(super) fn running(&self, args: &Args) {
-        self.components(args);
-        println!("Ready in {} ms. Ctrl-C stops.", self.elapsed_ms());
-    }
-
-    /// Prints that the control plane runs, and how to reach it.
-    pub(super) fn ready(&self, kubeconfig: &Path, args: &Args) {
-        self.components(args);
-        println!("kubeconfig     {}", kubeconfig.display());
-        println!("Ready in {} ms. Ctrl-C stops. Try:", self.elapsed_ms());
-        println!();
-        if !args.write_kubeconfig {
-            println!("    export KUBECONFIG={}", kubeconfig.display());
-        }
-        println!("    kubectl create deployment web --image=nginx --replicas=3");
-        println!("    kubectl rollout status deployment/web");
-        println!("    kubectl get all");
-    }
-
-    fn components(&self, args: &Args) {
-        let yes_no = |enabled: bool| if enabled { "yes" } else { "no" };
-        println!("controllers    {}", yes_no(!args.no_controllers));
-        println!("scheduler      {}", yes_no(!args.no_scheduler));
-        println!("nodes          {} (simulated)", args.nodes);
-    }
-
-    /// Prints that the control plane stops.
-    pub(super) fn stopping(&self) {
-        println!("Stopping. Press Ctrl-C again to exit immediately.");
+    /// Returns whether to print colours.
+    pub(super) fn wants_color(self) -> bool {
+        !self.no_color && (self.force_color || (self.is_terminal && !self.is_dumb))
     }
 }
 
-/// Prints the error that ends the program.
-pub(super) fn error(error: &anyhow::Error) {
-    eprintln!("Error: {error:#}");
+const GREEN: &str = "\x1b[32m";
+const YELLOW: &str = "\x1b[33m";
+const RED: &str = "\x1b[31m";
+const BOLD: &str = "\x1b[1m";
+const RESET: &str = "\x1b[0m";
+
+/// Returns the text of an event, with its line feed.
+pub(super) fn render(event: &Event, style: Style) -> String {
+    match style {
+        Style::Json => serde_json::to_string(event).unwrap_or_default() + "\n",
+        Style::Text { color, detached } => text(event, color, detached),
+    }
+}
+
+fn text(event: &Event, color: bool, detached: bool) -> String {
+    let paint = |code: &str, text: &str| {
+        if color { format!("{code}{text}{RESET}") } else { text.to_owned() }
+    };
+    match event {
+        Event::Stage { stage, detail, .. } => {
+            format!("{} {stage:<14} {detail}\n", paint(GREEN, "✓"))
+        }
+        Event::Waiting { stage, waiting_for, elapsed_ms } => {
+            let what = match waiting_for.as_slice() {
+                [] => String::new(),
+                names => format!(", waits for {}", names.join(", ")),
+            };
+            let seconds = elapsed_ms / 1000;
+            format!("{} {stage:<14} not done after {seconds} s{what}\n", paint(YELLOW, "…"))
+        }
+        Event::Ready { name, kubeconfig, merged_into, elapsed_ms, .. } => {
+            let end = if detached {
+                format!("`evenkeel down {name}` stops it.")
+            } else {
+                "Ctrl-C stops it.".to_owned()
+            };
+            let head = paint(BOLD, &format!("Cluster {name} is ready after {elapsed_ms} ms."));
+            let Some(kubeconfig) = kubeconfig else { return format!("{head} {end}\n") };
+            let export = match merged_into {
+                Some(_) => String::new(),
+                None => format!("    export KUBECONFIG={}\n", kubeconfig.display()),
+            };
+            format!(
+                "{head} {end} Try:\n\n{export}    kubectl create deployment web --image=nginx --replicas=3\n    \
+                 kubectl rollout status deployment/web\n    kubectl get all\n"
+            )
+        }
+        Event::Stopping => "Stopping. Press Ctrl-C again to exit immediately.\n".to_owned(),
+        Event::Failed { message } => format!("{} {message}\n", paint(RED, "Error:")),
+    }
+}
+
+/// Prints an event: to standard error if it is an error, or else to standard output. The reader may be gone.
+pub(super) fn print(event: &Event, style: Style) {
+    let text = render(event, style);
+    let _ = match (event, style) {
+        (Event::Failed { .. }, Style::Text { .. }) => std::io::stderr().write_all(text.as_bytes()),
+        _ => std::io::stdout().write_all(text.as_bytes()),
+    };
+}
+
+/// Prints a text to standard output. The reader may be gone.
+pub(super) fn print_text(text: &str) {
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ready() -> Event {
+        Event::Ready {
+            name: "a".to_owned(),
+            context: "evenkeel-a".to_owned(),
+            url: "https://127.0.0.1:6443".to_owned(),
+            kubeconfig: Some("/s/kubeconfig".into()),
+            merged_into: None,
+            elapsed_ms: 80,
+        }
+    }
+
+    #[test]
+    fn events_are_lines_for_people() {
+        let plain = Style::Text { color: false, detached: false };
+        let stage = Event::Stage {
+            stage: "API server".to_owned(),
+            detail: "https://127.0.0.1:6443".to_owned(),
+            elapsed_ms: 12,
+        };
+        assert_eq!(render(&stage, plain), "✓ API server     https://127.0.0.1:6443\n");
+        let colored = render(&stage, Style::Text { color: true, detached: false });
+        assert!(colored.starts_with("\x1b[32m✓\x1b[0m API"), "{colored:?}");
+        let waiting = |names: &[&str]| Event::Waiting {
+            stage: "controllers".to_owned(),
+            waiting_for: names.iter().map(|name| (*name).to_owned()).collect(),
+            elapsed_ms: 5200,
+        };
+        assert_eq!(render(&waiting(&[]), plain), "… controllers    not done after 5 s\n");
+        assert_eq!(
+            render(&waiting(&["pods", "nodes"]), plain),
+            "… controllers    not done after 5 s, waits for pods, nodes\n"
+        );
+        let failed = Event::Failed { message: "no".to_owned() };
+        assert_eq!(render(&failed, plain), "Error: no\n");
+    }
+
+    #[test]
+    fn the_banner_says_how_to_use_and_to_stop_the_cluster() {
+        let text = render(&ready(), Style::Text { color: false, detached: false });
+        assert!(text.starts_with("Cluster a is ready after 80 ms. Ctrl-C stops it. Try:\n"));
+        assert!(text.contains("    export KUBECONFIG=/s/kubeconfig\n"), "{text}");
+        let Event::Ready { name, context, url, kubeconfig, elapsed_ms, .. } = ready() else {
+            unreachable!()
+        };
+        let merged_into = Some("/home/u/.kube/config".into());
+        let merged = Event::Ready { name, context, url, kubeconfig, merged_into, elapsed_ms };
+        let text = render(&merged, Style::Text { color: false, detached: true });
+        assert!(text.contains("`evenkeel down a` stops it."), "{text}");
+        assert!(!text.contains("export"), "the context is the current one: {text}");
+    }
+
+    #[test]
+    fn json_events_are_read_again() {
+        let waiting = Event::Waiting {
+            stage: "s".to_owned(),
+            waiting_for: vec!["pods".to_owned()],
+            elapsed_ms: 1,
+        };
+        for event in [ready(), waiting, Event::Stopping, Event::Failed { message: "no".to_owned() }]
+        {
+            let line = render(&event, Style::Json);
+            assert_eq!(line.lines().count(), 1);
+            assert_eq!(serde_json::from_str::<Event>(&line).expect("an event"), event);
+        }
+        assert!(render(&ready(), Style::Json).contains(r#""event":"ready","name":"a""#));
+    }
+
+    #[test]
+    fn colours_follow_the_terminal_and_the_environment() {
+        let facts = TerminalFacts::default();
+        let terminal = TerminalFacts { is_terminal: true, ..facts };
+        for (facts, want) in [
+            (facts, false),
+            (terminal, true),
+            (TerminalFacts { is_dumb: true, ..terminal }, false),
+            (TerminalFacts { no_color: true, ..terminal }, false),
+            (TerminalFacts { force_color: true, ..facts }, true),
+            (TerminalFacts { force_color: true, no_color: true, ..facts }, false),
+        ] {
+            assert_eq!(facts.wants_color(), want, "{facts:?}");
+        }
+    }
 }

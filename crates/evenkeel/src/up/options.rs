@@ -1,26 +1,64 @@
 //! Options of `evenkeel up`.
 
-use crate::server::ServerArgs;
-use std::{net::IpAddr, path::PathBuf};
+use super::config::Components;
+use crate::{
+    clusters::{DEFAULT_NAME, Record, check_name, context},
+    server::ServerArgs,
+};
+use std::{
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    net::IpAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 /// Flags of `evenkeel up`.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Args {
+    /// Configuration file (YAML): a Cluster of evenkeel.dev/v1alpha1. Flags win over it.
+    #[arg(long, value_name = "FILE")]
+    pub(super) config: Option<PathBuf>,
+
+    /// Print the JSON schema of the configuration file.
+    #[arg(long)]
+    pub(super) print_config_schema: bool,
+
+    /// What the configuration file says of the components.
+    #[arg(skip)]
+    pub(super) components: Components,
+
+    /// Name of the cluster, a DNS label. Default: `default`, or a name made of the data folder's.
+    #[arg(long, value_parser = check_name)]
+    pub(super) name: Option<String>,
+
+    /// Run in the background: return when the cluster is ready. `evenkeel down` stops it.
+    #[arg(short, long)]
+    pub(super) detach: bool,
+
+    /// Also wait this long (such as 60s) until all nodes are Ready and the default service account exists. The start fails
+    /// if that takes longer.
+    #[arg(long, value_name = "DURATION", value_parser = evenkeel_component::flags::duration::parse)]
+    pub(super) wait: Option<Duration>,
+
+    /// Apply the manifests of this file or folder once the cluster is ready. Repeatable.
+    #[arg(long, value_name = "PATH")]
+    pub(super) load: Vec<PathBuf>,
+
     /// Folder for the cluster's state. Without it, the state is lost when the program stops.
     #[arg(long, value_name = "DIR")]
     pub(super) data_dir: Option<PathBuf>,
 
-    /// Port of the API server. 0 chooses a free one.
-    #[arg(long, default_value_t = 6443)]
-    pub(super) port: u16,
+    /// Port of the API server. 0 chooses a free one. Default: 6443 if it is free, or else a free one.
+    #[arg(long)]
+    pub(super) port: Option<u16>,
 
-    /// Address on which the API server listens.
-    #[arg(long, default_value = "127.0.0.1", value_name = "IP")]
-    pub(super) bind_address: IpAddr,
+    /// Address on which the API server listens. Default: 127.0.0.1.
+    #[arg(long, value_name = "IP")]
+    pub(super) bind_address: Option<IpAddr>,
 
-    /// Number of simulated nodes.
-    #[arg(long, default_value_t = 3, value_name = "N")]
-    pub(super) nodes: u32,
+    /// Number of simulated nodes. Default: 3.
+    #[arg(long, value_name = "N")]
+    pub(super) nodes: Option<u32>,
 
     /// Do not schedule pods.
     #[arg(long)]
@@ -43,20 +81,46 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ADDRESSES")]
     pub(super) load_balancer_pool: Option<String>,
 
-    /// Add the cluster to your kubeconfig ($KUBECONFIG, else ~/.kube/config) and make it the current one.
-    #[arg(long)]
-    pub(super) write_kubeconfig: bool,
+    /// Add the cluster to your kubeconfig ($KUBECONFIG, else ~/.kube/config) as the current context evenkeel-NAME, until it
+    /// stops. Default: true with --detach, false without.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub(super) write_kubeconfig: Option<bool>,
 
     #[command(flatten)]
     pub(super) server: ServerArgs,
 
-    /// Log more: once for actions, twice for every request.
+    /// Log to this file instead of one in the cluster's state folder, which `evenkeel logs` prints.
+    #[arg(long, value_name = "FILE")]
+    pub(super) log_file: Option<PathBuf>,
+
+    /// Print the log too, not only warnings, and log more: once for actions, twice for every request.
     #[arg(short, long, action = clap::ArgAction::Count)]
     pub(super) verbose: u8,
+
+    /// Output: text, or json for an event on each line.
+    #[arg(short, long, default_value = "text", value_parser = ["text", "json"])]
+    pub(super) output: String,
+
+    /// This is the process in the background.
+    #[arg(long, hide = true)]
+    pub(super) background: bool,
+
+    /// The process starts again without the objects of its cluster, on this port.
+    #[arg(long, hide = true)]
+    pub(super) restarted_on: Option<u16>,
 }
+
+/// Number of nodes without a flag and a configuration.
+const DEFAULT_NODES: u32 = 3;
+
+/// Name of the hidden flag [`Args::restarted_on`].
+pub(super) const RESTARTED_ON: &str = "--restarted-on=";
 
 /// Default pool of the embedded API server: addresses that are reserved for benchmarks (RFC 2544) and not routed.
 const DEFAULT_POOL: &str = "198.18.0.0/24";
+
+/// Maximum length of the part of a cluster's name that is the data folder's.
+const MAX_FOLDER_PART: usize = 40;
 
 impl Args {
     /// Returns the pool of load balancer addresses, or `None` if Services get none.
@@ -68,5 +132,102 @@ impl Args {
     /// Returns whether an API server other than the embedded one is used.
     pub(super) fn is_remote(&self) -> bool {
         self.apiserver.is_some() || self.kubeconfig.is_some()
+    }
+
+    /// Returns the number of simulated nodes.
+    pub(super) fn node_count(&self) -> u32 {
+        let groups = self.components.nodes.as_ref();
+        let configured = groups
+            .map(|groups| groups.iter().map(|group| group.count).fold(0, u32::saturating_add));
+        self.nodes.or(configured).unwrap_or(DEFAULT_NODES)
+    }
+
+    /// Returns whether the cluster is added to the user's kubeconfig. One in the background is used from any shell, as those
+    /// of kind are; one in the foreground is mostly a script's.
+    pub(super) fn merges_kubeconfig(&self) -> bool {
+        !self.is_remote() && self.write_kubeconfig.unwrap_or(self.detach)
+    }
+
+    /// Returns whether events are printed as JSON. The starting process reads those of one in the background.
+    pub(super) fn prints_json(&self) -> bool {
+        self.background || self.output == "json"
+    }
+}
+
+/// Returns the name of a cluster: that of `--name`, or one by its data folder's absolute path, or `default`.
+pub(super) fn cluster_name(name: Option<&str>, data_dir: Option<&Path>) -> String {
+    match (name, data_dir) {
+        (Some(name), _) => name.to_owned(),
+        (None, None) => DEFAULT_NAME.to_owned(),
+        (None, Some(folder)) => name_of_folder(folder),
+    }
+}
+
+/// Returns a name that folders of the same name in different places do not share.
+fn name_of_folder(folder: &Path) -> String {
+    let base = folder.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+    let part: String = base
+        .chars()
+        .map(|c| if c.is_ascii_lowercase() || c.is_ascii_digit() { c } else { '-' })
+        .take(MAX_FOLDER_PART)
+        .collect();
+    let mut hasher = DefaultHasher::new();
+    folder.hash(&mut hasher);
+    let part = match part.trim_matches('-') {
+        "" => "data",
+        part => part,
+    };
+    format!("{part}-{:08x}", hasher.finish() & 0xffff_ffff)
+}
+
+/// Returns the contexts to which the user's kubeconfig is to return, the latest first: the current one, and those to which
+/// it returns when that is another cluster's. Otherwise nothing would be left once both have stopped.
+pub(super) fn previous_contexts<'a>(
+    current: Option<&str>,
+    mut others: impl Iterator<Item = &'a Record>,
+) -> Vec<String> {
+    let Some(current) = current else { return Vec::new() };
+    let other = others.find(|other| context(&other.name) == current);
+    let further = other.map_or(&[][..], |other| &other.previous_contexts);
+    std::iter::once(current.to_owned()).chain(further.iter().cloned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_come_from_the_flag_or_the_folder() {
+        let name = |name, folder: Option<&str>| cluster_name(name, folder.map(Path::new));
+        assert_eq!(name(Some("a"), Some("/d")), "a");
+        assert_eq!(name(None, None), "default");
+        assert_ne!(name(None, Some("/a/data")), name(None, Some("/b/data")));
+        assert_eq!(name(None, Some("/a/data")), name(None, Some("/a/data")));
+        for (folder, part) in [
+            ("/a/data", "data-"),
+            ("/tmp/tmp.Ab_1", "tmp-ab-1-"),
+            ("/", "data-"),
+            ("/x/___", "data-"),
+            (&format!("/{}", "n".repeat(200)), "nnn"),
+        ] {
+            let name = name(None, Some(folder));
+            assert!(name.starts_with(part) && check_name(&name).is_ok(), "{name}");
+        }
+    }
+
+    #[test]
+    fn contexts_are_restored_through_other_clusters() {
+        let record: Record = serde_json::from_str(
+            r#"{"name":"a","pid":1,"startedAt":"","socket":"","log":"","previousContexts":["work"]}"#,
+        )
+        .expect("a record");
+        for (current, want) in [
+            (None, &[][..]),
+            (Some("work"), &["work"]),
+            (Some("evenkeel-a"), &["evenkeel-a", "work"]),
+            (Some("evenkeel-b"), &["evenkeel-b"]),
+        ] {
+            assert_eq!(previous_contexts(current, [&record].into_iter()), want);
+        }
     }
 }

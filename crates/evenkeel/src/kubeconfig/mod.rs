@@ -1,16 +1,14 @@
 //! Paths and changes of kubeconfigs.
 
+mod merge;
+
 use anyhow::{Context, Result};
 use evenkeel_apiserver::Server;
-use kube::config::Kubeconfig;
 use std::{
     io::Write,
     os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
 };
-
-/// Default port of the API server, as upstream's.
-const DEFAULT_PORT: u16 = 6443;
 
 /// The user's folders and files from environment variables.
 #[derive(Debug, Default)]
@@ -44,19 +42,10 @@ impl Home {
         }
     }
 
-    /// Returns the path of a cluster's own kubeconfig: in the cluster's data folder, or else in the user's state
-    /// folder, with one file per port.
-    pub(crate) fn cluster_kubeconfig(&self, data_dir: Option<&Path>, port: u16) -> PathBuf {
-        if let Some(folder) = data_dir {
-            return folder.join("kubeconfig");
-        }
+    /// Returns the folder for the state of clusters.
+    pub(crate) fn state_folder(&self) -> PathBuf {
         let state = self.state.clone().or_else(|| Some(self.home.as_ref()?.join(".local/state")));
-        let folder = state.unwrap_or_else(std::env::temp_dir).join("evenkeel");
-        folder.join(if port == DEFAULT_PORT {
-            "kubeconfig".to_owned()
-        } else {
-            format!("kubeconfig-{port}")
-        })
+        state.unwrap_or_else(std::env::temp_dir).join("evenkeel")
     }
 
     /// Returns the folder for files that this program creates for other programs.
@@ -79,24 +68,6 @@ impl Home {
         }
     }
 
-    /// Returns the kubeconfigs of running clusters without a data folder, by their sockets in the user's state folder.
-    pub(crate) fn cluster_kubeconfigs(&self) -> Vec<PathBuf> {
-        let Some(folder) = self.cluster_kubeconfig(None, DEFAULT_PORT).parent().map(Path::to_owned)
-        else {
-            return Vec::new();
-        };
-        let Ok(entries) = std::fs::read_dir(&folder) else { return Vec::new() };
-        let mut kubeconfigs = Vec::new();
-        for entry in entries.flatten() {
-            let name = entry.file_name().to_string_lossy().into_owned();
-            if name.starts_with("controllers") && name.ends_with(".sock") {
-                let name = name.replace("controllers", "kubeconfig").replace(".sock", "");
-                kubeconfigs.push(folder.join(name));
-            }
-        }
-        kubeconfigs
-    }
-
     /// Returns the kubeconfig that kubectl writes to.
     pub(crate) fn user_kubeconfig(&self) -> Result<PathBuf> {
         let from_variable = self.kubeconfig.as_ref().and_then(|paths| {
@@ -110,27 +81,89 @@ impl Home {
     }
 }
 
-/// Writes the cluster's own kubeconfig, and adds the cluster to the user's.
-pub(crate) fn write(text: &str, cluster_path: &Path, user_path: Option<&Path>) -> Result<()> {
-    write_private(cluster_path, text).context("the kubeconfig cannot be written")?;
-    if let Some(user_path) = user_path {
-        merge_into(user_path, text).context("your kubeconfig was not changed")?;
-    }
-    Ok(())
+/// Kubeconfigs that have a running cluster's entries.
+#[derive(Debug, Clone)]
+pub(crate) struct Kubeconfigs {
+    /// Name of the cluster, its user and its context.
+    pub(crate) context: String,
+    /// The cluster's own kubeconfig.
+    pub(crate) own: PathBuf,
+    /// The user's kubeconfig, if the cluster is added to it.
+    pub(crate) user: Option<UserKubeconfig>,
 }
 
-/// Rewrites the kubeconfigs each time that the server has renewed its certificates.
-pub(crate) async fn keep_renewed(
-    server: Server,
-    url: String,
-    cluster_path: PathBuf,
-    user_path: Option<PathBuf>,
-) {
-    let mut renewals = server.renewals();
-    while renewals.changed().await.is_ok() {
-        if let Err(error) = write(&server.kubeconfig(&url), &cluster_path, user_path.as_deref()) {
-            tracing::error!("certificates were renewed: {error:#}");
+/// The user's kubeconfig, which several clusters change.
+#[derive(Debug, Clone)]
+pub(crate) struct UserKubeconfig {
+    pub(crate) path: PathBuf,
+    /// File whose lock serializes the changes of this program's processes.
+    pub(crate) lock: PathBuf,
+}
+
+impl Kubeconfigs {
+    /// Writes the cluster's own kubeconfig from the administrator's, and adds the cluster to the user's. Returns the
+    /// context that was the user's current one.
+    ///
+    /// # Errors
+    /// When a file cannot be written, or the user's is no kubeconfig.
+    pub(crate) fn write(&self, administrator: &str) -> Result<Option<String>> {
+        let config = merge::parse(administrator).context("the cluster's kubeconfig")?;
+        let config = merge::renamed(config, &self.context);
+        write_private(&self.own, &merge::print(&config)?)
+            .context("the kubeconfig cannot be written")?;
+        let Some(user) = &self.user else { return Ok(None) };
+        let mut previous = None;
+        user.change(|users| {
+            previous = merge::current(users).map(str::to_owned);
+            merge::add(users, &config);
+            true
+        })
+        .context("your kubeconfig was not changed")?;
+        Ok(previous)
+    }
+
+    /// Rewrites the kubeconfigs each time that the server has renewed its certificates.
+    pub(crate) async fn keep_renewed(self, server: Server, url: String) {
+        let mut renewals = server.renewals();
+        while renewals.changed().await.is_ok() {
+            if let Err(error) = self.write(&server.kubeconfig(&url)) {
+                tracing::error!("certificates were renewed: {error:#}");
+            }
         }
+    }
+}
+
+impl UserKubeconfig {
+    /// Removes a cluster. If its context is the current one, the first of `previous` that exists becomes it.
+    ///
+    /// # Errors
+    /// When the file cannot be changed.
+    pub(crate) fn remove(&self, context: &str, previous: &[String]) -> Result<()> {
+        if !self.path.exists() {
+            return Ok(());
+        }
+        self.change(|users| merge::remove(users, context, previous))
+            .context("your kubeconfig was not changed")
+    }
+
+    /// Changes the file, if `change` returns that it changed anything.
+    fn change(
+        &self,
+        change: impl FnOnce(&mut serde_json::Map<String, serde_json::Value>) -> bool,
+    ) -> Result<()> {
+        let Self { path, lock } = self;
+        make_private_folder(lock.parent().unwrap_or(lock))?;
+        let locked = std::fs::File::create(lock).and_then(|file| file.lock().map(|()| file));
+        let _locked = locked.with_context(|| format!("cannot lock {}", lock.display()))?;
+        let text = if path.exists() {
+            std::fs::read_to_string(path)
+                .with_context(|| format!("cannot read {}", path.display()))?
+        } else {
+            String::new()
+        };
+        let mut config = merge::parse(&text)
+            .with_context(|| format!("{} cannot be read as a kubeconfig", path.display()))?;
+        if change(&mut config) { write_private(path, &merge::print(&config)?) } else { Ok(()) }
     }
 }
 
@@ -144,7 +177,10 @@ pub(crate) fn make_private_folder(folder: &Path) -> Result<()> {
 }
 
 /// Writes a file that only its owner can read. Replaces an existing file atomically, and follows a symbolic link to it.
-fn write_private(path: &Path, text: &str) -> Result<()> {
+///
+/// # Errors
+/// When the folder or the file cannot be written.
+pub(crate) fn write_private(path: &Path, text: &str) -> Result<()> {
     let folder = path.parent().context("it has no folder")?;
     make_private_folder(folder)?;
     let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
@@ -157,33 +193,6 @@ fn write_private(path: &Path, text: &str) -> Result<()> {
     write().with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Merges the cluster's kubeconfig into the one at `path`. The cluster's entries replace those of the same names, and
-/// its context becomes the current one.
-fn merge_into(path: &Path, cluster_kubeconfig: &str) -> Result<()> {
-    let added = Kubeconfig::from_yaml(cluster_kubeconfig)
-        .context("the cluster's own kubeconfig cannot be read")?;
-    let mut merged = if path.exists() {
-        Kubeconfig::read_from(path)
-            .with_context(|| format!("{} cannot be read as a kubeconfig", path.display()))?
-    } else {
-        Kubeconfig {
-            api_version: Some("v1".to_owned()),
-            kind: Some("Config".to_owned()),
-            ..Kubeconfig::default()
-        }
-    };
-    merged.clusters.retain(|entry| added.clusters.iter().all(|new| new.name != entry.name));
-    merged.auth_infos.retain(|entry| added.auth_infos.iter().all(|new| new.name != entry.name));
-    merged.contexts.retain(|entry| added.contexts.iter().all(|new| new.name != entry.name));
-    merged.clusters.extend(added.clusters);
-    merged.auth_infos.extend(added.auth_infos);
-    merged.contexts.extend(added.contexts);
-    merged.current_context = added.current_context;
-    let text = serde_saphyr::to_string(&merged)
-        .context("the merged kubeconfig cannot be written as YAML")?;
-    write_private(path, &text)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -191,19 +200,31 @@ mod tests {
     const OURS: &str = "apiVersion: v1\nkind: Config\ncurrent-context: evenkeel\nclusters:\n- name: evenkeel\n  cluster: {server: \"https://127.0.0.1:6443\"}\n\
         users:\n- name: evenkeel\n  user: {token: secret}\ncontexts:\n- name: evenkeel\n  context: {cluster: evenkeel, user: evenkeel}\n";
 
+    fn kubeconfigs(folder: &Path) -> Kubeconfigs {
+        Kubeconfigs {
+            context: "evenkeel-a".to_owned(),
+            own: folder.join("a/kubeconfig"),
+            user: Some(UserKubeconfig { path: folder.join("config"), lock: folder.join("lock") }),
+        }
+    }
+
     #[test]
-    fn merging_keeps_the_users_other_entries() {
+    fn a_cluster_is_added_and_removed() {
         let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("config");
-        std::fs::write(&path, OURS.replace("evenkeel", "work").replace("6443", "1"))
-            .expect("written");
-        merge_into(&path, OURS).expect("merged");
-        merge_into(&path, OURS).expect("merged again");
-        let merged = Kubeconfig::read_from(&path).expect("read");
-        let names: Vec<_> = merged.clusters.iter().map(|cluster| &*cluster.name).collect();
-        assert_eq!(names, ["work", "evenkeel"]);
-        assert_eq!(merged.current_context.as_deref(), Some("evenkeel"));
-        assert_eq!(merged.auth_infos.len(), 2);
+        let paths = kubeconfigs(folder.path());
+        let user = folder.path().join("config");
+        std::fs::write(&user, OURS.replace("evenkeel", "work")).expect("written");
+        assert_eq!(paths.write(OURS).expect("written"), Some("work".to_owned()));
+        assert_eq!(paths.write(OURS).expect("again"), Some("evenkeel-a".to_owned()));
+        let read = |path: &Path| kube::config::Kubeconfig::read_from(path).expect("a kubeconfig");
+        assert_eq!(read(&user).current_context.as_deref(), Some("evenkeel-a"));
+        assert_eq!(read(&paths.own).contexts[0].name, "evenkeel-a");
+        let users = paths.user.clone().expect("set");
+        users.remove("evenkeel-a", &["work".to_owned()]).expect("removed");
+        assert_eq!(read(&user).current_context.as_deref(), Some("work"));
+        assert_eq!(read(&user).clusters.len(), 1);
+        let none = UserKubeconfig { path: folder.path().join("none"), ..users };
+        none.remove("a", &[]).expect("there is nothing");
     }
 
     #[test]
@@ -226,8 +247,8 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("config");
         std::fs::write(&path, "{ not yaml").expect("written");
-        let error = merge_into(&path, OURS).expect_err("refused");
-        assert!(error.to_string().contains("config"), "{error}");
+        let error = kubeconfigs(folder.path()).write(OURS).expect_err("refused");
+        assert!(format!("{error:#}").contains("config cannot be read"), "{error:#}");
         assert_eq!(std::fs::read_to_string(&path).expect("still there"), "{ not yaml");
     }
 
@@ -239,18 +260,7 @@ mod tests {
         assert_eq!(home.user_kubeconfig().expect("found"), Path::new("/a"));
         let first_is_empty = Home { kubeconfig: Some(":/b".into()), ..Home::default() };
         assert_eq!(first_is_empty.user_kubeconfig().expect("found"), Path::new("/b"));
-        assert_eq!(
-            home.cluster_kubeconfig(None, 6443),
-            Path::new("/h/.local/state/evenkeel/kubeconfig")
-        );
-        assert_eq!(
-            home.cluster_kubeconfig(None, 7000),
-            Path::new("/h/.local/state/evenkeel/kubeconfig-7000")
-        );
-        assert_eq!(
-            home.cluster_kubeconfig(Some(Path::new("/d")), 7000),
-            Path::new("/d/kubeconfig")
-        );
+        assert_eq!(home.state_folder(), Path::new("/h/.local/state/evenkeel"));
         assert_eq!(
             Home::default().user_kubeconfig().map_err(|e| e.to_string()),
             Err("neither KUBECONFIG nor HOME is set".to_owned())

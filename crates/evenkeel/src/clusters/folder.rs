@@ -1,0 +1,336 @@
+//! The state folder: locks and records of clusters.
+
+use super::record::{self, Cluster, Record, State, context};
+use crate::kubeconfig::{Home, UserKubeconfig, make_private_folder, write_private};
+use anyhow::{Context, Result, bail};
+use std::{
+    fs::{self, File, TryLockError},
+    io,
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+};
+
+const LOCK: &str = "lock";
+const RECORD: &str = "cluster.json";
+
+/// Files that outlive a claim: the lock, and the log with what is known of a crash.
+const KEPT: [&str; 3] = [LOCK, "log", "log.old"];
+
+/// Maximum number of times that a folder may vanish while its lock is acquired.
+const MAX_ATTEMPTS: usize = 100;
+
+/// The folder of all clusters.
+#[derive(Debug, Clone)]
+pub(crate) struct Clusters {
+    folder: PathBuf,
+    kubeconfig_lock: PathBuf,
+}
+
+impl Clusters {
+    /// Returns the user's clusters.
+    pub(crate) fn of(home: &Home) -> Self {
+        let state = home.state_folder();
+        Self { folder: state.join("clusters"), kubeconfig_lock: state.join("kubeconfig.lock") }
+    }
+
+    /// Returns the folder of a cluster. The name must be a DNS label.
+    pub(crate) fn folder_of(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// Returns the user's kubeconfig at this path, with the lock of all clusters.
+    pub(crate) fn user_kubeconfig(&self, path: PathBuf) -> UserKubeconfig {
+        UserKubeconfig { path, lock: self.kubeconfig_lock.clone() }
+    }
+
+    /// Returns all clusters by name, crashed ones too.
+    ///
+    /// # Errors
+    /// When the folder cannot be read.
+    pub(crate) fn all(&self) -> Result<Vec<Cluster>> {
+        let entries = match fs::read_dir(&self.folder) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => {
+                let reason = format!("cannot read {}", self.folder.display());
+                return Err(anyhow::Error::from(error).context(reason));
+            }
+        };
+        let mut names: Vec<String> =
+            entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        names.retain(|name| record::check_name(name).is_ok());
+        names.sort();
+        names.iter().filter_map(|name| self.find(name).transpose()).collect()
+    }
+
+    /// Returns the cluster of a name, if there is one.
+    ///
+    /// # Errors
+    /// When its folder cannot be read.
+    pub(crate) fn find(&self, name: &str) -> Result<Option<Cluster>> {
+        let folder = self.folder_of(name);
+        let is_locked = is_locked(&folder.join(LOCK))
+            .with_context(|| format!("cannot read {}", folder.display()))?;
+        let record = read_record(&folder);
+        let state = State::of(is_locked, record.as_ref());
+        Ok(state.map(|state| Cluster { name: name.to_owned(), state, record }))
+    }
+
+    /// Makes the folder of a cluster for this process, and removes what a crashed process left there.
+    ///
+    /// # Errors
+    /// When a process runs a cluster of this name, or the folder cannot be written.
+    pub(crate) fn claim(&self, name: &str) -> Result<Claim> {
+        let folder = self.folder_of(name);
+        for _ in 0..MAX_ATTEMPTS {
+            make_private_folder(&folder)?;
+            let lock = match open_lock(&folder.join(LOCK)) {
+                Ok(lock) => lock,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => {
+                    let reason = format!("cannot write to {}", folder.display());
+                    return Err(anyhow::Error::from(error).context(reason));
+                }
+            };
+            match lock.try_lock() {
+                Ok(()) => {}
+                // A command that looks at the cluster holds a shared lock for a moment.
+                Err(TryLockError::WouldBlock) if is_locked(&folder.join(LOCK))? => {
+                    bail!(in_use(name, read_record(&folder).as_ref()))
+                }
+                Err(TryLockError::WouldBlock) => continue,
+                Err(TryLockError::Error(error)) => {
+                    let reason = format!("cannot lock {}", folder.display());
+                    return Err(anyhow::Error::from(error).context(reason));
+                }
+            }
+            // The process that had the lock may have removed the folder meanwhile.
+            if is_same_file(&lock, &folder.join(LOCK)) {
+                self.clean(&folder, &KEPT)?;
+                return Ok(Claim { clusters: self.clone(), folder, _lock: lock });
+            }
+        }
+        bail!("{} is removed again and again", folder.display())
+    }
+
+    /// Removes what is left of crashed clusters whose data folder is gone, such as those of a test's temporary folder: nobody
+    /// starts them again.
+    ///
+    /// # Errors
+    /// When files cannot be removed.
+    pub(crate) fn remove_orphans(&self) -> Result<()> {
+        let is_gone = |record: &Record| record.data_dir.as_ref().is_some_and(|dir| !dir.exists());
+        let all = self.all()?;
+        let dead = all.iter().filter(|cluster| !cluster.state.is_alive());
+        for orphan in dead.filter(|cluster| cluster.record.as_ref().is_some_and(is_gone)) {
+            self.wait_and_remove(&orphan.name)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until the process of a cluster has ended, and removes what it left. Blocks.
+    ///
+    /// # Errors
+    /// When files cannot be removed.
+    pub(super) fn wait_and_remove(&self, name: &str) -> Result<()> {
+        let folder = self.folder_of(name);
+        let lock = match File::open(folder.join(LOCK)) {
+            Ok(lock) => lock,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        lock.lock()?;
+        if is_same_file(&lock, &folder.join(LOCK)) { self.remove(&folder) } else { Ok(()) }
+    }
+
+    /// Removes a cluster's folder, and the cluster from the user's kubeconfig. The caller holds the lock.
+    fn remove(&self, folder: &Path) -> Result<()> {
+        self.clean(folder, &[LOCK])?;
+        fs::remove_dir_all(folder).with_context(|| format!("cannot remove {}", folder.display()))
+    }
+
+    /// Removes a cluster from the user's kubeconfig, and its files but the kept ones. The record is removed last.
+    fn clean(&self, folder: &Path, kept: &[&str]) -> Result<()> {
+        let record = read_record(folder);
+        if let Some(record) = &record
+            && let Some(path) = &record.merged_into
+        {
+            let users = self.user_kubeconfig(path.clone());
+            users.remove(&context(&record.name), &record.previous_contexts)?;
+        }
+        for entry in fs::read_dir(folder)?.flatten() {
+            let name = entry.file_name();
+            if name != RECORD && !kept.iter().any(|kept| name == *kept) {
+                // What is left, such as a folder of the user's, does no harm.
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+        match fs::remove_file(folder.join(RECORD)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The folder of a cluster that this process runs.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    clusters: Clusters,
+    folder: PathBuf,
+    _lock: File,
+}
+
+impl Claim {
+    /// Returns the cluster's folder.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Writes the cluster's record.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub(crate) fn write(&self, record: &Record) -> Result<()> {
+        write_private(&self.folder.join(RECORD), &serde_json::to_string_pretty(record)?)
+    }
+
+    /// Removes the cluster's folder, and the cluster from the user's kubeconfig. The lock ends with the process, so that
+    /// whoever waits for it finds ports and data folder free.
+    ///
+    /// # Errors
+    /// When files cannot be removed.
+    pub(crate) fn remove(self) -> Result<()> {
+        let Self { clusters, folder, _lock: lock } = self;
+        std::mem::forget(lock);
+        clusters.remove(&folder)
+    }
+}
+
+fn in_use(name: &str, record: Option<&Record>) -> String {
+    let process = record.map_or_else(String::new, |record| {
+        let url = record.url.as_ref().map_or_else(String::new, |url| format!(", {url}"));
+        format!(" (process {}{url})", record.pid)
+    });
+    format!(
+        "the cluster {name} runs already{process}: stop it with `evenkeel down {name}`, or start another one with --name"
+    )
+}
+
+fn open_lock(path: &Path) -> io::Result<File> {
+    File::options().write(true).create(true).truncate(false).mode(0o600).open(path)
+}
+
+/// Returns whether a process holds the lock.
+fn is_locked(path: &Path) -> io::Result<bool> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    // A shared lock of another reader is no claim.
+    match file.try_lock_shared() {
+        Ok(()) => Ok(false),
+        Err(TryLockError::WouldBlock) => Ok(true),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+fn is_same_file(file: &File, path: &Path) -> bool {
+    let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+    let [opened, named] = [file.metadata(), path.metadata()].map(|found| found.ok().map(identity));
+    opened.is_some() && opened == named
+}
+
+/// Returns a folder's record. One that cannot be read counts as none.
+fn read_record(folder: &Path) -> Option<Record> {
+    serde_json::from_str(&fs::read_to_string(folder.join(RECORD)).ok()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clusters::record::tests::record;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    fn clusters(state: &Path) -> Clusters {
+        Clusters::of(&Home { state: Some(state.to_owned()), ..Home::default() })
+    }
+
+    #[test]
+    fn a_name_is_claimed_once_and_free_afterwards() {
+        let state = tempfile::tempdir().expect("a folder");
+        let clusters = clusters(state.path());
+        let claim = clusters.claim("a").expect("claimed");
+        claim.write(&record("a")).expect("written");
+        let mode = |path: &Path| path.metadata().expect("there").permissions().mode() & 0o777;
+        assert_eq!(mode(claim.folder()), 0o700);
+        assert_eq!(mode(&claim.folder().join(RECORD)), 0o600);
+        let refused = clusters.claim("a").expect_err("in use").to_string();
+        assert!(refused.contains("the cluster a runs already (process 7, https://"), "{refused}");
+        let _other = clusters.claim("b").expect("another name");
+        let found = clusters.find("a").expect("read").expect("there");
+        assert_eq!((found.state, found.record), (State::Running, Some(record("a"))));
+        claim.remove().expect("removed");
+        assert_eq!(clusters.find("a").expect("read"), None);
+        clusters.claim("a").expect("free again");
+    }
+
+    #[test]
+    fn what_a_crash_left_is_cleaned_but_its_log() {
+        let state = tempfile::tempdir().expect("a folder");
+        let clusters = clusters(state.path());
+        let claim = clusters.claim("a").expect("claimed");
+        let user = state.path().join("config");
+        let text = "current-context: evenkeel-a\ncontexts: [{name: evenkeel-a}, {name: work}]\n";
+        fs::write(&user, text).expect("written");
+        let crashed = Record {
+            merged_into: Some(user.clone()),
+            previous_contexts: vec!["work".to_owned()],
+            ..record("a")
+        };
+        claim.write(&crashed).expect("written");
+        for name in ["kubeconfig", "controllers.sock", "log"] {
+            fs::write(claim.folder().join(name), "old").expect("written");
+        }
+        // The lock ends with the process, and the folder stays.
+        drop(claim);
+        let found = clusters.all().expect("read");
+        assert_eq!(found.iter().map(|found| found.state).collect::<Vec<_>>(), [State::Crashed]);
+        let claim = clusters.claim("a").expect("claimed");
+        let mut left: Vec<_> =
+            fs::read_dir(claim.folder()).expect("there").flatten().map(|e| e.file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["lock", "log"]);
+        let config = fs::read_to_string(&user).expect("there");
+        assert!(config.contains("current-context: work") && !config.contains("evenkeel-a"));
+    }
+
+    #[test]
+    fn crashed_clusters_are_removed_once_their_data_is_gone() {
+        let state = tempfile::tempdir().expect("a folder");
+        let clusters = clusters(state.path());
+        for (name, data_dir) in
+            [("gone", "/nonexistent/data"), ("kept", "/"), ("runs", "/nonexistent")]
+        {
+            let claim = clusters.claim(name).expect("claimed");
+            let record = Record { data_dir: Some(data_dir.into()), ..record(name) };
+            claim.write(&record).expect("written");
+            if name == "runs" {
+                std::mem::forget(claim);
+            }
+        }
+        clusters.remove_orphans().expect("removed");
+        let names: Vec<_> = clusters.all().expect("read").into_iter().map(|c| c.name).collect();
+        assert_eq!(names, ["kept", "runs"]);
+    }
+
+    #[test]
+    fn folders_of_other_names_are_not_clusters() {
+        let state = tempfile::tempdir().expect("a folder");
+        let clusters = clusters(state.path());
+        assert_eq!(clusters.all().expect("nothing yet"), []);
+        make_private_folder(&clusters.folder_of("No label")).expect("made");
+        make_private_folder(&clusters.folder_of("empty")).expect("made");
+        assert_eq!(clusters.all().expect("read"), []);
+    }
+}

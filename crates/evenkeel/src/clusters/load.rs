@@ -1,0 +1,190 @@
+//! `evenkeel load` and `up --load`: apply manifests to a cluster.
+
+use super::{
+    commands::print,
+    folder::Clusters,
+    manifests::{self, Manifest},
+    record::choose,
+};
+use crate::{command::block_on, kubeconfig::Home};
+use anyhow::{Context, Result, bail};
+use bytes::Bytes;
+use evenkeel_api::Kind;
+use evenkeel_runtime::{
+    client::{self, Client, ConnectOptions, full_text},
+    clock::Clock,
+};
+use http::{Request, StatusCode, header};
+use serde_json::Value;
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Duration,
+};
+
+const FIELD_MANAGER: &str = "evenkeel-load";
+
+/// Interval at which the definition of a custom resource is read until it is served.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Maximum number of reads of a definition: half a minute.
+const MAX_POLLS: usize = 600;
+
+/// Arguments of `evenkeel load`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct LoadArgs {
+    /// Files (YAML or JSON), folders with their subfolders, or - for standard input.
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+
+    /// Name of the cluster. Default: `default`, or the only one.
+    #[arg(long)]
+    name: Option<String>,
+}
+
+/// Number of objects that were created, and of others that were applied.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Loaded {
+    pub(crate) created: usize,
+    pub(crate) changed: usize,
+}
+
+/// Runs `evenkeel load`.
+pub(crate) fn load(args: &LoadArgs) -> ExitCode {
+    block_on(async {
+        let all = Clusters::of(&Home::from_env()).all()?;
+        let cluster = choose(&all, args.name.as_deref())?;
+        let kubeconfig = cluster.record.as_ref().and_then(|record| record.kubeconfig.clone());
+        let Some(kubeconfig) = kubeconfig.filter(|_| cluster.state.is_alive()) else {
+            bail!(
+                "cluster {} does not run here; its API server can be reached with kubectl",
+                cluster.name
+            );
+        };
+        let options = ConnectOptions { kubeconfig: Some(kubeconfig), ..ConnectOptions::default() };
+        let config = client::config(&options).await?;
+        let client =
+            Client::builder(client::transport(&config)?, Clock::system()).qps(-1.0).build();
+        let report = |line: &str| print(&format!("{line}\n"));
+        load_paths(&client, &args.paths, report).await?;
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+/// Applies the manifests of files and folders. `report` gets a line for each object.
+///
+/// # Errors
+/// When a file cannot be read, or the server refuses an object.
+pub(crate) async fn load_paths(
+    client: &Client,
+    paths: &[PathBuf],
+    report: impl Fn(&str),
+) -> Result<Loaded> {
+    let mut parsed = Vec::new();
+    for path in paths {
+        for (source, text) in read(path)? {
+            parsed.extend(manifests::parse(&source, &text)?);
+        }
+    }
+    let mut loaded = Loaded::default();
+    for manifest in manifests::ordered(parsed) {
+        let kind = find_kind(client, &manifest).await?;
+        let is_new = apply(client, &kind, &manifest).await?;
+        *(if is_new { &mut loaded.created } else { &mut loaded.changed }) += 1;
+        let outcome = if is_new { "created" } else { "applied" };
+        let group = if kind.group.is_empty() { String::new() } else { format!(".{}", kind.group) };
+        let kind_name = kind.kind.to_lowercase();
+        report(&format!("{kind_name}{group}/{} {outcome}", manifest.name()));
+        if manifest.is_definition() {
+            wait_until_served(client, &manifest).await?;
+        }
+    }
+    Ok(loaded)
+}
+
+/// Returns the texts of a file, or of all manifests in a folder, sorted by path.
+fn read(path: &Path) -> Result<Vec<(String, String)>> {
+    let source = path.display().to_string();
+    if source == "-" {
+        return Ok(vec![(source, io::read_to_string(io::stdin())?)]);
+    }
+    let context = || format!("cannot read {source}");
+    if !path.is_dir() {
+        let text = fs::read_to_string(path).with_context(context)?;
+        return Ok(vec![(source, text)]);
+    }
+    let entries: io::Result<Vec<_>> = fs::read_dir(path).with_context(context)?.collect();
+    let mut entries: Vec<fs::DirEntry> = entries.with_context(context)?;
+    entries.sort_by_key(fs::DirEntry::file_name);
+    let mut texts = Vec::new();
+    for entry in entries {
+        let path = entry.path();
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        // A link to a folder above would never end.
+        let is_folder = entry.file_type().with_context(context)?.is_dir();
+        if is_folder || (path.is_file() && matches!(extension, Some("yaml" | "yml" | "json"))) {
+            texts.extend(read(&path)?);
+        }
+    }
+    Ok(texts)
+}
+
+/// Returns the resource of an object, as the server serves it.
+async fn find_kind(client: &Client, manifest: &Manifest) -> Result<Kind> {
+    let resources = client.api_resources().await?;
+    let is_it =
+        |kind: &&Kind| kind.api_version() == manifest.api_version() && kind.kind == manifest.kind();
+    match resources.resources.iter().map(|resource| &resource.kind).find(is_it) {
+        Some(kind) => Ok(kind.clone()),
+        None => bail!(
+            "{}: the server has no {} in {}",
+            manifest.source,
+            manifest.kind(),
+            manifest.api_version()
+        ),
+    }
+}
+
+fn object_path(kind: &Kind, manifest: &Manifest) -> String {
+    let namespace = if kind.namespaced { manifest.namespace() } else { "" };
+    format!("{}/{}", kind.path(namespace), manifest.name())
+}
+
+/// Applies an object. Returns whether it is new.
+async fn apply(client: &Client, kind: &Kind, manifest: &Manifest) -> Result<bool> {
+    let path = object_path(kind, manifest);
+    let request = Request::patch(format!("{path}?fieldManager={FIELD_MANAGER}&force=true"))
+        .header(header::CONTENT_TYPE, "application/apply-patch+yaml")
+        .body(Bytes::from(serde_json::to_vec(&manifest.object)?))
+        .with_context(|| format!("{}: {} is no name", manifest.source, manifest.name()))?;
+    match client.raw(request).await {
+        Ok(response) => Ok(response.status() == StatusCode::CREATED),
+        Err(error) => bail!(
+            "{}: {} {}: {}",
+            manifest.source,
+            manifest.kind(),
+            manifest.name(),
+            full_text(&error)
+        ),
+    }
+}
+
+/// Waits until the server serves a custom resource.
+async fn wait_until_served(client: &Client, manifest: &Manifest) -> Result<()> {
+    let path =
+        format!("/apis/{}/customresourcedefinitions/{}", manifest.api_version(), manifest.name());
+    let mut conditions = Value::Null;
+    for _ in 0..MAX_POLLS {
+        let response = client.raw(Request::get(&path).body(Bytes::new())?).await?;
+        let definition: Value = serde_json::from_slice(response.body())?;
+        conditions = definition["status"]["conditions"].clone();
+        let is_established =
+            |condition: &Value| condition["type"] == "Established" && condition["status"] == "True";
+        if conditions.as_array().is_some_and(|all| all.iter().any(is_established)) {
+            return Ok(());
+        }
+        client.clock().sleep(POLL_INTERVAL).await;
+    }
+    bail!("{}: {} is not served: {conditions}", manifest.source, manifest.name())
+}

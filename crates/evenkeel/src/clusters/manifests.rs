@@ -1,0 +1,178 @@
+//! Manifests of `evenkeel load`: their texts, and the order in which they are applied.
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Map, Value};
+
+/// Object of a manifest.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Manifest {
+    /// File of the manifest, for messages.
+    pub(super) source: String,
+    pub(super) object: Map<String, Value>,
+}
+
+impl Manifest {
+    fn text(&self, field: &str) -> &str {
+        self.object.get(field).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    fn metadata(&self, field: &str) -> &str {
+        let metadata = self.object.get("metadata");
+        metadata.and_then(|m| m.get(field)).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    pub(super) fn api_version(&self) -> &str {
+        self.text("apiVersion")
+    }
+
+    pub(super) fn kind(&self) -> &str {
+        self.text("kind")
+    }
+
+    pub(super) fn name(&self) -> &str {
+        self.metadata("name")
+    }
+
+    /// Returns the namespace: that of the object, or `default`.
+    pub(super) fn namespace(&self) -> &str {
+        match self.metadata("namespace") {
+            "" => "default",
+            namespace => namespace,
+        }
+    }
+
+    /// Returns whether the object defines a custom resource.
+    pub(super) fn is_definition(&self) -> bool {
+        self.kind() == "CustomResourceDefinition"
+            && self.api_version().starts_with("apiextensions.k8s.io/")
+    }
+
+    /// Returns the place in the order: what others need comes first, what may refuse others last.
+    fn rank(&self) -> u8 {
+        match self.kind() {
+            _ if self.is_definition() => 0,
+            "Namespace" => 1,
+            "ServiceAccount" | "PriorityClass" | "StorageClass" | "RuntimeClass"
+            | "IngressClass" | "DeviceClass" | "LimitRange" | "ResourceQuota" | "ClusterRole"
+            | "Role" | "ConfigMap" | "Secret" => 2,
+            "MutatingWebhookConfiguration"
+            | "ValidatingWebhookConfiguration"
+            | "MutatingAdmissionPolicyBinding"
+            | "ValidatingAdmissionPolicyBinding" => 4,
+            _ => 3,
+        }
+    }
+}
+
+/// Returns the objects of a text, which is JSON or some YAML documents. Lists are replaced by their items.
+///
+/// # Errors
+/// When the text cannot be read, or an object lacks its type or its name.
+pub(super) fn parse(source: &str, text: &str) -> Result<Vec<Manifest>> {
+    let documents: Vec<Value> = match serde_json::from_str(text) {
+        Ok(document) => vec![document],
+        Err(_) => serde_saphyr::from_multiple(text).with_context(|| source.to_owned())?,
+    };
+    let mut manifests = Vec::new();
+    for document in documents {
+        add(source, document, &mut manifests)?;
+    }
+    Ok(manifests)
+}
+
+fn add(source: &str, document: Value, manifests: &mut Vec<Manifest>) -> Result<()> {
+    let mut object = match document {
+        Value::Null => return Ok(()),
+        Value::Object(object) => object,
+        _ => bail!("{source}: a document is no object"),
+    };
+    let is_list =
+        object.get("kind").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("List"));
+    if let Some(Value::Array(items)) = object.get_mut("items").filter(|_| is_list) {
+        for item in items.drain(..) {
+            // A list of lists is no API object: its items lack a name.
+            manifests.push(named(source, item)?);
+        }
+        return Ok(());
+    }
+    manifests.push(named(source, Value::Object(object))?);
+    Ok(())
+}
+
+fn named(source: &str, object: Value) -> Result<Manifest> {
+    let Value::Object(object) = object else { bail!("{source}: an item of a list is no object") };
+    let manifest = Manifest { source: source.to_owned(), object };
+    for (field, value) in [
+        ("apiVersion", manifest.api_version()),
+        ("kind", manifest.kind()),
+        ("metadata.name", manifest.name()),
+    ] {
+        if value.is_empty() {
+            bail!("{source}: an object has no {field}, which applying needs");
+        }
+    }
+    Ok(manifest)
+}
+
+/// Returns the manifests in the order in which they are applied. Those of one rank keep their order.
+pub(super) fn ordered(mut manifests: Vec<Manifest>) -> Vec<Manifest> {
+    manifests.sort_by_key(Manifest::rank);
+    manifests
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(text: &str) -> Vec<String> {
+        let parsed = parse("f", text).expect("parsed");
+        ordered(parsed).iter().map(|manifest| manifest.name().to_owned()).collect()
+    }
+
+    #[test]
+    fn texts_are_yaml_documents_json_and_lists() {
+        let object =
+            |name: &str| format!("{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}}}\n");
+        assert_eq!(names(&format!("{}---\n---\n{}", object("a"), object("b"))), ["a", "b"]);
+        let json = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","namespace":"n"}}"#;
+        assert_eq!(parse("f", json).expect("parsed")[0].namespace(), "n");
+        let list = format!(
+            "apiVersion: v1\nkind: List\nitems: [{}, {}]\n",
+            object("a").trim(),
+            object("b").trim()
+        );
+        assert_eq!(names(&list), ["a", "b"]);
+        assert_eq!(names("# nothing\n"), [""; 0]);
+    }
+
+    #[test]
+    fn definitions_and_namespaces_come_first_and_webhooks_last() {
+        let kinds = [
+            ("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration"),
+            ("apps/v1", "Deployment"),
+            ("v1", "Secret"),
+            ("example.com/v1", "CustomResourceDefinition"),
+            ("v1", "Namespace"),
+            ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
+        ];
+        let documents = kinds.iter().enumerate().map(|(n, (version, kind))| {
+            format!("{{apiVersion: {version}, kind: {kind}, metadata: {{name: n{n}}}}}")
+        });
+        let text = documents.collect::<Vec<_>>().join("\n---\n");
+        assert_eq!(names(&text), ["n5", "n4", "n2", "n1", "n3", "n0"]);
+    }
+
+    #[test]
+    fn objects_without_type_or_name_are_refused() {
+        for (text, why) in [
+            ("kind: Pod\nmetadata: {name: a}\n", "has no apiVersion"),
+            ("apiVersion: v1\nmetadata: {name: a}\n", "has no kind"),
+            ("apiVersion: v1\nkind: Pod\nmetadata: {generateName: a}\n", "has no metadata.name"),
+            ("[1]\n", "is no object"),
+            ("a: [\n", "f"),
+        ] {
+            let error = format!("{:#}", parse("f", text).expect_err(text));
+            assert!(error.contains(why), "{error}");
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! Clusters of `evenkeel up`: one folder each in the user's state folder.
+//!
+//! | file | content |
+//! |---|---|
+//! | `lock` | nothing; the running process holds its lock, which ends with the process |
+//! | `cluster.json` | the record of the running process, or of one that ended without cleaning |
+//! | `kubeconfig`, `controllers.sock` | kubeconfig and control socket; in the data folder, if the cluster has one |
+//! | `log`, `log.old` | the log |
+//!
+//! A process that stops in order removes the folder. A folder whose lock is free is of a crashed process.
+
+mod commands;
+mod folder;
+mod load;
+mod logs;
+mod manifests;
+mod record;
+mod table;
+
+pub(crate) use commands::{DownArgs, ListArgs, ResetArgs, StatusArgs, down, list, reset, status};
+pub(crate) use folder::{Claim, Clusters};
+pub(crate) use load::{LoadArgs, load, load_paths};
+pub(crate) use logs::{LogsArgs, logs};
+pub(crate) use record::{DEFAULT_NAME, Record, check_name, context};
+pub(crate) use table::LiveStatus;

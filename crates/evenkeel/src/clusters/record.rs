@@ -1,0 +1,214 @@
+//! Records and states of clusters, and what commands find by them.
+
+use anyhow::{Result, bail};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// Name of a cluster without `--name` and without a data folder.
+pub(crate) const DEFAULT_NAME: &str = "default";
+
+/// Maximum length of a DNS label.
+const MAX_NAME_LENGTH: usize = 63;
+
+/// State of a cluster, written by its process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Record {
+    /// Name of the cluster.
+    pub(crate) name: String,
+    /// Process that runs the cluster.
+    pub(crate) pid: u32,
+    /// Start of the process (RFC 3339).
+    pub(crate) started_at: String,
+    /// What the start is working on. `None` once the cluster is ready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) starting: Option<String>,
+    /// Reason why the process ended with an error.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) failure: Option<String>,
+    /// URL of the API server, once it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) url: Option<String>,
+    /// The cluster's own kubeconfig. A cluster on another API server has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// Control socket of the process.
+    pub(crate) socket: PathBuf,
+    /// Log of the process.
+    pub(crate) log: PathBuf,
+    /// Data folder. Without one, the state is in memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) data_dir: Option<PathBuf>,
+    /// The user's kubeconfig, if the cluster was added to it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) merged_into: Option<PathBuf>,
+    /// Contexts that were the user's current ones before, the latest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) previous_contexts: Vec<String>,
+}
+
+/// Returns the context of a cluster in kubeconfigs.
+pub(crate) fn context(name: &str) -> String {
+    format!("evenkeel-{name}")
+}
+
+/// State of a cluster, from its record and its lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum State {
+    /// The process lives, and the cluster is not ready yet.
+    Starting,
+    /// The process lives, and the cluster was ready.
+    Running,
+    /// The process ended with an error.
+    Failed,
+    /// The process ended without a word, for example by SIGKILL.
+    Crashed,
+}
+
+impl State {
+    /// Returns the state for a lock that a process holds or not, and a record. `None` means that there is no cluster.
+    pub(crate) fn of(is_locked: bool, record: Option<&Record>) -> Option<Self> {
+        match (is_locked, record) {
+            (true, Some(Record { starting: None, .. })) => Some(Self::Running),
+            (true, _) => Some(Self::Starting),
+            (false, Some(Record { failure: Some(_), .. })) => Some(Self::Failed),
+            (false, Some(_)) => Some(Self::Crashed),
+            (false, None) => None,
+        }
+    }
+
+    /// Returns whether a process runs the cluster.
+    pub(crate) fn is_alive(self) -> bool {
+        matches!(self, Self::Starting | Self::Running)
+    }
+
+    /// Returns the state as a word.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Running => "running",
+            Self::Failed => "failed",
+            Self::Crashed => "crashed",
+        }
+    }
+}
+
+/// A cluster's folder, as a command finds it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Cluster {
+    pub(crate) name: String,
+    pub(crate) state: State,
+    /// `None` in the moment after the process was started.
+    pub(crate) record: Option<Record>,
+}
+
+/// Checks that a name is a DNS label (RFC 1123).
+///
+/// # Errors
+/// When it is none.
+pub(crate) fn check_name(name: &str) -> Result<String, String> {
+    let is_inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let has_ends = !name.starts_with('-') && !name.ends_with('-');
+    if !name.is_empty() && name.len() <= MAX_NAME_LENGTH && name.chars().all(is_inner) && has_ends {
+        return Ok(name.to_owned());
+    }
+    Err(format!(
+        "a name has at most {MAX_NAME_LENGTH} lower case letters, digits and '-', and begins and ends with a letter or digit"
+    ))
+}
+
+/// Returns the cluster of a command: that of the name, or else `default`, or else the only one.
+///
+/// # Errors
+/// When there is no such cluster, or several.
+pub(crate) fn choose<'a>(clusters: &'a [Cluster], name: Option<&str>) -> Result<&'a Cluster> {
+    let find = |name: &str| clusters.iter().find(|cluster| cluster.name == name);
+    let names = || clusters.iter().map(|cluster| &*cluster.name).collect::<Vec<_>>().join(", ");
+    match (name, clusters) {
+        (_, []) => bail!("there is no cluster; start one with: evenkeel up"),
+        (Some(name), _) => match find(name) {
+            Some(cluster) => Ok(cluster),
+            None => bail!("there is no cluster {name}; there are: {}", names()),
+        },
+        (None, [only]) => Ok(only),
+        (None, _) => match find(DEFAULT_NAME) {
+            Some(cluster) => Ok(cluster),
+            None => bail!("which cluster? There are: {}", names()),
+        },
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    pub(in crate::clusters) fn record(name: &str) -> Record {
+        Record {
+            name: name.to_owned(),
+            pid: 7,
+            started_at: "2026-01-02T03:04:05Z".to_owned(),
+            starting: None,
+            failure: None,
+            url: Some("https://127.0.0.1:6443".to_owned()),
+            kubeconfig: Some("/s/kubeconfig".into()),
+            socket: "/s/controllers.sock".into(),
+            log: "/s/log".into(),
+            data_dir: None,
+            merged_into: None,
+            previous_contexts: Vec::new(),
+        }
+    }
+
+    pub(in crate::clusters) fn cluster(name: &str, state: State) -> Cluster {
+        Cluster { name: name.to_owned(), state, record: Some(record(name)) }
+    }
+
+    #[test]
+    fn a_folder_means_a_state() {
+        let ready = record("a");
+        let starting = Record { starting: Some("API server".to_owned()), ..ready.clone() };
+        let failed = Record { failure: Some("why".to_owned()), ..ready.clone() };
+        for (is_locked, record, want) in [
+            (true, Some(&ready), Some(State::Running)),
+            (true, Some(&starting), Some(State::Starting)),
+            (true, None, Some(State::Starting)),
+            (false, Some(&ready), Some(State::Crashed)),
+            (false, Some(&starting), Some(State::Crashed)),
+            (false, Some(&failed), Some(State::Failed)),
+            (false, None, None),
+        ] {
+            assert_eq!(State::of(is_locked, record), want, "{is_locked} {record:?}");
+        }
+    }
+
+    #[test]
+    fn names_are_dns_labels() {
+        for name in ["a", "default", "a-1", "0", &"x".repeat(63)] {
+            assert_eq!(check_name(name).as_deref(), Ok(name));
+        }
+        for name in ["", "A", "a.b", "../a", "a/b", "-a", "a-", "ä", &"x".repeat(64)] {
+            assert!(check_name(name).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_command_without_a_name_finds_its_cluster() {
+        let cluster = |name: &str| cluster(name, State::Running);
+        let table = [
+            (&[][..], None, Err("there is no cluster; start one with: evenkeel up")),
+            (&[], Some("a"), Err("there is no cluster; start one with: evenkeel up")),
+            (&["a"], None, Ok("a")),
+            (&["a", "b"], None, Err("which cluster? There are: a, b")),
+            (&["a", "default"], None, Ok("default")),
+            (&["a", "default"], Some("a"), Ok("a")),
+            (&["a", "b"], Some("c"), Err("there is no cluster c; there are: a, b")),
+        ];
+        for (names, name, want) in table {
+            let clusters: Vec<Cluster> = names.iter().map(|name| cluster(name)).collect();
+            let chosen = choose(&clusters, name).map(|cluster| cluster.name.clone());
+            let chosen = chosen.map_err(|error| error.to_string());
+            assert_eq!(chosen.as_deref().map_err(|error| &**error), want, "{names:?} {name:?}");
+        }
+    }
+}

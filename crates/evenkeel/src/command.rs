@@ -1,0 +1,15 @@
+//! How commands run that ask something and end.
+#![expect(clippy::print_stderr, reason = "this module prints errors to the user")]
+
+use anyhow::{Context, Result};
+use std::process::ExitCode;
+
+/// Runs a command on a runtime of this thread, and prints its error.
+pub(crate) fn block_on(command: impl Future<Output = Result<ExitCode>>) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.context("the runtime cannot start");
+    runtime.and_then(|runtime| runtime.block_on(command)).unwrap_or_else(|error| {
+        eprintln!("Error: {error:#}");
+        ExitCode::FAILURE
+    })
+}

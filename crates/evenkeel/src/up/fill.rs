@@ -1,0 +1,119 @@
+//! Settings of the configuration file that no flag replaces.
+
+use super::{
+    config::{Cluster, Components},
+    options::Args,
+};
+use std::path::{Path, PathBuf};
+
+/// Sets what no flag sets. Paths of the file are relative to its `folder`.
+pub(super) fn fill(args: &mut Args, config: Cluster, folder: &Path) {
+    fn fill_option<T>(flag: &mut Option<T>, value: Option<T>) {
+        *flag = flag.take().or(value);
+    }
+    fn fill_list<T>(flag: &mut Vec<T>, value: Vec<T>) {
+        if flag.is_empty() {
+            *flag = value;
+        }
+    }
+    let path = |path: PathBuf| folder.join(path);
+    let paths = |paths: Vec<PathBuf>| paths.into_iter().map(path).collect::<Vec<_>>();
+    fill_option(&mut args.name, config.name);
+    fill_option(&mut args.wait, config.wait);
+    fill_option(&mut args.write_kubeconfig, config.write_kubeconfig);
+    fill_option(&mut args.log_file, config.log_file.map(path));
+    fill_option(&mut args.load_balancer_pool, config.load_balancer_pool);
+    fill_list(&mut args.load, paths(config.load));
+    // Another API server has neither a folder nor a port of this process.
+    if !args.is_remote() {
+        fill_option(&mut args.data_dir, config.data_dir.map(path));
+        fill_option(&mut args.port, config.port);
+        fill_option(&mut args.bind_address, config.bind_address);
+    }
+    let server = config.api_server;
+    let flags = &mut args.server;
+    fill_option(&mut flags.token_auth_file, server.token_auth_file.map(path));
+    fill_option(&mut flags.authentication_config, server.authentication_config.map(path));
+    fill_option(&mut flags.anonymous_auth, server.anonymous_auth);
+    flags.enable_bootstrap_token_auth |= server.enable_bootstrap_token_auth;
+    fill_option(&mut flags.client_ca_file, server.client_ca_file.map(path));
+    fill_option(
+        &mut flags.service_account_signing_key_file,
+        server.service_account_signing_key_file.map(path),
+    );
+    fill_list(&mut flags.service_account_key_file, paths(server.service_account_key_files));
+    fill_list(&mut flags.service_account_issuer, server.service_account_issuers);
+    fill_list(&mut flags.api_audiences, server.api_audiences);
+    fill_option(&mut flags.encryption_provider_config, server.encryption_provider_config.map(path));
+    fill_list(&mut flags.enable_admission_plugins, server.enable_admission_plugins);
+    fill_list(&mut flags.disable_admission_plugins, server.disable_admission_plugins);
+    // Either of the two replaces the other, also across flags and file.
+    if flags.authorization_mode.is_empty() && flags.authorization_config.is_none() {
+        flags.authorization_mode = server.authorization_mode;
+        flags.authorization_config = server.authorization_config.map(path);
+    }
+    fill_option(&mut flags.service_cluster_ip_range, server.service_cluster_ip_range);
+    fill_option(&mut flags.service_account_jwks_uri, server.service_account_jwks_uri);
+    args.components = Components {
+        nodes: config.nodes,
+        controllers: config.controllers,
+        scheduler: config.scheduler,
+        feature_gates: config.feature_gates,
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::up::config::read;
+    use clap::Parser as _;
+
+    #[derive(clap::Parser)]
+    struct Up {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    const FILE: &str = "apiVersion: evenkeel.dev/v1alpha1\nkind: Cluster\nname: a\nport: 7000\ndataDir: data\nload: [m]\n\
+        loadBalancerPool: none\nnodes: [{name: n, count: 2}]\napiServer:\n  anonymousAuth: false\n  tokenAuthFile: /t\n  \
+        authorizationMode: [RBAC]\n";
+
+    fn filled(flags: &[&str]) -> Args {
+        let mut args = Up::parse_from([&["up"], flags].concat()).args;
+        fill(&mut args, read("f", FILE).expect("a configuration"), Path::new("/c"));
+        args
+    }
+
+    #[test]
+    fn the_file_says_what_flags_do_not() {
+        let args = filled(&[]);
+        assert_eq!((args.name.as_deref(), args.port), (Some("a"), Some(7000)));
+        assert_eq!(args.data_dir.as_deref(), Some(Path::new("/c/data")), "relative to the file");
+        assert_eq!(args.server.token_auth_file.as_deref(), Some(Path::new("/t")));
+        assert_eq!(args.load, [Path::new("/c/m")]);
+        assert_eq!(args.server.anonymous_auth, Some(false));
+        assert_eq!((args.pool(), args.node_count()), (None, 2));
+    }
+
+    #[test]
+    fn flags_win_over_the_file() {
+        let args = filled(&[
+            "--name=b",
+            "--port=0",
+            "--data-dir=d",
+            "--load=l",
+            "--nodes=5",
+            "--anonymous-auth",
+            "--authorization-config=x",
+            "--load-balancer-pool=192.0.2.0/24",
+        ]);
+        assert_eq!((args.name.as_deref(), args.port), (Some("b"), Some(0)));
+        assert_eq!(args.data_dir.as_deref(), Some(Path::new("d")));
+        assert_eq!(args.load, [Path::new("l")]);
+        assert_eq!((args.pool(), args.node_count()), (Some("192.0.2.0/24"), 5));
+        assert_eq!(args.server.anonymous_auth, Some(true));
+        assert!(args.server.authorization_mode.is_empty(), "the flag is the other form");
+        let remote = filled(&["--apiserver=https://127.0.0.1:1"]);
+        assert_eq!((remote.port, remote.data_dir), (None, None));
+    }
+}

@@ -1,0 +1,189 @@
+//! Options of the components, from flags and the configuration file.
+
+use super::{config::Nodes, options::Args};
+use anyhow::{Context, Result, bail};
+use evenkeel_cloud::ip_pool::{Config, IpPool};
+use evenkeel_component::flags::Invocation;
+use evenkeel_controller_manager::options as manager;
+use evenkeel_controllers::needs::Gates;
+use evenkeel_kube_scheduler::Registry;
+use evenkeel_plane::{NodeGroup, NodeOptions, PlaneOptions};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+/// Returns the options of controllers, scheduler, nodes and load balancers.
+///
+/// # Errors
+/// When a controller, a feature gate, the scheduler's configuration or the pool is invalid.
+pub(super) fn options(args: &Args) -> Result<PlaneOptions> {
+    let mut options = PlaneOptions::all(args.node_count());
+    if let (None, Some(groups)) = (args.nodes, &args.components.nodes) {
+        options.nodes.nodes = nodes(groups)?;
+    }
+    configure(&mut options, args)?;
+    if args.no_controllers {
+        options.controllers.clear();
+    }
+    if args.no_scheduler {
+        options.scheduler = None;
+    }
+    if let Some(pool) = args.pool().filter(|_| !options.controllers.is_empty()) {
+        let pool = IpPool::new(&Config::of_addresses(pool)).context("--load-balancer-pool")?;
+        options.cloud = Some(Arc::new(pool));
+    }
+    Ok(options)
+}
+
+/// Returns the nodes of all groups.
+fn nodes(groups: &[Nodes]) -> Result<Vec<NodeOptions>> {
+    let mut names = BTreeSet::new();
+    if let Some(twice) = groups.iter().find(|group| !names.insert(&group.name)) {
+        bail!("nodes: there are two groups {}", twice.name);
+    }
+    let groups: Vec<NodeGroup> = groups.iter().map(Nodes::group).collect();
+    Ok(NodeGroup::nodes(&groups))
+}
+
+/// Sets what the file says of controllers, scheduler and feature gates.
+fn configure(options: &mut PlaneOptions, args: &Args) -> Result<()> {
+    let components = &args.components;
+    let chosen = components.controllers.as_deref();
+    let program = manager_options(chosen, &components.feature_gates)?;
+    if let Some(chosen) = chosen {
+        // All that have no requirement run here, also those that upstream's program leaves out.
+        let known = options.controllers.iter().map(|descriptor| (descriptor.name, true));
+        let enabled: BTreeSet<&str> = program.choice.enabled(known).into_iter().collect();
+        options
+            .controllers
+            .retain(|descriptor| !chosen.is_empty() && enabled.contains(descriptor.name));
+    }
+    if !components.feature_gates.is_empty() {
+        let binder = options.controller_options.binder.clone();
+        options.controller_options = program.controllers;
+        options.controller_options.binder = binder;
+        let gates = Arc::clone(&program.gates);
+        options.gates = Gates::new(move |gate| gates.enabled(gate));
+    }
+    if components.scheduler.disabled {
+        options.scheduler = None;
+        return Ok(());
+    }
+    if components.scheduler.config.is_none() && components.feature_gates.is_empty() {
+        return Ok(());
+    }
+    let mut config = components.scheduler.config.clone().unwrap_or_default();
+    // It is known here what the object is.
+    config.entry("apiVersion").or_insert_with(|| "kubescheduler.config.k8s.io/v1".into());
+    config.entry("kind").or_insert_with(|| "KubeSchedulerConfiguration".into());
+    let text = serde_json::to_string(&config)?;
+    let scheduler =
+        evenkeel_kube_scheduler::library_options(&text, &Registry::in_tree(), &program.gates);
+    options.scheduler = Some(scheduler.context("scheduler.config")?);
+    Ok(())
+}
+
+/// Returns the options of kube-controller-manager with these values of `--controllers` and `--feature-gates`.
+fn manager_options(
+    controllers: Option<&[String]>,
+    gates: &BTreeMap<String, bool>,
+) -> Result<manager::Options> {
+    let mut arguments = Vec::new();
+    if let Some(names) = controllers.filter(|names| !names.is_empty()) {
+        arguments.push(format!("--controllers={}", names.join(",")));
+    }
+    arguments.extend(gates.iter().map(|(gate, on)| format!("--feature-gates={gate}={on}")));
+    match manager::flags().parse("evenkeel up", arguments)? {
+        Invocation::Run(parsed) => Ok(manager::Options::check(parsed)?),
+        Invocation::Help | Invocation::Version { .. } => bail!("controllers: a name is missing"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::up::config::{Components, read};
+    use clap::Parser as _;
+
+    #[derive(clap::Parser)]
+    struct Up {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn configured(text: &str, flags: &[&str]) -> Result<PlaneOptions> {
+        let text = format!("apiVersion: evenkeel.dev/v1alpha1\nkind: Cluster\n{text}");
+        let config = read("f", &text).expect("a configuration");
+        let mut args = Up::parse_from([&["up"], flags].concat()).args;
+        args.components = Components {
+            nodes: config.nodes,
+            controllers: config.controllers,
+            scheduler: config.scheduler,
+            feature_gates: config.feature_gates,
+        };
+        options(&args)
+    }
+
+    fn refused(text: &str) -> String {
+        format!("{:#}", configured(text, &[]).expect_err(text))
+    }
+
+    #[test]
+    fn controllers_are_chosen_by_name() {
+        let all = configured("", &[]).expect("valid").controllers.len();
+        for (chosen, want) in [
+            ("[]", 0),
+            ("[deployment-controller, replicaset-controller]", 2),
+            // An old name of the Job controller.
+            ("['*', -job]", all - 1),
+        ] {
+            let options = configured(&format!("controllers: {chosen}\n"), &[]).expect(chosen);
+            assert_eq!(options.controllers.len(), want, "{chosen}");
+            assert_eq!(options.cloud.is_some(), want > 0, "{chosen}");
+        }
+        let error = refused("controllers: [nobody]\n");
+        assert!(error.contains("\"nobody\" is not in the list of known controllers"), "{error}");
+    }
+
+    #[test]
+    fn gates_apply_to_controllers_and_scheduler() {
+        let defaults = configured("", &[]).expect("valid");
+        assert!(!defaults.gates.enabled("StorageVersionAPI"));
+        let text =
+            "featureGates: {StatefulSetRecreateStrategy: true, SchedulerPopFromBackoffQ: false}\n";
+        let options = configured(text, &[]).expect("valid");
+        assert!(options.gates.enabled("StatefulSetRecreateStrategy"));
+        assert!(!options.scheduler.expect("it runs").pop_from_backoff_q);
+        assert!(!options.controller_options.binder.host_path_files, "as without gates");
+        let error = refused("featureGates: {Nothing: true}\n");
+        assert!(error.contains("unrecognized feature gate: Nothing"), "{error}");
+    }
+
+    #[test]
+    fn the_scheduler_has_its_configuration() {
+        let text = "scheduler:\n  config:\n    podInitialBackoffSeconds: 3\n    profiles: [{schedulerName: a}, {schedulerName: b}]\n";
+        let scheduler = configured(text, &[]).expect("valid").scheduler.expect("it runs");
+        assert_eq!((scheduler.profiles.len(), scheduler.pod_initial_backoff.as_secs()), (2, 3));
+        assert!(
+            configured("scheduler: {disabled: true}\n", &[]).expect("valid").scheduler.is_none()
+        );
+        assert!(configured(text, &["--no-scheduler"]).expect("valid").scheduler.is_none());
+        let error = refused("scheduler: {config: {profilse: []}}\n");
+        assert!(error.contains("scheduler.config") && error.contains("profilse"), "{error}");
+        let error = refused("scheduler: {config: {extenders: [{urlPrefix: 'http://x'}]}}\n");
+        assert!(error.contains("extenders"), "{error}");
+    }
+
+    #[test]
+    fn a_flag_replaces_the_groups_of_nodes() {
+        let text = "nodes: [{name: big, count: 2}, {name: small}]\n";
+        let names = |options: PlaneOptions| -> Vec<String> {
+            options.nodes.nodes.into_iter().map(|node| node.name).collect()
+        };
+        assert_eq!(names(configured(text, &[]).expect("valid")), ["big-0", "big-1", "small-0"]);
+        assert_eq!(names(configured(text, &["--nodes=1"]).expect("valid")), ["node-0"]);
+        assert_eq!(names(configured("nodes: []\n", &[]).expect("valid")), [""; 0]);
+        assert!(refused("nodes: [{name: a}, {name: a}]\n").contains("two groups a"));
+    }
+}

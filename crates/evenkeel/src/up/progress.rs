@@ -1,0 +1,174 @@
+//! Progress of a start: its stages, what the current one waits for, and the cluster's record.
+
+use super::messages::Event;
+use crate::clusters::{Claim, Record};
+use evenkeel_api::time::Timestamp;
+use evenkeel_runtime::clock::Clock;
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+/// Time after which a stage is reported that is not done, and interval of further reports.
+const REPORT_INTERVAL: Duration = Duration::from_secs(5);
+
+type Waits = Box<dyn Fn() -> Vec<String> + Send>;
+
+/// Prints an event to the user.
+pub(super) type Print = Box<dyn Fn(&Event) + Send + Sync>;
+
+/// A start that is reported to the user, and recorded for other commands.
+pub(super) struct Progress {
+    clock: Clock,
+    started: Timestamp,
+    print: Print,
+    claim: Claim,
+    state: Mutex<StartState>,
+}
+
+struct StartState {
+    record: Record,
+    /// Returns what the stage waits for.
+    waits: Waits,
+}
+
+impl Progress {
+    /// Begins the report. The time counts from now.
+    pub(super) fn new(clock: Clock, print: Print, claim: Claim, record: Record) -> Self {
+        let state = Mutex::new(StartState { record, waits: Box::new(Vec::new) });
+        Self { started: clock.now(), clock, print, claim, state }
+    }
+
+    fn state(&self) -> MutexGuard<'_, StartState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn elapsed_ms(&self) -> u64 {
+        u64::try_from(self.clock.now().duration_since(self.started).as_millis()).unwrap_or_default()
+    }
+
+    /// Changes the record. An error is logged: the cluster works, and other commands know less of it.
+    pub(super) fn record(&self, change: impl FnOnce(&mut Record)) {
+        let mut state = self.state();
+        change(&mut state.record);
+        if let Err(error) = self.claim.write(&state.record) {
+            tracing::error!("the cluster's record cannot be written: {error:#}");
+        }
+    }
+
+    /// Begins a stage. `waits` returns what it waits for.
+    pub(super) fn begin(&self, stage: &str, waits: impl Fn() -> Vec<String> + Send + 'static) {
+        self.state().waits = Box::new(waits);
+        self.record(|record| record.starting = Some(stage.to_owned()));
+    }
+
+    /// Ends the current stage.
+    pub(super) fn done(&self, detail: impl Into<String>) {
+        let stage = self.state().record.starting.clone().unwrap_or_default();
+        let elapsed_ms = self.elapsed_ms();
+        self.print(&Event::Stage { stage, detail: detail.into(), elapsed_ms });
+    }
+
+    /// Ends the start.
+    pub(super) fn ready(&self) {
+        self.record(|record| record.starting = None);
+        let record = self.state().record.clone();
+        self.print(&Event::Ready {
+            context: crate::clusters::context(&record.name),
+            name: record.name,
+            url: record.url.unwrap_or_default(),
+            kubeconfig: record.kubeconfig,
+            merged_into: record.merged_into,
+            elapsed_ms: self.elapsed_ms(),
+        });
+    }
+
+    /// Reports a stage that takes long, again and again until the cluster is ready.
+    pub(super) async fn report_waits(&self) {
+        loop {
+            self.clock.sleep(REPORT_INTERVAL).await;
+            let event = {
+                let state = self.state();
+                let Some(stage) = state.record.starting.clone() else { return };
+                Event::Waiting {
+                    stage,
+                    waiting_for: (state.waits)(),
+                    elapsed_ms: self.elapsed_ms(),
+                }
+            };
+            self.print(&event);
+        }
+    }
+
+    /// Prints an event.
+    pub(super) fn print(&self, event: &Event) {
+        (self.print)(event);
+    }
+
+    /// Ends the cluster. After a failure of a cluster in the background that was ready, its record and its log stay; or
+    /// else nothing does.
+    pub(super) fn end(self, failure: Option<&str>, keeps_failure: bool) -> anyhow::Result<()> {
+        let was_ready = self.state().record.starting.is_none();
+        match failure {
+            Some(failure) if keeps_failure && was_ready => {
+                self.record(|record| record.failure = Some(failure.to_owned()));
+                Ok(())
+            }
+            _ => self.claim.remove(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{clusters::Clusters, kubeconfig::Home};
+    use std::sync::Arc;
+
+    const RECORD: &str =
+        r#"{"name":"a","pid":1,"startedAt":"","socket":"","log":"","starting":"start"}"#;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_start_that_takes_long_says_what_it_waits_for() {
+        let state = tempfile::tempdir().expect("a folder");
+        let home = Home { state: Some(state.path().to_owned()), ..Home::default() };
+        let clusters = Clusters::of(&home);
+        let clock = Clock::starting_at("2026-11-21T12:00:00Z".parse().expect("a time"));
+        let printed = Arc::new(Mutex::new(Vec::new()));
+        let print: Print = {
+            let printed = Arc::clone(&printed);
+            Box::new(move |event| printed.lock().expect("no panic").push(event.clone()))
+        };
+        let record = serde_json::from_str(RECORD).expect("a record");
+        let claim = clusters.claim("a").expect("claimed");
+        let progress = Progress::new(clock.clone(), print, claim, record);
+        let start = async {
+            progress.begin("API server", Vec::new);
+            clock.sleep(Duration::from_secs(3)).await;
+            progress.done("there");
+            progress.begin("components", || vec!["pods".to_owned()]);
+            let recorded = clusters.find("a").expect("read").expect("there").record;
+            assert_eq!(recorded.and_then(|r| r.starting).as_deref(), Some("components"));
+            clock.sleep(Duration::from_secs(8)).await;
+            progress.done("there");
+            progress.ready();
+        };
+        // The report ends by itself once the cluster is ready.
+        tokio::join!(progress.report_waits(), start);
+        let printed = printed.lock().expect("no panic");
+        let waits: Vec<_> = printed
+            .iter()
+            .filter_map(|event| match event {
+                Event::Waiting { stage, waiting_for, elapsed_ms } => {
+                    Some((stage.as_str(), waiting_for.join(","), *elapsed_ms))
+                }
+                _ => None,
+            })
+            .collect();
+        let pods = || "pods".to_owned();
+        assert_eq!(waits, [("components", pods(), 5000), ("components", pods(), 10000)]);
+        assert!(matches!(printed.last(), Some(Event::Ready { elapsed_ms: 11000, .. })));
+        let recorded = clusters.find("a").expect("read").expect("there").record;
+        assert_eq!(recorded.and_then(|record| record.starting), None);
+    }
+}

@@ -1,0 +1,268 @@
+//! Start of a cluster, its life, and its end in order.
+
+use super::{
+    messages::Event, options, options::Args, plane, progress::Progress, remote, server, status,
+};
+use crate::{
+    clusters::{Clusters, load_paths},
+    control::{self, Demand, Lifecycle, Served},
+    kubeconfig::{self, Kubeconfigs},
+    server::{listen, local_url},
+};
+use anyhow::{Context, Result, bail};
+use evenkeel::explain;
+use evenkeel_apiserver::{Server, snapshot};
+use evenkeel_plane::Plane;
+use evenkeel_runtime::{client::Client, clock::Clock, tasks::Tasks};
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::Path,
+    time::Duration,
+};
+use tokio::{net::TcpListener, sync::watch};
+
+/// Time that open requests have to complete when the server stops.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Port of the API server, unless it is in use; upstream's.
+const DEFAULT_PORT: u16 = 6443;
+
+/// How a cluster ended that did not fail.
+pub(super) enum Ending {
+    Stopped,
+    /// It is to start again, without its objects, on this port.
+    Restart(u16),
+}
+
+/// A cluster that is being started.
+pub(super) struct Start<'a> {
+    pub(super) args: &'a Args,
+    pub(super) clock: &'a Clock,
+    pub(super) progress: &'a Progress,
+    pub(super) clusters: &'a Clusters,
+}
+
+impl Start<'_> {
+    /// Runs the API server in this process, with controllers, scheduler and nodes.
+    pub(super) async fn embedded(
+        &self,
+        kubeconfigs: Kubeconfigs,
+        shutdown: impl Future<Output = ()>,
+    ) -> Result<Ending> {
+        let Self { args, progress, .. } = self;
+        progress.begin("API server", Vec::new);
+        if let (Some(_), Some(folder)) = (args.restarted_on, &args.data_dir) {
+            snapshot::discard(folder)?;
+        }
+        let listener = bind(args).await?;
+        let address = listener.local_addr().context("the listener has no address")?;
+        let url = local_url(address);
+        tokio::pin!(shutdown);
+        let server = tokio::select! {
+            server = server::build(args, address) => server?,
+            () = &mut shutdown => return Ok(Ending::Stopped),
+        };
+        let serving = Tasks::new();
+        let (listening_server, stop) = (server.clone(), serving.token());
+        serving.spawn("API server", async move {
+            if let Err(error) = listening_server.serve(listener, stop.cancelled_owned()).await {
+                tracing::error!(%error, "API server stopped");
+            }
+        });
+        self.write_kubeconfigs(&kubeconfigs, &server, &url)?;
+        let state = match &args.data_dir {
+            Some(folder) => format!("state in {}", folder.display()),
+            None => "state in memory".to_owned(),
+        };
+        progress.done(format!("{url}, {state}"));
+        let (renewed, renewed_url, paths) = (server.clone(), url.clone(), kubeconfigs.clone());
+        serving.spawn_restarting_until_cancelled("kubeconfigs", move || {
+            paths.clone().keep_renewed(renewed.clone(), renewed_url.clone())
+        });
+        let kube = kube::Client::new(server.service(), "default");
+        let plane = Plane::start(&kube, self.clock, plane::options(args)?.of_server(&server))?;
+        plane.connect(&server).await.context("the metrics API cannot be served")?;
+        let ended = self.serve(&plane, kube, &serving, (&kubeconfigs.own, &url, Some(&server)));
+        let ended: Result<Option<Demand>> = tokio::select! {
+            ended = ended => ended,
+            () = shutdown => Ok(None),
+            failure = server.failed() => Err(failure.into()),
+        };
+        self.stop(plane, &serving, ended, address.port()).await
+    }
+
+    /// Runs controllers, scheduler and nodes for another API server.
+    pub(super) async fn on_remote(
+        &self,
+        own: &Path,
+        shutdown: impl Future<Output = ()>,
+    ) -> Result<Ending> {
+        let Self { args, progress, .. } = self;
+        progress.begin("API server", Vec::new);
+        tokio::pin!(shutdown);
+        let remote = tokio::select! {
+            remote = remote::connect(args, self.clock) => remote?,
+            () = &mut shutdown => return Ok(Ending::Stopped),
+        };
+        progress.record(|record| record.url = Some(remote.url.clone()));
+        progress.done(format!("{} ({})", remote.url, remote.version));
+        let mut options = plane::options(args)?;
+        if let Some(ca) = &remote.ca {
+            options = options.with_ca(ca);
+        }
+        let plane = Plane::start(&remote.kube, self.clock, options)?;
+        let serving = Tasks::new();
+        let ended = self.serve(&plane, remote.kube, &serving, (own, &remote.url, None));
+        let ended: Result<Option<Demand>> = tokio::select! {
+            ended = ended => ended,
+            () = shutdown => Ok(None),
+        };
+        self.stop(plane, &serving, ended, remote.port).await
+    }
+
+    /// Writes the kubeconfigs, and records what was current in the user's before.
+    fn write_kubeconfigs(&self, paths: &Kubeconfigs, server: &Server, url: &str) -> Result<()> {
+        let others = self.clusters.all().unwrap_or_default();
+        self.progress.record(|record| {
+            record.url = Some(url.to_owned());
+            // Before the change, so that a crash in between is cleaned.
+            record.merged_into = paths.user.as_ref().map(|user| user.path.clone());
+        });
+        let previous = paths.write(&server.kubeconfig(url))?;
+        let others = others.iter().filter_map(|cluster| cluster.record.as_ref());
+        let previous = options::previous_contexts(previous.as_deref(), others);
+        self.progress.record(|record| record.previous_contexts = previous);
+        Ok(())
+    }
+
+    /// Waits until the cluster is ready, then until a client of the control socket demands something, or a task fails.
+    async fn serve(
+        &self,
+        plane: &Plane,
+        kube: kube::Client,
+        tasks: &Tasks,
+        (kubeconfig, url, server): (&Path, &str, Option<&Server>),
+    ) -> Result<Option<Demand>> {
+        let client = Client::builder(kube, self.clock.clone()).qps(-1.0).build();
+        let (demands, mut demanded) = watch::channel(None);
+        let caches = plane.caches().clone();
+        let report = move || {
+            let caches = caches.clone();
+            async move { status::report(&caches) }
+        };
+        let lifecycle = Lifecycle {
+            demands,
+            status: Box::new(move || Box::pin(report())),
+            is_resettable: server.is_some(),
+        };
+        let served = Served {
+            url: url.to_owned(),
+            introspection: Some(plane.introspection().clone()),
+            server: server.cloned(),
+            lifecycle: Some(lifecycle),
+        };
+        let socket = explain::socket_beside(kubeconfig);
+        let folder = kubeconfig::make_private_folder(socket.parent().unwrap_or(&socket));
+        let _control = or_warn(folder.and_then(|()| control::start(&socket, served, tasks)));
+        tokio::select! {
+            started = async {
+                self.become_ready(plane, &client).await?;
+                // Without a socket, its sender is dropped, and nobody demands anything.
+                if demanded.wait_for(Option::is_some).await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+                Ok(*demanded.borrow())
+            } => started,
+            failure = plane.failed() => Err(failure.into()),
+            failure = tasks.supervisor().failed() => Err(failure.into()),
+        }
+    }
+
+    async fn become_ready(&self, plane: &Plane, client: &Client) -> Result<()> {
+        let Self { args, progress, .. } = self;
+        let caches = plane.caches().clone();
+        progress.begin("components", move || status::unsynced(&caches));
+        plane.synced().await;
+        progress.done(components(args));
+        if let Some(limit) = args.wait {
+            let caches = plane.caches().clone();
+            let pending = {
+                let caches = caches.clone();
+                move || status::pending(&caches)
+            };
+            progress.begin("nodes", pending.clone());
+            let ready = status::until_nodes_are_ready(&caches, self.clock);
+            tokio::select! {
+                nodes = ready => progress.done(format!("{nodes} Ready")),
+                () = self.clock.sleep(limit) => {
+                    bail!("after --wait, still not ready: {}", pending().join(", "))
+                }
+            }
+        }
+        if !args.load.is_empty() {
+            progress.begin("manifests", Vec::new);
+            let report = |line: &str| tracing::info!("{line}");
+            let loaded = load_paths(client, &args.load, report).await.context("--load")?;
+            progress.done(format!("{} created, {} applied", loaded.created, loaded.changed));
+        }
+        progress.ready();
+        Ok(())
+    }
+
+    /// Stops the components in order.
+    async fn stop(
+        &self,
+        plane: Plane,
+        serving: &Tasks,
+        ended: Result<Option<Demand>>,
+        port: u16,
+    ) -> Result<Ending> {
+        self.progress.print(&Event::Stopping);
+        let mut late = plane.stop().await;
+        late.extend(serving.shut_down(SHUTDOWN_TIMEOUT).await.into_iter().map(String::from));
+        let demand = ended?;
+        require_stopped(&late)?;
+        match demand {
+            Some(Demand::Reset) => Ok(Ending::Restart(port)),
+            Some(Demand::Stop) | None => Ok(Ending::Stopped),
+        }
+    }
+}
+
+/// Listens on the port of the flag, or on 6443 if it is free, or else on a free one.
+async fn bind(args: &Args) -> Result<TcpListener> {
+    let at =
+        |port| SocketAddr::new(args.bind_address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)), port);
+    if let Some(port) = args.restarted_on.or(args.port) {
+        return listen(at(port), "port").await;
+    }
+    match TcpListener::bind(at(DEFAULT_PORT)).await {
+        Ok(listener) => Ok(listener),
+        Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => listen(at(0), "port").await,
+        Err(_) => listen(at(DEFAULT_PORT), "port").await,
+    }
+}
+
+/// Logs an error of the control socket. `up` continues without it.
+fn or_warn(control: Result<control::ControlSocket>) -> Option<control::ControlSocket> {
+    control.inspect_err(|error| tracing::warn!("the control socket cannot be opened, so evenkeel explain cannot ask this process: {error:#}")).ok()
+}
+
+/// Describes the components that were started.
+fn components(args: &Args) -> String {
+    let file = &args.components;
+    let has_controllers = file.controllers.as_ref().is_none_or(|names| !names.is_empty());
+    let parts = [
+        ("controllers", has_controllers && !args.no_controllers),
+        ("scheduler", !file.scheduler.disabled && !args.no_scheduler),
+    ];
+    let mut names: Vec<String> =
+        parts.iter().filter(|(_, runs)| *runs).map(|(name, _)| (*name).to_owned()).collect();
+    names.push(format!("{} simulated nodes", args.node_count()));
+    names.join(", ")
+}
+
+/// Fails if tasks had to be aborted. `late` are their names.
+fn require_stopped(late: &[String]) -> Result<()> {
+    if late.is_empty() { Ok(()) } else { bail!("did not stop in time: {}", late.join(", ")) }
+}

@@ -1,0 +1,208 @@
+//! The life of clusters, as a user starts and ends them: the program itself, in a home folder of its own.
+
+mod home;
+
+use home::{Home, events, text};
+use serde_json::Value;
+use std::{
+    io::{BufRead as _, BufReader, Read as _},
+    net::TcpListener,
+    os::unix::fs::PermissionsExt as _,
+    process::Stdio,
+};
+
+const WORK: &str = "apiVersion: v1\nkind: Config\ncurrent-context: work\nclusters: []\nusers: []\n\
+    contexts: [{name: work, context: {cluster: work, user: work}}]\n";
+
+/// Starts a cluster in the background, and returns its last event.
+fn up(home: &Home, arguments: &[&str]) -> Value {
+    let all = [&["up", "-d", "--port=0", "--nodes=1", "--output=json"], arguments].concat();
+    events(&home.succeed(&all)).pop().expect("an event")
+}
+
+fn current_context(home: &Home) -> Option<String> {
+    let path = home.path(".kube/config");
+    let config = kube::config::Kubeconfig::read_from(path).expect("a kubeconfig");
+    config.current_context.filter(|name| !name.is_empty())
+}
+
+#[test]
+fn a_cluster_in_the_background_is_listed_logged_and_stopped() {
+    let home = Home::new();
+    home.file(".kube/config", WORK);
+    let ready = up(&home, &["--wait=60s"]);
+    assert_eq!((&ready["event"], &ready["context"]), (&"ready".into(), &"evenkeel-default".into()));
+    assert_eq!(home.states(), [("default".to_owned(), "running".to_owned())]);
+    let status: Value =
+        serde_json::from_str(&home.succeed(&["status", "-ojson"])).expect("a status");
+    assert_eq!((&status["live"]["readyNodes"], &status["url"]), (&1.into(), &ready["url"]));
+    assert!(home.succeed(&["status"]).contains("nodes        1 of 1 Ready"));
+    let log = home.succeed(&["logs"]);
+    assert!(log.contains("starting workers") && !log.contains("\nW"), "{log}");
+    assert_eq!(current_context(&home).as_deref(), Some("evenkeel-default"));
+    for (file, mode) in
+        [("", 0o700), ("kubeconfig", 0o600), ("log", 0o600), ("cluster.json", 0o600)]
+    {
+        let metadata = home.cluster("default").join(file).metadata().expect("there");
+        assert_eq!(metadata.permissions().mode() & 0o777, mode, "{file}");
+    }
+    let mut follower = home.command(&["logs", "-f"]).stdout(Stdio::piped()).spawn().expect("runs");
+    let mut output = BufReader::new(follower.stdout.take().expect("piped"));
+    let mut followed = String::new();
+    output.read_line(&mut followed).expect("read");
+    assert_eq!(home.succeed(&["down"]), "stopped default\n");
+    output.read_to_string(&mut followed).expect("read");
+    assert!(follower.wait().expect("it ends").success(), "it ends with the cluster");
+    assert!(followed.starts_with(&log[..40]), "{followed}");
+    assert_eq!(current_context(&home).as_deref(), Some("work"));
+    assert!(!home.read(".kube/config").contains("evenkeel"));
+    assert!(!home.cluster("default").exists());
+    assert!(home.fail(&["status"]).contains("there is no cluster"));
+}
+
+#[test]
+fn clusters_run_side_by_side_under_different_names() {
+    let home = Home::new();
+    home.file(".kube/config", WORK);
+    let [a, b] = ["a", "b"].map(|name| up(&home, &["--name", name]));
+    assert_ne!(a["url"], b["url"]);
+    let refused = home.fail(&["up", "-d", "--name=a", "--port=0"]);
+    assert!(refused.contains("the cluster a runs already (process "), "{refused}");
+    let refused = home.fail(&["up", "--name=a", "--port=0"]);
+    assert!(refused.contains("the cluster a runs already (process "), "{refused}");
+    assert!(home.fail(&["down"]).contains("which cluster? There are: a, b"));
+    assert!(home.fail(&["up", "--name=A.b"]).contains("a name has at most 63"));
+    assert_eq!(home.succeed(&["down", "a"]), "stopped a\n");
+    assert_eq!(current_context(&home).as_deref(), Some("evenkeel-b"));
+    // The context that was current before is of a cluster that is gone; the one before that is left.
+    assert_eq!(home.succeed(&["down", "--all"]), "stopped b\n");
+    assert_eq!(current_context(&home).as_deref(), Some("work"));
+}
+
+#[test]
+fn a_crashed_cluster_is_found_and_cleaned() {
+    let home = Home::new();
+    home.file(".kube/config", WORK);
+    for name in ["a", "b"] {
+        up(&home, &["--name", name]);
+        home.kill(name);
+    }
+    let states = [("a", "crashed"), ("b", "crashed")].map(|(n, s)| (n.to_owned(), s.to_owned()));
+    assert_eq!(home.states(), states);
+    assert!(!home.run(&["status", "a"]).status.success());
+    assert!(home.succeed(&["logs", "a"]).contains("starting workers"), "its log is there");
+    assert_eq!(home.succeed(&["down", "a"]), "removed a\n");
+    assert!(!home.cluster("a").exists() && !home.read(".kube/config").contains("evenkeel-a"));
+    up(&home, &["--name=b"]);
+    assert_eq!(home.states(), [("b".to_owned(), "running".to_owned())]);
+}
+
+#[test]
+fn a_cluster_in_the_foreground_is_quiet_and_stops_with_the_signal() {
+    let home = Home::new();
+    let mut child = home
+        .command(&["up", "--port=0"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it runs");
+    let mut output = BufReader::new(child.stdout.take().expect("piped"));
+    let mut lines = String::new();
+    while !lines.contains("kubectl get all\n") {
+        assert_ne!(output.read_line(&mut lines).expect("read"), 0, "{lines}");
+    }
+    assert!(lines.starts_with("✓ API server     https://127.0.0.1:"), "{lines}");
+    assert!(lines.contains("\n✓ components     controllers, scheduler, 3 simulated nodes\n"));
+    assert!(lines.contains("    export KUBECONFIG="), "{lines}");
+    assert!(!home.path(".kube").exists(), "the user's kubeconfig is left alone");
+    let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
+    rustix::process::kill_process(pid.expect("a process"), rustix::process::Signal::TERM)
+        .expect("signalled");
+    output.read_to_string(&mut lines).expect("read");
+    assert!(lines.ends_with("Stopping. Press Ctrl-C again to exit immediately.\n"), "{lines}");
+    let end = child.wait_with_output().expect("it ends");
+    assert!(end.status.success());
+    assert_eq!(text(&end.stderr), "", "nobody has to do anything");
+    assert_eq!(home.list(), [Value::Null; 0]);
+}
+
+#[test]
+fn a_start_that_fails_leaves_nothing() {
+    let home = Home::new();
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = format!("--port={}", listener.local_addr().expect("an address").port());
+    for detach in [&["-d"][..], &[]] {
+        let failed = home.fail(&[&["up", &port], detach].concat());
+        assert!(failed.starts_with("Error: port ") && failed.contains(" is in use"), "{failed}");
+        assert!(!home.cluster("default").exists());
+    }
+}
+
+#[test]
+fn manifests_are_loaded_and_discarded() {
+    let home = Home::new();
+    home.file(
+        "manifests/a/widget.yaml",
+        "apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: w}\n",
+    );
+    home.file(
+        "manifests/b.json",
+        r#"{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"widgets.example.com"},
+            "spec":{"group":"example.com","scope":"Namespaced","names":{"kind":"Widget","plural":"widgets"},"versions":[
+            {"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}"#,
+    );
+    let map = home.file("map.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m}\n");
+    let map = map.to_str().expect("text");
+    for data in [&[][..], &["--data-dir=data"]] {
+        up(&home, &[&["--name=a", "--load=manifests"], data].concat());
+        let loaded = home.succeed(&["load", "manifests", map]);
+        assert_eq!(
+            loaded,
+            "customresourcedefinition.apiextensions.k8s.io/widgets.example.com applied\n\
+             configmap/m created\nwidget.example.com/w applied\n"
+        );
+        let before = home.list();
+        assert_eq!(home.succeed(&["reset", "a"]), "reset a\n");
+        let after = home.list();
+        assert_eq!(after[0]["url"], before[0]["url"], "it has the same port");
+        assert_eq!(home.succeed(&["load", map]), "configmap/m created\n");
+        let refused = home.fail(&["load", "nowhere.yaml"]);
+        assert!(refused.contains("cannot read nowhere.yaml"), "{refused}");
+        if !data.is_empty() {
+            let refused = home.fail(&["reset", "--data-dir=data"]);
+            assert!(refused.contains("is in use by another process"), "{refused}");
+        }
+        assert_eq!(home.succeed(&["down", "a"]), "stopped a\n");
+    }
+    assert!(home.succeed(&["reset", "--data-dir=data"]).starts_with("discarded the objects of"));
+    assert!(home.succeed(&["reset", "--data-dir=data"]).starts_with("no objects in"));
+}
+
+#[test]
+fn a_configuration_describes_a_cluster() {
+    let home = Home::new();
+    let page = include_str!("../../../../docs/cluster-config.md");
+    let (_, rest) = page.split_once("```yaml\n").expect("an example");
+    let (example, _) = rest.split_once("```").expect("its end");
+    home.file("c/cluster.yaml", example);
+    home.file("c/manifests/map.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m}\n");
+    let output = home.succeed(&["up", "-d", "--port=0", "--config=c/cluster.yaml", "-ojson"]);
+    let stages: Vec<Value> = events(&output);
+    assert_eq!(stages.last().expect("an event")["name"], "staging");
+    assert!(output.contains("5 simulated nodes") && output.contains("1 created"), "{output}");
+    let status: Value =
+        serde_json::from_str(&home.succeed(&["status", "-ojson"])).expect("a status");
+    assert_eq!(status["live"]["readyNodes"], 5);
+    let folder = status["dataDir"].as_str().expect("a folder");
+    assert_eq!(std::path::Path::new(folder), home.path("c/./state"), "relative to the file");
+    assert_eq!(current_context(&home).as_deref(), Some("evenkeel-staging"));
+    home.succeed(&["down"]);
+    home.file("c/wrong.yaml", &example.replace("taints:", "taint:"));
+    let refused = home.fail(&["up", "--config=c/wrong.yaml"]);
+    let want = "c/wrong.yaml:18:3: nodes[1].taint: unknown field \"taint\"; did you mean taints?";
+    assert!(refused.contains(want), "{refused}");
+    let schema: Value =
+        serde_json::from_str(&home.succeed(&["up", "--print-config-schema"])).expect("a schema");
+    assert_eq!(schema["required"], serde_json::json!(["apiVersion", "kind"]));
+    assert!(schema["properties"]["nodes"]["description"].is_string());
+}
