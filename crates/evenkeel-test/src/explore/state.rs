@@ -191,8 +191,8 @@ impl Names {
     /// none.
     fn replace_names(&self, text: &str) -> Option<String> {
         let mut replaced = None::<String>;
-        // What stands for a uid may contain a generated name.
-        for _ in 0..2 {
+        // What stands for a uid may contain another one: a volume's name has the uid of its claim, whose name has that of a pod.
+        for _ in 0..3 {
             for (name, by) in self.replaced.iter().rev() {
                 let text = replaced.as_deref().unwrap_or(text);
                 if text.contains(&**name) {
