@@ -15,6 +15,7 @@ use evenkeel_api::{
 };
 use evenkeel_apiserver::{BuildError, Server, UncheckedError};
 use evenkeel_controllers::{
+    needs::Gates,
     options::Options,
     wiring::descriptor::{Descriptor, StartError, descriptors},
 };
@@ -186,7 +187,14 @@ fn plane_options(scenario: &Scenario, nodes: NodesOptions) -> PlaneOptions {
     controllers.retain(|controller: &Descriptor| !LEFT_OUT_CONTROLLERS.contains(&controller.name));
     let mut scheduler = scenario.scheduler.clone();
     scheduler.seed = scenario.seed;
-    PlaneOptions { controllers, controller_options, scheduler: Some(scheduler), nodes, cloud: None }
+    PlaneOptions {
+        controllers,
+        controller_options,
+        gates: Gates::default(),
+        scheduler: Some(scheduler),
+        nodes,
+        cloud: None,
+    }
 }
 
 /// Waits until nothing happens any more, but not forever. Returns how long that took.

@@ -471,6 +471,7 @@ impl Builder {
             batch_period,
             caches,
             subscribed: Mutex::default(),
+            ended: AtomicBool::new(false),
             logs_each_failure,
             replay,
         };

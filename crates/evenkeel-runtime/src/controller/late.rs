@@ -5,14 +5,14 @@ use super::{
     build::subscription,
     enqueue::{Filter, Handle},
     run::Shared,
-    watched::{Subscribed, WatchedCaches},
+    watched::Subscribed,
 };
 use crate::{
     cache::{Cache, CacheEvent, Caches},
     plan::Key,
 };
 use evenkeel_api::View;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Weak, atomic::Ordering};
 
 /// Access to a controller's queue for watches that are added later. It does not keep the controller. Clones share it.
 #[derive(Clone)]
@@ -62,8 +62,7 @@ impl LateWatches {
         let (reader, handle) = (Arc::clone(cache.informer()), Arc::new(handle));
         let Shared { queue, barrier, batch_period, causes, .. } = &*shared;
         // Before the first event, so that a key waits for writes of the kind from now on.
-        shared.caches.add(&reader);
-        barrier.set_caches(WatchedCaches::of(&shared.caches.list()));
+        shared.change_caches(|caches| caches.add(&reader));
         if let Some(replay) = &shared.replay {
             replay.subscriptions().push((Arc::clone(&reader), Arc::clone(&handle)));
         }
@@ -73,27 +72,41 @@ impl LateWatches {
         let kept_handle = Arc::downgrade(&handle);
         let subscribed = subscription(reader, handle, priorities, barrier)();
         shared.subscribed().push(subscribed.clone());
-        Some(LateWatch { shared: self.shared.clone(), subscribed, handle: kept_handle })
+        let watch = LateWatch { shared: self.shared.clone(), subscribed, handle: kept_handle };
+        if shared.ended.load(Ordering::SeqCst) {
+            // It ended meanwhile, perhaps without this subscription.
+            watch.unsubscribe(&shared);
+            return None;
+        }
+        Some(watch)
     }
 }
 
 impl LateWatch {
     /// Ends the watch. Its keys in the queue stay. Stops the cache in `caches`, unless somebody else reads it.
     pub(crate) fn stop(self, caches: &Caches) {
-        let Self { shared, subscribed, handle } = self;
-        if let Some(shared) = shared.upgrade() {
-            let mut all = shared.subscribed();
-            let found = all.iter().position(|known| known.is(&subscribed));
-            let Some(_) = found.map(|at| all.swap_remove(at)) else { return };
-            drop(all);
-            subscribed.informer.unsubscribe(subscribed.id);
-            if let Some(replay) = &shared.replay {
-                let is_of_watch = |known: &Arc<Handle>| Weak::as_ptr(&handle) == Arc::as_ptr(known);
-                replay.subscriptions().retain(|(_, known)| !is_of_watch(known));
-            }
-            shared.caches.remove(&subscribed.informer);
-            shared.barrier.set_caches(WatchedCaches::of(&shared.caches.list()));
+        if let Some(shared) = self.shared.upgrade() {
+            self.unsubscribe(&shared);
         }
-        caches.stop_unread(&subscribed.informer);
+        caches.stop_unread(&self.subscribed.informer);
+    }
+
+    /// Ends the watch, unless the end of the controller has done so.
+    fn unsubscribe(&self, shared: &Shared) {
+        let Self { subscribed, handle, .. } = self;
+        let is_subscribed = {
+            let mut all = shared.subscribed();
+            let found = all.iter().position(|known| known.is(subscribed));
+            found.map(|at| all.swap_remove(at)).is_some()
+        };
+        if !is_subscribed {
+            return;
+        }
+        subscribed.informer.unsubscribe(subscribed.id);
+        if let Some(replay) = &shared.replay {
+            let is_of_watch = |known: &Arc<Handle>| Weak::as_ptr(handle) == Arc::as_ptr(known);
+            replay.subscriptions().retain(|(_, known)| !is_of_watch(known));
+        }
+        shared.change_caches(|caches| caches.remove(&subscribed.informer));
     }
 }

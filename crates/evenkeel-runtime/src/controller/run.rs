@@ -67,6 +67,8 @@ pub(super) struct Shared {
     pub(super) batch_period: Duration,
     pub(super) caches: ControllerCaches,
     pub(super) subscribed: Mutex<Vec<Subscribed>>,
+    /// Whether the controller has ended. Set while `subscribed` is locked.
+    pub(super) ended: AtomicBool,
     pub(super) history: History,
     /// Causes of the keys in the queue, for reconcile functions.
     pub(super) causes: Option<Arc<Causes>>,
@@ -199,17 +201,28 @@ impl Shared {
         self.subscribed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends all subscriptions, and reads no cache any more.
+    /// Changes the caches that the controller reads. The barrier then waits for writes of these.
+    pub(super) fn change_caches(&self, change: impl FnOnce(&ControllerCaches)) {
+        // One after the other, so that the barrier has the last state.
+        let _turn = self.subscribed();
+        change(&self.caches);
+        self.barrier.set_caches(WatchedCaches::of(&self.caches.list()));
+    }
+
+    /// Ends all subscriptions, and reads no cache any more. Watches that are added meanwhile end too.
     fn end(&self) {
-        let subscribed = std::mem::take(&mut *self.subscribed());
+        let subscribed = {
+            let mut subscribed = self.subscribed();
+            self.ended.store(true, Ordering::SeqCst);
+            std::mem::take(&mut *subscribed)
+        };
         for Subscribed { informer, id } in subscribed {
             informer.unsubscribe(id);
         }
         if let Some(replay) = &self.replay {
             replay.subscriptions().clear();
         }
-        self.caches.clear();
-        self.barrier.set_caches(WatchedCaches::default());
+        self.change_caches(ControllerCaches::clear);
     }
 
     async fn follow_shards(&self) {
