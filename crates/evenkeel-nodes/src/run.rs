@@ -38,12 +38,6 @@ pub async fn run(
     let kubelets = options.kubelets.clone();
     let pod_workers = PodWorkers::new(client, clock, recorder, options, &caches, pod_queue.clone());
     kubelets.set(&pod_workers);
-    // Only the cache knows which nodes are partitioned and must not register.
-    let registering = Arc::clone(&heartbeats);
-    tasks.spawn("node-registration", async move {
-        nodes.synced().await;
-        registering.enqueue_all();
-    });
     for _ in 0..NODE_WORKERS {
         let heartbeats = Arc::clone(&heartbeats);
         tasks.spawn_restarting_until_cancelled("node-heartbeats", move || {
@@ -57,6 +51,10 @@ pub async fn run(
             let pod_workers = Arc::clone(&pod_workers);
             async move { pod_workers.work().await }
         });
+    }
+    // Only the cache knows which nodes are partitioned and must not register.
+    if shutdown.run_until_cancelled(nodes.synced()).await.is_some() {
+        heartbeats.enqueue_all();
     }
     shutdown.cancelled().await;
     pod_queue.shut_down();
