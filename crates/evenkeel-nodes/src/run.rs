@@ -31,6 +31,7 @@ pub async fn run(
     let heartbeats =
         Heartbeats::new(client.clone(), clock.clone(), options.clone(), &nodes, node_queue.clone());
     let workers = options.workers.max(1);
+    let takes_over = options.nodes.iter().any(|node| node.existing);
     volumes_in_use::start(&client, &caches, &options, &tasks);
     if let Some(storage) = options.storage.clone() {
         Storage::start(&client, &caches, &clock, storage, &tasks);
@@ -52,8 +53,8 @@ pub async fn run(
             async move { pod_workers.work().await }
         });
     }
-    // Only the cache knows which nodes are partitioned and must not register.
-    if shutdown.run_until_cancelled(nodes.synced()).await.is_some() {
+    // Only the cache knows which existing nodes are partitioned, and must not report.
+    if !takes_over || shutdown.run_until_cancelled(nodes.synced()).await.is_some() {
         heartbeats.enqueue_all();
     }
     shutdown.cancelled().await;

@@ -86,8 +86,10 @@ fn is_of_namespace(segment: &str) -> bool {
 /// Returns the component of a user agent: its program, and the controller if there is one.
 fn component(agent: &str) -> String {
     let program = agent.split(['/', ' ']).next().unwrap_or_default();
+    // Unlike a version or a platform, a component has only these characters.
+    let is_of_name = |c: char| c.is_ascii_lowercase() || c == '-';
     match agent.rsplit_once('/') {
-        Some((_, part)) if part.starts_with(|first: char| first.is_ascii_lowercase()) => {
+        Some((_, part)) if !part.is_empty() && part.chars().all(is_of_name) => {
             format!("{program}/{part}")
         }
         _ => program.to_owned(),

@@ -3,6 +3,7 @@
 mod list_meta;
 mod negotiation;
 mod partial;
+mod stored;
 mod table;
 
 use bytes::Bytes;
@@ -18,6 +19,7 @@ use self::negotiation::{
     Encoding, JSON, META, PROTOBUF, Shape, YAML, encodings, plain_encodings, shape, wants_pretty,
 };
 use self::partial::{metadata_list, partial, partial_value, version_of};
+use self::stored::parse;
 use self::table::Include;
 use evenkeel_apimachinery::encode::{accept, pretty, protobuf_frame, yaml};
 
@@ -489,10 +491,6 @@ fn remove_type_meta(item: &mut Value) {
 /// Media types of watch streams, for the error of a client that requests another one.
 const WATCH_MEDIA_TYPES: [&str; 2] =
     ["application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"];
-
-fn parse(bytes: &[u8]) -> Result<Value, StatusError> {
-    evenkeel_api::json::from_slice(bytes).map_err(StatusError::internal)
-}
 
 #[cfg(test)]
 mod tests {

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::list_meta::{ListMeta, open_list};
-use super::parse;
+use super::stored::parse;
 use evenkeel_apimachinery::status::StatusError;
 
 /// Kind of an object's metadata alone.
@@ -52,7 +52,9 @@ pub(super) fn partial_of_value(version: &'static str, object: &Value) -> Value {
 }
 
 fn with_metadata(version: &'static str, metadata: Value) -> Value {
-    json!({"kind": KIND, "apiVersion": version, "metadata": metadata})
+    // Not by `json!`, which copies values.
+    let fields = [("kind", KIND.into()), ("apiVersion", version.into()), ("metadata", metadata)];
+    Value::Object(fields.map(|(name, value)| (name.to_owned(), value)).into_iter().collect())
 }
 
 /// Encodes a PartialObjectMetadataList.

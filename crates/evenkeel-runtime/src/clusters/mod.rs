@@ -33,7 +33,7 @@
 //! | The kubeconfig of a Secret reads no file and runs no command of the operator | `kubeconfig::check` |
 //! | Clusters are engaged by the leader alone, and left before it gives its lease back | `engage::Engagements` |
 //!
-//! Upstream: `sigs.k8s.io/multicluster-runtime`.
+//! It follows `sigs.k8s.io/multicluster-runtime`.
 
 mod cluster;
 mod connect;

@@ -18,17 +18,17 @@ const PROFILE: Kind =
 
 /// Label of a Secret with the program that it is for.
 ///
-/// Upstream: `SecretLabelKeyClusterInventoryConsumer`.
+/// In multicluster-runtime: `SecretLabelKeyClusterInventoryConsumer`.
 const CONSUMER: &str = "x-k8s.io/cluster-inventory-consumer";
 
 /// Label of a Secret with the name of its profile.
 ///
-/// Upstream: `SecretLabelKeyClusterProfile`.
+/// In multicluster-runtime: `SecretLabelKeyClusterProfile`.
 const PROFILE_OF_SECRET: &str = "x-k8s.io/cluster-profile";
 
 /// Key of the kubeconfig in a Secret's data.
 ///
-/// Upstream: `SecretDataKeyKubeConfig`.
+/// In multicluster-runtime: `SecretDataKeyKubeConfig`.
 const KEY: &str = "Config";
 
 /// Clusters of the ClusterProfiles of the host (`multicluster.x-k8s.io/v1alpha1`, the cluster inventory API). A cluster has the
@@ -50,7 +50,7 @@ const KEY: &str = "Config";
 /// # }
 /// ```
 ///
-/// Upstream: `clusterinventoryapi.Provider` with its strategy `Secret`.
+/// In multicluster-runtime: `clusterinventoryapi.Provider` with its strategy `Secret`.
 #[doc(alias("ClusterProfile", "clusterinventoryapi.Provider"))]
 #[must_use = "a provider does nothing until a manager takes it"]
 pub struct ProfileClusters {
@@ -152,7 +152,7 @@ fn profile_of(secret: &Secret) -> Option<&str> {
 
 /// Returns whether the control plane of a cluster is healthy.
 ///
-/// Upstream: the default of `IsReady`.
+/// In multicluster-runtime: the default of `IsReady`.
 fn is_healthy(profile: &DynamicObject) -> bool {
     let conditions = profile.data.pointer("/status/conditions").and_then(|all| all.as_array());
     conditions.into_iter().flatten().any(|condition| {

@@ -40,7 +40,7 @@ use crate::manager::Manager;
 /// }
 /// ```
 ///
-/// Upstream: `multicluster.Provider`.
+/// In multicluster-runtime: `multicluster.Provider`.
 #[doc(alias = "multicluster.Provider")]
 pub trait ClusterProvider {
     /// Declares what follows the source of clusters, in the manager of the host. Its controllers run in the leader alone.

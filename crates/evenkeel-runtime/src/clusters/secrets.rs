@@ -14,12 +14,12 @@ use std::sync::Arc;
 
 /// Label of the Secrets.
 ///
-/// Upstream: `DefaultKubeconfigSecretLabel`.
+/// In multicluster-runtime: `DefaultKubeconfigSecretLabel`.
 const LABEL: &str = "sigs.k8s.io/multicluster-runtime-kubeconfig";
 
 /// Key of the kubeconfig in a Secret's data.
 ///
-/// Upstream: `DefaultKubeconfigSecretKey`.
+/// In multicluster-runtime: `DefaultKubeconfigSecretKey`.
 const KEY: &str = "kubeconfig";
 
 /// Clusters whose kubeconfigs are in the Secrets of a namespace that have a label with the value `true`. A cluster has the
@@ -36,7 +36,7 @@ const KEY: &str = "kubeconfig";
 /// The operator needs `list` and `watch` of the Secrets in that namespace. A kubeconfig that names a file or a command is
 /// refused: whoever writes a Secret must not get the operator's own. One that is refused leaves a cluster as it was.
 ///
-/// Upstream: `kubeconfig.Provider`.
+/// In multicluster-runtime: `kubeconfig.Provider`.
 #[doc(alias = "kubeconfig.Provider")]
 #[must_use = "a provider does nothing until a manager takes it"]
 pub struct SecretClusters {

@@ -105,24 +105,27 @@ impl Controller {
     }
 
     /// Waits for the caches, then reconciles keys until `stop` is cancelled. Then finishes the keys in progress and
-    /// writes their events.
-    pub async fn run(self, stop: CancellationToken) {
-        self.run_to_end(stop).await;
+    /// writes their events. Its subscriptions stay: what stops is the whole program.
+    pub async fn run(mut self, stop: CancellationToken) {
+        self.work(stop).await;
     }
 
-    /// Like [`Controller::run`]. Returns the informers that the controller has read.
+    /// Like [`Controller::run`], but ends the subscriptions. Returns the informers that the controller has read.
     pub(crate) async fn run_to_end(mut self, stop: CancellationToken) -> Vec<Arc<Informer>> {
+        self.work(stop).await;
+        self.end()
+    }
+
+    async fn work(&mut self, stop: CancellationToken) {
         self.warm_up();
         for cache in self.required_caches() {
             if stop.run_until_cancelled(cache.synced().wait()).await.is_none() {
-                return self.end();
+                return;
             }
         }
         let sources = std::mem::take(&mut self.sources);
         let shared = Arc::clone(&self.shared);
         shared.work(sources, stop).await;
-        drop(shared);
-        self.end()
     }
 
     /// Drops the controller and its subscriptions. Returns the informers that it has read.

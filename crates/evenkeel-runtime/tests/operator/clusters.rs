@@ -174,7 +174,11 @@ fn controllers(manager: &Manager) -> Vec<String> {
 fn clusters_in_metrics(manager: &Manager) -> Vec<String> {
     let families = manager.registry().gather();
     let passes = families.iter().find(|it| it.name() == "controller_runtime_reconcile_total");
-    let labels = passes.unwrap().get_metric().iter().flat_map(|metric| metric.get_label());
+    let labels = passes
+        .unwrap()
+        .get_metric()
+        .iter()
+        .flat_map(evenkeel_runtime::prometheus::proto::Metric::get_label);
     let clusters = labels.filter(|label| label.name() == "cluster");
     let mut clusters: Vec<_> = clusters.map(|label| label.value().to_owned()).collect();
     clusters.sort();

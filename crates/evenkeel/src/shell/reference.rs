@@ -183,10 +183,7 @@ mod tests {
         }
         let text = |name: &str| &pages.iter().find(|(page, _)| page == name).expect("a page").1;
         assert!(text("evenkeel.md").contains("## evenkeel up\n"));
-        assert!(
-            text("evenkeel.md")
-                .contains("| `--nodes` | N | Number of simulated nodes (default 3) |")
-        );
+        assert!(text("evenkeel.md").contains("| `--nodes` | N | Number of simulated nodes."));
         assert!(text("kube-scheduler.md").contains("| `--secure-port` | int |"));
         assert!(text("metrics.md").contains("| `workqueue_depth` | gauge |"));
     }
