@@ -2,8 +2,8 @@
 //!
 //! [`clone`] reads the objects of a cluster, without secrets and without what changes all the time. [`simulate`] loads such
 //! objects into an API server in memory. Controllers, scheduler and simulated nodes run around it in virtual time, and the
-//! pods of the copy stay where they are. Then it makes a change, and records what happens. [`report`] sums a recording up,
-//! and [`compare`] tells two reports apart; both are pure functions.
+//! pods of the copy stay where they are. Then it makes a change, and records what happens. [`report()`] sums a recording up,
+//! and [`compare()`] tells two reports apart; both are pure functions.
 
 mod actions;
 mod change;
