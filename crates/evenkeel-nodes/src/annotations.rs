@@ -10,7 +10,7 @@ pub(crate) const CPU: &str = "cpu";
 pub(crate) const CPU_LOAD: &str = "cpu-load";
 pub(crate) const MEMORY: &str = "memory";
 /// Full name of the annotation that partitions a node.
-pub(crate) const SILENT: &str = "sim.evenkeel.dev/silent";
+pub const SILENT: &str = "sim.evenkeel.dev/silent";
 
 /// Annotation of pods or nodes that steers the simulation.
 #[derive(Debug)]

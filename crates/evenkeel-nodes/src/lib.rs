@@ -84,7 +84,7 @@ mod usage;
 mod volumes;
 mod volumes_in_use;
 
-pub use annotations::{ANNOTATIONS, Annotation, PREFIX};
+pub use annotations::{ANNOTATIONS, Annotation, PREFIX, SILENT};
 pub use exec::{AttachRequest, Chunk, ExecError, ExecRequest, Streams};
 pub use kubelets::Kubelets;
 pub use logs::{ContainerRef, LogLine};

@@ -2,7 +2,7 @@
 
 use crate::{
     change::{Nodes, Outage, Scenario},
-    cluster::{SILENT, text},
+    cluster::text,
     observe::{Recorder, full_name},
     recording::What,
 };
@@ -11,6 +11,7 @@ use evenkeel_api::{
     views::{Metadata, Node, Pod, PodDisruptionBudget},
 };
 use evenkeel_component_helpers::scheduling::corev1;
+use evenkeel_nodes::SILENT;
 use evenkeel_nodes::{NodeOptions, NodesOptions};
 use evenkeel_runtime::{
     cache::{Cache, Caches, Index},

@@ -82,9 +82,12 @@ impl FromStr for Nodes {
         if !text.contains(['=', '!', ',', ' ', '(']) {
             return Ok(Self::Name(text.to_owned()));
         }
-        let terms = text.split(',').map(|term| match term.strip_prefix("zone=") {
-            Some(zone) => format!("{ZONE_LABEL}={zone}"),
-            None => term.to_owned(),
+        let terms = text.split(',').map(|term| {
+            let rest = term.trim_start().strip_prefix("zone");
+            match rest.filter(|rest| rest.starts_with(['=', '!', ' '])) {
+                Some(rest) => format!("{ZONE_LABEL}{rest}"),
+                None => term.to_owned(),
+            }
         });
         Ok(Self::Matching(Selector::parse(&terms.collect::<Vec<_>>().join(","))?))
     }
@@ -150,6 +153,10 @@ mod tests {
             ("b", false),
             ("zone=z1", true),
             ("zone=z2", false),
+            ("zone==z1", true),
+            ("zone!=z1", false),
+            ("zone in (z1,z2)", true),
+            ("pool=blue, zone notin (z1)", false),
             ("zone=z1,pool=green", false),
             ("pool in (blue,green)", true),
             ("!pool", false),

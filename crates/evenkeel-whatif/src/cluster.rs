@@ -2,6 +2,7 @@
 
 use crate::clone::{CloneOptions, keep};
 use evenkeel_api::time::Timestamp;
+use evenkeel_nodes::SILENT;
 use evenkeel_scheduler::simulate::{DumpError, read_objects};
 use serde_json::{Value, json};
 use std::{
@@ -9,9 +10,6 @@ use std::{
     fs, io,
     path::{Path, PathBuf},
 };
-
-/// Annotation that keeps the simulated kubelet of a node silent.
-pub(crate) const SILENT: &str = "sim.evenkeel.dev/silent";
 
 /// Time at which a run starts if the objects have no times.
 const DEFAULT_START: Timestamp = Timestamp::constant(1_767_225_600, 0);

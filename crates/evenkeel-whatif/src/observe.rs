@@ -3,6 +3,8 @@
 use crate::recording::{Amounts, Happened, NodeRecord, PodRecord, What, Write};
 use evenkeel_api::{
     Meta,
+    condition::{self, FALSE, TRUE},
+    template::HASH_LABEL,
     time::Timestamp,
     views::{Node, Pod, PodDisruptionBudget},
 };
@@ -178,7 +180,7 @@ pub(crate) fn node_record(node: &Node) -> NodeRecord {
 /// Returns kind, namespace and name of the workload that owns a pod: for a ReplicaSet of a Deployment, the Deployment.
 fn workload(pod: &Pod) -> String {
     let Some(owner) = pod.meta.controller() else { return String::new() };
-    let hash = pod.meta.labels.get("pod-template-hash").filter(|_| &*owner.kind == "ReplicaSet");
+    let hash = pod.meta.labels.get(HASH_LABEL).filter(|_| &*owner.kind == "ReplicaSet");
     let deployment = hash.and_then(|hash| owner.name.strip_suffix(hash)?.strip_suffix('-'));
     let (kind, name) = match deployment {
         Some(name) => ("Deployment", name),
@@ -192,15 +194,13 @@ fn is_of_job(pod: &Pod) -> bool {
 }
 
 fn is_ready(pod: &Pod) -> bool {
-    has_condition(pod, "Ready").is_some()
+    condition::is_true(&pod.status.conditions, "Ready")
 }
 
 /// Returns the reason of a condition that is true.
 fn has_condition<'a>(pod: &'a Pod, kind: &str) -> Option<&'a str> {
-    let mut conditions = pod.status.conditions.iter();
-    let found =
-        conditions.find(|condition| &*condition.type_ == kind && &*condition.status == "True")?;
-    Some(&found.reason)
+    let found = condition::find(&pod.status.conditions, kind)?;
+    (&*found.status == TRUE).then_some(&*found.reason)
 }
 
 fn has_ended(pod: &Pod) -> bool {
@@ -209,15 +209,13 @@ fn has_ended(pod: &Pod) -> bool {
 
 /// Returns the scheduler's message about a pod that fits on no node; empty for another pod.
 fn unschedulable(pod: &Pod) -> &str {
-    let mut conditions = pod.status.conditions.iter();
-    let found = conditions
-        .find(|condition| &*condition.type_ == "PodScheduled" && &*condition.status == "False");
-    found.filter(|_| pod.spec.node_name.is_empty()).map_or("", |found| &found.message)
+    let found = condition::find(&pod.status.conditions, "PodScheduled");
+    let found = found.filter(|found| &*found.status == FALSE && pod.spec.node_name.is_empty());
+    found.map_or("", |found| &found.message)
 }
 
 fn is_node_ready(node: &Node) -> bool {
-    let mut conditions = node.status.conditions.iter();
-    conditions.any(|condition| &*condition.type_ == "Ready" && &*condition.status == "True")
+    condition::is_true(&node.status.conditions, "Ready")
 }
 
 /// Returns what an event of the cache says about a pod.

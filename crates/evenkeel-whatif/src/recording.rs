@@ -4,6 +4,9 @@ use evenkeel_api::time::Timestamp;
 use serde::{Serialize, Serializer};
 use std::{collections::BTreeMap, time::Duration};
 
+/// Time without an event after which a cluster has settled.
+pub(crate) const IDLE_PERIOD: Duration = Duration::from_mins(1);
+
 /// Recording of a run, from the time of the change on.
 #[derive(Debug, Clone)]
 pub struct Recording {

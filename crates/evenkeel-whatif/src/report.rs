@@ -14,12 +14,9 @@
 mod fold;
 
 use self::fold::Fold;
-use crate::recording::{Amounts, Happened, Recording, seconds};
+use crate::recording::{Amounts, Happened, IDLE_PERIOD, Recording, seconds};
 use serde::Serialize;
 use std::time::Duration;
-
-/// Time without an event after which a cluster has settled.
-const IDLE_PERIOD: Duration = Duration::from_mins(1);
 
 /// What a change did to a cluster.
 #[derive(Debug, Clone, Serialize)]

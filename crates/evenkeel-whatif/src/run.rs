@@ -5,7 +5,7 @@ use crate::{
     actions::Actor,
     change::Scenario,
     observe::{Recorded, Recorder, full_name, node_record, pod_record},
-    recording::Recording,
+    recording::{IDLE_PERIOD, Recording},
     wire::Wire,
 };
 use evenkeel_api::{
@@ -25,8 +25,6 @@ use evenkeel_runtime::clock::Clock;
 use serde_json::Value;
 use std::{collections::BTreeMap, io, net::Ipv4Addr, time::Duration};
 
-/// Time without an event after which a cluster has settled.
-const IDLE_PERIOD: Duration = Duration::from_mins(1);
 /// Maximum time that a cluster has to settle before the change.
 const MAX_SETTLING: Duration = Duration::from_mins(30);
 /// Interval at which to check whether the cluster has settled.
@@ -110,19 +108,14 @@ async fn run(cluster: &Cluster, scenario: &Scenario) -> Result<Recording, Simula
     plane.synced().await;
     let settling = settle(&recorder, &clock).await;
     let start = recorder.begin();
-    let mut recording = snapshot(&plane, start);
+    let before = snapshot(&plane, start);
     let end = clock.instant() + scenario.duration;
     // A change that has not ended by then, such as a drain that a budget blocks, stays as it is.
     let _ = tokio::time::timeout_at(end, actor.change(scenario)).await;
     tokio::time::sleep_until(end).await;
     let Recorded { happened, unrecorded, writes } = recorder.take();
-    recording.happened = happened;
-    recording.unrecorded = unrecorded;
-    recording.writes = writes;
-    recording.duration = scenario.duration;
-    recording.settling = settling;
-    recording.remarks = remarks(&unknown);
-    Ok(recording)
+    let (duration, remarks) = (scenario.duration, remarks(&unknown));
+    Ok(Recording { happened, unrecorded, writes, duration, settling, remarks, ..before })
 }
 
 /// Builds an API server in memory. It checks no permissions and limits no requests, because only the cluster's own

@@ -1,5 +1,6 @@
 //! `evenkeel clone`: copies a cluster's objects to a file, or into a data folder.
 
+use crate::command::exit_code;
 use anyhow::{Context as _, Result, bail};
 use evenkeel_apiserver::Server;
 use evenkeel_runtime::{
@@ -53,11 +54,7 @@ pub(crate) fn main(args: &CloneArgs) -> ExitCode {
     let result = runtime
         .context("the runtime cannot start")
         .and_then(|runtime| runtime.block_on(Box::pin(clone(args))));
-    if let Err(error) = result {
-        let _ = writeln!(std::io::stderr(), "Error: {error:#}");
-        return ExitCode::FAILURE;
-    }
-    ExitCode::SUCCESS
+    exit_code(result.map(|()| ExitCode::SUCCESS))
 }
 
 async fn clone(args: &CloneArgs) -> Result<()> {

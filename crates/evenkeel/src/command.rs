@@ -2,14 +2,24 @@
 #![expect(clippy::print_stderr, reason = "this module prints errors to the user")]
 
 use anyhow::{Context, Result};
-use std::process::ExitCode;
+use std::{io::Write as _, process::ExitCode};
 
 /// Runs a command on a runtime of this thread, and prints its error.
 pub(crate) fn block_on(command: impl Future<Output = Result<ExitCode>>) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("the runtime cannot start");
-    runtime.and_then(|runtime| runtime.block_on(command)).unwrap_or_else(|error| {
+    exit_code(runtime.and_then(|runtime| runtime.block_on(command)))
+}
+
+/// Returns the exit code of a command, and prints its error.
+pub(crate) fn exit_code(result: Result<ExitCode>) -> ExitCode {
+    result.unwrap_or_else(|error| {
         eprintln!("Error: {error:#}");
         ExitCode::FAILURE
     })
+}
+
+/// Prints a text to standard output. The reader may be gone.
+pub(crate) fn print(text: &str) {
+    let _ = std::io::stdout().write_all(text.as_bytes());
 }

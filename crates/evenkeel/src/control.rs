@@ -1,6 +1,6 @@
 //! Unix socket beside the kubeconfig, for the user who runs this process. It serves the controllers'
 //! introspection for `evenkeel explain`, saves snapshots of the API server for `evenkeel snapshot save`, and takes the
-//! demands of `evenkeel down`, `status` and `reset`.
+//! requests of `evenkeel down`, `status` and `reset`.
 
 use anyhow::{Context, Result};
 use bytes::Bytes;
@@ -34,9 +34,9 @@ use tokio::{net::UnixListener, sync::watch};
 const ROOT: &str = "/debug/controllers";
 const SNAPSHOT: &str = "/snapshot";
 
-/// What a client of the socket demands of the process.
+/// What a client of the socket asks of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Demand {
+pub(crate) enum LifecycleRequest {
     /// Stop in order.
     Stop,
     /// Discard all objects and start again.
@@ -48,8 +48,8 @@ pub(crate) type ReportStatus = Box<dyn Fn() -> BoxFuture<'static, String> + Send
 
 /// Connection of the socket with the process's life.
 pub(crate) struct Lifecycle {
-    /// Receives the first demand.
-    pub(crate) demands: watch::Sender<Option<Demand>>,
+    /// Receives the first request.
+    pub(crate) requests: watch::Sender<Option<LifecycleRequest>>,
     /// Answers requests for `/status`.
     pub(crate) status: ReportStatus,
     /// Whether the objects are this process's, so that it can discard them.
@@ -142,10 +142,10 @@ async fn handle(request: &Request<Incoming>, served: &Served) -> Response<Full<B
         rest => rest.strip_prefix('/'),
     });
     let lifecycle = served.lifecycle.as_ref();
-    let demand = |lifecycle: &Lifecycle, demand| {
-        lifecycle.demands.send_if_modified(|demanded| {
-            let is_first = demanded.is_none();
-            demanded.get_or_insert(demand);
+    let ask = |lifecycle: &Lifecycle, request| {
+        lifecycle.requests.send_if_modified(|first| {
+            let is_first = first.is_none();
+            first.get_or_insert(request);
             is_first
         });
         secure_serving::plain(StatusCode::OK, "ok")
@@ -164,11 +164,11 @@ async fn handle(request: &Request<Incoming>, served: &Served) -> Response<Full<B
             secure_serving::answer(StatusCode::OK, "application/json", (lifecycle.status)().await)
         }
         (&Method::POST, "/stop", _) if let Some(lifecycle) = lifecycle => {
-            demand(lifecycle, Demand::Stop)
+            ask(lifecycle, LifecycleRequest::Stop)
         }
         (&Method::POST, "/reset", _) if let Some(lifecycle) = lifecycle => {
             if lifecycle.is_resettable {
-                demand(lifecycle, Demand::Reset)
+                ask(lifecycle, LifecycleRequest::Reset)
             } else {
                 let why = "the objects of another API server are not discarded";
                 secure_serving::plain(StatusCode::CONFLICT, why)

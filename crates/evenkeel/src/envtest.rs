@@ -1,7 +1,7 @@
 //! `evenkeel envtest`: creates a folder for `KUBEBUILDER_ASSETS`, with which tests for envtest run on the embedded API
 //! server.
 
-use crate::{apiserver, kubeconfig::Home};
+use crate::{apiserver, command::exit_code, kubeconfig::Home};
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use std::{
@@ -46,16 +46,7 @@ enum Print {
 /// Runs the command, and returns its exit code.
 pub(crate) fn main(args: &EnvtestArgs) -> ExitCode {
     let Action::Use { dir, print } = &args.action;
-    match create_folder(dir.as_deref(), *print) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            #[expect(clippy::print_stderr, reason = "there is no log in this command")]
-            {
-                eprintln!("Error: {error:#}");
-            }
-            ExitCode::FAILURE
-        }
-    }
+    exit_code(create_folder(dir.as_deref(), *print).map(|()| ExitCode::SUCCESS))
 }
 
 /// Creates the folder with its links, and prints it.

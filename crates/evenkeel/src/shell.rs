@@ -3,7 +3,7 @@
 
 mod reference;
 
-use crate::Cli;
+use crate::{Cli, command};
 use anyhow::{Context, Result, bail};
 use clap::{Args, Command, CommandFactory};
 use clap_complete::Shell;
@@ -36,7 +36,7 @@ pub(crate) struct ManArgs {
 /// Arguments of `evenkeel explain-annotations`.
 #[derive(Debug, Args)]
 pub(crate) struct AnnotationsArgs {
-    /// Output format.
+    /// Output: plain text, or a table in Markdown.
     #[arg(short, long, value_enum, default_value = "text")]
     output: AnnotationsOutput,
 }
@@ -119,16 +119,7 @@ fn write_reference(folder: &Path) -> Result<()> {
 }
 
 fn exit_code(result: Result<()>) -> ExitCode {
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            #[expect(clippy::print_stderr, reason = "there is no log in this command")]
-            {
-                eprintln!("Error: {error:#}");
-            }
-            ExitCode::FAILURE
-        }
-    }
+    command::exit_code(result.map(|()| ExitCode::SUCCESS))
 }
 
 #[cfg(test)]

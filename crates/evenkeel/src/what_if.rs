@@ -1,6 +1,6 @@
 //! `evenkeel what-if`: what a change would do to a cluster, in virtual time.
 
-use crate::clone::read_files;
+use crate::{clone::read_files, command::exit_code};
 use anyhow::{Context as _, Result, anyhow, ensure};
 use evenkeel_kube_scheduler::Registry;
 use evenkeel_scheduler::SchedulerOptions;
@@ -89,11 +89,7 @@ struct Variant {
 /// Runs `evenkeel what-if`, and returns its exit code.
 pub(crate) fn main(args: &WhatIfArgs) -> ExitCode {
     let printed = output(args).and_then(|text| Ok(std::io::stdout().write_all(text.as_bytes())?));
-    if let Err(error) = printed {
-        let _ = writeln!(std::io::stderr(), "Error: {error:#}");
-        return ExitCode::FAILURE;
-    }
-    ExitCode::SUCCESS
+    exit_code(printed.map(|()| ExitCode::SUCCESS))
 }
 
 /// Runs all variants, and returns the output.

@@ -56,16 +56,25 @@ impl Server {
         let mut object = object.clone();
         resource_type.strategy.default(&mut object);
         let object = &object;
-        let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
-        let key = resource::key(&resource_type, text("namespace"), text("name"));
-        let existing = self.api.store.latest(&resource_type.resource_prefix, &key);
-        let expect = existing.map_or(Expect::Absent, |entry| Expect::At(entry.revision));
-        let selection = selection_attributes(&resource_type, object);
-        self.api
-            .store
-            .put(&resource_type.resource_prefix, &key, expect, Encoded::new(object, selection))
-            .await?;
+        let mut transaction = Transaction::default();
+        self.stage(&mut transaction, &resource_type, &key_of(&resource_type, object), object);
+        self.api.store.commit(transaction).await?;
         Ok(())
+    }
+
+    /// Adds the write of an object, over an existing one, to a transaction.
+    fn stage(
+        &self,
+        transaction: &mut Transaction,
+        resource: &ResourceType,
+        key: &str,
+        object: &Value,
+    ) {
+        let prefix = &resource.resource_prefix;
+        let existing = self.api.store.latest(prefix, key);
+        let expect = existing.map_or(Expect::Absent, |entry| Expect::At(entry.revision));
+        let selection = selection_attributes(resource, object);
+        transaction.put(prefix, key, expect, Encoded::new(object, selection));
     }
 
     /// Stores the objects of another cluster as they are, with their UIDs, times, owners and statuses. Replaces existing
@@ -99,18 +108,14 @@ impl Server {
             };
             let stored = self.api.table.stored_version(&requested);
             let object = self.in_stored_version(&requested, &stored, object);
-            let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
-            let key = resource::key(&stored, text("namespace"), text("name"));
+            let key = key_of(&stored, &object);
             let prefix = &stored.resource_prefix;
             if transaction.len() >= LOADED_AT_ONCE || keys.contains(&(prefix.clone(), key.clone()))
             {
                 self.api.store.commit(std::mem::take(&mut transaction)).await?;
                 keys.clear();
             }
-            let existing = self.api.store.latest(prefix, &key);
-            let expect = existing.map_or(Expect::Absent, |entry| Expect::At(entry.revision));
-            let selection = selection_attributes(&stored, &object);
-            transaction.put(prefix, &key, expect, Encoded::new(&object, selection));
+            self.stage(&mut transaction, &stored, &key, &object);
             keys.insert((prefix.clone(), key));
         }
         if transaction.len() > 0 {
@@ -139,4 +144,10 @@ impl Server {
         }
         object
     }
+}
+
+/// Returns the key of an object in the store.
+fn key_of(resource: &ResourceType, object: &Value) -> String {
+    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+    resource::key(resource, text("namespace"), text("name"))
 }

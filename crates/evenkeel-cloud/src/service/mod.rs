@@ -147,6 +147,7 @@ impl Services {
     /// Returns the services whose load balancers need other nodes.
     fn services_with_other_hosts(&self, now: Instant) -> Vec<Key> {
         if self.last_applied().is_empty() {
+            self.metrics.begin_sweep(&[], now);
             return Vec::new();
         }
         let hosts = Hosts::of(&hosts::eligible(self.nodes.list()));

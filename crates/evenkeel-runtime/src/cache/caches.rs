@@ -92,7 +92,7 @@ impl Scope {
 
 struct Entry {
     informer: Arc<Informer>,
-    /// Hold of the readers. Gone when nobody reads the cache any more.
+    /// What the readers share. Gone when nobody reads the cache any more.
     readers: Weak<Reader>,
     /// Cancelled to stop the reflector.
     token: CancellationToken,

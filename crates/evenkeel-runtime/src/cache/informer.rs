@@ -25,7 +25,8 @@ use std::{
 /// Event handler of a cache.
 type Handler = Box<dyn Fn(&CacheEvent<dyn Object>) + Send + Sync>;
 
-/// Hold of the readers on an informer, which they share: caches, indexes and controllers. What fills the informer has none.
+/// Reference that keeps the cache of an informer in use. Caches, indexes and controllers share it; the reflector holds only the
+/// informer.
 pub(crate) struct Reader(Arc<Informer>);
 
 impl Reader {
@@ -33,7 +34,7 @@ impl Reader {
         Arc::new(Self(Arc::clone(informer)))
     }
 
-    /// Returns the informer, which is then not held as by a reader.
+    /// Returns the informer, without keeping its cache in use.
     pub(crate) fn informer(&self) -> &Arc<Informer> {
         &self.0
     }

@@ -46,7 +46,7 @@ pub(super) fn of_secret<'s>(
 }
 
 /// Refuses a kubeconfig that names a file or a command.
-pub(super) fn check(kubeconfig: &Kubeconfig) -> Result<(), KubeconfigError> {
+fn check(kubeconfig: &Kubeconfig) -> Result<(), KubeconfigError> {
     for named in &kubeconfig.clusters {
         let cluster = named.cluster.as_ref();
         if cluster.is_some_and(|cluster| cluster.certificate_authority.is_some()) {

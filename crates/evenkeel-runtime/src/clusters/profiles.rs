@@ -78,6 +78,12 @@ impl ClusterProvider for ProfileClusters {
         let caches = &host.env().caches;
         let labels = format!("{CONSUMER}={},{PROFILE_OF_SECRET}", self.consumer);
         let secrets = caches.selected_in::<Full<Secret>>(None, &labels);
+        let by_profile = secrets.index("cluster-profile", |secret, key| {
+            if let Some(profile) = profile_of(secret) {
+                let namespace = secret.namespace().unwrap_or_default();
+                key(&Key::new(&namespace, profile).to_string());
+            }
+        });
         let profiles = caches.dynamic(PROFILE);
         let connector = self.connector;
         let controller = host.controller_of_dynamic(PROFILE).named("profile-clusters");
@@ -89,7 +95,7 @@ impl ClusterProvider for ProfileClusters {
             let (connector, clusters) = (connector.clone(), clusters.clone());
             let Key { namespace, name } = &request.key;
             let profile = profiles.get(namespace, name).filter(|it| !it.meta().deleting());
-            let of_profile = secrets.namespace(namespace);
+            let of_profile = by_profile.get(&request.key.to_string());
             let key = request.key.clone();
             async move {
                 let cluster = key.to_string();

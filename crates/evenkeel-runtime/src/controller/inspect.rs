@@ -99,9 +99,12 @@ impl Inspect for Shared {
 impl Shared {
     /// Returns whether the controller has a cache of the kind that it reconciles, without an object of this key.
     fn is_missing(&self, key: &Key) -> bool {
-        self.caches.any(|cache| {
-            cache.scope().kind == self.root && cache.get(&key.namespace, &key.name).is_none()
-        })
+        // The first one decides: others, of later watches, may hold a selection.
+        let is_missing = self.caches.find_map(|cache| {
+            let is_root = cache.scope().kind == self.root;
+            is_root.then(|| cache.get(&key.namespace, &key.name).is_none())
+        });
+        is_missing.unwrap_or(false)
     }
 
     fn key_state(&self, key: &Key, status: KeyStatus, now: &Moment) -> KeyState {

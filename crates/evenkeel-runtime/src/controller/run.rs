@@ -112,8 +112,10 @@ impl Controller {
 
     /// Like [`Controller::run`], but ends the subscriptions. Returns the informers that the controller has read.
     pub(crate) async fn run_to_end(mut self, stop: CancellationToken) -> Vec<Arc<Informer>> {
+        // Also if it is aborted: the caches hold the subscriptions, and these hold the caches.
+        let _end = EndGuard(Arc::clone(&self.shared));
         self.work(stop).await;
-        self.end()
+        self.informers()
     }
 
     async fn work(&mut self, stop: CancellationToken) {
@@ -130,10 +132,22 @@ impl Controller {
 
     /// Drops the controller and its subscriptions. Returns the informers that it has read.
     pub(crate) fn end(self) -> Vec<Arc<Informer>> {
-        let read = self.shared.caches.list();
-        let informers = read.iter().map(|cache| Arc::clone(cache.informer())).collect();
-        self.shared.end();
-        informers
+        let _end = EndGuard(Arc::clone(&self.shared));
+        self.informers()
+    }
+
+    /// Returns the informers that the controller reads.
+    fn informers(&self) -> Vec<Arc<Informer>> {
+        self.shared.caches.list().iter().map(|cache| Arc::clone(cache.informer())).collect()
+    }
+}
+
+/// Ends the subscriptions of a controller when it is dropped.
+struct EndGuard(Arc<Shared>);
+
+impl Drop for EndGuard {
+    fn drop(&mut self) {
+        self.0.end();
     }
 }
 
@@ -275,15 +289,12 @@ impl Shared {
         let span = tracing::info_span!(
             "reconcile",
             controller = &*self.name,
-            cluster = tracing::field::Empty,
+            cluster = (!self.cluster.is_empty()).then_some(&*self.cluster),
             namespace = &*key.namespace,
             name = &*key.name,
             attempt,
             reconcile_id
         );
-        if !self.cluster.is_empty() {
-            span.record("cluster", &*self.cluster);
-        }
         let because = self.causes.as_ref().and_then(|causes| causes.take(key));
         let cluster = Arc::clone(&self.cluster);
         let request = Request { key: key.clone(), attempt, reconcile_id, cluster };

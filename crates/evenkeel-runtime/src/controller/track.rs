@@ -83,15 +83,19 @@ impl Awaited {
     /// deletion, if any.
     pub(super) fn first_missing(&mut self, view: &impl View, now: Instant) -> Option<MissingWrite> {
         let has_expired = |since: &Instant| now.saturating_duration_since(*since) >= MAX_WAIT;
+        let mut missing = None;
         self.versions.retain(|(watch, version, since)| {
-            let is_shown = view.version(watch).is_none_or(|observed| observed >= *version);
-            !is_shown && !has_expired(since)
+            let seen = view.version(watch);
+            let is_shown = seen.is_none_or(|seen| seen >= *version);
+            let remains = !is_shown && !has_expired(since);
+            // What has listed nothing yet holds nothing up.
+            if remains && seen != Some(0) && missing.is_none() {
+                missing = Some(MissingWrite::Version(watch.clone(), *version));
+            }
+            remains
         });
-        let has_listed = |(watch, ..): &&(Watch, u64, Instant)| {
-            view.version(watch).is_some_and(|seen| seen != 0)
-        };
-        if let Some((watch, version, _)) = self.versions.iter().find(has_listed) {
-            return Some(MissingWrite::Version(watch.clone(), *version));
+        if missing.is_some() {
+            return missing;
         }
         // Check from the end, so that most calls need a single lookup.
         while let Some((object, since)) = self.deletions.last() {

@@ -32,7 +32,7 @@ impl ControllerCaches {
         self.0.write().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(cache));
     }
 
-    /// Removes the cache of an informer as often as it was added for one watch.
+    /// Removes one entry of an informer's cache. Other watches may have entries of their own.
     pub(super) fn remove(&self, informer: &Arc<Informer>) {
         let mut caches = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let found = caches.iter().rposition(|cache| Arc::ptr_eq(cache.informer(), informer));

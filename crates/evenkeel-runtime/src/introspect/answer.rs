@@ -18,7 +18,7 @@ impl Introspection {
             Ok(subject) => subject,
             Err(text) => return response::plain(StatusCode::BAD_REQUEST, &text),
         };
-        if !name.is_empty() && self.controller_of(name, cluster).is_none() {
+        if !name.is_empty() && self.find(name, cluster).is_none() {
             return response::plain(
                 StatusCode::NOT_FOUND,
                 &format!("no controller {name} runs here"),

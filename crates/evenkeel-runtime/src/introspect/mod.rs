@@ -151,10 +151,12 @@ impl Introspection {
     }
 
     fn controller_of(&self, name: &str, cluster: Option<&str>) -> Option<ControllerReport> {
-        let all = self.of_clusters(cluster).into_iter().flat_map(|(_, of_one)| of_one.all());
-        all.into_iter()
-            .find(|controller| controller.name() == name)
-            .map(|controller| controller.report())
+        self.find(name, cluster).map(|controller| controller.report())
+    }
+
+    fn find(&self, name: &str, cluster: Option<&str>) -> Option<Arc<dyn Inspect>> {
+        let mut all = self.of_clusters(cluster).into_iter().flat_map(|(_, of_one)| of_one.all());
+        all.find(|controller| controller.name() == name)
     }
 
     /// Returns the reports of all controllers that handle an object, in all clusters.

@@ -30,7 +30,7 @@ enum State {
     Waiting(Box<Controller>),
     /// The controller runs until this token is cancelled.
     Running(CancellationToken),
-    /// The controller was removed before it started.
+    /// The controller was removed, or never starts.
     Removed,
 }
 
@@ -64,9 +64,10 @@ impl Removal {
         let _guard = EndGuard(self.inner.ended.clone());
         let synced = caches::wait_for_controller(controller.required_caches(), timeout);
         let informers = match token.run_until_cancelled(synced).await {
-            Some(synced) => {
-                synced?;
-                controller.run_to_end(token).await
+            Some(Ok(())) => controller.run_to_end(token).await,
+            Some(Err(error)) => {
+                controller.end();
+                return Err(error.into());
             }
             None => controller.end(),
         };

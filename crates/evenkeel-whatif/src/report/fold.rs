@@ -104,12 +104,7 @@ impl<'a> Fold<'a> {
             fold.add_pod(name, pod, Duration::ZERO, true);
         }
         for readiness in fold.workloads.values_mut() {
-            *readiness = Readiness {
-                before: readiness.now,
-                now: readiness.now,
-                lowest: readiness.now,
-                short: Interval::default(),
-            };
+            (readiness.before, readiness.lowest) = (readiness.now, readiness.now);
         }
         for (name, allows) in &recording.budgets {
             let budget = fold.budgets.entry(name).or_default();

@@ -5,7 +5,10 @@ use super::{
     record::{Cluster, State, choose},
     table::{self, LiveStatus},
 };
-use crate::{command::block_on, kubeconfig::Home};
+use crate::{
+    command::{block_on, print},
+    kubeconfig::Home,
+};
 use anyhow::{Context, Result, anyhow, bail};
 use bytes::Bytes;
 use evenkeel::explain::ask_socket;
@@ -14,7 +17,6 @@ use evenkeel_runtime::clock::Clock;
 use http::Method;
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
-    io::Write as _,
     path::{Path, PathBuf},
     process::ExitCode,
     time::Duration,
@@ -85,11 +87,6 @@ impl OutputArgs {
     fn is_json(&self) -> bool {
         self.output == "json"
     }
-}
-
-/// Prints to standard output. The reader may be gone.
-pub(super) fn print(text: &str) {
-    let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
 /// Runs `evenkeel list`.

@@ -1,18 +1,21 @@
 //! `evenkeel load` and `up --load`: apply manifests to a cluster.
 
 use super::{
-    commands::print,
     folder::Clusters,
     manifests::{self, Manifest},
     record::choose,
 };
-use crate::{command::block_on, kubeconfig::Home};
+use crate::{
+    command::{block_on, print},
+    kubeconfig::Home,
+};
 use anyhow::{Context, Result, bail};
 use bytes::Bytes;
 use evenkeel_api::Kind;
 use evenkeel_runtime::{
     client::{self, Client, ConnectOptions, full_text},
     clock::Clock,
+    discovery::ServerResources,
 };
 use http::{Request, StatusCode, header};
 use serde_json::Value;
@@ -20,6 +23,7 @@ use std::{
     fs, io,
     path::{Path, PathBuf},
     process::ExitCode,
+    sync::Arc,
     time::Duration,
 };
 
@@ -88,8 +92,9 @@ pub(crate) async fn load_paths(
         }
     }
     let mut loaded = Loaded::default();
+    let mut resources = Arc::default();
     for manifest in manifests::ordered(parsed) {
-        let kind = find_kind(client, &manifest).await?;
+        let kind = find_kind(client, &mut resources, &manifest).await?;
         let is_new = apply(client, &kind, &manifest).await?;
         *(if is_new { &mut loaded.created } else { &mut loaded.changed }) += 1;
         let outcome = if is_new { "created" } else { "applied" };
@@ -130,19 +135,20 @@ fn read(path: &Path) -> Result<Vec<(String, String)>> {
     Ok(texts)
 }
 
-/// Returns the resource of an object, as the server serves it.
-async fn find_kind(client: &Client, manifest: &Manifest) -> Result<Kind> {
-    let resources = client.api_resources().await?;
-    let is_it =
-        |kind: &&Kind| kind.api_version() == manifest.api_version() && kind.kind == manifest.kind();
-    match resources.resources.iter().map(|resource| &resource.kind).find(is_it) {
-        Some(kind) => Ok(kind.clone()),
-        None => bail!(
-            "{}: the server has no {} in {}",
-            manifest.source,
-            manifest.kind(),
-            manifest.api_version()
-        ),
+/// Returns the resource of an object, as the server serves it. Asks the server again for one that is not in `resources`:
+/// what was applied before may define it.
+async fn find_kind(
+    client: &Client,
+    resources: &mut Arc<ServerResources>,
+    manifest: &Manifest,
+) -> Result<Kind> {
+    let (api_version, kind) = (manifest.api_version(), manifest.kind());
+    if resources.of_kind(api_version, kind).is_none() {
+        *resources = client.api_resources().await?;
+    }
+    match resources.of_kind(api_version, kind) {
+        Some(resource) => Ok(resource.kind.clone()),
+        None => bail!("{}: the server has no {kind} in {api_version}", manifest.source),
     }
 }
 

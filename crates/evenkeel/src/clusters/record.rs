@@ -1,14 +1,12 @@
 //! Records and states of clusters, and what commands find by them.
 
 use anyhow::{Result, bail};
+use evenkeel_api::forms;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// Name of a cluster without `--name` and without a data folder.
 pub(crate) const DEFAULT_NAME: &str = "default";
-
-/// Maximum length of a DNS label.
-const MAX_NAME_LENGTH: usize = 63;
 
 /// State of a cluster, written by its process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -108,14 +106,10 @@ pub(crate) struct Cluster {
 /// # Errors
 /// When it is none.
 pub(crate) fn check_name(name: &str) -> Result<String, String> {
-    let is_inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    let has_ends = !name.starts_with('-') && !name.ends_with('-');
-    if !name.is_empty() && name.len() <= MAX_NAME_LENGTH && name.chars().all(is_inner) && has_ends {
+    if forms::dns_label(name).is_empty() {
         return Ok(name.to_owned());
     }
-    Err(format!(
-        "a name has at most {MAX_NAME_LENGTH} lower case letters, digits and '-', and begins and ends with a letter or digit"
-    ))
+    Err("a name has at most 63 lower case letters, digits and '-', and begins and ends with a letter or digit".to_owned())
 }
 
 /// Returns the cluster of a command: that of the name, or else `default`, or else the only one.

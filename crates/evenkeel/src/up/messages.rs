@@ -148,11 +148,6 @@ pub(super) fn print(event: &Event, style: Style) {
     };
 }
 
-/// Prints a text to standard output. The reader may be gone.
-pub(super) fn print_text(text: &str) {
-    let _ = std::io::stdout().write_all(text.as_bytes());
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -60,7 +60,7 @@ pub(crate) fn main(args: Args) -> ExitCode {
 
 fn run(mut args: Args, style: Style) -> Result<()> {
     if args.print_config_schema {
-        messages::print_text(&format!("{}\n", config::schema()));
+        crate::command::print(&format!("{}\n", config::schema()));
         return Ok(());
     }
     if let Some(path) = args.config.clone() {

@@ -50,6 +50,11 @@ fn nodes(groups: &[Nodes]) -> Result<Vec<NodeOptions>> {
 fn configure(options: &mut PlaneOptions, args: &Args) -> Result<()> {
     let components = &args.components;
     let chosen = components.controllers.as_deref();
+    let scheduler = &components.scheduler;
+    let is_default = scheduler.config.is_none() && !scheduler.disabled;
+    if chosen.is_none() && components.feature_gates.is_empty() && is_default {
+        return Ok(());
+    }
     let program = manager_options(chosen, &components.feature_gates)?;
     if let Some(chosen) = chosen {
         // All that have no requirement run here, also those that upstream's program leaves out.

@@ -15,8 +15,6 @@ pub(super) struct Remote {
     pub(super) kube: kube::Client,
     /// URL of the remote API server.
     pub(super) url: String,
-    /// Port of the remote API server.
-    pub(super) port: u16,
     /// Version that the server reports.
     pub(super) version: String,
     /// CA (PEM) of the server's certificate, if the configuration has one.
@@ -38,7 +36,6 @@ pub(super) async fn connect(args: &Args, clock: &Clock) -> Result<Remote> {
     };
     let config = client::config(&options).await?;
     let url = config.cluster_url.to_string();
-    let port = config.cluster_url.port_u16().unwrap_or(443);
     let ca = ca_of(&config);
     let kube = client::transport(&config)?;
     let request = http::Request::get("/version").body(bytes::Bytes::new())?;
@@ -46,5 +43,5 @@ pub(super) async fn connect(args: &Args, clock: &Clock) -> Result<Remote> {
     let answer = answer.with_context(|| format!("the API server at {url} does not answer"))?;
     let version: Version =
         serde_json::from_slice(answer.body()).with_context(|| format!("{url} is no API server"))?;
-    Ok(Remote { kube, url, port, version: version.git_version, ca })
+    Ok(Remote { kube, url, version: version.git_version, ca })
 }

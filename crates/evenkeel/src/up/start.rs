@@ -5,7 +5,7 @@ use super::{
 };
 use crate::{
     clusters::{Clusters, load_paths},
-    control::{self, Demand, Lifecycle, Served},
+    control::{self, Lifecycle, LifecycleRequest, Served},
     kubeconfig::{self, Kubeconfigs},
     server::{listen, local_url},
 };
@@ -83,12 +83,15 @@ impl Start<'_> {
         let plane = Plane::start(&kube, self.clock, plane::options(args)?.of_server(&server))?;
         plane.connect(&server).await.context("the metrics API cannot be served")?;
         let ended = self.serve(&plane, kube, &serving, (&kubeconfigs.own, &url, Some(&server)));
-        let ended: Result<Option<Demand>> = tokio::select! {
+        let ended: Result<Option<LifecycleRequest>> = tokio::select! {
             ended = ended => ended,
             () = shutdown => Ok(None),
             failure = server.failed() => Err(failure.into()),
         };
-        self.stop(plane, &serving, ended, address.port()).await
+        match self.stop(plane, &serving, ended).await? {
+            Some(LifecycleRequest::Reset) => Ok(Ending::Restart(address.port())),
+            Some(LifecycleRequest::Stop) | None => Ok(Ending::Stopped),
+        }
     }
 
     /// Runs controllers, scheduler and nodes for another API server.
@@ -113,16 +116,21 @@ impl Start<'_> {
         let plane = Plane::start(&remote.kube, self.clock, options)?;
         let serving = Tasks::new();
         let ended = self.serve(&plane, remote.kube, &serving, (own, &remote.url, None));
-        let ended: Result<Option<Demand>> = tokio::select! {
+        let ended: Result<Option<LifecycleRequest>> = tokio::select! {
             ended = ended => ended,
             () = shutdown => Ok(None),
         };
-        self.stop(plane, &serving, ended, remote.port).await
+        self.stop(plane, &serving, ended).await?;
+        Ok(Ending::Stopped)
     }
 
     /// Writes the kubeconfigs, and records what was current in the user's before.
     fn write_kubeconfigs(&self, paths: &Kubeconfigs, server: &Server, url: &str) -> Result<()> {
-        let others = self.clusters.all().unwrap_or_default();
+        // Only a change of the user's kubeconfig has to be taken back.
+        let others = match &paths.user {
+            Some(_) => self.clusters.all().unwrap_or_default(),
+            None => Vec::new(),
+        };
         self.progress.record(|record| {
             record.url = Some(url.to_owned());
             // Before the change, so that a crash in between is cleaned.
@@ -135,23 +143,23 @@ impl Start<'_> {
         Ok(())
     }
 
-    /// Waits until the cluster is ready, then until a client of the control socket demands something, or a task fails.
+    /// Waits until the cluster is ready, then until a client of the control socket asks for its end, or a task fails.
     async fn serve(
         &self,
         plane: &Plane,
         kube: kube::Client,
         tasks: &Tasks,
         (kubeconfig, url, server): (&Path, &str, Option<&Server>),
-    ) -> Result<Option<Demand>> {
+    ) -> Result<Option<LifecycleRequest>> {
         let client = Client::builder(kube, self.clock.clone()).qps(-1.0).build();
-        let (demands, mut demanded) = watch::channel(None);
+        let (requests, mut requested) = watch::channel(None);
         let caches = plane.caches().clone();
         let report = move || {
             let caches = caches.clone();
             async move { status::report(&caches) }
         };
         let lifecycle = Lifecycle {
-            demands,
+            requests,
             status: Box::new(move || Box::pin(report())),
             is_resettable: server.is_some(),
         };
@@ -167,11 +175,11 @@ impl Start<'_> {
         tokio::select! {
             started = async {
                 self.become_ready(plane, &client).await?;
-                // Without a socket, its sender is dropped, and nobody demands anything.
-                if demanded.wait_for(Option::is_some).await.is_err() {
+                // Without a socket, its sender is dropped, and nobody asks for anything.
+                if requested.wait_for(Option::is_some).await.is_err() {
                     std::future::pending::<()>().await;
                 }
-                Ok(*demanded.borrow())
+                Ok(*requested.borrow())
             } => started,
             failure = plane.failed() => Err(failure.into()),
             failure = tasks.supervisor().failed() => Err(failure.into()),
@@ -209,23 +217,19 @@ impl Start<'_> {
         Ok(())
     }
 
-    /// Stops the components in order.
+    /// Stops the components in order. Returns what was asked for.
     async fn stop(
         &self,
         plane: Plane,
         serving: &Tasks,
-        ended: Result<Option<Demand>>,
-        port: u16,
-    ) -> Result<Ending> {
+        ended: Result<Option<LifecycleRequest>>,
+    ) -> Result<Option<LifecycleRequest>> {
         self.progress.print(&Event::Stopping);
         let mut late = plane.stop().await;
         late.extend(serving.shut_down(SHUTDOWN_TIMEOUT).await.into_iter().map(String::from));
-        let demand = ended?;
+        let request = ended?;
         require_stopped(&late)?;
-        match demand {
-            Some(Demand::Reset) => Ok(Ending::Restart(port)),
-            Some(Demand::Stop) | None => Ok(Ending::Stopped),
-        }
+        Ok(request)
     }
 }
 
@@ -245,7 +249,7 @@ async fn bind(args: &Args) -> Result<TcpListener> {
 
 /// Logs an error of the control socket. `up` continues without it.
 fn or_warn(control: Result<control::ControlSocket>) -> Option<control::ControlSocket> {
-    control.inspect_err(|error| tracing::warn!("the control socket cannot be opened, so evenkeel explain cannot ask this process: {error:#}")).ok()
+    control.inspect_err(|error| tracing::warn!("the control socket cannot be opened, so evenkeel explain, status, reset and snapshot cannot ask this process: {error:#}")).ok()
 }
 
 /// Describes the components that were started.

@@ -1,7 +1,10 @@
 //! What a cluster in this process reports of itself.
 
 use crate::clusters::LiveStatus;
-use evenkeel_api::views::{Namespace, Node, Pod, ServiceAccount};
+use evenkeel_api::{
+    condition,
+    views::{Namespace, Node, Pod, ServiceAccount},
+};
 use evenkeel_runtime::{cache::Caches, clock::Clock};
 use std::time::Duration;
 
@@ -24,8 +27,7 @@ pub(super) fn report(caches: &Caches) -> String {
 }
 
 fn is_ready(node: &Node) -> bool {
-    let mut conditions = node.status.conditions.iter();
-    conditions.any(|condition| &*condition.type_ == "Ready" && &*condition.status == "True")
+    condition::is_true(&node.status.conditions, "Ready")
 }
 
 /// Returns the resources whose caches have not synced.
@@ -42,8 +44,7 @@ pub(super) fn pending(caches: &Caches) -> Vec<String> {
         .filter(|node| !is_ready(node))
         .map(|node| format!("node {}", node.meta.name))
         .collect();
-    let mut unsynced = unsynced(caches);
-    pending.append(&mut unsynced);
+    pending.extend(unsynced(caches));
     let (namespace, name) = DEFAULT_ACCOUNT;
     // A cluster without controllers has no such account.
     if caches.of::<Namespace>().get("", namespace).is_some()
