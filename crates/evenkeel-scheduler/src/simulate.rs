@@ -124,21 +124,27 @@ fn flatten(
     objects: &mut Vec<Value>,
 ) -> Result<(), DumpError> {
     let number = objects.len() + 1;
-    let text = |field: &str| object.get(field).and_then(Value::as_str).map(str::to_owned);
-    let ObjectType { version, kind } = match (text("apiVersion"), text("kind"), default_type) {
+    let text = |path: &str| {
+        let text = object.pointer(path).and_then(Value::as_str);
+        text.filter(|text| !text.is_empty()).map(str::to_owned)
+    };
+    let is_named = text("/metadata/name").is_some();
+    let ObjectType { version, kind } = match (text("/apiVersion"), text("/kind"), default_type) {
         (Some(version), Some(kind), _) => ObjectType { version, kind },
         (_, _, Some(default_type)) => default_type,
         (None, ..) => return Err(DumpError::MissingField(number, "apiVersion")),
         (_, None, _) => return Err(DumpError::MissingField(number, "kind")),
     };
-    if let Some(Value::Array(items)) = object.get_mut("items").map(Value::take) {
+    // Custom resources may have a field of that name, too.
+    let item_kind = kind.strip_suffix("List");
+    if let (Some(item_kind), Some(Value::Array(items))) = (item_kind, object.get_mut("items")) {
         // Items of a typed list such as `PodList` may omit their kind.
-        let item_kind = kind.strip_suffix("List").filter(|kind| !kind.is_empty());
-        let item_type =
-            item_kind.map(|kind| ObjectType { version: version.clone(), kind: kind.to_owned() });
+        let item_type = (!item_kind.is_empty())
+            .then(|| ObjectType { version: version.clone(), kind: item_kind.to_owned() });
+        let items = std::mem::take(items);
         return items.into_iter().try_for_each(|item| flatten(item, item_type.clone(), objects));
     }
-    if object.pointer("/metadata/name").is_none() {
+    if !is_named {
         return Err(DumpError::MissingField(number, "metadata.name"));
     }
     object["apiVersion"] = version.into();

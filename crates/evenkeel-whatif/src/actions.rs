@@ -95,7 +95,8 @@ impl Actor {
             let cordoned = self.cordon(&node.meta.name).await;
             if let Err(error) = cordoned {
                 let message = error.to_string();
-                self.recorder.record_change("cordon", What::Failed { message });
+                let name = format!("cordon {}", node.meta.name);
+                self.recorder.record_change(&name, What::Failed { message });
             }
         }
         for node in &drained {

@@ -2,8 +2,8 @@
 
 use crate::{clone::read_files, command::exit_code};
 use anyhow::{Context as _, Result, anyhow, ensure};
-use evenkeel_kube_scheduler::Registry;
-use evenkeel_scheduler::SchedulerOptions;
+use evenkeel_component::features::FeatureGates;
+use evenkeel_kube_scheduler::{Registry, library_options};
 use evenkeel_whatif::{
     Cluster, Comparison, Nodes, Outage, Report, Scenario, clone::CloneOptions, compare,
     parse_duration, report, simulate,
@@ -140,9 +140,9 @@ fn scenarios(args: &WhatIfArgs) -> Result<Vec<(String, Scenario)>> {
     let variants = args.scheduler_config.iter().map(|path| {
         let name = path.display().to_string();
         let text = fs::read_to_string(path).with_context(|| name.clone())?;
-        let profiles = evenkeel_kube_scheduler::profiles(&text, &Registry::in_tree())
+        let gates = FeatureGates::default();
+        let scheduler = library_options(&text, &Registry::in_tree(), &gates)
             .with_context(|| name.clone())?;
-        let scheduler = SchedulerOptions { profiles, ..SchedulerOptions::default() };
         Ok((name, Scenario { scheduler, ..base.clone() }))
     });
     variants.collect()
@@ -228,6 +228,7 @@ spec:
             &["--outage-for", "1h"],
             &["--for", "soon"],
             &["--drain", "a=b=c"],
+            &["--scheduler-config", "/nowhere.yaml"],
         ] {
             assert!(run(flags).is_err(), "{flags:?}");
         }

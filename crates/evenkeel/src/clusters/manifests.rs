@@ -1,6 +1,7 @@
 //! Manifests of `evenkeel load`: their texts, and the order in which they are applied.
 
 use anyhow::{Context, Result, bail};
+use evenkeel_scheduler::simulate::read_objects;
 use serde_json::{Map, Value};
 
 /// Object of a manifest.
@@ -69,49 +70,12 @@ impl Manifest {
 /// # Errors
 /// When the text cannot be read, or an object lacks its type or its name.
 pub(super) fn parse(source: &str, text: &str) -> Result<Vec<Manifest>> {
-    let documents: Vec<Value> = match serde_json::from_str(text) {
-        Ok(document) => vec![document],
-        Err(_) => serde_saphyr::from_multiple(text).with_context(|| source.to_owned())?,
-    };
-    let mut manifests = Vec::new();
-    for document in documents {
-        add(source, document, &mut manifests)?;
-    }
-    Ok(manifests)
-}
-
-fn add(source: &str, document: Value, manifests: &mut Vec<Manifest>) -> Result<()> {
-    let mut object = match document {
-        Value::Null => return Ok(()),
-        Value::Object(object) => object,
+    let objects = read_objects(text).with_context(|| source.to_owned())?;
+    let manifests = objects.into_iter().map(|object| match object {
+        Value::Object(object) => Ok(Manifest { source: source.to_owned(), object }),
         _ => bail!("{source}: a document is no object"),
-    };
-    let is_list =
-        object.get("kind").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("List"));
-    if let Some(Value::Array(items)) = object.get_mut("items").filter(|_| is_list) {
-        for item in items.drain(..) {
-            // A list of lists is no API object: its items lack a name.
-            manifests.push(named(source, item)?);
-        }
-        return Ok(());
-    }
-    manifests.push(named(source, Value::Object(object))?);
-    Ok(())
-}
-
-fn named(source: &str, object: Value) -> Result<Manifest> {
-    let Value::Object(object) = object else { bail!("{source}: an item of a list is no object") };
-    let manifest = Manifest { source: source.to_owned(), object };
-    for (field, value) in [
-        ("apiVersion", manifest.api_version()),
-        ("kind", manifest.kind()),
-        ("metadata.name", manifest.name()),
-    ] {
-        if value.is_empty() {
-            bail!("{source}: an object has no {field}, which applying needs");
-        }
-    }
-    Ok(manifest)
+    });
+    manifests.collect()
 }
 
 /// Returns the manifests in the order in which they are applied. Those of one rank keep their order.
@@ -168,7 +132,7 @@ mod tests {
             ("kind: Pod\nmetadata: {name: a}\n", "has no apiVersion"),
             ("apiVersion: v1\nmetadata: {name: a}\n", "has no kind"),
             ("apiVersion: v1\nkind: Pod\nmetadata: {generateName: a}\n", "has no metadata.name"),
-            ("[1]\n", "is no object"),
+            ("[1]\n", "has no apiVersion"),
             ("a: [\n", "f"),
         ] {
             let error = format!("{:#}", parse("f", text).expect_err(text));
