@@ -5,7 +5,9 @@ use crate::{client::Client, controller::Error};
 use evenkeel_api::Kind;
 use futures::future::BoxFuture;
 use http::{Method, Request, Response, Uri};
+use http_body_util::BodyExt as _;
 use kube::client::Body;
+use serde_json::{Map, Value, json};
 use std::{
     sync::Arc,
     task::{self, Poll},
@@ -118,9 +120,26 @@ impl Service<Request<Body>> for ServerDryRun {
             if !matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS) {
                 *request.uri_mut() = with_dry_run(request.uri())?;
             }
+            if request.method() == Method::DELETE {
+                let (parts, body) = request.into_parts();
+                let options = body.collect().await.map_err(BoxError::from)?.to_bytes();
+                request = Request::from_parts(parts, Body::from(with_dry_run_option(&options)?));
+            }
             Ok(kube.send(request).await?)
         })
     }
+}
+
+/// Adds `dryRun` to the DeleteOptions of a request. If it has such a body, the server does not read the options of its query.
+///
+/// Upstream: `handlers.DeleteResource`.
+fn with_dry_run_option(options: &[u8]) -> Result<Vec<u8>, serde_json::Error> {
+    if options.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut options: Map<String, Value> = serde_json::from_slice(options)?;
+    options.insert("dryRun".to_owned(), json!(["All"]));
+    serde_json::to_vec(&options)
 }
 
 /// Adds `dryRun=All` to a query.
@@ -163,5 +182,12 @@ mod tests {
         let uri = |text: &str| with_dry_run(&text.parse().unwrap()).unwrap().to_string();
         assert_eq!(uri("/api/v1/pods"), "/api/v1/pods?dryRun=All");
         assert_eq!(uri("/api/v1/pods?force=true"), "/api/v1/pods?force=true&dryRun=All");
+        let options = |text: &str| with_dry_run_option(text.as_bytes()).unwrap();
+        assert_eq!(options(""), b"");
+        assert_eq!(
+            options(r#"{"gracePeriodSeconds":0}"#),
+            br#"{"dryRun":["All"],"gracePeriodSeconds":0}"#
+        );
+        assert!(with_dry_run_option(b"x").is_err());
     }
 }

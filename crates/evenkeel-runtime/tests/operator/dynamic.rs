@@ -401,7 +401,7 @@ async fn events_of_owned_and_watched_metadata_enqueue_keys() {
     start(manager);
     tokio::time::sleep(Duration::from_secs(10)).await;
     let take = |lines: &Lines| std::mem::take(&mut *lines.lock().unwrap());
-    [&owned, &any, &watched].map(take);
+    let _ = [&owned, &any, &watched].map(take);
     let secret = |name: &str, controls: bool| {
         let mut secret = Secret::default();
         secret.metadata.name = Some(name.to_owned());
