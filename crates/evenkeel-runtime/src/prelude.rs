@@ -13,7 +13,7 @@ pub use crate::{
     operator::{
         ApiObject, Context, ControllerHandle, OwnerExt, Predicate, Result, WatchHandle,
         annotations_changed, conditions, generation_changed, labels_changed, on_change,
-        resource_version_changed,
+        on_dynamic_change, resource_version_changed,
     },
     plan::Key,
     sharding::{ShardBy, Sharding},

@@ -8,11 +8,7 @@ mod resource;
 mod watches;
 
 pub use audit::{MAX_LISTED, Report, audit};
-use evenkeel_runtime::{
-    operator::conditions::Status,
-    plan::{EventRecord, Target},
-    prelude::*,
-};
+use evenkeel_runtime::{operator::conditions::Status, prelude::*};
 use k8s_openapi::{
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
     apimachinery::pkg::apis::meta::v1::Condition,
@@ -90,12 +86,12 @@ async fn reconcile(policy: Arc<FieldPolicy>, cx: Context<Arc<Watches>>) -> Resul
     if report(&policy, &cx, Some(&audited), watching).await? {
         for violation in audited.listed.iter().filter(|listed| !listed_before.contains(listed)) {
             let Some(object) = objects.get(&violation.namespace, &violation.name) else { continue };
-            let uid = object.metadata.uid.as_deref().unwrap_or_default();
-            let violator =
-                Target::new(resource.kind.clone(), &violation.namespace, &violation.name, uid);
             let message = format!("{}: {}", policy.name_any(), violation.message);
-            // `cx.warning` takes objects whose type is known.
-            cx.inner().events.record(&EventRecord::warning(violator, "PolicyViolated", message));
+            cx.dynamic(resource.kind.clone()).warning(
+                &**object.object(),
+                "PolicyViolated",
+                message,
+            );
         }
     }
     Ok(Outcome::again(REDISCOVERY_INTERVAL))

@@ -46,11 +46,11 @@ impl Watches {
         let objects = caches.dynamic(kind.clone());
         let is_new = self.kinds.lock().unwrap_or_else(PoisonError::into_inner).insert(kind.clone());
         if let (true, Some(controller)) = (is_new, self.controller.get()) {
-            // One kind that is forbidden, or not served any more, does not make the operator unready.
-            objects.mark_optional();
             let target = TargetKind { group: kind.group.to_string(), kind: kind.kind.to_string() };
             let watches = Arc::clone(self);
-            controller.watches_dynamic(kind.clone(), move |_| watches.policies(&target));
+            // One kind that is forbidden, or not served any more, does not make the operator unready.
+            let watch = controller.new_watch().optional();
+            watch.watches_dynamic(kind.clone(), move |_| watches.policies(&target));
         }
         objects
     }

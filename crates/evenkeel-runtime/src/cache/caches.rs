@@ -2,6 +2,7 @@
 
 use super::{
     Cache, CacheOptions, Dynamic, Full,
+    dynamic::typing_decoder,
     informer::{Gauges, Informer, Reader},
     object::ObjectType,
     options::{CacheSelection, Selections, distinct},
@@ -17,6 +18,7 @@ use crate::{
     tasks::Tasks,
 };
 use evenkeel_api::{Kind, Meta, View, selector::Selector};
+use kube::api::DynamicObject;
 use prometheus::{HistogramVec, IntGaugeVec, Registry};
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
@@ -204,6 +206,16 @@ impl Caches {
         self.state().selections.set(options);
     }
 
+    /// Like [`Caches::configure`], for the cache that [`Caches::dynamic`] returns.
+    pub fn configure_dynamic(&self, kind: Kind, options: CacheOptions<DynamicObject>) {
+        self.state().selections.set_of_kind::<Dynamic, _>(kind, options);
+    }
+
+    /// Like [`Caches::configure`], for the cache that [`Caches::metadata`] returns.
+    pub fn configure_metadata(&self, kind: Kind, options: CacheOptions<Metadata>) {
+        self.state().selections.set_of_kind::<Metadata, _>(kind, options);
+    }
+
     /// Returns the cache of `V`'s resource in all namespaces, or in those of [`Caches::in_namespaces`], with the
     /// options of [`Caches::configure`].
     pub fn of<V: View>(&self) -> Cache<V> {
@@ -217,13 +229,19 @@ impl Caches {
     }
 
     fn configured<V: View>(&self, object_type: ObjectType) -> Cache<V> {
-        let CacheSelection { namespaces, labels, fields, decode } =
-            self.state().selections.of::<V>();
-        let mut scope = self.scope(V::kind(), &labels, &fields);
+        let selection = self.state().selections.of::<V>();
+        let object_type = object_type.transforming(selection.decode.clone());
+        Cache::of(&self.informer(self.selected_scope(V::kind(), selection), object_type))
+    }
+
+    /// Returns the scope of a kind with these options.
+    fn selected_scope(&self, kind: Kind, selection: CacheSelection) -> Scope {
+        let CacheSelection { namespaces, labels, fields, .. } = selection;
+        let mut scope = self.scope(kind, &labels, &fields);
         if scope.kind.namespaced && !namespaces.is_empty() {
             scope.namespaces = namespaces;
         }
-        Cache::of(&self.informer(scope, object_type.decoding(decode)))
+        scope
     }
 
     /// Returns the cache of `V`'s objects that match a label selector and a field selector. Both are in query
@@ -245,13 +263,20 @@ impl Caches {
     /// Returns the metadata-only cache of any resource.
     #[doc(alias = "MetadataInformer")]
     pub fn metadata(&self, kind: Kind) -> Cache<Metadata> {
-        Cache::of(&self.informer(self.scope(kind, "", ""), ObjectType::of::<Metadata>()))
+        let selection = self.state().selections.of_kind::<Metadata>(&kind);
+        let object_type = ObjectType::of::<Metadata>().transforming(selection.decode.clone());
+        Cache::of(&self.informer(self.selected_scope(kind, selection), object_type))
     }
 
     /// Returns the cache of whole objects of a resource that is known only at run time. It holds them as JSON, and decodes
-    /// what is read.
+    /// what is read. Each object has its `types`, also those of a list, which the server sends without.
     pub fn dynamic(&self, kind: Kind) -> Cache<Dynamic> {
-        Cache::of(&self.informer(self.scope(kind, "", ""), packed_type::<Dynamic>()))
+        let selection = self.state().selections.of_kind::<Dynamic>(&kind);
+        let typed = |decode| typing_decoder(&kind, decode);
+        let object_type = ObjectType::of::<Dynamic>()
+            .decoding(Some(typed(packing_decoder::<Dynamic>())))
+            .transforming(selection.decode.clone().map(typed));
+        Cache::of(&self.informer(self.selected_scope(kind.clone(), selection), object_type))
     }
 
     /// Starts the reflectors of all caches. Caches that are requested later start at once.

@@ -15,12 +15,16 @@ use evenkeel_api::{Text, View};
 use prometheus::{Histogram, IntGauge};
 use std::{
     any::TypeId,
+    collections::BTreeMap,
     ops::Deref,
     sync::{
         Arc, Mutex, PoisonError, RwLock, RwLockReadGuard,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
 };
+
+/// Function that is called once a cache has synced.
+type OnSynced = Box<dyn FnOnce() + Send>;
 
 /// Event handler of a cache.
 type Handler = Box<dyn Fn(&CacheEvent<dyn Object>) + Send + Sync>;
@@ -61,6 +65,8 @@ pub(crate) struct Informer {
     parts: Box<[Part]>,
     /// Set once all parts have synced.
     synced: Latch,
+    /// Functions to call once all parts have synced, by the name of the caller.
+    on_synced: Mutex<BTreeMap<String, OnSynced>>,
     /// Whether the server may not serve the kind yet.
     optional: AtomicBool,
     /// Locked during a change and its notifications, so that every handler receives every change once and in
@@ -90,6 +96,7 @@ impl Informer {
             store: RwLock::new(Store::new()),
             parts,
             synced: Latch::default(),
+            on_synced: Mutex::default(),
             optional: AtomicBool::new(false),
             handlers: Mutex::default(),
             handler_count: AtomicUsize::new(0),
@@ -191,6 +198,23 @@ impl Informer {
         &self.synced
     }
 
+    /// Calls a function once the cache has synced, at once if it has. It must not block. It replaces a former one of the same
+    /// caller.
+    pub(crate) fn when_synced(&self, caller: String, call: impl FnOnce() + Send + 'static) {
+        let mut waiting = self.on_synced.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.has_synced() {
+            drop(waiting);
+            call();
+        } else {
+            waiting.insert(caller, Box::new(call));
+        }
+    }
+
+    /// Returns whether cached objects differ from those of the server, because the options of the cache transform them.
+    pub(crate) fn transforms(&self) -> bool {
+        self.object_type.transforms()
+    }
+
     /// Returns the counters and state of the cache, for introspection.
     pub(crate) fn state(&self) -> CacheState {
         let scope = &self.scope;
@@ -250,6 +274,10 @@ impl Informer {
     pub(super) fn set_synced(&self) {
         if self.parts.iter().all(|part| part.synced.load(Ordering::SeqCst)) {
             self.synced.set();
+            let mut waiting = self.on_synced.lock().unwrap_or_else(PoisonError::into_inner);
+            let calls = std::mem::take(&mut *waiting);
+            drop(waiting);
+            calls.into_values().for_each(|call| call());
         }
     }
 

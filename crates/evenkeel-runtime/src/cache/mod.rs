@@ -253,6 +253,11 @@ impl<V> std::fmt::Debug for Index<V> {
 }
 
 impl<V: View> Index<V> {
+    /// Returns the cache whose objects the index finds.
+    pub fn cache(&self) -> &Cache<V> {
+        &self.cache
+    }
+
     /// Returns the objects under `key`, in arbitrary order.
     pub fn get(&self, key: &str) -> Vec<Arc<V>> {
         self.cache.select(Selection::Key(self.index, key))

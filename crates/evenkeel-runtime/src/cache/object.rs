@@ -88,6 +88,8 @@ pub(super) struct ObjectType {
     /// `Accept` header for a list.
     pub(super) accept_list: &'static str,
     decode: Decode,
+    /// Whether `decode` drops or changes parts of objects.
+    transforms: bool,
 }
 
 impl ObjectType {
@@ -97,12 +99,23 @@ impl ObjectType {
             accept: negotiation::accept::<V>(),
             accept_list: negotiation::accept_list::<V>(),
             decode: Arc::new(|object, encoding| Ok(Arc::new(V::decode(object, encoding)?))),
+            transforms: false,
         }
     }
 
     /// Decodes objects by this function instead.
     pub(super) fn decoding(self, decode: Option<Decode>) -> Self {
         Self { decode: decode.unwrap_or(self.decode), ..self }
+    }
+
+    /// Like [`Self::decoding`], by a function that drops or changes parts of objects.
+    pub(super) fn transforming(self, decode: Option<Decode>) -> Self {
+        Self { transforms: self.transforms || decode.is_some(), ..self.decoding(decode) }
+    }
+
+    /// Returns whether cached objects differ from those of the server.
+    pub(super) fn transforms(&self) -> bool {
+        self.transforms
     }
 
     /// Returns whether only the objects' metadata is read.

@@ -1,8 +1,9 @@
 //! Which objects of a kind a program caches, and which parts of them.
 
-use super::{Full, object::Decode};
-use evenkeel_api::View;
-use kube::Resource;
+use super::{Dynamic, Full, object::Decode};
+use crate::client::Metadata;
+use evenkeel_api::{Kind, Meta, View};
+use kube::{Resource, api::DynamicObject};
 use std::{any::TypeId, collections::HashMap, marker::PhantomData, sync::Arc};
 
 /// Selection and transformation of the cached objects of a type. The default caches all objects whole, except for their
@@ -16,6 +17,10 @@ use std::{any::TypeId, collections::HashMap, marker::PhantomData, sync::Arc};
 ///     .labels("app=web")
 ///     .transform(|secret| secret.data = None);
 /// ```
+///
+/// Those of a kind that is known only at run time are `CacheOptions<DynamicObject>`, and those of a kind of which only the
+/// metadata is cached `CacheOptions<Metadata>`; [`ManagerBuilder::cache_dynamic`](crate::manager::ManagerBuilder::cache_dynamic)
+/// and [`ManagerBuilder::cache_metadata`](crate::manager::ManagerBuilder::cache_metadata) take them with the kind.
 ///
 /// Upstream: `cache.ByObject` of controller-runtime.
 #[doc(alias = "ByObject")]
@@ -89,6 +94,51 @@ impl<K> CacheOptions<K> {
     }
 }
 
+impl CacheOptions<DynamicObject> {
+    /// Changes each object before it is cached, usually to drop what no reconciler reads. Such a cache holds its objects
+    /// decoded.
+    ///
+    /// ```
+    /// use evenkeel_runtime::prelude::*;
+    /// use kube::api::DynamicObject;
+    ///
+    /// let options = CacheOptions::<DynamicObject>::in_namespace("web")
+    ///     .transform_dynamic(|gadget| drop(gadget.data["status"].take()));
+    /// ```
+    pub fn transform_dynamic(
+        mut self,
+        change: impl Fn(&mut DynamicObject) + Send + Sync + 'static,
+    ) -> Self {
+        self.selection.decode = Some(Arc::new(move |bytes, encoding| {
+            Ok(Arc::new(Dynamic::decode(bytes, encoding)?.changed(&change)))
+        }));
+        self
+    }
+}
+
+impl CacheOptions<Metadata> {
+    /// Changes the metadata of each object before it is cached, usually to drop annotations.
+    ///
+    /// ```
+    /// use evenkeel_runtime::{client::Metadata, prelude::*};
+    ///
+    /// let options = CacheOptions::<Metadata>::default()
+    ///     .labels("app")
+    ///     .transform_metadata(|meta| meta.annotations = Default::default());
+    /// ```
+    pub fn transform_metadata(
+        mut self,
+        change: impl Fn(&mut Meta) + Send + Sync + 'static,
+    ) -> Self {
+        self.selection.decode = Some(Arc::new(move |bytes, encoding| {
+            let mut object = Metadata::decode(bytes, encoding)?;
+            change(&mut object.meta);
+            Ok(Arc::new(object))
+        }));
+        self
+    }
+}
+
 /// Returns these namespaces sorted, each once. An empty one stands for all, so that no other is needed.
 pub(super) fn distinct<'n>(namespaces: impl IntoIterator<Item = &'n str>) -> Vec<Box<str>> {
     let mut namespaces: Vec<Box<str>> = namespaces.into_iter().map(Box::from).collect();
@@ -100,9 +150,9 @@ pub(super) fn distinct<'n>(namespaces: impl IntoIterator<Item = &'n str>) -> Vec
     namespaces
 }
 
-/// Options by type of view.
+/// Options by type of view, and by kind if that is not part of the type.
 #[derive(Default)]
-pub(super) struct Selections(HashMap<TypeId, CacheSelection>);
+pub(super) struct Selections(HashMap<(TypeId, Option<Kind>), CacheSelection>);
 
 impl Selections {
     /// Sets the options of the caches of whole objects of a type.
@@ -110,12 +160,22 @@ impl Selections {
     where
         Full<K>: View,
     {
-        self.0.insert(TypeId::of::<Full<K>>(), options.selection);
+        self.0.insert((TypeId::of::<Full<K>>(), None), options.selection);
+    }
+
+    /// Sets the options of the cache of a kind's objects in the view `V`.
+    pub(super) fn set_of_kind<V: View, K>(&mut self, kind: Kind, options: CacheOptions<K>) {
+        self.0.insert((TypeId::of::<V>(), Some(kind)), options.selection);
     }
 
     /// Returns the options of a view, or the default.
     pub(super) fn of<V: View>(&self) -> CacheSelection {
-        self.0.get(&TypeId::of::<V>()).cloned().unwrap_or_default()
+        self.0.get(&(TypeId::of::<V>(), None)).cloned().unwrap_or_default()
+    }
+
+    /// Returns the options of a kind's objects in the view `V`, or the default.
+    pub(super) fn of_kind<V: View>(&self, kind: &Kind) -> CacheSelection {
+        self.0.get(&(TypeId::of::<V>(), Some(kind.clone()))).cloned().unwrap_or_default()
     }
 }
 

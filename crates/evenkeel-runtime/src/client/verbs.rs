@@ -43,6 +43,18 @@ impl Client {
         self.exchange_object(ApiRequest::new(Method::GET, target, negotiation::accept::<V>())).await
     }
 
+    /// Gets a sub-resource of an object, such as its `scale`.
+    pub async fn get_subresource<V: View>(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        name: &str,
+        subresource: &str,
+    ) -> Result<V, ApiError> {
+        let target = object_path(kind, namespace, name, subresource);
+        self.exchange_object(ApiRequest::new(Method::GET, target, negotiation::accept::<V>())).await
+    }
+
     /// Lists a collection, or one page of it.
     pub async fn list<V: View>(
         &self,
@@ -78,7 +90,8 @@ impl Client {
             .map_err(|source| decode_error(&call, source))
     }
 
-    async fn list_as<V: View>(
+    /// Lists a collection of a kind that is known only at run time, or one page of it.
+    pub(crate) async fn list_as<V: View>(
         &self,
         kind: &Kind,
         namespace: &str,

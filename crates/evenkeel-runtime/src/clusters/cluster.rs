@@ -2,7 +2,7 @@
 
 use crate::{
     cache::{Cache, CacheOptions, Full},
-    client::Client,
+    client::{Client, Metadata},
     manager::Manager,
     operator::{ApiObject, ControllerBuilder, Requests},
 };
@@ -37,6 +37,11 @@ impl Cluster {
         self.manager.controller_of_dynamic(kind)
     }
 
+    /// Declares a controller of a kind of which only the metadata is cached, as [`Manager::controller_of_metadata`].
+    pub fn controller_of_metadata(&self, kind: Kind) -> ControllerBuilder<'_, Metadata> {
+        self.manager.controller_of_metadata(kind)
+    }
+
     /// Declares a controller whose keys are not objects of one kind, as [`Manager::controller_of_requests`].
     pub fn controller_of_requests(&self, name: &str) -> ControllerBuilder<'_, Requests> {
         self.manager.controller_of_requests(name)
@@ -54,6 +59,16 @@ impl Cluster {
         Full<K>: View,
     {
         self.manager.env().caches.configure(options);
+    }
+
+    /// Like [`Cluster::cache`], for a kind that is known only at run time.
+    pub fn cache_dynamic(&self, kind: Kind, options: CacheOptions<DynamicObject>) {
+        self.manager.env().caches.configure_dynamic(kind, options);
+    }
+
+    /// Like [`Cluster::cache`], for a kind of which only the metadata is cached.
+    pub fn cache_metadata(&self, kind: Kind, options: CacheOptions<Metadata>) {
+        self.manager.env().caches.configure_metadata(kind, options);
     }
 
     /// Returns the client of this cluster, which writes only while this process leads.

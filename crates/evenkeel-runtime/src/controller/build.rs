@@ -504,7 +504,7 @@ pub(super) fn subscription(
 }
 
 /// Enqueues the controller of an event's object, if it is of the root kind.
-fn enqueue_owners(root: &Kind, event: &CacheEvent<dyn Object>, enqueue: &Enqueue) {
+pub(super) fn enqueue_owners(root: &Kind, event: &CacheEvent<dyn Object>, enqueue: &Enqueue) {
     let owner = owner_key(root, event.object().meta());
     if let CacheEvent::Updated { old, new } = event {
         if old.meta().resource_version == new.meta().resource_version {

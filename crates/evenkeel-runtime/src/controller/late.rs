@@ -2,17 +2,21 @@
 
 use super::{
     Controller, Enqueue,
-    build::subscription,
+    build::{enqueue_owners, subscription},
     enqueue::{Filter, Handle},
     run::Shared,
     watched::Subscribed,
 };
 use crate::{
-    cache::{Cache, CacheEvent, Caches},
+    cache::{Cache, CacheEvent, Caches, Object, Reader},
+    latch::Latch,
     plan::Key,
 };
 use evenkeel_api::View;
 use std::sync::{Arc, Weak, atomic::Ordering};
+
+/// Function that decides which events of a watch enqueue keys.
+pub(crate) type EventFilter = Box<dyn Fn(&CacheEvent<dyn Object>) -> bool + Send + Sync>;
 
 /// Access to a controller's queue for watches that are added later. It does not keep the controller. Clones share it.
 #[derive(Clone)]
@@ -48,19 +52,42 @@ impl LateWatches {
         }
     }
 
-    /// Calls `map` with the events of objects in `cache`, beginning with those in it. Returns `None` if the controller has
-    /// ended.
+    /// Calls `map` with the events of objects in `cache` that pass the filter, beginning with those in it. Returns `None` if
+    /// the controller has ended.
     pub(crate) fn add<V: View>(
         &self,
         cache: &Cache<V>,
+        filter: Option<EventFilter>,
         map: impl Fn(&CacheEvent<V>, &Enqueue) + Send + Sync + 'static,
     ) -> Option<LateWatch> {
-        let shared = self.shared.upgrade()?;
         let handle: Handle = Box::new(move |event, enqueue, _| {
             event.with(|event| map(event, enqueue));
         });
-        let (reader, handle) = (Arc::clone(cache.informer()), Arc::new(handle));
-        let Shared { queue, barrier, batch_period, causes, .. } = &*shared;
+        self.subscribe(&self.shared.upgrade()?, cache.informer(), filtered(filter, handle))
+    }
+
+    /// Like [`Self::add`], but enqueues the controllers of the objects, if they are of the root kind.
+    pub(crate) fn add_owned<V: View>(
+        &self,
+        cache: &Cache<V>,
+        filter: Option<EventFilter>,
+    ) -> Option<LateWatch> {
+        let shared = self.shared.upgrade()?;
+        let root = shared.root.clone();
+        let handle: Handle =
+            Box::new(move |event, enqueue, _| enqueue_owners(&root, event, enqueue));
+        self.subscribe(&shared, cache.informer(), filtered(filter, handle))
+    }
+
+    /// Calls `handle` with the events of a cache of any type. Compiled once, unlike its typed callers.
+    fn subscribe(
+        &self,
+        shared: &Arc<Shared>,
+        reader: &Arc<Reader>,
+        handle: Handle,
+    ) -> Option<LateWatch> {
+        let (reader, handle) = (Arc::clone(reader), Arc::new(handle));
+        let Shared { queue, barrier, batch_period, causes, .. } = &**shared;
         // Before the first event, so that a key waits for writes of the kind from now on.
         shared.change_caches(|caches| caches.add(&reader));
         if let Some(replay) = &shared.replay {
@@ -75,14 +102,29 @@ impl LateWatches {
         let watch = LateWatch { shared: self.shared.clone(), subscribed, handle: kept_handle };
         if shared.ended.load(Ordering::SeqCst) {
             // It ended meanwhile, perhaps without this subscription.
-            watch.unsubscribe(&shared);
+            watch.unsubscribe(shared);
             return None;
         }
         Some(watch)
     }
 }
 
+/// Returns the handler of the events that pass the filter.
+fn filtered(filter: Option<EventFilter>, handle: Handle) -> Handle {
+    let Some(filter) = filter else { return handle };
+    Box::new(move |event, enqueue, barrier| {
+        if filter(event) {
+            handle(event, enqueue, barrier);
+        }
+    })
+}
+
 impl LateWatch {
+    /// Returns the latch that is set once the cache of the watch has synced.
+    pub(crate) fn synced(&self) -> &Latch {
+        self.subscribed.informer.synced()
+    }
+
     /// Ends the watch. Its keys in the queue stay. Stops the cache in `caches`, unless somebody else reads it.
     pub(crate) fn stop(self, caches: &Caches) {
         if let Some(shared) = self.shared.upgrade() {

@@ -30,7 +30,7 @@ pub use build::Builder;
 pub(crate) use build::owner_keys;
 pub use enqueue::Enqueue;
 pub use env::Env;
-pub(crate) use late::{LateWatch, LateWatches};
+pub(crate) use late::{EventFilter, LateWatch, LateWatches};
 pub use metrics::Metrics;
 pub use periodic::Periodic;
 pub use reconcile::{Context, Error, Outcome, Request};

@@ -130,6 +130,11 @@ impl Error {
     pub fn message(text: impl Into<String>) -> Self {
         Self { source: text.into().into(), terminal: false }
     }
+
+    /// Returns the error that was converted into this one, if it is of this type.
+    pub fn downcast_ref<E: std::error::Error + 'static>(&self) -> Option<&E> {
+        self.source.downcast_ref()
+    }
 }
 
 impl fmt::Display for Error {

@@ -3,7 +3,7 @@
 use super::{ControllerDefaults, Manager, Setup, caches::CACHE_SYNC_TIMEOUT, runnables::Runnables};
 use crate::{
     cache::{CacheOptions, Caches, Full},
-    client::{Client, Transport},
+    client::{Client, Metadata, Transport},
     clock::Clock,
     controller::Env,
     events::EventRecorder,
@@ -14,7 +14,8 @@ use crate::{
     sharding::{Member, Sharding, ShardingError},
     tasks::Supervisor,
 };
-use evenkeel_api::View;
+use evenkeel_api::{Kind, View};
+use kube::api::DynamicObject;
 use prometheus::Registry;
 use std::{sync::Arc, time::Duration};
 
@@ -124,6 +125,28 @@ impl ManagerBuilder {
         Full<K>: View,
     {
         self.cache_options.push(Box::new(move |caches| caches.configure(options)));
+        self
+    }
+
+    /// Like [`ManagerBuilder::cache`], for a kind that is known only at run time.
+    ///
+    /// ```no_run
+    /// use evenkeel_runtime::prelude::*;
+    /// use kube::api::DynamicObject;
+    ///
+    /// fn manager(kube: kube::Client, gadgets: Kind) -> Result<Manager> {
+    ///     let options = CacheOptions::<DynamicObject>::in_namespace("web").labels("app=web");
+    ///     Ok(Manager::builder(kube).cache_dynamic(gadgets, options).build()?)
+    /// }
+    /// ```
+    pub fn cache_dynamic(mut self, kind: Kind, options: CacheOptions<DynamicObject>) -> Self {
+        self.cache_options.push(Box::new(move |caches| caches.configure_dynamic(kind, options)));
+        self
+    }
+
+    /// Like [`ManagerBuilder::cache`], for a kind of which only the metadata is cached.
+    pub fn cache_metadata(mut self, kind: Kind, options: CacheOptions<Metadata>) -> Self {
+        self.cache_options.push(Box::new(move |caches| caches.configure_metadata(kind, options)));
         self
     }
 

@@ -6,14 +6,15 @@ use super::{
     context::Shared,
     finalizers::{self, FinalizerError, Step},
     handle::ControllerHandle,
-    object::{Whole, kind_of, target_of},
+    object::Whole,
+    unsynced::Postponed,
 };
 use crate::{
     cache::{Cache, CacheEvent, Dynamic, Full},
     client::Metadata,
     controller::{self, Builder, Controller, Enqueue, Outcome, Request, owner_keys},
     manager::{ControllerDefaults, Manager},
-    plan::{Key, PatchForm, Planner},
+    plan::{Key, PatchForm, Planner, Target},
     queue::Backoff,
 };
 use evenkeel_api::{Kind, Meta, View};
@@ -52,7 +53,31 @@ impl Manager {
 
     /// Declares a controller of all objects of a kind that is known only at run time.
     pub fn controller_of_dynamic(&self, kind: Kind) -> ControllerBuilder<'_, DynamicObject> {
-        self.declare(&self.env().caches.dynamic(kind))
+        self.declare(&self.cached_dynamic(kind))
+    }
+
+    /// Declares a controller of all objects of a kind of which only the metadata is cached and watched. Its passes get that
+    /// metadata; [`Context::dynamic`] writes the objects.
+    ///
+    /// ```no_run
+    /// use evenkeel_runtime::{client::Metadata, plan::PatchForm, prelude::*, serde_json::json};
+    ///
+    /// fn label_nodes(manager: &Manager) {
+    ///     let nodes = Kind::new("", "v1", "Node", "nodes", false);
+    ///     manager.controller_of_metadata(nodes.clone()).state(nodes).reconcile_metadata(
+    ///         async |node: Arc<Metadata>, cx: Context<Kind>| {
+    ///             if node.meta.labels.get("example.com/seen").is_none() {
+    ///                 let patch = json!({"metadata": {"labels": {"example.com/seen": "true"}}});
+    ///                 cx.dynamic(cx.state().clone()).patch(&*node, PatchForm::Merge, &patch).await?;
+    ///             }
+    ///             Ok(Outcome::Settled)
+    ///         },
+    ///     );
+    /// }
+    /// ```
+    #[doc(alias = "OnlyMetadata")]
+    pub fn controller_of_metadata(&self, kind: Kind) -> ControllerBuilder<'_, Metadata> {
+        self.declare(&self.cached_metadata(kind))
     }
 
     /// Declares a controller whose keys are not objects of one kind: its watches and sources enqueue any keys.
@@ -65,6 +90,16 @@ impl Manager {
     /// cache fills when the manager runs.
     pub fn cached<K: ApiObject>(&self) -> Cache<Full<K>> {
         self.env().caches.packed::<Full<K>>()
+    }
+
+    /// Like [`Manager::cached`], for a kind that is known only at run time.
+    pub fn cached_dynamic(&self, kind: Kind) -> Cache<Dynamic> {
+        self.env().caches.dynamic(kind)
+    }
+
+    /// Like [`Manager::cached`], for a kind of which only the metadata is cached.
+    pub fn cached_metadata(&self, kind: Kind) -> Cache<Metadata> {
+        self.env().caches.metadata(kind)
     }
 
     pub(crate) fn declare<K, V: View>(&self, root: &Cache<V>) -> ControllerBuilder<'_, K> {
@@ -123,10 +158,17 @@ impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
         self.watches_cache(&cache, move |object: &Full<D>| owner_keys(&root, object.meta()))
     }
 
+    /// Like [`Self::owns`], for a kind that is known only at run time.
+    #[doc(alias = "Unstructured")]
+    pub fn owns_dynamic(self, kind: Kind) -> Self {
+        let cache = self.manager.cached_dynamic(kind);
+        self.change(|builder| builder.owns(&cache))
+    }
+
     /// Like [`Self::owns`], for a kind of which only the metadata is cached.
     #[doc(alias = "OnlyMetadata")]
     pub fn owns_metadata(self, kind: Kind) -> Self {
-        let cache = self.manager.env().caches.metadata(kind);
+        let cache = self.manager.cached_metadata(kind);
         self.change(|builder| builder.owns(&cache))
     }
 
@@ -148,7 +190,7 @@ impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
         kind: Kind,
         map: impl Fn(&Meta) -> Vec<Key> + Send + Sync + 'static,
     ) -> Self {
-        let cache = self.manager.env().caches.metadata(kind);
+        let cache = self.manager.cached_metadata(kind);
         self.watches_cache(&cache, move |object: &Metadata| map(&object.meta))
     }
 
@@ -158,13 +200,25 @@ impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
         kind: Kind,
         map: impl Fn(&DynamicObject) -> Vec<Key> + Send + Sync + 'static,
     ) -> Self {
-        let cache = self.manager.env().caches.dynamic(kind);
+        let cache = self.manager.cached_dynamic(kind);
         self.watches_cache(&cache, move |object: &Dynamic| map(object))
     }
 
     /// Declares a kind whose cache the controller reads, but whose events enqueue nothing.
     pub fn reads<R: ApiObject>(self) -> Self {
         let cache = self.manager.cached::<R>();
+        self.change(|builder| builder.reads(&cache))
+    }
+
+    /// Like [`Self::reads`], for a kind that is known only at run time.
+    pub fn reads_dynamic(self, kind: Kind) -> Self {
+        let cache = self.manager.cached_dynamic(kind);
+        self.change(|builder| builder.reads(&cache))
+    }
+
+    /// Like [`Self::reads`], for a kind of which only the metadata is cached.
+    pub fn reads_metadata(self, kind: Kind) -> Self {
+        let cache = self.manager.cached_metadata(kind);
         self.change(|builder| builder.reads(&cache))
     }
 
@@ -181,7 +235,8 @@ impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
     }
 
     /// Lets the controller run although the server does not serve the last declared kind yet. Its events follow once its
-    /// definition is installed.
+    /// definition is installed. Until then, to read its cache is an error, [`NotSynced`](super::NotSynced);
+    /// [`Context::has_synced`] asks first.
     pub fn optional(self) -> Self {
         self.change(Builder::optional_last)
     }
@@ -257,12 +312,21 @@ impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
     }
 
     /// Adds the controller with an async function over keys. It also gets the keys of objects that do not exist any more.
+    /// It handles finalizers itself: those of [`Self::finalizer`] are for the other functions.
     pub fn reconcile_requests<F, Fut>(self, function: F) -> ControllerHandle
     where
         F: Fn(Request, Context<S>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Outcome>> + Send + 'static,
     {
-        let Self { manager, builder, state, timeout, warm_up, .. } = self;
+        let Self { manager, builder, state, timeout, warm_up, finalizers } = self;
+        for (finalizer, _) in finalizers {
+            let controller = builder.name();
+            tracing::error!(
+                controller,
+                finalizer,
+                "reconcile_requests ignores finalizers; use `reconcile`"
+            );
+        }
         let shared = Arc::new(Shared {
             controller: builder.name().into(),
             field_manager: manager.component().into(),
@@ -270,47 +334,32 @@ impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
             caches: builder.caches(),
             kube: Arc::default(),
         });
-        let function = Arc::new(function);
+        let (function, postponed) = (Arc::new(function), Postponed::default());
         let timeouts = manager.env().metrics.timeouts_of(builder.name());
+        let passes = postponed.clone();
         let reconcile = move |request: Request, inner: controller::Context| {
             let context =
                 Context::new(inner, request.clone(), Arc::clone(&state), Arc::clone(&shared));
             let (function, timeouts) = (Arc::clone(&function), timeouts.clone());
+            let (key, postponed) = (request.key.clone(), passes.clone());
             async move {
                 let pass = function(request, context);
-                let Some(limit) = timeout else { return pass.await };
-                tokio::time::timeout(limit, pass).await.unwrap_or_else(|_| {
+                let Some(limit) = timeout else { return postponed.result(&key, pass.await) };
+                let result = tokio::time::timeout(limit, pass).await.unwrap_or_else(|_| {
                     timeouts.inc();
                     Err(controller::Error::message(format!("not finished within {limit:?}")))
-                })
+                });
+                postponed.result(&key, result)
             }
         };
-        add(manager, builder.reconcile(reconcile), warm_up)
+        let controller = builder.reconcile(reconcile);
+        postponed.begin(controller.late_watches());
+        add(manager, controller, warm_up)
     }
 }
 
-impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
-    /// Adds the controller with an async function over the objects in a cache. It is not called for a key without an
-    /// object.
-    fn reconcile_cached<V: Whole, F, Fut>(self, objects: Cache<V>, function: F) -> ControllerHandle
-    where
-        F: Fn(Arc<V::Object>, Context<S>) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<Outcome>> + Send + 'static,
-    {
-        self.reconcile_requests(move |request, context| {
-            let found = objects.get(&request.key.namespace, &request.key.name);
-            let pass = found.map(|found| function(found.whole(), context));
-            async move {
-                match pass {
-                    Some(pass) => pass.await,
-                    None => Ok(Outcome::Settled),
-                }
-            }
-        })
-    }
-}
-
-impl<K: ApiObject, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
+/// Finalizers, and functions over objects.
+impl<K: Send + Sync + 'static, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
     /// Declares a finalizer: the controller adds it before it first reconciles an object. When the object is deleted, it
     /// runs `cleanup` until that succeeds, and then removes the finalizer. The reconcile function only gets objects that
     /// have the finalizer and are not being deleted.
@@ -328,22 +377,24 @@ impl<K: ApiObject, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
         self
     }
 
-    /// Adds the controller with an async reconcile function. It gets the object from the cache. For an object that does
-    /// not exist any more, it is not called.
-    #[doc(alias = "Complete")]
-    pub fn reconcile<F, Fut>(mut self, function: F) -> ControllerHandle
+    /// Adds the controller with an async function over the objects in a cache, with its finalizers. It is not called for a
+    /// key without an object.
+    fn reconcile_cached<V, F, Fut>(mut self, objects: Cache<V>, function: F) -> ControllerHandle
     where
+        V: Whole<Object = K>,
         F: Fn(Arc<K>, Context<S>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Outcome>> + Send + 'static,
     {
-        let objects = self.manager.cached::<K>();
         let finalizers = Finalizers::new(std::mem::take(&mut self.finalizers));
         let (finalizers, function) = (Arc::new(finalizers), Arc::new(function));
-        self.reconcile_cached(objects, move |object, context: Context<S>| {
+        self.reconcile_requests(move |request, context: Context<S>| {
+            let found = objects.get(&request.key.namespace, &request.key.name);
+            let kind = objects.kind().clone();
             let (finalizers, function) = (Arc::clone(&finalizers), Arc::clone(&function));
             async move {
-                match finalizers.run(object, &context).await? {
-                    Some(object) => function(object, context).await,
+                let Some(object) = found else { return Ok(Outcome::Settled) };
+                match finalizers.run(&kind, object, &context).await? {
+                    Some(object) => function(object.whole(), context).await,
                     None => Ok(Outcome::Settled),
                 }
             }
@@ -351,14 +402,58 @@ impl<K: ApiObject, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
     }
 }
 
+impl<K: ApiObject, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
+    /// Adds the controller with an async reconcile function. It gets the object from the cache. For an object that does
+    /// not exist any more, it is not called.
+    #[doc(alias = "Complete")]
+    pub fn reconcile<F, Fut>(self, function: F) -> ControllerHandle
+    where
+        F: Fn(Arc<K>, Context<S>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Outcome>> + Send + 'static,
+    {
+        let objects = self.manager.cached::<K>();
+        self.reconcile_cached(objects, function)
+    }
+}
+
 impl<S: Send + Sync + 'static> ControllerBuilder<'_, DynamicObject, S> {
     /// Adds the controller with an async reconcile function over objects of a kind that is known only at run time.
+    ///
+    /// ```no_run
+    /// use evenkeel_runtime::prelude::*;
+    /// use kube::api::DynamicObject;
+    ///
+    /// fn follow(manager: &Manager, kind: Kind) {
+    ///     manager
+    ///         .controller_of_dynamic(kind.clone())
+    ///         .when(on_dynamic_change(|old, new| old.data["spec"] != new.data["spec"]))
+    ///         .state(kind)
+    ///         .finalizer("example.com/outside", async |_: Arc<DynamicObject>, _: Context<Kind>| Ok(()))
+    ///         .reconcile_dynamic(async |object: Arc<DynamicObject>, cx: Context<Kind>| {
+    ///             cx.dynamic(cx.state().clone()).event(&*object, "Seen", "the object was seen");
+    ///             Ok(Outcome::Settled)
+    ///         });
+    /// }
+    /// ```
     pub fn reconcile_dynamic<F, Fut>(self, function: F) -> ControllerHandle
     where
         F: Fn(Arc<DynamicObject>, Context<S>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Outcome>> + Send + 'static,
     {
-        let objects = self.manager.env().caches.dynamic(self.builder.root().clone());
+        let objects = self.manager.cached_dynamic(self.builder.root().clone());
+        self.reconcile_cached(objects, function)
+    }
+}
+
+impl<S: Send + Sync + 'static> ControllerBuilder<'_, Metadata, S> {
+    /// Adds the controller with an async reconcile function over the metadata of objects. See
+    /// [`Manager::controller_of_metadata`].
+    pub fn reconcile_metadata<F, Fut>(self, function: F) -> ControllerHandle
+    where
+        F: Fn(Arc<Metadata>, Context<S>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Outcome>> + Send + 'static,
+    {
+        let objects = self.manager.cached_metadata(self.builder.root().clone());
         self.reconcile_cached(objects, function)
     }
 }
@@ -400,7 +495,7 @@ struct Finalizers<K, S> {
     cleanups: Vec<Cleanup<K, S>>,
 }
 
-impl<K: ApiObject, S> Finalizers<K, S> {
+impl<K, S> Finalizers<K, S> {
     fn new(declared: Vec<(&'static str, Cleanup<K, S>)>) -> Self {
         let (names, cleanups) = declared.into_iter().unzip();
         Self { names, cleanups }
@@ -408,38 +503,47 @@ impl<K: ApiObject, S> Finalizers<K, S> {
 
     /// Adds the finalizers to a new object, or runs the cleanups of one that is being deleted. Returns the object to
     /// reconcile, if it is to be reconciled.
-    async fn run(&self, mut object: Arc<K>, context: &Context<S>) -> Result<Option<Arc<K>>> {
+    async fn run<V: Whole<Object = K>>(
+        &self,
+        kind: &Kind,
+        mut object: Arc<V>,
+        context: &Context<S>,
+    ) -> Result<Option<Arc<V>>> {
         loop {
-            match finalizers::next_step(object.meta(), &self.names) {
+            let meta = View::meta(&*object);
+            match finalizers::next_step(meta, &self.names) {
                 Step::Reconcile => return Ok(Some(object)),
                 Step::Leave => return Ok(None),
                 Step::Add(missing) => {
-                    let patch = finalizers::patch(object.meta(), &missing, None);
-                    object = self.patch(&object, missing[0], &patch, context).await?;
+                    let patch = finalizers::patch(meta, &missing, None);
+                    object = patch_finalizer(kind, &*object, missing[0], &patch, context).await?;
                 }
                 Step::CleanUp(name) => {
                     let cleanup =
                         self.names.iter().zip(&self.cleanups).find(|(own, _)| **own == name);
                     if let Some((_, cleanup)) = cleanup {
-                        cleanup(Arc::clone(&object), context.clone()).await?;
+                        cleanup(object.whole(), context.clone()).await?;
                     }
-                    let patch = finalizers::patch(object.meta(), &[], Some(name));
-                    object = self.patch(&object, name, &patch, context).await?;
+                    let patch = finalizers::patch(meta, &[], Some(name));
+                    object = patch_finalizer(kind, &*object, name, &patch, context).await?;
                 }
             }
         }
     }
+}
 
-    async fn patch(
-        &self,
-        object: &Arc<K>,
-        finalizer: &str,
-        patch: &serde_json::Value,
-        context: &Context<S>,
-    ) -> Result<Arc<K>> {
-        let target = target_of(kind_of::<K>(), &**object);
-        let body = serde_json::to_vec(patch)?.into();
-        let patched = context.writer().patch(&target, "", PatchForm::Merge, body).await;
-        Ok(patched.map_err(|source| FinalizerError { finalizer: finalizer.to_owned(), source })?)
-    }
+async fn patch_finalizer<V: View, S>(
+    kind: &Kind,
+    object: &V,
+    finalizer: &str,
+    patch: &serde_json::Value,
+    context: &Context<S>,
+) -> Result<Arc<V>> {
+    let Meta { namespace, name, uid, .. } = object.meta();
+    let target = Target::new(kind.clone(), namespace, name, uid);
+    let body = serde_json::to_vec(patch)?.into();
+    let patched = context.writer().patch::<V>(&target, "", PatchForm::Merge, body).await;
+    let patched =
+        patched.map_err(|source| FinalizerError { finalizer: finalizer.to_owned(), source })?;
+    Ok(Arc::new(patched))
 }

@@ -3,21 +3,28 @@
 use super::{
     applied::Applied,
     object::{ApiObject, kind_of, target_of},
+    unsynced::NotSynced,
+    views::ClientView,
     write::Writer,
 };
 use crate::{
-    cache::{Cache, Full},
+    cache::{Cache, Dynamic, Full, Index},
+    client::Metadata,
     clock::Clock,
     controller::{self, ControllerCaches, Error, Request},
     plan::{EventRecord, Key, Target},
 };
+use evenkeel_api::{Kind, View};
+use kube::api::DynamicObject;
 use std::{
+    any::TypeId,
     borrow::Cow,
+    fmt,
     sync::{Arc, OnceLock},
 };
 
 /// Action of events that name none, which events.k8s.io demands.
-const RECONCILE: &str = "Reconcile";
+pub(super) const RECONCILE: &str = "Reconcile";
 
 /// What the passes of one controller share.
 pub(super) struct Shared {
@@ -35,12 +42,13 @@ pub(super) struct Shared {
 /// Reads of caches are free. Writes ([`Context::apply`] and its neighbours) are fenced by the lease, rate limited, and
 /// seen by the next pass over the key.
 pub struct Context<S = ()> {
-    inner: controller::Context,
+    pub(super) inner: controller::Context,
     request: Request,
     state: Arc<S>,
     shared: Arc<Shared>,
     /// The controller's, or this pass's own if its client has a fence of its own.
-    kube: Arc<OnceLock<kube::Client>>,
+    pub(super) kube: Arc<OnceLock<kube::Client>>,
+    pub(super) view: ClientView,
 }
 
 impl<S> Clone for Context<S> {
@@ -50,16 +58,53 @@ impl<S> Clone for Context<S> {
 }
 
 /// Error of reading a cache that the controller does not declare. It would be empty when the first pass reads it.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "controller {controller} reads the cache of {kind}, but does not declare it: add `.reads::<{kind}>()`, `.owns::<{kind}>()` or `.watches::<{kind}>(…)` to its builder"
-)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotDeclared {
     /// Name of the controller.
     pub controller: String,
     /// Kind of the cache.
     pub kind: String,
+    /// Form in which the cache would hold the objects.
+    pub form: CachedForm,
 }
+
+/// Form in which a cache holds objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CachedForm {
+    /// Whole objects of a type.
+    Typed,
+    /// Whole objects of a kind that is known only at run time.
+    Dynamic,
+    /// The metadata of objects.
+    Metadata,
+}
+
+impl fmt::Display for NotDeclared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { controller, kind, form } = self;
+        let (cache, suffix) = match form {
+            CachedForm::Typed => ("cache", ""),
+            CachedForm::Dynamic => ("dynamic cache", "_dynamic"),
+            CachedForm::Metadata => ("metadata cache", "_metadata"),
+        };
+        write!(
+            f,
+            "controller {controller} reads the {cache} of {kind}, but does not declare it: "
+        )?;
+        match form {
+            CachedForm::Typed => write!(
+                f,
+                "add `.reads::<{kind}>()`, `.owns::<{kind}>()` or `.watches::<{kind}>(…)` to its builder"
+            ),
+            CachedForm::Dynamic | CachedForm::Metadata => write!(
+                f,
+                "add `.reads{suffix}(kind)`, `.owns{suffix}(kind)` or `.watches{suffix}(kind, …)` to its builder"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for NotDeclared {}
 
 impl<S> Context<S> {
     pub(super) fn new(
@@ -70,7 +115,7 @@ impl<S> Context<S> {
     ) -> Self {
         let kube =
             if inner.env.shards.is_some() { Arc::default() } else { Arc::clone(&shared.kube) };
-        Self { inner, request, state, shared, kube }
+        Self { inner, request, state, shared, kube, view: ClientView::default() }
     }
 
     /// Returns the same access with another state.
@@ -81,6 +126,7 @@ impl<S> Context<S> {
             state,
             shared: Arc::clone(&self.shared),
             kube: Arc::clone(&self.kube),
+            view: self.view.clone(),
         }
     }
 
@@ -118,28 +164,167 @@ impl<S> Context<S> {
     /// Returns the cache of a kind that the controller declares.
     ///
     /// # Errors
-    /// When the controller does not declare the kind. The error is terminal.
+    /// When the controller does not declare the kind; this error ([`NotDeclared`]) is terminal. When the cache has not synced:
+    /// the pass is repeated when it has ([`NotSynced`]).
     pub fn cached<K: ApiObject>(&self) -> Result<Cache<Full<K>>, Error> {
-        let kind = kind_of::<K>();
-        let found = self.shared.caches.find_map(Cache::of_informer);
-        found.ok_or_else(|| {
-            Error::terminal(NotDeclared {
-                controller: self.shared.controller.to_string(),
-                kind: kind.kind.to_string(),
-            })
-        })
+        self.synced_cache(&kind_of::<K>(), CachedForm::Typed)
+    }
+
+    /// Like [`Context::cached`], for a kind that is known only at run time.
+    ///
+    /// # Errors
+    /// As [`Context::cached`].
+    pub fn cached_dynamic(&self, kind: &Kind) -> Result<Cache<Dynamic>, Error> {
+        self.synced_cache(kind, CachedForm::Dynamic)
+    }
+
+    /// Like [`Context::cached`], for a kind of which only the metadata is cached.
+    ///
+    /// # Errors
+    /// As [`Context::cached`].
+    pub fn cached_metadata(&self, kind: &Kind) -> Result<Cache<Metadata>, Error> {
+        self.synced_cache(kind, CachedForm::Metadata)
     }
 
     /// Returns an object from the cache of a kind that the controller declares, or `None` if it does not exist.
     ///
     /// # Errors
     /// As [`Context::cached`].
+    #[doc(alias = "client.Get")]
     pub fn get<K: ApiObject>(&self, namespace: &str, name: &str) -> Result<Option<Arc<K>>, Error> {
+        let namespace = self.view.namespace(&kind_of::<K>(), namespace)?;
         let found = self.cached::<K>()?.get(namespace, name);
         Ok(found.map(|object| Arc::clone(object.object())))
     }
 
+    /// Like [`Context::get`], for a kind that is known only at run time.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # fn size(cx: &Context) -> Result<i64> {
+    /// // The builder has `.reads_dynamic(kind)`.
+    /// let kind = Kind::new("example.com", "v1", "Gadget", "gadgets", true);
+    /// let gadget = cx.get_dynamic(&kind, "default", "web")?;
+    /// Ok(gadget.and_then(|gadget| gadget.data["spec"]["size"].as_i64()).unwrap_or(1))
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Context::cached`].
+    pub fn get_dynamic(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<Arc<DynamicObject>>, Error> {
+        let namespace = self.view.namespace(kind, namespace)?;
+        let found = self.cached_dynamic(kind)?.get(namespace, name);
+        Ok(found.map(|object| Arc::clone(object.object())))
+    }
+
+    /// Like [`Context::get`], for a kind of which only the metadata is cached.
+    ///
+    /// # Errors
+    /// As [`Context::cached`].
+    pub fn get_metadata(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<Arc<Metadata>>, Error> {
+        let namespace = self.view.namespace(kind, namespace)?;
+        Ok(self.cached_metadata(kind)?.get(namespace, name))
+    }
+
+    /// Returns whether the declared cache of a kind holds all objects. That of an
+    /// [optional](super::ControllerBuilder::optional) kind does not, as long as its definition is not installed.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use k8s_openapi::api::networking::v1::Ingress;
+    /// # fn ingress(cx: &Context) -> Result<Option<Arc<Ingress>>> {
+    /// // The builder has `.reads::<Ingress>().optional()`.
+    /// if !cx.has_synced::<Ingress>()? {
+    ///     return Ok(None); // The cluster has no such kind.
+    /// }
+    /// cx.get::<Ingress>("default", "web")
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// When the controller does not declare the kind. The error is terminal.
+    pub fn has_synced<K: ApiObject>(&self) -> Result<bool, Error> {
+        let cache: Cache<Full<K>> = self.declared(&kind_of::<K>(), CachedForm::Typed)?;
+        Ok(cache.has_synced())
+    }
+
+    /// Like [`Context::has_synced`], for a kind that is known only at run time.
+    ///
+    /// # Errors
+    /// As [`Context::has_synced`].
+    pub fn has_synced_dynamic(&self, kind: &Kind) -> Result<bool, Error> {
+        let cache: Cache<Dynamic> = self.declared(kind, CachedForm::Dynamic)?;
+        Ok(cache.has_synced())
+    }
+
+    /// Like [`Context::has_synced`], for a kind of which only the metadata is cached.
+    ///
+    /// # Errors
+    /// As [`Context::has_synced`].
+    pub fn has_synced_metadata(&self, kind: &Kind) -> Result<bool, Error> {
+        let cache: Cache<Metadata> = self.declared(kind, CachedForm::Metadata)?;
+        Ok(cache.has_synced())
+    }
+
+    /// Returns an index, of a cache that the controller declares. Without this check, an index of another cache may be empty
+    /// when the first pass reads it.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use k8s_openapi::api::core::v1::Pod;
+    /// // `manager.cached::<Pod>().index("node", …)`, in the state of a controller with `.reads::<Pod>()`
+    /// # fn pods(cx: &Context<Index<Full<Pod>>>) -> Result<usize> {
+    /// let by_node = cx.state();
+    /// Ok(cx.index(by_node)?.count("node-1"))
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Context::cached`].
+    pub fn index<'i, V: View>(&self, index: &'i Index<V>) -> Result<&'i Index<V>, Error> {
+        let cache = index.cache();
+        let informer = cache.informer().informer();
+        if !self.shared.caches.any(|known| Arc::ptr_eq(known.informer(), informer)) {
+            return Err(self.not_declared(cache.kind(), CachedForm::of::<V>()));
+        }
+        NotSynced::check(informer)?;
+        Ok(index)
+    }
+
+    fn synced_cache<V: View>(&self, kind: &Kind, form: CachedForm) -> Result<Cache<V>, Error> {
+        let cache = self.declared::<V>(kind, form)?;
+        NotSynced::check(cache.informer().informer())?;
+        Ok(cache)
+    }
+
+    fn declared<V: View>(&self, kind: &Kind, form: CachedForm) -> Result<Cache<V>, Error> {
+        let found = self.shared.caches.find_map(|cache| {
+            Cache::of_informer(cache).filter(|cache: &Cache<V>| cache.kind() == kind)
+        });
+        found.ok_or_else(|| self.not_declared(kind, form))
+    }
+
+    fn not_declared(&self, kind: &Kind, form: CachedForm) -> Error {
+        Error::terminal(NotDeclared {
+            controller: self.shared.controller.to_string(),
+            kind: kind.kind.to_string(),
+            form,
+        })
+    }
+
     /// Records a `Normal` event about an object. `reason` is one word in CamelCase.
+    ///
+    /// [`DynamicObjects::event`](super::DynamicObjects::event) is that of a kind which is known only at run time.
     pub fn event<K: ApiObject>(
         &self,
         object: &K,
@@ -147,7 +332,7 @@ impl<S> Context<S> {
         message: impl Into<String>,
     ) {
         let target = target_of(kind_of::<K>(), object);
-        self.record(&EventRecord::normal(target, reason, message), RECONCILE, None);
+        self.record_event(&EventRecord::normal(target, reason, message), RECONCILE, None);
     }
 
     /// Records a `Warning` event about an object. `reason` is one word in CamelCase.
@@ -158,7 +343,7 @@ impl<S> Context<S> {
         message: impl Into<String>,
     ) {
         let target = target_of(kind_of::<K>(), object);
-        self.record(&EventRecord::warning(target, reason, message), RECONCILE, None);
+        self.record_event(&EventRecord::warning(target, reason, message), RECONCILE, None);
     }
 
     /// Like [`Context::event`], about an `action`, such as `Scale`, with a related object. Both are kept only in
@@ -173,10 +358,20 @@ impl<S> Context<S> {
     ) {
         let target = target_of(kind_of::<K>(), object);
         let related = target_of(kind_of::<R>(), related);
-        self.record(&EventRecord::normal(target, reason, message), action, Some(&related));
+        self.record_event(&EventRecord::normal(target, reason, message), action, Some(&related));
     }
 
-    fn record(&self, event: &EventRecord, action: &'static str, related: Option<&Target>) {
+    /// Records an event about any object, by an `action`, with a related object. [`Target::of_object`] names objects of a type, and
+    /// [`Identified::target`](super::Identified::target) those of a kind that is known only at run time.
+    pub fn record_event(
+        &self,
+        event: &EventRecord,
+        action: &'static str,
+        related: Option<&Target>,
+    ) {
+        if self.view.dry_run {
+            return;
+        }
         match &self.inner.series {
             Some(series) => series.record(event, action, related),
             None => self.inner.events.record(event),
@@ -201,6 +396,17 @@ impl<S> Context<S> {
             field_manager: &self.shared.field_manager,
             applied: &self.shared.applied,
             caches: &self.shared.caches,
+            view: &self.view,
+        }
+    }
+}
+
+impl CachedForm {
+    fn of<V: View>() -> Self {
+        match TypeId::of::<V>() {
+            id if id == TypeId::of::<Dynamic>() => Self::Dynamic,
+            id if id == TypeId::of::<Metadata>() => Self::Metadata,
+            _ => Self::Typed,
         }
     }
 }

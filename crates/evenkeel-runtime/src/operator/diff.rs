@@ -1,6 +1,6 @@
-//! Merge patches (RFC 7386) from the difference of two values.
+//! Merge patches (RFC 7386) and JSON patches (RFC 6902) from the difference of two values.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 /// Merge patch, and whether it replaces a list.
 #[derive(Debug, PartialEq)]
@@ -15,6 +15,30 @@ pub(super) fn merge_patch(old: &Value, new: &Value) -> Option<MergePatch> {
     let mut replaces_list = false;
     let patch = difference(old, new, &mut replaces_list)?;
     Some(MergePatch { patch, replaces_list })
+}
+
+/// JSON patch, and whether it touches a list.
+#[derive(Debug, PartialEq)]
+pub(super) struct JsonPatch {
+    pub(super) operations: Vec<Value>,
+    /// Whether the patch names entries of a list by their number, or replaces or removes a list.
+    pub(super) touches_list: bool,
+}
+
+/// Returns the JSON patch that changes `old` into `new`, or `None` if they are equal.
+pub(super) fn json_patch(old: &Value, new: &Value) -> Option<JsonPatch> {
+    let operations: Vec<Value> =
+        json_patch::diff(old, new).0.iter().map(|operation| json!(operation)).collect();
+    let paths = operations.iter().filter_map(|operation| operation["path"].as_str());
+    let touches_list =
+        paths.flat_map(prefixes).any(|path| old.pointer(path).is_some_and(Value::is_array));
+    (!operations.is_empty()).then_some(JsonPatch { operations, touches_list })
+}
+
+/// Returns the JSON pointers to a value and to all that contain it.
+fn prefixes(path: &str) -> impl Iterator<Item = &str> {
+    let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
+    ends.map(move |end| &path[..end])
 }
 
 fn difference(old: &Value, new: &Value, replaces_list: &mut bool) -> Option<Value> {
@@ -51,7 +75,6 @@ fn difference(old: &Value, new: &Value, replaces_list: &mut bool) -> Option<Valu
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use serde_json::json;
 
     #[test]
     fn a_patch_names_only_what_differs() {
@@ -94,6 +117,17 @@ mod tests {
             let mut patched = old.clone();
             if let Some(MergePatch { patch, .. }) = merge_patch(&old, &new) {
                 json_patch::merge(&mut patched, &patch);
+            }
+            prop_assert_eq!(patched, new);
+        }
+
+        #[test]
+        fn a_json_patch_leads_from_the_old_value_to_the_new(old in value(), new in value()) {
+            let mut patched = old.clone();
+            if let Some(JsonPatch { operations, touches_list }) = json_patch(&old, &new) {
+                let patch = serde_json::from_value(Value::Array(operations)).unwrap();
+                json_patch::patch(&mut patched, &patch).unwrap();
+                prop_assert!(touches_list || old == new || !old.is_array());
             }
             prop_assert_eq!(patched, new);
         }

@@ -1,7 +1,7 @@
 //! Finalizers: what a pass does before the reconcile function, and in its place while the object is being deleted.
 
 use crate::client::ApiError;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use evenkeel_api::Meta;
 use serde_json::{Value, json};
 
 /// Error of adding or removing a finalizer.
@@ -34,14 +34,13 @@ pub(super) enum Step {
 /// An object that is being deleted gets no finalizer: the server would refuse it, and nothing was created for it.
 ///
 /// Upstream: `controllerutil.AddFinalizer`, and the pattern of `DeletionTimestamp` in controller-runtime's book.
-pub(super) fn next_step(meta: &ObjectMeta, own: &[&'static str]) -> Step {
-    let has = |finalizer: &&&'static str| {
-        meta.finalizers.iter().flatten().any(|present| present == **finalizer)
-    };
+pub(super) fn next_step(meta: &Meta, own: &[&'static str]) -> Step {
+    let has =
+        |finalizer: &&&'static str| meta.finalizers.iter().any(|present| **present == ***finalizer);
     if own.is_empty() {
         return Step::Reconcile;
     }
-    if meta.deletion_timestamp.is_some() {
+    if meta.deleting() {
         return own
             .iter()
             .rev()
@@ -54,13 +53,13 @@ pub(super) fn next_step(meta: &ObjectMeta, own: &[&'static str]) -> Step {
 
 /// Returns the merge patch that adds and removes finalizers. It keeps those of others, and applies only to the version
 /// of the object that it was computed from.
-pub(super) fn patch(meta: &ObjectMeta, add: &[&'static str], remove: Option<&str>) -> Value {
-    let present = meta.finalizers.iter().flatten().map(String::as_str);
+pub(super) fn patch(meta: &Meta, add: &[&'static str], remove: Option<&str>) -> Value {
+    let present = meta.finalizers.iter().map(|name| &**name);
     let finalizers: Vec<&str> =
         present.chain(add.iter().copied()).filter(|name| Some(*name) != remove).collect();
     json!({"metadata": {
-        "uid": meta.uid,
-        "resourceVersion": meta.resource_version,
+        "uid": &*meta.uid,
+        "resourceVersion": &*meta.resource_version,
         "finalizers": finalizers,
     }})
 }
@@ -69,14 +68,14 @@ pub(super) fn patch(meta: &ObjectMeta, add: &[&'static str], remove: Option<&str
 mod tests {
     use super::*;
 
-    fn meta(finalizers: &[&str], deleting: bool) -> ObjectMeta {
-        serde_json::from_value(json!({
-            "uid": "u",
-            "resourceVersion": "7",
-            "finalizers": finalizers,
-            "deletionTimestamp": deleting.then_some("2026-01-01T00:00:00Z"),
-        }))
-        .unwrap()
+    fn meta(finalizers: &[&str], deleting: bool) -> Meta {
+        Meta {
+            uid: "u".into(),
+            resource_version: "7".into(),
+            finalizers: finalizers.iter().map(|name| (*name).into()).collect(),
+            deletion: deleting.then_some(jiff::Timestamp::UNIX_EPOCH),
+            ..Meta::default()
+        }
     }
 
     #[test]

@@ -1,15 +1,16 @@
 //! A controller after its declaration: watches that are added and stopped while it runs, and its removal.
 
-use super::{ApiObject, builder::mapping};
+use super::{ApiObject, Predicate, builder::mapping};
 use crate::{
     cache::{Cache, Caches, Dynamic, Full},
     client::Metadata,
-    controller::{LateWatch, LateWatches},
+    controller::{EventFilter, LateWatch, LateWatches},
     manager::Removal,
     plan::Key,
 };
 use evenkeel_api::{Kind, Meta, View};
 use kube::api::DynamicObject;
+use std::time::Duration;
 
 /// Controller of a manager. Clones are the same controller.
 ///
@@ -55,12 +56,14 @@ impl ControllerHandle {
 
     /// Enqueues the keys that `map` returns for each `W` on the `W`'s events, beginning with those that exist. From now on
     /// [`Context`](super::Context) reads the cache of `W`, and a pass waits until it shows the key's writes of `W`.
+    ///
+    /// A pass that reads the cache before it has synced comes again when it has; see [`NotSynced`](super::NotSynced).
     #[doc(alias = "Controller.Watch")]
     pub fn watches<W: ApiObject>(
         &self,
         map: impl Fn(&W) -> Vec<Key> + Send + Sync + 'static,
     ) -> WatchHandle {
-        self.add(&self.caches.packed::<Full<W>>(), move |object: &Full<W>| map(object))
+        self.new_watch().watches(map)
     }
 
     /// Like [`Self::watches`], for a kind of which only the metadata is cached.
@@ -69,7 +72,7 @@ impl ControllerHandle {
         kind: Kind,
         map: impl Fn(&Meta) -> Vec<Key> + Send + Sync + 'static,
     ) -> WatchHandle {
-        self.add(&self.caches.metadata(kind), move |object: &Metadata| map(&object.meta))
+        self.new_watch().watches_metadata(kind, map)
     }
 
     /// Like [`Self::watches`], for a kind that is known only at run time.
@@ -78,15 +81,37 @@ impl ControllerHandle {
         kind: Kind,
         map: impl Fn(&DynamicObject) -> Vec<Key> + Send + Sync + 'static,
     ) -> WatchHandle {
-        self.add(&self.caches.dynamic(kind), move |object: &Dynamic| map(object))
+        self.new_watch().watches_dynamic(kind, map)
     }
 
-    fn add<V: View>(
-        &self,
-        cache: &Cache<V>,
-        map: impl Fn(&V) -> Vec<Key> + Send + Sync + 'static,
-    ) -> WatchHandle {
-        WatchHandle { watch: self.watches.add(cache, mapping(map)), caches: self.caches.clone() }
+    /// Enqueues the owner (controller reference) of each `D` on the `D`'s events, as
+    /// [`ControllerBuilder::owns`](super::ControllerBuilder::owns) does.
+    pub fn owns<D: ApiObject>(&self) -> WatchHandle {
+        self.new_watch().owns::<D>()
+    }
+
+    /// Like [`Self::owns`], for a kind that is known only at run time.
+    pub fn owns_dynamic(&self, kind: Kind) -> WatchHandle {
+        self.new_watch().owns_dynamic(kind)
+    }
+
+    /// Like [`Self::owns`], for a kind of which only the metadata is cached.
+    pub fn owns_metadata(&self, kind: Kind) -> WatchHandle {
+        self.new_watch().owns_metadata(kind)
+    }
+
+    /// Returns the options of a watch that is added now: a predicate, or that its kind may not be served yet.
+    ///
+    /// ```no_run
+    /// use evenkeel_runtime::prelude::*;
+    ///
+    /// async fn follow(controller: &ControllerHandle, kind: Kind) {
+    ///     let watch = controller.new_watch().when(generation_changed()).optional().owns_dynamic(kind);
+    ///     watch.synced().await;
+    /// }
+    /// ```
+    pub fn new_watch(&self) -> NewWatch<'_> {
+        NewWatch { controller: self, predicate: None, optional: false, resync: None }
     }
 
     /// Removes the controller: its watches end, passes that run are finished, and keys that wait are dropped. Caches that
@@ -103,6 +128,116 @@ impl std::fmt::Debug for ControllerHandle {
     }
 }
 
+/// Watch that is added to a running controller, with its options. See [`ControllerHandle::new_watch`].
+#[must_use = "a watch is added by `watches`, `owns` and their like"]
+pub struct NewWatch<'c> {
+    controller: &'c ControllerHandle,
+    predicate: Option<Predicate>,
+    optional: bool,
+    resync: Option<Duration>,
+}
+
+/// Options.
+impl NewWatch<'_> {
+    /// Lets only those events of the kind enqueue keys that pass the predicate.
+    #[doc(alias = "WithPredicates")]
+    pub fn when(self, predicate: Predicate) -> Self {
+        Self { predicate: Some(predicate), ..self }
+    }
+
+    /// Keeps the manager ready although the server does not serve the kind yet. Its events follow once its definition is
+    /// installed.
+    pub fn optional(self) -> Self {
+        Self { optional: true, ..self }
+    }
+
+    /// Enqueues every object of the kind each `period`, as an update without a change.
+    #[doc(alias = "SyncPeriod")]
+    pub fn resync_every(self, period: Duration) -> Self {
+        Self { resync: Some(period), ..self }
+    }
+}
+
+/// The last call, which adds the watch.
+impl NewWatch<'_> {
+    /// See [`ControllerHandle::watches`].
+    pub fn watches<W: ApiObject>(
+        self,
+        map: impl Fn(&W) -> Vec<Key> + Send + Sync + 'static,
+    ) -> WatchHandle {
+        let cache = self.controller.caches.packed::<Full<W>>();
+        self.add(&cache, move |object: &Full<W>| map(object))
+    }
+
+    /// See [`ControllerHandle::watches_metadata`].
+    pub fn watches_metadata(
+        self,
+        kind: Kind,
+        map: impl Fn(&Meta) -> Vec<Key> + Send + Sync + 'static,
+    ) -> WatchHandle {
+        let cache = self.controller.caches.metadata(kind);
+        self.add(&cache, move |object: &Metadata| map(&object.meta))
+    }
+
+    /// See [`ControllerHandle::watches_dynamic`].
+    pub fn watches_dynamic(
+        self,
+        kind: Kind,
+        map: impl Fn(&DynamicObject) -> Vec<Key> + Send + Sync + 'static,
+    ) -> WatchHandle {
+        let cache = self.controller.caches.dynamic(kind);
+        self.add(&cache, move |object: &Dynamic| map(object))
+    }
+
+    /// See [`ControllerHandle::owns`].
+    pub fn owns<D: ApiObject>(self) -> WatchHandle {
+        let cache = self.controller.caches.packed::<Full<D>>();
+        self.add_owned(&cache)
+    }
+
+    /// See [`ControllerHandle::owns_dynamic`].
+    pub fn owns_dynamic(self, kind: Kind) -> WatchHandle {
+        let cache = self.controller.caches.dynamic(kind);
+        self.add_owned(&cache)
+    }
+
+    /// See [`ControllerHandle::owns_metadata`].
+    pub fn owns_metadata(self, kind: Kind) -> WatchHandle {
+        let cache = self.controller.caches.metadata(kind);
+        self.add_owned(&cache)
+    }
+
+    fn add<V: View>(
+        self,
+        cache: &Cache<V>,
+        map: impl Fn(&V) -> Vec<Key> + Send + Sync + 'static,
+    ) -> WatchHandle {
+        self.configure(cache);
+        let ControllerHandle { watches, caches, .. } = self.controller;
+        let watch = watches.add(cache, self.predicate.map(filter), mapping(map));
+        WatchHandle { watch, caches: caches.clone() }
+    }
+
+    fn add_owned<V: View>(self, cache: &Cache<V>) -> WatchHandle {
+        self.configure(cache);
+        let ControllerHandle { watches, caches, .. } = self.controller;
+        let watch = watches.add_owned(cache, self.predicate.map(filter));
+        WatchHandle { watch, caches: caches.clone() }
+    }
+
+    fn configure<V: View>(&self, cache: &Cache<V>) {
+        if self.optional {
+            cache.mark_optional();
+        }
+        self.resync.iter().for_each(|period| cache.resync_every(*period));
+    }
+}
+
+/// Returns the filter of a predicate.
+fn filter(predicate: Predicate) -> EventFilter {
+    Box::new(move |event| predicate.passes(event))
+}
+
 /// Watch that was added to a controller by its [`ControllerHandle`]. It lasts as long as the controller, unless it is
 /// [stopped](WatchHandle::stop); to drop it changes nothing.
 pub struct WatchHandle {
@@ -112,6 +247,20 @@ pub struct WatchHandle {
 }
 
 impl WatchHandle {
+    /// Returns whether the cache of the kind holds all objects. Of a controller that has ended, this is false.
+    pub fn has_synced(&self) -> bool {
+        self.watch.as_ref().is_some_and(|watch| watch.synced().is_set())
+    }
+
+    /// Waits until the cache of the kind holds all objects. A pass need not wait: it reads the cache, and comes again if that has
+    /// not synced. Returns at once if the controller has ended.
+    #[doc(alias = "WaitForCacheSync")]
+    pub async fn synced(&self) {
+        if let Some(watch) = &self.watch {
+            watch.synced().wait().await;
+        }
+    }
+
     /// Ends the watch: its events enqueue no key any more. Keys in the queue are still reconciled. The cache of the kind stops
     /// unless something else reads it: a controller, a [`Cache`], an index or a handler. It must not be called within a
     /// function that maps events to keys.

@@ -28,10 +28,12 @@
 //! |---|---|
 //! | A pass sees the key's own writes; the leader alone writes | `write::Writer` |
 //! | Server-side apply sends nothing if neither the object nor the intent has changed | `applied::is_current` |
+//! | A cache that is not declared, or has not synced, is an error and not empty | `context::NotDeclared`, `unsynced::NotSynced` |
 //! | A finalizer is added before the first pass and removed after its cleanup | `finalizers::next_step` |
 //! | A status is patched only if it has changed; lists are patched under optimistic lock | `status::status_patch` |
 //! | `SetStatusCondition`: the transition time changes with the status | `conditions::set` |
 //! | `SetControllerReference`: one controller, no owner in another namespace | `owners::set_owner` |
+//! | A patch that replaces or counts entries of a list has an optimistic lock | `patches::locked_merge_patch`, `patches::locked_json_patch` |
 //! | Predicates filter events, not passes | `predicates::Predicate` |
 
 mod applied;
@@ -39,26 +41,33 @@ mod builder;
 pub mod conditions;
 mod context;
 mod diff;
+mod dynamic;
 mod finalizers;
 mod handle;
 mod object;
 mod owners;
+mod patches;
 mod predicates;
 mod status;
+mod subresource;
+mod unsynced;
+mod views;
 mod write;
 
 pub use builder::{ControllerBuilder, Requests};
-pub use context::{Context, NotDeclared};
+pub use context::{CachedForm, Context, NotDeclared};
+pub use dynamic::DynamicObjects;
 pub use finalizers::FinalizerError;
-pub use handle::{ControllerHandle, WatchHandle};
-pub use object::ApiObject;
-pub use owners::{OwnerError, OwnerExt};
+pub use handle::{ControllerHandle, NewWatch, WatchHandle};
+pub use object::{ApiObject, Identified};
+pub use owners::{KindSource, OwnerError, OwnerExt};
 pub use predicates::{
     Predicate, annotations_changed, generation_changed, labels_changed, on_change,
-    resource_version_changed,
+    on_dynamic_change, resource_version_changed,
 };
 pub use status::StatusPatch;
-pub use write::DynamicObjects;
+pub use subresource::SubResource;
+pub use unsynced::NotSynced;
 
 /// Result of a reconcile function and of the methods of [`Context`].
 pub type Result<T = crate::controller::Outcome, E = crate::controller::Error> =

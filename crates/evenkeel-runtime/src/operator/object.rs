@@ -2,6 +2,7 @@
 
 use crate::{
     cache::{Dynamic, Full},
+    client::Metadata,
     plan::{Key, Target},
 };
 use evenkeel_api::{Kind, View};
@@ -28,7 +29,7 @@ impl<K> ApiObject for K where
 {
 }
 
-/// View of whole objects: `Full<K>` or `Dynamic`.
+/// View of objects as a reconcile function gets them: `Full<K>`, `Dynamic` or `Metadata`.
 pub(super) trait Whole: View {
     /// Type of the object in the view.
     type Object: Send + Sync + 'static;
@@ -52,6 +53,33 @@ impl Whole for Dynamic {
     }
 }
 
+impl Whole for Metadata {
+    type Object = Self;
+
+    fn whole(&self) -> Arc<Self> {
+        Arc::new(self.clone())
+    }
+}
+
+/// Object that names itself, but whose type does not tell its kind. [`DynamicObjects`](super::DynamicObjects) knows the kind.
+/// Implemented for kube's `DynamicObject`, and for [`Metadata`].
+pub trait Identified {
+    /// Returns the object of this kind as the target of a write or an event.
+    fn target(&self, kind: &Kind) -> Target;
+}
+
+impl Identified for DynamicObject {
+    fn target(&self, kind: &Kind) -> Target {
+        target_of(kind.clone(), self)
+    }
+}
+
+impl Identified for Metadata {
+    fn target(&self, kind: &Kind) -> Target {
+        Target::of(kind.clone(), &self.meta)
+    }
+}
+
 /// Returns the kind of a type.
 pub(super) fn kind_of<K: ApiObject>() -> Kind {
     Full::<K>::kind()
@@ -63,6 +91,13 @@ pub(super) fn target_of(kind: Kind, object: &impl Resource) -> Target {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     let namespace = if kind.namespaced { text(&meta.namespace) } else { String::new() };
     Target::new(kind, &namespace, &text(&meta.name), &text(&meta.uid))
+}
+
+impl Target {
+    /// Returns an object as a target. Its uid is a precondition, if it has one.
+    pub fn of_object<K: ApiObject>(object: &K) -> Self {
+        target_of(kind_of::<K>(), object)
+    }
 }
 
 impl Key {

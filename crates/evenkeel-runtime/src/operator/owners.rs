@@ -1,7 +1,13 @@
 //! Owner references with their checks.
 
+use crate::client::Metadata;
+use evenkeel_api::Kind;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::Resource;
+use kube::{
+    Resource,
+    api::{ApiResource, DynamicObject},
+};
+use std::any::Any;
 
 /// Error of setting an owner reference.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -10,6 +16,12 @@ pub enum OwnerError {
     #[error("{owner} cannot own: it has no uid yet; use the object that the server returned")]
     NotStored {
         /// Kind and name of the owner.
+        owner: String,
+    },
+    /// The owner is a dynamic object without `types`, such as one of a list that kube's `Api` returned.
+    #[error("{owner} cannot own: it has no apiVersion and kind; set its `types`")]
+    NoType {
+        /// Name of the owner.
         owner: String,
     },
     /// A namespaced owner is in another namespace, or its dependent is cluster-scoped.
@@ -34,7 +46,43 @@ pub enum OwnerError {
     },
 }
 
-/// Owner references of an object. Implemented for all types of `k8s-openapi` and derived ones.
+/// Where objects have their `apiVersion` and kind: in their type, or in their `types` field. Implemented for the
+/// `DynamicType`s of types of `k8s-openapi` and derived ones, and of kube's `DynamicObject`.
+pub trait KindSource: Send + Sync + Sized + 'static {
+    /// Returns the `apiVersion` and the kind of an object, if it has them.
+    fn type_of<K: Resource<DynamicType = Self> + 'static>(object: &K) -> Option<(String, String)>;
+}
+
+impl KindSource for () {
+    fn type_of<K: Resource<DynamicType = Self> + 'static>(_: &K) -> Option<(String, String)> {
+        Some((K::api_version(&()).into_owned(), K::kind(&()).into_owned()))
+    }
+}
+
+impl KindSource for ApiResource {
+    fn type_of<K: Resource<DynamicType = Self> + 'static>(object: &K) -> Option<(String, String)> {
+        let object: &dyn Any = object;
+        let types = object.downcast_ref::<DynamicObject>()?.types.clone()?;
+        Some((types.api_version, types.kind))
+    }
+}
+
+/// Owner references of an object. Implemented for all types of `k8s-openapi`, derived ones, and kube's `DynamicObject`.
+///
+/// ```
+/// use evenkeel_runtime::prelude::*;
+/// use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+///
+/// let mut owner = ConfigMap::default();
+/// owner.metadata.name = Some("owner".to_owned());
+/// owner.metadata.uid = Some("1-2-3".to_owned());
+/// let mut child = Secret::default();
+/// child.controlled_by(&owner)?;
+/// assert!(child.is_controlled_by(&owner) && child.has_owner(&owner));
+/// assert!(child.remove_owner(&owner));
+/// assert_eq!(child.metadata.owner_references, None);
+/// # Ok::<_, evenkeel_runtime::operator::OwnerError>(())
+/// ```
 pub trait OwnerExt: Resource {
     /// Makes `owner` the controller of this object: the garbage collector deletes the object with its owner, and
     /// [`ControllerBuilder::owns`](super::ControllerBuilder::owns) maps its events to the owner. An object without a
@@ -44,11 +92,23 @@ pub trait OwnerExt: Resource {
     /// When the owner is not stored yet, is in another namespace, or another owner controls the object.
     ///
     /// Upstream: `controllerutil.SetControllerReference`.
-    fn controlled_by<O: Resource<DynamicType = ()>>(&mut self, owner: &O) -> Result<(), OwnerError>
+    fn controlled_by<O>(&mut self, owner: &O) -> Result<(), OwnerError>
     where
-        Self: Resource<DynamicType = ()>,
+        O: Resource<DynamicType: KindSource> + 'static,
+        Self: Resource<DynamicType: KindSource> + Sized + 'static,
     {
-        set_owner(self, owner, true)
+        set_owner(self, &Owner::of(owner)?, true)
+    }
+
+    /// Like [`OwnerExt::controlled_by`], for an owner of which only the metadata is known.
+    ///
+    /// # Errors
+    /// As [`OwnerExt::controlled_by`].
+    fn controlled_by_metadata(&mut self, kind: &Kind, owner: &Metadata) -> Result<(), OwnerError>
+    where
+        Self: Resource<DynamicType: KindSource> + Sized + 'static,
+    {
+        set_owner(self, &Owner::of_metadata(kind, owner), true)
     }
 
     /// Adds `owner` as an owner that does not control this object.
@@ -57,11 +117,38 @@ pub trait OwnerExt: Resource {
     /// When the owner is not stored yet, or is in another namespace.
     ///
     /// Upstream: `controllerutil.SetOwnerReference`.
-    fn owned_by<O: Resource<DynamicType = ()>>(&mut self, owner: &O) -> Result<(), OwnerError>
+    fn owned_by<O>(&mut self, owner: &O) -> Result<(), OwnerError>
     where
-        Self: Resource<DynamicType = ()>,
+        O: Resource<DynamicType: KindSource> + 'static,
+        Self: Resource<DynamicType: KindSource> + Sized + 'static,
     {
-        set_owner(self, owner, false)
+        set_owner(self, &Owner::of(owner)?, false)
+    }
+
+    /// Returns whether `owner` is an owner of this object, controlling or not. The uid decides.
+    ///
+    /// Upstream: `controllerutil.HasOwnerReference`, which compares names.
+    fn has_owner(&self, owner: &impl Resource) -> bool {
+        let uid = owner.meta().uid.as_ref();
+        let mut owners = self.meta().owner_references.iter().flatten();
+        uid.is_some() && owners.any(|known| Some(&known.uid) == uid)
+    }
+
+    /// Removes `owner` from the owners of this object. Returns whether it was one.
+    ///
+    /// Upstream: `controllerutil.RemoveOwnerReference`.
+    fn remove_owner(&mut self, owner: &impl Resource) -> bool {
+        let (Some(uid), Some(owners)) = (&owner.meta().uid, &mut self.meta_mut().owner_references)
+        else {
+            return false;
+        };
+        let before = owners.len();
+        owners.retain(|known| known.uid != *uid);
+        let is_removed = owners.len() < before;
+        if owners.is_empty() {
+            self.meta_mut().owner_references = None;
+        }
+        is_removed
     }
 
     /// Returns whether the object with this uid controls this object.
@@ -75,23 +162,53 @@ pub trait OwnerExt: Resource {
 
 impl<K: Resource> OwnerExt for K {}
 
-fn set_owner<K, O>(dependent: &mut K, owner: &O, controls: bool) -> Result<(), OwnerError>
+/// Owner of an object, of any type.
+struct Owner {
+    api_version: String,
+    kind: String,
+    namespace: Option<String>,
+    name: Option<String>,
+    uid: Option<String>,
+}
+
+impl Owner {
+    fn of<O: Resource<DynamicType: KindSource> + 'static>(owner: &O) -> Result<Self, OwnerError> {
+        let meta = owner.meta();
+        let Some((api_version, kind)) = O::DynamicType::type_of(owner) else {
+            return Err(OwnerError::NoType { owner: meta.name.clone().unwrap_or_default() });
+        };
+        let (namespace, name, uid) = (meta.namespace.clone(), meta.name.clone(), meta.uid.clone());
+        Ok(Self { api_version, kind, namespace, name, uid })
+    }
+
+    fn of_metadata(kind: &Kind, Metadata { meta }: &Metadata) -> Self {
+        let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        Self {
+            api_version: kind.api_version().into_owned(),
+            kind: kind.kind.to_string(),
+            namespace: text(&meta.namespace),
+            name: text(&meta.name),
+            uid: text(&meta.uid),
+        }
+    }
+}
+
+fn set_owner<K>(dependent: &mut K, owner: &Owner, controls: bool) -> Result<(), OwnerError>
 where
-    K: Resource<DynamicType = ()> + ?Sized,
-    O: Resource<DynamicType = ()>,
+    K: Resource<DynamicType: KindSource> + 'static,
 {
-    let (kind, meta) = (O::kind(&()).into_owned(), owner.meta());
-    let owner_name = format!("{kind} {}", meta.name.as_deref().unwrap_or_default());
-    let (Some(name), Some(uid)) = (&meta.name, &meta.uid) else {
+    let Owner { api_version, kind, namespace, name, uid } = owner;
+    let owner_name = format!("{kind} {}", name.as_deref().unwrap_or_default());
+    let (Some(name), Some(uid)) = (name, uid) else {
         return Err(OwnerError::NotStored { owner: owner_name });
     };
-    if let (Some(namespace), None) = (&meta.namespace, &dependent.meta().namespace) {
+    if let (Some(namespace), None) = (namespace, &dependent.meta().namespace) {
         dependent.meta_mut().namespace = Some(namespace.clone());
     }
-    if meta.namespace.is_some() && meta.namespace != dependent.meta().namespace {
+    if namespace.is_some() && *namespace != dependent.meta().namespace {
         return Err(OwnerError::OtherNamespace {
             owner: owner_name,
-            namespace: meta.namespace.clone().unwrap_or_default(),
+            namespace: namespace.clone().unwrap_or_default(),
             dependent: describe(dependent),
         });
     }
@@ -106,8 +223,8 @@ where
     }
     owners.retain(|o| o.uid != *uid);
     owners.push(OwnerReference {
-        api_version: O::api_version(&()).into_owned(),
-        kind,
+        api_version: api_version.clone(),
+        kind: kind.clone(),
         name: name.clone(),
         uid: uid.clone(),
         controller: controls.then_some(true),
@@ -116,12 +233,14 @@ where
     Ok(())
 }
 
-fn describe<K: Resource<DynamicType = ()> + ?Sized>(object: &K) -> String {
+fn describe<K: Resource<DynamicType: KindSource> + 'static>(object: &K) -> String {
     let meta = object.meta();
     let name = meta.name.as_deref().or(meta.generate_name.as_deref()).unwrap_or_default();
+    let kind =
+        K::DynamicType::type_of(object).map_or_else(|| "object".to_owned(), |(_, kind)| kind);
     match &meta.namespace {
-        Some(namespace) => format!("{} {namespace}/{name}", K::kind(&())),
-        None => format!("{} {name}", K::kind(&())),
+        Some(namespace) => format!("{kind} {namespace}/{name}"),
+        None => format!("{kind} {name}"),
     }
 }
 
@@ -197,5 +316,52 @@ mod tests {
         let cluster = Namespace { metadata: meta(None, "a", Some("n")), ..Namespace::default() };
         child.owned_by(&cluster).unwrap();
         assert_eq!(child.metadata.owner_references.unwrap().len(), 3);
+    }
+
+    fn gadget(name: &str, uid: Option<&str>) -> DynamicObject {
+        let kind = ApiResource::erase::<ConfigMap>(&());
+        DynamicObject { metadata: meta(Some("a"), name, uid), ..DynamicObject::new(name, &kind) }
+    }
+
+    #[test]
+    fn dynamic_objects_own_and_are_owned() {
+        let (owner, mut child) = (gadget("owner", Some("u")), gadget("child", None));
+        child.controlled_by(&owner).unwrap();
+        child.controlled_by(&map(Some("a"), Some("u"))).unwrap();
+        let owners = child.metadata.owner_references.clone().unwrap();
+        let [reference] = &owners[..] else { panic!("{owners:?}") };
+        assert_eq!((&*reference.api_version, &*reference.kind), ("v1", "ConfigMap"));
+        assert!(child.is_controlled_by(&owner) && child.has_owner(&owner));
+        assert_eq!(
+            child.controlled_by(&gadget("second", Some("v"))).unwrap_err().to_string(),
+            "ConfigMap a/child is controlled by ConfigMap owner already"
+        );
+        let untyped = DynamicObject { types: None, ..owner };
+        assert_eq!(
+            child.owned_by(&untyped).unwrap_err().to_string(),
+            "owner cannot own: it has no apiVersion and kind; set its `types`"
+        );
+        // The uid decides.
+        assert!(!child.remove_owner(&gadget("owner", Some("v"))) && child.remove_owner(&untyped));
+        assert!(!child.remove_owner(&untyped) && !child.has_owner(&untyped));
+        assert_eq!(child.metadata.owner_references, None);
+    }
+
+    #[test]
+    fn an_owner_may_be_known_by_its_metadata() {
+        let kind = Kind::new("example.com", "v1", "Gadget", "gadgets", true);
+        let mut owner = Metadata::default();
+        owner.meta.name = "owner".into();
+        owner.meta.namespace = "a".into();
+        let mut child = secret(None);
+        assert_eq!(
+            child.controlled_by_metadata(&kind, &owner).unwrap_err().to_string(),
+            "Gadget owner cannot own: it has no uid yet; use the object that the server returned"
+        );
+        owner.meta.uid = "u".into();
+        child.controlled_by_metadata(&kind, &owner).unwrap();
+        let reference = &child.metadata.owner_references.unwrap()[0];
+        assert_eq!((&*reference.api_version, reference.controller), ("example.com/v1", Some(true)));
+        assert_eq!(child.metadata.namespace.as_deref(), Some("a"));
     }
 }

@@ -1,7 +1,8 @@
 //! Predicates: which events of a kind enqueue keys.
 
-use crate::cache::{CacheEvent, Full, Object};
+use crate::cache::{CacheEvent, Dynamic, Full, Object};
 use evenkeel_api::{Meta, View};
+use kube::api::DynamicObject;
 use std::{fmt, sync::Arc};
 
 /// Function that decides about an event.
@@ -35,6 +36,19 @@ impl Predicate {
     where
         Full<K>: View,
     {
+        Self::on_view_event(test)
+    }
+
+    /// Returns a predicate on whole events of a kind that is known only at run time.
+    pub fn on_dynamic_event(
+        test: impl Fn(&CacheEvent<Dynamic>) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        Self::on_view_event(test)
+    }
+
+    fn on_view_event<V: View>(
+        test: impl Fn(&CacheEvent<V>) -> bool + Send + Sync + 'static,
+    ) -> Self {
         Self(Arc::new(move |event| {
             let mut passes = false;
             event.with(|event| passes = test(event));
@@ -119,6 +133,22 @@ where
     })
 }
 
+/// Like [`on_change`], for a kind that is known only at run time.
+///
+/// ```
+/// use evenkeel_runtime::prelude::*;
+///
+/// let resized = on_dynamic_change(|old, new| old.data["spec"]["size"] != new.data["spec"]["size"]);
+/// ```
+pub fn on_dynamic_change(
+    test: impl Fn(&DynamicObject, &DynamicObject) -> bool + Send + Sync + 'static,
+) -> Predicate {
+    Predicate::on_dynamic_event(move |event| match event {
+        CacheEvent::Updated { old, new } => test(old, new),
+        CacheEvent::Added { .. } | CacheEvent::Deleted(_) => true,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -159,6 +189,16 @@ mod tests {
                 predicate.passes(&CacheEvent::Updated { old: object(&base), new: object(new) })
             });
             assert_eq!(passed, wanted, "predicate {at}");
+        }
+        let gadget = |size: u32| -> Arc<dyn Object> {
+            let gadget = json!({"apiVersion": "v1", "kind": "G", "spec": {"size": size}});
+            Arc::new(Dynamic::new(serde_json::from_value(gadget).unwrap()))
+        };
+        let resized =
+            on_dynamic_change(|old, new| old.data["spec"]["size"] != new.data["spec"]["size"]);
+        for (size, wanted) in [(1, false), (2, true)] {
+            let event = CacheEvent::Updated { old: gadget(1), new: gadget(size) };
+            assert_eq!(resized.passes(&event), wanted, "size {size}");
         }
         let added = CacheEvent::Added { object: object(&base), initial: false };
         assert!(generation_changed().passes(&added));

@@ -3,28 +3,37 @@
 use super::{
     ApiObject, Context, Result, conditions,
     diff::{MergePatch, merge_patch},
-    object::{kind_of, target_of},
+    object::{Whole, kind_of, target_of},
 };
-use crate::{controller::Error, plan::PatchForm};
+use crate::{
+    cache::{Dynamic, Full},
+    controller::Error,
+    plan::{PatchForm, Target},
+};
+use evenkeel_api::{Kind, View};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
-use kube::core::object::HasStatus;
+use kube::{Resource, api::DynamicObject, core::object::HasStatus};
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::{Value, json};
-use std::sync::Arc;
+use serde_json::{Map, Value, json};
+use std::{marker::PhantomData, sync::Arc};
 
-/// Change of an object's status, from [`Context::status`]. It is written only if it differs from the present status.
+/// Change of an object's status, from [`Context::status`] and its neighbours. It is written only if it differs from the present
+/// status. `V` is the view of the object, and `T` the type of its status.
 #[must_use = "a status is written by `patch_if_changed`"]
-pub struct StatusPatch<'a, K, S> {
+pub struct StatusPatch<'a, V, T, S> {
     context: &'a Context<S>,
-    object: &'a K,
+    target: Target,
+    meta: &'a ObjectMeta,
     /// The present status; null if there is none.
     present: Value,
     /// The changed status, or the error of a change.
     status: Result<Value>,
+    types: PhantomData<fn() -> (V, T)>,
 }
 
 impl<S> Context<S> {
-    /// Returns a change of the object's status, which begins with the present status.
+    /// Returns a change of the object's status, which begins with the present status. For kinds of kube's `CustomResource`;
+    /// [`Context::status_of`] is for others.
     ///
     /// ```
     /// # use evenkeel_runtime::prelude::*;
@@ -41,28 +50,89 @@ impl<S> Context<S> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn status<'a, K>(&'a self, object: &'a K) -> StatusPatch<'a, K, S>
+    #[doc(alias = "Status().Patch")]
+    pub fn status<'a, K>(&'a self, object: &'a K) -> StatusPatch<'a, Full<K>, K::Status, S>
     where
         K: ApiObject + HasStatus<Status: Serialize>,
     {
-        let encoded = object.status().map(serde_json::to_value).transpose();
-        let (present, status) = match encoded.map(Option::unwrap_or_default) {
-            Ok(present) => (present.clone(), Ok(present)),
-            Err(error) => (Value::Null, Err(Error::from(error))),
-        };
-        StatusPatch { context: self, object, present, status }
+        let present = object.status().map(serde_json::to_value).transpose();
+        let present = present.map(Option::unwrap_or_default).map_err(Error::from);
+        StatusPatch::new(self, &kind_of::<K>(), object, present)
+    }
+
+    /// Like [`Context::status`], for the kinds of `k8s-openapi`. `T` is the type of the status. Fields that it does not have stay
+    /// as they are.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// use k8s_openapi::api::apps::v1::{Deployment, DeploymentStatus};
+    /// # async fn run(deployment: Arc<Deployment>, cx: Context) -> Result<()> {
+    /// cx.status_of(&*deployment)
+    ///     .set(|status: &mut DeploymentStatus| status.collision_count = Some(1))
+    ///     .patch_if_changed()
+    ///     .await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn status_of<'a, T, K>(&'a self, object: &'a K) -> StatusPatch<'a, Full<K>, T, S>
+    where
+        T: Serialize + DeserializeOwned,
+        K: ApiObject,
+    {
+        let present = serde_json::to_value(object).map_err(Error::from);
+        let present = present.and_then(|mut object| as_type::<T>(object["status"].take()));
+        StatusPatch::new(self, &kind_of::<K>(), object, present)
     }
 }
 
-impl<K, S> StatusPatch<'_, K, S>
+/// Returns a status with only those fields that its type has.
+fn as_type<T: Serialize + DeserializeOwned>(status: Value) -> Result<Value> {
+    if status.is_null() {
+        return Ok(status);
+    }
+    Ok(serde_json::to_value(serde_json::from_value::<T>(status)?)?)
+}
+
+/// Returns a change of a dynamic object's status, as [`Context::status_of`].
+pub(super) fn of_dynamic<'a, T: Serialize + DeserializeOwned, S>(
+    context: &'a Context<S>,
+    kind: &Kind,
+    object: &'a DynamicObject,
+) -> StatusPatch<'a, Dynamic, T, S> {
+    let status = object.data.get("status").cloned().unwrap_or_default();
+    StatusPatch::new(context, kind, object, as_type::<T>(status))
+}
+
+impl<'a, V, T, S> StatusPatch<'a, V, T, S> {
+    /// Returns the change that begins with the present status.
+    fn new(
+        context: &'a Context<S>,
+        kind: &Kind,
+        object: &'a impl Resource,
+        present: Result<Value>,
+    ) -> Self {
+        let (target, present) = match (context.target(kind, object), present) {
+            (Ok(target), present) => (target, present),
+            // A target outside of the view is never written.
+            (Err(error), _) => (target_of(kind.clone(), object), Err(error)),
+        };
+        let (present, status) = match present {
+            Ok(present) => (present.clone(), Ok(present)),
+            Err(error) => (Value::Null, Err(error)),
+        };
+        Self { context, target, meta: object.meta(), present, status, types: PhantomData }
+    }
+}
+
+impl<V, T, S> StatusPatch<'_, V, T, S>
 where
-    K: ApiObject + HasStatus<Status: Serialize + DeserializeOwned + Default>,
+    T: Serialize + DeserializeOwned + Default,
 {
     /// Changes the status. An absent one begins with its default.
-    pub fn set(mut self, change: impl FnOnce(&mut K::Status)) -> Self {
+    pub fn set(mut self, change: impl FnOnce(&mut T)) -> Self {
         self.status = self.status.and_then(|value| {
             let mut status = match value {
-                Value::Null => K::Status::default(),
+                Value::Null => T::default(),
                 value => serde_json::from_value(value)?,
             };
             change(&mut status);
@@ -71,30 +141,68 @@ where
         self
     }
 
-    /// Sets a condition in `status.conditions`, whose transition time changes with its status. See [`conditions::of`].
+    /// Sets a condition in `status.conditions`, whose transition time changes with its status. See [`conditions::of`]. Fields of
+    /// the condition that [`Condition`] does not have stay as they are.
     pub fn condition(mut self, condition: Condition) -> Self {
-        self.status = self.status.and_then(|mut value| {
-            let status = match &mut value {
+        self.status = self.status.and_then(|value| {
+            let value = match value {
+                Value::Null => serde_json::to_value(T::default())?,
+                value => value,
+            };
+            let mut status = match value {
+                Value::Null => Map::new(),
                 Value::Object(status) => status,
-                other => {
-                    *other = serde_json::to_value(K::Status::default())?;
-                    other.as_object_mut().ok_or_else(|| {
-                        Error::terminal("the status is not an object: it cannot have conditions")
-                    })?
+                _ => {
+                    let reason = "the status is not an object: it cannot have conditions";
+                    return Err(Error::terminal(reason));
                 }
             };
-            let present = status.remove("conditions").unwrap_or_default();
-            let mut list: Vec<Condition> = match present {
-                Value::Null => Vec::new(),
-                present => serde_json::from_value(present)?,
-            };
-            conditions::set(&mut list, condition, self.context.now());
-            status.insert("conditions".to_owned(), serde_json::to_value(list)?);
-            Ok(value)
+            let list = status.entry("conditions").or_insert(Value::Null);
+            set_condition(list, condition, self.context.now())?;
+            Ok(Value::Object(status))
         });
         self
     }
+}
 
+/// Sets a condition in a list of conditions, or in null. See [`conditions::set`].
+fn set_condition(list: &mut Value, condition: Condition, now: jiff::Timestamp) -> Result<()> {
+    if list.is_null() {
+        *list = json!([]);
+    }
+    let list =
+        list.as_array_mut().ok_or_else(|| Error::terminal("status.conditions is no list"))?;
+    let is_present = |entry: &&mut Value| entry["type"] == *condition.type_;
+    let Some(entry) = list.iter_mut().find(is_present) else {
+        let mut only = Vec::new();
+        conditions::set(&mut only, condition, now);
+        list.extend(only.iter().map(|condition| json!(condition)));
+        return Ok(());
+    };
+    let mut only: Vec<Condition> = vec![serde_json::from_value(entry.clone())?];
+    conditions::set(&mut only, condition, now);
+    if let Some(entry) = entry.as_object_mut() {
+        // It is absent from a condition of an object without a generation.
+        entry.remove("observedGeneration");
+    }
+    for (field, value) in only.iter().filter_map(|new| json!(new).as_object().cloned()).flatten() {
+        entry[field] = value;
+    }
+    Ok(())
+}
+
+impl<V: View, T, S> StatusPatch<'_, V, T, S> {
+    async fn patch(self) -> Result<Option<V>> {
+        let Some(patch) = status_patch(self.meta, &self.present, &self.status?) else {
+            return Ok(None);
+        };
+        let body = serde_json::to_vec(&patch)?.into();
+        let writer = self.context.writer();
+        Ok(Some(writer.patch::<V>(&self.target, "status", PatchForm::Merge, body).await?))
+    }
+}
+
+impl<K: ApiObject, T, S> StatusPatch<'_, Full<K>, T, S> {
     /// Writes the status as a merge patch of its differences, or nothing if it has not changed. Returns the object with
     /// the new status, or `None` without a change.
     ///
@@ -104,13 +212,18 @@ where
     /// # Errors
     /// When a change fails or the server refuses the patch.
     pub async fn patch_if_changed(self) -> Result<Option<Arc<K>>> {
-        let Some(patch) = status_patch(self.object.meta(), &self.present, &self.status?) else {
-            return Ok(None);
-        };
-        let target = target_of(kind_of::<K>(), self.object);
-        let body = serde_json::to_vec(&patch)?.into();
-        let writer = self.context.writer();
-        Ok(Some(writer.patch(&target, "status", PatchForm::Merge, body).await?))
+        Ok(self.patch().await?.map(|object| object.whole()))
+    }
+}
+
+impl<T, S> StatusPatch<'_, Dynamic, T, S> {
+    /// Writes the status as that of a typed object is written: as a merge patch of its differences, or nothing if it has not
+    /// changed.
+    ///
+    /// # Errors
+    /// When a change fails or the server refuses the patch.
+    pub async fn patch_if_changed(self) -> Result<Option<Arc<DynamicObject>>> {
+        Ok(self.patch().await?.map(|object| object.whole()))
     }
 }
 
@@ -150,5 +263,47 @@ mod tests {
         for (new, wanted) in table {
             assert_eq!(status_patch(&meta, &old, &new), wanted);
         }
+    }
+
+    #[test]
+    fn a_condition_keeps_the_fields_that_its_type_does_not_have() {
+        let now: jiff::Timestamp = "2026-01-02T00:00:00Z".parse().unwrap();
+        let object = k8s_openapi::api::core::v1::ConfigMap::default();
+        let mut list = json!([
+            {
+                "type": "Ready", "status": "True", "reason": "A", "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z", "lastUpdateTime": "u",
+            },
+            {"type": "Other", "odd": 1},
+        ]);
+        let condition = |type_, holds| conditions::of(&object, type_, holds, "B", "m");
+        set_condition(&mut list, condition("Ready", true), now).unwrap();
+        set_condition(&mut list, condition("New", false), now).unwrap();
+        assert_eq!(
+            list,
+            json!([
+                {
+                    "type": "Ready", "status": "True", "reason": "B", "message": "m",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z", "lastUpdateTime": "u",
+                },
+                {"type": "Other", "odd": 1},
+                {
+                    "type": "New", "status": "False", "reason": "B", "message": "m",
+                    "lastTransitionTime": "2026-01-02T00:00:00Z",
+                },
+            ])
+        );
+        assert!(set_condition(&mut json!({}), condition("New", true), now).is_err());
+    }
+
+    #[test]
+    fn a_status_has_only_the_fields_of_its_type() {
+        #[derive(Serialize, serde::Deserialize)]
+        struct Part {
+            n: i32,
+        }
+        assert_eq!(as_type::<Part>(json!({"n": 1, "other": 2})).unwrap(), json!({"n": 1}));
+        assert_eq!(as_type::<Part>(Value::Null).unwrap(), Value::Null);
+        assert!(as_type::<Part>(json!({"n": "x"})).is_err());
     }
 }

@@ -3,21 +3,20 @@
 use super::{
     ApiObject, Context, Result,
     applied::Applied,
-    diff::merge_patch,
     object::{Whole, kind_of, target_of},
+    views::ClientView,
 };
 use crate::{
-    cache::{Dynamic, Full, Reader},
+    cache::{Full, Reader},
     client::{ApiError, Client, DeleteOptions, ListOptions},
     controller::{self, ControllerCaches, Error},
     plan::{PatchForm, Target},
 };
 use bytes::Bytes;
-use evenkeel_api::{Kind, View};
-use k8s_openapi::api::core::v1::Pod;
-use kube::api::DynamicObject;
+use evenkeel_api::{Kind, Meta, View};
+use kube::Resource;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::sync::Arc;
 
 /// Writes of one pass. All go through the fenced client, and the key waits for the caches to show them.
@@ -28,17 +27,26 @@ pub(super) struct Writer<'a> {
     pub(super) applied: &'a Applied,
     /// Caches of the controller.
     pub(super) caches: &'a ControllerCaches,
+    pub(super) view: &'a ClientView,
 }
 
 impl Writer<'_> {
-    fn client(&self) -> &Client {
+    pub(super) fn client(&self) -> &Client {
         &self.context.env.client
     }
 
-    /// Returns the declared cache that holds this object, if one does.
+    /// Returns the declared cache's object, if one holds it.
     fn cached<R: View>(&self, target: &Target) -> Option<Arc<R>> {
         self.caches.find_map(|cache| {
             let is_of_kind = cache.scope().kind == target.kind;
+            is_of_kind.then(|| cache.get_as(&target.namespace, &target.name)).flatten()
+        })
+    }
+
+    /// Like [`Self::cached`], if the object is as the server has it.
+    fn cached_untransformed<R: View>(&self, target: &Target) -> Option<Arc<R>> {
+        self.caches.find_map(|cache| {
+            let is_of_kind = cache.scope().kind == target.kind && !cache.transforms();
             is_of_kind.then(|| cache.get_as(&target.namespace, &target.name)).flatten()
         })
     }
@@ -49,6 +57,7 @@ impl Writer<'_> {
         let holds_all = |cache: &Arc<Reader>| {
             let scope = cache.scope();
             cache.holds::<R>()
+                && !cache.transforms()
                 && cache.has_synced()
                 && scope.kind == target.kind
                 && scope.selects_all_in(&target.namespace)
@@ -56,17 +65,31 @@ impl Writer<'_> {
         self.caches.any(holds_all) && self.context.caches_show_writes(self.key)
     }
 
+    /// Records the result of a write for reports, unless it is a dry run.
+    pub(super) fn record<T>(
+        &self,
+        verb: &'static str,
+        target: &Target,
+        subresource: &'static str,
+        result: Result<T, ApiError>,
+    ) -> Result<T, ApiError> {
+        if self.view.dry_run {
+            return result;
+        }
+        self.context.record(verb, target, subresource, result)
+    }
+
     /// Makes the key wait until the caches show a write, unless they never will.
-    fn wrote(&self, target: &Target, returned: &impl View) {
-        let meta = returned.meta();
-        let shows =
-            |cache: &Arc<Reader>| cache.scope().kind == target.kind && cache.scope().selects(meta);
-        if self.caches.any(shows) {
-            self.context.wrote(self.key, &target.kind, meta);
+    pub(super) fn wrote(&self, target: &Target, returned: &Meta) {
+        let shows = |cache: &Arc<Reader>| {
+            cache.scope().kind == target.kind && cache.scope().selects(returned)
+        };
+        if !self.view.dry_run && self.caches.any(shows) {
+            self.context.wrote(self.key, &target.kind, returned);
         }
     }
 
-    async fn apply<R: Whole>(
+    pub(super) async fn apply<R: Whole>(
         &self,
         target: Target,
         body: Bytes,
@@ -80,59 +103,68 @@ impl Writer<'_> {
         }
         let applied =
             self.client().apply::<R>(&target, self.field_manager, force, body.clone()).await;
-        let returned = self.context.record("apply", &target, "", applied)?;
-        self.wrote(&target, &returned);
-        self.applied.remember(target, &body, returned.meta());
+        let returned = self.record("apply", &target, "", applied)?;
+        self.wrote(&target, returned.meta());
+        if !self.view.dry_run {
+            self.applied.remember(target, &body, returned.meta());
+        }
         Ok(returned.whole())
     }
 
-    pub(super) async fn patch<K: ApiObject>(
+    pub(super) async fn patch<R: View>(
         &self,
         target: &Target,
         subresource: &'static str,
         form: PatchForm,
         body: Bytes,
-    ) -> Result<Arc<K>, ApiError> {
+    ) -> Result<R, ApiError> {
         let Target { kind, namespace, name, .. } = target;
         let patched =
-            self.client().patch::<Full<K>>(kind, namespace, name, subresource, form, body).await;
-        let patched = self.context.record("patch", target, subresource, patched)?;
-        self.wrote(target, &patched);
-        Ok(patched.whole())
+            self.client().patch::<R>(kind, namespace, name, subresource, form, body).await;
+        let patched = self.record("patch", target, subresource, patched)?;
+        self.wrote(target, patched.meta());
+        Ok(patched)
     }
 
-    async fn create<R: Whole>(
+    pub(super) async fn create<R: Whole>(
         &self,
         target: &Target,
         body: Bytes,
     ) -> Result<Arc<R::Object>, ApiError> {
         let created = self.client().create::<R>(&target.kind, &target.namespace, body).await;
-        let created = self.context.record("create", target, "", created)?;
-        self.wrote(target, &created);
+        let created = self.record("create", target, "", created)?;
+        self.wrote(target, created.meta());
         Ok(created.whole())
     }
 
-    async fn update<R: Whole>(
+    pub(super) async fn update<R: Whole>(
         &self,
         target: &Target,
         body: Bytes,
     ) -> Result<Arc<R::Object>, ApiError> {
         let Target { kind, namespace, name, .. } = target;
         let updated = self.client().update::<R>(kind, namespace, name, "", body).await;
-        let updated = self.context.record("update", target, "", updated)?;
-        self.wrote(target, &updated);
+        let updated = self.record("update", target, "", updated)?;
+        self.wrote(target, updated.meta());
         Ok(updated.whole())
     }
 
-    async fn delete(&self, target: &Target, options: DeleteOptions) -> Result<bool, ApiError> {
-        self.applied.forget(&Target { uid: Arc::from(""), ..target.clone() });
+    pub(super) async fn delete(
+        &self,
+        target: &Target,
+        options: DeleteOptions,
+    ) -> Result<bool, ApiError> {
+        if !self.view.dry_run {
+            self.applied.forget(&Target { uid: Arc::from(""), ..target.clone() });
+        }
         let uid = if options.uid.is_empty() { (*target.uid).to_owned() } else { options.uid };
         let options = DeleteOptions { uid, ..options };
         let Target { kind, namespace, name, .. } = target;
         let deleted = self.client().delete(kind, namespace, name, &options).await;
-        match self.context.record("delete", target, "", deleted) {
+        match self.record("delete", target, "", deleted) {
             Ok(_) => {
-                if self.caches.any(|cache| cache.scope().kind == target.kind) {
+                let is_cached = self.caches.any(|cache| cache.scope().kind == target.kind);
+                if is_cached && !self.view.dry_run {
                     self.context.deleted(self.key, target);
                 }
                 Ok(true)
@@ -140,6 +172,44 @@ impl Writer<'_> {
             Err(error) if error.is_not_found_or_replaced() => Ok(false),
             Err(error) => Err(error),
         }
+    }
+
+    /// Reads an object from the server. Returns `None` if it does not exist.
+    pub(super) async fn get_live<R: Whole>(
+        &self,
+        target: &Target,
+    ) -> Result<Option<Arc<R::Object>>> {
+        let Target { kind, namespace, name, .. } = target;
+        match self.client().get_as::<R>(kind, namespace, name).await {
+            Ok(object) => Ok(Some(object.whole())),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Creates an object, or changes it if it exists.
+    pub(super) async fn create_or_update<R: Whole<Object: Clone + Serialize>>(
+        &self,
+        target: &Target,
+        mut object: R::Object,
+        change: impl FnOnce(&mut R::Object) -> Result<()> + Send,
+    ) -> Result<Arc<R::Object>> {
+        let present = match self.cached_untransformed::<R>(target) {
+            Some(cached) => Some(cached.whole()),
+            None if self.is_absent::<R>(target) => None,
+            None => self.get_live::<R>(target).await?,
+        };
+        let Some(present) = present else {
+            change(&mut object)?;
+            let body = encode(&target.kind, &object)?;
+            return Ok(self.create::<R>(target, body).await?);
+        };
+        let mut changed = R::Object::clone(&present);
+        change(&mut changed)?;
+        if is_equal(&*present, &changed)? {
+            return Ok(present);
+        }
+        Ok(self.update::<R>(target, encode(&target.kind, &changed)?).await?)
     }
 }
 
@@ -151,12 +221,12 @@ fn is_equal(left: &impl Serialize, right: &impl Serialize) -> Result<bool> {
 }
 
 /// Encodes an object, without fields that a write may not contain.
-fn encode(kind: &Kind, object: &impl Serialize) -> Result<Bytes> {
+pub(super) fn encode(kind: &Kind, object: &impl Serialize) -> Result<Bytes> {
     encode_without(&["managedFields"], kind, object)
 }
 
 /// Encodes an object for server-side apply: without fields that only the server sets.
-fn encode_intent(kind: &Kind, object: &impl Serialize) -> Result<Bytes> {
+pub(super) fn encode_intent(kind: &Kind, object: &impl Serialize) -> Result<Bytes> {
     const SET_BY_SERVER: [&str; 6] =
         ["creationTimestamp", "generation", "managedFields", "resourceVersion", "selfLink", "uid"];
     encode_without(&SET_BY_SERVER, kind, object)
@@ -175,6 +245,29 @@ fn encode_without(fields: &[&str], kind: &Kind, object: &impl Serialize) -> Resu
     Ok(serde_json::to_vec(&value)?.into())
 }
 
+impl<S> Context<S> {
+    /// Returns an object as a target, in the namespace of this view.
+    ///
+    /// # Errors
+    /// When it is in another namespace.
+    pub(super) fn target(&self, kind: &Kind, object: &impl Resource) -> Result<Target> {
+        self.in_view(target_of(kind.clone(), object))
+    }
+
+    /// Returns a target in the namespace of this view.
+    ///
+    /// # Errors
+    /// When it is in another namespace.
+    pub(super) fn in_view(&self, target: Target) -> Result<Target> {
+        let namespace = self.view.namespace(&target.kind, &target.namespace)?;
+        let namespace = (*namespace != *target.namespace).then(|| Arc::from(namespace));
+        Ok(Target {
+            namespace: namespace.unwrap_or_else(|| Arc::clone(&target.namespace)),
+            ..target
+        })
+    }
+}
+
 /// Typed reads and writes. A write is sent only while this process leads, is subject to the client's rate limit, and is
 /// seen by the next pass over the key: it waits until the controller's caches show the write.
 impl<S> Context<S> {
@@ -190,7 +283,7 @@ impl<S> Context<S> {
     pub async fn apply<K: ApiObject>(&self, object: &K) -> Result<Arc<K>> {
         let kind = kind_of::<K>();
         let body = encode_intent(&kind, object)?;
-        self.writer().apply::<Full<K>>(target_of(kind, object), body, true).await
+        self.writer().apply::<Full<K>>(self.target(&kind, object)?, body, true).await
     }
 
     /// Like [`Context::apply`], but fails with a conflict instead of taking fields from other managers.
@@ -200,7 +293,7 @@ impl<S> Context<S> {
     pub async fn apply_without_force<K: ApiObject>(&self, object: &K) -> Result<Arc<K>> {
         let kind = kind_of::<K>();
         let body = encode_intent(&kind, object)?;
-        self.writer().apply::<Full<K>>(target_of(kind, object), body, false).await
+        self.writer().apply::<Full<K>>(self.target(&kind, object)?, body, false).await
     }
 
     /// Creates an object.
@@ -211,7 +304,7 @@ impl<S> Context<S> {
     pub async fn create<K: ApiObject>(&self, object: &K) -> Result<Arc<K>> {
         let kind = kind_of::<K>();
         let body = encode(&kind, object)?;
-        Ok(self.writer().create::<Full<K>>(&target_of(kind, object), body).await?)
+        Ok(self.writer().create::<Full<K>>(&self.target(&kind, object)?, body).await?)
     }
 
     /// Replaces an object. Its `metadata.resourceVersion`, if set, has to be the current one.
@@ -221,11 +314,14 @@ impl<S> Context<S> {
     pub async fn update<K: ApiObject>(&self, object: &K) -> Result<Arc<K>> {
         let kind = kind_of::<K>();
         let body = encode(&kind, object)?;
-        Ok(self.writer().update::<Full<K>>(&target_of(kind, object), body).await?)
+        Ok(self.writer().update::<Full<K>>(&self.target(&kind, object)?, body).await?)
     }
 
     /// Creates an object, or changes it if it exists. `object` names it; `change` sets the desired fields, on `object`
     /// itself or on the present object. Sends nothing if the present object is so already.
+    ///
+    /// The present object is read from a cache, unless its options [transform](crate::cache::CacheOptions::transform) it: an
+    /// update would remove what the cache has dropped.
     ///
     /// # Errors
     /// As [`Context::create`] and [`Context::update`], and when the object cannot be read.
@@ -234,48 +330,14 @@ impl<S> Context<S> {
     #[doc(alias = "CreateOrUpdate")]
     pub async fn create_or_update<K: ApiObject + Clone>(
         &self,
-        mut object: K,
+        object: K,
         change: impl FnOnce(&mut K) -> Result<()> + Send,
     ) -> Result<Arc<K>> {
-        let target = target_of(kind_of::<K>(), &object);
-        let present = match self.writer().cached::<Full<K>>(&target) {
-            Some(cached) => Some(Arc::clone(cached.object())),
-            None if self.writer().is_absent::<Full<K>>(&target) => None,
-            None => self.get_live::<K>(&target.namespace, &target.name).await?,
-        };
-        let Some(present) = present else {
-            change(&mut object)?;
-            return self.create(&object).await;
-        };
-        let mut changed = K::clone(&present);
-        change(&mut changed)?;
-        if is_equal(&*present, &changed)? {
-            return Ok(present);
-        }
-        self.update(&changed).await
+        let target = self.target(&kind_of::<K>(), &object)?;
+        self.writer().create_or_update::<Full<K>>(&target, object, change).await
     }
 
-    /// Sends the difference between two states of an object as a merge patch, or nothing if they are equal. A patch that
-    /// replaces a list applies only to the version of `old`.
-    ///
-    /// # Errors
-    /// When an object cannot be encoded or the server refuses the patch.
-    ///
-    /// Upstream: `client.MergeFrom`.
-    #[doc(alias = "MergeFrom")]
-    pub async fn merge_patch<K: ApiObject>(&self, old: &K, new: &K) -> Result<Option<Arc<K>>> {
-        let Some(diff) = merge_patch(&serde_json::to_value(old)?, &serde_json::to_value(new)?)
-        else {
-            return Ok(None);
-        };
-        let mut patch = diff.patch;
-        if diff.replaces_list {
-            patch["metadata"]["resourceVersion"] = json!(old.meta().resource_version);
-        }
-        Ok(Some(self.patch(old, PatchForm::Merge, &patch).await?))
-    }
-
-    /// Patches an object.
+    /// Patches an object. [`Context::subresource`] patches its sub-resources.
     ///
     /// # Errors
     /// When the server refuses the patch.
@@ -285,8 +347,10 @@ impl<S> Context<S> {
         form: PatchForm,
         patch: &Value,
     ) -> Result<Arc<K>> {
-        let target = target_of(kind_of::<K>(), object);
-        Ok(self.writer().patch(&target, "", form, serde_json::to_vec(patch)?.into()).await?)
+        let target = self.target(&kind_of::<K>(), object)?;
+        let body = serde_json::to_vec(patch)?.into();
+        let patched = self.writer().patch::<Full<K>>(&target, "", form, body).await?;
+        Ok(patched.whole())
     }
 
     /// Deletes an object, if it still has the uid of `object`. Returns whether it existed.
@@ -306,73 +370,21 @@ impl<S> Context<S> {
         object: &K,
         options: DeleteOptions,
     ) -> Result<bool> {
-        Ok(self.writer().delete(&target_of(kind_of::<K>(), object), options).await?)
-    }
-
-    /// Evicts a pod, which respects its PodDisruptionBudgets. Returns false if a budget does not permit it now.
-    ///
-    /// # Errors
-    /// When the server refuses the eviction for another reason.
-    pub async fn evict(&self, pod: &Pod) -> Result<bool> {
-        let target = target_of(kind_of::<Pod>(), pod);
-        let Target { kind, namespace, name, uid } = &target;
-        let uid = (!uid.is_empty()).then_some(&**uid);
-        let body = json!({
-            "apiVersion": "policy/v1",
-            "kind": "Eviction",
-            "metadata": {"namespace": **namespace, "name": **name},
-            "deleteOptions": {"preconditions": {"uid": uid}},
-        });
-        let body = serde_json::to_vec(&body)?.into();
-        let client = &self.inner().env.client;
-        let evicted = client
-            .create_subresource::<crate::client::Metadata>(kind, namespace, name, "eviction", body)
-            .await;
-        match self.inner().record("create", &target, "eviction", evicted) {
-            Ok(_) => Ok(true),
-            Err(error) if error.is_too_many_requests() => Ok(false),
-            Err(error) if error.is_not_found_or_replaced() => Ok(true),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// Sets the replicas of an object by its `scale` sub-resource.
-    ///
-    /// # Errors
-    /// When the kind has no such sub-resource, or the server refuses the change.
-    pub async fn scale<K: ApiObject>(&self, object: &K, replicas: i32) -> Result<()> {
-        let target = target_of(kind_of::<K>(), object);
-        let Target { kind, namespace, name, .. } = &target;
-        let body = serde_json::to_vec(&json!({"spec": {"replicas": replicas}}))?.into();
-        let client = &self.inner().env.client;
-        let scaled = client
-            .patch::<crate::client::Metadata>(
-                kind,
-                namespace,
-                name,
-                "scale",
-                PatchForm::Merge,
-                body,
-            )
-            .await;
-        self.inner().record("patch", &target, "scale", scaled)?;
-        Ok(())
+        Ok(self.writer().delete(&self.target(&kind_of::<K>(), object)?, options).await?)
     }
 
     /// Reads an object from the server, not from a cache. Returns `None` if it does not exist.
     ///
     /// # Errors
     /// When the server cannot be read.
+    #[doc(alias = "APIReader")]
     pub async fn get_live<K: ApiObject>(
         &self,
         namespace: &str,
         name: &str,
     ) -> Result<Option<Arc<K>>> {
-        match self.inner().env.client.get::<Full<K>>(namespace, name).await {
-            Ok(object) => Ok(Some(object.whole())),
-            Err(error) if error.is_not_found() => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+        let target = self.in_view(Target::new(kind_of::<K>(), namespace, name, ""))?;
+        self.writer().get_live::<Full<K>>(&target).await
     }
 
     /// Lists objects from the server, not from a cache. An empty namespace lists those of all namespaces.
@@ -384,77 +396,9 @@ impl<S> Context<S> {
         namespace: &str,
         options: &ListOptions,
     ) -> Result<Vec<Arc<K>>> {
+        let namespace = self.view.namespace(&kind_of::<K>(), namespace)?;
         let list = self.inner().env.client.list::<Full<K>>(namespace, options).await?;
         Ok(list.items.iter().map(Whole::whole).collect())
-    }
-
-    /// Returns the reads and writes of a kind that is known only at run time.
-    pub fn dynamic(&self, kind: Kind) -> DynamicObjects<'_, S> {
-        DynamicObjects { context: self, kind }
-    }
-}
-
-/// Reads and writes of a kind that is known only at run time, from [`Context::dynamic`].
-pub struct DynamicObjects<'a, S> {
-    context: &'a Context<S>,
-    kind: Kind,
-}
-
-impl<S> DynamicObjects<'_, S> {
-    /// Like [`Context::apply`].
-    ///
-    /// # Errors
-    /// As [`Context::apply`].
-    pub async fn apply(&self, object: &DynamicObject) -> Result<Arc<DynamicObject>> {
-        let body = encode_intent(&self.kind, object)?;
-        self.context.writer().apply::<Dynamic>(self.target(object), body, true).await
-    }
-
-    /// Like [`Context::create`].
-    ///
-    /// # Errors
-    /// As [`Context::create`].
-    pub async fn create(&self, object: &DynamicObject) -> Result<Arc<DynamicObject>> {
-        let body = encode(&self.kind, object)?;
-        Ok(self.context.writer().create::<Dynamic>(&self.target(object), body).await?)
-    }
-
-    /// Like [`Context::update`].
-    ///
-    /// # Errors
-    /// As [`Context::update`].
-    pub async fn update(&self, object: &DynamicObject) -> Result<Arc<DynamicObject>> {
-        let body = encode(&self.kind, object)?;
-        Ok(self.context.writer().update::<Dynamic>(&self.target(object), body).await?)
-    }
-
-    /// Like [`Context::delete`].
-    ///
-    /// # Errors
-    /// As [`Context::delete`].
-    pub async fn delete(&self, object: &DynamicObject) -> Result<bool> {
-        Ok(self.context.writer().delete(&self.target(object), DeleteOptions::default()).await?)
-    }
-
-    /// Like [`Context::get_live`].
-    ///
-    /// # Errors
-    /// When the server cannot be read.
-    pub async fn get_live(
-        &self,
-        namespace: &str,
-        name: &str,
-    ) -> Result<Option<Arc<DynamicObject>>> {
-        let client = &self.context.inner().env.client;
-        match client.get_as::<Dynamic>(&self.kind, namespace, name).await {
-            Ok(object) => Ok(Some(object.whole())),
-            Err(error) if error.is_not_found() => Ok(None),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    fn target(&self, object: &DynamicObject) -> Target {
-        target_of(self.kind.clone(), object)
     }
 }
 
@@ -462,6 +406,7 @@ impl<S> DynamicObjects<'_, S> {
 mod tests {
     use super::*;
     use k8s_openapi::api::core::v1::ConfigMap;
+    use serde_json::json;
 
     #[test]
     fn an_intent_has_its_type_and_no_field_of_the_server() {

@@ -3,16 +3,20 @@
 #![expect(clippy::unwrap_used, reason = "the whole binary is tests")]
 
 mod clusters;
+mod dynamic;
+mod late;
 mod ports;
 mod removal;
 mod running;
 mod shards;
 mod tables;
+mod writes;
 
 use evenkeel_runtime::{
     client::{Client, LeaderFence},
     controller,
     manager::ManagerBuilder,
+    operator::{ControllerBuilder, Requests},
     prelude::*,
 };
 use evenkeel_test::{Clock, TestServer, eventually, eventually_gone};
@@ -82,6 +86,23 @@ impl Fixture {
 #[expect(clippy::disallowed_methods, reason = "the test's end aborts the manager")]
 fn start(manager: Manager) {
     tokio::spawn(manager.run(std::future::pending()));
+}
+
+/// Runs a manager with a controller `test`, and returns the access of one of its passes.
+async fn context(
+    manager: Manager,
+    declare: impl for<'m> FnOnce(ControllerBuilder<'m, Requests>) -> ControllerBuilder<'m, Requests>,
+) -> Context {
+    let (sender, mut contexts) = mpsc::unbounded();
+    let controller = declare(manager.controller_of_requests("test")).reconcile_requests(
+        move |_, cx: Context| {
+            let _ = sender.unbounded_send(cx);
+            async { Ok(Outcome::Settled) }
+        },
+    );
+    start(manager);
+    controller.enqueue(Key::new("", "key"));
+    futures::StreamExt::next(&mut contexts).await.unwrap()
 }
 
 fn map(name: &str) -> ConfigMap {

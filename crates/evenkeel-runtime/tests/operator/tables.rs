@@ -1,9 +1,14 @@
 //! The tables of the page on operators name items that exist: each name in their right columns stands in code that compiles.
 
-use evenkeel_runtime::{operator::ApiObject, prelude::*, queue::Backoff, webhook};
+use evenkeel_runtime::{
+    client::Metadata, operator::ApiObject, prelude::*, queue::Backoff, webhook,
+};
 use futures::stream;
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use kube::core::object::HasStatus;
+use k8s_openapi::api::{
+    apps::v1::{Deployment, DeploymentStatus},
+    core::v1::{ConfigMap, Pod, Secret},
+};
+use kube::{api::DynamicObject, core::object::HasStatus};
 use serde_json::Value;
 
 /// The page on operators.
@@ -93,6 +98,50 @@ fn code() -> String {
                 return Err(Error::terminal("no data"));
             }
             Ok(Outcome::again(Duration::from_secs(1)))
+        }
+        async fn of_dynamic(manager: &Manager, kind: Kind, cx: Context, mut map: ConfigMap) -> Result<()> {
+            let options = || CacheOptions::<DynamicObject>::in_namespace("web");
+            let _ = Manager::builder(cx.kube().clone())
+                .cache_dynamic(kind.clone(), options().transform_dynamic(|_| ()))
+                .cache_metadata(kind.clone(), CacheOptions::<Metadata>::default());
+            let _ = (manager.cached_dynamic(kind.clone()), manager.cached_metadata(kind.clone()));
+            manager
+                .controller_of_dynamic(kind.clone())
+                .owns_dynamic(kind.clone())
+                .when(on_dynamic_change(|old, new| old.data != new.data))
+                .reads_dynamic(kind.clone())
+                .reads_metadata(kind.clone())
+                .reads::<ConfigMap>()
+                .finalizer("example.com/cleanup", async |_: Arc<DynamicObject>, _: Context| Ok(()))
+                .reconcile_dynamic(async |_: Arc<DynamicObject>, _: Context| Ok(Outcome::Settled));
+            let controller = manager
+                .controller_of_metadata(kind.clone())
+                .reconcile_metadata(async |_: Arc<Metadata>, _: Context| Ok(Outcome::Settled));
+            let watch = controller.new_watch().when(labels_changed()).optional().owns::<ConfigMap>();
+            watch.synced().await;
+            let index = manager.cached::<ConfigMap>().index("name", |_, _| {});
+            let _ = (cx.index(&index)?, cx.has_synced::<ConfigMap>()?);
+            let objects = cx.dynamic(kind.clone());
+            let object = objects.new_object("web", "name");
+            cx.get_dynamic(&kind, "web", "name")?;
+            cx.get_metadata(&kind, "web", "name")?;
+            objects.warning(&object, "Reason", "message");
+            objects.status(&object).patch_if_changed().await?;
+            cx.status_of(&Deployment::default())
+                .set(|status: &mut DeploymentStatus| status.replicas = Some(1))
+                .patch_if_changed()
+                .await?;
+            let _ = map.has_owner(&object) || map.remove_owner(&object);
+            cx.merge_patch_with_lock(&map, &map).await?;
+            cx.json_patch(&map, &map).await?;
+            cx.subresource(&map, "token").get().await?;
+            cx.scale(&map, 1).await?;
+            cx.get_scale(&map).await?;
+            cx.list_live::<ConfigMap>("web", &ListOptions::default()).await?;
+            cx.evict(&Pod::default()).await?;
+            cx.delete_with(&map, DeleteOptions::default()).await?;
+            let _ = cx.in_namespace("web").dry_run();
+            Ok(())
         }
         #[allow(unused_imports, reason = "only its name counts")]
         use evenkeel_test::explore;

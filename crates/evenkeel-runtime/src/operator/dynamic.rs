@@ -1,0 +1,332 @@
+//! Reads and writes of kinds that are known only at run time.
+
+use super::{
+    Context, Result,
+    context::RECONCILE,
+    object::{Identified, Whole},
+    patches::{locked_json_patch, locked_merge_patch},
+    status::{self, StatusPatch},
+    subresource::{self, SubResource},
+    write::{encode, encode_intent},
+};
+use crate::{
+    cache::Dynamic,
+    client::{DeleteOptions, ListOptions},
+    plan::{EventRecord, PatchForm, Target},
+};
+use evenkeel_api::Kind;
+use k8s_openapi::api::autoscaling::v1::Scale;
+use kube::api::{DynamicObject, ObjectMeta, TypeMeta};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+use std::{borrow::Cow, sync::Arc};
+
+impl<S> Context<S> {
+    /// Returns the reads and writes of a kind that is known only at run time.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::{prelude::*, serde_json::json};
+    /// # async fn run(cx: &Context) -> Result<()> {
+    /// let gadgets = cx.dynamic(Kind::new("example.com", "v1", "Gadget", "gadgets", true));
+    /// let mut gadget = gadgets.new_object("default", "web");
+    /// gadget.data = json!({"spec": {"size": 3}});
+    /// let gadget = gadgets.apply(&gadget).await?;
+    /// gadgets.status(&gadget).set(|status| status["phase"] = json!("New")).patch_if_changed().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias = "Unstructured")]
+    pub fn dynamic(&self, kind: Kind) -> DynamicObjects<'_, S> {
+        DynamicObjects { context: self, kind }
+    }
+}
+
+/// Reads and writes of a kind that is known only at run time, from [`Context::dynamic`]. They are as those of the same name of
+/// [`Context`]. Those that only need to know which object is meant also take its [`Metadata`](crate::client::Metadata).
+pub struct DynamicObjects<'a, S> {
+    context: &'a Context<S>,
+    kind: Kind,
+}
+
+/// Reads.
+impl<S> DynamicObjects<'_, S> {
+    /// Returns the kind.
+    pub fn kind(&self) -> &Kind {
+        &self.kind
+    }
+
+    /// Returns an object of the kind with this name, and nothing else.
+    pub fn new_object(&self, namespace: &str, name: &str) -> DynamicObject {
+        let namespace = Some(namespace.to_owned()).filter(|namespace| !namespace.is_empty());
+        DynamicObject {
+            types: Some(TypeMeta {
+                api_version: self.kind.api_version().into_owned(),
+                kind: self.kind.kind.to_string(),
+            }),
+            metadata: ObjectMeta {
+                name: Some(name.to_owned()),
+                namespace,
+                ..ObjectMeta::default()
+            },
+            data: json!({}),
+        }
+    }
+
+    /// Like [`Context::get_dynamic`].
+    ///
+    /// # Errors
+    /// As [`Context::cached`].
+    pub fn get(&self, namespace: &str, name: &str) -> Result<Option<Arc<DynamicObject>>> {
+        self.context.get_dynamic(&self.kind, namespace, name)
+    }
+
+    /// Like [`Context::get_live`].
+    ///
+    /// # Errors
+    /// When the server cannot be read.
+    pub async fn get_live(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<Arc<DynamicObject>>> {
+        let target = self.context.in_view(Target::new(self.kind.clone(), namespace, name, ""))?;
+        self.context.writer().get_live::<Dynamic>(&target).await
+    }
+
+    /// Like [`Context::list_live`]. Each object has its `types`.
+    ///
+    /// # Errors
+    /// When the server cannot be read.
+    pub async fn list_live(
+        &self,
+        namespace: &str,
+        options: &ListOptions,
+    ) -> Result<Vec<Arc<DynamicObject>>> {
+        let namespace = self.context.view.namespace(&self.kind, namespace)?;
+        let client = &self.context.inner().env.client;
+        let list = client.list_as::<Dynamic>(&self.kind, namespace, options).await?;
+        Ok(list.items.into_iter().map(|object| object.typed(&self.kind).whole()).collect())
+    }
+
+    /// Like [`Context::get_scale`].
+    ///
+    /// # Errors
+    /// As [`Context::get_scale`].
+    pub async fn get_scale(&self, object: &impl Identified) -> Result<Scale> {
+        subresource::get_scale(self.subresource(object, "scale")).await
+    }
+}
+
+/// Writes.
+impl<S> DynamicObjects<'_, S> {
+    /// Like [`Context::apply`].
+    ///
+    /// # Errors
+    /// As [`Context::apply`].
+    pub async fn apply(&self, object: &DynamicObject) -> Result<Arc<DynamicObject>> {
+        let body = encode_intent(&self.kind, object)?;
+        self.context.writer().apply::<Dynamic>(self.target(object)?, body, true).await
+    }
+
+    /// Like [`Context::apply_without_force`].
+    ///
+    /// # Errors
+    /// As [`Context::apply_without_force`].
+    pub async fn apply_without_force(&self, object: &DynamicObject) -> Result<Arc<DynamicObject>> {
+        let body = encode_intent(&self.kind, object)?;
+        self.context.writer().apply::<Dynamic>(self.target(object)?, body, false).await
+    }
+
+    /// Like [`Context::create`].
+    ///
+    /// # Errors
+    /// As [`Context::create`].
+    pub async fn create(&self, object: &DynamicObject) -> Result<Arc<DynamicObject>> {
+        let body = encode(&self.kind, object)?;
+        Ok(self.context.writer().create::<Dynamic>(&self.target(object)?, body).await?)
+    }
+
+    /// Like [`Context::update`].
+    ///
+    /// # Errors
+    /// As [`Context::update`].
+    pub async fn update(&self, object: &DynamicObject) -> Result<Arc<DynamicObject>> {
+        let body = encode(&self.kind, object)?;
+        Ok(self.context.writer().update::<Dynamic>(&self.target(object)?, body).await?)
+    }
+
+    /// Like [`Context::create_or_update`].
+    ///
+    /// # Errors
+    /// As [`Context::create_or_update`].
+    pub async fn create_or_update(
+        &self,
+        object: DynamicObject,
+        change: impl FnOnce(&mut DynamicObject) -> Result<()> + Send,
+    ) -> Result<Arc<DynamicObject>> {
+        let target = self.target(&object)?;
+        self.context.writer().create_or_update::<Dynamic>(&target, object, change).await
+    }
+
+    /// Like [`Context::patch`].
+    ///
+    /// # Errors
+    /// As [`Context::patch`].
+    pub async fn patch(
+        &self,
+        object: &impl Identified,
+        form: PatchForm,
+        patch: &Value,
+    ) -> Result<Arc<DynamicObject>> {
+        let target = self.target(object)?;
+        let body = serde_json::to_vec(patch)?.into();
+        Ok(self.context.writer().patch::<Dynamic>(&target, "", form, body).await?.whole())
+    }
+
+    /// Like [`Context::merge_patch`].
+    ///
+    /// # Errors
+    /// As [`Context::merge_patch`].
+    pub async fn merge_patch(
+        &self,
+        old: &DynamicObject,
+        new: &DynamicObject,
+    ) -> Result<Option<Arc<DynamicObject>>> {
+        self.patch_of(old, new, PatchForm::Merge, |meta, old, new| {
+            locked_merge_patch(meta, old, new, false)
+        })
+        .await
+    }
+
+    /// Like [`Context::merge_patch_with_lock`].
+    ///
+    /// # Errors
+    /// As [`Context::merge_patch_with_lock`].
+    pub async fn merge_patch_with_lock(
+        &self,
+        old: &DynamicObject,
+        new: &DynamicObject,
+    ) -> Result<Option<Arc<DynamicObject>>> {
+        self.patch_of(old, new, PatchForm::Merge, |meta, old, new| {
+            locked_merge_patch(meta, old, new, true)
+        })
+        .await
+    }
+
+    /// Like [`Context::json_patch`].
+    ///
+    /// # Errors
+    /// As [`Context::json_patch`].
+    pub async fn json_patch(
+        &self,
+        old: &DynamicObject,
+        new: &DynamicObject,
+    ) -> Result<Option<Arc<DynamicObject>>> {
+        self.patch_of(old, new, PatchForm::Json, locked_json_patch).await
+    }
+
+    async fn patch_of(
+        &self,
+        old: &DynamicObject,
+        new: &DynamicObject,
+        form: PatchForm,
+        diff: impl FnOnce(&ObjectMeta, &Value, &Value) -> Option<Value> + Send,
+    ) -> Result<Option<Arc<DynamicObject>>> {
+        let (before, after) = (serde_json::to_value(old)?, serde_json::to_value(new)?);
+        let Some(patch) = diff(&old.metadata, &before, &after) else { return Ok(None) };
+        Ok(Some(self.patch(old, form, &patch).await?))
+    }
+
+    /// Like [`Context::delete`].
+    ///
+    /// # Errors
+    /// As [`Context::delete`].
+    pub async fn delete(&self, object: &impl Identified) -> Result<bool> {
+        self.delete_with(object, DeleteOptions::default()).await
+    }
+
+    /// Like [`Context::delete_with`].
+    ///
+    /// # Errors
+    /// As [`Context::delete_with`].
+    pub async fn delete_with(
+        &self,
+        object: &impl Identified,
+        options: DeleteOptions,
+    ) -> Result<bool> {
+        let target = self.target(object)?;
+        Ok(self.context.writer().delete(&target, options).await?)
+    }
+
+    /// Like [`Context::scale`].
+    ///
+    /// # Errors
+    /// As [`Context::scale`].
+    pub async fn scale(&self, object: &impl Identified, replicas: i32) -> Result<Scale> {
+        subresource::scale(self.subresource(object, "scale"), replicas).await
+    }
+
+    fn target(&self, object: &impl Identified) -> Result<Target> {
+        self.context.in_view(object.target(&self.kind))
+    }
+}
+
+/// Status, sub-resources and events.
+impl<'a, S> DynamicObjects<'a, S> {
+    /// Returns a change of the object's status, as [`Context::status`]: as JSON, which is null if the object has no status.
+    pub fn status<'o>(&self, object: &'o DynamicObject) -> StatusPatch<'o, Dynamic, Value, S>
+    where
+        'a: 'o,
+    {
+        status::of_dynamic(self.context, &self.kind, object)
+    }
+
+    /// Like [`DynamicObjects::status`], as a type that has some of the status's fields. Others stay as they are.
+    pub fn status_of<'o, T>(&self, object: &'o DynamicObject) -> StatusPatch<'o, Dynamic, T, S>
+    where
+        'a: 'o,
+        T: Serialize + DeserializeOwned,
+    {
+        status::of_dynamic(self.context, &self.kind, object)
+    }
+
+    /// Like [`Context::subresource`].
+    pub fn subresource(&self, object: &impl Identified, name: &'static str) -> SubResource<'a, S> {
+        SubResource::new(self.context, self.target(object), name)
+    }
+
+    /// Like [`Context::event`].
+    pub fn event(
+        &self,
+        object: &impl Identified,
+        reason: impl Into<Cow<'static, str>>,
+        message: impl Into<String>,
+    ) {
+        let event = EventRecord::normal(object.target(&self.kind), reason, message);
+        self.context.record_event(&event, RECONCILE, None);
+    }
+
+    /// Like [`Context::warning`].
+    pub fn warning(
+        &self,
+        object: &impl Identified,
+        reason: impl Into<Cow<'static, str>>,
+        message: impl Into<String>,
+    ) {
+        let event = EventRecord::warning(object.target(&self.kind), reason, message);
+        self.context.record_event(&event, RECONCILE, None);
+    }
+
+    /// Like [`Context::event_related`]. [`Target::of_object`] and [`Identified::target`] name the related object.
+    pub fn event_related(
+        &self,
+        object: &impl Identified,
+        related: &Target,
+        action: &'static str,
+        reason: impl Into<Cow<'static, str>>,
+        message: impl Into<String>,
+    ) {
+        let event = EventRecord::normal(object.target(&self.kind), reason, message);
+        self.context.record_event(&event, action, Some(related));
+    }
+}

@@ -1,0 +1,145 @@
+//! Patches from the difference of two states of an object.
+//!
+//! There is no strategic merge patch among them: it needs the merge keys of lists, which neither the objects nor their Rust types
+//! have. One that is written out can be sent with [`Context::patch`].
+
+use super::{
+    ApiObject, Context, Result,
+    diff::{json_patch, merge_patch},
+};
+use crate::plan::PatchForm;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+impl<S> Context<S> {
+    /// Sends the difference between two states of an object as a merge patch, or nothing if they are equal. A patch that
+    /// replaces a list applies only to the version of `old`.
+    ///
+    /// # Errors
+    /// When an object cannot be encoded or the server refuses the patch.
+    ///
+    /// Upstream: `client.MergeFrom`.
+    #[doc(alias = "MergeFrom")]
+    pub async fn merge_patch<K: ApiObject>(&self, old: &K, new: &K) -> Result<Option<Arc<K>>> {
+        let (before, after) = (serde_json::to_value(old)?, serde_json::to_value(new)?);
+        let Some(patch) = locked_merge_patch(old.meta(), &before, &after, false) else {
+            return Ok(None);
+        };
+        Ok(Some(self.patch(old, PatchForm::Merge, &patch).await?))
+    }
+
+    /// Like [`Context::merge_patch`], but the patch applies only to the version of `old`, whatever it changes.
+    ///
+    /// # Errors
+    /// As [`Context::merge_patch`], and a conflict when the object has changed since.
+    ///
+    /// Upstream: `client.MergeFromWithOptimisticLock`.
+    #[doc(alias = "MergeFromWithOptimisticLock")]
+    pub async fn merge_patch_with_lock<K: ApiObject>(
+        &self,
+        old: &K,
+        new: &K,
+    ) -> Result<Option<Arc<K>>> {
+        let (before, after) = (serde_json::to_value(old)?, serde_json::to_value(new)?);
+        let Some(patch) = locked_merge_patch(old.meta(), &before, &after, true) else {
+            return Ok(None);
+        };
+        Ok(Some(self.patch(old, PatchForm::Merge, &patch).await?))
+    }
+
+    /// Like [`Context::merge_patch`], as a JSON patch, which names single entries of lists. One that touches a list applies only
+    /// to the version of `old`, because it counts the entries.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// # async fn run(cx: &Context, old: Arc<ConfigMap>) -> Result<()> {
+    /// let mut new = ConfigMap::clone(&old);
+    /// new.metadata.finalizers.get_or_insert_default().push("example.com/outside".to_owned());
+    /// cx.json_patch(&*old, &new).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Context::merge_patch`].
+    pub async fn json_patch<K: ApiObject>(&self, old: &K, new: &K) -> Result<Option<Arc<K>>> {
+        let (before, after) = (serde_json::to_value(old)?, serde_json::to_value(new)?);
+        let Some(patch) = locked_json_patch(old.meta(), &before, &after) else { return Ok(None) };
+        Ok(Some(self.patch(old, PatchForm::Json, &patch).await?))
+    }
+}
+
+/// Returns the merge patch between two states, which applies only to the version of the first if `always` or if it replaces a
+/// list. Returns `None` if they are equal.
+pub(super) fn locked_merge_patch(
+    meta: &ObjectMeta,
+    old: &Value,
+    new: &Value,
+    always: bool,
+) -> Option<Value> {
+    let diff = merge_patch(old, new)?;
+    let mut patch = diff.patch;
+    if always || diff.replaces_list {
+        patch["metadata"]["resourceVersion"] = json!(meta.resource_version);
+    }
+    Some(patch)
+}
+
+/// Returns the JSON patch between two states, which applies only to the version of the first if it touches a list. Returns
+/// `None` if they are equal.
+///
+/// The version is replaced by itself and not tested: for a failed test the server answers 422 instead of 409.
+pub(super) fn locked_json_patch(meta: &ObjectMeta, old: &Value, new: &Value) -> Option<Value> {
+    let diff = json_patch(old, new)?;
+    let mut operations = diff.operations;
+    if diff.touches_list {
+        let path = "/metadata/resourceVersion";
+        operations
+            .insert(0, json!({"op": "replace", "path": path, "value": meta.resource_version}));
+    }
+    Some(Value::Array(operations))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_is_in_patches_of_lists_and_where_it_is_demanded() {
+        let meta = ObjectMeta { resource_version: Some("7".to_owned()), ..ObjectMeta::default() };
+        let old = json!({"n": 1, "l": ["a", "b"]});
+        let lock = json!({"op": "replace", "path": "/metadata/resourceVersion", "value": "7"});
+        let version = json!({"resourceVersion": "7"});
+        let table = [
+            (json!({"n": 1, "l": ["a", "b"]}), None),
+            (
+                json!({"n": 2, "l": ["a", "b"]}),
+                Some((json!({"n": 2}), json!([{"op": "replace", "path": "/n", "value": 2}]))),
+            ),
+            (
+                json!({"n": 1, "l": ["a", "b", "c"]}),
+                Some((
+                    json!({"l": ["a", "b", "c"], "metadata": version}),
+                    json!([lock, {"op": "add", "path": "/l/2", "value": "c"}]),
+                )),
+            ),
+            (
+                json!({"n": 1}),
+                Some((
+                    json!({"l": null, "metadata": version}),
+                    json!([lock, {"op": "remove", "path": "/l"}]),
+                )),
+            ),
+        ];
+        for (new, wanted) in table {
+            let merge = locked_merge_patch(&meta, &old, &new, false);
+            let patches = merge.zip(locked_json_patch(&meta, &old, &new));
+            assert_eq!(patches, wanted, "{new}");
+            let always = locked_merge_patch(&meta, &old, &new, true);
+            let versions = always.map(|patch| patch["metadata"].clone());
+            assert_eq!(versions, wanted.map(|_| version.clone()), "{new}");
+        }
+    }
+}

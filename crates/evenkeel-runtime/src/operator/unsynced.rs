@@ -1,0 +1,92 @@
+//! Reads of caches that are not complete yet: an error, and a pass that comes again once they are.
+
+use super::Result;
+use crate::{
+    cache::Informer,
+    controller::{LateWatches, Outcome},
+    plan::Key,
+};
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+/// Delay of a pass that waits for a cache, if the cache is stopped instead.
+const RECHECK_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Error of reading a cache whose initial list is not complete: that of a watch which was added while the controller runs, or of
+/// an [optional](super::ControllerBuilder::optional) kind. What it holds says nothing about what exists.
+///
+/// A pass that returns this error is repeated when the cache has synced. Until the server has refused the list, it does not count as
+/// failed. [`Error::downcast_ref`](crate::controller::Error::downcast_ref) finds it in an error, and
+/// [`Context::has_synced`](super::Context::has_synced) asks first.
+///
+/// Upstream: `ErrCacheNotStarted`, and `meta.NoKindMatchError` for a kind that is not served.
+#[doc(alias = "NoKindMatchError")]
+#[derive(Clone)]
+pub struct NotSynced {
+    /// Kind of the cache.
+    pub kind: String,
+    /// Reason why the server does not list the kind, such as that its definition is not installed. `None` while the list is under
+    /// way.
+    pub reason: Option<String>,
+    informer: Arc<Informer>,
+}
+
+impl fmt::Display for NotSynced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the cache of {} has not synced yet", self.kind)?;
+        self.reason.iter().try_for_each(|reason| write!(f, ": {reason}"))
+    }
+}
+
+impl fmt::Debug for NotSynced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NotSynced")
+            .field("kind", &self.kind)
+            .field("reason", &self.reason)
+            .finish_non_exhaustive()
+    }
+}
+
+impl std::error::Error for NotSynced {}
+
+impl NotSynced {
+    /// Returns the error if the cache of the informer has not synced.
+    pub(super) fn check(informer: &Arc<Informer>) -> Result<(), Self> {
+        if informer.has_synced() {
+            return Ok(());
+        }
+        let kind = informer.scope().kind.kind.to_string();
+        Err(Self { kind, reason: informer.state().trouble, informer: Arc::clone(informer) })
+    }
+}
+
+/// Enqueues keys whose passes read a cache that had not synced.
+#[derive(Clone, Default)]
+pub(super) struct Postponed(Arc<OnceLock<LateWatches>>);
+
+impl Postponed {
+    /// Sets the controller of the keys, once it is built.
+    pub(super) fn begin(&self, controller: LateWatches) {
+        // It is built once.
+        let _ = self.0.set(controller);
+    }
+
+    /// Returns the result of a pass. One that read a cache which has not synced comes again when it has.
+    pub(super) fn result(&self, key: &Key, result: Result<Outcome>) -> Result<Outcome> {
+        let not_synced = result.as_ref().err().and_then(|error| error.downcast_ref::<NotSynced>());
+        let Some(not_synced) = not_synced else { return result };
+        if let Some(controller) = self.0.get() {
+            let (controller, key) = (controller.clone(), key.clone());
+            let caller = format!("{} {key}", controller.name());
+            not_synced.informer.when_synced(caller, move || controller.enqueue(key));
+        }
+        if not_synced.reason.is_some() {
+            return result;
+        }
+        tracing::debug!(kind = not_synced.kind, "the pass waits for a cache that has not synced");
+        Ok(Outcome::again(RECHECK_INTERVAL))
+    }
+}
