@@ -10,9 +10,13 @@ use super::{
 use crate::{
     cache::{Cache, CacheEvent, Caches},
     plan::Key,
+    queue::Priority,
 };
 use evenkeel_api::View;
-use std::sync::{Arc, Weak, atomic::Ordering};
+use std::{
+    sync::{Arc, Weak, atomic::Ordering},
+    time::Duration,
+};
 
 /// Access to a controller's queue for watches that are added later. It does not keep the controller. Clones share it.
 #[derive(Clone)]
@@ -43,8 +47,13 @@ impl LateWatches {
 
     /// Enqueues a key. Does nothing once the controller has ended.
     pub(crate) fn enqueue(&self, key: Key) {
+        self.enqueue_with(key, Priority::NORMAL, Duration::ZERO);
+    }
+
+    /// Like [`LateWatches::enqueue`], with a priority and after a delay.
+    pub(crate) fn enqueue_with(&self, key: Key, priority: Priority, delay: Duration) {
         if let Some(shared) = self.shared.upgrade() {
-            shared.enqueue_from_source(key);
+            shared.enqueue_from_source(key, priority, delay);
         }
     }
 

@@ -50,7 +50,7 @@ mod write;
 pub use builder::{ControllerBuilder, Requests};
 pub use context::{Context, NotDeclared};
 pub use finalizers::FinalizerError;
-pub use handle::{ControllerHandle, WatchHandle};
+pub use handle::{ControllerHandle, EnqueueOptions, WatchHandle};
 pub use object::ApiObject;
 pub use owners::{OwnerError, OwnerExt};
 pub use predicates::{

@@ -3,11 +3,14 @@
 #![expect(clippy::unwrap_used, reason = "the whole binary is tests")]
 
 mod clusters;
+mod options;
 mod ports;
 mod removal;
+mod rights;
 mod running;
 mod shards;
 mod tables;
+mod telemetry;
 
 use evenkeel_runtime::{
     client::{Client, LeaderFence},
