@@ -32,6 +32,8 @@ async fn a_pass_is_a_trace_whose_context_its_requests_carry() {
     let kube = kube::Client::new(service, "default");
     let exporter = InMemorySpanExporter::default();
     let traces = Telemetry::with_exporter("test", exporter.clone());
+    // Beside a single subscriber, a thread of another test without one would disable the spans of all threads.
+    let _second = tracing::Dispatch::new(tracing_subscriber::registry());
     let subscriber = tracing_subscriber::registry().with(traces.layer());
     let _guard = tracing::subscriber::set_default(subscriber);
 
