@@ -199,19 +199,52 @@ fn failure(status: &Status) -> Value {
         .iter()
         .map(|cause| json!({"reason": *cause.reason, "message": *cause.message, "field": *cause.field}))
         .collect();
+    let mut details = json!({"causes": causes});
+    if let Some(after) = status.retry_after {
+        details["retryAfterSeconds"] = after.as_secs().into();
+    }
     json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-        "code": status.code, "reason": *status.reason, "message": *status.message,
-        "details": {
-            "causes": causes,
-            "retryAfterSeconds": status.retry_after.map(|after| after.as_secs()),
-        },
+        "code": status.code, "reason": *status.reason, "message": *status.message, "details": details,
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_failure_has_the_status_of_the_interceptor() {
+        let status = Status {
+            code: 409,
+            reason: "Conflict".into(),
+            message: "a later version".into(),
+            ..Status::default()
+        };
+        let failed = status.clone();
+        let no_server = tower::service_fn(async |_: Request<Body>| {
+            Err::<Response<Body>, BoxError>("there is no server".into())
+        });
+        let kube =
+            intercept(
+                kube::Client::new(no_server, "default"),
+                move |call: &ApiCall<'_>| match call.resource {
+                    "pods" => Intercepted::Fail(failed.clone()),
+                    "nodes" => Intercepted::Answer(json!({"metadata": {"name": call.name}})),
+                    other => Intercepted::Disconnect(format!("no {other}")),
+                },
+            );
+        let client = Client::new(kube, crate::clock::Clock::system());
+        let get = |plural: &'static str| {
+            let kind = evenkeel_api::Kind::new("", "v1", "", plural, false);
+            let client = client.clone();
+            async move { client.get_metadata(&kind, "", "a").await }
+        };
+        assert_eq!(get("pods").await.unwrap_err().status(), Some(&status));
+        assert_eq!(&*get("nodes").await.unwrap().meta.name, "a");
+        let error = get("secrets").await.unwrap_err();
+        assert!(crate::client::full_text(&error).contains("no secrets"), "{error:?}");
+    }
 
     #[test]
     fn verbs_are_those_of_rbac() {

@@ -23,7 +23,7 @@ impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
     }
 
     /// Sets whether a panic of a pass is a failure of its key, which is retried with backoff. Otherwise it stops the manager in
-    /// order, with an error. Default: true.
+    /// order, with an error. Of a controller in another [cluster](crate::clusters) it ends only this controller. Default: true.
     #[doc(alias = "RecoverPanic")]
     pub fn recover_panic(self, recover: bool) -> Self {
         self.change(|builder| builder.recover_panic(recover))
