@@ -400,7 +400,8 @@ impl Shared {
     }
 
     /// Reconciles a key. A panic becomes a failure of this key only, which is retried with backoff, like with
-    /// controller-runtime's `RecoverPanic`. If the controller does not recover, it ends the controller. Returns `None` if the term of the key's shard ended during the pass.
+    /// controller-runtime's `RecoverPanic`. If the controller does not recover, it ends the controller. Returns `None` if
+    /// the term of the key's shard ended during the pass.
     async fn reconcile_catching_panics(
         &self,
         request: Request,
