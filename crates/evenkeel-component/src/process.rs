@@ -108,6 +108,7 @@ impl Process {
             .caches(caches)
             .clock(clock.clone())
             .registry(registry.clone())
+            .component_metrics()
             .grace_period(parts.grace)
             // As upstream: the programs wait until the server serves what they watch.
             .cache_sync_timeout(None);

@@ -22,7 +22,10 @@ pub mod plan;
 pub mod prelude;
 pub mod queue;
 pub mod response;
+pub mod retry;
+pub mod rights;
 pub mod sharding;
+pub mod source;
 pub use evenkeel_tasks as tasks;
 pub mod worker;
 // Types of these crates are in this crate's signatures: whoever uses them from here has the right versions.
@@ -35,6 +38,8 @@ pub use {
 pub mod scripted;
 #[cfg(feature = "serve")]
 pub mod secure_serving;
+#[cfg(feature = "otel")]
+pub mod telemetry;
 #[cfg(feature = "webhook")]
 pub mod webhook;
 

@@ -62,6 +62,7 @@ mod cluster;
 mod crds;
 #[cfg(feature = "explore")]
 pub mod explore;
+mod interceptor;
 mod kubeconfig;
 mod program;
 mod server;
@@ -75,6 +76,7 @@ pub use crds::CrdError;
 pub use evenkeel_runtime::{clock::Clock, k8s_openapi, kube};
 #[cfg(feature = "explore")]
 pub use explore::{Exploration, Explored, Failure, User, explore};
+pub use interceptor::Funcs;
 pub use kubeconfig::KubeconfigError;
 pub use program::{BoxError, Program, Running};
 pub use server::{StartError, TestServer, TestServerBuilder};

@@ -7,7 +7,10 @@ use crate::{
     program::{Program, Running},
 };
 use evenkeel_apiserver::{BuildError, Builder, Server, User};
-use evenkeel_runtime::manager::Setup;
+use evenkeel_runtime::{
+    client::{Interceptor, intercept},
+    manager::Setup,
+};
 use kube::{Client, CustomResourceExt};
 use serde::Serialize;
 use serde_json::Value;
@@ -90,6 +93,12 @@ impl TestServer {
     /// Returns the client of a user with these groups and `system:authenticated`.
     pub fn client_as<'a>(&self, user: &str, groups: impl IntoIterator<Item = &'a str>) -> Client {
         Client::new(self.server.service_as(User::authenticated(user, groups)), "default")
+    }
+
+    /// Returns the administrator's client, whose requests pass the interceptor first. A program runs with it as in
+    /// `server.run(move |_, setup| operator(client.clone(), setup))`.
+    pub fn intercepted(&self, interceptor: impl Interceptor) -> Client {
+        intercept(self.client(), interceptor)
     }
 
     /// Returns the clock of the server.

@@ -1,7 +1,7 @@
 //! Runs the operator of external secrets in the cluster of the kubeconfig or of its pod. `sharded-operator crd` prints the
-//! definition.
+//! definition, `sharded-operator rbac` the rights that the operator declares.
 
-use evenkeel_runtime::prelude::*;
+use evenkeel_runtime::{prelude::*, rights};
 use kube::CustomResourceExt as _;
 use sharded_operator::{ExternalSecret, Folder, operator};
 use std::io::Write as _;
@@ -11,10 +11,19 @@ const VAULT: &str = "/vault";
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    if std::env::args().nth(1).as_deref() == Some("crd") {
-        let definition = serde_json::to_string_pretty(&ExternalSecret::crd())?;
-        writeln!(std::io::stdout(), "{definition}")?;
-        return Ok(());
+    match std::env::args().nth(1).as_deref() {
+        Some("crd") => {
+            let definition = serde_json::to_string_pretty(&ExternalSecret::crd())?;
+            writeln!(std::io::stdout(), "{definition}")?;
+            return Ok(());
+        }
+        Some("rbac") => {
+            let rights = rights::of(|kube, setup| operator(kube, setup, Folder::new(VAULT)))?;
+            let manifest = rights.in_namespace("external-secrets").manifest("external-secrets");
+            write!(std::io::stdout(), "{manifest}")?;
+            return Ok(());
+        }
+        _ => {}
     }
     tracing_subscriber::fmt().init();
     let kube = kube::Client::try_default().await?;

@@ -1,6 +1,7 @@
-//! Runs the operator in the cluster of the kubeconfig or of its pod. With the argument `crd`, prints its definition.
+//! Runs the operator in the cluster of the kubeconfig or of its pod. With the argument `crd`, prints its definition,
+//! with `rbac` the rights that it declares.
 
-use evenkeel_runtime::prelude::*;
+use evenkeel_runtime::{prelude::*, rights};
 use kube::CustomResourceExt as _;
 
 use {{crate_name}}::{{kind}};
@@ -8,9 +9,17 @@ use {{crate_name}}::operator;
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    if std::env::args().nth(1).as_deref() == Some("crd") {
-        print!("{}", serde_saphyr::to_string(&{{kind}}::crd())?);
-        return Ok(());
+    match std::env::args().nth(1).as_deref() {
+        Some("crd") => {
+            print!("{}", serde_saphyr::to_string(&{{kind}}::crd())?);
+            return Ok(());
+        }
+        Some("rbac") => {
+            let rights = rights::of(operator)?.in_namespace("{{project-name}}");
+            print!("{}", rights.manifest("{{project-name}}"));
+            return Ok(());
+        }
+        _ => {}
     }
     tracing_subscriber::fmt().init();
     let kube = kube::Client::try_default().await?;

@@ -46,7 +46,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 const BACKOFF: Backoff = Backoff {
     base_delay: Duration::from_secs(5),
     max_delay: Duration::from_secs(300),
-    bucket: false,
+    bucket: None,
 };
 
 /// Key of the queue of changes of nodes.

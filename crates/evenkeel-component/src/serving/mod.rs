@@ -4,7 +4,6 @@
 mod guard;
 mod health;
 mod pages;
-mod pprof;
 mod tls;
 mod zpages;
 

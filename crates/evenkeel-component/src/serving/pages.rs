@@ -1,10 +1,7 @@
 //! Pages about the program: configuration, flags, versions, profiles and controllers.
 
-use super::{
-    pprof,
-    zpages::{self, ComponentInfo, Structured, flagz, statusz},
-};
-use crate::secure_serving::{Routes, answer, plain};
+use super::zpages::{self, ComponentInfo, Structured, flagz, statusz};
+use crate::secure_serving::{Routes, answer, plain, pprof};
 use bytes::Bytes;
 use evenkeel_runtime::introspect::Introspection;
 use http::{Method, Request, Response, StatusCode, header};

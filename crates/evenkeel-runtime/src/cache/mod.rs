@@ -23,6 +23,7 @@ mod store;
 mod tests;
 
 pub use caches::Caches;
+pub(crate) use caches::Scope;
 pub use dynamic::Dynamic;
 pub use full::Full;
 pub(crate) use informer::{Informer, Reader, SubscriptionId};

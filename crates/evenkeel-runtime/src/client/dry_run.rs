@@ -3,7 +3,7 @@
 //! The client sends no write. An object that a dry run creates does not exist afterwards, so that writes that depend on
 //! it are missing. Later writes to the same object are marked.
 
-use super::negotiation::JSON;
+use super::{negotiation::JSON, options::APPLY_CONTENT_TYPE};
 use crate::introspect::{changes, differences, hide_secrets};
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -17,6 +17,9 @@ use std::{
     task::{Context, Poll},
 };
 use tower::{BoxError, Service};
+
+/// Media type of a JSON merge patch.
+const MERGE_CONTENT_TYPE: &str = "application/merge-patch+json";
 
 /// Reviews: resources whose POST changes nothing. A dry run sends them to the server.
 const REVIEWS: [&str; 5] = [
@@ -80,7 +83,11 @@ impl std::fmt::Display for DryRunWrite {
 
 /// Writes that a dry run recorded. Clones share them.
 #[derive(Debug, Clone, Default)]
-pub struct RecordedWrites(Arc<Mutex<Records>>);
+pub struct RecordedWrites {
+    records: Arc<Mutex<Records>>,
+    /// Whether each write is logged at its first request.
+    logs: bool,
+}
 
 #[derive(Debug, Default)]
 struct Records {
@@ -108,6 +115,11 @@ impl RecordedWrites {
         self.lock().requests
     }
 
+    /// Returns a client that sends only reads through `kube`, and whose writes are added to these.
+    pub(crate) fn record_writes_of(&self, kube: kube::Client) -> kube::Client {
+        kube::Client::new(DryRunService { inner: kube, recorded: self.clone() }, "default")
+    }
+
     fn record(&self, mut write: DryRunWrite, body: &[u8]) {
         let mut records = self.lock();
         if write.resource.split('.').next() == Some("events") {
@@ -127,21 +139,32 @@ impl RecordedWrites {
         write.follows = !write.name.is_empty()
             && !has_generated_name
             && records.writes.iter().any(is_same_object);
+        if self.logs {
+            tracing::info!(by = write.by, "dry run: {write}");
+        }
         let index = records.writes.len();
         records.known.insert(text, index);
         records.writes.push(write);
     }
 
     fn lock(&self) -> MutexGuard<'_, Records> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Returns a client that sends only reads through `kube`, and the record of its writes.
 pub fn dry_run(kube: kube::Client) -> (kube::Client, RecordedWrites) {
-    let recorded = RecordedWrites::default();
-    let service = DryRunService { inner: kube, recorded: recorded.clone() };
-    (kube::Client::new(service, "default"), recorded)
+    start(kube, false)
+}
+
+/// Like [`dry_run`], and logs each write at its first request.
+pub(crate) fn logged_dry_run(kube: kube::Client) -> (kube::Client, RecordedWrites) {
+    start(kube, true)
+}
+
+fn start(kube: kube::Client, logs: bool) -> (kube::Client, RecordedWrites) {
+    let recorded = RecordedWrites { logs, ..RecordedWrites::default() };
+    (recorded.record_writes_of(kube), recorded)
 }
 
 #[derive(Clone)]
@@ -227,6 +250,15 @@ impl DryRunService {
             }
             Method::PATCH => {
                 let mut live = self.read_live(&info.object_path()).await?;
+                let content_type = parts.headers.get(header::CONTENT_TYPE);
+                let applies = content_type.is_some_and(|it| it == APPLY_CONTENT_TYPE);
+                if live.is_null() && applies && info.subresource.is_empty() {
+                    // An apply creates the object.
+                    let (name, created) = with_generated_name(object, info.name);
+                    let write = write("create", &name, String::new());
+                    self.recorded.record(write, &body);
+                    return Ok(json_response(StatusCode::CREATED, &created));
+                }
                 if live.is_null() {
                     return Ok(not_found(path));
                 }
@@ -235,6 +267,11 @@ impl DryRunService {
                     Some(part) => changes(part),
                     None => changes(&without_secrets(&object)),
                 };
+                if applies || content_type.is_some_and(|it| it == MERGE_CONTENT_TYPE) {
+                    // Of an apply, this is an estimate: lists with keys are replaced.
+                    json_patch::merge(&mut live, &object);
+                    remove_resource_version(&mut live);
+                }
                 (write("patch", info.name, changes), json_response(StatusCode::OK, &live))
             }
             _ if info.name.is_empty() => {
@@ -328,18 +365,18 @@ fn json_response(code: StatusCode, value: &Value) -> Response<Body> {
 ///
 /// Upstream: `RequestInfoFactory.NewRequestInfo`.
 #[derive(Debug, PartialEq, Eq)]
-struct RequestInfo<'a> {
+pub(super) struct RequestInfo<'a> {
     root: &'a str,
-    group: &'a str,
-    version: &'a str,
-    namespace: &'a str,
-    plural: &'a str,
-    name: &'a str,
-    subresource: &'a str,
+    pub(super) group: &'a str,
+    pub(super) version: &'a str,
+    pub(super) namespace: &'a str,
+    pub(super) plural: &'a str,
+    pub(super) name: &'a str,
+    pub(super) subresource: &'a str,
 }
 
 impl<'a> RequestInfo<'a> {
-    fn parse(path: &'a str) -> Option<Self> {
+    pub(super) fn parse(path: &'a str) -> Option<Self> {
         let mut parts = path.trim_matches('/').split('/');
         let root = parts.next()?;
         let group = match root {

@@ -9,6 +9,7 @@ mod connection_pool;
 mod dry_run;
 mod error;
 mod fenced_kube;
+mod intercept;
 mod leader_fence;
 mod live_read;
 mod metrics;
@@ -27,8 +28,10 @@ pub(crate) mod watch;
 
 pub(crate) use connect::of_kubeconfig;
 pub use connect::{ConnectError, ConnectOptions, config, connect, connect_in_pod, transport};
+pub(crate) use dry_run::logged_dry_run;
 pub use dry_run::{DryRunWrite, RecordedWrites, dry_run};
 pub use error::{ApiError, Cause, Status, full_text};
+pub use intercept::{ApiCall, Intercepted, Interceptor, intercept};
 pub use leader_fence::LeaderFence;
 pub use metrics::RestMetrics;
 pub use options::{DeleteOptions, ListOptions};
@@ -69,6 +72,9 @@ pub struct Client {
     user_agent: HeaderValue,
     limiter: Option<Arc<RateLimiter>>,
     fence: Option<LeaderFence>,
+    interceptor: Option<Arc<dyn Interceptor>>,
+    /// Field manager of writes. `None` for the server's default.
+    field_manager: Option<Arc<str>>,
 }
 
 pub(crate) struct Shared {
@@ -100,6 +106,8 @@ impl Client {
             metrics: None,
             host: "in-process".into(),
             json: false,
+            interceptor: None,
+            field_manager: None,
         }
     }
 
@@ -111,7 +119,7 @@ impl Client {
         let user_agent =
             header(&format!("{base}/{suffix}")).unwrap_or_else(|| self.user_agent.clone());
         let limiter = self.limiter.as_ref().map(|limiter| Arc::new(limiter.full_copy()));
-        Self { shared: Arc::clone(&self.shared), user_agent, limiter, fence: self.fence.clone() }
+        Self { user_agent, limiter, ..self.clone() }
     }
 
     /// Returns the same client behind a leader fence: a write while `fence` is closed fails with
@@ -119,6 +127,12 @@ impl Client {
     #[must_use]
     pub fn fenced(&self, fence: &LeaderFence) -> Self {
         Self { fence: Some(fence.clone()), ..self.clone() }
+    }
+
+    /// Returns the same client without a fence: it writes at any time.
+    #[must_use]
+    pub(crate) fn without_fence(&self) -> Self {
+        Self { fence: None, ..self.clone() }
     }
 
     /// Returns the same client behind a second fence: it writes only while both are open.
@@ -162,6 +176,8 @@ pub struct ClientBuilder {
     metrics: Option<RestMetrics>,
     host: Box<str>,
     json: bool,
+    interceptor: Option<Arc<dyn Interceptor>>,
+    field_manager: Option<Arc<str>>,
 }
 
 impl ClientBuilder {
@@ -209,9 +225,39 @@ impl ClientBuilder {
         self
     }
 
+    /// Sets the function that each request passes before it is sent.
+    #[doc(alias("interceptor.NewClient", "WrapTransport"))]
+    pub fn interceptor(self, interceptor: impl Interceptor) -> Self {
+        self.shared_interceptor(Arc::new(interceptor))
+    }
+
+    pub(crate) fn shared_interceptor(mut self, interceptor: Arc<dyn Interceptor>) -> Self {
+        self.interceptor = Some(interceptor);
+        self
+    }
+
+    /// Sets the field manager of writes: creations, updates, and patches other than applies, which name their own. Default:
+    /// the user agent up to its first slash, as the server sets it.
+    #[doc(alias = "client.WithFieldOwner")]
+    pub fn field_manager(mut self, name: &str) -> Self {
+        self.field_manager = Some(name.into());
+        self
+    }
+
     /// Builds the client. Call it inside the tokio runtime that the client will run in.
     pub fn build(self) -> Client {
-        let Self { transport, clock, qps, burst, user_agent, metrics, host, json } = self;
+        let Self {
+            transport,
+            clock,
+            qps,
+            burst,
+            user_agent,
+            metrics,
+            host,
+            json,
+            interceptor,
+            field_manager,
+        } = self;
         Client {
             user_agent: header(&user_agent).unwrap_or_else(|| HeaderValue::from_static("evenkeel")),
             limiter: RateLimiter::new(qps, burst, &clock).map(Arc::new),
@@ -224,6 +270,8 @@ impl ClientBuilder {
                 discovery: Mutex::default(),
             }),
             fence: None,
+            interceptor,
+            field_manager,
         }
     }
 }

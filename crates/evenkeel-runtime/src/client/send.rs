@@ -74,6 +74,8 @@ impl ApiRequest {
         let headers = request.headers_mut();
         headers.extend(self.headers.clone());
         headers.insert(header::USER_AGENT, user_agent.clone());
+        #[cfg(feature = "otel")]
+        crate::telemetry::inject(headers);
         if !self.accept.is_empty() {
             let accept =
                 if only_json { negotiation::without_protobuf(self.accept) } else { self.accept };
@@ -105,12 +107,31 @@ impl Client {
     ) -> BoxFuture<'a, Result<Response<Bytes>, ApiError>> {
         Box::pin(async move {
             let start = self.shared.clock.instant();
-            let result = self.send_and_read(call).await;
+            let result = self.send_traced(call).await;
             if let Some(metrics) = &self.shared.metrics {
                 metrics.observe_latency(&call.method, start.elapsed());
             }
             result
         })
+    }
+
+    /// Sends a request within a span of its own, if this process exports traces.
+    #[cfg(feature = "otel")]
+    async fn send_traced(&self, call: &ApiRequest) -> Result<Response<Bytes>, ApiError> {
+        use tracing::Instrument as _;
+        let span = crate::telemetry::request_span(&call.method, call.path());
+        let result = self.send_and_read(call).instrument(span.clone()).await;
+        let code = match &result {
+            Ok(response) => Some(response.status()),
+            Err(error) => StatusCode::from_u16(error.code()).ok(),
+        };
+        crate::telemetry::record_response(&span, code);
+        result
+    }
+
+    #[cfg(not(feature = "otel"))]
+    async fn send_traced(&self, call: &ApiRequest) -> Result<Response<Bytes>, ApiError> {
+        self.send_and_read(call).await
     }
 
     async fn send_and_read(&self, call: &ApiRequest) -> Result<Response<Bytes>, ApiError> {
@@ -164,10 +185,10 @@ impl Client {
     ) -> Result<Result<Response<ResponseBody>, BoxError>, ApiError> {
         let is_read = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
         let Some(fence) = self.fence.as_ref().filter(|_| !is_read) else {
-            return Ok(self.shared.transport.send(request).await);
+            return Ok(self.transmit(request).await);
         };
         let (method, path) = (request.method().clone(), request.uri().path().into());
-        let sent = run_fenced(fence, self.shared.transport.send(request)).await;
+        let sent = run_fenced(fence, self.transmit(request)).await;
         sent.ok_or(ApiError::Fenced { method, path })
     }
 

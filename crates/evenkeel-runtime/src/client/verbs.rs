@@ -111,9 +111,9 @@ impl Client {
         namespace: &str,
         body: Bytes,
     ) -> Result<R, ApiError> {
+        let target = kind.path(namespace) + self.write_query().as_str();
         self.exchange_object(
-            ApiRequest::new(Method::POST, kind.path(namespace), negotiation::accept::<R>())
-                .json(body),
+            ApiRequest::new(Method::POST, target, negotiation::accept::<R>()).json(body),
         )
         .await
     }
@@ -144,7 +144,7 @@ impl Client {
         subresource: &str,
         body: Bytes,
     ) -> Result<R, ApiError> {
-        let target = object_path(kind, namespace, name, subresource);
+        let target = object_path(kind, namespace, name, subresource) + self.write_query().as_str();
         self.exchange_object(
             ApiRequest::new(Method::PUT, target, negotiation::accept::<R>()).json(body),
         )
@@ -162,9 +162,11 @@ impl Client {
         body: Bytes,
     ) -> Result<R, ApiError> {
         let mut target = object_path(kind, namespace, name, subresource);
-        if let PatchForm::Apply(manager) = form {
-            target.push_str(apply_query(manager, true).as_str());
-        }
+        let query = match form {
+            PatchForm::Apply(manager) => apply_query(manager, true),
+            PatchForm::Json | PatchForm::Merge | PatchForm::Strategic => self.write_query(),
+        };
+        target.push_str(query.as_str());
         let call = ApiRequest::new(Method::PATCH, target, negotiation::accept::<R>());
         self.exchange_object(call.with_body(patch_content_type(form), body)).await
     }
@@ -236,6 +238,13 @@ impl Client {
             Some(resources) => Ok(resources),
             None => self.api_resources().await,
         }
+    }
+
+    /// Returns the query of a write other than an apply.
+    fn write_query(&self) -> Query {
+        let mut query = Query::default();
+        query.add("fieldManager", self.field_manager.as_deref().unwrap_or_default());
+        query
     }
 
     /// Sends a request, and decodes the object in its response.

@@ -9,7 +9,7 @@ use super::{
     memory::Memories,
     pass::PlannerReconciler,
     reconcile::{EnqueueReconciler, Explain, FunctionReconciler, Reconcile},
-    run::{Shared, Subscribe},
+    run::{PanicSignal, Shared, Subscribe},
     shards::Replay,
     status_throttle::StatusThrottle,
     watched::{ControllerCaches, Subscribed, WatchedCaches},
@@ -19,12 +19,14 @@ use crate::{
     client::Client,
     events::{EventRecorder, SeriesEventRecorder},
     introspect::{Description, History, Inspect},
+    manager::ControllerDefaults,
     plan::{Key, Local, PassHandler, Planner},
-    queue::{Backoff, Queue},
+    queue::{Backoff, Priority, Queue, RateLimiter},
+    rights::Declared,
     sharding::Shards,
 };
 use evenkeel_api::{Kind, Meta, OwnerReference, View, time::Timestamp};
-use futures::{future::BoxFuture, stream::BoxStream};
+use futures::{StreamExt as _, future::BoxFuture, stream::BoxStream};
 use std::{
     sync::{Arc, Mutex, atomic::AtomicBool},
     time::Duration,
@@ -55,12 +57,18 @@ pub struct Builder {
     min_status_interval: Duration,
     plans_in_turn: bool,
     backoff: Backoff,
+    /// Rate limiter instead of that of `backoff`.
+    rate_limiter: Option<Box<dyn RateLimiter<Key>>>,
+    recovers_panics: bool,
+    needs_leader_election: bool,
+    /// Kinds that the controller writes, for its rights.
+    declared: Declared,
     /// Caches, each with the handler of its events.
     subscriptions: Vec<(Arc<Reader>, Handle)>,
     /// Caches of the controller once it is built, for functions that read them.
     caches: ControllerCaches,
     explain: Option<Explain>,
-    sources: Vec<BoxStream<'static, Key>>,
+    sources: Vec<BoxStream<'static, (Key, Priority)>>,
     logs_each_failure: bool,
     /// Reporting instance of events of events.k8s.io, if the controller records such.
     series_events: Option<String>,
@@ -122,6 +130,10 @@ impl Builder {
             min_status_interval: Duration::ZERO,
             plans_in_turn: false,
             backoff: Backoff::default(),
+            rate_limiter: None,
+            recovers_panics: true,
+            needs_leader_election: true,
+            declared: Declared::default(),
             subscriptions: Vec::new(),
             caches: ControllerCaches::default(),
             explain: None,
@@ -196,6 +208,40 @@ impl Builder {
         self
     }
 
+    /// Sets the rate limiter of failed keys, instead of one of [`Builder::backoff`].
+    #[doc(alias = "RateLimiter")]
+    pub fn rate_limiter(mut self, limiter: impl RateLimiter<Key> + 'static) -> Self {
+        self.rate_limiter = Some(Box::new(limiter));
+        self
+    }
+
+    /// Sets whether a panic of a pass is a failure of its key, which is retried. Otherwise it stops the manager with an error.
+    /// Default: true.
+    #[doc(alias = "RecoverPanic")]
+    pub fn recover_panic(mut self, recover: bool) -> Self {
+        self.recovers_panics = recover;
+        self
+    }
+
+    /// Sets whether the controller runs only in the leader. Otherwise it runs in every replica, and no lease fences its
+    /// writes. Default: true.
+    #[doc(alias = "NeedLeaderElection")]
+    pub fn needs_leader_election(mut self, needs: bool) -> Self {
+        self.needs_leader_election = needs;
+        self
+    }
+
+    /// Sets the options that all controllers of a manager have.
+    pub(crate) fn defaults(self, defaults: &ControllerDefaults) -> Self {
+        self.recover_panic(defaults.recovers_panics)
+            .needs_leader_election(defaults.needs_leader_election)
+    }
+
+    /// Returns the kinds that the controller declares to write, for changes.
+    pub(crate) fn declared(&mut self) -> &mut Declared {
+        &mut self.declared
+    }
+
     /// Sets the client for the controller's writes, for controllers with their own credentials.
     pub fn client(mut self, client: Client) -> Self {
         self.env.client = client;
@@ -219,8 +265,9 @@ impl Builder {
 
     /// Enqueues the controller of an object in `cache` on the object's events, if the controller is of the root
     /// kind.
-    pub fn owns<V: View>(self, cache: &Cache<V>) -> Self {
+    pub fn owns<V: View>(mut self, cache: &Cache<V>) -> Self {
         let root = self.root.clone();
+        self.declared.owns(cache.kind());
         let handle =
             Box::new(move |event: &_, enqueue: &_, _: &_| enqueue_owners(&root, event, enqueue));
         self.watch(cache.informer(), handle)
@@ -246,7 +293,12 @@ impl Builder {
     }
 
     /// Enqueues the keys of a stream while the controller runs.
-    pub fn source(mut self, keys: BoxStream<'static, Key>) -> Self {
+    pub fn source(self, keys: BoxStream<'static, Key>) -> Self {
+        self.source_with_priority(keys.map(|key| (key, Priority::NORMAL)).boxed())
+    }
+
+    /// Like [`Builder::source`], with a priority of each key.
+    pub fn source_with_priority(mut self, keys: BoxStream<'static, (Key, Priority)>) -> Self {
         self.sources.push(keys);
         self
     }
@@ -405,6 +457,10 @@ impl Builder {
             passes,
             batch_period,
             backoff,
+            rate_limiter,
+            recovers_panics,
+            needs_leader_election,
+            mut declared,
             subscriptions,
             caches,
             root,
@@ -415,9 +471,16 @@ impl Builder {
         } = self;
         let component = component.as_deref().unwrap_or(&name);
         let queue = queue.as_deref().unwrap_or(&name);
-        let queue = Queue::with_backoff(queue, &env.metrics.queues, backoff, &env.clock);
+        let queues = &env.metrics.queues;
+        let queue = match rate_limiter {
+            None => Queue::with_backoff(queue, queues, backoff, &env.clock),
+            Some(limiter) => Queue::with_rate_limiter(queue, queues, limiter, &env.clock),
+        };
         let barrier = Arc::new(Barrier::new(queue.clone(), env.clock.clone()));
         let client = env.client.with_user_agent(component);
+        // The fence of a shard does not depend on the leader.
+        let is_leaders = needs_leader_election || env.shards.is_some();
+        let client = if is_leaders { client } else { client.without_fence() };
         let source = event_source.as_deref().unwrap_or(component);
         let events = EventRecorder::new(client.clone(), source, env.clock.clone());
         let series = series_events.map(|instance| {
@@ -433,6 +496,8 @@ impl Builder {
         let reconcile = reconcile(executor, series.clone(), &env);
         let causes = reconcile.is_function().then(Arc::<Causes>::default);
         subscriptions.iter().for_each(|(cache, _)| caches.add(cache));
+        declared.complete(&name, &root, subscriptions.iter().map(|(cache, _)| cache.scope()));
+        declared.records_series = series.is_some();
         barrier.set_caches(WatchedCaches::of(&caches.list()));
         let subscriptions: Vec<(Arc<Reader>, Arc<Handle>)> = subscriptions
             .into_iter()
@@ -473,12 +538,14 @@ impl Builder {
             subscribed: Mutex::default(),
             ended: AtomicBool::new(false),
             logs_each_failure,
+            recovers_panics,
+            panicked: PanicSignal::default(),
             replay,
         };
         let shared = Arc::new(shared);
         let inspect: Arc<dyn Inspect> = Arc::clone(&shared) as _;
         env.introspection.add(&inspect);
-        Controller { name, shared, subscribe, sources }
+        Controller { name, shared, subscribe, sources, needs_leader_election, declared }
     }
 }
 

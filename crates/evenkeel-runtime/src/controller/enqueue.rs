@@ -122,6 +122,12 @@ impl Enqueue {
         }
     }
 
+    /// Like [`Enqueue::add_with`], but keys of the initial list or of a resync have at most their usual priority.
+    pub fn add_limited(&self, key: Key, priority: Priority) {
+        let is_change = self.priority >= Priority::NORMAL;
+        self.add_with(key, if is_change { priority } else { priority.min(self.priority) });
+    }
+
     /// Like [`Enqueue::add`], but one pass handles all events within `period` after the first one.
     pub fn add_within(&self, key: Key, period: Duration) {
         if period.is_zero() {

@@ -29,8 +29,12 @@ pub struct Env {
 impl Env {
     /// Creates the environment and registers the metrics of queues and controllers. Call it once per registry.
     pub fn new(client: Client, caches: Caches, clock: Clock, registry: &Registry) -> Self {
+        Self::with_metrics(client, caches, clock, Metrics::register(registry))
+    }
+
+    /// Like [`Env::new`], with metrics that are registered already.
+    pub fn with_metrics(client: Client, caches: Caches, clock: Clock, metrics: Metrics) -> Self {
         let introspection = Introspection::new(caches.clone(), clock.clone());
-        let metrics = Metrics::register(registry);
         Self { client, caches, clock, metrics, introspection, shards: None, cluster: Arc::from("") }
     }
 }

@@ -11,9 +11,13 @@ use crate::{
     cache::{Cache, CacheEvent, Caches, Object, Reader},
     latch::Latch,
     plan::Key,
+    queue::Priority,
 };
 use evenkeel_api::View;
-use std::sync::{Arc, Weak, atomic::Ordering};
+use std::{
+    sync::{Arc, Weak, atomic::Ordering},
+    time::Duration,
+};
 
 /// Function that decides which events of a watch enqueue keys.
 pub(crate) type EventFilter = Box<dyn Fn(&CacheEvent<dyn Object>) -> bool + Send + Sync>;
@@ -47,8 +51,13 @@ impl LateWatches {
 
     /// Enqueues a key. Does nothing once the controller has ended.
     pub(crate) fn enqueue(&self, key: Key) {
+        self.enqueue_with(key, Priority::NORMAL, Duration::ZERO);
+    }
+
+    /// Like [`LateWatches::enqueue`], with a priority and after a delay.
+    pub(crate) fn enqueue_with(&self, key: Key, priority: Priority, delay: Duration) {
         if let Some(shared) = self.shared.upgrade() {
-            shared.enqueue_from_source(key);
+            shared.enqueue_from_source(key, priority, delay);
         }
     }
 

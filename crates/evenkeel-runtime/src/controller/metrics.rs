@@ -35,11 +35,20 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Registers the metrics. Call it once per registry.
+    /// Registers the metrics, those of queues with the labels of Kubernetes' programs. Call it once per registry.
     pub fn register(registry: &Registry) -> Self {
+        Self::with_queues(registry, queue::Metrics::register(registry))
+    }
+
+    /// Registers the metrics, those of queues with the labels of controller-runtime. Call it once per registry.
+    pub fn register_with_controller(registry: &Registry) -> Self {
+        Self::with_queues(registry, queue::Metrics::register_with_controller(registry))
+    }
+
+    fn with_queues(registry: &Registry, queues: queue::Metrics) -> Self {
         let labels = &["controller"];
         Self {
-            queues: queue::Metrics::register(registry),
+            queues,
             results: counters(
                 registry,
                 "controller_runtime_reconcile_total",

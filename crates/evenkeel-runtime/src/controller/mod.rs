@@ -35,5 +35,5 @@ pub use metrics::Metrics;
 pub use periodic::Periodic;
 pub use reconcile::{Context, Error, Outcome, Request};
 pub use rewrite::rewrite;
-pub use run::Controller;
+pub use run::{Controller, ReconcilePanicked};
 pub(crate) use watched::ControllerCaches;

@@ -16,6 +16,7 @@ use crate::{
     introspect::{History, RecordedActions},
     plan::Key,
     queue::{Priority, Queue},
+    rights::Declared,
     sharding::{Admission, Shards},
     tasks::{Tasks, catch_panic},
 };
@@ -28,6 +29,7 @@ use std::{
     },
     time::Duration,
 };
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
@@ -43,7 +45,50 @@ pub struct Controller {
     pub(super) name: Arc<str>,
     pub(super) shared: Arc<Shared>,
     pub(super) subscribe: Vec<Subscribe>,
-    pub(super) sources: Vec<BoxStream<'static, Key>>,
+    pub(super) sources: Vec<BoxStream<'static, (Key, Priority)>>,
+    pub(super) needs_leader_election: bool,
+    pub(super) declared: Declared,
+}
+
+/// Panic of a pass that stops the program, because the controller does not recover from panics.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the reconciliation of {key} panicked: {message}; the controller stops the program after a panic (`recover_panic(false)`)"
+)]
+pub struct ReconcilePanicked {
+    /// Key of the pass.
+    pub key: Key,
+    /// Message of the panic.
+    pub message: String,
+}
+
+/// First panic of a controller that does not recover from panics.
+pub(super) struct PanicSignal(watch::Sender<Option<ReconcilePanicked>>);
+
+impl Default for PanicSignal {
+    fn default() -> Self {
+        Self(watch::Sender::new(None))
+    }
+}
+
+impl PanicSignal {
+    fn set(&self, panicked: ReconcilePanicked) {
+        self.0.send_if_modified(|first| {
+            let is_first = first.is_none();
+            first.get_or_insert(panicked);
+            is_first
+        });
+    }
+
+    /// Waits for the first panic.
+    async fn wait(&self) {
+        // An error means that the sender is dropped, but `self` holds it.
+        let _ = self.0.subscribe().wait_for(Option::is_some).await;
+    }
+
+    fn get(&self) -> Option<ReconcilePanicked> {
+        self.0.borrow().clone()
+    }
 }
 
 pub(super) struct Shared {
@@ -74,6 +119,9 @@ pub(super) struct Shared {
     pub(super) causes: Option<Arc<Causes>>,
     /// Whether each failed pass is a warning.
     pub(super) logs_each_failure: bool,
+    /// Whether a panic of a pass is only a failure of its key.
+    pub(super) recovers_panics: bool,
+    pub(super) panicked: PanicSignal,
     /// `None` if the controller is not sharded.
     pub(super) replay: Option<Replay>,
 }
@@ -87,6 +135,16 @@ impl Controller {
     /// Returns the controller's workqueue.
     pub fn queue(&self) -> Queue<Key> {
         self.shared.queue.clone()
+    }
+
+    /// Returns whether the controller runs only in the leader.
+    pub(crate) fn needs_leader_election(&self) -> bool {
+        self.needs_leader_election
+    }
+
+    /// Returns the kinds that the controller reads and writes.
+    pub(crate) fn declared(&self) -> &Declared {
+        &self.declared
     }
 
     /// Returns the caches that must have synced before the controller works.
@@ -105,17 +163,24 @@ impl Controller {
     }
 
     /// Waits for the caches, then reconciles keys until `stop` is cancelled. Then finishes the keys in progress and
-    /// writes their events. Its subscriptions stay: what stops is the whole program.
+    /// writes their events. Its subscriptions stay: what stops is the whole program. A panic of a pass ends it before, if the
+    /// controller does not [recover](super::Builder::recover_panic) from panics.
     pub async fn run(mut self, stop: CancellationToken) {
         self.work(stop).await;
     }
 
     /// Like [`Controller::run`], but ends the subscriptions. Returns the informers that the controller has read.
-    pub(crate) async fn run_to_end(mut self, stop: CancellationToken) -> Vec<Arc<Informer>> {
+    ///
+    /// # Errors
+    /// When a pass panicked and the controller does not recover from panics.
+    pub(crate) async fn run_to_end(
+        mut self,
+        stop: CancellationToken,
+    ) -> Result<Vec<Arc<Informer>>, ReconcilePanicked> {
         // Also if it is aborted: the caches hold the subscriptions, and these hold the caches.
         let _end = EndGuard(Arc::clone(&self.shared));
         self.work(stop).await;
-        self.informers()
+        self.shared.panicked.get().map_or_else(|| Ok(self.informers()), Err)
     }
 
     async fn work(&mut self, stop: CancellationToken) {
@@ -161,7 +226,7 @@ impl Shared {
     /// Reconciles keys until `stop` is cancelled.
     async fn work(
         self: &Arc<Self>,
-        sources: Vec<BoxStream<'static, Key>>,
+        sources: Vec<BoxStream<'static, (Key, Priority)>>,
         stop: CancellationToken,
     ) {
         let (shared, name, workers) = (self, &self.name, self.workers);
@@ -189,8 +254,8 @@ impl Shared {
         for (index, mut keys) in sources.into_iter().enumerate() {
             let shared = Arc::clone(shared);
             tasks.spawn_finite(format!("{name} source {index}"), async move {
-                while let Some(key) = keys.next().await {
-                    shared.enqueue_from_source(key);
+                while let Some((key, priority)) = keys.next().await {
+                    shared.enqueue_from_source(key, priority, Duration::ZERO);
                 }
             });
         }
@@ -200,7 +265,10 @@ impl Shared {
                 run_worker(Arc::clone(&shared))
             });
         }
-        stop.cancelled().await;
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = shared.panicked.wait() => {}
+        }
         // Cancel the tasks before the queue shuts down, because a worker that returns before counts as failed.
         tasks.token().cancel();
         shared.queue.shut_down_now();
@@ -261,11 +329,15 @@ impl Shared {
         }
     }
 
-    /// Enqueues a key of a source, if this process serves it.
-    pub(super) fn enqueue_from_source(&self, key: Key) {
+    /// Enqueues a key of a source after a delay, if this process serves it.
+    pub(super) fn enqueue_from_source(&self, key: Key, priority: Priority, delay: Duration) {
         if self.shards().is_none_or(|shards| shards.serves(&key)) {
             self.note_cause(&key, Cause::Source);
-            self.queue.add(key, Priority::NORMAL);
+            if delay.is_zero() {
+                self.queue.add(key, priority);
+            } else {
+                self.queue.add_after_with_priority(key, delay, priority);
+            }
         }
     }
 
@@ -328,7 +400,8 @@ impl Shared {
     }
 
     /// Reconciles a key. A panic becomes a failure of this key only, which is retried with backoff, like with
-    /// controller-runtime's `RecoverPanic`. Returns `None` if the term of the key's shard ended during the pass.
+    /// controller-runtime's `RecoverPanic`. If the controller does not recover, it ends the controller. Returns `None` if
+    /// the term of the key's shard ended during the pass.
     async fn reconcile_catching_panics(
         &self,
         request: Request,
@@ -336,7 +409,7 @@ impl Shared {
         recorded: &mut RecordedActions,
     ) -> Option<PassResult> {
         // A panic leaves no invalid state: the planner is only borrowed, and our locks ignore poison.
-        let fence = admission.map(Admission::fence);
+        let (fence, key) = (admission.map(Admission::fence), request.key.clone());
         let work = async { self.reconcile.reconcile(request, fence, recorded).await };
         let caught = match admission {
             Some(admission) => admission.run(catch_panic(work)).await?,
@@ -345,6 +418,9 @@ impl Shared {
         Some(caught.unwrap_or_else(|panic| {
             self.metrics.panics.inc();
             tracing::error!(panic, "reconciliation panicked");
+            if !self.recovers_panics {
+                self.panicked.set(ReconcilePanicked { key, message: panic.clone() });
+            }
             Err(super::Error::message(format!("panic: {panic}")))
         }))
     }

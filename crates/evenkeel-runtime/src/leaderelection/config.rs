@@ -1,6 +1,15 @@
 //! Configuration of an election: the Lease, the elector's identity and the durations.
 
+use super::CandidateConfig;
 use std::{collections::BTreeMap, time::Duration};
+
+/// Version of a program that names none.
+const DEFAULT_VERSION: &str = "0.0.0";
+
+/// Strategy of the server's choice, the only one that upstream has.
+///
+/// Upstream: `v1.OldestEmulationVersion`.
+const OLDEST_EMULATION_VERSION: &str = "OldestEmulationVersion";
 
 /// Configuration of an elector.
 #[doc(alias = "LeaderElectionConfig")]
@@ -24,9 +33,13 @@ pub struct Config {
     pub release_on_cancel: bool,
     /// Labels of the Lease.
     pub labels: BTreeMap<String, String>,
-    /// Coordinated election (KEP-4355): the server assigns the lease, and the elector only renews it. See
-    /// [`super::Candidate`].
+    /// Coordinated election (KEP-4355): the server assigns the lease, and the elector only renews it. A
+    /// [manager](crate::manager) then also runs the [`super::Candidate`] among which the server chooses.
     pub coordinated: bool,
+    /// Version of the program, by which a coordinated election chooses. Three numbers, such as `1.4.0`.
+    pub binary_version: String,
+    /// Version of which the program has the behaviour (KEP-4330). A coordinated election prefers the oldest.
+    pub emulation_version: String,
 }
 
 /// Rule that a [`Config`] violates.
@@ -63,7 +76,35 @@ impl Config {
             release_on_cancel: true,
             labels: BTreeMap::new(),
             coordinated: false,
+            binary_version: DEFAULT_VERSION.to_owned(),
+            emulation_version: DEFAULT_VERSION.to_owned(),
         }
+    }
+
+    /// Creates a configuration of a coordinated election (KEP-4355), with the version of the program. The server chooses the
+    /// candidate with the oldest version, so that a rolling upgrade does not move back and forth.
+    ///
+    /// The server needs the feature `CoordinatedLeaderElection`. Without it nobody leads.
+    #[doc(alias = "CoordinatedLeaderElection")]
+    pub fn coordinated(namespace: &str, name: &str, identity: &str, version: &str) -> Self {
+        Self {
+            coordinated: true,
+            binary_version: version.to_owned(),
+            emulation_version: version.to_owned(),
+            ..Self::new(namespace, name, identity)
+        }
+    }
+
+    /// Returns the candidate that a coordinated election needs, or `None` of another election.
+    pub(crate) fn candidate(&self) -> Option<CandidateConfig> {
+        self.coordinated.then(|| CandidateConfig {
+            namespace: self.namespace.clone(),
+            identity: self.identity.clone(),
+            lease: self.name.clone(),
+            binary_version: self.binary_version.clone(),
+            emulation_version: self.emulation_version.clone(),
+            strategy: OLDEST_EMULATION_VERSION.to_owned(),
+        })
     }
 
     /// Returns the timeout of one request for the lease: half the renew deadline, so that the loss of a single request

@@ -3,21 +3,25 @@
 use super::{ControllerDefaults, Manager, Setup, caches::CACHE_SYNC_TIMEOUT, runnables::Runnables};
 use crate::{
     cache::{CacheOptions, Caches, Full},
-    client::{Client, Metadata, Transport},
+    client::{Client, Interceptor, Metadata, Transport, logged_dry_run},
     clock::Clock,
-    controller::Env,
+    controller::{self, Env},
     events::EventRecorder,
     health::{Health, LEADER_TOLERANCE},
     latch::Latch,
     leaderelection::{self, Config, ConfigError, LeaderElector},
     metrics::ClusterRegistries,
+    rights::Rights,
     sharding::{Member, Sharding, ShardingError},
     tasks::Supervisor,
 };
 use evenkeel_api::{Kind, View};
 use kube::api::DynamicObject;
 use prometheus::Registry;
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 /// Error from building a manager.
 #[derive(Debug, thiserror::Error)]
@@ -35,7 +39,7 @@ pub enum BuildError {
     #[cfg(feature = "serve")]
     #[error("cannot listen on {address} for {purpose}")]
     Listen {
-        /// What the port serves: `probes` or `metrics`.
+        /// What the port serves: `probes`, `metrics` or `profiles`.
         purpose: &'static str,
         /// Address of the port.
         address: std::net::SocketAddr,
@@ -43,6 +47,11 @@ pub enum BuildError {
         #[source]
         source: std::io::Error,
     },
+    /// A dry run wraps the client that the manager makes itself.
+    #[error(
+        "a dry run cannot change the client of `ManagerBuilder::client`: leave that out, or build the client over `client::dry_run`"
+    )]
+    DryRunOfClient,
     /// The certificate of the metrics cannot be used.
     #[cfg(feature = "serve")]
     #[error("certificate of the metrics")]
@@ -69,6 +78,11 @@ pub struct ManagerBuilder {
     namespaces: Vec<String>,
     cache_sync_timeout: Option<Duration>,
     controller_defaults: ControllerDefaults,
+    dry_run: bool,
+    /// Whether the metrics of queues have the labels of Kubernetes' programs.
+    has_component_metrics: bool,
+    interceptor: Option<Arc<dyn Interceptor>>,
+    field_manager: Option<Box<str>>,
     #[cfg(feature = "serve")]
     pub(super) ports: super::listeners::Ports,
 }
@@ -94,6 +108,10 @@ impl ManagerBuilder {
             namespaces: Vec::new(),
             cache_sync_timeout: Some(CACHE_SYNC_TIMEOUT),
             controller_defaults: ControllerDefaults::default(),
+            dry_run: false,
+            has_component_metrics: false,
+            interceptor: None,
+            field_manager: None,
             #[cfg(feature = "serve")]
             ports: super::listeners::Ports::default(),
         }
@@ -218,6 +236,55 @@ impl ManagerBuilder {
         self
     }
 
+    /// Sends only reads to the server. Writes are logged and recorded ([`Manager::dry_run_writes`]) instead, and get a response
+    /// of success. Takes no lease and no shards, so it runs beside the operator itself.
+    ///
+    /// An object that a dry run creates does not exist afterwards, so writes that depend on it are missing. The manager makes
+    /// its own client; with [`ManagerBuilder::client`] the build fails.
+    ///
+    /// ```no_run
+    /// # use evenkeel_runtime::prelude::*;
+    /// # async fn run(kube: kube::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// let manager = Manager::builder(kube).dry_run().build()?;
+    /// // Declare controllers, then:
+    /// let writes = manager.dry_run_writes().cloned().unwrap_or_default();
+    /// manager.run(tokio::time::sleep(Duration::from_secs(30))).await?;
+    /// for write in writes.writes() {
+    ///     println!("{write}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias("NewDryRunClient", "DryRunClient"))]
+    pub fn dry_run(mut self) -> Self {
+        self.dry_run = true;
+        self
+    }
+
+    /// Gives the metrics of queues (`workqueue_*`) only the label `name`, as in Kubernetes' own programs. By default they have the
+    /// labels of controller-runtime: also `controller`, and `priority` of the depth.
+    pub fn component_metrics(mut self) -> Self {
+        self.has_component_metrics = true;
+        self
+    }
+
+    /// Sets the function that each request of the manager passes before it is sent. Not used with
+    /// [`ManagerBuilder::client`], whose own builder has such a function.
+    #[doc(alias = "interceptor.NewClient")]
+    pub fn interceptor(mut self, interceptor: impl Interceptor) -> Self {
+        self.interceptor = Some(Arc::new(interceptor));
+        self
+    }
+
+    /// Sets the field manager of all writes of controllers: applies, creations, updates, patches and statuses. Default:
+    /// the [component](ManagerBuilder::component). A client of [`ManagerBuilder::client`] has a field manager of its own for
+    /// writes other than applies.
+    #[doc(alias = "FieldOwner")]
+    pub fn field_manager(mut self, name: &str) -> Self {
+        self.field_manager = Some(name.into());
+        self
+    }
+
     /// Runs [`super::RunnableGroup::LeaderElection`] only while `identity` holds the Lease of this name. The
     /// durations are upstream's.
     pub fn leader_election(self, namespace: &str, name: &str, identity: &str) -> Self {
@@ -233,7 +300,8 @@ impl ManagerBuilder {
     /// Builds the manager. Call it inside the tokio runtime that the manager will run in.
     ///
     /// # Errors
-    /// When the configuration of leader election violates a rule, its identity cannot be read, or a port cannot be opened.
+    /// When the configuration of leader election violates a rule, its identity cannot be read, a port cannot be opened, or a
+    /// dry run has a client of its own.
     pub fn build(self) -> Result<Manager, BuildError> {
         let Self {
             transport,
@@ -251,9 +319,22 @@ impl ManagerBuilder {
             namespaces,
             cache_sync_timeout,
             controller_defaults,
+            dry_run,
+            has_component_metrics,
+            interceptor,
+            field_manager,
             #[cfg(feature = "serve")]
             ports,
         } = self;
+        if dry_run && client.is_some() {
+            return Err(BuildError::DryRunOfClient);
+        }
+        let (transport, dry_run_writes) = if dry_run {
+            let (kube, writes) = logged_dry_run(transport.into());
+            (kube.into(), Some(writes))
+        } else {
+            (transport, None)
+        };
         let own = match &setup {
             None if election_id.is_some() || sharding.is_some() => Some(Setup::of_process()?),
             setup => setup.clone(),
@@ -266,11 +347,32 @@ impl ManagerBuilder {
             (None, None, Some(sharding)) => Some(sharding.election(namespace, identity)),
             (None, election, _) => election,
         };
+        let rights = rights(namespace, election.as_ref(), sharding.is_some());
+        #[cfg(feature = "serve")]
+        let rights = if ports.reviews_requests() {
+            rights.and("", "authentication.k8s.io", "tokenreviews", &["create"]).and(
+                "",
+                "authorization.k8s.io",
+                "subjectaccessreviews",
+                &["create"],
+            )
+        } else {
+            rights
+        };
+        // A dry run cannot write a lease.
+        let (election, sharding) = if dry_run { (None, None) } else { (election, sharding) };
+        let candidate = election.as_ref().and_then(Config::candidate);
         let client = client.unwrap_or_else(|| {
-            Client::builder(transport, clock.clone())
+            let mut builder = Client::builder(transport, clock.clone())
                 .user_agent(&component)
-                .registry(&registry)
-                .build()
+                .registry(&registry);
+            if let Some(interceptor) = interceptor {
+                builder = builder.shared_interceptor(interceptor);
+            }
+            if let Some(name) = &field_manager {
+                builder = builder.field_manager(name);
+            }
+            builder.build()
         });
         let caches = caches.unwrap_or_else(|| {
             let namespaces = namespaces.iter().map(String::as_str);
@@ -316,7 +418,13 @@ impl ManagerBuilder {
             })
             .transpose()?;
         let shards = member.as_ref().map(|member| member.shards().clone());
-        let env = Env::new(fenced.unwrap_or_else(|| client.clone()), caches, clock, &registry);
+        let metrics = if has_component_metrics {
+            controller::Metrics::register(&registry)
+        } else {
+            controller::Metrics::register_with_controller(&registry)
+        };
+        let fenced = fenced.unwrap_or_else(|| client.clone());
+        let env = Env::with_metrics(fenced, caches, clock, metrics);
         #[cfg_attr(not(feature = "serve"), expect(unused_mut, reason = "ports change it"))]
         let mut manager = Manager {
             env: Env { shards, ..env },
@@ -334,6 +442,10 @@ impl ManagerBuilder {
             grace_period,
             cache_sync_timeout,
             controller_defaults,
+            candidate,
+            dry_run_writes,
+            field_manager,
+            rights: Arc::new(Mutex::new(rights)),
             setup,
             elected: Latch::default(),
             runnables: Arc::new(Runnables::default()),
@@ -344,4 +456,34 @@ impl ManagerBuilder {
         ports.open(&mut manager)?;
         Ok(manager)
     }
+}
+
+/// Returns the rights of a manager without controllers, in the namespace of the operator.
+fn rights(namespace: &str, election: Option<&Config>, is_sharded: bool) -> Rights {
+    const GROUP: &str = "coordination.k8s.io";
+    let mut rights = Rights::of_namespace(namespace);
+    if let Some(Config { namespace: of_lease, name, coordinated, .. }) = election {
+        // A Lease in another namespace stays there, wherever the operator runs.
+        let is_own = of_lease == namespace;
+        if is_own {
+            rights.add_own(GROUP, "leases", "", &["create"]);
+            rights.add_own(GROUP, "leases", name, &["get", "update"]);
+            rights.add_own("", "events", "", &["create", "patch"]);
+        } else {
+            rights.add(of_lease, GROUP, "leases", &["create", "get", "update"]);
+            rights.add(of_lease, "", "events", &["create", "patch"]);
+        }
+        if *coordinated {
+            let verbs = ["create", "get", "update"];
+            if is_own {
+                rights.add_own(GROUP, "leasecandidates", "", &verbs);
+            } else {
+                rights.add(of_lease, GROUP, "leasecandidates", &verbs);
+            }
+        }
+    }
+    if is_sharded {
+        rights.add_own(GROUP, "leases", "", &["create", "delete", "get", "list", "update"]);
+    }
+    rights
 }

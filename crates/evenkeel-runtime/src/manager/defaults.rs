@@ -15,7 +15,7 @@ use std::time::Duration;
 /// ```
 ///
 /// Upstream: `config.Controller` of controller-runtime.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 #[must_use = "defaults do nothing until a manager takes them"]
 pub struct ControllerDefaults {
     pub(crate) max_concurrent: Option<usize>,
@@ -23,6 +23,22 @@ pub struct ControllerDefaults {
     pub(crate) backoff: Backoff,
     pub(crate) timeout: Option<Duration>,
     pub(crate) warm_up: bool,
+    pub(crate) recovers_panics: bool,
+    pub(crate) needs_leader_election: bool,
+}
+
+impl Default for ControllerDefaults {
+    fn default() -> Self {
+        Self {
+            max_concurrent: None,
+            max_retries: None,
+            backoff: Backoff::default(),
+            timeout: None,
+            warm_up: false,
+            recovers_panics: true,
+            needs_leader_election: true,
+        }
+    }
 }
 
 impl ControllerDefaults {
@@ -52,5 +68,19 @@ impl ControllerDefaults {
     #[doc(alias = "EnableWarmup")]
     pub fn warm_up(self) -> Self {
         Self { warm_up: true, ..self }
+    }
+
+    /// Sets whether a panic of a pass is a failure of its key, which is retried. Otherwise it stops the manager with an error.
+    /// Default: true.
+    #[doc(alias = "RecoverPanic")]
+    pub fn recover_panic(self, recover: bool) -> Self {
+        Self { recovers_panics: recover, ..self }
+    }
+
+    /// Sets whether controllers run only in the leader. Otherwise they run in every replica, and no lease fences their writes.
+    /// Default: true.
+    #[doc(alias = "NeedLeaderElection")]
+    pub fn needs_leader_election(self, needs: bool) -> Self {
+        Self { needs_leader_election: needs, ..self }
     }
 }

@@ -10,6 +10,8 @@
 //! manager's start until all else has stopped.
 
 use super::{BuildError, Manager, ManagerBuilder, RunnableGroup, Setup};
+#[cfg(feature = "pprof")]
+use crate::secure_serving::pprof;
 use crate::{
     health::Health,
     metrics::process,
@@ -52,6 +54,8 @@ pub struct Metrics {
     address: SocketAddr,
     security: Security,
     debug: bool,
+    #[cfg(feature = "pprof")]
+    pprof: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -64,7 +68,7 @@ enum Security {
 impl Metrics {
     /// Serves metrics over plain HTTP to everybody who reaches the port, on all addresses. Port 0 is any free port.
     pub fn plain(port: u16) -> Self {
-        Self { address: on_all_addresses(port), security: Security::Plain, debug: false }
+        Self::new(port, Security::Plain, false)
     }
 
     /// Serves metrics over TLS, on all addresses, with a self-signed certificate. A client sends a token, and the server
@@ -72,7 +76,17 @@ impl Metrics {
     /// `system:auth-delegator`.
     #[doc(alias("SecureServing", "WithAuthenticationAndAuthorization"))]
     pub fn secure(port: u16) -> Self {
-        Self { address: on_all_addresses(port), security: Security::Tls(None), debug: true }
+        Self::new(port, Security::Tls(None), true)
+    }
+
+    fn new(port: u16, security: Security, debug: bool) -> Self {
+        Self {
+            address: on_all_addresses(port),
+            security,
+            debug,
+            #[cfg(feature = "pprof")]
+            pprof: false,
+        }
     }
 
     /// Sets the address to listen on. Default: all addresses.
@@ -86,6 +100,15 @@ impl Metrics {
     pub fn certificate(self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
         let files = (certificate.into(), key.into());
         Self { security: Security::Tls(Some(files)), ..self }
+    }
+
+    /// Also serves profiles at `/debug/pprof/`: of the CPU time (`profile?seconds=30`), of the memory (`heap`), and the tasks by
+    /// name (`goroutine`), for `go tool pprof`. On a port of [`Metrics::secure`], to users who may `get` the path:
+    /// `nonResourceURLs: ["/debug/pprof/*"]`. On a plain port everybody who reaches it can make the program profile itself.
+    #[cfg(feature = "pprof")]
+    #[doc(alias = "PprofBindAddress")]
+    pub fn pprof(self) -> Self {
+        Self { pprof: true, ..self }
     }
 
     /// Also serves `/debug/controllers`, which names objects and shows errors. [`Metrics::secure`] always does, to users
@@ -104,6 +127,15 @@ fn on_all_addresses(port: u16) -> SocketAddr {
 pub(super) struct Ports {
     probes: Option<SocketAddr>,
     metrics: Option<Metrics>,
+    #[cfg(feature = "pprof")]
+    pprof: Option<SocketAddr>,
+}
+
+impl Ports {
+    /// Returns whether requests for metrics are authenticated and authorized.
+    pub(super) fn reviews_requests(&self) -> bool {
+        self.metrics.as_ref().is_some_and(|metrics| matches!(metrics.security, Security::Tls(_)))
+    }
 }
 
 /// Addresses of a manager's open ports.
@@ -111,6 +143,8 @@ pub(super) struct Ports {
 pub(super) struct Addresses {
     probes: Option<SocketAddr>,
     metrics: Option<SocketAddr>,
+    #[cfg(feature = "pprof")]
+    pprof: Option<SocketAddr>,
 }
 
 impl ManagerBuilder {
@@ -133,6 +167,15 @@ impl ManagerBuilder {
         self.ports.metrics = Some(metrics);
         self
     }
+
+    /// Serves profiles at `/debug/pprof/` over plain HTTP on this address, to everybody who reaches it: usually
+    /// `127.0.0.1`, and `kubectl port-forward`. [`Metrics::pprof`] serves them with authentication. Default: not served.
+    #[cfg(feature = "pprof")]
+    #[doc(alias = "PprofBindAddress")]
+    pub fn pprof_on(mut self, address: SocketAddr) -> Self {
+        self.ports.pprof = Some(address);
+        self
+    }
 }
 
 impl Manager {
@@ -147,6 +190,13 @@ impl Manager {
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.addresses.metrics
     }
+
+    /// Returns the address of [`ManagerBuilder::pprof_on`], with the port that was free. `None` without it, and where the
+    /// [`Setup`] opens no ports.
+    #[cfg(feature = "pprof")]
+    pub fn pprof_address(&self) -> Option<SocketAddr> {
+        self.addresses.pprof
+    }
 }
 
 impl Ports {
@@ -160,7 +210,14 @@ impl Ports {
             manager.addresses.probes = Some(address);
             add_plain(manager, "probes", listener, probes(manager));
         }
-        if let Some(Metrics { address, security, debug }) = self.metrics {
+        #[cfg(feature = "pprof")]
+        if let Some(address) = self.pprof {
+            let (listener, address) = bind("profiles", address)?;
+            manager.addresses.pprof = Some(address);
+            add_plain(manager, "profiles", listener, pprof::add_to(Routes::new()));
+        }
+        if let Some(metrics) = self.metrics {
+            let Metrics { address, security, debug, .. } = metrics;
             let (listener, address) = bind("metrics", address)?;
             manager.addresses.metrics = Some(address);
             if process::register(manager.registry()).is_err() {
@@ -169,6 +226,8 @@ impl Ports {
             let routes = Routes::new().metrics(manager.registry().clone());
             let introspection = manager.env().introspection.clone();
             let routes = if debug { routes.controllers(introspection) } else { routes };
+            #[cfg(feature = "pprof")]
+            let routes = if metrics.pprof { pprof::add_to(routes) } else { routes };
             match security {
                 Security::Plain => add_plain(manager, "metrics", listener, routes),
                 Security::Tls(files) => {

@@ -4,7 +4,7 @@ use super::{Manager, RunnableGroup, runnables::Runnables};
 use crate::{
     cache::Caches,
     client::{Client, Transport},
-    controller::Env,
+    controller::{self, Env},
     events::EventRecorder,
     health::Health,
     latch::Latch,
@@ -42,13 +42,23 @@ impl Manager {
         let labels = [(LABEL.to_owned(), name.to_string())].into();
         let registry = Registry::new_custom(None, Some(labels)).unwrap_or_default();
         let clock = &self.env.clock;
-        let client = Client::builder(transport, clock.clone())
+        let transport = match &self.dry_run_writes {
+            Some(writes) => writes.record_writes_of(transport.into()).into(),
+            None => transport,
+        };
+        let mut builder = Client::builder(transport, clock.clone())
             .user_agent(&self.component)
-            .registry(&registry)
-            .build()
-            .fenced(&self.fence());
+            .registry(&registry);
+        if let Some(interceptor) = self.unfenced_client.shared_interceptor() {
+            builder = builder.shared_interceptor(interceptor);
+        }
+        if let Some(name) = &self.field_manager {
+            builder = builder.field_manager(name);
+        }
+        let client = builder.build().fenced(&self.fence());
         let caches = Caches::new(client.clone(), clock.clone(), &registry);
-        let env = Env::new(client.clone(), caches, clock.clone(), &registry);
+        let metrics = controller::Metrics::register_with_controller(&registry);
+        let env = Env::with_metrics(client.clone(), caches, clock.clone(), metrics);
         let env = Env { cluster: Arc::clone(name), ..env };
         self.cluster_registries.add(name, &registry);
         self.env.introspection.add_cluster(name, &env.introspection);
@@ -68,6 +78,10 @@ impl Manager {
             grace_period: self.grace_period,
             cache_sync_timeout: None,
             controller_defaults: self.controller_defaults,
+            candidate: None,
+            dry_run_writes: self.dry_run_writes.clone(),
+            field_manager: self.field_manager.clone(),
+            rights: Arc::default(),
             setup: self.setup.clone(),
             elected: Latch::default(),
             runnables: Arc::new(Runnables::default()),
@@ -88,7 +102,9 @@ impl MemberManager {
         self.manager.env.caches.start(caches);
         // A runnable logs its failure. It concerns this cluster alone.
         let (failed, _) = mpsc::unbounded_channel();
-        self.manager.runnables.start(RunnableGroup::LeaderElection, controllers, &failed);
+        for group in [RunnableGroup::Others, RunnableGroup::LeaderElection] {
+            self.manager.runnables.start(group, controllers, &failed);
+        }
         self.manager.elected.set();
     }
 

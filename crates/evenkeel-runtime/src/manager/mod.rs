@@ -50,20 +50,25 @@ pub use setup::Setup;
 pub use signal::shutdown_signal;
 
 use crate::{
-    client::{Client, LeaderFence, Transport},
+    client::{Client, LeaderFence, RecordedWrites, Transport},
     controller::{Controller, Env},
     events::EventRecorder,
     health::{Health, LEADER_TOLERANCE},
     latch::Latch,
-    leaderelection::{self, Config, ConfigError, LeaderElector},
+    leaderelection::{self, CandidateConfig, Config, ConfigError, LeaderElector},
     metrics::ClusterRegistries,
+    rights::Rights,
     sharding::Member,
     tasks::Supervisor,
 };
 use prometheus::Registry;
 use runnable::Runnable;
 use runnables::Runnables;
-use std::{error::Error, sync::Arc, time::Duration};
+use std::{
+    error::Error,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 /// Shared parts of a program, and its runnables. Clones share them: one runs ([`Manager::run`]), and others add
 /// controllers and runnables meanwhile, which start at once.
@@ -91,6 +96,14 @@ pub struct Manager {
     /// Time that caches have to fill; `None` for no limit.
     cache_sync_timeout: Option<Duration>,
     controller_defaults: ControllerDefaults,
+    /// Candidate of a coordinated election.
+    candidate: Option<CandidateConfig>,
+    /// Writes of a dry run.
+    dry_run_writes: Option<RecordedWrites>,
+    /// Field manager of the controllers' writes, if it is not the component.
+    field_manager: Option<Box<str>>,
+    /// Rights that the manager and its controllers need.
+    rights: Arc<Mutex<Rights>>,
     setup: Option<Setup>,
     elected: Latch,
     runnables: Arc<Runnables>,
@@ -110,9 +123,26 @@ impl Manager {
         &self.env
     }
 
-    /// Returns the program's name: its user agent, the source of its events, and the field manager of its writes.
+    /// Returns the program's name: its user agent, the source of its events, and by default the field manager of its writes.
     pub fn component(&self) -> &str {
         &self.component
+    }
+
+    /// Returns the field manager of the writes of controllers.
+    pub fn field_manager(&self) -> &str {
+        self.field_manager.as_ref().unwrap_or(&self.component)
+    }
+
+    /// Returns the writes of a [dry run](ManagerBuilder::dry_run) so far, or `None` without one. Clones of the result share
+    /// the record, also after the manager has ended.
+    pub fn dry_run_writes(&self) -> Option<&RecordedWrites> {
+        self.dry_run_writes.as_ref()
+    }
+
+    /// Returns the rights that the operator needs: those of the manager, and those of the controllers that were added so far.
+    /// See [`crate::rights`].
+    pub fn rights(&self) -> Rights {
+        self.rights.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Returns the registry of the program's metrics.
@@ -242,7 +272,8 @@ impl Manager {
     }
 
     /// Adds a controller as a runnable of [`RunnableGroup::LeaderElection`], or of [`RunnableGroup::Others`] with
-    /// [sharding](ManagerBuilder::sharding). If its caches do not fill within the limit of
+    /// [sharding](ManagerBuilder::sharding) and if it needs no
+    /// [leader election](crate::controller::Builder::needs_leader_election). If its caches do not fill within the limit of
     /// [`ManagerBuilder::cache_sync_timeout`], the manager stops.
     pub fn add_controller(&self, controller: Controller) {
         self.add_removable(controller);
@@ -251,8 +282,12 @@ impl Manager {
     /// Like [`Manager::add_controller`]. Returns what removes the controller again.
     pub(crate) fn add_removable(&self, controller: Controller) -> Removal {
         let (name, timeout) = (controller.name().to_owned(), self.cache_sync_timeout);
-        let is_sharded = self.member.is_some();
-        let group = if is_sharded { RunnableGroup::Others } else { RunnableGroup::LeaderElection };
+        self.rights
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .add_declared(controller.declared());
+        let is_leaders = self.member.is_none() && controller.needs_leader_election();
+        let group = if is_leaders { RunnableGroup::LeaderElection } else { RunnableGroup::Others };
         let removal = Removal::of(controller, &self.env.caches);
         let running = removal.clone();
         self.add(group, &name, move |context| async move {

@@ -53,7 +53,7 @@ impl Removal {
     /// Runs the controller until `stop` is cancelled or it is removed. `timeout` is the time that its caches have to fill.
     ///
     /// # Errors
-    /// When they do not fill in time.
+    /// When they do not fill in time, or a pass of a controller that does not recover from panics panicked.
     pub(super) async fn run(
         self,
         stop: CancellationToken,
@@ -64,7 +64,7 @@ impl Removal {
         let _guard = EndGuard(self.inner.ended.clone());
         let synced = caches::wait_for_controller(controller.required_caches(), timeout);
         let informers = match token.run_until_cancelled(synced).await {
-            Some(Ok(())) => controller.run_to_end(token).await,
+            Some(Ok(())) => controller.run_to_end(token).await?,
             Some(Err(error)) => {
                 controller.end();
                 return Err(error.into());

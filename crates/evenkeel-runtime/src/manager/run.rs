@@ -12,7 +12,10 @@
 //! Upstream: `OnStoppedLeading`.
 
 use super::{Manager, ManagerError, RunnableGroup, caches::wait_for_cache_sync};
-use crate::{leaderelection::LeaderElector, tasks::Tasks};
+use crate::{
+    leaderelection::{Candidate, LeaderElector},
+    tasks::Tasks,
+};
 use futures::future::BoxFuture;
 use std::{sync::Arc, time::Duration};
 use tokio::{
@@ -109,6 +112,11 @@ impl Manager {
         if self.member.is_some() {
             // Sharded controllers need no leader.
             self.runnables.added_to(RunnableGroup::LeaderElection).await;
+        }
+        if let Some(config) = self.candidate.clone() {
+            // It ends before the lease is released, so that the server does not choose this process again.
+            let candidate = Candidate::new(&self.unfenced_client, config);
+            groups.others.spawn_until_cancelled("lease candidate", candidate.run());
         }
         // The lease has its own task, because stopping the program must not cancel a request for the lease that
         // is in flight.

@@ -44,6 +44,9 @@ pub enum ManagerError {
     /// Caches did not fill in time.
     #[error(transparent)]
     CacheSync(#[from] super::CacheSyncError),
+    /// A pass of a controller panicked that does not recover from panics.
+    #[error(transparent)]
+    ReconcilePanicked(#[from] crate::controller::ReconcilePanicked),
     /// Runnables did not stop within the grace period and were aborted.
     #[error("not stopped within the grace period: {}", .0.join(", "))]
     NotStopped(Vec<String>),

@@ -22,6 +22,8 @@ use futures::{Stream, StreamExt as _, future::BoxFuture};
 use kube::api::DynamicObject;
 use std::{sync::Arc, time::Duration};
 
+mod options;
+
 /// Cleanup of a finalizer.
 type Cleanup<K, S> =
     Arc<dyn Fn(Arc<K>, Context<S>) -> BoxFuture<'static, Result<()>> + Send + Sync>;
@@ -110,9 +112,10 @@ impl Manager {
 
 impl<'m, K> ControllerBuilder<'m, K> {
     fn new(manager: &'m Manager, builder: Builder) -> Self {
-        let &ControllerDefaults { max_concurrent, max_retries, backoff, timeout, warm_up } =
-            manager.controller_defaults();
-        let builder = builder.logs_each_failure().backoff(backoff);
+        let defaults = manager.controller_defaults();
+        let &ControllerDefaults { max_concurrent, max_retries, backoff, timeout, warm_up, .. } =
+            defaults;
+        let builder = builder.logs_each_failure().backoff(backoff).defaults(defaults);
         let builder = max_concurrent.into_iter().fold(builder, Builder::workers);
         Self {
             manager,
@@ -155,7 +158,8 @@ impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
     #[doc(alias = "MatchEveryOwner")]
     pub fn owns_by_any_reference<D: ApiObject>(self) -> Self {
         let (cache, root) = (self.manager.cached::<D>(), self.builder.root().clone());
-        self.watches_cache(&cache, move |object: &Full<D>| owner_keys(&root, object.meta()))
+        let this = self.writes::<D>();
+        this.watches_cache(&cache, move |object: &Full<D>| owner_keys(&root, object.meta()))
     }
 
     /// Like [`Self::owns`], for a kind that is known only at run time.
@@ -329,7 +333,7 @@ impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
         }
         let shared = Arc::new(Shared {
             controller: builder.name().into(),
-            field_manager: manager.component().into(),
+            field_manager: manager.field_manager().into(),
             applied: Applied::default(),
             caches: builder.caches(),
             kube: Arc::default(),
@@ -385,6 +389,9 @@ impl<K: Send + Sync + 'static, S: Send + Sync + 'static> ControllerBuilder<'_, K
         F: Fn(Arc<K>, Context<S>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Outcome>> + Send + 'static,
     {
+        if !self.finalizers.is_empty() {
+            self.builder.declared().writes(objects.kind(), &["patch"]);
+        }
         let finalizers = Finalizers::new(std::mem::take(&mut self.finalizers));
         let (finalizers, function) = (Arc::new(finalizers), Arc::new(function));
         self.reconcile_requests(move |request, context: Context<S>| {

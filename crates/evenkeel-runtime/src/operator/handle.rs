@@ -7,6 +7,7 @@ use crate::{
     controller::{EventFilter, LateWatch, LateWatches},
     manager::Removal,
     plan::Key,
+    queue::Priority,
 };
 use evenkeel_api::{Kind, Meta, View};
 use kube::api::DynamicObject;
@@ -119,6 +120,26 @@ impl ControllerHandle {
     /// Another controller may have the name afterwards.
     pub async fn remove(self) {
         self.removal.remove().await;
+    }
+}
+
+/// Options of a key that [`ControllerHandle::enqueue_with`] adds.
+///
+/// Upstream: `priorityqueue.AddOpts`.
+#[doc(alias = "priorityqueue.AddOpts")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct EnqueueOptions {
+    /// Priority of the key. Default: that of a change.
+    pub priority: Priority,
+    /// Delay until the key is ready. Default: none.
+    pub after: Duration,
+}
+
+impl ControllerHandle {
+    /// Like [`Self::enqueue`], with a priority and after a delay.
+    pub fn enqueue_with(&self, key: Key, options: EnqueueOptions) {
+        let EnqueueOptions { priority, after } = options;
+        self.watches.enqueue_with(key, priority, after);
     }
 }
 

@@ -58,7 +58,7 @@ pub use builder::{ControllerBuilder, Requests};
 pub use context::{CachedForm, Context, NotDeclared};
 pub use dynamic::DynamicObjects;
 pub use finalizers::FinalizerError;
-pub use handle::{ControllerHandle, NewWatch, WatchHandle};
+pub use handle::{ControllerHandle, EnqueueOptions, NewWatch, WatchHandle};
 pub use object::{ApiObject, Identified};
 pub use owners::{KindSource, OwnerError, OwnerExt};
 pub use predicates::{

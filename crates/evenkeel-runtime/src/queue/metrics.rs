@@ -1,5 +1,6 @@
 //! Metrics of workqueues, with upstream's names.
 
+use super::Priority;
 use crate::metrics::{counters, exponential, histograms, int_gauges};
 use prometheus::{
     GaugeVec, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
@@ -8,16 +9,42 @@ use prometheus::{
     proto::MetricFamily,
 };
 use std::{
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
+
+/// Labels of the metrics of queues.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Labels {
+    /// `name`, as of Kubernetes' programs.
+    Name,
+    /// `name` and `controller` of the same value, and `priority` of the depth, as of controller-runtime.
+    NameAndController,
+}
+
+impl Labels {
+    fn names(self) -> &'static [&'static str] {
+        match self {
+            Self::Name => &["name"],
+            Self::NameAndController => &["name", "controller"],
+        }
+    }
+
+    fn values(self, name: &str) -> Vec<&str> {
+        vec![name; self.names().len()]
+    }
+}
 
 /// Metrics of all queues of a program: `workqueue_{adds_total, depth, queue_duration_seconds, work_duration_seconds,
 /// unfinished_work_seconds, longest_running_processor_seconds, retries_total}{name}`.
 #[derive(Clone)]
 pub struct Metrics {
+    labels: Labels,
     adds: IntCounterVec,
+    /// Either this is registered, or `depths`.
     depth: IntGaugeVec,
+    depths: Depths,
     queue_duration: HistogramVec,
     work_duration: HistogramVec,
     retries: IntCounterVec,
@@ -25,14 +52,37 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Registers the metrics. Call it once for each registry.
+    /// Registers the metrics, with the labels of Kubernetes' programs. Call it once for each registry.
     pub fn register(registry: &Registry) -> Self {
+        Self::register_with(registry, Labels::Name)
+    }
+
+    /// Registers the metrics, with the labels of controller-runtime: also `controller`, with the value of `name`, and of the
+    /// depth `priority`. Call it once for each registry.
+    pub fn register_with_controller(registry: &Registry) -> Self {
+        Self::register_with(registry, Labels::NameAndController)
+    }
+
+    fn register_with(registry: &Registry, of: Labels) -> Self {
         // The buckets span 10 ns to 10 s, as in component-base's workqueue metrics.
         let bounds = exponential(10e-9, 10.0, 10);
-        let labels = &["name"];
+        let labels = of.names();
+        let (depth_name, depth_help) = ("workqueue_depth", "Keys waiting in a queue.");
+        let (depth, depths) = match of {
+            Labels::Name => {
+                (int_gauges(registry, depth_name, depth_help, labels), Depths::new(depth_help))
+            }
+            Labels::NameAndController => {
+                let unused = IntGaugeVec::new(Opts::new(depth_name, depth_help), labels)
+                    .expect("name and labels are valid literals");
+                (unused, crate::metrics::register(registry, Depths::new(depth_help)))
+            }
+        };
         Self {
+            labels: of,
+            depth,
+            depths,
             adds: counters(registry, "workqueue_adds_total", "Keys added to a queue.", labels),
-            depth: int_gauges(registry, "workqueue_depth", "Keys waiting in a queue.", labels),
             queue_duration: histograms(
                 registry,
                 "workqueue_queue_duration_seconds",
@@ -48,12 +98,12 @@ impl Metrics {
                 labels,
             ),
             retries: counters(registry, "workqueue_retries_total", "Keys added for later.", labels),
-            running: crate::metrics::register(registry, RunningWork::new()),
+            running: crate::metrics::register(registry, RunningWork::new(of)),
         }
     }
 
     pub(super) fn of_queue(&self, name: &str) -> QueueMetrics {
-        let name = &[name];
+        let name = &self.labels.values(name)[..];
         QueueMetrics {
             adds: self.adds.with_label_values(name),
             depth: self.depth.with_label_values(name),
@@ -72,6 +122,20 @@ impl Metrics {
     ) {
         let mut queues = self.running.queues.lock().unwrap_or_else(PoisonError::into_inner);
         queues.push((name.to_owned(), Box::new(ages)));
+    }
+
+    /// Adds a queue to the depths by priority, if these are registered. `depths` returns the number of waiting keys, or `None`
+    /// after the queue was dropped.
+    pub(super) fn observe_depths(
+        &self,
+        name: &str,
+        depths: impl Fn() -> Option<BTreeMap<Priority, usize>> + Send + Sync + 'static,
+    ) {
+        if self.labels == Labels::NameAndController {
+            let mut queues = self.depths.queues.lock().unwrap_or_else(PoisonError::into_inner);
+            let known = [Priority::NORMAL].into();
+            queues.push(QueueDepths { name: name.to_owned(), known, depths: Box::new(depths) });
+        }
     }
 }
 
@@ -114,18 +178,20 @@ type Ages = Box<dyn Fn() -> Option<Vec<f64>> + Send + Sync>;
 /// The two gauges of unfinished work, which are computed at each scrape.
 #[derive(Clone)]
 struct RunningWork {
+    labels: Labels,
     unfinished: GaugeVec,
     longest: GaugeVec,
     queues: Arc<Mutex<Vec<(String, Ages)>>>,
 }
 
 impl RunningWork {
-    fn new() -> Self {
+    fn new(labels: Labels) -> Self {
         let gauges = |name: &str, help: &str| {
-            GaugeVec::new(Opts::new(name, help), &["name"])
+            GaugeVec::new(Opts::new(name, help), labels.names())
                 .expect("name and labels are valid literals")
         };
         Self {
+            labels,
             unfinished: gauges(
                 "workqueue_unfinished_work_seconds",
                 "Seconds of work in progress, over all keys.",
@@ -151,13 +217,68 @@ impl Collector for RunningWork {
         self.longest.reset();
         queues.retain(|(name, ages)| {
             let Some(ages) = ages() else { return false };
-            self.unfinished.with_label_values(&[name]).set(ages.iter().sum());
-            self.longest.with_label_values(&[name]).set(ages.iter().copied().fold(0.0, f64::max));
+            let name = &self.labels.values(name)[..];
+            self.unfinished.with_label_values(name).set(ages.iter().sum());
+            self.longest.with_label_values(name).set(ages.iter().copied().fold(0.0, f64::max));
             true
         });
         // Keep the lock until here, so that concurrent scrapes do not reset each other's values.
         let mut families = self.unfinished.collect();
         families.extend(self.longest.collect());
+        drop(queues);
+        families
+    }
+}
+
+/// Function that returns the number of waiting keys by priority, or `None` after its queue was dropped.
+type CountByPriority = Box<dyn Fn() -> Option<BTreeMap<Priority, usize>> + Send + Sync>;
+
+/// The depths of queues by priority, which are computed at each scrape.
+///
+/// Upstream: `depthWithPriorityMetric`.
+#[derive(Clone)]
+struct Depths {
+    depth: IntGaugeVec,
+    queues: Arc<Mutex<Vec<QueueDepths>>>,
+}
+
+struct QueueDepths {
+    name: String,
+    /// Priorities of a former scrape, whose depth may be 0 now.
+    known: BTreeSet<Priority>,
+    depths: CountByPriority,
+}
+
+impl Depths {
+    fn new(help: &str) -> Self {
+        let labels = &["name", "controller", "priority"];
+        let depth = IntGaugeVec::new(Opts::new("workqueue_depth", help), labels)
+            .expect("name and labels are valid literals");
+        Self { depth, queues: Arc::default() }
+    }
+}
+
+impl Collector for Depths {
+    fn desc(&self) -> Vec<&Desc> {
+        self.depth.desc()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        self.depth.reset();
+        queues.retain_mut(|QueueDepths { name, known, depths }| {
+            let Some(depths) = depths() else { return false };
+            known.extend(depths.keys().copied());
+            for priority in &*known {
+                let depth = depths.get(priority).copied().unwrap_or_default();
+                let labels = [&**name, &**name, &priority.0.to_string()];
+                let gauge = self.depth.with_label_values(&labels);
+                gauge.set(i64::try_from(depth).unwrap_or(i64::MAX));
+            }
+            true
+        });
+        // Keep the lock until here, so that concurrent scrapes do not reset each other's values.
+        let families = self.depth.collect();
         drop(queues);
         families
     }

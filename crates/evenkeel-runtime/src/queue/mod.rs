@@ -10,12 +10,12 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-pub use limiter::Backoff;
+pub use limiter::{Backoff, BackoffLimiter, Bucket, RateLimiter};
 pub use metrics::Metrics;
 pub use state::KeyStatus;
 
 use crate::{clock::Clock, tasks::catch_panic};
-use limiter::RateLimiter;
+use limiter::Limiter;
 use metrics::QueueMetrics;
 use state::{Added, State, Taken};
 use std::{
@@ -82,7 +82,7 @@ impl<K> Clone for Queue<K> {
 struct Shared<K> {
     clock: Clock,
     state: Mutex<State<K>>,
-    limiter: Mutex<RateLimiter<K>>,
+    limiter: Mutex<Limiter<K>>,
     /// Wakes a worker: a key is ready, or the time of the next delayed key has changed.
     wake: Notify,
     /// Wakes tasks that wait for the queue to drain, so that they check again.
@@ -98,26 +98,43 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
 
     /// Like [`Queue::new`], with a backoff policy.
     pub fn with_backoff(name: &str, metrics: &Metrics, backoff: Backoff, clock: &Clock) -> Self {
-        let queue = Self::with_metrics(Some(metrics.of_queue(name)), backoff, clock);
+        let limiter = Limiter::Backoff(BackoffLimiter::new(backoff));
+        Self::with_limiter(name, metrics, limiter, clock)
+    }
+
+    /// Like [`Queue::new`], with another rate limiter.
+    pub fn with_rate_limiter(
+        name: &str,
+        metrics: &Metrics,
+        limiter: Box<dyn RateLimiter<K>>,
+        clock: &Clock,
+    ) -> Self {
+        Self::with_limiter(name, metrics, Limiter::Own(limiter), clock)
+    }
+
+    fn with_limiter(name: &str, metrics: &Metrics, limiter: Limiter<K>, clock: &Clock) -> Self {
+        let queue = Self::with_metrics(Some(metrics.of_queue(name)), limiter, clock);
         let shared = Arc::downgrade(&queue.shared);
         metrics.observe_running(name, move || {
             let shared = shared.upgrade()?;
             let now = shared.clock.instant();
             Some(lock(&shared.state).running_ages(now))
         });
+        let shared = Arc::downgrade(&queue.shared);
+        metrics.observe_depths(name, move || Some(lock(&shared.upgrade()?.state).depths()));
         queue
     }
 
     /// Creates a queue without metrics.
     pub fn unnamed(clock: &Clock) -> Self {
-        Self::with_metrics(None, Backoff::default(), clock)
+        Self::with_metrics(None, Limiter::Backoff(BackoffLimiter::default()), clock)
     }
 
-    fn with_metrics(metrics: Option<QueueMetrics>, backoff: Backoff, clock: &Clock) -> Self {
+    fn with_metrics(metrics: Option<QueueMetrics>, limiter: Limiter<K>, clock: &Clock) -> Self {
         let shared = Shared {
             clock: clock.clone(),
             state: Mutex::new(State::default()),
-            limiter: Mutex::new(RateLimiter::new(backoff)),
+            limiter: Mutex::new(limiter),
             wake: Notify::new(),
             idle: Notify::new(),
             metrics,
@@ -143,8 +160,8 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
         self.add_delayed(key, delay, Some(priority));
     }
 
-    /// Adds a key after its backoff, which grows with each call since [`Queue::forget`]. The default is
-    /// client-go's `DefaultTypedControllerRateLimiter`; see [`Backoff`].
+    /// Adds a key after the delay of the rate limiter, which by default grows with each call since [`Queue::forget`]. The
+    /// default is client-go's `DefaultTypedControllerRateLimiter`; see [`Backoff`]. A key in process keeps its priority.
     pub fn add_rate_limited(&self, key: K) {
         let delay = lock(&self.shared.limiter).when(&key, self.shared.clock.instant());
         self.add_delayed(key, delay, None);
@@ -157,7 +174,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
 
     /// Returns the number of calls of [`Queue::add_rate_limited`] for a key since it was last forgotten.
     pub fn num_requeues(&self, key: &K) -> u32 {
-        lock(&self.shared.limiter).num_requeues(key)
+        lock(&self.shared.limiter).as_dyn().num_requeues(key)
     }
 
     /// Waits for a key to process. Returns `None` when the queue is shut down and empty. The worker calls
@@ -230,7 +247,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
         let keys =
             state.first(max_keys).into_iter().map(|key| (state.key_status(&key), key)).collect();
         drop(state);
-        let failing = lock(&self.shared.limiter).len();
+        let failing = lock(&self.shared.limiter).as_dyn().failing();
         QueueSnapshot { ready, running, delayed, failing, keys }
     }
 

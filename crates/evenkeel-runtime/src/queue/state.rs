@@ -287,6 +287,17 @@ impl<K: Clone + Eq + Hash> State<K> {
         [self.waiting.len(), self.running.len(), self.delayed.len()]
     }
 
+    /// Returns the number of waiting keys by priority, also of those that wait for the end of their processing.
+    pub(super) fn depths(&self) -> BTreeMap<Priority, usize> {
+        let waiting = self.waiting.values().map(|waiting| waiting.priority);
+        let again = self.running.values().filter_map(|running| running.again);
+        let mut depths = BTreeMap::new();
+        for priority in waiting.chain(again.map(|(priority, _)| priority)) {
+            *depths.entry(priority).or_default() += 1;
+        }
+        depths
+    }
+
     /// Returns the seconds since the start of each key in process.
     pub(super) fn running_ages(&self, now: Instant) -> Vec<f64> {
         self.running

@@ -189,6 +189,42 @@ async fn metrics_follow_a_key_through_the_queue() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn depths_have_the_labels_of_controller_runtime() {
+    let registry = prometheus::Registry::new();
+    let metrics = Metrics::register_with_controller(&registry);
+    let queue = Queue::new("sites", &metrics, &Clock::system());
+    let depths = || -> Vec<(String, i64)> {
+        let families = registry.gather();
+        let family = families.iter().find(|family| family.name() == "workqueue_depth").unwrap();
+        let line = |metric: &prometheus::proto::Metric| {
+            let labels = metric
+                .get_label()
+                .iter()
+                .map(|label| format!("{}={}", label.name(), label.value()));
+            (labels.collect::<Vec<_>>().join(" "), metric.get_gauge().get_value() as i64)
+        };
+        let mut lines: Vec<(String, i64)> = family.get_metric().iter().map(line).collect();
+        lines.sort();
+        lines
+    };
+    let line =
+        |priority: i32, depth| (format!("controller=sites name=sites priority={priority}"), depth);
+    assert_eq!(depths(), [line(0, 0)]);
+    queue.add("a", Priority::LOW);
+    queue.add("b", Priority::LOW);
+    queue.add("b", Priority::NORMAL);
+    assert_eq!(depths(), [line(-100, 1), line(0, 1)], "b was raised");
+    assert_eq!(queue.next().await, Some("b"));
+    queue.add("b", Priority(7));
+    assert_eq!(depths(), [line(-100, 1), line(0, 0), line(7, 1)]);
+    let families = registry.gather();
+    let added = families.iter().find(|family| family.name() == "workqueue_adds_total").unwrap();
+    assert_eq!(added.get_metric()[0].get_label().len(), 2);
+    drop(queue);
+    assert!(registry.gather().iter().all(|family| family.name() != "workqueue_depth"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_dropped_queue_has_no_running_work() {
     let registry = prometheus::Registry::new();
     let metrics = Metrics::register(&registry);

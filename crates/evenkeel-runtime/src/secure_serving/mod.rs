@@ -15,6 +15,8 @@ mod guard;
 mod headers;
 mod metrics;
 pub mod negotiate;
+#[cfg(feature = "pprof")]
+pub mod pprof;
 mod reviews;
 mod routes;
 mod server;

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "the whole binary is tests")]
 
 mod controller;
+mod coordinated;
 mod events;
 mod leaderelection;
 mod manager;

@@ -5,11 +5,14 @@
 mod clusters;
 mod dynamic;
 mod late;
+mod options;
 mod ports;
 mod removal;
+mod rights;
 mod running;
 mod shards;
 mod tables;
+mod telemetry;
 mod writes;
 
 use evenkeel_runtime::{

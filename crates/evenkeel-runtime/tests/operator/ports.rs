@@ -116,8 +116,8 @@ async fn plain_metrics_have_controller_runtimes_names() {
         "controller_runtime_terminal_reconcile_errors_total{controller=\"configmap\"} 0",
         "controller_runtime_reconcile_timeouts_total{controller=\"configmap\"} 0",
         "controller_runtime_reconcile_panics_total{controller=\"configmap\"} 0",
-        "workqueue_adds_total{",
-        "workqueue_depth{",
+        "workqueue_adds_total{controller=\"configmap\",name=\"configmap\"} ",
+        "workqueue_depth{controller=\"configmap\",name=\"configmap\",priority=\"0\"} 0",
         "rest_client_requests_total{",
         "process_resident_memory_bytes ",
     ] {
@@ -144,7 +144,9 @@ async fn permit(server: &TestServer) {
     let roles: Api<ClusterRole> = Api::all(server.client());
     let role = json!({
         "metadata": {"name": "metrics-reader"},
-        "rules": [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}],
+        "rules": [
+            {"nonResourceURLs": ["/metrics", "/debug/pprof/cmdline"], "verbs": ["get"]},
+        ],
     });
     roles.create(&post, &serde_json::from_value(role).unwrap()).await.unwrap();
     let bindings: Api<ClusterRoleBinding> = Api::all(server.client());
@@ -168,6 +170,7 @@ async fn secure_metrics_ask_the_api_server_who_may_read_them() {
     std::fs::write(&certificate, issued.cert.pem()).unwrap();
     std::fs::write(&key, issued.signing_key.serialize_pem()).unwrap();
     let metrics = Metrics::secure(0).address(LOCALHOST).certificate(&certificate, &key);
+    let metrics = metrics.pprof();
     let manager = manager(&server).metrics(metrics).build().unwrap();
     let address = manager.metrics_address().unwrap();
     start(manager);
@@ -186,6 +189,10 @@ async fn secure_metrics_ask_the_api_server_who_may_read_them() {
         ("/metrics", Some("unknown-token"), 401),
         ("/metrics", Some(&*nobody), 403),
         ("/debug/controllers", Some(&*reader), 403),
+        ("/debug/pprof/cmdline", None, 401),
+        ("/debug/pprof/cmdline", Some(&*nobody), 403),
+        ("/debug/pprof/cmdline", Some(&*reader), 200),
+        ("/debug/pprof/profile?seconds=1", Some(&*reader), 403),
         ("/metrics", Some(&*reader), 200),
     ];
     for (path, token, expected) in table {
@@ -194,8 +201,34 @@ async fn secure_metrics_ask_the_api_server_who_may_read_them() {
         let stream = connector.connect(name, stream).await.unwrap();
         let (status, body) = get(stream, path, token).await;
         assert_eq!(status, expected, "{path} {token:?}: {body}");
-        assert_eq!(body.contains("process_open_fds"), status == 200, "{body}");
+        let is_metrics = status == 200 && path == "/metrics";
+        assert_eq!(body.contains("process_open_fds"), is_metrics, "{body}");
     }
+}
+
+#[tokio::test]
+async fn profiles_are_served_only_if_the_manager_says_so() {
+    let server = TestServer::start().await.unwrap();
+    let without = Metrics::plain(0).address(LOCALHOST).debug();
+    let without = manager(&server).metrics(without).build().unwrap();
+    assert_eq!(without.pprof_address(), None);
+    let on_metrics = Metrics::plain(0).address(LOCALHOST).pprof();
+    let with =
+        manager(&server).metrics(on_metrics).pprof_on((LOCALHOST, 0).into()).build().unwrap();
+    let addresses = [
+        (without.metrics_address().unwrap(), 404),
+        (with.metrics_address().unwrap(), 200),
+        (with.pprof_address().unwrap(), 200),
+    ];
+    start(without);
+    start(with);
+    for (address, expected) in addresses {
+        let (status, body) = get_plain(address, "/debug/pprof/goroutine?debug=1").await;
+        assert_eq!(status, expected, "{address}: {body}");
+        assert_eq!(body.contains("goroutine profile: total "), status == 200, "{body}");
+        assert_eq!(get_plain(address, "/debug/pprof/").await.0, expected);
+    }
+    assert_eq!(get_plain(addresses[2].0, "/metrics").await.0, 404);
 }
 
 #[tokio::test]

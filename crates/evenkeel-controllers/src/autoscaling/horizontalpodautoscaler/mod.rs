@@ -62,7 +62,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         ReconciliationHandler { shared_reads, metrics: metrics.clone(), options };
     // A failed reconciliation is retried like a successful one, after the sync period.
     let every_sync_period =
-        Backoff { base_delay: options.sync_period, max_delay: options.sync_period, bucket: false };
+        Backoff { base_delay: options.sync_period, max_delay: options.sync_period, bucket: None };
     let builder = context
         .builder_watching(&DESCRIPTOR, &autoscalers, move |event, enqueue| {
             on_autoscaler(&metrics, &options, event, enqueue);

@@ -72,7 +72,7 @@ const SYNC_BACKOFF: Backoff = Backoff {
     base_delay: Duration::from_secs(1),
     max_delay: Duration::from_mins(1),
     // Each Job has its own backoff. No token bucket limits all Jobs together.
-    bucket: false,
+    bucket: None,
 };
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {

@@ -16,7 +16,7 @@ use evenkeel_runtime::{
     cache::Cache,
     introspect::Description,
     plan::{Key, Outcomes, Pass, PassHandler, Plan, Planner, Steps},
-    queue::Backoff,
+    queue::{Backoff, Bucket},
 };
 use std::{sync::Arc, time::Duration};
 
@@ -26,7 +26,7 @@ const BACKOFF: Backoff = Backoff {
     base_delay: Duration::from_millis(5),
     max_delay: Duration::from_mins(1),
     // The token bucket of upstream's default rate limiter also limits all namespaces together.
-    bucket: true,
+    bucket: Some(Bucket::DEFAULT),
 };
 
 /// Options of the controller: the number of namespaces that are reconciled concurrently, by default 10, and the sync

@@ -33,7 +33,7 @@ use evenkeel_runtime::{
     cache::{Cache, CacheEvent},
     introspect::Description,
     plan::{Key, Outcomes, Pass, PassHandler, Plan, Planned, Planner},
-    queue::Backoff,
+    queue::{Backoff, Bucket},
 };
 use hints::{Mode, TopologyHints};
 use metrics::Metrics;
@@ -63,7 +63,7 @@ const BACKOFF: Backoff = Backoff {
     base_delay: Duration::from_secs(1),
     max_delay: Duration::from_secs(1000),
     // The token bucket of upstream's default rate limiter also limits all keys together.
-    bucket: true,
+    bucket: Some(Bucket::DEFAULT),
 };
 
 /// Minimum delay from another client's change of a slice to the reconciliation. Changes within this time lead to a

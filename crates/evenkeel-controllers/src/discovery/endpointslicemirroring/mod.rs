@@ -18,7 +18,7 @@ use evenkeel_api::{
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent},
     plan::{Key, Outcomes, Pass, PassHandler, Plan, Planned, Planner},
-    queue::Backoff,
+    queue::{Backoff, Bucket},
 };
 use metrics::Metrics;
 use plan::{Decision, MANAGED_BY, Observed};
@@ -39,7 +39,7 @@ const BACKOFF: Backoff = Backoff {
     base_delay: Duration::from_secs(1),
     max_delay: Duration::from_secs(100),
     // The token bucket of upstream's default rate limiter also limits all keys together.
-    bucket: true,
+    bucket: Some(Bucket::DEFAULT),
 };
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {

@@ -10,7 +10,7 @@ mod profile;
 mod symbol;
 mod tasks;
 
-use crate::secure_serving::{Routes, answer, plain};
+use super::{Routes, answer, plain};
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, StatusCode, header};
 use profile::Profile;
@@ -44,7 +44,9 @@ const PROFILES: [(&str, &str); 7] = [
     ),
 ];
 
-pub(super) fn add_to(routes: Routes) -> Routes {
+/// Adds `/debug/pprof/` and the paths below it.
+#[must_use]
+pub fn add_to(routes: Routes) -> Routes {
     // `/statusz` lists none of these paths. An exact path takes precedence over the prefix.
     routes
         .unlisted("/debug/pprof", |_| {

@@ -4,10 +4,7 @@ use std::collections::BTreeMap;
 
 /// Returns the number of tasks by name.
 pub(super) fn tasks() -> Vec<(String, usize)> {
-    evenkeel_runtime::tasks::running_by_name()
-        .into_iter()
-        .map(|(name, n)| (name.into_owned(), n))
-        .collect()
+    crate::tasks::running_by_name().into_iter().map(|(name, n)| (name.into_owned(), n)).collect()
 }
 
 /// Returns the number of threads by name.

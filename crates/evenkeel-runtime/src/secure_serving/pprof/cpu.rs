@@ -92,7 +92,7 @@ mod tests {
                 "<pprof::backtrace::backtrace_rs::Trace as pprof::backtrace::Trace>::trace",
             ]),
             location(&["work"]),
-            location(&["evenkeel_component::serving::pprof::cpu::answer"]),
+            location(&["evenkeel_runtime::secure_serving::pprof::cpu::answer"]),
         ];
         assert_eq!(without_profiler_frames(&stack), &stack[2..]);
         assert!(without_profiler_frames(&stack[..2]).is_empty());

@@ -1,9 +1,9 @@
 //! Profile of the memory in use. The system's allocator needs the least memory, but does not record the
 //! callers. A real profile therefore needs the feature `heap-profile` with jemalloc's sampling.
 
+use super::plain;
 #[cfg(not(feature = "heap-profile"))]
 use super::profile::{Frame, Profile};
-use crate::secure_serving::plain;
 use bytes::Bytes;
 #[cfg(feature = "heap-profile")]
 use http::HeaderValue;

@@ -1,0 +1,81 @@
+//! Sources of keys beside caches: channels and timers.
+//!
+//! A controller takes any stream of keys with
+//! [`ControllerBuilder::source`](crate::operator::ControllerBuilder::source).
+//!
+//! | upstream | here |
+//! |---|---|
+//! | `source.Channel` | [`channel`] |
+//! | a `time.Ticker` that feeds a channel | [`every`] |
+
+use crate::{clock::Clock, plan::Key};
+use futures::{Stream, stream};
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// Sends keys to a controller. Clones share the channel. The source ends when the last one is dropped.
+#[derive(Debug, Clone)]
+pub struct KeySender(mpsc::UnboundedSender<Key>);
+
+impl KeySender {
+    /// Sends a key. It never waits: the controller's queue has each key once, whatever number is sent. Returns whether
+    /// the controller can still receive it.
+    pub fn send(&self, key: Key) -> bool {
+        self.0.send(key).is_ok()
+    }
+}
+
+/// Returns a channel from another part of the program to a controller: the sender, and the stream for
+/// [`source`](crate::operator::ControllerBuilder::source). Keys that are sent before the controller starts wait for it.
+///
+/// ```
+/// use evenkeel_runtime::{prelude::*, source};
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # fn add(manager: &Manager) {
+/// let (keys, received) = source::channel();
+/// manager
+///     .controller::<ConfigMap>()
+///     .source(received)
+///     .reconcile(async |_map: Arc<ConfigMap>, _cx: Context| Ok(Outcome::Settled));
+/// // Anywhere else, for example where a message of another system arrives:
+/// keys.send(Key::new("default", "settings"));
+/// # }
+/// ```
+///
+/// Upstream: `source.Channel`.
+#[doc(alias = "source.Channel")]
+pub fn channel() -> (KeySender, impl Stream<Item = Key> + Send + 'static) {
+    let (sender, receiver) = mpsc::unbounded_channel();
+    let received = stream::unfold(receiver, |mut receiver| async move {
+        let key = receiver.recv().await?;
+        Some((key, receiver))
+    });
+    (KeySender(sender), received)
+}
+
+/// Returns a timer: the key after each `period` of the clock, for the first time after one period. A pass that takes
+/// longer does not add up ticks, because the queue has the key once.
+///
+/// ```
+/// use evenkeel_runtime::{prelude::*, source};
+///
+/// # fn add(manager: &Manager) {
+/// let report = Key::new("", "report");
+/// manager
+///     .controller_of_requests("report")
+///     .source(source::every(manager.env().clock.clone(), Duration::from_secs(3600), report))
+///     .reconcile_requests(async |_request: Request, _cx: Context| Ok(Outcome::Settled));
+/// # }
+/// ```
+pub fn every(clock: Clock, period: Duration, key: Key) -> impl Stream<Item = Key> + Send + 'static {
+    // A period of zero would leave no time for anything else.
+    let period = period.max(Duration::from_millis(1));
+    stream::unfold((), move |()| {
+        let (clock, key) = (clock.clone(), key.clone());
+        async move {
+            clock.sleep(period).await;
+            Some((key, ()))
+        }
+    })
+}

@@ -1,0 +1,155 @@
+//! Rights that a manager derives from its controllers, under RBAC.
+
+use crate::{copy, create, map};
+use evenkeel_runtime::{
+    manager::BuildError,
+    prelude::*,
+    rights::{self, Rights},
+};
+use evenkeel_test::{TestServer, eventually_gone};
+use k8s_openapi::api::{
+    core::v1::{ConfigMap, Event, Secret},
+    rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding},
+};
+use kube::{Api, api::PostParams};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// Copies ConfigMaps into Secrets, with a finalizer.
+fn operator(kube: kube::Client, setup: Setup) -> Result<Manager, BuildError> {
+    let manager = Manager::builder(kube)
+        .component("copier")
+        .setup(setup)
+        .leader_election_id("copier")
+        .cache(CacheOptions::<ConfigMap>::in_namespace("default"))
+        .build()?;
+    manager
+        .controller::<ConfigMap>()
+        .owns::<Secret>()
+        .writes_only::<Secret>(&["create", "patch"])
+        .finalizer("example.com/copier", async |_, _: Context| Ok(()))
+        .reconcile(copy);
+    Ok(manager)
+}
+
+/// Creates an object of a manifest.
+async fn grant_one<K>(api: Api<K>, object: Value)
+where
+    K: Clone + std::fmt::Debug + DeserializeOwned + serde::Serialize,
+{
+    let object = serde_json::from_value(object).unwrap();
+    api.create(&PostParams::default(), &object).await.unwrap();
+}
+
+/// Creates the roles and bindings of a manifest.
+async fn grant(server: &TestServer, rights: &Rights) {
+    let client = server.client();
+    let objects: Vec<Value> = serde_saphyr::from_multiple(&rights.manifest("copier")).unwrap();
+    for object in objects {
+        let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
+        let kind = object["kind"].as_str().unwrap().to_owned();
+        match &*kind {
+            "ClusterRole" => grant_one::<ClusterRole>(Api::all(client.clone()), object).await,
+            "ClusterRoleBinding" => {
+                grant_one::<ClusterRoleBinding>(Api::all(client.clone()), object).await;
+            }
+            "Role" => {
+                grant_one::<Role>(Api::namespaced(client.clone(), &namespace), object).await;
+            }
+            "RoleBinding" => {
+                grant_one::<RoleBinding>(Api::namespaced(client.clone(), &namespace), object).await;
+            }
+            other => assert_eq!(other, "ServiceAccount"),
+        }
+    }
+}
+
+/// Runs the operator with these rights alone. Returns whether the copy was written, and its event.
+async fn run(rights: &Rights) -> [bool; 2] {
+    let server = TestServer::start().await.unwrap();
+    grant(&server, rights).await;
+    let groups = ["system:serviceaccounts", "system:serviceaccounts:default"];
+    let kube = server.client_as("system:serviceaccount:default:copier", groups);
+    let running = server.run(move |_, setup| operator(kube.clone(), setup));
+    let maps: Api<ConfigMap> = Api::default_namespaced(server.client());
+    create(&maps, map("web")).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let secrets: Api<Secret> = Api::default_namespaced(server.client());
+    let is_copied = secrets.get_opt("web").await.unwrap().is_some();
+    if is_copied {
+        maps.delete("web", &Default::default()).await.unwrap();
+        eventually_gone(&maps, "web").await.unwrap();
+    }
+    let events: Api<Event> = Api::default_namespaced(server.client());
+    let events = events.list(&Default::default()).await.unwrap().items;
+    let has_event = events.iter().any(|event| event.reason.as_deref() == Some("Copied0"));
+    drop(running);
+    [is_copied, has_event]
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operator_works_with_exactly_the_rights_of_its_declarations() {
+    let rights = rights::of(operator).unwrap();
+    assert_eq!(run(&rights).await, [true, true]);
+    let missing = [
+        // A watch that is refused is a list again and again, and a list may be a watch.
+        ("", "configmaps", &["list", "watch"][..], [false, false]),
+        ("", "configmaps", &["patch"], [false, false]),
+        ("", "configmaps/finalizers", &["update"], [true, true]),
+        ("", "secrets", &["list", "watch"], [false, false]),
+        ("", "secrets", &["patch"], [false, false]),
+        ("", "secrets", &["create"], [false, false]),
+        ("", "events", &["create"], [true, false]),
+        ("coordination.k8s.io", "leases", &["create"], [false, false]),
+        ("coordination.k8s.io", "leases", &["get"], [false, false]),
+    ];
+    for (group, resource, verbs, expected) in missing {
+        let mut fewer = rights.clone();
+        for verb in verbs {
+            let before = fewer.clone();
+            fewer = fewer.without(group, resource, verb);
+            assert_ne!(fewer, before, "{verb} {resource} is among the rights");
+        }
+        assert_eq!(run(&fewer).await, expected, "without {verbs:?} of {resource}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn rights_follow_what_is_declared() {
+    let server = TestServer::start().await.unwrap();
+    let setup = Setup::simulated(server.clock().clone(), "me");
+    let manager =
+        Manager::builder(server.client()).setup(setup).metrics(Metrics::secure(0)).build().unwrap();
+    let has = |rights: &Rights, resource: &str, verb: &str| {
+        let verb = verb.to_owned();
+        rights.rules().iter().any(|rule| rule.resource == resource && rule.verbs.contains(&verb))
+    };
+    let before = manager.rights();
+    assert!(
+        has(&before, "tokenreviews", "create") && has(&before, "subjectaccessreviews", "create")
+    );
+    assert!(!has(&before, "configmaps", "get") && !has(&before, "leases", "get"));
+    let gadgets = Kind::new("example.com", "v1", "Gadget", "gadgets", true);
+    manager
+        .controller::<ConfigMap>()
+        .reads::<Secret>()
+        .owns_metadata(gadgets)
+        .series_events()
+        .reconcile(async |_, _: Context| Ok(Outcome::Settled));
+    let after = manager.rights();
+    let table = [
+        ("configmaps", "watch", true),
+        ("configmaps", "patch", false),
+        ("configmaps/status", "patch", true),
+        ("configmaps/finalizers", "update", true),
+        ("secrets", "list", true),
+        ("secrets", "create", false),
+        ("gadgets", "delete", true),
+        ("events", "patch", true),
+    ];
+    for (resource, verb, expected) in table {
+        assert_eq!(has(&after, resource, verb), expected, "{verb} {resource}");
+    }
+    let events = after.rules().into_iter().find(|rule| rule.resource == "events").unwrap();
+    assert_eq!(events.group, "events.k8s.io");
+}
