@@ -2,7 +2,7 @@
 
 use crate::decode::message;
 use crate::map::sort_and_dedup;
-use crate::shared::{Shared, interned};
+use crate::shared::{Shared, intern_list, interned};
 use crate::text::Text;
 use crate::time::Timestamp;
 
@@ -100,6 +100,18 @@ impl Meta {
     /// Returns the resourceVersion as a number; 0 if it is not a number.
     pub fn version(&self) -> u64 {
         self.resource_version.parse().unwrap_or(0)
+    }
+
+    /// Returns the metadata with labels, annotations and owners that share their memory with equal ones of objects which
+    /// this thread decoded recently. Decoded metadata do already.
+    #[must_use]
+    pub fn interned(self) -> Self {
+        Self {
+            labels: StrMap(intern_list(self.labels.0)),
+            annotations: StrMap(intern_list(self.annotations.0)),
+            owners: intern_list(self.owners),
+            ..self
+        }
     }
 
     /// Whether the object is terminating.

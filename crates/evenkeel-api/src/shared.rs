@@ -93,6 +93,16 @@ pub(crate) fn intern<T: Interned>(items: Vec<T>) -> Shared<T> {
     Shared(Some(T::recent(|recent| recent.intern(fingerprint, items, is_equal, Into::into))))
 }
 
+/// Returns the list, or an equal one that this thread decoded recently.
+pub(crate) fn intern_list<T: Interned>(list: Shared<T>) -> Shared<T> {
+    let is_equal = |known: &Arc<[T]>, new: &Arc<[T]>| **known == **new;
+    let intern = |items: Arc<[T]>| {
+        let fingerprint = fingerprint_of(&items);
+        T::recent(|recent| recent.intern(fingerprint, items, is_equal, |items| items))
+    };
+    Shared(list.0.map(intern))
+}
+
 /// Item type of interned lists.
 pub(crate) trait Interned: Hash + Eq + Sized + 'static {
     /// Calls `with` with the lists that this thread decoded recently.
@@ -177,6 +187,8 @@ mod tests {
             a.is_same(&b) && !a.is_same(&Shared::from([1, 2, 3])) && !a.is_same(&Shared::default())
         );
         assert!(Shared::<u8>::default().is_same(&Shared::default()));
+        assert!(intern_list(Shared::from([1, 2, 3])).is_same(&a));
+        assert_eq!(intern_list(Shared::<u8>::default()), Shared(None));
         assert_eq!(intern(vec![1_u8, 2]).len(), 2);
         assert_ne!(a, intern(vec![3, 2, 1]));
     }

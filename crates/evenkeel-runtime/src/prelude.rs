@@ -4,7 +4,7 @@
 pub use crate::manager::Metrics;
 pub use crate::{
     cache::{Cache, CacheOptions, Dynamic, Full, Index},
-    client::{ApiError, DeleteOptions, ListOptions},
+    client::{ApiError, DeleteOptions, ListOptions, Transport},
     clusters::{
         Cluster, ClusterProvider, Clusters, FixedClusters, ProfileClusters, SecretClusters,
     },

@@ -68,7 +68,7 @@ async fn clean_up(site: Arc<Site>, cx: Context<Dns>) -> Result<()> {
 ///
 /// # Errors
 /// When a port cannot be bound.
-pub fn operator(kube: kube::Client, setup: Setup, dns: Dns) -> anyhow::Result<Manager> {
+pub fn operator(kube: impl Into<Transport>, setup: Setup, dns: Dns) -> anyhow::Result<Manager> {
     let manager = Manager::builder(kube)
         .component("site-operator")
         .setup(setup)

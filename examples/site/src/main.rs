@@ -10,6 +10,6 @@ async fn main() -> anyhow::Result<()> {
         return Ok(serde_json::to_writer(std::io::stdout(), &Site::crd())?);
     }
     tracing_subscriber::fmt().init();
-    let kube = kube::Client::try_default().await?;
+    let kube = Transport::try_default().await?;
     Ok(operator(kube, Setup::of_process()?, Dns::default())?.run(shutdown_signal()).await?)
 }

@@ -55,7 +55,7 @@ fn conditions_schema(_: &mut SchemaGenerator) -> Schema {
 ///
 /// # Errors
 /// When the manager cannot be built.
-pub fn operator(kube: kube::Client, setup: Setup) -> anyhow::Result<Manager> {
+pub fn operator(kube: impl Into<Transport>, setup: Setup) -> anyhow::Result<Manager> {
     let manager = Manager::builder(kube)
         .component("{{project-name}}")
         .setup(setup)

@@ -22,6 +22,6 @@ async fn main() -> anyhow::Result<()> {
         _ => {}
     }
     tracing_subscriber::fmt().init();
-    let kube = kube::Client::try_default().await?;
+    let kube = Transport::try_default().await?;
     Ok(operator(kube, Setup::of_process()?)?.run(shutdown_signal()).await?)
 }

@@ -2,7 +2,7 @@
 
 use evenkeel_runtime::prelude::*;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{Client, ResourceExt as _};
+use kube::ResourceExt as _;
 use operator_bench::{CONCURRENCY, Gadget};
 
 fn main() -> anyhow::Result<()> {
@@ -10,7 +10,7 @@ fn main() -> anyhow::Result<()> {
 }
 
 async fn operate() -> anyhow::Result<()> {
-    let manager = Manager::builder(Client::try_default().await?).component("gadgets").build()?;
+    let manager = Manager::builder(Transport::try_default().await?).component("gadgets").build()?;
     manager
         .controller::<Gadget>()
         .when(generation_changed())

@@ -9,6 +9,7 @@ use super::{
     packed::packing_decoder,
     part::Feed,
     reflector::Reflector,
+    whole::WholeObject,
 };
 use crate::{
     client::{Client, Metadata},
@@ -224,7 +225,7 @@ impl Caches {
 
     /// Like [`Caches::of`], but the cache holds objects as JSON and decodes what is read, unless the options transform
     /// them. A whole object takes several times the memory of its text.
-    pub(crate) fn packed<V: View>(&self) -> Cache<V> {
+    pub(crate) fn packed<V: WholeObject>(&self) -> Cache<V> {
         self.configured(packed_type::<V>())
     }
 
@@ -252,7 +253,11 @@ impl Caches {
 
     /// Returns the cache of `V`'s objects that match a label selector, in one namespace or in those of all caches. It holds
     /// them as JSON.
-    pub(crate) fn selected_in<V: View>(&self, namespace: Option<&str>, labels: &str) -> Cache<V> {
+    pub(crate) fn selected_in<V: WholeObject>(
+        &self,
+        namespace: Option<&str>,
+        labels: &str,
+    ) -> Cache<V> {
         let mut scope = self.scope(V::kind(), labels, "");
         if let Some(namespace) = namespace {
             scope.namespaces = vec![namespace.into()];
@@ -464,7 +469,7 @@ impl Caches {
 }
 
 /// Returns the type of objects that a cache holds as JSON.
-fn packed_type<V: View>() -> ObjectType {
+fn packed_type<V: WholeObject>() -> ObjectType {
     ObjectType::of::<V>().decoding(Some(packing_decoder::<V>()))
 }
 

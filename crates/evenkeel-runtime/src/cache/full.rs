@@ -1,11 +1,12 @@
 //! Whole objects: a view of any `kube::Resource` type.
 
-use super::managed_fields::without_managed_fields;
-use evenkeel_api::{DecodeError, Encoding, Kind, Meta, OwnerReference, StrMap, Text, View, json};
+pub(super) use super::whole::to_meta;
+use super::whole::{Parts, TypeMeta, WholeObject, decode_body};
+use evenkeel_api::{DecodeError, Encoding, Kind, Meta, View};
 use k8s_openapi::{NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::Resource;
 use serde::de::DeserializeOwned;
-use std::{any::TypeId, collections::BTreeMap, ops::Deref, sync::Arc};
+use std::{any::TypeId, ops::Deref, sync::Arc};
 
 /// Whole object of a `k8s-openapi` or derived type, for kinds without a lean view. Dereferences to the object. Does not
 /// contain `metadata.managedFields`, which are often larger than the rest and which controllers do not read.
@@ -97,56 +98,30 @@ where
     }
 }
 
+impl<K> WholeObject for Full<K>
+where
+    K: Resource<DynamicType = ()> + DeserializeOwned + Send + Sync + 'static,
+    K::Scope: 'static,
+{
+    fn type_meta() -> Option<TypeMeta> {
+        Some(TypeMeta { api_version: K::api_version(&()), kind: K::kind(&()) })
+    }
+
+    fn from_body(body: &[u8], metadata: ObjectMeta, meta: Meta) -> Result<Self, DecodeError> {
+        let mut object: K = decode_body(&K::kind(&()), body)?;
+        *object.meta_mut() = metadata;
+        Ok(Self { meta, object: Arc::new(object) })
+    }
+}
+
 /// Decodes a whole object, which is possible from JSON only. `kind` is its kind in errors.
-pub(super) fn decode_whole<T: DeserializeOwned>(
+pub(super) fn decode_whole<T: Resource + DeserializeOwned>(
     kind: &str,
     bytes: &[u8],
     encoding: Encoding,
 ) -> Result<T, DecodeError> {
-    let failed = |reason: String| DecodeError {
-        kind: kind.into(),
-        field: ".".into(),
-        reason: reason.into(),
-    };
-    match encoding {
-        Encoding::Json => json::from_slice(&without_managed_fields(bytes))
-            .map_err(|error| failed(error.to_string())),
-        Encoding::Protobuf => Err(failed("whole objects are read from JSON only".into())),
-    }
-}
-
-pub(super) fn to_meta(from: &ObjectMeta) -> Meta {
-    let text = |text: &Option<String>| Text::from(text.as_deref().unwrap_or_default());
-    Meta {
-        name: text(&from.name),
-        namespace: text(&from.namespace),
-        uid: text(&from.uid),
-        resource_version: text(&from.resource_version),
-        generation: from.generation.unwrap_or_default(),
-        creation: from.creation_timestamp.as_ref().map(|time| time.0),
-        deletion: from.deletion_timestamp.as_ref().map(|time| time.0),
-        deletion_grace_seconds: from.deletion_grace_period_seconds,
-        labels: to_str_map(from.labels.as_ref()),
-        annotations: to_str_map(from.annotations.as_ref()),
-        owners: from.owner_references.iter().flatten().map(to_owner).collect(),
-        finalizers: from.finalizers.iter().flatten().map(|name| name.as_str().into()).collect(),
-        ..Meta::default()
-    }
-}
-
-fn to_str_map(map: Option<&BTreeMap<String, String>>) -> StrMap {
-    map.into_iter().flatten().map(|(key, value)| (key.as_str(), value.as_str())).collect()
-}
-
-fn to_owner(
-    from: &k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference,
-) -> OwnerReference {
-    OwnerReference {
-        api_version: from.api_version.as_str().into(),
-        kind: from.kind.as_str().into(),
-        name: from.name.as_str().into(),
-        uid: from.uid.as_str().into(),
-        controller: from.controller.unwrap_or_default(),
-        block_owner_deletion: from.block_owner_deletion.unwrap_or_default(),
-    }
+    let Parts { metadata, body, .. } = Parts::of(kind, None, bytes, encoding)?;
+    let mut object: T = decode_body(kind, &body)?;
+    *object.meta_mut() = metadata;
+    Ok(object)
 }

@@ -12,7 +12,6 @@ mod dynamic;
 mod full;
 mod informer;
 mod initial_state;
-mod managed_fields;
 mod object;
 mod options;
 mod packed;
@@ -21,6 +20,7 @@ mod reflector;
 mod store;
 #[cfg(test)]
 mod tests;
+mod whole;
 
 pub use caches::Caches;
 pub(crate) use caches::Scope;

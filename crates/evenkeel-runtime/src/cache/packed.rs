@@ -1,12 +1,11 @@
-//! Whole objects as a cache holds them: encoded. A decoded object takes several times the memory of its text, and most
-//! objects of a large cache are seldom read.
+//! Whole objects as a cache holds them: encoded, except for their metadata. A decoded object takes several times the memory
+//! of its text, and most objects of a large cache are seldom read.
 
 use super::{
-    managed_fields::without_managed_fields,
     object::{Decode, Object},
+    whole::{Parts, WholeObject, head, is_restorable, to_meta, to_object_meta},
 };
-use crate::client::Metadata;
-use evenkeel_api::{Encoding, Meta, Text, View};
+use evenkeel_api::{DecodeError, Encoding, Meta, Text};
 use std::{
     any::Any,
     collections::VecDeque,
@@ -14,18 +13,20 @@ use std::{
 };
 
 /// Maximum size in encoded bytes of the objects of one cache that stay decoded. A small cache stays decoded as a whole.
-const MAX_DECODED_BYTES: usize = 256 << 10;
+const MAX_DECODED_BYTES: usize = 32 << 10;
 
 /// Object that is decoded when it is read.
 pub(super) struct Packed<V> {
     meta: Meta,
+    /// JSON of the object. Begins after its head if `meta` has all metadata.
     json: Box<[u8]>,
+    has_head: bool,
     /// The decoded object, as long as it is among the recent ones.
     decoded: Mutex<Option<Arc<V>>>,
     last_decoded: Weak<Recent<V>>,
 }
 
-impl<V: View> Packed<V> {
+impl<V: WholeObject> Packed<V> {
     /// Returns the object if it was decoded recently.
     fn recent(&self) -> Option<Arc<V>> {
         lock(&self.decoded).clone()
@@ -33,11 +34,15 @@ impl<V: View> Packed<V> {
 
     /// Decodes the object. It was decoded before it was stored, so this does not fail.
     fn decode(&self) -> Option<V> {
-        V::decode(&self.json, Encoding::Json).ok()
+        if self.has_head {
+            return V::decode(&self.json, Encoding::Json).ok();
+        }
+        let body = [&*head(V::type_meta().as_ref()), &self.json].concat();
+        V::from_body(&body, to_object_meta(&self.meta), self.meta.clone()).ok()
     }
 }
 
-impl<V: View> Object for Packed<V> {
+impl<V: WholeObject> Object for Packed<V> {
     fn meta(&self) -> &Meta {
         &self.meta
     }
@@ -101,20 +106,34 @@ impl<V> Recent<V> {
 }
 
 /// Returns the function that decodes the objects of a cache, so that none is stored which cannot be read, and packs them.
-pub(super) fn packing_decoder<V: View>() -> Decode {
+pub(super) fn packing_decoder<V: WholeObject>() -> Decode {
     let recent = Arc::new(Recent::<V>::new());
+    let (kind, type_meta) = (V::kind().kind, V::type_meta());
     Arc::new(move |bytes, encoding| {
-        let json = without_managed_fields(bytes);
-        let object = Arc::new(V::decode(&json, encoding)?);
-        let Metadata { meta } = Metadata::decode(&json, encoding)?;
-        let packed = Arc::new(Packed {
-            meta,
-            json: json.into(),
-            decoded: Mutex::new(Some(object)),
-            last_decoded: Arc::downgrade(&recent),
-        });
+        let parts = Parts::of(&kind, type_meta.as_ref(), bytes, encoding)?;
+        let packed = Arc::new(pack::<V>(parts, Arc::downgrade(&recent))?);
         recent.add(&packed);
         Ok(packed)
+    })
+}
+
+fn pack<V: WholeObject>(
+    parts: Parts,
+    last_decoded: Weak<Recent<V>>,
+) -> Result<Packed<V>, DecodeError> {
+    let meta = to_meta(&parts.metadata);
+    let tail = Some(parts.tail).filter(|tail| *tail != 0 && is_restorable(&parts.metadata));
+    let json = match tail {
+        Some(tail) => parts.body[tail..].into(),
+        None => parts.whole(&V::kind().kind)?.into(),
+    };
+    let object = V::from_body(&parts.body, parts.metadata, meta.clone())?;
+    Ok(Packed {
+        meta,
+        json,
+        has_head: tail.is_none(),
+        decoded: Mutex::new(Some(Arc::new(object))),
+        last_decoded,
     })
 }
 
@@ -152,7 +171,26 @@ mod tests {
         let again = read();
         assert!(!Arc::ptr_eq(&first, &again));
         assert_eq!(again.data.as_ref().unwrap()["k"].len(), 10);
+        assert_eq!(again.metadata, first.metadata);
         assert_eq!(again.metadata.managed_fields, None);
+    }
+
+    #[test]
+    fn metadata_are_in_the_json_only_if_the_metadata_type_lacks_some() {
+        let decode = |json: &[u8]| {
+            let type_meta = Map::type_meta();
+            let parts = Parts::of("ConfigMap", type_meta.as_ref(), json, Encoding::Json);
+            pack::<Map>(parts.unwrap(), Weak::new()).unwrap()
+        };
+        let plain = decode(&encoded("a", 1));
+        assert_eq!(std::str::from_utf8(&plain.json), Ok(r#","data":{"k":"v"}}"#));
+        let linked = decode(br#"{"metadata":{"name":"a","selfLink":"/a"}}"#);
+        for (packed, link) in [(plain, None), (linked, Some("/a"))] {
+            let read = packed.decode().unwrap();
+            assert_eq!(read.metadata.name.as_deref(), Some("a"));
+            assert_eq!(read.metadata.self_link.as_deref(), link);
+            assert_eq!(*read, **lock(&packed.decoded).as_ref().unwrap().object());
+        }
     }
 
     #[test]

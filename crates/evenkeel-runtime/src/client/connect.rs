@@ -338,8 +338,26 @@ fn create_transport(config: &Config) -> Result<Transport, ConnectError> {
     Ok(Transport::new(ReplaceableStack::new(build_stack(config)?), &config.default_namespace))
 }
 
+/// Creates a transport that uses only HTTP/1.1: a connection for each concurrent request, as kube's own client. See
+/// [`Transport::try_default`].
+pub(super) fn create_http1_transport(config: &Config) -> Result<Transport, ConnectError> {
+    let stack = build_stack_of(config, HttpVersions::Http1)?;
+    Ok(Transport::new(ReplaceableStack::new(stack), &config.default_namespace))
+}
+
+/// HTTP versions that a client offers to the server.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum HttpVersions {
+    Http1,
+    All,
+}
+
 /// Builds the layers of a [`transport`].
 pub(super) fn build_stack(config: &Config) -> Result<Stack, ConnectError> {
+    build_stack_of(config, HttpVersions::All)
+}
+
+fn build_stack_of(config: &Config, versions: HttpVersions) -> Result<Stack, ConnectError> {
     let proxy = match &config.proxy_url {
         Some(url) => Some(Proxy::parse(&url.to_string())?),
         None => ProxyEnvironment::from_process().proxy_for(&config.cluster_url)?,
@@ -366,7 +384,11 @@ pub(super) fn build_stack(config: &Config) -> Result<Stack, ConnectError> {
         let parsed = name.clone().try_into().map_err(|_| ConnectError::ServerName(name.clone()))?;
         tls = tls.with_server_name_resolver(FixedServerNameResolver::new(parsed));
     }
-    let connector = tls.enable_all_versions().wrap_connector(Connector::new(http, proxy));
+    let connector = Connector::new(http, proxy);
+    let connector = match versions {
+        HttpVersions::Http1 => tls.enable_http1().wrap_connector(connector),
+        HttpVersions::All => tls.enable_all_versions().wrap_connector(connector),
+    };
     let mut connection = legacy::Builder::new(TokioExecutor::new());
     connection
         .timer(TokioTimer::new())
