@@ -8,7 +8,7 @@
 //! | `timeoutSeconds` | `serve` |
 //! | 410 `Expired` for a revision that is compacted | `too_old_status` |
 //! | an object that starts or stops matching the selectors: `ADDED`, `DELETED` | `event_type` |
-//! | `shardSelector`, with the feature gate `ShardedListAndWatch` | `serve`, `Selectors::sharded` |
+//! | `shardSelector`, with the feature gate `ShardedListAndWatch` | `serve`, `selector::sharded` |
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -293,6 +293,9 @@ impl ManagerBuilder {
             })
             .transpose()?;
         let shards = member.as_ref().map(|member| member.shards().clone());
+        if let Some(shards) = &shards {
+            caches.split(shards);
+        }
         let env = Env::new(fenced.unwrap_or_else(|| client.clone()), caches, clock, &registry);
         #[cfg_attr(not(feature = "serve"), expect(unused_mut, reason = "ports change it"))]
         let mut manager = Manager {

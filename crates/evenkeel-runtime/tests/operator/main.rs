@@ -6,6 +6,7 @@ mod clusters;
 mod ports;
 mod removal;
 mod running;
+mod sharded_watch;
 mod shards;
 mod tables;
 
