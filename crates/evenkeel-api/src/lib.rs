@@ -21,6 +21,7 @@ pub mod protobuf;
 pub mod quantity;
 pub mod quote;
 pub mod selector;
+pub mod sharding;
 pub mod shared;
 pub mod status;
 pub mod template;

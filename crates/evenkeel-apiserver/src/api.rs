@@ -192,6 +192,8 @@ pub(crate) struct Api {
     pub(crate) connections: StreamLimits,
     /// APIs of extension API servers.
     pub(crate) aggregation: Aggregation,
+    /// Whether `shardSelector` of lists and watches has an effect: the feature gate `ShardedListAndWatch`.
+    pub(crate) sharded_list_and_watch: bool,
     /// Limits on concurrent calls of each webhook.
     pub(crate) webhooks: Budgets,
     /// Background tasks of the server.

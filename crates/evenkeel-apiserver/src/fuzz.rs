@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use evenkeel_api::json;
+use evenkeel_cel::shard_selector;
 use http::Method;
 use serde_json::Value;
 
@@ -99,8 +100,14 @@ pub fn query(url: &str) {
     selectors(query.get("labelSelector"));
 }
 
-/// Parses a text as the label selector and as the field selector of a list of pods.
+/// Parses a text as the label selector and as the field selector of a list of pods, and as a shard selector. Checks that a
+/// shard selector prints as a text that parses to the same one.
 pub fn selectors(text: &str) {
+    if text.contains("shardRange")
+        && let Ok(selector) = shard_selector::parse(text)
+    {
+        assert_eq!(shard_selector::parse(&selector.to_string()), Ok(selector), "{text}");
+    }
     let pods = TABLE.get("v1", "pods").expect("pods are built in");
     for (labels, fields) in [(text, ""), ("", text)] {
         if let Ok(selectors) = Selectors::parse(&pods, labels, fields) {

@@ -1,5 +1,7 @@
 //! Metrics of the server in the Prometheus text format, under upstream's names.
 
+mod sharding;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -7,6 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::resource::Table;
 use crate::store::Store;
+use evenkeel_apimachinery::group_version::GroupResource;
+pub(crate) use sharding::ShardedWatch;
 
 /// Metrics of requests, watches, connections and health checks.
 #[derive(Default)]
@@ -15,6 +19,7 @@ pub(crate) struct Metrics {
     requests: Mutex<BTreeMap<Key, u64>>,
     /// Number of open watches.
     watches: Arc<AtomicI64>,
+    sharded_watches: sharding::ShardedWatches,
     /// Number of open connections to processes and ports of pods.
     connections: Arc<AtomicI64>,
     /// Number of requests in flight: reads, then writes.
@@ -143,6 +148,11 @@ impl Metrics {
         InFlight::new(&self.watches)
     }
 
+    /// Counts a watch of some shards of a resource until the result drops.
+    pub(crate) fn watching_shards(&self, resource: &GroupResource) -> ShardedWatch {
+        self.sharded_watches.begin(resource)
+    }
+
     /// Counts a connection to a process or a port until the result drops.
     pub(crate) fn long_running(&self) -> InFlight {
         InFlight::new(&self.connections)
@@ -226,6 +236,7 @@ impl Metrics {
                 );
             }
         }
+        self.sharded_watches.render(&mut out);
         self.render_terminations(&mut out);
         self.render_requests(&mut out);
         out

@@ -1,4 +1,4 @@
-//! Label and field selectors of queries. They match the attributes that the store keeps for each object, except
+//! Label, field and shard selectors of queries. They match the attributes that the store keeps for each object, except
 //! `selectableFields` of custom resources, which are read from the object.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
@@ -6,6 +6,8 @@
 
 use evenkeel_api::Text;
 use evenkeel_api::selector::{FieldSelector, Selector, SelectorError};
+use evenkeel_api::sharding::ShardSelector;
+use evenkeel_cel::shard_selector;
 
 use serde_json::Value;
 
@@ -15,11 +17,13 @@ use crate::store::{Entry, Scope, SelectionAttributes};
 use evenkeel_apiextensions::jsonpath::JsonPath;
 use evenkeel_apimachinery::status::{StatusError, quote};
 
-/// Label and field selectors of a request.
+/// Selectors of a request.
 #[derive(Debug, Clone)]
 pub(crate) struct Selectors {
     labels: Selector,
     fields: Box<[FieldRequirement]>,
+    /// `shardSelector`; `None` for all shards.
+    shards: Option<ShardSelector>,
 }
 
 /// Requirement of a field selector: `FIELD=VALUE` or `FIELD!=VALUE`.
@@ -73,7 +77,8 @@ impl ParsedSelectors {
             let field = resolve_field(resource, &term.field)?;
             Ok(FieldRequirement { field, equal: term.equal, value: term.value.clone() })
         });
-        Ok(Selectors { fields: fields.collect::<Result<_, StatusError>>()?, labels: self.labels })
+        let fields = fields.collect::<Result<_, StatusError>>()?;
+        Ok(Selectors { fields, labels: self.labels, shards: None })
     }
 }
 
@@ -108,9 +113,40 @@ impl Selectors {
         Ok(self)
     }
 
+    /// Adds the `shardSelector` of a list or watch, unless it is empty. The caller checks the feature gate
+    /// `ShardedListAndWatch`, without which the parameter has no effect.
+    ///
+    /// # Errors
+    /// 500 for an invalid selector, without a reason, because upstream does not convert the error to a Status.
+    ///
+    /// Upstream: `Store.ListPredicate`, `Store.Watch`.
+    pub(crate) fn sharded(mut self, query: &Query) -> Result<Self, StatusError> {
+        let text = query.get("shardSelector");
+        if !text.is_empty() {
+            let parsed = shard_selector::parse(text);
+            self.shards = Some(parsed.map_err(|error| {
+                StatusError::plain_internal(format!("invalid shard selector: {error}"))
+            })?);
+        }
+        Ok(self)
+    }
+
+    /// Returns the shard selector; `None` for all shards.
+    pub(crate) fn shards(&self) -> Option<&ShardSelector> {
+        self.shards.as_ref()
+    }
+
     /// Returns whether the selectors select all objects.
     pub(crate) fn is_everything(&self) -> bool {
-        self.labels.is_everything() && self.fields.is_empty()
+        self.labels.is_everything() && self.fields.is_empty() && self.shards.is_none()
+    }
+
+    /// Returns whether an object is in the selected shards.
+    ///
+    /// Upstream: `MatchesSharding`.
+    pub(crate) fn matches_sharding(&self, entry: &Entry) -> bool {
+        let shards = self.shards.as_ref();
+        shards.is_none_or(|shards| shards.contains(entry.shard_hash(shards.field())))
     }
 
     /// Returns the smallest known scope that contains every selected object: the object if its name is required, else
@@ -139,7 +175,8 @@ impl Selectors {
 
     /// Returns whether an object is selected.
     pub(crate) fn matches(&self, entry: &Entry) -> bool {
-        self.labels.matches_by(|key| entry.selection.label(key))
+        self.matches_sharding(entry)
+            && self.labels.matches_by(|key| entry.selection.label(key))
             && self.fields.iter().all(|requirement| {
                 let (namespace, name) = entry.key.split_once('/').unwrap_or(("", &entry.key));
                 let decoded_value;

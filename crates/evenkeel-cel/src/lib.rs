@@ -31,6 +31,7 @@ mod names;
 mod parse;
 pub mod patterns;
 mod report;
+pub mod shard_selector;
 mod text;
 mod url;
 mod value;

@@ -1,7 +1,8 @@
 //! Parsing of expressions, with syntax errors as cel-go words them, and the offset of each node.
 
+use cel::Env;
 use cel::common::ast::{Expr, LiteralValue, SourceInfo};
-use cel::parser::{Expression, ParseError, ParseErrors};
+use cel::parser::{Expression, ParseError, ParseErrors, Parser};
 
 use crate::report::{Errors, Location};
 use crate::{Extensions, bounds, brackets, expand, macros};
@@ -51,13 +52,8 @@ pub(crate) fn parse(source: &str, extensions: Extensions) -> Result<(Expression,
     if let Err(error) = bounds::check(source) {
         return Err(format!("compilation failed: ERROR: <input>:-1:0: {error}"));
     }
-    // The parser looks ahead by recursion. In debug builds, a few brackets fill a worker's stack.
-    let parsed = std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().stack_size(PARSER_STACK);
-        let parsing = thread.spawn_scoped(scope, || parse_syntax(source))?;
-        parsing.join().map_err(|_| std::io::Error::other("the parser failed"))
-    });
-    match parsed {
+    let parser = || macros::parser().enable_optional_syntax(true);
+    match parse_on_large_stack(source, parser) {
         Ok(Ok((expression, mut offsets))) => {
             move_offsets_to_signs(&expression, source, &mut offsets);
             let expression =
@@ -75,11 +71,40 @@ pub(crate) fn parse(source: &str, extensions: Extensions) -> Result<(Expression,
     }
 }
 
+/// Parses an expression in which macros are calls like others, and without optional syntax. The error is the message of
+/// the first syntax error.
+pub(crate) fn parse_without_macros(source: &str) -> Result<Expression, String> {
+    bounds::check(source)?;
+    let parser = || Env::default().parser().enable_optional_syntax(false);
+    match parse_on_large_stack(source, parser) {
+        Ok(Ok((expression, _))) => Ok(expression),
+        Ok(Err(syntax_errors)) => {
+            // cel-go checks the tree, whose errors have no such prefix, after it has parsed the whole text.
+            let is_early = |(_, message): &&(Location, String)| message.starts_with("Syntax error");
+            let first = syntax_errors.iter().find(is_early).or(syntax_errors.first());
+            Err(first.map_or_else(|| "no syntax tree".to_owned(), |(_, message)| message.clone()))
+        }
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Parsed expression with the offsets of its nodes, or its syntax errors.
+type Parsed = Result<(Expression, Offsets), Vec<(Location, String)>>;
+
+/// Parses an expression on a thread of its own. The parser looks ahead by recursion: in debug builds, a few brackets fill
+/// a worker's stack.
+fn parse_on_large_stack(source: &str, parser: fn() -> Parser) -> std::io::Result<Parsed> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(PARSER_STACK);
+        let parsing = thread.spawn_scoped(scope, || parse_syntax(source, parser()))?;
+        parsing.join().map_err(|_| std::io::Error::other("the parser failed"))
+    })
+}
+
 /// Parses an expression. The parser expands its own macros; those of [`expand`] remain.
-fn parse_syntax(source: &str) -> Result<(Expression, Offsets), Vec<(Location, String)>> {
-    let parser =
-        macros::parser().max_recursion_depth(bounds::MAX_NESTED).enable_optional_syntax(true);
+fn parse_syntax(source: &str, parser: Parser) -> Parsed {
     parser
+        .max_recursion_depth(bounds::MAX_NESTED)
         .parse_with_source_info(source)
         .map(|(expression, info)| (expression, Offsets::of(&info)))
         .map_err(|errors| in_words_of_cel_go(source, &errors))

@@ -30,7 +30,11 @@ pub fn operator<V: Vault>(kube: kube::Client, setup: Setup, vault: V) -> anyhow:
         .component("external-secrets")
         .setup(setup)
         // Most objects are in few namespaces, so whole names are hashed.
-        .sharding(Sharding::new("external-secrets", SHARDS).by(ShardBy::Object))
+        .sharding(
+            Sharding::new("external-secrets", SHARDS)
+                .by(ShardBy::Object)
+                .sharded_watch::<ExternalSecret>(),
+        )
         .cache(CacheOptions::<Secret>::default().labels(&own_secrets))
         .probes(8081)
         .metrics(Metrics::secure(8443))

@@ -13,20 +13,27 @@ pub(crate) struct ListMeta {
     pub(crate) token: String,
     /// Number of objects after this page, if it is known.
     pub(crate) remaining: Option<u64>,
+    /// Selector in `shardInfo`; empty for a list of all shards.
+    pub(crate) shard_selector: String,
 }
 
 impl ListMeta {
     /// Returns the `metadata` of a list of objects of `resource`. As in upstream, a list of custom objects has the
-    /// field `continue` even if it is empty.
+    /// field `continue` even if it is empty, and only a list of whole objects has `shardInfo`.
     pub(super) fn to_json_for(&self, resource: &ResourceType) -> Value {
         let mut meta = self.to_json();
         if resource.custom.is_some() && self.token.is_empty() {
             meta["continue"] = Value::from("");
         }
+        if !self.shard_selector.is_empty() {
+            meta["shardInfo"] = json!({"selector": self.shard_selector});
+        }
         meta
     }
 
-    /// Returns the `metadata` with the fields that are set.
+    /// Returns the `metadata` of a Table or of a list of metadata, with the fields that are set.
+    ///
+    /// Upstream: `asPartialObjectMetadataList`.
     pub(super) fn to_json(&self) -> Value {
         let mut meta = json!({});
         if self.resource_version > 0 {

@@ -260,7 +260,8 @@ impl Format {
             Shape::Metadata | Shape::MetadataList => partial::KIND,
             _ => resource.kind(),
         };
-        let head = json!({"metadata": meta.to_json_for(resource)});
+        let meta = if self.is_metadata() { meta.to_json() } else { meta.to_json_for(resource) };
+        let head = json!({"metadata": meta});
         let mut list = Transcoder::encode(version, list_kind, &head).map_err(not_acceptable)?;
         for item in items {
             let item = self.shaped(resource, &item, now)?;
@@ -526,7 +527,12 @@ mod tests {
             json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": name, "labels": {"a": name}, "resourceVersion": "7"},
                 "spec": {"containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 80}]}]}})
         };
-        let meta = ListMeta { resource_version: 9, token: "more".to_owned(), remaining: Some(3) };
+        let meta = ListMeta {
+            resource_version: 9,
+            token: "more".to_owned(),
+            remaining: Some(3),
+            ..ListMeta::default()
+        };
         let names = ["a", "b", &"long".repeat(50)];
         for shape in [Shape::Whole, Shape::MetadataList] {
             let format = Format { encoding: Encoding::Protobuf, shape, meta_version: META };

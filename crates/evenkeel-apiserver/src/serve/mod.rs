@@ -105,6 +105,7 @@ pub struct Builder {
     event_ttl: Duration,
     audit: Option<AuditOptions>,
     aggregation: AggregationOptions,
+    sharded_list_and_watch: bool,
     etcd: Option<EtcdOptions>,
 }
 
@@ -270,6 +271,13 @@ impl Builder {
         self
     }
 
+    /// Sets whether lists and watches honor `shardSelector` (KEP-5866): the feature gate `ShardedListAndWatch`, an alpha
+    /// feature. Default: false; the parameter then has no effect.
+    pub fn sharded_list_and_watch(mut self, enabled: bool) -> Self {
+        self.sharded_list_and_watch = enabled;
+        self
+    }
+
     /// Builds the server: opens the store and creates missing bootstrap objects.
     pub fn build(self) -> BoxFuture<'static, Result<Server, BuildError>> {
         Box::pin(self.open())
@@ -393,6 +401,7 @@ impl Builder {
             streams: StreamLimits::default(),
             connections: StreamLimits::default(),
             aggregation,
+            sharded_list_and_watch: self.sharded_list_and_watch,
             webhooks: Budgets::default(),
             tasks,
             rng: Mutex::new(rng),
@@ -537,6 +546,7 @@ impl Server {
             event_ttl: event_ttl::DEFAULT_TTL,
             audit: None,
             aggregation: AggregationOptions::default(),
+            sharded_list_and_watch: false,
             etcd: None,
         }
     }

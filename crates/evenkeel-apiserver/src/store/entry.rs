@@ -1,9 +1,12 @@
 //! Stored object: its encoded bytes and its attributes for selectors.
 
+use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use evenkeel_api::json;
+use evenkeel_api::sharding::{ShardField, hash_field};
+use serde::Deserialize;
 use serde_json::Value;
 
 /// Start of a watch event's frame. The spaces give all three starts the same length, so that the object has the same
@@ -14,6 +17,8 @@ const DELETED: &[u8] = b"{\"type\":\"DELETED\", \"object\":";
 const FRAME_END: &[u8] = b"}\n";
 /// Position of the object in a frame.
 const OBJECT_START: usize = MODIFIED.len();
+/// Start of the metadata, up to its value.
+const METADATA_FIELD: &[u8] = b"\"metadata\":";
 /// Start of the metadata, up to the resource version.
 const METADATA_START: &[u8] = b"\"metadata\":{\"resourceVersion\":\"";
 
@@ -180,6 +185,7 @@ impl Encoded {
             is_stale: self.is_stale,
             selection: self.selection,
             protobuf: OnceLock::new(),
+            uid_hash: OnceLock::new(),
         }
     }
 }
@@ -193,7 +199,7 @@ fn push_field(buffer: &mut Vec<u8>, key: &str, value: &Value) {
 }
 
 /// Approximate size in bytes of an entry's other fields and of its key.
-const ENTRY_OVERHEAD: usize = 160;
+const ENTRY_OVERHEAD: usize = 176;
 
 /// Stored object in one state.
 #[derive(Debug, Clone)]
@@ -216,6 +222,16 @@ pub(crate) struct Entry {
     pub(crate) selection: SelectionAttributes,
     /// Protobuf message of the object, cached at its first use.
     protobuf: OnceLock<Bytes>,
+    /// Hash of the object's UID for shard selectors, cached at its first use.
+    uid_hash: OnceLock<u64>,
+}
+
+/// UID in an object's metadata.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Uid<'a> {
+    #[serde(borrow)]
+    uid: Cow<'a, str>,
 }
 
 impl Entry {
@@ -249,6 +265,24 @@ impl Entry {
         let mut message = encode(self.json())?;
         message.shrink_to_fit();
         Ok(self.protobuf.get_or_init(|| message.into()))
+    }
+
+    /// Returns the object's namespace; empty for a cluster-scoped object.
+    pub(crate) fn namespace(&self) -> &str {
+        self.key.split_once('/').map_or("", |(namespace, _)| namespace)
+    }
+
+    /// Returns the hash by which a shard selector compares the object. That of the UID is computed once for all lists and
+    /// watches, from the metadata alone.
+    pub(crate) fn shard_hash(&self, field: ShardField) -> u64 {
+        match field {
+            ShardField::Namespace => hash_field(self.namespace()),
+            ShardField::Uid => *self.uid_hash.get_or_init(|| {
+                let metadata = self.item().strip_prefix(METADATA_FIELD).unwrap_or_default();
+                let mut metadata = serde_json::Deserializer::from_slice(metadata);
+                hash_field(&Uid::deserialize(&mut metadata).unwrap_or_default().uid)
+            }),
+        }
     }
 
     /// Returns the protobuf message if it is cached.
@@ -347,6 +381,7 @@ impl Entry {
             is_stale: false,
             selection: SelectionAttributes(selection.into()),
             protobuf: OnceLock::new(),
+            uid_hash: OnceLock::new(),
         })
     }
 }
@@ -421,7 +456,7 @@ impl<'a> Iterator for Texts<'a> {
 mod tests {
     use serde_json::json;
 
-    use super::{Change, Encoded, Entry, SelectionAttributes, Value};
+    use super::{Change, Encoded, Entry, SelectionAttributes, ShardField, Value, hash_field};
 
     fn entry() -> Entry {
         let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "é"},
@@ -497,6 +532,26 @@ mod tests {
             assert!(read(&whole[..whole.len() - cut]).is_none(), "{cut} bytes less");
         }
         assert!(read(&whole).is_some());
+    }
+
+    #[test]
+    fn a_shard_hash_is_that_of_the_field() {
+        let owner = json!([{"uid": "another", "name": "o"}]);
+        let object = json!({"kind": "ConfigMap", "data": {"uid": "data"}, "metadata": {"name": "x",
+            "annotations": {"uid": "annotation"}, "ownerReferences": owner, "uid": "\u{e9}\"1"}});
+        let entry = |key: &str, object: &Value| {
+            let encoded = Encoded::new(object, SelectionAttributes::default());
+            encoded.into_entry(key.into(), 7, Change::Added)
+        };
+        let namespaced = entry("ns/x", &object);
+        let later = namespaced.with_revision(12, Change::Deleted);
+        for entry in [&namespaced, &later] {
+            assert_eq!(entry.shard_hash(ShardField::Uid), hash_field("\u{e9}\"1"));
+            assert_eq!(entry.shard_hash(ShardField::Namespace), hash_field("ns"));
+        }
+        let without = entry("x", &json!({"metadata": {"name": "x"}}));
+        let fields = [ShardField::Uid, ShardField::Namespace];
+        assert_eq!(fields.map(|field| without.shard_hash(field)), [hash_field(""); 2]);
     }
 
     #[test]

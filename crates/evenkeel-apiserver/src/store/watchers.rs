@@ -113,7 +113,7 @@ impl Scopes {
                 signals.push(group.signal.clone());
             }
         };
-        let namespace = entry.key.split_once('/').map_or("", |(namespace, _)| namespace);
+        let namespace = entry.namespace();
         record(self.namespaces.get_mut(namespace));
         record(self.objects.get_mut(&*entry.key));
         for (field, groups) in &mut self.fields {

@@ -40,7 +40,7 @@ pub(super) fn list(
 ) -> Result<Response<Body>, StatusError> {
     let resource = request.resource();
     let format = request.format()?;
-    let selectors = ListOptions::parse(resource, request.query)?.selectors;
+    let selectors = ListOptions::parse(resource, request.query, false)?.selectors;
     format.check(resource, &request.query.0, Purpose::List)?;
     let mut items: Vec<(Arc<str>, Bytes)> = Vec::new();
     for object in source.list(resource.plural(), request.target.namespace) {

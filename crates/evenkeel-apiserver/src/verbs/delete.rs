@@ -520,7 +520,7 @@ pub(super) async fn serve_collection(
     let format = request.format()?;
     let stored = request.api.table.stored_version(request.resource());
     warn_of_orphans(request, &stored, &options);
-    let Page { entries, meta: mut list_meta } = list::list_page(request).await?;
+    let Page { entries, meta: list_meta } = list::list_page(request).await?;
     let deletion = Deletion {
         api: request.api,
         stored: &stored,
@@ -534,8 +534,6 @@ pub(super) async fn serve_collection(
             _ => {}
         }
     }
-    list_meta.token.clear();
-    list_meta.remaining = None;
-    // As in upstream, return the listed objects in their state before the deletion.
+    // As in upstream, return the listed objects in their state before the deletion. With `limit`, those are one chunk.
     list::respond(request, &format, entries, &list_meta)
 }

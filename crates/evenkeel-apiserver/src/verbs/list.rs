@@ -4,6 +4,7 @@
 //! | documented rule | implemented in |
 //! |---|---|
 //! | `labelSelector`, `fieldSelector` | `parse`, `read_page` |
+//! | `shardSelector` and `shardInfo`, with the feature gate `ShardedListAndWatch` | `parse`, `read_page` |
 //! | chunks: `limit`, `continue`, `remainingItemCount` | `read_page`, `Token` |
 //! | resourceVersionMatch unset, resourceVersion unset: most recent state | `list_revision` |
 //! | resourceVersionMatch unset, resourceVersion 0: any state; this server returns the most recent one | `list_revision` |
@@ -185,7 +186,12 @@ pub(super) async fn wait_until_revision(
 }
 
 impl<'a> ListOptions<'a> {
-    pub(super) fn parse(resource: &ResourceType, query: &'a Query) -> Result<Self, StatusError> {
+    /// Parses and validates the options. `is_sharded` is whether `shardSelector` has an effect.
+    pub(super) fn parse(
+        resource: &ResourceType,
+        query: &'a Query,
+        is_sharded: bool,
+    ) -> Result<Self, StatusError> {
         query.number("timeoutSeconds")?;
         let limit = query.number("limit")?.and_then(|n| usize::try_from(n).ok()).filter(|n| *n > 0);
         let selectors = ParsedSelectors::parse(query)?;
@@ -193,7 +199,10 @@ impl<'a> ListOptions<'a> {
         let version_match = query.get("resourceVersionMatch");
         let token = query.get("continue");
         check_errors("ListOptions", &validate_list_options(query))?;
-        let selectors = selectors.resolve(resource)?;
+        let mut selectors = selectors.resolve(resource)?;
+        if is_sharded {
+            selectors = selectors.sharded(query)?;
+        }
         let token = if token.is_empty() { None } else { Some(Token::decode(token)?) };
         if token.is_some() && !matches!(version, "" | "0") {
             return Err(StatusError::bad_request(
@@ -321,6 +330,11 @@ async fn read_page(
         }
     }
     let mut meta = ListMeta { resource_version: revision, ..ListMeta::default() };
+    // Upstream's lists of custom objects have no such field.
+    if resource.custom.is_none() {
+        let shards = options.selectors.shards();
+        meta.shard_selector = shards.map(ToString::to_string).unwrap_or_default();
+    }
     if remaining > 0
         && let Some(last) = entries.last()
     {
@@ -352,7 +366,8 @@ fn page_expired(options: &ListOptions<'_>) -> StatusError {
 
 /// Returns the objects and the metadata of a list request. `deletecollection` deletes these objects.
 pub(super) async fn list_page(request: &RequestContext<'_>) -> Result<Page, StatusError> {
-    let options = ListOptions::parse(request.resource(), request.query)?;
+    let is_sharded = request.api.sharded_list_and_watch;
+    let options = ListOptions::parse(request.resource(), request.query, is_sharded)?;
     read_page(request, &options).await
 }
 

@@ -136,6 +136,10 @@ fn json_head(resource: &ResourceType, meta: &ListMeta) -> Vec<u8> {
     if let Some(remaining) = meta.remaining {
         let _ = write!(head, ",\"remainingItemCount\":{remaining}");
     }
+    if !meta.shard_selector.is_empty() {
+        // A selector has no character that JSON escapes.
+        let _ = write!(head, ",\"shardInfo\":{{\"selector\":\"{}\"}}", meta.shard_selector);
+    }
     head.push_str("},\"items\":[");
     head.into_bytes()
 }

@@ -8,6 +8,7 @@
 //! | `timeoutSeconds` | `serve` |
 //! | 410 `Expired` for a revision that is compacted | `too_old_status` |
 //! | an object that starts or stops matching the selectors: `ADDED`, `DELETED` | `event_type` |
+//! | `shardSelector`, with the feature gate `ShardedListAndWatch` | `serve`, `selector::sharded` |
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +21,7 @@ use tokio::time::Instant;
 use super::list::{parse_version, validate_list_options};
 use crate::api::Api;
 use crate::custom::codec;
-use crate::metrics::InFlight;
+use crate::metrics::{InFlight, ShardedWatch};
 use crate::output::{Format, Purpose};
 use crate::request::RequestContext;
 use crate::request::query::{Query, check_errors};
@@ -65,6 +66,9 @@ pub(super) async fn serve(request: &RequestContext<'_>) -> Result<Response<Body>
     if !request.target.name.is_empty() {
         selectors = selectors.named(request.target.name)?;
     }
+    if request.api.sharded_list_and_watch {
+        selectors = selectors.sharded(query)?;
+    }
     let version = match query.get("resourceVersion") {
         "" => 0,
         text => parse_version(text)?,
@@ -107,6 +111,7 @@ pub(super) async fn serve(request: &RequestContext<'_>) -> Result<Response<Body>
         "" => None,
         namespace => Some(format!("{namespace}/")),
     };
+    let sharded = selectors.shards().map(|_| request.api.metrics.watching_shards(&resource.name));
     let watcher = Watcher {
         api: request.api.clone(),
         resource: resource.clone(),
@@ -118,6 +123,7 @@ pub(super) async fn serve(request: &RequestContext<'_>) -> Result<Response<Body>
         end_of_initial: sends_end_of_initial.then_some(start),
         cursor,
         _counted: request.api.metrics.watching(),
+        sharded,
         is_first: true,
         allows_bookmarks,
         next_bookmark: next_bookmark(
@@ -224,6 +230,8 @@ struct Watcher {
     cursor: Cursor,
     /// Counts the watch as active while it lasts.
     _counted: InFlight,
+    /// Counts the watch as one of some shards; `None` without a shard selector.
+    sharded: Option<ShardedWatch>,
     /// Whether no event was sent yet.
     is_first: bool,
     /// Whether the client accepts bookmarks.
@@ -294,7 +302,7 @@ impl Watcher {
     fn initial_piece(&mut self) -> Option<Bytes> {
         let mut piece = BytesMut::new();
         while let Some(entry) = self.initial.next() {
-            if !self.selectors.matches(&entry) {
+            if !self.matches(&entry) {
                 continue;
             }
             let frame = if self.is_stored_form {
@@ -428,10 +436,9 @@ impl Watcher {
         if self.selectors.is_everything() {
             return Some(event.entry.change);
         }
-        let matches_now =
-            event.entry.change != Change::Deleted && self.selectors.matches(&event.entry);
+        let matches_now = event.entry.change != Change::Deleted && self.matches(&event.entry);
         let matched_before = match &event.previous {
-            Some(previous) => self.selectors.matches(previous),
+            Some(previous) => self.matches(previous),
             None => false,
         };
         match (matched_before, matches_now) {
@@ -440,6 +447,17 @@ impl Watcher {
             (true, false) => Some(Change::Deleted),
             (false, false) => None,
         }
+    }
+
+    /// Returns whether the selectors select a state of an object. Counts one in another shard.
+    fn matches(&self, entry: &Entry) -> bool {
+        if let Some(sharded) = &self.sharded
+            && !self.selectors.matches_sharding(entry)
+        {
+            sharded.filtered();
+            return false;
+        }
+        self.selectors.matches(entry)
     }
 
     /// Returns the frame of a bookmark. `end_of_initial` marks the end of the initial events.

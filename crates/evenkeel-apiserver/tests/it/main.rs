@@ -27,6 +27,7 @@ mod proxy;
 mod server;
 mod services;
 mod settings;
+mod shards;
 mod snapshot;
 mod store;
 mod transactions;

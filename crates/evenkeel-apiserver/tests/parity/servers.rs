@@ -99,6 +99,16 @@ impl Oracle {
         [upstream, Self::Embedded(server)]
     }
 
+    /// Like [`both`](Self::both), with the feature gate `ShardedListAndWatch`.
+    pub(crate) async fn both_sharded(binaries: &Path) -> [Self; 2] {
+        let flags = ["--feature-gates=ShardedListAndWatch=true".to_owned()];
+        let upstream = Self::Upstream(Arc::new(Upstream::start_with(binaries, &flags)));
+        let builder = Server::builder().tokens_csv(TOKENS).sharded_list_and_watch(true);
+        let server = builder.build().await.expect("a server");
+        upstream.ready().await;
+        [upstream, Self::Embedded(server)]
+    }
+
     pub(crate) async fn connect(&self) -> Connection {
         match self {
             Self::Embedded(server) => Connection::Embedded(server.service()),

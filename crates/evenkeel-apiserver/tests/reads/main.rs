@@ -11,6 +11,7 @@ mod normalise;
 mod parity;
 mod pools;
 mod prepare;
+mod shards;
 
 use bytes::Bytes;
 use generate::{CONTINUE, ETAG, Read, read};

@@ -16,13 +16,14 @@ use crate::{
     clock::Clock,
     introspect::CacheState,
     metrics,
+    sharding::Shards,
     tasks::Tasks,
 };
 use evenkeel_api::{Kind, Meta, View, selector::Selector};
 use kube::api::DynamicObject;
 use prometheus::{HistogramVec, IntGaugeVec, Registry};
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
     time::Duration,
 };
 use tokio::sync::watch;
@@ -52,6 +53,8 @@ struct Inner {
     queued: IntGaugeVec,
     versions: IntGaugeVec,
     processing_latency: HistogramVec,
+    /// Shards of a sharded program, which [`Caches::split`] sets.
+    shards: OnceLock<Shards>,
     state: Mutex<State>,
 }
 
@@ -193,6 +196,7 @@ impl Caches {
                 queued,
                 versions,
                 processing_latency,
+                shards: OnceLock::new(),
                 state: Mutex::default(),
             }),
         }
@@ -215,6 +219,14 @@ impl Caches {
     /// Like [`Caches::configure`], for the cache that [`Caches::metadata`] returns.
     pub fn configure_metadata(&self, kind: Kind, options: CacheOptions<Metadata>) {
         self.state().selections.set_of_kind::<Metadata, _>(kind, options);
+    }
+
+    /// Lets later caches of the kinds of [`Sharding::sharded_watch`] hold only the objects of the shards of this process.
+    ///
+    /// [`Sharding::sharded_watch`]: crate::sharding::Sharding::sharded_watch
+    pub(crate) fn split(&self, shards: &Shards) {
+        // A program has one set of shards.
+        let _ = self.inner.shards.set(shards.clone());
     }
 
     /// Returns the cache of `V`'s resource in all namespaces, or in those of [`Caches::in_namespaces`], with the
@@ -441,7 +453,8 @@ impl Caches {
             resource_version: versions.with_label_values(&labels),
             processing_latency: processing_latency.with_label_values(&labels),
         };
-        Arc::new(Informer::new(scope, object_type, clock.clone(), gauges))
+        let informer = Informer::new(scope, object_type, clock.clone(), gauges);
+        Arc::new(informer.sharded(self.inner.shards.get()))
     }
 
     /// Returns the closure that starts a cache's reflectors and its resyncs.

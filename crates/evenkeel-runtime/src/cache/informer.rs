@@ -10,7 +10,13 @@ use super::{
     part::Part,
     store::{Events, IndexFunc, Selection, Store, same_version},
 };
-use crate::{clock::Clock, introspect::CacheState, latch::Latch, tasks::catch_call_panic};
+use crate::{
+    clock::Clock,
+    introspect::CacheState,
+    latch::Latch,
+    sharding::{ShardedCache, Shards},
+    tasks::catch_call_panic,
+};
 use evenkeel_api::{Text, View};
 use prometheus::{Histogram, IntGauge};
 use std::{
@@ -63,6 +69,8 @@ pub(crate) struct Informer {
     store: RwLock<Store>,
     /// Parts, in the order of the scope's namespaces.
     parts: Box<[Part]>,
+    /// Handles of the parts, if they hold only the objects of the shards of this process. Otherwise empty.
+    sharding: Box<[ShardedCache]>,
     /// Set once all parts have synced.
     synced: Latch,
     /// Functions to call once all parts have synced, by the name of the caller.
@@ -95,6 +103,7 @@ impl Informer {
             clock,
             store: RwLock::new(Store::new()),
             parts,
+            sharding: Box::default(),
             synced: Latch::default(),
             on_synced: Mutex::default(),
             optional: AtomicBool::new(false),
@@ -106,8 +115,21 @@ impl Informer {
         }
     }
 
+    /// Lets the cache hold only the objects of the shards of this process, if the kind is one of those that are split.
+    pub(super) fn sharded(mut self, shards: Option<&Shards>) -> Self {
+        let of_part = |shards| ShardedCache::of(shards, &self.scope.kind);
+        let parts = shards.into_iter().flat_map(|shards| self.parts.iter().map(move |_| shards));
+        self.sharding = parts.filter_map(of_part).collect();
+        self
+    }
+
     pub(crate) fn scope(&self) -> &Scope {
         &self.scope
+    }
+
+    /// Returns the handle of a part that holds only the objects of the shards of this process.
+    pub(super) fn sharding(&self, part: usize) -> Option<&ShardedCache> {
+        self.sharding.get(part)
     }
 
     pub(super) fn object_type(&self) -> &ObjectType {

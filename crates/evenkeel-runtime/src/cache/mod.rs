@@ -17,6 +17,7 @@ mod options;
 mod packed;
 mod part;
 mod reflector;
+mod sharded;
 mod store;
 #[cfg(test)]
 mod tests;

@@ -7,6 +7,7 @@ use super::{
     object::{Object, ObjectType},
     store::{Events, Table},
 };
+use crate::sharding::ShardedCache;
 use evenkeel_api::{
     DecodeError, Encoding, Text,
     views::{Identity, IdentityMeta},
@@ -65,6 +66,24 @@ impl Feed {
 
     pub(super) fn object_type(&self) -> &ObjectType {
         self.informer.object_type()
+    }
+
+    /// Returns the handle of a part that holds only the objects of the shards of this process.
+    pub(super) fn sharding(&self) -> Option<&ShardedCache> {
+        self.informer.sharding(self.index)
+    }
+
+    /// Returns whether the server may not serve the kind yet.
+    pub(super) fn is_optional(&self) -> bool {
+        self.informer.is_optional()
+    }
+
+    /// Returns the cached objects of the part.
+    pub(super) fn objects(&self) -> Vec<Arc<dyn Object>> {
+        let mut objects = self.informer.snapshot();
+        let namespace = self.namespace();
+        objects.retain(|object| namespace.is_empty() || *object.meta().namespace == *namespace);
+        objects
     }
 
     fn part(&self) -> &Part {

@@ -2,7 +2,10 @@
 //!
 //! Upstream: `ListAndWatch`.
 
-use super::{backoff::Backoff, caches::Scope, initial_state::InitialState, part::Feed};
+use super::{
+    backoff::Backoff, caches::Scope, initial_state::InitialState, part::Feed, sharded::ReadTerms,
+    store::Table,
+};
 use crate::{
     client::{
         ApiError, Client, ListOptions, Metadata, Status, full_text,
@@ -41,6 +44,8 @@ pub(crate) struct Reflector {
     client: Client,
     clock: Clock,
     feed: Feed,
+    /// Shards whose objects are read.
+    shards: ReadTerms,
     /// The resourceVersion to watch from. `None` to list first.
     last_sync_resource_version: Option<Text>,
 }
@@ -91,7 +96,8 @@ enum Event<'a> {
 
 impl Reflector {
     pub(super) fn new(client: Client, clock: Clock, feed: Feed) -> Self {
-        Self { client, clock, feed, last_sync_resource_version: None }
+        let shards = ReadTerms::new(feed.clone());
+        Self { client, clock, feed, shards, last_sync_resource_version: None }
     }
 
     fn scope(&self) -> &Scope {
@@ -126,8 +132,12 @@ impl Reflector {
                     if self.feed.set_watch_error(Some(&trouble)) {
                         tracing::warn!(resource, %error, "the server does not serve the kind yet; waiting for it");
                     }
+                    if self.feed.is_optional() {
+                        // There are no objects yet, and passes do not wait for this cache.
+                        self.shards.listed();
+                    }
                     // Such a request is cheap, and its definition may be installed at any time.
-                    self.clock.sleep(backoff.next().min(MAX_NOT_SERVED_BACKOFF)).await;
+                    self.pause(backoff.next().min(MAX_NOT_SERVED_BACKOFF)).await;
                     continue;
                 }
                 WatchEnd::WatchForbidden(error) => {
@@ -140,7 +150,16 @@ impl Reflector {
                     tracing::warn!(resource, %error, "watch failed; trying again");
                 }
             }
-            self.clock.sleep(backoff.next()).await;
+            self.pause(backoff.next()).await;
+        }
+    }
+
+    /// Waits for a while, or until the terms of this process change.
+    async fn pause(&mut self, duration: Duration) {
+        tokio::select! {
+            biased;
+            () = self.shards.changed() => {}
+            () = self.clock.sleep(duration) => {}
         }
     }
 
@@ -149,6 +168,16 @@ impl Reflector {
     ///
     /// Upstream: `ListAndWatch`.
     async fn list_and_watch(&mut self) -> Result<(), WatchEnd> {
+        if self.last_sync_resource_version.is_some() && self.shards.follow() {
+            self.last_sync_resource_version = None;
+        }
+        if self.last_sync_resource_version.is_none() && !self.shards.begin_list() {
+            // Without a shard there is nothing to read.
+            self.feed.replace(Table::new(), 0);
+            self.shards.listed();
+            self.shards.changed().await;
+            return Ok(());
+        }
         let timeout_seconds = self.watch_timeout_seconds();
         let mut watch = match &self.last_sync_resource_version {
             Some(version) => self.open_watch(version, false, timeout_seconds).await?,
@@ -181,6 +210,7 @@ impl Reflector {
         let options = ListOptions {
             labels: self.scope().labels.clone(),
             fields: self.scope().fields.clone(),
+            shards: self.shards.selector(),
             resource_version: version.into(),
             resource_version_match: if send_initial_events { "NotOlderThan" } else { "" },
             ..ListOptions::default()
@@ -227,6 +257,8 @@ impl Reflector {
             };
             let encoding = opened.watch.encoding();
             match decode_event(encoding, &frame)? {
+                Event::AddedOrModified(object)
+                    if self.shards.skipped(object, encoding).is_some() => {}
                 Event::AddedOrModified(object) => match state.add(object, encoding) {
                     Ok(()) => self.feed.set_queued_items(state.len()),
                     Err(error) => self.log_skipped(&error),
@@ -240,6 +272,7 @@ impl Reflector {
                 Event::Bookmark(Metadata { meta, .. }) => {
                     if meta.annotations.get(INITIAL_EVENTS_ANNOTATION) == Some("true") {
                         state.apply(meta.version());
+                        self.shards.listed();
                         self.feed.set_queued_items(0);
                         self.last_sync_resource_version = Some(meta.resource_version);
                         return Ok(Some(opened));
@@ -254,12 +287,16 @@ impl Reflector {
         let mut options = ListOptions {
             labels: self.scope().labels.clone(),
             fields: self.scope().fields.clone(),
+            shards: self.shards.selector(),
             limit: WATCH_LIST_PAGE_SIZE,
             ..ListOptions::default()
         };
         let mut state = InitialState::new(self.feed.clone());
         loop {
             let mut add = |object: &[u8], encoding| {
+                if self.shards.skipped(object, encoding).is_some() {
+                    return;
+                }
                 if let Err(error) = state.add(object, encoding) {
                     self.log_skipped(&error);
                 }
@@ -280,6 +317,7 @@ impl Reflector {
             self.feed.set_queued_items(state.len());
             if page.continue_.is_empty() {
                 state.apply(page.resource_version.parse().unwrap_or(0));
+                self.shards.listed();
                 self.last_sync_resource_version = Some(page.resource_version);
                 return Ok(());
             }
@@ -291,9 +329,32 @@ impl Reflector {
     ///
     /// Upstream: `handleWatch`.
     async fn handle_watch(&mut self, opened: &mut OpenWatch) -> Result<(), WatchEnd> {
-        while let Some(frame) = opened.next().await? {
+        loop {
+            let frame = tokio::select! {
+                biased;
+                () = self.shards.changed() => {
+                    if self.shards.follow() {
+                        self.last_sync_resource_version = None;
+                        return Ok(());
+                    }
+                    continue;
+                }
+                frame = opened.next() => frame?,
+            };
+            let Some(frame) = frame else { break };
             let encoding = opened.watch.encoding();
-            let version = match decode_event(encoding, &frame)? {
+            let event = decode_event(encoding, &frame)?;
+            let skipped = match &event {
+                Event::AddedOrModified(object) | Event::Deleted(object) => {
+                    self.shards.skipped(object, encoding)
+                }
+                Event::Bookmark(_) | Event::Error(_) => None,
+            };
+            let version = match event {
+                _ if let Some(skipped) = skipped => {
+                    self.feed.set_resource_version(skipped.version);
+                    skipped.resource_version
+                }
                 Event::AddedOrModified(object) => self
                     .feed
                     .upsert(object, encoding)

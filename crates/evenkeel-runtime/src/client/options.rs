@@ -11,6 +11,9 @@ pub struct ListOptions {
     pub labels: String,
     /// Field selector in its query form, empty for all.
     pub fields: String,
+    /// Shard selector in its query form (KEP-5866), empty for all. A server without the feature gate `ShardedListAndWatch`
+    /// ignores it.
+    pub shards: String,
     /// Maximum number of items in a response, or 0 for no limit.
     pub limit: u32,
     /// Continue token of the previous page.
@@ -26,6 +29,7 @@ impl ListOptions {
         let mut query = Query::default();
         query.add("labelSelector", &self.labels);
         query.add("fieldSelector", &self.fields);
+        query.add("shardSelector", &self.shards);
         if self.limit != 0 {
             query.add("limit", &self.limit.to_string());
         }

@@ -418,6 +418,9 @@ impl ManagerBuilder {
             })
             .transpose()?;
         let shards = member.as_ref().map(|member| member.shards().clone());
+        if let Some(shards) = &shards {
+            caches.split(shards);
+        }
         let metrics = if has_component_metrics {
             controller::Metrics::register(&registry)
         } else {

@@ -4,7 +4,8 @@ use super::{
     defect::Defect,
     layout::{Layout, ShardBy},
 };
-use crate::leaderelection;
+use crate::{cache::Full, leaderelection};
+use evenkeel_api::{Kind, View};
 use std::time::Duration;
 
 /// Maximum number of shards. Each has a Lease, and members list all of them in each retry period.
@@ -27,6 +28,8 @@ const MAX_ID_LENGTH: usize = 63;
 pub struct Sharding {
     pub(super) id: String,
     pub(super) layout: Layout,
+    /// Kinds whose caches hold only the served objects.
+    pub(super) sharded_kinds: Vec<Kind>,
     pub(super) lease_duration: Duration,
     pub(super) renew_deadline: Duration,
     pub(super) retry_period: Duration,
@@ -58,6 +61,7 @@ impl Sharding {
         Self {
             id: id.to_owned(),
             layout: Layout { shards, by: ShardBy::default() },
+            sharded_kinds: Vec::new(),
             lease_duration,
             renew_deadline,
             retry_period,
@@ -74,6 +78,21 @@ impl Sharding {
     /// Sets the time after which other replicas take the shards of one that does not renew its Lease. Default: 15 s.
     pub fn lease_duration(mut self, duration: Duration) -> Self {
         self.lease_duration = duration;
+        self
+    }
+
+    /// Caches only the objects of this kind that the replica serves, instead of all. The others are dropped before they are
+    /// decoded; with [`ShardBy::NamespaceRange`], a server with the feature gate `ShardedListAndWatch` (KEP-5866) does not
+    /// even send them.
+    ///
+    /// Choose kinds whose objects are in the shard of the key that is reconciled: the controllers' own kinds, and namespaced
+    /// ones that are read for objects of the same namespace, unless the shards are [by object](ShardBy::Object). When the
+    /// replica loses a shard, event handlers see its objects as deleted; no pass does.
+    pub fn sharded_watch<K>(mut self) -> Self
+    where
+        Full<K>: View,
+    {
+        self.sharded_kinds.push(Full::<K>::kind());
         self
     }
 

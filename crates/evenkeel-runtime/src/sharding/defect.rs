@@ -15,4 +15,6 @@ pub enum Defect {
     EarlyTakeover,
     /// A new term does not begin with the shard's objects.
     NoReplay,
+    /// A shard is served before the caches have listed its objects.
+    ServeUnlisted,
 }

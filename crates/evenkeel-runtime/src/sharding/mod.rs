@@ -19,6 +19,9 @@
 //! writes once the term has ended, and the pass is dropped. At the beginning of a term, controllers handle all cached objects
 //! again, as if they were new, and enqueue the keys of the shard.
 //!
+//! Caches hold all objects, except those of [`Sharding::sharded_watch`]. Such a cache lists again when a term begins, and the
+//! process serves the shard once the list is complete (`coverage`). It drops the objects of a term that has ended.
+//!
 //! # What is promised
 //!
 //! Two processes never work on the same key at the same time: all writes of one are sent before the first pass of the other.
@@ -29,23 +32,29 @@
 //! Without further faults, a shard whose holder died is served again after the lease duration and a few requests; one that is
 //! handed over in order, after its passes and a second.
 //!
-//! Upstream has nothing like it. KEP-5866 lets servers filter lists and watches by a range of a hash, but assigns no ranges.
+//! Upstream has nothing like it. KEP-5866 lets servers filter lists and watches by ranges of a hash of the namespace or of the
+//! uid, but assigns no ranges. Shards are not by uid: an object that is created again has another uid, so two processes could
+//! work on its key at the same time.
 
 mod assign;
 mod config;
+mod coverage;
 mod decide;
 mod defect;
 mod layout;
 mod leases;
 mod member;
 mod metrics;
+mod sharded_cache;
 mod shards;
 mod terms;
 
 pub use config::{MAX_SHARDS, Sharding, ShardingError};
+pub(crate) use coverage::HeldTerms;
 #[doc(hidden)]
 pub use defect::Defect;
 pub use layout::ShardBy;
 pub(crate) use member::Member;
+pub(crate) use sharded_cache::ShardedCache;
 pub(crate) use shards::Admission;
 pub use shards::Shards;

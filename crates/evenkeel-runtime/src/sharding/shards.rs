@@ -2,6 +2,7 @@
 
 use super::{
     config::Sharding,
+    coverage::{Coverage, HeldTerms},
     defect::Defect,
     metrics::Metrics,
     terms::{Moment, Terms},
@@ -12,10 +13,7 @@ use crate::{
     plan::Key,
 };
 use prometheus::Registry;
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -27,6 +25,7 @@ struct Inner {
     sharding: Sharding,
     clock: Clock,
     terms: Mutex<Terms>,
+    coverage: Mutex<Coverage>,
     /// The client of controllers, which writes only while the lease of this process lasts. Passes have narrower ones.
     client: Client,
     metrics: Metrics,
@@ -53,6 +52,7 @@ impl Shards {
             Inner {
                 clock: clock.clone(),
                 terms: Mutex::new(Terms::new(sharding.renew_deadline)),
+                coverage: Mutex::default(),
                 client: client.fenced(&fence),
                 metrics: Metrics::register(registry, &sharding.id),
                 changes: watch::Sender::new(()),
@@ -82,10 +82,20 @@ impl Shards {
         terms.by_shard().keys().copied().collect()
     }
 
-    /// Returns whether this process works on a key: it holds the key's shard, and is not releasing it.
+    /// Returns whether this process works on a key: it holds the key's shard, is not releasing it, and has listed its objects.
     pub fn serves(&self, key: &Key) -> bool {
         let shard = self.shard_of(key);
-        self.0.lock().by_shard().get(&shard).is_some_and(|term| !term.is_leaving())
+        let term = {
+            let terms = self.0.lock();
+            let term = terms.by_shard().get(&shard).filter(|term| !term.is_leaving());
+            term.map(|term| term.id)
+        };
+        term.is_some_and(|term| self.covers(shard, term))
+    }
+
+    /// Returns whether all caches hold the objects of a term.
+    fn covers(&self, shard: u32, term: u64) -> bool {
+        self.0.sharding.has(Defect::ServeUnlisted) || self.coverage().covers(shard, term)
     }
 
     /// Returns the client of controllers, which writes only while the lease of this process lasts.
@@ -97,6 +107,12 @@ impl Shards {
     pub(crate) fn admit(&self, key: &Key) -> Option<Admission> {
         let shard = self.shard_of(key);
         let (term, ended) = self.0.lock().begin_pass(shard, self.now())?;
+        if !self.covers(shard, term) {
+            if self.0.lock().end_pass(shard, term) {
+                self.0.wake.notify_one();
+            }
+            return None;
+        }
         if self.0.sharding.has(Defect::NoFence) {
             let (fence, ended) = (LeaderFence::always_open(), CancellationToken::new());
             return Some(Admission { shards: self.clone(), shard, term, fence, ended });
@@ -108,8 +124,19 @@ impl Shards {
     }
 
     /// Returns the number of each shard's term.
-    pub(crate) fn current(&self) -> BTreeMap<u32, u64> {
+    pub(super) fn held_terms(&self) -> HeldTerms {
         self.0.lock().by_shard().iter().map(|(shard, term)| (*shard, term.id)).collect()
+    }
+
+    /// Returns the number of each shard's term, of those whose objects the caches hold.
+    pub(crate) fn current(&self) -> HeldTerms {
+        let mut terms = self.held_terms();
+        terms.retain(|shard, term| self.covers(*shard, *term));
+        terms
+    }
+
+    pub(super) fn coverage(&self) -> MutexGuard<'_, Coverage> {
+        self.0.coverage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns a receiver that changes with the terms.

@@ -9,6 +9,7 @@
 //! | without disturbances, each object is served within the bound | `Looks::look` |
 //! | in an orderly hand-over, each object is served again within a lease duration | `Looks::look` |
 //!
+//! In every other run, caches hold only the served objects: a process must list the objects of a shard before it serves them.
 //! In some runs one process has another number of shards. A process whose clock is faster or slower is one whose durations are
 //! shorter or longer by the server's clock.
 
@@ -152,6 +153,8 @@ struct Members {
     seconds: Vec<u64>,
     /// Number of shards of each place.
     counts: Vec<u32>,
+    /// Whether caches hold only the served objects.
+    sharded_watch: bool,
     shared: Arc<Mutex<Shared>>,
 }
 
@@ -172,6 +175,9 @@ impl Program for Members {
             .lease_duration(own)
             .renew_deadline(own * 2 / 3)
             .retry_period(own * 2 / 15);
+        if self.sharded_watch {
+            sharding = sharding.sharded_watch::<ConfigMap>();
+        }
         if let Planted::In(defect) = self.planted {
             sharding = sharding.plant(defect);
         }
@@ -354,7 +360,9 @@ async fn simulate(seed: u64, planted: Planted) -> Run {
         }
     }
     let longest = Duration::from_secs(seconds.iter().copied().max().unwrap_or_default());
-    let members = Members { planted, seconds, counts, shared: Arc::clone(&shared) };
+    // In every other run, caches hold only the served objects.
+    let sharded_watch = seed % 2 == 1 && planted == Planted::None;
+    let members = Members { planted, seconds, counts, sharded_watch, shared: Arc::clone(&shared) };
     let mut world = World::new(seed, Arc::clone(&net), tasks.clone(), members);
     let mut looks = Looks { shared: Arc::clone(&shared), longest, is_uniform, staffed: None };
     world.run(&schedule, |world| looks.look(world)).await;

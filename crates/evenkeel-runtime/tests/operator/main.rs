@@ -10,6 +10,7 @@ mod ports;
 mod removal;
 mod rights;
 mod running;
+mod sharded_watch;
 mod shards;
 mod tables;
 mod telemetry;

@@ -108,6 +108,7 @@ async fn build(options: &Options, address: SocketAddr) -> Result<Server> {
         .max_requests_in_flight(options.max_reads_in_flight, options.max_writes_in_flight)
         .priority_and_fairness(options.priority_and_fairness)
         .event_ttl(options.event_ttl)
+        .sharded_list_and_watch(options.sharded_list_and_watch)
         .aggregation(options.aggregation.options()?);
     if let Some([chain, key]) = &options.certificate {
         let chain = server::read_file("tls-cert-file", chain)?;

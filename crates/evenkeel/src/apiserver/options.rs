@@ -3,7 +3,7 @@
 use super::aggregation::{self, AggregationFlags};
 use super::audit::{self, AuditFlags};
 use super::storage::{self, EtcdFlags};
-use crate::server::{ServerArgs, certificate_and_key};
+use crate::server::{SHARDED_LIST_AND_WATCH, ServerArgs, certificate_and_key};
 use evenkeel_apiserver::AuthorizationWebhookOptions;
 use evenkeel_component::{
     command_line,
@@ -39,6 +39,10 @@ const IGNORED_WITHOUT_WARNING: [&str; 7] = [
     "profiling",
 ];
 
+/// Feature gates with an effect in this server.
+const EFFECTIVE_GATES: [&str; 3] =
+    ["LoggingAlphaOptions", "RemoteRequestHeaderUID", SHARDED_LIST_AND_WATCH];
+
 /// Returns the flags of upstream's kube-apiserver v1.37, and this program's `--data-dir` and `--write-kubeconfig`.
 pub(super) fn flags() -> Flags {
     let words = include_str!("../../data/kube-apiserver.words.tsv");
@@ -62,6 +66,8 @@ pub(super) struct Options {
     pub(super) max_writes_in_flight: usize,
     pub(super) priority_and_fairness: bool,
     pub(super) event_ttl: Duration,
+    /// Whether `shardSelector` has an effect.
+    pub(super) sharded_list_and_watch: bool,
     pub(super) audit: Option<AuditFlags>,
     /// Store in etcd; `None` if the server keeps the objects itself.
     pub(super) etcd: Option<EtcdFlags>,
@@ -82,7 +88,10 @@ impl Options {
         exists: impl Fn(&Path) -> bool,
     ) -> Result<Self, InvalidFlags> {
         let read = Reader::new(parsed);
-        let (gates, mut warnings) = FeatureGates::resolve(&[], &[], &[]).record_errors(&read);
+        let requested = read.map("feature-gates");
+        let (gates, mut warnings) =
+            FeatureGates::resolve(&[], &[], &requested).record_errors(&read);
+        warnings.extend(gate_warnings(&requested));
         for (flag, why) in REFUSED {
             if read.parsed().names().any(|name| name == flag) {
                 read.record_invalid(flag, format!("--{flag} is not in this server: {why}"));
@@ -115,6 +124,7 @@ impl Options {
             max_writes_in_flight: in_flight_limit(&read, "max-mutating-requests-inflight"),
             priority_and_fairness: read.bool("enable-priority-and-fairness"),
             event_ttl: read.duration("event-ttl"),
+            sharded_list_and_watch: gates.enabled(SHARDED_LIST_AND_WATCH),
             audit: audit::flags(&read),
             etcd: storage::flags(&read),
             aggregation: aggregation::flags(&read, &gates),
@@ -132,6 +142,14 @@ impl Options {
         warnings.extend(command_line::warnings(&options.parsed_flags, &unimplemented));
         Ok(Self { warnings, ..options })
     }
+}
+
+/// Returns a warning for each requested feature gate without effect. `requested` has pairs of component and `Gate=true`.
+fn gate_warnings(requested: &[(String, String)]) -> impl Iterator<Item = String> {
+    let names = requested.iter().filter_map(|(_, pair)| pair.split_once('='));
+    let inert =
+        names.filter(|(name, _)| !EFFECTIVE_GATES.contains(name) && !name.starts_with("All"));
+    inert.map(|(name, _)| format!("the feature gate {name} is accepted, but has no effect here"))
 }
 
 fn port(read: &Reader) -> u16 {
@@ -333,6 +351,27 @@ mod tests {
             let error = check(arguments).expect_err(why);
             assert!(error.contains(why), "{arguments:?}: {error}");
         }
+    }
+
+    #[test]
+    fn a_feature_gate_takes_effect_or_causes_a_warning() {
+        let gates = |text: &str| check(&[&format!("--feature-gates={text}")]);
+        for (text, is_sharded, warning) in [
+            ("ShardedListAndWatch=true", true, None),
+            ("kube:ShardedListAndWatch=false", false, None),
+            (
+                "WatchList=false",
+                false,
+                Some("the feature gate WatchList is accepted, but has no effect here"),
+            ),
+        ] {
+            let options = gates(text).expect(text);
+            assert_eq!(options.sharded_list_and_watch, is_sharded, "{text}");
+            assert_eq!(options.warnings, warning.into_iter().collect::<Vec<_>>(), "{text}");
+        }
+        assert!(!check(&[]).expect("allowed").sharded_list_and_watch);
+        let error = gates("Nothing=true").expect_err("no gate");
+        assert!(error.contains("unrecognized feature gate: Nothing"), "{error}");
     }
 
     #[test]

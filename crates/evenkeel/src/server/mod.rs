@@ -13,6 +13,9 @@ use std::{
 };
 use tokio::net::TcpListener;
 
+/// Feature gate of `shardSelector` in lists and watches (KEP-5866).
+pub(crate) const SHARDED_LIST_AND_WATCH: &str = "ShardedListAndWatch";
+
 /// Listens on `address`. `flag` is the name of the port's flag, for errors.
 pub(crate) async fn listen(address: SocketAddr, flag: &str) -> Result<TcpListener> {
     let port = address.port();

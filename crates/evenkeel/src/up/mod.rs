@@ -69,6 +69,7 @@ fn run(mut args: Args, style: Style) -> Result<()> {
         let config = config::read(&path.display().to_string(), &text)?;
         fill::fill(&mut args, config, path.parent().unwrap_or(Path::new("")));
     }
+    args.components.feature_gates.extend(std::mem::take(&mut args.feature_gates));
     // Other commands, in other folders, read these paths.
     for path in [&mut args.data_dir, &mut args.log_file].into_iter().flatten() {
         *path = std::path::absolute(&*path)?;

@@ -86,6 +86,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(super) write_kubeconfig: Option<bool>,
 
+    /// Feature gates of controllers, scheduler and API server, as Name=true or Name=false, separated by commas. Of the API
+    /// server's, ShardedListAndWatch has an effect.
+    #[arg(long, value_name = "GATES", value_delimiter = ',', value_parser = feature_gate)]
+    pub(super) feature_gates: Vec<(String, bool)>,
+
     #[command(flatten)]
     pub(super) server: ServerArgs,
 
@@ -108,6 +113,14 @@ pub(crate) struct Args {
     /// The process starts again without the objects of its cluster, on this port.
     #[arg(long, hide = true)]
     pub(super) restarted_on: Option<u16>,
+}
+
+/// Parses a pair of `--feature-gates`.
+fn feature_gate(pair: &str) -> Result<(String, bool), String> {
+    let (name, value) =
+        pair.split_once('=').ok_or_else(|| format!("missing bool value for {pair}"))?;
+    let on = value.parse().map_err(|_| format!("invalid value of {name}: use true or false"))?;
+    Ok((name.to_owned(), on))
 }
 
 /// Number of nodes without a flag and a configuration.
@@ -195,6 +208,15 @@ pub(super) fn previous_contexts<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn feature_gates_are_pairs() {
+        assert_eq!(feature_gate("A=true"), Ok(("A".to_owned(), true)));
+        assert_eq!(feature_gate("A=false"), Ok(("A".to_owned(), false)));
+        assert_eq!(feature_gate("A"), Err("missing bool value for A".to_owned()));
+        let error = "invalid value of A: use true or false";
+        assert_eq!(feature_gate("A=1"), Err(error.to_owned()));
+    }
 
     #[test]
     fn names_come_from_the_flag_or_the_folder() {

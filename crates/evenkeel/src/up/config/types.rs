@@ -52,7 +52,7 @@ pub(crate) struct Cluster {
     /// Scheduler of the cluster.
     #[serde(default)]
     pub(crate) scheduler: Scheduler,
-    /// Feature gates of controllers and scheduler.
+    /// Feature gates of controllers, scheduler and API server.
     #[serde(default)]
     pub(crate) feature_gates: BTreeMap<String, bool>,
     /// The API server.

@@ -1,0 +1,102 @@
+//! Shards whose objects a reflector reads, for a cache that holds only those of this process
+//! ([`Sharding::sharded_watch`](crate::sharding::Sharding::sharded_watch)).
+
+use super::part::Feed;
+use crate::sharding::{HeldTerms, ShardedCache};
+use evenkeel_api::{
+    Encoding, Text,
+    views::{Identity, IdentityMeta},
+};
+use std::future::pending;
+use tokio::sync::watch;
+
+/// Terms whose objects a reflector reads. Without sharding, it reads all objects.
+pub(super) struct ReadTerms {
+    feed: Feed,
+    /// Terms whose objects the cache holds, or those of the list that is in progress.
+    terms: HeldTerms,
+    /// Changes with the terms of this process; `None` without sharding.
+    changes: Option<watch::Receiver<()>>,
+}
+
+/// Object of a shard that is not read.
+pub(super) struct Skipped {
+    /// The object's resourceVersion.
+    pub(super) resource_version: Text,
+    /// The same as a number; 0 if it is none.
+    pub(super) version: u64,
+}
+
+impl ReadTerms {
+    pub(super) fn new(feed: Feed) -> Self {
+        let changes = feed.sharding().map(ShardedCache::changes);
+        Self { feed, terms: HeldTerms::new(), changes }
+    }
+
+    /// Begins a list of the objects of all shards of this process. Returns whether there is anything to list.
+    pub(super) fn begin_list(&mut self) -> bool {
+        let Some(sharding) = self.feed.sharding() else { return true };
+        if let Some(changes) = &mut self.changes {
+            changes.mark_unchanged();
+        }
+        self.terms = sharding.held_terms();
+        !self.terms.is_empty()
+    }
+
+    /// Records that the cache holds what was listed.
+    pub(super) fn listed(&self) {
+        if let Some(sharding) = self.feed.sharding() {
+            sharding.cover(&self.terms);
+        }
+    }
+
+    /// Follows the terms of this process: removes the objects of shards without a term from the cache. Returns whether a list
+    /// is necessary, because there are terms whose objects the cache does not hold, or none at all.
+    pub(super) fn follow(&mut self) -> bool {
+        let Some(sharding) = self.feed.sharding() else { return false };
+        if let Some(changes) = &mut self.changes {
+            changes.mark_unchanged();
+        }
+        let held = sharding.held_terms();
+        let begins = held.keys().any(|shard| !self.terms.contains_key(shard));
+        let n_before = self.terms.len();
+        // If a shard has got a new term in between, the cache has followed its objects all the time.
+        self.terms = held.into_iter().filter(|(shard, _)| self.terms.contains_key(shard)).collect();
+        // First, so that no pass of a later term sees the objects as deleted.
+        sharding.cover(&self.terms);
+        if self.terms.len() < n_before {
+            for object in self.feed.objects() {
+                let meta = object.meta();
+                if !sharding.selects(&self.terms, &meta.namespace, &meta.name) {
+                    self.feed.delete_named(&meta.namespace, &meta.name, 0);
+                }
+            }
+        }
+        begins || self.terms.is_empty()
+    }
+
+    /// Waits for a change of the terms. Without sharding, this never completes.
+    pub(super) async fn changed(&mut self) {
+        let Some(changes) = &mut self.changes else { return pending().await };
+        if changes.changed().await.is_err() {
+            // The sender lives as long as the feed.
+            pending::<()>().await;
+        }
+    }
+
+    /// Returns the `shardSelector` of lists and watches, empty for none.
+    pub(super) fn selector(&self) -> String {
+        self.feed.sharding().map_or_else(String::new, |sharding| sharding.selector(&self.terms))
+    }
+
+    /// Returns an object that is in a shard which is not read. Only its identity is decoded. One that cannot be decoded is not
+    /// skipped here.
+    pub(super) fn skipped(&self, object: &[u8], encoding: Encoding) -> Option<Skipped> {
+        let sharding = self.feed.sharding()?;
+        let Identity { meta } = Identity::decode(object, encoding).ok()?;
+        let IdentityMeta { namespace, name, resource_version, .. } = meta;
+        let is_skipped = !sharding.selects(&self.terms, &namespace, &name);
+        let version = resource_version.parse().unwrap_or(0);
+        is_skipped.then_some(Skipped { resource_version, version })
+    }
+}
