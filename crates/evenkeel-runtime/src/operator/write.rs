@@ -184,6 +184,19 @@ impl<S> Context<S> {
     /// `object` holds exactly the fields that the controller owns. Fields of an earlier intent that it does not contain
     /// any more are removed.
     ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::pass(async |map: Arc<ConfigMap>, cx: Context| {
+    /// let mut secret = Secret { string_data: map.data.clone(), ..Secret::default() };
+    /// secret.metadata.name = Some("copy".to_owned());
+    /// secret.controlled_by(&*map)?;
+    /// let applied = cx.apply(&secret).await?;
+    /// assert_eq!(applied.data.as_ref().unwrap()["color"].0, b"blue");
+    /// # Ok(())
+    /// # });
+    /// ```
+    ///
     /// # Errors
     /// When the object cannot be encoded or the server refuses it.
     #[doc(alias = "client.Apply")]
@@ -195,6 +208,20 @@ impl<S> Context<S> {
 
     /// Like [`Context::apply`], but fails with a conflict instead of taking fields from other managers.
     ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::pass(async |map: Arc<ConfigMap>, cx: Context| {
+    /// # let mut secret = Secret { string_data: map.data.clone(), ..Secret::default() };
+    /// # secret.metadata.name = Some("copy".to_owned());
+    /// # secret.metadata.namespace = Some("default".to_owned());
+    ///
+    /// cx.apply(&secret).await?;
+    /// cx.apply_without_force(&secret).await?; // no other manager has the fields
+    /// # Ok(())
+    /// # });
+    /// ```
+    ///
     /// # Errors
     /// As [`Context::apply`], and when another manager owns one of the fields with another value.
     pub async fn apply_without_force<K: ApiObject>(&self, object: &K) -> Result<Arc<K>> {
@@ -204,6 +231,21 @@ impl<S> Context<S> {
     }
 
     /// Creates an object.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::pass(async |map: Arc<ConfigMap>, cx: Context| {
+    /// # let mut secret = Secret { string_data: map.data.clone(), ..Secret::default() };
+    /// # secret.metadata.name = Some("copy".to_owned());
+    /// # secret.metadata.namespace = Some("default".to_owned());
+    ///
+    /// let created = cx.create(&secret).await?;
+    /// assert!(created.metadata.uid.is_some());
+    /// assert!(cx.create(&secret).await.is_err(), "it exists");
+    /// # Ok(())
+    /// # });
+    /// ```
     ///
     /// # Errors
     /// When the object cannot be encoded or the server refuses it, for example because it exists
@@ -216,6 +258,18 @@ impl<S> Context<S> {
 
     /// Replaces an object. Its `metadata.resourceVersion`, if set, has to be the current one.
     ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::pass(async |map: Arc<ConfigMap>, cx: Context| {
+    /// let mut changed = ConfigMap::clone(&map);
+    /// changed.data.get_or_insert_default().insert("color".to_owned(), "red".to_owned());
+    /// let updated = cx.update(&changed).await?;
+    /// assert_eq!(updated.data.as_ref().unwrap()["color"], "red");
+    /// # Ok(())
+    /// # });
+    /// ```
+    ///
     /// # Errors
     /// When the object cannot be encoded or the server refuses it, for example because of a conflict.
     pub async fn update<K: ApiObject>(&self, object: &K) -> Result<Arc<K>> {
@@ -226,6 +280,23 @@ impl<S> Context<S> {
 
     /// Creates an object, or changes it if it exists. `object` names it; `change` sets the desired fields, on `object`
     /// itself or on the present object. Sends nothing if the present object is so already.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::pass(async |map: Arc<ConfigMap>, cx: Context| {
+    /// # let mut secret = Secret { string_data: map.data.clone(), ..Secret::default() };
+    /// # secret.metadata.name = Some("copy".to_owned());
+    /// # secret.metadata.namespace = Some("default".to_owned());
+    ///
+    /// let created = cx.create_or_update(secret, |secret| {
+    ///     secret.immutable = Some(true);
+    ///     Ok(())
+    /// });
+    /// assert_eq!(created.await?.immutable, Some(true));
+    /// # Ok(())
+    /// # });
+    /// ```
     ///
     /// # Errors
     /// As [`Context::create`] and [`Context::update`], and when the object cannot be read.
@@ -258,6 +329,19 @@ impl<S> Context<S> {
     /// Sends the difference between two states of an object as a merge patch, or nothing if they are equal. A patch that
     /// replaces a list applies only to the version of `old`.
     ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::pass(async |map: Arc<ConfigMap>, cx: Context| {
+    /// let mut changed = ConfigMap::clone(&map);
+    /// changed.data.get_or_insert_default().insert("size".to_owned(), "7".to_owned());
+    /// let patched = cx.merge_patch(&*map, &changed).await?.expect("a difference");
+    /// assert_eq!(patched.data, changed.data);
+    /// assert!(cx.merge_patch(&*patched, &patched).await?.is_none());
+    /// # Ok(())
+    /// # });
+    /// ```
+    ///
     /// # Errors
     /// When an object cannot be encoded or the server refuses the patch.
     ///
@@ -277,6 +361,19 @@ impl<S> Context<S> {
 
     /// Patches an object.
     ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::pass(async |map: Arc<ConfigMap>, cx: Context| {
+    /// use evenkeel_runtime::plan::PatchForm;
+    ///
+    /// let patch = serde_json::json!({"data": {"color": "red"}});
+    /// let patched = cx.patch(&*map, PatchForm::Merge, &patch).await?;
+    /// assert_eq!(patched.data.as_ref().unwrap()["color"], "red");
+    /// # Ok(())
+    /// # });
+    /// ```
+    ///
     /// # Errors
     /// When the server refuses the patch.
     pub async fn patch<K: ApiObject>(
@@ -291,6 +388,16 @@ impl<S> Context<S> {
 
     /// Deletes an object, if it still has the uid of `object`. Returns whether it existed.
     ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::pass(async |map: Arc<ConfigMap>, cx: Context| {
+    /// assert!(cx.delete(&*map).await?);
+    /// assert!(!cx.delete(&*map).await?, "it does not exist any more");
+    /// # Ok(())
+    /// # });
+    /// ```
+    ///
     /// # Errors
     /// When the server refuses the deletion.
     pub async fn delete<K: ApiObject>(&self, object: &K) -> Result<bool> {
@@ -298,6 +405,18 @@ impl<S> Context<S> {
     }
 
     /// Like [`Context::delete`], with options.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::pass(async |map: Arc<ConfigMap>, cx: Context| {
+    /// use evenkeel_runtime::plan::Propagation;
+    ///
+    /// let propagation = Some(Propagation::Foreground);
+    /// cx.delete_with(&*map, DeleteOptions { propagation, ..DeleteOptions::default() }).await?;
+    /// # Ok(())
+    /// # });
+    /// ```
     ///
     /// # Errors
     /// When the server refuses the deletion.
@@ -310,6 +429,20 @@ impl<S> Context<S> {
     }
 
     /// Evicts a pod, which respects its PodDisruptionBudgets. Returns false if a budget does not permit it now.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+    /// # evenkeel_test::example::pass(async |map: Arc<ConfigMap>, cx: Context| {
+    /// let pod: Pod = serde_json::from_value(serde_json::json!({
+    ///     "metadata": {"name": "a", "namespace": "default"},
+    ///     "spec": {"containers": [{"name": "a", "image": "nginx"}]},
+    /// }))?;
+    /// let pod = cx.create(&pod).await?;
+    /// assert!(cx.evict(&pod).await?, "no budget protects it");
+    /// # Ok(())
+    /// # });
+    /// ```
     ///
     /// # Errors
     /// When the server refuses the eviction for another reason.
@@ -338,6 +471,30 @@ impl<S> Context<S> {
 
     /// Sets the replicas of an object by its `scale` sub-resource.
     ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap};
+    /// # evenkeel_test::example::pass(async |map: Arc<ConfigMap>, cx: Context| {
+    /// # let labels = serde_json::json!({"app": "web"});
+    /// # let web = serde_json::json!({
+    /// #     "metadata": {"name": "web", "namespace": "default"},
+    /// #     "spec": {
+    /// #         "selector": {"matchLabels": labels},
+    /// #         "template": {
+    /// #             "metadata": {"labels": labels},
+    /// #             "spec": {"containers": [{"name": "a", "image": "nginx"}]},
+    /// #         },
+    /// #     },
+    /// # });
+    /// # let web: Deployment = serde_json::from_value(web)?;
+    /// let web = cx.create(&web).await?;
+    /// cx.scale(&*web, 3).await?;
+    /// let web = cx.get_live::<Deployment>("default", "web").await?.expect("it exists");
+    /// assert_eq!(web.spec.replicas, Some(3));
+    /// # Ok(())
+    /// # });
+    /// ```
+    ///
     /// # Errors
     /// When the kind has no such sub-resource, or the server refuses the change.
     pub async fn scale<K: ApiObject>(&self, object: &K, replicas: i32) -> Result<()> {
@@ -361,6 +518,16 @@ impl<S> Context<S> {
 
     /// Reads an object from the server, not from a cache. Returns `None` if it does not exist.
     ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::pass(async |map: Arc<ConfigMap>, cx: Context| {
+    /// let live = cx.get_live::<ConfigMap>("default", "settings").await?.expect("it exists");
+    /// assert_eq!(live.data, map.data);
+    /// # Ok(())
+    /// # });
+    /// ```
+    ///
     /// # Errors
     /// When the server cannot be read.
     pub async fn get_live<K: ApiObject>(
@@ -377,6 +544,16 @@ impl<S> Context<S> {
 
     /// Lists objects from the server, not from a cache. An empty namespace lists those of all namespaces.
     ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::pass(async |map: Arc<ConfigMap>, cx: Context| {
+    /// let options = ListOptions { labels: "app=web".to_owned(), ..ListOptions::default() };
+    /// assert!(cx.list_live::<Secret>("default", &options).await?.is_empty());
+    /// # Ok(())
+    /// # });
+    /// ```
+    ///
     /// # Errors
     /// When the server cannot be read.
     pub async fn list_live<K: ApiObject>(
@@ -389,6 +566,16 @@ impl<S> Context<S> {
     }
 
     /// Returns the reads and writes of a kind that is known only at run time.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::pass(async |map: Arc<ConfigMap>, cx: Context| {
+    /// let leases = Kind::new("coordination.k8s.io", "v1", "Lease", "leases", true);
+    /// assert!(cx.dynamic(leases).get_live("default", "a").await?.is_none());
+    /// # Ok(())
+    /// # });
+    /// ```
     pub fn dynamic(&self, kind: Kind) -> DynamicObjects<'_, S> {
         DynamicObjects { context: self, kind }
     }
