@@ -31,6 +31,10 @@ upstream:
 e2e-upstream: upstream
     EVENKEEL_UPSTREAM_BIN=$PWD/target/upstream cargo test --workspace --test e2e
 
+# The operators of examples/ on upstream's API server.
+examples-upstream: upstream
+    EVENKEEL_UPSTREAM_BIN=$PWD/target/upstream cargo test --workspace --test upstream
+
 # Scenarios on upstream's API server, with upstream's programs and with ours: both must write the same.
 scenarios *NAMES:
     tests/upstream/build target/upstream kubectl kubemark
@@ -40,6 +44,10 @@ scenarios *NAMES:
 # The packages, as a project outside of this workspace uses them.
 outsider *VERSIONS:
     tests/outsider/run {{VERSIONS}}
+
+# Whether the API for operators has lost or changed anything since a revision (needs cargo-semver-checks).
+semver REVISION="origin/main":
+    tests/outsider/semver {{REVISION}}
 
 # What must pass before a change lands.
 ci:

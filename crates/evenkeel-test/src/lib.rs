@@ -54,12 +54,16 @@
 //! [`eventually`] and its neighbours wait for a condition with a watch. They fail after a minute, and then show what they
 //! saw last.
 //!
-//! The versions of `kube` and `k8s-openapi` have to be those of this crate, which exports both. The test's package chooses
-//! the version of Kubernetes' types by a feature of `k8s-openapi`, from `v1_33` on. The server is of v1.37 in any case.
+//! The versions of `kube` and `k8s-openapi` have to be those of this crate, which exports both, and all other types of its
+//! signatures. The test's package chooses the version of Kubernetes' types by a feature of `k8s-openapi`, from `v1_33` on. The
+//! server is of v1.37 in any case.
 
 #[cfg(feature = "cluster")]
 mod cluster;
 mod crds;
+#[cfg(feature = "explore")]
+#[doc(hidden)]
+pub mod example;
 #[cfg(feature = "explore")]
 pub mod explore;
 mod interceptor;
@@ -73,13 +77,29 @@ mod wait;
 #[cfg(feature = "cluster")]
 pub use cluster::{ClusterError, DEPLOYMENT_CONTROLLERS, TestCluster, TestClusterBuilder};
 pub use crds::CrdError;
-pub use evenkeel_runtime::{clock::Clock, k8s_openapi, kube};
+// Types of these crates are in this crate's signatures: whoever uses them from here has the right versions.
+pub use evenkeel_apiserver::{BuildError, Builder, Server};
+#[cfg(feature = "cluster")]
+pub use evenkeel_cloud::ip_pool::ConfigError as LoadBalancerError;
+#[cfg(feature = "cluster")]
+pub use evenkeel_controllers::wiring::descriptor::StartError as ControllerError;
+#[cfg(feature = "cluster")]
+pub use evenkeel_plane::Plane;
+pub use evenkeel_runtime::{
+    api, bytes,
+    clock::Clock,
+    http, k8s_openapi, kube,
+    manager::{Manager, Setup},
+    serde_json,
+};
 #[cfg(feature = "explore")]
 pub use explore::{Exploration, Explored, Failure, User, explore};
+pub use futures::future::BoxFuture;
 pub use interceptor::Funcs;
 pub use kubeconfig::KubeconfigError;
 pub use program::{BoxError, Program, Running};
 pub use server::{StartError, TestServer, TestServerBuilder};
+pub use tokio_util::sync::CancellationToken;
 pub use wait::{TIMEOUT, Wait, WaitError, Watched, eventually, eventually_all, eventually_gone};
 
 /// Examples of the page on testing, which run as doctests.

@@ -327,7 +327,7 @@ impl TestServerBuilder {
         self
     }
 
-    /// Changes other options of the server.
+    /// Changes other options of the server. Its clock is that of [`TestServerBuilder::clock`] in any case.
     pub fn configure(mut self, change: impl FnOnce(Builder) -> Builder) -> Self {
         self.server = change(self.server);
         self

@@ -183,7 +183,7 @@ fn find(mistake: Mistake, seeds: u64) -> Failure {
 #[test]
 fn a_correct_operator_survives_all_faults_with_ten_seeds() {
     let explored = exploration(Mistake::Nothing).seeds(10).max_runs(13).run(scenario);
-    assert!(explored.runs > 10 && explored.writes > 5, "{explored:?}");
+    assert!(explored.kinds == 13 && explored.writes > 5, "{explored:?}");
 }
 
 #[test]
@@ -192,11 +192,11 @@ fn replicas_of_which_one_leads_survive_all_faults() {
         let explored = of_managers(mistake, |builder| builder.leader_election_id("apps"));
         explored.replicas(3).seeds(1)
     };
-    let explored = elected(Mistake::Nothing).max_runs(12).run(scenario);
-    assert!(explored.runs > 10 && explored.writes > 5, "{explored:?}");
+    let explored = elected(Mistake::Nothing).max_runs(15).run(scenario);
+    assert!(explored.kinds == 15 && explored.writes > 5, "{explored:?}");
     let kinds = [FaultKind::LoseLease, FaultKind::Pause, FaultKind::Cut];
     let explored = elected(Mistake::Nothing).kinds(kinds).max_runs(6).run(scenario);
-    assert!(explored.runs > 5, "{explored:?}");
+    assert!(explored.runs > 5 && explored.kinds == 3, "{explored:?}");
     let failure = elected(Mistake::LeakedFinalizer).check(scenario).expect_err("it is found");
     assert_eq!(failure.phase, "teardown", "another replica remembers nothing: {failure}");
 }

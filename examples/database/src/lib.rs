@@ -6,7 +6,7 @@ pub mod v1;
 pub mod v1beta1;
 mod webhooks;
 
-use evenkeel_runtime::{prelude::*, webhook::WebhookServer};
+use evenkeel_runtime::{plan::Propagation, prelude::*, webhook::WebhookServer};
 use k8s_openapi::api::{
     apps::v1::StatefulSet,
     batch::v1::CronJob,
@@ -16,6 +16,13 @@ use kube::ResourceExt as _;
 use serde_json::json;
 pub use v1::{Database, DatabaseSpec};
 pub use webhooks::{configurations, definition, webhooks};
+
+/// Finalizer of databases.
+///
+/// The garbage collector deletes the children of a database anyway. But without a finalizer, a pass whose cache does not show
+/// the deletion yet could make the StatefulSet once more, and leave a claim without an owner. With it, the cleanup is the last
+/// pass: the runtime waits until the cache shows its write, which ends the database.
+const FINALIZER: &str = "data.example.com/instances";
 
 /// Builds the operator with its webhooks.
 ///
@@ -38,6 +45,7 @@ pub fn operator(
         .owns::<StatefulSet>()
         .owns::<Service>()
         .owns::<CronJob>()
+        .finalizer(FINALIZER, clean_up)
         .reconcile(reconcile);
     Ok(manager)
 }
@@ -68,6 +76,21 @@ async fn reconcile(database: Arc<Database>, cx: Context) -> Result<Outcome> {
         .patch_if_changed()
         .await?;
     Ok(Outcome::Settled)
+}
+
+/// Ends the backups of a database that is being deleted, and then its instances.
+async fn clean_up(database: Arc<Database>, cx: Context) -> Result<()> {
+    let namespace = database.namespace().unwrap_or_default();
+    // In the foreground: a CronJob is gone when its backups have ended, a StatefulSet when its instances have.
+    let foreground =
+        || DeleteOptions { propagation: Some(Propagation::Foreground), ..DeleteOptions::default() };
+    if let Some(backups) = cx.get::<CronJob>(&namespace, &backups_name(&database))? {
+        cx.delete_with(&*backups, foreground()).await?;
+    }
+    if let Some(instances) = cx.get::<StatefulSet>(&namespace, &database.name_any())? {
+        cx.delete_with(&*instances, foreground()).await?;
+    }
+    Ok(())
 }
 
 /// Returns the Service that gives each instance a DNS name.

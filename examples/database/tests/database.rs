@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "the whole binary is tests")]
 
 mod calls;
+#[path = "../../rights.rs"]
+mod rights;
 
 use calls::database;
 use database_operator::{Database, configurations, definition, operator, webhooks};
@@ -32,7 +34,12 @@ async fn a_database_gets_volumes_and_backups() {
     let mut crd = definition("default", 443).unwrap();
     crd["spec"]["conversion"] = json!({"strategy": "None"});
     cluster.crd_value(&crd).await.unwrap();
-    let running = cluster.run(|kube, setup| operator(kube, setup, webhooks(0, "default")));
+    // The operator has the rights of its manifest.
+    let manifest = include_str!("../manifests/operator.yaml");
+    let groups = rights::grant(&cluster.client(), manifest, "database-operator").await;
+    let kube = cluster.client_as("system:serviceaccount:default:database-operator", groups);
+    let hooks = || webhooks(0, "default");
+    let running = cluster.run(move |_, setup| operator(kube.clone(), setup, hooks()));
     let client = cluster.client();
     let databases: Api<Database> = Api::default_namespaced(client.clone());
     databases.create(&PostParams::default(), &database(2, Some("*/5 * * * *"))).await.unwrap();
@@ -60,6 +67,7 @@ async fn a_database_gets_volumes_and_backups() {
     eventually_gone(&backups, "orders-backup").await.unwrap();
 
     databases.delete("orders", &DeleteParams::default()).await.unwrap();
+    eventually_gone(&databases, "orders").await.unwrap();
     let pods: Api<Pod> = Api::default_namespaced(client);
     eventually_gone(&pods, "orders-0").await.unwrap();
     eventually_gone(&claims, "data-orders-0").await.unwrap();

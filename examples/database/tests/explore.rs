@@ -31,10 +31,7 @@ fn the_operator_survives_a_fault_at_any_write() {
         .server(move |builder| builder.crd_value(&crd))
         .controllers(CONTROLLERS)
         .nodes(1)
-        // While the deletion of a database is on its way, its StatefulSet may be made again for a moment. The garbage collector
-        // deletes that too, but a claim that has no owner yet stays.
-        .keeps("persistentvolumeclaims")
-        .keeps("persistentvolumes")
+        .keeps("persistentvolumes") // Nobody runs that would reclaim them.
         .ignores_field("/webhooks/0/clientConfig/caBundle") // Keys are random.
         .max_runs(18) // EVENKEEL_RUNS=1000 does more.
         .run(async |user| {

@@ -1,10 +1,18 @@
-//! Runs the operator of web applications in the cluster of the kubeconfig or of its pod.
+//! Runs the operator of web applications in the cluster of the kubeconfig or of its pod. `webapp-operator crd` prints the
+//! definition.
 
 use evenkeel_runtime::prelude::*;
-use webapp_operator::{Dns, operator};
+use kube::CustomResourceExt as _;
+use std::io::Write as _;
+use webapp_operator::{Dns, WebApp, operator};
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
+    if std::env::args().nth(1).as_deref() == Some("crd") {
+        let definition = serde_json::to_string_pretty(&WebApp::crd())?;
+        writeln!(std::io::stdout(), "{definition}")?;
+        return Ok(());
+    }
     tracing_subscriber::fmt().init();
     let kube = kube::Client::try_default().await?;
     let manager = operator(kube, Setup::of_process()?, Dns::default())?;

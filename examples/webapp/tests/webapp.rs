@@ -1,5 +1,8 @@
 //! The operator on a whole cluster in this process, in virtual time.
 
+#[path = "../../rights.rs"]
+mod rights;
+
 use evenkeel_runtime::prelude::*;
 use evenkeel_test::{TestCluster, TestServerBuilder, eventually, eventually_gone};
 use k8s_openapi::api::core::v1::{Event, Service};
@@ -16,7 +19,11 @@ async fn an_application_becomes_ready_scales_and_goes() {
     let cluster = builder.start().await.unwrap();
     let dns = Dns::default();
     let published = dns.clone();
-    let running = cluster.run(move |kube, setup| operator(kube, setup, published.clone()));
+    // The operator has the rights of its manifest.
+    let manifest = include_str!("../manifests/operator.yaml");
+    let groups = rights::grant(&cluster.client(), manifest, "webapp-operator").await;
+    let kube = cluster.client_as("system:serviceaccount:default:webapp-operator", groups);
+    let running = cluster.run(move |_, setup| operator(kube.clone(), setup, published.clone()));
 
     let apps: Api<WebApp> = Api::default_namespaced(cluster.client());
     let app = WebApp::new("shop", WebAppSpec { image: "nginx".to_owned(), replicas: 2 });

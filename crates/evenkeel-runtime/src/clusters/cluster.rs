@@ -11,6 +11,18 @@ use kube::api::DynamicObject;
 use std::sync::Arc;
 
 /// Cluster of a provider, in which controllers run. Clones are the same cluster.
+///
+/// ```
+/// # use evenkeel_runtime::prelude::*;
+/// # use evenkeel_test::example::reconcile;
+/// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+/// # evenkeel_test::example::starts(|manager| {
+/// # let east = manager.unfenced_client().kube();
+/// manager.clusters(FixedClusters::new([("east", east)]), |cluster| {
+///     cluster.controller::<ConfigMap>().owns::<Secret>().reconcile(reconcile);
+/// });
+/// # });
+/// ```
 #[derive(Clone)]
 pub struct Cluster {
     name: Arc<str>,
@@ -23,16 +35,53 @@ impl Cluster {
     }
 
     /// Returns the name that the provider gave to the cluster.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use evenkeel_test::example::reconcile;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::starts(|manager| {
+    /// # let east = manager.unfenced_client().kube();
+    /// manager.clusters(FixedClusters::new([("east", east)]), |cluster| {
+    ///     println!("{} has appeared", cluster.name());
+    /// });
+    /// # });
+    /// ```
     pub fn name(&self) -> &str {
         &self.name
     }
 
     /// Declares a controller of all objects of `K` in this cluster, as [`Manager::controller`].
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use evenkeel_test::example::reconcile;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::starts(|manager| {
+    /// # let east = manager.unfenced_client().kube();
+    /// manager.clusters(FixedClusters::new([("east", east)]), |cluster| {
+    ///     cluster.controller::<ConfigMap>().reconcile(reconcile);
+    /// });
+    /// # });
+    /// ```
     pub fn controller<K: ApiObject>(&self) -> ControllerBuilder<'_, K> {
         self.manager.controller()
     }
 
     /// Declares a controller of a kind that is known only at run time, as [`Manager::controller_of_dynamic`].
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use evenkeel_test::example::reconcile;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::starts(|manager| {
+    /// # let east = manager.unfenced_client().kube();
+    /// manager.clusters(FixedClusters::new([("east", east)]), |cluster| {
+    ///     let secrets = Kind::new("", "v1", "Secret", "secrets", true);
+    ///     cluster.controller_of_dynamic(secrets).reconcile_dynamic(reconcile);
+    /// });
+    /// # });
+    /// ```
     pub fn controller_of_dynamic(&self, kind: Kind) -> ControllerBuilder<'_, DynamicObject> {
         self.manager.controller_of_dynamic(kind)
     }
@@ -43,16 +92,56 @@ impl Cluster {
     }
 
     /// Declares a controller whose keys are not objects of one kind, as [`Manager::controller_of_requests`].
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use evenkeel_test::example::reconcile;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::starts(|manager| {
+    /// # let east = manager.unfenced_client().kube();
+    /// manager.clusters(FixedClusters::new([("east", east)]), |cluster| {
+    ///     let keys = futures::stream::iter([Key::new("", "once")]);
+    ///     let once = cluster.controller_of_requests("once").source(keys);
+    ///     once.reconcile_requests(async |_, _: Context| Ok(Outcome::Settled));
+    /// });
+    /// # });
+    /// ```
     pub fn controller_of_requests(&self, name: &str) -> ControllerBuilder<'_, Requests> {
         self.manager.controller_of_requests(name)
     }
 
     /// Returns the cache of a kind in this cluster, as [`Manager::cached`].
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use evenkeel_test::example::reconcile;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::starts(|manager| {
+    /// # let east = manager.unfenced_client().kube();
+    /// manager.clusters(FixedClusters::new([("east", east)]), |cluster| {
+    ///     let secrets = cluster.cached::<Secret>();
+    ///     cluster.controller::<ConfigMap>().reads::<Secret>().state(secrets).reconcile(reconcile);
+    /// });
+    /// # });
+    /// ```
     pub fn cached<K: ApiObject>(&self) -> Cache<Full<K>> {
         self.manager.cached()
     }
 
     /// Sets which objects of `K` are cached in this cluster. Call it before the first use of that cache.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use evenkeel_test::example::reconcile;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::starts(|manager| {
+    /// # let east = manager.unfenced_client().kube();
+    /// manager.clusters(FixedClusters::new([("east", east)]), |cluster| {
+    ///     cluster.cache(CacheOptions::<ConfigMap>::in_namespace("web"));
+    ///     cluster.controller::<ConfigMap>().reconcile(reconcile);
+    /// });
+    /// # });
+    /// ```
     pub fn cache<K>(&self, options: CacheOptions<K>)
     where
         K: 'static,
@@ -72,11 +161,37 @@ impl Cluster {
     }
 
     /// Returns the client of this cluster, which writes only while this process leads.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use evenkeel_test::example::reconcile;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::starts(|manager| {
+    /// # let east = manager.unfenced_client().kube();
+    /// manager.clusters(FixedClusters::new([("east", east)]), |cluster| {
+    ///     println!("{}", cluster.client().user_agent());
+    /// });
+    /// # });
+    /// ```
     pub fn client(&self) -> &Client {
         &self.manager.env().client
     }
 
     /// Returns a kube client of this cluster, which writes only while this process leads.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use evenkeel_test::example::reconcile;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::starts(|manager| {
+    /// # let east = manager.unfenced_client().kube();
+    /// manager.clusters(FixedClusters::new([("east", east)]), |cluster| {
+    ///     // In the cluster's controllers this is `cx.kube()`.
+    ///     let kube = cluster.kube();
+    ///     # let _ = kube;
+    /// });
+    /// # });
+    /// ```
     pub fn kube(&self) -> kube::Client {
         self.client().kube()
     }

@@ -60,6 +60,18 @@ impl Manager {
     /// client and caches. When it goes away, or its connection changes, they end after their last passes.
     ///
     /// The leader alone connects to clusters, also with sharding. All writes to them are fenced by its lease.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use evenkeel_test::example::reconcile;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::starts(|manager| {
+    /// # let east = manager.unfenced_client().kube();
+    /// manager.clusters(FixedClusters::new([("east", east)]), |cluster| {
+    ///     cluster.controller::<ConfigMap>().owns::<Secret>().reconcile(reconcile);
+    /// });
+    /// # });
+    /// ```
     #[doc(alias("multicluster", "Engage"))]
     pub fn clusters(
         &self,

@@ -17,6 +17,18 @@ use std::{
 };
 
 /// Request to reconcile a key.
+///
+/// ```
+/// # use evenkeel_runtime::prelude::*;
+/// # use evenkeel_test::example::reconcile;
+/// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+/// # evenkeel_test::example::starts(|manager| {
+/// manager.controller::<ConfigMap>().reconcile_requests(async |request: Request, _: Context| {
+///     println!("{}, attempt {}", request.key, request.attempt);
+///     Ok(Outcome::Settled)
+/// });
+/// # });
+/// ```
 #[derive(Debug, Clone)]
 pub struct Request {
     /// Key of the object to reconcile.
@@ -96,6 +108,12 @@ impl Context {
 }
 
 /// Result of a successful reconciliation.
+///
+/// ```
+/// # use evenkeel_runtime::prelude::*;
+/// assert_eq!(Outcome::default(), Outcome::Settled);
+/// assert_eq!(Outcome::again(Duration::from_secs(60)), Outcome::Again(Duration::from_secs(60)));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Outcome {
     /// The key is reconciled again on its next event.
@@ -114,6 +132,20 @@ impl Outcome {
 
 /// Error of a reconciliation. `?` converts any error. The key is retried with backoff, unless the error is
 /// [terminal](Error::terminal).
+///
+/// ```
+/// # use evenkeel_runtime::prelude::*;
+/// fn replicas(text: &str) -> Result<i32> {
+///     let replicas: i32 = text.parse()?; // retried with backoff
+///     if replicas > 100 {
+///         return Err(Error::terminal(format!("{replicas} are too many"))); // waits for an event
+///     }
+///     Ok(replicas)
+/// }
+///
+/// assert_eq!(replicas("3").unwrap(), 3);
+/// assert_eq!(replicas("101").unwrap_err().to_string(), "101 are too many");
+/// ```
 #[derive(Debug)]
 pub struct Error {
     pub(super) source: Box<dyn std::error::Error + Send + Sync>,

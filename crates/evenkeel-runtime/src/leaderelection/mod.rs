@@ -57,6 +57,32 @@ use tokio_util::sync::CancellationToken;
 const JITTER: f64 = 1.2;
 
 /// Elector of one process for one lease.
+///
+/// ```
+/// # use evenkeel_test::TestServer;
+/// # use std::sync::Arc;
+/// use evenkeel_runtime::{
+///     client::Client,
+///     clock::Clock,
+///     leaderelection::{Config, LeaderElector, Metrics},
+/// };
+/// # use evenkeel_runtime::prometheus::Registry;
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse()?);
+/// # let client = Client::new(TestServer::start().await?.client(), clock.clone());
+/// # let metrics = Metrics::register(&Registry::new());
+/// let config = Config::new("default", "maps.example.com", "replica-1");
+/// let elector = Arc::new(LeaderElector::new(&client, config, clock, None, metrics)?);
+/// elector.acquire().await;
+/// assert!(elector.is_leader() && elector.leader() == "replica-1");
+/// // Work, while `elector.renew()` has not completed; then:
+/// elector.step_down().await;
+/// assert!(!elector.is_leader());
+/// # Ok(())
+/// # }
+/// ```
 pub struct LeaderElector {
     config: Config,
     lock: LeaseLock,

@@ -118,24 +118,79 @@ impl ManagerBuilder {
     }
 
     /// Sets the program's name, which is its user agent and the source of its events.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # evenkeel_test::example::operator(
+    /// # |builder| {
+    /// let manager = builder.component("copier").build();
+    /// assert_eq!(manager.as_ref().unwrap().component(), "copier");
+    /// # manager
+    /// # },
+    /// # async |_| Ok(()),
+    /// # );
+    /// ```
     pub fn component(mut self, name: &str) -> Self {
         self.component = name.to_owned();
         self
     }
 
     /// Sets the client, with its rate limit, metrics and user agent. Default: a new one.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # evenkeel_test::example::operator(
+    /// # |builder| {
+    /// # let kube = builder.component("copier").build()?.unfenced_client().kube();
+    /// # let clock = evenkeel_runtime::clock::Clock::system();
+    /// let client = evenkeel_runtime::client::Client::builder(kube.clone(), clock).qps(50.0).burst(100);
+    /// let manager = Manager::builder(kube).client(client.build()).build();
+    /// # manager
+    /// # },
+    /// # async |_| Ok(()),
+    /// # );
+    /// ```
     pub fn client(mut self, client: Client) -> Self {
         self.client = Some(client);
         self
     }
 
     /// Sets the caches, which must not be started yet. Default: new ones.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # evenkeel_test::example::operator(
+    /// # |builder| {
+    /// # let given = builder.build()?;
+    /// # let (kube, env) = (given.unfenced_client().kube(), given.env());
+    /// use evenkeel_runtime::{cache::Caches, prometheus::Registry};
+    ///
+    /// let caches = Caches::new(env.client.clone(), env.clock.clone(), &Registry::new());
+    /// let manager = Manager::builder(kube).caches(caches).build();
+    /// # manager
+    /// # },
+    /// # async |_| Ok(()),
+    /// # );
+    /// ```
     pub fn caches(mut self, caches: Caches) -> Self {
         self.caches = Some(caches);
         self
     }
 
     /// Sets which objects of `K` are cached, and which parts of them. Default: all objects, whole.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use k8s_openapi::api::core::v1::Secret;
+    /// # evenkeel_test::example::operator(
+    /// # |builder| {
+    /// let secrets = CacheOptions::<Secret>::in_namespace("web").labels("app=web");
+    /// let manager = builder.cache(secrets).build();
+    /// # manager
+    /// # },
+    /// # async |_| Ok(()),
+    /// # );
+    /// ```
     #[doc(alias = "ByObject")]
     pub fn cache<K>(mut self, options: CacheOptions<K>) -> Self
     where
@@ -171,6 +226,17 @@ impl ManagerBuilder {
     /// Sets the namespaces whose objects are cached, of all kinds without a namespace in their
     /// [options](ManagerBuilder::cache). Without any, those of all namespaces are. Not used with
     /// [`ManagerBuilder::caches`].
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # evenkeel_test::example::operator(
+    /// # |builder| {
+    /// let manager = builder.namespaces(["web", "shop"]).build();
+    /// # manager
+    /// # },
+    /// # async |_| Ok(()),
+    /// # );
+    /// ```
     #[doc(alias = "DefaultNamespaces")]
     pub fn namespaces<'n>(mut self, namespaces: impl IntoIterator<Item = &'n str>) -> Self {
         self.namespaces = namespaces.into_iter().map(str::to_owned).collect();
@@ -178,6 +244,19 @@ impl ManagerBuilder {
     }
 
     /// Sets the clock, for simulations. Default: the system's clock.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # evenkeel_test::example::operator(
+    /// # |builder| {
+    /// # let kube = builder.build()?.unfenced_client().kube();
+    /// let clock = evenkeel_runtime::clock::Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
+    /// let manager = Manager::builder(kube).clock(clock).build();
+    /// # manager
+    /// # },
+    /// # async |_| Ok(()),
+    /// # );
+    /// ```
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
@@ -185,6 +264,17 @@ impl ManagerBuilder {
 
     /// Sets the surroundings of the program: its clock, and the identity and namespace of
     /// [`ManagerBuilder::leader_election_id`].
+    ///
+    /// ```
+    /// use evenkeel_runtime::prelude::*;
+    ///
+    /// // `main` passes `Setup::of_process()?`, and a test a simulated one.
+    /// fn operator(kube: kube::Client, setup: Setup) -> anyhow::Result<Manager> {
+    ///     Ok(Manager::builder(kube).setup(setup).leader_election_id("maps.example.com").build()?)
+    /// }
+    /// # fn is_program(_: impl evenkeel_test::Program) {}
+    /// # is_program(operator);
+    /// ```
     pub fn setup(mut self, setup: Setup) -> Self {
         self.clock = setup.clock.clone();
         self.setup = Some(setup);
@@ -193,6 +283,17 @@ impl ManagerBuilder {
 
     /// Like [`ManagerBuilder::leader_election`], with the identity and the namespace of the [`Setup`]. Outside of a pod
     /// the namespace is `default`.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # evenkeel_test::example::operator(
+    /// # |builder| {
+    /// let manager = builder.leader_election_id("maps.example.com").build();
+    /// # manager
+    /// # },
+    /// # async |_| Ok(()),
+    /// # );
+    /// ```
     #[doc(alias = "LeaderElectionID")]
     pub fn leader_election_id(mut self, name: &str) -> Self {
         self.election_id = Some(name.to_owned());
@@ -204,18 +305,59 @@ impl ManagerBuilder {
     ///
     /// Controllers then run in every replica. What else is in [`super::RunnableGroup::LeaderElection`] runs only in the leader:
     /// of the election that is configured, or else of one for the Lease with the id of `sharding`.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # evenkeel_test::example::operator(
+    /// # |builder| {
+    /// use evenkeel_runtime::manager::RunnableGroup;
+    ///
+    /// let manager = builder.sharding(Sharding::new("maps", 16)).build()?;
+    /// // Controllers run in every replica, and this in one.
+    /// manager.add(RunnableGroup::LeaderElection, "report", |running| async move {
+    ///     running.stopped().await;
+    ///     Ok(())
+    /// });
+    /// # Ok(manager)
+    /// # },
+    /// # async |_| Ok(()),
+    /// # );
+    /// ```
     pub fn sharding(mut self, sharding: Sharding) -> Self {
         self.sharding = Some(sharding);
         self
     }
 
     /// Sets the registry of metrics. Default: a new one.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # evenkeel_test::example::operator(
+    /// # |builder| {
+    /// let registry = evenkeel_runtime::prometheus::Registry::new();
+    /// let manager = builder.registry(registry.clone()).build();
+    /// # manager
+    /// # },
+    /// # async |_| Ok(()),
+    /// # );
+    /// ```
     pub fn registry(mut self, registry: Registry) -> Self {
         self.registry = registry;
         self
     }
 
     /// Sets the time after which a stopping manager aborts the remaining tasks. Default: 30 s.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # evenkeel_test::example::operator(
+    /// # |builder| {
+    /// let manager = builder.grace_period(Duration::from_secs(20)).build();
+    /// # manager
+    /// # },
+    /// # async |_| Ok(()),
+    /// # );
+    /// ```
     #[doc(alias = "GracefulShutdownTimeout")]
     pub fn grace_period(mut self, period: Duration) -> Self {
         self.grace_period = period;
@@ -224,6 +366,17 @@ impl ManagerBuilder {
 
     /// Sets the time that caches have to fill, of the manager and of a controller that is added later. After it, the manager
     /// stops with an error that names the caches and the reasons. `None` sets no limit. Default: 2 min.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # evenkeel_test::example::operator(
+    /// # |builder| {
+    /// let manager = builder.cache_sync_timeout(Duration::from_secs(60)).build();
+    /// # manager
+    /// # },
+    /// # async |_| Ok(()),
+    /// # );
+    /// ```
     #[doc(alias = "CacheSyncTimeout")]
     pub fn cache_sync_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
         self.cache_sync_timeout = timeout.into();
@@ -231,6 +384,18 @@ impl ManagerBuilder {
     }
 
     /// Sets options of all controllers. Each controller may replace them.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # evenkeel_test::example::operator(
+    /// # |builder| {
+    /// let defaults = ControllerDefaults::default().max_concurrent(4).timeout(Duration::from_secs(60));
+    /// let manager = builder.controller_defaults(defaults).build();
+    /// # manager
+    /// # },
+    /// # async |_| Ok(()),
+    /// # );
+    /// ```
     pub fn controller_defaults(mut self, defaults: ControllerDefaults) -> Self {
         self.controller_defaults = defaults;
         self
@@ -287,17 +452,60 @@ impl ManagerBuilder {
 
     /// Runs [`super::RunnableGroup::LeaderElection`] only while `identity` holds the Lease of this name. The
     /// durations are upstream's.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # evenkeel_test::example::operator(
+    /// # |builder| {
+    /// let manager = builder.leader_election("default", "maps.example.com", "replica-1").build();
+    /// # manager
+    /// # },
+    /// # async |_| Ok(()),
+    /// # );
+    /// ```
     pub fn leader_election(self, namespace: &str, name: &str, identity: &str) -> Self {
         self.election(Config::new(namespace, name, identity))
     }
 
     /// Like [`ManagerBuilder::leader_election`], with a full configuration.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # evenkeel_test::example::operator(
+    /// # |builder| {
+    /// use evenkeel_runtime::leaderelection::Config;
+    ///
+    /// let config = Config::new("default", "maps.example.com", "replica-1");
+    /// let config = Config { lease_duration: Duration::from_secs(60), ..config };
+    /// let manager = builder.election(config).build();
+    /// # manager
+    /// # },
+    /// # async |_| Ok(()),
+    /// # );
+    /// ```
     pub fn election(mut self, config: Config) -> Self {
         self.election = Some(config);
         self
     }
 
     /// Builds the manager. Call it inside the tokio runtime that the manager will run in.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # evenkeel_test::example::operator(
+    /// # |builder| {
+    /// use evenkeel_runtime::leaderelection::Config;
+    ///
+    /// let too_short = Config { lease_duration: Duration::ZERO, ..Config::new("default", "maps", "a") };
+    /// # let kube = builder.build()?.unfenced_client().kube();
+    /// # let other = || Manager::builder(kube.clone());
+    /// assert!(other().election(too_short).build().is_err());
+    /// let manager = other().build();
+    /// # manager
+    /// # },
+    /// # async |_| Ok(()),
+    /// # );
+    /// ```
     ///
     /// # Errors
     /// When the configuration of leader election violates a rule, its identity cannot be read, a port cannot be opened, or a

@@ -67,6 +67,11 @@ enum Security {
 
 impl Metrics {
     /// Serves metrics over plain HTTP to everybody who reaches the port, on all addresses. Port 0 is any free port.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::manager::Metrics;
+    /// let metrics = Metrics::plain(8080).debug();
+    /// ```
     pub fn plain(port: u16) -> Self {
         Self::new(port, Security::Plain, false)
     }
@@ -74,6 +79,11 @@ impl Metrics {
     /// Serves metrics over TLS, on all addresses, with a self-signed certificate. A client sends a token, and the server
     /// allows its user to `get` the path: `nonResourceURLs: ["/metrics"]`. The operator needs the role
     /// `system:auth-delegator`.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::manager::Metrics;
+    /// let metrics = Metrics::secure(8443);
+    /// ```
     #[doc(alias("SecureServing", "WithAuthenticationAndAuthorization"))]
     pub fn secure(port: u16) -> Self {
         Self::new(port, Security::Tls(None), true)
@@ -90,12 +100,22 @@ impl Metrics {
     }
 
     /// Sets the address to listen on. Default: all addresses.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::manager::Metrics;
+    /// let metrics = Metrics::plain(8080).address([127, 0, 0, 1].into());
+    /// ```
     pub fn address(mut self, address: IpAddr) -> Self {
         self.address.set_ip(address);
         self
     }
 
     /// Serves over TLS with the certificate and key of these PEM files, which are read again when they change.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::manager::Metrics;
+    /// let metrics = Metrics::secure(8443).certificate("/certs/tls.crt", "/certs/tls.key");
+    /// ```
     #[doc(alias = "CertDir")]
     pub fn certificate(self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
         let files = (certificate.into(), key.into());
@@ -113,6 +133,11 @@ impl Metrics {
 
     /// Also serves `/debug/controllers`, which names objects and shows errors. [`Metrics::secure`] always does, to users
     /// who may `get` that path.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::manager::Metrics;
+    /// let metrics = Metrics::plain(8080).debug();
+    /// ```
     pub fn debug(self) -> Self {
         Self { debug: true, ..self }
     }
@@ -150,18 +175,57 @@ pub(super) struct Addresses {
 impl ManagerBuilder {
     /// Serves `/healthz` and `/readyz` over plain HTTP on all addresses, and each check at a path below them. Port 0 is
     /// any free port.
+    ///
+    /// ```
+    /// # use evenkeel_test::TestServer;
+    /// use evenkeel_runtime::prelude::*;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let kube = TestServer::start().await?.client();
+    /// let manager = Manager::builder(kube).probes(0).build()?;
+    /// assert!(manager.probes_address().is_some_and(|address| address.port() != 0));
+    /// # Ok(())
+    /// # }
+    /// ```
     #[doc(alias = "HealthProbeBindAddress")]
     pub fn probes(self, port: u16) -> Self {
         self.probes_on(on_all_addresses(port))
     }
 
     /// Like [`ManagerBuilder::probes`], on one address.
+    ///
+    /// ```
+    /// # use evenkeel_test::TestServer;
+    /// use evenkeel_runtime::prelude::*;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let kube = TestServer::start().await?.client();
+    /// let manager = Manager::builder(kube).probes_on(([127, 0, 0, 1], 0).into()).build()?;
+    /// assert!(manager.probes_address().is_some_and(|address| address.ip().is_loopback()));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn probes_on(mut self, address: SocketAddr) -> Self {
         self.ports.probes = Some(address);
         self
     }
 
     /// Serves the metrics of the manager's registry at `/metrics`.
+    ///
+    /// ```
+    /// # use evenkeel_test::TestServer;
+    /// use evenkeel_runtime::prelude::*;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let kube = TestServer::start().await?.client();
+    /// let manager = Manager::builder(kube).metrics(Metrics::plain(0)).build()?;
+    /// assert!(manager.metrics_address().is_some_and(|address| address.port() != 0));
+    /// # Ok(())
+    /// # }
+    /// ```
     #[doc(alias = "metricsserver")]
     pub fn metrics(mut self, metrics: Metrics) -> Self {
         self.ports.metrics = Some(metrics);

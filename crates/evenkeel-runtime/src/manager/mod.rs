@@ -113,17 +113,45 @@ pub struct Manager {
 
 impl Manager {
     /// Returns a builder of a manager that uses this transport.
+    ///
+    /// ```
+    /// # use evenkeel_test::TestServer;
+    /// use evenkeel_runtime::prelude::*;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let kube = TestServer::start().await?.client();
+    /// // let kube = kube::Client::try_default().await?;
+    /// let manager = Manager::builder(kube).component("maps").build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn builder(transport: impl Into<Transport>) -> ManagerBuilder {
         ManagerBuilder::new(transport.into())
     }
 
     /// Returns the client, caches, clock and metrics that all runnables share. With leader election the client
     /// is fenced: it writes only while this process leads.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # evenkeel_test::example::starts(|manager| {
+    /// let env = manager.env();
+    /// println!("{}: {} caches", env.clock.now(), env.caches.states().len());
+    /// # });
+    /// ```
     pub fn env(&self) -> &Env {
         &self.env
     }
 
     /// Returns the program's name: its user agent, the source of its events, and by default the field manager of its writes.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # evenkeel_test::example::starts(|manager| {
+    /// assert_eq!(manager.component(), "example");
+    /// # });
+    /// ```
     pub fn component(&self) -> &str {
         &self.component
     }
@@ -146,17 +174,41 @@ impl Manager {
     }
 
     /// Returns the registry of the program's metrics.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # evenkeel_test::example::starts(|manager| {
+    /// let copies = evenkeel_runtime::prometheus::IntCounter::new("copies_total", "Number of copies.");
+    /// let copies = copies.expect("a valid name");
+    /// manager.registry().register(Box::new(copies.clone())).expect("a new name");
+    /// # });
+    /// ```
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
 
     /// Returns the checks of `/healthz`. The check `tasks` fails with the names of the failed tasks.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # evenkeel_test::example::starts(|manager| {
+    /// assert!(manager.health().failures().is_empty());
+    /// # });
+    /// ```
     pub fn health(&self) -> &Health {
         &self.health
     }
 
     /// Adds a check to `/healthz`, or replaces the one of that name. It fails with a reason, and runs for each request, so
     /// it must be quick.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # evenkeel_test::example::starts(|manager| {
+    /// manager.health_check("disk", || Err("the disk is full".to_owned()));
+    /// assert_eq!(manager.health().failures()[0].0, "disk");
+    /// # });
+    /// ```
     #[doc(alias = "AddHealthzCheck")]
     pub fn health_check(
         &self,
@@ -167,6 +219,13 @@ impl Manager {
     }
 
     /// Adds a check to `/readyz`, as [`Manager::health_check`] does to `/healthz`.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # evenkeel_test::example::starts(|manager| {
+    /// manager.ready_check("upstream", || Err("not connected yet".to_owned()));
+    /// # });
+    /// ```
     #[doc(alias = "AddReadyzCheck")]
     pub fn ready_check(
         &self,
@@ -197,33 +256,78 @@ impl Manager {
     }
 
     /// Returns the checks of `/readyz`. The check `informer-sync` fails until all caches have synced.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # evenkeel_test::example::starts(|manager| {
+    /// assert!(manager.readiness().failures().is_empty(), "without a controller, no cache has to fill");
+    /// # });
+    /// ```
     pub fn readiness(&self) -> &Health {
         &self.readiness
     }
 
     /// Returns the supervisor of all tasks of the program. The manager stops when a task fails that cannot be
     /// restarted.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # evenkeel_test::example::starts(|manager| {
+    /// assert!(manager.supervisor().check().is_ok());
+    /// # });
+    /// ```
     pub fn supervisor(&self) -> &Supervisor {
         &self.supervisor
     }
 
     /// Returns the event recorder that has the program as its source.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # evenkeel_test::example::starts(|manager| {
+    /// assert_eq!(manager.events().dropped(), 0);
+    /// # });
+    /// ```
     pub fn events(&self) -> &EventRecorder {
         &self.events
     }
 
     /// Returns the program's elector, or `None` without leader election.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # evenkeel_test::example::starts(|manager| {
+    /// assert!(manager.elector().is_none(), "without leader election");
+    /// # });
+    /// ```
     pub fn elector(&self) -> Option<&Arc<LeaderElector>> {
         self.elector.as_ref()
     }
 
     /// Returns the leader fence, which is always open without leader election. Pass it to [`Client::fenced`] if the
     /// leader's work uses other clients than that of [`Manager::env`].
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # evenkeel_test::example::starts(|manager| {
+    /// let other = manager.unfenced_client().fenced(&manager.fence());
+    /// # let _ = other;
+    /// # });
+    /// ```
     pub fn fence(&self) -> LeaderFence {
         self.elector.as_ref().map_or_else(LeaderFence::always_open, LeaderElector::fence)
     }
 
     /// Returns the client without the fence, which also writes while this process does not lead.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # evenkeel_test::example::starts(|manager| {
+    /// // A standby reports by itself.
+    /// let kube = manager.unfenced_client().kube();
+    /// # let _ = kube;
+    /// # });
+    /// ```
     pub fn unfenced_client(&self) -> &Client {
         &self.unfenced_client
     }
@@ -234,12 +338,30 @@ impl Manager {
     }
 
     /// Returns the surroundings that the builder got, or `None` for those of the process.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # evenkeel_test::example::starts(|manager| {
+    /// assert_eq!(manager.setup().and_then(Setup::namespace), Some("default"));
+    /// # });
+    /// ```
     pub fn setup(&self) -> Option<&Setup> {
         self.setup.as_ref()
     }
 
     /// Returns an elector for a second lease, which leader migration (KEP-2436) needs. The caller acquires, renews and
     /// releases that lease. The health check `name` checks its renewal.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # evenkeel_test::example::starts(|manager| {
+    /// use evenkeel_runtime::leaderelection::Config;
+    ///
+    /// let config = Config::new("default", "migration", "replica-1");
+    /// let elector = manager.new_elector(config, "migration").expect("valid durations");
+    /// assert!(!elector.is_leader());
+    /// # });
+    /// ```
     ///
     /// # Errors
     /// When the configuration violates a rule of [`Config::check`].
@@ -263,6 +385,19 @@ impl Manager {
     /// Adds a runnable. `run` works until [`RunContext::stopped`] completes. Servers ([`RunnableGroup::HttpServers`])
     /// call [`RunContext::ready`] when they serve. An error stops the program. If the group has started, the runnable
     /// starts at once.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # evenkeel_test::example::starts(|manager| {
+    /// use evenkeel_runtime::manager::RunnableGroup;
+    ///
+    /// manager.add(RunnableGroup::LeaderElection, "report", |running| async move {
+    ///     println!("this replica leads");
+    ///     running.stopped().await;
+    ///     Ok(())
+    /// });
+    /// # });
+    /// ```
     pub fn add<F, Fut>(&self, group: RunnableGroup, name: &str, run: F)
     where
         F: FnOnce(RunContext) -> Fut + Send + 'static,
@@ -275,6 +410,18 @@ impl Manager {
     /// [sharding](ManagerBuilder::sharding) and if it needs no
     /// [leader election](crate::controller::Builder::needs_leader_election). If its caches do not fill within the limit of
     /// [`ManagerBuilder::cache_sync_timeout`], the manager stops.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # evenkeel_test::example::starts(|manager| {
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// use evenkeel_runtime::controller::Builder;
+    ///
+    /// let maps = manager.cached::<ConfigMap>();
+    /// let controller = Builder::new(manager.env(), "maps", &maps);
+    /// manager.add_controller(controller.reconcile(async |_, _| Ok(Outcome::Settled)));
+    /// # });
+    /// ```
     pub fn add_controller(&self, controller: Controller) {
         self.add_removable(controller);
     }

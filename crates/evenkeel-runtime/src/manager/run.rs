@@ -47,6 +47,19 @@ impl Manager {
     /// Starts all runnables and waits for `shutdown`. Then it stops the runnables in reverse order within the
     /// grace period, and releases the lease.
     ///
+    /// ```
+    /// # use evenkeel_test::TestServer;
+    /// use evenkeel_runtime::prelude::*;
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let manager = Manager::builder(TestServer::start().await?.client()).build()?;
+    /// // Or `shutdown_signal()`.
+    /// manager.run(tokio::time::sleep(Duration::from_secs(3600))).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// When a runnable or a task that cannot be restarted fails, or the lease is lost. The manager then stops the other
     /// runnables. Also when a runnable does not stop in time.

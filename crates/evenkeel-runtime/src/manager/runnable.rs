@@ -11,6 +11,18 @@ use tokio_util::sync::CancellationToken;
 
 /// Groups of runnables, in the order in which they start. They stop in reverse order. As in controller-runtime,
 /// caches start after [`RunnableGroup::HttpServers`] and before [`RunnableGroup::Others`].
+///
+/// ```
+/// # use evenkeel_runtime::prelude::*;
+/// # evenkeel_test::example::starts(|manager| {
+/// use evenkeel_runtime::manager::RunnableGroup;
+///
+/// manager.add(RunnableGroup::Others, "every replica", |running| async move {
+///     running.stopped().await;
+///     Ok(())
+/// });
+/// # });
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RunnableGroup {
     /// HTTP servers (metrics, health, webhooks), which start first and stop last. Later groups wait until all are

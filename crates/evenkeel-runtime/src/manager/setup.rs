@@ -9,6 +9,16 @@ use std::{fs, io};
 const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
 /// Surroundings of a manager. A test replaces those of the process with simulated ones, and runs the same program.
+///
+/// ```
+/// use evenkeel_runtime::{clock::Clock, prelude::*};
+///
+/// let setup = Setup::of_process()?;
+/// assert!(setup.opens_ports() && !setup.identity().is_empty());
+/// let simulated = Setup::simulated(Clock::system(), "replica-1");
+/// assert!(!simulated.opens_ports() && simulated.namespace() == Some("default"));
+/// # Ok::<_, std::io::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Setup {
     pub(super) clock: Clock,

@@ -48,12 +48,49 @@ pub enum Requests {}
 
 impl Manager {
     /// Declares a controller of all objects of `K`. Its default name is the kind in lower case.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use evenkeel_test::example::reconcile;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::operator(
+    /// # |builder| {
+    /// # let manager = builder.build()?;
+    /// manager.controller::<ConfigMap>().owns::<Secret>().reconcile(
+    ///     async |map: Arc<ConfigMap>, cx: Context| {
+    ///         let mut secret = Secret { string_data: map.data.clone(), ..Secret::default() };
+    ///         secret.metadata.name = map.metadata.name.clone();
+    ///         secret.controlled_by(&*map)?;
+    ///         cx.apply(&secret).await?;
+    ///         Ok(Outcome::Settled)
+    ///     },
+    /// );
+    /// # Ok(manager)
+    /// # },
+    /// # async |client| {
+    /// # let secrets = kube::Api::<Secret>::default_namespaced(client);
+    /// # let copy = evenkeel_test::eventually(&secrets, "settings", |_| true).await?;
+    /// # assert_eq!(copy.data.unwrap()["color"].0, b"blue");
+    /// # Ok(())
+    /// # },
+    /// # );
+    /// ```
     #[doc(alias = "For")]
     pub fn controller<K: ApiObject>(&self) -> ControllerBuilder<'_, K> {
         self.declare(&self.cached::<K>())
     }
 
     /// Declares a controller of all objects of a kind that is known only at run time.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use evenkeel_test::example::reconcile;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::starts(|manager| {
+    /// let leases = Kind::new("coordination.k8s.io", "v1", "Lease", "leases", true);
+    /// manager.controller_of_dynamic(leases).reconcile_dynamic(reconcile);
+    /// # });
+    /// ```
     pub fn controller_of_dynamic(&self, kind: Kind) -> ControllerBuilder<'_, DynamicObject> {
         self.declare(&self.cached_dynamic(kind))
     }
@@ -83,6 +120,21 @@ impl Manager {
     }
 
     /// Declares a controller whose keys are not objects of one kind: its watches and sources enqueue any keys.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use evenkeel_test::example::reconcile;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::starts(|manager| {
+    /// let ticks = futures::stream::iter([Key::new("", "first"), Key::new("", "second")]);
+    /// manager.controller_of_requests("ticks").source(ticks).reconcile_requests(
+    ///     async |request, _: Context| {
+    ///         println!("{}", request.key);
+    ///         Ok(Outcome::Settled)
+    ///     },
+    /// );
+    /// # });
+    /// ```
     pub fn controller_of_requests(&self, name: &str) -> ControllerBuilder<'_, Requests> {
         let no_kind = Kind::new("", "", "", "", true);
         ControllerBuilder::new(self, Builder::of_keys(self.env(), name, no_kind))
@@ -90,6 +142,24 @@ impl Manager {
 
     /// Returns the cache of a kind, for example to declare an index ([`Cache::index`]) that reconcile functions read. The
     /// cache fills when the manager runs.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use evenkeel_test::example::reconcile;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::starts(|manager| {
+    /// let by_type = manager.cached::<Secret>().index("type", |secret, add| {
+    ///     secret.type_.iter().for_each(|type_| add(type_));
+    /// });
+    /// manager.controller::<ConfigMap>().state(by_type).reads::<Secret>().reconcile(
+    ///     async |_: Arc<ConfigMap>, cx: Context<Index<Full<Secret>>>| {
+    ///         let tls = cx.state().get("kubernetes.io/tls");
+    ///         println!("{} certificates", tls.len());
+    ///         Ok(Outcome::Settled)
+    ///     },
+    /// );
+    /// # });
+    /// ```
     pub fn cached<K: ApiObject>(&self) -> Cache<Full<K>> {
         self.env().caches.packed::<Full<K>>()
     }
@@ -128,6 +198,24 @@ impl<'m, K> ControllerBuilder<'m, K> {
     }
 
     /// Sets the controller's own state, which [`Context::state`] returns.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use evenkeel_test::example::reconcile;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::starts(|manager| {
+    /// struct Settings {
+    ///     color: &'static str,
+    /// }
+    ///
+    /// manager.controller::<ConfigMap>().state(Settings { color: "blue" }).reconcile(
+    ///     async |_: Arc<ConfigMap>, cx: Context<Settings>| {
+    ///         assert_eq!(cx.state().color, "blue");
+    ///         Ok(Outcome::Settled)
+    ///     },
+    /// );
+    /// # });
+    /// ```
     pub fn state<S: Send + Sync + 'static>(self, state: S) -> ControllerBuilder<'m, K, S>
     where
         K: Send + Sync + 'static,
@@ -146,6 +234,15 @@ impl<'m, K> ControllerBuilder<'m, K> {
 /// Kinds whose events enqueue keys.
 impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
     /// Enqueues the owner (controller reference) of each `D` on the `D`'s events.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use evenkeel_test::example::reconcile;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::starts(|manager| {
+    /// manager.controller::<ConfigMap>().owns::<Secret>().reconcile(reconcile);
+    /// # });
+    /// ```
     #[doc(alias = "Owns")]
     pub fn owns<D: ApiObject>(self) -> Self {
         let cache = self.manager.cached::<D>();
@@ -155,6 +252,15 @@ impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
     /// Enqueues all owners of each `D` on the `D`'s events, not only its controller.
     ///
     /// Upstream: `builder.MatchEveryOwner`.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use evenkeel_test::example::reconcile;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::starts(|manager| {
+    /// manager.controller::<ConfigMap>().owns_by_any_reference::<Secret>().reconcile(reconcile);
+    /// # });
+    /// ```
     #[doc(alias = "MatchEveryOwner")]
     pub fn owns_by_any_reference<D: ApiObject>(self) -> Self {
         let (cache, root) = (self.manager.cached::<D>(), self.builder.root().clone());
@@ -170,6 +276,16 @@ impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
     }
 
     /// Like [`Self::owns`], for a kind of which only the metadata is cached.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use evenkeel_test::example::reconcile;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::starts(|manager| {
+    /// let secrets = Kind::new("", "v1", "Secret", "secrets", true);
+    /// manager.controller::<ConfigMap>().owns_metadata(secrets).reconcile(reconcile);
+    /// # });
+    /// ```
     #[doc(alias = "OnlyMetadata")]
     pub fn owns_metadata(self, kind: Kind) -> Self {
         let cache = self.manager.cached_metadata(kind);
@@ -178,6 +294,20 @@ impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
 
     /// Enqueues the keys that `map` returns for each `W` on the `W`'s events. On an update, it enqueues the keys of the
     /// old and of the new state.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use evenkeel_test::example::reconcile;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::starts(|manager| {
+    /// // A Secret `settings-key` belongs to the ConfigMap `settings`.
+    /// let of_secret = |secret: &Secret| {
+    ///     let Key { namespace, name } = Key::of_object(secret);
+    ///     name.strip_suffix("-key").map(|name| Key::new(&namespace, name)).into_iter().collect()
+    /// };
+    /// manager.controller::<ConfigMap>().watches(of_secret).reconcile(reconcile);
+    /// # });
+    /// ```
     #[doc(alias = "Watches")]
     pub fn watches<W: ApiObject>(
         self,
@@ -188,6 +318,19 @@ impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
     }
 
     /// Like [`Self::watches`], for a kind of which only the metadata is cached.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use evenkeel_test::example::reconcile;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::starts(|manager| {
+    /// let secrets = Kind::new("", "v1", "Secret", "secrets", true);
+    /// manager
+    ///     .controller::<ConfigMap>()
+    ///     .watches_metadata(secrets, |meta| vec![Key::new(&meta.namespace, &meta.name)])
+    ///     .reconcile(reconcile);
+    /// # });
+    /// ```
     #[doc(alias = "WatchesMetadata")]
     pub fn watches_metadata(
         self,
@@ -199,6 +342,19 @@ impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
     }
 
     /// Like [`Self::watches`], for a kind that is known only at run time.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use evenkeel_test::example::reconcile;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::starts(|manager| {
+    /// let leases = Kind::new("coordination.k8s.io", "v1", "Lease", "leases", true);
+    /// manager
+    ///     .controller::<ConfigMap>()
+    ///     .watches_dynamic(leases, |lease| vec![Key::of_object(lease)])
+    ///     .reconcile(reconcile);
+    /// # });
+    /// ```
     pub fn watches_dynamic(
         self,
         kind: Kind,
@@ -209,6 +365,20 @@ impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
     }
 
     /// Declares a kind whose cache the controller reads, but whose events enqueue nothing.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use evenkeel_test::example::reconcile;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::starts(|manager| {
+    /// manager.controller::<ConfigMap>().reads::<Secret>().reconcile(
+    ///     async |_: Arc<ConfigMap>, cx: Context| {
+    ///         println!("{} secrets", cx.cached::<Secret>()?.len());
+    ///         Ok(Outcome::Settled)
+    ///     },
+    /// );
+    /// # });
+    /// ```
     pub fn reads<R: ApiObject>(self) -> Self {
         let cache = self.manager.cached::<R>();
         self.change(|builder| builder.reads(&cache))
@@ -227,12 +397,38 @@ impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
     }
 
     /// Enqueues the keys of a stream, such as of a channel, while the controller runs.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use evenkeel_test::example::reconcile;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::starts(|manager| {
+    /// let (sender, keys) = futures::channel::mpsc::unbounded();
+    /// manager.controller::<ConfigMap>().source(keys).reconcile(reconcile);
+    /// sender.unbounded_send(Key::new("default", "settings")).expect("the controller exists");
+    /// # });
+    /// ```
     #[doc(alias = "WatchesRawSource")]
     pub fn source(self, keys: impl Stream<Item = Key> + Send + 'static) -> Self {
         self.change(|builder| builder.source(keys.boxed()))
     }
 
     /// Lets only those events of the last declared kind enqueue keys that pass the predicate.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use evenkeel_test::example::reconcile;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::starts(|manager| {
+    /// let typed = on_change(|old: &Secret, new: &Secret| old.data != new.data);
+    /// manager
+    ///     .controller::<ConfigMap>()
+    ///     .when(generation_changed().or(labels_changed()))
+    ///     .owns::<Secret>()
+    ///     .when(typed)
+    ///     .reconcile(reconcile);
+    /// # });
+    /// ```
     #[doc(alias = "WithPredicates")]
     pub fn when(self, predicate: Predicate) -> Self {
         self.change(|builder| builder.filter_last(move |event| predicate.passes(event)))
@@ -241,11 +437,35 @@ impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
     /// Lets the controller run although the server does not serve the last declared kind yet. Its events follow once its
     /// definition is installed. Until then, to read its cache is an error, [`NotSynced`](super::NotSynced);
     /// [`Context::has_synced`] asks first.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use evenkeel_test::example::reconcile;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::starts(|manager| {
+    /// let widgets = Kind::new("example.com", "v1", "Widget", "widgets", true);
+    /// manager
+    ///     .controller::<ConfigMap>()
+    ///     .watches_dynamic(widgets, |widget| vec![Key::of_object(widget)])
+    ///     .optional()
+    ///     .reconcile(reconcile);
+    /// # });
+    /// ```
     pub fn optional(self) -> Self {
         self.change(Builder::optional_last)
     }
 
     /// Enqueues every object of the last declared kind each `period`, as an update without a change.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use evenkeel_test::example::reconcile;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::starts(|manager| {
+    /// let hour = Duration::from_secs(3600);
+    /// manager.controller::<ConfigMap>().resync_every(hour).reconcile(reconcile);
+    /// # });
+    /// ```
     #[doc(alias = "SyncPeriod")]
     pub fn resync_every(self, period: Duration) -> Self {
         self.change(|builder| builder.resync_last(period))
@@ -267,28 +487,81 @@ impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
 /// Options.
 impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
     /// Sets the controller's name, for a second controller of the same kind.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use evenkeel_test::example::reconcile;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::starts(|manager| {
+    /// manager.controller::<ConfigMap>().reconcile(reconcile);
+    /// let second = manager.controller::<ConfigMap>().named("labels").reconcile(reconcile);
+    /// assert_eq!(second.name(), "labels");
+    /// # });
+    /// ```
     pub fn named(self, name: &str) -> Self {
         self.change(|builder| builder.named(name))
     }
 
     /// Sets the number of keys that are reconciled concurrently. Default: 1.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use evenkeel_test::example::reconcile;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::starts(|manager| {
+    /// manager.controller::<ConfigMap>().max_concurrent(4).reconcile(reconcile);
+    /// # });
+    /// ```
     #[doc(alias = "MaxConcurrentReconciles")]
     pub fn max_concurrent(self, n: usize) -> Self {
         self.change(|builder| builder.workers(n))
     }
 
     /// Limits the consecutive retries of a key. After the last one, the key waits for its next event. Default: no limit.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use evenkeel_test::example::reconcile;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::starts(|manager| {
+    /// manager.controller::<ConfigMap>().max_retries(10).reconcile(reconcile);
+    /// # });
+    /// ```
     pub fn max_retries(self, n: u32) -> Self {
         self.change(|builder| builder.max_retries(n))
     }
 
     /// Sets the backoff of failed keys. Default: from 5 ms, doubled up to 1000 s.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use evenkeel_test::example::reconcile;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::starts(|manager| {
+    /// let backoff = evenkeel_runtime::queue::Backoff {
+    ///     base_delay: Duration::from_millis(100),
+    ///     max_delay: Duration::from_secs(60),
+    ///     bucket: true,
+    /// };
+    /// manager.controller::<ConfigMap>().backoff(backoff).reconcile(reconcile);
+    /// # });
+    /// ```
     #[doc(alias = "RateLimiter")]
     pub fn backoff(self, backoff: Backoff) -> Self {
         self.change(|builder| builder.backoff(backoff))
     }
 
     /// Fails a pass that takes longer. Its key is retried with backoff. Default: no limit.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use evenkeel_test::example::reconcile;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::starts(|manager| {
+    /// let minute = Duration::from_secs(60);
+    /// manager.controller::<ConfigMap>().timeout(minute).reconcile(reconcile);
+    /// # });
+    /// ```
     #[doc(alias = "ReconciliationTimeout")]
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { timeout: Some(timeout), ..self }
@@ -296,6 +569,15 @@ impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
 
     /// Records the controller's events in events.k8s.io, where repeats become a series. By default, they are events of the
     /// core group.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use evenkeel_test::example::reconcile;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::starts(|manager| {
+    /// manager.controller::<ConfigMap>().series_events().reconcile(reconcile);
+    /// # });
+    /// ```
     #[doc(alias = "GetEventRecorder")]
     pub fn series_events(self) -> Self {
         // Longest reporting instance that the API server accepts.
@@ -310,6 +592,15 @@ impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
     }
 
     /// Fills the queue before this process is elected, so that a new leader begins at once.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use evenkeel_test::example::reconcile;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::starts(|manager| {
+    /// manager.controller::<ConfigMap>().warm_up().reconcile(reconcile);
+    /// # });
+    /// ```
     #[doc(alias = "EnableWarmup")]
     pub fn warm_up(self) -> Self {
         Self { warm_up: true, ..self }
@@ -317,6 +608,25 @@ impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
 
     /// Adds the controller with an async function over keys. It also gets the keys of objects that do not exist any more.
     /// It handles finalizers itself: those of [`Self::finalizer`] are for the other functions.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use evenkeel_test::example::reconcile;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::starts(|manager| {
+    /// let maps = manager.cached::<ConfigMap>();
+    /// manager.controller::<ConfigMap>().reconcile_requests(move |request, cx: Context| {
+    ///     let map = maps.get(&request.key.namespace, &request.key.name);
+    ///     async move {
+    ///         match map {
+    ///             Some(map) => cx.event(&**map, "Seen", "the map exists"),
+    ///             None => println!("{} is gone", request.key),
+    ///         }
+    ///         Ok(Outcome::Settled)
+    ///     }
+    /// });
+    /// # });
+    /// ```
     pub fn reconcile_requests<F, Fut>(self, function: F) -> ControllerHandle
     where
         F: Fn(Request, Context<S>) -> Fut + Send + Sync + 'static,
@@ -370,6 +680,36 @@ impl<K: Send + Sync + 'static, S: Send + Sync + 'static> ControllerBuilder<'_, K
     ///
     /// `cleanup` may run several times, and for an object for which nothing was created. The server does not accept a
     /// name without a domain, such as `cleanup`; use `example.com/cleanup`.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use evenkeel_test::example::reconcile;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # let (sender, mut cleaned) = tokio::sync::mpsc::unbounded_channel();
+    /// # evenkeel_test::example::operator(
+    /// # move |builder| {
+    /// # let manager = builder.build()?;
+    /// # let sender = sender.clone();
+    /// manager
+    ///     .controller::<ConfigMap>()
+    ///     .finalizer("example.com/outside", move |map: Arc<ConfigMap>, _: Context| {
+    ///         let sender = sender.clone(); // a client of what is outside of the cluster
+    ///         async move { Ok(sender.send(map.metadata.name.clone())?) }
+    ///     })
+    ///     .reconcile(reconcile);
+    /// # Ok(manager)
+    /// # },
+    /// # async move |client| {
+    /// # let maps = kube::Api::<ConfigMap>::default_namespaced(client);
+    /// # let has = |map: &ConfigMap| map.metadata.finalizers.is_some();
+    /// # evenkeel_test::eventually(&maps, "settings", has).await?;
+    /// maps.delete("settings", &Default::default()).await?;
+    /// assert_eq!(cleaned.recv().await, Some(Some("settings".to_owned())));
+    /// # evenkeel_test::eventually_gone(&maps, "settings").await?;
+    /// # Ok(())
+    /// # },
+    /// # );
+    /// ```
     pub fn finalizer<F, Fut>(mut self, name: &'static str, cleanup: F) -> Self
     where
         F: Fn(Arc<K>, Context<S>) -> Fut + Send + Sync + 'static,
@@ -412,6 +752,20 @@ impl<K: Send + Sync + 'static, S: Send + Sync + 'static> ControllerBuilder<'_, K
 impl<K: ApiObject, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
     /// Adds the controller with an async reconcile function. It gets the object from the cache. For an object that does
     /// not exist any more, it is not called.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use evenkeel_test::example::reconcile;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::starts(|manager| {
+    /// async fn reconcile(map: Arc<ConfigMap>, cx: Context) -> Result<Outcome> {
+    ///     cx.event(&*map, "Seen", "the map was seen");
+    ///     Ok(Outcome::again(Duration::from_secs(300)))
+    /// }
+    ///
+    /// manager.controller::<ConfigMap>().reconcile(reconcile);
+    /// # });
+    /// ```
     #[doc(alias = "Complete")]
     pub fn reconcile<F, Fut>(self, function: F) -> ControllerHandle
     where

@@ -131,37 +131,108 @@ impl<S> Context<S> {
     }
 
     /// Returns the controller's own state.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use evenkeel_test::example::reconcile;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::starts(|manager| {
+    /// manager.controller::<ConfigMap>().state("blue").reconcile(
+    ///     async |_: Arc<ConfigMap>, cx: Context<&'static str>| {
+    ///         assert_eq!(*cx.state(), "blue");
+    ///         Ok(Outcome::Settled)
+    ///     },
+    /// );
+    /// # });
+    /// ```
     pub fn state(&self) -> &S {
         &self.state
     }
 
     /// Returns the key of this pass.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::pass(async |map: Arc<ConfigMap>, cx: Context| {
+    /// assert_eq!(cx.key(), &Key::new("default", "settings"));
+    /// # Ok(())
+    /// # });
+    /// ```
     pub fn key(&self) -> &Key {
         &self.request.key
     }
 
     /// Returns the request of this pass: its key, and the number of failures before it.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::pass(async |map: Arc<ConfigMap>, cx: Context| {
+    /// assert_eq!(cx.request().attempt, 0);
+    /// # Ok(())
+    /// # });
+    /// ```
     pub fn request(&self) -> &Request {
         &self.request
     }
 
     /// Returns the name of the cluster that the key is in, as its provider ([`crate::clusters`]) names it. Empty for a
     /// controller of the manager itself.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::pass(async |map: Arc<ConfigMap>, cx: Context| {
+    /// assert_eq!(cx.cluster(), "");
+    /// # Ok(())
+    /// # });
+    /// ```
     pub fn cluster(&self) -> &str {
         &self.request.cluster
     }
 
     /// Returns the clock of the program. In a test it is virtual.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::pass(async |map: Arc<ConfigMap>, cx: Context| {
+    /// cx.clock().sleep(Duration::from_secs(1)).await;
+    /// # Ok(())
+    /// # });
+    /// ```
     pub fn clock(&self) -> &Clock {
         &self.inner.env.clock
     }
 
     /// Returns the present time.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::pass(async |map: Arc<ConfigMap>, cx: Context| {
+    /// let created = map.metadata.creation_timestamp.as_ref().map(|time| time.0);
+    /// assert!(created.is_some_and(|created| created <= cx.now()));
+    /// # Ok(())
+    /// # });
+    /// ```
     pub fn now(&self) -> jiff::Timestamp {
         self.clock().now()
     }
 
     /// Returns the cache of a kind that the controller declares.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::pass(async |map: Arc<ConfigMap>, cx: Context| {
+    /// assert!(cx.cached::<Secret>()?.namespace("default").is_empty());
+    /// // Nobody has declared Pods.
+    /// assert!(cx.cached::<k8s_openapi::api::core::v1::Pod>().is_err());
+    /// # Ok(())
+    /// # });
+    /// ```
     ///
     /// # Errors
     /// When the controller does not declare the kind; this error ([`NotDeclared`]) is terminal. When the cache has not synced:
@@ -187,6 +258,15 @@ impl<S> Context<S> {
     }
 
     /// Returns an object from the cache of a kind that the controller declares, or `None` if it does not exist.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::pass(async |map: Arc<ConfigMap>, cx: Context| {
+    /// assert!(cx.get::<Secret>("default", "settings")?.is_none());
+    /// # Ok(())
+    /// # });
+    /// ```
     ///
     /// # Errors
     /// As [`Context::cached`].
@@ -325,6 +405,15 @@ impl<S> Context<S> {
     /// Records a `Normal` event about an object. `reason` is one word in CamelCase.
     ///
     /// [`DynamicObjects::event`](super::DynamicObjects::event) is that of a kind which is known only at run time.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::pass(async |map: Arc<ConfigMap>, cx: Context| {
+    /// cx.event(&*map, "Copied", "the map was copied");
+    /// # Ok(())
+    /// # });
+    /// ```
     pub fn event<K: ApiObject>(
         &self,
         object: &K,
@@ -336,6 +425,15 @@ impl<S> Context<S> {
     }
 
     /// Records a `Warning` event about an object. `reason` is one word in CamelCase.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::pass(async |map: Arc<ConfigMap>, cx: Context| {
+    /// cx.warning(&*map, "Incomplete", "the map has no size");
+    /// # Ok(())
+    /// # });
+    /// ```
     pub fn warning<K: ApiObject>(
         &self,
         object: &K,
@@ -348,6 +446,16 @@ impl<S> Context<S> {
 
     /// Like [`Context::event`], about an `action`, such as `Scale`, with a related object. Both are kept only in
     /// events.k8s.io ([`ControllerBuilder::series_events`](super::ControllerBuilder::series_events)).
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::pass(async |map: Arc<ConfigMap>, cx: Context| {
+    /// # let secret = Secret::default();
+    /// cx.event_related(&*map, &secret, "Copy", "Copied", "the map was copied to a secret");
+    /// # Ok(())
+    /// # });
+    /// ```
     pub fn event_related<K: ApiObject, R: ApiObject>(
         &self,
         object: &K,
@@ -380,11 +488,31 @@ impl<S> Context<S> {
 
     /// Returns a kube client for requests that this type has no method for. It writes only while this process leads. The
     /// next pass does not wait for its writes.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::pass(async |map: Arc<ConfigMap>, cx: Context| {
+    /// let maps: kube::Api<ConfigMap> = kube::Api::default_namespaced(cx.kube().clone());
+    /// let annotated = maps.get("settings").await?;
+    /// assert_eq!(annotated.data, map.data);
+    /// # Ok(())
+    /// # });
+    /// ```
     pub fn kube(&self) -> &kube::Client {
         self.kube.get_or_init(|| self.inner.env.client.kube())
     }
 
     /// Returns the parts that a controller of [`crate::controller::Builder`] has, for plans and resources of any kind.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::pass(async |map: Arc<ConfigMap>, cx: Context| {
+    /// assert!(cx.inner().env.caches.has_synced());
+    /// # Ok(())
+    /// # });
+    /// ```
     pub fn inner(&self) -> &controller::Context {
         &self.inner
     }

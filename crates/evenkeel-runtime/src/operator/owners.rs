@@ -88,6 +88,20 @@ pub trait OwnerExt: Resource {
     /// [`ControllerBuilder::owns`](super::ControllerBuilder::owns) maps its events to the owner. An object without a
     /// namespace gets that of its owner.
     ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # let mut map = ConfigMap::default();
+    /// # map.metadata.name = Some("settings".to_owned());
+    /// # map.metadata.namespace = Some("default".to_owned());
+    /// map.metadata.uid = Some("1".to_owned()); // as the server returns it
+    /// let mut secret = Secret::default();
+    /// secret.controlled_by(&map)?;
+    /// assert!(secret.is_controlled_by(&map));
+    /// assert_eq!(secret.metadata.namespace.as_deref(), Some("default"));
+    /// # Ok::<_, evenkeel_runtime::operator::OwnerError>(())
+    /// ```
+    ///
     /// # Errors
     /// When the owner is not stored yet, is in another namespace, or another owner controls the object.
     ///
@@ -112,6 +126,19 @@ pub trait OwnerExt: Resource {
     }
 
     /// Adds `owner` as an owner that does not control this object.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # let mut map = ConfigMap::default();
+    /// # map.metadata.name = Some("settings".to_owned());
+    /// # map.metadata.namespace = Some("default".to_owned());
+    /// map.metadata.uid = Some("1".to_owned()); // as the server returns it
+    /// let mut secret = Secret::default();
+    /// secret.owned_by(&map)?;
+    /// assert!(!secret.is_controlled_by(&map));
+    /// # Ok::<_, evenkeel_runtime::operator::OwnerError>(())
+    /// ```
     ///
     /// # Errors
     /// When the owner is not stored yet, or is in another namespace.
@@ -152,6 +179,17 @@ pub trait OwnerExt: Resource {
     }
 
     /// Returns whether the object with this uid controls this object.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # let mut map = ConfigMap::default();
+    /// # map.metadata.name = Some("settings".to_owned());
+    /// # map.metadata.namespace = Some("default".to_owned());
+    /// map.metadata.uid = Some("1".to_owned()); // as the server returns it
+    /// let mut secret = Secret::default();
+    /// assert!(!secret.is_controlled_by(&map));
+    /// ```
     fn is_controlled_by(&self, owner: &impl Resource) -> bool {
         let uid = owner.meta().uid.as_ref();
         let owners = self.meta().owner_references.iter().flatten();

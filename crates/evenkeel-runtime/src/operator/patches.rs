@@ -16,6 +16,19 @@ impl<S> Context<S> {
     /// Sends the difference between two states of an object as a merge patch, or nothing if they are equal. A patch that
     /// replaces a list applies only to the version of `old`.
     ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::pass(async |map: Arc<ConfigMap>, cx: Context| {
+    /// let mut changed = ConfigMap::clone(&map);
+    /// changed.data.get_or_insert_default().insert("size".to_owned(), "7".to_owned());
+    /// let patched = cx.merge_patch(&*map, &changed).await?.expect("a difference");
+    /// assert_eq!(patched.data, changed.data);
+    /// assert!(cx.merge_patch(&*patched, &patched).await?.is_none());
+    /// # Ok(())
+    /// # });
+    /// ```
+    ///
     /// # Errors
     /// When an object cannot be encoded or the server refuses the patch.
     ///

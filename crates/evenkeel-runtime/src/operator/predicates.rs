@@ -32,6 +32,16 @@ impl fmt::Debug for Predicate {
 
 impl Predicate {
     /// Returns a predicate on whole events of `K`.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use evenkeel_test::example::reconcile;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::starts(|manager| {
+    /// let with_data = Predicate::on_event::<ConfigMap>(|event| event.object().data.is_some());
+    /// manager.controller::<ConfigMap>().when(with_data).reconcile(reconcile);
+    /// # });
+    /// ```
     pub fn on_event<K>(test: impl Fn(&CacheEvent<Full<K>>) -> bool + Send + Sync + 'static) -> Self
     where
         Full<K>: View,
@@ -57,6 +67,16 @@ impl Predicate {
     }
 
     /// Returns a predicate on the metadata before and after an update. Creations and deletions pass.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use evenkeel_test::example::reconcile;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::starts(|manager| {
+    /// let deleted = Predicate::on_meta(|old, new| old.deleting() != new.deleting());
+    /// manager.controller::<ConfigMap>().when(deleted).reconcile(reconcile);
+    /// # });
+    /// ```
     pub fn on_meta(test: impl Fn(&Meta, &Meta) -> bool + Send + Sync + 'static) -> Self {
         Self(Arc::new(move |event| match event {
             CacheEvent::Updated { old, new } => test(old.meta(), new.meta()),
@@ -91,6 +111,15 @@ impl Predicate {
 /// Passes updates that change `metadata.generation`: changes of the spec, not of the status, for kinds that have a
 /// status sub-resource.
 ///
+/// ```
+/// # use evenkeel_runtime::prelude::*;
+/// # use evenkeel_test::example::reconcile;
+/// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+/// # evenkeel_test::example::starts(|manager| {
+/// manager.controller::<ConfigMap>().when(generation_changed()).reconcile(reconcile);
+/// # });
+/// ```
+///
 /// Upstream: `GenerationChangedPredicate`.
 #[doc(alias = "GenerationChangedPredicate")]
 pub fn generation_changed() -> Predicate {
@@ -98,6 +127,15 @@ pub fn generation_changed() -> Predicate {
 }
 
 /// Passes updates that change labels.
+///
+/// ```
+/// # use evenkeel_runtime::prelude::*;
+/// # use evenkeel_test::example::reconcile;
+/// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+/// # evenkeel_test::example::starts(|manager| {
+/// manager.controller::<ConfigMap>().when(labels_changed()).reconcile(reconcile);
+/// # });
+/// ```
 ///
 /// Upstream: `LabelChangedPredicate`.
 #[doc(alias = "LabelChangedPredicate")]
@@ -107,6 +145,15 @@ pub fn labels_changed() -> Predicate {
 
 /// Passes updates that change annotations.
 ///
+/// ```
+/// # use evenkeel_runtime::prelude::*;
+/// # use evenkeel_test::example::reconcile;
+/// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+/// # evenkeel_test::example::starts(|manager| {
+/// manager.controller::<ConfigMap>().when(annotations_changed()).reconcile(reconcile);
+/// # });
+/// ```
+///
 /// Upstream: `AnnotationChangedPredicate`.
 #[doc(alias = "AnnotationChangedPredicate")]
 pub fn annotations_changed() -> Predicate {
@@ -115,6 +162,15 @@ pub fn annotations_changed() -> Predicate {
 
 /// Passes updates that change the resource version: all but resyncs.
 ///
+/// ```
+/// # use evenkeel_runtime::prelude::*;
+/// # use evenkeel_test::example::reconcile;
+/// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+/// # evenkeel_test::example::starts(|manager| {
+/// manager.controller::<ConfigMap>().when(resource_version_changed()).reconcile(reconcile);
+/// # });
+/// ```
+///
 /// Upstream: `ResourceVersionChangedPredicate`.
 #[doc(alias = "ResourceVersionChangedPredicate")]
 pub fn resource_version_changed() -> Predicate {
@@ -122,6 +178,16 @@ pub fn resource_version_changed() -> Predicate {
 }
 
 /// Passes updates for whose old and new object `test` returns true. Creations and deletions pass.
+///
+/// ```
+/// # use evenkeel_runtime::prelude::*;
+/// # use evenkeel_test::example::reconcile;
+/// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+/// # evenkeel_test::example::starts(|manager| {
+/// let data = on_change(|old: &ConfigMap, new: &ConfigMap| old.data != new.data);
+/// manager.controller::<ConfigMap>().when(data).reconcile(reconcile);
+/// # });
+/// ```
 pub fn on_change<K>(test: impl Fn(&K, &K) -> bool + Send + Sync + 'static) -> Predicate
 where
     K: kube::Resource,

@@ -19,6 +19,18 @@ use std::{marker::PhantomData, sync::Arc};
 
 /// Change of an object's status, from [`Context::status`] and its neighbours. It is written only if it differs from the present
 /// status. `V` is the view of the object, and `T` the type of its status.
+///
+/// ```
+/// # use evenkeel_runtime::prelude::*;
+/// # use evenkeel_test::example::WebApp;
+/// # let shop = evenkeel_test::example::app(async |app: Arc<WebApp>, cx: Context| {
+/// let ready = conditions::of(&*app, "Ready", true, "Replicas", "3 of 3 are ready");
+/// cx.status(&*app).set(|status| status.ready = 3).condition(ready).patch_if_changed().await?;
+/// # Ok(())
+/// # });
+/// let status = shop.status.unwrap();
+/// assert_eq!((status.ready, status.conditions.len()), (3, 1));
+/// ```
 #[must_use = "a status is written by `patch_if_changed`"]
 pub struct StatusPatch<'a, V, T, S> {
     context: &'a Context<S>,
@@ -129,6 +141,16 @@ where
     T: Serialize + DeserializeOwned + Default,
 {
     /// Changes the status. An absent one begins with its default.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use evenkeel_test::example::WebApp;
+    /// # let shop = evenkeel_test::example::app(async |app: Arc<WebApp>, cx: Context| {
+    /// cx.status(&*app).set(|status| status.ready = 3).patch_if_changed().await?;
+    /// # Ok(())
+    /// # });
+    /// assert_eq!(shop.status.unwrap().ready, 3);
+    /// ```
     pub fn set(mut self, change: impl FnOnce(&mut T)) -> Self {
         self.status = self.status.and_then(|value| {
             let mut status = match value {
@@ -143,6 +165,17 @@ where
 
     /// Sets a condition in `status.conditions`, whose transition time changes with its status. See [`conditions::of`]. Fields of
     /// the condition that [`Condition`] does not have stay as they are.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use evenkeel_test::example::WebApp;
+    /// # let shop = evenkeel_test::example::app(async |app: Arc<WebApp>, cx: Context| {
+    /// let ready = conditions::of(&*app, "Ready", true, "Replicas", "3 of 3 are ready");
+    /// cx.status(&*app).condition(ready).patch_if_changed().await?;
+    /// # Ok(())
+    /// # });
+    /// assert!(conditions::is_true(&shop.status.unwrap().conditions, "Ready"));
+    /// ```
     pub fn condition(mut self, condition: Condition) -> Self {
         self.status = self.status.and_then(|value| {
             let value = match value {
@@ -208,6 +241,18 @@ impl<K: ApiObject, T, S> StatusPatch<'_, Full<K>, T, S> {
     ///
     /// A patch that replaces a list, such as the conditions, applies only to the version that was read: otherwise it
     /// could undo the change of another writer. The conflict is an error, after which the key is retried.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use evenkeel_test::example::WebApp;
+    /// # let shop = evenkeel_test::example::app(async |app: Arc<WebApp>, cx: Context| {
+    /// let changed = cx.status(&*app).set(|status| status.ready = 3).patch_if_changed().await?;
+    /// let app = changed.expect("a change");
+    /// assert!(cx.status(&*app).set(|status| status.ready = 3).patch_if_changed().await?.is_none());
+    /// # Ok(())
+    /// # });
+    /// assert_eq!(shop.status.unwrap().ready, 3);
+    /// ```
     ///
     /// # Errors
     /// When a change fails or the server refuses the patch.

@@ -114,6 +114,30 @@ impl<S> Context<S> {
     /// Sets the replicas of an object by its `scale` sub-resource. Returns the Scale: it has the desired and the present replicas,
     /// and the selector.
     ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap};
+    /// # evenkeel_test::example::pass(async |map: Arc<ConfigMap>, cx: Context| {
+    /// # let labels = serde_json::json!({"app": "web"});
+    /// # let web = serde_json::json!({
+    /// #     "metadata": {"name": "web", "namespace": "default"},
+    /// #     "spec": {
+    /// #         "selector": {"matchLabels": labels},
+    /// #         "template": {
+    /// #             "metadata": {"labels": labels},
+    /// #             "spec": {"containers": [{"name": "a", "image": "nginx"}]},
+    /// #         },
+    /// #     },
+    /// # });
+    /// # let web: Deployment = serde_json::from_value(web)?;
+    /// let web = cx.create(&web).await?;
+    /// cx.scale(&*web, 3).await?;
+    /// let web = cx.get_live::<Deployment>("default", "web").await?.expect("it exists");
+    /// assert_eq!(web.spec.replicas, Some(3));
+    /// # Ok(())
+    /// # });
+    /// ```
+    ///
     /// # Errors
     /// When the kind has no such sub-resource, or the server refuses the change.
     pub async fn scale<K: ApiObject>(&self, object: &K, replicas: i32) -> Result<Scale> {
@@ -129,6 +153,20 @@ impl<S> Context<S> {
     }
 
     /// Evicts a pod, which respects its PodDisruptionBudgets. Returns false if a budget does not permit it now.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+    /// # evenkeel_test::example::pass(async |map: Arc<ConfigMap>, cx: Context| {
+    /// let pod: Pod = serde_json::from_value(serde_json::json!({
+    ///     "metadata": {"name": "a", "namespace": "default"},
+    ///     "spec": {"containers": [{"name": "a", "image": "nginx"}]},
+    /// }))?;
+    /// let pod = cx.create(&pod).await?;
+    /// assert!(cx.evict(&pod).await?, "no budget protects it");
+    /// # Ok(())
+    /// # });
+    /// ```
     ///
     /// # Errors
     /// When the server refuses the eviction for another reason.

@@ -277,6 +277,19 @@ impl<S> Context<S> {
     /// `object` holds exactly the fields that the controller owns. Fields of an earlier intent that it does not contain
     /// any more are removed.
     ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::pass(async |map: Arc<ConfigMap>, cx: Context| {
+    /// let mut secret = Secret { string_data: map.data.clone(), ..Secret::default() };
+    /// secret.metadata.name = Some("copy".to_owned());
+    /// secret.controlled_by(&*map)?;
+    /// let applied = cx.apply(&secret).await?;
+    /// assert_eq!(applied.data.as_ref().unwrap()["color"].0, b"blue");
+    /// # Ok(())
+    /// # });
+    /// ```
+    ///
     /// # Errors
     /// When the object cannot be encoded or the server refuses it.
     #[doc(alias = "client.Apply")]
@@ -288,6 +301,20 @@ impl<S> Context<S> {
 
     /// Like [`Context::apply`], but fails with a conflict instead of taking fields from other managers.
     ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::pass(async |map: Arc<ConfigMap>, cx: Context| {
+    /// # let mut secret = Secret { string_data: map.data.clone(), ..Secret::default() };
+    /// # secret.metadata.name = Some("copy".to_owned());
+    /// # secret.metadata.namespace = Some("default".to_owned());
+    ///
+    /// cx.apply(&secret).await?;
+    /// cx.apply_without_force(&secret).await?; // no other manager has the fields
+    /// # Ok(())
+    /// # });
+    /// ```
+    ///
     /// # Errors
     /// As [`Context::apply`], and when another manager owns one of the fields with another value.
     pub async fn apply_without_force<K: ApiObject>(&self, object: &K) -> Result<Arc<K>> {
@@ -297,6 +324,21 @@ impl<S> Context<S> {
     }
 
     /// Creates an object.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::pass(async |map: Arc<ConfigMap>, cx: Context| {
+    /// # let mut secret = Secret { string_data: map.data.clone(), ..Secret::default() };
+    /// # secret.metadata.name = Some("copy".to_owned());
+    /// # secret.metadata.namespace = Some("default".to_owned());
+    ///
+    /// let created = cx.create(&secret).await?;
+    /// assert!(created.metadata.uid.is_some());
+    /// assert!(cx.create(&secret).await.is_err(), "it exists");
+    /// # Ok(())
+    /// # });
+    /// ```
     ///
     /// # Errors
     /// When the object cannot be encoded or the server refuses it, for example because it exists
@@ -308,6 +350,18 @@ impl<S> Context<S> {
     }
 
     /// Replaces an object. Its `metadata.resourceVersion`, if set, has to be the current one.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::pass(async |map: Arc<ConfigMap>, cx: Context| {
+    /// let mut changed = ConfigMap::clone(&map);
+    /// changed.data.get_or_insert_default().insert("color".to_owned(), "red".to_owned());
+    /// let updated = cx.update(&changed).await?;
+    /// assert_eq!(updated.data.as_ref().unwrap()["color"], "red");
+    /// # Ok(())
+    /// # });
+    /// ```
     ///
     /// # Errors
     /// When the object cannot be encoded or the server refuses it, for example because of a conflict.
@@ -322,6 +376,23 @@ impl<S> Context<S> {
     ///
     /// The present object is read from a cache, unless its options [transform](crate::cache::CacheOptions::transform) it: an
     /// update would remove what the cache has dropped.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::pass(async |map: Arc<ConfigMap>, cx: Context| {
+    /// # let mut secret = Secret { string_data: map.data.clone(), ..Secret::default() };
+    /// # secret.metadata.name = Some("copy".to_owned());
+    /// # secret.metadata.namespace = Some("default".to_owned());
+    ///
+    /// let created = cx.create_or_update(secret, |secret| {
+    ///     secret.immutable = Some(true);
+    ///     Ok(())
+    /// });
+    /// assert_eq!(created.await?.immutable, Some(true));
+    /// # Ok(())
+    /// # });
+    /// ```
     ///
     /// # Errors
     /// As [`Context::create`] and [`Context::update`], and when the object cannot be read.
@@ -339,6 +410,19 @@ impl<S> Context<S> {
 
     /// Patches an object. [`Context::subresource`] patches its sub-resources.
     ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::pass(async |map: Arc<ConfigMap>, cx: Context| {
+    /// use evenkeel_runtime::plan::PatchForm;
+    ///
+    /// let patch = serde_json::json!({"data": {"color": "red"}});
+    /// let patched = cx.patch(&*map, PatchForm::Merge, &patch).await?;
+    /// assert_eq!(patched.data.as_ref().unwrap()["color"], "red");
+    /// # Ok(())
+    /// # });
+    /// ```
+    ///
     /// # Errors
     /// When the server refuses the patch.
     pub async fn patch<K: ApiObject>(
@@ -355,6 +439,16 @@ impl<S> Context<S> {
 
     /// Deletes an object, if it still has the uid of `object`. Returns whether it existed.
     ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::pass(async |map: Arc<ConfigMap>, cx: Context| {
+    /// assert!(cx.delete(&*map).await?);
+    /// assert!(!cx.delete(&*map).await?, "it does not exist any more");
+    /// # Ok(())
+    /// # });
+    /// ```
+    ///
     /// # Errors
     /// When the server refuses the deletion.
     pub async fn delete<K: ApiObject>(&self, object: &K) -> Result<bool> {
@@ -362,6 +456,18 @@ impl<S> Context<S> {
     }
 
     /// Like [`Context::delete`], with options.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::pass(async |map: Arc<ConfigMap>, cx: Context| {
+    /// use evenkeel_runtime::plan::Propagation;
+    ///
+    /// let propagation = Some(Propagation::Foreground);
+    /// cx.delete_with(&*map, DeleteOptions { propagation, ..DeleteOptions::default() }).await?;
+    /// # Ok(())
+    /// # });
+    /// ```
     ///
     /// # Errors
     /// When the server refuses the deletion.
@@ -374,6 +480,16 @@ impl<S> Context<S> {
     }
 
     /// Reads an object from the server, not from a cache. Returns `None` if it does not exist.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::pass(async |map: Arc<ConfigMap>, cx: Context| {
+    /// let live = cx.get_live::<ConfigMap>("default", "settings").await?.expect("it exists");
+    /// assert_eq!(live.data, map.data);
+    /// # Ok(())
+    /// # });
+    /// ```
     ///
     /// # Errors
     /// When the server cannot be read.
@@ -388,6 +504,16 @@ impl<S> Context<S> {
     }
 
     /// Lists objects from the server, not from a cache. An empty namespace lists those of all namespaces.
+    ///
+    /// ```
+    /// # use evenkeel_runtime::prelude::*;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # evenkeel_test::example::pass(async |map: Arc<ConfigMap>, cx: Context| {
+    /// let options = ListOptions { labels: "app=web".to_owned(), ..ListOptions::default() };
+    /// assert!(cx.list_live::<Secret>("default", &options).await?.is_empty());
+    /// # Ok(())
+    /// # });
+    /// ```
     ///
     /// # Errors
     /// When the server cannot be read.

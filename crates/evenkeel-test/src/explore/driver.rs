@@ -84,7 +84,8 @@ impl Exploration {
         S: AsyncFn(User) -> Result<(), BoxError>,
     {
         let first = run(self, scenario, RunId::without_fault(0), None)?;
-        let mut explored = Explored { runs: 1, writes: first.writes, digest: first.digest };
+        let Observed { writes, digest, .. } = first;
+        let mut explored = Explored { runs: 1, kinds: 0, writes, digest };
         let mut add = |id: RunId| -> Result<u64, Box<Failure>> {
             let observed = run(self, scenario, id, Some(&first))?;
             explored.runs += 1;
@@ -110,9 +111,16 @@ impl Exploration {
                 sample(&writes, &self.kinds_of(&first), max_runs)
             }
         };
-        for id in selected {
-            add(id)?;
+        for id in &selected {
+            add(*id)?;
         }
+        let mut kinds: Vec<FaultKind> = Vec::new();
+        for kind in selected.iter().filter_map(|id| Some(id.fault?.kind)) {
+            if !kinds.contains(&kind) {
+                kinds.push(kind);
+            }
+        }
+        explored.kinds = kinds.len();
         Ok(explored)
     }
 

@@ -15,6 +15,8 @@ pub(super) const FAULT_VARIABLE: &str = "EVENKEEL_FAULT";
 pub struct Explored {
     /// Number of runs, those without a fault included.
     pub runs: usize,
+    /// Number of kinds of faults among the runs.
+    pub kinds: usize,
     /// Number of the operator's writes in the first run, without leases and events.
     pub writes: u64,
     /// Hash of all requests of all runs that wrote. It is the same each time, if the operator is deterministic: its writes

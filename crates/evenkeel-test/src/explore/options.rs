@@ -130,8 +130,9 @@ impl Exploration {
         self
     }
 
-    /// Limits the number of runs with a fault. They are a sample of all seeds, writes and kinds; a larger one contains the
-    /// smaller one. The environment variable `EVENKEEL_RUNS` sets another limit. Default: 300.
+    /// Limits the number of runs with a fault. They are a sample of all seeds, writes and kinds: each kind occurs once before
+    /// one occurs twice, and each write is hit before one is hit twice. So 15 runs or more have every kind of fault. A larger
+    /// sample contains the smaller one. The environment variable `EVENKEEL_RUNS` sets another limit. Default: 300.
     pub fn max_runs(mut self, count: usize) -> Self {
         self.max_runs = count;
         self

@@ -2,6 +2,7 @@
 
 use crate::simulation::{Fault, FaultKind, Part};
 use std::{
+    collections::BTreeMap,
     fmt,
     hash::{DefaultHasher, Hash, Hasher},
 };
@@ -73,29 +74,45 @@ pub(super) fn parse_fault(text: &str) -> Option<Option<Fault>> {
     Some(Some(Fault { part: OPERATOR, at, kind }))
 }
 
-/// Returns at most `max_runs` runs with a fault: each kind has an equal share of them, and each write the same chance. More
-/// runs contain all of fewer runs. `writes` has the number of the operator's writes by seed.
+/// Returns at most `max_runs` runs with a fault: each kind once, then each a second time, and so on. Among the writes, those
+/// that fewer runs hit come first, so that all are hit before one is hit again. More runs contain all of fewer runs.
+/// `writes` has the number of the operator's writes by seed.
 pub(super) fn sample(writes: &[(u64, u64)], kinds: &[FaultKind], max_runs: usize) -> Vec<RunId> {
-    let shuffled = |kind: &FaultKind| {
-        let all = writes.iter().flat_map(|(seed, n)| (1..=*n).map(|at| (*seed, at)));
-        let mut all: Vec<(u64, u64)> = all.collect();
-        all.sort_by_cached_key(|run| {
-            // `DefaultHasher::new` has fixed keys, unlike the hasher of a map.
-            let mut hasher = DefaultHasher::new();
-            (run, kind.to_string()).hash(&mut hasher);
-            hasher.finish()
-        });
-        all
-    };
-    let by_kind: Vec<Vec<(u64, u64)>> = kinds.iter().map(shuffled).collect();
-    let longest = by_kind.iter().map(Vec::len).max().unwrap_or_default();
-    let of_round = |round: usize| {
-        let runs = kinds.iter().zip(&by_kind);
-        runs.filter_map(move |(kind, runs)| {
-            runs.get(round).map(|(seed, at)| RunId::with_fault(*seed, *kind, *at))
-        })
-    };
-    (0..longest).flat_map(of_round).take(max_runs).collect()
+    let mut by_kind: Vec<Vec<(u64, u64)>> =
+        kinds.iter().map(|kind| shuffled(writes, *kind)).collect();
+    // Most writes of one number are the same write in all seeds.
+    let (mut of_number, mut of_write) = (BTreeMap::new(), BTreeMap::new());
+    let mut runs = Vec::new();
+    while runs.len() < max_runs && by_kind.iter().any(|left| !left.is_empty()) {
+        for (kind, left) in kinds.iter().zip(&mut by_kind) {
+            let hits = |(seed, at): &(u64, u64)| {
+                let of_number = of_number.get(at).copied().unwrap_or(0_usize);
+                (of_number, of_write.get(&(*seed, *at)).copied().unwrap_or(0_usize))
+            };
+            let Some(next) = (0..left.len()).min_by_key(|next| hits(&left[*next])) else {
+                continue;
+            };
+            let (seed, at) = left.remove(next);
+            *of_number.entry(at).or_default() += 1;
+            *of_write.entry((seed, at)).or_default() += 1;
+            runs.push(RunId::with_fault(seed, *kind, at));
+        }
+    }
+    runs.truncate(max_runs);
+    runs
+}
+
+/// Returns all writes, as seed and number, in an order that only the kind decides on.
+fn shuffled(writes: &[(u64, u64)], kind: FaultKind) -> Vec<(u64, u64)> {
+    let all = writes.iter().flat_map(|(seed, n)| (1..=*n).map(|at| (*seed, at)));
+    let mut all: Vec<(u64, u64)> = all.collect();
+    all.sort_by_cached_key(|run| {
+        // `DefaultHasher::new` has fixed keys, unlike the hasher of a map.
+        let mut hasher = DefaultHasher::new();
+        (run, kind.to_string()).hash(&mut hasher);
+        hasher.finish()
+    });
+    all
 }
 
 #[cfg(test)]
@@ -122,6 +139,29 @@ mod tests {
             assert!(!all[..n].contains(run), "{run:?}");
         }
         assert_eq!(sample(&[(0, 0)], &kinds, 9), []);
+    }
+
+    #[test]
+    fn a_sample_has_every_kind_before_one_twice_and_every_write() {
+        let kinds: Vec<FaultKind> = KINDS.into_iter().chain(LEASE_KINDS).collect();
+        let writes = [(0, 12), (1, 14)];
+        let number = |run: &RunId| run.fault.map_or(0, |fault| fault.at);
+        for rounds in 1..=5 {
+            let runs = sample(&writes, &kinds, rounds * kinds.len());
+            for kind in &kinds {
+                let is_of_kind = |run: &&RunId| run.fault.is_some_and(|fault| fault.kind == *kind);
+                assert_eq!(runs.iter().filter(is_of_kind).count(), rounds, "{kind}");
+            }
+            let mut hits: Vec<usize> =
+                (1..=12).map(|at| runs.iter().filter(|run| number(run) == at).count()).collect();
+            hits.sort_unstable();
+            assert!(hits[0] >= rounds, "each write is hit as often as each kind: {hits:?}");
+        }
+        // Fewer runs than kinds hit as many writes as there are runs.
+        let mut few: Vec<u64> = sample(&writes, &kinds, 9).iter().map(number).collect();
+        few.sort_unstable();
+        few.dedup();
+        assert_eq!(few.len(), 9, "{few:?}");
     }
 
     #[test]

@@ -1,15 +1,19 @@
-//! The operators of databases and of web applications on upstream's kube-apiserver, in real time. It calls the webhooks, whose
-//! certificates are rotated meanwhile.
+//! The operators of the examples on upstream's kube-apiserver, in real time, with the rights of their manifests. The server
+//! calls the webhooks of databases, whose certificates are rotated meanwhile.
 //!
 //! Needs the programs that `tests/upstream/build FOLDER` builds, and `EVENKEEL_UPSTREAM_BIN=FOLDER`.
 
 #![expect(clippy::unwrap_used, reason = "the whole binary is tests")]
 
-#[path = "../calls/mod.rs"]
+#[path = "../../../../examples/database/tests/calls/mod.rs"]
 mod calls;
 mod database;
 #[path = "../../../../crates/evenkeel-apiserver/tests/kube_apiserver/mod.rs"]
 mod kube_apiserver;
+mod policy;
+#[path = "../../../../examples/rights.rs"]
+mod rights;
+mod sharded;
 mod webapp;
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
@@ -42,11 +46,31 @@ async fn the_examples_run_on_kube_apiserver() {
         return;
     };
     let server = Upstream::start(&binaries);
-    let kube = connect(&server).await;
+    let kube = connect(&server, None).await;
+    until("the server is ready", async || {
+        let request = evenkeel_runtime::http::Request::get("/readyz").body(Vec::new()).unwrap();
+        kube.request_text(request).await.is_ok()
+    })
+    .await;
+    let operator_of = async |manifest: &str, name: &str| {
+        let groups = rights::grant(&kube, &without_programs(manifest), name).await;
+        let account = format!("system:serviceaccount:default:{name}");
+        connect(&server, Some((account.as_str(), groups.as_slice()))).await
+    };
     // One after the other: each has its own objects.
     let plane = Plane::start(&kube, &Clock::system(), PlaneOptions::all(2)).unwrap();
-    webapp::becomes_ready_scales_and_goes(&kube).await;
-    database::certificates_are_rotated_while_databases_are_created(&kube).await;
+    let manifest = include_str!("../../../../examples/webapp/manifests/operator.yaml");
+    let operator = operator_of(manifest, "webapp-operator").await;
+    webapp::becomes_ready_scales_and_goes(&kube, &operator).await;
+    let manifest = include_str!("../../../../examples/sharded/manifests/operator.yaml");
+    let operator = operator_of(manifest, "external-secrets").await;
+    sharded::replicas_split_objects_and_take_over(&kube, &operator).await;
+    let manifest = include_str!("../../../../examples/policy/manifests/operator.yaml");
+    let operator = operator_of(manifest, "policy-operator").await;
+    policy::objects_are_audited_also_of_a_later_kind(&kube, &operator).await;
+    let manifest = include_str!("../../../../examples/database/manifests/operator.yaml");
+    let operator = operator_of(manifest, "database-operator").await;
+    database::certificates_are_rotated_while_databases_are_created(&kube, &operator).await;
     assert_eq!(plane.stop().await, [""; 0]);
 }
 
@@ -55,27 +79,34 @@ fn binaries() -> Option<PathBuf> {
     std::env::var("EVENKEEL_UPSTREAM_BIN").ok().filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
-/// Returns the administrator's client, once the server is ready.
-async fn connect(server: &Upstream) -> Client {
+/// Returns the objects of a manifest without the operator's Deployment and Service: it runs in this process.
+fn without_programs(manifest: &str) -> String {
+    let is_kept = |object: &&str| {
+        !["kind: Deployment", "kind: Service"].iter().any(|kind| object.lines().any(|l| l == *kind))
+    };
+    manifest.split("---\n").filter(is_kept).collect::<Vec<_>>().join("---\n")
+}
+
+/// Returns the administrator's client, or that of a user with groups, whom the administrator impersonates.
+async fn connect(server: &Upstream, user: Option<(&str, &[&str])>) -> Client {
+    let mut credentials = json!({"token": "admin"});
+    if let Some((user, groups)) = user {
+        credentials["as"] = json!(user);
+        credentials["as-groups"] = json!(groups);
+    }
     let kubeconfig: Kubeconfig = from_value(json!({
         "current-context": "test",
         "clusters": [{"name": "test", "cluster": {
             "server": format!("https://{}", server.address),
             "certificate-authority-data": BASE64_STANDARD.encode(&server.ca),
         }}],
-        "users": [{"name": "admin", "user": {"token": "admin"}}],
-        "contexts": [{"name": "test", "context": {"cluster": "test", "user": "admin"}}],
+        "users": [{"name": "test", "user": credentials}],
+        "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
     }))
     .unwrap();
     let options = KubeConfigOptions::default();
     let config = Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
-    let client = Client::try_from(config).unwrap();
-    until("the server is ready", async || {
-        let request = evenkeel_runtime::http::Request::get("/readyz").body(Vec::new()).unwrap();
-        client.request_text(request).await.is_ok()
-    })
-    .await;
-    client
+    Client::try_from(config).unwrap()
 }
 
 /// Waits until a condition holds.

@@ -11,11 +11,11 @@ use kube::{
 use serde_json::{json, to_value};
 use webapp_operator::{Dns, WebApp, WebAppSpec, operator};
 
-pub(crate) async fn becomes_ready_scales_and_goes(kube: &Client) {
+pub(crate) async fn becomes_ready_scales_and_goes(kube: &Client, of_operator: &Client) {
     define(kube, to_value(WebApp::crd()).unwrap()).await;
     let dns = Dns::default();
     let setup = Setup::simulated(Clock::system(), "webapp");
-    let running = Running::start(operator(kube.clone(), setup, dns.clone()).unwrap());
+    let running = Running::start(operator(of_operator.clone(), setup, dns.clone()).unwrap());
     let apps: Api<WebApp> = Api::default_namespaced(kube.clone());
     let app = WebApp::new("shop", WebAppSpec { image: "nginx".to_owned(), replicas: 2 });
     apps.create(&PostParams::default(), &app).await.unwrap();

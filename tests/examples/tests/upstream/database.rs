@@ -5,12 +5,12 @@ use database_operator::{Database, configurations, definition, operator, v1beta1,
 use evenkeel_runtime::{
     api::time::SignedDuration, clock::Clock, prelude::*, tasks::Tasks, webhook::WebhookServer,
 };
-use evenkeel_test::eventually;
+use evenkeel_test::{eventually, eventually_gone};
 use k8s_openapi::{
     ByteString,
     api::{
         admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration},
-        core::v1::{Secret, Service},
+        core::v1::{PersistentVolumeClaim, Secret, Service},
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
@@ -122,7 +122,10 @@ async fn create_and_read(kube: &Client, number: usize) -> Result<(), String> {
     }
 }
 
-pub(crate) async fn certificates_are_rotated_while_databases_are_created(kube: &Client) {
+pub(crate) async fn certificates_are_rotated_while_databases_are_created(
+    kube: &Client,
+    of_operator: &Client,
+) {
     // A CA that is seven years old, and a serving certificate that is valid for three more months.
     for days in [7 * 365, 9 * 30] {
         let before = secrets(kube).get_opt(SECRET).await.unwrap();
@@ -168,7 +171,7 @@ pub(crate) async fn certificates_are_rotated_while_databases_are_created(kube: &
 
     // The operator, with the right time: both the serving certificate and the CA are due.
     let setup = Setup::simulated(Clock::system(), "databases");
-    let manager = operator(kube.clone(), setup, webhooks(0, "default")).unwrap();
+    let manager = operator(of_operator.clone(), setup, webhooks(0, "default")).unwrap();
     let running = Running::start(manager);
     let is_rotated = |secret: &Secret| n_authorities(secret) == 2;
     let renewed = eventually(&secrets(kube), SECRET, is_rotated).within(TIMEOUT).await.unwrap();
@@ -196,6 +199,10 @@ pub(crate) async fn certificates_are_rotated_while_databases_are_created(kube: &
         })
     };
     eventually(&databases, "orders", is_ready).within(TIMEOUT).await.unwrap();
+    databases.delete("orders", &DeleteParams::default()).await.unwrap();
+    eventually_gone(&databases, "orders").within(TIMEOUT).await.unwrap();
+    let claims: Api<PersistentVolumeClaim> = Api::default_namespaced(kube.clone());
+    eventually_gone(&claims, "data-orders-0").within(TIMEOUT).await.unwrap();
     running.stop().await;
     serving.stop().await;
 }
