@@ -141,8 +141,8 @@ fn scenarios(args: &WhatIfArgs) -> Result<Vec<(String, Scenario)>> {
         let name = path.display().to_string();
         let text = fs::read_to_string(path).with_context(|| name.clone())?;
         let gates = FeatureGates::default();
-        let scheduler = library_options(&text, &Registry::in_tree(), &gates)
-            .with_context(|| name.clone())?;
+        let scheduler =
+            library_options(&text, &Registry::in_tree(), &gates).with_context(|| name.clone())?;
         Ok((name, Scenario { scheduler, ..base.clone() }))
     });
     variants.collect()
