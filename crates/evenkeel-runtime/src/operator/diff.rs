@@ -125,7 +125,8 @@ mod tests {
         fn a_json_patch_leads_from_the_old_value_to_the_new(old in value(), new in value()) {
             let mut patched = old.clone();
             if let Some(JsonPatch { operations, touches_list }) = json_patch(&old, &new) {
-                let patch = serde_json::from_value(Value::Array(operations)).unwrap();
+                let patch: json_patch::Patch =
+                    serde_json::from_value(Value::Array(operations)).unwrap();
                 json_patch::patch(&mut patched, &patch).unwrap();
                 prop_assert!(touches_list || old == new || !old.is_array());
             }
