@@ -30,7 +30,7 @@ pub fn hash_field(value: &str) -> u64 {
 /// Metadata field whose hash a shard selector compares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ShardField {
-    /// `object.metadata.uid`.
+    /// `object.metadata.uid`, which differs between objects of the same name.
     Uid,
     /// `object.metadata.namespace`. It is empty for a cluster-scoped object.
     Namespace,

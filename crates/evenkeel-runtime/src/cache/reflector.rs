@@ -173,8 +173,7 @@ impl Reflector {
         }
         if self.last_sync_resource_version.is_none() && !self.shards.begin_list() {
             // Without a shard there is nothing to read.
-            self.feed.replace(Table::new(), 0);
-            self.shards.listed();
+            self.shards.store(|| self.feed.replace(Table::new(), 0));
             self.shards.changed().await;
             return Ok(());
         }
@@ -271,8 +270,7 @@ impl Reflector {
                 Event::Error(status) => return Err(ApiError::Status(Box::new(status)).into()),
                 Event::Bookmark(Metadata { meta, .. }) => {
                     if meta.annotations.get(INITIAL_EVENTS_ANNOTATION) == Some("true") {
-                        state.apply(meta.version());
-                        self.shards.listed();
+                        self.shards.store(|| state.apply(meta.version()));
                         self.feed.set_queued_items(0);
                         self.last_sync_resource_version = Some(meta.resource_version);
                         return Ok(Some(opened));
@@ -316,8 +314,7 @@ impl Reflector {
             };
             self.feed.set_queued_items(state.len());
             if page.continue_.is_empty() {
-                state.apply(page.resource_version.parse().unwrap_or(0));
-                self.shards.listed();
+                self.shards.store(|| state.apply(page.resource_version.parse().unwrap_or(0)));
                 self.last_sync_resource_version = Some(page.resource_version);
                 return Ok(());
             }

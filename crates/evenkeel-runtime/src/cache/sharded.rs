@@ -43,6 +43,16 @@ impl ReadTerms {
         !self.terms.is_empty()
     }
 
+    /// Calls `apply`, which stores what was listed in the cache, and records that the cache holds it.
+    pub(super) fn store(&self, apply: impl FnOnce()) {
+        // The readers of this cache begin at the end of its first list. They must not begin with a term that it lacks.
+        if self.feed.sharding().is_some_and(|sharding| !sharding.has_listed()) {
+            self.listed();
+        }
+        apply();
+        self.listed();
+    }
+
     /// Records that the cache holds what was listed.
     pub(super) fn listed(&self) {
         if let Some(sharding) = self.feed.sharding() {

@@ -29,6 +29,11 @@ impl Coverage {
         self.by_cache.insert(id, terms.clone()).as_ref() != Some(terms)
     }
 
+    /// Returns whether a cache has listed its objects.
+    pub(super) fn has_listed(&self, id: u64) -> bool {
+        self.by_cache.contains_key(&id)
+    }
+
     /// Forgets a cache. Returns whether it was known.
     pub(super) fn forget(&mut self, id: u64) -> bool {
         self.by_cache.remove(&id).is_some()
@@ -50,7 +55,8 @@ mod tests {
         assert!(coverage.covers(0, 1), "without caches");
         let (maps, secrets) = (coverage.next_id(), coverage.next_id());
         assert!(coverage.covers(0, 1), "caches count from their first list on");
-        assert!(coverage.cover(maps, &HeldTerms::new()));
+        assert!(!coverage.has_listed(maps));
+        assert!(coverage.cover(maps, &HeldTerms::new()) && coverage.has_listed(maps));
         assert!(!coverage.covers(0, 1));
         let terms = HeldTerms::from([(0, 1), (1, 2)]);
         assert!(coverage.cover(maps, &terms) && !coverage.cover(maps, &terms));

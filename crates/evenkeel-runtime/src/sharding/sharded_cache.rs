@@ -48,6 +48,11 @@ impl ShardedCache {
         layout.selector(terms.keys().copied()).map_or_else(String::new, |it| it.to_string())
     }
 
+    /// Returns whether the cache has been recorded to hold the objects of some terms.
+    pub(crate) fn has_listed(&self) -> bool {
+        self.shards.coverage().has_listed(self.id)
+    }
+
     /// Records that the cache holds the objects of these terms and of no others.
     pub(crate) fn cover(&self, terms: &HeldTerms) {
         let is_change = self.shards.coverage().cover(self.id, terms);
