@@ -66,7 +66,7 @@ pub(crate) struct Informer {
     /// Parts, in the order of the scope's namespaces.
     parts: Box<[Part]>,
     /// Handles of the parts, if they hold only the objects of the shards of this process. Otherwise empty.
-    sharding: Box<[ShardedCache]>,
+    sharding: Box<[Arc<ShardedCache>]>,
     /// Set once all parts have synced.
     synced: Latch,
     /// Whether the server may not serve the kind yet.
@@ -112,7 +112,7 @@ impl Informer {
     pub(super) fn sharded(mut self, shards: Option<&Shards>) -> Self {
         let of_part = |shards| ShardedCache::of(shards, &self.scope.kind);
         let parts = shards.into_iter().flat_map(|shards| self.parts.iter().map(move |_| shards));
-        self.sharding = parts.filter_map(of_part).collect();
+        self.sharding = parts.filter_map(of_part).map(Arc::new).collect();
         self
     }
 
@@ -121,8 +121,8 @@ impl Informer {
     }
 
     /// Returns the handle of a part that holds only the objects of the shards of this process.
-    pub(super) fn sharding(&self, part: usize) -> Option<&ShardedCache> {
-        self.sharding.get(part)
+    pub(super) fn sharding(&self, part: usize) -> Option<Arc<ShardedCache>> {
+        self.sharding.get(part).cloned()
     }
 
     pub(super) fn object_type(&self) -> &ObjectType {

@@ -69,7 +69,7 @@ impl Feed {
     }
 
     /// Returns the handle of a part that holds only the objects of the shards of this process.
-    pub(super) fn sharding(&self) -> Option<&ShardedCache> {
+    pub(super) fn sharding(&self) -> Option<Arc<ShardedCache>> {
         self.informer.sharding(self.index)
     }
 

@@ -96,7 +96,7 @@ enum Event<'a> {
 
 impl Reflector {
     pub(super) fn new(client: Client, clock: Clock, feed: Feed) -> Self {
-        let shards = ReadTerms::new(feed.clone());
+        let shards = ReadTerms::new(feed.sharding());
         Self { client, clock, feed, shards, last_sync_resource_version: None }
     }
 
@@ -154,6 +154,21 @@ impl Reflector {
         }
     }
 
+    /// Follows the terms of this process: removes the objects of shards without a term from the cache. Returns whether a list
+    /// is necessary.
+    fn follow_shards(&mut self) -> bool {
+        let followed = self.shards.follow();
+        if followed.has_lost {
+            for object in self.feed.objects() {
+                let meta = object.meta();
+                if !self.shards.selects(&meta.namespace, &meta.name) {
+                    self.feed.delete_named(&meta.namespace, &meta.name, 0);
+                }
+            }
+        }
+        followed.needs_list
+    }
+
     /// Waits for a while, or until the terms of this process change.
     async fn pause(&mut self, duration: Duration) {
         tokio::select! {
@@ -168,7 +183,7 @@ impl Reflector {
     ///
     /// Upstream: `ListAndWatch`.
     async fn list_and_watch(&mut self) -> Result<(), WatchEnd> {
-        if self.last_sync_resource_version.is_some() && self.shards.follow() {
+        if self.last_sync_resource_version.is_some() && self.follow_shards() {
             self.last_sync_resource_version = None;
         }
         if self.last_sync_resource_version.is_none() && !self.shards.begin_list() {
@@ -330,7 +345,7 @@ impl Reflector {
             let frame = tokio::select! {
                 biased;
                 () = self.shards.changed() => {
-                    if self.shards.follow() {
+                    if self.follow_shards() {
                         self.last_sync_resource_version = None;
                         return Ok(());
                     }

@@ -1,22 +1,31 @@
 //! Shards whose objects a reflector reads, for a cache that holds only those of this process
 //! ([`Sharding::sharded_watch`](crate::sharding::Sharding::sharded_watch)).
 
-use super::part::Feed;
 use crate::sharding::{HeldTerms, ShardedCache};
 use evenkeel_api::{
     Encoding, Text,
     views::{Identity, IdentityMeta},
 };
-use std::future::pending;
+use std::{future::pending, sync::Arc};
 use tokio::sync::watch;
 
 /// Terms whose objects a reflector reads. Without sharding, it reads all objects.
 pub(super) struct ReadTerms {
-    feed: Feed,
+    /// Handle of the cache; `None` without sharding.
+    sharding: Option<Arc<ShardedCache>>,
     /// Terms whose objects the cache holds, or those of the list that is in progress.
     terms: HeldTerms,
     /// Changes with the terms of this process; `None` without sharding.
     changes: Option<watch::Receiver<()>>,
+}
+
+/// What changed when a reflector followed the terms.
+#[derive(Default)]
+pub(super) struct Followed {
+    /// Whether a list is necessary: there are terms whose objects the cache does not hold, or none at all.
+    pub(super) needs_list: bool,
+    /// Whether the cache holds objects of shards without a term.
+    pub(super) has_lost: bool,
 }
 
 /// Object of a shard that is not read.
@@ -28,14 +37,14 @@ pub(super) struct Skipped {
 }
 
 impl ReadTerms {
-    pub(super) fn new(feed: Feed) -> Self {
-        let changes = feed.sharding().map(ShardedCache::changes);
-        Self { feed, terms: HeldTerms::new(), changes }
+    pub(super) fn new(sharding: Option<Arc<ShardedCache>>) -> Self {
+        let changes = sharding.as_deref().map(ShardedCache::changes);
+        Self { sharding, terms: HeldTerms::new(), changes }
     }
 
     /// Begins a list of the objects of all shards of this process. Returns whether there is anything to list.
     pub(super) fn begin_list(&mut self) -> bool {
-        let Some(sharding) = self.feed.sharding() else { return true };
+        let Some(sharding) = &self.sharding else { return true };
         if let Some(changes) = &mut self.changes {
             changes.mark_unchanged();
         }
@@ -46,7 +55,7 @@ impl ReadTerms {
     /// Calls `apply`, which stores what was listed in the cache, and records that the cache holds it.
     pub(super) fn store(&self, apply: impl FnOnce()) {
         // The readers of this cache begin at the end of its first list. They must not begin with a term that it lacks.
-        if self.feed.sharding().is_some_and(|sharding| !sharding.has_listed()) {
+        if self.sharding.as_ref().is_some_and(|sharding| !sharding.has_listed()) {
             self.listed();
         }
         apply();
@@ -55,15 +64,14 @@ impl ReadTerms {
 
     /// Records that the cache holds what was listed.
     pub(super) fn listed(&self) {
-        if let Some(sharding) = self.feed.sharding() {
+        if let Some(sharding) = &self.sharding {
             sharding.cover(&self.terms);
         }
     }
 
-    /// Follows the terms of this process: removes the objects of shards without a term from the cache. Returns whether a list
-    /// is necessary, because there are terms whose objects the cache does not hold, or none at all.
-    pub(super) fn follow(&mut self) -> bool {
-        let Some(sharding) = self.feed.sharding() else { return false };
+    /// Follows the terms of this process.
+    pub(super) fn follow(&mut self) -> Followed {
+        let Some(sharding) = &self.sharding else { return Followed::default() };
         if let Some(changes) = &mut self.changes {
             changes.mark_unchanged();
         }
@@ -74,38 +82,40 @@ impl ReadTerms {
         self.terms = held.into_iter().filter(|(shard, _)| self.terms.contains_key(shard)).collect();
         // First, so that no pass of a later term sees the objects as deleted.
         sharding.cover(&self.terms);
-        if self.terms.len() < n_before {
-            for object in self.feed.objects() {
-                let meta = object.meta();
-                if !sharding.selects(&self.terms, &meta.namespace, &meta.name) {
-                    self.feed.delete_named(&meta.namespace, &meta.name, 0);
-                }
-            }
+        Followed {
+            needs_list: begins || self.terms.is_empty(),
+            has_lost: self.terms.len() < n_before,
         }
-        begins || self.terms.is_empty()
+    }
+
+    /// Returns whether an object is in a shard that is read.
+    pub(super) fn selects(&self, namespace: &str, name: &str) -> bool {
+        let sharding = self.sharding.as_ref();
+        sharding.is_none_or(|sharding| sharding.selects(&self.terms, namespace, name))
     }
 
     /// Waits for a change of the terms. Without sharding, this never completes.
     pub(super) async fn changed(&mut self) {
         let Some(changes) = &mut self.changes else { return pending().await };
         if changes.changed().await.is_err() {
-            // The sender lives as long as the feed.
+            // The sender lives as long as the handle.
             pending::<()>().await;
         }
     }
 
     /// Returns the `shardSelector` of lists and watches, empty for none.
     pub(super) fn selector(&self) -> String {
-        self.feed.sharding().map_or_else(String::new, |sharding| sharding.selector(&self.terms))
+        let sharding = self.sharding.as_ref();
+        sharding.map_or_else(String::new, |sharding| sharding.selector(&self.terms))
     }
 
     /// Returns an object that is in a shard which is not read. Only its identity is decoded. One that cannot be decoded is not
     /// skipped here.
     pub(super) fn skipped(&self, object: &[u8], encoding: Encoding) -> Option<Skipped> {
-        let sharding = self.feed.sharding()?;
+        self.sharding.as_ref()?;
         let Identity { meta } = Identity::decode(object, encoding).ok()?;
         let IdentityMeta { namespace, name, resource_version, .. } = meta;
-        let is_skipped = !sharding.selects(&self.terms, &namespace, &name);
+        let is_skipped = !self.selects(&namespace, &name);
         let version = resource_version.parse().unwrap_or(0);
         is_skipped.then_some(Skipped { resource_version, version })
     }
