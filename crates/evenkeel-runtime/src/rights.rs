@@ -62,7 +62,7 @@ pub struct PolicyRule {
     pub resource: String,
     /// Name of the only object. Empty for all.
     pub name: String,
-    /// Verbs, sorted.
+    /// Verbs that are allowed, sorted.
     pub verbs: Vec<String>,
 }
 

@@ -252,9 +252,11 @@ impl Shared {
             });
         }
         for (index, mut keys) in sources.into_iter().enumerate() {
-            let shared = Arc::clone(shared);
+            let (shared, stop) = (Arc::clone(shared), tasks.token());
             tasks.spawn_finite(format!("{name} source {index}"), async move {
-                while let Some((key, priority)) = keys.next().await {
+                // A stream may never end, such as that of a timer.
+                while let Some(Some((key, priority))) = stop.run_until_cancelled(keys.next()).await
+                {
                     shared.enqueue_from_source(key, priority, Duration::ZERO);
                 }
             });

@@ -290,12 +290,12 @@ impl<'a, S> DynamicObjects<'a, S> {
         status::of_dynamic(self.context, &self.kind, object)
     }
 
-    /// Like [`Context::subresource`].
+    /// Returns the access to a sub-resource of an object, as [`Context::subresource`].
     pub fn subresource(&self, object: &impl Identified, name: &'static str) -> SubResource<'a, S> {
         SubResource::new(self.context, self.target(object), name)
     }
 
-    /// Like [`Context::event`].
+    /// Records a normal event on an object, as [`Context::event`].
     pub fn event(
         &self,
         object: &impl Identified,
@@ -306,7 +306,7 @@ impl<'a, S> DynamicObjects<'a, S> {
         self.context.record_event(&event, RECONCILE, None);
     }
 
-    /// Like [`Context::warning`].
+    /// Records a warning on an object, as [`Context::warning`].
     pub fn warning(
         &self,
         object: &impl Identified,

@@ -181,7 +181,7 @@ impl NewWatch<'_> {
 
 /// The last call, which adds the watch.
 impl NewWatch<'_> {
-    /// See [`ControllerHandle::watches`].
+    /// Adds a watch that enqueues the keys that `map` returns, as [`ControllerHandle::watches`].
     pub fn watches<W: ApiObject>(
         self,
         map: impl Fn(&W) -> Vec<Key> + Send + Sync + 'static,
@@ -190,7 +190,7 @@ impl NewWatch<'_> {
         self.add(&cache, move |object: &Full<W>| map(object))
     }
 
-    /// See [`ControllerHandle::watches_metadata`].
+    /// Adds a watch of the metadata of a kind, as [`ControllerHandle::watches_metadata`].
     pub fn watches_metadata(
         self,
         kind: Kind,
@@ -200,7 +200,7 @@ impl NewWatch<'_> {
         self.add(&cache, move |object: &Metadata| map(&object.meta))
     }
 
-    /// See [`ControllerHandle::watches_dynamic`].
+    /// Adds a watch of a kind that is known only at run time, as [`ControllerHandle::watches_dynamic`].
     pub fn watches_dynamic(
         self,
         kind: Kind,
@@ -210,19 +210,19 @@ impl NewWatch<'_> {
         self.add(&cache, move |object: &Dynamic| map(object))
     }
 
-    /// See [`ControllerHandle::owns`].
+    /// Adds a watch that enqueues the controllers of objects, as [`ControllerHandle::owns`].
     pub fn owns<D: ApiObject>(self) -> WatchHandle {
         let cache = self.controller.caches.packed::<Full<D>>();
         self.add_owned(&cache)
     }
 
-    /// See [`ControllerHandle::owns_dynamic`].
+    /// Like [`Self::owns`], for a kind that is known only at run time.
     pub fn owns_dynamic(self, kind: Kind) -> WatchHandle {
         let cache = self.controller.caches.dynamic(kind);
         self.add_owned(&cache)
     }
 
-    /// See [`ControllerHandle::owns_metadata`].
+    /// Like [`Self::owns`], for a kind of which only the metadata is cached.
     pub fn owns_metadata(self, kind: Kind) -> WatchHandle {
         let cache = self.controller.caches.metadata(kind);
         self.add_owned(&cache)

@@ -11,7 +11,7 @@ use evenkeel_runtime::{
     source,
 };
 use evenkeel_test::{Clock, Funcs, eventually};
-use futures::stream;
+use futures::{channel::oneshot, stream};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::ResourceExt as _;
 use serde_json::json;
@@ -262,6 +262,25 @@ async fn a_timer_enqueues_its_key_each_period() {
     start(manager);
     tokio::time::sleep(seconds(200)).await;
     assert_eq!(lines(&passes), ["start", "tick", "tick", "tick"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_that_never_ends_does_not_hold_up_the_stop() {
+    let fixture = fixture().await;
+    let manager = fixture.manager().grace_period(seconds(300)).build().unwrap();
+    let (sender, keys) = source::channel();
+    manager
+        .controller_of_requests("endless")
+        .source(keys)
+        .reconcile_requests(async |_: Request, _: Context| Ok(Outcome::Settled));
+    let (stop, stopped) = oneshot::channel::<()>();
+    let running = tokio::spawn(manager.run(async { drop(stopped.await) }));
+    tokio::time::sleep(seconds(10)).await;
+    let begin = Clock::system().instant();
+    stop.send(()).unwrap();
+    running.await.unwrap().unwrap();
+    assert!(begin.elapsed() < seconds(60), "{:?}", begin.elapsed());
+    assert!(!sender.send(Key::new("", "late")), "nobody reads it");
 }
 
 #[tokio::test(start_paused = true)]
