@@ -75,7 +75,7 @@ pub enum SimulateError {
 }
 
 /// Runs a cluster in virtual time: it settles, then the change is made. Returns what happened from the change on. Equal
-/// arguments have equal results.
+/// arguments have equal results, but for generated names and the order of what happens at one instant.
 ///
 /// # Errors
 /// The cluster cannot be loaded, or has no nodes.

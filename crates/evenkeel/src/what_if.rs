@@ -60,7 +60,7 @@ pub(crate) struct WhatIfArgs {
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "1m")]
     job_duration: Duration,
 
-    /// Seed of all random decisions. Equal runs have equal results.
+    /// Seed of all random decisions. Equal runs have equal results, but for generated names.
     #[arg(long, default_value_t = 0)]
     seed: u64,
 

@@ -538,11 +538,9 @@ impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
     /// # use evenkeel_test::example::reconcile;
     /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
     /// # evenkeel_test::example::starts(|manager| {
-    /// let backoff = evenkeel_runtime::queue::Backoff {
-    ///     base_delay: Duration::from_millis(100),
-    ///     max_delay: Duration::from_secs(60),
-    ///     bucket: true,
-    /// };
+    /// use evenkeel_runtime::queue::Backoff;
+    ///
+    /// let backoff = Backoff { max_delay: Duration::from_secs(60), ..Backoff::default() };
     /// manager.controller::<ConfigMap>().backoff(backoff).reconcile(reconcile);
     /// # });
     /// ```
