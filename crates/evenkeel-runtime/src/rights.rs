@@ -101,8 +101,7 @@ impl Rights {
 
     /// Returns the rules, one of each resource and namespace.
     pub fn rules(&self) -> Vec<PolicyRule> {
-        let all = self.rules.iter().map(|(namespace, rules)| (namespace, rules));
-        let all = all.chain([(&self.namespace, &self.own)]);
+        let all = self.rules.iter().chain([(&self.namespace, &self.own)]);
         all.flat_map(|(namespace, rules)| {
             rules.iter().map(|((group, resource, name), verbs)| PolicyRule {
                 namespace: namespace.clone(),

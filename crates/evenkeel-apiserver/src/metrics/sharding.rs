@@ -9,9 +9,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use evenkeel_apimachinery::group_version::GroupResource;
 
+/// Group and plural of a resource.
+type Resource = (Arc<str>, Arc<str>);
+
 /// Counters of all resources that had a sharded watch.
 #[derive(Default)]
-pub(super) struct ShardedWatches(Mutex<BTreeMap<(Arc<str>, Arc<str>), Arc<Counters>>>);
+pub(super) struct ShardedWatches(Mutex<BTreeMap<Resource, Arc<Counters>>>);
 
 /// Counters of one resource.
 #[derive(Default)]

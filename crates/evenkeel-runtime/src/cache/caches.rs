@@ -293,7 +293,7 @@ impl Caches {
         let object_type = ObjectType::of::<Dynamic>()
             .decoding(Some(typed(packing_decoder::<Dynamic>())))
             .transforming(selection.decode.clone().map(typed));
-        Cache::of(&self.informer(self.selected_scope(kind.clone(), selection), object_type))
+        Cache::of(&self.informer(self.selected_scope(kind, selection), object_type))
     }
 
     /// Starts the reflectors of all caches. Caches that are requested later start at once.

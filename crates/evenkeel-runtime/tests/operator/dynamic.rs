@@ -1,6 +1,6 @@
 //! Kinds that are known only at run time, and kinds of which only the metadata is cached.
 
-use crate::{Fixture, Lines, context, create, fixture, map, merge, start};
+use crate::{Fixture, Lines, context, create, fixture, map, merge, reading, start};
 use evenkeel_runtime::{client::Metadata, operator::Identified, plan::PatchForm, prelude::*};
 use evenkeel_test::{eventually, eventually_gone};
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Pod, Secret};
@@ -297,7 +297,7 @@ async fn a_cache_with_a_transform_does_not_drop_data_of_objects() {
         json!({"metadata": {"name": "web", "namespace": "default"}, "data": {"k": "dg=="}});
     let secret: Secret = serde_json::from_value(secret).unwrap();
     fixture.secrets().create(&PostParams::default(), &secret).await.unwrap();
-    let cx = context(manager, |builder| builder.reads::<Secret>()).await;
+    let cx = reading::<Secret>(manager).await;
     assert_eq!(cx.get::<Secret>("default", "web").unwrap().unwrap().data, None);
     let mut named = Secret::default();
     (named.metadata.name, named.metadata.namespace) = (Some("web".into()), Some("default".into()));

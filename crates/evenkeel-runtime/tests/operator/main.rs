@@ -92,6 +92,12 @@ fn start(manager: Manager) {
     tokio::spawn(manager.run(std::future::pending()));
 }
 
+/// Returns the access of a pass of a controller that reads objects of a kind. See [`context`].
+#[expect(clippy::redundant_closure_for_method_calls, reason = "a path has one lifetime only")]
+async fn reading<K: ApiObject>(manager: Manager) -> Context {
+    context(manager, |builder| builder.reads::<K>()).await
+}
+
 /// Runs a manager with a controller `test`, and returns the access of one of its passes.
 async fn context(
     manager: Manager,

@@ -1,6 +1,6 @@
 //! Writes of a pass that other tests do not show, and its views.
 
-use crate::{context, create, fixture, map, merge};
+use crate::{context, create, fixture, map, merge, reading};
 use evenkeel_runtime::{
     plan::{PatchForm, Propagation},
     prelude::*,
@@ -74,8 +74,7 @@ async fn an_eviction_asks_the_budgets() {
 #[tokio::test(start_paused = true)]
 async fn sub_resources_are_read_and_written() {
     let fixture = fixture().await;
-    let cx =
-        context(fixture.manager().build().unwrap(), |builder| builder.reads::<Deployment>()).await;
+    let cx = reading::<Deployment>(fixture.manager().build().unwrap()).await;
     let web = cx.create(&deployment()).await.unwrap();
     assert_eq!(cx.get_scale(&*web).await.unwrap().spec.unwrap().replicas, Some(1));
     let scaled = cx.scale(&*web, 3).await.unwrap();
@@ -105,8 +104,7 @@ async fn sub_resources_are_read_and_written() {
 #[tokio::test(start_paused = true)]
 async fn statuses_of_built_in_kinds_are_patched_by_their_differences() {
     let fixture = fixture().await;
-    let cx =
-        context(fixture.manager().build().unwrap(), |builder| builder.reads::<Deployment>()).await;
+    let cx = reading::<Deployment>(fixture.manager().build().unwrap()).await;
     let web = cx.create(&deployment()).await.unwrap();
     let set = |status: &mut DeploymentStatus| status.ready_replicas = Some(1);
     let written = cx.status_of(&*web).set(|status: &mut DeploymentStatus| {
@@ -229,7 +227,7 @@ async fn a_dry_run_stores_nothing() {
     kube.create(&PostParams::default(), &map("kube")).await.unwrap();
     tokio::time::sleep(Duration::from_secs(10)).await;
     let maps = fixture.maps().list(&Default::default()).await.unwrap();
-    let names: Vec<_> = maps.items.iter().map(|map| map.name_any()).collect();
+    let names: Vec<_> = maps.items.iter().map(kube::ResourceExt::name_any).collect();
     assert_eq!(names, ["present"]);
     assert_eq!(maps.items[0].data, None);
     let events: Api<Event> = Api::default_namespaced(fixture.server.client());
