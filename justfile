@@ -45,10 +45,6 @@ scenarios *NAMES:
 outsider *VERSIONS:
     tests/outsider/run {{VERSIONS}}
 
-# Whether the API for operators has lost or changed anything since a revision (needs cargo-semver-checks).
-semver REVISION="origin/main":
-    tests/outsider/semver {{REVISION}}
-
 # What must pass before a change lands.
 ci:
     .ci/run
