@@ -31,7 +31,7 @@ pub struct SiteStatus {
 pub struct Dns(pub Arc<Mutex<BTreeSet<String>>>);
 
 async fn reconcile(site: Arc<Site>, cx: Context<Dns>) -> Result<Outcome> {
-    cx.state().0.lock().expect("no holder panics").insert(site.name_any());
+    cx.state().0.lock().expect("no holder panics").insert(cx.key().to_string());
     let labels = json!({"site": site.name_any()});
     let containers = json!([{"name": "web", "image": site.spec.image}]);
     let deployment = json!({
@@ -60,7 +60,7 @@ fn part<K: ApiObject>(site: &Site, spec: &Value) -> Result<K> {
 }
 
 async fn clean_up(site: Arc<Site>, cx: Context<Dns>) -> Result<()> {
-    cx.state().0.lock().expect("no holder panics").remove(&site.name_any());
+    cx.state().0.lock().expect("no holder panics").remove(&cx.key().to_string());
     Ok(())
 }
 

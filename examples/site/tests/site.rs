@@ -24,7 +24,7 @@ async fn a_site_becomes_ready_scales_and_goes() {
     let blog = Site::new("blog", SiteSpec { image: "nginx".to_owned(), replicas: 2 });
     sites.create(&PostParams::default(), &blog).await.unwrap();
     eventually(&sites, "blog", ready(2)).await.unwrap();
-    assert!(names.lock().unwrap().contains("blog"));
+    assert!(names.lock().unwrap().contains("default/blog"));
     let services: Api<Service> = Api::default_namespaced(cluster.client());
     services.get("blog").await.unwrap();
 
