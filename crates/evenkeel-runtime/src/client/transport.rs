@@ -32,7 +32,7 @@ impl Transport {
     /// order. Takes the place of [`kube::Client::try_default`]: a request does not pass the queue and the layers of kube's
     /// client, which costs less CPU time.
     ///
-    /// It uses HTTP/1.1, with a connection for each concurrent request. HTTP/2, which [`super::transport`] uses, saves
+    /// It uses HTTP/1.1, with a connection for each concurrent request. HTTP/2, which [`super::transport()`] uses, saves
     /// connections, but costs an operator with few watches more CPU time for a write.
     ///
     /// ```no_run
