@@ -59,7 +59,7 @@ fn part<K: ApiObject>(site: &Site, spec: &Value) -> Result<K> {
     Ok(object)
 }
 
-async fn clean_up(site: Arc<Site>, cx: Context<Dns>) -> Result<()> {
+async fn clean_up(_: Arc<Site>, cx: Context<Dns>) -> Result<()> {
     cx.state().0.lock().expect("no holder panics").remove(&cx.key().to_string());
     Ok(())
 }
