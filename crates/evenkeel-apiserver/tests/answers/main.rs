@@ -82,13 +82,7 @@ async fn run(reach: Reach) {
     if variable("EVENKEEL_PARITY_REACH").is_some_and(|asked| asked != run.name) {
         return;
     }
-    let binaries = match parity::binaries() {
-        Ok(binaries) => binaries,
-        Err(why) => {
-            println!("parity: {why}");
-            return;
-        }
-    };
+    let Some(binaries) = parity::binaries("parity") else { return };
     let oracles = Oracle::both(&binaries).await;
     let mut both = Both::connect(&oracles).await;
     let (examples, schemas) = prepare(&mut both, reach).await;

@@ -437,10 +437,7 @@ async fn an_invalid_policy_refuses_the_start() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn events_are_as_upstreams() {
-    let binaries = match parity::binaries() {
-        Ok(binaries) => binaries,
-        Err(why) => return println!("audit: {why}"),
-    };
+    let Some(binaries) = parity::binaries("audit") else { return };
     let folder = tempfile::tempdir().expect("a folder");
     let at = |name: &str| folder.path().join(name);
     std::fs::write(at("policy.json"), policy().to_string()).expect("written");

@@ -32,15 +32,8 @@ const OF_ANY_LENGTH: [&str; 4] =
     ["Service", "CustomResourceDefinition", "FlowSchema", "PriorityLevelConfiguration"];
 
 /// Returns upstream's server and ours on its etcd; `None` without upstream's programs.
-#[expect(clippy::print_stdout, reason = "a skipped test says so")]
 async fn both() -> Option<(Arc<Upstream>, [Oracle; 2])> {
-    let binaries = match parity::binaries() {
-        Ok(binaries) => binaries,
-        Err(why) => {
-            println!("{why}");
-            return None;
-        }
-    };
+    let binaries = parity::binaries("etcd beside upstream")?;
     let upstream = Arc::new(Upstream::start(&binaries));
     let theirs = Oracle::Upstream(upstream.clone());
     theirs.ready().await;

@@ -20,15 +20,8 @@ use parity::servers::{Answer, Connection, Oracle, Sent};
 use serde_json::{Value, json};
 
 /// Returns etcd; `None`, after a word to whoever runs the test, without upstream's programs.
-#[expect(clippy::print_stdout, reason = "a skipped test says so")]
 fn start_etcd() -> Option<Etcd> {
-    match parity::binaries() {
-        Ok(binaries) => Some(Etcd::start(&binaries)),
-        Err(why) => {
-            println!("{why}");
-            None
-        }
-    }
+    parity::binaries("etcd").map(|binaries| Etcd::start(&binaries))
 }
 
 /// Starts a server on etcd.

@@ -37,13 +37,7 @@ const SEED: &str = "EVENKEEL_HISTORIES_SEED";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn histories_are_those_of_upstream() {
-    let binaries = match parity::binaries() {
-        Ok(binaries) => binaries,
-        Err(why) => {
-            println!("histories: {why}");
-            return;
-        }
-    };
+    let Some(binaries) = parity::binaries("histories") else { return };
     let oracles = Oracle::both(&binaries).await;
     let kinds = kinds::all();
     for oracle in &oracles {

@@ -22,11 +22,16 @@ pub(crate) fn number(name: &str) -> Option<u64> {
     variable(name).and_then(|text| text.parse().ok())
 }
 
-/// Returns the folder of upstream's programs, or why there is none.
-pub(crate) fn binaries() -> Result<PathBuf, &'static str> {
-    variable("EVENKEEL_UPSTREAM_BIN").map(PathBuf::from).ok_or(
-        "SKIPPED: EVENKEEL_UPSTREAM_BIN is not set; tests/upstream/build FOLDER builds what it names",
-    )
+/// Returns the folder of upstream's programs. Without one, it prints that this test is skipped, and why.
+#[expect(clippy::print_stdout, reason = "a skipped test says so")]
+pub(crate) fn binaries(test: &str) -> Option<PathBuf> {
+    let folder = variable("EVENKEEL_UPSTREAM_BIN").map(PathBuf::from);
+    if folder.is_none() {
+        println!(
+            "{test}: SKIPPED: EVENKEEL_UPSTREAM_BIN is not set; tests/upstream/build FOLDER builds what it names"
+        );
+    }
+    folder
 }
 
 /// Seeds of a run's cases, which its workers share.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use evenkeel_apiserver::Server;
+use evenkeel_apiserver::{Builder, Server};
 use http::{HeaderMap, Method, Request};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full};
@@ -93,18 +93,18 @@ impl Stream {
 impl Oracle {
     /// Starts upstream's server from a folder of programs, then ours; upstream's is ready.
     pub(crate) async fn both(binaries: &Path) -> [Self; 2] {
-        let upstream = Self::Upstream(Arc::new(Upstream::start(binaries)));
-        let server = Server::builder().tokens_csv(TOKENS).build().await.expect("a server");
-        upstream.ready().await;
-        [upstream, Self::Embedded(server)]
+        Self::both_with(binaries, &[], Server::builder()).await
     }
 
     /// Like [`both`](Self::both), with the feature gate `ShardedListAndWatch`.
     pub(crate) async fn both_sharded(binaries: &Path) -> [Self; 2] {
         let flags = ["--feature-gates=ShardedListAndWatch=true".to_owned()];
-        let upstream = Self::Upstream(Arc::new(Upstream::start_with(binaries, &flags)));
-        let builder = Server::builder().tokens_csv(TOKENS).sharded_list_and_watch(true);
-        let server = builder.build().await.expect("a server");
+        Self::both_with(binaries, &flags, Server::builder().sharded_list_and_watch(true)).await
+    }
+
+    async fn both_with(binaries: &Path, flags: &[String], builder: Builder) -> [Self; 2] {
+        let upstream = Self::Upstream(Arc::new(Upstream::start_with(binaries, flags)));
+        let server = builder.tokens_csv(TOKENS).build().await.expect("a server");
         upstream.ready().await;
         [upstream, Self::Embedded(server)]
     }

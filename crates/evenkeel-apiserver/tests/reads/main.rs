@@ -38,13 +38,7 @@ const SEED: &str = "EVENKEEL_READS_SEED";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reads_get_upstreams_answers() {
-    let binaries = match parity::binaries() {
-        Ok(binaries) => binaries,
-        Err(why) => {
-            println!("reads: {why}");
-            return;
-        }
-    };
+    let Some(binaries) = parity::binaries("reads") else { return };
     let oracles = Oracle::both(&binaries).await;
     let known = prepare::prepare(&oracles).await;
     let seeds = Seeds::from_variables(SEED, "EVENKEEL_READS", N_REQUESTS);
