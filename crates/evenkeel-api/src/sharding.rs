@@ -72,16 +72,6 @@ impl ShardRange {
         Some(Self { first: u64::try_from(start).ok()?, last: u64::try_from(end - 1).ok()? })
     }
 
-    /// Returns the lowest hash in the range.
-    pub fn first(self) -> u64 {
-        self.first
-    }
-
-    /// Returns the greatest hash in the range.
-    pub fn last(self) -> u64 {
-        self.last
-    }
-
     /// Returns whether the range contains a hash.
     pub fn contains(self, hash: u64) -> bool {
         (self.first..=self.last).contains(&hash)
@@ -106,7 +96,7 @@ impl ShardSelector {
         self.field
     }
 
-    /// Returns the ranges.
+    /// Returns the ranges, in the order of the selector's text.
     pub fn ranges(&self) -> &[ShardRange] {
         &self.ranges
     }

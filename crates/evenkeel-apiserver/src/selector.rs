@@ -175,8 +175,12 @@ impl Selectors {
 
     /// Returns whether an object is selected.
     pub(crate) fn matches(&self, entry: &Entry) -> bool {
-        self.matches_sharding(entry)
-            && self.labels.matches_by(|key| entry.selection.label(key))
+        self.matches_sharding(entry) && self.matches_attributes(entry)
+    }
+
+    /// Returns whether an object's labels and fields are selected, whatever its shard.
+    pub(crate) fn matches_attributes(&self, entry: &Entry) -> bool {
+        self.labels.matches_by(|key| entry.selection.label(key))
             && self.fields.iter().all(|requirement| {
                 let (namespace, name) = entry.key.split_once('/').unwrap_or(("", &entry.key));
                 let decoded_value;

@@ -451,13 +451,13 @@ impl Watcher {
 
     /// Returns whether the selectors select a state of an object. Counts one in another shard.
     fn matches(&self, entry: &Entry) -> bool {
-        if let Some(sharded) = &self.sharded
-            && !self.selectors.matches_sharding(entry)
-        {
-            sharded.filtered();
-            return false;
+        if self.selectors.matches_sharding(entry) {
+            return self.selectors.matches_attributes(entry);
         }
-        self.selectors.matches(entry)
+        if let Some(sharded) = &self.sharded {
+            sharded.filtered();
+        }
+        false
     }
 
     /// Returns the frame of a bookmark. `end_of_initial` marks the end of the initial events.
