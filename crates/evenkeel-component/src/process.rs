@@ -19,7 +19,7 @@ use anyhow::Result;
 use evenkeel_runtime::{
     cache::Caches,
     clock::Clock,
-    leaderelection::{self, Candidate, CandidateConfig},
+    leaderelection::{self, CandidateConfig},
     manager::{Manager, RunnableGroup, shutdown_signal},
     tasks::Tasks,
 };
@@ -113,7 +113,8 @@ impl Process {
             // As upstream: the programs wait until the server serves what they watch.
             .cache_sync_timeout(None);
         if let Some(election) = &parts.election {
-            builder = builder.election(election.clone());
+            let candidate = lease_candidate(parts.name, election, parts.gates);
+            builder = builder.election(election.clone()).lease_candidate(candidate);
         }
         let manager = builder.build()?;
         let background = Tasks::of(manager.supervisor());
@@ -139,9 +140,6 @@ impl Process {
             Ok(())
         });
         let running_controllers = RunningControllers::register(&registry, parts.name);
-        if let Some(election) = parts.election.as_ref().filter(|election| election.coordinated) {
-            run_lease_candidate(&manager, parts.name, election, parts.gates);
-        }
         let election = parts.election;
         Ok(Self {
             clock,
@@ -189,31 +187,22 @@ impl Process {
     }
 }
 
-/// Runs the LeaseCandidate of a coordinated election. The server chooses the candidate with the oldest emulated
+/// Returns the LeaseCandidate of a coordinated election. The server chooses the candidate with the oldest emulated
 /// version.
-fn run_lease_candidate(
-    manager: &Manager,
+fn lease_candidate(
     name: &str,
     election: &leaderelection::Config,
     gates: &FeatureGates,
-) {
-    let versions = gates.versions();
-    let candidate = Candidate::new(
-        manager.unfenced_client(),
-        CandidateConfig {
-            // Upstream uses this namespace, wherever the lease is.
-            namespace: "kube-system".to_owned(),
-            identity: election.identity.clone(),
-            lease: name.to_owned(),
-            binary_version: format!("{}.0", features::BINARY),
-            emulation_version: format!("{}.0", versions.emulated),
-            strategy: "OldestEmulationVersion".to_owned(),
-        },
-    );
-    manager.add(RunnableGroup::Others, "lease candidate", |running| async move {
-        running.token().run_until_cancelled_owned(candidate.run()).await;
-        Ok(())
-    });
+) -> CandidateConfig {
+    CandidateConfig {
+        // Upstream uses this namespace, wherever the lease is.
+        namespace: "kube-system".to_owned(),
+        identity: election.identity.clone(),
+        lease: name.to_owned(),
+        binary_version: format!("{}.0", features::BINARY),
+        emulation_version: format!("{}.0", gates.versions().emulated),
+        strategy: "OldestEmulationVersion".to_owned(),
+    }
 }
 
 /// Returns the pages about the program for its secure port.

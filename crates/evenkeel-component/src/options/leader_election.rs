@@ -70,10 +70,7 @@ impl LeaderElectionOptions {
         let id = std::fs::read_to_string("/proc/sys/kernel/random/uuid")
             .context("no identity for the election")?;
         let identity = format!("{}_{}", host.trim(), id.trim());
-        let version = crate::version::RELEASE.trim_start_matches('v');
         Ok(leaderelection::Config {
-            binary_version: version.to_owned(),
-            emulation_version: version.to_owned(),
             lease_duration: self.lease_duration,
             renew_deadline: self.renew_deadline,
             retry_period: self.retry_period,

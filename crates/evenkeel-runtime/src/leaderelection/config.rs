@@ -82,7 +82,7 @@ impl Config {
     }
 
     /// Creates a configuration of a coordinated election (KEP-4355), with the version of the program. The server chooses the
-    /// candidate with the oldest version, so that a rolling upgrade does not move back and forth.
+    /// candidate with the oldest version, so that the leadership does not move back and forth during a rolling upgrade.
     ///
     /// The server needs the feature `CoordinatedLeaderElection`. Without it nobody leads.
     #[doc(alias = "CoordinatedLeaderElection")]

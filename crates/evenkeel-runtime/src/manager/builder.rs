@@ -9,7 +9,7 @@ use crate::{
     events::EventRecorder,
     health::{Health, LEADER_TOLERANCE},
     latch::Latch,
-    leaderelection::{self, Config, ConfigError, LeaderElector},
+    leaderelection::{self, CandidateConfig, Config, ConfigError, LeaderElector},
     metrics::ClusterRegistries,
     rights::Rights,
     sharding::{Member, Sharding, ShardingError},
@@ -69,6 +69,7 @@ pub struct ManagerBuilder {
     component: String,
     grace_period: Duration,
     election: Option<Config>,
+    candidate: Option<CandidateConfig>,
     setup: Option<Setup>,
     /// Name of the Lease of [`ManagerBuilder::leader_election_id`].
     election_id: Option<String>,
@@ -82,7 +83,7 @@ pub struct ManagerBuilder {
     /// Whether the metrics of queues have the labels of Kubernetes' programs.
     has_component_metrics: bool,
     interceptor: Option<Arc<dyn Interceptor>>,
-    field_manager: Option<Box<str>>,
+    field_manager: Option<Arc<str>>,
     #[cfg(feature = "serve")]
     pub(super) ports: super::listeners::Ports,
 }
@@ -101,6 +102,7 @@ impl ManagerBuilder {
             component: "evenkeel".to_owned(),
             grace_period: Duration::from_secs(30),
             election: None,
+            candidate: None,
             setup: None,
             election_id: None,
             sharding: None,
@@ -433,8 +435,7 @@ impl ManagerBuilder {
         self
     }
 
-    /// Sets the function that each request of the manager passes before it is sent. Not used with
-    /// [`ManagerBuilder::client`], whose own builder has such a function.
+    /// Sets the function that each request of the manager passes before it is sent.
     #[doc(alias = "interceptor.NewClient")]
     pub fn interceptor(mut self, interceptor: impl Interceptor) -> Self {
         self.interceptor = Some(Arc::new(interceptor));
@@ -442,8 +443,7 @@ impl ManagerBuilder {
     }
 
     /// Sets the field manager of all writes of controllers: applies, creations, updates, patches and statuses. Default:
-    /// the [component](ManagerBuilder::component). A client of [`ManagerBuilder::client`] has a field manager of its own for
-    /// writes other than applies.
+    /// that of [`ManagerBuilder::client`], or the [component](ManagerBuilder::component).
     #[doc(alias = "FieldOwner")]
     pub fn field_manager(mut self, name: &str) -> Self {
         self.field_manager = Some(name.into());
@@ -488,6 +488,13 @@ impl ManagerBuilder {
         self
     }
 
+    /// Sets the LeaseCandidate of a coordinated election. Default: in the lease's namespace, with the versions of the
+    /// [election](ManagerBuilder::election). Without a coordinated election it has no effect.
+    pub fn lease_candidate(mut self, candidate: CandidateConfig) -> Self {
+        self.candidate = Some(candidate);
+        self
+    }
+
     /// Builds the manager. Call it inside the tokio runtime that the manager will run in.
     ///
     /// ```
@@ -520,6 +527,7 @@ impl ManagerBuilder {
             component,
             grace_period,
             election,
+            candidate,
             setup,
             election_id,
             sharding,
@@ -569,19 +577,15 @@ impl ManagerBuilder {
         };
         // A dry run cannot write a lease.
         let (election, sharding) = if dry_run { (None, None) } else { (election, sharding) };
-        let candidate = election.as_ref().and_then(Config::candidate);
+        let candidate = election
+            .as_ref()
+            .and_then(Config::candidate)
+            .map(|default| candidate.unwrap_or(default));
         let client = client.unwrap_or_else(|| {
-            let mut builder = Client::builder(transport, clock.clone())
-                .user_agent(&component)
-                .registry(&registry);
-            if let Some(interceptor) = interceptor {
-                builder = builder.shared_interceptor(interceptor);
-            }
-            if let Some(name) = &field_manager {
-                builder = builder.field_manager(name);
-            }
-            builder.build()
+            let builder = Client::builder(transport, clock.clone());
+            builder.user_agent(&component).registry(&registry).build()
         });
+        let client = client.with_options(interceptor, field_manager);
         let caches = caches.unwrap_or_else(|| {
             let namespaces = namespaces.iter().map(String::as_str);
             Caches::in_namespaces(client.clone(), clock.clone(), &registry, namespaces)
@@ -655,7 +659,6 @@ impl ManagerBuilder {
             controller_defaults,
             candidate,
             dry_run_writes,
-            field_manager,
             rights: Arc::new(Mutex::new(rights)),
             setup,
             elected: Latch::default(),

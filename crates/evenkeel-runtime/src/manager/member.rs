@@ -46,16 +46,12 @@ impl Manager {
             Some(writes) => writes.record_writes_of(transport.into()).into(),
             None => transport,
         };
-        let mut builder = Client::builder(transport, clock.clone())
+        let client = Client::builder(transport, clock.clone())
             .user_agent(&self.component)
-            .registry(&registry);
-        if let Some(interceptor) = self.unfenced_client.shared_interceptor() {
-            builder = builder.shared_interceptor(interceptor);
-        }
-        if let Some(name) = &self.field_manager {
-            builder = builder.field_manager(name);
-        }
-        let client = builder.build().fenced(&self.fence());
+            .registry(&registry)
+            .build()
+            .with_options_of(&self.unfenced_client)
+            .fenced(&self.fence());
         let caches = Caches::new(client.clone(), clock.clone(), &registry);
         let metrics = controller::Metrics::register_with_controller(&registry);
         let env = Env::with_metrics(client.clone(), caches, clock.clone(), metrics);
@@ -80,7 +76,6 @@ impl Manager {
             controller_defaults: self.controller_defaults,
             candidate: None,
             dry_run_writes: self.dry_run_writes.clone(),
-            field_manager: self.field_manager.clone(),
             rights: Arc::default(),
             setup: self.setup.clone(),
             elected: Latch::default(),

@@ -100,8 +100,6 @@ pub struct Manager {
     candidate: Option<CandidateConfig>,
     /// Writes of a dry run.
     dry_run_writes: Option<RecordedWrites>,
-    /// Field manager of the controllers' writes, if it is not the component.
-    field_manager: Option<Box<str>>,
     /// Rights that the manager and its controllers need.
     rights: Arc<Mutex<Rights>>,
     setup: Option<Setup>,
@@ -158,7 +156,7 @@ impl Manager {
 
     /// Returns the field manager of the writes of controllers.
     pub fn field_manager(&self) -> &str {
-        self.field_manager.as_ref().unwrap_or(&self.component)
+        self.unfenced_client.field_manager().unwrap_or(&self.component)
     }
 
     /// Returns the writes of a [dry run](ManagerBuilder::dry_run) so far, or `None` without one. Clones of the result share
@@ -167,10 +165,14 @@ impl Manager {
         self.dry_run_writes.as_ref()
     }
 
-    /// Returns the rights that the operator needs: those of the manager, and those of the controllers that were added so far.
-    /// See [`crate::rights`].
+    /// Returns the rights that the operator needs: those of the manager, those of the controllers that were added so far, and
+    /// those to read what is cached so far. See [`crate::rights`].
     pub fn rights(&self) -> Rights {
-        self.rights.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let mut rights = self.rights.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for scope in self.env.caches.scopes() {
+            rights.add_read(&scope);
+        }
+        rights
     }
 
     /// Returns the registry of the program's metrics.
