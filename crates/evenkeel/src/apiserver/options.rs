@@ -147,9 +147,10 @@ impl Options {
 /// Returns a warning for each requested feature gate without effect. `requested` has pairs of component and `Gate=true`.
 fn gate_warnings(requested: &[(String, String)]) -> impl Iterator<Item = String> {
     let names = requested.iter().filter_map(|(_, pair)| pair.split_once('='));
-    let inert =
-        names.filter(|(name, _)| !EFFECTIVE_GATES.contains(name) && !name.starts_with("All"));
-    inert.map(|(name, _)| format!("the feature gate {name} is accepted, but has no effect here"))
+    let inert = names
+        .map(|(name, _)| name.trim())
+        .filter(|name| !EFFECTIVE_GATES.contains(name) && !matches!(*name, "AllAlpha" | "AllBeta"));
+    inert.map(|name| format!("the feature gate {name} is accepted, but has no effect here"))
 }
 
 fn port(read: &Reader) -> u16 {
@@ -356,18 +357,25 @@ mod tests {
     #[test]
     fn a_feature_gate_takes_effect_or_causes_a_warning() {
         let gates = |text: &str| check(&[&format!("--feature-gates={text}")]);
-        for (text, is_sharded, warning) in [
-            ("ShardedListAndWatch=true", true, None),
-            ("kube:ShardedListAndWatch=false", false, None),
+        let inert =
+            |name: &str| format!("the feature gate {name} is accepted, but has no effect here");
+        for (text, is_sharded, warnings) in [
+            ("ShardedListAndWatch=true", true, vec![]),
+            ("kube:ShardedListAndWatch=false", false, vec![]),
+            ("WatchList=false", false, vec![inert("WatchList")]),
             (
-                "WatchList=false",
-                false,
-                Some("the feature gate WatchList is accepted, but has no effect here"),
+                "AllowServiceExternalIPs=true, ShardedListAndWatch=true",
+                true,
+                vec![
+                    "setting GA feature gate AllowServiceExternalIPs=true. It will be removed in a future release."
+                        .to_owned(),
+                    inert("AllowServiceExternalIPs"),
+                ],
             ),
         ] {
             let options = gates(text).expect(text);
             assert_eq!(options.sharded_list_and_watch, is_sharded, "{text}");
-            assert_eq!(options.warnings, warning.into_iter().collect::<Vec<_>>(), "{text}");
+            assert_eq!(options.warnings, warnings, "{text}");
         }
         assert!(!check(&[]).expect("allowed").sharded_list_and_watch);
         let error = gates("Nothing=true").expect_err("no gate");

@@ -119,6 +119,7 @@ pub(crate) struct Args {
 fn feature_gate(pair: &str) -> Result<(String, bool), String> {
     let (name, value) =
         pair.split_once('=').ok_or_else(|| format!("missing bool value for {pair}"))?;
+    let (name, value) = (name.trim(), value.trim());
     let on = value.parse().map_err(|_| format!("invalid value of {name}: use true or false"))?;
     Ok((name.to_owned(), on))
 }
