@@ -455,7 +455,8 @@ impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
         self.change(Builder::optional_last)
     }
 
-    /// Enqueues every object of the last declared kind each `period`, as an update without a change.
+    /// Enqueues every object of the last declared kind each `period`, as an update without a change. `owns` and
+    /// its like ignore such updates. The shortest period that is asked for applies to the kind's cache, and so to all of its readers.
     ///
     /// ```
     /// # use evenkeel_runtime::prelude::*;
@@ -484,7 +485,7 @@ impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
     }
 }
 
-/// Options.
+/// Options of the controller.
 impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
     /// Sets the controller's name, for a second controller of the same kind.
     ///
@@ -730,15 +731,15 @@ impl<K: Send + Sync + 'static, S: Send + Sync + 'static> ControllerBuilder<'_, K
         if !self.finalizers.is_empty() {
             self.builder.declared().writes(objects.kind(), &["patch"]);
         }
-        let finalizers = Finalizers::new(std::mem::take(&mut self.finalizers));
+        let finalizers = std::mem::take(&mut self.finalizers);
+        let finalizers = Finalizers::new(objects.kind().clone(), finalizers);
         let (finalizers, function) = (Arc::new(finalizers), Arc::new(function));
         self.reconcile_requests(move |request, context: Context<S>| {
             let found = objects.get(&request.key.namespace, &request.key.name);
-            let kind = objects.kind().clone();
             let (finalizers, function) = (Arc::clone(&finalizers), Arc::clone(&function));
             async move {
                 let Some(object) = found else { return Ok(Outcome::Settled) };
-                match finalizers.run(&kind, object, &context).await? {
+                match finalizers.run(object, &context).await? {
                     Some(object) => function(object.whole(), context).await,
                     None => Ok(Outcome::Settled),
                 }
@@ -850,21 +851,22 @@ pub(super) fn mapping<V: View>(
 
 /// Finalizers of one controller, with their cleanups.
 struct Finalizers<K, S> {
+    /// Kind of the objects.
+    kind: Kind,
     names: Vec<&'static str>,
     cleanups: Vec<Cleanup<K, S>>,
 }
 
 impl<K, S> Finalizers<K, S> {
-    fn new(declared: Vec<(&'static str, Cleanup<K, S>)>) -> Self {
+    fn new(kind: Kind, declared: Vec<(&'static str, Cleanup<K, S>)>) -> Self {
         let (names, cleanups) = declared.into_iter().unzip();
-        Self { names, cleanups }
+        Self { kind, names, cleanups }
     }
 
     /// Adds the finalizers to a new object, or runs the cleanups of one that is being deleted. Returns the object to
     /// reconcile, if it is to be reconciled.
     async fn run<V: Whole<Object = K>>(
         &self,
-        kind: &Kind,
         mut object: Arc<V>,
         context: &Context<S>,
     ) -> Result<Option<Arc<V>>> {
@@ -875,7 +877,7 @@ impl<K, S> Finalizers<K, S> {
                 Step::Leave => return Ok(None),
                 Step::Add(missing) => {
                     let patch = finalizers::patch(meta, &missing, None);
-                    object = patch_finalizer(kind, &*object, missing[0], &patch, context).await?;
+                    object = self.patch(&*object, missing[0], &patch, context).await?;
                 }
                 Step::CleanUp(name) => {
                     let cleanup =
@@ -884,25 +886,24 @@ impl<K, S> Finalizers<K, S> {
                         cleanup(object.whole(), context.clone()).await?;
                     }
                     let patch = finalizers::patch(meta, &[], Some(name));
-                    object = patch_finalizer(kind, &*object, name, &patch, context).await?;
+                    object = self.patch(&*object, name, &patch, context).await?;
                 }
             }
         }
     }
-}
 
-async fn patch_finalizer<V: View, S>(
-    kind: &Kind,
-    object: &V,
-    finalizer: &str,
-    patch: &serde_json::Value,
-    context: &Context<S>,
-) -> Result<Arc<V>> {
-    let Meta { namespace, name, uid, .. } = object.meta();
-    let target = Target::new(kind.clone(), namespace, name, uid);
-    let body = serde_json::to_vec(patch)?.into();
-    let patched = context.writer().patch::<V>(&target, "", PatchForm::Merge, body).await;
-    let patched =
-        patched.map_err(|source| FinalizerError { finalizer: finalizer.to_owned(), source })?;
-    Ok(Arc::new(patched))
+    async fn patch<V: View>(
+        &self,
+        object: &V,
+        finalizer: &str,
+        patch: &serde_json::Value,
+        context: &Context<S>,
+    ) -> Result<Arc<V>> {
+        let target = Target::of(self.kind.clone(), object.meta());
+        let body = serde_json::to_vec(patch)?.into();
+        let patched = context.writer().patch::<V>(&target, "", PatchForm::Merge, body).await;
+        let patched =
+            patched.map_err(|source| FinalizerError { finalizer: finalizer.to_owned(), source })?;
+        Ok(Arc::new(patched))
+    }
 }

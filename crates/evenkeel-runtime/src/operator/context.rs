@@ -238,7 +238,7 @@ impl<S> Context<S> {
     /// When the controller does not declare the kind; this error ([`NotDeclared`]) is terminal. When the cache has not synced:
     /// the pass is repeated when it has ([`NotSynced`]).
     pub fn cached<K: ApiObject>(&self) -> Result<Cache<Full<K>>, Error> {
-        self.synced_cache(&kind_of::<K>(), CachedForm::Typed)
+        self.synced_cache(&kind_of::<K>())
     }
 
     /// Like [`Context::cached`], for a kind that is known only at run time.
@@ -246,7 +246,7 @@ impl<S> Context<S> {
     /// # Errors
     /// As [`Context::cached`].
     pub fn cached_dynamic(&self, kind: &Kind) -> Result<Cache<Dynamic>, Error> {
-        self.synced_cache(kind, CachedForm::Dynamic)
+        self.synced_cache(kind)
     }
 
     /// Like [`Context::cached`], for a kind of which only the metadata is cached.
@@ -254,7 +254,7 @@ impl<S> Context<S> {
     /// # Errors
     /// As [`Context::cached`].
     pub fn cached_metadata(&self, kind: &Kind) -> Result<Cache<Metadata>, Error> {
-        self.synced_cache(kind, CachedForm::Metadata)
+        self.synced_cache(kind)
     }
 
     /// Returns an object from the cache of a kind that the controller declares, or `None` if it does not exist.
@@ -334,8 +334,7 @@ impl<S> Context<S> {
     /// # Errors
     /// When the controller does not declare the kind. The error is terminal.
     pub fn has_synced<K: ApiObject>(&self) -> Result<bool, Error> {
-        let cache: Cache<Full<K>> = self.declared(&kind_of::<K>(), CachedForm::Typed)?;
-        Ok(cache.has_synced())
+        Ok(self.declared::<Full<K>>(&kind_of::<K>())?.has_synced())
     }
 
     /// Like [`Context::has_synced`], for a kind that is known only at run time.
@@ -343,8 +342,7 @@ impl<S> Context<S> {
     /// # Errors
     /// As [`Context::has_synced`].
     pub fn has_synced_dynamic(&self, kind: &Kind) -> Result<bool, Error> {
-        let cache: Cache<Dynamic> = self.declared(kind, CachedForm::Dynamic)?;
-        Ok(cache.has_synced())
+        Ok(self.declared::<Dynamic>(kind)?.has_synced())
     }
 
     /// Like [`Context::has_synced`], for a kind of which only the metadata is cached.
@@ -352,8 +350,7 @@ impl<S> Context<S> {
     /// # Errors
     /// As [`Context::has_synced`].
     pub fn has_synced_metadata(&self, kind: &Kind) -> Result<bool, Error> {
-        let cache: Cache<Metadata> = self.declared(kind, CachedForm::Metadata)?;
-        Ok(cache.has_synced())
+        Ok(self.declared::<Metadata>(kind)?.has_synced())
     }
 
     /// Returns an index, of a cache that the controller declares. Without this check, an index of another cache may be empty
@@ -375,30 +372,30 @@ impl<S> Context<S> {
         let cache = index.cache();
         let informer = cache.informer().informer();
         if !self.shared.caches.any(|known| Arc::ptr_eq(known.informer(), informer)) {
-            return Err(self.not_declared(cache.kind(), CachedForm::of::<V>()));
+            return Err(self.not_declared::<V>(cache.kind()));
         }
         NotSynced::check(informer)?;
         Ok(index)
     }
 
-    fn synced_cache<V: View>(&self, kind: &Kind, form: CachedForm) -> Result<Cache<V>, Error> {
-        let cache = self.declared::<V>(kind, form)?;
+    fn synced_cache<V: View>(&self, kind: &Kind) -> Result<Cache<V>, Error> {
+        let cache = self.declared::<V>(kind)?;
         NotSynced::check(cache.informer().informer())?;
         Ok(cache)
     }
 
-    fn declared<V: View>(&self, kind: &Kind, form: CachedForm) -> Result<Cache<V>, Error> {
+    fn declared<V: View>(&self, kind: &Kind) -> Result<Cache<V>, Error> {
         let found = self.shared.caches.find_map(|cache| {
             Cache::of_informer(cache).filter(|cache: &Cache<V>| cache.kind() == kind)
         });
-        found.ok_or_else(|| self.not_declared(kind, form))
+        found.ok_or_else(|| self.not_declared::<V>(kind))
     }
 
-    fn not_declared(&self, kind: &Kind, form: CachedForm) -> Error {
+    fn not_declared<V: View>(&self, kind: &Kind) -> Error {
         Error::terminal(NotDeclared {
             controller: self.shared.controller.to_string(),
             kind: kind.kind.to_string(),
-            form,
+            form: CachedForm::of::<V>(),
         })
     }
 

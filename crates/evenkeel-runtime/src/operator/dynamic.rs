@@ -4,7 +4,7 @@ use super::{
     Context, Result,
     context::RECONCILE,
     object::{Identified, Whole},
-    patches::{locked_json_patch, locked_merge_patch},
+    patches::{difference, list_locked_merge_patch, locked_json_patch, locked_merge_patch},
     status::{self, StatusPatch},
     subresource::{self, SubResource},
     write::{encode, encode_intent},
@@ -48,9 +48,9 @@ pub struct DynamicObjects<'a, S> {
     kind: Kind,
 }
 
-/// Reads.
+/// Reads from the declared cache, and live reads from the server.
 impl<S> DynamicObjects<'_, S> {
-    /// Returns the kind.
+    /// Returns the kind that was passed to [`Context::dynamic`].
     pub fn kind(&self) -> &Kind {
         &self.kind
     }
@@ -117,7 +117,7 @@ impl<S> DynamicObjects<'_, S> {
     }
 }
 
-/// Writes.
+/// Writes through the leader fence, each as the method of [`Context`] with the same name.
 impl<S> DynamicObjects<'_, S> {
     /// Like [`Context::apply`].
     ///
@@ -192,10 +192,8 @@ impl<S> DynamicObjects<'_, S> {
         old: &DynamicObject,
         new: &DynamicObject,
     ) -> Result<Option<Arc<DynamicObject>>> {
-        self.patch_of(old, new, PatchForm::Merge, |meta, old, new| {
-            locked_merge_patch(meta, old, new, false)
-        })
-        .await
+        let Some(patch) = difference(old, new, list_locked_merge_patch)? else { return Ok(None) };
+        Ok(Some(self.patch(old, PatchForm::Merge, &patch).await?))
     }
 
     /// Like [`Context::merge_patch_with_lock`].
@@ -207,10 +205,8 @@ impl<S> DynamicObjects<'_, S> {
         old: &DynamicObject,
         new: &DynamicObject,
     ) -> Result<Option<Arc<DynamicObject>>> {
-        self.patch_of(old, new, PatchForm::Merge, |meta, old, new| {
-            locked_merge_patch(meta, old, new, true)
-        })
-        .await
+        let Some(patch) = difference(old, new, locked_merge_patch)? else { return Ok(None) };
+        Ok(Some(self.patch(old, PatchForm::Merge, &patch).await?))
     }
 
     /// Like [`Context::json_patch`].
@@ -222,19 +218,8 @@ impl<S> DynamicObjects<'_, S> {
         old: &DynamicObject,
         new: &DynamicObject,
     ) -> Result<Option<Arc<DynamicObject>>> {
-        self.patch_of(old, new, PatchForm::Json, locked_json_patch).await
-    }
-
-    async fn patch_of(
-        &self,
-        old: &DynamicObject,
-        new: &DynamicObject,
-        form: PatchForm,
-        diff: impl FnOnce(&ObjectMeta, &Value, &Value) -> Option<Value> + Send,
-    ) -> Result<Option<Arc<DynamicObject>>> {
-        let (before, after) = (serde_json::to_value(old)?, serde_json::to_value(new)?);
-        let Some(patch) = diff(&old.metadata, &before, &after) else { return Ok(None) };
-        Ok(Some(self.patch(old, form, &patch).await?))
+        let Some(patch) = difference(old, new, locked_json_patch)? else { return Ok(None) };
+        Ok(Some(self.patch(old, PatchForm::Json, &patch).await?))
     }
 
     /// Like [`Context::delete`].

@@ -5,10 +5,12 @@
 
 use super::{
     ApiObject, Context, Result,
-    diff::{json_patch, merge_patch},
+    diff::{MergePatch, json_patch, merge_patch},
 };
 use crate::plan::PatchForm;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -35,10 +37,7 @@ impl<S> Context<S> {
     /// Upstream: `client.MergeFrom`.
     #[doc(alias = "MergeFrom")]
     pub async fn merge_patch<K: ApiObject>(&self, old: &K, new: &K) -> Result<Option<Arc<K>>> {
-        let (before, after) = (serde_json::to_value(old)?, serde_json::to_value(new)?);
-        let Some(patch) = locked_merge_patch(old.meta(), &before, &after, false) else {
-            return Ok(None);
-        };
+        let Some(patch) = difference(old, new, list_locked_merge_patch)? else { return Ok(None) };
         Ok(Some(self.patch(old, PatchForm::Merge, &patch).await?))
     }
 
@@ -54,10 +53,7 @@ impl<S> Context<S> {
         old: &K,
         new: &K,
     ) -> Result<Option<Arc<K>>> {
-        let (before, after) = (serde_json::to_value(old)?, serde_json::to_value(new)?);
-        let Some(patch) = locked_merge_patch(old.meta(), &before, &after, true) else {
-            return Ok(None);
-        };
+        let Some(patch) = difference(old, new, locked_merge_patch)? else { return Ok(None) };
         Ok(Some(self.patch(old, PatchForm::Merge, &patch).await?))
     }
 
@@ -78,26 +74,41 @@ impl<S> Context<S> {
     /// # Errors
     /// As [`Context::merge_patch`].
     pub async fn json_patch<K: ApiObject>(&self, old: &K, new: &K) -> Result<Option<Arc<K>>> {
-        let (before, after) = (serde_json::to_value(old)?, serde_json::to_value(new)?);
-        let Some(patch) = locked_json_patch(old.meta(), &before, &after) else { return Ok(None) };
+        let Some(patch) = difference(old, new, locked_json_patch)? else { return Ok(None) };
         Ok(Some(self.patch(old, PatchForm::Json, &patch).await?))
     }
 }
 
-/// Returns the merge patch between two states, which applies only to the version of the first if `always` or if it replaces a
-/// list. Returns `None` if they are equal.
-pub(super) fn locked_merge_patch(
+/// Returns the patch between two states of an object, in the form of `diff`, which gets the metadata of the first. Returns
+/// `None` if they are equal.
+pub(super) fn difference<K: Resource + Serialize>(
+    old: &K,
+    new: &K,
+    diff: impl FnOnce(&ObjectMeta, &Value, &Value) -> Option<Value>,
+) -> Result<Option<Value>> {
+    Ok(diff(old.meta(), &serde_json::to_value(old)?, &serde_json::to_value(new)?))
+}
+
+/// Returns the merge patch between two states, which applies only to the version of the first if it replaces a list. Returns
+/// `None` if they are equal.
+pub(super) fn list_locked_merge_patch(
     meta: &ObjectMeta,
     old: &Value,
     new: &Value,
-    always: bool,
 ) -> Option<Value> {
-    let diff = merge_patch(old, new)?;
-    let mut patch = diff.patch;
-    if always || diff.replaces_list {
-        patch["metadata"]["resourceVersion"] = json!(meta.resource_version);
-    }
-    Some(patch)
+    let MergePatch { patch, replaces_list } = merge_patch(old, new)?;
+    Some(if replaces_list { locked(meta, patch) } else { patch })
+}
+
+/// Returns the merge patch between two states, which applies only to the version of the first. Returns `None` if they are
+/// equal.
+pub(super) fn locked_merge_patch(meta: &ObjectMeta, old: &Value, new: &Value) -> Option<Value> {
+    Some(locked(meta, merge_patch(old, new)?.patch))
+}
+
+fn locked(meta: &ObjectMeta, mut patch: Value) -> Value {
+    patch["metadata"]["resourceVersion"] = json!(meta.resource_version);
+    patch
 }
 
 /// Returns the JSON patch between two states, which applies only to the version of the first if it touches a list. Returns
@@ -147,10 +158,10 @@ mod tests {
             ),
         ];
         for (new, wanted) in table {
-            let merge = locked_merge_patch(&meta, &old, &new, false);
+            let merge = list_locked_merge_patch(&meta, &old, &new);
             let patches = merge.zip(locked_json_patch(&meta, &old, &new));
             assert_eq!(patches, wanted, "{new}");
-            let always = locked_merge_patch(&meta, &old, &new, true);
+            let always = locked_merge_patch(&meta, &old, &new);
             let versions = always.map(|patch| patch["metadata"].clone());
             assert_eq!(versions, wanted.map(|_| version.clone()), "{new}");
         }

@@ -92,17 +92,26 @@ impl<S> Context<S> {
         K: ApiObject,
     {
         let present = serde_json::to_value(object).map_err(Error::from);
-        let present = present.and_then(|mut object| as_type::<T>(object["status"].take()));
+        let present = present.map(|mut object| object["status"].take());
         StatusPatch::new(self, &kind_of::<K>(), object, present)
     }
 }
 
-/// Returns a status with only those fields that its type has.
-fn as_type<T: Serialize + DeserializeOwned>(status: Value) -> Result<Value> {
-    if status.is_null() {
-        return Ok(status);
+/// Changes a status as its type. Fields that the type does not have stay as they are, also those of another writer.
+fn changed<T>(mut status: Value, change: impl FnOnce(&mut T)) -> Result<Value>
+where
+    T: Serialize + DeserializeOwned + Default,
+{
+    let mut typed = match &status {
+        Value::Null => T::default(),
+        present => T::deserialize(present)?,
+    };
+    let before = if status.is_null() { Value::Null } else { serde_json::to_value(&typed)? };
+    change(&mut typed);
+    if let Some(MergePatch { patch, .. }) = merge_patch(&before, &serde_json::to_value(&typed)?) {
+        json_patch::merge(&mut status, &patch);
     }
-    Ok(serde_json::to_value(serde_json::from_value::<T>(status)?)?)
+    Ok(status)
 }
 
 /// Returns a change of a dynamic object's status, as [`Context::status_of`].
@@ -112,7 +121,7 @@ pub(super) fn of_dynamic<'a, T: Serialize + DeserializeOwned, S>(
     object: &'a DynamicObject,
 ) -> StatusPatch<'a, Dynamic, T, S> {
     let status = object.data.get("status").cloned().unwrap_or_default();
-    StatusPatch::new(context, kind, object, as_type::<T>(status))
+    StatusPatch::new(context, kind, object, Ok(status))
 }
 
 impl<'a, V, T, S> StatusPatch<'a, V, T, S> {
@@ -152,14 +161,7 @@ where
     /// assert_eq!(shop.status.unwrap().ready, 3);
     /// ```
     pub fn set(mut self, change: impl FnOnce(&mut T)) -> Self {
-        self.status = self.status.and_then(|value| {
-            let mut status = match value {
-                Value::Null => T::default(),
-                value => serde_json::from_value(value)?,
-            };
-            change(&mut status);
-            Ok(serde_json::to_value(&status)?)
-        });
+        self.status = self.status.and_then(|status| changed(status, change));
         self
     }
 
@@ -342,13 +344,23 @@ mod tests {
     }
 
     #[test]
-    fn a_status_has_only_the_fields_of_its_type() {
-        #[derive(Serialize, serde::Deserialize)]
+    fn fields_that_a_type_does_not_have_stay_as_they_are() {
+        #[derive(Default, Serialize, serde::Deserialize)]
         struct Part {
-            n: i32,
+            n: Option<i32>,
         }
-        assert_eq!(as_type::<Part>(json!({"n": 1, "other": 2})).unwrap(), json!({"n": 1}));
-        assert_eq!(as_type::<Part>(Value::Null).unwrap(), Value::Null);
-        assert!(as_type::<Part>(json!({"n": "x"})).is_err());
+        let present = json!({"n": 1, "conditions": [{"type": "Other", "odd": 1}]});
+        let table = [(Some(2), json!(2)), (None, Value::Null)];
+        for (n, expected) in table {
+            let status = changed(present.clone(), |part: &mut Part| part.n = n).unwrap();
+            assert_eq!(status["n"], expected);
+            assert_eq!(status["conditions"], present["conditions"]);
+            // So that the condition of another writer is neither removed nor overwritten unseen.
+            let patch = status_patch(&ObjectMeta::default(), &present, &status).unwrap();
+            assert_eq!(patch["status"], json!({"n": expected}));
+        }
+        let new = changed(Value::Null, |part: &mut Part| part.n = Some(1)).unwrap();
+        assert_eq!(new, json!({"n": 1}));
+        assert!(changed(json!({"n": "x"}), |_: &mut Part| ()).is_err());
     }
 }

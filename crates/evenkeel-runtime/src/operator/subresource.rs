@@ -92,7 +92,7 @@ fn answer<S>(context: &Context<S>, target: &Target, answer: Dynamic) -> Result<D
     Ok(answer.into_inner())
 }
 
-/// Sub-resources.
+/// Access to the sub-resources of objects.
 impl<S> Context<S> {
     /// Returns a sub-resource of an object. [`Context::status`], [`Context::scale`] and [`Context::evict`] are those that have
     /// a method of their own.

@@ -1,4 +1,4 @@
-//! Reads of caches that are not complete yet: an error, and a pass that comes again once they are.
+//! Reads of caches that have not synced: an error, and a key that is requeued once they have.
 
 use super::Result;
 use crate::{
@@ -7,8 +7,9 @@ use crate::{
     plan::Key,
 };
 use std::{
+    collections::HashMap,
     fmt,
-    sync::{Arc, OnceLock},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -16,7 +17,7 @@ use std::{
 const RECHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Error of reading a cache whose initial list is not complete: that of a watch which was added while the controller runs, or of
-/// an [optional](super::ControllerBuilder::optional) kind. What it holds says nothing about what exists.
+/// an [optional](super::ControllerBuilder::optional) kind. An object that it lacks may exist on the server.
 ///
 /// A pass that returns this error is repeated when the cache has synced. Until the server has refused the list, it does not count as
 /// failed. [`Error::downcast_ref`](crate::controller::Error::downcast_ref) finds it in an error, and
@@ -65,24 +66,44 @@ impl NotSynced {
 
 /// Enqueues keys whose passes read a cache that had not synced.
 #[derive(Clone, Default)]
-pub(super) struct Postponed(Arc<OnceLock<LateWatches>>);
+pub(super) struct Postponed(Arc<State>);
+
+#[derive(Default)]
+struct State {
+    controller: OnceLock<LateWatches>,
+    /// Keys that wait, each for one cache. They are forgotten when a pass ends otherwise, as that of a deleted object does: a
+    /// kind may never be served.
+    waiting: Mutex<HashMap<Key, Arc<Informer>>>,
+}
 
 impl Postponed {
     /// Sets the controller of the keys, once it is built.
     pub(super) fn begin(&self, controller: LateWatches) {
         // It is built once.
-        let _ = self.0.set(controller);
+        let _ = self.0.controller.set(controller);
     }
 
-    /// Returns the result of a pass. One that read a cache which has not synced comes again when it has.
+    /// Returns the result of a pass. Its key is requeued once the cache has synced, if it read one that has not.
     pub(super) fn result(&self, key: &Key, result: Result<Outcome>) -> Result<Outcome> {
+        let Some(controller) = self.0.controller.get() else { return result };
         let not_synced = result.as_ref().err().and_then(|error| error.downcast_ref::<NotSynced>());
-        let Some(not_synced) = not_synced else { return result };
-        if let Some(controller) = self.0.get() {
-            let (controller, key) = (controller.clone(), key.clone());
-            let caller = format!("{} {key}", controller.name());
-            not_synced.informer.when_synced(caller, move || controller.enqueue(key));
+        let informer = not_synced.map(|not_synced| &not_synced.informer);
+        let former = {
+            let mut waiting = self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            match informer {
+                Some(informer) => waiting.insert(key.clone(), Arc::clone(informer)),
+                None => waiting.remove(key),
+            }
+        };
+        let caller = || format!("{} {key}", controller.name());
+        if let Some(former) = former
+            && informer.is_none_or(|informer| !Arc::ptr_eq(informer, &former))
+        {
+            former.forget_waiting(&caller());
         }
+        let Some(not_synced) = not_synced else { return result };
+        let (controller, waiting_key) = (controller.clone(), key.clone());
+        not_synced.informer.when_synced(caller(), move || controller.enqueue(waiting_key));
         if not_synced.reason.is_some() {
             return result;
         }

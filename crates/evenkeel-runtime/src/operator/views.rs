@@ -87,18 +87,18 @@ impl<S> Context<S> {
         let mut context = self.clone();
         if !context.view.dry_run {
             context.view.dry_run = true;
-            context.inner.env.client = server_dry_run(&self.inner.env.client);
+            context.inner.env.client = self.server_dry_run();
             context.kube = Arc::default();
         }
         context
     }
-}
 
-/// Returns a client whose writes are sent as dry runs, through the fence and the rate limit of `client`.
-fn server_dry_run(client: &Client) -> Client {
-    let service = ServerDryRun(client.kube());
-    let kube = kube::Client::new(service, client.unfenced_kube().default_namespace().to_owned());
-    Client::builder(kube, client.clock().clone()).user_agent(client.user_agent()).build()
+    /// Returns a client whose writes are sent as dry runs, through the fence and the rate limit of this access.
+    fn server_dry_run(&self) -> Client {
+        let client = &self.inner.env.client;
+        let namespace = client.unfenced_kube().default_namespace().to_owned();
+        client.over(kube::Client::new(ServerDryRun(self.kube().clone()), namespace))
+    }
 }
 
 /// Service that makes writes dry runs.

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 /// Verbs that [`ControllerBuilder::writes`] declares.
 const WRITE: [&str; 4] = ["create", "update", "patch", "delete"];
 
-/// Further options.
+/// Options that few controllers need.
 impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
     /// Sets the rate limiter of failed keys. Default: one with [`Self::backoff`].
     #[doc(alias = "RateLimiter")]
