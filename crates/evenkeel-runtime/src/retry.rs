@@ -115,9 +115,8 @@ impl IsConflict for kube::Error {
 
 impl IsConflict for controller::Error {
     fn is_conflict(&self) -> bool {
-        let source = self.source();
-        source.downcast_ref().is_some_and(ApiError::is_conflict)
-            || source.downcast_ref::<kube::Error>().is_some_and(IsConflict::is_conflict)
+        self.downcast_ref().is_some_and(ApiError::is_conflict)
+            || self.downcast_ref::<kube::Error>().is_some_and(IsConflict::is_conflict)
     }
 }
 

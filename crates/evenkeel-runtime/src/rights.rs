@@ -51,7 +51,7 @@ pub struct Rights {
     own: Rules,
 }
 
-/// Rule of RBAC.
+/// RBAC rule of one resource, in one namespace or in the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PolicyRule {
     /// Namespace in which the rule applies. Empty for all.
@@ -187,6 +187,13 @@ impl Rights {
     /// Adds verbs in the operator's namespace. `name` is empty for all objects.
     pub(crate) fn add_own(&mut self, group: &str, resource: &str, name: &str, verbs: &[&str]) {
         extend(&mut self.own, (group, resource, name), verbs);
+    }
+
+    /// Adds the verbs that a cache needs.
+    pub(crate) fn add_read(&mut self, Scope { kind, namespaces, .. }: &Scope) {
+        for namespace in namespaces {
+            self.add(namespace, &kind.group, &kind.plural, &READ);
+        }
     }
 
     /// Adds the rights of a controller.

@@ -8,20 +8,49 @@
 //! | `source.Channel` | [`channel`] |
 //! | a `time.Ticker` that feeds a channel | [`every`] |
 
-use crate::{clock::Clock, plan::Key};
+use crate::{
+    clock::Clock,
+    plan::Key,
+    queue::{Priority, Queue},
+};
 use futures::{Stream, stream};
-use std::time::Duration;
-use tokio::sync::mpsc;
+use std::{fmt, sync::Arc, time::Duration};
 
 /// Sends keys to a controller. Clones share the channel. The source ends when the last one is dropped.
-#[derive(Debug, Clone)]
-pub struct KeySender(mpsc::UnboundedSender<Key>);
+#[derive(Clone)]
+pub struct KeySender(Arc<Sending>);
+
+/// Sending end of a channel. The keys that wait are still received after its drop.
+struct Sending(Queue<Key>);
+
+/// Receiving end of a channel.
+struct Receiving(Queue<Key>);
 
 impl KeySender {
-    /// Sends a key. It never waits: the controller's queue has each key once, whatever number is sent. Returns whether
-    /// the controller can still receive it.
+    /// Sends a key. It never waits: the channel has each key once, whatever number is sent, also while the controller does not
+    /// run because another replica leads. Returns whether the controller can still receive it.
     pub fn send(&self, key: Key) -> bool {
-        self.0.send(key).is_ok()
+        let Sending(queue) = &*self.0;
+        queue.add(key, Priority::NORMAL);
+        !queue.is_shut_down()
+    }
+}
+
+impl fmt::Debug for KeySender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeySender").finish_non_exhaustive()
+    }
+}
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        self.0.shut_down();
+    }
+}
+
+impl Drop for Receiving {
+    fn drop(&mut self) {
+        self.0.shut_down_now();
     }
 }
 
@@ -46,12 +75,14 @@ impl KeySender {
 /// Upstream: `source.Channel`.
 #[doc(alias = "source.Channel")]
 pub fn channel() -> (KeySender, impl Stream<Item = Key> + Send + 'static) {
-    let (sender, receiver) = mpsc::unbounded_channel();
-    let received = stream::unfold(receiver, |mut receiver| async move {
-        let key = receiver.recv().await?;
-        Some((key, receiver))
+    // Nothing is delayed, so that the clock only measures.
+    let queue = Queue::unnamed(&Clock::system());
+    let received = stream::unfold(Receiving(queue.clone()), |receiving| async move {
+        let key = receiving.0.next().await?;
+        receiving.0.done(&key);
+        Some((key, receiving))
     });
-    (KeySender(sender), received)
+    (KeySender(Arc::new(Sending(queue))), received)
 }
 
 /// Returns a timer: the key after each `period` of the clock, for the first time after one period. A pass that takes

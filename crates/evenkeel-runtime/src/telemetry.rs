@@ -1,7 +1,7 @@
 //! Export of traces to an OpenTelemetry collector over OTLP.
 //!
 //! Each pass is a trace: its span `reconcile` has the controller, the key and the attempt, and a child for each request to
-//! the API server. A request carries the context of its span in the header `traceparent`, so that the spans of an API
+//! the API server, except for those of [`Context::kube`](crate::operator::Context::kube). A request carries the context of its span in the header `traceparent`, so that the spans of an API
 //! server with tracing join the trace.
 //!
 //! ```no_run
@@ -45,13 +45,17 @@ use std::{
 };
 use tracing::{Level, Metadata, Span, Subscriber};
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
-use tracing_subscriber::{Layer, filter::filter_fn, registry::LookupSpan};
+use tracing_subscriber::{
+    Layer,
+    filter::{LevelFilter, filter_fn},
+    registry::LookupSpan,
+};
 
 /// Time that the last spans have to be exported.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Crates that the exporter itself calls. Their spans would be exported without end.
-const OF_EXPORTER: [&str; 5] = ["h2", "hyper", "opentelemetry", "tonic", "tower"];
+/// Crates that the exporter itself calls, besides those of OpenTelemetry. Their spans would be exported without end.
+const OF_EXPORTER: [&str; 5] = ["h2", "hyper", "hyper_util", "tonic", "tower"];
 
 /// Whether this process exports traces. Without that, requests have no spans.
 static IS_ACTIVE: AtomicBool = AtomicBool::new(false);
@@ -100,7 +104,8 @@ impl Telemetry {
         let tracer = self.provider.tracer(env!("CARGO_PKG_NAME"));
         let layer = tracing_opentelemetry::layer().with_tracer(tracer);
         // Tasks have spans of the level DEBUG, which last as long as the program. A pass must not belong to one.
-        layer.with_filter(filter_fn(is_exported)).boxed()
+        let filter = filter_fn(is_exported).with_max_level_hint(LevelFilter::INFO);
+        layer.with_filter(filter).boxed()
     }
 
     /// Ends the export, and waits up to five seconds until the last spans are exported.
@@ -135,7 +140,8 @@ fn resource(service: &str) -> Resource {
 
 fn is_exported(metadata: &Metadata<'_>) -> bool {
     let crate_name = metadata.target().split("::").next().unwrap_or_default();
-    let is_of_exporter = OF_EXPORTER.iter().any(|name| crate_name.starts_with(name));
+    let is_of_exporter =
+        OF_EXPORTER.contains(&crate_name) || crate_name.starts_with("opentelemetry");
     *metadata.level() <= Level::INFO && !is_of_exporter
 }
 

@@ -208,17 +208,17 @@ impl Caches {
     where
         Full<K>: View,
     {
-        self.state().selections.set(options);
+        self.state().selections.set::<Full<K>, _>(Full::<K>::kind(), options);
     }
 
     /// Like [`Caches::configure`], for the cache that [`Caches::dynamic`] returns.
     pub fn configure_dynamic(&self, kind: Kind, options: CacheOptions<DynamicObject>) {
-        self.state().selections.set_of_kind::<Dynamic, _>(kind, options);
+        self.state().selections.set::<Dynamic, _>(kind, options);
     }
 
     /// Like [`Caches::configure`], for the cache that [`Caches::metadata`] returns.
     pub fn configure_metadata(&self, kind: Kind, options: CacheOptions<Metadata>) {
-        self.state().selections.set_of_kind::<Metadata, _>(kind, options);
+        self.state().selections.set::<Metadata, _>(kind, options);
     }
 
     /// Lets later caches of the kinds of [`Sharding::sharded_watch`] hold only the objects of the shards of this process.
@@ -232,19 +232,19 @@ impl Caches {
     /// Returns the cache of `V`'s resource in all namespaces, or in those of [`Caches::in_namespaces`], with the
     /// options of [`Caches::configure`].
     pub fn of<V: View>(&self) -> Cache<V> {
-        self.configured(ObjectType::of::<V>())
+        self.configured(V::kind(), ObjectType::of::<V>())
     }
 
     /// Like [`Caches::of`], but the cache holds objects as JSON and decodes what is read, unless the options transform
     /// them. A whole object takes several times the memory of its text.
     pub(crate) fn packed<V: WholeObject>(&self) -> Cache<V> {
-        self.configured(packed_type::<V>())
+        self.configured(V::kind(), packed_type::<V>())
     }
 
-    fn configured<V: View>(&self, object_type: ObjectType) -> Cache<V> {
-        let selection = self.state().selections.of::<V>();
+    fn configured<V: View>(&self, kind: Kind, object_type: ObjectType) -> Cache<V> {
+        let selection = self.state().selections.of::<V>(&kind);
         let object_type = object_type.transforming(selection.decode.clone());
-        Cache::of(&self.informer(self.selected_scope(V::kind(), selection), object_type))
+        Cache::of(&self.informer(self.selected_scope(kind, selection), object_type))
     }
 
     /// Returns the scope of a kind with these options.
@@ -280,15 +280,13 @@ impl Caches {
     /// Returns the metadata-only cache of any resource.
     #[doc(alias = "MetadataInformer")]
     pub fn metadata(&self, kind: Kind) -> Cache<Metadata> {
-        let selection = self.state().selections.of_kind::<Metadata>(&kind);
-        let object_type = ObjectType::of::<Metadata>().transforming(selection.decode.clone());
-        Cache::of(&self.informer(self.selected_scope(kind, selection), object_type))
+        self.configured(kind, ObjectType::of::<Metadata>())
     }
 
     /// Returns the cache of whole objects of a resource that is known only at run time. It holds them as JSON, and decodes
     /// what is read. Each object has its `types`, also those of a list, which the server sends without.
     pub fn dynamic(&self, kind: Kind) -> Cache<Dynamic> {
-        let selection = self.state().selections.of_kind::<Dynamic>(&kind);
+        let selection = self.state().selections.of::<Dynamic>(&kind);
         let typed = |decode| typing_decoder(&kind, decode);
         let object_type = ObjectType::of::<Dynamic>()
             .decoding(Some(typed(packing_decoder::<Dynamic>())))
@@ -372,6 +370,11 @@ impl Caches {
     /// Returns the state of each cache, in the order of first requests.
     pub fn states(&self) -> Vec<CacheState> {
         self.state().entries.iter().map(|entry| entry.informer.state()).collect()
+    }
+
+    /// Returns what each cache lists and watches.
+    pub(crate) fn scopes(&self) -> Vec<Scope> {
+        self.state().entries.iter().map(|entry| entry.informer.scope().clone()).collect()
     }
 
     /// Returns whether every cache has synced, except for [optional](Cache::mark_optional) ones.

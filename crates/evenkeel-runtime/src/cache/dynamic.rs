@@ -1,8 +1,8 @@
 //! Whole objects of a kind that is known only at run time.
 
 use super::{
-    full::{decode_whole, to_meta},
     object::Decode,
+    whole::{decode_whole, to_meta},
 };
 use evenkeel_api::{DecodeError, Encoding, Kind, Meta, View, json};
 use kube::api::{DynamicObject, TypeMeta};

@@ -1,7 +1,6 @@
 //! Whole objects: a view of any `kube::Resource` type.
 
-pub(super) use super::whole::to_meta;
-use super::whole::{Parts, TypeMeta, WholeObject, decode_body};
+use super::whole::{TypeMeta, WholeObject, decode_body, decode_whole, to_meta};
 use evenkeel_api::{DecodeError, Encoding, Kind, Meta, View};
 use k8s_openapi::{NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::Resource;
@@ -81,10 +80,10 @@ where
 
     fn kind() -> Kind {
         Kind {
-            group: K::group(&()).into_owned().into(),
-            version: K::version(&()).into_owned().into(),
-            kind: K::kind(&()).into_owned().into(),
-            plural: K::plural(&()).into_owned().into(),
+            group: K::group(&()),
+            version: K::version(&()),
+            kind: K::kind(&()),
+            plural: K::plural(&()),
             namespaced: TypeId::of::<K::Scope>() == TypeId::of::<NamespaceResourceScope>(),
         }
     }
@@ -112,16 +111,4 @@ where
         *object.meta_mut() = metadata;
         Ok(Self { meta, object: Arc::new(object) })
     }
-}
-
-/// Decodes a whole object, which is possible from JSON only. `kind` is its kind in errors.
-pub(super) fn decode_whole<T: Resource + DeserializeOwned>(
-    kind: &str,
-    bytes: &[u8],
-    encoding: Encoding,
-) -> Result<T, DecodeError> {
-    let Parts { metadata, body, .. } = Parts::of(kind, None, bytes, encoding)?;
-    let mut object: T = decode_body(kind, &body)?;
-    *object.meta_mut() = metadata;
-    Ok(object)
 }

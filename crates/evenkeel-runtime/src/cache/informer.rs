@@ -232,6 +232,11 @@ impl Informer {
         }
     }
 
+    /// Drops the function of a caller of [`Informer::when_synced`] that still waits.
+    pub(crate) fn forget_waiting(&self, caller: &str) {
+        self.on_synced.lock().unwrap_or_else(PoisonError::into_inner).remove(caller);
+    }
+
     /// Returns whether cached objects differ from those of the server, because the options of the cache transform them.
     pub(crate) fn transforms(&self) -> bool {
         self.object_type.transforms()

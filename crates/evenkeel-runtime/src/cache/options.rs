@@ -150,32 +150,19 @@ pub(super) fn distinct<'n>(namespaces: impl IntoIterator<Item = &'n str>) -> Vec
     namespaces
 }
 
-/// Options by type of view, and by kind if that is not part of the type.
+/// Options by view and kind.
 #[derive(Default)]
-pub(super) struct Selections(HashMap<(TypeId, Option<Kind>), CacheSelection>);
+pub(super) struct Selections(HashMap<(TypeId, Kind), CacheSelection>);
 
 impl Selections {
-    /// Sets the options of the caches of whole objects of a type.
-    pub(super) fn set<K>(&mut self, options: CacheOptions<K>)
-    where
-        Full<K>: View,
-    {
-        self.0.insert((TypeId::of::<Full<K>>(), None), options.selection);
-    }
-
     /// Sets the options of the cache of a kind's objects in the view `V`.
-    pub(super) fn set_of_kind<V: View, K>(&mut self, kind: Kind, options: CacheOptions<K>) {
-        self.0.insert((TypeId::of::<V>(), Some(kind)), options.selection);
-    }
-
-    /// Returns the options of a view, or the default.
-    pub(super) fn of<V: View>(&self) -> CacheSelection {
-        self.0.get(&(TypeId::of::<V>(), None)).cloned().unwrap_or_default()
+    pub(super) fn set<V: View, K>(&mut self, kind: Kind, options: CacheOptions<K>) {
+        self.0.insert((TypeId::of::<V>(), kind), options.selection);
     }
 
     /// Returns the options of a kind's objects in the view `V`, or the default.
-    pub(super) fn of_kind<V: View>(&self, kind: &Kind) -> CacheSelection {
-        self.0.get(&(TypeId::of::<V>(), Some(kind.clone()))).cloned().unwrap_or_default()
+    pub(super) fn of<V: View>(&self, kind: &Kind) -> CacheSelection {
+        self.0.get(&(TypeId::of::<V>(), kind.clone())).cloned().unwrap_or_default()
     }
 }
 

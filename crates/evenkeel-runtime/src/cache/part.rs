@@ -5,7 +5,7 @@ use super::{
     caches::Scope,
     informer::Informer,
     object::{Object, ObjectType},
-    store::{Events, Table},
+    store::{Events, Selection, Table},
 };
 use crate::sharding::ShardedCache;
 use evenkeel_api::{
@@ -80,9 +80,12 @@ impl Feed {
 
     /// Returns the cached objects of the part.
     pub(super) fn objects(&self) -> Vec<Arc<dyn Object>> {
-        let mut objects = self.informer.snapshot();
-        let namespace = self.namespace();
-        objects.retain(|object| namespace.is_empty() || *object.meta().namespace == *namespace);
+        let selection = match self.namespace() {
+            "" => Selection::All,
+            namespace => Selection::Namespace(namespace),
+        };
+        let mut objects = Vec::with_capacity(self.informer.count(selection));
+        self.informer.for_each(selection, &mut |object| objects.push(Arc::clone(object)));
         objects
     }
 

@@ -5,7 +5,7 @@
 use super::Dynamic;
 use evenkeel_api::{DecodeError, Encoding, Meta, OwnerReference, StrMap, Text, View, json};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{self as api, ObjectMeta, Time};
-use kube::api::DynamicObject;
+use kube::{Resource, api::DynamicObject};
 use serde::{
     Deserialize, Deserializer,
     de::{DeserializeOwned, IgnoredAny, MapAccess, Visitor},
@@ -339,6 +339,18 @@ fn to_owner_reference(owner: &OwnerReference) -> api::OwnerReference {
         name: owner.name.to_string(),
         uid: owner.uid.to_string(),
     }
+}
+
+/// Decodes a whole object, which is possible from JSON only. `kind` is its kind in errors.
+pub(super) fn decode_whole<T: Resource + DeserializeOwned>(
+    kind: &str,
+    bytes: &[u8],
+    encoding: Encoding,
+) -> Result<T, DecodeError> {
+    let Parts { metadata, body, .. } = Parts::of(kind, None, bytes, encoding)?;
+    let mut object: T = decode_body(kind, &body)?;
+    *object.meta_mut() = metadata;
+    Ok(object)
 }
 
 #[cfg(test)]

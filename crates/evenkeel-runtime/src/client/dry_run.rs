@@ -3,7 +3,10 @@
 //! The client sends no write. An object that a dry run creates does not exist afterwards, so that writes that depend on
 //! it are missing. Later writes to the same object are marked.
 
-use super::{negotiation::JSON, options::APPLY_CONTENT_TYPE};
+use super::{
+    negotiation::JSON,
+    options::{APPLY_CONTENT_TYPE, MERGE_CONTENT_TYPE},
+};
 use crate::introspect::{changes, differences, hide_secrets};
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -17,9 +20,6 @@ use std::{
     task::{Context, Poll},
 };
 use tower::{BoxError, Service};
-
-/// Media type of a JSON merge patch.
-const MERGE_CONTENT_TYPE: &str = "application/merge-patch+json";
 
 /// Reviews: resources whose POST changes nothing. A dry run sends them to the server.
 const REVIEWS: [&str; 5] = [

@@ -109,11 +109,6 @@ impl Service<Request<Body>> for InterceptedKube {
 }
 
 impl Client {
-    /// Returns the interceptor, if there is one.
-    pub(crate) fn shared_interceptor(&self) -> Option<Arc<dyn Interceptor>> {
-        self.interceptor.clone()
-    }
-
     /// Sends one request, unless the interceptor answers it.
     pub(super) async fn transmit(
         &self,

@@ -95,6 +95,34 @@ impl Client {
         Self::builder(transport, clock).build()
     }
 
+    /// Returns a client with the user agent and the field manager of this one, over another connection.
+    pub(crate) fn over(&self, kube: kube::Client) -> Self {
+        let client = Self::new(kube, self.clock().clone());
+        let (user_agent, field_manager) = (self.user_agent.clone(), self.field_manager.clone());
+        Self { user_agent, field_manager, ..client }
+    }
+
+    /// Returns this client with an interceptor and a field manager, or with its own where these are `None`.
+    pub(crate) fn with_options(
+        self,
+        interceptor: Option<Arc<dyn Interceptor>>,
+        field_manager: Option<Arc<str>>,
+    ) -> Self {
+        let interceptor = interceptor.or(self.interceptor);
+        let field_manager = field_manager.or(self.field_manager);
+        Self { interceptor, field_manager, ..self }
+    }
+
+    /// Returns this client with the interceptor and the field manager of another one.
+    pub(crate) fn with_options_of(self, other: &Self) -> Self {
+        self.with_options(other.interceptor.clone(), other.field_manager.clone())
+    }
+
+    /// Returns the field manager of writes, or `None` for the server's default.
+    pub(crate) fn field_manager(&self) -> Option<&str> {
+        self.field_manager.as_deref()
+    }
+
     /// Returns a builder, for a client with a rate limit, metrics or another user agent.
     pub fn builder(transport: impl Into<Transport>, clock: Clock) -> ClientBuilder {
         ClientBuilder {
@@ -227,12 +255,8 @@ impl ClientBuilder {
 
     /// Sets the function that each request passes before it is sent.
     #[doc(alias("interceptor.NewClient", "WrapTransport"))]
-    pub fn interceptor(self, interceptor: impl Interceptor) -> Self {
-        self.shared_interceptor(Arc::new(interceptor))
-    }
-
-    pub(crate) fn shared_interceptor(mut self, interceptor: Arc<dyn Interceptor>) -> Self {
-        self.interceptor = Some(interceptor);
+    pub fn interceptor(mut self, interceptor: impl Interceptor) -> Self {
+        self.interceptor = Some(Arc::new(interceptor));
         self
     }
 

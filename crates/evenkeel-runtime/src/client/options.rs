@@ -94,10 +94,13 @@ fn propagation_text(propagation: Propagation) -> &'static str {
 /// Media type of a server-side apply.
 pub(crate) const APPLY_CONTENT_TYPE: &str = "application/apply-patch+yaml";
 
+/// Media type of a JSON merge patch.
+pub(crate) const MERGE_CONTENT_TYPE: &str = "application/merge-patch+json";
+
 pub(crate) fn patch_content_type(form: PatchForm) -> &'static str {
     match form {
         PatchForm::Json => "application/json-patch+json",
-        PatchForm::Merge => "application/merge-patch+json",
+        PatchForm::Merge => MERGE_CONTENT_TYPE,
         PatchForm::Strategic => "application/strategic-merge-patch+json",
         PatchForm::Apply(_) => APPLY_CONTENT_TYPE,
     }

@@ -13,14 +13,10 @@ use std::sync::Arc;
 /// Cluster of a provider, in which controllers run. Clones are the same cluster.
 ///
 /// ```
-/// # use evenkeel_runtime::prelude::*;
 /// # use evenkeel_test::example::reconcile;
 /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-/// # evenkeel_test::example::starts(|manager| {
-/// # let east = manager.unfenced_client().kube();
-/// manager.clusters(FixedClusters::new([("east", east)]), |cluster| {
-///     cluster.controller::<ConfigMap>().owns::<Secret>().reconcile(reconcile);
-/// });
+/// # evenkeel_test::example::cluster(|cluster| {
+/// cluster.controller::<ConfigMap>().owns::<Secret>().reconcile(reconcile);
 /// # });
 /// ```
 #[derive(Clone)]
@@ -37,14 +33,8 @@ impl Cluster {
     /// Returns the name that the provider gave to the cluster.
     ///
     /// ```
-    /// # use evenkeel_runtime::prelude::*;
-    /// # use evenkeel_test::example::reconcile;
-    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-    /// # evenkeel_test::example::starts(|manager| {
-    /// # let east = manager.unfenced_client().kube();
-    /// manager.clusters(FixedClusters::new([("east", east)]), |cluster| {
-    ///     println!("{} has appeared", cluster.name());
-    /// });
+    /// # evenkeel_test::example::cluster(|cluster| {
+    /// assert_eq!(cluster.name(), "east");
     /// # });
     /// ```
     pub fn name(&self) -> &str {
@@ -54,14 +44,10 @@ impl Cluster {
     /// Declares a controller of all objects of `K` in this cluster, as [`Manager::controller`].
     ///
     /// ```
-    /// # use evenkeel_runtime::prelude::*;
     /// # use evenkeel_test::example::reconcile;
-    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-    /// # evenkeel_test::example::starts(|manager| {
-    /// # let east = manager.unfenced_client().kube();
-    /// manager.clusters(FixedClusters::new([("east", east)]), |cluster| {
-    ///     cluster.controller::<ConfigMap>().reconcile(reconcile);
-    /// });
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// # evenkeel_test::example::cluster(|cluster| {
+    /// cluster.controller::<ConfigMap>().reconcile(reconcile);
     /// # });
     /// ```
     pub fn controller<K: ApiObject>(&self) -> ControllerBuilder<'_, K> {
@@ -73,13 +59,9 @@ impl Cluster {
     /// ```
     /// # use evenkeel_runtime::prelude::*;
     /// # use evenkeel_test::example::reconcile;
-    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-    /// # evenkeel_test::example::starts(|manager| {
-    /// # let east = manager.unfenced_client().kube();
-    /// manager.clusters(FixedClusters::new([("east", east)]), |cluster| {
-    ///     let secrets = Kind::new("", "v1", "Secret", "secrets", true);
-    ///     cluster.controller_of_dynamic(secrets).reconcile_dynamic(reconcile);
-    /// });
+    /// # evenkeel_test::example::cluster(|cluster| {
+    /// let secrets = Kind::new("", "v1", "Secret", "secrets", true);
+    /// cluster.controller_of_dynamic(secrets).reconcile_dynamic(reconcile);
     /// # });
     /// ```
     pub fn controller_of_dynamic(&self, kind: Kind) -> ControllerBuilder<'_, DynamicObject> {
@@ -95,15 +77,10 @@ impl Cluster {
     ///
     /// ```
     /// # use evenkeel_runtime::prelude::*;
-    /// # use evenkeel_test::example::reconcile;
-    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-    /// # evenkeel_test::example::starts(|manager| {
-    /// # let east = manager.unfenced_client().kube();
-    /// manager.clusters(FixedClusters::new([("east", east)]), |cluster| {
-    ///     let keys = futures::stream::iter([Key::new("", "once")]);
-    ///     let once = cluster.controller_of_requests("once").source(keys);
-    ///     once.reconcile_requests(async |_, _: Context| Ok(Outcome::Settled));
-    /// });
+    /// # evenkeel_test::example::cluster(|cluster| {
+    /// let keys = futures::stream::iter([Key::new("", "once")]);
+    /// let once = cluster.controller_of_requests("once").source(keys);
+    /// once.reconcile_requests(async |_, _: Context| Ok(Outcome::Settled));
     /// # });
     /// ```
     pub fn controller_of_requests(&self, name: &str) -> ControllerBuilder<'_, Requests> {
@@ -113,15 +90,11 @@ impl Cluster {
     /// Returns the cache of a kind in this cluster, as [`Manager::cached`].
     ///
     /// ```
-    /// # use evenkeel_runtime::prelude::*;
     /// # use evenkeel_test::example::reconcile;
     /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-    /// # evenkeel_test::example::starts(|manager| {
-    /// # let east = manager.unfenced_client().kube();
-    /// manager.clusters(FixedClusters::new([("east", east)]), |cluster| {
-    ///     let secrets = cluster.cached::<Secret>();
-    ///     cluster.controller::<ConfigMap>().reads::<Secret>().state(secrets).reconcile(reconcile);
-    /// });
+    /// # evenkeel_test::example::cluster(|cluster| {
+    /// let secrets = cluster.cached::<Secret>();
+    /// cluster.controller::<ConfigMap>().reads::<Secret>().state(secrets).reconcile(reconcile);
     /// # });
     /// ```
     pub fn cached<K: ApiObject>(&self) -> Cache<Full<K>> {
@@ -133,13 +106,10 @@ impl Cluster {
     /// ```
     /// # use evenkeel_runtime::prelude::*;
     /// # use evenkeel_test::example::reconcile;
-    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-    /// # evenkeel_test::example::starts(|manager| {
-    /// # let east = manager.unfenced_client().kube();
-    /// manager.clusters(FixedClusters::new([("east", east)]), |cluster| {
-    ///     cluster.cache(CacheOptions::<ConfigMap>::in_namespace("web"));
-    ///     cluster.controller::<ConfigMap>().reconcile(reconcile);
-    /// });
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// # evenkeel_test::example::cluster(|cluster| {
+    /// cluster.cache(CacheOptions::<ConfigMap>::in_namespace("web"));
+    /// cluster.controller::<ConfigMap>().reconcile(reconcile);
     /// # });
     /// ```
     pub fn cache<K>(&self, options: CacheOptions<K>)
@@ -163,14 +133,8 @@ impl Cluster {
     /// Returns the client of this cluster, which writes only while this process leads.
     ///
     /// ```
-    /// # use evenkeel_runtime::prelude::*;
-    /// # use evenkeel_test::example::reconcile;
-    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-    /// # evenkeel_test::example::starts(|manager| {
-    /// # let east = manager.unfenced_client().kube();
-    /// manager.clusters(FixedClusters::new([("east", east)]), |cluster| {
-    ///     println!("{}", cluster.client().user_agent());
-    /// });
+    /// # evenkeel_test::example::cluster(|cluster| {
+    /// assert_eq!(cluster.client().user_agent(), "example");
     /// # });
     /// ```
     pub fn client(&self) -> &Client {
@@ -180,16 +144,10 @@ impl Cluster {
     /// Returns a kube client of this cluster, which writes only while this process leads.
     ///
     /// ```
-    /// # use evenkeel_runtime::prelude::*;
-    /// # use evenkeel_test::example::reconcile;
-    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-    /// # evenkeel_test::example::starts(|manager| {
-    /// # let east = manager.unfenced_client().kube();
-    /// manager.clusters(FixedClusters::new([("east", east)]), |cluster| {
-    ///     // In the cluster's controllers this is `cx.kube()`.
-    ///     let kube = cluster.kube();
-    ///     # let _ = kube;
-    /// });
+    /// # evenkeel_test::example::cluster(|cluster| {
+    /// // In the cluster's controllers this is `cx.kube()`.
+    /// let kube = cluster.kube();
+    /// # let _ = kube;
     /// # });
     /// ```
     pub fn kube(&self) -> kube::Client {

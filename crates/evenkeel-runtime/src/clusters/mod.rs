@@ -65,12 +65,15 @@ impl Manager {
     /// # use evenkeel_runtime::prelude::*;
     /// # use evenkeel_test::example::reconcile;
     /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// fn declare(cluster: &Cluster) {
+    ///     cluster.controller::<ConfigMap>().owns::<Secret>().reconcile(reconcile);
+    /// }
+    ///
     /// # evenkeel_test::example::starts(|manager| {
     /// # let east = manager.unfenced_client().kube();
-    /// manager.clusters(FixedClusters::new([("east", east)]), |cluster| {
-    ///     cluster.controller::<ConfigMap>().owns::<Secret>().reconcile(reconcile);
-    /// });
+    /// manager.clusters(FixedClusters::new([("east", east)]), declare);
     /// # });
+    /// # evenkeel_test::example::cluster(declare);
     /// ```
     #[doc(alias("multicluster", "Engage"))]
     pub fn clusters(

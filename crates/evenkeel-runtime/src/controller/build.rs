@@ -4,7 +4,7 @@ use super::{
     Context, Controller, Enqueue, Env, Error, Outcome, Request,
     barrier::Barrier,
     causes::{Causes, Event},
-    enqueue::{Filter, Handle},
+    enqueue::{Filter, Handle, filtered},
     execute::{Executor, LocalWork},
     memory::Memories,
     pass::PlannerReconciler,
@@ -321,12 +321,7 @@ impl Builder {
         test: impl Fn(&CacheEvent<dyn Object>) -> bool + Send + Sync + 'static,
     ) -> Self {
         if let Some((informer, handle)) = self.subscriptions.pop() {
-            let filtered: Handle = Box::new(move |event, enqueue, barrier| {
-                if test(event) {
-                    handle(event, enqueue, barrier);
-                }
-            });
-            self.subscriptions.push((informer, filtered));
+            self.subscriptions.push((informer, filtered(handle, test)));
         }
         self
     }

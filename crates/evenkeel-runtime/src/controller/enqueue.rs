@@ -33,6 +33,18 @@ pub struct Enqueue {
 /// Event handler of a cache, which enqueues the affected keys.
 pub(super) type Handle = Box<dyn Fn(&CacheEvent<dyn Object>, &Enqueue, &Barrier) + Send + Sync>;
 
+/// Returns a handler of only the events that pass `test`.
+pub(super) fn filtered(
+    handle: Handle,
+    test: impl Fn(&CacheEvent<dyn Object>) -> bool + Send + Sync + 'static,
+) -> Handle {
+    Box::new(move |event, enqueue, barrier| {
+        if test(event) {
+            handle(event, enqueue, barrier);
+        }
+    })
+}
+
 /// Selection of the keys to enqueue.
 #[derive(Clone)]
 pub(super) enum Filter {

@@ -3,7 +3,7 @@
 use super::{
     Controller, Enqueue,
     build::{enqueue_owners, subscription},
-    enqueue::{Filter, Handle},
+    enqueue::{Filter, Handle, filtered},
     run::Shared,
     watched::Subscribed,
 };
@@ -72,7 +72,7 @@ impl LateWatches {
         let handle: Handle = Box::new(move |event, enqueue, _| {
             event.with(|event| map(event, enqueue));
         });
-        self.subscribe(&self.shared.upgrade()?, cache.informer(), filtered(filter, handle))
+        self.subscribe(&self.shared.upgrade()?, cache.informer(), passing(filter, handle))
     }
 
     /// Like [`Self::add`], but enqueues the controllers of the objects, if they are of the root kind.
@@ -85,7 +85,7 @@ impl LateWatches {
         let root = shared.root.clone();
         let handle: Handle =
             Box::new(move |event, enqueue, _| enqueue_owners(&root, event, enqueue));
-        self.subscribe(&shared, cache.informer(), filtered(filter, handle))
+        self.subscribe(&shared, cache.informer(), passing(filter, handle))
     }
 
     /// Calls `handle` with the events of a cache of any type. Compiled once, unlike its typed callers.
@@ -118,14 +118,12 @@ impl LateWatches {
     }
 }
 
-/// Returns the handler of the events that pass the filter.
-fn filtered(filter: Option<EventFilter>, handle: Handle) -> Handle {
-    let Some(filter) = filter else { return handle };
-    Box::new(move |event, enqueue, barrier| {
-        if filter(event) {
-            handle(event, enqueue, barrier);
-        }
-    })
+/// Returns the handler of the events that pass the filter, or of all.
+fn passing(filter: Option<EventFilter>, handle: Handle) -> Handle {
+    match filter {
+        Some(filter) => filtered(handle, filter),
+        None => handle,
+    }
 }
 
 impl LateWatch {

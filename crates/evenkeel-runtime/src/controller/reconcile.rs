@@ -158,11 +158,6 @@ impl Error {
         Self { source: source.into(), terminal: true }
     }
 
-    /// Returns the error that was converted, for example to look for an [`ApiError`](crate::client::ApiError) in it.
-    pub fn source(&self) -> &(dyn std::error::Error + Send + Sync + 'static) {
-        &*self.source
-    }
-
     /// Returns an error with this text. The key is retried with backoff.
     pub fn message(text: impl Into<String>) -> Self {
         Self { source: text.into().into(), terminal: false }

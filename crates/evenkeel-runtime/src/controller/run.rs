@@ -14,6 +14,7 @@ use crate::{
     clock::Clock,
     events::{EventRecorder, SeriesEventRecorder},
     introspect::{History, RecordedActions},
+    latch::Latch,
     plan::Key,
     queue::{Priority, Queue},
     rights::Declared,
@@ -24,12 +25,11 @@ use evenkeel_api::Kind;
 use futures::{StreamExt as _, stream::BoxStream};
 use std::{
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
@@ -63,31 +63,26 @@ pub struct ReconcilePanicked {
 }
 
 /// First panic of a controller that does not recover from panics.
-pub(super) struct PanicSignal(watch::Sender<Option<ReconcilePanicked>>);
-
-impl Default for PanicSignal {
-    fn default() -> Self {
-        Self(watch::Sender::new(None))
-    }
+#[derive(Default)]
+pub(super) struct PanicSignal {
+    first: OnceLock<ReconcilePanicked>,
+    panicked: Latch,
 }
 
 impl PanicSignal {
     fn set(&self, panicked: ReconcilePanicked) {
-        self.0.send_if_modified(|first| {
-            let is_first = first.is_none();
-            first.get_or_insert(panicked);
-            is_first
-        });
+        if self.first.set(panicked).is_ok() {
+            self.panicked.set();
+        }
     }
 
     /// Waits for the first panic.
     async fn wait(&self) {
-        // An error means that the sender is dropped, but `self` holds it.
-        let _ = self.0.subscribe().wait_for(Option::is_some).await;
+        self.panicked.wait().await;
     }
 
     fn get(&self) -> Option<ReconcilePanicked> {
-        self.0.borrow().clone()
+        self.first.get().cloned()
     }
 }
 

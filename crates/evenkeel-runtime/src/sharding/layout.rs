@@ -36,12 +36,11 @@ pub(super) struct Layout {
 impl Layout {
     /// Returns the shard of a key: the shards are equal ranges of the hash.
     pub(super) fn shard_of(self, key: &Key) -> u32 {
+        let of_namespace = if key.namespace.is_empty() { &key.name } else { &key.namespace };
         let hash = match self.by {
-            ShardBy::NamespaceRange if !key.namespace.is_empty() => hash_field(&key.namespace),
-            ShardBy::NamespaceRange => hash_field(&key.name),
-            ShardBy::Namespace if !key.namespace.is_empty() => hash([&*key.namespace]),
-            ShardBy::Namespace => hash([&*key.name]),
-            ShardBy::Object => hash([&*key.namespace, "/", &*key.name]),
+            ShardBy::NamespaceRange => hash_field(of_namespace),
+            ShardBy::Namespace => hash(of_namespace),
+            ShardBy::Object => hash(&format!("{}/{}", key.namespace, key.name)),
         };
         let scaled = (u128::from(hash) * u128::from(self.shards)) >> 64;
         u32::try_from(scaled).unwrap_or_default()
@@ -95,9 +94,9 @@ fn join_nearest(ranges: &mut Vec<(u128, u128)>) {
     }
 }
 
-/// Returns the FNV-1a hash of 64 bits of the joined parts, spread over all bits.
-pub(super) fn hash<const N: usize>(parts: [&str; N]) -> u64 {
-    spread(hash_field(&parts.concat()))
+/// Returns the FNV-1a hash of 64 bits of a text, spread over all bits.
+pub(super) fn hash(text: &str) -> u64 {
+    spread(hash_field(text))
 }
 
 /// Spreads a hash over all bits (the finalizer of MurmurHash3).

@@ -97,7 +97,7 @@ impl Leases {
             client: client.with_user_agent("sharding"),
             clock: clock.clone(),
             namespace: namespace.to_owned(),
-            name: format!("{id}-member-{:016x}", hash([identity])),
+            name: format!("{id}-member-{:016x}", hash(identity)),
             id,
             identity: identity.to_owned(),
             layout: sharding.layout.text(),
