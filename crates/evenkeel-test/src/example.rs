@@ -2,6 +2,7 @@
 
 use crate::{BoxError, TestServer, simulation::in_virtual_time};
 use evenkeel_runtime::{
+    clusters::{Cluster, FixedClusters},
     controller::Outcome,
     k8s_openapi::{
         api::core::v1::{ConfigMap, Secret},
@@ -9,7 +10,7 @@ use evenkeel_runtime::{
     },
     manager::{BuildError, Manager, ManagerBuilder, Setup},
     operator::{Context, Result},
-    tasks::catch_panic,
+    tasks::{catch_call_panic, catch_panic},
 };
 use kube::{
     Api, Client, Resource,
@@ -43,6 +44,27 @@ pub async fn reconcile<K, S>(_: Arc<K>, _: Context<S>) -> Result<Outcome> {
     Ok(Outcome::Settled)
 }
 
+/// Result of a function that the operator calls, where the message of its panic is an error too.
+type End = std::result::Result<(), String>;
+
+async fn end_of(ended: oneshot::Receiver<End>) -> Result<(), BoxError> {
+    Ok(ended.await??)
+}
+
+/// Runs an operator until `check` has succeeded, and stops it.
+async fn drive(
+    server: &TestServer,
+    build: impl Fn(ManagerBuilder) -> Result<Manager, BuildError> + Send + Sync + 'static,
+    check: impl Future<Output = Result<(), BoxError>>,
+) {
+    let running = server.run(move |kube: Client, setup: Setup| {
+        build(Manager::builder(kube).setup(setup).component("example"))
+    });
+    let checked = tokio::time::timeout(TIMEOUT, check).await;
+    checked.expect("the example ends").expect("the example succeeds");
+    running.stop().await.expect("the operator stops in order");
+}
+
 /// Runs an operator beside a server with the ConfigMap `settings`, whose data is `color: blue`. Calls `check` once its
 /// controllers have started, and stops it when that has ended.
 ///
@@ -61,21 +83,19 @@ pub fn operator(
         maps.create(&PostParams::default(), &settings).await.expect("a new object");
         let (built, elected) = oneshot::channel();
         let built: Once<_> = Arc::new(Mutex::new(Some(built)));
-        let running = server.run(move |kube: Client, setup: Setup| {
-            let manager = build(Manager::builder(kube).setup(setup).component("example"))?;
+        let build = move |builder: ManagerBuilder| {
+            let manager = build(builder)?;
             if let Some(built) = take(&built) {
                 // The example may have failed.
                 let _ = built.send(manager.elected());
             }
-            Ok::<_, BuildError>(manager)
-        });
+            Ok(manager)
+        };
         let checked = async {
             elected.await?.await;
             check(client).await
         };
-        let checked = tokio::time::timeout(TIMEOUT, checked).await;
-        checked.expect("the example ends").expect("the example succeeds");
-        running.stop().await.expect("the operator stops in order");
+        drive(&server, build, checked).await;
     });
 }
 
@@ -90,6 +110,29 @@ pub fn starts(declare: impl Fn(&Manager) + Send + Sync + 'static) {
         Ok(manager)
     };
     operator(build, async |_| Ok(()));
+}
+
+/// Runs a manager whose only cluster is `east`, until `declare` has returned for it.
+///
+/// # Panics
+/// When `declare` is not called, or panics.
+pub fn cluster(declare: impl Fn(&Cluster) + Send + Sync + 'static) {
+    let (end, ended) = oneshot::channel::<End>();
+    let (declare, end) = (Arc::new(declare), Arc::new(Mutex::new(Some(end))));
+    let build = move |builder: ManagerBuilder| {
+        let manager = builder.build()?;
+        let east = manager.unfenced_client().kube();
+        let (declare, end) = (Arc::clone(&declare), Arc::clone(&end));
+        manager.clusters(FixedClusters::new([("east", east)]), move |cluster: &Cluster| {
+            let result = catch_call_panic(|| declare(cluster));
+            if let Some(end) = take(&end) {
+                // The example may have failed.
+                let _ = end.send(result);
+            }
+        });
+        Ok(manager)
+    };
+    operator(build, async |_| end_of(ended).await);
 }
 
 /// Runs a controller of ConfigMaps that owns Secrets, until `pass` has succeeded for the ConfigMap `settings`.
@@ -112,13 +155,13 @@ where
         });
         Ok(manager)
     };
-    operator(build, async |_| Ok(ended.await??));
+    operator(build, async |_| end_of(ended).await);
 }
 
 /// Function of one pass, and where its result goes.
 struct Pass<F> {
     function: Arc<F>,
-    end: Once<std::result::Result<(), String>>,
+    end: Once<End>,
 }
 
 impl<F> Clone for Pass<F> {
@@ -128,7 +171,7 @@ impl<F> Clone for Pass<F> {
 }
 
 impl<F> Pass<F> {
-    fn new(function: F) -> (Self, oneshot::Receiver<std::result::Result<(), String>>) {
+    fn new(function: F) -> (Self, oneshot::Receiver<End>) {
         let (end, ended) = oneshot::channel();
         (Self { function: Arc::new(function), end: Arc::new(Mutex::new(Some(end))) }, ended)
     }
@@ -245,17 +288,15 @@ where
         shop.metadata.name = Some("shop".to_owned());
         apps.create(&PostParams::default(), &shop).await.expect("a new object");
         let (pass, ended) = Pass::new(pass);
-        let running = server.run(move |kube: Client, setup: Setup| {
-            let manager = Manager::builder(kube).setup(setup).component("example").build()?;
+        let build = move |builder: ManagerBuilder| {
+            let manager = builder.build()?;
             let pass = pass.clone();
             manager
                 .controller::<WebApp>()
                 .reconcile(move |app: Arc<WebApp>, cx: Context| pass.run(true, app, cx));
-            Ok::<_, BuildError>(manager)
-        });
-        let ended = tokio::time::timeout(TIMEOUT, ended).await.expect("the example ends");
-        ended.expect("a pass").expect("the pass succeeds");
-        running.stop().await.expect("the operator stops in order");
+            Ok(manager)
+        };
+        drive(&server, build, end_of(ended)).await;
         apps.get("shop").await.expect("it exists")
     })
 }

@@ -11,8 +11,7 @@ use evenkeel_api::{
     views::{Metadata, Node, Pod, PodDisruptionBudget},
 };
 use evenkeel_component_helpers::scheduling::corev1;
-use evenkeel_nodes::SILENT;
-use evenkeel_nodes::{NodeOptions, NodesOptions};
+use evenkeel_nodes::{NodeOptions, NodesOptions, SILENT};
 use evenkeel_runtime::{
     cache::{Cache, Caches, Index},
     client::{ApiError, Client, DeleteOptions},

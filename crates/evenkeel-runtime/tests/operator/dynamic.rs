@@ -3,7 +3,7 @@
 use crate::{Fixture, Lines, context, create, fixture, map, merge, reading, start};
 use evenkeel_runtime::{client::Metadata, operator::Identified, plan::PatchForm, prelude::*};
 use evenkeel_test::{eventually, eventually_gone};
-use k8s_openapi::api::core::v1::{ConfigMap, Event, Pod, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use kube::{
     Api, ResourceExt as _,
     api::{
@@ -112,8 +112,7 @@ async fn a_dynamic_root_has_finalizers_children_a_status_and_events() {
     fixture.maps().delete("web", &DeleteParams::default()).await.unwrap();
     eventually(&fixture.maps(), "web", |_| true).await.unwrap();
     tokio::time::sleep(Duration::from_secs(10)).await;
-    let events: Api<Event> = Api::default_namespaced(fixture.server.client());
-    let events = events.list(&Default::default()).await.unwrap().items;
+    let events = fixture.events().await;
     let about = &events.first().unwrap().involved_object;
     assert_eq!((about.kind.as_deref(), &about.uid), (Some("Gadget"), &stored.metadata.uid));
 
@@ -155,7 +154,6 @@ async fn a_metadata_root_needs_no_whole_objects() {
     let labelled =
         eventually(&fixture.maps(), "web", |map| map.labels().contains_key("seen")).await.unwrap();
     assert_eq!(labelled.finalizers(), ["example.com/outside"]);
-    let events: Api<Event> = Api::default_namespaced(fixture.server.client());
     eventually(&fixture.secrets(), "web", |secret| {
         secret.owner_references().iter().any(|owner| Some(&owner.uid) == map.metadata.uid.as_ref())
     })
@@ -164,14 +162,8 @@ async fn a_metadata_root_needs_no_whole_objects() {
     fixture.secrets().delete("web", &DeleteParams::default()).await.unwrap();
     eventually(&fixture.secrets(), "web", |_| true).await.unwrap();
     tokio::time::sleep(Duration::from_secs(10)).await;
-    let reasons: Vec<_> = events
-        .list(&Default::default())
-        .await
-        .unwrap()
-        .items
-        .into_iter()
-        .filter_map(|it| it.reason)
-        .collect();
+    let events = fixture.events().await;
+    let reasons: Vec<_> = events.into_iter().filter_map(|it| it.reason).collect();
     assert_eq!(reasons, ["Labelled"]);
     let caches = observer.env().caches.states();
     assert!(caches.len() == 2 && caches.iter().all(|cache| cache.metadata_only), "{caches:?}");

@@ -16,6 +16,7 @@ mod tables;
 mod telemetry;
 mod writes;
 
+use dynamic::{gadget, gadgets, install_gadgets};
 use evenkeel_runtime::{
     client::{Client, LeaderFence},
     controller,
@@ -26,7 +27,7 @@ use evenkeel_runtime::{
 use evenkeel_test::{Clock, TestServer, eventually, eventually_gone};
 use futures::channel::mpsc;
 use http::{Method, Request};
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Secret};
 use kube::{
     Api, ResourceExt as _,
     api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams},
@@ -80,6 +81,12 @@ impl Fixture {
 
     fn secrets(&self) -> Api<Secret> {
         Api::default_namespaced(self.server.client())
+    }
+
+    /// Returns all events, as the core group has them.
+    async fn events(&self) -> Vec<Event> {
+        let events: Api<Event> = Api::default_namespaced(self.server.client());
+        events.list(&Default::default()).await.unwrap().items
     }
 
     fn written(&self) -> Vec<String> {
@@ -158,16 +165,8 @@ async fn an_intent_is_applied_once_until_somebody_changes_the_object() {
     eventually(&secrets, "web", |secret| secret.data.is_some()).await.unwrap();
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(fixture.written(), [patch, patch], "a change, and the Secret that was deleted");
-    let events: Api<k8s_openapi::api::core::v1::Event> =
-        Api::default_namespaced(fixture.server.client());
-    let reasons: Vec<_> = events
-        .list(&Default::default())
-        .await
-        .unwrap()
-        .items
-        .into_iter()
-        .filter_map(|event| event.reason)
-        .collect();
+    let events = fixture.events().await;
+    let reasons: Vec<_> = events.into_iter().filter_map(|event| event.reason).collect();
     assert_eq!(reasons, ["Copied0", "Copied1"], "a reason may be computed");
 }
 
@@ -280,11 +279,10 @@ async fn a_kind_may_be_defined_later() {
     let fixture = fixture().await;
     let manager = fixture.manager().build().unwrap();
     let log = Lines::default();
-    let kind = Kind::new("example.com", "v1", "Gadget", "gadgets", true);
-    let key = |object: &DynamicObject| vec![Key::new("", &object.data["spec"]["of"].to_string())];
+    let key = |object: &DynamicObject| vec![Key::new("", &object.data["spec"]["size"].to_string())];
     manager
         .controller::<ConfigMap>()
-        .watches_dynamic(kind.clone(), key)
+        .watches_dynamic(gadgets(), key)
         .optional()
         .state(Arc::clone(&log))
         .reconcile_requests(log_key);
@@ -292,34 +290,9 @@ async fn a_kind_may_be_defined_later() {
     create(&fixture.maps(), map("web")).await;
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(*log.lock().unwrap(), ["default/web"], "the controller runs without the kind");
-    let client = fixture.server.client();
-    let definition = json!({
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": "gadgets.example.com"},
-        "spec": {
-            "group": "example.com",
-            "scope": "Namespaced",
-            "names": {"plural": "gadgets", "singular": "gadget", "kind": "Gadget"},
-            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
-                "type": "object", "x-kubernetes-preserve-unknown-fields": true,
-            }}}],
-        },
-    });
-    let post = |path: &str, body: &Value| {
-        Request::post(path)
-            .header("content-type", "application/json")
-            .body(body.to_string().into_bytes())
-            .unwrap()
-    };
-    let crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-    client.request::<Value>(post(crds, &definition)).await.unwrap();
+    let api = install_gadgets(&fixture).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let gadget = json!({"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": {"name": "g"}, "spec": {"of": 7}});
-    client
-        .request::<Value>(post("/apis/example.com/v1/namespaces/default/gadgets", &gadget))
-        .await
-        .unwrap();
+    api.create(&PostParams::default(), &gadget("g", 7)).await.unwrap();
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert_eq!(log.lock().unwrap()[1..], ["7"]);
 }

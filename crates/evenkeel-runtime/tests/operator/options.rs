@@ -1,6 +1,6 @@
 //! Options of managers and controllers: rate limiters, panics, elections, priorities, sources, interceptors, dry runs.
 
-use crate::{Fixture, Lines, copy, create, fixture, map, merge, start};
+use crate::{Fixture, Lines, copy, create, fixture, log_key, map, merge, start};
 use evenkeel_runtime::{
     client::{ApiCall, Intercepted},
     manager::{BuildError, ManagerError},
@@ -27,12 +27,6 @@ fn seconds(n: u64) -> Duration {
 
 fn lines(log: &Lines) -> Vec<String> {
     log.lock().unwrap().clone()
-}
-
-/// Logs the name of each key.
-async fn log_key(request: Request, cx: Context<Lines>) -> Result<Outcome> {
-    cx.state().lock().unwrap().push(request.key.name.to_string());
-    Ok(Outcome::Settled)
 }
 
 /// Retries each key after ten seconds, and those of the namespace `slow` after a hundred.
@@ -140,15 +134,20 @@ async fn by_default_a_panic_is_a_failure_of_its_key() {
     assert_eq!(passes.load(Ordering::SeqCst), 3);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_controller_without_leader_election_writes_in_a_standby() {
-    let fixture = fixture().await;
+/// Starts a leader. Returns a manager that needs the same lease, and is not started.
+async fn beside_a_leader(fixture: &Fixture) -> Manager {
     let leader = fixture.manager().leader_election_id("test").build().unwrap();
     let elected = leader.elected();
     start(leader);
     elected.await;
     let setup = Setup::simulated(fixture.server.clock().clone(), "standby");
-    let standby = fixture.manager().setup(setup).leader_election_id("test").build().unwrap();
+    fixture.manager().setup(setup).leader_election_id("test").build().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_without_leader_election_writes_in_a_standby() {
+    let fixture = fixture().await;
+    let standby = beside_a_leader(&fixture).await;
     standby.controller::<ConfigMap>().owns::<Secret>().needs_leader_election(false).reconcile(copy);
     let passes = Lines::default();
     standby
@@ -164,19 +163,14 @@ async fn a_controller_without_leader_election_writes_in_a_standby() {
     assert!(waited.is_err() && lines(&passes).is_empty(), "the other controller is the leader's");
 }
 
-/// Starts a manager with another leader, until which its queues fill.
-async fn standby(fixture: &Fixture, passes: &Lines, warms_up: bool) -> (Manager, Manager) {
-    let leader = fixture.manager().leader_election_id("test").build().unwrap();
-    let elected = leader.elected();
-    start(leader.clone());
-    elected.await;
-    let setup = Setup::simulated(fixture.server.clock().clone(), "standby");
-    let standby = fixture.manager().setup(setup).leader_election_id("test").build().unwrap();
+/// Starts a leader, and a standby whose controller logs its keys. Returns the standby.
+async fn standby(fixture: &Fixture, passes: &Lines, warms_up: bool) -> Manager {
+    let standby = beside_a_leader(fixture).await;
     let controller = standby.controller::<ConfigMap>().state(Arc::clone(passes));
     let controller = if warms_up { controller.warm_up() } else { controller };
     controller.reconcile_requests(log_key);
     start(standby.clone());
-    (leader, standby)
+    standby
 }
 
 #[tokio::test(start_paused = true)]
@@ -185,7 +179,7 @@ async fn a_warm_up_fills_the_queue_before_the_election() {
         let (fixture, passes) = (fixture().await, Lines::default());
         create(&fixture.maps(), map("a")).await;
         create(&fixture.maps(), map("b")).await;
-        let (_leader, standby) = standby(&fixture, &passes, warms_up).await;
+        let standby = standby(&fixture, &passes, warms_up).await;
         tokio::time::sleep(seconds(60)).await;
         let report = standby.env().introspection.answer("configmap", "");
         let report: serde_json::Value = serde_json::from_slice(report.body()).unwrap();
@@ -397,7 +391,7 @@ async fn a_dry_run_records_writes_and_sends_none() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dry_run_tells_what_an_apply_creates() {
+async fn a_dry_run_records_an_apply_as_a_create() {
     let fixture = fixture().await;
     create(&fixture.maps(), map("web")).await;
     fixture.written();

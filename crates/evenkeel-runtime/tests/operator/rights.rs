@@ -1,5 +1,8 @@
 //! Rights that a manager derives from its controllers, under RBAC.
 
+#[path = "../../../../examples/rights.rs"]
+mod manifest;
+
 use crate::{copy, create, map};
 use evenkeel_runtime::{
     manager::BuildError,
@@ -7,13 +10,8 @@ use evenkeel_runtime::{
     rights::{self, Rights},
 };
 use evenkeel_test::{TestServer, eventually_gone};
-use k8s_openapi::api::{
-    core::v1::{ConfigMap, Event, Secret},
-    rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding},
-};
-use kube::{Api, api::PostParams};
-use serde::de::DeserializeOwned;
-use serde_json::Value;
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Secret};
+use kube::Api;
 
 /// Copies ConfigMaps into Secrets, with a finalizer.
 fn operator(kube: kube::Client, setup: Setup) -> Result<Manager, BuildError> {
@@ -32,43 +30,10 @@ fn operator(kube: kube::Client, setup: Setup) -> Result<Manager, BuildError> {
     Ok(manager)
 }
 
-/// Creates an object of a manifest.
-async fn grant_one<K>(api: Api<K>, object: Value)
-where
-    K: Clone + std::fmt::Debug + DeserializeOwned + serde::Serialize,
-{
-    let object = serde_json::from_value(object).unwrap();
-    api.create(&PostParams::default(), &object).await.unwrap();
-}
-
-/// Creates the roles and bindings of a manifest.
-async fn grant(server: &TestServer, rights: &Rights) {
-    let client = server.client();
-    let objects: Vec<Value> = serde_saphyr::from_multiple(&rights.manifest("copier")).unwrap();
-    for object in objects {
-        let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
-        let kind = object["kind"].as_str().unwrap().to_owned();
-        match &*kind {
-            "ClusterRole" => grant_one::<ClusterRole>(Api::all(client.clone()), object).await,
-            "ClusterRoleBinding" => {
-                grant_one::<ClusterRoleBinding>(Api::all(client.clone()), object).await;
-            }
-            "Role" => {
-                grant_one::<Role>(Api::namespaced(client.clone(), &namespace), object).await;
-            }
-            "RoleBinding" => {
-                grant_one::<RoleBinding>(Api::namespaced(client.clone(), &namespace), object).await;
-            }
-            other => assert_eq!(other, "ServiceAccount"),
-        }
-    }
-}
-
 /// Runs the operator with these rights alone. Returns whether the copy was written, and its event.
 async fn run(rights: &Rights) -> [bool; 2] {
     let server = TestServer::start().await.unwrap();
-    grant(&server, rights).await;
-    let groups = ["system:serviceaccounts", "system:serviceaccounts:default"];
+    let groups = manifest::grant(&server.client(), &rights.manifest("copier"), "default").await;
     let kube = server.client_as("system:serviceaccount:default:copier", groups);
     let running = server.run(move |_, setup| operator(kube.clone(), setup));
     let maps: Api<ConfigMap> = Api::default_namespaced(server.client());
