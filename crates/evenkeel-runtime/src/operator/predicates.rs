@@ -3,13 +3,18 @@
 use crate::cache::{CacheEvent, Dynamic, Full, Object};
 use evenkeel_api::{Meta, View};
 use kube::api::DynamicObject;
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, Once},
+};
 
-/// Function that decides about an event.
-type Test = dyn Fn(&CacheEvent<dyn Object>) -> bool + Send + Sync;
+/// Function that decides about an event. Of an event of another type than its own, it decides nothing.
+type Test = dyn Fn(&CacheEvent<dyn Object>) -> Option<bool> + Send + Sync;
 
 /// Filter of a kind's events. An event that it rejects enqueues nothing; a pass that runs for another reason sees the
 /// change nevertheless.
+///
+/// A predicate on objects of one type filters nothing of a watch of another type: all events pass, and an error is logged once.
 ///
 /// ```
 /// use evenkeel_runtime::prelude::*;
@@ -59,9 +64,20 @@ impl Predicate {
     fn on_view_event<V: View>(
         test: impl Fn(&CacheEvent<V>) -> bool + Send + Sync + 'static,
     ) -> Self {
+        let mismatch = Once::new();
         Self(Arc::new(move |event| {
-            let mut passes = false;
-            event.with(|event| passes = test(event));
+            let mut passes = None;
+            event.with(|event| passes = Some(test(event)));
+            if passes.is_none() {
+                mismatch.call_once(|| {
+                    tracing::error!(
+                        predicate = std::any::type_name::<V>(),
+                        object = %event.object().meta().name,
+                        "a predicate is for another type than the objects of its watch, so all their events pass; give the \
+                         watch a predicate for their type"
+                    );
+                });
+            }
             passes
         }))
     }
@@ -79,32 +95,32 @@ impl Predicate {
     /// ```
     pub fn on_meta(test: impl Fn(&Meta, &Meta) -> bool + Send + Sync + 'static) -> Self {
         Self(Arc::new(move |event| match event {
-            CacheEvent::Updated { old, new } => test(old.meta(), new.meta()),
-            CacheEvent::Added { .. } | CacheEvent::Deleted(_) => true,
+            CacheEvent::Updated { old, new } => Some(test(old.meta(), new.meta())),
+            CacheEvent::Added { .. } | CacheEvent::Deleted(_) => Some(true),
         }))
     }
 
     /// Returns the predicate that passes events which both pass.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
-        Self(Arc::new(move |event| self.passes(event) && other.passes(event)))
+        Self(Arc::new(move |event| Some((self.0)(event)? && (other.0)(event)?)))
     }
 
     /// Returns the predicate that passes events which at least one passes.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
-        Self(Arc::new(move |event| self.passes(event) || other.passes(event)))
+        Self(Arc::new(move |event| Some((self.0)(event)? || (other.0)(event)?)))
     }
 
     /// Returns the opposite predicate.
     #[must_use]
     #[expect(clippy::should_implement_trait, reason = "reads like `and` and `or`")]
     pub fn not(self) -> Self {
-        Self(Arc::new(move |event| !self.passes(event)))
+        Self(Arc::new(move |event| Some(!(self.0)(event)?)))
     }
 
     pub(super) fn passes(&self, event: &CacheEvent<dyn Object>) -> bool {
-        (self.0)(event)
+        (self.0)(event).unwrap_or(true)
     }
 }
 
@@ -265,6 +281,12 @@ mod tests {
         for (size, wanted) in [(1, false), (2, true)] {
             let event = CacheEvent::Updated { old: gadget(1), new: gadget(size) };
             assert_eq!(resized.passes(&event), wanted, "size {size}");
+        }
+        // They are for another type than these objects.
+        let event = CacheEvent::Updated { old: gadget(1), new: gadget(2) };
+        let never = || on_change(|_: &ConfigMap, _: &ConfigMap| false);
+        for predicate in [never(), never().not(), never().and(resized.clone())] {
+            assert!(predicate.passes(&event));
         }
         let added = CacheEvent::Added { object: object(&base), initial: false };
         assert!(generation_changed().passes(&added));
