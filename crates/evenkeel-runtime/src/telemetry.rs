@@ -1,8 +1,8 @@
 //! Export of traces to an OpenTelemetry collector over OTLP.
 //!
 //! Each pass is a trace: its span `reconcile` has the controller, the key and the attempt, and a child for each request to
-//! the API server, except for those of [`Context::kube`](crate::operator::Context::kube). A request carries the context of its span in the header `traceparent`, so that the spans of an API
-//! server with tracing join the trace.
+//! the API server, except for those of [`Context::kube`](crate::operator::Context::kube). A request carries the context of its
+//! span in the header `traceparent`, so that the spans of an API server with tracing join the trace.
 //!
 //! ```no_run
 //! use evenkeel_runtime::{prelude::*, telemetry};

@@ -455,8 +455,8 @@ impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
         self.change(Builder::optional_last)
     }
 
-    /// Enqueues every object of the last declared kind each `period`, as an update without a change. `owns` and
-    /// its like ignore such updates. The shortest period that is asked for applies to the kind's cache, and so to all of its readers.
+    /// Enqueues every object of the last declared kind each `period`, as an update without a change. `owns` and its like
+    /// ignore such updates. The shortest period that is asked for applies to the kind's cache, and so to all of its readers.
     ///
     /// ```
     /// # use evenkeel_runtime::prelude::*;

@@ -172,8 +172,8 @@ impl NewWatch<'_> {
         Self { optional: true, ..self }
     }
 
-    /// Enqueues every object of the kind each `period`, as an update without a change. `owns` and
-    /// its like ignore such updates. The shortest period that is asked for applies to the kind's cache, and so to all of its readers.
+    /// Enqueues every object of the kind each `period`, as an update without a change. `owns` and its like ignore such
+    /// updates. The shortest period that is asked for applies to the kind's cache, and so to all of its readers.
     #[doc(alias = "SyncPeriod")]
     pub fn resync_every(self, period: Duration) -> Self {
         Self { resync: Some(period), ..self }
