@@ -23,17 +23,24 @@ use std::{collections::BTreeSet, sync::Arc};
 /// Returns the descriptors of the controllers that `--controllers` enables. Logs the enabled controllers that
 /// are not implemented.
 pub fn enabled_descriptors(options: &Options) -> Vec<Descriptor> {
+    let (descriptors, missing) = split_enabled(options);
+    if !missing.is_empty() {
+        tracing::warn!(controllers = missing.join(","), "Enabled controllers are not implemented");
+    }
+    descriptors
+}
+
+/// Returns the controllers that `--controllers` enables: the descriptors of those that are implemented, and the names
+/// of the others.
+pub fn split_enabled(options: &Options) -> (Vec<Descriptor>, Vec<&'static str>) {
     let (known, implemented) = (options::known_controllers(), descriptors());
     let defaults = known.iter().map(|known| (known.name, known.on_by_default));
     let enabled = options.choice.enabled(defaults);
     let descriptors: Vec<Descriptor> =
         implemented.into_iter().filter(|descriptor| enabled.contains(&descriptor.name)).collect();
     let is_missing = |name: &&str| !descriptors.iter().any(|descriptor| descriptor.name == *name);
-    let missing: Vec<&str> = enabled.into_iter().filter(is_missing).collect();
-    if !missing.is_empty() {
-        tracing::warn!(controllers = missing.join(","), "Enabled controllers are not implemented");
-    }
-    descriptors
+    let missing = enabled.into_iter().filter(is_missing).collect();
+    (descriptors, missing)
 }
 
 /// Returns the feature gates. A gate that v1.37 does not know has become generally available, so it is on.

@@ -25,6 +25,7 @@
 //! }
 //! ```
 
+mod check;
 pub mod config;
 mod options;
 mod plugins;
@@ -34,6 +35,7 @@ mod resources;
 #[cfg(test)]
 mod tests;
 
+pub use check::{CheckedFlags, Configuration, check};
 pub use registry::{PluginContext, PluginResult, Registry};
 
 use anyhow::{Context as _, Result, bail};

@@ -25,7 +25,7 @@ pub(super) fn flags() -> Flags {
 #[derive(Debug, Clone)]
 pub(super) struct Options {
     /// Path of the configuration file (`--config`).
-    config_file: Option<String>,
+    pub(super) config_file: Option<String>,
     /// Path of the file to which the program writes the configuration (`--write-config-to`).
     pub(super) write_config_to: Option<String>,
     /// The default configuration, changed by the flags that apply only without a file.
@@ -41,6 +41,8 @@ pub(super) struct Options {
     pub(super) parsed_flags: ParsedFlags,
     /// Warnings to log at start.
     pub(super) warnings: Vec<String>,
+    /// Flags on the command line that are accepted without an effect. `warnings` has a sentence about each.
+    pub(super) without_effect: Vec<&'static str>,
 }
 
 impl Options {
@@ -73,12 +75,17 @@ impl Options {
             gates,
             parsed_flags: reader.parsed().clone(),
             warnings,
+            without_effect: Vec::new(),
         };
         let unimplemented = reader.unimplemented_flags();
         reader.done()?;
         let mut options = options;
         options.warnings.extend(command_line::warnings(&options.parsed_flags, &unimplemented));
         options.warnings.extend(options.ignored_flags());
+        let is_deprecated =
+            |flag: &str| options.parsed_flags.deprecated().any(|(name, _)| name == flag);
+        options.without_effect =
+            unimplemented.into_iter().filter(|flag| !is_deprecated(flag)).collect();
         Ok(options)
     }
 
@@ -97,11 +104,22 @@ impl Options {
     /// # Errors
     /// If the file cannot be read or the configuration is invalid.
     pub(super) fn configuration(&self) -> Result<KubeSchedulerConfiguration> {
-        let mut config = match &self.config_file {
-            Some(path) => {
-                let text = std::fs::read_to_string(path).with_context(|| format!("open {path}"))?;
-                KubeSchedulerConfiguration::parse(&text, &self.gates)?
-            }
+        let read =
+            |path: &String| std::fs::read_to_string(path).with_context(|| format!("open {path}"));
+        let text = self.config_file.as_ref().map(read).transpose()?;
+        self.configuration_from(text.as_deref())
+    }
+
+    /// Returns the validated configuration from the text of the file, if there is one, and the flags.
+    ///
+    /// # Errors
+    /// If the configuration is invalid.
+    pub(super) fn configuration_from(
+        &self,
+        text: Option<&str>,
+    ) -> Result<KubeSchedulerConfiguration> {
+        let mut config = match text {
+            Some(text) => KubeSchedulerConfiguration::parse(text, &self.gates)?,
             None => self.default_configuration.clone(),
         };
         for (flag, values) in &self.set_leader_flags {

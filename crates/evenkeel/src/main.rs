@@ -9,6 +9,7 @@ mod control;
 mod envtest;
 mod kubeconfig;
 mod limits;
+mod preflight;
 mod server;
 mod shell;
 mod snapshot;
@@ -47,6 +48,9 @@ enum Command {
     /// Print the writes that the controllers would send to a cluster now, without writing. Exit code 2 if there
     /// are any.
     Plan(ask::PlanArgs),
+    /// Check whether Evenkeel's programs can replace those of a cluster: rights, version, leases, flags. Print the
+    /// plan.
+    Preflight(Box<preflight::PreflightArgs>),
     /// Simulate scheduling: print the node of each pod, and why the other nodes are unsuitable.
     Schedule(evenkeel::schedule::Args),
     /// Copy the objects of a cluster, without secrets, for `evenkeel what-if` or `evenkeel up`.
@@ -93,6 +97,7 @@ fn main() -> ExitCode {
         Command::Reset(args) => clusters::reset(&args),
         Command::Explain(args) => ask::explain(&args),
         Command::Plan(args) => ask::plan(&args),
+        Command::Preflight(args) => preflight::main(&args),
         Command::Schedule(args) => ask::schedule(&args),
         Command::Clone(args) => clone::main(&args),
         Command::WhatIf(args) => what_if::main(&args),

@@ -66,6 +66,8 @@ pub struct Options {
     pub start_interval: Duration,
     /// Warnings to log at the start.
     pub warnings: Vec<String>,
+    /// Flags on the command line that are accepted without an effect. `warnings` has a sentence about each.
+    pub without_effect: Vec<&'static str>,
     /// The parsed command line, for `/flagz`.
     pub(crate) parsed_flags: ParsedFlags,
 }
@@ -106,6 +108,7 @@ impl Options {
             shutdown_timeout: read.duration("controller-shutdown-timeout"),
             start_interval: read.duration("controller-start-interval"),
             warnings,
+            without_effect: without_effect(&read),
             gates,
             parsed_flags: read.parsed().clone(),
         };
@@ -115,6 +118,12 @@ impl Options {
         read.done()?;
         Ok(options)
     }
+}
+
+/// Returns the flags on the command line that have no effect. Deprecated ones are not among them.
+fn without_effect(read: &Reader) -> Vec<&'static str> {
+    let is_deprecated = |flag: &str| read.parsed().deprecated().any(|(name, _)| name == flag);
+    read.unimplemented_flags().into_iter().filter(|flag| !is_deprecated(flag)).collect()
 }
 
 /// Source of the controllers' options: the flags and feature gates.

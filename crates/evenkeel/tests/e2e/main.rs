@@ -32,6 +32,7 @@ mod namespaces;
 mod nodes;
 mod objects;
 mod pods;
+mod preflight;
 mod program;
 mod quotas;
 mod replicas;

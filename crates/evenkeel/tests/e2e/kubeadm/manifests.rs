@@ -105,16 +105,22 @@ struct Rule {
     annotations: std::collections::BTreeMap<String, String>,
 }
 
-fn rules() -> Vec<Rule> {
-    let rules: Rules = serde_saphyr::from_str(&read("prometheus/rules.yaml")).expect("YAML");
+fn rules(name: &str) -> Vec<Rule> {
+    let rules: Rules = serde_saphyr::from_str(&read(name)).expect("YAML");
     assert!(rules.groups.iter().all(|group| !group.name.is_empty()));
     rules.groups.into_iter().flat_map(|group| group.rules).collect()
 }
 
-/// Queries of the dashboard.
-fn dashboard() -> Vec<String> {
-    let dashboard: Value =
-        serde_json::from_str(&read("grafana/controller-manager.json")).expect("JSON");
+/// Queries of a file with rules, and the names that it records.
+pub(super) fn rule_queries(name: &str) -> (Vec<String>, Vec<String>) {
+    let rules = rules(name);
+    let recorded = rules.iter().map(|rule| rule.record.clone()).collect();
+    (rules.into_iter().map(|rule| rule.expr).collect(), recorded)
+}
+
+/// Queries of a dashboard.
+pub(super) fn dashboard_queries(name: &str) -> Vec<String> {
+    let dashboard: Value = serde_json::from_str(&read(name)).expect("JSON");
     let panels = dashboard["panels"].as_array().expect("panels");
     let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().into_iter().flatten());
     targets.map(|target| target["expr"].as_str().expect("a query").to_owned()).collect()
@@ -122,10 +128,8 @@ fn dashboard() -> Vec<String> {
 
 /// Series that rules, the dashboard or kube-prometheus ask for and that are not among these.
 pub(super) fn missing_series(families: &Families) -> Vec<String> {
-    let rules = rules();
-    let recorded: Vec<String> = rules.iter().map(|rule| rule.record.clone()).collect();
-    let mut queries: Vec<String> = rules.into_iter().map(|rule| rule.expr).collect();
-    queries.extend(dashboard());
+    let (mut queries, recorded) = rule_queries("prometheus/rules.yaml");
+    queries.extend(dashboard_queries("grafana/controller-manager.json"));
     queries.extend(KUBE_PROMETHEUS.lines().map(str::to_owned));
     assert!(queries.len() > 40, "all are looked at");
     queries.iter().flat_map(|query| missing(query, families, &recorded)).collect()
@@ -133,7 +137,8 @@ pub(super) fn missing_series(families: &Families) -> Vec<String> {
 
 #[test]
 fn alerting_rules_are_complete() {
-    for rule in rules() {
+    let files = ["rules.yaml", "scheduler.yaml", "api-server.yaml"];
+    for rule in files.iter().flat_map(|file| rules(&format!("prometheus/{file}"))) {
         assert!(rule.alert.is_empty() != rule.record.is_empty(), "{}", rule.expr);
         if !rule.alert.is_empty() {
             assert!(["critical", "warning"].contains(&rule.labels["severity"].as_str()));
@@ -169,9 +174,16 @@ fn systemd_units_are_valid() {
 }
 
 #[test]
-fn image_has_the_static_binary_and_runs_as_nonroot() {
+fn images_have_the_static_binaries_and_run_as_nonroot() {
     let file = read("Containerfile");
-    let built = "target/x86_64-unknown-linux-musl/dist/kube-controller-manager";
-    assert!(file.contains("FROM scratch\n") && file.contains("USER 65534:65534\n"));
-    assert!(file.contains(built) && read("build").contains("target=x86_64-unknown-linux-musl"));
+    let images: Vec<&str> = file.split("FROM scratch AS ").skip(1).collect();
+    assert_eq!(images.len(), 4);
+    for image in images {
+        let program = image.lines().next().expect("a name");
+        let copied = format!("target/images/${{TARGETARCH}}/{program} /usr/local/bin/{program}\n");
+        assert!(image.contains(&copied) && image.contains("USER 65534:65534\n"), "{image}");
+        assert!(image.contains(&format!("ENTRYPOINT [\"{program}\"]")), "{image}");
+    }
+    let build = read("build");
+    assert!(build.contains("-unknown-linux-musl") && build.contains("target/images/$arch"));
 }

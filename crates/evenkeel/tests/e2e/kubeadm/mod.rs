@@ -3,6 +3,7 @@
 
 pub(crate) mod exposition;
 mod manifests;
+mod monitoring;
 mod queries;
 mod upstream;
 

@@ -1,0 +1,278 @@
+//! The decision: what speaks for a replacement, and what against it.
+
+use super::{
+    Program,
+    observe::{LeaseState, Observed, ObservedProgram, ServerVersion},
+    source::StaticPod,
+};
+use evenkeel_api::time::{Timestamp, saturating_add};
+use evenkeel_component::features::{BINARY, Version};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Oldest minor version of API servers that the programs are made for.
+const OLDEST_MINOR: u32 = 35;
+
+/// Weight of a finding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Verdict {
+    /// Nothing to do.
+    Ok,
+    /// To be read before the replacement.
+    Warning,
+    /// Stands against the replacement.
+    Blocker,
+}
+
+/// Result of one check.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Finding {
+    /// Program that it is about. `None` for the cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) program: Option<Program>,
+    /// Subject of the check: `version`, `rights`, `lease`, `flags`, `configuration`, `controllers` or `manifest`.
+    pub(super) check: &'static str,
+    pub(super) verdict: Verdict,
+    pub(super) message: String,
+    /// The next step, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) next_step: Option<String>,
+}
+
+impl Finding {
+    fn new(check: &'static str, verdict: Verdict, message: impl Into<String>) -> Self {
+        Self { program: None, check, verdict, message: message.into(), next_step: None }
+    }
+
+    fn next_step(self, step: impl Into<String>) -> Self {
+        Self { next_step: Some(step.into()), ..self }
+    }
+}
+
+/// Returns the findings: of the cluster, and of each program.
+pub(super) fn findings(observed: &Observed) -> Vec<Finding> {
+    let mut findings = vec![version(&observed.version)];
+    for program in &observed.programs {
+        let own = [
+            rights(program),
+            vec![lease(program, observed.now)],
+            flags(program),
+            configuration(program).into_iter().collect(),
+            controllers(program).into_iter().collect(),
+            manifest(program),
+        ];
+        let about = |finding| Finding { program: Some(program.subject.program), ..finding };
+        findings.extend(own.into_iter().flatten().map(about));
+    }
+    findings
+}
+
+/// Judges the API server's version by upstream's version skew policy: programs are of the server's minor version, or one
+/// older.
+fn version(server: &ServerVersion) -> Finding {
+    let ServerVersion { numbers, text } = server;
+    let new = |verdict, message: String| Finding::new("version", verdict, message);
+    let Some((major, minor)) = *numbers else {
+        return new(Verdict::Blocker, format!("the API server's version {text:?} has no numbers"))
+            .next_step("Check that the kubeconfig names a Kubernetes API server");
+    };
+    let server = Version { major, minor };
+    let oldest = Version { major: BINARY.major, minor: OLDEST_MINOR };
+    let next = Version { major: BINARY.major, minor: BINARY.minor + 1 };
+    if server == BINARY {
+        return new(Verdict::Ok, format!("the API server is {text}"));
+    }
+    if server < oldest || server > next {
+        let message = format!(
+            "the API server is {text}; these programs are made for API servers of {oldest} to {BINARY}"
+        );
+        return new(Verdict::Blocker, message).next_step("Choose a release for this version");
+    }
+    let message = format!("the API server is {text}, the programs are of {BINARY}");
+    if server > BINARY {
+        return new(Verdict::Warning, message).next_step(
+            "The version skew policy allows programs that are one minor version older; upgrade them next",
+        );
+    }
+    new(Verdict::Warning, message).next_step(format!(
+        "The version skew policy wants programs that are not newer: add --emulated-version={server} to their flags"
+    ))
+}
+
+/// Judges the rights of a program's user, and of its controllers' service accounts.
+fn rights(program: &ObservedProgram) -> Vec<Finding> {
+    let user = &program.subject.user;
+    let new = |verdict, message: String| Finding::new("rights", verdict, message);
+    let (mut missing, mut errors) = (BTreeMap::<&str, Vec<String>>::new(), Vec::new());
+    for (right, answer) in &program.rights {
+        match answer {
+            Ok(true) => {}
+            Ok(false) => {
+                missing.entry(right.account.unwrap_or(user)).or_default().push(right.text())
+            }
+            Err(error) => errors.push(error),
+        }
+    }
+    let mut findings = Vec::new();
+    if let Some(error) = errors.first() {
+        let (failed, all) = (errors.len(), program.rights.len());
+        let message = format!("{failed} of {all} rights of {user} could not be reviewed: {error}");
+        findings.push(
+            new(Verdict::Blocker, message)
+                .next_step("Use the kubeconfig of an administrator, or the one of the program"),
+        );
+    }
+    for (account, rights) in missing {
+        let message = format!("{account} may not: {}", rights.join(", "));
+        let step = if account == user {
+            format!("Bind the user to upstream's role {}", program.subject.program.user())
+        } else {
+            format!(
+                "Restart kube-apiserver: it makes the role system:controller:{account} at its start"
+            )
+        };
+        findings.push(new(Verdict::Blocker, message).next_step(step));
+    }
+    if findings.is_empty() {
+        let all = program.rights.len();
+        findings.push(new(Verdict::Ok, format!("{user} has all {all} rights that were reviewed")));
+    }
+    findings
+}
+
+/// Judges leader election. Without a common lease, the two programs would work at the same time.
+fn lease(program: &ObservedProgram, now: Timestamp) -> Finding {
+    let new = |verdict, message: String| Finding::new("lease", verdict, message);
+    if program.subject.checked.leader_election_is_off {
+        return new(
+            Verdict::Blocker,
+            "leader election is off: both programs could work at once".to_owned(),
+        )
+        .next_step("Run the present program with --leader-elect=true first");
+    }
+    let name = format!("lease {}/{}", program.lease_name.namespace, program.lease_name.name);
+    match &program.lease {
+        Err(error) => new(Verdict::Blocker, format!("{name} cannot be read: {error}"))
+            .next_step("Use the kubeconfig of an administrator, or the one of the program"),
+        Ok(None) => new(Verdict::Warning, format!("there is no {name}: no program has led here"))
+            .next_step("If the present program uses a lease of another name, pass its flags"),
+        Ok(Some(state)) => held(&name, state, now),
+    }
+}
+
+fn held(name: &str, state: &LeaseState, now: Timestamp) -> Finding {
+    let LeaseState { holder, renewed, duration, is_coordinated } = state;
+    let new = |verdict, message: String| Finding::new("lease", verdict, message);
+    if holder.is_empty() {
+        return new(Verdict::Warning, format!("{name} has no holder: nobody leads"));
+    }
+    let is_current = renewed.is_some_and(|renewed| saturating_add(renewed, *duration) >= now);
+    if !is_current {
+        return new(Verdict::Warning, format!("{name} expired: {holder} no longer renews it"))
+            .next_step("Find out why the present program does not lead");
+    }
+    let how = if *is_coordinated { ", chosen by the API server" } else { "" };
+    let seconds = duration.as_secs();
+    new(Verdict::Ok, format!("{name} is held by {holder}{how}, for {seconds} s after each renewal"))
+}
+
+/// Judges the flags.
+fn flags(program: &ObservedProgram) -> Vec<Finding> {
+    let checked = &program.subject.checked;
+    let new = |verdict, message: String| Finding::new("flags", verdict, message);
+    let Some(source) = &program.subject.source else {
+        let flag = match program.subject.program {
+            Program::KubeScheduler => "--scheduler-flags",
+            Program::KubeControllerManager => "--controller-manager-flags",
+        };
+        return vec![
+            new(Verdict::Warning, "the flags of the present program were not checked".to_owned())
+                .next_step(format!("Pass {flag}=FILE")),
+        ];
+    };
+    let refused = checked.refused.iter().map(|error| {
+        new(Verdict::Blocker, error.clone())
+            .next_step(format!("Remove or correct the flag in {}", source.file.display()))
+    });
+    let warnings = checked.warnings.iter().map(|warning| new(Verdict::Warning, warning.clone()));
+    let mut findings: Vec<Finding> = refused.chain(warnings).collect();
+    let (accepted, file) = (checked.accepted.len(), source.file.display());
+    findings.push(new(
+        Verdict::Ok,
+        format!("{accepted} flags of {file} are accepted and have an effect"),
+    ));
+    findings
+}
+
+/// Judges the scheduler's configuration file.
+fn configuration(program: &ObservedProgram) -> Option<Finding> {
+    let checked = &program.subject.checked;
+    let new = |verdict, message: String| Finding::new("configuration", verdict, message);
+    match &checked.scheduler_names {
+        None => checked.config_file.as_ref().map(|file| {
+            new(Verdict::Warning, format!("{file} was not checked: this machine cannot read it"))
+                .next_step("Run the command on the node, or pass --scheduler-config=FILE")
+        }),
+        Some(Err(error)) => Some(
+            new(Verdict::Blocker, format!("the scheduler's configuration is refused: {error}"))
+                .next_step(
+                    "Correct the configuration; plugins of your own need a program of your own",
+                ),
+        ),
+        Some(Ok(_)) if program.subject.source.is_none() => None,
+        Some(Ok(names)) => Some(new(Verdict::Ok, format!("profiles: {}", names.join(", ")))),
+    }
+}
+
+/// Names the enabled controllers that would no longer run.
+fn controllers(program: &ObservedProgram) -> Option<Finding> {
+    let missing = &program.subject.checked.missing_controllers;
+    if missing.is_empty() {
+        return None;
+    }
+    let names = missing.join(", ");
+    let step = "If the cluster needs one, leave it to upstream's program with --controllers=NAME and a lease of its own";
+    let finding = Finding::new(
+        "controllers",
+        Verdict::Warning,
+        format!("enabled, but not implemented here: {names}"),
+    );
+    Some(finding.next_step(step))
+}
+
+/// Judges the static pod.
+fn manifest(program: &ObservedProgram) -> Vec<Finding> {
+    let Some(pod) = program.subject.source.as_ref().and_then(|source| source.pod.as_ref()) else {
+        return Vec::new();
+    };
+    let StaticPod { image: _, wrapper, sets_user, proxies } = pod;
+    let new = |verdict, message: String| Finding::new("manifest", verdict, message);
+    let mut findings = Vec::new();
+    if let Some(wrapper) = wrapper {
+        let message = format!("the pod starts the program with {wrapper}, which the image lacks");
+        findings.push(
+            new(Verdict::Blocker, message)
+                .next_step("Copy the program into upstream's image, see the page about kOps"),
+        );
+    }
+    if !sets_user {
+        let message =
+            "the pod sets no user: the image's is nobody (65534), who may not read files of root";
+        findings.push(new(Verdict::Warning, message.to_owned()).next_step(
+            "Set runAsUser: 0 with all capabilities dropped, or let group 65534 read the files that the flags name",
+        ));
+    }
+    for (name, url) in proxies {
+        let scheme = url.split_once("://").map(|(scheme, _)| scheme);
+        if scheme.is_some_and(|scheme| !scheme.eq_ignore_ascii_case("http")) {
+            let message = format!("{name} names a proxy by a scheme other than http");
+            findings.push(
+                new(Verdict::Blocker, message)
+                    .next_step("Use a proxy with an http:// URL, or remove the variable"),
+            );
+        }
+    }
+    findings
+}

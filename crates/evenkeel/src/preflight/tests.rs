@@ -1,0 +1,259 @@
+use super::{
+    findings::{Finding, Verdict, findings},
+    flags,
+    observe::{LeaseState, Observed, ServerVersion, observe},
+    report::Report,
+    *,
+};
+use evenkeel_api::time::Timestamp;
+use evenkeel_test::TestServer;
+use k8s_openapi::api::{coordination::v1::Lease, rbac::v1::ClusterRoleBinding};
+use kube::{
+    Api,
+    api::{DeleteParams, PostParams},
+};
+use serde_json::json;
+use std::time::Duration;
+
+const NOW: &str = "2026-01-01T00:00:00Z";
+
+fn now() -> Timestamp {
+    NOW.parse().expect("a time")
+}
+
+/// Returns a program with the flags of a file of this content, as the command reads them.
+fn subject(program: Program, content: Option<&str>) -> Subject {
+    let parse = |content: &str| {
+        Source::parse(program, Path::new("/etc/manifest.yaml"), content.as_bytes())
+            .expect("a source")
+    };
+    let source = content.map(parse);
+    let arguments = source.as_ref().map(|source| source.arguments.clone()).unwrap_or_default();
+    let checked = match program {
+        Program::KubeControllerManager => flags::check_controller_manager(arguments),
+        Program::KubeScheduler => flags::check_scheduler(arguments, None),
+    };
+    Subject { program, user: program.user().to_owned(), source, checked }
+}
+
+/// Returns what is observed of a program whose user has all rights, and whose lease is held.
+fn observed(subject: Subject) -> Observed {
+    let lease = LeaseState {
+        holder: "node-1_a".to_owned(),
+        renewed: Some(now()),
+        duration: Duration::from_secs(15),
+        is_coordinated: false,
+    };
+    let lease_name = flags::LeaseName {
+        namespace: "kube-system".to_owned(),
+        name: subject.program.name().to_owned(),
+    };
+    let needed = rights::needed(subject.program, Some(&lease_name), true);
+    Observed {
+        server: "https://127.0.0.1:6443/".to_owned(),
+        version: ServerVersion { numbers: Some((1, 37)), text: "v1.37.1".to_owned() },
+        user: "kubernetes-admin".to_owned(),
+        now: now(),
+        programs: vec![observe::ObservedProgram {
+            subject,
+            lease_name,
+            lease: Ok(Some(lease)),
+            rights: needed.into_iter().map(|right| (right, Ok(true))).collect(),
+        }],
+    }
+}
+
+fn scheduler(content: &str) -> Observed {
+    observed(subject(Program::KubeScheduler, Some(content)))
+}
+
+/// Returns the finding of a check that is not ok, or else its ok one.
+#[track_caller]
+fn finding(observed: &Observed, check: &str) -> Finding {
+    let of_check = findings(observed).into_iter().filter(|finding| finding.check == check);
+    of_check.max_by_key(|finding| finding.verdict).expect("a finding of that check")
+}
+
+#[test]
+fn manifests_of_kubeadm_have_no_blocker() {
+    for (program, text) in [
+        (
+            Program::KubeControllerManager,
+            include_str!("../../../../deploy/static-pod/kube-controller-manager.yaml"),
+        ),
+        (Program::KubeScheduler, include_str!("../../../../deploy/static-pod/kube-scheduler.yaml")),
+    ] {
+        let observed = observed(subject(program, Some(text)));
+        let worst = findings(&observed).into_iter().max_by_key(|finding| finding.verdict);
+        assert!(worst.as_ref().is_some_and(|worst| worst.verdict < Verdict::Blocker), "{worst:?}");
+        let report = Report::new(&observed);
+        assert!(report.is_ready);
+        let text = report.text();
+        for part in ["cp -p /etc/manifest.yaml /root/", "go back", "get lease", "up to 15 s"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+}
+
+#[test]
+fn version_is_judged_by_the_skew_policy() {
+    let mut observed = scheduler("--v=2");
+    for (numbers, verdict) in [
+        (Some((1, 34)), Verdict::Blocker),
+        (Some((1, 35)), Verdict::Warning),
+        (Some((1, 36)), Verdict::Warning),
+        (Some((1, 37)), Verdict::Ok),
+        (Some((1, 38)), Verdict::Warning),
+        (Some((1, 39)), Verdict::Blocker),
+        (Some((2, 0)), Verdict::Blocker),
+        (None, Verdict::Blocker),
+    ] {
+        observed.version.numbers = numbers;
+        assert_eq!(finding(&observed, "version").verdict, verdict, "{numbers:?}");
+    }
+    observed.version.numbers = Some((1, 36));
+    let step = finding(&observed, "version").next_step.expect("a step");
+    assert!(step.contains("--emulated-version=1.36"), "{step}");
+}
+
+#[test]
+fn lease_is_held_expired_released_or_absent() {
+    let mut observed = scheduler("--v=2");
+    assert!(finding(&observed, "lease").message.contains("held by node-1_a"));
+    observed.now = "2026-01-01T00:00:16Z".parse().expect("a time");
+    let expired = finding(&observed, "lease");
+    assert_eq!(expired.verdict, Verdict::Warning);
+    assert!(expired.message.contains("expired"), "{expired:?}");
+    let Ok(Some(state)) = &mut observed.programs[0].lease else { panic!("a lease") };
+    state.holder.clear();
+    assert!(finding(&observed, "lease").message.contains("no holder"));
+    observed.programs[0].lease = Ok(None);
+    assert!(finding(&observed, "lease").message.contains("there is no lease"));
+    observed.programs[0].lease = Err("forbidden".to_owned());
+    assert_eq!(finding(&observed, "lease").verdict, Verdict::Blocker);
+}
+
+#[test]
+fn blockers_of_flags_and_manifest_are_found() {
+    for (content, check, part) in [
+        ("--leader-elect=false", "lease", "leader election is off"),
+        ("--no-such-flag=1", "flags", "unknown flag: --no-such-flag"),
+        (
+            "kind: Pod\nspec: {containers: [{name: a, image: i, command: [/go-runner, /x/kube-scheduler]}]}",
+            "manifest",
+            "/go-runner",
+        ),
+        (
+            "kind: Pod\nspec: {containers: [{name: kube-scheduler, image: i, env: [{name: HTTPS_PROXY, value: 'https://p'}]}]}",
+            "manifest",
+            "HTTPS_PROXY",
+        ),
+    ] {
+        let observed = scheduler(content);
+        let finding = finding(&observed, check);
+        assert_eq!(finding.verdict, Verdict::Blocker, "{content}: {finding:?}");
+        let all = format!("{:?}", findings(&observed));
+        assert!(all.contains(part), "{part}: {all}");
+        let report = Report::new(&observed);
+        assert!(!report.is_ready && report.text().contains("there is no plan"));
+    }
+}
+
+#[test]
+fn unread_configuration_is_a_warning() {
+    let finding = finding(&scheduler("--config=/no/such/file.yaml"), "configuration");
+    assert_eq!(finding.verdict, Verdict::Warning);
+    assert!(finding.message.contains("/no/such/file.yaml"), "{finding:?}");
+}
+
+#[test]
+fn missing_rights_name_account_and_right() {
+    let mut observed = observed(subject(Program::KubeControllerManager, None));
+    for (right, answer) in &mut observed.programs[0].rights {
+        if right.account == Some("job-controller") || right.text().starts_with("update leases") {
+            *answer = Ok(false);
+        }
+    }
+    let messages: Vec<String> = findings(&observed)
+        .into_iter()
+        .filter(|finding| finding.verdict == Verdict::Blocker)
+        .map(|finding| finding.message)
+        .collect();
+    assert_eq!(
+        messages,
+        [
+            "job-controller may not: create pods",
+            "system:kube-controller-manager may not: update leases.coordination.k8s.io kube-controller-manager in kube-system",
+        ]
+    );
+}
+
+fn both() -> Vec<Subject> {
+    Program::ALL.into_iter().map(|program| subject(program, None)).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn bootstrap_roles_have_all_rights() {
+    let clock = Clock::starting_at(now());
+    let server = TestServer::builder().clock(clock.clone()).start().await.expect("a server");
+    let lease: Lease = serde_json::from_value(json!({
+        "metadata": {"name": "kube-scheduler"},
+        "spec": {"holderIdentity": "a_1", "leaseDurationSeconds": 15, "renewTime": "2026-01-01T00:00:00.000000Z"},
+    }))
+    .expect("a lease");
+    let leases = Api::namespaced(server.client(), "kube-system");
+    leases.create(&PostParams::default(), &lease).await.expect("created");
+    let observed = observe(server.client(), "in-process".to_owned(), both(), &clock);
+    let observed = observed.await.expect("observed");
+    let rights = findings(&observed).into_iter().filter(|finding| finding.check == "rights");
+    let rights: Vec<Finding> = rights.collect();
+    assert_eq!(rights.len(), 2, "{rights:#?}");
+    assert!(rights.iter().all(|finding| finding.verdict == Verdict::Ok), "{rights:#?}");
+    assert_eq!(finding(&observed, "version").verdict, Verdict::Ok);
+    let held = observed.programs[0].lease.clone().expect("read").expect("a lease");
+    assert_eq!((held.holder.as_str(), held.duration.as_secs()), ("a_1", 15));
+    assert_eq!(observed.programs[1].lease, Ok(None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn rights_without_the_binding_are_missing() {
+    let clock = Clock::starting_at(now());
+    let server = TestServer::builder().clock(clock.clone()).start().await.expect("a server");
+    let bindings = Api::<ClusterRoleBinding>::all(server.client());
+    for name in ["system:kube-scheduler", "system:volume-scheduler"] {
+        bindings.delete(name, &DeleteParams::default()).await.expect("deleted");
+    }
+    let observed = observe(server.client(), "in-process".to_owned(), both(), &clock);
+    let report_of = observed.await.expect("observed");
+    let missing = finding(&report_of, "rights");
+    assert_eq!(missing.verdict, Verdict::Blocker);
+    assert_eq!(missing.program, Some(Program::KubeScheduler));
+    assert!(missing.message.contains("create pods/binding"), "{missing:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn rights_of_others_are_reviewed_by_users_who_may() {
+    let clock = Clock::starting_at(now());
+    let server = TestServer::builder().clock(clock.clone()).start().await.expect("a server");
+    let kube = server.client_as("system:kube-scheduler", ["system:authenticated"]);
+    let own = observe(kube, "in-process".to_owned(), both(), &clock).await.expect("observed");
+    assert_eq!(own.user, "system:kube-scheduler");
+    let verdicts: Vec<(Option<Program>, Verdict)> = findings(&own)
+        .into_iter()
+        .filter(|finding| finding.check == "rights")
+        .map(|finding| (finding.program, finding.verdict))
+        .collect();
+    // Upstream's role of the scheduler allows reviews of others, too.
+    assert_eq!(
+        verdicts,
+        [
+            (Some(Program::KubeScheduler), Verdict::Ok),
+            (Some(Program::KubeControllerManager), Verdict::Ok),
+        ]
+    );
+    let nobody = server.client_as("nobody", ["system:authenticated"]);
+    let nobody = observe(nobody, "in-process".to_owned(), both(), &clock).await.expect("observed");
+    let rights = finding(&nobody, "rights");
+    assert_eq!(rights.verdict, Verdict::Blocker);
+    assert!(rights.message.contains("could not be reviewed"), "{rights:?}");
+}
