@@ -1,7 +1,11 @@
 //! `evenkeel explain`, `evenkeel plan` and `evenkeel schedule`: queries about a cluster, which write nothing.
 #![expect(clippy::print_stdout, reason = "this module prints to the user")]
 
-use crate::{clusters::Clusters, command::block_on, kubeconfig::Home};
+use crate::{
+    clusters::Clusters,
+    command::{self, block_on},
+    kubeconfig::Home,
+};
 use evenkeel::explain;
 use evenkeel_controller_manager::plan;
 use evenkeel_controllers::{
@@ -42,8 +46,12 @@ pub(crate) struct PlanArgs {
 /// Runs `evenkeel explain`.
 pub(crate) fn explain(args: &explain::Args) -> ExitCode {
     block_on(async {
-        let text = explain::run(args, &sockets(args)).await?;
-        print!("{text}");
+        let sockets = sockets(args);
+        if args.watch {
+            explain::watch(args, &sockets, command::print).await?;
+        } else {
+            command::print(&explain::run(args, &sockets).await?);
+        }
         Ok(ExitCode::SUCCESS)
     })
 }
@@ -71,7 +79,10 @@ pub(crate) fn plan(args: &PlanArgs) -> ExitCode {
                 let has_name = |descriptor: &Descriptor| {
                     descriptor.name == name || descriptor.aliases.contains(&&**name)
                 };
-                anyhow::ensure!(chosen.iter().any(has_name), "there is no controller {name:?}");
+                anyhow::ensure!(
+                    chosen.iter().any(has_name),
+                    "--controllers: there is no controller {name:?}; `kube-controller-manager --help` lists them"
+                );
             }
             let is_requested =
                 |name: &str| args.controllers.iter().any(|requested| requested == name);

@@ -170,7 +170,7 @@ async fn handle(request: &Request<Incoming>, served: &Served) -> Response<Full<B
             if lifecycle.is_resettable {
                 ask(lifecycle, LifecycleRequest::Reset)
             } else {
-                let why = "the objects of another API server are not discarded";
+                let why = "its objects are another API server's and are not discarded here; delete them with kubectl";
                 secure_serving::plain(StatusCode::CONFLICT, why)
             }
         }
@@ -193,7 +193,10 @@ async fn save_snapshot(server: Server, query: &str) -> Response<Bytes> {
         PathBuf::from(OsString::from_vec(bytes))
     });
     let Some(file) = file.filter(|file| file.is_absolute()) else {
-        return respond(StatusCode::BAD_REQUEST, "file is no whole path".to_owned());
+        return respond(
+            StatusCode::BAD_REQUEST,
+            "the file of a snapshot is no whole path".to_owned(),
+        );
     };
     #[expect(clippy::disallowed_methods, reason = "its panic is answered")]
     let result = tokio::task::spawn_blocking(move || server.snapshot(&file)).await;

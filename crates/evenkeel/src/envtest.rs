@@ -53,13 +53,14 @@ pub(crate) fn main(args: &EnvtestArgs) -> ExitCode {
 fn create_folder(dir: Option<&Path>, print: Print) -> Result<()> {
     let home = Home::from_env();
     let folder = match dir {
-        Some(dir) => std::path::absolute(dir).context("--dir")?,
+        Some(dir) => std::path::absolute(dir)
+            .with_context(|| format!("--dir {} cannot be used", dir.display()))?,
         None => home
             .data_folder()
             .context("neither $XDG_DATA_HOME nor $HOME is set: choose --dir")?
             .join("envtest"),
     };
-    let program = std::env::current_exe().context("this program does not know where it is")?;
+    let program = std::env::current_exe().context("the path of this program is unknown, so that no links to it can be made; start it by its whole path")?;
     create_links(&folder, &program, home.find_program("kubectl").as_deref())?;
     let text = describe_folder(print, &folder);
     io::stdout().write_all(text.as_bytes()).context("the answer cannot be written")

@@ -112,7 +112,10 @@ async fn simulate_files(args: &Args) -> Result<String> {
                 .is_some_and(|workload| workload.namespace == namespace && workload.name == name);
             is_pod || is_of_workload
         });
-        ensure!(!pods.is_empty(), "{wanted} does not wait for a node");
+        ensure!(
+            !pods.is_empty(),
+            "--pod: no pod that waits for a node, and no workload that lacks pods, is called {wanted} in the files"
+        );
     }
     for pod in &pods {
         simulation.place(&mut looker, pod)?;
@@ -287,7 +290,16 @@ async fn start_looker(kube: kube::Client, options: &SchedulerOptions) -> Result<
     let mut looker = Looker::new(client, caches.clone(), clock, options);
     caches.start(&tasks);
     let ready = tokio::time::timeout(SYNC_TIMEOUT, looker.ready()).await;
-    ready.map_err(|_| anyhow::anyhow!("caches not synced in time: {:?}", caches.unsynced()))?;
+    ready.map_err(|_| {
+        let unsynced: Vec<String> =
+            caches.unsynced().iter().map(|kind| kind.plural.to_string()).collect();
+        anyhow::anyhow!(
+            "after {} s, these resources are still not read: {}; `kubectl auth can-i list {}` says whether you may",
+            SYNC_TIMEOUT.as_secs(),
+            unsynced.join(", "),
+            unsynced.first().map_or("pods", String::as_str)
+        )
+    })?;
     Ok((looker, tasks))
 }
 

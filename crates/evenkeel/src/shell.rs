@@ -78,7 +78,9 @@ pub(crate) fn completion(args: &CompletionArgs) -> ExitCode {
 fn script(shell: Shell, program: &str) -> Result<Vec<u8>> {
     let Some(mut command) = commands().into_iter().find(|command| command.get_name() == program)
     else {
-        bail!("there is no program {program}");
+        let names: Vec<String> =
+            commands().iter().map(|known| known.get_name().to_owned()).collect();
+        bail!("--program: there is no program {program}; there are: {}", names.join(", "));
     };
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut command, program, &mut script);

@@ -11,6 +11,7 @@ use evenkeel_apiserver::OpenError;
 use evenkeel_apiserver::snapshot::{self, SnapshotError, Summary};
 use http::Method;
 
+use crate::command::RUNTIME_FAILURE;
 use crate::control;
 
 /// A snapshot contains the objects and their change history, but not the folder's keys and certificates (pki).
@@ -94,12 +95,17 @@ fn save(data_dir: &Path, file: &Path) -> Result<Summary> {
 /// Requests a snapshot from the server that uses the folder, and verifies it.
 fn save_on_running_server(data_dir: &Path, file: &Path) -> Result<Summary> {
     let socket = explain::socket_beside(&data_dir.join("kubeconfig"));
-    let file = std::path::absolute(file).context("the file's path")?;
+    let file = std::path::absolute(file)
+        .with_context(|| format!("the file {} cannot be named by a whole path", file.display()))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let target = control::snapshot_target(&file);
     let request = explain::ask_socket(&socket, Method::POST, &target);
-    runtime.context("the runtime cannot start")?.block_on(request).with_context(|| {
-        format!("the server that uses {} saves no snapshot", data_dir.display())
+    runtime.context(RUNTIME_FAILURE)?.block_on(request).with_context(|| {
+        format!(
+            "the server that uses {} saves no snapshot; it must be of the same user, and answer on {}",
+            data_dir.display(),
+            socket.display()
+        )
     })?;
     Ok(snapshot::verify(&file)?)
 }

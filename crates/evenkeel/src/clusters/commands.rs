@@ -127,13 +127,17 @@ async fn ask(socket: &Path, method: Method, target: &str) -> Result<Bytes> {
     let clock = Clock::system();
     tokio::select! {
         answer = ask_socket(socket, method, target) => answer,
-        () = clock.sleep(ANSWER_TIMEOUT) => bail!("the process does not answer"),
+        () = clock.sleep(ANSWER_TIMEOUT) => bail!(
+            "its process does not answer on {} within {} s; `evenkeel down` stops it, `evenkeel logs` prints what it did last",
+            socket.display(),
+            ANSWER_TIMEOUT.as_secs()
+        ),
     }
 }
 
-/// Asks the process of a running cluster. `None` if it does not answer.
+/// Asks the process of a cluster that runs or starts. `None` if it does not answer.
 async fn live_status(cluster: &Cluster) -> Option<LiveStatus> {
-    let record = cluster.record.as_ref().filter(|_| cluster.state == State::Running)?;
+    let record = cluster.record.as_ref().filter(|_| cluster.state.is_alive())?;
     let answer = ask(&record.socket, Method::GET, "/status").await.ok()?;
     serde_json::from_slice(&answer).ok()
 }
@@ -203,7 +207,11 @@ fn signal(cluster: &Cluster, signal: Signal) -> Result<()> {
     match kill_process(pid, signal) {
         // It has ended meanwhile.
         Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
-        Err(error) => Err(anyhow!("process {} cannot be stopped: {error}", pid.as_raw_nonzero())),
+        Err(error) => Err(anyhow!(
+            "cluster {}: process {} cannot be stopped: {error}; stop it as the user who started it",
+            cluster.name,
+            pid.as_raw_nonzero()
+        )),
     }
 }
 

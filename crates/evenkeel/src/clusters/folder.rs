@@ -110,7 +110,10 @@ impl Clusters {
                 return Ok(Claim { clusters: self.clone(), folder, _lock: lock });
             }
         }
-        bail!("{} is removed again and again", folder.display())
+        bail!(
+            "cluster {name}: {} is removed again and again, because other processes start and stop it at the same time; try again",
+            folder.display()
+        )
     }
 
     /// Removes what is left of crashed clusters whose data folder is gone, such as those of a test's temporary folder: nobody

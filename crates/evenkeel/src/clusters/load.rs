@@ -91,6 +91,31 @@ pub(crate) async fn load_paths(
             parsed.extend(manifests::parse(&source, &text)?);
         }
     }
+    load_manifests(client, parsed, report).await
+}
+
+/// Applies objects. `source` names where they come from, for errors; `report` gets a line for each object.
+///
+/// # Errors
+/// When the server refuses an object.
+pub(crate) async fn load_objects(
+    client: &Client,
+    source: &str,
+    objects: Vec<Value>,
+    report: impl Fn(&str),
+) -> Result<Loaded> {
+    let objects = objects.into_iter().filter_map(|object| match object {
+        Value::Object(object) => Some(Manifest { source: source.to_owned(), object }),
+        _ => None,
+    });
+    load_manifests(client, objects.collect(), report).await
+}
+
+async fn load_manifests(
+    client: &Client,
+    parsed: Vec<Manifest>,
+    report: impl Fn(&str),
+) -> Result<Loaded> {
     let mut loaded = Loaded::default();
     let mut resources = Arc::default();
     for manifest in manifests::ordered(parsed) {
@@ -148,7 +173,12 @@ async fn find_kind(
     }
     match resources.of_kind(api_version, kind) {
         Some(resource) => Ok(resource.kind.clone()),
-        None => bail!("{}: the server has no {kind} in {api_version}", manifest.source),
+        None => bail!(
+            "{}: {kind} {}: the server has no {kind} in {api_version}; load its CustomResourceDefinition too, or use one of \
+             `kubectl api-resources`",
+            manifest.source,
+            manifest.name()
+        ),
     }
 }
 
@@ -192,5 +222,10 @@ async fn wait_until_served(client: &Client, manifest: &Manifest) -> Result<()> {
         }
         client.clock().sleep(POLL_INTERVAL).await;
     }
-    bail!("{}: {} is not served: {conditions}", manifest.source, manifest.name())
+    bail!(
+        "{}: CustomResourceDefinition {} is not served after {} s; its conditions say why: {conditions}",
+        manifest.source,
+        manifest.name(),
+        (POLL_INTERVAL * u32::try_from(MAX_POLLS).unwrap_or(u32::MAX)).as_secs()
+    )
 }

@@ -80,7 +80,10 @@ impl Follower {
         match File::open(path) {
             Ok(file) => Ok(Self { path: path.to_owned(), file }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                bail!("there is no log at {}", path.display())
+                bail!(
+                    "there is no log at {}; the cluster has not written one, or it was moved",
+                    path.display()
+                )
             }
             Err(error) => {
                 Err(error).with_context(|| format!("cannot read the log {}", path.display()))

@@ -73,7 +73,7 @@ pub(super) fn parse(source: &str, text: &str) -> Result<Vec<Manifest>> {
     let objects = read_objects(text).with_context(|| source.to_owned())?;
     let manifests = objects.into_iter().map(|object| match object {
         Value::Object(object) => Ok(Manifest { source: source.to_owned(), object }),
-        _ => bail!("{source}: a document is no object"),
+        _ => bail!("{source}: a document is no object with apiVersion, kind and metadata"),
     });
     manifests.collect()
 }

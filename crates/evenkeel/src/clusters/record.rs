@@ -128,7 +128,7 @@ pub(crate) fn choose<'a>(clusters: &'a [Cluster], name: Option<&str>) -> Result<
         (None, [only]) => Ok(only),
         (None, _) => match find(DEFAULT_NAME) {
             Some(cluster) => Ok(cluster),
-            None => bail!("which cluster? There are: {}", names()),
+            None => bail!("which cluster? There are: {}; give one's name", names()),
         },
     }
 }
@@ -193,7 +193,7 @@ pub(super) mod tests {
             (&[][..], None, Err("there is no cluster; start one with: evenkeel up")),
             (&[], Some("a"), Err("there is no cluster; start one with: evenkeel up")),
             (&["a"], None, Ok("a")),
-            (&["a", "b"], None, Err("which cluster? There are: a, b")),
+            (&["a", "b"], None, Err("which cluster? There are: a, b; give one's name")),
             (&["a", "default"], None, Ok("default")),
             (&["a", "default"], Some("a"), Ok("a")),
             (&["a", "b"], Some("c"), Err("there is no cluster c; there are: a, b")),

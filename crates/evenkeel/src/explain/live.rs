@@ -107,7 +107,8 @@ impl Live {
                 answer.map_err(|error| anyhow!(describe_failure(url, &error)))?.into_body()
             }
         };
-        serde_json::from_slice(&body).context("the manager's answer cannot be read")
+        serde_json::from_slice(&body)
+            .context("the manager's answer cannot be read; it may be another version of Evenkeel")
     }
 }
 

@@ -1,14 +1,20 @@
-//! `evenkeel explain KIND/NAME`: the controllers' observations of an object, their next actions, and their reasons to
-//! wait.
+//! `evenkeel explain KIND/NAME`: why an object is as it is: what the object and those that depend on it say themselves, the
+//! scheduler's view of a pod, the controllers' observations, their next actions, and their reasons to wait.
 //!
 //! It queries a running manager. Without one, it runs the controllers' planners in this process, over a read-only
 //! connection and with only the caches that they need.
 
+mod answer;
+mod cause;
+mod causes;
 mod live;
+mod objects;
 mod offline;
 mod resolve;
 mod tree;
 
+pub use answer::Answer;
+pub use cause::Cause;
 pub use live::{ask_socket, normalized_url, socket_beside};
 pub use offline::Offline;
 pub use resolve::{resolve, split};
@@ -22,7 +28,8 @@ use evenkeel_runtime::{
 };
 use futures::future::LocalBoxFuture;
 use live::Live;
-use std::path::PathBuf;
+use objects::Objects;
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 /// Flags of `evenkeel explain`.
 #[derive(Debug, Clone, clap::Args)]
@@ -59,84 +66,162 @@ pub struct Args {
     #[arg(long)]
     pub offline: bool,
 
-    /// Output: text, or json.
-    #[arg(short, long, default_value = "text", value_parser = ["text", "json"])]
+    /// Output: text, json or yaml.
+    #[arg(short, long, default_value = "text", value_parser = ["text", "json", "yaml"])]
     pub output: String,
+
+    /// Print the explanation again whenever it changes, until it is interrupted.
+    #[arg(short, long)]
+    pub watch: bool,
 }
+
+/// Interval at which a watched object is explained by a manager.
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Interval at which a watched object is explained without a manager: the caches are filled each time.
+const OFFLINE_WATCH_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Explains an object, and returns the output.
 ///
 /// # Errors
 /// When neither a manager nor the cluster responds, or the kind or the object does not exist.
 pub fn run<'a>(args: &'a Args, sockets: &'a [PathBuf]) -> LocalBoxFuture<'a, Result<String>> {
-    Box::pin(explain_object(args, sockets))
+    Box::pin(async move {
+        let session = Session::start(args, sockets).await?;
+        session.answer().await?.format(&args.output, session.clock.now())
+    })
 }
 
-async fn explain_object(args: &Args, sockets: &[PathBuf]) -> Result<String> {
-    let clock = Clock::system();
-    let options = ConnectOptions {
-        kubeconfig: args.kubeconfig.clone(),
-        context: args.context.clone(),
-        ..ConnectOptions::default()
-    };
-    let config = client::config(&options).await?;
-    let namespace = args.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
-    let (url, kube) = (config.cluster_url.clone(), client::transport(&config)?);
-    let client =
-        Client::builder(kube.clone(), clock.clone()).user_agent("evenkeel-explain").build();
-    let manager = match (&args.server, args.offline) {
-        (_, true) => None,
-        (Some(server), _) => Some(Live::connect_https(config, args, server, &clock)?),
-        (None, _) => Live::connect_socket(sockets, &url.to_string()).await,
-    };
-    let (kind, name) = split(&args.object)?;
-    let scheduler_client = kube.clone();
-    let explained = match manager {
-        Some(live) => {
-            let subject = match client.api_resources().await {
-                Ok(resources) => resolve(&resources, kind, &namespace, name)?,
-                // The manager can also explain its reasons to wait while the API server is unavailable.
-                Err(_) => subject_of_manager(&live, kind, &namespace, name).await?,
+/// Explains an object again and again, and passes the output to `print` whenever more than a time in it has changed.
+///
+/// # Errors
+/// When neither a manager nor the cluster responds, or the kind does not exist. An object that does not exist yet, or no more,
+/// is waited for.
+pub fn watch<'a>(
+    args: &'a Args,
+    sockets: &'a [PathBuf],
+    mut print: impl FnMut(&str) + 'a,
+) -> LocalBoxFuture<'a, Result<()>> {
+    Box::pin(async move {
+        let session = Session::start(args, sockets).await?;
+        let interval =
+            if session.manager.is_some() { WATCH_INTERVAL } else { OFFLINE_WATCH_INTERVAL };
+        let mut last = None;
+        loop {
+            let now = session.clock.now();
+            let (key, text) = match session.answer().await {
+                Ok(answer) => (answer.key(), answer.format(&args.output, now)?),
+                // An object that is not there is an answer; other errors end the command.
+                Err(error) => match error.downcast_ref::<objects::NoSuchObject>() {
+                    Some(missing) if args.output == "text" => {
+                        (missing.to_string(), format!("{missing}\n"))
+                    }
+                    Some(missing) => (missing.to_string(), String::new()),
+                    None => return Err(error),
+                },
             };
-            let mode = live.description();
-            explain(&live, subject, mode).await?
-        }
-        None => {
-            let resources =
-                client.api_resources().await.context("the API server does not answer")?;
-            let subject = resolve(&resources, kind, &namespace, name)?;
-            let offline = Offline::start(kube, &clock, resources, &subject).await?;
-            let mode = format!("worked out from the cluster {url}; no manager was asked");
-            let explained = explain(&offline, subject, mode).await;
-            offline.stop().await;
-            explained?
-        }
-    };
-    let scheduled = match kind.split('.').next() {
-        Some("pod" | "pods" | "po" | "Pod") => {
-            crate::schedule::explain(scheduler_client, &namespace, name).await?
-        }
-        _ => None,
-    };
-    if explained.reports.is_empty() && scheduled.is_none() {
-        bail!("no controller has anything to say of {}", explained.object);
-    }
-    Ok(match (args.output.as_str(), &scheduled) {
-        ("json", None) => serde_json::to_string_pretty(&explained)? + "\n",
-        ("json", Some(scheduled)) => {
-            let mut output = serde_json::to_value(&explained)?;
-            output["scheduler"] = serde_json::to_value(scheduled)?;
-            serde_json::to_string_pretty(&output)? + "\n"
-        }
-        (_, scheduled) => {
-            let mut text = explained.text(clock.now());
-            if let Some(scheduled) = scheduled {
-                text += &format!("\nscheduler {}, if it were placed now:\n", scheduled.scheduler);
-                text += &crate::schedule::table(scheduled);
+            if last.as_ref() != Some(&key) {
+                let separator = match (&*args.output, &last) {
+                    ("text", Some(_)) => format!("\n--- {}\n", now.strftime("%H:%M:%S")),
+                    ("yaml", Some(_)) => "---\n".to_owned(),
+                    _ => String::new(),
+                };
+                if !text.is_empty() {
+                    print(&(separator + &text));
+                }
+                last = Some(key);
             }
-            text
+            session.clock.sleep(interval).await;
         }
     })
+}
+
+/// Connections that answer for one object.
+struct Session<'a> {
+    args: &'a Args,
+    clock: Clock,
+    namespace: String,
+    url: String,
+    kube: kube::Client,
+    client: Client,
+    manager: Option<Live>,
+}
+
+impl<'a> Session<'a> {
+    async fn start(args: &'a Args, sockets: &[PathBuf]) -> Result<Self> {
+        let clock = Clock::system();
+        let options = ConnectOptions {
+            kubeconfig: args.kubeconfig.clone(),
+            context: args.context.clone(),
+            ..ConnectOptions::default()
+        };
+        let config = client::config(&options).await?;
+        let namespace = args.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
+        let (url, kube) = (config.cluster_url.to_string(), client::transport(&config)?);
+        let client = Client::builder(kube.clone(), clock.clone())
+            .qps(-1.0)
+            .user_agent("evenkeel-explain")
+            .build();
+        let manager = match (&args.server, args.offline) {
+            (_, true) => None,
+            (Some(server), _) => Some(Live::connect_https(config, args, server, &clock)?),
+            (None, _) => Live::connect_socket(sockets, &url).await,
+        };
+        Ok(Self { args, clock, namespace, url, kube, client, manager })
+    }
+
+    /// Explains the object once.
+    async fn answer(&self) -> Result<Answer> {
+        let Self { args, clock, namespace, kube, client, .. } = self;
+        let (kind, name) = split(&args.object)?;
+        let resources = client.api_resources().await;
+        let (explained, resources) = match (&self.manager, resources) {
+            (Some(live), Ok(resources)) => {
+                let subject = resolve(&resources, kind, namespace, name)?;
+                (explain(live, subject, live.description()).await?, Some(resources))
+            }
+            // The manager can also explain its reasons to wait while the API server is unavailable.
+            (Some(live), Err(_)) => {
+                let subject = subject_of_manager(live, kind, namespace, name).await?;
+                (explain(live, subject, live.description()).await?, None)
+            }
+            (None, resources) => {
+                let resources = resources
+                    .with_context(|| format!("the API server at {} does not answer", self.url))?;
+                let subject = resolve(&resources, kind, namespace, name)?;
+                let offline =
+                    Offline::start(kube.clone(), clock, Arc::clone(&resources), &subject).await?;
+                let mode =
+                    format!("worked out from the cluster {}; no manager was asked", self.url);
+                let explained = explain(&offline, subject, mode).await;
+                offline.stop().await;
+                (explained?, Some(resources))
+            }
+        };
+        let objects = match &resources {
+            Some(resources) => objects::read(client, resources, &explained).await?,
+            None => Objects::default(),
+        };
+        let root = objects.root(&explained.object);
+        let is_pod = explained.object.kind == "Pod" && explained.object.group.is_empty();
+        let scheduler = match is_pod && resources.is_some() {
+            true => crate::schedule::explain(kube.clone(), namespace, name).await?,
+            false => None,
+        };
+        if explained.reports.is_empty() && scheduler.is_none() && root.is_none() {
+            bail!(
+                "no controller has anything to say of {}, and it cannot be read: `kubectl get {kind} {name}` says why",
+                explained.object
+            );
+        }
+        let is_pending = is_pod
+            && root.is_some_and(|pod| {
+                pod["spec"]["nodeName"].as_str().unwrap_or_default().is_empty()
+                    && pod["status"]["phase"] == "Pending"
+            });
+        let why = causes::of_objects(&objects.objects, &objects.events);
+        Ok(Answer { explained, why, scheduler, is_pending })
+    }
 }
 
 /// Returns the CA (PEM) that a configuration trusts.
@@ -159,7 +244,10 @@ async fn subject_of_manager(
         requested == singular || requested == format!("{singular}s")
     };
     let Some(known) = kinds.iter().find(is_requested) else {
-        bail!("the API server does not answer, and no controller of the manager is for {kind}");
+        bail!(
+            "the API server does not answer, and no controller of the manager is for {kind}; try again once \
+             `kubectl get --raw=/readyz` succeeds"
+        );
     };
     let (kind, group) = known.split_once('.').unwrap_or((known, ""));
     let namespaced = !matches!(kind, "Node" | "Namespace" | "PersistentVolume");

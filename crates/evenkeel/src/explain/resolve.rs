@@ -50,7 +50,7 @@ pub fn resolve(
         has_name && group.is_none_or(|group| kind.group.starts_with(group))
     };
     let Some(resource) = resources.preferred().find(is_requested) else {
-        bail!("the server has no resource type {kind:?}");
+        bail!("the server has no resource type {kind:?}; `kubectl api-resources` lists its types");
     };
     let namespace = if resource.kind.namespaced { namespace } else { "" };
     Ok(Subject::new(&resource.kind.group, &resource.kind.kind, namespace, name))

@@ -9,6 +9,8 @@ use std::{collections::HashSet, fmt::Write as _};
 
 /// Maximum depth of dependent objects. The pods of a Deployment have depth 2.
 const MAX_DEPTH: usize = 3;
+/// Spaces of a level of the text.
+const INDENT: usize = 2;
 /// Maximum number of explained dependent objects of one object.
 const MAX_CHILDREN: usize = 10;
 
@@ -83,23 +85,56 @@ fn explain_recursively<'a>(
 impl Explained {
     /// Formats the explanation as indented text.
     pub fn text(&self, now: Timestamp) -> String {
+        self.heading() + &self.body(now)
+    }
+
+    /// Returns the first line: the object, and the source of the reports.
+    pub(super) fn heading(&self) -> String {
+        format!("{} ({})\n", self.object, self.asked)
+    }
+
+    /// Formats the reports: those that need attention, then the controllers of dependents with these, then one line for all
+    /// that have nothing to do.
+    pub(super) fn body(&self, now: Timestamp) -> String {
         let mut out = String::new();
-        let _ = writeln!(out, "{} ({})", self.object, self.asked);
-        self.write(&mut out, now, 0);
+        let (attention, quiet): (Vec<_>, Vec<_>) =
+            self.reports.iter().partition(|report| needs_attention(report));
+        let (main, quiet): (Vec<_>, Vec<_>) = quiet
+            .into_iter()
+            .partition(|report| !report.children.is_empty() && !report.sees.is_empty());
+        // The garbage collector counts dependents of every owner.
+        let (main, counted): (Vec<_>, Vec<_>) =
+            main.into_iter().partition(|report| report.sees.len() > 1);
+        for report in attention.into_iter().chain(main) {
+            out.push_str(&render(report, now, INDENT));
+        }
+        self.write_children(&mut out, now, INDENT);
+        let (seeing, silent): (Vec<_>, Vec<_>) =
+            quiet.into_iter().chain(counted).partition(|report| !report.sees.is_empty());
+        for report in seeing {
+            let facts: Vec<String> = report
+                .sees
+                .iter()
+                .map(|fact| format!("{} {}", fact.what, fact.value).trim_end().to_owned())
+                .collect();
+            let _ = writeln!(out, "  {}: nothing to do ({})", report.controller, facts.join(", "));
+        }
+        if !silent.is_empty() {
+            let names: Vec<&str> = silent.iter().map(|report| &*report.controller).collect();
+            let _ = writeln!(out, "  nothing to do: {}", names.join(", "));
+        }
         out
     }
 
-    fn write(&self, out: &mut String, now: Timestamp, depth: usize) {
-        let indent = 2 * (depth + 1);
-        // Show all reports of the root, but only reports of its dependents that need attention.
-        let reports = self.reports.iter().filter(|report| depth == 0 || needs_attention(report));
-        for report in reports {
-            out.push_str(&render(report, now, indent));
-        }
+    fn write_children(&self, out: &mut String, now: Timestamp, indent: usize) {
         for child in &self.children {
             let note = if child.needs_no_attention() { ": nothing to do" } else { "" };
             let _ = writeln!(out, "{}{}{note}", " ".repeat(indent), child.object);
-            child.write(out, now, depth + 1);
+            // Of dependents, only what needs attention.
+            for report in child.reports.iter().filter(|report| needs_attention(report)) {
+                out.push_str(&render(report, now, indent + INDENT));
+            }
+            child.write_children(out, now, indent + INDENT);
         }
         if self.more > 0 {
             let _ = writeln!(out, "{}and {} more", " ".repeat(indent), self.more);
@@ -113,10 +148,11 @@ impl Explained {
 }
 
 /// Returns whether a report needs attention: it has a next action or a wait, its last pass failed, or the
-/// object does not exist.
+/// object does not exist. To hand keys to another controller is no action on objects.
 fn needs_attention(report: &ObjectReport) -> bool {
     let failed = report.last.as_ref().is_some_and(|last| last.error.is_some());
-    !report.would.is_empty() || !report.waits.is_empty() || failed || !report.exists
+    let would_act = report.would.iter().any(|action| !action.starts_with("enqueue "));
+    would_act || !report.waits.is_empty() || failed || !report.exists
 }
 
 /// Source for callers that have the introspection in their own process.
@@ -126,5 +162,56 @@ impl Source for evenkeel_runtime::introspect::Introspection {
         subject: &'a Subject,
     ) -> LocalBoxFuture<'a, Result<Vec<ObjectReport>>> {
         Box::pin(async move { Ok(self.object_reports(subject)) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_runtime::introspect::Fact;
+
+    fn report(controller: &str, facts: &[(&str, &str)], waits: &[&str]) -> ObjectReport {
+        ObjectReport {
+            controller: controller.to_owned(),
+            exists: true,
+            sees: facts
+                .iter()
+                .map(|(what, value)| Fact { what: (*what).to_owned(), value: (*value).to_owned() })
+                .collect(),
+            waits: waits.iter().map(|wait| (*wait).to_owned()).collect(),
+            ..ObjectReport::default()
+        }
+    }
+
+    fn node(kind: &str, reports: Vec<ObjectReport>, children: Vec<Explained>) -> Explained {
+        let object = Subject::new("", kind, "", "n");
+        Explained { object, asked: String::new(), reports, children, more: 0 }
+    }
+
+    #[test]
+    fn controllers_with_nothing_to_do_take_a_line_at_the_end() {
+        let mut main = report("owner", &[("wanted", "2"), ("there", "2")], &[]);
+        main.children.push(Subject::new("", "Pod", "", "n"));
+        let mut handing = report("hints", &[], &[]);
+        handing.would.push("enqueue ns/p".to_owned());
+        let reports = vec![
+            report("idle", &[], &[]),
+            report("observer", &[("zone", "Normal"), ("labels", "")], &[]),
+            main,
+            handing,
+            report("busy", &[], &["back-off"]),
+        ];
+        let children = vec![node(
+            "Pod",
+            vec![report("child-idle", &[], &[]), report("child", &[], &["x"])],
+            Vec::new(),
+        )];
+        let text = node("Node", reports, children).body(Timestamp::UNIX_EPOCH);
+        assert_eq!(
+            text,
+            "  busy\n    would  do nothing\n    waits  back-off\n  owner\n    sees   wanted  2\n           there   2\n    \
+             would  do nothing\n  Pod n\n    child\n      would  do nothing\n      waits  x\n  observer: nothing to do (zone \
+             Normal, labels)\n  nothing to do: idle, hints\n"
+        );
     }
 }

@@ -2,7 +2,7 @@
 //! file are kept.
 
 use anyhow::{Context, Result, bail};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 /// Lists of a kubeconfig with named entries.
 const LISTS: [&str; 3] = ["clusters", "contexts", "users"];
@@ -60,6 +60,22 @@ pub(super) fn renamed(mut config: Map<String, Value>, name: &str) -> Map<String,
         }
     }
     config.insert(CURRENT.to_owned(), name.into());
+    config
+}
+
+/// Returns the kubeconfig of a single cluster for another user, who has a token. The cluster's name is `cluster`.
+pub(super) fn for_user(
+    config: Map<String, Value>,
+    cluster: &str,
+    user: &str,
+    token: &str,
+) -> Map<String, Value> {
+    let mut config = renamed(config, cluster);
+    let context = format!("{user}@{cluster}");
+    config.insert("users".to_owned(), json!([{"name": user, "user": {"token": token}}]));
+    let contexts = json!([{"name": context, "context": {"cluster": cluster, "user": user}}]);
+    config.insert("contexts".to_owned(), contexts);
+    config.insert(CURRENT.to_owned(), context.into());
     config
 }
 

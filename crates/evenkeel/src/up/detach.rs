@@ -24,7 +24,8 @@ pub(super) fn start(clusters: &Clusters, name: &str, style: Style) -> Result<()>
     let log = folder.join("log");
     drop(LogFile::open(&log).with_context(|| format!("cannot write {}", log.display()))?);
     let errors = File::options().append(true).open(&log)?;
-    let mut child = Command::new(program()?)
+    let program = program()?;
+    let mut child = Command::new(&program)
         .args(std::env::args_os().skip(1))
         .arg("--background")
         .stdin(Stdio::null())
@@ -33,7 +34,12 @@ pub(super) fn start(clusters: &Clusters, name: &str, style: Style) -> Result<()>
         // Ctrl-C in this terminal does not reach it.
         .process_group(0)
         .spawn()
-        .context("the process in the background cannot be started")?;
+        .with_context(|| {
+            format!(
+                "cluster {name}: {} cannot be started in the background; leave -d away",
+                program.display()
+            )
+        })?;
     let output = child.stdout.take().context("the process has no output")?;
     for line in BufReader::new(output).lines() {
         // Other lines than events are none of ours.
@@ -50,7 +56,10 @@ pub(super) fn start(clusters: &Clusters, name: &str, style: Style) -> Result<()>
         }
     }
     let status = child.wait()?;
-    bail!("the process in the background ended ({status}); see {}", log.display())
+    bail!(
+        "cluster {name}: the process in the background ended ({status}) before the cluster was ready; its log says why: {}",
+        log.display()
+    )
 }
 
 /// Replaces this process by a new one of the same command line, which starts on `port` without the objects of the
@@ -64,7 +73,7 @@ pub(super) fn restart(port: u16) -> anyhow::Error {
 }
 
 fn program() -> Result<std::path::PathBuf> {
-    std::env::current_exe().context("the path of this program is unknown")
+    std::env::current_exe().context("the path of this program is unknown, so that it cannot be started again; start it by its whole path")
 }
 
 /// Returns the arguments of a restarted process.

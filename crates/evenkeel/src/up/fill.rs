@@ -22,6 +22,11 @@ pub(super) fn fill(args: &mut Args, config: Cluster, folder: &Path) {
     fill_option(&mut args.wait, config.wait);
     fill_option(&mut args.write_kubeconfig, config.write_kubeconfig);
     fill_option(&mut args.log_file, config.log_file.map(path));
+    // A flag replaces the pools of the file, whichever of its two forms they have.
+    let pools = match args.load_balancer_pool {
+        Some(_) => Vec::new(),
+        None => config.load_balancer_pools,
+    };
     fill_option(&mut args.load_balancer_pool, config.load_balancer_pool);
     fill_list(&mut args.load, paths(config.load));
     // Another API server has neither a folder nor a port of this process.
@@ -59,6 +64,10 @@ pub(super) fn fill(args: &mut Args, config: Cluster, folder: &Path) {
         controllers: config.controllers,
         scheduler: config.scheduler,
         feature_gates: config.feature_gates,
+        load_balancer_pools: pools,
+        audit: server.audit.map(|audit| audit.relative_to(folder)),
+        users: config.users,
+        failures: config.failures,
     };
 }
 
@@ -93,6 +102,19 @@ mod tests {
         assert_eq!(args.load, [Path::new("/c/m")]);
         assert_eq!(args.server.anonymous_auth, Some(false));
         assert_eq!((args.pool(), args.node_count()), (None, 2));
+    }
+
+    #[test]
+    fn a_flag_replaces_named_pools_too() {
+        let text = "apiVersion: evenkeel.dev/v1alpha1\nkind: Cluster\nloadBalancerPools: [{name: a, addresses: [192.0.2.1]}]\n";
+        for (flags, pools, flag) in
+            [(&["up"][..], 1, None), (&["up", "--load-balancer-pool=none"], 0, Some("none"))]
+        {
+            let mut args = Up::parse_from(flags).args;
+            fill(&mut args, read("f", text).expect("a configuration"), Path::new("/c"));
+            assert_eq!(args.components.load_balancer_pools.len(), pools, "{flags:?}");
+            assert_eq!(args.load_balancer_pool.as_deref(), flag);
+        }
     }
 
     #[test]

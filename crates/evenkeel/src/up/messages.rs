@@ -67,14 +67,19 @@ pub(super) struct TerminalFacts {
 
 impl TerminalFacts {
     /// Reads the facts of standard output.
+    pub(super) fn of_stdout() -> Self {
+        Self::of(&std::io::stdout())
+    }
+
+    /// Reads the facts of an output.
     #[expect(
         clippy::disallowed_methods,
         reason = "the program's edge, where the environment is read"
     )]
-    pub(super) fn of_stdout() -> Self {
+    fn of(output: &impl std::io::IsTerminal) -> Self {
         let var = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         Self {
-            is_terminal: std::io::IsTerminal::is_terminal(&std::io::stdout()),
+            is_terminal: output.is_terminal(),
             no_color: var("NO_COLOR").is_some(),
             force_color: var("CLICOLOR_FORCE").is_some_and(|value| value != "0"),
             is_dumb: var("TERM").is_some_and(|value| value == "dumb"),
@@ -141,10 +146,14 @@ fn text(event: &Event, color: bool, detached: bool) -> String {
 
 /// Prints an event: to standard error if it is an error, or else to standard output. The reader may be gone.
 pub(super) fn print(event: &Event, style: Style) {
-    let text = render(event, style);
     let _ = match (event, style) {
-        (Event::Failed { .. }, Style::Text { .. }) => std::io::stderr().write_all(text.as_bytes()),
-        _ => std::io::stdout().write_all(text.as_bytes()),
+        (Event::Failed { .. }, Style::Text { detached, .. }) => {
+            // The error may go to a file while the rest goes to a terminal.
+            let color = TerminalFacts::of(&std::io::stderr()).wants_color();
+            let text = render(event, Style::Text { color, detached });
+            std::io::stderr().write_all(text.as_bytes())
+        }
+        _ => std::io::stdout().write_all(render(event, style).as_bytes()),
     };
 }
 

@@ -1,7 +1,10 @@
 //! `evenkeel up`: a control plane in one process.
 
+mod access;
 mod config;
 mod detach;
+mod equip;
+mod failures;
 mod fill;
 mod messages;
 mod options;
@@ -14,6 +17,7 @@ mod status;
 
 use crate::{
     clusters::{Claim, Clusters, Record, context},
+    command::RUNTIME_FAILURE,
     kubeconfig::{Home, Kubeconfigs},
     limits,
 };
@@ -87,13 +91,16 @@ fn run(mut args: Args, style: Style) -> Result<()> {
     }
     limits::raise_open_files();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.context("the runtime cannot start")?;
+    let runtime = runtime.context(RUNTIME_FAILURE)?;
     let ending = runtime.block_on(run_cluster(&args, &home, &clusters, (name, claim, log), style));
     match ending? {
         Ending::Stopped => Ok(()),
         Ending::Restart(port) => {
             runtime.shutdown_timeout(RUNTIME_TIMEOUT);
-            Err(detach::restart(port).context("the cluster cannot be started again"))
+            let name = options::cluster_name(args.name.as_deref(), args.data_dir.as_deref());
+            Err(detach::restart(port).context(format!(
+                "cluster {name} has stopped and cannot be started again; start it with `evenkeel up`"
+            )))
         }
     }
 }
@@ -112,7 +119,9 @@ fn start_log(args: &Args, claim: &Claim) -> Result<PathBuf> {
         (false, _) => Some(Level::TRACE),
     };
     let path = args.log_file.clone().unwrap_or_else(|| claim.folder().join("log"));
-    let file = LogFile::open(&path).with_context(|| format!("cannot write {}", path.display()))?;
+    let file = LogFile::open(&path).with_context(|| {
+        format!("cannot write the log {}; --log-file names another file", path.display())
+    })?;
     let options = LoggingOptions { verbosity, ..LoggingOptions::default() };
     logging::start_in_file(&options, file, least_severe);
     Ok(path)

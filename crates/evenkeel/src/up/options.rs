@@ -5,6 +5,8 @@ use crate::{
     clusters::{DEFAULT_NAME, Record, check_name, context},
     server::ServerArgs,
 };
+use anyhow::{Result, bail};
+use evenkeel_component::features::FeatureGates;
 use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
     net::IpAddr,
@@ -87,7 +89,7 @@ pub(crate) struct Args {
     pub(super) write_kubeconfig: Option<bool>,
 
     /// Feature gates of controllers, scheduler and API server, as Name=true or Name=false, separated by commas. Of the API
-    /// server's, ShardedListAndWatch has an effect.
+    /// server's, ShardedListAndWatch has an effect. AllAlpha and AllBeta stand for all of a stage.
     #[arg(long, value_name = "GATES", value_delimiter = ',', value_parser = feature_gate)]
     pub(super) feature_gates: Vec<(String, bool)>,
 
@@ -162,6 +164,21 @@ impl Args {
         !self.is_remote() && self.write_kubeconfig.unwrap_or(self.detach)
     }
 
+    /// Returns whether a feature gate of the API server is enabled, by its own name or by AllAlpha or AllBeta.
+    ///
+    /// # Errors
+    /// When the gates are invalid.
+    pub(super) fn has_feature(&self, gate: &str) -> Result<bool> {
+        let gates = &self.components.feature_gates;
+        let pairs: Vec<_> =
+            gates.iter().map(|(name, on)| (String::new(), format!("{name}={on}"))).collect();
+        let resolved = FeatureGates::resolve(&[], &[], &pairs);
+        match resolved.errors.first() {
+            Some(error) => bail!("--feature-gates: {error}"),
+            None => Ok(resolved.gates.enabled(gate)),
+        }
+    }
+
     /// Returns whether events are printed as JSON. The starting process reads those of one in the background.
     pub(super) fn prints_json(&self) -> bool {
         self.background || self.output == "json"
@@ -217,6 +234,34 @@ mod tests {
         assert_eq!(feature_gate("A"), Err("missing bool value for A".to_owned()));
         let error = "invalid value of A: use true or false";
         assert_eq!(feature_gate("A=1"), Err(error.to_owned()));
+    }
+
+    #[test]
+    fn gates_of_the_api_server_follow_the_groups() {
+        #[derive(clap::Parser)]
+        struct Up {
+            #[command(flatten)]
+            args: Args,
+        }
+        let sharded = |gates: &[(&str, bool)]| {
+            let mut args = <Up as clap::Parser>::parse_from(["up"]).args;
+            let gates = gates.iter().map(|(name, on)| ((*name).to_owned(), *on));
+            args.components.feature_gates = gates.collect();
+            args.has_feature(crate::server::SHARDED_LIST_AND_WATCH)
+                .map_err(|error| error.to_string())
+        };
+        let (all_alpha, all_beta) = (("AllAlpha", true), ("AllBeta", true));
+        for (gates, want) in [
+            (&[][..], Ok(false)),
+            (&[("ShardedListAndWatch", true)], Ok(true)),
+            (&[all_alpha, all_beta], Ok(true)),
+            (&[all_alpha, all_beta, ("ShardedListAndWatch", false)], Ok(false)),
+            (&[("AllBeta", false)], Ok(false)),
+        ] {
+            assert_eq!(sharded(gates), want, "{gates:?}");
+        }
+        let error = sharded(&[("Nothing", true)]).expect_err("no gate");
+        assert_eq!(error, "--feature-gates: unrecognized feature gate: Nothing");
     }
 
     #[test]

@@ -1,8 +1,11 @@
 //! Options of the components, from flags and the configuration file.
 
-use super::{config::Nodes, options::Args};
-use anyhow::{Context, Result, bail};
-use evenkeel_cloud::ip_pool::{Config, IpPool};
+use super::{
+    config::{Equipment, Nodes, Pool, Step, steps},
+    options::Args,
+};
+use anyhow::{Context, Error, Result, bail};
+use evenkeel_cloud::ip_pool::{Config, IpPool, PoolConfig};
 use evenkeel_component::flags::Invocation;
 use evenkeel_controller_manager::options as manager;
 use evenkeel_controllers::needs::Gates;
@@ -29,18 +32,60 @@ pub(super) fn options(args: &Args) -> Result<PlaneOptions> {
     if args.no_scheduler {
         options.scheduler = None;
     }
-    if let Some(pool) = args.pool().filter(|_| !options.controllers.is_empty()) {
-        let pool = IpPool::new(&Config::of_addresses(pool)).context("--load-balancer-pool")?;
-        options.cloud = Some(Arc::new(pool));
+    if !options.controllers.is_empty()
+        && let Some((config, source)) = pools(args)
+    {
+        options.cloud = Some(Arc::new(IpPool::new(&config).context(source)?));
     }
     Ok(options)
+}
+
+/// Returns the pools of load balancer addresses, and the name of their setting.
+fn pools(args: &Args) -> Option<(Config, &'static str)> {
+    let named = &args.components.load_balancer_pools;
+    if named.is_empty() {
+        return Some((Config::of_addresses(args.pool()?), "--load-balancer-pool"));
+    }
+    let pools = named
+        .iter()
+        .map(|Pool { name, addresses }| PoolConfig {
+            name: name.clone(),
+            addresses: addresses.clone(),
+        })
+        .collect();
+    Some((Config { pools, nodes: None }, "loadBalancerPools"))
+}
+
+/// Returns the equipment of the nodes by their names. Nodes of a flag have none.
+///
+/// # Errors
+/// When an amount or a name is invalid.
+pub(super) fn equipment(args: &Args) -> Result<BTreeMap<String, Equipment>> {
+    match (args.nodes, &args.components.nodes) {
+        (None, Some(groups)) => Equipment::of(groups).map_err(Error::msg),
+        _ => Ok(BTreeMap::new()),
+    }
+}
+
+/// Returns the steps of the failures by plan.
+///
+/// # Errors
+/// When a failure names nothing that exists.
+pub(super) fn failure_steps(args: &Args) -> Result<Vec<Step>> {
+    let failures = &args.components.failures;
+    if failures.is_empty() {
+        return Ok(Vec::new());
+    }
+    let nodes = options(args)?.nodes.nodes;
+    let names: Vec<&str> = nodes.iter().map(|node| &*node.name).collect();
+    steps(failures, &names).map_err(Error::msg)
 }
 
 /// Returns the nodes of all groups.
 fn nodes(groups: &[Nodes]) -> Result<Vec<NodeOptions>> {
     let mut names = BTreeSet::new();
     if let Some(twice) = groups.iter().find(|group| !names.insert(&group.name)) {
-        bail!("nodes: there are two groups {}", twice.name);
+        bail!("nodes: two groups have the name {}; rename one of them", twice.name);
     }
     let groups: Vec<NodeGroup> = groups.iter().map(Nodes::group).collect();
     Ok(NodeGroup::nodes(&groups))
@@ -101,7 +146,9 @@ fn manager_options(
     arguments.extend(gates.iter().map(|(gate, on)| format!("--feature-gates={gate}={on}")));
     match manager::flags().parse("evenkeel up", arguments)? {
         Invocation::Run(parsed) => Ok(manager::Options::check(parsed)?),
-        Invocation::Help | Invocation::Version { .. } => bail!("controllers: a name is missing"),
+        Invocation::Help | Invocation::Version { .. } => bail!(
+            "controllers: each entry is a name, a name after -, or *; `evenkeel man` lists the names"
+        ),
     }
 }
 
@@ -126,6 +173,8 @@ mod tests {
             controllers: config.controllers,
             scheduler: config.scheduler,
             feature_gates: config.feature_gates,
+            load_balancer_pools: config.load_balancer_pools,
+            ..Components::default()
         };
         options(&args)
     }
@@ -166,6 +215,17 @@ mod tests {
     }
 
     #[test]
+    fn pools_have_names() {
+        let text = "loadBalancerPools:\n- {name: a, addresses: [192.0.2.0/28]}\n- {name: b, addresses: [192.0.2.32-192.0.2.40]}\n";
+        assert!(configured(text, &[]).expect("valid").cloud.is_some());
+        let error = refused(&text.replace("192.0.2.32", "192.0.2.8"));
+        assert!(
+            error.starts_with("loadBalancerPools: addresses ") && error.contains("overlap"),
+            "{error}"
+        );
+    }
+
+    #[test]
     fn the_scheduler_has_its_configuration() {
         let text = "scheduler:\n  config:\n    podInitialBackoffSeconds: 3\n    profiles: [{schedulerName: a}, {schedulerName: b}]\n";
         let scheduler = configured(text, &[]).expect("valid").scheduler.expect("it runs");
@@ -189,6 +249,6 @@ mod tests {
         assert_eq!(names(configured(text, &[]).expect("valid")), ["big-0", "big-1", "small-0"]);
         assert_eq!(names(configured(text, &["--nodes=1"]).expect("valid")), ["node-0"]);
         assert_eq!(names(configured("nodes: []\n", &[]).expect("valid")), [""; 0]);
-        assert!(refused("nodes: [{name: a}, {name: a}]\n").contains("two groups a"));
+        assert!(refused("nodes: [{name: a}, {name: a}]\n").contains("two groups have the name a"));
     }
 }

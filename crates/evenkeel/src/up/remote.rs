@@ -40,8 +40,11 @@ pub(super) async fn connect(args: &Args, clock: &Clock) -> Result<Remote> {
     let kube = client::transport(&config)?;
     let request = http::Request::get("/version").body(bytes::Bytes::new())?;
     let answer = Client::new(kube.clone(), clock.clone()).raw(request).await;
-    let answer = answer.with_context(|| format!("the API server at {url} does not answer"))?;
-    let version: Version =
-        serde_json::from_slice(answer.body()).with_context(|| format!("{url} is no API server"))?;
+    let answer = answer.with_context(|| {
+        format!("the API server at {url} does not answer; check --apiserver, --kubeconfig and the user's credentials")
+    })?;
+    let version: Version = serde_json::from_slice(answer.body()).with_context(|| {
+        format!("what answers at {url} is no API server; check --apiserver and --kubeconfig")
+    })?;
     Ok(Remote { kube, url, version: version.git_version, ca })
 }

@@ -1,10 +1,19 @@
 //! Start of a cluster, its life, and its end in order.
 
 use super::{
-    messages::Event, options, options::Args, plane, progress::Progress, remote, server, status,
+    access,
+    config::{Equipment, Step, User},
+    equip::Equipper,
+    failures,
+    messages::Event,
+    options,
+    options::Args,
+    plane,
+    progress::Progress,
+    remote, server, status,
 };
 use crate::{
-    clusters::{Clusters, load_paths},
+    clusters::{Clusters, load_objects, load_paths},
     control::{self, Lifecycle, LifecycleRequest, Served},
     kubeconfig::{self, Kubeconfigs},
     server::{listen, local_url},
@@ -14,7 +23,9 @@ use evenkeel::explain;
 use evenkeel_apiserver::{Server, snapshot};
 use evenkeel_plane::Plane;
 use evenkeel_runtime::{client::Client, clock::Clock, tasks::Tasks};
+use futures::FutureExt as _;
 use std::{
+    collections::BTreeMap,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::Path,
     time::Duration,
@@ -32,6 +43,19 @@ pub(super) enum Ending {
     Stopped,
     /// It is to start again, without its objects, on this port.
     Restart(u16),
+}
+
+/// What a configuration adds to a cluster that is ready.
+struct Extras {
+    /// Devices and images by node.
+    equipment: BTreeMap<String, Equipment>,
+    failures: Vec<Step>,
+}
+
+impl Extras {
+    fn of(args: &Args) -> Result<Self> {
+        Ok(Self { equipment: plane::equipment(args)?, failures: plane::failure_steps(args)? })
+    }
 }
 
 /// A cluster that is being started.
@@ -54,12 +78,14 @@ impl Start<'_> {
         if let (Some(_), Some(folder)) = (args.restarted_on, &args.data_dir) {
             snapshot::discard(folder)?;
         }
+        let users = access::with_tokens(&args.components.users)?;
+        let extras = Extras::of(args)?;
         let listener = bind(args).await?;
         let address = listener.local_addr().context("the listener has no address")?;
         let url = local_url(address);
         tokio::pin!(shutdown);
         let server = tokio::select! {
-            server = server::build(args, address) => server?,
+            server = server::build(args, address, &users) => server?,
             () = &mut shutdown => return Ok(Ending::Stopped),
         };
         let serving = Tasks::new();
@@ -70,6 +96,8 @@ impl Start<'_> {
             }
         });
         self.write_kubeconfigs(&kubeconfigs, &server, &url)?;
+        let (own, context) = (&kubeconfigs.own, &kubeconfigs.context);
+        access::write_kubeconfigs(&users, own, context, &server.kubeconfig(&url))?;
         let state = match &args.data_dir {
             Some(folder) => format!("state in {}", folder.display()),
             None => "state in memory".to_owned(),
@@ -82,7 +110,8 @@ impl Start<'_> {
         let kube = kube::Client::new(server.service(), "default");
         let plane = Plane::start(&kube, self.clock, plane::options(args)?.of_server(&server))?;
         plane.connect(&server).await.context("the metrics API cannot be served")?;
-        let ended = self.serve(&plane, kube, &serving, (&kubeconfigs.own, &url, Some(&server)));
+        let place = (&*kubeconfigs.own, &*url, Some(&server));
+        let ended = self.serve(&plane, kube, &serving, place, extras);
         let ended: Result<Option<LifecycleRequest>> = tokio::select! {
             ended = ended => ended,
             () = shutdown => Ok(None),
@@ -109,13 +138,14 @@ impl Start<'_> {
         };
         progress.record(|record| record.url = Some(remote.url.clone()));
         progress.done(format!("{} ({})", remote.url, remote.version));
+        let extras = Extras::of(args)?;
         let mut options = plane::options(args)?;
         if let Some(ca) = &remote.ca {
             options = options.with_ca(ca);
         }
         let plane = Plane::start(&remote.kube, self.clock, options)?;
         let serving = Tasks::new();
-        let ended = self.serve(&plane, remote.kube, &serving, (own, &remote.url, None));
+        let ended = self.serve(&plane, remote.kube, &serving, (own, &remote.url, None), extras);
         let ended: Result<Option<LifecycleRequest>> = tokio::select! {
             ended = ended => ended,
             () = shutdown => Ok(None),
@@ -150,6 +180,7 @@ impl Start<'_> {
         kube: kube::Client,
         tasks: &Tasks,
         (kubeconfig, url, server): (&Path, &str, Option<&Server>),
+        extras: Extras,
     ) -> Result<Option<LifecycleRequest>> {
         let client = Client::builder(kube, self.clock.clone()).qps(-1.0).build();
         let (requests, mut requested) = watch::channel(None);
@@ -174,7 +205,14 @@ impl Start<'_> {
         let _control = or_warn(folder.and_then(|()| control::start(&socket, served, tasks)));
         tokio::select! {
             started = async {
-                self.become_ready(plane, &client).await?;
+                let equipper = self.become_ready(plane, &client, extras.equipment).await?;
+                if !equipper.is_empty() {
+                    tasks.spawn_until_cancelled("devices", equipper.keep());
+                }
+                if !extras.failures.is_empty() {
+                    let steps = failures::run(client.clone(), extras.failures);
+                    tasks.spawn_finite("failures", tasks.token().run_until_cancelled_owned(steps).map(drop));
+                }
                 // Without a socket, its sender is dropped, and nobody asks for anything.
                 if requested.wait_for(Option::is_some).await.is_err() {
                     std::future::pending::<()>().await;
@@ -186,7 +224,13 @@ impl Start<'_> {
         }
     }
 
-    async fn become_ready(&self, plane: &Plane, client: &Client) -> Result<()> {
+    /// Waits until the cluster is ready, and creates what it is to have from the start. Returns what equips nodes later.
+    async fn become_ready(
+        &self,
+        plane: &Plane,
+        client: &Client,
+        equipment: BTreeMap<String, Equipment>,
+    ) -> Result<Equipper> {
         let Self { args, progress, .. } = self;
         let caches = plane.caches().clone();
         progress.begin("components", move || status::unsynced(&caches));
@@ -203,9 +247,31 @@ impl Start<'_> {
             tokio::select! {
                 nodes = ready => progress.done(format!("{nodes} Ready")),
                 () = self.clock.sleep(limit) => {
-                    bail!("after --wait, still not ready: {}", pending().join(", "))
+                    bail!(
+                        "not ready after --wait={}: {}; allow more time, or see with -v what happens",
+                        evenkeel_component::flags::duration::print(limit),
+                        pending().join(", ")
+                    )
                 }
             }
+        }
+        let equipper = Equipper::new(client.clone(), plane.caches().clone(), equipment);
+        if !equipper.is_empty() {
+            let waiting = equipper.clone();
+            progress.begin("devices", move || waiting.pending());
+            let nodes = equipper.start().await?;
+            progress.done(format!("devices and images of {nodes} nodes"));
+        }
+        let users = &args.components.users;
+        if !args.is_remote() && !users.is_empty() {
+            progress.begin("users", Vec::new);
+            let bindings = users.iter().flat_map(User::bindings).collect();
+            load_objects(client, "users", bindings, |_| {}).await?;
+            let names: Vec<&str> = users.iter().map(|user| &*user.name).collect();
+            progress.done(format!(
+                "{}; each has a kubeconfig-NAME beside the cluster's",
+                names.join(", ")
+            ));
         }
         if !args.load.is_empty() {
             progress.begin("manifests", Vec::new);
@@ -214,7 +280,7 @@ impl Start<'_> {
             progress.done(format!("{} created, {} applied", loaded.created, loaded.changed));
         }
         progress.ready();
-        Ok(())
+        Ok(equipper)
     }
 
     /// Stops the components in order. Returns what was asked for.
@@ -268,5 +334,13 @@ fn components(args: &Args) -> String {
 
 /// Fails if tasks had to be aborted. `late` are their names.
 fn require_stopped(late: &[String]) -> Result<()> {
-    if late.is_empty() { Ok(()) } else { bail!("did not stop in time: {}", late.join(", ")) }
+    if late.is_empty() {
+        Ok(())
+    } else {
+        bail!(
+            "these tasks did not stop within {} s and were aborted: {}; what was acknowledged is stored",
+            SHUTDOWN_TIMEOUT.as_secs(),
+            late.join(", ")
+        )
+    }
 }

@@ -60,7 +60,7 @@ pub(crate) async fn tells_what_is_waited_for(cluster: &Cluster) {
     let pod = name(&namespace.list("pods").await[0]).to_owned();
     let text = explained(cluster, "po", ns, &pod).await;
     assert!(
-        text.contains("owner  ReplicaSet web-") && text.contains(" exists, whose deletion"),
+        text.contains("owner ReplicaSet web-") && text.contains(" exists, whose deletion"),
         "{text}"
     );
     let text = explained(cluster, "namespace", ns, ns).await;

@@ -23,6 +23,7 @@ fn args(kubeconfig: PathBuf, namespace: &str, port: u16) -> Args {
         insecure_skip_tls_verify: true,
         offline: false,
         output: "text".to_owned(),
+        watch: false,
     }
 }
 
@@ -70,8 +71,8 @@ async fn running_manager_explains_an_object() {
     }
     let none =
         Args { object: vec!["deploy/none".to_owned()], ..args(admin.clone(), "default", port) };
-    let text = run(&none, &[]).await.unwrap_or_else(|error| panic!("{error:#}"));
-    assert!(text.contains("no such object"), "{text}");
+    let error = refused(&none).await;
+    assert!(error.contains("there is no Deployment none in the namespace default"), "{error}");
 
     // It reports the version that it was started with.
     let watcher = Watcher::with_token(port, embedded.server.admin_token());

@@ -1,5 +1,8 @@
 //! The life of clusters, as a user starts and ends them: the program itself, in a home folder of its own.
 
+mod client;
+mod configuration;
+mod explain;
 mod home;
 
 use home::{Home, events, text};
@@ -13,6 +16,11 @@ use std::{
 
 const WORK: &str = "apiVersion: v1\nkind: Config\ncurrent-context: work\nclusters: []\nusers: []\n\
     contexts: [{name: work, context: {cluster: work, user: work}}]\n";
+
+/// A pod that claims a device by the template of the page.
+const CLAIMING_POD: &str = "apiVersion: v1\nkind: Pod\nmetadata: {name: training}\nspec:\n  \
+    tolerations: [{key: gpu, operator: Exists}]\n  resourceClaims: [{name: gpu, resourceClaimTemplateName: one-gpu}]\n  \
+    containers: [{name: c, image: trainer, resources: {claims: [{name: gpu}]}}]\n";
 
 /// Starts a cluster in the background, and returns its last event.
 fn up(home: &Home, arguments: &[&str]) -> Value {
@@ -190,16 +198,27 @@ fn a_configuration_describes_a_cluster() {
     let stages: Vec<Value> = events(&output);
     assert_eq!(stages.last().expect("an event")["name"], "staging");
     assert!(output.contains("5 simulated nodes") && output.contains("1 created"), "{output}");
+    assert!(output.contains("devices and images of 5 nodes"), "{output}");
+    assert!(home.path("c/state/kubeconfig-ann").exists() && home.path("c/audit.log").exists());
     let status: Value =
         serde_json::from_str(&home.succeed(&["status", "-ojson"])).expect("a status");
     assert_eq!(status["live"]["readyNodes"], 5);
     let folder = status["dataDir"].as_str().expect("a folder");
     assert_eq!(std::path::Path::new(folder), home.path("c/./state"), "relative to the file");
     assert_eq!(current_context(&home).as_deref(), Some("evenkeel-staging"));
+    let (_, rest) = rest.split_once("```yaml\n").expect("a claim");
+    let (claim, _) = rest.split_once("```").expect("its end");
+    home.file("claim.yaml", &format!("{claim}---\n{CLAIMING_POD}"));
+    home.succeed(&["load", "claim.yaml"]);
+    let own = home.path("c/state/kubeconfig");
+    let pod = client::until(&own, "/api/v1/namespaces/default/pods/training", |pod| {
+        pod["status"]["phase"] == "Running"
+    });
+    assert!(pod["spec"]["nodeName"].as_str().is_some_and(|node| node.starts_with("gpu-")), "{pod}");
     home.succeed(&["down"]);
     home.file("c/wrong.yaml", &example.replace("taints:", "taint:"));
     let refused = home.fail(&["up", "--config=c/wrong.yaml"]);
-    let want = "c/wrong.yaml:18:3: nodes[1].taint: unknown field \"taint\"; did you mean taints?";
+    let want = "c/wrong.yaml:23:3: nodes[1].taint: unknown field \"taint\"; did you mean taints?";
     assert!(refused.contains(want), "{refused}");
     let schema: Value =
         serde_json::from_str(&home.succeed(&["up", "--print-config-schema"])).expect("a schema");

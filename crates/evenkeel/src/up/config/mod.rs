@@ -1,10 +1,17 @@
 //! The configuration file of `evenkeel up`: a Cluster of `evenkeel.dev/v1alpha1`. Flags win over the file.
 
+mod audit;
+mod devices;
+mod failures;
 mod read;
 mod types;
+mod users;
 
+pub(super) use devices::Equipment;
+pub(super) use failures::{Step, steps};
 pub(super) use read::read;
-pub(super) use types::{Cluster, Components, Nodes};
+pub(super) use types::{Cluster, Components, Nodes, Pool};
+pub(super) use users::User;
 
 /// Returns the JSON schema of the file.
 pub(super) fn schema() -> String {

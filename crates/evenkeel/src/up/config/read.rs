@@ -1,6 +1,6 @@
 //! Decoding of the configuration file, with errors that name the place.
 
-use super::types::Cluster;
+use super::{types::Cluster, users};
 use anyhow::{Result, anyhow};
 use serde_saphyr::Error;
 
@@ -19,7 +19,17 @@ pub(crate) fn read(source: &str, text: &str) -> Result<Cluster> {
             error.into_inner()
         })
     });
-    decoded.map_err(|error: Error| anyhow!("{}", describe(source, &path, &error)))
+    let cluster = decoded.map_err(|error: Error| anyhow!("{}", describe(source, &path, &error)))?;
+    check(&cluster).map_err(|why| anyhow!("{source}: {why}"))?;
+    Ok(cluster)
+}
+
+/// Checks what no field alone shows.
+fn check(cluster: &Cluster) -> Result<(), String> {
+    if cluster.load_balancer_pool.is_some() && !cluster.load_balancer_pools.is_empty() {
+        return Err("loadBalancerPool and loadBalancerPools exclude each other".to_owned());
+    }
+    users::check(&cluster.users)
 }
 
 fn describe(source: &str, path: &str, error: &Error) -> String {
@@ -102,6 +112,15 @@ mod tests {
         ] {
             let error = refused(body);
             assert!(error.contains(path), "{error}");
+        }
+        for (body, want) in [
+            (
+                "loadBalancerPool: none\nloadBalancerPools: [{name: a, addresses: []}]\n",
+                "c.yaml: loadBalancerPool and loadBalancerPools exclude each other",
+            ),
+            ("users: [{name: a}, {name: a}]\n", "c.yaml: users[1].name: users[0] is \"a\", too"),
+        ] {
+            assert_eq!(refused(body), want);
         }
         let version = read("c.yaml", "apiVersion: evenkeel.dev/v1\nkind: Cluster\n");
         let version = version.expect_err("another version").to_string();

@@ -1,5 +1,6 @@
 //! Types of the configuration file.
 
+use super::{audit::Audit, devices::Devices, failures::Failure, users::User};
 use evenkeel_plane::NodeGroup;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, de::Error as _};
@@ -42,6 +43,9 @@ pub(crate) struct Cluster {
     /// Addresses for Services of type LoadBalancer, as in --load-balancer-pool. Default: 198.18.0.0/24.
     #[serde(default)]
     pub(crate) load_balancer_pool: Option<String>,
+    /// Named pools of such addresses, in place of loadBalancerPool. The annotation evenkeel.dev/address-pool chooses one.
+    #[serde(default)]
+    pub(crate) load_balancer_pools: Vec<Pool>,
     /// Groups of simulated nodes. Default: three nodes in three zones.
     #[serde(default)]
     pub(crate) nodes: Option<Vec<Nodes>>,
@@ -58,6 +62,22 @@ pub(crate) struct Cluster {
     /// The API server.
     #[serde(default)]
     pub(crate) api_server: ApiServer,
+    /// Users besides the administrator.
+    #[serde(default)]
+    pub(crate) users: Vec<User>,
+    /// Failures that the cluster has by plan.
+    #[serde(default)]
+    pub(crate) failures: Vec<Failure>,
+}
+
+/// Named pool of addresses for Services of type LoadBalancer.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Pool {
+    /// Name of the pool.
+    pub(crate) name: String,
+    /// Addresses: CIDRs, ranges (first-last) or single addresses.
+    pub(crate) addresses: Vec<String>,
 }
 
 /// Version of the format.
@@ -98,6 +118,13 @@ pub(crate) struct Nodes {
     /// Taints of the nodes.
     #[serde(default)]
     pub(crate) taints: Vec<Taint>,
+    /// Devices of each node, which ResourceSlices offer.
+    #[serde(default)]
+    pub(crate) devices: Vec<Devices>,
+    /// Images that are on each node from the start, with their sizes, such as `nginx:1.27: 70Mi`. The scheduler prefers nodes
+    /// that have a pod's images.
+    #[serde(default)]
+    pub(crate) images: BTreeMap<String, Quantity>,
 }
 
 /// Amount of a resource: a number, or a text such as `32Gi`.
@@ -108,6 +135,16 @@ pub(crate) enum Quantity {
     Number(serde_json::Number),
     /// Quantity with its unit.
     Text(String),
+}
+
+impl Quantity {
+    /// Returns the quantity as text.
+    pub(super) fn text(&self) -> String {
+        match self {
+            Self::Number(number) => number.to_string(),
+            Self::Text(text) => text.clone(),
+        }
+    }
 }
 
 /// Taint of a node.
@@ -147,7 +184,7 @@ pub(crate) struct Scheduler {
 }
 
 /// The API server: flags of kube-apiserver.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct ApiServer {
     /// CSV file of users with static tokens, one per line: token,name,uid,"group1,group2".
@@ -182,6 +219,8 @@ pub(crate) struct ApiServer {
     pub(crate) authorization_config: Option<PathBuf>,
     /// CIDR from which cluster IPs are allocated (IPv4). Default: 10.96.0.0/16.
     pub(crate) service_cluster_ip_range: Option<String>,
+    /// Audit events. Default: none.
+    pub(crate) audit: Option<Audit>,
 }
 
 /// What the file says of the components.
@@ -191,6 +230,10 @@ pub(crate) struct Components {
     pub(crate) controllers: Option<Vec<String>>,
     pub(crate) scheduler: Scheduler,
     pub(crate) feature_gates: BTreeMap<String, bool>,
+    pub(crate) load_balancer_pools: Vec<Pool>,
+    pub(crate) audit: Option<Audit>,
+    pub(crate) users: Vec<User>,
+    pub(crate) failures: Vec<Failure>,
 }
 
 impl Nodes {
@@ -206,13 +249,7 @@ impl Nodes {
             capacity: self
                 .capacity
                 .iter()
-                .map(|(resource, amount)| {
-                    let amount = match amount {
-                        Quantity::Number(number) => number.to_string(),
-                        Quantity::Text(text) => text.clone(),
-                    };
-                    (resource.clone(), amount)
-                })
+                .map(|(resource, amount)| (resource.clone(), amount.text()))
                 .collect(),
             labels: pairs(&self.labels),
             taints: self

@@ -1,0 +1,170 @@
+//! The whole answer of `evenkeel explain`, and its forms: text, JSON and YAML.
+
+use super::{cause::Cause, tree::Explained};
+use anyhow::{Context, Result};
+use evenkeel_api::time::Timestamp;
+use serde::Serialize;
+use std::fmt::Write as _;
+
+/// Maximum number of causes in a text.
+const MAX_CAUSES: usize = 10;
+
+/// Answer to the question why an object is as it is.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Answer {
+    /// What the controllers say.
+    #[serde(flatten)]
+    pub explained: Explained,
+    /// What the object and those that depend on it say themselves: why they are not as desired.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub why: Vec<Cause>,
+    /// The scheduler's view of a pod.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scheduler: Option<evenkeel_scheduler::explain::Explained>,
+    /// Whether the pod waits for a node, so that the scheduler's view matters most.
+    #[serde(skip)]
+    pub is_pending: bool,
+}
+
+impl Answer {
+    /// Formats the answer in one of the forms of `--output`.
+    ///
+    /// # Errors
+    /// When the answer cannot be encoded.
+    pub fn format(&self, output: &str, now: Timestamp) -> Result<String> {
+        match output {
+            "json" => Ok(serde_json::to_string_pretty(self)? + "\n"),
+            "yaml" => {
+                let value = serde_json::to_value(self)?;
+                serde_saphyr::to_string(&value).context("the answer cannot be written as YAML")
+            }
+            _ => Ok(self.text(now)),
+        }
+    }
+
+    /// Formats the answer as text: causes first, then the scheduler of a pod that waits for a node, then the controllers.
+    pub fn text(&self, now: Timestamp) -> String {
+        let mut out = self.explained.heading();
+        for (index, cause) in self.why.iter().take(MAX_CAUSES).enumerate() {
+            let head = if index == 0 { "why" } else { "" };
+            let _ = writeln!(out, "  {head:<4} {}", cause.line(&self.explained.object));
+        }
+        if self.why.len() > MAX_CAUSES {
+            let _ = writeln!(out, "       and {} more", self.why.len() - MAX_CAUSES);
+        }
+        let scheduler = self.scheduler.as_ref().map(|scheduled| {
+            let note = if self.is_pending { "" } else { ", if the pod were scheduled now" };
+            let table = crate::schedule::table(scheduled);
+            format!("scheduler {}{note}:\n{table}", scheduled.scheduler)
+        });
+        let mut body = self.explained.body(now);
+        if self.explained.reports.is_empty() {
+            body += "  no controller that was asked has anything to say of it\n";
+        }
+        match scheduler {
+            Some(scheduler) if self.is_pending => out + "\n" + &scheduler + "\n" + &body,
+            Some(scheduler) => out + &body + "\n" + &scheduler,
+            None => out + &body,
+        }
+    }
+
+    /// Returns the answer's text without what only the time changes, to notice other changes.
+    pub fn key(&self) -> String {
+        without_times(&self.text(Timestamp::UNIX_EPOCH))
+    }
+}
+
+/// Replaces durations and times of a text (`9m57s`, `3 s`, `2026-11-27T22:21:55Z`).
+fn without_times(text: &str) -> String {
+    let mut words: Vec<&str> = Vec::new();
+    for word in text.split_whitespace() {
+        let bare = word.trim_matches(|c: char| !c.is_ascii_alphanumeric());
+        let starts_with_digit = bare.starts_with(|c: char| c.is_ascii_digit());
+        let is_duration = starts_with_digit
+            && bare.ends_with(['s', 'm', 'h'])
+            && bare
+                .chars()
+                .all(|c| c.is_ascii_digit() || matches!(c, '.' | 'h' | 'm' | 's' | 'µ' | 'n'));
+        let is_time = starts_with_digit && bare.contains('T') && bare.contains(':');
+        // The number before a unit of its own.
+        if matches!(bare, "s" | "ago")
+            && words.last().is_some_and(|last| last.chars().all(|c| c.is_ascii_digit() || c == '.'))
+        {
+            words.pop();
+        }
+        words.push(if is_duration || is_time { "~" } else { word });
+    }
+    words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_runtime::introspect::{ObjectReport, Subject};
+
+    fn answer(is_pending: bool) -> Answer {
+        let object = Subject::new("", "Pod", "ns", "p");
+        let report = ObjectReport {
+            controller: "taint-eviction-controller".to_owned(),
+            object: object.clone(),
+            exists: true,
+            ..ObjectReport::default()
+        };
+        let cause =
+            Cause { object: object.clone(), others: 0, text: "it is not scheduled".to_owned() };
+        Answer {
+            explained: Explained {
+                object,
+                asked: "asked the manager at X".to_owned(),
+                reports: vec![report],
+                children: Vec::new(),
+                more: 0,
+            },
+            why: vec![cause],
+            scheduler: Some(evenkeel_scheduler::explain::Explained {
+                scheduler: "default-scheduler".to_owned(),
+                overall: None,
+                nodes: Vec::new(),
+                message: Some("0/0 nodes are available".to_owned()),
+                evictions: Vec::new(),
+            }),
+            is_pending,
+        }
+    }
+
+    #[test]
+    fn what_matters_comes_first() {
+        let text = answer(true).text(Timestamp::UNIX_EPOCH);
+        assert_eq!(
+            text,
+            "Pod ns/p (asked the manager at X)\n  why  it is not scheduled\n\nscheduler default-scheduler:\n  \
+             0/0 nodes are available\n\n  nothing to do: taint-eviction-controller\n"
+        );
+        let text = answer(false).text(Timestamp::UNIX_EPOCH);
+        let place = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part} in {text}"));
+        assert!(place("nothing to do") < place("scheduler default-scheduler, if the pod"));
+    }
+
+    #[test]
+    fn json_and_yaml_have_the_same_content() {
+        let answer = answer(true);
+        let json = answer.format("json", Timestamp::UNIX_EPOCH).expect("JSON");
+        let yaml = answer.format("yaml", Timestamp::UNIX_EPOCH).expect("YAML");
+        let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+        let yaml: serde_json::Value = serde_saphyr::from_str(&yaml).expect("YAML");
+        assert_eq!(json, yaml);
+        assert_eq!(json["why"][0]["text"], "it is not scheduled");
+        assert_eq!(json["object"]["kind"], "Pod", "the fields of the explanation are its own");
+        assert_eq!(json["scheduler"]["scheduler"], "default-scheduler");
+    }
+
+    #[test]
+    fn the_key_ignores_times_and_nothing_else() {
+        let a = "last 3.012s ago: x\n comes again in 9m57s (at 2026-11-27T22:21:55Z), last sign of life  3 s ago, 2 pods";
+        let b = "last 13.5s ago: x\n comes again in 57s (at 2026-11-28T22:21:55Z), last sign of life  41 s ago, 2 pods";
+        assert_eq!(without_times(a), without_times(b));
+        assert_ne!(without_times("2 pods"), without_times("3 pods"));
+        assert_ne!(without_times("web-5s1 3"), without_times("web-6s1 3"));
+    }
+}

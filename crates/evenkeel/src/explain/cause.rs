@@ -1,0 +1,51 @@
+//! One cause of an object's state, as an answer has it.
+
+use evenkeel_runtime::introspect::Subject;
+use serde::Serialize;
+
+/// Why an object is not as desired, in one sentence.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Cause {
+    /// The object that says so: the explained one, or one that depends on it.
+    pub object: Subject,
+    /// Number of further objects of the same kind that say the same.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub others: usize,
+    /// The sentence.
+    pub text: String,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(n: &usize) -> bool {
+    *n == 0
+}
+
+impl Cause {
+    /// Returns the cause as a line. The object is named unless it is the explained one.
+    pub fn line(&self, root: &Subject) -> String {
+        let Self { object, others, text } = self;
+        match others {
+            _ if object == root => text.clone(),
+            0 => format!("{object}: {text}"),
+            others => format!("{object} and {others} more: {text}"),
+        }
+    }
+}
+
+/// Returns the causes without repetitions: objects of one kind with the same sentence are counted at the first.
+pub(super) fn grouped(causes: impl Iterator<Item = Cause>) -> Vec<Cause> {
+    let mut grouped: Vec<Cause> = Vec::new();
+    for cause in causes {
+        let is_same = |known: &&mut Cause| {
+            known.text == cause.text
+                && known.object.kind == cause.object.kind
+                && known.object.group == cause.object.group
+        };
+        match grouped.iter_mut().find(is_same) {
+            Some(known) => known.others += 1,
+            None => grouped.push(cause),
+        }
+    }
+    grouped
+}

@@ -1,0 +1,112 @@
+//! What a configuration file gives a cluster that no flag does.
+
+use crate::{
+    client::{get, until},
+    home::Home,
+    up,
+};
+use serde_json::{Value, json};
+
+const CLUSTER: &str = "apiVersion: evenkeel.dev/v1alpha1
+kind: Cluster
+nodes:
+- name: gpu
+  count: 2
+  devices: [{driver: gpu.example.com, name: gpu, count: 3, attributes: {model: a100}}]
+  images: {nginx:1.27: 70Mi}
+- {name: plain}
+loadBalancerPools:
+- {name: public, addresses: [192.0.2.0/28]}
+- {name: internal, addresses: [198.51.100.7]}
+apiServer:
+  audit:
+    policy: {rules: [{level: Metadata, resources: [{group: '', resources: [configmaps]}]}]}
+    logFile: audit.log
+users:
+- {name: ann, clusterRoles: [view], roles: {shop: [edit]}}
+failures:
+- {unreachableNodes: [plain]}
+";
+
+#[test]
+fn nodes_users_pools_audit_and_failures_are_as_configured() {
+    let home = Home::new();
+    let config = home.file("c/cluster.yaml", CLUSTER);
+    home.file(
+        "service.yaml",
+        "apiVersion: v1\nkind: Service\nmetadata: {name: s, annotations: {evenkeel.dev/address-pool: internal}}\n\
+            spec: {type: LoadBalancer, ports: [{port: 80}]}\n",
+    );
+    home.file(
+        "map.yaml",
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m, namespace: shop}\n",
+    );
+    // The flag of the number of nodes would replace the groups.
+    let output = home.succeed(&[
+        "up",
+        "-d",
+        "--port=0",
+        "--output=json",
+        "--config",
+        config.to_str().expect("text"),
+    ]);
+    assert!(output.contains("devices and images of 2 nodes"), "{output}");
+    let own = home.cluster("default").join("kubeconfig");
+
+    let slices = get(&own, "/apis/resource.k8s.io/v1/resourceslices").expect("slices");
+    let slices = slices["items"].as_array().expect("a list");
+    let nodes: Vec<&Value> = slices.iter().map(|slice| &slice["spec"]["nodeName"]).collect();
+    assert_eq!(nodes, [&json!("gpu-0"), &json!("gpu-1")]);
+    assert_eq!(slices[0]["spec"]["devices"].as_array().map(Vec::len), Some(3));
+    get(&own, "/apis/resource.k8s.io/v1/deviceclasses/gpu.example.com").expect("a class");
+    let node = get(&own, "/api/v1/nodes/gpu-1").expect("a node");
+    assert_eq!(
+        node["status"]["images"],
+        json!([{"names": ["nginx:1.27"], "sizeBytes": 73_400_320}])
+    );
+    assert_eq!(slices[1]["metadata"]["ownerReferences"][0]["uid"], node["metadata"]["uid"]);
+
+    let ann = home.cluster("default").join("kubeconfig-ann");
+    assert_eq!(get(&ann, "/api/v1/nodes").map(drop), Err(403), "view has no nodes");
+    get(&ann, "/api/v1/pods").expect("view");
+    assert_eq!(get(&ann, "/api/v1/namespaces/default/secrets").map(drop), Err(403));
+    get(&ann, "/api/v1/namespaces/shop/secrets").expect("edit");
+
+    home.succeed(&["load", "service.yaml", "map.yaml"]);
+    let service = until(&own, "/api/v1/namespaces/default/services/s", |service| {
+        service["status"]["loadBalancer"]["ingress"].is_array()
+    });
+    assert_eq!(service["status"]["loadBalancer"]["ingress"][0]["ip"], "198.51.100.7");
+    let log = home.read("c/audit.log");
+    assert!(
+        log.lines().any(|line| line.contains("\"configmaps\"") && line.contains("\"shop\"")),
+        "{log}"
+    );
+    until(&own, "/api/v1/nodes/plain-0", |node| {
+        node["metadata"]["annotations"]["sim.evenkeel.dev/silent"] == "true"
+    });
+    home.succeed(&["down"]);
+    assert!(!ann.exists(), "the token is gone with the cluster");
+}
+
+#[test]
+fn what_a_configuration_cannot_mean_is_refused() {
+    let home = Home::new();
+    for (text, want) in [
+        (
+            "failures: [{unreachableNodes: [nobody]}]\n",
+            "neither a node nor a group of nodes \"nobody\"",
+        ),
+        ("nodes: [{name: n, images: {a: large}}]\n", "nodes[0].images.a"),
+        ("users: [{name: a/b}]\n", "the name of a user has"),
+        ("apiServer: {audit: {logFile: a}}\n", "set policy or policyFile"),
+    ] {
+        let head = "apiVersion: evenkeel.dev/v1alpha1\nkind: Cluster\n";
+        home.file("c.yaml", &format!("{head}{text}"));
+        let refused = home.fail(&["up", "--port=0", "--config=c.yaml"]);
+        assert!(refused.starts_with("Error: ") && refused.contains(want), "{refused}");
+    }
+    assert_eq!(home.list(), [Value::Null; 0]);
+    // What was refused leaves the name free.
+    up(&home, &[]);
+}
