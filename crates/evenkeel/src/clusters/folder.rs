@@ -48,6 +48,11 @@ impl Clusters {
     /// # Errors
     /// When the folder cannot be read.
     pub(crate) fn all(&self) -> Result<Vec<Cluster>> {
+        self.names()?.iter().filter_map(|name| self.find(name).transpose()).collect()
+    }
+
+    /// Returns the names of all folders that may be clusters', sorted.
+    fn names(&self) -> Result<Vec<String>> {
         let entries = match fs::read_dir(&self.folder) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -60,7 +65,7 @@ impl Clusters {
             entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
         names.retain(|name| record::check_name(name).is_ok());
         names.sort();
-        names.iter().filter_map(|name| self.find(name).transpose()).collect()
+        Ok(names)
     }
 
     /// Returns the cluster of a name, if there is one.
@@ -123,10 +128,13 @@ impl Clusters {
     /// When files cannot be removed.
     pub(crate) fn remove_orphans(&self) -> Result<()> {
         let is_gone = |record: &Record| record.data_dir.as_ref().is_some_and(|dir| !dir.exists());
-        let all = self.all()?;
-        let dead = all.iter().filter(|cluster| !cluster.state.is_alive());
-        for orphan in dead.filter(|cluster| cluster.record.as_ref().is_some_and(is_gone)) {
-            self.wait_and_remove(&orphan.name)?;
+        for name in self.names()? {
+            let folder = self.folder_of(&name);
+            // The records of running clusters, which may be hundreds, are not read at each start.
+            if !is_locked(&folder.join(LOCK))? && read_record(&folder).as_ref().is_some_and(is_gone)
+            {
+                self.wait_and_remove(&name)?;
+            }
         }
         Ok(())
     }

@@ -21,5 +21,5 @@ pub(crate) use commands::{DownArgs, ListArgs, ResetArgs, StatusArgs, down, list,
 pub(crate) use folder::{Claim, Clusters};
 pub(crate) use load::{LoadArgs, load, load_objects, load_paths};
 pub(crate) use logs::{LogsArgs, logs};
-pub(crate) use record::{DEFAULT_NAME, Record, check_name, context};
+pub(crate) use record::{DEFAULT_NAME, Record, check_name, cluster_of_context, context};
 pub(crate) use table::LiveStatus;

@@ -50,6 +50,11 @@ pub(crate) fn context(name: &str) -> String {
     format!("evenkeel-{name}")
 }
 
+/// Returns the cluster of a context, or `None` if the context is no cluster's.
+pub(crate) fn cluster_of_context(context: &str) -> Option<&str> {
+    context.strip_prefix("evenkeel-").filter(|name| check_name(name).is_ok())
+}
+
 /// State of a cluster, from its record and its lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -184,6 +189,16 @@ pub(super) mod tests {
         for name in ["", "A", "a.b", "../a", "a/b", "-a", "a-", "ä", &"x".repeat(64)] {
             assert!(check_name(name).is_err(), "{name}");
         }
+    }
+
+    #[test]
+    fn contexts_lead_to_clusters() {
+        for (context, want) in
+            [("evenkeel-a", Some("a")), ("evenkeel-", None), ("evenkeel-A", None), ("work", None)]
+        {
+            assert_eq!(cluster_of_context(context), want, "{context}");
+        }
+        assert_eq!(cluster_of_context(&context("b-1")), Some("b-1"));
     }
 
     #[test]

@@ -12,7 +12,7 @@ pub struct Cause {
     /// Number of further objects of the same kind that say the same.
     #[serde(skip_serializing_if = "is_zero")]
     pub others: usize,
-    /// The sentence.
+    /// Sentence about that object, without its name.
     pub text: String,
 }
 

@@ -13,7 +13,7 @@ use super::{
     remote, server, status,
 };
 use crate::{
-    clusters::{Clusters, load_objects, load_paths},
+    clusters::{Clusters, cluster_of_context, load_objects, load_paths},
     control::{self, Lifecycle, LifecycleRequest, Served},
     kubeconfig::{self, Kubeconfigs},
     server::{listen, local_url},
@@ -156,19 +156,16 @@ impl Start<'_> {
 
     /// Writes the kubeconfigs, and records what was current in the user's before.
     fn write_kubeconfigs(&self, paths: &Kubeconfigs, server: &Server, url: &str) -> Result<()> {
-        // Only a change of the user's kubeconfig has to be taken back.
-        let others = match &paths.user {
-            Some(_) => self.clusters.all().unwrap_or_default(),
-            None => Vec::new(),
-        };
         self.progress.record(|record| {
             record.url = Some(url.to_owned());
             // Before the change, so that a crash in between is cleaned.
             record.merged_into = paths.user.as_ref().map(|user| user.path.clone());
         });
         let previous = paths.write(&server.kubeconfig(url))?;
-        let others = others.iter().filter_map(|cluster| cluster.record.as_ref());
-        let previous = options::previous_contexts(previous.as_deref(), others);
+        // The context may be another cluster's, which knows the ones before it.
+        let other = previous.as_deref().and_then(cluster_of_context);
+        let other = other.and_then(|name| self.clusters.find(name).ok().flatten()?.record);
+        let previous = options::previous_contexts(previous.as_deref(), other.iter());
         self.progress.record(|record| record.previous_contexts = previous);
         Ok(())
     }

@@ -34,13 +34,13 @@ pub(crate) struct Devices {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub(crate) enum Attribute {
-    /// Truth value.
+    /// A truth value: `true` or `false`.
     Bool(bool),
-    /// Whole number.
+    /// A whole number of 64 bits.
     Int(i64),
-    /// Text.
+    /// A text without further meaning.
     Text(String),
-    /// Semantic version.
+    /// A semantic version, which selectors compare.
     Version {
         /// The version, such as `1.2.3`.
         version: String,
