@@ -110,7 +110,7 @@ fn rights(program: &ObservedProgram) -> Vec<Finding> {
         match answer {
             Ok(true) => {}
             Ok(false) => {
-                missing.entry(right.account.unwrap_or(user)).or_default().push(right.text())
+                missing.entry(right.account.unwrap_or(user)).or_default().push(right.text());
             }
             Err(error) => errors.push(error),
         }
