@@ -130,6 +130,7 @@ mod tests {
         let served = Served {
             url: "u".to_owned(),
             introspection: None,
+            time: None,
             server: Some(server.clone()),
             lifecycle: None,
         };

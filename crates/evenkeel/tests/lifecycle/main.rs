@@ -1,5 +1,6 @@
 //! The life of clusters, as a user starts and ends them: the program itself, in a home folder of its own.
 
+mod faults;
 mod home;
 
 use home::{Home, events, text};
