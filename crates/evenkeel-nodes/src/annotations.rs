@@ -1,6 +1,9 @@
 //! The table of annotations that steer the simulation. Reading, checks of names and the documentation follow it.
 
-use crate::behaviour::{Script, duration, exit_code, parse_choice, quantity};
+use crate::{
+    behaviour::{Script, duration, exit_code, parse_choice, quantity},
+    faults::Crash,
+};
 
 /// Prefix of all simulation annotations.
 pub const PREFIX: &str = "sim.evenkeel.dev/";
@@ -11,6 +14,19 @@ pub(crate) const CPU_LOAD: &str = "cpu-load";
 pub(crate) const MEMORY: &str = "memory";
 /// Full name of the annotation that partitions a node.
 pub const SILENT: &str = "sim.evenkeel.dev/silent";
+/// Full name of the annotation of a node that reports that it is not ready.
+pub const NOT_READY: &str = "sim.evenkeel.dev/not-ready";
+/// Full name of the annotation of a node that reports memory pressure.
+pub const MEMORY_PRESSURE: &str = "sim.evenkeel.dev/memory-pressure";
+/// Full name of the annotation of a node that reports disk pressure.
+pub const DISK_PRESSURE: &str = "sim.evenkeel.dev/disk-pressure";
+/// Full name of the annotation of a node that reports PID pressure.
+pub const PID_PRESSURE: &str = "sim.evenkeel.dev/pid-pressure";
+/// Full name of the annotation of a pod whose containers crash.
+pub const CRASH: &str = "sim.evenkeel.dev/crash";
+
+/// Values of the faults of nodes, in Markdown.
+const FAULT_VALUES: &str = "`true`, or `until 2026-01-02T03:04:05Z`";
 
 /// Annotation of pods or nodes that steers the simulation.
 #[derive(Debug)]
@@ -33,7 +49,7 @@ pub struct Annotation {
 pub(crate) type Apply = fn(&mut Script, &str) -> Result<(), &'static str>;
 
 /// All simulation annotations.
-pub const ANNOTATIONS: [Annotation; 13] = [
+pub const ANNOTATIONS: [Annotation; 18] = [
     Annotation {
         name: "run-time",
         kind: "Pod",
@@ -70,6 +86,17 @@ pub const ANNOTATIONS: [Annotation; 13] = [
             if script.exit_code == 0 {
                 script.exit_code = 1;
             }
+            Ok(())
+        },
+    },
+    Annotation {
+        name: "crash",
+        kind: "Pod",
+        values: "`true`, `until 2026-01-02T03:04:05Z` or `at 2026-01-02T03:04:05Z`",
+        default: "none",
+        meaning: "the container crashes with exit code 1: always a second after its start, or so until a time, or once at a time",
+        apply: |script, value| {
+            script.crash = Some(Crash::parse(value)?);
             Ok(())
         },
     },
@@ -168,12 +195,49 @@ pub const ANNOTATIONS: [Annotation; 13] = [
     Annotation {
         name: "silent",
         kind: "Node",
-        values: "`true`",
+        values: FAULT_VALUES,
         default: "`false`",
         meaning: "partitions the node from the API server: its kubelet writes nothing, while the pods run on",
-        apply: |_, _| Err("has no effect on a pod: the annotation belongs to nodes"),
+        apply: refuse_on_pods,
+    },
+    Annotation {
+        name: "not-ready",
+        kind: "Node",
+        values: FAULT_VALUES,
+        default: "`false`",
+        meaning: "the kubelet reports `Ready=False`, as with a container runtime that is down, and syncs no pods",
+        apply: refuse_on_pods,
+    },
+    Annotation {
+        name: "memory-pressure",
+        kind: "Node",
+        values: FAULT_VALUES,
+        default: "`false`",
+        meaning: "the kubelet reports `MemoryPressure=True`",
+        apply: refuse_on_pods,
+    },
+    Annotation {
+        name: "disk-pressure",
+        kind: "Node",
+        values: FAULT_VALUES,
+        default: "`false`",
+        meaning: "the kubelet reports `DiskPressure=True`",
+        apply: refuse_on_pods,
+    },
+    Annotation {
+        name: "pid-pressure",
+        kind: "Node",
+        values: FAULT_VALUES,
+        default: "`false`",
+        meaning: "the kubelet reports `PIDPressure=True`",
+        apply: refuse_on_pods,
     },
 ];
+
+/// Refuses an annotation of nodes on a pod.
+fn refuse_on_pods(_: &mut Script, _: &str) -> Result<(), &'static str> {
+    Err("has no effect on a pod: the annotation belongs to nodes")
+}
 
 /// Checks a value that is no part of a run: `annotated_usage` reads it from the annotations.
 fn check_quantity(_: &mut Script, value: &str) -> Result<(), &'static str> {
@@ -200,10 +264,13 @@ mod tests {
         for name in [CPU, CPU_LOAD, MEMORY] {
             assert!(of_pod(name).is_some(), "{name}");
         }
-        let silent = ANNOTATIONS.iter().find(|annotation| annotation.kind == "Node");
+        assert!(of_pod(CRASH.trim_start_matches(PREFIX)).is_some());
+        let of_nodes = ANNOTATIONS.iter().filter(|annotation| annotation.kind == "Node");
+        let names: Vec<String> =
+            of_nodes.map(|annotation| format!("{PREFIX}{}", annotation.name)).collect();
         assert_eq!(
-            silent.map(|silent| format!("{PREFIX}{}", silent.name)),
-            Some(SILENT.to_owned())
+            names,
+            [SILENT, NOT_READY, MEMORY_PRESSURE, DISK_PRESSURE, PID_PRESSURE].map(str::to_owned)
         );
     }
 

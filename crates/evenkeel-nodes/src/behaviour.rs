@@ -6,6 +6,8 @@ use std::time::Duration;
 use crate::{
     Delays,
     annotations::{self, PREFIX},
+    behaviors::happens,
+    faults::Crash,
 };
 
 /// Simulated run of one container.
@@ -27,8 +29,21 @@ pub(crate) struct Script {
     pub(crate) termination_time: Duration,
     /// Whether its image can be pulled.
     pub(crate) pullable: bool,
+    /// When it crashes whatever else it does; never if `None`.
+    pub(crate) crash: Option<Crash>,
+    /// Runs that fail; none if `None`.
+    pub(crate) failure: Option<Failure>,
     /// Flags of the values that come from annotations, which take precedence over the container's command.
     pub(crate) annotated: AnnotatedValues,
+}
+
+/// Runs of a container that fail, drawn by their number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Failure {
+    /// Rate of runs that fail, in millionths.
+    pub(crate) rate: u32,
+    /// Hash from which the draws follow.
+    pub(crate) hash: u64,
 }
 
 /// Flags for the values of a [`Script`] that come from annotations.
@@ -41,6 +56,11 @@ pub(crate) struct AnnotatedValues {
 }
 
 impl Script {
+    /// Reports whether the run after `restarts` restarts fails.
+    pub(crate) fn fails(&self, restarts: u32) -> bool {
+        self.failure.is_some_and(|failure| happens(failure.hash, restarts, failure.rate))
+    }
+
     /// Reports whether the run after `restarts` restarts may end by itself.
     pub(crate) fn may_end(&self, restarts: u32) -> bool {
         self.crash_limit.is_none_or(|limit| restarts < limit)
@@ -58,6 +78,8 @@ pub(crate) fn defaults(delays: &Delays, run_time: Option<Duration>) -> Script {
         ready: true,
         termination_time: delays.termination,
         pullable: true,
+        crash: None,
+        failure: None,
         annotated: AnnotatedValues::default(),
     }
 }

@@ -15,9 +15,14 @@ use evenkeel_runtime::{
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
-use crate::{NodeOptions, NodesOptions, node, partition};
+use crate::{
+    NodeOptions, NodesOptions,
+    faults::{self, Health},
+    node,
+};
 
 /// Heartbeats of all simulated nodes of the process.
 pub(crate) struct Heartbeats {
@@ -38,6 +43,8 @@ pub(crate) struct Heartbeats {
 struct State {
     /// Time of the last status report; `None` until the node is registered.
     last_report: Option<Timestamp>,
+    /// Health in the last status report.
+    health: Health,
     lease: LeaseState,
 }
 
@@ -81,23 +88,39 @@ impl Heartbeats {
         let weak = Arc::downgrade(&heartbeats);
         nodes.subscribe(move |event| {
             if let (Some(heartbeats), CacheEvent::Updated { new, .. }) = (weak.upgrade(), event) {
-                heartbeats.handle_update(new, partition::reconnected_node(event).is_some());
+                let now = heartbeats.clock.now();
+                heartbeats.handle_update(new, faults::resumed_node(event, now).is_some(), now);
             }
         });
         heartbeats
     }
 
-    /// Enqueues a node at once if a controller marked it not ready, or if its partition has ended.
-    fn handle_update(&self, node: &Node, reconnected: bool) {
+    /// Enqueues a node at once if its conditions are not those of its health, or if its fault has ended.
+    fn handle_update(&self, node: &Node, resumed: bool, now: Timestamp) {
         let Some(index) = self.node_indexes.get(&node.meta.name) else { return };
-        if reconnected || !is_ready(node) && !partition::is_partitioned(node) {
+        let health = Health::read(&node.meta.annotations, now);
+        let is_reported =
+            is_ready(node) != health.not_ready && self.lock()[*index].health == health;
+        if resumed || !is_reported && faults::partition(node, now).is_none() {
             self.queue.add(*index, Priority::NORMAL);
         }
     }
 
-    /// Reports whether another writer marked the node not ready, so that the kubelet must report its status again.
-    fn was_marked_not_ready(&self, options: &NodeOptions) -> bool {
-        self.nodes.get("", &options.name).is_some_and(|node| !is_ready(&node))
+    /// Returns the health of the node, and the patch of its conditions if they differ from it: because the health has
+    /// changed since the report of `reported`, or because another writer marked the node not ready.
+    fn health_patch(
+        &self,
+        options: &NodeOptions,
+        reported: Health,
+        now: Timestamp,
+    ) -> (Health, Option<String>) {
+        let Some(node) = self.nodes.get("", &options.name) else { return (reported, None) };
+        let health = Health::read(&node.meta.annotations, now);
+        if health == reported && is_ready(&node) != health.not_ready {
+            return (health, None);
+        }
+        let since = |kind: &str, status: &str| since(&node, kind, status).unwrap_or(now);
+        (health, Some(node::status_patch(options, health, &since, now)))
     }
 
     /// Enqueues all nodes. The first heartbeat of a node registers it.
@@ -119,7 +142,7 @@ impl Heartbeats {
         match self.sync_node_status(index).await {
             Ok(()) => {
                 self.queue.forget(&index);
-                self.queue.add_after(index, self.options.lease_renewal);
+                self.queue.add_after(index, self.next_heartbeat(index));
             }
             // The Node was deleted. As a real kubelet, a simulated one does not register it again.
             Err(error) if error.is_not_found() => {
@@ -135,32 +158,39 @@ impl Heartbeats {
         }
     }
 
+    /// Returns the time until the next heartbeat of a node: when its Lease is due, or a fault ends.
+    fn next_heartbeat(&self, index: usize) -> Duration {
+        let node = self.nodes.get("", &self.options.nodes[index].name);
+        let end = node.and_then(|node| faults::next_end(&node.meta.annotations, self.clock.now()));
+        end.map_or(self.options.lease_renewal, |end| end.min(self.options.lease_renewal))
+    }
+
     /// Registers the node or reports its status if that is due, and renews its Lease. A partitioned node writes
     /// nothing.
     ///
     /// Upstream: `syncNodeStatus`.
     async fn sync_node_status(&self, index: usize) -> Result<(), ApiError> {
         let options = &self.options.nodes[index];
-        if partition::is_node_partitioned(&self.nodes, &options.name) {
+        let now = self.clock.now();
+        if faults::partition_of(&self.nodes, &options.name, now).is_some() {
             return Ok(());
         }
         let mut state = self.lock()[index].clone();
-        let now = self.clock.now();
         match state.last_report {
             None => {
-                self.register_with_api_server(options, now).await?;
+                state.health = self.register_with_api_server(options, now).await?;
                 state.last_report = Some(now);
                 self.lock()[index] = state.clone();
             }
-            Some(_) if self.was_marked_not_ready(options) => {
-                self.patch_node(options, node::status_patch(options, now, now)).await?;
-                state.last_report = Some(now);
+            Some(last) => {
+                let (health, patch) = self.health_patch(options, state.health, now);
+                let is_due = now.duration_since(last).unsigned_abs() >= self.options.status_report;
+                let patch = patch.or_else(|| is_due.then(|| node::heartbeat_patch(now)));
+                if let Some(patch) = patch {
+                    self.patch_node(options, patch).await?;
+                    (state.health, state.last_report) = (health, Some(now));
+                }
             }
-            Some(last) if now.duration_since(last).unsigned_abs() >= self.options.status_report => {
-                self.patch_node(options, node::heartbeat_patch(now)).await?;
-                state.last_report = Some(now);
-            }
-            Some(_) => {}
         }
         state.lease = self.renew_lease(options, state.lease).await?;
         self.lock()[index] = state;
@@ -168,19 +198,19 @@ impl Heartbeats {
     }
 
     /// Creates the Node, or updates the labels and status of an existing one. Of a node whose object is to stay as it is,
-    /// it updates the conditions only.
+    /// it updates the conditions only. Returns the reported health.
     ///
     /// Upstream: `registerWithAPIServer`.
     async fn register_with_api_server(
         &self,
         options: &NodeOptions,
         now: Timestamp,
-    ) -> Result<(), ApiError> {
+    ) -> Result<Health, ApiError> {
         if !options.existing {
             let body = node::object(options, now).to_string();
             match self.client.create::<Metadata>(&Node::kind(), "", body.into()).await {
                 Err(error) if error.is_already_exists() => {}
-                other => return other.map(drop),
+                other => return other.map(|_| Health::default()),
             }
             let labels =
                 serde_json::json!({ "metadata": { "labels": node::labels(options) } }).to_string();
@@ -189,13 +219,14 @@ impl Heartbeats {
                 .patch::<Metadata>(&kind, "", &options.name, "", form, labels.into())
                 .await?;
         }
-        // The Node exists already. Its Ready condition keeps its transition time.
-        let ready = self.client.get::<Node>("", &options.name).await?;
-        let ready = ready.status.conditions.iter().find(|condition| &*condition.type_ == "Ready");
-        let since = ready
-            .filter(|ready| &*ready.status == "True")
-            .and_then(|ready| ready.last_transition_time);
-        self.patch_node(options, node::status_patch(options, since.unwrap_or(now), now)).await
+        // The Node exists already. Its conditions keep their transition times.
+        let node = self.client.get::<Node>("", &options.name).await?;
+        let health = Health::read(&node.meta.annotations, now);
+        let ready_since = since(&node, "Ready", if health.not_ready { "False" } else { "True" });
+        let since = |_: &str, _: &str| ready_since.unwrap_or(now);
+        let patch = node::status_patch(options, health, &since, now);
+        self.patch_node(options, patch).await?;
+        Ok(health)
     }
 
     /// Patches the status of the Node.
@@ -284,4 +315,11 @@ fn is_ready(node: &Node) -> bool {
         .conditions
         .iter()
         .any(|condition| &*condition.type_ == "Ready" && &*condition.status == "True")
+}
+
+/// Returns the last transition time of the node's condition of this type; `None` if its status differs from `status`.
+fn since(node: &Node, kind: &str, status: &str) -> Option<Timestamp> {
+    let mut conditions = node.status.conditions.iter();
+    let condition = conditions.find(|condition| &*condition.type_ == kind)?;
+    condition.last_transition_time.filter(|_| &*condition.status == status)
 }

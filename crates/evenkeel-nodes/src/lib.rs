@@ -28,6 +28,11 @@
 //! for the others: `web=5s,log=1s` or `5s,log=1s`. The kubelet ignores an invalid value and reports it in an event
 //! `InvalidSimulation` on the pod.
 //!
+//! # Behaviors
+//!
+//! With [`NodesOptions::behaviors`], custom resources of the kind Behavior ([`behavior_definition`]) say the same of all
+//! pods that they select. An annotation of a pod takes precedence.
+//!
 //! # Resource usage of nodes and pods
 //!
 //! [`Usage`] builds the objects of `metrics.k8s.io` for a server of that API.
@@ -50,11 +55,12 @@
 //! `/healthz`, `/pods`, `/stats/summary`, `/metrics`, `/metrics/resource`, `/configz`,
 //! `/containerLogs`.
 //!
-//! # Network partitions
+//! # Faults
 //!
 //! The annotation `sim.evenkeel.dev/silent: "true"` partitions a node from the API server: its kubelet renews no
 //! Lease, reports no node status and writes no pod status, while the pods run on. Without the annotation, the
-//! kubelet reports the current state again.
+//! kubelet reports the current state again. Other annotations make the kubelet report that the node is not ready or
+//! under pressure. With the value `until` and a time, a fault ends by itself.
 //!
 //! # Volumes
 //!
@@ -64,8 +70,10 @@
 mod addresses;
 mod admission;
 mod annotations;
+mod behaviors;
 mod behaviour;
 mod exec;
+mod faults;
 mod heartbeats;
 mod kubelet_pages;
 mod kubelets;
@@ -73,7 +81,6 @@ mod logs;
 mod network;
 mod node;
 mod options;
-mod partition;
 mod pod;
 mod pod_workers;
 mod run;
@@ -84,8 +91,13 @@ mod usage;
 mod volumes;
 mod volumes_in_use;
 
-pub use annotations::{ANNOTATIONS, Annotation, PREFIX, SILENT};
+pub use annotations::{
+    ANNOTATIONS, Annotation, CRASH, DISK_PRESSURE, MEMORY_PRESSURE, NOT_READY, PID_PRESSURE,
+    PREFIX, SILENT,
+};
+pub use behaviors::{BEHAVIOR_DEFINITION, behavior_definition};
 pub use exec::{AttachRequest, Chunk, ExecError, ExecRequest, Streams};
+pub use faults::{FaultEnd, fault};
 pub use kubelets::Kubelets;
 pub use logs::{ContainerRef, LogLine};
 pub use options::{Delays, NodeGroup, NodeOptions, NodesOptions};

@@ -4,23 +4,56 @@ use evenkeel_api::time::Timestamp;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
-use crate::{NodeOptions, pod::status::seconds};
+use crate::{NodeOptions, faults::Health, pod::status::seconds};
 
 /// Kubelet version in the node status.
 const KUBELET_VERSION: &str = "v1.37.1";
 
-/// Conditions of a healthy node: each with type, reason, message and status.
-const CONDITIONS: [(&str, &str, &str, &str); 4] = [
-    (
-        "MemoryPressure",
-        "KubeletHasSufficientMemory",
-        "kubelet has sufficient memory available",
-        "False",
-    ),
-    ("DiskPressure", "KubeletHasNoDiskPressure", "kubelet has no disk pressure", "False"),
-    ("PIDPressure", "KubeletHasSufficientPID", "kubelet has sufficient PID available", "False"),
-    ("Ready", "KubeletReady", "kubelet is posting ready status", "True"),
+/// A condition that a kubelet reports.
+struct Condition {
+    kind: &'static str,
+    /// Status, reason and message on a healthy node.
+    healthy: [&'static str; 3],
+    /// Status, reason and message with the fault.
+    faulty: [&'static str; 3],
+    /// Whether the node has the fault.
+    has_fault: fn(&Health) -> bool,
+}
+
+/// Conditions of a node, in upstream's order and with upstream's words.
+const CONDITIONS: [Condition; 4] = [
+    Condition {
+        kind: "MemoryPressure",
+        healthy: ["False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"],
+        faulty: [
+            "True",
+            "KubeletHasInsufficientMemory",
+            "kubelet has insufficient memory available",
+        ],
+        has_fault: |health| health.memory_pressure,
+    },
+    Condition {
+        kind: "DiskPressure",
+        healthy: ["False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"],
+        faulty: ["True", "KubeletHasDiskPressure", "kubelet has disk pressure"],
+        has_fault: |health| health.disk_pressure,
+    },
+    Condition {
+        kind: "PIDPressure",
+        healthy: ["False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"],
+        faulty: ["True", "KubeletHasInsufficientPID", "kubelet has insufficient PID available"],
+        has_fault: |health| health.pid_pressure,
+    },
+    Condition {
+        kind: "Ready",
+        healthy: ["True", "KubeletReady", "kubelet is posting ready status"],
+        faulty: ["False", "KubeletNotReady", "container runtime is down"],
+        has_fault: |health| health.not_ready,
+    },
 ];
+
+/// Returns the last transition time of the condition of this type with this status.
+pub(crate) type Since<'a> = &'a dyn Fn(&str, &str) -> Timestamp;
 
 /// Returns the Node object to register.
 pub(crate) fn object(node: &NodeOptions, now: Timestamp) -> Value {
@@ -39,7 +72,7 @@ pub(crate) fn object(node: &NodeOptions, now: Timestamp) -> Value {
             .map(|(key, value, effect)| json!({ "key": key, "value": value, "effect": effect }));
         spec.insert("taints".into(), taints.collect());
     }
-    json!({ "apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec, "status": status(node, now, now) })
+    json!({ "apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec, "status": status(node, Health::default(), &|_, _| now, now) })
 }
 
 /// Returns the labels of a node: those that every kubelet sets, and those of its options.
@@ -62,43 +95,51 @@ pub(crate) fn labels(node: &NodeOptions) -> Value {
     )
 }
 
-/// Returns the patch that reports the status; `ready_since` is the last transition time of the conditions. The patch of an
-/// existing node has only the conditions.
-pub(crate) fn status_patch(node: &NodeOptions, ready_since: Timestamp, now: Timestamp) -> String {
+/// Returns the patch that reports the status. The patch of an existing node has only the conditions.
+pub(crate) fn status_patch(
+    node: &NodeOptions,
+    health: Health,
+    since: Since<'_>,
+    now: Timestamp,
+) -> String {
     let status = if node.existing {
-        json!({ "conditions": conditions(ready_since, now) })
+        json!({ "conditions": conditions(health, since, now) })
     } else {
-        status(node, ready_since, now)
+        status(node, health, since, now)
     };
     json!({ "status": status }).to_string()
 }
 
 /// Returns the patch that updates only the heartbeat times of the conditions.
 pub(crate) fn heartbeat_patch(now: Timestamp) -> String {
-    let heartbeats =
-        CONDITIONS.map(|(kind, ..)| json!({ "type": kind, "lastHeartbeatTime": seconds(now) }));
+    let heartbeats = CONDITIONS
+        .map(|condition| json!({ "type": condition.kind, "lastHeartbeatTime": seconds(now) }));
     json!({ "status": { "conditions": heartbeats } }).to_string()
 }
 
-/// Returns the conditions of a healthy node, which last changed at `ready_since`.
-fn conditions(ready_since: Timestamp, now: Timestamp) -> Value {
-    let conditions = CONDITIONS.map(|(kind, reason, message, status)| {
+/// Returns the conditions of a node with this health.
+fn conditions(health: Health, since: Since<'_>, now: Timestamp) -> Value {
+    let conditions = CONDITIONS.map(|condition| {
+        let has_fault = (condition.has_fault)(&health);
+        let [status, reason, message] =
+            if has_fault { condition.faulty } else { condition.healthy };
         json!({
-            "type": kind, "status": status, "reason": reason, "message": message,
-            "lastHeartbeatTime": seconds(now), "lastTransitionTime": seconds(ready_since),
+            "type": condition.kind, "status": status, "reason": reason, "message": message,
+            "lastHeartbeatTime": seconds(now),
+            "lastTransitionTime": seconds(since(condition.kind, status)),
         })
     });
     conditions.into_iter().collect()
 }
 
-/// Returns the whole node status; `ready_since` is the last transition time of the conditions.
-fn status(node: &NodeOptions, ready_since: Timestamp, now: Timestamp) -> Value {
+/// Returns the whole node status.
+fn status(node: &NodeOptions, health: Health, since: Since<'_>, now: Timestamp) -> Value {
     let resources: Map<String, Value> =
         node.capacity.iter().map(|(name, amount)| (name.clone(), amount.as_str().into())).collect();
     json!({
         "capacity": resources,
         "allocatable": resources,
-        "conditions": conditions(ready_since, now),
+        "conditions": conditions(health, since, now),
         "addresses": [
             { "type": "InternalIP", "address": node.ip.to_string() },
             { "type": "Hostname", "address": node.name },
@@ -176,6 +217,26 @@ mod tests {
         Timestamp::from_second(1_800_000_000 + seconds).unwrap()
     }
 
+    /// Returns the status patch of a healthy node whose conditions last changed at `since`.
+    fn healthy_patch(node: &NodeOptions, since: Timestamp, now: Timestamp) -> String {
+        status_patch(node, Health::default(), &|_, _| since, now)
+    }
+
+    #[test]
+    fn faults_change_their_conditions() {
+        let node = NodeOptions::new("n", Ipv4Addr::new(172, 18, 0, 2));
+        let health = Health { not_ready: true, disk_pressure: true, ..Health::default() };
+        let since = |kind: &str, _: &str| if kind == "Ready" { at(7) } else { at(0) };
+        let patch: Value =
+            serde_json::from_str(&status_patch(&node, health, &since, at(9))).unwrap();
+        let conditions = patch["status"]["conditions"].as_array().unwrap();
+        let statuses: Vec<_> = conditions.iter().map(|condition| &condition["status"]).collect();
+        assert_eq!(statuses, ["False", "True", "False", "False"]);
+        assert_eq!(conditions[3]["reason"], "KubeletNotReady");
+        assert_eq!(conditions[3]["lastTransitionTime"], seconds(at(7)));
+        assert_eq!(conditions[1]["lastTransitionTime"], seconds(at(0)));
+    }
+
     #[test]
     fn node_registers_ready_with_labels_and_resources() {
         let node = NodeOptions::several(1, "node-", &["a"])[0]
@@ -193,7 +254,7 @@ mod tests {
     #[test]
     fn status_report_updates_heartbeats_but_not_transitions() {
         let node = NodeOptions::new("n", Ipv4Addr::new(172, 18, 0, 2));
-        let patch: Value = serde_json::from_str(&status_patch(&node, at(0), at(300))).unwrap();
+        let patch: Value = serde_json::from_str(&healthy_patch(&node, at(0), at(300))).unwrap();
         let ready = &patch["status"]["conditions"][3];
         assert_eq!(ready["lastTransitionTime"], seconds(at(0)));
         assert_eq!(ready["lastHeartbeatTime"], seconds(at(300)));
@@ -203,7 +264,7 @@ mod tests {
     fn status_of_an_existing_node_keeps_its_resources() {
         let mut node = NodeOptions::new("n", Ipv4Addr::new(172, 18, 0, 2));
         node.existing = true;
-        let patch: Value = serde_json::from_str(&status_patch(&node, at(0), at(1))).unwrap();
+        let patch: Value = serde_json::from_str(&healthy_patch(&node, at(0), at(1))).unwrap();
         let fields: Vec<&String> = patch["status"].as_object().unwrap().keys().collect();
         assert_eq!(fields, ["conditions"]);
     }

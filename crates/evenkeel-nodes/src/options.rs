@@ -27,6 +27,9 @@ pub struct NodesOptions {
     /// Whether to interpret the commands and probes of containers. Otherwise a container runs until it is stopped, and
     /// is ready. Default: true.
     pub interprets_commands: bool,
+    /// Whether Behaviors of the cluster ([`behavior_definition`](crate::behavior_definition)) steer pods. The definition may be
+    /// installed later. Default: false.
+    pub behaviors: bool,
     /// Simulated storage that provisions volumes; `None` if nothing or another driver provisions them.
     pub storage: Option<StorageOptions>,
     /// Handle through which an API server reads container logs while the nodes run.
@@ -45,6 +48,7 @@ impl Default for NodesOptions {
             workers: 32,
             everyday_events: false,
             interprets_commands: true,
+            behaviors: false,
             storage: None,
             kubelets: Kubelets::default(),
         }

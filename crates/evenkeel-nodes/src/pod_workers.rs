@@ -29,8 +29,9 @@ use crate::{
     NodesOptions,
     addresses::Addresses,
     admission,
+    behaviors::{Behavior, Behaviors},
+    faults,
     logs::{ContainerRef, LoggedRun},
-    partition,
     pod::{
         facts::Facts,
         memory::{CommandWrites, Memory, ShellExit},
@@ -53,6 +54,8 @@ pub(crate) struct PodWorkers {
     pods: Cache<Pod>,
     pods_by_node: Index<Pod>,
     volumes: Volumes,
+    /// Behaviors of the cluster, if it has them.
+    behaviors: Option<Behaviors>,
     queue: Queue<Key>,
     state: Mutex<State>,
     /// Wakes the followers of logs when the state of a pod changes.
@@ -114,6 +117,7 @@ impl PodWorkers {
         recorder: EventRecorder,
         options: NodesOptions,
         caches: &Caches,
+        behaviors: Option<Behaviors>,
         queue: Queue<Key>,
     ) -> Arc<Self> {
         let pods = caches.of::<Pod>();
@@ -139,6 +143,7 @@ impl PodWorkers {
             volumes: Volumes::new(caches, &pods),
             pods,
             pods_by_node,
+            behaviors,
             queue,
             state: Mutex::new(state),
             changed: Arc::default(),
@@ -166,14 +171,21 @@ impl PodWorkers {
         });
         let pod_workers = Arc::downgrade(self);
         self.node_cache.subscribe(move |event| {
-            if let (Some(pod_workers), Some(node)) =
-                (pod_workers.upgrade(), partition::reconnected_node(event))
-            {
+            let Some(pod_workers) = pod_workers.upgrade() else { return };
+            if let Some(node) = faults::resumed_node(event, pod_workers.clock.now()) {
                 for pod in pod_workers.pods_by_node.get(&node.meta.name) {
                     pod_workers.queue.add(key(&pod), Priority::NORMAL);
                 }
             }
         });
+        if let Some(behaviors) = &self.behaviors {
+            let pod_workers = Arc::downgrade(self);
+            behaviors.subscribe(move || {
+                if let Some(pod_workers) = pod_workers.upgrade() {
+                    pod_workers.enqueue_all();
+                }
+            });
+        }
         let pod_workers = Arc::downgrade(self);
         self.volumes.subscribe(move |pod| {
             let Some(pod_workers) = pod_workers.upgrade() else { return };
@@ -181,6 +193,18 @@ impl PodWorkers {
                 pod_workers.queue.add(key(pod), Priority::NORMAL);
             }
         });
+    }
+
+    /// Enqueues the pods of all nodes.
+    fn enqueue_all(&self) {
+        for node in self.nodes.keys() {
+            self.pods_by_node.for_each(node, |pod| self.queue.add(key(pod), Priority::LOW));
+        }
+    }
+
+    /// Returns the Behaviors that select a pod, by precedence.
+    fn behaviors_of(&self, pod: &Pod) -> Vec<Arc<Behavior>> {
+        self.behaviors.as_ref().map(|behaviors| behaviors.of_pod(pod)).unwrap_or_default()
     }
 
     /// Syncs pods until the queue is shut down.
@@ -215,13 +239,15 @@ impl PodWorkers {
             return Ok(None);
         };
         let Some(node) = self.nodes.get(&pod.spec.node_name) else { return Ok(None) };
-        if partition::is_node_partitioned(&self.node_cache, &pod.spec.node_name) {
-            return Ok(None);
+        let now = self.clock.now();
+        if let Some(end) = faults::pod_sync_pause_of(&self.node_cache, &pod.spec.node_name, now) {
+            return Ok(end.remaining(now));
         }
         let host_ip = self.options.nodes[*node].ip;
         let Some(processes) = self.processes(key, &pod, host_ip).await? else { return Ok(None) };
+        let (delays, everyday_events) = (&self.options.delays, self.options.everyday_events);
         let mut facts =
-            observe::facts(&pod, host_ip, &self.options.delays, self.options.everyday_events)
+            observe::facts(&pod, host_ip, delays, &self.behaviors_of(&pod), everyday_events)
                 .with_processes(&processes, self.node_files(*node));
         facts.mounted = self.volumes.are_mountable(&pod);
         let memory = self.recall_memory(key, &pod, &mut facts, *node);
@@ -452,7 +478,8 @@ impl PodWorkers {
 
     /// Returns the usage of a node and of its pods.
     pub(crate) fn usage_of(&self, node: &str) -> NodeUsage {
-        node_usage(node, &self.pods.list(), self.clock.now())
+        let behaviors = |pod: &Pod| self.behaviors_of(pod);
+        node_usage(node, &self.pods.list(), &behaviors, self.clock.now())
     }
 
     pub(crate) fn options(&self) -> &NodesOptions {

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    NodesOptions, heartbeats::Heartbeats, pod_workers::PodWorkers, storage::Storage, volumes_in_use,
+    NodesOptions, behaviors::Behaviors, heartbeats::Heartbeats, pod_workers::PodWorkers,
+    storage::Storage, volumes_in_use,
 };
 
 /// Number of nodes that register or send heartbeats concurrently.
@@ -37,7 +38,12 @@ pub async fn run(
         Storage::start(&client, &caches, &clock, storage, &tasks);
     }
     let kubelets = options.kubelets.clone();
-    let pod_workers = PodWorkers::new(client, clock, recorder, options, &caches, pod_queue.clone());
+    let behaviors = options.behaviors.then(|| Behaviors::watch(&caches));
+    if let Some(behaviors) = &behaviors {
+        behaviors.start_status(&client, &tasks);
+    }
+    let pod_workers =
+        PodWorkers::new(client, clock, recorder, options, &caches, behaviors, pod_queue.clone());
     kubelets.set(&pod_workers);
     for _ in 0..NODE_WORKERS {
         let heartbeats = Arc::clone(&heartbeats);

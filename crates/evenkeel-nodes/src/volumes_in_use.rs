@@ -3,6 +3,7 @@
 
 use evenkeel_api::{
     Text, View,
+    time::Timestamp,
     views::{Node, Pod},
 };
 use evenkeel_component_helpers::{scheduling::corev1, storage::claims};
@@ -16,7 +17,7 @@ use evenkeel_runtime::{
 use serde_json::json;
 use std::{collections::BTreeSet, sync::Arc};
 
-use crate::{NodesOptions, partition, volumes::Volumes};
+use crate::{NodesOptions, faults, volumes::Volumes};
 
 /// Reporter for all nodes of the process.
 struct VolumesInUse {
@@ -55,12 +56,12 @@ pub(crate) fn start(client: &Client, caches: &Caches, options: &NodesOptions, ta
         }
     });
     reporter.volumes.subscribe(add);
-    let reconnected_queue = reporter.queue.clone();
+    let (resumed_queue, clock) = (reporter.queue.clone(), client.clock().clone());
     reporter.nodes.subscribe(move |event| {
-        if let Some(node) = partition::reconnected_node(event)
+        if let Some(node) = faults::resumed_node(event, clock.now())
             && names.contains(&node.meta.name)
         {
-            reconnected_queue.add(node.meta.name.clone(), Priority::NORMAL);
+            resumed_queue.add(node.meta.name.clone(), Priority::NORMAL);
         }
     });
     tasks.spawn_restarting_until_cancelled("volumes in use", move || {
@@ -76,11 +77,11 @@ fn is_terminal(pod: &Pod) -> bool {
 
 /// Returns the patch of the node's status; `None` if the status lists the used volumes already, or the node is
 /// partitioned.
-fn status_patch(node: &Node, used: &BTreeSet<String>) -> Option<String> {
+fn status_patch(node: &Node, used: &BTreeSet<String>, now: Timestamp) -> Option<String> {
     let reported = &node.status.volumes_in_use;
     let is_current =
         reported.len() == used.len() && reported.iter().all(|name| used.contains(&**name));
-    if is_current || partition::is_partitioned(node) {
+    if is_current || faults::partition(node, now).is_some() {
         return None;
     }
     Some(json!({"status": {"volumesInUse": used}}).to_string())
@@ -112,7 +113,11 @@ impl VolumesInUse {
             .filter(|pod| !is_terminal(pod))
             .flat_map(|pod| self.volumes.attachable_volumes(pod))
             .collect();
-        let Some(body) = status_patch(&node, &used) else { return Ok(()) };
+        let now = self.client.clock().now();
+        if let Some(remaining) = faults::partition(&node, now).and_then(|end| end.remaining(now)) {
+            self.queue.add_after(name.into(), remaining);
+        }
+        let Some(body) = status_patch(&node, &used, now) else { return Ok(()) };
         let (kind, form) = (Node::kind(), PatchForm::Merge);
         self.client.patch::<Metadata>(&kind, "", name, "status", form, body.into()).await.map(drop)
     }
@@ -138,7 +143,7 @@ mod tests {
                 "status": {"volumesInUse": reported},
             });
             let node = Node::decode(node.to_string().as_bytes(), Encoding::Json).expect("a node");
-            let found = status_patch(&node, &["a".to_owned()].into());
+            let found = status_patch(&node, &["a".to_owned()].into(), Timestamp::UNIX_EPOCH);
             assert_eq!(found.as_deref(), wanted, "{reported} {silent}");
         }
     }

@@ -5,22 +5,43 @@ use evenkeel_apiserver::{
     Kubelet, LogLine, Output, PodConnection, PodRef, Server, StreamError, Streams,
 };
 use evenkeel_nodes::{AttachRequest, Chunk, ContainerRef, ExecError, ExecRequest, Kubelets};
-use futures::{FutureExt, StreamExt, future::BoxFuture, stream::BoxStream};
+use futures::{
+    FutureExt, StreamExt,
+    future::BoxFuture,
+    stream::{self, BoxStream},
+};
 use std::sync::Arc;
-use tokio::sync::mpsc;
+use tokio::{runtime::Handle, sync::mpsc};
+use tokio_util::context::TokioContext;
 
 /// Connects the server to the plane's nodes, which return logs, execute commands, and connect to ports.
 pub(super) fn connect(server: &Server, plane: &Plane) {
-    server.connect_kubelet(Arc::new(SimulatedKubelets(plane.kubelets().clone())));
+    let (kubelets, runtime) = (plane.kubelets().clone(), plane.runtime().clone());
+    server.connect_kubelet(Arc::new(SimulatedKubelets { kubelets, runtime }));
 }
 
-/// Kubelets of the simulated nodes, as the API server calls them.
-struct SimulatedKubelets(Kubelets);
+/// Kubelets of the simulated nodes, as the API server calls them: within the runtime whose time they follow.
+struct SimulatedKubelets {
+    kubelets: Kubelets,
+    runtime: Handle,
+}
+
+impl SimulatedKubelets {
+    /// Polls a future within the runtime of the kubelets.
+    fn within<F: Future + Send + 'static>(&self, future: F) -> BoxFuture<'static, F::Output> {
+        TokioContext::new(future, self.runtime.clone()).boxed()
+    }
+
+    fn pod_connection(&self, connection: evenkeel_nodes::Connection) -> PodConnection {
+        PodConnection { stream: connection.stream, server: self.within(connection.server) }
+    }
+}
 
 impl Kubelet for SimulatedKubelets {
     fn container_log(&self, pod: PodRef<'_>, container: &str, previous: bool) -> Vec<LogLine> {
-        let lines = self.0.log(&container_ref(pod, container, previous)).unwrap_or_default();
-        lines.into_iter().map(log_line).collect()
+        let _context = self.runtime.enter();
+        let lines = self.kubelets.log(&container_ref(pod, container, previous));
+        lines.unwrap_or_default().into_iter().map(log_line).collect()
     }
 
     fn follow_log(
@@ -30,7 +51,13 @@ impl Kubelet for SimulatedKubelets {
         previous: bool,
         seen: usize,
     ) -> BoxStream<'static, LogLine> {
-        self.0.follow(container_ref(pod, container, previous), seen).map(log_line).boxed()
+        let lines = self.kubelets.follow(container_ref(pod, container, previous), seen);
+        let runtime = self.runtime.clone();
+        stream::unfold(lines.map(log_line).boxed(), move |mut lines| {
+            let next = async move { Some((lines.next().await?, lines)) };
+            TokioContext::new(next, runtime.clone())
+        })
+        .boxed()
     }
 
     fn exec(
@@ -40,11 +67,10 @@ impl Kubelet for SimulatedKubelets {
         command: Vec<String>,
         streams: Streams,
     ) -> BoxFuture<'static, Result<i32, StreamError>> {
-        let (kubelets, container) = (self.0.clone(), container_ref(pod, container, false));
-        with_output(streams, move |streams, tty| async move {
+        let (kubelets, container) = (self.kubelets.clone(), container_ref(pod, container, false));
+        self.within(with_output(streams, move |streams, tty| async move {
             kubelets.exec(ExecRequest { container, command, tty, streams }).await
-        })
-        .boxed()
+        }))
     }
 
     fn attach(
@@ -53,24 +79,22 @@ impl Kubelet for SimulatedKubelets {
         container: &str,
         streams: Streams,
     ) -> BoxFuture<'static, Result<(), StreamError>> {
-        let (kubelets, container) = (self.0.clone(), container_ref(pod, container, false));
-        with_output(streams, move |streams, tty| async move {
+        let (kubelets, container) = (self.kubelets.clone(), container_ref(pod, container, false));
+        self.within(with_output(streams, move |streams, tty| async move {
             kubelets.attach(AttachRequest { container, tty, streams }).await
-        })
-        .boxed()
+        }))
     }
 
     fn connect(&self, pod: PodRef<'_>, port: u16) -> Option<PodConnection> {
-        self.0.connect(pod.namespace, pod.name, port).map(pod_connection)
+        let _context = self.runtime.enter();
+        let connection = self.kubelets.connect(pod.namespace, pod.name, port)?;
+        Some(self.pod_connection(connection))
     }
 
     fn connect_node(&self, node: &str) -> Option<PodConnection> {
-        self.0.connect_node(node).map(pod_connection)
+        let _context = self.runtime.enter();
+        Some(self.pod_connection(self.kubelets.connect_node(node)?))
     }
-}
-
-fn pod_connection(connection: evenkeel_nodes::Connection) -> PodConnection {
-    PodConnection { stream: connection.stream, server: connection.server }
 }
 
 /// Runs a process with the streams of the nodes, and forwards its output.

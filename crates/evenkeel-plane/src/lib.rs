@@ -14,7 +14,7 @@ use evenkeel_controllers::{
     wiring::descriptor::{ControllerContext, Descriptor, StartError, descriptors},
 };
 use evenkeel_nodes::{Kubelets, NodesOptions, StorageOptions, Usage};
-pub use evenkeel_nodes::{NodeGroup, NodeOptions};
+pub use evenkeel_nodes::{NodeGroup, NodeOptions, behavior_definition};
 use evenkeel_runtime::{
     cache::Caches,
     client::{Client, RestMetrics},
@@ -26,6 +26,7 @@ use evenkeel_runtime::{
 use evenkeel_scheduler::SchedulerOptions;
 use prometheus::Registry;
 use std::{sync::Arc, time::Duration};
+use tokio::runtime::Handle;
 
 /// Time that each component has for a graceful shutdown.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -108,6 +109,8 @@ pub struct Plane {
     registry: Registry,
     usage: Option<Usage>,
     kubelets: Kubelets,
+    /// Runtime of all tasks, whose time the clock follows.
+    runtime: Handle,
     /// Supervisor of all tasks.
     supervisor: Supervisor,
     /// Tasks of reflectors, nodes, scheduler and controllers. They stop in reverse order.
@@ -115,7 +118,8 @@ pub struct Plane {
 }
 
 impl Plane {
-    /// Starts the components, which wait for their caches ([`Plane::synced`]).
+    /// Starts the components, which wait for their caches ([`Plane::synced`]). Call it within the runtime that they run
+    /// on, and whose time the clock follows. The API server may be on another one.
     ///
     /// # Errors
     /// When a controller or a cloud controller cannot start with its options.
@@ -141,7 +145,11 @@ impl Plane {
         let mut usage = None;
         let kubelets = options.nodes.kubelets.clone();
         if !options.nodes.nodes.is_empty() {
-            usage = Some(Usage::new(&caches, clock.clone()));
+            let of_caches = Usage::new(&caches, clock.clone());
+            usage = Some(match options.nodes.behaviors {
+                true => of_caches.with_behaviors(&caches),
+                false => of_caches,
+            });
             let stop = nodes.token();
             let run = evenkeel_nodes::run(
                 client("kubelet"),
@@ -200,7 +208,8 @@ impl Plane {
         }
         caches.start(&reflectors);
         let tasks = [reflectors, nodes, scheduler, controllers];
-        Ok(Self { caches, introspection, registry, usage, kubelets, supervisor, tasks })
+        let runtime = Handle::current();
+        Ok(Self { caches, introspection, registry, usage, kubelets, runtime, supervisor, tasks })
     }
 
     /// Connects an API server in this process with the components: it serves `metrics.k8s.io` for the nodes, returns
@@ -244,6 +253,11 @@ impl Plane {
     /// Returns the kubelets of the nodes.
     pub fn kubelets(&self) -> &Kubelets {
         &self.kubelets
+    }
+
+    /// Returns the runtime of the components. Enter it to ask for what depends on their time, such as introspection.
+    pub fn runtime(&self) -> &Handle {
+        &self.runtime
     }
 
     /// Returns the registry of the components' and their clients' metrics, without those of the scheduler.

@@ -5,6 +5,7 @@ use evenkeel_apiserver::{BuildError, ComputedApi, ComputedResource, Server, Sour
 use evenkeel_nodes::Usage;
 use serde_json::Value;
 use std::sync::Arc;
+use tokio::runtime::Handle;
 
 const RESOURCES: &[ComputedResource] = &[
     ComputedResource {
@@ -31,18 +32,23 @@ pub(super) async fn serve(server: &Server, plane: &Plane) -> Result<(), BuildErr
         group: "metrics.k8s.io",
         version: "v1beta1",
         resources: RESOURCES,
-        source: Arc::new(UsageSource(usage.clone())),
+        source: Arc::new(UsageSource { usage: usage.clone(), runtime: plane.runtime().clone() }),
     };
     server.aggregate(&api).await
 }
 
-struct UsageSource(Usage);
+struct UsageSource {
+    usage: Usage,
+    /// Runtime whose time the usage's clock follows.
+    runtime: Handle,
+}
 
 impl Source for UsageSource {
     fn list(&self, resource: &str, namespace: &str) -> Vec<Value> {
+        let _context = self.runtime.enter();
         match resource {
-            "nodes" => self.0.node_metrics(),
-            _ => self.0.pod_metrics(namespace),
+            "nodes" => self.usage.node_metrics(),
+            _ => self.usage.pod_metrics(namespace),
         }
     }
 }

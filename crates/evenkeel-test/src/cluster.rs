@@ -4,7 +4,7 @@ use crate::{StartError, TestServer, TestServerBuilder};
 use evenkeel_apiserver::BuildError;
 use evenkeel_cloud::ip_pool::{Config, ConfigError, IpPool};
 use evenkeel_controllers::wiring::descriptor::{self, Descriptor, descriptors};
-use evenkeel_plane::{Plane, PlaneOptions};
+use evenkeel_plane::{Plane, PlaneOptions, behavior_definition};
 use std::{ops::Deref, sync::Arc};
 
 /// Addresses of load balancers, of the range that RFC 2544 reserves for benchmarks.
@@ -92,6 +92,7 @@ pub struct TestClusterBuilder {
     controllers: Option<Vec<String>>,
     scheduler: bool,
     nodes: u32,
+    behaviors: bool,
 }
 
 impl Default for TestClusterBuilder {
@@ -101,6 +102,7 @@ impl Default for TestClusterBuilder {
             controllers: None,
             scheduler: true,
             nodes: 3,
+            behaviors: false,
         }
     }
 }
@@ -132,6 +134,12 @@ impl TestClusterBuilder {
         self
     }
 
+    /// Installs the definition of Behaviors (`behaviors.sim.evenkeel.dev`), which steer simulated pods by label.
+    pub fn behaviors(mut self) -> Self {
+        self.behaviors = true;
+        self
+    }
+
     /// Starts the cluster, and waits until the caches of its components have synced.
     ///
     /// # Errors
@@ -142,10 +150,15 @@ impl TestClusterBuilder {
             None => Some(IpPool::new(&Config::of_addresses(LOAD_BALANCER_POOL))?),
             Some(_) => None,
         };
-        let server = self.server.start().await?;
+        let server = match self.behaviors {
+            true => self.server.crd_value(&behavior_definition()),
+            false => self.server,
+        };
+        let server = server.start().await?;
         let api = server.server();
         let mut options = PlaneOptions::all(self.nodes).of_server(api);
         options.controllers = descriptors;
+        options.nodes.behaviors = self.behaviors;
         if let Some(pool) = pool {
             options.cloud = Some(Arc::new(pool));
         }

@@ -1,12 +1,12 @@
 //! Unix socket beside the kubeconfig, for the user who runs this process. It serves the controllers'
 //! introspection for `evenkeel explain`, saves snapshots of the API server for `evenkeel snapshot save`, and takes the
-//! requests of `evenkeel down`, `status` and `reset`.
+//! requests of `evenkeel down`, `status`, `reset` and `time`.
 
 use anyhow::{Context, Result};
 use bytes::Bytes;
 use evenkeel_apiserver::Server;
 use evenkeel_component::secure_serving;
-use evenkeel_runtime::{introspect::Introspection, tasks::Tasks};
+use evenkeel_runtime::{clock::Clock, introspect::Introspection, tasks::Tasks};
 use futures::future::BoxFuture;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
@@ -29,7 +29,9 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use tokio::{net::UnixListener, sync::watch};
+use tokio::{net::UnixListener, runtime::Handle, sync::watch};
+
+use crate::time::{self, ClusterTime, TimeReport};
 
 const ROOT: &str = "/debug/controllers";
 const SNAPSHOT: &str = "/snapshot";
@@ -66,7 +68,10 @@ pub(crate) struct ControlSocket(PathBuf);
 pub(crate) struct Served {
     /// URL of the cluster's API server.
     pub(crate) url: String,
-    pub(crate) introspection: Option<Introspection>,
+    /// Introspection of the controllers, and the runtime whose time it follows.
+    pub(crate) introspection: Option<(Introspection, Handle)>,
+    /// The cluster's time, if it is not the system's.
+    pub(crate) time: Option<ClusterTime>,
     /// The API server, if it runs in this process.
     pub(crate) server: Option<Server>,
     pub(crate) lifecycle: Option<Lifecycle>,
@@ -154,7 +159,10 @@ async fn handle(request: &Request<Incoming>, served: &Served) -> Response<Full<B
         (&Method::GET, "/cluster", _) => {
             secure_serving::answer(StatusCode::OK, "text/plain", served.url.clone())
         }
-        (&Method::GET, _, Some(name)) if let Some(introspection) = &served.introspection => {
+        (&Method::GET, _, Some(name))
+            if let Some((introspection, runtime)) = &served.introspection =>
+        {
+            let _context = runtime.enter();
             introspection.answer(name, query)
         }
         (&Method::POST, SNAPSHOT, _) if let Some(server) = &served.server => {
@@ -163,6 +171,18 @@ async fn handle(request: &Request<Incoming>, served: &Served) -> Response<Full<B
         (&Method::GET, "/status", _) if let Some(lifecycle) = lifecycle => {
             secure_serving::answer(StatusCode::OK, "application/json", (lifecycle.status)().await)
         }
+        (&Method::GET, time::PATH, _) => {
+            let report = TimeReport::of(served.time.as_ref(), &Clock::system());
+            let report = serde_json::to_string(&report).unwrap_or_default();
+            secure_serving::answer(StatusCode::OK, "application/json", report)
+        }
+        (&Method::POST, time::PATH, _) => match &served.time {
+            Some(time) => match time::change(time, query) {
+                Ok(()) => secure_serving::plain(StatusCode::OK, "ok"),
+                Err(error) => secure_serving::plain(StatusCode::BAD_REQUEST, &error.to_string()),
+            },
+            None => secure_serving::plain(StatusCode::CONFLICT, "the time is the system's"),
+        },
         (&Method::POST, "/stop", _) if let Some(lifecycle) = lifecycle => {
             ask(lifecycle, LifecycleRequest::Stop)
         }

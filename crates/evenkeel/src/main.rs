@@ -2,17 +2,20 @@
 
 mod apiserver;
 mod ask;
+mod behaviors;
 mod clone;
 mod clusters;
 mod command;
 mod control;
 mod envtest;
+mod fault;
 mod kubeconfig;
 mod limits;
 mod preflight;
 mod server;
 mod shell;
 mod snapshot;
+mod time;
 mod up;
 mod what_if;
 
@@ -59,6 +62,10 @@ enum Command {
     WhatIf(Box<what_if::WhatIfArgs>),
     /// Save, restore or verify the state of a data folder.
     Snapshot(snapshot::SnapshotArgs),
+    /// Let nodes, zones or pods of a running cluster fail, and list or end such faults.
+    Fault(fault::FaultArgs),
+    /// Print the time of a running cluster, let it jump ahead, or set its speed: see `evenkeel up --speed`.
+    Time(time::TimeArgs),
     /// Start only the API server, with kube-apiserver's flags: see `evenkeel apiserver --help`.
     #[command(disable_help_flag = true)]
     Apiserver {
@@ -102,6 +109,8 @@ fn main() -> ExitCode {
         Command::Clone(args) => clone::main(&args),
         Command::WhatIf(args) => what_if::main(&args),
         Command::Snapshot(args) => snapshot::main(&args),
+        Command::Fault(args) => fault::main(&args),
+        Command::Time(args) => time::main(&args),
         Command::Apiserver { arguments } => apiserver::main(arguments),
         Command::Envtest(args) => envtest::main(&args),
         Command::Completion(args) => shell::completion(&args),

@@ -136,6 +136,7 @@ mod tests {
         let served = Served {
             url: "u".to_owned(),
             introspection: None,
+            time: None,
             server: Some(server.clone()),
             lifecycle: None,
         };

@@ -18,15 +18,21 @@ use super::{
     memory::{Condition, ConditionType, Ended, Memory, Phase, Slot, State},
     status,
 };
-use crate::{Delays, annotations::PREFIX, behaviour};
+use crate::{
+    Delays,
+    annotations::PREFIX,
+    behaviors::{self, Behavior},
+    behaviour,
+};
 use evenkeel_shell::later;
 
 /// Returns the facts of `pod` on the node with the address `host_ip`. The caller must replace two of them: that the
-/// volumes can be mounted, and that the node admits the pod.
+/// volumes can be mounted, and that the node admits the pod. `behaviors` select the pod, and are sorted by precedence.
 pub(crate) fn facts<'a>(
     pod: &'a Pod,
     host_ip: Ipv4Addr,
     delays: &Delays,
+    behaviors: &[Arc<Behavior>],
     everyday_events: bool,
 ) -> Facts<'a> {
     let spec = &pod.spec;
@@ -51,6 +57,7 @@ pub(crate) fn facts<'a>(
         let mut script = behaviour::defaults(delays, container_run_time);
         script.ready_delay = script.ready_delay.max(first_probe_delay(container));
         script.pullable = behaviour::is_pullable(&container.image);
+        let script = behaviors::apply(behaviors, pod, &container.name, script);
         Container {
             name: &container.name,
             image: &container.image,
@@ -80,6 +87,7 @@ pub(crate) fn facts<'a>(
                 let common = &ephemeral.common;
                 let mut script = behaviour::defaults(delays, None);
                 script.pullable = behaviour::is_pullable(&common.image);
+                let script = behaviors::apply(behaviors, pod, &common.name, script);
                 Container {
                     name: &common.name,
                     image: &common.image,

@@ -72,7 +72,7 @@ impl TestPod {
     fn sync(&mut self) -> bool {
         let pod = Pod::decode(self.object.to_string().as_bytes(), Encoding::Json).unwrap();
         let delays = Delays { start: Duration::from_secs(1), ..Delays::default() };
-        let mut facts = observe::facts(&pod, HOST, &delays, false)
+        let mut facts = observe::facts(&pod, HOST, &delays, &[], false)
             .with_processes(&self.processes, Arc::clone(&self.node_files));
         facts.rejection = self.rejection.clone();
         let memory = match self.memory.take() {
@@ -212,6 +212,28 @@ fn ephemeral_container_starts_in_a_running_pod_and_is_not_restarted() {
     pod.run(60);
     assert!(status(&pod, 1)["state"]["terminated"].is_object());
     assert!(pod.removed);
+}
+
+#[test]
+fn containers_crash_once_at_a_time_or_until_a_time() {
+    // The test begins at 08:00:00, and the container runs from 08:00:01.
+    for (crash, restarts, runs) in [
+        ("at 2027-01-15T08:00:10Z", 1, true),
+        ("at 2027-01-15T08:00:00Z", 0, true),
+        // At 08:00:02, and after back-offs of 0, 10 and 20 s.
+        ("until 2027-01-15T08:00:30Z", 3, true),
+        ("c=true", 4, false),
+        ("other=true", 0, true),
+    ] {
+        let mut pod = TestPod::new(one_container(), json!({ "sim.evenkeel.dev/crash": crash }));
+        pod.run(120);
+        assert_eq!(pod.container(0)["restartCount"], restarts, "{crash}");
+        assert_eq!(pod.container(0)["state"]["running"].is_object(), runs, "{crash}");
+        if restarts > 0 {
+            let exit = &pod.container(0)["lastState"]["terminated"]["exitCode"];
+            assert_eq!(exit, &json!(1), "{crash}");
+        }
+    }
 }
 
 #[test]

@@ -12,6 +12,7 @@ use std::{collections::HashMap, sync::Arc};
 use super::pages::{NodeUsage, PodUsage};
 use crate::{
     annotations::{CPU, CPU_LOAD, MEMORY},
+    behaviors::{self, Behavior},
     behaviour::annotated_usage,
 };
 
@@ -23,6 +24,9 @@ const DEFAULT_USAGE: ResourceUsage = ResourceUsage { millicores: 1, bytes: 8 << 
 
 /// Usage of a node besides its pods, such as the kubelet's.
 const NODE_OVERHEAD: ResourceUsage = ResourceUsage { millicores: 50, bytes: 256 << 20 };
+
+/// Returns the Behaviors that select a pod, by precedence.
+pub(crate) type BehaviorsOf<'a> = &'a dyn Fn(&Pod) -> Vec<Arc<Behavior>>;
 
 /// CPU and memory in use.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -55,8 +59,13 @@ impl ResourceUsage {
 }
 
 /// Returns the `NodeMetrics` of each node: the usage of its pods plus an overhead.
-pub(super) fn node_metrics(nodes: &[Arc<Node>], pods: &[Arc<Pod>], now: Timestamp) -> Vec<Value> {
-    let running = running_pods_by_owner(pods);
+pub(super) fn node_metrics(
+    nodes: &[Arc<Node>],
+    pods: &[Arc<Pod>],
+    behaviors: BehaviorsOf<'_>,
+    now: Timestamp,
+) -> Vec<Value> {
+    let running = Running::new(pods, behaviors, now);
     let mut usage_by_node: HashMap<&str, ResourceUsage> = HashMap::new();
     for pod in pods {
         let node_usage = usage_by_node.entry(&pod.spec.node_name).or_default();
@@ -74,8 +83,13 @@ pub(super) fn node_metrics(nodes: &[Arc<Node>], pods: &[Arc<Pod>], now: Timestam
 }
 
 /// Returns the usage of a node with that of its running pods.
-pub(crate) fn node_usage(node: &str, pods: &[Arc<Pod>], now: Timestamp) -> NodeUsage {
-    let running = running_pods_by_owner(pods);
+pub(crate) fn node_usage(
+    node: &str,
+    pods: &[Arc<Pod>],
+    behaviors: BehaviorsOf<'_>,
+    now: Timestamp,
+) -> NodeUsage {
+    let running = Running::new(pods, behaviors, now);
     let running_on_node = pods.iter().filter(|pod| *pod.spec.node_name == *node && is_running(pod));
     let pods = running_on_node.map(|pod| PodUsage {
         namespace: pod.meta.namespace.to_string(),
@@ -91,8 +105,12 @@ pub(crate) fn node_usage(node: &str, pods: &[Arc<Pod>], now: Timestamp) -> NodeU
 }
 
 /// Returns the `PodMetrics` of each running pod.
-pub(super) fn pod_metrics(pods: &[Arc<Pod>], now: Timestamp) -> Vec<Value> {
-    let running = running_pods_by_owner(pods);
+pub(super) fn pod_metrics(
+    pods: &[Arc<Pod>],
+    behaviors: BehaviorsOf<'_>,
+    now: Timestamp,
+) -> Vec<Value> {
+    let running = Running::new(pods, behaviors, now);
     let metrics = |pod: &Arc<Pod>| {
         let containers: Vec<Value> = container_usage(pod, &running)
             .map(|(name, usage)| json!({"name": name, "usage": usage.to_json()}))
@@ -122,22 +140,30 @@ fn is_running(pod: &Pod) -> bool {
     &*pod.status.phase == "Running" && !pod.meta.deleting()
 }
 
-/// Number of running pods by the uid of the controlling owner.
-type RunningPodsByOwner<'a> = HashMap<&'a str, i64>;
+/// What the usage of a pod depends on besides the pod.
+struct Running<'a> {
+    /// Number of running pods by the uid of the controlling owner.
+    by_owner: HashMap<&'a str, i64>,
+    behaviors: BehaviorsOf<'a>,
+    now: Timestamp,
+}
 
-/// Counts the running pods of each controlling owner.
-fn running_pods_by_owner(pods: &[Arc<Pod>]) -> RunningPodsByOwner<'_> {
-    let mut running = RunningPodsByOwner::new();
-    for owner in pods.iter().filter(|pod| is_running(pod)).filter_map(|pod| pod.meta.controller()) {
-        *running.entry(&owner.uid).or_default() += 1;
+impl<'a> Running<'a> {
+    /// Counts the running pods of each controlling owner.
+    fn new(pods: &'a [Arc<Pod>], behaviors: BehaviorsOf<'a>, now: Timestamp) -> Self {
+        let mut by_owner: HashMap<&str, i64> = HashMap::new();
+        let running = pods.iter().filter(|pod| is_running(pod));
+        for owner in running.filter_map(|pod| pod.meta.controller()) {
+            *by_owner.entry(&owner.uid).or_default() += 1;
+        }
+        Self { by_owner, behaviors, now }
     }
-    running
 }
 
 /// Iterates over the running containers and sidecars of a running pod: the name and usage of each.
 fn container_usage<'a>(
     pod: &'a Pod,
-    running: &'a RunningPodsByOwner<'a>,
+    running: &'a Running<'a>,
 ) -> impl Iterator<Item = (&'a str, ResourceUsage)> + 'a {
     let sidecars = pod.spec.init_containers.iter().filter(|init| &*init.restart_policy == "Always");
     let statuses =
@@ -145,28 +171,36 @@ fn container_usage<'a>(
     let container_runs = move |container: &&Container| {
         statuses().any(|status| status.name == container.name && status.state.running.is_some())
     };
-    let replicas = pod.meta.controller().and_then(|owner| running.get(&*owner.uid)).copied();
+    let owner = pod.meta.controller();
+    let replicas = owner.and_then(|owner| running.by_owner.get(&*owner.uid)).copied();
+    let behaviors = (running.behaviors)(pod);
     let containers = pod.spec.containers.iter().chain(sidecars).filter(move |_| is_running(pod));
-    containers
-        .filter(container_runs)
-        .map(move |container| (&*container.name, usage(pod, container, replicas.unwrap_or(1))))
+    containers.filter(container_runs).map(move |container| {
+        let name = &*container.name;
+        let annotated = |key: &str| annotated_usage(&pod.meta.annotations, key, name);
+        let by_behavior = |key: &str| behaviors::usage(&behaviors, pod, name, key, running.now);
+        (name, usage(container, [&annotated, &by_behavior], replicas.unwrap_or(1)))
+    })
 }
 
-/// Returns the usage of a container. It comes from the pod's annotations, or else is half of the container's requests,
-/// or else a default. All `replicas` running pods of the owner share the load of the annotation `cpu-load` evenly.
-fn usage(pod: &Pod, container: &Container, replicas: i64) -> ResourceUsage {
-    let annotated = |key| annotated_usage(&pod.meta.annotations, key, &container.name);
+/// Usage that annotations or Behaviors set, by the name of the annotation.
+type UsageSource<'a> = &'a dyn Fn(&str) -> Option<Quantity>;
+
+/// Returns the usage of a container. It comes from the first source that sets it, or else is half of the container's
+/// requests, or else a default. All `replicas` running pods of the owner share the load of `cpu-load` evenly.
+fn usage(container: &Container, sources: [UsageSource<'_>; 2], replicas: i64) -> ResourceUsage {
     let requested = |resource| container.resources.requests.get(resource).copied();
-    let share_of_load = annotated(CPU_LOAD).map(|load| load.milli_value() / replicas.max(1));
-    let millicores = annotated(CPU).map(Quantity::milli_value).or(share_of_load);
+    let cpu = |set: &UsageSource<'_>| {
+        let share_of_load = || set(CPU_LOAD).map(|load| load.milli_value() / replicas.max(1));
+        set(CPU).map(Quantity::milli_value).or_else(share_of_load)
+    };
     let half_cpu = || requested("cpu").map(|amount| amount.milli_value() / 2);
     let half_memory = || requested("memory").map(|amount| amount.value() / 2);
+    let millicores = sources.iter().find_map(cpu).or_else(half_cpu);
+    let bytes = sources.iter().find_map(|set| set(MEMORY)).map(Quantity::value);
     ResourceUsage {
-        millicores: millicores.or_else(half_cpu).unwrap_or(DEFAULT_USAGE.millicores),
-        bytes: annotated(MEMORY)
-            .map(Quantity::value)
-            .or_else(half_memory)
-            .unwrap_or(DEFAULT_USAGE.bytes),
+        millicores: millicores.unwrap_or(DEFAULT_USAGE.millicores),
+        bytes: bytes.or_else(half_memory).unwrap_or(DEFAULT_USAGE.bytes),
     }
 }
 
@@ -193,7 +227,7 @@ mod tests {
 
     /// Returns name, millicores and MiB of each running container.
     fn usages(pods: &[Arc<Pod>]) -> Vec<(String, i64, i64)> {
-        let running = running_pods_by_owner(pods);
+        let running = Running::new(pods, &|_| Vec::new(), Timestamp::UNIX_EPOCH);
         let each = pods.iter().flat_map(|pod| container_usage(pod, &running).collect::<Vec<_>>());
         each.map(|(name, usage)| (name.to_owned(), usage.millicores, usage.bytes >> 20)).collect()
     }
@@ -214,6 +248,22 @@ mod tests {
         );
         let invalid = json!({"sim.evenkeel.dev/cpu": "much"});
         assert_eq!(usages(&[pod("a", &invalid, true)])[0].1, 250);
+    }
+
+    #[test]
+    fn annotations_win_over_behaviors() {
+        let spec = json!({"cpu": "3", "memory": "2Gi", "containers": ["log"]});
+        let behavior = Arc::new(behaviors::parse_spec("b", &spec).expect("valid"));
+        let of_pod = |_: &Pod| vec![Arc::clone(&behavior)];
+        let usages = |annotations: Value| -> Vec<(i64, i64)> {
+            let pods = [pod("a", &annotations, true)];
+            let running = Running::new(&pods, &of_pod, Timestamp::UNIX_EPOCH);
+            let usages = container_usage(&pods[0], &running).map(|(_, usage)| usage);
+            usages.map(|usage| (usage.millicores, usage.bytes >> 20)).collect()
+        };
+        assert_eq!(usages(json!({})), [(250, 32), (3000, 2048)]);
+        let load = json!({"sim.evenkeel.dev/cpu-load": "2"});
+        assert_eq!(usages(load), [(2000, 32), (2000, 2048)]);
     }
 
     #[test]

@@ -82,8 +82,13 @@ async fn run(options: &Options) -> Result<()> {
     let control = options.data_dir.as_ref().map(|folder| {
         let path = explain::socket_beside(&folder.join("kubeconfig"));
         let url = server::local_url(address);
-        let served =
-            Served { url, introspection: None, server: Some(server.clone()), lifecycle: None };
+        let served = Served {
+            url,
+            introspection: None,
+            time: None,
+            server: Some(server.clone()),
+            lifecycle: None,
+        };
         control::start(&path, served, &serving)
     });
     let _control = control.transpose().unwrap_or_else(|error| {

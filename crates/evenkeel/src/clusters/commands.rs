@@ -123,7 +123,7 @@ pub(crate) fn status(args: &StatusArgs) -> ExitCode {
 }
 
 /// Sends a request to a control socket. A process that hangs is given up after some seconds.
-async fn ask(socket: &Path, method: Method, target: &str) -> Result<Bytes> {
+pub(super) async fn ask(socket: &Path, method: Method, target: &str) -> Result<Bytes> {
     let clock = Clock::system();
     tokio::select! {
         answer = ask_socket(socket, method, target) => answer,

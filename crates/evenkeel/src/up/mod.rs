@@ -21,7 +21,7 @@ use crate::{
     kubeconfig::{Home, Kubeconfigs},
     limits,
 };
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use evenkeel::explain;
 use evenkeel_component::{
     logging::{self, LogFile},
@@ -72,6 +72,11 @@ fn run(mut args: Args, style: Style) -> Result<()> {
             .with_context(|| format!("--config: cannot read {}", path.display()))?;
         let config = config::read(&path.display().to_string(), &text)?;
         fill::fill(&mut args, config, path.parent().unwrap_or(Path::new("")));
+    }
+    if args.speed.is_some() && args.data_dir.is_some() {
+        bail!(
+            "--speed: a cluster with a time of its own has no data folder, because it would go back in time"
+        );
     }
     args.components.feature_gates.extend(std::mem::take(&mut args.feature_gates));
     // Other commands, in other folders, read these paths.

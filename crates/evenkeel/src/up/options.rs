@@ -70,6 +70,12 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(super) no_controllers: bool,
 
+    /// Give the cluster a time of its own, which passes this many times as fast as the system's, such as 60x. With 1x, it is as
+    /// fast, and `evenkeel time` can change it. The state is in memory.
+    #[arg(long, value_name = "FACTOR", value_parser = crate::time::parse_start_speed,
+        conflicts_with_all = ["data_dir", "apiserver", "kubeconfig"])]
+    pub(super) speed: Option<f64>,
+
     /// Use the API server at this address instead of an embedded one.
     #[arg(long, value_name = "URL", conflicts_with_all = ["data_dir", "port", "bind_address"])]
     pub(super) apiserver: Option<String>,

@@ -1,14 +1,22 @@
 //! Embedded API server of `evenkeel up`.
 
 use super::{Args, access::Access};
-use crate::server;
+use crate::{server, time::ClusterTime};
 use anyhow::{Context, Result};
-use evenkeel_apiserver::{Server, User};
+use evenkeel_apiserver::{Clock, Server, User};
 use std::net::SocketAddr;
 
-/// Opens the store, creates the certificates and builds the server, which knows these users.
-pub(super) async fn build(args: &Args, address: SocketAddr, users: &[Access]) -> Result<Server> {
+/// Opens the store, creates the certificates and builds the server, which knows these users, with the system's time or
+/// another one.
+pub(super) async fn build(
+    args: &Args,
+    address: SocketAddr,
+    users: &[Access],
+    time: Option<ClusterTime>,
+) -> Result<Server> {
+    let clock = time.map_or_else(Clock::system, |time| Clock::new(move || time.now()));
     let mut builder = server::configure(&args.server, address, None)?
+        .clock(clock)
         .data_dir(args.data_dir.clone())
         .sharded_list_and_watch(args.has_feature(server::SHARDED_LIST_AND_WATCH)?);
     if let Some(audit) = &args.components.audit {

@@ -13,10 +13,12 @@ use super::{
     remote, server, status,
 };
 use crate::{
+    behaviors,
     clusters::{Clusters, cluster_of_context, load_objects, load_paths},
     control::{self, Lifecycle, LifecycleRequest, Served},
     kubeconfig::{self, Kubeconfigs},
     server::{listen, local_url},
+    time::TimeThread,
 };
 use anyhow::{Context, Result, bail};
 use evenkeel::explain;
@@ -84,8 +86,12 @@ impl Start<'_> {
         let address = listener.local_addr().context("the listener has no address")?;
         let url = local_url(address);
         tokio::pin!(shutdown);
+        // It ends after all that runs on it.
+        let thread = args.speed.map(|speed| TimeThread::start(self.clock.now(), speed)).transpose();
+        let thread = thread.context("the thread of the cluster's time cannot start")?;
+        let time = thread.as_ref().map(|thread| thread.time().clone());
         let server = tokio::select! {
-            server = server::build(args, address, &users) => server?,
+            server = server::build(args, address, &users, time) => server?,
             () = &mut shutdown => return Ok(Ending::Stopped),
         };
         let serving = Tasks::new();
@@ -108,15 +114,30 @@ impl Start<'_> {
             paths.clone().keep_renewed(renewed.clone(), renewed_url.clone())
         });
         let kube = kube::Client::new(server.service(), "default");
-        let plane = Plane::start(&kube, self.clock, plane::options(args)?.of_server(&server))?;
+        let mut options = plane::options(args)?.of_server(&server);
+        options.nodes.behaviors = true;
+        let client = Client::builder(kube.clone(), self.clock.clone()).qps(-1.0).build();
+        behaviors::install(&client).await?;
+        let plane = match &thread {
+            None => Plane::start(&kube, self.clock, options)?,
+            Some(thread) => {
+                let components = thread.client(server.service());
+                let _context = thread.enter();
+                Plane::start(&components, thread.clock(), options)?
+            }
+        };
         plane.connect(&server).await.context("the metrics API cannot be served")?;
         let place = (&*kubeconfigs.own, &*url, Some(&server));
-        let ended = self.serve(&plane, kube, &serving, place, extras);
+        let ended = self.serve(&plane, kube, &serving, place, extras, thread.as_ref());
         let ended: Result<Option<LifecycleRequest>> = tokio::select! {
             ended = ended => ended,
             () = shutdown => Ok(None),
             failure = server.failed() => Err(failure.into()),
         };
+        if let Some(thread) = &thread {
+            // Components that wait for their time do so while they stop, too.
+            thread.time().set_speed(1.0);
+        }
         match self.stop(plane, &serving, ended).await? {
             Some(LifecycleRequest::Reset) => Ok(Ending::Restart(address.port())),
             Some(LifecycleRequest::Stop) | None => Ok(Ending::Stopped),
@@ -145,7 +166,8 @@ impl Start<'_> {
         }
         let plane = Plane::start(&remote.kube, self.clock, options)?;
         let serving = Tasks::new();
-        let ended = self.serve(&plane, remote.kube, &serving, (own, &remote.url, None), extras);
+        let place = (own, &*remote.url, None);
+        let ended = self.serve(&plane, remote.kube, &serving, place, extras, None);
         let ended: Result<Option<LifecycleRequest>> = tokio::select! {
             ended = ended => ended,
             () = shutdown => Ok(None),
@@ -178,6 +200,7 @@ impl Start<'_> {
         tasks: &Tasks,
         (kubeconfig, url, server): (&Path, &str, Option<&Server>),
         extras: Extras,
+        thread: Option<&TimeThread>,
     ) -> Result<Option<LifecycleRequest>> {
         let client = Client::builder(kube, self.clock.clone()).qps(-1.0).build();
         let (requests, mut requested) = watch::channel(None);
@@ -193,7 +216,8 @@ impl Start<'_> {
         };
         let served = Served {
             url: url.to_owned(),
-            introspection: Some(plane.introspection().clone()),
+            introspection: Some((plane.introspection().clone(), plane.runtime().clone())),
+            time: thread.map(|thread| thread.time().clone()),
             server: server.cloned(),
             lifecycle: Some(lifecycle),
         };

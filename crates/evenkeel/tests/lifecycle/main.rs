@@ -3,6 +3,7 @@
 mod client;
 mod configuration;
 mod explain;
+mod faults;
 mod home;
 
 use home::{Home, events, text};

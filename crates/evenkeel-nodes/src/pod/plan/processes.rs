@@ -11,6 +11,17 @@ use crate::pod::{
     memory::{CommandState, ShellExit, Slot},
 };
 
+/// Exit code of a run that the annotation `crash` ends.
+const CRASH_EXIT_CODE: i32 = 1;
+
+/// Time for which a run lasts that fails, and would not end by itself.
+const FAILURE_DELAY: Duration = Duration::from_secs(1);
+
+/// Returns the exit code of a run that fails.
+fn failing(exit_code: i32) -> i32 {
+    if exit_code == 0 { CRASH_EXIT_CODE } else { exit_code }
+}
+
 /// Writes of one run to the files of its node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NodeWrites {
@@ -112,7 +123,8 @@ impl PodSync<'_> {
     }
 
     /// Returns when and with which exit code the run that began at `since` ends by itself; `None` if it does not. An
-    /// attached shell's exit takes precedence, then annotations, then the container's command, then the default.
+    /// attached shell's exit takes precedence, then a crash, then annotations, then the container's command, then the
+    /// default.
     pub(super) fn exit_of_run(
         &mut self,
         container: &Container<'_>,
@@ -125,17 +137,25 @@ impl PodSync<'_> {
         if let Some(exit) = self.facts.exits.iter().find(is_of_run) {
             return Some((exit.at, exit.exit_code));
         }
+        if let Some(crash) = script.crash.and_then(|crash| crash.time(since, self.now)) {
+            return Some((crash, CRASH_EXIT_CODE));
+        }
         if !script.may_end(slot.restarts) {
             return None;
         }
         let run =
             if script.annotated.run_time { None } else { self.evaluate(container, slot, since) };
-        let (run_time, exit_code) = match run {
-            Some(run) => (
-                run.lasts?,
-                if script.annotated.exit_code { script.exit_code } else { run.exit_code },
-            ),
-            None => (script.run_time?, script.exit_code),
+        let end = match run {
+            Some(run) if script.annotated.exit_code => {
+                run.lasts.map(|run_time| (run_time, script.exit_code))
+            }
+            Some(run) => run.lasts.map(|run_time| (run_time, run.exit_code)),
+            None => script.run_time.map(|run_time| (run_time, script.exit_code)),
+        };
+        let (run_time, exit_code) = match end {
+            end if !script.fails(slot.restarts) => end?,
+            None => (FAILURE_DELAY, failing(script.exit_code)),
+            Some((run_time, exit_code)) => (run_time, failing(exit_code)),
         };
         Some((later(since, run_time), exit_code))
     }

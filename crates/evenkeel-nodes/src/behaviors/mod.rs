@@ -1,0 +1,207 @@
+//! Behaviors: custom resources that select pods and say how their containers run.
+//!
+//! | documented rule | implemented in |
+//! |---|---|
+//! | fields are those of the annotations of pods | `spec::parse`, `definition::behavior_definition` |
+//! | ranges, rates and curves | `draw::resolve`, `draw::happens`, `draw::value` |
+//! | selectors; weight, then name; containers | `select::selects`, `select::sort`, `select::apply` |
+//! | an invalid Behavior has no effect, and its condition says why | `spec::parse`, `status::patch` |
+//! | a change takes effect at once | `subscribe` |
+
+mod definition;
+mod draw;
+mod select;
+mod spec;
+mod status;
+
+pub use definition::{BEHAVIOR_DEFINITION, behavior_definition};
+pub(crate) use draw::happens;
+pub(crate) use select::{apply, usage};
+pub(crate) use spec::Behavior;
+#[cfg(test)]
+pub(crate) use spec::parse as parse_spec;
+
+use evenkeel_api::{
+    Kind, Text,
+    views::{Namespace, Node, Pod},
+};
+use evenkeel_runtime::{
+    cache::{Cache, CacheEvent, Caches, Dynamic},
+    client::{ApiError, Client, Metadata},
+    plan::PatchForm,
+    queue::{Priority, Queue},
+    tasks::Tasks,
+};
+use serde_json::Value;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+const GROUP: &str = "sim.evenkeel.dev";
+const VERSION: &str = "v1alpha1";
+const KIND: &str = "Behavior";
+const PLURAL: &str = "behaviors";
+
+/// Returns the kind of Behaviors.
+fn kind() -> Kind {
+    Kind::new(GROUP, VERSION, KIND, PLURAL, false)
+}
+
+/// Valid Behaviors of the cluster. Clones share them.
+#[derive(Clone)]
+pub(crate) struct Behaviors {
+    cache: Cache<Dynamic>,
+    namespaces: Cache<Namespace>,
+    nodes: Cache<Node>,
+    valid: Arc<Mutex<Valid>>,
+}
+
+#[derive(Default)]
+struct Valid {
+    by_name: BTreeMap<Text, Arc<Behavior>>,
+    /// All of them, by precedence.
+    sorted: Arc<[Arc<Behavior>]>,
+}
+
+impl Behaviors {
+    /// Watches the Behaviors of the cluster, whose definition may be installed later.
+    pub(crate) fn watch(caches: &Caches) -> Self {
+        let cache = caches.dynamic(kind());
+        cache.mark_optional();
+        let behaviors =
+            Self { cache, namespaces: caches.of(), nodes: caches.of(), valid: Arc::default() };
+        let valid = Arc::clone(&behaviors.valid);
+        behaviors.cache.subscribe(move |event| {
+            let parsed = match event {
+                CacheEvent::Deleted(_) => None,
+                CacheEvent::Added { object, .. } | CacheEvent::Updated { new: object, .. } => {
+                    parse(object).ok().map(Arc::new)
+                }
+            };
+            lock(&valid).set(name(event.object()), parsed);
+        });
+        behaviors
+    }
+
+    /// Calls `changed` after each change of Behaviors or of what their selectors read besides pods.
+    pub(crate) fn subscribe(&self, changed: impl Fn() + Clone + Send + Sync + 'static) {
+        let of_behaviors = changed.clone();
+        self.cache.subscribe(move |event| {
+            let is_of_status = matches!(event, CacheEvent::Updated { old, new }
+                if old.data.get("spec") == new.data.get("spec"));
+            if !is_of_status {
+                of_behaviors();
+            }
+        });
+        let (valid, of_nodes) = (Arc::clone(&self.valid), changed.clone());
+        let has_any = move || !lock(&valid).sorted.is_empty();
+        let has_behaviors = has_any.clone();
+        self.nodes.subscribe(move |event| {
+            if let CacheEvent::Updated { old, new } = event
+                && old.meta.labels != new.meta.labels
+                && has_behaviors()
+            {
+                of_nodes();
+            }
+        });
+        self.namespaces.subscribe(move |event| {
+            if let CacheEvent::Updated { old, new } = event
+                && old.meta.labels != new.meta.labels
+                && has_any()
+            {
+                changed();
+            }
+        });
+    }
+
+    /// Returns the Behaviors that select a pod, by precedence, the last one first.
+    pub(crate) fn of_pod(&self, pod: &Pod) -> Vec<Arc<Behavior>> {
+        let sorted = Arc::clone(&lock(&self.valid).sorted);
+        if sorted.is_empty() {
+            return Vec::new();
+        }
+        let namespace = self.namespaces.get("", &pod.meta.namespace);
+        let node = self.nodes.get("", &pod.spec.node_name);
+        let namespace = namespace.as_ref().map(|namespace| &namespace.meta.labels);
+        let node = node.as_ref().map(|node| &node.meta.labels);
+        let selected =
+            sorted.iter().filter(|behavior| select::selects(behavior, pod, namespace, node));
+        selected.cloned().collect()
+    }
+
+    /// Starts the task that writes the condition `Valid` of each Behavior.
+    pub(crate) fn start_status(&self, client: &Client, tasks: &Tasks) {
+        let queue: Queue<Text> = Queue::unnamed(client.clock());
+        let changed = queue.clone();
+        self.cache.subscribe(move |event| {
+            if !matches!(event, CacheEvent::Deleted(_)) {
+                changed.add(name(event.object()), Priority::NORMAL);
+            }
+        });
+        let (cache, client) = (self.cache.clone(), client.clone());
+        tasks.spawn_restarting_until_cancelled("behaviors", move || {
+            write_conditions(cache.clone(), client.clone(), queue.clone())
+        });
+    }
+}
+
+impl Valid {
+    /// Adds, replaces or removes a Behavior.
+    fn set(&mut self, name: Text, behavior: Option<Arc<Behavior>>) {
+        match behavior {
+            Some(behavior) => self.by_name.insert(name, behavior),
+            None => self.by_name.remove(&name),
+        };
+        let mut sorted: Vec<Arc<Behavior>> = self.by_name.values().cloned().collect();
+        select::sort(&mut sorted);
+        self.sorted = sorted.into();
+    }
+}
+
+fn lock(valid: &Mutex<Valid>) -> MutexGuard<'_, Valid> {
+    valid.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn name(object: &Dynamic) -> Text {
+    object.metadata.name.as_deref().unwrap_or_default().into()
+}
+
+fn parse(object: &Dynamic) -> Result<Behavior, Vec<String>> {
+    let name = object.metadata.name.as_deref().unwrap_or_default();
+    spec::parse(name, object.data.get("spec").unwrap_or(&Value::Null))
+}
+
+/// Writes the conditions of Behaviors that a queue names.
+async fn write_conditions(cache: Cache<Dynamic>, client: Client, queue: Queue<Text>) {
+    while let Some(name) = queue.next().await {
+        let work = async {
+            match write_condition(&cache, &client, &name).await {
+                Ok(()) => queue.forget(&name),
+                Err(error) => {
+                    tracing::debug!(behavior = %name, %error, "Behavior condition not written");
+                    queue.add_rate_limited(name.clone());
+                }
+            }
+        };
+        queue.process(&name, work).await;
+    }
+}
+
+async fn write_condition(
+    cache: &Cache<Dynamic>,
+    client: &Client,
+    name: &str,
+) -> Result<(), ApiError> {
+    let Some(object) = cache.get("", name) else { return Ok(()) };
+    let errors = parse(&object).err().unwrap_or_default();
+    let generation = object.metadata.generation.unwrap_or_default();
+    let status = object.data.get("status").unwrap_or(&Value::Null);
+    let now = client.clock().now();
+    let Some(patch) = status::patch(status, &errors, generation, now) else { return Ok(()) };
+    let form = PatchForm::Merge;
+    match client.patch::<Metadata>(&kind(), "", name, "status", form, patch.into()).await {
+        Err(error) if !error.is_not_found() => Err(error),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,209 @@
+//! What Behaviors make of a pod.
+
+use evenkeel_api::{StrMap, quantity::Quantity, time::Timestamp, views::Pod};
+use std::{cmp::Reverse, sync::Arc, time::Duration};
+
+use super::{
+    draw::{self, Unit},
+    spec::Behavior,
+};
+use crate::{
+    annotations,
+    behaviour::{Failure, Script},
+};
+
+/// Length of a day in seconds.
+const DAY_SECONDS: i64 = 86_400;
+
+/// Sorts Behaviors by precedence, the last one first: by weight, and of equal weight by name, the first in the alphabet
+/// last.
+pub(crate) fn sort(behaviors: &mut [Arc<Behavior>]) {
+    behaviors.sort_by(|one, two| {
+        (one.weight, Reverse(&one.name)).cmp(&(two.weight, Reverse(&two.name)))
+    });
+}
+
+/// Reports whether a Behavior selects a pod. The labels are those of its namespace and of its node; without them, only
+/// a selector that selects everything matches.
+pub(crate) fn selects(
+    behavior: &Behavior,
+    pod: &Pod,
+    namespace: Option<&StrMap>,
+    node: Option<&StrMap>,
+) -> bool {
+    let none = StrMap::default();
+    let in_namespace = behavior.namespaces.is_empty()
+        || behavior.namespaces.iter().any(|name| **name == *pod.meta.namespace);
+    in_namespace
+        && behavior.pods.matches(&pod.meta.labels)
+        && behavior.namespace_selector.matches(namespace.unwrap_or(&none))
+        && behavior.nodes.matches(node.unwrap_or(&none))
+}
+
+/// Returns the run of a container as these Behaviors change it, which select its pod and are sorted.
+pub(crate) fn apply(
+    behaviors: &[Arc<Behavior>],
+    pod: &Pod,
+    container: &str,
+    mut script: Script,
+) -> Script {
+    for behavior in of_container(behaviors, container) {
+        for (name, value) in &behavior.values {
+            let Some(annotation) = annotations::of_pod(name) else { continue };
+            let hash = hash(behavior, pod, container, name);
+            if let Ok(value) = draw::resolve(value, Unit::of(annotation), hash) {
+                // A valid Behavior has valid values only.
+                let _ = (annotation.apply)(&mut script, &value);
+            }
+        }
+        if let Some(rate) = behavior.failure_rate {
+            let hash = hash(behavior, pod, container, "failureRate");
+            script.failure = Some(Failure { rate, hash });
+        }
+    }
+    script
+}
+
+/// Returns the usage that these Behaviors set for a container, by the name of the annotation that they stand for.
+pub(crate) fn usage(
+    behaviors: &[Arc<Behavior>],
+    pod: &Pod,
+    container: &str,
+    key: &str,
+    now: Timestamp,
+) -> Option<Quantity> {
+    of_container(behaviors, container).rev().find_map(|behavior| {
+        if let Some((_, curve)) = behavior.curves.iter().find(|(name, _)| *name == key) {
+            let start = pod.status.start_time.unwrap_or(now);
+            let since_start = Duration::try_from(now.duration_since(start)).unwrap_or_default();
+            let seconds = now.as_second().rem_euclid(DAY_SECONDS).unsigned_abs();
+            let value = curve.value(Duration::from_secs(seconds), since_start);
+            return Some(Quantity::from_millis(value));
+        }
+        let (name, value) = behavior.values.iter().find(|(name, _)| *name == key)?;
+        let hash = hash(behavior, pod, container, name);
+        let value = draw::resolve(value, Some(Unit::Quantity), hash).ok()?;
+        Quantity::parse(&value).ok()
+    })
+}
+
+/// Iterates over the Behaviors that apply to a container.
+fn of_container<'a>(
+    behaviors: &'a [Arc<Behavior>],
+    container: &'a str,
+) -> impl DoubleEndedIterator<Item = &'a Behavior> {
+    let applies = move |behavior: &&Behavior| {
+        behavior.containers.is_empty() || behavior.containers.iter().any(|name| name == container)
+    };
+    behaviors.iter().map(|behavior| &**behavior).filter(applies)
+}
+
+/// Returns the hash of the draws for a field of a container. A pod with the same name gets the same draws.
+fn hash(behavior: &Behavior, pod: &Pod, container: &str, field: &str) -> u64 {
+    let names = [&*pod.meta.namespace, &*pod.meta.name, container, field];
+    draw::hash(behavior.seed, &names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Delays, behaviors::spec::parse, behaviour::defaults};
+    use evenkeel_api::{Encoding, View};
+    use serde_json::{Value, json};
+
+    fn behavior(name: &str, spec: &Value) -> Arc<Behavior> {
+        Arc::new(parse(name, spec).expect("valid"))
+    }
+
+    fn pod(name: &str) -> Pod {
+        let pod = json!({
+            "metadata": {"name": name, "namespace": "shop", "labels": {"app": "web"}},
+            "status": {"startTime": "2027-01-15T08:00:00Z"},
+        });
+        Pod::decode(pod.to_string().as_bytes(), Encoding::Json).expect("a pod")
+    }
+
+    fn script(behaviors: &[Arc<Behavior>], pod: &Pod, container: &str) -> Script {
+        apply(behaviors, pod, container, defaults(&Delays::default(), None))
+    }
+
+    #[test]
+    fn pods_are_selected_by_labels_namespaces_and_nodes() {
+        let labels = |key: &str| -> StrMap { [(key.to_owned(), "yes")].into_iter().collect() };
+        let (team, pool) = (labels("team"), labels("pool"));
+        let has = |key: &str| json!({"matchLabels": {key: "yes"}});
+        for (spec, want) in [
+            (json!({}), true),
+            (json!({"pods": {"selector": {"matchLabels": {"app": "web"}}}}), true),
+            (json!({"pods": {"selector": {"matchLabels": {"app": "db"}}}}), false),
+            (json!({"pods": {"namespaces": ["a", "shop"]}}), true),
+            (json!({"pods": {"namespaces": ["a"]}}), false),
+            (json!({"pods": {"namespaceSelector": has("team")}}), true),
+            (json!({"pods": {"namespaceSelector": has("pool")}}), false),
+            (json!({"nodes": {"selector": has("pool")}}), true),
+            (json!({"nodes": {"selector": has("team")}}), false),
+        ] {
+            let behavior = behavior("b", &spec);
+            let found = selects(&behavior, &pod("a"), Some(&team), Some(&pool));
+            assert_eq!(found, want, "{spec}");
+        }
+        let of_node = behavior("b", &json!({"nodes": {"selector": has("pool")}}));
+        assert!(!selects(&of_node, &pod("a"), None, None), "the node is unknown");
+    }
+
+    #[test]
+    fn weight_and_name_decide_which_value_holds() {
+        let exits = |name: &str, weight: i64, code: i32| {
+            behavior(name, &json!({"weight": weight, "exitCode": code}))
+        };
+        for (mut behaviors, want) in [
+            (vec![exits("a", 0, 1), exits("b", 1, 2)], 2),
+            (vec![exits("b", 1, 2), exits("a", 0, 1)], 2),
+            (vec![exits("b", 0, 2), exits("a", 0, 1)], 1),
+            (vec![exits("a", -1, 1), exits("b", 0, 2)], 2),
+        ] {
+            sort(&mut behaviors);
+            assert_eq!(script(&behaviors, &pod("p"), "c").exit_code, want);
+        }
+    }
+
+    #[test]
+    fn a_behavior_changes_the_named_containers_only() {
+        let behaviors = [behavior("b", &json!({"containers": ["app"], "runTime": "5s"}))];
+        let pod = pod("p");
+        assert_eq!(script(&behaviors, &pod, "app").run_time, Some(Duration::from_secs(5)));
+        assert_eq!(script(&behaviors, &pod, "log"), defaults(&Delays::default(), None));
+    }
+
+    #[test]
+    fn draws_depend_on_seed_and_names() {
+        let drawn = |seed: u64, pod_name: &str| {
+            let behaviors = [behavior("b", &json!({"seed": seed, "startDelay": "0s..1h"}))];
+            script(&behaviors, &pod(pod_name), "c").start_delay
+        };
+        assert_eq!(drawn(1, "a"), drawn(1, "a"));
+        assert_ne!(drawn(1, "a"), drawn(1, "b"));
+        assert_ne!(drawn(1, "a"), drawn(2, "a"));
+        assert!(drawn(1, "a") <= Duration::from_secs(3600));
+    }
+
+    #[test]
+    fn usage_is_a_value_or_a_point_of_a_curve() {
+        let curve = json!([{"at": "0", "value": "100m"}, {"at": "10m", "value": "300m"}]);
+        let mut behaviors = vec![
+            behavior("curve", &json!({"weight": 1, "cpuCurve": curve, "containers": ["app"]})),
+            behavior("value", &json!({"cpu": "2", "memory": "64Mi"})),
+        ];
+        sort(&mut behaviors);
+        let at = |minute: i64| Timestamp::from_second(1_800_000_000 + 60 * minute).unwrap();
+        let milli = |container: &str, key: &str, minute: i64| {
+            let usage = usage(&behaviors, &pod("p"), container, key, at(minute));
+            usage.map(Quantity::milli_value)
+        };
+        assert_eq!(milli("app", annotations::CPU, 5), Some(200));
+        assert_eq!(milli("app", annotations::CPU, 60), Some(300));
+        assert_eq!(milli("log", annotations::CPU, 5), Some(2000));
+        assert_eq!(milli("log", annotations::MEMORY, 5), Some((64 << 20) * 1000));
+        assert_eq!(milli("log", annotations::CPU_LOAD, 5), None);
+    }
+}

@@ -1,0 +1,270 @@
+//! The spec of a Behavior: what it selects, and what it sets.
+
+use evenkeel_api::{
+    Text,
+    quantity::Quantity,
+    selector::{Operator, Requirement, Selector},
+};
+use serde_json::Value;
+
+use super::draw::{self, Curve, MILLION, Unit};
+use crate::{
+    Delays,
+    annotations::{self, Annotation, CPU, CPU_LOAD, MEMORY},
+    behaviour::defaults,
+};
+
+/// Fields with curves, and the annotation of pods that each stands for.
+pub(crate) const CURVES: [(&str, &str); 3] =
+    [("cpuCurve", CPU), ("cpuLoadCurve", CPU_LOAD), ("memoryCurve", MEMORY)];
+
+/// A valid Behavior.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Behavior {
+    pub(crate) name: String,
+    /// A Behavior with a larger weight takes precedence.
+    pub(crate) weight: i64,
+    /// Seed of all draws.
+    pub(crate) seed: u64,
+    /// Selector of the pods' labels.
+    pub(super) pods: Selector,
+    /// Namespaces of the pods; empty for all.
+    pub(super) namespaces: Vec<String>,
+    /// Selector of the labels of the pods' namespaces.
+    pub(super) namespace_selector: Selector,
+    /// Selector of the labels of the pods' nodes.
+    pub(super) nodes: Selector,
+    /// Names of the containers; empty for all.
+    pub(super) containers: Vec<String>,
+    /// Values of annotations of pods, by name; a value may be a range.
+    pub(super) values: Vec<(&'static str, String)>,
+    /// Rate of runs that fail, in millionths.
+    pub(super) failure_rate: Option<u32>,
+    /// Usage over time, by the name of the annotation.
+    pub(super) curves: Vec<(&'static str, Curve)>,
+}
+
+/// Returns the field of a Behavior that stands for an annotation of pods: `startDelay` for `start-delay`.
+pub(crate) fn field(annotation: &str) -> String {
+    let mut words = annotation.split('-');
+    let first = words.next().unwrap_or_default().to_owned();
+    words.fold(first, |field, word| {
+        let (head, tail) = word.split_at(word.len().min(1));
+        field + &head.to_ascii_uppercase() + tail
+    })
+}
+
+/// Reads a Behavior.
+///
+/// # Errors
+/// One sentence per error. An invalid Behavior has no effect.
+pub(crate) fn parse(name: &str, spec: &Value) -> Result<Behavior, Vec<String>> {
+    let mut errors = Vec::new();
+    let mut selector = |path: &str| match selector(spec.pointer(path)) {
+        Ok(selector) => selector,
+        Err(why) => {
+            errors.push(format!("spec{}: {why}", path.replace('/', ".")));
+            Selector::nothing()
+        }
+    };
+    let (pods, nodes) = (selector("/pods/selector"), selector("/nodes/selector"));
+    let namespace_selector = selector("/pods/namespaceSelector");
+    let mut behavior = Behavior {
+        name: name.to_owned(),
+        weight: spec["weight"].as_i64().unwrap_or_default(),
+        seed: spec["seed"].as_i64().unwrap_or_default().cast_unsigned(),
+        pods,
+        namespaces: texts(&spec["pods"]["namespaces"]),
+        namespace_selector,
+        nodes,
+        containers: texts(&spec["containers"]),
+        values: Vec::new(),
+        failure_rate: None,
+        curves: Vec::new(),
+    };
+    for annotation in annotations::of_pods() {
+        let field = field(annotation.name);
+        match value(annotation, &spec[&*field]) {
+            Ok(Some(value)) => behavior.values.push((annotation.name, value)),
+            Ok(None) => {}
+            Err(why) => errors.push(format!("spec.{field}: {why}")),
+        }
+    }
+    for (field, annotation) in CURVES {
+        match curve(&spec[field]) {
+            Ok(Some(curve)) => behavior.curves.push((annotation, curve)),
+            Ok(None) => {}
+            Err(why) => errors.push(format!("spec.{field}: {why}")),
+        }
+    }
+    match rate(&spec["failureRate"]) {
+        Ok(rate) => behavior.failure_rate = rate,
+        Err(why) => errors.push(format!("spec.failureRate: {why}")),
+    }
+    if errors.is_empty() { Ok(behavior) } else { Err(errors) }
+}
+
+/// Returns the texts of an array.
+fn texts(value: &Value) -> Vec<String> {
+    let items = value.as_array().into_iter().flatten();
+    items.filter_map(|item| item.as_str().map(str::to_owned)).collect()
+}
+
+/// Reads a label selector; an absent one selects everything.
+fn selector(value: Option<&Value>) -> Result<Selector, String> {
+    let Some(value) = value else { return Ok(Selector::everything()) };
+    let labels = value["matchLabels"].as_object().into_iter().flatten().map(|(key, value)| {
+        let value = value.as_str().unwrap_or_default();
+        Requirement::new(key, Operator::Equals, Box::new([value.into()]))
+    });
+    let expressions = value["matchExpressions"].as_array().into_iter().flatten();
+    let expressions = expressions.map(|expression| {
+        let operator = match expression["operator"].as_str().unwrap_or_default() {
+            "In" => Operator::In,
+            "NotIn" => Operator::NotIn,
+            "Exists" => Operator::Exists,
+            "DoesNotExist" => Operator::DoesNotExist,
+            other => return Err(format!("{other:?} is not a valid label selector operator")),
+        };
+        let values = texts(&expression["values"]).into_iter().map(Text::from).collect();
+        let key = expression["key"].as_str().unwrap_or_default();
+        Requirement::new(key, operator, values).map_err(|error| error.to_string())
+    });
+    let labels = labels.map(|label| label.map_err(|error| error.to_string()));
+    Ok(Selector::all(labels.chain(expressions).collect::<Result<Vec<_>, String>>()?))
+}
+
+/// Reads the value of an annotation: a text or a whole number, or a range of them.
+fn value(annotation: &Annotation, value: &Value) -> Result<Option<String>, String> {
+    let value = match value {
+        Value::Null => return Ok(None),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    // Both ends have to be valid.
+    let ends = match draw::range(&value) {
+        Some((low, high)) => {
+            draw::resolve(&value, Unit::of(annotation), 0)
+                .map_err(|why| format!("{value:?} {why}"))?;
+            vec![low, high]
+        }
+        None => vec![&*value],
+    };
+    for end in ends {
+        let mut unused_script = defaults(&Delays::default(), None);
+        let applied = (annotation.apply)(&mut unused_script, end);
+        applied.map_err(|why| format!("{end:?} {why}"))?;
+    }
+    Ok(Some(value))
+}
+
+/// Reads a rate such as `5%` or `0.5%`, in millionths.
+fn rate(value: &Value) -> Result<Option<u32>, String> {
+    let text = match value {
+        Value::Null => return Ok(None),
+        Value::String(text) => text,
+        other => return Err(format!("{other} is not a rate such as 5%")),
+    };
+    let percent = text.strip_suffix('%').and_then(|number| number.parse::<f64>().ok());
+    let percent = percent.filter(|percent| (0.0..=100.0).contains(percent));
+    let percent = percent.ok_or_else(|| format!("{text:?} is not a rate such as 5%"))?;
+    Ok(Some((percent / 100.0 * f64::from(MILLION)).round() as u32))
+}
+
+/// Reads a curve: points with a time and an amount, ascending.
+fn curve(value: &Value) -> Result<Option<Curve>, String> {
+    let Some(items) = value.as_array().filter(|items| !items.is_empty()) else { return Ok(None) };
+    let (mut points, mut kinds) = (Vec::new(), Vec::new());
+    for item in items {
+        let at = item["at"].as_str().unwrap_or_default();
+        let (daily, time) = draw::curve_time(at).map_err(|why| format!("{at:?} {why}"))?;
+        let value = match &item["value"] {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        let amount = Quantity::parse(&value).ok().filter(|amount| amount.sign() >= 0);
+        let amount = amount.ok_or_else(|| format!("{value:?} is not an amount such as 250m"))?;
+        points.push((time, amount.milli_value()));
+        kinds.push(daily);
+    }
+    if kinds.iter().any(|daily| *daily != kinds[0]) {
+        return Err("times of day and times since the start are mixed".to_owned());
+    }
+    if !points.is_sorted_by(|one, two| one.0 < two.0) {
+        return Err("the times do not ascend".to_owned());
+    }
+    Ok(Some(Curve { daily: kinds[0], points }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use std::time::Duration;
+
+    #[test]
+    fn fields_stand_for_annotations() {
+        let fields = ["cpu", "start-delay", "a-b-c"].map(field);
+        assert_eq!(fields, ["cpu", "startDelay", "aBC"]);
+        let names: Vec<String> =
+            annotations::of_pods().map(|annotation| field(annotation.name)).collect();
+        for taken in ["weight", "seed", "pods", "nodes", "containers", "failureRate"] {
+            assert!(!names.iter().any(|name| name == taken), "{taken}");
+        }
+    }
+
+    #[test]
+    fn a_whole_behavior_is_read() {
+        let spec = json!({
+            "weight": 3, "seed": -1,
+            "pods": {
+                "selector": {"matchLabels": {"app": "web"}}, "namespaces": ["shop"],
+                "namespaceSelector": {"matchExpressions": [{"key": "team", "operator": "Exists"}]},
+            },
+            "nodes": {"selector": {"matchLabels": {"pool": "slow"}}},
+            "containers": ["app"],
+            "startDelay": "1s..5s", "exitCode": 3, "cpu": "100m..200m", "failureRate": "0.5%",
+            "memoryCurve": [{"at": "0", "value": "64Mi"}, {"at": "1h", "value": "128Mi"}],
+        });
+        let behavior = parse("b", &spec).expect("valid");
+        assert_eq!((behavior.weight, behavior.seed), (3, u64::MAX));
+        assert_eq!(
+            behavior.values,
+            [("exit-code", "3"), ("start-delay", "1s..5s"), ("cpu", "100m..200m")]
+                .map(|(name, value)| (name, value.to_owned()))
+        );
+        assert_eq!(behavior.failure_rate, Some(5000));
+        assert_eq!(behavior.curves[0].1.points[1].0, Duration::from_secs(3600));
+        assert_eq!(parse("b", &json!({})).map(|all| all.values), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn errors_name_the_field_and_the_value() {
+        for (spec, want) in [
+            (json!({"startDelay": "soon"}), "spec.startDelay: \"soon\" is not a duration"),
+            (json!({"startDelay": "5s..1s"}), "spec.startDelay: \"5s..1s\" is not a range"),
+            (json!({"startDelay": "1..5"}), "spec.startDelay: \"1..5\" is not a range"),
+            (json!({"imagePull": "ok..fail"}), "spec.imagePull: \"ok..fail\" is a range, but"),
+            (json!({"exitCode": 300}), "spec.exitCode: \"300\" is not an exit code"),
+            (json!({"readiness": "no"}), "spec.readiness: \"no\" is neither"),
+            (json!({"failureRate": "120%"}), "spec.failureRate: \"120%\" is not a rate"),
+            (json!({"failureRate": 5}), "spec.failureRate: 5 is not a rate"),
+            (
+                json!({"pods": {"selector": {"matchExpressions": [{"key": "a", "operator": "Is"}]}}}),
+                "spec.pods.selector: \"Is\" is not a valid",
+            ),
+            (json!({"cpuCurve": [{"at": "8", "value": "1"}]}), "spec.cpuCurve: \"8\" is neither"),
+            (
+                json!({"cpuCurve": [{"at": "08:00", "value": "1"}, {"at": "5m", "value": "1"}]}),
+                "spec.cpuCurve: times of day and",
+            ),
+            (
+                json!({"cpuCurve": [{"at": "2m", "value": 1}, {"at": "1m", "value": 1}]}),
+                "spec.cpuCurve: the times do not ascend",
+            ),
+        ] {
+            let errors = parse("b", &spec).expect_err("invalid");
+            assert!(errors.len() == 1 && errors[0].starts_with(want), "{errors:?}, not {want}");
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! Faults of simulated nodes and pods, by annotations of their objects.
+//!
+//! | documented effect | implemented in |
+//! |---|---|
+//! | a silent node writes nothing | `partition` |
+//! | a node that is not ready, or under pressure, reports it | `Health` |
+//! | a node that is silent or not ready syncs no pods | `pod_sync_pause` |
+//! | a fault ends by itself at its time | `FaultEnd` |
+//! | containers crash | `Crash` |
+
+use evenkeel_api::{
+    StrMap,
+    time::{self, Timestamp},
+    views::Node,
+};
+use evenkeel_runtime::cache::{Cache, CacheEvent};
+use evenkeel_shell::later;
+use std::{fmt, time::Duration};
+
+use crate::annotations::{DISK_PRESSURE, MEMORY_PRESSURE, NOT_READY, PID_PRESSURE, SILENT};
+
+/// Time for which a container of a crashing pod runs before it crashes.
+const CRASH_DELAY: Duration = Duration::from_secs(1);
+
+/// Prefix of a value that ends the fault at a time.
+const UNTIL: &str = "until ";
+
+/// Prefix of a value that crashes the containers once.
+const AT: &str = "at ";
+
+/// End of a fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FaultEnd {
+    /// The fault lasts until the annotation is removed.
+    Open,
+    /// The fault ends at this time of the cluster.
+    At(Timestamp),
+}
+
+impl FaultEnd {
+    /// Parses the value of a fault's annotation: `true`, or `until` and a time (RFC 3339). Returns `None` for any other
+    /// value, which means no fault.
+    pub fn parse(value: &str) -> Option<Self> {
+        if value == "true" {
+            return Some(Self::Open);
+        }
+        time::parse(value.strip_prefix(UNTIL)?).ok().map(Self::At)
+    }
+
+    /// Reports whether the fault is over at this time.
+    pub fn is_over(self, now: Timestamp) -> bool {
+        self.remaining(now).is_some_and(|remaining| remaining.is_zero())
+    }
+
+    /// Returns the time until the end; `None` without an end, and zero if it is over.
+    pub fn remaining(self, now: Timestamp) -> Option<Duration> {
+        match self {
+            Self::Open => None,
+            Self::At(end) => {
+                Some(Duration::try_from(end.duration_since(now)).unwrap_or(Duration::ZERO))
+            }
+        }
+    }
+
+    /// Returns the later one of two ends.
+    fn max(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::At(one), Self::At(two)) => Self::At(one.max(two)),
+            _ => Self::Open,
+        }
+    }
+}
+
+impl fmt::Display for FaultEnd {
+    /// Formats the value of the annotation.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Open => f.write_str("true"),
+            Self::At(end) => write!(f, "{UNTIL}{end}"),
+        }
+    }
+}
+
+/// Returns the end of the fault whose annotation has this full name; `None` if it is not in effect.
+pub fn fault(annotations: &StrMap, name: &str, now: Timestamp) -> Option<FaultEnd> {
+    FaultEnd::parse(annotations.get(name)?).filter(|end| !end.is_over(now))
+}
+
+/// Returns the end of the node's partition from the API server; `None` if it is not partitioned.
+pub(crate) fn partition(node: &Node, now: Timestamp) -> Option<FaultEnd> {
+    fault(&node.meta.annotations, SILENT, now)
+}
+
+/// Returns the end of the time in which the node's kubelet syncs no pods; `None` if it syncs them. A kubelet whose
+/// container runtime is down skips its pods.
+pub(crate) fn pod_sync_pause(node: &Node, now: Timestamp) -> Option<FaultEnd> {
+    let ends = [SILENT, NOT_READY].map(|name| fault(&node.meta.annotations, name, now));
+    ends.into_iter().flatten().reduce(FaultEnd::max)
+}
+
+/// Like [`partition`], for the cached node with this name.
+pub(crate) fn partition_of(nodes: &Cache<Node>, name: &str, now: Timestamp) -> Option<FaultEnd> {
+    nodes.get("", name).and_then(|node| partition(&node, now))
+}
+
+/// Like [`pod_sync_pause`], for the cached node with this name.
+pub(crate) fn pod_sync_pause_of(
+    nodes: &Cache<Node>,
+    name: &str,
+    now: Timestamp,
+) -> Option<FaultEnd> {
+    nodes.get("", name).and_then(|node| pod_sync_pause(&node, now))
+}
+
+/// Returns the node if its kubelet resumes to sync pods with this event.
+pub(crate) fn resumed_node(event: &CacheEvent<Node>, now: Timestamp) -> Option<&Node> {
+    match event {
+        CacheEvent::Updated { old, new }
+            if has_pause(old) && pod_sync_pause(new, now).is_none() =>
+        {
+            Some(new)
+        }
+        _ => None,
+    }
+}
+
+/// Reports whether an annotation of the node pauses the sync of its pods, or paused it until a time that may have passed
+/// only now.
+fn has_pause(node: &Node) -> bool {
+    let value = |name| node.meta.annotations.get(name).and_then(FaultEnd::parse);
+    [SILENT, NOT_READY].into_iter().any(|name| value(name).is_some())
+}
+
+/// Health of a node as its kubelet reports it in conditions.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Health {
+    pub(crate) not_ready: bool,
+    pub(crate) memory_pressure: bool,
+    pub(crate) disk_pressure: bool,
+    pub(crate) pid_pressure: bool,
+}
+
+impl Health {
+    /// Returns the health that the annotations of a node ask for.
+    pub(crate) fn read(annotations: &StrMap, now: Timestamp) -> Self {
+        let has = |name| fault(annotations, name, now).is_some();
+        Self {
+            not_ready: has(NOT_READY),
+            memory_pressure: has(MEMORY_PRESSURE),
+            disk_pressure: has(DISK_PRESSURE),
+            pid_pressure: has(PID_PRESSURE),
+        }
+    }
+}
+
+/// Returns the time until the next fault of a node ends; `None` if none has an end.
+pub(crate) fn next_end(annotations: &StrMap, now: Timestamp) -> Option<Duration> {
+    let names = [SILENT, NOT_READY, MEMORY_PRESSURE, DISK_PRESSURE, PID_PRESSURE];
+    let ends = names.into_iter().filter_map(|name| fault(annotations, name, now));
+    ends.filter_map(|end| end.remaining(now)).min()
+}
+
+/// When containers of a pod crash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Crash {
+    /// Each run crashes after a second, until the end.
+    Repeated(FaultEnd),
+    /// A run that began before this time crashes at it.
+    Once(Timestamp),
+}
+
+impl Crash {
+    /// Parses the value of the annotation `crash`. The error is the end of a sentence about the value.
+    pub(crate) fn parse(value: &str) -> Result<Self, &'static str> {
+        const INVALID: &str =
+            "is neither \"true\" nor \"until\" or \"at\" with a time such as 2026-01-02T03:04:05Z";
+        if let Some(at) = value.strip_prefix(AT) {
+            return time::parse(at).map(Self::Once).map_err(|_| INVALID);
+        }
+        FaultEnd::parse(value).map(Self::Repeated).ok_or(INVALID)
+    }
+
+    /// Returns when a run that began at `since` crashes; `None` if it does not.
+    pub(crate) fn time(self, since: Timestamp, now: Timestamp) -> Option<Timestamp> {
+        match self {
+            Self::Repeated(end) if end.is_over(now) => None,
+            Self::Repeated(FaultEnd::Open) => Some(later(since, CRASH_DELAY)),
+            Self::Repeated(FaultEnd::At(end)) => {
+                Some(later(since, CRASH_DELAY)).filter(|crash| *crash < end)
+            }
+            Self::Once(at) => (since < at).then_some(at),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_api::{Encoding, View};
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(1_800_000_000 + seconds).unwrap()
+    }
+
+    fn node(annotations: &[(&str, &str)]) -> Node {
+        let annotations: serde_json::Map<_, _> =
+            annotations.iter().map(|(name, value)| ((*name).to_owned(), (*value).into())).collect();
+        let node = serde_json::json!({ "metadata": { "name": "n", "annotations": annotations } });
+        Node::decode(node.to_string().as_bytes(), Encoding::Json).unwrap()
+    }
+
+    #[test]
+    fn values_of_faults_are_parsed_and_formatted() {
+        for (value, end) in [
+            ("true", Some(FaultEnd::Open)),
+            ("until 2027-01-15T08:00:05Z", Some(FaultEnd::At(at(5)))),
+            ("false", None),
+            ("", None),
+            ("until", None),
+            ("until soon", None),
+            ("2027-01-15T08:00:05Z", None),
+        ] {
+            assert_eq!(FaultEnd::parse(value), end, "{value:?}");
+            assert_eq!(end.map(|end| end.to_string()).as_deref().unwrap_or(value), value);
+        }
+    }
+
+    #[test]
+    fn a_fault_is_in_effect_until_its_end() {
+        let silent = node(&[(SILENT, "until 2027-01-15T08:00:05Z")]);
+        assert_eq!(partition(&silent, at(0)), Some(FaultEnd::At(at(5))));
+        assert_eq!(partition(&silent, at(5)), None);
+        assert_eq!(next_end(&silent.meta.annotations, at(2)), Some(Duration::from_secs(3)));
+        assert_eq!(next_end(&silent.meta.annotations, at(5)), None);
+        assert_eq!(partition(&node(&[(SILENT, "true")]), at(5)), Some(FaultEnd::Open));
+        assert_eq!(partition(&node(&[]), at(5)), None);
+    }
+
+    #[test]
+    fn pods_are_synced_again_when_the_last_fault_is_over() {
+        let until = |second: u32| format!("until 2027-01-15T08:00:0{second}Z");
+        let both = node(&[(SILENT, &until(3)), (NOT_READY, &until(7))]);
+        for (now, end) in [(0, Some(7)), (4, Some(7)), (7, None)] {
+            let end = end.map(|end| FaultEnd::At(at(end)));
+            assert_eq!(pod_sync_pause(&both, at(now)), end, "{now}");
+        }
+        let open = node(&[(SILENT, "true"), (NOT_READY, &until(7))]);
+        assert_eq!(pod_sync_pause(&open, at(8)), Some(FaultEnd::Open));
+        assert_eq!(pod_sync_pause(&node(&[(MEMORY_PRESSURE, "true")]), at(0)), None);
+    }
+
+    #[test]
+    fn a_node_resumes_when_its_fault_is_removed_or_ends() {
+        let silent = std::sync::Arc::new(node(&[(SILENT, "true")]));
+        let until = std::sync::Arc::new(node(&[(SILENT, "until 2027-01-15T08:00:05Z")]));
+        let well = std::sync::Arc::new(node(&[]));
+        for (old, new, now, resumes) in [
+            (&silent, &well, 0, true),
+            (&until, &well, 0, true),
+            (&until, &until, 5, true),
+            (&until, &until, 4, false),
+            (&silent, &until, 4, false),
+            (&well, &well, 0, false),
+            (&well, &silent, 0, false),
+        ] {
+            let event = CacheEvent::Updated { old: old.clone(), new: new.clone() };
+            let case = format!("{:?} {:?} {now}", old.meta.annotations, new.meta.annotations);
+            assert_eq!(resumed_node(&event, at(now)).is_some(), resumes, "{case}");
+        }
+    }
+
+    #[test]
+    fn the_health_of_a_node_follows_its_annotations() {
+        let annotations = [(NOT_READY, "true"), (DISK_PRESSURE, "until 2027-01-15T08:00:05Z")];
+        let node = node(&annotations);
+        let read = |second| Health::read(&node.meta.annotations, at(second));
+        let both = Health { not_ready: true, disk_pressure: true, ..Health::default() };
+        assert_eq!(read(0), both);
+        assert_eq!(read(5), Health { disk_pressure: false, ..both });
+    }
+
+    #[test]
+    fn runs_crash_once_or_until_the_end() {
+        let parse = |value: &str| Crash::parse(value).unwrap();
+        let until = parse("until 2027-01-15T08:00:10Z");
+        let once = parse("at 2027-01-15T08:00:10Z");
+        for (crash, since, now, want) in [
+            (parse("true"), 0, 100, Some(1)),
+            (until, 0, 5, Some(1)),
+            // It would crash at the end, and does not.
+            (until, 9, 9, None),
+            (until, 0, 10, None),
+            (once, 0, 5, Some(10)),
+            (once, 0, 20, Some(10)),
+            (once, 10, 10, None),
+            (once, 12, 20, None),
+        ] {
+            assert_eq!(crash.time(at(since), at(now)), want.map(at), "{crash:?} {since} {now}");
+        }
+        assert!(Crash::parse("false").is_err() && Crash::parse("at noon").is_err());
+    }
+}

@@ -1,0 +1,77 @@
+//! Connection of a command with a running cluster: its control socket, and its API server.
+
+use super::{
+    commands::ask,
+    folder::Clusters,
+    record::{Record, choose},
+};
+use crate::{
+    kubeconfig::Home,
+    time::{self, TimeReport},
+};
+use anyhow::{Context as _, Result, bail};
+use bytes::Bytes;
+use evenkeel_runtime::{
+    client::{self, Client, ConnectOptions},
+    clock::Clock,
+};
+use http::Method;
+
+/// A running cluster.
+pub(crate) struct Connection {
+    record: Record,
+}
+
+impl Connection {
+    /// Finds a cluster: that of the name, or else `default`, or else the only one.
+    ///
+    /// # Errors
+    /// When there is no such cluster, or several, or it does not run.
+    pub(crate) fn find(name: Option<&str>) -> Result<Self> {
+        let all = Clusters::of(&Home::from_env()).all()?;
+        let cluster = choose(&all, name)?;
+        match &cluster.record {
+            Some(record) if cluster.state.is_alive() => Ok(Self { record: record.clone() }),
+            _ => bail!("cluster {} does not run", cluster.name),
+        }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.record.name
+    }
+
+    /// Sends a request to the control socket.
+    ///
+    /// # Errors
+    /// When the process does not answer, or refuses the request.
+    pub(crate) async fn ask(&self, method: Method, target: &str) -> Result<Bytes> {
+        let answer = ask(&self.record.socket, method, target).await;
+        answer.with_context(|| format!("cluster {}", self.name()))
+    }
+
+    /// Returns the time of the cluster.
+    ///
+    /// # Errors
+    /// When the process does not answer.
+    pub(crate) async fn time(&self) -> Result<TimeReport> {
+        let answer = self.ask(Method::GET, time::PATH).await?;
+        serde_json::from_slice(&answer).context("the process reports no time")
+    }
+
+    /// Returns a client of the cluster's API server.
+    ///
+    /// # Errors
+    /// When the API server is another program's, whose kubeconfig only the user has.
+    pub(crate) async fn client(&self) -> Result<Client> {
+        let Some(kubeconfig) = self.record.kubeconfig.clone() else {
+            bail!(
+                "the API server of cluster {} does not run here; use kubectl annotate",
+                self.name()
+            )
+        };
+        let options = ConnectOptions { kubeconfig: Some(kubeconfig), ..ConnectOptions::default() };
+        let config = client::config(&options).await?;
+        let transport = client::transport(&config)?;
+        Ok(Client::builder(transport, Clock::system()).qps(-1.0).build())
+    }
+}
