@@ -10,6 +10,7 @@
 //! A process that stops in order removes the folder. A folder whose lock is free is of a crashed process.
 
 mod commands;
+mod console;
 mod folder;
 mod load;
 mod logs;
@@ -18,6 +19,7 @@ mod record;
 mod table;
 
 pub(crate) use commands::{DownArgs, ListArgs, ResetArgs, StatusArgs, down, list, reset, status};
+pub(crate) use console::{ConsoleArgs, console};
 pub(crate) use folder::{Claim, Clusters};
 pub(crate) use load::{LoadArgs, load, load_paths};
 pub(crate) use logs::{LogsArgs, logs};

@@ -1,6 +1,7 @@
 //! `evenkeel up`: a control plane in one process.
 
 mod config;
+mod console;
 mod detach;
 mod fill;
 mod messages;
@@ -138,6 +139,7 @@ async fn run_cluster(
         starting: Some("start".to_owned()),
         failure: None,
         url: None,
+        console: None,
         kubeconfig: (!args.is_remote()).then(|| own.clone()),
         socket: explain::socket_beside(&own),
         log,

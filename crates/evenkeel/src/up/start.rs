@@ -1,7 +1,8 @@
 //! Start of a cluster, its life, and its end in order.
 
 use super::{
-    messages::Event, options, options::Args, plane, progress::Progress, remote, server, status,
+    console, messages::Event, options, options::Args, plane, progress::Progress, remote, server,
+    status,
 };
 use crate::{
     clusters::{Clusters, load_paths},
@@ -151,6 +152,8 @@ impl Start<'_> {
         tasks: &Tasks,
         (kubeconfig, url, server): (&Path, &str, Option<&Server>),
     ) -> Result<Option<LifecycleRequest>> {
+        let console = console::start(self.args, plane, &kube, self.clock, tasks).await?;
+        self.progress.record(|record| record.console = console);
         let client = Client::builder(kube, self.clock.clone()).qps(-1.0).build();
         let (requests, mut requested) = watch::channel(None);
         let caches = plane.caches().clone();

@@ -4,7 +4,7 @@ mod read;
 mod types;
 
 pub(super) use read::read;
-pub(super) use types::{Cluster, Components, Nodes};
+pub(super) use types::{Cluster, Components, ConsolePort, NoConsole, Nodes};
 
 /// Returns the JSON schema of the file.
 pub(super) fn schema() -> String {
