@@ -107,6 +107,7 @@ pub struct Plane {
     caches: Caches,
     introspection: Introspection,
     registry: Registry,
+    scheduler_registry: Registry,
     usage: Option<Usage>,
     kubelets: Kubelets,
     /// Runtime of all tasks, whose time the clock follows.
@@ -160,11 +161,13 @@ impl Plane {
             );
             nodes.spawn("nodes", run);
         }
+        // The scheduler has its own registry, because some of its metrics have the same names as those of the controllers.
+        // Upstream's scheduler is a separate program.
+        let scheduler_registry = Registry::new();
         if let Some(scheduler_options) = options.scheduler {
             let stop = scheduler.token();
-            // The scheduler has its own registry, because some of its metrics have the same names as those of the
-            // controllers. Upstream's scheduler is a separate program.
-            let (caches, clock, registry) = (caches.clone(), clock.clone(), Registry::new());
+            let (caches, clock) = (caches.clone(), clock.clone());
+            let registry = scheduler_registry.clone();
             let run = evenkeel_scheduler::run(
                 client("kube-scheduler"),
                 caches,
@@ -209,7 +212,17 @@ impl Plane {
         caches.start(&reflectors);
         let tasks = [reflectors, nodes, scheduler, controllers];
         let runtime = Handle::current();
-        Ok(Self { caches, introspection, registry, usage, kubelets, runtime, supervisor, tasks })
+        Ok(Self {
+            caches,
+            introspection,
+            registry,
+            scheduler_registry,
+            usage,
+            kubelets,
+            runtime,
+            supervisor,
+            tasks,
+        })
     }
 
     /// Connects an API server in this process with the components: it serves `metrics.k8s.io` for the nodes, returns
@@ -263,6 +276,11 @@ impl Plane {
     /// Returns the registry of the components' and their clients' metrics, without those of the scheduler.
     pub fn registry(&self) -> &Registry {
         &self.registry
+    }
+
+    /// Returns the registry of the scheduler's metrics. It is empty without a scheduler.
+    pub fn scheduler_registry(&self) -> &Registry {
+        &self.scheduler_registry
     }
 
     /// Waits until a task fails that cannot be restarted. The control plane must then stop.

@@ -6,7 +6,7 @@ use evenkeel_tidy::{crates, dependencies, read, root};
 
 /// Each crate, and the crates of the workspace that it may depend on; as in ARCHITECTURE.md. `evenkeel-sim` and `evenkeel`
 /// may depend on all that stand above them.
-const ARROWS: [(&str, &[&str]); 26] = [
+const ARROWS: [(&str, &[&str]); 27] = [
     ("evenkeel-tidy", &[]),
     ("evenkeel-api", &[]),
     ("evenkeel-listener", &[]),
@@ -96,6 +96,17 @@ const ARROWS: [(&str, &[&str]); 26] = [
         ],
     ),
     (
+        "evenkeel-console",
+        &[
+            "evenkeel-api",
+            "evenkeel-component-helpers",
+            "evenkeel-listener",
+            "evenkeel-nodes",
+            "evenkeel-runtime",
+            "evenkeel-scheduler",
+        ],
+    ),
+    (
         "evenkeel-whatif",
         &[
             "evenkeel-api",
@@ -144,6 +155,7 @@ const ARROWS: [(&str, &[&str]); 26] = [
             "evenkeel-scheduler",
             "evenkeel-kube-scheduler",
             "evenkeel-apiserver",
+            "evenkeel-console",
             "evenkeel-plane",
             "evenkeel-whatif",
             "evenkeel-nodes",

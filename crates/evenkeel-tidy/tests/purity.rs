@@ -152,7 +152,7 @@ const WIRING_FOLDER: &str = "crates/evenkeel-controllers/src/wiring";
 
 /// Folders whose files decide, each with the names of its files that do not: strategies and the scheduling queue have none,
 /// and an attempt only that which asks extenders.
-const DECIDING: [(&str, &[&str]); 15] = [
+const DECIDING: [(&str, &[&str]); 16] = [
     ("crates/evenkeel-apiserver/src/admission", &ADMISSION_SHELL),
     ("crates/evenkeel-apiserver/src/aggregation", &AGGREGATION_SHELL),
     ("crates/evenkeel-apiserver/src/audit", &AUDIT_SHELL),
@@ -161,6 +161,7 @@ const DECIDING: [(&str, &[&str]); 15] = [
     ("crates/evenkeel-apiserver/src/registry", &REGISTRY_SHELL),
     ("crates/evenkeel-apiserver/src/strategy", &[]),
     ("crates/evenkeel-cloud/src", &CLOUD_WIRING),
+    ("crates/evenkeel-console/src/view", &[]),
     ("crates/evenkeel-controller-manager/src/plan", &["mod.rs"]),
     ("crates/evenkeel-controllers/src", &WIRING),
     ("crates/evenkeel-nodes/src", &KUBELET_WIRING),

@@ -40,6 +40,8 @@ enum Command {
     List(clusters::ListArgs),
     /// Print the state of a cluster. Exit code 1 if it is not running.
     Status(clusters::StatusArgs),
+    /// Print the URL of a cluster's console in the browser.
+    Console(clusters::ConsoleArgs),
     /// Print the log of a cluster.
     Logs(clusters::LogsArgs),
     /// Apply manifests to a running cluster (server-side apply): definitions first, webhooks last.
@@ -99,6 +101,7 @@ fn main() -> ExitCode {
         Command::Down(args) => clusters::down(&args),
         Command::List(args) => clusters::list(&args),
         Command::Status(args) => clusters::status(&args),
+        Command::Console(args) => clusters::console(&args),
         Command::Logs(args) => clusters::logs(&args),
         Command::Load(args) => clusters::load(&args),
         Command::Reset(args) => clusters::reset(&args),

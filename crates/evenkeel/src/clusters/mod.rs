@@ -11,6 +11,7 @@
 
 mod commands;
 mod connection;
+mod console;
 mod folder;
 mod load;
 mod logs;
@@ -20,6 +21,7 @@ mod table;
 
 pub(crate) use commands::{DownArgs, ListArgs, ResetArgs, StatusArgs, down, list, reset, status};
 pub(crate) use connection::Connection;
+pub(crate) use console::{ConsoleArgs, console};
 pub(crate) use folder::{Claim, Clusters};
 pub(crate) use load::{LoadArgs, load, load_objects, load_paths};
 pub(crate) use logs::{LogsArgs, logs};

@@ -27,6 +27,9 @@ pub(crate) struct Record {
     /// URL of the API server, once it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) url: Option<String>,
+    /// URL of the console, with its token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) console: Option<String>,
     /// The cluster's own kubeconfig. A cluster on another API server has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) kubeconfig: Option<PathBuf>,
@@ -150,6 +153,7 @@ pub(super) mod tests {
             starting: None,
             failure: None,
             url: Some("https://127.0.0.1:6443".to_owned()),
+            console: Some("http://127.0.0.1:7070/?token=t".to_owned()),
             kubeconfig: Some("/s/kubeconfig".into()),
             socket: "/s/controllers.sock".into(),
             log: "/s/log".into(),

@@ -77,6 +77,7 @@ pub(super) fn status(cluster: &Cluster, live: Option<&LiveStatus>) -> String {
         ("state", Some(state)),
         ("process", alive.map(|record| format!("{} since {}", record.pid, record.started_at))),
         ("API server", path(|record| record.url.clone())),
+        ("console", alive.and_then(|record| record.console.clone())),
         ("nodes", live.map(|live| format!("{} of {} Ready", live.ready_nodes, live.nodes))),
         ("pods", live.map(|live| live.pods.to_string())),
         (
@@ -116,6 +117,7 @@ mod tests {
         let live = LiveStatus { nodes: 3, ready_nodes: 2, pods: 5, unsynced: Vec::new() };
         let running = status(&cluster("a", State::Running), Some(&live));
         assert!(running.contains("nodes        2 of 3 Ready\npods         5\n"), "{running}");
+        assert!(running.contains("console      http://127.0.0.1:7070/?token=t\n"), "{running}");
         assert!(running.contains("process      7 since 2026-01-02T03:04:05Z\n"), "{running}");
         let with = |state, record| Cluster { name: "a".to_owned(), state, record: Some(record) };
         let starting = Record { starting: Some("API server".to_owned()), ..record("a") };
@@ -124,7 +126,7 @@ mod tests {
         assert!(starting.contains("state        starting: API server\n"), "{starting}");
         let failed = status(&with(State::Failed, failed), None);
         assert!(failed.contains("state        failed: no disk\n"), "{failed}");
-        assert!(!failed.contains("process"), "{failed}");
+        assert!(!failed.contains("process") && !failed.contains("console"), "{failed}");
     }
 
     #[test]

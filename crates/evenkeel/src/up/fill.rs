@@ -20,6 +20,8 @@ pub(super) fn fill(args: &mut Args, config: Cluster, folder: &Path) {
     let paths = |paths: Vec<PathBuf>| paths.into_iter().map(path).collect::<Vec<_>>();
     fill_option(&mut args.name, config.name);
     fill_option(&mut args.wait, config.wait);
+    fill_option(&mut args.console, config.console);
+    args.console_writes |= config.console_writes;
     fill_option(&mut args.write_kubeconfig, config.write_kubeconfig);
     fill_option(&mut args.log_file, config.log_file.map(path));
     // A flag replaces the pools of the file, whichever of its two forms they have.
@@ -74,7 +76,7 @@ pub(super) fn fill(args: &mut Args, config: Cluster, folder: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::up::config::read;
+    use crate::up::config::{ConsolePort, NoConsole, read};
     use clap::Parser as _;
 
     #[derive(clap::Parser)]
@@ -84,7 +86,7 @@ mod tests {
     }
 
     const FILE: &str = "apiVersion: evenkeel.dev/v1alpha1\nkind: Cluster\nname: a\nport: 7000\ndataDir: data\nload: [m]\n\
-        loadBalancerPool: none\nnodes: [{name: n, count: 2}]\napiServer:\n  anonymousAuth: false\n  tokenAuthFile: /t\n  \
+        loadBalancerPool: none\nconsole: none\nnodes: [{name: n, count: 2}]\napiServer:\n  anonymousAuth: false\n  tokenAuthFile: /t\n  \
         authorizationMode: [RBAC]\n";
 
     fn filled(flags: &[&str]) -> Args {
@@ -102,6 +104,7 @@ mod tests {
         assert_eq!(args.load, [Path::new("/c/m")]);
         assert_eq!(args.server.anonymous_auth, Some(false));
         assert_eq!((args.pool(), args.node_count()), (None, 2));
+        assert_eq!(args.console, Some(ConsolePort::Word(NoConsole::None)));
     }
 
     #[test]
@@ -128,11 +131,13 @@ mod tests {
             "--anonymous-auth",
             "--authorization-config=x",
             "--load-balancer-pool=192.0.2.0/24",
+            "--console=7070",
         ]);
         assert_eq!((args.name.as_deref(), args.port), (Some("b"), Some(0)));
         assert_eq!(args.data_dir.as_deref(), Some(Path::new("d")));
         assert_eq!(args.load, [Path::new("l")]);
         assert_eq!((args.pool(), args.node_count()), (Some("192.0.2.0/24"), 5));
+        assert_eq!(args.console, Some(ConsolePort::Port(7070)));
         assert_eq!(args.server.anonymous_auth, Some(true));
         assert!(args.server.authorization_mode.is_empty(), "the flag is the other form");
         let remote = filled(&["--apiserver=https://127.0.0.1:1"]);

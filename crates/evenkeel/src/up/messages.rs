@@ -32,6 +32,9 @@ pub(super) enum Event {
         /// The user's kubeconfig, if the cluster was added to it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         merged_into: Option<PathBuf>,
+        /// URL of the console, with the token that lets a browser in.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        console: Option<String>,
         elapsed_ms: u64,
     },
     /// The cluster stops.
@@ -122,20 +125,24 @@ fn text(event: &Event, color: bool, detached: bool) -> String {
             let seconds = elapsed_ms / 1000;
             format!("{} {stage:<14} not done after {seconds} s{what}\n", paint(YELLOW, "…"))
         }
-        Event::Ready { name, kubeconfig, merged_into, elapsed_ms, .. } => {
+        Event::Ready { name, kubeconfig, merged_into, console, elapsed_ms, .. } => {
             let end = if detached {
                 format!("`evenkeel down {name}` stops it.")
             } else {
                 "Ctrl-C stops it.".to_owned()
             };
             let head = paint(BOLD, &format!("Cluster {name} is ready after {elapsed_ms} ms."));
-            let Some(kubeconfig) = kubeconfig else { return format!("{head} {end}\n") };
+            let console = match console {
+                Some(url) => format!("Console: {url}\n"),
+                None => String::new(),
+            };
+            let Some(kubeconfig) = kubeconfig else { return format!("{head} {end}\n{console}") };
             let export = match merged_into {
                 Some(_) => String::new(),
                 None => format!("    export KUBECONFIG={}\n", kubeconfig.display()),
             };
             format!(
-                "{head} {end} Try:\n\n{export}    kubectl create deployment web --image=nginx --replicas=3\n    \
+                "{head} {end}\n{console}Try:\n\n{export}    kubectl create deployment web --image=nginx --replicas=3\n    \
                  kubectl rollout status deployment/web\n    kubectl get all\n"
             )
         }
@@ -168,6 +175,7 @@ mod tests {
             url: "https://127.0.0.1:6443".to_owned(),
             kubeconfig: Some("/s/kubeconfig".into()),
             merged_into: None,
+            console: Some("http://127.0.0.1:1/?token=t".to_owned()),
             elapsed_ms: 80,
         }
     }
@@ -200,13 +208,16 @@ mod tests {
     #[test]
     fn the_banner_says_how_to_use_and_to_stop_the_cluster() {
         let text = render(&ready(), Style::Text { color: false, detached: false });
-        assert!(text.starts_with("Cluster a is ready after 80 ms. Ctrl-C stops it. Try:\n"));
+        let head = "Cluster a is ready after 80 ms. Ctrl-C stops it.\nConsole: http://127.0.0.1:1/?token=t\nTry:\n";
+        assert!(text.starts_with(head), "{text}");
         assert!(text.contains("    export KUBECONFIG=/s/kubeconfig\n"), "{text}");
-        let Event::Ready { name, context, url, kubeconfig, elapsed_ms, .. } = ready() else {
+        let Event::Ready { name, context, url, kubeconfig, console, elapsed_ms, .. } = ready()
+        else {
             unreachable!()
         };
         let merged_into = Some("/home/u/.kube/config".into());
-        let merged = Event::Ready { name, context, url, kubeconfig, merged_into, elapsed_ms };
+        let merged =
+            Event::Ready { name, context, url, kubeconfig, merged_into, console, elapsed_ms };
         let text = render(&merged, Style::Text { color: false, detached: true });
         assert!(text.contains("`evenkeel down a` stops it."), "{text}");
         assert!(!text.contains("export"), "the context is the current one: {text}");

@@ -2,6 +2,7 @@
 
 mod access;
 mod config;
+mod console;
 mod detach;
 mod equip;
 mod failures;
@@ -152,6 +153,7 @@ async fn run_cluster(
         starting: Some("start".to_owned()),
         failure: None,
         url: None,
+        console: None,
         kubeconfig: (!args.is_remote()).then(|| own.clone()),
         socket: explain::socket_beside(&own),
         log,

@@ -1,6 +1,6 @@
 //! Options of `evenkeel up`.
 
-use super::config::Components;
+use super::config::{Components, ConsolePort, NoConsole};
 use crate::{
     clusters::{DEFAULT_NAME, Record, check_name, context},
     server::ServerArgs,
@@ -57,6 +57,14 @@ pub(crate) struct Args {
     /// Address on which the API server listens. Default: 127.0.0.1.
     #[arg(long, value_name = "IP")]
     pub(super) bind_address: Option<IpAddr>,
+
+    /// Port of the console in the browser, on 127.0.0.1; `none` serves none. 0 chooses a free port. Default: a free one.
+    #[arg(long, value_name = "PORT", value_parser = console_port)]
+    pub(super) console: Option<ConsolePort>,
+
+    /// Let the console's pages set the annotations of the simulation. Otherwise they only read.
+    #[arg(long)]
+    pub(super) console_writes: bool,
 
     /// Number of simulated nodes. Default: 3.
     #[arg(long, value_name = "N")]
@@ -121,6 +129,14 @@ pub(crate) struct Args {
     /// The process starts again without the objects of its cluster, on this port.
     #[arg(long, hide = true)]
     pub(super) restarted_on: Option<u16>,
+}
+
+/// Parses the value of `--console`.
+fn console_port(text: &str) -> Result<ConsolePort, String> {
+    match text {
+        "none" => Ok(ConsolePort::Word(NoConsole::None)),
+        port => port.parse().map(ConsolePort::Port).map_err(|_| "use a port, or none".to_owned()),
+    }
 }
 
 /// Parses a pair of `--feature-gates`.
@@ -268,6 +284,15 @@ mod tests {
         }
         let error = sharded(&[("Nothing", true)]).expect_err("no gate");
         assert_eq!(error, "--feature-gates: unrecognized feature gate: Nothing");
+    }
+
+    #[test]
+    fn the_console_has_a_port_or_is_none() {
+        assert_eq!(console_port("none"), Ok(ConsolePort::Word(NoConsole::None)));
+        assert_eq!(console_port("0"), Ok(ConsolePort::Port(0)));
+        for wrong in ["", "off", "-1", "65536"] {
+            assert!(console_port(wrong).is_err(), "{wrong:?}");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::{
     access,
     config::{Equipment, Step, User},
+    console,
     equip::Equipper,
     failures,
     messages::Event,
@@ -202,6 +203,8 @@ impl Start<'_> {
         extras: Extras,
         thread: Option<&TimeThread>,
     ) -> Result<Option<LifecycleRequest>> {
+        let console = console::start(self.args, plane, &kube, self.clock, tasks).await?;
+        self.progress.record(|record| record.console = console);
         let client = Client::builder(kube, self.clock.clone()).qps(-1.0).build();
         let (requests, mut requested) = watch::channel(None);
         let caches = plane.caches().clone();

@@ -9,7 +9,7 @@ mod home;
 use home::{Home, events, text};
 use serde_json::Value;
 use std::{
-    io::{BufRead as _, BufReader, Read as _},
+    io::{BufRead as _, BufReader, Read as _, Write as _},
     net::TcpListener,
     os::unix::fs::PermissionsExt as _,
     process::Stdio,
@@ -225,4 +225,43 @@ fn a_configuration_describes_a_cluster() {
         serde_json::from_str(&home.succeed(&["up", "--print-config-schema"])).expect("a schema");
     assert_eq!(schema["required"], serde_json::json!(["apiVersion", "kind"]));
     assert!(schema["properties"]["nodes"]["description"].is_string());
+}
+
+/// Sends a request over plain HTTP, and returns the head of the response.
+fn head_of(address: &str, target: &str, cookie: &str) -> String {
+    let mut stream = std::net::TcpStream::connect(address).expect("connected");
+    let head = format!(
+        "GET {target} HTTP/1.1\r\nHost: {address}\r\nCookie: {cookie}\r\nConnection: close\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).expect("sent");
+    let mut response = Vec::new();
+    stream.read_to_end(&mut response).expect("read");
+    let response = text(&response);
+    response.split("\r\n\r\n").next().unwrap_or_default().to_lowercase()
+}
+
+#[test]
+fn the_console_lets_in_who_has_its_url() {
+    let home = Home::new();
+    let ready = up(&home, &[]);
+    let url = home.succeed(&["console"]);
+    assert_eq!(ready["console"].as_str(), Some(url.trim_end()));
+    assert!(home.succeed(&["status"]).contains(&format!("console      {url}")));
+    assert_eq!(home.list()[0]["console"], ready["console"]);
+    let rest = url.trim_end().strip_prefix("http://").expect("a URL");
+    let (address, target) = rest.split_at(rest.find('/').expect("a path"));
+    assert!(head_of(address, "/", "").starts_with("http/1.1 401 "));
+    let entered = head_of(address, target, "");
+    assert!(entered.starts_with("http/1.1 303 "), "{entered}");
+    let token = target.split_once('=').expect("a token").1.to_lowercase();
+    assert!(!entered.contains(&token), "the cookie has a value of its own");
+    home.succeed(&["down"]);
+
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = taken.local_addr().expect("an address").port();
+    let refused = home.fail(&["up", "-d", "--port=0", &format!("--console={port}")]);
+    assert!(refused.contains("--console"), "{refused}");
+    let without = up(&home, &["--console=none"]);
+    assert_eq!(without["console"], Value::Null);
+    assert!(home.fail(&["console"]).contains("has no console"));
 }

@@ -10,7 +10,7 @@ mod users;
 pub(super) use devices::Equipment;
 pub(super) use failures::{Step, steps};
 pub(super) use read::read;
-pub(super) use types::{Cluster, Components, Nodes, Pool};
+pub(super) use types::{Cluster, Components, ConsolePort, NoConsole, Nodes, Pool};
 pub(super) use users::User;
 
 /// Returns the JSON schema of the file.

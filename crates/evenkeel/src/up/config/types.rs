@@ -27,6 +27,12 @@ pub(crate) struct Cluster {
     /// Address on which the API server listens. Default: 127.0.0.1.
     #[serde(default)]
     pub(crate) bind_address: Option<IpAddr>,
+    /// Port of the console in the browser, on 127.0.0.1, or `none`. 0 chooses a free one. Default: a free one.
+    #[serde(default)]
+    pub(crate) console: Option<ConsolePort>,
+    /// Whether the console's pages can set the annotations of the simulation. Default: false.
+    #[serde(default)]
+    pub(crate) console_writes: bool,
     /// Whether to add the cluster to the user's kubeconfig. Default: true in the background, false in the foreground.
     #[serde(default)]
     pub(crate) write_kubeconfig: Option<bool>,
@@ -78,6 +84,24 @@ pub(crate) struct Pool {
     pub(crate) name: String,
     /// Addresses: CIDRs, ranges (first-last) or single addresses.
     pub(crate) addresses: Vec<String>,
+}
+
+/// Port of the console, or `none`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub(crate) enum ConsolePort {
+    /// Port on 127.0.0.1; 0 for a free one.
+    Port(u16),
+    /// No console is served.
+    Word(NoConsole),
+}
+
+/// The word for no console.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+pub(crate) enum NoConsole {
+    /// The only word.
+    #[serde(rename = "none")]
+    None,
 }
 
 /// Version of the format.

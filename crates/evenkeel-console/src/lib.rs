@@ -1,0 +1,167 @@
+//! The console of a running cluster in the browser: nodes as a heat map, controllers, plots, objects with what controllers
+//! would do with them, and why a pod is pending. The server renders the pages; a small script keeps them current.
+//!
+//! `evenkeel up` serves it on the loopback. It reads in the name of the process's own client, and writes nothing, except the
+//! annotations of the simulation where [`ConsoleOptions::allows_writes`] is set. [`access`] has what keeps others out.
+//!
+//! Pages are bounded: a list has 500 rows, a heat map of more than 2,000 nodes a row for each zone, and a stream of changes
+//! one page. What the pages show is decided by pure functions (`view`) and templates.
+
+mod access;
+mod pages;
+mod route;
+mod samples;
+mod scheduler;
+mod serve;
+mod source;
+mod view;
+
+pub use scheduler::MakeSchedulerOptions;
+pub use serve::Body;
+
+use access::Keys;
+use evenkeel_api::time::Timestamp;
+use evenkeel_runtime::{cache::Caches, clock::Clock, introspect::Introspection};
+use prometheus::Registry;
+use samples::{IDLE_INTERVAL, INTERVAL, Sample, Samples};
+use scheduler::DryScheduler;
+use source::Source;
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use tokio::sync::{Notify, Semaphore, watch};
+
+/// Maximum number of pages that are kept current at once.
+const MAX_STREAMS: usize = 16;
+
+/// Time after a request for which somebody is taken to look at the console.
+const VISIT: Duration = Duration::from_secs(60);
+
+/// What a console shows, and what it may do.
+pub struct ConsoleOptions {
+    /// Name of the cluster.
+    pub cluster: String,
+    /// Client in whose name the console reads.
+    pub kube: kube::Client,
+    /// Clock of the process.
+    pub clock: Clock,
+    /// Caches with the cluster's nodes, pods and namespaces.
+    pub caches: Caches,
+    /// Controllers of the process.
+    pub introspection: Introspection,
+    /// Metrics of controllers, clients and scheduler.
+    pub registries: Vec<Registry>,
+    /// Options of the cluster's scheduler, for dry runs.
+    pub scheduler: MakeSchedulerOptions,
+    /// Whether pages have switches of the simulation.
+    pub allows_writes: bool,
+}
+
+/// The system has no random numbers for the console's tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the system has no random numbers for the console's tokens")]
+pub struct NoRandomNumbers;
+
+/// Console of one cluster.
+pub struct Console {
+    cluster: String,
+    clock: Clock,
+    keys: Keys,
+    source: Source,
+    scheduler: DryScheduler,
+    registries: Vec<Registry>,
+    samples: Mutex<Samples>,
+    /// Counts samples. Streams wait for the next one.
+    ticks: watch::Sender<u64>,
+    streams: Arc<Semaphore>,
+    /// Time of the last request.
+    visited: Mutex<Option<Timestamp>>,
+    /// Wakes the sampling when somebody comes.
+    visits: Notify,
+    allows_writes: bool,
+}
+
+impl Console {
+    /// Creates a console with new tokens. Nothing is read until [`Console::serve`].
+    ///
+    /// # Errors
+    /// When the system has no random numbers.
+    pub fn new(options: ConsoleOptions) -> Result<Arc<Self>, NoRandomNumbers> {
+        let ConsoleOptions {
+            cluster,
+            kube,
+            clock,
+            caches,
+            introspection,
+            registries,
+            scheduler,
+            allows_writes,
+        } = options;
+        let source = Source::new(&kube, &clock, caches, introspection, allows_writes);
+        Ok(Arc::new(Self {
+            cluster,
+            keys: Keys::draw().map_err(|_| NoRandomNumbers)?,
+            source,
+            scheduler: DryScheduler::new(kube, clock.clone(), scheduler),
+            clock,
+            registries,
+            samples: Mutex::default(),
+            ticks: watch::Sender::new(0),
+            streams: Arc::new(Semaphore::new(MAX_STREAMS)),
+            visited: Mutex::default(),
+            visits: Notify::new(),
+            allows_writes,
+        }))
+    }
+
+    /// Returns the URL that lets a browser in. It has a token, so it is for the user alone.
+    pub fn url(&self, address: SocketAddr) -> String {
+        format!("http://{address}/?token={}", self.keys.url_token())
+    }
+
+    fn samples(&self) -> MutexGuard<'_, Samples> {
+        self.samples.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the token of forms, or nothing if pages only read.
+    fn form_token(&self) -> &str {
+        if self.allows_writes { self.keys.form_token() } else { "" }
+    }
+
+    /// Returns whether somebody looks at the console.
+    fn is_watched(&self) -> bool {
+        let visited = *self.visited.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_recent = visited.is_some_and(|visited| {
+            let ago = Duration::try_from(self.clock.now().duration_since(visited));
+            ago.is_ok_and(|ago| ago < VISIT)
+        });
+        is_recent || self.streams.available_permits() < MAX_STREAMS
+    }
+
+    /// Records a request.
+    fn visit(&self) {
+        let was_watched = self.is_watched();
+        let now = self.clock.now();
+        *self.visited.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
+        if !was_watched {
+            self.visits.notify_one();
+        }
+    }
+
+    /// Samples the metrics again and again: often while somebody looks, or else seldom.
+    async fn sample(&self) {
+        loop {
+            let families: Vec<_> = self.registries.iter().flat_map(Registry::gather).collect();
+            self.samples().push(self.clock.now(), Sample::of(&families));
+            self.ticks.send_modify(|tick| *tick = tick.wrapping_add(1));
+            self.scheduler.end_if_idle().await;
+            let interval = if self.is_watched() { INTERVAL } else { IDLE_INTERVAL };
+            tokio::select! {
+                () = self.clock.sleep(interval) => {}
+                () = self.visits.notified() => {}
+            }
+        }
+    }
+}

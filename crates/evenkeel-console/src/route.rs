@@ -1,0 +1,234 @@
+//! Paths of the console's pages.
+//!
+//! | path | page |
+//! |---|---|
+//! | `/` | nodes, controllers, plots |
+//! | `/objects`, `/objects?kind=pods&namespace=…` | kinds; objects of a kind |
+//! | `/object/GROUP/VERSION/RESOURCE/NAMESPACE/NAME` | an object; `core` and `-` stand for no group and no namespace |
+//! | `/pod/NAMESPACE/NAME/scheduling` | nodes and plugins for a pod |
+//! | `/controller/NAME` | queue, passes and errors of a controller |
+//! | `/events` | events |
+
+use evenkeel_api::Kind;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+
+/// Characters that a segment of a path or a value of a query has as they are.
+const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+
+/// Segment for the core group, whose name is empty.
+const CORE: &str = "core";
+/// Segment for no namespace.
+const NO_NAMESPACE: &str = "-";
+
+/// A page of the console.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Route {
+    /// Nodes, controllers and plots.
+    Overview,
+    /// Kinds that the API server serves.
+    Kinds,
+    /// Objects of a kind.
+    List(ListQuery),
+    /// One object.
+    Object(ObjectPath),
+    /// Scheduling of a pod.
+    Scheduling {
+        /// Namespace of the pod.
+        namespace: String,
+        /// Name of the pod.
+        name: String,
+    },
+    /// One controller.
+    Controller(String),
+    /// Events of all objects.
+    Events {
+        /// Namespace of the events. Empty for all.
+        namespace: String,
+        /// Whether only warnings are listed.
+        warnings: bool,
+    },
+}
+
+/// What a list shows.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ListQuery {
+    /// Plural and group, such as `deployments.apps`.
+    pub(crate) resource: String,
+    /// Namespace. Empty for all.
+    pub(crate) namespace: String,
+    /// Label selector. Empty for all.
+    pub(crate) labels: String,
+    /// Continue token of the page before.
+    pub(crate) after: String,
+}
+
+/// Place of an object in the API.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ObjectPath {
+    /// API group. Empty for the core group.
+    pub(crate) group: String,
+    /// Version within the group.
+    pub(crate) version: String,
+    /// Plural resource name.
+    pub(crate) resource: String,
+    /// Namespace. Empty for cluster-scoped objects.
+    pub(crate) namespace: String,
+    /// Name of the object.
+    pub(crate) name: String,
+}
+
+impl ObjectPath {
+    /// Returns the path of an object of this kind.
+    pub(crate) fn of(kind: &Kind, namespace: &str, name: &str) -> Self {
+        let [group, version, resource, namespace, name] =
+            [&*kind.group, &kind.version, &kind.plural, namespace, name].map(str::to_owned);
+        Self { group, version, resource, namespace, name }
+    }
+
+    /// Returns the path of the object's page.
+    pub(crate) fn href(&self) -> String {
+        let or = |text: &str, empty: &str| encode(if text.is_empty() { empty } else { text });
+        format!(
+            "/object/{}/{}/{}/{}/{}",
+            or(&self.group, CORE),
+            encode(&self.version),
+            encode(&self.resource),
+            or(&self.namespace, NO_NAMESPACE),
+            encode(&self.name)
+        )
+    }
+}
+
+/// Percent-encodes a segment of a path or a value of a query.
+pub(crate) fn encode(text: &str) -> String {
+    utf8_percent_encode(text, UNRESERVED).to_string()
+}
+
+fn decode(text: &str) -> Option<String> {
+    percent_decode_str(text).decode_utf8().ok().map(Into::into)
+}
+
+/// Returns the page of a list.
+pub(crate) fn list_href(query: &ListQuery) -> String {
+    let mut href = format!("/objects?kind={}", encode(&query.resource));
+    let parameters =
+        [("namespace", &query.namespace), ("labels", &query.labels), ("after", &query.after)];
+    for (name, value) in parameters.iter().filter(|(_, value)| !value.is_empty()) {
+        href.push_str(&format!("&{name}={}", encode(value)));
+    }
+    href
+}
+
+/// Returns the page of a pod's scheduling.
+pub(crate) fn scheduling_href(namespace: &str, name: &str) -> String {
+    format!("/pod/{}/{}/scheduling", encode(namespace), encode(name))
+}
+
+/// Returns the page of a controller.
+pub(crate) fn controller_href(name: &str) -> String {
+    format!("/controller/{}", encode(name))
+}
+
+/// Returns the value of a parameter of a query or of a form (`application/x-www-form-urlencoded`).
+pub(crate) fn parameter(query: &str, wanted: &str) -> Option<String> {
+    let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    let (_, value) = pairs.find(|(name, _)| *name == wanted)?;
+    decode(&value.replace('+', " "))
+}
+
+impl Route {
+    /// Returns the page of a path, or `None` if there is none.
+    pub(crate) fn parse(path: &str, query: &str) -> Option<Self> {
+        let value = |name| parameter(query, name).unwrap_or_default();
+        let segments: Option<Vec<String>> = path.split('/').skip(1).map(decode).collect();
+        let segments = segments?;
+        let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
+        let unless = |text: &str, empty: &str| match text == empty {
+            true => String::new(),
+            false => text.to_owned(),
+        };
+        Some(match *segments {
+            [""] => Self::Overview,
+            ["objects"] => match value("kind") {
+                resource if resource.is_empty() => Self::Kinds,
+                resource => Self::List(ListQuery {
+                    resource,
+                    namespace: value("namespace"),
+                    labels: value("labels"),
+                    after: value("after"),
+                }),
+            },
+            ["object", group, version, resource, namespace, name] if !name.is_empty() => {
+                Self::Object(ObjectPath {
+                    group: unless(group, CORE),
+                    version: version.to_owned(),
+                    resource: resource.to_owned(),
+                    namespace: unless(namespace, NO_NAMESPACE),
+                    name: name.to_owned(),
+                })
+            }
+            ["pod", namespace, name, "scheduling"] if !namespace.is_empty() && !name.is_empty() => {
+                Self::Scheduling { namespace: namespace.to_owned(), name: name.to_owned() }
+            }
+            ["controller", name] if !name.is_empty() => Self::Controller(name.to_owned()),
+            ["events"] => {
+                let warnings = value("warnings") == "true";
+                Self::Events { namespace: value("namespace"), warnings }
+            }
+            _ => return None,
+        })
+    }
+
+    /// Returns the path of the page in the navigation that this page belongs to.
+    pub(crate) fn section(&self) -> &'static str {
+        match self {
+            Self::Overview | Self::Controller(_) => "/",
+            Self::Events { .. } => "/events",
+            Self::Kinds | Self::List(_) | Self::Object(_) | Self::Scheduling { .. } => "/objects",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_are_found_by_their_links() {
+        let role =
+            Kind::new("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", false);
+        let pod = Kind::new("", "v1", "Pod", "pods", true);
+        for (kind, namespace, name) in
+            [(&role, "", "system:node/%2e<x>"), (&pod, "shop", "web-1"), (&pod, "a", "..")]
+        {
+            let path = ObjectPath::of(kind, namespace, name);
+            let href = path.href();
+            assert_eq!(Route::parse(&href, ""), Some(Route::Object(path)), "{href}");
+            assert!(!href.contains(['<', '"', ' ']), "{href}");
+        }
+        assert_eq!(ObjectPath::of(&pod, "shop", "web-1").href(), "/object/core/v1/pods/shop/web-1");
+        let list = ListQuery {
+            resource: "deployments.apps".to_owned(),
+            namespace: "a".to_owned(),
+            labels: "a in (b,c)&x=1".to_owned(),
+            after: "t+/=".to_owned(),
+        };
+        let href = list_href(&list);
+        let (path, query) = href.split_once('?').expect("a query");
+        assert_eq!(Route::parse(path, query), Some(Route::List(list)));
+        let scheduling = Route::Scheduling { namespace: "n".to_owned(), name: "p".to_owned() };
+        assert_eq!(Route::parse(&scheduling_href("n", "p"), ""), Some(scheduling));
+        let controller = Route::Controller("a b".to_owned());
+        assert_eq!(Route::parse(&controller_href("a b"), ""), Some(controller));
+    }
+
+    #[test]
+    fn other_paths_have_no_page() {
+        for path in ["", "/x", "/object/core/v1/pods/a", "/object/core/v1/pods/a/b/c", "/%ff"] {
+            assert_eq!(Route::parse(path, ""), None, "{path}");
+        }
+        assert_eq!(Route::parse("/", "x"), Some(Route::Overview));
+        assert_eq!(Route::parse("/objects", ""), Some(Route::Kinds));
+        assert_eq!(parameter("a=b+c%2Bd&e=", "a").as_deref(), Some("b c+d"));
+    }
+}

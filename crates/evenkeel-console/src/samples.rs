@@ -1,0 +1,174 @@
+//! Samples of the process's metrics over the last minutes, for the plots.
+
+use crate::view::plot::{Plot, Series, plot};
+use evenkeel_api::time::Timestamp;
+use prometheus::proto::MetricFamily;
+use std::{collections::VecDeque, time::Duration};
+
+/// Interval between two samples, and between the checks whether a page has changed.
+pub(crate) const INTERVAL: Duration = Duration::from_secs(2);
+/// Interval between two samples while nobody looks: gathering metrics costs CPU.
+pub(crate) const IDLE_INTERVAL: Duration = Duration::from_secs(20);
+/// Time that plots show, in seconds.
+const SHOWN: f64 = 300.0;
+/// Number of kept samples: at least five minutes, and one before.
+const MAX_SAMPLES: usize = 151;
+
+/// Methods of requests that write.
+const WRITES: [&str; 4] = ["POST", "PUT", "PATCH", "DELETE"];
+
+/// Number and duration of requests, or of other work, since the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Work {
+    count: f64,
+    seconds: f64,
+}
+
+/// Metrics at one time. Counters count since the start of the process.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Sample {
+    writes: Work,
+    reads: Work,
+    /// Keys that wait for a worker, in all queues.
+    depth: f64,
+    /// Pods in the scheduler's queues.
+    pending: f64,
+}
+
+impl Sample {
+    /// Reads a sample from gathered metrics.
+    pub(crate) fn of<'a>(families: impl IntoIterator<Item = &'a MetricFamily>) -> Self {
+        let mut sample = Self::default();
+        for family in families {
+            let metrics = family.get_metric();
+            let gauge = || metrics.iter().map(|metric| metric.get_gauge().get_value()).sum::<f64>();
+            match family.name() {
+                "workqueue_depth" => sample.depth += gauge(),
+                "scheduler_pending_pods" => sample.pending += gauge(),
+                "rest_client_request_duration_seconds" => {
+                    for metric in metrics {
+                        let verb = metric.get_label().iter().find(|label| label.name() == "verb");
+                        let verb = verb.map(|label| label.value()).unwrap_or_default();
+                        let is_write = WRITES.contains(&verb);
+                        let work = if is_write { &mut sample.writes } else { &mut sample.reads };
+                        let histogram = metric.get_histogram();
+                        // The number of requests is far below the 53 bits of a mantissa.
+                        work.count += histogram.get_sample_count() as f64;
+                        work.seconds += histogram.get_sample_sum();
+                    }
+                }
+                _ => {}
+            }
+        }
+        sample
+    }
+}
+
+/// The last samples, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct Samples(VecDeque<(Timestamp, Sample)>);
+
+impl Samples {
+    /// Adds a sample, and drops the oldest one of too many.
+    pub(crate) fn push(&mut self, at: Timestamp, sample: Sample) {
+        if self.0.len() == MAX_SAMPLES {
+            self.0.pop_front();
+        }
+        self.0.push_back((at, sample));
+    }
+
+    /// Draws the plots.
+    pub(crate) fn plots(&self, now: Timestamp) -> Vec<Plot> {
+        let rates = |name, value: fn(&Sample, &Sample, f64) -> Option<f64>| {
+            let pairs = self.0.iter().zip(self.0.iter().skip(1));
+            let points = pairs.map(|((before, old), (at, new))| {
+                (seconds(now, *at), value(old, new, seconds(*at, *before)))
+            });
+            Series { name, points: points.collect() }
+        };
+        let levels = |value: fn(&Sample) -> f64| {
+            let points = self.0.iter().map(|(at, sample)| (seconds(now, *at), Some(value(sample))));
+            Series { name: "", points: points.collect() }
+        };
+        let writes = rates("", |old, new, elapsed| {
+            (elapsed > 0.0).then(|| (new.writes.count - old.writes.count).max(0.0) / elapsed)
+        });
+        let latencies = [
+            rates("writes", |old, new, _| mean_milliseconds(old.writes, new.writes)),
+            rates("reads", |old, new, _| mean_milliseconds(old.reads, new.reads)),
+        ];
+        vec![
+            plot("Writes of controllers, scheduler and kubelets", "/s", SHOWN, &[writes]),
+            plot("Mean latency of their requests", "ms", SHOWN, &latencies),
+            plot("Keys that wait for a worker", "", SHOWN, &[levels(|sample| sample.depth)]),
+            plot("Pods in the scheduler's queues", "", SHOWN, &[levels(|sample| sample.pending)]),
+        ]
+    }
+}
+
+/// Returns the seconds between two times.
+fn seconds(later: Timestamp, earlier: Timestamp) -> f64 {
+    later.duration_since(earlier).as_secs_f64()
+}
+
+/// Returns the mean duration of what came between two samples, or `None` if nothing did.
+fn mean_milliseconds(old: Work, new: Work) -> Option<f64> {
+    let count = new.count - old.count;
+    (count > 0.0).then(|| (new.seconds - old.seconds).max(0.0) * 1000.0 / count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_runtime::metrics::{histograms, int_gauges};
+    use prometheus::Registry;
+
+    #[test]
+    fn a_sample_has_requests_by_kind_and_lengths_of_queues() {
+        let registry = Registry::new();
+        let name = "rest_client_request_duration_seconds";
+        let latency = histograms(&registry, name, "Time.", &[1.0], &["verb", "host"]);
+        for (verb, seconds) in [("POST", 0.5), ("PATCH", 1.5), ("GET", 3.0)] {
+            latency.with_label_values(&[verb, "h"]).observe(seconds);
+        }
+        let depth = int_gauges(&registry, "workqueue_depth", "Keys.", &["name"]);
+        depth.with_label_values(&["a"]).set(2);
+        depth.with_label_values(&["b"]).set(3);
+        let pending = int_gauges(&registry, "scheduler_pending_pods", "Pods.", &["queue"]);
+        pending.with_label_values(&["active"]).set(7);
+        let want = Sample {
+            writes: Work { count: 2.0, seconds: 2.0 },
+            reads: Work { count: 1.0, seconds: 3.0 },
+            depth: 5.0,
+            pending: 7.0,
+        };
+        assert_eq!(Sample::of(&registry.gather()), want);
+    }
+
+    #[test]
+    fn plots_show_rates_and_means_between_samples() {
+        let at = |second| Timestamp::from_second(second).expect("a time");
+        let sample =
+            |count, seconds| Sample { writes: Work { count, seconds }, ..Sample::default() };
+        let mut samples = Samples::default();
+        for (second, count, seconds) in
+            [(0, 0.0, 0.0), (2, 10.0, 0.02), (4, 10.0, 0.02), (6, 30.0, 0.1)]
+        {
+            samples.push(at(second), sample(count, seconds));
+        }
+        let plots = samples.plots(at(6));
+        assert_eq!(
+            plots[0].label,
+            "Writes of controllers, scheduler and kubelets: now 10 /s; highest 10 /s"
+        );
+        assert_eq!(
+            plots[1].label,
+            "Mean latency of their requests: now writes 4 ms, reads –; highest 4 ms"
+        );
+        assert_eq!(plots[1].lines[0].parts.len(), 2, "a gap without requests");
+        for second in 0..1000 {
+            samples.push(at(second), Sample::default());
+        }
+        assert_eq!(samples.0.len(), MAX_SAMPLES);
+    }
+}

@@ -1,0 +1,111 @@
+//! Dry runs of the scheduler for pages. Its caches run while somebody looks, and end a minute later.
+
+use crate::source::PageError;
+use evenkeel_api::time::Timestamp;
+use evenkeel_runtime::{
+    cache::Caches,
+    client::{Client, dry_run},
+    clock::Clock,
+    tasks::Tasks,
+};
+use evenkeel_scheduler::{
+    SchedulerOptions,
+    explain::{Explained, Looker},
+};
+use http::StatusCode;
+use std::time::Duration;
+use tokio::sync::Mutex;
+
+/// Time after the last look for which the caches stay.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Timeout of the caches' sync.
+const SYNC_TIMEOUT: Duration = Duration::from_secs(20);
+/// Time that reflectors have to stop.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Returns the options of the cluster's scheduler, with plugins of their own: one is connected to one set of caches.
+pub type MakeSchedulerOptions = Box<dyn Fn() -> SchedulerOptions + Send + Sync>;
+
+/// Scheduler that makes only dry runs, while it is used.
+pub(crate) struct DryScheduler {
+    kube: kube::Client,
+    clock: Clock,
+    options: MakeSchedulerOptions,
+    running: Mutex<Option<Running>>,
+}
+
+struct Running {
+    looker: Looker,
+    reflectors: Tasks,
+    used: Timestamp,
+}
+
+impl DryScheduler {
+    /// Creates a scheduler that is not started.
+    pub(crate) fn new(kube: kube::Client, clock: Clock, options: MakeSchedulerOptions) -> Self {
+        Self { kube, clock, options, running: Mutex::default() }
+    }
+
+    /// Explains how a pod would be scheduled now. Starts the caches if none run.
+    ///
+    /// # Errors
+    /// When the caches do not sync in time, or no profile is for the pod.
+    pub(crate) async fn explain(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Explained, PageError> {
+        let mut running = self.running.lock().await;
+        if running.is_none() {
+            *running = Some(self.start().await?);
+        }
+        let explained = running.as_mut().and_then(|running| {
+            running.used = self.clock.now();
+            running.looker.explain(namespace, name)
+        });
+        explained.ok_or_else(|| {
+            PageError::not_found(format!(
+                "The scheduler has no profile for the pod {namespace}/{name}: see spec.schedulerName."
+            ))
+        })
+    }
+
+    async fn start(&self) -> Result<Running, PageError> {
+        let (kube, _) = dry_run(self.kube.clone());
+        let client = Client::builder(kube, self.clock.clone())
+            .qps(-1.0)
+            .user_agent("evenkeel-console")
+            .build();
+        let registry = prometheus::Registry::new();
+        let caches = Caches::new(client.clone(), self.clock.clone(), &registry);
+        let mut looker = Looker::new(client, caches.clone(), self.clock.clone(), &(self.options)());
+        let reflectors = Tasks::new();
+        caches.start(&reflectors);
+        tokio::select! {
+            () = looker.ready() => {}
+            () = self.clock.sleep(SYNC_TIMEOUT) => {
+                reflectors.shut_down(SHUTDOWN_TIMEOUT).await;
+                let names: Vec<_> = caches.unsynced().iter().map(|kind| kind.plural.clone()).collect();
+                return Err(PageError {
+                    status: StatusCode::GATEWAY_TIMEOUT,
+                    message: format!("The scheduler's caches have not synced: {}.", names.join(", ")),
+                });
+            }
+        }
+        Ok(Running { looker, reflectors, used: self.clock.now() })
+    }
+
+    /// Ends the caches if nobody has looked for a minute.
+    pub(crate) async fn end_if_idle(&self) {
+        // One that is in use is not idle.
+        let Ok(mut running) = self.running.try_lock() else { return };
+        let is_idle = running.as_ref().is_some_and(|running| {
+            let idle = self.clock.now().duration_since(running.used);
+            Duration::try_from(idle).is_ok_and(|idle| idle > IDLE_TIMEOUT)
+        });
+        if is_idle && let Some(Running { looker, reflectors, .. }) = running.take() {
+            drop(looker);
+            reflectors.shut_down(SHUTDOWN_TIMEOUT).await;
+        }
+    }
+}

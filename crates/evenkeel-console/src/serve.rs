@@ -1,0 +1,323 @@
+//! Requests and responses. Every response forbids frames, scripts of others and inline ones, and requests to other hosts.
+
+use crate::{
+    Console,
+    access::{Access, decide},
+    route::{Route, parameter},
+    source::PageError,
+    view::{
+        layout::{ErrorPage, Layout},
+        switches::Change,
+    },
+};
+use askama::Template;
+use bytes::Bytes;
+use evenkeel_listener::{
+    Accepted, ConnectionLimits, HttpOptions, Listener, Protocol, serve as serve_http,
+};
+use evenkeel_runtime::tasks::Tasks;
+use futures::stream;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header, request::Parts};
+use http_body_util::{BodyExt as _, Full, Limited, StreamBody, combinators::UnsyncBoxBody};
+use hyper::{
+    body::{Frame, Incoming},
+    service::service_fn,
+};
+use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
+use tokio::{
+    net::TcpListener,
+    sync::{OwnedSemaphorePermit, watch},
+};
+use tokio_util::sync::CancellationToken;
+
+/// Body of a response.
+pub type Body = UnsyncBoxBody<Bytes, Infallible>;
+
+/// Maximum size of a form in bytes.
+const MAX_FORM_SIZE: usize = 16 * 1024;
+/// Time that a form has to arrive.
+const FORM_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time that connections have to end when the console stops.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
+/// Number of ticks without a change after which a stream sends a comment, by which a closed connection is noticed.
+const QUIET_TICKS: u32 = 8;
+
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
+    form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
+
+/// Files of every page.
+const ASSETS: [(&str, &str, &str); 3] = [
+    ("/assets/console.css", "text/css; charset=utf-8", include_str!("../assets/console.css")),
+    ("/assets/console.js", "text/javascript; charset=utf-8", include_str!("../assets/console.js")),
+    ("/assets/icon.svg", "image/svg+xml", include_str!("../assets/icon.svg")),
+];
+
+const HTML: &str = "text/html; charset=utf-8";
+
+fn respond(
+    status: StatusCode,
+    content_type: &'static str,
+    text: impl Into<Bytes>,
+) -> Response<Body> {
+    let mut response = Response::new(Full::new(text.into()).boxed_unsync());
+    *response.status_mut() = status;
+    let value = HeaderValue::from_static(content_type);
+    response.headers_mut().insert(header::CONTENT_TYPE, value);
+    response
+}
+
+fn redirect(to: &str) -> Response<Body> {
+    let mut response = respond(StatusCode::SEE_OTHER, HTML, "");
+    // Paths of pages are percent-encoded.
+    let to = HeaderValue::from_str(to).unwrap_or(HeaderValue::from_static("/"));
+    response.headers_mut().insert(header::LOCATION, to);
+    response
+}
+
+fn protect(response: &mut Response<Body>) {
+    let headers = response.headers_mut();
+    for (name, value) in [
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::X_FRAME_OPTIONS, "DENY"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        // The origin of a form is sent, which `no-referrer` would take away.
+        (header::REFERRER_POLICY, "same-origin"),
+        (header::CACHE_CONTROL, "no-store"),
+        (header::HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+        (header::HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+}
+
+impl Console {
+    /// Serves pages until `stop`, and samples the metrics for their plots.
+    pub async fn serve(self: Arc<Self>, listener: TcpListener, stop: CancellationToken) {
+        let Ok(address) = listener.local_addr() else { return };
+        let tasks = Tasks::under(stop.clone());
+        let sampling = Arc::clone(&self);
+        tasks.spawn_restarting_until_cancelled("console samples", move || {
+            let console = Arc::clone(&sampling);
+            async move { console.sample().await }
+        });
+        let clock = self.clock.clone();
+        let limits = ConnectionLimits::default();
+        let mut listener = Listener::new(listener, limits, move || clock.instant());
+        while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
+            let console = Arc::clone(&self);
+            let connection = console.serve_connection(accepted, address, stop.clone());
+            tasks.spawn_finite("console connection", connection);
+        }
+        drop(listener);
+        tasks.shut_down(DRAIN_TIMEOUT).await;
+    }
+
+    async fn serve_connection(
+        self: Arc<Self>,
+        Accepted { stream, slot: _slot, .. }: Accepted,
+        address: SocketAddr,
+        stop: CancellationToken,
+    ) {
+        let service_stop = stop.clone();
+        let service = service_fn(move |request: Request<Incoming>| {
+            let (console, stop) = (Arc::clone(&self), service_stop.clone());
+            Box::pin(async move {
+                let (parts, body) = request.into_parts();
+                let form = Limited::new(body, MAX_FORM_SIZE).collect();
+                let response = match tokio::time::timeout(FORM_TIMEOUT, form).await {
+                    Ok(Ok(form)) => {
+                        let request = Request::from_parts(parts, form.to_bytes());
+                        console.answer(address, request, &stop).await
+                    }
+                    _ => respond(StatusCode::PAYLOAD_TOO_LARGE, "text/plain", "no such form\n"),
+                };
+                Ok::<_, Infallible>(response)
+            })
+        });
+        let stopped = stop.cancelled();
+        let served = serve_http(stream, Protocol::Http1, HttpOptions::default(), service, stopped);
+        if let Err(error) = served.await {
+            tracing::debug!(%error, "A connection of the console ended with an error");
+        }
+    }
+
+    /// Answers a request that came to the console at `address`. A stream of changes ends with `stop`.
+    pub async fn answer(
+        self: &Arc<Self>,
+        address: SocketAddr,
+        request: Request<Bytes>,
+        stop: &CancellationToken,
+    ) -> Response<Body> {
+        let (parts, form) = request.into_parts();
+        let mut response = self.route(address, &parts, &form, stop).await;
+        protect(&mut response);
+        response
+    }
+
+    async fn route(
+        self: &Arc<Self>,
+        address: SocketAddr,
+        parts: &Parts,
+        form: &[u8],
+        stop: &CancellationToken,
+    ) -> Response<Body> {
+        let (path, query) = (parts.uri.path(), parts.uri.query().unwrap_or_default());
+        let token = parameter(query, "token").filter(|_| path == "/");
+        let access = decide(&self.keys, address, &parts.method, &parts.headers, token.as_deref());
+        let asset = ASSETS.iter().find(|(name, ..)| *name == path);
+        match (access, asset) {
+            (Access::Granted, None) => {}
+            // They are the same for everybody, and the page that refuses has them.
+            (
+                Access::Granted | Access::Refused(StatusCode::UNAUTHORIZED, _),
+                Some((_, type_, text)),
+            ) => {
+                return respond(StatusCode::OK, *type_, *text);
+            }
+            (Access::Refused(status, message), _) => {
+                return self.refuse(&PageError { status, message: message.to_owned() }, "/");
+            }
+            (Access::LogIn, _) => {
+                let mut response = redirect("/");
+                let cookie = HeaderValue::from_str(&self.keys.set_cookie(address.port()));
+                if let Ok(cookie) = cookie {
+                    response.headers_mut().insert(header::SET_COOKIE, cookie);
+                }
+                return response;
+            }
+        }
+        self.visit();
+        if parts.method == Method::POST {
+            let form = String::from_utf8_lossy(form);
+            return match self.switch(path, &form).await {
+                Ok(href) => redirect(&href),
+                Err(error) => self.refuse(&error, "/objects"),
+            };
+        }
+        if path == "/live" {
+            return self.live(query, stop);
+        }
+        let Some(route) = Route::parse(path, query) else {
+            return self.refuse(&PageError::not_found(format!("There is no page {path}.")), "/");
+        };
+        let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
+        match self.content(&route).await {
+            Ok(content) => {
+                let (title, html) = (&*content.title, &*content.html);
+                self.frame(StatusCode::OK, title, route.section(), target, html)
+            }
+            Err(error) => self.refuse(&error, route.section()),
+        }
+    }
+
+    fn frame(
+        &self,
+        status: StatusCode,
+        title: &str,
+        section: &str,
+        live: &str,
+        content: &str,
+    ) -> Response<Body> {
+        let layout = Layout { title, cluster: &self.cluster, section, live, content };
+        match layout.render() {
+            Ok(html) => respond(status, HTML, html),
+            Err(error) => {
+                respond(StatusCode::INTERNAL_SERVER_ERROR, "text/plain", error.to_string())
+            }
+        }
+    }
+
+    fn refuse(&self, error: &PageError, section: &str) -> Response<Body> {
+        let title = error.status.canonical_reason().unwrap_or("Error");
+        let content = ErrorPage { title, message: &error.message }.render().unwrap_or_default();
+        self.frame(error.status, title, section, "", &content)
+    }
+
+    /// Carries out a form. Returns the page to show next.
+    async fn switch(&self, path: &str, form: &str) -> Result<String, PageError> {
+        if path != "/switch" {
+            return Err(PageError::not_found(format!("There is no form {path}.")));
+        }
+        let field = |name: &str| parameter(form, name);
+        if !self.keys.allows_form(&field("token").unwrap_or_default()) {
+            let message = "The form is of another start of the cluster. Load its page again.";
+            return Err(PageError { status: StatusCode::FORBIDDEN, message: message.to_owned() });
+        }
+        let change = Change::of_form(field).ok_or_else(|| PageError {
+            status: StatusCode::BAD_REQUEST,
+            message: "The form names no annotation of the simulation, or no object.".to_owned(),
+        })?;
+        Ok(self.source.change(&change).await?.href())
+    }
+
+    /// Answers with a stream that sends the content of a page whenever it changes (server-sent events).
+    fn live(self: &Arc<Self>, query: &str, stop: &CancellationToken) -> Response<Body> {
+        let page = parameter(query, "page").unwrap_or_default();
+        let (path, query) = page.split_once('?').unwrap_or((&page, ""));
+        let Some(route) = Route::parse(path, query) else {
+            return respond(StatusCode::NOT_FOUND, "text/plain", "no such page\n");
+        };
+        let Ok(permit) = Arc::clone(&self.streams).try_acquire_owned() else {
+            let text = "too many pages are open\n";
+            return respond(StatusCode::SERVICE_UNAVAILABLE, "text/plain", text);
+        };
+        let changes = Changes {
+            console: Arc::clone(self),
+            route,
+            ticks: self.ticks.subscribe(),
+            sent: String::new(),
+            quiet: 0,
+            stop: stop.clone(),
+            _permit: permit,
+        };
+        let frames = stream::unfold(changes, |mut changes| async move {
+            let frame = changes.next().await?;
+            Some((Ok(Frame::data(frame)), changes))
+        });
+        let mut response = Response::new(StreamBody::new(frames).boxed_unsync());
+        let value = HeaderValue::from_static("text/event-stream");
+        response.headers_mut().insert(header::CONTENT_TYPE, value);
+        response
+    }
+}
+
+/// Stream of a page's changes.
+struct Changes {
+    console: Arc<Console>,
+    route: Route,
+    ticks: watch::Receiver<u64>,
+    sent: String,
+    /// Number of ticks since something was sent.
+    quiet: u32,
+    stop: CancellationToken,
+    /// A place among the streams.
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Changes {
+    /// Waits for the next part of the stream. `None` ends it.
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            self.stop.run_until_cancelled(self.ticks.changed()).await?.ok()?;
+            let content = match self.console.content(&self.route).await {
+                Ok(content) => content.html,
+                Err(error) => {
+                    let title = error.status.canonical_reason().unwrap_or("Error");
+                    ErrorPage { title, message: &error.message }.render().unwrap_or_default()
+                }
+            };
+            self.quiet += 1;
+            if content != self.sent {
+                self.quiet = 0;
+                // JSON has no line feeds, which would end the event's line.
+                let data = serde_json::Value::String(content.clone());
+                self.sent = content;
+                return Some(format!("event: content\ndata: {data}\n\n").into());
+            }
+            if self.quiet >= QUIET_TICKS {
+                self.quiet = 0;
+                return Some(Bytes::from_static(b": nothing changed\n\n"));
+            }
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! Reads of the cluster for pages. Only [`Source::change`] writes.
+
+use crate::{
+    route::{ObjectPath, encode},
+    view::switches::Change,
+};
+use bytes::Bytes;
+use evenkeel_api::{
+    Kind, View as _,
+    views::{Node, Pod},
+};
+use evenkeel_runtime::{
+    cache::Caches,
+    client::{ApiError, Client, dry_run, full_text},
+    clock::Clock,
+    discovery::ServerResources,
+    introspect::Introspection,
+};
+use http::{HeaderValue, Method, Request, StatusCode, header};
+use serde_json::Value;
+use std::{sync::Arc, time::Duration};
+
+/// Time for which a discovery serves again.
+const DISCOVERY_AGE: Duration = Duration::from_secs(10);
+/// Maximum number of owners above an object.
+const MAX_OWNERS: usize = 6;
+/// Maximum number of events that are read for a page.
+const MAX_EVENTS: usize = 5000;
+/// Number of events in one answer.
+const EVENTS_PAGE: usize = 500;
+/// Maximum number of events that are read of one object.
+const MAX_OBJECT_EVENTS: usize = 500;
+
+const JSON: &str = "application/json";
+const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io, application/json";
+
+/// Reason why there is no page.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub(crate) struct PageError {
+    /// Status of the answer.
+    pub(crate) status: StatusCode,
+    /// Reason, with what to do.
+    pub(crate) message: String,
+}
+
+impl PageError {
+    /// Returns an error of a page that does not exist.
+    pub(crate) fn not_found(message: impl Into<String>) -> Self {
+        Self { status: StatusCode::NOT_FOUND, message: message.into() }
+    }
+}
+
+impl From<ApiError> for PageError {
+    fn from(error: ApiError) -> Self {
+        let status = StatusCode::from_u16(error.code()).ok().filter(StatusCode::is_client_error);
+        let status = status.unwrap_or(StatusCode::BAD_GATEWAY);
+        Self { status, message: format!("The API server answers: {}", full_text(&error)) }
+    }
+}
+
+impl From<http::Error> for PageError {
+    fn from(error: http::Error) -> Self {
+        Self { status: StatusCode::BAD_REQUEST, message: format!("No such request: {error}") }
+    }
+}
+
+/// Where pages come from.
+pub(crate) struct Source {
+    /// Client that sends no write.
+    client: Client,
+    /// Client of the switches, if they are allowed.
+    writer: Option<Client>,
+    pub(crate) caches: Caches,
+    pub(crate) introspection: Introspection,
+}
+
+impl Source {
+    /// Creates the clients.
+    pub(crate) fn new(
+        kube: &kube::Client,
+        clock: &Clock,
+        caches: Caches,
+        introspection: Introspection,
+        allows_writes: bool,
+    ) -> Self {
+        let client = |kube: kube::Client| {
+            Client::builder(kube, clock.clone()).qps(-1.0).user_agent("evenkeel-console").build()
+        };
+        let writer = allows_writes.then(|| client(kube.clone()));
+        Self { client: client(dry_run(kube.clone()).0), writer, caches, introspection }
+    }
+
+    async fn read(&self, target: &str, accept: &'static str) -> Result<Value, PageError> {
+        let request = Request::get(target).header(header::ACCEPT, accept).body(Bytes::new())?;
+        let answer = self.client.raw(request).await?;
+        serde_json::from_slice(answer.body()).map_err(|error| PageError {
+            status: StatusCode::BAD_GATEWAY,
+            message: format!("The answer of the API server to {target} cannot be read: {error}"),
+        })
+    }
+
+    /// Returns the resources that the API server serves.
+    pub(crate) async fn resources(&self) -> Result<Arc<ServerResources>, PageError> {
+        Ok(self.client.recent_api_resources(DISCOVERY_AGE).await?)
+    }
+
+    /// Returns an object.
+    pub(crate) async fn object(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Value, PageError> {
+        self.read(&target(kind, namespace, name), JSON).await
+    }
+
+    /// Returns objects as a `Table` (`meta.k8s.io/v1`).
+    pub(crate) async fn table(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        labels: &str,
+        (limit, after): (usize, &str),
+    ) -> Result<Value, PageError> {
+        let mut target = format!("{}?limit={limit}", kind.path(&encode(namespace)));
+        for (name, value) in [("labelSelector", labels), ("continue", after)] {
+            if !value.is_empty() {
+                target.push_str(&format!("&{name}={}", encode(value)));
+            }
+        }
+        self.read(&target, TABLE).await
+    }
+
+    /// Returns the owner of an object, the owner's owner, and so on, as far as they exist.
+    pub(crate) async fn owners(
+        &self,
+        resources: &ServerResources,
+        object: &Value,
+    ) -> Vec<(Kind, String, String)> {
+        let mut owners = Vec::new();
+        let mut metadata = object["metadata"].clone();
+        while owners.len() < MAX_OWNERS {
+            let references = metadata["ownerReferences"].as_array().cloned().unwrap_or_default();
+            let controller = references.iter().find(|owner| owner["controller"] == true);
+            let Some(owner) = controller.or(references.first()) else { break };
+            let text = |field: &str| owner[field].as_str().unwrap_or_default();
+            let Some(resource) = resources.of_kind(text("apiVersion"), text("kind")) else { break };
+            let kind = &resource.kind;
+            let namespace = metadata["namespace"].as_str().filter(|_| kind.namespaced);
+            let (namespace, name) =
+                (namespace.unwrap_or_default().to_owned(), text("name").to_owned());
+            let next = self.object(kind, &namespace, &name).await;
+            owners.push((kind.clone(), namespace, name));
+            let Ok(mut next) = next else { break };
+            metadata = next["metadata"].take();
+        }
+        owners
+    }
+
+    /// Returns the events of an object, unsorted.
+    pub(crate) async fn events_of(
+        &self,
+        kind: &Kind,
+        path: &ObjectPath,
+    ) -> Result<Vec<Value>, PageError> {
+        let selector =
+            format!("involvedObject.kind={},involvedObject.name={}", kind.kind, path.name);
+        let target = format!(
+            "{}?limit={MAX_OBJECT_EVENTS}&fieldSelector={}",
+            EVENTS.path(&encode(&path.namespace)),
+            encode(&selector)
+        );
+        let mut list = self.read(&target, JSON).await?;
+        let mut events: Vec<Value> =
+            serde_json::from_value(list["items"].take()).unwrap_or_default();
+        events.retain(|event| {
+            let of = &event["involvedObject"]["apiVersion"];
+            of.is_null() || *of == *kind.api_version()
+        });
+        Ok(events)
+    }
+
+    /// Returns events of a namespace or of all, unsorted, and whether there are more.
+    pub(crate) async fn events(&self, namespace: &str) -> Result<(Vec<Value>, bool), PageError> {
+        let (mut events, mut after) = (Vec::new(), String::new());
+        loop {
+            let mut target = format!("{}?limit={EVENTS_PAGE}", EVENTS.path(&encode(namespace)));
+            if !after.is_empty() {
+                target.push_str(&format!("&continue={}", encode(&after)));
+            }
+            let mut list = self.read(&target, JSON).await?;
+            let items: Vec<Value> =
+                serde_json::from_value(list["items"].take()).unwrap_or_default();
+            events.extend(items);
+            after = list["metadata"]["continue"].as_str().unwrap_or_default().to_owned();
+            if after.is_empty() || events.len() >= MAX_EVENTS {
+                return Ok((events, !after.is_empty()));
+            }
+        }
+    }
+
+    /// Sets or removes an annotation. Returns the page of its object.
+    pub(crate) async fn change(&self, change: &Change) -> Result<ObjectPath, PageError> {
+        let Some(writer) = &self.writer else {
+            let message = "This console only reads. Start the cluster with --console-writes to switch the simulation.";
+            return Err(PageError { status: StatusCode::FORBIDDEN, message: message.to_owned() });
+        };
+        let kind = if change.kind == "Node" { Node::kind() } else { Pod::kind() };
+        let request = Request::builder()
+            .method(Method::PATCH)
+            .uri(target(&kind, &change.namespace, &change.name))
+            .header(header::CONTENT_TYPE, HeaderValue::from_static("application/merge-patch+json"))
+            .header(header::ACCEPT, HeaderValue::from_static(JSON))
+            .body(Bytes::from(change.patch().to_string()))?;
+        writer.raw(request).await?;
+        Ok(ObjectPath::of(&kind, &change.namespace, &change.name))
+    }
+}
+
+/// Events in the core group, which have all fields of those in `events.k8s.io`.
+const EVENTS: Kind = Kind::new("", "v1", "Event", "events", true);
+
+/// Returns the target of requests for an object.
+fn target(kind: &Kind, namespace: &str, name: &str) -> String {
+    format!("{}/{}", kind.path(&encode(namespace)), encode(name))
+}

@@ -1,0 +1,77 @@
+//! View models of the pages: pure functions from objects and reports to what a template shows. Templates escape every text.
+
+pub(crate) mod ago;
+pub(crate) mod controller;
+pub(crate) mod events;
+pub(crate) mod explain;
+pub(crate) mod heatmap;
+pub(crate) mod layout;
+pub(crate) mod list;
+pub(crate) mod object;
+pub(crate) mod overview;
+pub(crate) mod plot;
+pub(crate) mod scheduling;
+pub(crate) mod switches;
+pub(crate) mod tree;
+
+/// Text with a page behind it. Without a page, `href` is empty.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Link {
+    /// Text of the link.
+    pub(crate) text: String,
+    /// Path of the page, or empty.
+    pub(crate) href: String,
+}
+
+impl Link {
+    /// Returns a text with a page behind it.
+    pub(crate) fn new(text: impl Into<String>, href: impl Into<String>) -> Self {
+        Self { text: text.into(), href: href.into() }
+    }
+}
+
+/// Short state with a colour. The text alone says it, too.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Chip {
+    /// Text of the state.
+    pub(crate) text: String,
+    /// Class in the style sheet: `good`, `quiet`, `warn` or `bad`.
+    pub(crate) tone: &'static str,
+}
+
+impl Chip {
+    /// Returns a state with its tone.
+    pub(crate) fn new(text: impl Into<String>, tone: &'static str) -> Self {
+        Self { text: text.into(), tone }
+    }
+
+    /// Returns the state of a pod or a node by its word.
+    pub(crate) fn of_state(state: &str) -> Self {
+        let tone = match state {
+            "Running" | "Ready" | "Bound" | "Active" | "Succeeded" | "Available" => "good",
+            "Pending" | "Terminating" | "Unknown" | "SchedulingDisabled" => "warn",
+            "Failed" | "NotReady" | "Lost" | "CrashLoopBackOff" => "bad",
+            _ => "quiet",
+        };
+        Self::new(state, tone)
+    }
+}
+
+/// Returns at most `max` characters of a text, with an ellipsis if it is longer.
+pub(crate) fn shorten(text: &str, max: usize) -> String {
+    if text.chars().count() <= max {
+        return text.to_owned();
+    }
+    text.chars().take(max.saturating_sub(1)).chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_cut_between_characters() {
+        assert_eq!(shorten("äöü", 3), "äöü");
+        assert_eq!(shorten("äöüx", 3), "äö…");
+    }
+}

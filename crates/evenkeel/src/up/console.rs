@@ -1,0 +1,70 @@
+//! The console of the cluster in the browser.
+
+use super::{
+    config::{ConsolePort, NoConsole},
+    options::{self, Args},
+    plane,
+};
+use crate::server::listen;
+use anyhow::{Context, Result};
+use evenkeel_console::{Console, ConsoleOptions};
+use evenkeel_plane::Plane;
+use evenkeel_runtime::{clock::Clock, tasks::Tasks};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+/// Serves the console on the loopback. Returns its URL, or `None` without a console.
+///
+/// # Errors
+/// When the port of the flag is not free. Without the flag, an error is logged: the cluster works without a console.
+pub(super) async fn start(
+    args: &Args,
+    plane: &Plane,
+    kube: &kube::Client,
+    clock: &Clock,
+    tasks: &Tasks,
+) -> Result<Option<String>> {
+    let port = match args.console {
+        Some(ConsolePort::Word(NoConsole::None)) => return Ok(None),
+        Some(ConsolePort::Port(port)) => port,
+        None => 0,
+    };
+    match serve(args, port, plane, kube, clock, tasks).await {
+        Err(error) if args.console.is_none() => {
+            tracing::warn!("the console cannot be served: {error:#}");
+            Ok(None)
+        }
+        served => served.map(Some),
+    }
+}
+
+async fn serve(
+    args: &Args,
+    port: u16,
+    plane: &Plane,
+    kube: &kube::Client,
+    clock: &Clock,
+    tasks: &Tasks,
+) -> Result<String> {
+    let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
+    let listener = listen(address, "console").await?;
+    let address = listener.local_addr().context("the console's listener has no address")?;
+    let of_scheduler = args.clone();
+    let console = Console::new(ConsoleOptions {
+        cluster: options::cluster_name(args.name.as_deref(), args.data_dir.as_deref()),
+        kube: kube.clone(),
+        clock: clock.clone(),
+        caches: plane.caches().clone(),
+        introspection: plane.introspection().clone(),
+        registries: vec![plane.registry().clone(), plane.scheduler_registry().clone()],
+        // The plane has started with the same options, so they are valid.
+        scheduler: Box::new(move || {
+            let options = plane::options(&of_scheduler).ok();
+            options.and_then(|options| options.scheduler).unwrap_or_default()
+        }),
+        allows_writes: args.console_writes,
+    })?;
+    let url = console.url(address);
+    // The cluster goes on without its console.
+    tasks.spawn_finite("console", console.serve(listener, tasks.token()));
+    Ok(url)
+}

@@ -1,0 +1,188 @@
+// The console of a running cluster in a browser. `run` starts the cluster, and sets CONSOLE_URL (with its token), CHROMIUM and WORK.
+import assert from "node:assert/strict";
+import { readFile, writeFile } from "node:fs/promises";
+import { createRequire } from "node:module";
+import { request } from "node:http";
+import { after, before, test } from "node:test";
+import { Browser } from "./chromium.js";
+
+const { CONSOLE_URL, CHROMIUM, WORK } = process.env;
+const base = new URL(CONSOLE_URL).origin;
+const axe = await readFile(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+const DESKTOP = [1280, 900];
+const PHONE = [390, 844];
+const PAGES = {
+  overview: "/",
+  kinds: "/objects",
+  pods: "/objects?kind=pods",
+  deployment: "/object/apps/v1/deployments/shop/web",
+  pod: "/object/core/v1/pods/shop/huge",
+  node: "/object/core/v1/nodes/-/node-1",
+  scheduling: "/pod/shop/huge/scheduling",
+  controller: "/controller/replicaset-controller",
+  events: "/events",
+  missing: "/object/core/v1/pods/shop/nobody",
+};
+
+let browser, page;
+before(async () => {
+  browser = await Browser.start(CHROMIUM, `${WORK}/profile`);
+  page = await browser.page();
+  await page.size(...DESKTOP);
+  await page.scheme("light");
+});
+after(() => browser?.stop());
+
+const open = (path) => page.open(base + path);
+const text = () => page.evaluate("document.getElementById('main').innerText");
+const keep = async (name) => writeFile(`${WORK}/${name}.png`, await page.screenshot());
+
+/** Returns the status of a request without the browser. */
+const status = (path, headers = {}, method = "GET") =>
+  new Promise((resolve, reject) => {
+    const sent = request(base + path, { method, headers }, (answer) => resolve(answer.resume().statusCode));
+    sent.on("error", reject).end();
+  });
+
+test("nobody gets in without the token", async () => {
+  assert.equal(await status("/"), 401);
+  assert.equal(await status("/?token=guessed"), 401);
+  assert.equal(await status("/live?page=/"), 401);
+  assert.equal(await status("/", { host: "evil.example" }), 421);
+  assert.equal(await status("/switch", {}, "POST"), 403);
+});
+
+test("the URL with the token leads to the overview, and the token leaves the address", async () => {
+  await page.open(CONSOLE_URL);
+  assert.equal(await page.evaluate("location.href"), `${base}/`);
+  assert.equal(await page.evaluate("document.querySelectorAll('.heat .cell.ready').length"), 5);
+  await page.until("document.querySelectorAll('.plot polyline').length >= 3");
+  assert.match(await text(), /5 \/ 5\s+nodes Ready/);
+});
+
+test("a deployment's page has its pods, and what its controllers observe", async () => {
+  await open(PAGES.deployment);
+  await page.until("document.querySelectorAll('.tree li li li').length === 3");
+  const shown = await text();
+  for (const wanted of [/deployment-controller/, /wanted/, /ReplicaSet shop\/web-/, /Pod shop\/web-/, /ScalingReplicaSet/]) {
+    assert.match(shown, wanted);
+  }
+  await page.evaluate("document.getElementById('yaml').open = true");
+  assert.match(await text(), /kind: Deployment/);
+  assert.doesNotMatch(await text(), /managedFields/);
+});
+
+test("a Secret's values are not shown", async () => {
+  await open("/object/core/v1/secrets/shop/password");
+  const html = await page.evaluate("document.documentElement.outerHTML");
+  assert.match(html, /\(not shown\)/);
+  for (const hidden of ["hunter2", Buffer.from("hunter2").toString("base64")]) assert.ok(!html.includes(hidden), hidden);
+});
+
+test("a pending pod's page names the plugins that refuse, and whom a preemption would evict", async () => {
+  await open(PAGES.scheduling);
+  const shown = await text();
+  assert.match(shown, /NodeResourcesFit/);
+  assert.match(shown, /Insufficient cpu/);
+  assert.match(shown, /0\/5 nodes are available/);
+  await open("/pod/shop/important/scheduling");
+  assert.match(await text(), /Preemption would evict[\s\S]*shop\/filler-/);
+});
+
+test("the heat map follows a node that a switch makes silent, without a reload", async () => {
+  const watching = page;
+  await open(PAGES.overview);
+  await page.evaluate("document.querySelector('.heat a[href$=\"node-1\"]').focus(); window.mark = 1");
+  const other = await browser.page();
+  await other.open(base + PAGES.node);
+  await other.loads(() => other.evaluate("document.querySelector('#switches button').click()"));
+  await other.until("document.querySelector('#switches button').getAttribute('aria-pressed') === 'true'");
+  // A page out of sight is not kept current.
+  await watching.send("Page.bringToFront");
+  await watching.until("/silent/.test(document.querySelector('.heat a[href$=\"node-1\"]').innerText)");
+  assert.equal(await page.evaluate("window.mark"), 1, "the page was loaded again");
+  assert.match(await page.evaluate("document.activeElement.href"), /node-1$/, "the focus is lost");
+  await page.until("document.querySelector('.heat a[href$=\"node-1\"]').matches('.unknown')", 120_000);
+  await keep("silent");
+  await other.loads(() => other.evaluate("document.querySelector('#switches button').click()"));
+  await other.send("Page.close");
+  await watching.send("Page.bringToFront");
+  await page.until("document.querySelector('.heat a[href$=\"node-1\"]').matches('.ready')", 60_000);
+  for (const error of page.errors) assert.fail(error);
+});
+
+test("hostile names and annotations are text", async () => {
+  await open("/object/core/v1/pods/shop/hostile");
+  await page.evaluate("document.getElementById('yaml').open = true");
+  assert.match(await text(), /<script>window\.hacked = 1<\/script>/);
+  assert.equal(await page.evaluate("window.hacked"), undefined);
+});
+
+for (const scheme of ["light", "dark"]) {
+  test(`axe finds nothing on any page (${scheme})`, async () => {
+    await page.scheme(scheme);
+    const found = [];
+    for (const [name, path] of Object.entries(PAGES)) {
+      await open(path);
+      await page.evaluate("for (const d of document.querySelectorAll('details')) d.open = true");
+      await keep(`${name}-${scheme}`);
+      const run = `axe.run(document, { resultTypes: ["violations"] }).then((r) => r.violations.map((v) =>
+        v.id + ": " + v.nodes.slice(0, 3).map((n) => n.target + " " + n.failureSummary).join(" | ")))`;
+      await page.evaluate(axe + ";0");
+      for (const violation of await page.evaluate(run)) found.push(`${name}: ${violation}`);
+    }
+    assert.deepEqual(found, []);
+    await page.scheme("light");
+  });
+}
+
+test("nothing overflows on a phone", async () => {
+  await page.size(...PHONE, true);
+  const wide = [];
+  for (const [name, path] of Object.entries(PAGES)) {
+    await open(path);
+    await page.evaluate("for (const d of document.querySelectorAll('details')) d.open = true");
+    const width = await page.evaluate("document.documentElement.scrollWidth");
+    if (width > PHONE[0]) wide.push(`${name}: ${width}`);
+    await keep(`${name}-phone`);
+  }
+  await page.size(...DESKTOP);
+  assert.deepEqual(wide, []);
+});
+
+test("the keyboard reaches everything, and the focus is seen", async () => {
+  for (const path of [PAGES.overview, PAGES.pods, PAGES.node, PAGES.scheduling]) {
+    await open(path);
+    const total = await page.evaluate("document.querySelectorAll('a[href], button:not([hidden]), input:not([type=hidden]), select, summary').length");
+    const seen = new Set();
+    for (let presses = 0; presses < Math.min(total, 60); presses++) {
+      await page.press("Tab");
+      const focus = await page.evaluate(`(() => {
+        const e = document.activeElement, style = getComputedStyle(e), box = e.getBoundingClientRect();
+        return { name: e.tagName + " " + (e.id || e.textContent.trim()).slice(0, 40), outline: style.outlineStyle, width: parseFloat(style.outlineWidth),
+          inSight: box.width > 0 && box.bottom > 0 && box.top < innerHeight && box.right > 0 };
+      })()`);
+      if (focus.name.startsWith("BODY")) break;
+      seen.add(focus.name);
+      assert.ok(focus.outline !== "none" && focus.width >= 2 && focus.inSight, `${path}: ${JSON.stringify(focus)}`);
+      if (presses === 0) assert.match(focus.name, /Skip to the content/);
+    }
+    assert.ok(seen.size >= 8, `${path}: only ${[...seen].join(", ")}`);
+  }
+});
+
+test("updates can be paused, by keyboard too", async () => {
+  await open(PAGES.overview);
+  await page.evaluate("document.getElementById('pause').focus()");
+  await page.press("Enter");
+  assert.equal(await page.evaluate("document.getElementById('pause').getAttribute('aria-pressed')"), "true");
+});
+
+test("no page reported an error, and no request left the host", () => {
+  const other = page.requests.filter((url) => !url.startsWith(`${base}/`) && !url.startsWith("data:"));
+  assert.deepEqual(other, []);
+  // A page that does not exist is answered with 404, which the browser reports.
+  const errors = page.errors.filter((error) => !error.includes("/shop/nobody"));
+  assert.deepEqual(errors, []);
+});
