@@ -228,21 +228,26 @@ impl Start<'_> {
         let folder = kubeconfig::make_private_folder(socket.parent().unwrap_or(&socket));
         let _control = or_warn(folder.and_then(|()| control::start(&socket, served, tasks)));
         tokio::select! {
-            started = async {
+            failed = async {
                 let equipper = self.become_ready(plane, &client, extras.equipment).await?;
                 if !equipper.is_empty() {
                     tasks.spawn_until_cancelled("devices", equipper.keep());
                 }
                 if !extras.failures.is_empty() {
                     let steps = failures::run(client.clone(), extras.failures);
-                    tasks.spawn_finite("failures", tasks.token().run_until_cancelled_owned(steps).map(drop));
+                    let steps = tasks.token().run_until_cancelled_owned(steps);
+                    tasks.spawn_finite("failures", steps.map(drop));
                 }
+                std::future::pending::<Result<Option<LifecycleRequest>>>().await
+            } => failed,
+            // A start that waits for something can be stopped, too.
+            request = async {
                 // Without a socket, its sender is dropped, and nobody asks for anything.
                 if requested.wait_for(Option::is_some).await.is_err() {
                     std::future::pending::<()>().await;
                 }
-                Ok(*requested.borrow())
-            } => started,
+                *requested.borrow()
+            } => Ok(request),
             failure = plane.failed() => Err(failure.into()),
             failure = tasks.supervisor().failed() => Err(failure.into()),
         }
@@ -258,7 +263,14 @@ impl Start<'_> {
         let Self { args, progress, .. } = self;
         let caches = plane.caches().clone();
         progress.begin("components", move || status::unsynced(&caches));
-        plane.synced().await;
+        tokio::select! {
+            () = plane.synced() => {}
+            missing = status::never_served(plane.caches(), client) => bail!(
+                "the components need what the API server does not serve: {}; disable the feature gates or the controllers that \
+                 need them",
+                missing.join(", ")
+            ),
+        }
         progress.done(components(args));
         if let Some(limit) = args.wait {
             let caches = plane.caches().clone();

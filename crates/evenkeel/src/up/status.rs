@@ -2,14 +2,17 @@
 
 use crate::clusters::LiveStatus;
 use evenkeel_api::{
-    condition,
+    Kind, condition,
     views::{Namespace, Node, Pod, ServiceAccount},
 };
-use evenkeel_runtime::{cache::Caches, clock::Clock};
+use evenkeel_runtime::{cache::Caches, client::Client, clock::Clock, discovery::ServerResources};
 use std::time::Duration;
 
 /// Interval at which the caches are read until the nodes are Ready.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Interval at which the server is asked whether it serves what the caches wait for.
+const SERVED_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Namespace and name of the service account of pods that name none.
 const DEFAULT_ACCOUNT: (&str, &str) = ("default", "default");
@@ -33,6 +36,37 @@ fn is_ready(node: &Node) -> bool {
 /// Returns the resources whose caches have not synced.
 pub(super) fn unsynced(caches: &Caches) -> Vec<String> {
     caches.unsynced().iter().map(|kind| kind.plural.clone().into_owned()).collect()
+}
+
+/// Waits until it is certain that the caches never sync, because the API server does not serve some of their resources, and
+/// returns these.
+pub(super) async fn never_served(caches: &Caches, client: &Client) -> Vec<String> {
+    loop {
+        client.clock().sleep(SERVED_INTERVAL).await;
+        if let Ok(served) = client.api_resources().await {
+            let missing = unserved(&caches.unsynced(), &served);
+            if !missing.is_empty() {
+                return missing;
+            }
+        }
+    }
+}
+
+/// Returns the resources that the server does not serve. Of a group whose discovery failed, nothing is known.
+fn unserved(needed: &[Kind], served: &ServerResources) -> Vec<String> {
+    if !served.failed.is_empty() {
+        return Vec::new();
+    }
+    let is_served = |kind: &Kind| {
+        served.resources.iter().any(|resource| {
+            resource.kind.plural == kind.plural && resource.kind.api_version() == kind.api_version()
+        })
+    };
+    needed
+        .iter()
+        .filter(|kind| !is_served(kind))
+        .map(|kind| format!("{} ({})", kind.plural, kind.api_version()))
+        .collect()
 }
 
 /// Returns what `--wait` waits for.
@@ -61,4 +95,28 @@ pub(super) async fn until_nodes_are_ready(caches: &Caches, clock: &Clock) -> usi
         clock.sleep(POLL_INTERVAL).await;
     }
     caches.of::<Node>().len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_runtime::discovery::Resource;
+
+    #[test]
+    fn resources_that_are_not_served_are_found_by_version() {
+        let kind =
+            |version: &'static str| Kind::new("apps", version, "Deployment", "deployments", true);
+        let resource = Resource {
+            kind: kind("v1"),
+            singular: "deployment".into(),
+            verbs: Box::default(),
+            short_names: Box::default(),
+            categories: Box::default(),
+            subresources: Box::default(),
+            preferred: true,
+        };
+        let served = ServerResources { resources: vec![resource], failed: Vec::new() };
+        assert_eq!(unserved(&[kind("v1")], &served), [""; 0]);
+        assert_eq!(unserved(&[kind("v1"), kind("v2")], &served), ["deployments (apps/v2)"]);
+    }
 }

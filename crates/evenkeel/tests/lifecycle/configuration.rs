@@ -106,6 +106,9 @@ fn what_a_configuration_cannot_mean_is_refused() {
         let refused = home.fail(&["up", "--port=0", "--config=c.yaml"]);
         assert!(refused.starts_with("Error: ") && refused.contains(want), "{refused}");
     }
+    let refused = home.fail(&["up", "-d", "--port=0", "--feature-gates=GenericWorkload=true"]);
+    assert!(refused.contains("podgroups (scheduling.k8s.io/"), "{refused}");
+    assert!(refused.contains("disable the feature gates"), "{refused}");
     assert_eq!(home.list(), [Value::Null; 0]);
     // What was refused leaves the name free.
     up(&home, &[]);

@@ -148,6 +148,26 @@ fn a_start_that_fails_leaves_nothing() {
 }
 
 #[test]
+fn a_start_that_waits_says_for_what_and_can_be_stopped() {
+    let home = Home::new();
+    // Without controllers, nobody creates the service account.
+    let waiting = ["up", "-d", "--port=0", "--no-controllers", "--wait=600s"];
+    let mut child = home.command(&waiting).stdout(Stdio::piped()).spawn().expect("it runs");
+    let mut output = BufReader::new(child.stdout.take().expect("piped"));
+    let mut lines = String::new();
+    while !lines.contains("waits for the default service account") {
+        assert_ne!(output.read_line(&mut lines).expect("read"), 0, "{lines}");
+    }
+    let status = home.run(&["status"]);
+    assert!(!status.status.success(), "it does not run yet");
+    let status = text(&status.stdout);
+    assert!(status.contains("state        starting: nodes\n"), "{status}");
+    assert_eq!(home.succeed(&["down"]), "stopped default\n");
+    assert!(!child.wait().expect("it ends").success());
+    assert_eq!(home.list(), [Value::Null; 0]);
+}
+
+#[test]
 fn manifests_are_loaded_and_discarded() {
     let home = Home::new();
     home.file(
