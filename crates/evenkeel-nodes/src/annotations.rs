@@ -94,7 +94,7 @@ pub const ANNOTATIONS: [Annotation; 18] = [
         kind: "Pod",
         values: "`true`, `until 2026-01-02T03:04:05Z` or `at 2026-01-02T03:04:05Z`",
         default: "none",
-        meaning: "the container crashes with exit code 1: always a second after its start, or so until a time, or once at a time",
+        meaning: "the container crashes with exit code 1: a second after each start, forever or until a time, or once at a time",
         apply: |script, value| {
             script.crash = Some(Crash::parse(value)?);
             Ok(())
