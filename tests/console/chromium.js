@@ -58,7 +58,7 @@ export class Browser {
   async stop() {
     const ended = new Promise((resolve) => this.child.once("exit", resolve));
     await this.send("Browser.close").catch(() => {});
-    await Promise.race([ended, sleep(5000)]);
+    await Promise.race([ended, sleep(5000, undefined, { ref: false })]);
     this.child.kill("SIGKILL");
   }
 }
@@ -85,7 +85,7 @@ class Page {
   async loads(action) {
     const loaded = new Promise((resolve) => (this.loaded = resolve));
     await action();
-    await Promise.race([loaded, sleep(TIMEOUT).then(() => { throw new Error("the page did not load"); })]);
+    await Promise.race([loaded, sleep(TIMEOUT, undefined, { ref: false }).then(() => { throw new Error("the page did not load"); })]);
   }
 
   open(url) {

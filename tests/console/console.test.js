@@ -20,6 +20,8 @@ const PAGES = {
   pod: "/object/core/v1/pods/shop/huge",
   node: "/object/core/v1/nodes/-/node-1",
   scheduling: "/pod/shop/huge/scheduling",
+  preemption: "/pod/shop/important/scheduling",
+  scores: "/pod/shop/hostile/scheduling",
   controller: "/controller/replicaset-controller",
   events: "/events",
   missing: "/object/core/v1/pods/shop/nobody",

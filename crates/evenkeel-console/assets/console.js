@@ -34,8 +34,8 @@ function inUse(section) {
 function replace(section, html, next) {
   if (inUse(section)) return;
   sent.set(section.id, html);
-  for (const details of section.querySelectorAll("details[id][open]")) {
-    next.querySelector("#" + CSS.escape(details.id))?.setAttribute("open", "");
+  for (const details of section.querySelectorAll("details[id]")) {
+    next.querySelector("#" + CSS.escape(details.id))?.toggleAttribute("open", details.open);
   }
   const scrolled = [...section.querySelectorAll("[id]")]
     .map(({ id, scrollLeft, scrollTop }) => ({ id, scrollLeft, scrollTop }))

@@ -29,7 +29,7 @@ pub(crate) enum Route {
     Kinds,
     /// Objects of a kind.
     List(ListQuery),
-    /// One object.
+    /// An object with its controllers and events.
     Object(ObjectPath),
     /// Scheduling of a pod.
     Scheduling {
@@ -38,7 +38,7 @@ pub(crate) enum Route {
         /// Name of the pod.
         name: String,
     },
-    /// One controller.
+    /// A controller, by its name.
     Controller(String),
     /// Events of all objects.
     Events {

@@ -98,7 +98,7 @@ impl Samples {
             rates("reads", |old, new, _| mean_milliseconds(old.reads, new.reads)),
         ];
         vec![
-            plot("Writes of controllers, scheduler and kubelets", "/s", SHOWN, &[writes]),
+            plot("Writes of the components", "/s", SHOWN, &[writes]),
             plot("Mean latency of their requests", "ms", SHOWN, &latencies),
             plot("Keys that wait for a worker", "", SHOWN, &[levels(|sample| sample.depth)]),
             plot("Pods in the scheduler's queues", "", SHOWN, &[levels(|sample| sample.pending)]),
@@ -157,10 +157,7 @@ mod tests {
             samples.push(at(second), sample(count, seconds));
         }
         let plots = samples.plots(at(6));
-        assert_eq!(
-            plots[0].label,
-            "Writes of controllers, scheduler and kubelets: now 10 /s; highest 10 /s"
-        );
+        assert_eq!(plots[0].label, "Writes of the components: now 10 /s; highest 10 /s");
         assert_eq!(
             plots[1].label,
             "Mean latency of their requests: now writes 4 ms, reads –; highest 4 ms"

@@ -25,6 +25,8 @@ impl Visit {
     async fn start(cluster: &TestCluster, allows_writes: bool) -> Self {
         let plane = cluster.plane();
         plane.synced().await;
+        // The default service account exists some moments later.
+        tokio::time::sleep(Duration::from_secs(5)).await;
         let console = Console::new(ConsoleOptions {
             cluster: "test".to_owned(),
             kube: cluster.client(),

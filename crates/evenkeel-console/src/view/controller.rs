@@ -59,7 +59,7 @@ pub(crate) struct ControllerPage {
     pub(crate) workers: usize,
     /// Names and numbers of the queue.
     pub(crate) counts: Vec<(&'static str, usize)>,
-    /// Further facts.
+    /// Facts that fit no other field.
     pub(crate) facts: Vec<Fact>,
     /// First keys of each state.
     pub(crate) keys: Vec<KeyRow>,
@@ -67,7 +67,7 @@ pub(crate) struct ControllerPage {
     pub(crate) passes: Vec<PassRow>,
     /// Last failures, newest first.
     pub(crate) errors: Vec<PassRow>,
-    /// Caches.
+    /// Caches that the controller reads.
     pub(crate) caches: Vec<CacheRow>,
 }
 

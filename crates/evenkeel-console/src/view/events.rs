@@ -11,10 +11,10 @@ pub(crate) const MAX_EVENTS: usize = 200;
 /// Maximum length of a message.
 const MAX_MESSAGE: usize = 1000;
 
-/// An event.
+/// An event in a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct EventRow {
-    /// Last time.
+    /// Time of the last occurrence.
     pub(crate) ago: Option<Ago>,
     /// `Normal` or `Warning`.
     pub(crate) kind: Chip,
@@ -34,7 +34,7 @@ pub(crate) struct EventRow {
 #[derive(Debug, Clone, Template)]
 #[template(path = "events.html")]
 pub(crate) struct EventsPage {
-    /// Newest events.
+    /// Listed events, the newest first.
     pub(crate) events: Vec<EventRow>,
     /// Namespace. Empty for all.
     pub(crate) namespace: String,

@@ -71,7 +71,7 @@ impl State {
 
 /// A node of the map.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Cell {
+pub(crate) struct NodeCell {
     /// Name of the node.
     pub(crate) name: String,
     /// Page of the node.
@@ -112,7 +112,7 @@ pub(crate) struct HeatMap {
     /// Whether cells have their texts in sight.
     pub(crate) large: bool,
     /// Cells, by name of the node. Empty for a large cluster.
-    pub(crate) cells: Vec<Cell>,
+    pub(crate) cells: Vec<NodeCell>,
     /// Zones of a large cluster.
     pub(crate) zones: Vec<Zone>,
 }
@@ -140,11 +140,11 @@ pub(crate) fn heat_map(mut nodes: Vec<Arc<Node>>, pods: &[Arc<Pod>]) -> HeatMap 
     HeatMap { total, ready, large: total <= MAX_LARGE_CELLS, cells, zones: Vec::new() }
 }
 
-fn cell(node: &Node, pods: &[&Pod]) -> Cell {
+fn cell(node: &Node, pods: &[&Pod]) -> NodeCell {
     let (state, percent) = (State::of(node), requested_percent(node, pods));
     // A shade for each fifth, and one for nodes without requests.
     let shade = (percent.min(100) * SHADES).div_ceil(100);
-    Cell {
+    NodeCell {
         name: node.meta.name.to_string(),
         href: ObjectPath::of(&Node::kind(), "", &node.meta.name).href(),
         class: format!("{} s{shade}", state.class()),
@@ -177,7 +177,7 @@ fn requested_percent(node: &Node, pods: &[&Pod]) -> u32 {
     (highest * 100.0).ceil() as u32
 }
 
-fn zones<'a>(cells: impl Iterator<Item = (Option<&'a str>, State, Cell)>) -> Vec<Zone> {
+fn zones<'a>(cells: impl Iterator<Item = (Option<&'a str>, State, NodeCell)>) -> Vec<Zone> {
     let mut zones: BTreeMap<&str, (Zone, u64)> = BTreeMap::new();
     for (name, state, cell) in cells {
         let name = name.unwrap_or_default();

@@ -29,13 +29,13 @@ const COMMON: [&str; 12] = [
 /// A group of kinds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Group {
-    /// API group.
+    /// API group, or `core`.
     pub(crate) name: String,
     /// Kinds of the group.
     pub(crate) kinds: Vec<Link>,
 }
 
-/// All kinds.
+/// Page of all kinds.
 #[derive(Debug, Clone, Template)]
 #[template(path = "kinds.html")]
 pub(crate) struct KindsPage {

@@ -29,7 +29,7 @@ pub(crate) struct ObjectPage {
     pub(crate) list: Link,
     /// Conditions and phase.
     pub(crate) chips: Vec<Chip>,
-    /// Creation time.
+    /// Age since the creation.
     pub(crate) created: Option<Ago>,
     /// Page of the pod's scheduling. Empty for other objects.
     pub(crate) scheduling: String,
@@ -37,7 +37,7 @@ pub(crate) struct ObjectPage {
     pub(crate) tree: Branch,
     /// Reports that need attention.
     pub(crate) loud: Vec<ReportCard>,
-    /// Other reports.
+    /// Reports of controllers that would do nothing.
     pub(crate) quiet: Vec<ReportCard>,
     /// Pods of a node.
     pub(crate) pods: Vec<Link>,

@@ -57,13 +57,13 @@ pub(crate) struct Overview {
     pub(crate) cluster: String,
     /// Numbers of objects.
     pub(crate) tiles: Vec<Tile>,
-    /// Nodes.
+    /// Nodes as a heat map.
     pub(crate) nodes: HeatMap,
     /// Writes, latencies, queues.
     pub(crate) plots: Vec<Plot>,
     /// Controllers that work, wait or failed.
     pub(crate) busy: Vec<ControllerRow>,
-    /// The others.
+    /// Controllers that do neither.
     pub(crate) quiet: Vec<ControllerRow>,
 }
 

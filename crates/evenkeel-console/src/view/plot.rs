@@ -37,7 +37,7 @@ pub(crate) struct Line {
 pub(crate) struct Plot {
     /// Title of the plot.
     pub(crate) title: &'static str,
-    /// The lines.
+    /// Lines, each with its colour.
     pub(crate) lines: Vec<Line>,
     /// Highest value of the axis.
     pub(crate) top: String,
@@ -92,7 +92,12 @@ fn parts(points: &[(f64, Option<f64>)], seconds: f64, top: f64) -> Vec<String> {
             None => parts.push(Vec::new()),
         }
     }
-    parts.into_iter().filter(|part| !part.is_empty()).map(|part| part.join(" ")).collect()
+    let line = |part: Vec<String>| match part.as_slice() {
+        // A line between equal points is a dot: its ends are round.
+        [point] => format!("{point} {point}"),
+        points => points.join(" "),
+    };
+    parts.into_iter().filter(|part| !part.is_empty()).map(line).collect()
 }
 
 /// Returns the next number of 1, 2, 5, 10, … that is not below a value.
@@ -134,7 +139,7 @@ mod tests {
         ];
         let plot =
             plot("Writes", "/s", 100.0, &[Series { name: "", points: points[1..].to_vec() }]);
-        assert_eq!(plot.lines[0].parts, ["0.0,38.0", "225.0,4.0 300.0,53.3"]);
+        assert_eq!(plot.lines[0].parts, ["0.0,38.0 0.0,38.0", "225.0,4.0 300.0,53.3"]);
         assert_eq!((&*plot.lines[0].value, &*plot.top), ("5.5 /s", "20 /s"));
         assert_eq!(plot.label, "Writes: now 5.5 /s; highest 20 /s");
         let old =

@@ -10,7 +10,7 @@ pub(crate) struct Switch {
     pub(crate) annotation: String,
     /// Current value. Empty without the annotation.
     pub(crate) value: String,
-    /// Accepted values.
+    /// Accepted values, for people.
     pub(crate) values: String,
     /// Effect of the annotation.
     pub(crate) meaning: String,
@@ -120,7 +120,7 @@ mod tests {
             &[silent, ("name", "n"), ("namespace", "a")],
             &[("annotation", "sim.evenkeel.dev/run-time"), ("name", "p")],
             &[("annotation", "example.com/silent"), ("name", "n")],
-            &[("annotation", "sim.evenkeel.dev/nothing"), ("name", "n")],
+            &[("annotation", "sim.evenkeel.dev/"), ("name", "n")],
             &[],
         ] {
             assert_eq!(read(wrong), None, "{wrong:?}");

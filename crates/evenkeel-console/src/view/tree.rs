@@ -22,7 +22,7 @@ pub(crate) struct Branch {
     pub(crate) attention: bool,
     /// Whether it is the object of the page.
     pub(crate) is_here: bool,
-    /// Dependent objects.
+    /// Objects that depend on it.
     pub(crate) children: Vec<Branch>,
     /// Number of dependent objects that are not listed.
     pub(crate) more: usize,
