@@ -20,6 +20,7 @@ use crate::budget::Budget;
 use crate::clock::Clock;
 use crate::components::Components;
 use crate::custom::served::Served;
+use crate::draws::{Draws, Origin, Use};
 use crate::encryption::kms::Kms;
 use crate::flow::Flows;
 use crate::kubelet::Kubelets;
@@ -198,8 +199,10 @@ pub(crate) struct Api {
     pub(crate) webhooks: Budgets,
     /// Background tasks of the server.
     pub(crate) tasks: Tasks,
-    /// Random number generator for UIDs and generated names.
+    /// Random number generator for all but what `draws` is for.
     pub(crate) rng: Mutex<StdRng>,
+    /// Generators for new objects' UIDs and names. `None` if the server has no seed, and `rng` serves.
+    pub(crate) draws: Option<Draws>,
 }
 
 impl Api {
@@ -223,23 +226,46 @@ impl Api {
         draw(&mut self.rng.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Draws a random value for a new object. On a seeded server, requests about objects of other origins do not change
+    /// it.
+    pub(crate) fn random_of<T>(
+        &self,
+        of: Use,
+        origin: Origin,
+        draw: impl FnOnce(&mut StdRng) -> T,
+    ) -> T {
+        match &self.draws {
+            Some(draws) => draw(&mut draws.next(of, origin)),
+            None => self.random(draw),
+        }
+    }
+
     /// Returns a random version 4 UUID.
     pub(crate) fn uid(&self) -> String {
-        let mut bytes: [u8; 16] = self.random(rand::Rng::random);
-        // Version 4 and variant 10 (RFC 9562).
-        bytes[6] = bytes[6] & 0x0f | 0x40;
-        bytes[8] = bytes[8] & 0x3f | 0x80;
-        let mut text = String::with_capacity(36);
-        for (index, byte) in bytes.iter().enumerate() {
-            if matches!(index, 4 | 6 | 8 | 10) {
-                text.push('-');
-            }
-            for digit in [byte >> 4, byte & 15] {
-                text.push(char::from(b"0123456789abcdef"[digit as usize]));
-            }
-        }
-        text
+        uuid(self.random(rand::Rng::random))
     }
+
+    /// Returns the UID of a new object.
+    pub(crate) fn uid_of(&self, origin: Origin) -> String {
+        uuid(self.random_of(Use::Uid, origin, rand::Rng::random))
+    }
+}
+
+/// Returns the version 4 UUID of random bytes.
+fn uuid(mut bytes: [u8; 16]) -> String {
+    // Version 4 and variant 10 (RFC 9562).
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    let mut text = String::with_capacity(36);
+    for (index, byte) in bytes.iter().enumerate() {
+        if matches!(index, 4 | 6 | 8 | 10) {
+            text.push('-');
+        }
+        for digit in [byte >> 4, byte & 15] {
+            text.push(char::from(b"0123456789abcdef"[digit as usize]));
+        }
+    }
+    text
 }
 
 impl From<WriteError> for StatusError {

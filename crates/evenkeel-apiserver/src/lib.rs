@@ -16,6 +16,7 @@ mod computed;
 mod custom;
 mod decode;
 mod discovery;
+mod draws;
 mod encryption;
 mod etcd_layout;
 mod event_ttl;

@@ -3,6 +3,7 @@
 
 use crate::api::Context;
 use crate::auth::{MIRROR_ANNOTATION, refers_to_any};
+use crate::draws::{Origin, Use};
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::value::{self, get, list, set, text};
 use rand::Rng as _;
@@ -193,7 +194,9 @@ fn mount_token(cx: &Context<'_>, pod: &mut Value) {
         let character = |rng: &mut StdRng| {
             char::from(NAME_CHARACTERS[rng.random_range(0..NAME_CHARACTERS.len())])
         };
-        let suffix: String = cx.api.random(|rng| (0..5).map(|_| character(rng)).collect());
+        let origin = Origin::of(&cx.resource.name, cx.namespace, pod);
+        let draw = |rng: &mut StdRng| (0..5).map(|_| character(rng)).collect::<String>();
+        let suffix = cx.api.random_of(Use::TokenVolume, origin, draw);
         format!("kube-api-access-{suffix}")
     });
     let mut has_added_mounts = false;

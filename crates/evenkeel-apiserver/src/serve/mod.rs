@@ -41,6 +41,7 @@ use crate::components::Components;
 use crate::computed::{self, ComputedApi};
 use crate::custom::crd_controller;
 use crate::custom::served::Served;
+use crate::draws::Draws;
 use crate::encryption::Encryption;
 use crate::etcd_layout::EtcdLayout;
 use crate::event_ttl;
@@ -149,7 +150,8 @@ impl Builder {
         self
     }
 
-    /// Seeds the generator of UIDs and names, so that every run generates the same ones.
+    /// Seeds the generators of UIDs and names, so that every run generates the same ones. Those of an object depend on
+    /// its resource, namespace, `generateName` or name, and controller, and on the number of such creates before it.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
@@ -381,6 +383,8 @@ impl Builder {
             .build()
             .map_err(|(setting, reason)| BuildError::Setting(setting, reason))?;
         let rng = self.seed.map_or_else(StdRng::from_os_rng, StdRng::seed_from_u64);
+        // A server that starts again on its data does not draw what it drew before.
+        let draws = self.seed.map(|seed| Draws::new(seed, store.revision()));
         let api = Arc::new(Api {
             table: Table::builtin(),
             service_families: network.families(),
@@ -405,6 +409,7 @@ impl Builder {
             webhooks: Budgets::default(),
             tasks,
             rng: Mutex::new(rng),
+            draws,
         });
         crd_controller::load(&api);
         aggregation::controller::load(&api);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use rand::rngs::StdRng;
 use serde_json::Value;
 
 use super::attempt::{
@@ -13,6 +14,7 @@ use crate::admission::attributes::Operation;
 use crate::admission::{Mutating, noderestriction};
 use crate::auth::Attributes;
 use crate::auth::permit;
+use crate::draws::{Origin, Use};
 use crate::resource::key;
 use crate::store::Entry;
 use evenkeel_apimachinery::patch;
@@ -76,11 +78,12 @@ impl Write<'_> {
         // object no longer shares its labels with the template.
         self.has_template_labels = !had_labels && !was_mutated && created_by != CreatedBy::Put;
         self.reset_status(&mut object);
+        let origin = Origin::of(&self.stored.name, self.request.target.namespace, &object);
         let metadata = meta::metadata(&mut object);
         for field in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
             metadata.remove(field);
         }
-        metadata.insert("uid".to_owned(), Value::from(self.request.api.uid()));
+        metadata.insert("uid".to_owned(), Value::from(self.request.api.uid_of(origin)));
         metadata.insert("creationTimestamp".to_owned(), Value::from(seconds(self.request.now)));
         if metadata.get("generation") == Some(&Value::from(0)) {
             metadata.remove("generation");
@@ -96,7 +99,7 @@ impl Write<'_> {
             meta::set(&mut object, "name", &self.request.api.uid());
         }
         if meta::text(&object, "name").is_empty() && !prefix.is_empty() {
-            return self.create_with_generated_name(&object, &prefix, created_by).await;
+            return self.create_with_generated_name(&object, &prefix, origin, created_by).await;
         }
         let name = meta::text(&object, "name").to_owned();
         match self.insert(object, &name, created_by).await {
@@ -131,12 +134,14 @@ impl Write<'_> {
         &mut self,
         object: &Value,
         prefix: &str,
+        origin: Origin,
         created_by: CreatedBy,
     ) -> Result<Written, StatusError> {
         let mut last_name = String::new();
         for _ in 0..MAX_GENERATED_NAMES {
             let mut object = object.clone();
-            let name = self.request.api.random(|rng| meta::generate_name(prefix, rng));
+            let generate = |rng: &mut StdRng| meta::generate_name(prefix, rng);
+            let name = self.request.api.random_of(Use::Name, origin, generate);
             meta::set(&mut object, "name", &name);
             match self.insert(object, &name, created_by).await {
                 Ok(written) => return Ok(written),
