@@ -209,10 +209,14 @@ impl Actor {
         let start = self.clock.now();
         let mut refused = BTreeSet::new();
         loop {
-            let pods = self.pods_by_node.filter(node, is_evictable);
+            let mut pods = self.pods_by_node.filter(node, is_evictable);
             if pods.is_empty() {
                 return Ok(());
             }
+            // In the order of a list of the API server, as kubectl has them.
+            pods.sort_by(|a, b| {
+                (&a.meta.namespace, &a.meta.name).cmp(&(&b.meta.namespace, &b.meta.name))
+            });
             let mut is_refused = false;
             for pod in pods.iter().filter(|pod| !pod.meta.deleting()) {
                 match self.evict(pod).await {

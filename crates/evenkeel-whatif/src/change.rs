@@ -15,7 +15,7 @@ const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
 /// Simulation of a cluster: its change, and how it runs.
 #[derive(Debug, Clone)]
 pub struct Scenario {
-    /// Seed of all random decisions. See [`simulate`](crate::simulate) for what equal runs have in common.
+    /// Seed of all random decisions.
     pub seed: u64,
     /// Options of the scheduler.
     pub scheduler: SchedulerOptions,

@@ -2,7 +2,10 @@
 
 use evenkeel_api::time::Timestamp;
 use serde::{Serialize, Serializer};
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 /// Time without an event after which a cluster has settled.
 pub(crate) const IDLE_PERIOD: Duration = Duration::from_mins(1);
@@ -22,7 +25,7 @@ pub struct Recording {
     pub pods: BTreeMap<String, PodRecord>,
     /// Disruptions that each budget allowed at the start, by namespace and name.
     pub budgets: BTreeMap<String, i32>,
-    /// Events in the order of time.
+    /// Events in the order of time; those of one instant by object.
     pub happened: Vec<Happened>,
     /// Number of events that found no room in the recording.
     pub unrecorded: u64,
@@ -171,6 +174,22 @@ pub enum What {
     },
 }
 
+/// Sorts events by time, and those of one instant by object: first the change itself, then nodes, pods and budgets. Among
+/// pods, those that leave are before those that come, as they have to. The events of one object stay in their order, and
+/// so do those of the change.
+pub(crate) fn sort(happened: &mut [Happened]) {
+    let leaving: BTreeSet<(Duration, String)> = happened
+        .iter()
+        .filter(|event| matches!(event.what, What::Removed | What::Ended { .. }))
+        .map(|event| (event.after, event.object.clone()))
+        .collect();
+    happened.sort_by_cached_key(|event| {
+        let object = if event.kind == "Change" { String::new() } else { event.object.clone() };
+        let stays = !leaving.contains(&(event.after, event.object.clone()));
+        (event.after, event.kind, stays, object)
+    });
+}
+
 /// Kind of write: who wrote what.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Write {
@@ -180,4 +199,43 @@ pub struct Write {
     pub verb: &'static str,
     /// Resource with its subresource, such as `pods/status`.
     pub resource: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(seconds: u64, kind: &'static str, object: &str, what: What) -> Happened {
+        Happened { after: Duration::from_secs(seconds), kind, object: object.to_owned(), what }
+    }
+
+    #[test]
+    fn events_of_one_instant_are_sorted_by_object() {
+        let mut events = [
+            event(2, "Pod", "a", What::Ready),
+            event(1, "Pod", "b", What::Bound { node: "n".to_owned() }),
+            event(1, "PodDisruptionBudget", "a", What::Allows { disruptions: 0 }),
+            event(1, "Pod", "c", What::NotReady),
+            event(1, "Change", "remove x", What::Began),
+            event(1, "Pod", "b", What::Ready),
+            event(1, "Change", "drain y", What::Began),
+            event(1, "Pod", "c", What::Removed),
+            event(1, "Node", "n", What::Cordoned),
+        ];
+        sort(&mut events);
+        let found = events
+            .map(|event| format!("{} {}", event.object, serde_json::json!(event.what)["what"]));
+        let expected = [
+            r#"remove x "began""#,
+            r#"drain y "began""#,
+            r#"n "cordoned""#,
+            r#"c "not_ready""#,
+            r#"c "removed""#,
+            r#"b "bound""#,
+            r#"b "ready""#,
+            r#"a "allows""#,
+            r#"a "ready""#,
+        ];
+        assert_eq!(found, expected);
+    }
 }

@@ -11,8 +11,10 @@
 //! | where are the pods now | `Fold::placements` |
 //! | who wrote how much | [`WriteCount`] |
 
+mod charts;
 mod fold;
 
+pub use self::charts::{BudgetSpans, Charts, ReadyPods, charts};
 use self::fold::Fold;
 use crate::recording::{Amounts, Happened, IDLE_PERIOD, Recording, seconds};
 use serde::Serialize;
@@ -176,10 +178,7 @@ pub struct WriteCount {
 
 /// Sums a recording up.
 pub fn report(recording: &Recording) -> Report {
-    let mut fold = Fold::of(recording);
-    for event in &recording.happened {
-        fold.event(event);
-    }
+    let fold = Fold::after(recording);
     let mut writes: Vec<WriteCount> = recording
         .writes
         .iter()

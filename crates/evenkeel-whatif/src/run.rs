@@ -5,7 +5,7 @@ use crate::{
     actions::Actor,
     change::Scenario,
     observe::{Recorded, Recorder, full_name, node_record, pod_record},
-    recording::{IDLE_PERIOD, Recording},
+    recording::{self, IDLE_PERIOD, Recording},
     wire::Wire,
 };
 use evenkeel_api::{
@@ -29,9 +29,12 @@ use std::{collections::BTreeMap, io, net::Ipv4Addr, time::Duration};
 const MAX_SETTLING: Duration = Duration::from_mins(30);
 /// Interval at which to check whether the cluster has settled.
 const SETTLING_CHECK: Duration = Duration::from_secs(10);
-/// Factor by which heartbeats and their grace periods are slower while no node is cut off. Nobody can tell the difference,
-/// and a thousand nodes then need 144,000 renewals a day instead of 8,640,000.
-const SLOW_HEARTBEATS: u32 = 60;
+/// Factor by which the node monitor is slower while no node is cut off.
+const SLOW_MONITOR: u32 = 60;
+/// Maximum factor by which heartbeats and their grace period are slower while no node is cut off: periods of years.
+const MAX_SLOWDOWN: u64 = 10_000_000;
+/// Number of parts of the run after which progress is reported.
+const PROGRESS_STEPS: u32 = 1000;
 /// First address of pods, of the range that RFC 6598 reserves for carriers.
 const FIRST_POD_ADDRESS: Ipv4Addr = Ipv4Addr::new(100, 64, 0, 1);
 
@@ -74,8 +77,19 @@ pub enum SimulateError {
     NoNodes,
 }
 
+/// How far a simulation is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// The objects are loaded, and the caches are filled.
+    Loading,
+    /// The unchanged cluster has run for this virtual time.
+    Settling(Duration),
+    /// This virtual time has passed since the change.
+    Changed(Duration),
+}
+
 /// Runs a cluster in virtual time: it settles, then the change is made. Returns what happened from the change on. Equal
-/// arguments have equal results, but for generated names and the order of what happens at one instant.
+/// arguments have equal results.
 ///
 /// # Errors
 /// The cluster cannot be loaded, or has no nodes.
@@ -83,15 +97,35 @@ pub enum SimulateError {
 /// # Panics
 /// If it is called within a runtime.
 pub fn simulate(cluster: &Cluster, scenario: &Scenario) -> Result<Recording, SimulateError> {
+    simulate_with_progress(cluster, scenario, |_| {})
+}
+
+/// Like [`simulate`], and calls `progress` a thousand times in the course of the run.
+///
+/// # Errors
+/// As of [`simulate`].
+///
+/// # Panics
+/// If it is called within a runtime.
+pub fn simulate_with_progress(
+    cluster: &Cluster,
+    scenario: &Scenario,
+    progress: impl Fn(Progress),
+) -> Result<Recording, SimulateError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
         .build()
         .map_err(SimulateError::Runtime)?;
-    runtime.block_on(run(cluster, scenario))
+    runtime.block_on(run(cluster, scenario, &progress))
 }
 
-async fn run(cluster: &Cluster, scenario: &Scenario) -> Result<Recording, SimulateError> {
+async fn run(
+    cluster: &Cluster,
+    scenario: &Scenario,
+    progress: &impl Fn(Progress),
+) -> Result<Recording, SimulateError> {
+    progress(Progress::Loading);
     let clock = Clock::seeded(cluster.time(), scenario.seed);
     let recorder = Recorder::new(&clock);
     let server = start_server(cluster, &clock, scenario.seed).await?;
@@ -106,14 +140,19 @@ async fn run(cluster: &Cluster, scenario: &Scenario) -> Result<Recording, Simula
     recorder.subscribe(plane.caches());
     let actor = Actor::new(&wire, &clock, plane.caches(), &recorder, node_options(scenario));
     plane.synced().await;
-    let settling = settle(&recorder, &clock).await;
+    let settling = settle(&recorder, &clock, progress).await;
     let start = recorder.begin();
     let before = snapshot(&plane, start);
     let end = clock.instant() + scenario.duration;
     // A change that has not ended by then, such as a drain that a budget blocks, stays as it is.
-    let _ = tokio::time::timeout_at(end, actor.change(scenario)).await;
-    tokio::time::sleep_until(end).await;
-    let Recorded { happened, unrecorded, writes } = recorder.take();
+    let change = tokio::time::timeout_at(end, actor.change(scenario));
+    let run = async {
+        let _ = change.await;
+        tokio::time::sleep_until(end).await;
+    };
+    report_progress(run, &clock, scenario.duration / PROGRESS_STEPS, progress).await;
+    let Recorded { mut happened, unrecorded, writes } = recorder.take();
+    recording::sort(&mut happened);
     let (duration, remarks) = (scenario.duration, remarks(&unknown));
     Ok(Recording { happened, unrecorded, writes, duration, settling, remarks, ..before })
 }
@@ -145,9 +184,37 @@ fn nodes_of(cluster: &Cluster) -> Vec<NodeOptions> {
     views.map(|node| NodeOptions::of_existing(&node)).collect()
 }
 
-/// Returns the factor by which heartbeats are slower.
+/// Waits for a future, and reports the virtual time that has passed.
+async fn report_progress(
+    run: impl Future<Output = ()>,
+    clock: &Clock,
+    step: Duration,
+    progress: &impl Fn(Progress),
+) {
+    let start = clock.instant();
+    let report = async {
+        loop {
+            clock.sleep(step.max(Duration::from_secs(1))).await;
+            progress(Progress::Changed(clock.instant().saturating_duration_since(start)));
+        }
+    };
+    tokio::select! {
+        biased;
+        () = run => {}
+        () = report => {}
+    }
+}
+
+/// Returns the factor by which the heartbeats of nodes, and the time after which the node monitor misses them, are slower.
+/// Without an outage no node goes silent, so that a renewal tells nobody anything: one at the start is enough for the run.
+/// A thousand nodes would need 8,640,000 renewals a day.
 fn slowdown(scenario: &Scenario) -> u32 {
-    if scenario.outage.is_some() { 1 } else { SLOW_HEARTBEATS }
+    if scenario.outage.is_some() {
+        return 1;
+    }
+    let longest = scenario.duration.saturating_add(MAX_SETTLING).as_secs();
+    let factor = longest / NodesOptions::default().lease_renewal.as_secs().max(1) + 1;
+    u32::try_from(factor.clamp(u64::from(SLOW_MONITOR), MAX_SLOWDOWN)).unwrap_or(SLOW_MONITOR)
 }
 
 /// Returns the options of simulated nodes, without the nodes.
@@ -171,11 +238,11 @@ fn node_options(scenario: &Scenario) -> NodesOptions {
 fn plane_options(scenario: &Scenario, nodes: NodesOptions) -> PlaneOptions {
     let mut controller_options = Options::default();
     controller_options.binder.host_path_files = false;
-    let slowdown = slowdown(scenario);
+    let slow_monitor = if scenario.outage.is_some() { 1 } else { SLOW_MONITOR };
     let lifecycle = &mut controller_options.nodelifecycle;
-    lifecycle.monitor_period *= slowdown;
-    lifecycle.monitor_grace_period *= slowdown;
-    lifecycle.startup_grace_period *= slowdown;
+    lifecycle.monitor_period *= slow_monitor;
+    lifecycle.monitor_grace_period *= slowdown(scenario);
+    lifecycle.startup_grace_period *= slow_monitor;
     let mut controllers = descriptors();
     controllers.retain(|controller: &Descriptor| !LEFT_OUT_CONTROLLERS.contains(&controller.name));
     let mut scheduler = scenario.scheduler.clone();
@@ -191,11 +258,12 @@ fn plane_options(scenario: &Scenario, nodes: NodesOptions) -> PlaneOptions {
 }
 
 /// Waits until nothing happens any more, but not forever. Returns how long that took.
-async fn settle(recorder: &Recorder, clock: &Clock) -> Duration {
+async fn settle(recorder: &Recorder, clock: &Clock, progress: &impl Fn(Progress)) -> Duration {
     let start = clock.now();
     loop {
         clock.sleep(SETTLING_CHECK).await;
         let passed = clock.now().duration_since(start).unsigned_abs();
+        progress(Progress::Settling(passed));
         if recorder.quiet_since(start) >= IDLE_PERIOD || passed >= MAX_SETTLING {
             return passed;
         }

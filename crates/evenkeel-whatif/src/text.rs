@@ -189,12 +189,12 @@ fn node_line(node: &NodeReport) -> String {
 }
 
 /// Returns a share in percent; 0 of nothing.
-fn share(part: i64, whole: i64) -> i64 {
+pub(crate) fn share(part: i64, whole: i64) -> i64 {
     if whole <= 0 { 0 } else { part.saturating_mul(100) / whole }
 }
 
 /// Formats a duration in whole seconds, or in milliseconds below one.
-fn time(time: Duration) -> String {
+pub(crate) fn time(time: Duration) -> String {
     let unit = if time < Duration::from_secs(1) { 1_000_000 } else { 1_000_000_000 };
     let nanos = i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
     duration::format(nanos / unit * unit)

@@ -1,6 +1,9 @@
 //! State of a cluster that follows the events of a recording.
 
-use super::{BudgetReport, Eviction, NodeReport, Part, Pending, Placement, Shortage};
+use super::{
+    BudgetReport, Eviction, NodeReport, Part, Pending, Placement, Shortage,
+    charts::{BudgetSpans, Charts, ReadyPods},
+};
 use crate::recording::{Amounts, Happened, NodeRecord, PodRecord, Recording, What};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -51,6 +54,8 @@ struct Readiness {
     now: usize,
     lowest: usize,
     short: Interval,
+    /// Numbers of ready pods, each from a time on.
+    history: Vec<(Duration, usize)>,
 }
 
 /// Budget at a time of the recording.
@@ -67,6 +72,8 @@ struct BudgetState {
 struct Interval {
     total: Duration,
     since: Option<Duration>,
+    /// Begin and end of each time that is over.
+    spans: Vec<(Duration, Duration)>,
 }
 
 impl Interval {
@@ -77,6 +84,9 @@ impl Interval {
             (false, Some(since)) => {
                 self.total += now.saturating_sub(since);
                 self.since = None;
+                if now > since {
+                    self.spans.push((since, now));
+                }
             }
             _ => {}
         }
@@ -105,11 +115,21 @@ impl<'a> Fold<'a> {
         }
         for readiness in fold.workloads.values_mut() {
             (readiness.before, readiness.lowest) = (readiness.now, readiness.now);
+            readiness.history = vec![(Duration::ZERO, readiness.now)];
         }
         for (name, allows) in &recording.budgets {
             let budget = fold.budgets.entry(name).or_default();
             budget.before = *allows <= 0;
             fold.budget(name, *allows, Duration::ZERO);
+        }
+        fold
+    }
+
+    /// Returns the state at the end of a recording.
+    pub(super) fn after(recording: &'a Recording) -> Self {
+        let mut fold = Self::of(recording);
+        for event in &recording.happened {
+            fold.event(event);
         }
         fold
     }
@@ -220,6 +240,7 @@ impl<'a> Fold<'a> {
         readiness.now = if ready { readiness.now + 1 } else { readiness.now.saturating_sub(1) };
         readiness.lowest = readiness.lowest.min(readiness.now);
         readiness.short.set(readiness.now < readiness.before, now);
+        readiness.history.push((now, readiness.now));
     }
 
     /// Adds the requests of a pod to its node.
@@ -317,6 +338,26 @@ impl<'a> Fold<'a> {
             refused: budget.refused.clone(),
         });
         reports.filter(|budget| !budget.exhausted.is_zero() || !budget.refused.is_empty()).collect()
+    }
+
+    /// Returns what changed in the course of time, of the workloads and budgets that a report lists.
+    pub(super) fn charts(self, end: Duration) -> Charts {
+        let short = self.workloads.into_iter().filter(|(_, found)| found.lowest < found.before);
+        let workloads = short.map(|(workload, found)| ReadyPods {
+            workload: workload.to_owned(),
+            before: found.before,
+            history: found.history,
+        });
+        let budgets = self.budgets.into_iter().map(|(budget, mut found)| {
+            // What holds at the end of the recording has no end in it.
+            found.exhausted.set(false, end);
+            BudgetSpans { budget: budget.to_owned(), spans: found.exhausted.spans }
+        });
+        Charts {
+            workloads: workloads.collect(),
+            evictions: self.evicted.iter().map(|eviction| eviction.after).collect(),
+            budgets: budgets.filter(|budget| !budget.spans.is_empty()).collect(),
+        }
     }
 
     pub(super) fn nodes(&self, end: Duration) -> Vec<NodeReport> {

@@ -60,6 +60,26 @@ pub(crate) fn budget(name: &str, min_available: u32) -> Value {
     })
 }
 
+/// Returns a CronJob whose pods request little.
+pub(crate) fn cronjob(name: &str, schedule: &str) -> Value {
+    json!({
+        "apiVersion": "batch/v1", "kind": "CronJob",
+        "metadata": {
+            "name": name, "namespace": "shop", "uid": format!("uid-{name}"),
+            "creationTimestamp": "2026-05-01T00:00:00Z"
+        },
+        "spec": {
+            "schedule": schedule,
+            "jobTemplate": {"spec": {"template": {"spec": {
+                "restartPolicy": "Never",
+                "containers": [{
+                    "name": "c", "image": "job:1", "resources": {"requests": {"cpu": "50m"}}
+                }]
+            }}}}
+        }
+    })
+}
+
 /// Returns a cluster of these objects.
 pub(crate) fn cluster(objects: &[Value]) -> Cluster {
     let mut cluster = Cluster::default();

@@ -5,4 +5,5 @@ mod clones;
 mod drains;
 mod fixtures;
 mod outages;
+mod pages;
 mod schedulers;

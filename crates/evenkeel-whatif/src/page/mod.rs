@@ -1,0 +1,72 @@
+//! Reports as a page: one HTML file that needs no other host and no script.
+//!
+//! | part of the page | implemented in |
+//! |---|---|
+//! | what happened in a sentence, and in figures | [`view`] |
+//! | plots of ready pods, evictions, budgets and nodes | [`plot`], [`figures`] |
+//! | tables | `templates/report.html` |
+//! | differences of two variants, whose reports are side by side | `templates/page.html` |
+//!
+//! Templates escape all text. The page's policy allows no other script than its own.
+
+mod figures;
+mod plot;
+mod view;
+
+use crate::{
+    compare::Comparison,
+    report::{Charts, Report},
+};
+use askama::Template;
+use view::{ComparisonView, VariantView};
+
+/// Variant of a simulation on a page.
+#[derive(Debug, Clone, Copy)]
+pub struct PageVariant<'a> {
+    /// Name of the variant.
+    pub name: &'a str,
+    /// What it did to the cluster.
+    pub report: &'a Report,
+    /// Its courses of time.
+    pub charts: &'a Charts,
+}
+
+/// Page of one or two variants.
+#[derive(Debug, Clone, Copy)]
+pub struct Page<'a> {
+    /// The variants, in the order of the page.
+    pub variants: &'a [PageVariant<'a>],
+    /// What differs, if there are two.
+    pub comparison: Option<&'a Comparison>,
+}
+
+#[derive(Template)]
+#[template(path = "page.html")]
+struct PageTemplate<'a> {
+    title: String,
+    comparison: Option<ComparisonView>,
+    variants: Vec<VariantView<'a>>,
+}
+
+impl Page<'_> {
+    /// Returns the page as HTML.
+    ///
+    /// # Errors
+    /// The template cannot be written. Only a broken template does that.
+    pub fn html(&self) -> Result<String, askama::Error> {
+        let names: Vec<&str> = self.variants.iter().map(|variant| variant.name).collect();
+        let comparison = match (self.comparison, &*names) {
+            (Some(comparison), [a, b]) => Some(ComparisonView::of(comparison, [a, b])),
+            _ => None,
+        };
+        let variants = self.variants.iter().enumerate();
+        PageTemplate {
+            title: view::title(self.variants),
+            comparison,
+            variants: variants
+                .map(|(index, variant)| VariantView::of(index, variant, names.len() > 1))
+                .collect(),
+        }
+        .render()
+    }
+}
