@@ -150,11 +150,15 @@ impl Console {
         }
     }
 
+    fn gather(&self) -> Sample {
+        let families: Vec<_> = self.registries.iter().flat_map(Registry::gather).collect();
+        Sample::of(&families)
+    }
+
     /// Samples the metrics again and again: often while somebody looks, or else seldom.
     async fn sample(&self) {
         loop {
-            let families: Vec<_> = self.registries.iter().flat_map(Registry::gather).collect();
-            self.samples().push(self.clock.now(), Sample::of(&families));
+            self.samples().push(self.clock.now(), self.gather());
             self.ticks.send_modify(|tick| *tick = tick.wrapping_add(1));
             self.scheduler.end_if_idle().await;
             let interval = if self.is_watched() { INTERVAL } else { IDLE_INTERVAL };

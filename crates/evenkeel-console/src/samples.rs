@@ -2,7 +2,7 @@
 
 use crate::view::plot::{Plot, Series, plot};
 use evenkeel_api::time::Timestamp;
-use prometheus::proto::MetricFamily;
+use prometheus::proto::{LabelPair, MetricFamily};
 use std::{collections::VecDeque, time::Duration};
 
 /// Interval between two samples, and between the checks whether a page has changed.
@@ -48,7 +48,7 @@ impl Sample {
                 "rest_client_request_duration_seconds" => {
                     for metric in metrics {
                         let verb = metric.get_label().iter().find(|label| label.name() == "verb");
-                        let verb = verb.map(|label| label.value()).unwrap_or_default();
+                        let verb = verb.map(LabelPair::value).unwrap_or_default();
                         let is_write = WRITES.contains(&verb);
                         let work = if is_write { &mut sample.writes } else { &mut sample.reads };
                         let histogram = metric.get_histogram();

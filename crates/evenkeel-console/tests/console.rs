@@ -171,7 +171,8 @@ async fn pages_show_the_cluster_without_secrets_and_scripts() {
     let (events, controllers) =
         (visit.html("/events").await, visit.html("/controller/replicaset-controller").await);
     assert!(
-        events.contains("FailedScheduling") && controllers.contains("create 2 Pod"),
+        events.contains("FailedScheduling")
+            && controllers.contains("update status of ReplicaSet default/web-"),
         "{controllers}"
     );
     for html in
