@@ -41,6 +41,7 @@ pub(super) fn start(clusters: &Clusters, name: &str, style: Style) -> Result<()>
             )
         })?;
     let output = child.stdout.take().context("the process has no output")?;
+    let mut is_stopped = false;
     for line in BufReader::new(output).lines() {
         // Other lines than events are none of ours.
         let Ok(event) = serde_json::from_str::<Event>(&line?) else { continue };
@@ -54,8 +55,12 @@ pub(super) fn start(clusters: &Clusters, name: &str, style: Style) -> Result<()>
         if matches!(event, Event::Ready { .. }) {
             return Ok(());
         }
+        is_stopped |= event == Event::Stopping;
     }
     let status = child.wait()?;
+    if is_stopped && status.success() {
+        bail!("cluster {name} was stopped before it was ready");
+    }
     bail!(
         "cluster {name}: the process in the background ended ({status}) before the cluster was ready; its log says why: {}",
         log.display()

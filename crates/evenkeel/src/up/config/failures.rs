@@ -99,6 +99,9 @@ fn named<'a>(name: &str, nodes: &[&'a str]) -> Vec<&'a str> {
 mod tests {
     use super::*;
 
+    /// Seconds, nodes that are lost, and nodes that are back.
+    type Change = (u64, &'static [&'static str], &'static [&'static str]);
+
     const NODES: [&str; 4] = ["a-0", "a-1", "a-b-0", "b-0"];
 
     fn failure(nodes: &[&str], after: u64, length: Option<u64>) -> Failure {
@@ -111,21 +114,21 @@ mod tests {
 
     #[test]
     fn failures_are_steps_in_time() {
-        let table: [(&[Failure], &[(u64, &[&str], &[&str])]); 4] = [
-            (&[], &[]),
+        let table: [(Vec<Failure>, &[Change]); 4] = [
+            (Vec::new(), &[]),
             (
-                &[failure(&["a"], 5, Some(10))],
+                vec![failure(&["a"], 5, Some(10))],
                 &[(5, &["a-0", "a-1"], &[]), (15, &[], &["a-0", "a-1"])],
             ),
-            (&[failure(&["b-0"], 0, None)], &[(0, &["b-0"], &[])]),
+            (vec![failure(&["b-0"], 0, None)], &[(0, &["b-0"], &[])]),
             // The node is back when the last of its failures ends.
             (
-                &[failure(&["a-0", "b"], 1, Some(4)), failure(&["a-0"], 3, Some(4))],
+                vec![failure(&["a-0", "b"], 1, Some(4)), failure(&["a-0"], 3, Some(4))],
                 &[(1, &["a-0", "b-0"], &[]), (5, &[], &["b-0"]), (7, &[], &["a-0"])],
             ),
         ];
         for (failures, want) in table {
-            let steps = steps(failures, &NODES).expect("valid");
+            let steps = steps(&failures, &NODES).expect("valid");
             let got: Vec<_> = steps
                 .iter()
                 .map(|step| (step.at.as_secs(), step.lost.clone(), step.restored.clone()))
