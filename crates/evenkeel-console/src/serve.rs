@@ -172,7 +172,7 @@ impl Console {
                 Access::Granted | Access::Refused(StatusCode::UNAUTHORIZED, _),
                 Some((_, type_, text)),
             ) => {
-                return respond(StatusCode::OK, *type_, *text);
+                return respond(StatusCode::OK, type_, *text);
             }
             (Access::Refused(status, message), _) => {
                 return self.refuse(&PageError { status, message: message.to_owned() }, "/");

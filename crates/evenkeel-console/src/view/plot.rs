@@ -113,7 +113,7 @@ fn ceiling(value: f64) -> f64 {
 /// Formats a value with two digits that count.
 fn number(value: f64, unit: &str) -> String {
     let text = match value {
-        v if v == 0.0 => "0".to_owned(),
+        0.0 => "0".to_owned(),
         v if v < 1.0 => format!("{v:.2}"),
         v if v < 10.0 && v.fract() != 0.0 => format!("{v:.1}"),
         v => format!("{v:.0}"),
