@@ -173,7 +173,7 @@ fn equal_runs_have_equal_reports() {
     let scenario = |seed| Scenario { drain: nodes("zone in (z1,z2)"), seed, ..scenario(60) };
     let json = |seed| {
         let report = run(&objects, &scenario(seed));
-        assert!(report.evicted.len() > 3, "{}", report.text());
+        assert!(report.evicted.len() > 1, "{}", report.text());
         assert!(!report.pending.is_empty(), "{}", report.text());
         serde_json::to_string_pretty(&report).expect("JSON")
     };
