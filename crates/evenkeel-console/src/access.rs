@@ -253,7 +253,8 @@ mod tests {
             let headers: Vec<_> = own.iter().chain(more).copied().collect();
             code(decided(&keys, method, &headers, None))
         };
-        let table: &[(Method, &[(&str, &str)], u16)] = &[
+        type Headers = &'static [(&'static str, &'static str)];
+        let table: &[(Method, Headers, u16)] = &[
             (Method::GET, &[("sec-fetch-site", "same-origin")], 200),
             (Method::GET, &[("sec-fetch-site", "none"), ("sec-fetch-mode", "navigate")], 200),
             (Method::GET, &[("sec-fetch-site", "same-site"), ("sec-fetch-mode", "cors")], 403),

@@ -219,8 +219,9 @@ mod tests {
                 "conditions": [{"type": "Ready", "status": ready}],
             },
         });
-        for (key, value) in more.as_object().expect("an object") {
-            node[key] = value.clone();
+        let Value::Object(more) = more else { panic!("no object: {more}") };
+        for (key, value) in more {
+            node[&key] = value;
         }
         decoded(&node)
     }

@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn the_newest_value_is_at_the_right_and_gaps_part_the_line() {
-        let points = vec![
+        let points = [
             (400.0, Some(9000.0)),
             (100.0, Some(10.0)),
             (50.0, None),
