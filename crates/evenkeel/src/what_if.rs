@@ -5,11 +5,21 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 use evenkeel_component::features::FeatureGates;
 use evenkeel_kube_scheduler::{Registry, library_options};
 use evenkeel_whatif::{
-    Cluster, Comparison, Nodes, Outage, Report, Scenario, clone::CloneOptions, compare,
-    parse_duration, report, simulate,
+    Charts, Cluster, Comparison, Nodes, Outage, Page, PageVariant, Progress, Report, Scenario,
+    charts, clone::CloneOptions, compare, parse_duration, report, simulate_with_progress,
 };
 use serde::Serialize;
-use std::{fs, io::Write as _, path::PathBuf, process::ExitCode, time::Duration};
+use std::{
+    cell::Cell,
+    fs,
+    io::Write as _,
+    path::PathBuf,
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+/// Time between two messages about the progress. A run that takes less has none.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Loads a copy of a cluster into memory, lets it settle, makes the change, and reports what happens. Nothing is written
 /// to a cluster.
@@ -60,12 +70,12 @@ pub(crate) struct WhatIfArgs {
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "1m")]
     job_duration: Duration,
 
-    /// Seed of all random decisions. Equal runs have equal results, but for generated names.
+    /// Seed of all random decisions. Equal input and an equal seed give an equal report.
     #[arg(long, default_value_t = 0)]
     seed: u64,
 
-    /// Output: text, or json with a timeline.
-    #[arg(short, long, default_value = "text", value_parser = ["text", "json"])]
+    /// Output: text, json with a timeline, or html: a page with plots that needs no other file.
+    #[arg(short, long, default_value = "text", value_parser = ["text", "json", "html"])]
     output: String,
 }
 
@@ -84,6 +94,9 @@ struct Variant {
     /// File of the scheduler's configuration; `default` for none.
     name: String,
     report: Report,
+    /// What a page draws.
+    #[serde(skip)]
+    charts: Charts,
 }
 
 /// Runs `evenkeel what-if`, and returns its exit code.
@@ -106,8 +119,11 @@ fn output(args: &WhatIfArgs) -> Result<String> {
     if args.output == "json" {
         return Ok(serde_json::to_string_pretty(&results)? + "\n");
     }
+    if args.output == "html" {
+        return page(&results);
+    }
     let mut text = String::new();
-    for Variant { name, report } in &results.variants {
+    for Variant { name, report, .. } in &results.variants {
         if results.variants.len() > 1 {
             text += &format!("{name}\n\n");
         }
@@ -118,6 +134,68 @@ fn output(args: &WhatIfArgs) -> Result<String> {
         text += comparison.text([&a.name, &b.name]).trim_start();
     }
     Ok(text)
+}
+
+/// Returns the results as a page.
+fn page(results: &Results) -> Result<String> {
+    let variants: Vec<PageVariant<'_>> = results
+        .variants
+        .iter()
+        .map(|Variant { name, report, charts }| PageVariant { name, report, charts })
+        .collect();
+    Ok(Page { variants: &variants, comparison: results.comparison.as_ref() }.html()?)
+}
+
+/// Messages on the standard error about a simulation that takes long.
+struct ProgressLog<'a> {
+    /// Name of the variant; `None` if there is only one.
+    name: Option<&'a str>,
+    /// Virtual time to simulate.
+    duration: Duration,
+    last: Cell<Instant>,
+}
+
+impl<'a> ProgressLog<'a> {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the user waits for this program, not for virtual time"
+    )]
+    fn now() -> Instant {
+        Instant::now()
+    }
+
+    fn new(name: Option<&'a str>, duration: Duration) -> Self {
+        Self { name, duration, last: Cell::new(Self::now()) }
+    }
+
+    /// Writes a message if the last one was some time ago.
+    fn report(&self, progress: Progress) {
+        let now = Self::now();
+        if now.duration_since(self.last.get()) < PROGRESS_INTERVAL {
+            return;
+        }
+        self.last.set(now);
+        // Nothing depends on a message that cannot be written.
+        let _ = writeln!(std::io::stderr(), "{}", message(self.name, progress, self.duration));
+    }
+}
+
+/// Returns a message about the progress.
+fn message(name: Option<&str>, progress: Progress, duration: Duration) -> String {
+    let time = |time: Duration| {
+        let seconds = time.as_secs();
+        format!("{}h{:02}m{:02}s", seconds / 3600, seconds / 60 % 60, seconds % 60)
+    };
+    let name = name.map_or(String::new(), |name| format!("{name}: "));
+    match progress {
+        Progress::Loading => format!("{name}loading the cluster"),
+        Progress::Settling(passed) => {
+            format!("{name}the cluster settles before the change: {} simulated", time(passed))
+        }
+        Progress::Changed(passed) => {
+            format!("{name}{} of {} simulated", time(passed), time(duration))
+        }
+    }
 }
 
 /// Returns the variants with their names.
@@ -153,12 +231,21 @@ fn run_all(cluster: &Cluster, scenarios: &[(String, Scenario)]) -> Result<Vec<Va
     std::thread::scope(|scope| {
         let running: Vec<_> = scenarios
             .iter()
-            .map(|(name, scenario)| (name, scope.spawn(|| simulate(cluster, scenario))))
+            .map(|(name, scenario)| {
+                let shown = (scenarios.len() > 1).then_some(&**name);
+                let run = move || {
+                    let log = ProgressLog::new(shown, scenario.duration);
+                    simulate_with_progress(cluster, scenario, |progress| log.report(progress))
+                };
+                (name, scope.spawn(run))
+            })
             .collect();
         let finished = running.into_iter().map(|(name, thread)| {
             let recording =
                 thread.join().map_err(|_| anyhow!("the simulation of {name} panicked"))?;
-            Ok(Variant { name: name.clone(), report: report(&recording?) })
+            let recording = recording?;
+            let (report, charts) = (report(&recording), charts(&recording));
+            Ok(Variant { name: name.clone(), report, charts })
         });
         finished.collect()
     })
@@ -218,6 +305,27 @@ spec:
             .collect();
         assert!(whats.iter().any(|what| *what == "cordoned"), "{whats:?}");
         assert!(json.get("comparison").is_none());
+    }
+
+    #[test]
+    fn a_drain_is_reported_as_a_page() {
+        let page = run(&["--drain", "a", "--for", "30m", "-o", "html"]).expect("a page");
+        assert!(page.starts_with("<!doctype html>"), "{page}");
+        assert!(page.contains("What if: drain a"), "{page}");
+        assert!(page.contains("0/2 nodes are available: 1 Insufficient cpu"), "{page}");
+    }
+
+    #[test]
+    fn messages_say_how_far_a_simulation_is() {
+        let hours = Duration::from_hours;
+        let changed = Progress::Changed(Duration::from_secs(3 * 3600 + 61));
+        assert_eq!(message(None, changed, hours(24)), "3h01m01s of 24h00m00s simulated");
+        let settling = Progress::Settling(Duration::from_secs(90));
+        assert_eq!(
+            message(Some("a.yaml"), settling, hours(24)),
+            "a.yaml: the cluster settles before the change: 0h01m30s simulated"
+        );
+        assert_eq!(message(None, Progress::Loading, hours(1)), "loading the cluster");
     }
 
     #[test]
