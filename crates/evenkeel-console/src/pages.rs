@@ -71,8 +71,8 @@ impl Console {
     fn overview(&self) -> Result<Content, PageError> {
         let caches = &self.source.caches;
         let pods = caches.of::<Pod>().list();
-        let nodes = heat_map(caches.of::<Node>().list(), &pods);
         let listing = self.source.introspection.listing();
+        let nodes = heat_map(caches.of::<Node>().list(), &pods, listing.now);
         let plots = self.samples().plots(self.clock.now());
         Content::render("Overview", &overview(&self.cluster, nodes, &pods, &listing, plots))
     }

@@ -5,9 +5,11 @@ use askama::Template;
 use evenkeel_api::{
     View as _, condition,
     quantity::Quantity,
+    time::Timestamp,
     views::{Node, Pod},
 };
 use evenkeel_component_helpers::resource::pod_requests;
+use evenkeel_nodes::{SILENT, fault};
 use std::{
     collections::{BTreeMap, HashMap},
     sync::Arc,
@@ -117,8 +119,8 @@ pub(crate) struct HeatMap {
     pub(crate) zones: Vec<Zone>,
 }
 
-/// Returns the map of nodes and the pods on them.
-pub(crate) fn heat_map(mut nodes: Vec<Arc<Node>>, pods: &[Arc<Pod>]) -> HeatMap {
+/// Returns the map of nodes and the pods on them, at this time of the cluster.
+pub(crate) fn heat_map(mut nodes: Vec<Arc<Node>>, pods: &[Arc<Pod>], now: Timestamp) -> HeatMap {
     nodes.sort_by(|a, b| natural(&a.meta.name).cmp(&natural(&b.meta.name)));
     let mut of_node: HashMap<&str, Vec<&Pod>> = HashMap::new();
     for pod in pods.iter().filter(|pod| !matches!(&*pod.status.phase, "Succeeded" | "Failed")) {
@@ -127,7 +129,7 @@ pub(crate) fn heat_map(mut nodes: Vec<Arc<Node>>, pods: &[Arc<Pod>]) -> HeatMap 
     let none = Vec::new();
     let cells = nodes.iter().map(|node| {
         let pods = of_node.get(&*node.meta.name).unwrap_or(&none);
-        (node.meta.labels.get(ZONE), State::of(node), cell(node, pods))
+        (node.meta.labels.get(ZONE), State::of(node), cell(node, pods, now))
     });
     let total = nodes.len();
     if total > MAX_CELLS {
@@ -140,7 +142,7 @@ pub(crate) fn heat_map(mut nodes: Vec<Arc<Node>>, pods: &[Arc<Pod>]) -> HeatMap 
     HeatMap { total, ready, large: total <= MAX_LARGE_CELLS, cells, zones: Vec::new() }
 }
 
-fn cell(node: &Node, pods: &[&Pod]) -> NodeCell {
+fn cell(node: &Node, pods: &[&Pod], now: Timestamp) -> NodeCell {
     let (state, percent) = (State::of(node), requested_percent(node, pods));
     // A shade for each fifth, and one for nodes without requests.
     let shade = (percent.min(100) * SHADES).div_ceil(100);
@@ -149,7 +151,7 @@ fn cell(node: &Node, pods: &[&Pod]) -> NodeCell {
         href: ObjectPath::of(&Node::kind(), "", &node.meta.name).href(),
         class: format!("{} s{shade}", state.class()),
         state: state.word(),
-        silent: node.meta.annotations.get(evenkeel_nodes::SILENT).is_some_and(|on| on == "true"),
+        silent: fault(&node.meta.annotations, SILENT, now).is_some(),
         pods: pods.len(),
         percent,
     }
@@ -226,6 +228,10 @@ mod tests {
         decoded(&node)
     }
 
+    fn now() -> Timestamp {
+        "2027-01-15T08:00:00Z".parse().expect("a time")
+    }
+
     fn pod(name: &str, node: &str, cpu: &str) -> Arc<Pod> {
         let pod = json!({
             "metadata": {"name": name, "namespace": "a"},
@@ -239,14 +245,19 @@ mod tests {
     fn cells_have_state_and_shade() {
         let none = || json!({});
         let silent = json!({"metadata": {"name": "node-2", "annotations": {"sim.evenkeel.dev/silent": "true"}}});
+        let until = |name: &str, end: &str| {
+            let annotations = json!({"sim.evenkeel.dev/silent": format!("until {end}")});
+            json!({"metadata": {"name": name, "annotations": annotations}})
+        };
         let nodes = vec![
             node("node-10", "z", "Unknown", none()),
             node("node-2", "z", "True", silent),
             node("node-1", "z", "True", json!({"spec": {"unschedulable": true}})),
-            node("node-3", "z", "False", none()),
+            node("node-3", "z", "False", until("node-3", "2027-01-15T08:00:00Z")),
+            node("node-4", "z", "False", until("node-4", "2027-01-15T08:00:01Z")),
         ];
-        let map =
-            heat_map(nodes, &[pod("p", "node-2", "1"), pod("q", "node-2", "1"), pod("r", "", "9")]);
+        let pods = [pod("p", "node-2", "1"), pod("q", "node-2", "1"), pod("r", "", "9")];
+        let map = heat_map(nodes, &pods, now());
         let shown: Vec<_> =
             map.cells.iter().map(|c| (&*c.name, &*c.class, c.pods, c.percent, c.silent)).collect();
         assert_eq!(
@@ -255,10 +266,11 @@ mod tests {
                 ("node-1", "cordoned s0", 0, 0, false),
                 ("node-2", "ready s3", 2, 50, true),
                 ("node-3", "notready s0", 0, 0, false),
+                ("node-4", "notready s0", 0, 0, true),
                 ("node-10", "unknown s0", 0, 0, false),
             ]
         );
-        assert_eq!((map.total, map.ready, map.large), (4, 2, true));
+        assert_eq!((map.total, map.ready, map.large), (5, 2, true));
         let html = map.render().expect("rendered");
         assert!(html.contains("href=\"/object/core/v1/nodes/-/node-2\""), "{html}");
         assert!(html.contains("silent"), "{html}");
@@ -269,7 +281,7 @@ mod tests {
         let nodes = (0..=MAX_CELLS)
             .map(|n| node(&format!("n-{n}"), if n % 2 == 0 { "a" } else { "b" }, "True", json!({})))
             .collect();
-        let map = heat_map(nodes, &[pod("p", "n-0", "1")]);
+        let map = heat_map(nodes, &[pod("p", "n-0", "1")], now());
         assert!(map.cells.is_empty());
         let zones: Vec<_> = map.zones.iter().map(|z| (&*z.name, z.counts, z.pods)).collect();
         assert_eq!(zones, [("a", [1001, 0, 0, 0], 1), ("b", [1000, 0, 0, 0], 0)]);

@@ -195,7 +195,7 @@ mod tests {
             ],
             caches: Vec::new(),
         };
-        let page = overview("a", heat_map(Vec::new(), &[]), &[], &listing, Vec::new());
+        let page = overview("a", heat_map(Vec::new(), &[], listing.now), &[], &listing, Vec::new());
         let names =
             |rows: &[ControllerRow]| rows.iter().map(|r| r.link.text.clone()).collect::<Vec<_>>();
         assert_eq!(names(&page.busy), ["failing", "recent"]);

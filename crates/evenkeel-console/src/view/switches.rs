@@ -14,7 +14,7 @@ pub(crate) struct Switch {
     pub(crate) values: String,
     /// Effect of the annotation.
     pub(crate) meaning: String,
-    /// Whether the switch has two states: `true`, and no annotation.
+    /// Whether the switch has two states, `true` and no annotation. Faults also take the time when they end.
     pub(crate) is_toggle: bool,
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn switches(object: &Value) -> Vec<Switch> {
                 annotation: name,
                 values: plain(annotation.values),
                 meaning: plain(annotation.meaning),
-                is_toggle: annotation.values == "`true`",
+                is_toggle: annotation.values.starts_with("`true`"),
             }
         })
         .collect()
@@ -88,8 +88,10 @@ mod tests {
             "metadata": {"annotations": {"sim.evenkeel.dev/silent": "true"}},
         });
         let found = switches(&node);
-        assert_eq!(found.len(), 1);
-        assert!(found[0].is_toggle && found[0].value == "true");
+        assert!(found.len() > 1 && found.iter().all(|switch| switch.is_toggle));
+        let set: Vec<_> = found.iter().filter(|switch| !switch.value.is_empty()).collect();
+        assert_eq!(set.len(), 1);
+        assert_eq!((&*set[0].annotation, &*set[0].value), ("sim.evenkeel.dev/silent", "true"));
         let pod = switches(&json!({"apiVersion": "v1", "kind": "Pod"}));
         assert!(pod.len() > 5 && pod.iter().all(|switch| switch.value.is_empty()));
         assert!(switches(&json!({"apiVersion": "x/v1", "kind": "Node"})).is_empty());
