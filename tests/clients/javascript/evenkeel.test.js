@@ -3,29 +3,30 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync } from 'node:fs';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import { createInterface } from 'node:readline';
 import { after, before, test } from 'node:test';
-import { setTimeout as sleep } from 'node:timers/promises';
 
 import * as k8s from '@kubernetes/client-node';
 
 let folder, cluster, config;
 
-// A cluster of its own, whose kubeconfig appears when it listens.
+// A cluster of its own.
 before(async () => {
     folder = await mkdtemp(path.join(tmpdir(), 'evenkeel-'));
-    const kubeconfig = path.join(folder, 'kubeconfig');
     const program = process.env.EVENKEEL ?? 'evenkeel';
-    cluster = spawn(program, ['up', '--port=0', `--data-dir=${folder}`], { stdio: ['ignore', 'ignore', 'inherit'] });
-    while (!existsSync(kubeconfig)) {
-        assert.equal(cluster.exitCode, null, `${program} ended`);
-        await sleep(10);
+    const command = ['up', '--port=0', `--data-dir=${folder}`, '--output=json'];
+    cluster = spawn(program, command, { stdio: ['ignore', 'pipe', 'inherit'] });
+    let event;
+    for await (const line of createInterface({ input: cluster.stdout })) {
+        event = JSON.parse(line);
+        if (event.event === 'ready') break;
     }
+    assert.equal(event?.event, 'ready', `${program} ended`);
     config = new k8s.KubeConfig();
-    config.loadFromFile(kubeconfig);
+    config.loadFromFile(event.kubeconfig);
 });
 
 after(async () => {

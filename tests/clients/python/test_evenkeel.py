@@ -1,11 +1,11 @@
 """Tests with Kubernetes' Python client. $EVENKEEL names the program; by default it is on the PATH."""
 
 import contextlib
+import json
 import os
 import pathlib
 import subprocess
 import tempfile
-import time
 import unittest
 
 from kubernetes import client, config, utils, watch
@@ -17,15 +17,15 @@ CRDS = pathlib.Path(__file__).parent.parent / "crds"
 def evenkeel():
     """Runs a cluster of its own, and yields the path of its kubeconfig."""
     with tempfile.TemporaryDirectory() as folder:
-        kubeconfig = pathlib.Path(folder, "kubeconfig")
-        command = [os.environ.get("EVENKEEL", "evenkeel"), "up", "--port=0", f"--data-dir={folder}"]
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL) as cluster:
+        program = os.environ.get("EVENKEEL", "evenkeel")
+        command = [program, "up", "--port=0", f"--data-dir={folder}", "--output=json"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as cluster:
             try:
-                while not kubeconfig.exists():
-                    if cluster.poll() is not None:
-                        raise RuntimeError(f"{command} ended with code {cluster.returncode}")
-                    time.sleep(0.01)
-                yield str(kubeconfig)
+                events = map(json.loads, cluster.stdout)
+                ready = next((event for event in events if event["event"] == "ready"), None)
+                if ready is None:
+                    raise RuntimeError(f"{command} ended with code {cluster.wait()}")
+                yield ready["kubeconfig"]
             finally:
                 cluster.kill()
 

@@ -33,12 +33,11 @@ pub(crate) struct Args {
     #[arg(long, value_parser = check_name)]
     pub(super) name: Option<String>,
 
-    /// Run in the background: return when the cluster is ready. `evenkeel down` stops it.
+    /// Run in the background: return when the cluster is ready, so that pods can be created. `evenkeel down` stops it.
     #[arg(short, long)]
     pub(super) detach: bool,
 
-    /// Also wait this long (such as 60s) until all nodes are Ready and the default service account exists. The start fails
-    /// if that takes longer.
+    /// Also wait this long (such as 60s) until all nodes are Ready. The start fails if that takes longer.
     #[arg(long, value_name = "DURATION", value_parser = evenkeel_component::flags::duration::parse)]
     pub(super) wait: Option<Duration>,
 

@@ -263,8 +263,12 @@ impl Start<'_> {
         let Self { args, progress, .. } = self;
         let caches = plane.caches().clone();
         progress.begin("components", move || status::unsynced(&caches));
+        let synced = async {
+            plane.synced().await;
+            status::until_pods_are_admitted(plane, self.clock).await;
+        };
         tokio::select! {
-            () = plane.synced() => {}
+            () = synced => {}
             missing = status::never_served(plane.caches(), client) => bail!(
                 "the components need what the API server does not serve: {}; disable the feature gates or the controllers that \
                  need them",

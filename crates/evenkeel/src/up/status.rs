@@ -5,8 +5,11 @@ use evenkeel_api::{
     Kind, condition,
     views::{Namespace, Node, Pod, ServiceAccount},
 };
-use evenkeel_runtime::{cache::Caches, client::Client, clock::Clock, discovery::ServerResources};
-use std::time::Duration;
+use evenkeel_plane::Plane;
+use evenkeel_runtime::{
+    cache::Caches, client::Client, clock::Clock, discovery::ServerResources, introspect::Inspect,
+};
+use std::{sync::Arc, time::Duration};
 
 /// Interval at which the caches are read until the nodes are Ready.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -14,8 +17,17 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Interval at which the server is asked whether it serves what the caches wait for.
 const SERVED_INTERVAL: Duration = Duration::from_secs(2);
 
+/// Interval at which the cache of service accounts is read at the start.
+const ACCOUNT_INTERVAL: Duration = Duration::from_millis(2);
+
+/// Time that a start gives the default service account. Policies and webhooks of an old state may refuse it for ever.
+const ACCOUNT_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Namespace and name of the service account of pods that name none.
 const DEFAULT_ACCOUNT: (&str, &str) = ("default", "default");
+
+/// Name of the controller that creates this account.
+const ACCOUNT_CONTROLLER: &str = "serviceaccount-controller";
 
 /// Returns the state of the cluster as JSON.
 pub(super) fn report(caches: &Caches) -> String {
@@ -69,6 +81,35 @@ fn unserved(needed: &[Kind], served: &ServerResources) -> Vec<String> {
         .collect()
 }
 
+/// Waits until the default service account exists, without which pods are refused in the namespace `default`. Nothing makes
+/// it without its controller.
+pub(super) async fn until_pods_are_admitted(plane: &Plane, clock: &Clock) {
+    let makes_accounts = |inspected: &Arc<dyn Inspect>| inspected.name() == ACCOUNT_CONTROLLER;
+    if !plane.introspection().all().iter().any(makes_accounts) {
+        return;
+    }
+    let exists = async {
+        while lacks_default_account(plane.caches()) {
+            clock.sleep(ACCOUNT_INTERVAL).await;
+        }
+    };
+    tokio::select! {
+        () = exists => {}
+        () = clock.sleep(ACCOUNT_TIMEOUT) => tracing::warn!(
+            "the service account default/default does not exist yet, so that pods are refused in the namespace default; the log \
+             of {ACCOUNT_CONTROLLER} says why"
+        ),
+    }
+}
+
+/// Returns whether the namespace `default` has no service account for pods. A cluster without controllers has no such
+/// namespace.
+fn lacks_default_account(caches: &Caches) -> bool {
+    let (namespace, name) = DEFAULT_ACCOUNT;
+    caches.of::<Namespace>().get("", namespace).is_some()
+        && caches.of::<ServiceAccount>().get(namespace, name).is_none()
+}
+
 /// Returns what `--wait` waits for.
 pub(super) fn pending(caches: &Caches) -> Vec<String> {
     let nodes = caches.of::<Node>();
@@ -79,11 +120,7 @@ pub(super) fn pending(caches: &Caches) -> Vec<String> {
         .map(|node| format!("node {}", node.meta.name))
         .collect();
     pending.extend(unsynced(caches));
-    let (namespace, name) = DEFAULT_ACCOUNT;
-    // A cluster without controllers has no such account.
-    if caches.of::<Namespace>().get("", namespace).is_some()
-        && caches.of::<ServiceAccount>().get(namespace, name).is_none()
-    {
+    if lacks_default_account(caches) {
         pending.push("the default service account".to_owned());
     }
     pending

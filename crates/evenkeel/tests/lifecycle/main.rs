@@ -6,12 +6,14 @@ mod explain;
 mod faults;
 mod home;
 
+use client::get;
 use home::{Home, events, text};
 use serde_json::Value;
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::TcpListener,
     os::unix::fs::PermissionsExt as _,
+    path::Path,
     process::Stdio,
 };
 
@@ -75,6 +77,16 @@ fn clusters_run_side_by_side_under_different_names() {
     home.file(".kube/config", WORK);
     let [a, b] = ["a", "b"].map(|name| up(&home, &["--name", name]));
     assert_ne!(a["url"], b["url"]);
+    // Pods are refused in a namespace without it.
+    for cluster in [&a, &b] {
+        let kubeconfig = cluster["kubeconfig"].as_str().expect("a path");
+        let account =
+            get(Path::new(kubeconfig), "/api/v1/namespaces/default/serviceaccounts/default");
+        assert_eq!(
+            account.expect("it is there when the cluster is ready")["kind"],
+            "ServiceAccount"
+        );
+    }
     let refused = home.fail(&["up", "-d", "--name=a", "--port=0"]);
     assert!(refused.contains("the cluster a runs already (process "), "{refused}");
     let refused = home.fail(&["up", "--name=a", "--port=0"]);
