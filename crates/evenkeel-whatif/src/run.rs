@@ -3,7 +3,8 @@
 use crate::{
     Cluster,
     actions::Actor,
-    change::Scenario,
+    change::{NoSuchNode, Scenario},
+    cluster::nodes_in,
     observe::{Recorded, Recorder, full_name, node_record, pod_record},
     recording::{self, IDLE_PERIOD, Recording},
     wire::Wire,
@@ -72,6 +73,9 @@ pub enum SimulateError {
     /// A controller cannot start.
     #[error(transparent)]
     Controller(#[from] StartError),
+    /// The change names nodes that the cluster lacks.
+    #[error(transparent)]
+    NoSuchNode(#[from] NoSuchNode),
     /// The cluster has no node.
     #[error("the cluster has no nodes: add the output of `kubectl get nodes -o yaml`")]
     NoNodes,
@@ -92,7 +96,7 @@ pub enum Progress {
 /// arguments have equal results.
 ///
 /// # Errors
-/// The cluster cannot be loaded, or has no nodes.
+/// The cluster cannot be loaded, has no nodes, or lacks nodes that the change names.
 ///
 /// # Panics
 /// If it is called within a runtime.
@@ -126,14 +130,17 @@ async fn run(
     progress: &impl Fn(Progress),
 ) -> Result<Recording, SimulateError> {
     progress(Progress::Loading);
+    let nodes = nodes_in(cluster.objects());
+    if nodes.is_empty() {
+        return Err(SimulateError::NoNodes);
+    }
+    scenario.check(cluster)?;
+    let nodes = nodes.iter().map(NodeOptions::of_existing).collect();
     let clock = Clock::seeded(cluster.time(), scenario.seed);
     let recorder = Recorder::new(&clock);
     let server = start_server(cluster, &clock, scenario.seed).await?;
     let unknown = server.load(cluster.prepared()).await?;
-    let nodes = NodesOptions { nodes: nodes_of(cluster), ..node_options(scenario) };
-    if nodes.nodes.is_empty() {
-        return Err(SimulateError::NoNodes);
-    }
+    let nodes = NodesOptions { nodes, ..node_options(scenario) };
     let wire = Wire::client(server.service(), recorder.clone());
     let options = plane_options(scenario, nodes);
     let plane = Plane::start(&wire, &clock, options)?;
@@ -171,17 +178,6 @@ async fn start_server(cluster: &Cluster, clock: &Clock, seed: u64) -> Result<Ser
         builder = builder.service_cluster_ip_range(ranges);
     }
     builder.build().await
-}
-
-/// Returns the simulated nodes that take over those of the cluster.
-fn nodes_of(cluster: &Cluster) -> Vec<NodeOptions> {
-    let nodes = cluster
-        .objects()
-        .iter()
-        .filter(|object| object["kind"] == "Node" && object["apiVersion"] == "v1");
-    let views =
-        nodes.filter_map(|node| Node::decode(node.to_string().as_bytes(), Encoding::Json).ok());
-    views.map(|node| NodeOptions::of_existing(&node)).collect()
 }
 
 /// Waits for a future, and reports the virtual time that has passed.
