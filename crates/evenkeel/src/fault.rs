@@ -56,7 +56,7 @@ pub(crate) struct FaultArgs {
     #[arg(short, long, default_value = "default")]
     namespace: String,
 
-    /// Name of the cluster. Default: `default`, or the only one.
+    /// Name of the cluster. Default: the only one, or that of the kubeconfig's current context, or `default`.
     #[arg(long)]
     name: Option<String>,
 

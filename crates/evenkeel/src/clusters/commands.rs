@@ -2,6 +2,7 @@
 
 use super::{
     folder::Clusters,
+    named::{self, NamedCluster},
     record::{Cluster, State, choose},
     table::{self, LiveStatus},
 };
@@ -40,11 +41,11 @@ const MAX_POLLS_WITHOUT_PROCESS: usize = 40;
 /// Arguments of `evenkeel down`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DownArgs {
-    /// Name of the cluster. Default: `default`, or the only one.
-    name: Option<String>,
+    #[command(flatten)]
+    cluster: NamedCluster,
 
     /// Stop all clusters.
-    #[arg(long, conflicts_with = "name")]
+    #[arg(long, conflicts_with_all = ["cluster", "flag"])]
     all: bool,
 }
 
@@ -58,8 +59,8 @@ pub(crate) struct ListArgs {
 /// Arguments of `evenkeel status`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct StatusArgs {
-    /// Name of the cluster. Default: `default`, or the only one.
-    name: Option<String>,
+    #[command(flatten)]
+    cluster: NamedCluster,
 
     #[command(flatten)]
     output: OutputArgs,
@@ -68,11 +69,11 @@ pub(crate) struct StatusArgs {
 /// Arguments of `evenkeel reset`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ResetArgs {
-    /// Name of the cluster, which starts again without its objects. Default: `default`, or the only one.
-    name: Option<String>,
+    #[command(flatten)]
+    cluster: NamedCluster,
 
     /// Data folder that no cluster uses. Its keys and certificates stay.
-    #[arg(long, value_name = "DIR", conflicts_with = "name")]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["cluster", "flag"])]
     data_dir: Option<PathBuf>,
 }
 
@@ -108,8 +109,9 @@ pub(crate) fn list(args: &ListArgs) -> ExitCode {
 /// Runs `evenkeel status`. The exit code is 0 if the cluster is running, and 1 otherwise.
 pub(crate) fn status(args: &StatusArgs) -> ExitCode {
     block_on(async {
-        let all = Clusters::of(&Home::from_env()).all()?;
-        let cluster = choose(&all, args.name.as_deref())?;
+        let home = Home::from_env();
+        let all = Clusters::of(&home).all()?;
+        let cluster = named::find(&all, args.cluster.name(), &home)?;
         let live = live_status(cluster).await;
         if args.output.is_json() {
             let value = table::json(cluster, live.as_ref());
@@ -148,7 +150,7 @@ pub(crate) fn down(args: &DownArgs) -> ExitCode {
         let clusters = Clusters::of(&Home::from_env());
         let all = clusters.all()?;
         if !args.all {
-            stop(&clusters, choose(&all, args.name.as_deref())?).await?;
+            stop(&clusters, choose(&all, args.cluster.name(), None)?).await?;
             return Ok(ExitCode::SUCCESS);
         }
         let mut result = Ok(ExitCode::SUCCESS);
@@ -226,7 +228,7 @@ pub(crate) fn reset(args: &ResetArgs) -> ExitCode {
         }
         let clusters = Clusters::of(&Home::from_env());
         let all = clusters.all()?;
-        let cluster = choose(&all, args.name.as_deref())?;
+        let cluster = choose(&all, args.cluster.name(), None)?;
         let name = &cluster.name;
         let Some(record) = cluster.record.as_ref().filter(|_| cluster.state == State::Running)
         else {

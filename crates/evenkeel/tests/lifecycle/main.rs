@@ -91,9 +91,15 @@ fn clusters_run_side_by_side_under_different_names() {
     assert!(refused.contains("the cluster a runs already (process "), "{refused}");
     let refused = home.fail(&["up", "--name=a", "--port=0"]);
     assert!(refused.contains("the cluster a runs already (process "), "{refused}");
-    assert!(home.fail(&["down"]).contains("which cluster? There are: a, b"));
+    // The one that was started last is the kubeconfig's current one; what ends a cluster does not follow that.
+    let names = [&[][..], &["a"], &["--name=a"]].map(|name| {
+        let status = home.succeed(&[&["status", "-ojson"], name].concat());
+        serde_json::from_str::<Value>(&status).expect("a status")["name"].clone()
+    });
+    assert_eq!(names, ["b", "a", "a"]);
+    assert!(home.fail(&["down"]).contains("which cluster? There are: a, b; name it: --name a"));
     assert!(home.fail(&["up", "--name=A.b"]).contains("a name has at most 63"));
-    assert_eq!(home.succeed(&["down", "a"]), "stopped a\n");
+    assert_eq!(home.succeed(&["down", "--name=a"]), "stopped a\n");
     assert_eq!(current_context(&home).as_deref(), Some("evenkeel-b"));
     // The context that was current before is of a cluster that is gone; the one before that is left.
     assert_eq!(home.succeed(&["down", "--all"]), "stopped b\n");
