@@ -46,7 +46,21 @@ fn describe(source: &str, path: &str, error: &Error) -> String {
             };
             format!("{source}{place}:{path} unknown field {field:?}; {hint}")
         }
-        _ => format!("{source}{place}:{path} {error}"),
+        _ => format!("{source}{place}:{path} {}", in_words(error)),
+    }
+}
+
+/// Returns an error in the words of YAML's users, without the place.
+fn in_words(error: &Error) -> String {
+    let text = error.to_string();
+    let text = match error.location() {
+        Some(at) => text.replace(&format!(" at line {}, column {}", at.line(), at.column()), ""),
+        None => text,
+    };
+    match &*text {
+        "expected sequence start" => "a list is expected: lines that begin with \"- \"".to_owned(),
+        "expected mapping start" => "fields are expected, such as \"name: a\"".to_owned(),
+        _ => text,
     }
 }
 
@@ -109,6 +123,8 @@ mod tests {
             ("name: A.b\n", "c.yaml:3:"),
             ("wait: long\n", "c.yaml:3:"),
             ("nodes: [{name: a, taints: [{key: k, effect: No}]}]\n", "nodes[0].taints[0].effect"),
+            ("nodes: 5\n", "c.yaml:3:8: nodes: a list is expected: lines that begin with \"- \""),
+            ("nodes: [5]\n", "c.yaml:3:9: nodes[0]: fields are expected, such as \"name: a\""),
         ] {
             let error = refused(body);
             assert!(error.contains(path), "{error}");
