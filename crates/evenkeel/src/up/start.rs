@@ -330,7 +330,10 @@ impl Start<'_> {
         serving: &Tasks,
         ended: Result<Option<LifecycleRequest>>,
     ) -> Result<Option<LifecycleRequest>> {
-        self.progress.print(&Event::Stopping);
+        // After a failure nobody waits for the end: its reason comes next.
+        if ended.is_ok() {
+            self.progress.print(&Event::Stopping);
+        }
         let mut late = plane.stop().await;
         late.extend(serving.shut_down(SHUTDOWN_TIMEOUT).await.into_iter().map(String::from));
         let request = ended?;
