@@ -9,6 +9,7 @@ use super::{
     object::{Object, ObjectType, downcast},
     part::Part,
     store::{Events, IndexFunc, Selection, Store, same_version},
+    written::Written,
 };
 use crate::{
     clock::Clock,
@@ -17,7 +18,7 @@ use crate::{
     sharding::{ShardedCache, Shards},
     tasks::catch_call_panic,
 };
-use evenkeel_api::{Text, View};
+use evenkeel_api::{DecodeError, Encoding, Text, View};
 use prometheus::{Histogram, IntGauge};
 use std::{
     any::TypeId,
@@ -67,6 +68,7 @@ pub(crate) struct Informer {
     object_type: ObjectType,
     clock: Clock,
     store: RwLock<Store>,
+    written: Written,
     /// Parts, in the order of the scope's namespaces.
     parts: Box<[Part]>,
     /// Handles of the parts, if they hold only the objects of the shards of this process. Otherwise empty.
@@ -102,6 +104,7 @@ impl Informer {
             object_type,
             clock,
             store: RwLock::new(Store::new()),
+            written: Written::default(),
             parts,
             sharding: Box::default(),
             synced: Latch::default(),
@@ -150,6 +153,31 @@ impl Informer {
             return None;
         }
         downcast(self.get(namespace, name)?)
+    }
+
+    /// Decodes the object in the answer to an own write, and remembers it for the event of the write. `answer` is JSON.
+    pub(crate) fn decode_answer<V: View>(&self, answer: &[u8]) -> Result<Arc<V>, DecodeError> {
+        let object = self.object_type.decode(answer, Encoding::Json)?;
+        match downcast(Arc::clone(&object)).filter(|_| !self.transforms()) {
+            Some(view) => {
+                self.written.add(answer, &object);
+                Ok(view)
+            }
+            // The cache holds other objects than the server sends.
+            None => V::decode(answer, Encoding::Json).map(Arc::new),
+        }
+    }
+
+    /// Decodes the object of a watch event, unless it is that of an answer to an own write.
+    pub(super) fn decode_event(
+        &self,
+        object: &[u8],
+        encoding: Encoding,
+    ) -> Result<Arc<dyn Object>, DecodeError> {
+        match self.written.take(object) {
+            Some(written) => Ok(written),
+            None => self.object_type.decode(object, encoding),
+        }
     }
 
     /// Returns whether the objects are of this view.

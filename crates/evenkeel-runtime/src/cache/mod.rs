@@ -22,6 +22,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 mod whole;
+mod written;
 
 pub use caches::Caches;
 pub(crate) use caches::Scope;

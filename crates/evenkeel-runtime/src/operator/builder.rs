@@ -902,8 +902,6 @@ impl<K, S> Finalizers<K, S> {
         let target = Target::of(self.kind.clone(), object.meta());
         let body = serde_json::to_vec(patch)?.into();
         let patched = context.writer().patch::<V>(&target, "", PatchForm::Merge, body).await;
-        let patched =
-            patched.map_err(|source| FinalizerError { finalizer: finalizer.to_owned(), source })?;
-        Ok(Arc::new(patched))
+        Ok(patched.map_err(|source| FinalizerError { finalizer: finalizer.to_owned(), source })?)
     }
 }

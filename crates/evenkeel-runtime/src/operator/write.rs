@@ -8,12 +8,13 @@ use super::{
 };
 use crate::{
     cache::{Full, Reader},
-    client::{ApiError, Client, DeleteOptions, ListOptions},
+    client::{ApiError, Client, DeleteOptions, ListOptions, negotiation, send::ApiRequest},
     controller::{self, ControllerCaches, Error},
     plan::{PatchForm, Target},
 };
 use bytes::Bytes;
-use evenkeel_api::{Kind, Meta, View};
+use evenkeel_api::{DecodeError, Encoding, Kind, Meta, View};
+use http::HeaderMap;
 use kube::Resource;
 use serde::Serialize;
 use serde_json::Value;
@@ -65,6 +66,30 @@ impl Writer<'_> {
         self.caches.any(holds_all) && self.context.caches_show_writes(self.key)
     }
 
+    /// Sends a write, and decodes the object in its answer.
+    async fn send<R: View>(&self, target: &Target, call: ApiRequest) -> Result<Arc<R>, ApiError> {
+        let decode = |headers: &HeaderMap, body: &[u8]| self.decode_answer(target, headers, body);
+        self.client().exchange_with(call, decode).await
+    }
+
+    /// Decodes the answer to a write, by the cache of the kind if there is one: it need not decode the write's event then.
+    fn decode_answer<R: View>(
+        &self,
+        target: &Target,
+        headers: &HeaderMap,
+        body: &[u8],
+    ) -> Result<Arc<R>, DecodeError> {
+        let is_remembered =
+            !self.view.dry_run && negotiation::response_encoding(headers) == Encoding::Json;
+        let holds = |cache: &Arc<Reader>| {
+            (cache.holds::<R>() && cache.scope().kind == target.kind).then(|| Arc::clone(cache))
+        };
+        match is_remembered.then(|| self.caches.find_map(holds)).flatten() {
+            Some(cache) => cache.decode_answer(body),
+            None => negotiation::decode_object(headers, body).map(Arc::new),
+        }
+    }
+
     /// Records the result of a write for reports, unless it is a dry run.
     pub(super) fn record<T>(
         &self,
@@ -101,8 +126,8 @@ impl Writer<'_> {
         {
             return Ok(cached.whole());
         }
-        let applied =
-            self.client().apply::<R>(&target, self.field_manager, force, body.clone()).await;
+        let call = Client::apply_request::<R>(&target, self.field_manager, force, body.clone());
+        let applied = self.send::<R>(&target, call).await;
         let returned = self.record("apply", &target, "", applied)?;
         self.wrote(&target, returned.meta());
         if !self.view.dry_run {
@@ -117,10 +142,10 @@ impl Writer<'_> {
         subresource: &'static str,
         form: PatchForm,
         body: Bytes,
-    ) -> Result<R, ApiError> {
+    ) -> Result<Arc<R>, ApiError> {
         let Target { kind, namespace, name, .. } = target;
-        let patched =
-            self.client().patch::<R>(kind, namespace, name, subresource, form, body).await;
+        let call = self.client().patch_request::<R>(kind, namespace, name, subresource, form, body);
+        let patched = self.send::<R>(target, call).await;
         let patched = self.record("patch", target, subresource, patched)?;
         self.wrote(target, patched.meta());
         Ok(patched)
@@ -131,7 +156,8 @@ impl Writer<'_> {
         target: &Target,
         body: Bytes,
     ) -> Result<Arc<R::Object>, ApiError> {
-        let created = self.client().create::<R>(&target.kind, &target.namespace, body).await;
+        let call = self.client().create_request::<R>(&target.kind, &target.namespace, body);
+        let created = self.send::<R>(target, call).await;
         let created = self.record("create", target, "", created)?;
         self.wrote(target, created.meta());
         Ok(created.whole())
@@ -143,7 +169,8 @@ impl Writer<'_> {
         body: Bytes,
     ) -> Result<Arc<R::Object>, ApiError> {
         let Target { kind, namespace, name, .. } = target;
-        let updated = self.client().update::<R>(kind, namespace, name, "", body).await;
+        let call = self.client().update_request::<R>(kind, namespace, name, "", body);
+        let updated = self.send::<R>(target, call).await;
         let updated = self.record("update", target, "", updated)?;
         self.wrote(target, updated.meta());
         Ok(updated.whole())
@@ -188,7 +215,7 @@ impl Writer<'_> {
     }
 
     /// Creates an object, or changes it if it exists.
-    pub(super) async fn create_or_update<R: Whole<Object: Clone + Serialize>>(
+    pub(super) async fn create_or_update<R: Whole<Object: Clone + Resource + Serialize>>(
         &self,
         target: &Target,
         mut object: R::Object,
@@ -206,23 +233,46 @@ impl Writer<'_> {
         };
         let mut changed = R::Object::clone(&present);
         change(&mut changed)?;
-        if is_equal(&*present, &changed)? {
+        let text = serde_json::to_vec(&changed)?;
+        if is_equal((&*present, &serde_json::to_vec(&*present)?), (&changed, &text))? {
             return Ok(present);
         }
-        Ok(self.update::<R>(target, encode(&target.kind, &changed)?).await?)
+        Ok(self.update::<R>(target, encode_text(&target.kind, &changed, text)?).await?)
     }
 }
 
-/// Returns whether two objects have the same JSON.
-fn is_equal(left: &impl Serialize, right: &impl Serialize) -> Result<bool> {
-    // Equal text needs no second look; maps without an order may also be written differently.
-    let is_same_text = serde_json::to_vec(left)? == serde_json::to_vec(right)?;
-    Ok(is_same_text || serde_json::to_value(left)? == serde_json::to_value(right)?)
+/// Returns whether two objects have the same JSON. Each comes with its text.
+fn is_equal<K: Serialize>(left: (&K, &[u8]), right: (&K, &[u8])) -> Result<bool> {
+    // Maps without an order may write the same JSON differently, but not in more or fewer bytes.
+    let is_same_json = || Ok(serde_json::to_value(left.0)? == serde_json::to_value(right.0)?);
+    if left.1.len() == right.1.len() && left.1 != right.1 {
+        is_same_json()
+    } else {
+        Ok(left.1 == right.1)
+    }
 }
 
 /// Encodes an object, without fields that a write may not contain.
-pub(super) fn encode(kind: &Kind, object: &impl Serialize) -> Result<Bytes> {
+pub(super) fn encode(kind: &Kind, object: &(impl Resource + Serialize)) -> Result<Bytes> {
+    encode_text(kind, object, serde_json::to_vec(object)?)
+}
+
+/// Like [`encode`], for an object whose JSON is `text`.
+fn encode_text(kind: &Kind, object: &(impl Resource + Serialize), text: Vec<u8>) -> Result<Bytes> {
+    if object.meta().managed_fields.is_none() && begins_with_type(&text, kind) {
+        return Ok(text.into());
+    }
     encode_without(&["managedFields"], kind, object)
+}
+
+/// Returns whether the JSON of an object begins with its type, as most types are written.
+fn begins_with_type(text: &[u8], kind: &Kind) -> bool {
+    let field = |text: &[u8], name: &str, value: &str| {
+        let rest = text.strip_prefix(name.as_bytes())?.strip_prefix(value.as_bytes())?;
+        rest.strip_prefix(b"\",").map(|rest| text.len() - rest.len())
+    };
+    let after_version = field(text, "{\"apiVersion\":\"", &kind.api_version());
+    after_version.is_some_and(|at| field(&text[at..], "\"kind\":\"", &kind.kind).is_some())
 }
 
 /// Encodes an object for server-side apply: without fields that only the server sets.

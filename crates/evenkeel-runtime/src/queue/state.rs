@@ -1,24 +1,25 @@
 //! State of a workqueue: waiting, running and delayed keys. Contains no I/O; callers pass the time.
 
 use super::Priority;
+use crate::fast_map::FastMap;
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet},
     hash::Hash,
     time::Duration,
 };
 use tokio::time::Instant;
 
 pub(super) struct State<K> {
-    waiting: HashMap<K, Waiting>,
+    waiting: FastMap<K, Waiting>,
     /// Waiting keys in the order of their processing.
     order: BTreeMap<(Reverse<Priority>, u64), K>,
-    running: HashMap<K, Running>,
-    delayed: HashMap<K, Delayed>,
+    running: FastMap<K, Running>,
+    delayed: FastMap<K, Delayed>,
     /// Due times of delayed keys, with their sequence numbers.
     timeline: BTreeSet<(Instant, u64)>,
     /// Keys of `timeline`, by sequence number.
-    due: HashMap<u64, K>,
+    due: FastMap<u64, K>,
     /// Sequence number of the last added key.
     sequence: u64,
     shut_down: bool,
@@ -88,12 +89,12 @@ pub(super) struct Done {
 impl<K> Default for State<K> {
     fn default() -> Self {
         Self {
-            waiting: HashMap::new(),
+            waiting: FastMap::default(),
             order: BTreeMap::new(),
-            running: HashMap::new(),
-            delayed: HashMap::new(),
+            running: FastMap::default(),
+            delayed: FastMap::default(),
             timeline: BTreeSet::new(),
-            due: HashMap::new(),
+            due: FastMap::default(),
             sequence: 0,
             shut_down: false,
         }
@@ -102,11 +103,11 @@ impl<K> Default for State<K> {
 
 /// Frees the memory of an empty map after a burst. At the start, the queue has the keys of all objects, later only a
 /// few.
-fn shrink_if_empty<K, V>(map: &mut HashMap<K, V>) {
+fn shrink_if_empty<K, V>(map: &mut FastMap<K, V>) {
     // A map up to this capacity uses little memory, and often fills again.
     const KEPT_CAPACITY: usize = 256;
     if map.is_empty() && map.capacity() > KEPT_CAPACITY {
-        *map = HashMap::new();
+        *map = FastMap::default();
     }
 }
 
