@@ -51,6 +51,28 @@ impl Reader {
     }
 }
 
+/// Write of an object that is in flight. Its event is recognized until this is dropped, and also afterwards if its answer was
+/// decoded.
+pub(crate) struct WriteInFlight(Arc<Reader>);
+
+impl WriteInFlight {
+    pub(crate) fn of(cache: &Arc<Reader>) -> Self {
+        cache.written.begin();
+        Self(Arc::clone(cache))
+    }
+
+    /// Decodes the object in the answer, which is JSON.
+    pub(crate) fn decode_answer<V: View>(&self, answer: &[u8]) -> Result<Arc<V>, DecodeError> {
+        self.0.decode_answer(answer)
+    }
+}
+
+impl Drop for WriteInFlight {
+    fn drop(&mut self) {
+        self.0.written.end();
+    }
+}
+
 impl Deref for Reader {
     type Target = Informer;
 
@@ -155,29 +177,26 @@ impl Informer {
         downcast(self.get(namespace, name)?)
     }
 
-    /// Decodes the object in the answer to an own write, and remembers it for the event of the write. `answer` is JSON.
-    pub(crate) fn decode_answer<V: View>(&self, answer: &[u8]) -> Result<Arc<V>, DecodeError> {
-        let object = self.object_type.decode(answer, Encoding::Json)?;
-        match downcast(Arc::clone(&object)).filter(|_| !self.transforms()) {
-            Some(view) => {
-                self.written.add(answer, &object);
-                Ok(view)
-            }
+    /// Returns the object in the answer to an own write. `answer` is JSON.
+    fn decode_answer<V: View>(&self, answer: &[u8]) -> Result<Arc<V>, DecodeError> {
+        if self.transforms() {
             // The cache holds other objects than the server sends.
+            return V::decode(answer, Encoding::Json).map(Arc::new);
+        }
+        let decode = |answer: &[u8]| self.object_type.decode(answer, Encoding::Json);
+        match downcast(self.written.of_answer(answer, decode)?) {
+            Some(object) => Ok(object),
             None => V::decode(answer, Encoding::Json).map(Arc::new),
         }
     }
 
-    /// Decodes the object of a watch event, unless it is that of an answer to an own write.
+    /// Returns the object of a watch event.
     pub(super) fn decode_event(
         &self,
         object: &[u8],
         encoding: Encoding,
     ) -> Result<Arc<dyn Object>, DecodeError> {
-        match self.written.take(object) {
-            Some(written) => Ok(written),
-            None => self.object_type.decode(object, encoding),
-        }
+        self.written.of_event(object, |object| self.object_type.decode(object, encoding))
     }
 
     /// Returns whether the objects are of this view.

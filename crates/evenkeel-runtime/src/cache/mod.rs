@@ -28,7 +28,7 @@ pub use caches::Caches;
 pub(crate) use caches::Scope;
 pub use dynamic::Dynamic;
 pub use full::Full;
-pub(crate) use informer::{Informer, Reader, SubscriptionId};
+pub(crate) use informer::{Informer, Reader, SubscriptionId, WriteInFlight};
 pub(crate) use object::Object;
 pub use options::CacheOptions;
 

@@ -1,6 +1,11 @@
 //! Reasons why keys are in the queue of a reconcile function, for reports.
 
-use crate::{cache::CacheEvent, cache::Object, fast_map::FastMap, plan::Key};
+use crate::{
+    cache::CacheEvent,
+    cache::Object,
+    fast_map::{FastMap, shrink_if_sparse},
+    plan::Key,
+};
 use evenkeel_api::{Kind, Text};
 use std::{
     fmt,
@@ -87,7 +92,10 @@ impl Causes {
 
     /// Removes and returns the cause of a key whose pass begins.
     pub(super) fn take(&self, key: &Key) -> Option<Cause> {
-        self.lock().remove(key)
+        let mut causes = self.lock();
+        let cause = causes.remove(key);
+        shrink_if_sparse(&mut causes);
+        cause
     }
 
     fn lock(&self) -> MutexGuard<'_, FastMap<Key, Cause>> {

@@ -7,14 +7,15 @@ use super::{
     views::ClientView,
 };
 use crate::{
-    cache::{Full, Reader},
+    cache::{Full, Reader, WriteInFlight},
     client::{ApiError, Client, DeleteOptions, ListOptions, negotiation, send::ApiRequest},
     controller::{self, ControllerCaches, Error},
     plan::{PatchForm, Target},
 };
 use bytes::Bytes;
-use evenkeel_api::{DecodeError, Encoding, Kind, Meta, View};
+use evenkeel_api::{Encoding, Kind, Meta, View, json};
 use http::HeaderMap;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::Serialize;
 use serde_json::Value;
@@ -66,28 +67,24 @@ impl Writer<'_> {
         self.caches.any(holds_all) && self.context.caches_show_writes(self.key)
     }
 
-    /// Sends a write, and decodes the object in its answer.
+    /// Sends a write, and decodes the object in its answer, together with the cache of the kind if there is one: the object of
+    /// the write's event is then not decoded again.
     async fn send<R: View>(&self, target: &Target, call: ApiRequest) -> Result<Arc<R>, ApiError> {
-        let decode = |headers: &HeaderMap, body: &[u8]| self.decode_answer(target, headers, body);
-        self.client().exchange_with(call, decode).await
-    }
-
-    /// Decodes the answer to a write, by the cache of the kind if there is one: it need not decode the write's event then.
-    fn decode_answer<R: View>(
-        &self,
-        target: &Target,
-        headers: &HeaderMap,
-        body: &[u8],
-    ) -> Result<Arc<R>, DecodeError> {
-        let is_remembered =
-            !self.view.dry_run && negotiation::response_encoding(headers) == Encoding::Json;
-        let holds = |cache: &Arc<Reader>| {
-            (cache.holds::<R>() && cache.scope().kind == target.kind).then(|| Arc::clone(cache))
+        let in_flight = (!self.view.dry_run)
+            .then(|| {
+                self.caches.find_map(|cache| {
+                    let is_of_kind = cache.scope().kind == target.kind && cache.holds::<R>();
+                    is_of_kind.then(|| WriteInFlight::of(cache))
+                })
+            })
+            .flatten();
+        let decode = |headers: &HeaderMap, body: &[u8]| match &in_flight {
+            Some(in_flight) if negotiation::response_encoding(headers) == Encoding::Json => {
+                in_flight.decode_answer(body)
+            }
+            _ => negotiation::decode_object(headers, body).map(Arc::new),
         };
-        match is_remembered.then(|| self.caches.find_map(holds)).flatten() {
-            Some(cache) => cache.decode_answer(body),
-            None => negotiation::decode_object(headers, body).map(Arc::new),
-        }
+        self.client().exchange_with(call, decode).await
     }
 
     /// Records the result of a write for reports, unless it is a dry run.
@@ -232,35 +229,46 @@ impl Writer<'_> {
             return Ok(self.create::<R>(target, body).await?);
         };
         let mut changed = R::Object::clone(&present);
+        let before = text_without_metadata(&mut changed)?;
         change(&mut changed)?;
-        let text = serde_json::to_vec(&changed)?;
-        if is_equal((&*present, &serde_json::to_vec(&*present)?), (&changed, &text))? {
+        if is_same_json(&before, &text_without_metadata(&mut changed)?)?
+            && is_same_metadata(present.meta(), changed.meta())?
+        {
             return Ok(present);
         }
-        Ok(self.update::<R>(target, encode_text(&target.kind, &changed, text)?).await?)
+        Ok(self.update::<R>(target, encode(&target.kind, &changed)?).await?)
     }
 }
 
-/// Returns whether two objects have the same JSON. Each comes with its text.
-fn is_equal<K: Serialize>(left: (&K, &[u8]), right: (&K, &[u8])) -> Result<bool> {
+/// Encodes an object without its metadata, which are most of the work. The object stays as it is.
+fn text_without_metadata(object: &mut (impl Resource + Serialize)) -> Result<Vec<u8>> {
+    let metadata = std::mem::take(object.meta_mut());
+    let text = serde_json::to_vec(object);
+    *object.meta_mut() = metadata;
+    Ok(text?)
+}
+
+/// Returns whether two texts of one type are the same JSON.
+fn is_same_json(left: &[u8], right: &[u8]) -> Result<bool> {
     // Maps without an order may write the same JSON differently, but not in more or fewer bytes.
-    let is_same_json = || Ok(serde_json::to_value(left.0)? == serde_json::to_value(right.0)?);
-    if left.1.len() == right.1.len() && left.1 != right.1 {
-        is_same_json()
-    } else {
-        Ok(left.1 == right.1)
+    if left == right || left.len() != right.len() {
+        return Ok(left == right);
     }
+    Ok(json::from_slice::<Value>(left)? == json::from_slice::<Value>(right)?)
+}
+
+/// Returns whether two metadata are the same JSON, which has no fractions of seconds.
+fn is_same_metadata(left: &ObjectMeta, right: &ObjectMeta) -> Result<bool> {
+    Ok(left == right || serde_json::to_vec(left)? == serde_json::to_vec(right)?)
 }
 
 /// Encodes an object, without fields that a write may not contain.
 pub(super) fn encode(kind: &Kind, object: &(impl Resource + Serialize)) -> Result<Bytes> {
-    encode_text(kind, object, serde_json::to_vec(object)?)
-}
-
-/// Like [`encode`], for an object whose JSON is `text`.
-fn encode_text(kind: &Kind, object: &(impl Resource + Serialize), text: Vec<u8>) -> Result<Bytes> {
-    if object.meta().managed_fields.is_none() && begins_with_type(&text, kind) {
-        return Ok(text.into());
+    if object.meta().managed_fields.is_none() {
+        let text = serde_json::to_vec(object)?;
+        if begins_with_type(&text, kind) {
+            return Ok(text.into());
+        }
     }
     encode_without(&["managedFields"], kind, object)
 }
@@ -582,6 +590,7 @@ impl<S> Context<S> {
 mod tests {
     use super::*;
     use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::api::DynamicObject;
     use serde_json::json;
 
     #[test]
@@ -604,7 +613,56 @@ mod tests {
             (&whole["metadata"]["uid"], &whole["metadata"]["managedFields"]),
             (&json!("u"), &Value::Null)
         );
-        let untyped = encoded(encode(&kind, &json!({"metadata": {}})).unwrap());
-        assert_eq!(untyped, json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}}));
+        let untyped =
+            DynamicObject { types: None, metadata: ObjectMeta::default(), data: json!({}) };
+        let typed = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}});
+        assert_eq!(encoded(encode(&kind, &untyped).unwrap()), typed);
+    }
+
+    #[test]
+    fn an_object_that_begins_with_its_type_is_sent_as_it_is_written() {
+        let (kind, map) = (kind_of::<ConfigMap>(), ConfigMap::default());
+        let text = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{}}"#;
+        assert_eq!(encode(&kind, &map).unwrap(), text);
+        assert!(begins_with_type(text.as_bytes(), &kind));
+        for other in [
+            r#"{"apiVersion":"v2","kind":"ConfigMap","metadata":{}}"#,
+            r#"{"apiVersion":"v1","kind":"ConfigMaps","metadata":{}}"#,
+            r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{}}"#,
+            r#"{"apiVersion":"v1","metadata":{}}"#,
+            "{}",
+        ] {
+            assert!(!begins_with_type(other.as_bytes(), &kind), "{other}");
+        }
+    }
+
+    #[test]
+    fn objects_are_compared_by_their_json() {
+        let table = [
+            (r#"{"a":1,"b":2}"#, r#"{"a":1,"b":2}"#, true),
+            (r#"{"a":1,"b":2}"#, r#"{"b":2,"a":1}"#, true),
+            (r#"{"a":1,"b":2}"#, r#"{"a":1,"b":3}"#, false),
+            (r#"{"a":1}"#, r#"{"a":1,"b":2}"#, false),
+        ];
+        for (left, right, expected) in table {
+            let same = is_same_json(left.as_bytes(), right.as_bytes()).unwrap();
+            assert_eq!(same, expected, "{left} {right}");
+        }
+        let mut map: ConfigMap =
+            serde_json::from_value(json!({"metadata": {"name": "a"}, "data": {"k": "v"}})).unwrap();
+        let text = text_without_metadata(&mut map).unwrap();
+        assert!(!String::from_utf8(text).unwrap().contains("name"));
+        assert_eq!(map.metadata.name.as_deref(), Some("a"));
+        let at = |second: &str, label: &str| -> ObjectMeta {
+            let time = format!("2026-01-01T00:00:{second}Z");
+            serde_json::from_value(json!({"creationTimestamp": time, "labels": {"l": label}}))
+                .unwrap()
+        };
+        for (second, label, expected) in
+            [("00.5", "x", true), ("01", "x", false), ("00", "y", false)]
+        {
+            let same = is_same_metadata(&at("00", "x"), &at(second, label)).unwrap();
+            assert_eq!(same, expected, "{second} {label}");
+        }
     }
 }

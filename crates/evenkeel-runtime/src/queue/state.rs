@@ -1,7 +1,7 @@
 //! State of a workqueue: waiting, running and delayed keys. Contains no I/O; callers pass the time.
 
 use super::Priority;
-use crate::fast_map::FastMap;
+use crate::fast_map::{FastMap, shrink_if_sparse};
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
@@ -101,16 +101,6 @@ impl<K> Default for State<K> {
     }
 }
 
-/// Frees the memory of an empty map after a burst. At the start, the queue has the keys of all objects, later only a
-/// few.
-fn shrink_if_empty<K, V>(map: &mut FastMap<K, V>) {
-    // A map up to this capacity uses little memory, and often fills again.
-    const KEPT_CAPACITY: usize = 256;
-    if map.is_empty() && map.capacity() > KEPT_CAPACITY {
-        *map = FastMap::default();
-    }
-}
-
 impl<K: Clone + Eq + Hash> State<K> {
     /// Adds `key`, or marks it as dirty if it is in process.
     pub(super) fn add(&mut self, key: K, priority: Priority, now: Instant) -> Added {
@@ -193,8 +183,8 @@ impl<K: Clone + Eq + Hash> State<K> {
                 self.delayed.remove(&key).map_or(Priority::NORMAL, |delayed| delayed.priority);
             promoted.push(self.add(key, priority, at));
         }
-        shrink_if_empty(&mut self.due);
-        shrink_if_empty(&mut self.delayed);
+        shrink_if_sparse(&mut self.due);
+        shrink_if_sparse(&mut self.delayed);
         promoted
     }
 
@@ -211,7 +201,7 @@ impl<K: Clone + Eq + Hash> State<K> {
             Some(waiting) => (waiting.priority, waiting.since),
             None => (Priority::NORMAL, now),
         };
-        shrink_if_empty(&mut self.waiting);
+        shrink_if_sparse(&mut self.waiting);
         self.running.insert(key.clone(), Running { priority, since: now, again: None });
         Taken::Key { key, waited: now.saturating_duration_since(since) }
     }
