@@ -13,12 +13,13 @@ use super::{
 };
 use crate::{
     clock::Clock,
+    fast_map::FastMap,
     plan::{Key, Target},
     queue::{Priority, Queue},
 };
 use evenkeel_api::Kind;
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard},
     time::Duration,
 };
@@ -41,13 +42,13 @@ pub(super) struct Barrier {
 #[derive(Default)]
 struct State {
     /// Writes and deletions of each key that caches may not show yet.
-    awaited: HashMap<Key, Awaited>,
+    awaited: FastMap<Key, Awaited>,
     /// Keys that wait, with the write or deletion that they wait for.
-    waiting: HashMap<Key, MissingWrite>,
+    waiting: FastMap<Key, MissingWrite>,
     /// Keys that wait for a resource version of a watch.
-    by_version: HashMap<Watch, BTreeMap<u64, Vec<Key>>>,
+    by_version: FastMap<Watch, BTreeMap<u64, Vec<Key>>>,
     /// Keys that wait for the deletion of an object.
-    by_object: HashMap<Object, Vec<Key>>,
+    by_object: FastMap<Object, Vec<Key>>,
 }
 
 impl Barrier {

@@ -1,12 +1,12 @@
 //! Caches of one controller, which change while watches are added and stopped.
 
 use super::track::{Object, View, Watch};
-use crate::cache::{Informer, Reader, SubscriptionId};
-use evenkeel_api::Kind;
-use std::{
-    collections::HashMap,
-    sync::{Arc, PoisonError, RwLock},
+use crate::{
+    cache::{Informer, Reader, SubscriptionId},
+    fast_map::FastMap,
 };
+use evenkeel_api::Kind;
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// Caches that a controller reads: those of its builder, and those of watches that were added later. Clones share them.
 #[derive(Clone, Default)]
@@ -83,11 +83,11 @@ pub(super) struct WatchedCache {
 
 /// Caches of a controller, by kind.
 #[derive(Default)]
-pub(super) struct WatchedCaches(HashMap<Kind, WatchedCache>);
+pub(super) struct WatchedCaches(FastMap<Kind, WatchedCache>);
 
 impl WatchedCaches {
     pub(super) fn of(caches: &[Arc<Reader>]) -> Self {
-        let mut watched = HashMap::new();
+        let mut watched = FastMap::default();
         for cache in caches {
             // Of several caches of one kind, the barrier reads the first.
             let kind = cache.scope().kind.clone();

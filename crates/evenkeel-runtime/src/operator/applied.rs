@@ -1,9 +1,8 @@
 //! Memory of applied intents, so that an apply which would change nothing sends nothing.
 
-use crate::plan::Target;
+use crate::{fast_map::FastMap, plan::Target};
 use evenkeel_api::Meta;
 use std::{
-    collections::HashMap,
     hash::{BuildHasher, Hash},
     sync::{Mutex, PoisonError},
 };
@@ -15,7 +14,7 @@ const MAX_APPLIED: usize = 200_000;
 #[derive(Default)]
 pub(super) struct Applied {
     hasher: foldhash::fast::RandomState,
-    by_target: Mutex<HashMap<Target, Entry>>,
+    by_target: Mutex<FastMap<Target, Entry>>,
 }
 
 /// Fingerprints of an applied intent, and of the object that the server returned for it.
@@ -65,7 +64,7 @@ impl Applied {
         self.hasher.hash_one(value)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Target, Entry>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, FastMap<Target, Entry>> {
         self.by_target.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

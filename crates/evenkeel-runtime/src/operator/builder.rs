@@ -656,7 +656,8 @@ impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
             let (function, timeouts) = (Arc::clone(&function), timeouts.clone());
             let (key, postponed) = (request.key.clone(), passes.clone());
             async move {
-                let pass = function(request, context);
+                // In place, so that the futures around it, which are moved several times, stay small.
+                let pass = Box::pin(function(request, context));
                 let Some(limit) = timeout else { return postponed.result(&key, pass.await) };
                 let result = tokio::time::timeout(limit, pass).await.unwrap_or_else(|_| {
                     timeouts.inc();
@@ -902,8 +903,6 @@ impl<K, S> Finalizers<K, S> {
         let target = Target::of(self.kind.clone(), object.meta());
         let body = serde_json::to_vec(patch)?.into();
         let patched = context.writer().patch::<V>(&target, "", PatchForm::Merge, body).await;
-        let patched =
-            patched.map_err(|source| FinalizerError { finalizer: finalizer.to_owned(), source })?;
-        Ok(Arc::new(patched))
+        Ok(patched.map_err(|source| FinalizerError { finalizer: finalizer.to_owned(), source })?)
     }
 }

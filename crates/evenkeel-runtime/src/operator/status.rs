@@ -227,7 +227,7 @@ fn set_condition(list: &mut Value, condition: Condition, now: jiff::Timestamp) -
 }
 
 impl<V: View, T, S> StatusPatch<'_, V, T, S> {
-    async fn patch(self) -> Result<Option<V>> {
+    async fn patch(self) -> Result<Option<Arc<V>>> {
         let Some(patch) = status_patch(self.meta, &self.present, &self.status?) else {
             return Ok(None);
         };
