@@ -180,6 +180,36 @@ fn a_start_that_waits_says_for_what_and_can_be_stopped() {
 }
 
 #[test]
+fn clusters_that_are_killed_at_any_time_are_removed() {
+    let home = Home::new();
+    let lock = home.cluster("default").join("lock");
+    for round in 0..12 {
+        // Killed in its first moments, which it has no record in, or when it runs.
+        let mut child = home
+            .command(&["up", "--port=0", "--nodes=1"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("it runs");
+        if round % 4 == 3 {
+            let mut output = BufReader::new(child.stdout.take().expect("piped"));
+            let mut lines = String::new();
+            while !lines.contains("kubectl get all\n") {
+                assert_ne!(output.read_line(&mut lines).expect("read"), 0, "{lines}");
+            }
+        }
+        while !lock.exists() {
+            assert_eq!(child.try_wait().expect("asked"), None, "it runs");
+        }
+        child.kill().expect("killed");
+        // The process ends while the command looks.
+        home.succeed(&["down", "--all"]);
+        child.wait().expect("it ends");
+        assert_eq!(home.list(), [Value::Null; 0], "nothing is left in round {round}");
+    }
+}
+
+#[test]
 fn manifests_are_loaded_and_discarded() {
     let home = Home::new();
     home.file(
