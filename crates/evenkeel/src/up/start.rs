@@ -3,7 +3,7 @@
 use super::{
     access,
     config::{Equipment, Outage, User},
-    console,
+    console::{self, Clocks},
     equip::Equipper,
     failures,
     messages::Event,
@@ -203,7 +203,9 @@ impl Start<'_> {
         extras: Extras,
         thread: Option<&TimeThread>,
     ) -> Result<Option<LifecycleRequest>> {
-        let console = console::start(self.args, plane, &kube, self.clock, tasks).await?;
+        let clocks =
+            Clocks { process: self.clock, cluster: thread.map_or(self.clock, TimeThread::clock) };
+        let console = console::start(self.args, plane, &kube, clocks, tasks).await?;
         self.progress.record(|record| record.console = console);
         let client = Client::builder(kube, self.clock.clone()).qps(-1.0).build();
         let (requests, mut requested) = watch::channel(None);

@@ -289,8 +289,8 @@ fn a_configuration_describes_a_cluster() {
     assert!(schema["properties"]["nodes"]["description"].is_string());
 }
 
-/// Sends a request over plain HTTP, and returns the head of the response.
-fn head_of(address: &str, target: &str, cookie: &str) -> String {
+/// Sends a request over plain HTTP, and returns the response.
+fn fetch(address: &str, target: &str, cookie: &str) -> String {
     let mut stream = std::net::TcpStream::connect(address).expect("connected");
     let head = format!(
         "GET {target} HTTP/1.1\r\nHost: {address}\r\nCookie: {cookie}\r\nConnection: close\r\n\r\n"
@@ -298,8 +298,32 @@ fn head_of(address: &str, target: &str, cookie: &str) -> String {
     stream.write_all(head.as_bytes()).expect("sent");
     let mut response = Vec::new();
     stream.read_to_end(&mut response).expect("read");
-    let response = text(&response);
+    text(&response)
+}
+
+/// Sends a request over plain HTTP, and returns the head of the response in lower case.
+fn head_of(address: &str, target: &str, cookie: &str) -> String {
+    let response = fetch(address, target, cookie);
     response.split("\r\n\r\n").next().unwrap_or_default().to_lowercase()
+}
+
+#[test]
+fn the_console_shows_ages_in_the_clusters_time() {
+    let home = Home::new();
+    let ready = up(&home, &["--speed=1x", "--wait=60s"]);
+    home.succeed(&["time", "+30m"]);
+    let url = ready["console"].as_str().and_then(|url| url.strip_prefix("http://"));
+    let (address, target) = url.and_then(|url| url.split_once('/')).expect("a URL");
+    let entered = fetch(address, &format!("/{target}"), "");
+    let (_, cookie) = entered.split_once("set-cookie: ").expect("a cookie");
+    let cookie = cookie.split(';').next().unwrap_or_default();
+    let node = fetch(address, "/object/core/v1/nodes/-/node-0", cookie);
+    assert!(node.contains(">30m ago</time>"), "{node}");
+    let controller = fetch(address, "/controller/node-lifecycle-controller", cookie);
+    assert!(
+        controller.starts_with("HTTP/1.1 200") && !controller.contains("Z\">in "),
+        "{controller}"
+    );
 }
 
 #[test]
