@@ -14,6 +14,7 @@ mod samples;
 mod scheduler;
 mod serve;
 mod source;
+mod time;
 mod view;
 
 pub use scheduler::MakeSchedulerOptions;
@@ -31,7 +32,11 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
-use tokio::sync::{Notify, Semaphore, watch};
+use time::ClusterTime;
+use tokio::{
+    runtime::Handle,
+    sync::{Notify, Semaphore, watch},
+};
 
 /// Maximum number of pages that are kept current at once.
 const MAX_STREAMS: usize = 16;
@@ -45,8 +50,12 @@ pub struct ConsoleOptions {
     pub cluster: String,
     /// Client in whose name the console reads.
     pub kube: kube::Client,
-    /// Clock of the process.
+    /// Clock of the process, for what the console does itself: its samples and timeouts.
     pub clock: Clock,
+    /// Clock of the cluster's components, for the ages of what pages show.
+    pub cluster_clock: Clock,
+    /// Runtime of the components, whose time their clock follows.
+    pub runtime: Handle,
     /// Caches with the cluster's nodes, pods and namespaces.
     pub caches: Caches,
     /// Controllers of the process.
@@ -68,6 +77,7 @@ pub struct NoRandomNumbers;
 pub struct Console {
     cluster: String,
     clock: Clock,
+    time: ClusterTime,
     keys: Keys,
     source: Source,
     scheduler: DryScheduler,
@@ -93,6 +103,8 @@ impl Console {
             cluster,
             kube,
             clock,
+            cluster_clock,
+            runtime,
             caches,
             introspection,
             registries,
@@ -106,6 +118,7 @@ impl Console {
             source,
             scheduler: DryScheduler::new(kube, clock.clone(), scheduler),
             clock,
+            time: ClusterTime::new(cluster_clock, runtime),
             registries,
             samples: Mutex::default(),
             ticks: watch::Sender::new(0),

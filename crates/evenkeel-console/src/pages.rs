@@ -71,7 +71,7 @@ impl Console {
     fn overview(&self) -> Result<Content, PageError> {
         let caches = &self.source.caches;
         let pods = caches.of::<Pod>().list();
-        let listing = self.source.introspection.listing();
+        let listing = self.time.within(|| self.source.introspection.listing());
         let nodes = heat_map(caches.of::<Node>().list(), &pods, listing.now);
         let plots = self.samples().plots(self.clock.now());
         Content::render("Overview", &overview(&self.cluster, nodes, &pods, &listing, plots))
@@ -92,7 +92,7 @@ impl Console {
         };
         let page = (MAX_ROWS, &*query.after);
         let table = self.source.table(kind, &query.namespace, &query.labels, page).await?;
-        let page = list::list(self.clock.now(), kind, query.clone(), self.namespaces(), &table);
+        let page = list::list(self.time.now(), kind, query.clone(), self.namespaces(), &table);
         Content::render(page.kind.clone(), &page)
     }
 
@@ -106,7 +106,7 @@ impl Console {
     }
 
     async fn object(&self, path: &ObjectPath) -> Result<Content, PageError> {
-        let (source, now) = (&self.source, self.clock.now());
+        let (source, now) = (&self.source, self.time.now());
         let resources = source.resources().await?;
         let kind = resources.resources.iter().map(|resource| &resource.kind).find(|kind| {
             (&*kind.group, &*kind.version, &*kind.plural)
@@ -130,7 +130,8 @@ impl Console {
             .collect();
         let subject = subject_of(kind, &path.namespace, &path.name);
         let look = LiveLook::new(&source.introspection, &source.caches, &resources);
-        let (loud, quiet) = explain::cards(now, source.introspection.object_reports(&subject));
+        let reports = self.time.within(|| source.introspection.object_reports(&subject));
+        let (loud, quiet) = explain::cards(now, reports);
         let events = source.events_of(kind, path).await?;
         let (events, _) = events::rows(now, &events, false, |version, name| {
             Some(resources.of_kind(version, name)?.kind.clone())
@@ -154,7 +155,7 @@ impl Console {
             chips: object::chips(&object),
             created: object::created(now, &object),
             scheduling,
-            tree: tree(&look, &subject, &owners),
+            tree: self.time.within(|| tree(&look, &subject, &owners)),
             loud,
             quiet,
             more_pods: pods.len().saturating_sub(MAX_NODE_PODS),
@@ -191,16 +192,16 @@ impl Console {
     }
 
     fn controller(&self, name: &str) -> Result<Content, PageError> {
-        let report = self.source.introspection.controller(name);
+        let report = self.time.within(|| self.source.introspection.controller(name));
         let report = report
             .ok_or_else(|| PageError::not_found(format!("No controller {name} runs here.")))?;
-        Content::render(name, &controller(self.clock.now(), report))
+        Content::render(name, &controller(self.time.now(), report))
     }
 
     async fn events(&self, namespace: &str, warnings: bool) -> Result<Content, PageError> {
         let resources = self.source.resources().await?;
         let (all, cut) = self.source.events(namespace).await?;
-        let (events, more) = events::rows(self.clock.now(), &all, warnings, |version, kind| {
+        let (events, more) = events::rows(self.time.now(), &all, warnings, |version, kind| {
             Some(resources.of_kind(version, kind)?.kind.clone())
         });
         let namespaces = self.namespaces();

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use evenkeel_console::{Body, Console, ConsoleOptions};
-use evenkeel_runtime::tasks::Tasks;
+use evenkeel_runtime::{clock::Clock, tasks::Tasks};
 use evenkeel_scheduler::SchedulerOptions;
 use evenkeel_test::TestCluster;
 use http::{Method, Request, Response, StatusCode, header};
@@ -23,6 +23,11 @@ struct Visit {
 
 impl Visit {
     async fn start(cluster: &TestCluster, allows_writes: bool) -> Self {
+        Self::by_clock(cluster, allows_writes, cluster.clock().clone()).await
+    }
+
+    /// Starts a console in a process with this clock.
+    async fn by_clock(cluster: &TestCluster, allows_writes: bool, clock: Clock) -> Self {
         let plane = cluster.plane();
         plane.synced().await;
         // The default service account exists some moments later.
@@ -30,7 +35,9 @@ impl Visit {
         let console = Console::new(ConsoleOptions {
             cluster: "test".to_owned(),
             kube: cluster.client(),
-            clock: cluster.clock().clone(),
+            clock,
+            cluster_clock: cluster.clock().clone(),
+            runtime: plane.runtime().clone(),
             caches: plane.caches().clone(),
             introspection: plane.introspection().clone(),
             registries: vec![plane.registry().clone(), plane.scheduler_registry().clone()],
@@ -232,6 +239,28 @@ async fn switches_need_the_flag_the_origin_and_the_token() {
     assert!(!reading.html(node).await.contains("/switch"));
     let refused = reading.send(Method::POST, "/switch", &own, &form(&token, "node-1")).await;
     assert_eq!(refused.status(), StatusCode::FORBIDDEN);
+    cluster.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn ages_are_in_the_clusters_time() {
+    let cluster = TestCluster::start().await.expect("a cluster");
+    // The cluster is ten hours ahead of the process.
+    let behind = cluster.clock().now() - Duration::from_secs(36_000);
+    let visit = Visit::by_clock(&cluster, false, Clock::starting_at(behind)).await;
+    let containers = json!([{"name": "c", "image": "nginx"}]);
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": containers}});
+    create(&cluster, PODS, pod).await;
+    tokio::time::sleep(Duration::from_secs(125)).await;
+    let pages = [
+        visit.html("/object/core/v1/pods/default/p").await,
+        visit.html("/objects?kind=pods").await,
+        visit.html("/events").await,
+    ];
+    for html in pages {
+        assert!(html.contains(">2m ago<") || html.contains(">2m<"), "{html}");
+        assert!(!html.contains("Z\">in "), "nothing is in the future: {html}");
+    }
     cluster.stop().await;
 }
 

@@ -118,6 +118,22 @@ fn fault_name(annotation: &str) -> &str {
     annotation.rsplit('/').next().unwrap_or(annotation)
 }
 
+/// Returns the end of a fault that lasts this long from now. Whole seconds are easier to read; no fault is shorter for it.
+pub(crate) fn end_after(now: Timestamp, duration: Duration) -> FaultEnd {
+    let end = saturating_add(now, duration);
+    let second = end.as_second() + i64::from(end.subsec_nanosecond() > 0);
+    FaultEnd::At(Timestamp::from_second(second).unwrap_or(end))
+}
+
+/// Partitions a node from the API server until an end.
+///
+/// # Errors
+/// When the API server refuses the change of the node.
+pub(crate) async fn partition(client: &Client, node: &str, end: FaultEnd) -> Result<()> {
+    let change = Change { annotations: vec![(SILENT, Some(end.to_string()))] };
+    annotate(client, &Node::kind(), ("", node), &change).await
+}
+
 /// Change of an object's annotations: each with its value, or `None` to remove it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Change {
@@ -126,11 +142,7 @@ struct Change {
 
 /// Returns the change that begins or ends the faults of the arguments.
 fn change(args: &FaultArgs, now: Timestamp) -> Result<Change> {
-    let end = |duration| {
-        let end = saturating_add(now, duration);
-        // Whole seconds are easier to read.
-        FaultEnd::At(Timestamp::from_second(end.as_second()).unwrap_or(end))
-    };
+    let end = |duration| end_after(now, duration);
     if let Target::Pod(_) = args.target {
         if args.kind.is_some() {
             bail!("--kind is for nodes: the containers of a pod crash");
@@ -389,6 +401,21 @@ mod tests {
         assert!(refused.to_string().contains("--kind is for nodes"), "{refused}");
         for target in ["a", "node", "node/", "deployment/a", "zones/a"] {
             assert!(parse_target(target).is_err(), "{target}");
+        }
+    }
+
+    #[test]
+    fn faults_end_at_whole_seconds_and_not_too_early() {
+        let half = "2026-01-02T03:04:05.5Z".parse().expect("a time");
+        for (now, millis, want) in [
+            (now(), 2000, "until 2026-01-02T03:04:07Z"),
+            (now(), 1, "until 2026-01-02T03:04:06Z"),
+            (half, 400, "until 2026-01-02T03:04:06Z"),
+            (half, 500, "until 2026-01-02T03:04:06Z"),
+            (half, 501, "until 2026-01-02T03:04:07Z"),
+        ] {
+            let end = end_after(now, Duration::from_millis(millis));
+            assert_eq!(end.to_string(), want, "{now} {millis}");
         }
     }
 

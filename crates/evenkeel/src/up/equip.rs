@@ -113,11 +113,7 @@ impl Equipper {
 ///
 /// # Errors
 /// When the server refuses it.
-pub(super) async fn patch_object(
-    client: &Client,
-    path: &str,
-    patch: &serde_json::Value,
-) -> Result<()> {
+async fn patch_object(client: &Client, path: &str, patch: &serde_json::Value) -> Result<()> {
     let request = Request::patch(path)
         .header(header::CONTENT_TYPE, "application/merge-patch+json")
         .body(Bytes::from(patch.to_string()))?;

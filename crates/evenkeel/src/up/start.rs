@@ -2,8 +2,8 @@
 
 use super::{
     access,
-    config::{Equipment, Step, User},
-    console,
+    config::{Equipment, Outage, User},
+    console::{self, Clocks},
     equip::Equipper,
     failures,
     messages::Event,
@@ -52,12 +52,12 @@ pub(super) enum Ending {
 struct Extras {
     /// Devices and images by node.
     equipment: BTreeMap<String, Equipment>,
-    failures: Vec<Step>,
+    outages: Vec<Outage>,
 }
 
 impl Extras {
     fn of(args: &Args) -> Result<Self> {
-        Ok(Self { equipment: plane::equipment(args)?, failures: plane::failure_steps(args)? })
+        Ok(Self { equipment: plane::equipment(args)?, outages: plane::planned_outages(args)? })
     }
 }
 
@@ -203,7 +203,9 @@ impl Start<'_> {
         extras: Extras,
         thread: Option<&TimeThread>,
     ) -> Result<Option<LifecycleRequest>> {
-        let console = console::start(self.args, plane, &kube, self.clock, tasks).await?;
+        let clocks =
+            Clocks { process: self.clock, cluster: thread.map_or(self.clock, TimeThread::clock) };
+        let console = console::start(self.args, plane, &kube, clocks, tasks).await?;
         self.progress.record(|record| record.console = console);
         let client = Client::builder(kube, self.clock.clone()).qps(-1.0).build();
         let (requests, mut requested) = watch::channel(None);
@@ -233,10 +235,8 @@ impl Start<'_> {
                 if !equipper.is_empty() {
                     tasks.spawn_until_cancelled("devices", equipper.keep());
                 }
-                if !extras.failures.is_empty() {
-                    let steps = failures::run(client.clone(), extras.failures);
-                    let steps = tasks.token().run_until_cancelled_owned(steps);
-                    tasks.spawn_finite("failures", steps.map(drop));
+                if !extras.outages.is_empty() {
+                    begin_failures(extras.outages, &client, server.zip(thread), tasks);
                 }
                 std::future::pending::<Result<Option<LifecycleRequest>>>().await
             } => failed,
@@ -340,6 +340,26 @@ impl Start<'_> {
         require_stopped(&late)?;
         Ok(request)
     }
+}
+
+/// Begins the failures by plan, in the cluster's time.
+fn begin_failures(
+    outages: Vec<Outage>,
+    client: &Client,
+    own_time: Option<(&Server, &TimeThread)>,
+    tasks: &Tasks,
+) {
+    let (client, _context) = match own_time {
+        None => (client.clone(), None),
+        Some((server, thread)) => {
+            let kube = thread.client(server.service());
+            let client = Client::builder(kube, thread.clock().clone()).qps(-1.0).build();
+            (client, Some(thread.enter()))
+        }
+    };
+    let failures = failures::run(client, outages);
+    let failures = tasks.token().run_until_cancelled_owned(failures);
+    tasks.spawn_finite("failures", failures.map(drop));
 }
 
 /// Listens on the port of the flag, or on 6443 if it is free, or else on a free one.

@@ -8,7 +8,7 @@ mod types;
 mod users;
 
 pub(super) use devices::Equipment;
-pub(super) use failures::{Step, steps};
+pub(super) use failures::{Outage, outages};
 pub(super) use read::read;
 pub(super) use types::{Cluster, Components, ConsolePort, NoConsole, Nodes, Pool};
 pub(super) use users::User;
