@@ -8,7 +8,7 @@ use crate::{
         Chip, Link,
         controller::controller,
         events::{self, EventsPage},
-        explain,
+        explain::{causes, reports},
         heatmap::heat_map,
         list::{self, MAX_ROWS},
         object::{self, ObjectPage},
@@ -23,11 +23,8 @@ use evenkeel_api::{
     Kind,
     views::{Namespace, Node, Pod},
 };
-use evenkeel_runtime::{
-    cache::Caches,
-    discovery::ServerResources,
-    introspect::{Introspection, ObjectReport, Subject},
-};
+use evenkeel_explain::{Limits, explain};
+use evenkeel_runtime::{cache::Caches, discovery::ServerResources, introspect::Subject};
 use http::StatusCode;
 use std::collections::HashMap;
 
@@ -120,17 +117,24 @@ impl Console {
             return Err(PageError::not_found(message));
         };
         let object = source.object(kind, &path.namespace, &path.name).await?;
-        let owners = source.owners(&resources, &object).await;
-        let subject_of = |kind: &Kind, namespace: &str, name: &str| {
-            Subject::new(&kind.group, &kind.kind, namespace, name)
+        let needs_attention = |owner: &Subject| {
+            source.introspection.object_reports(owner).iter().any(evenkeel_explain::needs_attention)
         };
-        let owners: Vec<Subject> = owners
-            .iter()
-            .map(|(kind, namespace, name)| subject_of(kind, namespace, name))
+        let owners = source.owners(&resources, &object).await;
+        let owners: Vec<(Subject, bool)> = owners
+            .into_iter()
+            .map(|owner| {
+                let attention = needs_attention(&owner);
+                (owner, attention)
+            })
             .collect();
-        let subject = subject_of(kind, &path.namespace, &path.name);
-        let look = LiveLook::new(&source.introspection, &source.caches, &resources);
-        let (loud, quiet) = explain::cards(now, source.introspection.object_reports(&subject));
+        let subject = Subject::new(&kind.group, &kind.kind, &path.namespace, &path.name);
+        let look = LiveLook::new(&source.caches, &resources);
+        let Ok(explained) =
+            explain(&source.introspection, subject, String::new(), Limits::PAGE).await;
+        let why = source.causes(&resources, &explained).await?;
+        let href = |subject: &Subject| look.href(subject);
+        let (why, more_causes) = causes(&explained.object, why, href);
         let events = source.events_of(kind, path).await?;
         let (events, _) = events::rows(now, &events, false, |version, name| {
             Some(resources.of_kind(version, name)?.kind.clone())
@@ -154,9 +158,10 @@ impl Console {
             chips: object::chips(&object),
             created: object::created(now, &object),
             scheduling,
-            tree: tree(&look, &subject, &owners),
-            loud,
-            quiet,
+            tree: tree(&look, &explained, &owners),
+            why,
+            more_causes,
+            reports: reports(now, &explained.reports),
             more_pods: pods.len().saturating_sub(MAX_NODE_PODS),
             pods: pods.into_iter().take(MAX_NODE_PODS).collect(),
             events,
@@ -210,31 +215,22 @@ impl Console {
     }
 }
 
-/// What a tree reads: the controllers of this process, and the caches.
+/// What a tree reads of objects: their kinds, and the caches.
 struct LiveLook<'a> {
-    introspection: &'a Introspection,
     caches: &'a Caches,
     /// Kinds by group and name.
     kinds: HashMap<(&'a str, &'a str), &'a Kind>,
 }
 
 impl<'a> LiveLook<'a> {
-    fn new(
-        introspection: &'a Introspection,
-        caches: &'a Caches,
-        resources: &'a ServerResources,
-    ) -> Self {
+    fn new(caches: &'a Caches, resources: &'a ServerResources) -> Self {
         let kinds = resources.preferred().map(|resource| &resource.kind);
         let kinds = kinds.map(|kind| ((&*kind.group, &*kind.kind), kind)).collect();
-        Self { introspection, caches, kinds }
+        Self { caches, kinds }
     }
 }
 
 impl Look for LiveLook<'_> {
-    fn reports(&self, subject: &Subject) -> Vec<ObjectReport> {
-        self.introspection.object_reports(subject)
-    }
-
     fn href(&self, subject: &Subject) -> String {
         let kind = self.kinds.get(&(&*subject.group, &*subject.kind));
         kind.map(|kind| ObjectPath::of(kind, &subject.namespace, &subject.name).href())

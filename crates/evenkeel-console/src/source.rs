@@ -9,12 +9,13 @@ use evenkeel_api::{
     Kind, View as _,
     views::{Node, Pod},
 };
+use evenkeel_explain::{Cause, Explained, causes, owners, read};
 use evenkeel_runtime::{
     cache::Caches,
     client::{ApiError, Client, dry_run, full_text},
     clock::Clock,
     discovery::ServerResources,
-    introspect::Introspection,
+    introspect::{Introspection, Subject},
 };
 use http::{HeaderValue, Method, Request, StatusCode, header};
 use serde_json::Value;
@@ -22,8 +23,8 @@ use std::{sync::Arc, time::Duration};
 
 /// Time for which a discovery serves again.
 const DISCOVERY_AGE: Duration = Duration::from_secs(10);
-/// Maximum number of owners above an object.
-const MAX_OWNERS: usize = 6;
+/// Maximum number of objects whose causes a page has.
+const MAX_EXPLAINED: usize = 30;
 /// Maximum number of events that are read for a page.
 const MAX_EVENTS: usize = 5000;
 /// Number of events in one answer.
@@ -133,29 +134,20 @@ impl Source {
     }
 
     /// Returns the owner of an object, the owner's owner, and so on, as far as they exist.
-    pub(crate) async fn owners(
+    pub(crate) async fn owners(&self, resources: &ServerResources, object: &Value) -> Vec<Subject> {
+        let owners = owners(&self.client, resources, object).await;
+        owners.into_iter().map(|owner| owner.subject).collect()
+    }
+
+    /// Returns why an object and those that depend on it are not as desired, as they say themselves.
+    pub(crate) async fn causes(
         &self,
         resources: &ServerResources,
-        object: &Value,
-    ) -> Vec<(Kind, String, String)> {
-        let mut owners = Vec::new();
-        let mut metadata = object["metadata"].clone();
-        while owners.len() < MAX_OWNERS {
-            let references = metadata["ownerReferences"].as_array().cloned().unwrap_or_default();
-            let controller = references.iter().find(|owner| owner["controller"] == true);
-            let Some(owner) = controller.or(references.first()) else { break };
-            let text = |field: &str| owner[field].as_str().unwrap_or_default();
-            let Some(resource) = resources.of_kind(text("apiVersion"), text("kind")) else { break };
-            let kind = &resource.kind;
-            let namespace = metadata["namespace"].as_str().filter(|_| kind.namespaced);
-            let (namespace, name) =
-                (namespace.unwrap_or_default().to_owned(), text("name").to_owned());
-            let next = self.object(kind, &namespace, &name).await;
-            owners.push((kind.clone(), namespace, name));
-            let Ok(mut next) = next else { break };
-            metadata = next["metadata"].take();
-        }
-        owners
+        explained: &Explained,
+    ) -> Result<Vec<Cause>, PageError> {
+        let found = read(&self.client, resources, explained, MAX_EXPLAINED).await;
+        let found = found.map_err(|error| PageError::not_found(error.to_string()))?;
+        Ok(causes(&found.objects, &found.events))
     }
 
     /// Returns the events of an object, unsorted.

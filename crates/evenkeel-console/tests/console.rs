@@ -168,6 +168,12 @@ async fn pages_show_the_cluster_without_secrets_and_scripts() {
     let huge = visit.html("/object/core/v1/pods/default/huge").await;
     assert!(huge.contains("&#60;script&#62;alert(1)"), "{huge}");
     assert!(huge.contains("FailedScheduling") && !huge.contains("action=\"/switch\""), "{huge}");
+    let place = |part: &str| huge.find(part).unwrap_or_else(|| panic!("{part} in {huge}"));
+    assert!(
+        place("it is not scheduled: 0/3 nodes") < place("<h2>Controllers</h2>"),
+        "causes first"
+    );
+    assert!(place("Nothing to do: <a href=\"/controller/") > place("<h2>Controllers</h2>"));
     let (events, controllers) =
         (visit.html("/events").await, visit.html("/controller/replicaset-controller").await);
     assert!(
