@@ -12,6 +12,14 @@ use evenkeel_plane::Plane;
 use evenkeel_runtime::{clock::Clock, tasks::Tasks};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+/// Clients of the cluster's API server.
+pub(super) struct Clients {
+    /// Client of this process.
+    pub(super) own: kube::Client,
+    /// Client without credentials of its own, for users of the console.
+    pub(super) anonymous: kube::Client,
+}
+
 /// Serves the console on the loopback. Returns its URL, or `None` without a console.
 ///
 /// # Errors
@@ -19,7 +27,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 pub(super) async fn start(
     args: &Args,
     plane: &Plane,
-    kube: &kube::Client,
+    clients: &Clients,
     clock: &Clock,
     tasks: &Tasks,
 ) -> Result<Option<String>> {
@@ -28,7 +36,7 @@ pub(super) async fn start(
         Some(ConsolePort::Port(port)) => port,
         None => 0,
     };
-    match serve(args, port, plane, kube, clock, tasks).await {
+    match serve(args, port, plane, clients, clock, tasks).await {
         Err(error) if args.console.is_none() => {
             tracing::warn!("the console cannot be served: {error:#}");
             Ok(None)
@@ -41,7 +49,7 @@ async fn serve(
     args: &Args,
     port: u16,
     plane: &Plane,
-    kube: &kube::Client,
+    clients: &Clients,
     clock: &Clock,
     tasks: &Tasks,
 ) -> Result<String> {
@@ -51,7 +59,8 @@ async fn serve(
     let of_scheduler = args.clone();
     let console = Console::new(ConsoleOptions {
         cluster: options::cluster_name(args.name.as_deref(), args.data_dir.as_deref()),
-        kube: kube.clone(),
+        kube: clients.own.clone(),
+        anonymous: clients.anonymous.clone(),
         clock: clock.clone(),
         caches: plane.caches().clone(),
         introspection: plane.introspection().clone(),

@@ -3,7 +3,7 @@
 use super::{
     access,
     config::{Equipment, Step, User},
-    console,
+    console::{self, Clients},
     equip::Equipper,
     failures,
     messages::Event,
@@ -129,7 +129,10 @@ impl Start<'_> {
         };
         plane.connect(&server).await.context("the metrics API cannot be served")?;
         let place = (&*kubeconfigs.own, &*url, Some(&server));
-        let ended = self.serve(&plane, kube, &serving, place, extras, thread.as_ref());
+        let nobody = server.service_as(evenkeel_apiserver::User::anonymous());
+        let anonymous = kube::Client::new(nobody, "default");
+        let clients = Clients { own: kube, anonymous };
+        let ended = self.serve(&plane, clients, &serving, place, extras, thread.as_ref());
         let ended: Result<Option<LifecycleRequest>> = tokio::select! {
             ended = ended => ended,
             () = shutdown => Ok(None),
@@ -168,7 +171,8 @@ impl Start<'_> {
         let plane = Plane::start(&remote.kube, self.clock, options)?;
         let serving = Tasks::new();
         let place = (own, &*remote.url, None);
-        let ended = self.serve(&plane, remote.kube, &serving, place, extras, None);
+        let clients = Clients { own: remote.kube, anonymous: remote.anonymous };
+        let ended = self.serve(&plane, clients, &serving, place, extras, None);
         let ended: Result<Option<LifecycleRequest>> = tokio::select! {
             ended = ended => ended,
             () = shutdown => Ok(None),
@@ -197,15 +201,15 @@ impl Start<'_> {
     async fn serve(
         &self,
         plane: &Plane,
-        kube: kube::Client,
+        clients: Clients,
         tasks: &Tasks,
         (kubeconfig, url, server): (&Path, &str, Option<&Server>),
         extras: Extras,
         thread: Option<&TimeThread>,
     ) -> Result<Option<LifecycleRequest>> {
-        let console = console::start(self.args, plane, &kube, self.clock, tasks).await?;
+        let console = console::start(self.args, plane, &clients, self.clock, tasks).await?;
         self.progress.record(|record| record.console = console);
-        let client = Client::builder(kube, self.clock.clone()).qps(-1.0).build();
+        let client = Client::builder(clients.own, self.clock.clone()).qps(-1.0).build();
         let (requests, mut requested) = watch::channel(None);
         let caches = plane.caches().clone();
         let report = move || {
