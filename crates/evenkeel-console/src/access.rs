@@ -174,18 +174,18 @@ mod tests {
     const PORT: u16 = 7070;
 
     /// Keys of a console, and the value of its only session's cookie.
-    struct Known {
+    struct TestKeys {
         keys: Keys,
         session: Token,
     }
 
-    fn draw() -> Known {
+    fn draw() -> TestKeys {
         let session = Token::draw(&SystemRandom::new()).expect("random numbers");
-        Known { keys: Keys::draw().expect("random numbers"), session }
+        TestKeys { keys: Keys::draw().expect("random numbers"), session }
     }
 
     fn decided(
-        known: &Known,
+        known: &TestKeys,
         method: &Method,
         headers: &[(&str, &str)],
         token: Option<&str>,
@@ -200,7 +200,7 @@ mod tests {
         decide(&known.keys, address, method, &map, token, find)
     }
 
-    fn cookie(known: &Known) -> String {
+    fn cookie(known: &TestKeys) -> String {
         set_cookie(PORT, known.session.text()).split(';').next().expect("a cookie").to_owned()
     }
 

@@ -46,7 +46,7 @@ impl Objects {
 pub struct Owner {
     /// Kind of the owner in the API.
     pub kind: Kind,
-    /// The owner.
+    /// The owner as a subject of reports.
     pub subject: Subject,
 }
 

@@ -39,7 +39,7 @@ pub(crate) struct CauseRow {
     pub(crate) object: Link,
     /// Number of further objects of the same kind that say the same.
     pub(crate) others: usize,
-    /// The sentence.
+    /// Sentence about the object, without its name.
     pub(crate) text: String,
 }
 
