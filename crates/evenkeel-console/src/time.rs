@@ -1,7 +1,12 @@
 //! The time of the cluster, which may pass faster than the process's.
 
 use evenkeel_api::time::Timestamp;
-use evenkeel_runtime::clock::Clock;
+use evenkeel_explain::Source;
+use evenkeel_runtime::{
+    clock::Clock,
+    introspect::{Introspection, ObjectReport, Subject},
+};
+use std::convert::Infallible;
 use tokio::runtime::Handle;
 
 /// Clock of the cluster's components, which shows its time only within their runtime.
@@ -24,5 +29,19 @@ impl ClusterTime {
     pub(crate) fn within<T>(&self, read: impl FnOnce() -> T) -> T {
         let _context = self.runtime.enter();
         read()
+    }
+}
+
+/// Reports of controllers, read in the cluster's time.
+pub(crate) struct TimedReports<'a> {
+    pub(crate) time: &'a ClusterTime,
+    pub(crate) introspection: &'a Introspection,
+}
+
+impl Source for TimedReports<'_> {
+    type Error = Infallible;
+
+    async fn reports(&self, subject: &Subject) -> Result<Vec<ObjectReport>, Infallible> {
+        Ok(self.time.within(|| self.introspection.object_reports(subject)))
     }
 }

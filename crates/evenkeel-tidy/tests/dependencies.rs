@@ -6,7 +6,7 @@ use evenkeel_tidy::{crates, dependencies, read, root};
 
 /// Each crate, and the crates of the workspace that it may depend on; as in ARCHITECTURE.md. `evenkeel-sim` and `evenkeel`
 /// may depend on all that stand above them.
-const ARROWS: [(&str, &[&str]); 27] = [
+const ARROWS: [(&str, &[&str]); 28] = [
     ("evenkeel-tidy", &[]),
     ("evenkeel-api", &[]),
     ("evenkeel-listener", &[]),
@@ -100,12 +100,14 @@ const ARROWS: [(&str, &[&str]); 27] = [
         &[
             "evenkeel-api",
             "evenkeel-component-helpers",
+            "evenkeel-explain",
             "evenkeel-listener",
             "evenkeel-nodes",
             "evenkeel-runtime",
             "evenkeel-scheduler",
         ],
     ),
+    ("evenkeel-explain", &["evenkeel-api", "evenkeel-runtime", "evenkeel-scheduler"]),
     (
         "evenkeel-whatif",
         &[
@@ -156,6 +158,7 @@ const ARROWS: [(&str, &[&str]); 27] = [
             "evenkeel-kube-scheduler",
             "evenkeel-apiserver",
             "evenkeel-console",
+            "evenkeel-explain",
             "evenkeel-plane",
             "evenkeel-whatif",
             "evenkeel-nodes",

@@ -57,41 +57,54 @@ pub(crate) struct Overview {
     pub(crate) cluster: String,
     /// Numbers of objects.
     pub(crate) tiles: Vec<Tile>,
-    /// Nodes as a heat map.
-    pub(crate) nodes: HeatMap,
-    /// Writes, latencies, queues.
+    /// What the user may not see of the page.
+    pub(crate) refused: Vec<String>,
+    /// Nodes as a heat map. `None` if the user may not see nodes and pods.
+    pub(crate) nodes: Option<HeatMap>,
+    /// Writes, latencies, queues. Empty if the user may not see metrics.
     pub(crate) plots: Vec<Plot>,
+    /// Whether the user may see controllers.
+    pub(crate) has_controllers: bool,
     /// Controllers that work, wait or failed.
     pub(crate) busy: Vec<ControllerRow>,
     /// Controllers that do neither.
     pub(crate) quiet: Vec<ControllerRow>,
 }
 
-/// Returns the first page.
+/// Returns the first page. A part that the user may not see is `None`, or empty, and the reason is in `refused`.
 pub(crate) fn overview(
     cluster: &str,
-    nodes: HeatMap,
-    pods: &[Arc<Pod>],
-    listing: &Listing,
+    nodes: Option<(HeatMap, &[Arc<Pod>])>,
+    listing: Option<&Listing>,
     plots: Vec<Plot>,
+    refused: Vec<String>,
 ) -> Overview {
-    let rows = listing.controllers.iter().map(|summary| {
-        (needs_attention(listing.now, summary), controller_row(listing.now, summary))
-    });
+    let controllers = listing
+        .iter()
+        .flat_map(|listing| listing.controllers.iter().map(|summary| (listing.now, summary)));
+    let rows = controllers
+        .map(|(now, summary)| (needs_attention(now, summary), controller_row(now, summary)));
     let (busy, quiet): (Vec<_>, Vec<_>) = rows.partition(|(attention, _)| *attention);
     let rows = |rows: Vec<(bool, ControllerRow)>| rows.into_iter().map(|(_, row)| row).collect();
     let (busy, quiet): (Vec<ControllerRow>, Vec<ControllerRow>) = (rows(busy), rows(quiet));
-    let tiles = tiles(&nodes, pods, listing);
-    Overview { cluster: cluster.to_owned(), tiles, nodes, plots, busy, quiet }
+    let mut tiles = Vec::new();
+    if let Some((nodes, pods)) = &nodes {
+        tiles.extend(tiles_of_objects(nodes, pods));
+    }
+    if let Some(listing) = listing {
+        tiles.extend(tiles_of_controllers(listing));
+    }
+    let (cluster, nodes) = (cluster.to_owned(), nodes.map(|(nodes, _)| nodes));
+    let has_controllers = listing.is_some();
+    Overview { cluster, tiles, refused, nodes, plots, has_controllers, busy, quiet }
 }
 
-fn tiles(nodes: &HeatMap, pods: &[Arc<Pod>], listing: &Listing) -> Vec<Tile> {
+fn tile(name: &str, href: &str, value: String, tone: &'static str) -> Tile {
+    Tile { link: Link::new(name, href), value, tone }
+}
+
+fn tiles_of_objects(nodes: &HeatMap, pods: &[Arc<Pod>]) -> Vec<Tile> {
     let pods_page = "/objects?kind=pods";
-    let tile = |name: &str, href: &str, value: String, tone| Tile {
-        link: Link::new(name, href),
-        value,
-        tone,
-    };
     let is_bad = nodes.ready < nodes.total;
     let mut tiles = vec![tile(
         "nodes Ready",
@@ -117,6 +130,11 @@ fn tiles(nodes: &HeatMap, pods: &[Arc<Pod>], listing: &Listing) -> Vec<Tile> {
             tiles.push(tile(&format!("pods {phase}"), pods_page, count.to_string(), tone));
         }
     }
+    tiles
+}
+
+fn tiles_of_controllers(listing: &Listing) -> Vec<Tile> {
+    let mut tiles = Vec::new();
     let depth: usize = listing.controllers.iter().map(|c| c.queue.ready + c.queue.in_flight).sum();
     let failing: usize = listing.controllers.iter().map(|c| c.queue.backing_off).sum();
     tiles.push(tile("keys in queues", "", depth.to_string(), "quiet"));
@@ -195,7 +213,8 @@ mod tests {
             ],
             caches: Vec::new(),
         };
-        let page = overview("a", heat_map(Vec::new(), &[], listing.now), &[], &listing, Vec::new());
+        let nodes = Some((heat_map(Vec::new(), &[], listing.now), &[][..]));
+        let page = overview("a", nodes, Some(&listing), Vec::new(), Vec::new());
         let names =
             |rows: &[ControllerRow]| rows.iter().map(|r| r.link.text.clone()).collect::<Vec<_>>();
         assert_eq!(names(&page.busy), ["failing", "recent"]);
@@ -205,5 +224,11 @@ mod tests {
         let html = page.render().expect("rendered");
         assert!(!html.contains("<script"), "{html}");
         assert!(html.contains("&#60;script&#62;alert(1)"), "{html}");
+        let refused = vec!["User ann may not list nodes.".to_owned()];
+        let html = overview("a", None, None, Vec::new(), refused).render().expect("rendered");
+        assert!(html.contains("User ann may not list nodes."), "{html}");
+        for part in ["id=\"tiles\"", "id=\"nodes\"", "id=\"plots\"", "id=\"controllers\""] {
+            assert!(!html.contains(part), "{part} in {html}");
+        }
     }
 }

@@ -21,6 +21,14 @@ pub(super) struct Clocks<'a> {
     pub(super) cluster: &'a Clock,
 }
 
+/// Clients of the cluster's API server.
+pub(super) struct Clients {
+    /// Client of this process.
+    pub(super) own: kube::Client,
+    /// Client without credentials of its own, for users of the console.
+    pub(super) anonymous: kube::Client,
+}
+
 /// Serves the console on the loopback. Returns its URL, or `None` without a console.
 ///
 /// # Errors
@@ -28,7 +36,7 @@ pub(super) struct Clocks<'a> {
 pub(super) async fn start(
     args: &Args,
     plane: &Plane,
-    kube: &kube::Client,
+    clients: &Clients,
     clocks: Clocks<'_>,
     tasks: &Tasks,
 ) -> Result<Option<String>> {
@@ -37,7 +45,7 @@ pub(super) async fn start(
         Some(ConsolePort::Port(port)) => port,
         None => 0,
     };
-    match serve(args, port, plane, kube, clocks, tasks).await {
+    match serve(args, port, plane, clients, clocks, tasks).await {
         Err(error) if args.console.is_none() => {
             tracing::warn!("the console cannot be served: {error:#}");
             Ok(None)
@@ -50,7 +58,7 @@ async fn serve(
     args: &Args,
     port: u16,
     plane: &Plane,
-    kube: &kube::Client,
+    clients: &Clients,
     clocks: Clocks<'_>,
     tasks: &Tasks,
 ) -> Result<String> {
@@ -60,7 +68,8 @@ async fn serve(
     let of_scheduler = args.clone();
     let console = Console::new(ConsoleOptions {
         cluster: options::cluster_name(args.name.as_deref(), args.data_dir.as_deref()),
-        kube: kube.clone(),
+        kube: clients.own.clone(),
+        anonymous: clients.anonymous.clone(),
         clock: clocks.process.clone(),
         cluster_clock: clocks.cluster.clone(),
         runtime: plane.runtime().clone(),

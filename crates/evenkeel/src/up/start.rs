@@ -3,7 +3,7 @@
 use super::{
     access,
     config::{Equipment, Outage, User},
-    console::{self, Clocks},
+    console::{self, Clients, Clocks},
     equip::Equipper,
     failures,
     messages::Event,
@@ -129,7 +129,10 @@ impl Start<'_> {
         };
         plane.connect(&server).await.context("the metrics API cannot be served")?;
         let place = (&*kubeconfigs.own, &*url, Some(&server));
-        let ended = self.serve(&plane, kube, &serving, place, extras, thread.as_ref());
+        let nobody = server.service_as(evenkeel_apiserver::User::anonymous());
+        let anonymous = kube::Client::new(nobody, "default");
+        let clients = Clients { own: kube, anonymous };
+        let ended = self.serve(&plane, clients, &serving, place, extras, thread.as_ref());
         let ended: Result<Option<LifecycleRequest>> = tokio::select! {
             ended = ended => ended,
             () = shutdown => Ok(None),
@@ -168,7 +171,8 @@ impl Start<'_> {
         let plane = Plane::start(&remote.kube, self.clock, options)?;
         let serving = Tasks::new();
         let place = (own, &*remote.url, None);
-        let ended = self.serve(&plane, remote.kube, &serving, place, extras, None);
+        let clients = Clients { own: remote.kube, anonymous: remote.anonymous };
+        let ended = self.serve(&plane, clients, &serving, place, extras, None);
         let ended: Result<Option<LifecycleRequest>> = tokio::select! {
             ended = ended => ended,
             () = shutdown => Ok(None),
@@ -197,7 +201,7 @@ impl Start<'_> {
     async fn serve(
         &self,
         plane: &Plane,
-        kube: kube::Client,
+        clients: Clients,
         tasks: &Tasks,
         (kubeconfig, url, server): (&Path, &str, Option<&Server>),
         extras: Extras,
@@ -205,9 +209,9 @@ impl Start<'_> {
     ) -> Result<Option<LifecycleRequest>> {
         let clocks =
             Clocks { process: self.clock, cluster: thread.map_or(self.clock, TimeThread::clock) };
-        let console = console::start(self.args, plane, &kube, clocks, tasks).await?;
+        let console = console::start(self.args, plane, &clients, clocks, tasks).await?;
         self.progress.record(|record| record.console = console);
-        let client = Client::builder(kube, self.clock.clone()).qps(-1.0).build();
+        let client = Client::builder(clients.own, self.clock.clone()).qps(-1.0).build();
         let (requests, mut requested) = watch::channel(None);
         let caches = plane.caches().clone();
         let report = move || {
