@@ -8,7 +8,7 @@
 //! | fields of a Stage; `next` as steps | `spec::parse`, `definition::stage_definition` |
 //! | selectors, weights, delays and jitter | `spec::Stage`, `plan::plan` |
 //! | steps: events, finalizers, patches, deletion | `steps::actions` |
-//! | expressions of jq and CEL | `expressions::Expression`, `jq::Query` |
+//! | expressions of jq and CEL | `expressions::Expression`, `jq/mod.rs` |
 //! | an invalid Stage has no effect, and its condition says why | `spec::parse` |
 
 mod definition;
@@ -81,7 +81,7 @@ struct Valid {
 /// The Stages of a kind at one time.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct StageSet {
-    /// By name.
+    /// Sorted by their names.
     pub(crate) stages: Vec<Arc<Stage>>,
     /// Number of changes of Stages before.
     pub(crate) generation: u64,

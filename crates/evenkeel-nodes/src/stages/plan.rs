@@ -43,7 +43,7 @@ pub(crate) struct Pending {
     pub(crate) n_done: usize,
 }
 
-/// A decision.
+/// A decision about an object.
 #[derive(Debug, Default)]
 pub(crate) struct Decision {
     pub(crate) memory: Memory,

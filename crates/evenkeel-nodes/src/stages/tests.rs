@@ -161,7 +161,7 @@ fn steps_happen_in_order() {
         "patches": [
             {"root": "spec", "template": "name: {{ .metadata.name }}", "type": "merge"},
             {"subresource": "status", "root": "status", "template": "phase: {{ Now | Quote }}"},
-            {"type": "json", "root": "metadata", "template": "[{op: add, path: /labels/x, value: y}]"},
+            {"type": "json", "root": "metadata", "template": "[{op: add, path: /labels/x, value: z}]"},
             {"template": "a: [1, null, text]"},
         ],
     });
@@ -182,7 +182,7 @@ fn steps_happen_in_order() {
         ),
         patch("", Form::Merge, json!({"spec": {"name": "web"}})),
         patch("status", Form::Strategic, json!({"status": {"phase": seconds(at(0))}})),
-        patch("", Form::Json, json!([{"op": "add", "path": "/metadata/labels/x", "value": "y"}])),
+        patch("", Form::Json, json!([{"op": "add", "path": "/metadata/labels/x", "value": "z"}])),
         patch("", Form::Strategic, json!({"a": [1, null, "text"]})),
         Action::Delete,
     ];

@@ -33,9 +33,9 @@ pub(super) enum Kind {
     Comma,
     Open,
     Close,
-    /// `:=`
+    /// The sign `:=` of a declaration.
     Declare,
-    /// `=`
+    /// The sign `=` of an assignment.
     Assign,
 }
 

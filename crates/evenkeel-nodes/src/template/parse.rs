@@ -56,7 +56,7 @@ pub(super) enum Operand {
     Fields(Box<Self>, Vec<String>),
 }
 
-/// Named templates.
+/// Templates by their names.
 pub(super) type Templates = BTreeMap<String, Vec<Node>>;
 
 /// Parses a template. Returns its body and the templates that it defines.

@@ -138,7 +138,7 @@ fn functions_of_stages() {
             "\"23\" \"{\\\"one\\\":1,\\\"two\\\":2}\" \"null\"",
         ),
         ("a:{{YAML .map 1}}", "a:\n  one: 1\n  two: 2\n  "),
-        ("{{YAML .items}}", "- name: x\n  \"on\": true\n- name: y\n"),
+        ("{{YAML .items}}", "- name: x\n  \"on\": true\n- name: \"y\"\n"),
         ("{{NodeName}} {{NodeIP}} {{NodePort}}", "node-0 172.18.0.2 10250"),
         (
             "{{PodIPWith \"n\" false \"u\" \"p\" \"ns\"}} {{index (NodeIPsWith \"n\") 0}}",

@@ -13,7 +13,7 @@ use super::{
 /// Maximum size of a compiled regular expression in bytes.
 const MAX_REGEX: usize = 256 * 1024;
 
-/// A function.
+/// A function that expressions call.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Builtin {
     /// Function of the input and of the values of its arguments: of all combinations of these.

@@ -22,14 +22,14 @@ const MAX_NODES: usize = 200;
 #[derive(Debug, Clone)]
 pub(super) enum Filter {
     Identity,
-    /// `..`
+    /// The value and all values in it (`..`).
     Recurse,
     Value(Value),
     /// Text with interpolated filters, and whether these are printed as JSON.
     Text(Vec<Piece>, bool),
-    /// `[f]`
+    /// Array of the outputs of a filter.
     Array(Option<Box<Self>>),
-    /// `{key: value}`
+    /// Object of keys and values.
     Object(Vec<(Self, Self)>),
     Negate(Box<Self>),
     Pipe(Box<Self>, Box<Self>),
@@ -74,11 +74,11 @@ pub(super) enum Piece {
 /// Step of a path. A step is optional (`?`) if its error is ignored.
 #[derive(Debug, Clone)]
 pub(super) enum Step {
-    /// `[]`
+    /// All items or fields (`[]`).
     All,
     /// `.name` or `[f]`
     Index(Filter),
-    /// `[from:to]`
+    /// Part of an array or text (`[from:to]`).
     Range(Option<Filter>, Option<Filter>),
 }
 
@@ -88,7 +88,7 @@ pub(super) fn compile(source: &str) -> Result<Filter, String> {
         let at = errors.first().map_or("", |(_, at)| *at);
         format!("{source:?} is not a jq expression, at {:?}", excerpt(at))
     })?;
-    let term = Parser::new(&tokens).parse(|parser| parser.term()).map_err(|errors| {
+    let term = Parser::new(&tokens).parse(Parser::term).map_err(|errors| {
         let found = errors.first().and_then(|(_, found)| found.map(|token| token.0));
         let at = found.map_or("its end".to_owned(), |at| format!("{:?}", excerpt(at)));
         format!("{source:?} is not a jq expression, at {at}")

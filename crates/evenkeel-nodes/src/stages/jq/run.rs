@@ -28,7 +28,7 @@ pub(super) struct Scope<'a> {
     outer: Option<&'a Self>,
 }
 
-/// An evaluation.
+/// An evaluation that counts its steps.
 pub(super) struct Machine {
     steps: u64,
     /// Seconds since 1970.
@@ -48,7 +48,7 @@ impl Machine {
         Self { steps: 0, now }
     }
 
-    /// Counts steps.
+    /// Counts steps, and stops at too many.
     pub(super) fn charge(&mut self, steps: usize) -> Result<(), Stop> {
         self.steps = self.steps.saturating_add(u64::try_from(steps).unwrap_or(u64::MAX));
         if self.steps > MAX_STEPS { Err(Stop::Budget) } else { Ok(()) }
@@ -363,7 +363,7 @@ impl Machine {
         }
     }
 
-    /// Calculates.
+    /// Calculates with two values.
     pub(super) fn math(&mut self, math: Math, left: &Value, right: &Value) -> Result<Value, Stop> {
         self.charge_value(left)?;
         self.charge_value(right)?;
