@@ -5,7 +5,7 @@
 //! |---|---|
 //! | trim markers, comments, literals | `lex::split` |
 //! | actions, pipelines, variables, nested templates | `parse::parse`, `eval::render` |
-//! | functions | `functions::find`, `sprig::find` |
+//! | functions | `functions::find` |
 //! | how values are printed | `print::text`, `print::printf` |
 //!
 //! A number of an object is a number here. (In KWOK it is a text of digits, so that comparing it with a number fails.) A
