@@ -22,6 +22,7 @@ use crate::{
     NodeOptions, NodesOptions,
     faults::{self, Health},
     node,
+    stages::{Governed, Stages},
 };
 
 /// Heartbeats of all simulated nodes of the process.
@@ -32,6 +33,8 @@ pub(crate) struct Heartbeats {
     /// Indexes into `options.nodes`, by node name.
     node_indexes: HashMap<Text, usize>,
     nodes: Cache<Node>,
+    /// Stages, which write the status of nodes if there are any of nodes.
+    stages: Option<Stages>,
     /// Queue of indexes into `options.nodes`.
     queue: Queue<usize>,
     /// State of each node, by index into `options.nodes`.
@@ -66,7 +69,7 @@ impl Heartbeats {
         client: Client,
         clock: Clock,
         options: NodesOptions,
-        nodes: &Cache<Node>,
+        (nodes, stages): (&Cache<Node>, Option<Stages>),
         queue: Queue<usize>,
     ) -> Arc<Self> {
         let node_indexes = options
@@ -82,6 +85,7 @@ impl Heartbeats {
             options,
             node_indexes,
             nodes: nodes.clone(),
+            stages,
             queue,
             state,
         });
@@ -99,8 +103,8 @@ impl Heartbeats {
     fn handle_update(&self, node: &Node, resumed: bool, now: Timestamp) {
         let Some(index) = self.node_indexes.get(&node.meta.name) else { return };
         let health = Health::read(&node.meta.annotations, now);
-        let is_reported =
-            is_ready(node) != health.not_ready && self.lock()[*index].health == health;
+        let is_reported = self.has_stages()
+            || is_ready(node) != health.not_ready && self.lock()[*index].health == health;
         if resumed || !is_reported && faults::partition(node, now).is_none() {
             self.queue.add(*index, Priority::NORMAL);
         }
@@ -121,6 +125,11 @@ impl Heartbeats {
         }
         let since = |kind: &str, status: &str| since(&node, kind, status).unwrap_or(now);
         (health, Some(node::status_patch(options, health, &since, now)))
+    }
+
+    /// Reports whether Stages write the status of nodes.
+    fn has_stages(&self) -> bool {
+        self.stages.as_ref().is_some_and(|stages| stages.govern(Governed::Node))
     }
 
     /// Enqueues all nodes. The first heartbeat of a node registers it.
@@ -182,6 +191,8 @@ impl Heartbeats {
                 state.last_report = Some(now);
                 self.lock()[index] = state.clone();
             }
+            // The Lease goes on: a node that follows Stages is not partitioned.
+            Some(_) if self.has_stages() => {}
             Some(last) => {
                 let (health, patch) = self.health_patch(options, state.health, now);
                 let is_due = now.duration_since(last).unsigned_abs() >= self.options.status_report;

@@ -33,6 +33,10 @@
 //! With [`NodesOptions::behaviors`], custom resources of the kind Behavior ([`behavior_definition`]) say the same of all
 //! pods that they select. An annotation of a pod takes precedence.
 //!
+//! # Stages
+//!
+//! With [`NodesOptions::stages`], pods and nodes follow the Stages of KWOK ([`stage_definition`]) while there are any.
+//!
 //! # Resource usage of nodes and pods
 //!
 //! [`Usage`] builds the objects of `metrics.k8s.io` for a server of that API.
@@ -85,8 +89,10 @@ mod pod;
 mod pod_workers;
 mod run;
 mod servers;
+mod stages;
 mod stdin;
 mod storage;
+mod template;
 mod usage;
 mod volumes;
 mod volumes_in_use;
@@ -103,5 +109,6 @@ pub use logs::{ContainerRef, LogLine};
 pub use options::{Delays, NodeGroup, NodeOptions, NodesOptions};
 pub use run::run;
 pub use servers::Connection;
+pub use stages::{STAGE_DEFINITION, stage_definition};
 pub use storage::{DRIVER, StorageOptions};
 pub use usage::Usage;

@@ -1,6 +1,8 @@
 //! Pod workers: sync the pods of all nodes of the process from one queue, which is also the timer wheel. They carry out
 //! what `pod::plan` decides.
 
+mod staged;
+
 use evenkeel_api::{
     Text, View,
     time::Timestamp,
@@ -38,9 +40,11 @@ use crate::{
         observe,
         plan::{Decision, NodeWrites, plan},
     },
+    stages::{Governed, Player},
     usage::{NodeUsage, node_usage},
     volumes::Volumes,
 };
+use staged::StagedPod;
 
 /// Pod workers of all simulated kubelets of the process.
 pub(crate) struct PodWorkers {
@@ -56,6 +60,8 @@ pub(crate) struct PodWorkers {
     volumes: Volumes,
     /// Behaviors of the cluster, if it has them.
     behaviors: Option<Behaviors>,
+    /// What follows the Stages of the cluster, if it has them.
+    player: Option<Arc<Player>>,
     queue: Queue<Key>,
     state: Mutex<State>,
     /// Wakes the followers of logs when the state of a pod changes.
@@ -65,6 +71,8 @@ pub(crate) struct PodWorkers {
 /// State that the workers share.
 struct State {
     memories: HashMap<Key, SyncedPod>,
+    /// Pods that follow Stages; they are not in `memories`.
+    staged: HashMap<Key, StagedPod>,
     addresses: Addresses,
     /// Files that pods wrote to each node, by index of the node.
     node_files: HashMap<usize, Arc<Files>>,
@@ -117,7 +125,7 @@ impl PodWorkers {
         recorder: EventRecorder,
         options: NodesOptions,
         caches: &Caches,
-        behaviors: Option<Behaviors>,
+        (behaviors, player): (Option<Behaviors>, Option<Arc<Player>>),
         queue: Queue<Key>,
     ) -> Arc<Self> {
         let pods = caches.of::<Pod>();
@@ -130,6 +138,7 @@ impl PodWorkers {
         let pods_by_node = pods.index("node", corev1::node_key);
         let state = State {
             memories: HashMap::new(),
+            staged: HashMap::new(),
             addresses: Addresses::new(options.first_pod_ip),
             node_files: HashMap::new(),
         };
@@ -144,6 +153,7 @@ impl PodWorkers {
             pods,
             pods_by_node,
             behaviors,
+            player,
             queue,
             state: Mutex::new(state),
             changed: Arc::default(),
@@ -181,6 +191,14 @@ impl PodWorkers {
         if let Some(behaviors) = &self.behaviors {
             let pod_workers = Arc::downgrade(self);
             behaviors.subscribe(move || {
+                if let Some(pod_workers) = pod_workers.upgrade() {
+                    pod_workers.enqueue_all();
+                }
+            });
+        }
+        if let Some(player) = &self.player {
+            let pod_workers = Arc::downgrade(self);
+            player.stages.subscribe(move || {
                 if let Some(pod_workers) = pod_workers.upgrade() {
                     pod_workers.enqueue_all();
                 }
@@ -242,6 +260,9 @@ impl PodWorkers {
         let now = self.clock.now();
         if let Some(end) = faults::pod_sync_pause_of(&self.node_cache, &pod.spec.node_name, now) {
             return Ok(end.remaining(now));
+        }
+        if let Some(player) = self.player_of_pods() {
+            return self.play(player, key, &pod, *node).await;
         }
         let host_ip = self.options.nodes[*node].ip;
         let Some(processes) = self.processes(key, &pod, host_ip).await? else { return Ok(None) };
@@ -322,6 +343,7 @@ impl PodWorkers {
     /// that has not started goes through admission first.
     fn recall_memory(&self, key: &Key, pod: &Pod, facts: &mut Facts<'_>, node: usize) -> Memory {
         let mut state = self.lock();
+        state.unstage(key, Some(pod));
         let State { memories, addresses, .. } = &mut *state;
         if let Some(known) = memories.get_mut(key).filter(|known| *known.uid == *pod.meta.uid) {
             known.commands.clear();
@@ -453,7 +475,11 @@ impl PodWorkers {
         if let Some(deleted) = state.memories.remove(key) {
             state.release_address(&deleted);
         }
+        state.unstage(key, None);
         drop(state);
+        if let Some(player) = &self.player {
+            player.forget(Governed::Pod, key);
+        }
         self.changed.notify_waiters();
     }
 

@@ -8,12 +8,20 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    NodesOptions, behaviors::Behaviors, heartbeats::Heartbeats, pod_workers::PodWorkers,
-    storage::Storage, volumes_in_use,
+    NodesOptions,
+    behaviors::Behaviors,
+    heartbeats::Heartbeats,
+    pod_workers::PodWorkers,
+    stages::{NodeWorkers, Player, Stages},
+    storage::Storage,
+    volumes_in_use,
 };
 
 /// Number of nodes that register or send heartbeats concurrently.
 const NODE_WORKERS: usize = 16;
+
+/// Number of nodes that follow Stages concurrently.
+const STAGE_WORKERS: usize = 4;
 
 /// Runs the nodes of `options` until `shutdown` is cancelled. Node and Pod objects then stay as they are, and a later
 /// run recovers its state from their status. The caller starts the caches, before or after this call.
@@ -29,8 +37,14 @@ pub async fn run(
     recorder.start(&tasks);
     let nodes = caches.of::<Node>();
     let (pod_queue, node_queue) = (Queue::unnamed(&clock), Queue::unnamed(&clock));
-    let heartbeats =
-        Heartbeats::new(client.clone(), clock.clone(), options.clone(), &nodes, node_queue.clone());
+    let stages = options.stages.then(|| Stages::watch(&caches));
+    let heartbeats = Heartbeats::new(
+        client.clone(),
+        clock.clone(),
+        options.clone(),
+        (&nodes, stages.clone()),
+        node_queue.clone(),
+    );
     let workers = options.workers.max(1);
     let takes_over = options.nodes.iter().any(|node| node.existing);
     volumes_in_use::start(&client, &caches, &options, &tasks);
@@ -42,8 +56,24 @@ pub async fn run(
     if let Some(behaviors) = &behaviors {
         behaviors.start_status(&client, &tasks);
     }
+    let player = stages.map(|stages| {
+        stages.start_status(&client, &tasks);
+        Arc::new(Player::new(client.clone(), clock.clone(), recorder.clone(), stages))
+    });
+    let stage_queue = Queue::unnamed(&clock);
+    if let Some(player) = &player {
+        let node_workers = NodeWorkers::new(player, &options, &nodes, stage_queue.clone());
+        for _ in 0..STAGE_WORKERS {
+            let node_workers = Arc::clone(&node_workers);
+            tasks.spawn_restarting_until_cancelled("node-stages", move || {
+                let node_workers = Arc::clone(&node_workers);
+                async move { node_workers.work().await }
+            });
+        }
+    }
+    let steering = (behaviors, player);
     let pod_workers =
-        PodWorkers::new(client, clock, recorder, options, &caches, behaviors, pod_queue.clone());
+        PodWorkers::new(client, clock, recorder, options, &caches, steering, pod_queue.clone());
     kubelets.set(&pod_workers);
     for _ in 0..NODE_WORKERS {
         let heartbeats = Arc::clone(&heartbeats);
@@ -66,5 +96,6 @@ pub async fn run(
     shutdown.cancelled().await;
     pod_queue.shut_down();
     node_queue.shut_down();
+    stage_queue.shut_down();
     tasks.join().await;
 }

@@ -68,7 +68,13 @@ const ARROWS: [(&str, &[&str]); 28] = [
     ("evenkeel-shell", &["evenkeel-api"]),
     (
         "evenkeel-nodes",
-        &["evenkeel-api", "evenkeel-component-helpers", "evenkeel-runtime", "evenkeel-shell"],
+        &[
+            "evenkeel-api",
+            "evenkeel-cel",
+            "evenkeel-component-helpers",
+            "evenkeel-runtime",
+            "evenkeel-shell",
+        ],
     ),
     (
         "evenkeel-fuzz",

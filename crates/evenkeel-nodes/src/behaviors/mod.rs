@@ -12,10 +12,10 @@ mod definition;
 mod draw;
 mod select;
 mod spec;
-mod status;
+pub(crate) mod status;
 
 pub use definition::{BEHAVIOR_DEFINITION, behavior_definition};
-pub(crate) use draw::happens;
+pub(crate) use draw::{draw as draw_of, happens, hash};
 pub(crate) use select::{apply, usage};
 pub(crate) use spec::Behavior;
 #[cfg(test)]

@@ -100,7 +100,8 @@ impl TestWorkers {
         let options = NodesOptions { everyday_events: true, ..NodesOptions::default() };
         let caches = Caches::new(client.clone(), clock.clone(), &prometheus::Registry::new());
         let queue = Queue::unnamed(&clock);
-        let pod_workers = PodWorkers::new(client, clock, recorder, options, &caches, None, queue);
+        let pod_workers =
+            PodWorkers::new(client, clock, recorder, options, &caches, (None, None), queue);
         caches.start(&tasks);
         settle().await;
         assert!(caches.has_synced());

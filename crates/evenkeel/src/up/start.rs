@@ -116,7 +116,7 @@ impl Start<'_> {
         });
         let kube = kube::Client::new(server.service(), "default");
         let mut options = plane::options(args)?.of_server(&server);
-        options.nodes.behaviors = true;
+        (options.nodes.behaviors, options.nodes.stages) = (true, true);
         let client = Client::builder(kube.clone(), self.clock.clone()).qps(-1.0).build();
         behaviors::install(&client).await?;
         let plane = match &thread {
