@@ -18,7 +18,7 @@ use crate::{
     sharding::{ShardedCache, Shards},
     tasks::catch_call_panic,
 };
-use evenkeel_api::{DecodeError, Encoding, Text, View};
+use evenkeel_api::{DecodeError, Encoding, Meta, Text, View};
 use prometheus::{Histogram, IntGauge};
 use std::{
     any::TypeId,
@@ -167,6 +167,16 @@ impl Informer {
 
     pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<Arc<dyn Object>> {
         self.read().get(namespace, name).cloned()
+    }
+
+    /// Returns whether the cache will show a write, by the metadata that the server returned: it selects the object, or it
+    /// shows the object now and will show its change or its removal. Which objects a field selector selects is not known here.
+    pub(crate) fn will_show(&self, written: &Meta) -> bool {
+        let is_shown = || {
+            let object = self.get(&written.namespace, &written.name);
+            object.is_some_and(|object| object.meta().uid == written.uid)
+        };
+        self.scope.selects(written) || is_shown()
     }
 
     /// Returns an object as its view, or `None` also if the cache holds another view.

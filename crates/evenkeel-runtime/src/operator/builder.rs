@@ -413,7 +413,8 @@ impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
         self.change(|builder| builder.source(keys.boxed()))
     }
 
-    /// Lets only those events of the last declared kind enqueue keys that pass the predicate.
+    /// Lets only those events of the last declared kind enqueue keys that pass the predicate. With a
+    /// [finalizer](Self::finalizer), an object is also reconciled when its deletion begins.
     ///
     /// ```
     /// # use evenkeel_runtime::prelude::*;
@@ -731,6 +732,7 @@ impl<K: Send + Sync + 'static, S: Send + Sync + 'static> ControllerBuilder<'_, K
     {
         if !self.finalizers.is_empty() {
             self.builder.declared().writes(objects.kind(), &["patch"]);
+            self = self.change(Builder::enqueues_deletions);
         }
         let finalizers = std::mem::take(&mut self.finalizers);
         let finalizers = Finalizers::new(objects.kind().clone(), finalizers);

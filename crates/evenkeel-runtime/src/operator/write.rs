@@ -103,9 +103,8 @@ impl Writer<'_> {
 
     /// Makes the key wait until the caches show a write, unless they never will.
     pub(super) fn wrote(&self, target: &Target, returned: &Meta) {
-        let shows = |cache: &Arc<Reader>| {
-            cache.scope().kind == target.kind && cache.scope().selects(returned)
-        };
+        let shows =
+            |cache: &Arc<Reader>| cache.scope().kind == target.kind && cache.will_show(returned);
         if !self.view.dry_run && self.caches.any(shows) {
             self.context.wrote(self.key, &target.kind, returned);
         }
@@ -183,13 +182,14 @@ impl Writer<'_> {
         }
         let uid = if options.uid.is_empty() { (*target.uid).to_owned() } else { options.uid };
         let options = DeleteOptions { uid, ..options };
+        let awaited = self.context.identified(target);
         let Target { kind, namespace, name, .. } = target;
         let deleted = self.client().delete(kind, namespace, name, &options).await;
         match self.record("delete", target, "", deleted) {
             Ok(_) => {
                 let is_cached = self.caches.any(|cache| cache.scope().kind == target.kind);
                 if is_cached && !self.view.dry_run {
-                    self.context.deleted(self.key, target);
+                    self.context.deleted(self.key, &awaited);
                 }
                 Ok(true)
             }
