@@ -29,7 +29,8 @@ mod tests {
             assert_eq!(map.remove(&n), Some(n));
             shrink_if_sparse(&mut map);
             assert!(map.capacity() <= 256 || map.len() >= map.capacity() / 8, "{}", map.len());
-            changes += u32::from(map.capacity() != last);
+            // A removal may leave a gap that takes one off the capacity.
+            changes += u32::from(map.capacity() + 1 < last);
             last = map.capacity();
         }
         assert!(last <= 256 && full > 20_000, "{full} to {last}");
