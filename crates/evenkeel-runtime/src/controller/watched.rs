@@ -202,7 +202,7 @@ impl View for WatchedCaches {
 
 impl FromIterator<(Kind, WatchedCache)> for WatchedCaches {
     fn from_iter<I: IntoIterator<Item = (Kind, WatchedCache)>>(caches: I) -> Self {
-        let mut watched = HashMap::<Kind, Vec<WatchedCache>>::new();
+        let mut watched = FastMap::<Kind, Vec<WatchedCache>>::default();
         for (kind, cache) in caches {
             watched.entry(kind).or_default().push(cache);
         }
