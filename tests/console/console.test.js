@@ -240,6 +240,26 @@ test("updates can be paused, by keyboard too", async () => {
   assert.equal(await page.evaluate("document.getElementById('pause').getAttribute('aria-pressed')"), "true");
 });
 
+test("a page says that its cluster does not answer, and that it answers again", async () => {
+  await open(PAGES.overview);
+  const shown = "!document.getElementById('lost').hidden";
+  assert.equal(await page.evaluate(shown), false);
+  const reported = page.errors.length;
+  const offline = (is) => page.send("Network.emulateNetworkConditions", { offline: is, latency: 0, downloadThroughput: -1, uploadThroughput: -1 });
+  await offline(true);
+  // The stream that is open stays open: the next one cannot be opened.
+  for (let presses = 0; presses < 2; presses++) await page.evaluate("document.getElementById('pause').click()");
+  await page.until(shown);
+  assert.match(await page.evaluate("document.getElementById('lost').innerText"),
+    /^No connection to the cluster console since \d\d:\d\d\. It may have stopped: evenkeel list$/);
+  assert.ok(await page.evaluate("document.body.classList.contains('stale')"));
+  await keep("lost");
+  await offline(false);
+  await page.until("document.getElementById('lost').hidden && !document.body.classList.contains('stale')");
+  // The browser reports each request that had no answer.
+  page.errors.length = reported;
+});
+
 test("no page reported an error, and no request left the host", () => {
   const other = page.requests.filter((url) => !url.startsWith(`${base}/`) && !url.startsWith("data:"));
   assert.deepEqual(other, []);
