@@ -23,6 +23,7 @@ use crate::{
 };
 use anyhow::{Context, Result, bail};
 use evenkeel::explain;
+use evenkeel_api::views::Node;
 use evenkeel_apiserver::{Server, snapshot};
 use evenkeel_plane::Plane;
 use evenkeel_runtime::{client::Client, clock::Clock, tasks::Tasks};
@@ -281,15 +282,17 @@ impl Start<'_> {
         }
         progress.done(components(args));
         if let Some(limit) = args.wait {
-            let caches = plane.caches().clone();
-            let pending = {
-                let caches = caches.clone();
-                move || status::pending(&caches)
-            };
+            let (caches, makes_accounts) = (plane.caches().clone(), status::makes_accounts(plane));
+            let nodes = plane::options(args)?.nodes.nodes;
+            let names: Vec<String> = nodes.into_iter().map(|node| node.name).collect();
+            let pending = move || status::pending(&caches, &names, makes_accounts);
             progress.begin("nodes", pending.clone());
-            let ready = status::until_nodes_are_ready(&caches, self.clock);
+            let ready = status::until_none_is_pending(&pending, self.clock);
             tokio::select! {
-                nodes = ready => progress.done(format!("{nodes} Ready")),
+                () = ready => {
+                    let nodes = plane.caches().of::<Node>().len();
+                    progress.done(format!("{nodes} Ready"));
+                }
                 () = self.clock.sleep(limit) => {
                     bail!(
                         "not ready after --wait={}: {}; allow more time, or see with -v what happens",

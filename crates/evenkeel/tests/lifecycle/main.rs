@@ -168,12 +168,20 @@ fn a_start_that_fails_leaves_nothing() {
 #[test]
 fn a_start_that_waits_says_for_what_and_can_be_stopped() {
     let home = Home::new();
-    // Without controllers, nobody creates the service account.
-    let waiting = ["up", "-d", "--port=0", "--no-controllers", "--wait=600s"];
+    let stored = ["--name=default", "--data-dir=data"];
+    up(&home, &stored);
+    // Its kubelet reports it again after a start.
+    home.succeed(&["fault", "node/node-0", "--kind=not-ready"]);
+    client::until(&home.path("data/kubeconfig"), "/api/v1/nodes/node-0", |node| {
+        let mut conditions = node["status"]["conditions"].as_array().into_iter().flatten();
+        conditions.any(|it| it["type"] == "Ready" && it["status"] == "False")
+    });
+    home.succeed(&["down"]);
+    let waiting = [&["up", "-d", "--port=0", "--nodes=1", "--wait=600s"][..], &stored].concat();
     let mut child = home.command(&waiting).stdout(Stdio::piped()).spawn().expect("it runs");
     let mut output = BufReader::new(child.stdout.take().expect("piped"));
     let mut lines = String::new();
-    while !lines.contains("waits for the default service account") {
+    while !lines.contains("waits for node node-0") {
         assert_ne!(output.read_line(&mut lines).expect("read"), 0, "{lines}");
     }
     let status = home.run(&["status"]);
@@ -183,6 +191,13 @@ fn a_start_that_waits_says_for_what_and_can_be_stopped() {
     assert_eq!(home.succeed(&["down"]), "stopped default\n");
     assert!(!child.wait().expect("it ends").success());
     assert_eq!(home.list(), [Value::Null; 0]);
+}
+
+#[test]
+fn nodes_are_ready_without_controllers() {
+    let home = Home::new();
+    up(&home, &["--no-controllers", "--wait=60s"]);
+    assert!(home.succeed(&["status"]).contains("nodes        1 of 1 Ready"));
 }
 
 #[test]
