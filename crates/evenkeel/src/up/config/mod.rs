@@ -3,6 +3,7 @@
 mod audit;
 mod devices;
 mod failures;
+mod nodes;
 mod read;
 mod types;
 mod users;
