@@ -2,7 +2,7 @@
 
 use super::{
     access,
-    config::{Equipment, Step, User},
+    config::{Equipment, Step, USER_LABEL, User},
     console,
     equip::Equipper,
     failures,
@@ -11,6 +11,7 @@ use super::{
     options::Args,
     plane,
     progress::Progress,
+    prune::prune,
     remote, server, status,
 };
 use crate::{
@@ -23,10 +24,12 @@ use crate::{
 };
 use anyhow::{Context, Result, bail};
 use evenkeel::explain;
+use evenkeel_api::Kind;
 use evenkeel_apiserver::{Server, snapshot};
 use evenkeel_plane::Plane;
 use evenkeel_runtime::{client::Client, clock::Clock, tasks::Tasks};
 use futures::FutureExt as _;
+use serde_json::Value;
 use std::{
     collections::BTreeMap,
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -296,6 +299,9 @@ impl Start<'_> {
             }
         }
         let equipper = Equipper::new(client.clone(), plane.caches().clone(), equipment);
+        if args.data_dir.is_some() {
+            equipper.clear(&plane::group_nodes(args)?).await?;
+        }
         if !equipper.is_empty() {
             let waiting = equipper.clone();
             progress.begin("devices", move || waiting.pending());
@@ -303,9 +309,12 @@ impl Start<'_> {
             progress.done(format!("devices and images of {nodes} nodes"));
         }
         let users = &args.components.users;
+        let bindings: Vec<Value> = users.iter().flat_map(User::bindings).collect();
+        if args.data_dir.is_some() {
+            prune(client, USER_LABEL, &binding_kinds(), &bindings).await.context("users")?;
+        }
         if !args.is_remote() && !users.is_empty() {
             progress.begin("users", Vec::new);
-            let bindings = users.iter().flat_map(User::bindings).collect();
             load_objects(client, "users", bindings, |_| {}).await?;
             let names: Vec<&str> = users.iter().map(|user| &*user.name).collect();
             progress.done(format!(
@@ -340,6 +349,17 @@ impl Start<'_> {
         require_stopped(&late)?;
         Ok(request)
     }
+}
+
+/// Returns the kinds of objects that give users their roles.
+fn binding_kinds() -> [Kind; 2] {
+    let kind = |kind, plural, namespaced| {
+        Kind::new("rbac.authorization.k8s.io", "v1", kind, plural, namespaced)
+    };
+    [
+        kind("ClusterRoleBinding", "clusterrolebindings", false),
+        kind("RoleBinding", "rolebindings", true),
+    ]
 }
 
 /// Listens on the port of the flag, or on 6443 if it is free, or else on a free one.

@@ -8,11 +8,11 @@ mod read;
 mod types;
 mod users;
 
-pub(super) use devices::Equipment;
+pub(super) use devices::{EQUIPMENT_LABEL, Equipment};
 pub(super) use failures::{Step, steps};
 pub(super) use read::read;
 pub(super) use types::{Cluster, Components, ConsolePort, NoConsole, Nodes, Pool};
-pub(super) use users::User;
+pub(super) use users::{USER_LABEL, User};
 
 /// Returns the JSON schema of the file.
 pub(super) fn schema() -> String {
