@@ -26,7 +26,7 @@
 //!
 //! Durations are written as in Go: `300ms`, `5s`, `1m30s`. A value may name a container, with or without a value
 //! for the others: `web=5s,log=1s` or `5s,log=1s`. The kubelet ignores an invalid value and reports it in an event
-//! `InvalidSimulation` on the pod.
+//! `InvalidSimulation` on the pod, or on the node.
 //!
 //! # Behaviors
 //!
@@ -76,6 +76,7 @@ mod admission;
 mod annotations;
 mod behaviors;
 mod behaviour;
+mod definitions;
 mod exec;
 mod faults;
 mod heartbeats;
@@ -103,7 +104,7 @@ pub use annotations::{
 };
 pub use behaviors::{BEHAVIOR_DEFINITION, behavior_definition};
 pub use exec::{AttachRequest, Chunk, ExecError, ExecRequest, Streams};
-pub use faults::{FaultEnd, fault};
+pub use faults::{FaultEnd, fault, next_second};
 pub use kubelets::Kubelets;
 pub use logs::{ContainerRef, LogLine};
 pub use options::{Delays, NodeGroup, NodeOptions, NodesOptions};

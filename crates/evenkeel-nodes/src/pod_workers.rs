@@ -38,7 +38,7 @@ use crate::{
         facts::Facts,
         memory::{CommandWrites, Memory, ShellExit},
         observe,
-        plan::{Decision, NodeWrites, plan},
+        plan::{Decision, INVALID_SIMULATION, NodeWrites, plan},
     },
     stages::{Governed, Player},
     usage::{NodeUsage, node_usage},
@@ -182,6 +182,7 @@ impl PodWorkers {
         let pod_workers = Arc::downgrade(self);
         self.node_cache.subscribe(move |event| {
             let Some(pod_workers) = pod_workers.upgrade() else { return };
+            pod_workers.report_fault_errors(event);
             if let Some(node) = faults::resumed_node(event, pod_workers.clock.now()) {
                 for pod in pod_workers.pods_by_node.get(&node.meta.name) {
                     pod_workers.queue.add(key(&pod), Priority::NORMAL);
@@ -211,6 +212,24 @@ impl PodWorkers {
                 pod_workers.queue.add(key(pod), Priority::NORMAL);
             }
         });
+    }
+
+    /// Records an event for each fault of a simulated node whose value is not understood.
+    fn report_fault_errors(&self, event: &CacheEvent<Node>) {
+        let meta = &event.object().meta;
+        if !self.nodes.contains_key(&meta.name) {
+            return;
+        }
+        for message in faults::new_errors(event) {
+            let regarding = Target {
+                kind: Node::kind(),
+                namespace: Arc::from(""),
+                name: Arc::from(&*meta.name),
+                uid: Arc::from(&*meta.uid),
+            };
+            let reason = INVALID_SIMULATION.into();
+            self.recorder.record(&EventRecord { regarding, warning: true, reason, message });
+        }
     }
 
     /// Enqueues the pods of all nodes.

@@ -24,7 +24,8 @@ const NODE_WORKERS: usize = 16;
 const STAGE_WORKERS: usize = 4;
 
 /// Runs the nodes of `options` until `shutdown` is cancelled. Node and Pod objects then stay as they are, and a later
-/// run recovers its state from their status. The caller starts the caches, before or after this call.
+/// run recovers its state from their status. The caller starts the caches, before or after this call; the nodes begin once the
+/// caches hold what they have to know.
 pub async fn run(
     client: Client,
     caches: Caches,
@@ -46,7 +47,6 @@ pub async fn run(
         node_queue.clone(),
     );
     let workers = options.workers.max(1);
-    let takes_over = options.nodes.iter().any(|node| node.existing);
     volumes_in_use::start(&client, &caches, &options, &tasks);
     if let Some(storage) = options.storage.clone() {
         Storage::start(&client, &caches, &clock, storage, &tasks);
@@ -56,7 +56,7 @@ pub async fn run(
     if let Some(behaviors) = &behaviors {
         behaviors.start_status(&client, &tasks);
     }
-    let player = stages.map(|stages| {
+    let player = stages.clone().map(|stages| {
         stages.start_status(&client, &tasks);
         Arc::new(Player::new(client.clone(), clock.clone(), recorder.clone(), stages))
     });
@@ -71,26 +71,29 @@ pub async fn run(
             });
         }
     }
-    let steering = (behaviors, player);
-    let pod_workers =
-        PodWorkers::new(client, clock, recorder, options, &caches, steering, pod_queue.clone());
+    let steering = (behaviors.clone(), player);
+    let pod_workers = PodWorkers::new(
+        client.clone(),
+        clock,
+        recorder,
+        options,
+        &caches,
+        steering,
+        pod_queue.clone(),
+    );
     kubelets.set(&pod_workers);
-    for _ in 0..NODE_WORKERS {
-        let heartbeats = Arc::clone(&heartbeats);
-        tasks.spawn_restarting_until_cancelled("node-heartbeats", move || {
-            let heartbeats = Arc::clone(&heartbeats);
-            async move { heartbeats.work().await }
-        });
-    }
-    for _ in 0..workers {
-        let pod_workers = Arc::clone(&pod_workers);
-        tasks.spawn_restarting_until_cancelled("pod-workers", move || {
-            let pod_workers = Arc::clone(&pod_workers);
-            async move { pod_workers.work().await }
-        });
-    }
-    // Only the cache knows which existing nodes are partitioned, and must not report.
-    if !takes_over || shutdown.run_until_cancelled(nodes.synced()).await.is_some() {
+    // Only the caches know which nodes are partitioned, and must not write, and how the pods run.
+    let known = async {
+        nodes.synced().await;
+        if let Some(behaviors) = &behaviors {
+            behaviors.synced(&client).await;
+        }
+        if let Some(stages) = &stages {
+            stages.synced(&client).await;
+        }
+    };
+    if shutdown.run_until_cancelled(known).await.is_some() {
+        spawn_workers(&tasks, &heartbeats, &pod_workers, workers);
         heartbeats.enqueue_all();
     }
     shutdown.cancelled().await;
@@ -98,4 +101,27 @@ pub async fn run(
     node_queue.shut_down();
     stage_queue.shut_down();
     tasks.join().await;
+}
+
+/// Starts the tasks that work off the queues of nodes and pods.
+fn spawn_workers(
+    tasks: &Tasks,
+    heartbeats: &Arc<Heartbeats>,
+    pod_workers: &Arc<PodWorkers>,
+    workers: usize,
+) {
+    for _ in 0..NODE_WORKERS {
+        let heartbeats = Arc::clone(heartbeats);
+        tasks.spawn_restarting_until_cancelled("node-heartbeats", move || {
+            let heartbeats = Arc::clone(&heartbeats);
+            async move { heartbeats.work().await }
+        });
+    }
+    for _ in 0..workers {
+        let pod_workers = Arc::clone(pod_workers);
+        tasks.spawn_restarting_until_cancelled("pod-workers", move || {
+            let pod_workers = Arc::clone(&pod_workers);
+            async move { pod_workers.work().await }
+        });
+    }
 }

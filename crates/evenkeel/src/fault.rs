@@ -14,6 +14,7 @@ use evenkeel_api::{
 use evenkeel_component::flags::duration;
 use evenkeel_nodes::{
     CRASH, DISK_PRESSURE, FaultEnd, MEMORY_PRESSURE, NOT_READY, PID_PRESSURE, SILENT, fault,
+    next_second,
 };
 use evenkeel_runtime::{
     client::{Client, ListOptions, Metadata},
@@ -120,9 +121,7 @@ fn fault_name(annotation: &str) -> &str {
 
 /// Returns the end of a fault that lasts this long from now. Whole seconds are easier to read; no fault is shorter for it.
 pub(crate) fn end_after(now: Timestamp, duration: Duration) -> FaultEnd {
-    let end = saturating_add(now, duration);
-    let second = end.as_second() + i64::from(end.subsec_nanosecond() > 0);
-    FaultEnd::At(Timestamp::from_second(second).unwrap_or(end))
+    FaultEnd::At(next_second(saturating_add(now, duration)))
 }
 
 /// Partitions a node from the API server until an end.
@@ -142,6 +141,9 @@ struct Change {
 
 /// Returns the change that begins or ends the faults of the arguments.
 fn change(args: &FaultArgs, now: Timestamp) -> Result<Change> {
+    if args.duration.is_some_and(|duration| duration.is_zero()) {
+        bail!("--for: write a duration above 0, such as 5m");
+    }
     let end = |duration| end_after(now, duration);
     if let Target::Pod(_) = args.target {
         if args.kind.is_some() {
@@ -149,7 +151,7 @@ fn change(args: &FaultArgs, now: Timestamp) -> Result<Change> {
         }
         let value = match (args.stop, args.duration) {
             (true, _) => None,
-            (false, None) => Some(format!("at {now}")),
+            (false, None) => Some(format!("at {}", next_second(now))),
             (false, Some(duration)) => Some(end(duration).to_string()),
         };
         return Ok(Change { annotations: vec![(CRASH, value)] });
@@ -399,6 +401,16 @@ mod tests {
         assert_eq!(all.annotations.len(), FaultKind::value_variants().len());
         let refused = change(&args("pod/a --kind silent"), now()).expect_err("not for pods");
         assert!(refused.to_string().contains("--kind is for nodes"), "{refused}");
+        let refused = change(&args("node/a --for 0s"), now()).expect_err("over at once");
+        assert!(refused.to_string().starts_with("--for: write a duration above 0"), "{refused}");
+        let later = "2026-01-02T03:04:05.3Z".parse().expect("a time");
+        for (line, want) in [
+            ("node/a --for 500ms", "o silent until 2026-01-02T03:04:06Z\n"),
+            ("node/a --for 1s", "o silent until 2026-01-02T03:04:07Z\n"),
+            ("pod/a", "o crash at 2026-01-02T03:04:06Z\n"),
+        ] {
+            assert_eq!(change(&args(line), later).expect("valid").text("o"), want, "{line}");
+        }
         for target in ["a", "node", "node/", "deployment/a", "zones/a"] {
             assert!(parse_target(target).is_err(), "{target}");
         }

@@ -44,7 +44,7 @@ use std::{
     },
 };
 
-use crate::behaviors::status;
+use crate::{behaviors::status, definitions::synced_or_undefined};
 use spec::Stage;
 
 const GROUP: &str = "kwok.x-k8s.io";
@@ -109,6 +109,12 @@ impl Stages {
             shared.set(name(event.object()), parsed);
         });
         stages
+    }
+
+    /// Waits until the Stages are known. Without their definition there are none, nor are there any that this process may read
+    /// if the server forbids the list.
+    pub(crate) async fn synced(&self, client: &Client) {
+        synced_or_undefined(client, &kind(), self.cache.synced()).await;
     }
 
     /// Calls `changed` after each change of a Stage.

@@ -1,11 +1,6 @@
 //! Connection of a command with a running cluster: its control socket, and its API server.
 
-use super::{
-    commands::ask,
-    folder::Clusters,
-    named,
-    record::Record,
-};
+use super::{commands::ask, folder::Clusters, named, record::Record};
 use crate::{
     kubeconfig::Home,
     time::{self, TimeReport},

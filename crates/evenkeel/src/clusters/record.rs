@@ -220,12 +220,7 @@ pub(super) mod tests {
             (&[], Some("a"), None, Err("there is no cluster; start one with: evenkeel up")),
             (&["a"], None, None, Ok("a")),
             (&["a"], None, Some("gone"), Ok("a")),
-            (
-                &["a", "b"],
-                None,
-                None,
-                Err("which cluster? There are: a, b; name it: --name a"),
-            ),
+            (&["a", "b"], None, None, Err("which cluster? There are: a, b; name it: --name a")),
             (
                 &["a", "b"],
                 None,

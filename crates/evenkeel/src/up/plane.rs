@@ -67,6 +67,17 @@ pub(super) fn equipment(args: &Args) -> Result<BTreeMap<String, Equipment>> {
     }
 }
 
+/// Returns the names of the nodes of the configuration file's groups.
+///
+/// # Errors
+/// When two groups have the same name.
+pub(super) fn group_nodes(args: &Args) -> Result<Vec<String>> {
+    match (args.nodes, &args.components.nodes) {
+        (None, Some(groups)) => Ok(nodes(groups)?.into_iter().map(|node| node.name).collect()),
+        _ => Ok(Vec::new()),
+    }
+}
+
 /// Returns the outages of the failures by plan.
 ///
 /// # Errors

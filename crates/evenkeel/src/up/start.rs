@@ -2,7 +2,7 @@
 
 use super::{
     access,
-    config::{Equipment, Outage, User},
+    config::{Equipment, Outage, USER_LABEL, User},
     console::{self, Clients, Clocks},
     equip::Equipper,
     failures,
@@ -11,6 +11,7 @@ use super::{
     options::Args,
     plane,
     progress::Progress,
+    prune::prune,
     remote, server, status,
 };
 use crate::{
@@ -23,11 +24,12 @@ use crate::{
 };
 use anyhow::{Context, Result, bail};
 use evenkeel::explain;
-use evenkeel_api::views::Node;
+use evenkeel_api::{Kind, views::Node};
 use evenkeel_apiserver::{Server, snapshot};
 use evenkeel_plane::Plane;
 use evenkeel_runtime::{client::Client, clock::Clock, tasks::Tasks};
 use futures::FutureExt as _;
+use serde_json::Value;
 use std::{
     collections::BTreeMap,
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -303,6 +305,9 @@ impl Start<'_> {
             }
         }
         let equipper = Equipper::new(client.clone(), plane.caches().clone(), equipment);
+        if args.data_dir.is_some() {
+            equipper.clear(&plane::group_nodes(args)?).await?;
+        }
         if !equipper.is_empty() {
             let waiting = equipper.clone();
             progress.begin("devices", move || waiting.pending());
@@ -310,9 +315,12 @@ impl Start<'_> {
             progress.done(format!("devices and images of {nodes} nodes"));
         }
         let users = &args.components.users;
+        let bindings: Vec<Value> = users.iter().flat_map(User::bindings).collect();
+        if args.data_dir.is_some() {
+            prune(client, USER_LABEL, &binding_kinds(), &bindings).await.context("users")?;
+        }
         if !args.is_remote() && !users.is_empty() {
             progress.begin("users", Vec::new);
-            let bindings = users.iter().flat_map(User::bindings).collect();
             load_objects(client, "users", bindings, |_| {}).await?;
             let names: Vec<&str> = users.iter().map(|user| &*user.name).collect();
             progress.done(format!(
@@ -367,6 +375,17 @@ fn begin_failures(
     let failures = failures::run(client, outages);
     let failures = tasks.token().run_until_cancelled_owned(failures);
     tasks.spawn_finite("failures", failures.map(drop));
+}
+
+/// Returns the kinds of objects that give users their roles.
+fn binding_kinds() -> [Kind; 2] {
+    let kind = |kind, plural, namespaced| {
+        Kind::new("rbac.authorization.k8s.io", "v1", kind, plural, namespaced)
+    };
+    [
+        kind("ClusterRoleBinding", "clusterrolebindings", false),
+        kind("RoleBinding", "rolebindings", true),
+    ]
 }
 
 /// Listens on the port of the flag, or on 6443 if it is free, or else on a free one.
