@@ -10,7 +10,6 @@ use crate::{
     wire::Wire,
 };
 use evenkeel_api::{
-    Encoding, View as _,
     time::Timestamp,
     views::{Node, Pod, PodDisruptionBudget},
 };
