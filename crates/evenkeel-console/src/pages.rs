@@ -6,13 +6,17 @@ use crate::{
     source::PageError,
     view::{
         Chip, Link,
+        attention::{Workloads, attention},
         controller::controller,
         events::{self, EventsPage},
         explain,
         heatmap::heat_map,
         list::{self, MAX_ROWS},
+        nodepage::node_facts,
         object::{self, ObjectPage},
         overview::overview,
+        podlist::{PodTable, pod_table},
+        podstatus::PodStatus,
         scheduling::scheduling,
         switches::switches,
         tree::{Look, tree},
@@ -21,7 +25,8 @@ use crate::{
 use askama::Template;
 use evenkeel_api::{
     Kind,
-    views::{Namespace, Node, Pod},
+    selector::Selector,
+    views::{Deployment, Job, Namespace, Node, Pod, StatefulSet},
 };
 use evenkeel_runtime::{
     cache::Caches,
@@ -58,7 +63,7 @@ impl Console {
     /// Returns the content of a page.
     pub(crate) async fn content(&self, route: &Route) -> Result<Content, PageError> {
         match route {
-            Route::Overview => self.overview(),
+            Route::Overview => self.overview().await,
             Route::Kinds => self.kinds().await,
             Route::List(query) => self.list(query).await,
             Route::Object(path) => self.object(path).await,
@@ -68,13 +73,25 @@ impl Console {
         }
     }
 
-    fn overview(&self) -> Result<Content, PageError> {
+    async fn overview(&self) -> Result<Content, PageError> {
         let caches = &self.source.caches;
         let pods = caches.of::<Pod>().list();
+        let workloads = Workloads {
+            deployments: caches.of::<Deployment>().list(),
+            statefulsets: caches.of::<StatefulSet>().list(),
+            jobs: caches.of::<Job>().list(),
+        };
         let listing = self.source.introspection.listing();
-        let nodes = heat_map(caches.of::<Node>().list(), &pods, listing.now);
+        let nodes = caches.of::<Node>().list();
+        let attention = attention(listing.now, &nodes, &workloads, &pods);
+        let nodes = heat_map(nodes, &pods, listing.now);
+        let warnings = self.source.warnings().await.ok();
+        let warnings =
+            warnings.map(|(events, more)| (events::count_recent(listing.now, &events), more));
         let plots = self.samples().plots(self.clock.now());
-        Content::render("Overview", &overview(&self.cluster, nodes, &pods, &listing, plots))
+        let workloads = (&workloads, warnings);
+        let page = overview(&self.cluster, nodes, &pods, workloads, attention, &listing, plots);
+        Content::render("Overview", &page)
     }
 
     async fn kinds(&self) -> Result<Content, PageError> {
@@ -90,9 +107,20 @@ impl Console {
             let message = format!("The API server has no resource {}.", query.resource);
             return Err(PageError::not_found(message));
         };
-        let page = (MAX_ROWS, &*query.after);
-        let table = self.source.table(kind, &query.namespace, &query.labels, page).await?;
-        let page = list::list(self.clock.now(), kind, query.clone(), self.namespaces(), &table);
+        let (now, namespaces) = (self.clock.now(), self.namespaces());
+        let page = if kind.group.is_empty() && kind.kind == "Pod" {
+            // The API server decides who may list pods, and whether the selector is one. The cache has them all, so that
+            // those with problems can be first.
+            self.source.table(kind, &query.namespace, &query.labels, (1, "")).await?;
+            let labels = Selector::parse(&query.labels).unwrap_or_default();
+            let pods = self.source.caches.of::<Pod>().list();
+            let PodTable { table, statuses } = pod_table(now, &pods, query, &labels);
+            list::list(now, kind, query.clone(), namespaces, &table, Some(statuses))
+        } else {
+            let page = (MAX_ROWS, &*query.after);
+            let table = self.source.table(kind, &query.namespace, &query.labels, page).await?;
+            list::list(now, kind, query.clone(), namespaces, &table, None)
+        };
         Content::render(page.kind.clone(), &page)
     }
 
@@ -146,17 +174,28 @@ impl Console {
             namespace: path.namespace.clone(),
             ..ListQuery::default()
         };
+        let pod_status = is_core("Pod")
+            .then(|| self.source.caches.of::<Pod>().get(&path.namespace, &path.name))
+            .flatten()
+            .map(|pod| PodStatus::of(&pod).chip());
         let page = ObjectPage {
             kind: kind.kind.to_string(),
             namespace: path.namespace.clone(),
             name: path.name.clone(),
             list: Link::new(query.resource.clone(), list_href(&query)),
-            chips: object::chips(&object),
+            chips: object::chips(&object, pod_status.as_ref()),
             created: object::created(now, &object),
             scheduling,
             tree: tree(&look, &subject, &owners),
             loud,
             quiet,
+            node: self
+                .source
+                .caches
+                .of::<Node>()
+                .get("", &path.name)
+                .filter(|_| is_core("Node"))
+                .map(|node| node_facts(now, &node, &self.source.caches.of::<Pod>().list())),
             more_pods: pods.len().saturating_sub(MAX_NODE_PODS),
             pods: pods.into_iter().take(MAX_NODE_PODS).collect(),
             events,
@@ -246,7 +285,6 @@ impl Look for LiveLook<'_> {
             return None;
         }
         let pod = self.caches.of::<Pod>().get(&subject.namespace, &subject.name)?;
-        let state = if pod.meta.deleting() { "Terminating" } else { &*pod.status.phase };
-        Some(Chip::of_state(state))
+        Some(PodStatus::of(&pod).chip())
     }
 }

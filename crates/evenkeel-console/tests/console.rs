@@ -145,8 +145,23 @@ async fn pages_show_the_cluster_without_secrets_and_scripts() {
 
     let overview = visit.html("/").await;
     assert_eq!(overview.matches("class=\"cell ready").count(), 3, "{overview}");
+    // The script fills it when the cluster does not answer.
+    assert!(overview.contains("<p id=\"lost\" class=\"lost\" role=\"alert\" hidden></p>"));
+    assert!(overview.contains("<body data-cluster=\"test\" data-live=\"/\">"), "{overview}");
     let pods = visit.html("/objects?kind=pods").await;
     assert!(pods.contains(">huge</a>") && pods.contains(">Pending<"), "{pods}");
+    assert!(pods.contains("<h1>Pods</h1>") && pods.contains("Pending <b>1</b>"), "{pods}");
+    assert!(pods.find(">huge<") < pods.find(">web-"), "problems are first: {pods}");
+    let running = visit.html("/objects?kind=pods&status=Running").await;
+    assert!(running.contains(">web-") && !running.contains(">huge<"), "{running}");
+    assert!(overview.contains("href=\"/objects?kind=pods&#38;status=Pending\""), "{overview}");
+    assert!(overview.contains(">Deployments ready</a>"), "{overview}");
+    // The API server refuses what the cache would not.
+    assert_eq!(visit.page("/objects?kind=pods&labels=%3D").await.0, StatusCode::BAD_REQUEST);
+    let node = visit.html("/object/core/v1/nodes/-/node-0").await;
+    for part in ["<td class=\"n\">110</td>", "kind=pods&#38;node=node-0"] {
+        assert!(node.contains(part), "{part}: {node}");
+    }
     let web = visit.html("/object/apps/v1/deployments/default/web").await;
     for part in [
         "deployment-controller",

@@ -1,7 +1,8 @@
 //! An object: owners and dependents, explanations, events, switches, and its fields.
 
 use super::{
-    Chip, Link, ago::Ago, events::EventRow, explain::ReportCard, switches::Switch, tree::Branch,
+    Chip, Link, ago::Ago, events::EventRow, explain::ReportCard, nodepage::NodeFacts,
+    switches::Switch, tree::Branch,
 };
 use askama::Template;
 use evenkeel_api::time::Timestamp;
@@ -39,6 +40,8 @@ pub(crate) struct ObjectPage {
     pub(crate) loud: Vec<ReportCard>,
     /// Reports of controllers that would do nothing.
     pub(crate) quiet: Vec<ReportCard>,
+    /// Faults and resources of a node. `None` for other objects.
+    pub(crate) node: Option<NodeFacts>,
     /// Pods of a node.
     pub(crate) pods: Vec<Link>,
     /// Number of pods of a node that are not listed.
@@ -98,14 +101,14 @@ pub(crate) fn yaml(object: &Value) -> String {
     text
 }
 
-/// Returns the state of an object: phase, conditions, deletion.
-pub(crate) fn chips(object: &Value) -> Vec<Chip> {
-    let mut chips = Vec::new();
-    if !object["metadata"]["deletionTimestamp"].is_null() {
+/// Returns the state of an object: phase, conditions, deletion. A pod's own state stands for phase and deletion.
+pub(crate) fn chips(object: &Value, pod: Option<&Chip>) -> Vec<Chip> {
+    let mut chips: Vec<Chip> = pod.into_iter().cloned().collect();
+    if pod.is_none() && !object["metadata"]["deletionTimestamp"].is_null() {
         chips.push(Chip::of_state("Terminating"));
     }
     let status = &object["status"];
-    if let Some(phase) = status["phase"].as_str() {
+    if let (Some(phase), None) = (status["phase"].as_str(), pod) {
         chips.push(Chip::of_state(phase));
     }
     for condition in status["conditions"].as_array().into_iter().flatten() {
@@ -190,7 +193,8 @@ mod tests {
                 ],
             },
         });
-        let shown: Vec<_> = chips(&object).into_iter().map(|chip| (chip.text, chip.tone)).collect();
+        let shown: Vec<_> =
+            chips(&object, None).into_iter().map(|chip| (chip.text, chip.tone)).collect();
         let want = [
             ("Terminating", "warn"),
             ("Running", "good"),
@@ -200,5 +204,8 @@ mod tests {
             ("2 of 3 ready", "warn"),
         ];
         assert_eq!(shown, want.map(|(text, tone)| (text.to_owned(), tone)));
+        let pod = Chip::new("CrashLoopBackOff", "bad");
+        let shown = chips(&object, Some(&pod));
+        assert_eq!(shown[..2], [pod, Chip::new("Ready=False (ContainersNotReady)", "warn")]);
     }
 }

@@ -1,11 +1,20 @@
 //! The first page: nodes, plots and controllers.
 
-use super::{Link, ago::Ago, heatmap::HeatMap, plot::Plot, shorten};
+use super::{
+    Link,
+    ago::Ago,
+    attention::{Item, Workloads},
+    heatmap::HeatMap,
+    plot::Plot,
+    podlist::NOT_READY,
+    podstatus::PodStatus,
+    shorten,
+};
 use crate::route::controller_href;
 use askama::Template;
 use evenkeel_api::{time::Timestamp, views::Pod};
 use evenkeel_runtime::introspect::{Failed, Listing, Summary};
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 /// Time for which a failure keeps a controller among those that need attention, in seconds.
 const RECENT_FAILURE: i64 = 300;
@@ -55,6 +64,10 @@ pub(crate) struct ControllerRow {
 pub(crate) struct Overview {
     /// Name of the cluster.
     pub(crate) cluster: String,
+    /// Objects that need attention.
+    pub(crate) attention: Vec<Item>,
+    /// Number of objects that need attention and are not listed.
+    pub(crate) more: usize,
     /// Numbers of objects.
     pub(crate) tiles: Vec<Tile>,
     /// Nodes as a heat map.
@@ -67,11 +80,16 @@ pub(crate) struct Overview {
     pub(crate) quiet: Vec<ControllerRow>,
 }
 
-/// Returns the first page.
+/// Number of warnings, and whether there are more.
+pub(crate) type Warnings = (usize, bool);
+
+/// Returns the first page. `warnings` are those of the last hour, if they could be read.
 pub(crate) fn overview(
     cluster: &str,
     nodes: HeatMap,
     pods: &[Arc<Pod>],
+    (workloads, warnings): (&Workloads, Option<Warnings>),
+    (attention, more): (Vec<Item>, usize),
     listing: &Listing,
     plots: Vec<Plot>,
 ) -> Overview {
@@ -81,47 +99,80 @@ pub(crate) fn overview(
     let (busy, quiet): (Vec<_>, Vec<_>) = rows.partition(|(attention, _)| *attention);
     let rows = |rows: Vec<(bool, ControllerRow)>| rows.into_iter().map(|(_, row)| row).collect();
     let (busy, quiet): (Vec<ControllerRow>, Vec<ControllerRow>) = (rows(busy), rows(quiet));
-    let tiles = tiles(&nodes, pods, listing);
-    Overview { cluster: cluster.to_owned(), tiles, nodes, plots, busy, quiet }
+    let mut tiles = tiles(&nodes, pods, workloads, warnings);
+    tiles.extend(controller_tiles(listing));
+    Overview { cluster: cluster.to_owned(), attention, more, tiles, nodes, plots, busy, quiet }
 }
 
-fn tiles(nodes: &HeatMap, pods: &[Arc<Pod>], listing: &Listing) -> Vec<Tile> {
-    let pods_page = "/objects?kind=pods";
-    let tile = |name: &str, href: &str, value: String, tone| Tile {
-        link: Link::new(name, href),
-        value,
-        tone,
+fn tile(name: &str, href: &str, value: String, tone: &'static str) -> Tile {
+    Tile { link: Link::new(name, href), value, tone }
+}
+
+fn tiles(
+    nodes: &HeatMap,
+    pods: &[Arc<Pod>],
+    workloads: &Workloads,
+    warnings: Option<Warnings>,
+) -> Vec<Tile> {
+    let ready_of = |name, href, ready: usize, total: usize| {
+        let tone = if ready < total {
+            "bad"
+        } else if total == 0 {
+            "quiet"
+        } else {
+            "good"
+        };
+        tile(name, href, format!("{ready} / {total}"), tone)
     };
-    let is_bad = nodes.ready < nodes.total;
-    let mut tiles = vec![tile(
-        "nodes Ready",
-        "/objects?kind=nodes",
-        format!("{} / {}", nodes.ready, nodes.total),
-        if is_bad { "bad" } else { "good" },
-    )];
-    let mut phases: BTreeMap<&str, usize> = BTreeMap::new();
-    for pod in pods {
-        let phase = if pod.meta.deleting() { "Terminating" } else { &*pod.status.phase };
-        *phases.entry(phase).or_default() += 1;
-    }
-    for (phase, tone, always) in [
-        ("Running", "good", true),
-        ("Pending", "warn", true),
-        ("Failed", "bad", false),
-        ("Succeeded", "quiet", false),
-        ("Terminating", "warn", false),
-    ] {
-        let count = phases.get(phase).copied().unwrap_or_default();
-        if count > 0 || always {
-            let tone = if count > 0 { tone } else { "quiet" };
-            tiles.push(tile(&format!("pods {phase}"), pods_page, count.to_string(), tone));
+    let mut tiles = vec![ready_of("nodes Ready", "/objects?kind=nodes", nodes.ready, nodes.total)];
+    let ready = workloads.deployments.iter().filter(|deployment| {
+        deployment.status.ready_replicas >= deployment.spec.replicas.unwrap_or(1)
+    });
+    let deployments = workloads.deployments.len();
+    let href = "/objects?kind=deployments.apps";
+    tiles.push(ready_of("Deployments ready", href, ready.count(), deployments));
+    let statuses: Vec<PodStatus> = pods.iter().map(|pod| PodStatus::of(pod)).collect();
+    let count =
+        |is: &dyn Fn(&PodStatus) -> bool| statuses.iter().filter(|status| is(status)).count();
+    let page = |status: &str| format!("/objects?kind=pods&status={status}");
+    let (not_ready, bad) =
+        (count(&PodStatus::is_not_ready), count(&|status| status.tone() == "bad"));
+    let tone = match (not_ready, bad) {
+        (0, _) => "quiet",
+        (_, 0) => "warn",
+        _ => "bad",
+    };
+    let ready = count(&|status| status.tone() == "good");
+    tiles.push(tile(
+        "pods ready",
+        "/objects?kind=pods",
+        ready.to_string(),
+        if ready > 0 { "good" } else { "quiet" },
+    ));
+    tiles.push(tile("pods not ready", &page(NOT_READY), not_ready.to_string(), tone));
+    for (word, tone) in [("Pending", "warn"), ("Completed", "quiet")] {
+        let count = count(&|status| status.word == word);
+        let tone = if count > 0 { tone } else { "quiet" };
+        if count > 0 || word == "Pending" {
+            tiles.push(tile(&format!("pods {word}"), &page(word), count.to_string(), tone));
         }
     }
-    let depth: usize = listing.controllers.iter().map(|c| c.queue.ready + c.queue.in_flight).sum();
+    if let Some((count, more)) = warnings {
+        let tone = if count > 0 { "warn" } else { "quiet" };
+        let plus = if more { "+" } else { "" };
+        let name = "warnings in the last hour";
+        tiles.push(tile(name, "/events?warnings=true", format!("{count}{plus}"), tone));
+    }
+    tiles
+}
+
+/// Returns the troubles of controllers, if there are any. The lengths of their queues are in the plots.
+fn controller_tiles(listing: &Listing) -> Vec<Tile> {
+    let mut tiles = Vec::new();
     let failing: usize = listing.controllers.iter().map(|c| c.queue.backing_off).sum();
-    tiles.push(tile("keys in queues", "", depth.to_string(), "quiet"));
-    let tone = if failing > 0 { "bad" } else { "quiet" };
-    tiles.push(tile("keys in back-off", "", failing.to_string(), tone));
+    if failing > 0 {
+        tiles.push(tile("keys in back-off", "", failing.to_string(), "bad"));
+    }
     let unsynced: Vec<&str> = listing
         .caches
         .iter()
@@ -195,7 +246,11 @@ mod tests {
             ],
             caches: Vec::new(),
         };
-        let page = overview("a", heat_map(Vec::new(), &[], listing.now), &[], &listing, Vec::new());
+        let map = heat_map(Vec::new(), &[], listing.now);
+        let workloads = (&Workloads::default(), Some((500, true)));
+        let page = overview("a", map, &[], workloads, (Vec::new(), 3), &listing, Vec::new());
+        let warnings = page.tiles.iter().find(|tile| tile.link.text == "warnings in the last hour");
+        assert_eq!(warnings.map(|tile| &*tile.value), Some("500+"));
         let names =
             |rows: &[ControllerRow]| rows.iter().map(|r| r.link.text.clone()).collect::<Vec<_>>();
         assert_eq!(names(&page.busy), ["failing", "recent"]);
@@ -205,5 +260,43 @@ mod tests {
         let html = page.render().expect("rendered");
         assert!(!html.contains("<script"), "{html}");
         assert!(html.contains("&#60;script&#62;alert(1)"), "{html}");
+    }
+
+    #[test]
+    fn tiles_count_by_the_status_of_pods() {
+        use serde_json::json;
+        let pod = |phase: &str, waiting: &str| {
+            let state = if waiting.is_empty() {
+                json!({"running": {}})
+            } else {
+                json!({"waiting": {"reason": waiting}})
+            };
+            Arc::new(crate::view::decoded::<Pod>(&json!({
+                "spec": {"containers": [{"name": "c"}]},
+                "status": {"phase": phase, "containerStatuses": [{"name": "c", "ready": waiting.is_empty(), "state": state}]},
+            })))
+        };
+        let pods = [
+            pod("Running", ""),
+            pod("Running", "CrashLoopBackOff"),
+            pod("Pending", "ContainerCreating"),
+            Arc::new(crate::view::decoded::<Pod>(
+                &json!({"spec": {"containers": [{"name": "c"}]}, "status": {"phase": "Pending"}}),
+            )),
+        ];
+        let map = heat_map(Vec::new(), &[], Timestamp::from_second(0).expect("a time"));
+        let tiles = tiles(&map, &pods, &Workloads::default(), None);
+        let shown: Vec<_> = tiles
+            .iter()
+            .map(|tile| (&*tile.link.text, &*tile.value, tile.tone, &*tile.link.href))
+            .collect();
+        let want = [
+            ("nodes Ready", "0 / 0", "quiet", "/objects?kind=nodes"),
+            ("Deployments ready", "0 / 0", "quiet", "/objects?kind=deployments.apps"),
+            ("pods ready", "1", "good", "/objects?kind=pods"),
+            ("pods not ready", "3", "bad", "/objects?kind=pods&status=not-ready"),
+            ("pods Pending", "1", "warn", "/objects?kind=pods&status=Pending"),
+        ];
+        assert_eq!(shown, want);
     }
 }
