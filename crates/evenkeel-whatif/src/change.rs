@@ -1,5 +1,6 @@
 //! Changes of a cluster, as the command line describes them.
 
+use crate::{Cluster, cluster::nodes_in};
 use evenkeel_api::{
     duration,
     selector::{Selector, SelectorError},
@@ -7,10 +8,13 @@ use evenkeel_api::{
 };
 use evenkeel_scheduler::SchedulerOptions;
 use serde_json::Value;
-use std::{str::FromStr, time::Duration};
+use std::{fmt, str::FromStr, time::Duration};
 
 /// Label of a node's zone.
 const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
+
+/// Maximum number of nodes that an error names.
+const MAX_NAMED: usize = 10;
 
 /// Simulation of a cluster: its change, and how it runs.
 #[derive(Debug, Clone)]
@@ -51,6 +55,51 @@ impl Default for Scenario {
     }
 }
 
+/// Part of a change that no node of the cluster meets.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{part}: there is no {choice}; {known}")]
+pub struct NoSuchNode {
+    /// Part of the change: `drain`, `remove`, `outage` or `add like`.
+    part: &'static str,
+    choice: String,
+    /// Names of nodes that there are.
+    known: String,
+}
+
+impl Scenario {
+    /// Checks that each choice of nodes includes a node of the cluster, or one that the change applies.
+    ///
+    /// # Errors
+    /// The first choice that includes none.
+    pub(crate) fn check(&self, cluster: &Cluster) -> Result<(), NoSuchNode> {
+        let nodes = nodes_in(cluster.objects().iter().chain(&self.apply));
+        let like = self.add.iter().map(|(_, like)| ("add like", Nodes::Name(like.clone())));
+        let choices = (self.drain.iter().map(|nodes| ("drain", nodes.clone())))
+            .chain(self.remove.iter().map(|nodes| ("remove", nodes.clone())))
+            .chain(self.outage.iter().map(|outage| ("outage", outage.nodes.clone())))
+            .chain(like);
+        for (part, choice) in choices {
+            if !nodes.iter().any(|node| choice.includes(node)) {
+                let choice = choice.to_string();
+                return Err(NoSuchNode { part, choice, known: known(&nodes) });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Names nodes for an error.
+fn known(nodes: &[Node]) -> String {
+    let mut names: Vec<&str> = nodes.iter().map(|node| &*node.meta.name).collect();
+    names.sort_unstable();
+    let more = match names.len().saturating_sub(MAX_NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    names.truncate(MAX_NAMED);
+    format!("the nodes are {}{more}", names.join(", "))
+}
+
 /// Outage of nodes, from the change on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outage {
@@ -77,8 +126,15 @@ pub struct NodesError(#[from] SelectorError);
 impl FromStr for Nodes {
     type Err = NodesError;
 
-    /// Parses the name of a node, or a label selector. `zone` stands for the label of the zone.
+    /// Parses the name of a node (`node-1` or `node/node-1`), a zone (`zone/a`), or a label selector, in which `zone` stands
+    /// for the label of the zone.
     fn from_str(text: &str) -> Result<Self, NodesError> {
+        if let Some(name) = text.strip_prefix("node/") {
+            return Ok(Self::Name(name.to_owned()));
+        }
+        if let Some(zone) = text.strip_prefix("zone/") {
+            return Ok(Self::Matching(Selector::parse(&format!("{ZONE_LABEL}={zone}"))?));
+        }
         if !text.contains(['=', '!', ',', ' ', '(']) {
             return Ok(Self::Name(text.to_owned()));
         }
@@ -90,6 +146,15 @@ impl FromStr for Nodes {
             }
         });
         Ok(Self::Matching(Selector::parse(&terms.collect::<Vec<_>>().join(","))?))
+    }
+}
+
+impl fmt::Display for Nodes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(name) => write!(f, "node {name:?}"),
+            Self::Matching(selector) => write!(f, "node with the labels {selector}"),
+        }
     }
 }
 
@@ -123,6 +188,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn durations_may_have_days() {
@@ -151,6 +217,10 @@ mod tests {
         for (text, expected) in [
             ("a", true),
             ("b", false),
+            ("node/a", true),
+            ("node/b", false),
+            ("zone/z1", true),
+            ("zone/z2", false),
             ("zone=z1", true),
             ("zone=z2", false),
             ("zone==z1", true),
@@ -165,5 +235,40 @@ mod tests {
             assert_eq!(nodes.includes(&node), expected, "{text}");
         }
         assert!("a=b=c".parse::<Nodes>().is_err());
+        assert!("zone/a b".parse::<Nodes>().is_err());
+    }
+
+    #[test]
+    fn a_choice_without_nodes_is_an_error_that_names_nodes() {
+        let node =
+            |name: &str| json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
+        let mut cluster = Cluster::default();
+        cluster.extend((0..12).map(|number| node(&format!("n{number:02}"))));
+        let choice = |text: &str| vec![text.parse::<Nodes>().unwrap()];
+        let base = || Scenario { apply: vec![node("new")], ..Scenario::default() };
+        let nodes = "the nodes are n00, n01, n02, n03, n04, n05, n06, n07, n08, n09 and 3 more";
+        for (scenario, expected) in [
+            (Scenario { drain: choice("n11"), ..base() }, None),
+            (Scenario { drain: choice("new"), remove: choice("new"), ..base() }, None),
+            (Scenario { drain: choice("n12"), ..base() }, Some("drain: there is no node \"n12\"")),
+            (
+                Scenario { remove: choice("n1,n2"), ..base() },
+                Some("remove: there is no node with the labels n1,n2"),
+            ),
+            (
+                Scenario {
+                    outage: Some(Outage { nodes: choice("zone/z").remove(0), duration: None }),
+                    ..base()
+                },
+                Some("outage: there is no node with the labels topology.kubernetes.io/zone=z"),
+            ),
+            (
+                Scenario { add: Some((1, "x".to_owned())), ..base() },
+                Some("add like: there is no node \"x\""),
+            ),
+        ] {
+            let error = scenario.check(&cluster).err().map(|error| error.to_string());
+            assert_eq!(error, expected.map(|found| format!("{found}; {nodes}")));
+        }
     }
 }

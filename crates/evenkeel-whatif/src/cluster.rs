@@ -1,7 +1,7 @@
 //! Objects of a cluster, as files hold them.
 
 use crate::clone::{CloneOptions, keep};
-use evenkeel_api::time::Timestamp;
+use evenkeel_api::{Encoding, View as _, time::Timestamp, views::Node};
 use evenkeel_nodes::SILENT;
 use evenkeel_scheduler::simulate::{DumpError, read_objects};
 use serde_json::{Value, json};
@@ -153,6 +153,15 @@ impl Cluster {
         let cidrs = found.pointer("/spec/cidrs").and_then(Value::as_array)?;
         Some(cidrs.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(","))
     }
+}
+
+/// Returns the nodes among objects. One that cannot be decoded is left out.
+pub(crate) fn nodes_in<'a>(objects: impl IntoIterator<Item = &'a Value>) -> Vec<Node> {
+    let is_node = |object: &&Value| object["kind"] == "Node" && object["apiVersion"] == "v1";
+    let nodes = objects.into_iter().filter(is_node);
+    nodes
+        .filter_map(|node| Node::decode(node.to_string().as_bytes(), Encoding::Json).ok())
+        .collect()
 }
 
 /// Returns the text at a path of an object; empty if there is none.

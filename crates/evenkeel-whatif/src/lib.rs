@@ -18,7 +18,7 @@ mod run;
 mod text;
 mod wire;
 
-pub use change::{Nodes, NodesError, Outage, Scenario, parse_duration};
+pub use change::{NoSuchNode, Nodes, NodesError, Outage, Scenario, parse_duration};
 pub use cluster::{Cluster, ReadError};
 pub use compare::{Comparison, compare};
 pub use page::{Page, PageVariant};

@@ -33,8 +33,10 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Start a control plane: API server, controllers, scheduler and simulated nodes.
+    #[command(alias = "start", alias = "create")]
     Up(Box<up::Args>),
     /// Stop a cluster, or remove what a crashed one left.
+    #[command(alias = "stop", alias = "delete")]
     Down(clusters::DownArgs),
     /// List the clusters, crashed ones too.
     List(clusters::ListArgs),
@@ -83,6 +85,8 @@ enum Command {
     Man(shell::ManArgs),
     /// Print the annotations that steer simulated pods and nodes.
     ExplainAnnotations(shell::AnnotationsArgs),
+    /// Print the version.
+    Version,
 }
 
 fn main() -> ExitCode {
@@ -119,5 +123,9 @@ fn main() -> ExitCode {
         Command::Completion(args) => shell::completion(&args),
         Command::Man(args) => shell::man(&args),
         Command::ExplainAnnotations(args) => shell::annotations(&args),
+        Command::Version => {
+            command::print(concat!("evenkeel ", env!("CARGO_PKG_VERSION"), "\n"));
+            ExitCode::SUCCESS
+        }
     }
 }

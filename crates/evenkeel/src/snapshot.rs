@@ -11,7 +11,7 @@ use evenkeel_apiserver::OpenError;
 use evenkeel_apiserver::snapshot::{self, SnapshotError, Summary};
 use http::Method;
 
-use crate::command::RUNTIME_FAILURE;
+use crate::command::{RUNTIME_FAILURE, exit_code};
 use crate::control;
 
 /// A snapshot contains the objects and their change history, but not the folder's keys and certificates (pki).
@@ -50,18 +50,17 @@ enum Action {
 
 /// Runs the command, and returns its exit code.
 pub(crate) fn main(args: &SnapshotArgs) -> ExitCode {
-    let (outcome, result) = match &args.action {
+    let (outcome, result): (_, Result<Summary>) = match &args.action {
         Action::Save { file, data_dir } => ("saved", save(data_dir, file)),
         Action::Restore { file, data_dir } => {
             ("restored", snapshot::restore(file, data_dir).map_err(Into::into))
         }
         Action::Verify { file } => ("whole", snapshot::verify(file).map_err(Into::into)),
     };
-    let printed = match &result {
-        Ok(summary) => writeln!(std::io::stdout(), "{outcome}: {}", describe(summary)),
-        Err(error) => writeln!(std::io::stderr(), "Error: {error:#}"),
-    };
-    if result.is_ok() && printed.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    exit_code(result.and_then(|summary| {
+        writeln!(std::io::stdout(), "{outcome}: {}", describe(&summary))?;
+        Ok(ExitCode::SUCCESS)
+    }))
 }
 
 fn describe(summary: &Summary) -> String {

@@ -33,8 +33,8 @@ pub(crate) struct WhatIfArgs {
     #[arg(short = 'f', long = "filename", value_name = "FILE")]
     apply: Vec<PathBuf>,
 
-    /// Node to drain, or a label selector of nodes; zone=NAME selects a zone. May be given more than once. The nodes
-    /// are drained one after the other.
+    /// Node to drain (node-1), zone (zone/NAME), or a label selector of nodes. May be given more than once. The nodes are
+    /// drained one after the other.
     #[arg(long, value_name = "NODE|SELECTOR")]
     drain: Vec<Nodes>,
 

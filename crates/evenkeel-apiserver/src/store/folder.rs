@@ -88,7 +88,7 @@ impl Folder for DiskFolder {
         if is_new {
             // Without this sync, a power failure may remove the file with all its synced data.
             sync_folder(&self.0)?;
-            self.0.parent().filter(|parent| parent.is_dir()).map_or(Ok(()), sync_folder)?;
+            sync_folder(folder_of(&self.0))?;
         }
         Ok(Box::new(FileBackend::new(file).map_err(io::Error::other)?))
     }
@@ -118,6 +118,15 @@ impl Folder for DiskFolder {
 
     fn display_path(&self) -> String {
         self.0.display().to_string()
+    }
+}
+
+/// Returns the folder of a file, also of one that is named without its folder.
+pub(super) fn folder_of(file: &Path) -> &Path {
+    match file.parent() {
+        Some(folder) if folder.as_os_str().is_empty() => Path::new("."),
+        Some(folder) => folder,
+        None => file,
     }
 }
 
@@ -205,4 +214,16 @@ impl StorageBackend for FailureRecorder {
     }
 
     forward_locks!();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_without_a_folder_is_in_the_current_one() {
+        for (file, folder) in [("a", "."), ("./a", "."), ("b/a", "b"), ("/a", "/"), ("/", "/")] {
+            assert_eq!(folder_of(Path::new(file)), Path::new(folder), "{file}");
+        }
+    }
 }

@@ -7,7 +7,7 @@
 
 use std::collections::HashSet;
 use std::fs::File;
-use std::io;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use redb::backends::FileBackend;
@@ -28,6 +28,9 @@ use crate::files;
 /// The flags `--bump-revision 1000000000 --mark-compacted` of `etcdutl snapshot restore` do the same.
 const BUMP_REVISION: u64 = 1_000_000_000;
 
+/// First bytes of a file of the engine.
+const FORMAT: &[u8] = b"redb";
+
 /// Contents of a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Summary {
@@ -47,6 +50,9 @@ pub enum SnapshotError {
     /// The source file cannot be opened, or is damaged.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// The file is of another format.
+    #[error("{} is no snapshot: `evenkeel snapshot save FILE --data-dir DIR` writes one", .0.display())]
+    NoSnapshot(PathBuf),
     /// The data folder has no objects, because they are in etcd, which saves its snapshots itself.
     #[error(
         "the data folder has no objects; if they are in etcd, save a snapshot of it with: etcdctl snapshot save FILE"
@@ -83,6 +89,7 @@ pub fn save(data_dir: &Path, file: &Path) -> Result<Summary, SnapshotError> {
 /// # Errors
 /// The folder has data, the snapshot is damaged, or the folder cannot be written to. An error leaves no data.
 pub fn restore(file: &Path, data_dir: &Path) -> Result<Summary, SnapshotError> {
+    require_snapshot(file)?;
     let database = open(file)?;
     let Extent { revision, .. } = extent(file, &database)?;
     let target = data_dir.join(DATABASE);
@@ -130,6 +137,7 @@ pub fn discard(data_dir: &Path) -> Result<bool, SnapshotError> {
 /// # Errors
 /// The file cannot be read or is damaged.
 pub fn verify(file: &Path) -> Result<Summary, SnapshotError> {
+    require_snapshot(file)?;
     let database = open(file)?;
     let extent = extent(file, &database)?;
     let mut count = Count::default();
@@ -140,6 +148,15 @@ pub fn verify(file: &Path) -> Result<Summary, SnapshotError> {
 
 fn damaged(path: &Path, error: BackendError) -> SnapshotError {
     open_error(&path.display().to_string(), engine::NotOpened::Failed(error)).into()
+}
+
+/// Checks that a file begins as those of the engine do. An empty one does, too: it is damaged.
+fn require_snapshot(path: &Path) -> Result<(), SnapshotError> {
+    let io = |source| OpenError::Io { path: path.display().to_string(), source };
+    let mut head = Vec::new();
+    let file = File::open(path).map_err(io)?;
+    file.take(FORMAT.len() as u64).read_to_end(&mut head).map_err(io)?;
+    if FORMAT.starts_with(&head) { Ok(()) } else { Err(SnapshotError::NoSnapshot(path.to_owned())) }
 }
 
 /// Opens a file without changing it.
@@ -207,8 +224,7 @@ fn write(
         .map_err(|error| failed(error.to_string()))
         .and_then(|()| std::fs::rename(&temporary, to).map_err(|error| failed(error.to_string())))
         .and_then(|()| {
-            let folder = to.parent().filter(|folder| !folder.as_os_str().is_empty());
-            super::folder::sync_folder(folder.unwrap_or(Path::new(".")))
+            super::folder::sync_folder(super::folder::folder_of(to))
                 .map_err(|error| failed(error.to_string()))
         });
     if written.is_err() {

@@ -75,9 +75,22 @@ async fn a_damaged_file_refuses_to_start_and_says_how_to_restore_it() {
     let text = error.to_string();
     assert!(text.contains(&format!("{} is damaged", file.display())), "{text}");
     assert!(text.contains("evenkeel snapshot restore"), "{text}");
-    assert!(snapshot::verify(&file).is_err());
+    let error = snapshot::verify(&file).expect_err("damaged").to_string();
+    assert!(error.contains("is damaged"), "{error}");
     assert!(std::fs::read(&file).expect("a file") == bytes, "it is left as it is");
     std::fs::rename(&file, home.path().join("damaged")).expect("moved");
     snapshot::restore(&backup, &folder).expect("a folder without a state");
     build().await.expect("whole again");
+}
+
+#[tokio::test]
+async fn what_is_no_snapshot_is_not_called_damaged() {
+    let home = tempfile::tempdir().expect("a folder");
+    let (manifest, folder) = (home.path().join("web.yaml"), home.path().join("cluster"));
+    std::fs::write(&manifest, "kind: Pod\n").expect("written");
+    for result in [snapshot::verify(&manifest), snapshot::restore(&manifest, &folder)] {
+        let error = result.expect_err("a manifest").to_string();
+        assert!(error.contains("web.yaml is no snapshot: `evenkeel snapshot save"), "{error}");
+    }
+    assert!(!folder.exists());
 }

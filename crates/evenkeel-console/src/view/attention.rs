@@ -13,7 +13,7 @@ use std::{collections::HashMap, sync::Arc};
 /// Maximum number of listed objects.
 const MAX_ITEMS: usize = 10;
 /// Time for which an object may be incomplete without needing attention, in seconds.
-const PATIENCE: i64 = 60;
+const INCOMPLETE_TIMEOUT: i64 = 60;
 /// Maximum length of a reason.
 const MAX_REASON: usize = 160;
 
@@ -214,13 +214,13 @@ fn pod_reason(status: &PodStatus, pod: &Pod) -> String {
     }
 }
 
-/// Returns whether an object has been unchanged for longer than [`PATIENCE`] since the last of these times and its creation.
+/// Returns whether an object has been unchanged for longer than [`INCOMPLETE_TIMEOUT`] since the last of these times and its creation.
 fn is_late(now: Timestamp, meta: &Meta, times: impl Iterator<Item = Option<Timestamp>>) -> bool {
     is_old(now, times.chain([meta.creation]).flatten().max())
 }
 
 fn is_old(now: Timestamp, time: Option<Timestamp>) -> bool {
-    time.is_none_or(|time| now.as_second() - time.as_second() > PATIENCE)
+    time.is_none_or(|time| now.as_second() - time.as_second() > INCOMPLETE_TIMEOUT)
 }
 
 fn item<V: View>(meta: &Meta, state: Chip, reason: &str) -> Item {

@@ -19,7 +19,7 @@ pub(crate) struct ResourceRow {
     pub(crate) capacity: String,
     /// Amount that pods can request.
     pub(crate) allocatable: String,
-    /// Amount that the node's pods request.
+    /// Amount that the node's pods request. Empty if the user may not see them.
     pub(crate) requested: String,
 }
 
@@ -30,19 +30,19 @@ pub(crate) struct NodeFacts {
     pub(crate) faults: Vec<String>,
     /// Resources of the node.
     pub(crate) resources: Vec<ResourceRow>,
-    /// List of the node's pods.
+    /// List of the node's pods. Empty if the user may not see them.
     pub(crate) pods: String,
 }
 
-/// Returns the facts of a node. `pods` may have those of other nodes, too.
-pub(crate) fn node_facts(now: Timestamp, node: &Node, pods: &[Arc<Pod>]) -> NodeFacts {
+/// Returns the facts of a node. `pods` may have those of other nodes, too. `None` if the user may not see pods.
+pub(crate) fn node_facts(now: Timestamp, node: &Node, pods: Option<&[Arc<Pod>]>) -> NodeFacts {
     let mut requested: HashMap<&str, Quantity> = HashMap::new();
     let mut count = 0;
     let of_node = |pod: &&Arc<Pod>| {
         pod.spec.node_name == node.meta.name
             && !matches!(&*pod.status.phase, "Succeeded" | "Failed")
     };
-    for pod in pods.iter().filter(of_node) {
+    for pod in pods.into_iter().flatten().filter(of_node) {
         count += 1;
         for (resource, amount) in pod_requests(pod, &[]) {
             requested.entry(resource).and_modify(|sum| *sum = sum.plus(amount)).or_insert(amount);
@@ -55,7 +55,7 @@ pub(crate) fn node_facts(now: Timestamp, node: &Node, pods: &[Arc<Pod>]) -> Node
         name: name.to_owned(),
         capacity: capacity.to_string(),
         allocatable: text(node.status.allocatable.get(name)),
-        requested: text(requested.get(name)),
+        requested: pods.map(|_| text(requested.get(name))).unwrap_or_default(),
     };
     let query = ListQuery {
         resource: "pods".to_owned(),
@@ -64,7 +64,8 @@ pub(crate) fn node_facts(now: Timestamp, node: &Node, pods: &[Arc<Pod>]) -> Node
     };
     let mut resources: Vec<ResourceRow> = node.status.capacity.iter().map(row).collect();
     resources.sort_by(|a, b| a.name.cmp(&b.name));
-    NodeFacts { faults: attention::faults(now, node), resources, pods: list_href(&query) }
+    let pods = pods.map(|_| list_href(&query)).unwrap_or_default();
+    NodeFacts { faults: attention::faults(now, node), resources, pods }
 }
 
 #[cfg(test)]
@@ -96,7 +97,7 @@ mod tests {
         let pods =
             [pod("n", "Running"), pod("n", "Running"), pod("m", "Running"), pod("n", "Failed")];
         let now = "2027-01-15T08:00:00Z".parse().expect("a time");
-        let facts = node_facts(now, &node, &pods);
+        let facts = node_facts(now, &node, Some(&pods));
         assert_eq!(facts.faults, ["silent until 2027-01-15T08:05:00Z"]);
         assert_eq!(facts.pods, "/objects?kind=pods&node=n");
         let rows: Vec<_> = facts
@@ -105,5 +106,7 @@ mod tests {
             .map(|row| [&*row.name, &*row.capacity, &*row.allocatable, &*row.requested])
             .collect();
         assert_eq!(rows, [["cpu", "4", "3500m", "500m"], ["pods", "10", "10", "2"]]);
+        let facts = node_facts(now, &node, None);
+        assert_eq!((&*facts.pods, &*facts.resources[0].requested), ("", ""));
     }
 }

@@ -1,8 +1,13 @@
 //! An object: owners and dependents, explanations, events, switches, and its fields.
 
 use super::{
-    Chip, Link, ago::Ago, events::EventRow, explain::ReportCard, nodepage::NodeFacts,
-    switches::Switch, tree::Branch,
+    Chip, Link,
+    ago::Ago,
+    events::EventRow,
+    explain::{CauseRow, Reports},
+    nodepage::NodeFacts,
+    switches::Switch,
+    tree::Branch,
 };
 use askama::Template;
 use evenkeel_api::time::Timestamp;
@@ -36,18 +41,22 @@ pub(crate) struct ObjectPage {
     pub(crate) scheduling: String,
     /// Owners above and dependents below.
     pub(crate) tree: Branch,
-    /// Reports that need attention.
-    pub(crate) loud: Vec<ReportCard>,
-    /// Reports of controllers that would do nothing.
-    pub(crate) quiet: Vec<ReportCard>,
     /// Faults and resources of a node. `None` for other objects.
     pub(crate) node: Option<NodeFacts>,
+    /// What the user may not see of the page.
+    pub(crate) refused: Vec<String>,
+    /// Why the object is not as desired.
+    pub(crate) why: Vec<CauseRow>,
+    /// Number of causes that are not listed.
+    pub(crate) more_causes: usize,
+    /// Reports of the controllers. `None` if the user may not see them.
+    pub(crate) reports: Option<Reports>,
     /// Pods of a node.
     pub(crate) pods: Vec<Link>,
     /// Number of pods of a node that are not listed.
     pub(crate) more_pods: usize,
-    /// Events of the object.
-    pub(crate) events: Vec<EventRow>,
+    /// Events of the object. `None` if the user may not see them.
+    pub(crate) events: Option<Vec<EventRow>>,
     /// Switches of the simulation.
     pub(crate) switches: Vec<Switch>,
     /// Token of forms. Empty if pages only read.

@@ -12,17 +12,18 @@ mod definition;
 mod draw;
 mod select;
 mod spec;
-mod status;
+pub(crate) mod status;
 
 pub use definition::{BEHAVIOR_DEFINITION, behavior_definition};
-pub(crate) use draw::happens;
+pub(crate) use draw::{draw as draw_of, happens, hash};
 pub(crate) use select::{apply, usage};
 pub(crate) use spec::Behavior;
 #[cfg(test)]
 pub(crate) use spec::parse as parse_spec;
 
+use crate::definitions::synced_or_undefined;
 use evenkeel_api::{
-    Kind, Text,
+    Kind, StrMap, Text,
     views::{Namespace, Node, Pod},
 };
 use evenkeel_runtime::{
@@ -98,21 +99,22 @@ impl Behaviors {
         let has_any = move || !lock(&valid).sorted.is_empty();
         let has_behaviors = has_any.clone();
         self.nodes.subscribe(move |event| {
-            if let CacheEvent::Updated { old, new } = event
-                && old.meta.labels != new.meta.labels
-                && has_behaviors()
-            {
+            if has_new_labels(event, |node| &node.meta.labels) && has_behaviors() {
                 of_nodes();
             }
         });
         self.namespaces.subscribe(move |event| {
-            if let CacheEvent::Updated { old, new } = event
-                && old.meta.labels != new.meta.labels
-                && has_any()
-            {
+            if has_new_labels(event, |namespace| &namespace.meta.labels) && has_any() {
                 changed();
             }
         });
+    }
+
+    /// Waits until the Behaviors, and the namespaces that their selectors read, are known. Without their definition there
+    /// are no Behaviors, nor are there any that this process may read if the server forbids the list.
+    pub(crate) async fn synced(&self, client: &Client) {
+        self.namespaces.synced().await;
+        synced_or_undefined(client, &kind(), self.cache.synced()).await;
     }
 
     /// Returns the Behaviors that select a pod, by precedence, the last one first.
@@ -143,6 +145,16 @@ impl Behaviors {
         tasks.spawn_restarting_until_cancelled("behaviors", move || {
             write_conditions(cache.clone(), client.clone(), queue.clone())
         });
+    }
+}
+
+/// Reports whether a selector may select other objects since an event: its object has other labels, or came later than
+/// those of the initial list, for which nobody waited.
+fn has_new_labels<V>(event: &CacheEvent<V>, labels: impl Fn(&V) -> &StrMap) -> bool {
+    match event {
+        CacheEvent::Added { initial, .. } => !initial,
+        CacheEvent::Updated { old, new } => labels(old) != labels(new),
+        CacheEvent::Deleted(_) => false,
     }
 }
 
@@ -203,5 +215,29 @@ async fn write_condition(
     match client.patch::<Metadata>(&kind(), "", name, "status", form, patch.into()).await {
         Err(error) if !error.is_not_found() => Err(error),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_api::{Encoding, View};
+
+    #[test]
+    fn nodes_that_come_late_may_be_selected() {
+        let node = |pool: &str| {
+            let node =
+                serde_json::json!({ "metadata": { "name": "n", "labels": { "pool": pool } } });
+            Arc::new(Node::decode(node.to_string().as_bytes(), Encoding::Json).unwrap())
+        };
+        for (event, want) in [
+            (CacheEvent::Added { object: node("a"), initial: true }, false),
+            (CacheEvent::Added { object: node("a"), initial: false }, true),
+            (CacheEvent::Updated { old: node("a"), new: node("a") }, false),
+            (CacheEvent::Updated { old: node("a"), new: node("b") }, true),
+            (CacheEvent::Deleted(node("a")), false),
+        ] {
+            assert_eq!(has_new_labels(&event, |node| &node.meta.labels), want, "{event:?}");
+        }
     }
 }

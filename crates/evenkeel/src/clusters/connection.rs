@@ -1,10 +1,6 @@
 //! Connection of a command with a running cluster: its control socket, and its API server.
 
-use super::{
-    commands::ask,
-    folder::Clusters,
-    record::{Record, choose},
-};
+use super::{commands::ask, folder::Clusters, named, record::Record};
 use crate::{
     kubeconfig::Home,
     time::{self, TimeReport},
@@ -23,13 +19,14 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Finds a cluster: that of the name, or else `default`, or else the only one.
+    /// Finds a cluster: that of the name, or else the only one, that of the kubeconfig's current context, or `default`.
     ///
     /// # Errors
     /// When there is no such cluster, or several, or it does not run.
     pub(crate) fn find(name: Option<&str>) -> Result<Self> {
-        let all = Clusters::of(&Home::from_env()).all()?;
-        let cluster = choose(&all, name)?;
+        let home = Home::from_env();
+        let all = Clusters::of(&home).all()?;
+        let cluster = named::find(&all, name, &home)?;
         match &cluster.record {
             Some(record) if cluster.state.is_alive() => Ok(Self { record: record.clone() }),
             _ => bail!("cluster {} does not run", cluster.name),

@@ -2,7 +2,8 @@
 
 use super::{
     folder::Clusters,
-    record::{Cluster, choose},
+    named::{self, NamedCluster},
+    record::Cluster,
 };
 use crate::{
     command::{exit_code, print},
@@ -14,15 +15,16 @@ use std::process::ExitCode;
 /// Arguments of `evenkeel console`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ConsoleArgs {
-    /// Name of the cluster. Default: `default`, or the only one.
-    name: Option<String>,
+    #[command(flatten)]
+    cluster: NamedCluster,
 }
 
 /// Runs `evenkeel console`.
 pub(crate) fn console(args: &ConsoleArgs) -> ExitCode {
-    let url = Clusters::of(&Home::from_env())
+    let home = Home::from_env();
+    let url = Clusters::of(&home)
         .all()
-        .and_then(|all| url(choose(&all, args.name.as_deref())?));
+        .and_then(|all| url(named::find(&all, args.cluster.name(), &home)?));
     exit_code(url.map(|url| {
         print(&format!("{url}\n"));
         ExitCode::SUCCESS

@@ -3,7 +3,7 @@
 use super::{
     folder::Clusters,
     manifests::{self, Manifest},
-    record::choose,
+    named,
 };
 use crate::{
     command::{block_on, print},
@@ -42,7 +42,7 @@ pub(crate) struct LoadArgs {
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
 
-    /// Name of the cluster. Default: `default`, or the only one.
+    /// Name of the cluster. Default: the only one, or that of the kubeconfig's current context, or `default`.
     #[arg(long)]
     name: Option<String>,
 }
@@ -57,8 +57,9 @@ pub(crate) struct Loaded {
 /// Runs `evenkeel load`.
 pub(crate) fn load(args: &LoadArgs) -> ExitCode {
     block_on(async {
-        let all = Clusters::of(&Home::from_env()).all()?;
-        let cluster = choose(&all, args.name.as_deref())?;
+        let home = Home::from_env();
+        let all = Clusters::of(&home).all()?;
+        let cluster = named::find(&all, args.name.as_deref(), &home)?;
         let kubeconfig = cluster.record.as_ref().and_then(|record| record.kubeconfig.clone());
         let Some(kubeconfig) = kubeconfig.filter(|_| cluster.state.is_alive()) else {
             bail!(

@@ -2,7 +2,8 @@
 
 use super::{
     folder::Clusters,
-    record::{Cluster, choose},
+    named::{self, NamedCluster},
+    record::Cluster,
 };
 use crate::{command::block_on, kubeconfig::Home};
 use anyhow::{Context, Result, bail};
@@ -23,8 +24,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Arguments of `evenkeel logs`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct LogsArgs {
-    /// Name of the cluster. Default: `default`, or the only one.
-    name: Option<String>,
+    #[command(flatten)]
+    cluster: NamedCluster,
 
     /// Print new lines until the cluster stops.
     #[arg(short, long)]
@@ -34,9 +35,10 @@ pub(crate) struct LogsArgs {
 /// Runs `evenkeel logs`.
 pub(crate) fn logs(args: &LogsArgs) -> ExitCode {
     block_on(async {
-        let clusters = Clusters::of(&Home::from_env());
+        let home = Home::from_env();
+        let clusters = Clusters::of(&home);
         let all = clusters.all()?;
-        let cluster = choose(&all, args.name.as_deref())?;
+        let cluster = named::find(&all, args.cluster.name(), &home)?;
         let path = log_path(&clusters, cluster);
         let old = LogFile::old_path(&path);
         if old.exists() {

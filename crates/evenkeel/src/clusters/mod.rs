@@ -16,6 +16,7 @@ mod folder;
 mod load;
 mod logs;
 mod manifests;
+mod named;
 mod record;
 mod table;
 

@@ -120,11 +120,16 @@ pub(crate) fn check_name(name: &str) -> Result<String, String> {
     Err("a name has at most 63 lower case letters, digits and '-', and begins and ends with a letter or digit".to_owned())
 }
 
-/// Returns the cluster of a command: that of the name, or else `default`, or else the only one.
+/// Returns the cluster of a command: that of the name, or else the only one, or that of the kubeconfig's current context, or
+/// `default`.
 ///
 /// # Errors
 /// When there is no such cluster, or several.
-pub(crate) fn choose<'a>(clusters: &'a [Cluster], name: Option<&str>) -> Result<&'a Cluster> {
+pub(crate) fn choose<'a>(
+    clusters: &'a [Cluster],
+    name: Option<&str>,
+    current: Option<&str>,
+) -> Result<&'a Cluster> {
     let find = |name: &str| clusters.iter().find(|cluster| cluster.name == name);
     let names = || clusters.iter().map(|cluster| &*cluster.name).collect::<Vec<_>>().join(", ");
     match (name, clusters) {
@@ -134,9 +139,11 @@ pub(crate) fn choose<'a>(clusters: &'a [Cluster], name: Option<&str>) -> Result<
             None => bail!("there is no cluster {name}; there are: {}", names()),
         },
         (None, [only]) => Ok(only),
-        (None, _) => match find(DEFAULT_NAME) {
+        (None, [first, ..]) => match current.and_then(find).or_else(|| find(DEFAULT_NAME)) {
             Some(cluster) => Ok(cluster),
-            None => bail!("which cluster? There are: {}; give one's name", names()),
+            None => {
+                bail!("which cluster? There are: {}; name it: --name {}", names(), first.name)
+            }
         },
     }
 }
@@ -209,19 +216,29 @@ pub(super) mod tests {
     fn a_command_without_a_name_finds_its_cluster() {
         let cluster = |name: &str| cluster(name, State::Running);
         let table = [
-            (&[][..], None, Err("there is no cluster; start one with: evenkeel up")),
-            (&[], Some("a"), Err("there is no cluster; start one with: evenkeel up")),
-            (&["a"], None, Ok("a")),
-            (&["a", "b"], None, Err("which cluster? There are: a, b; give one's name")),
-            (&["a", "default"], None, Ok("default")),
-            (&["a", "default"], Some("a"), Ok("a")),
-            (&["a", "b"], Some("c"), Err("there is no cluster c; there are: a, b")),
+            (&[][..], None, None, Err("there is no cluster; start one with: evenkeel up")),
+            (&[], Some("a"), None, Err("there is no cluster; start one with: evenkeel up")),
+            (&["a"], None, None, Ok("a")),
+            (&["a"], None, Some("gone"), Ok("a")),
+            (&["a", "b"], None, None, Err("which cluster? There are: a, b; name it: --name a")),
+            (
+                &["a", "b"],
+                None,
+                Some("gone"),
+                Err("which cluster? There are: a, b; name it: --name a"),
+            ),
+            (&["a", "b"], None, Some("b"), Ok("b")),
+            (&["a", "default"], None, None, Ok("default")),
+            (&["a", "default"], None, Some("a"), Ok("a")),
+            (&["a", "default"], Some("default"), Some("a"), Ok("default")),
+            (&["a", "b"], Some("c"), Some("a"), Err("there is no cluster c; there are: a, b")),
         ];
-        for (names, name, want) in table {
+        for (names, name, current, want) in table {
             let clusters: Vec<Cluster> = names.iter().map(|name| cluster(name)).collect();
-            let chosen = choose(&clusters, name).map(|cluster| cluster.name.clone());
+            let chosen = choose(&clusters, name, current).map(|cluster| cluster.name.clone());
             let chosen = chosen.map_err(|error| error.to_string());
-            assert_eq!(chosen.as_deref().map_err(|error| &**error), want, "{names:?} {name:?}");
+            let chosen = chosen.as_deref().map_err(|error| &**error);
+            assert_eq!(chosen, want, "{names:?} {name:?} {current:?}");
         }
     }
 }

@@ -68,6 +68,14 @@ impl Home {
         }
     }
 
+    /// Returns the current context of kubectl: that of the first kubeconfig that has one. A file that cannot be read has none.
+    pub(crate) fn current_context(&self) -> Option<String> {
+        self.kubeconfigs().iter().find_map(|path| {
+            let config = merge::parse(&std::fs::read_to_string(path).ok()?).ok()?;
+            merge::current(&config).map(str::to_owned)
+        })
+    }
+
     /// Returns the kubeconfig that kubectl writes to.
     pub(crate) fn user_kubeconfig(&self) -> Result<PathBuf> {
         let from_variable = self.kubeconfig.as_ref().and_then(|paths| {

@@ -38,7 +38,7 @@ pub(crate) struct TimeArgs {
     #[arg(long, value_name = "FACTOR", value_parser = parse_speed)]
     speed: Option<f64>,
 
-    /// Name of the cluster. Default: `default`, or the only one.
+    /// Name of the cluster. Default: the only one, or that of the kubeconfig's current context, or `default`.
     #[arg(long)]
     name: Option<String>,
 

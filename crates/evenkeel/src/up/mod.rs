@@ -11,6 +11,7 @@ mod messages;
 mod options;
 mod plane;
 mod progress;
+mod prune;
 mod remote;
 mod server;
 mod start;
@@ -18,7 +19,7 @@ mod status;
 
 use crate::{
     clusters::{Claim, Clusters, Record, context},
-    command::RUNTIME_FAILURE,
+    command::{RUNTIME_FAILURE, chain},
     kubeconfig::{Home, Kubeconfigs},
     limits,
 };
@@ -57,7 +58,7 @@ pub(crate) fn main(args: Args) -> ExitCode {
     match run(args, style) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            messages::print(&Event::Failed { message: format!("{error:#}") }, style);
+            messages::print(&Event::Failed { message: chain(&error) }, style);
             ExitCode::FAILURE
         }
     }
@@ -78,6 +79,9 @@ fn run(mut args: Args, style: Style) -> Result<()> {
         bail!(
             "--speed: a cluster with a time of its own has no data folder, because it would go back in time"
         );
+    }
+    if let Some(path) = args.load.iter().find(|path| path.as_os_str() != "-" && !path.exists()) {
+        bail!("--load: there is no file or folder {}", path.display());
     }
     args.components.feature_gates.extend(std::mem::take(&mut args.feature_gates));
     // Other commands, in other folders, read these paths.
@@ -185,7 +189,7 @@ async fn run_cluster(
     if !matches!(ended, Ok(Ending::Restart(_)))
         && let Some(progress) = Arc::into_inner(progress)
     {
-        let failure = ended.as_ref().err().map(|error| format!("{error:#}"));
+        let failure = ended.as_ref().err().map(chain);
         progress.end(failure.as_deref(), args.background)?;
     }
     ended

@@ -1,6 +1,6 @@
 //! Decoding of the configuration file, with errors that name the place.
 
-use super::{types::Cluster, users};
+use super::{nodes, types::Cluster, users};
 use anyhow::{Result, anyhow};
 use serde_saphyr::Error;
 
@@ -29,6 +29,7 @@ fn check(cluster: &Cluster) -> Result<(), String> {
     if cluster.load_balancer_pool.is_some() && !cluster.load_balancer_pools.is_empty() {
         return Err("loadBalancerPool and loadBalancerPools exclude each other".to_owned());
     }
+    nodes::check(cluster.nodes.as_deref().unwrap_or_default())?;
     users::check(&cluster.users)
 }
 
@@ -46,7 +47,21 @@ fn describe(source: &str, path: &str, error: &Error) -> String {
             };
             format!("{source}{place}:{path} unknown field {field:?}; {hint}")
         }
-        _ => format!("{source}{place}:{path} {error}"),
+        _ => format!("{source}{place}:{path} {}", in_words(error)),
+    }
+}
+
+/// Returns an error in the words of YAML's users, without the place.
+fn in_words(error: &Error) -> String {
+    let text = error.to_string();
+    let text = match error.location() {
+        Some(at) => text.replace(&format!(" at line {}, column {}", at.line(), at.column()), ""),
+        None => text,
+    };
+    match &*text {
+        "expected sequence start" => "a list is expected: lines that begin with \"- \"".to_owned(),
+        "expected mapping start" => "fields are expected, such as \"name: a\"".to_owned(),
+        _ => text,
     }
 }
 
@@ -109,6 +124,8 @@ mod tests {
             ("name: A.b\n", "c.yaml:3:"),
             ("wait: long\n", "c.yaml:3:"),
             ("nodes: [{name: a, taints: [{key: k, effect: No}]}]\n", "nodes[0].taints[0].effect"),
+            ("nodes: 5\n", "c.yaml:3:8: nodes: a list is expected: lines that begin with \"- \""),
+            ("nodes: [5]\n", "c.yaml:3:9: nodes[0]: fields are expected, such as \"name: a\""),
         ] {
             let error = refused(body);
             assert!(error.contains(path), "{error}");
