@@ -9,13 +9,17 @@ use crate::{
     time::TimedReports,
     view::{
         Chip, Link,
+        attention::{Workloads, attention},
         controller::controller,
         events::{self, EventsPage},
         explain::{causes, reports},
         heatmap::heat_map,
         list::{self, MAX_ROWS},
+        nodepage::node_facts,
         object::{self, ObjectPage},
-        overview::overview,
+        overview::{VisibleObjects, overview},
+        podlist::{PodTable, pod_table},
+        podstatus::PodStatus,
         scheduling::scheduling,
         switches::switches,
         tree::{Look, tree},
@@ -23,13 +27,14 @@ use crate::{
 };
 use askama::Template;
 use evenkeel_api::{
-    Kind, View as _,
-    views::{Namespace, Node, Pod},
+    Kind, View,
+    selector::Selector,
+    views::{Deployment, Job, Namespace, Node, Pod, StatefulSet},
 };
 use evenkeel_explain::{Explained, Limits, explain};
 use evenkeel_runtime::{cache::Caches, discovery::ServerResources, introspect::Subject};
 use http::StatusCode;
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 /// Maximum number of namespaces to choose from.
 const MAX_NAMESPACES: usize = 500;
@@ -78,19 +83,47 @@ impl Console {
 
     async fn overview(&self, session: &Session) -> Result<Content, PageError> {
         let mut refused = Vec::new();
-        let sees_nodes = session.check(&Right::list(&Node::kind(), ""), &mut refused).await?;
-        let sees_pods = session.check(&Right::list(&Pod::kind(), ""), &mut refused).await?;
+        let nodes = self.visible::<Node>(session, &mut refused).await?;
+        let pods = self.visible::<Pod>(session, &mut refused).await?;
+        let deployments = self.visible::<Deployment>(session, &mut refused).await?;
+        let statefulsets = self.visible::<StatefulSet>(session, &mut refused).await?;
+        let jobs = self.visible::<Job>(session, &mut refused).await?;
+        let sees_all = refused.is_empty();
         let sees_controllers = session.check(&Right::Path(CONTROLLERS), &mut refused).await?;
         let sees_metrics = session.check(&Right::Path(METRICS), &mut refused).await?;
-        let pods = self.caches.of::<Pod>().list();
+        // Without the right to list events, the read fails.
+        let warnings = session.source.warnings().await.ok();
         let listing = self.time.within(|| self.introspection.listing());
-        // The shades of nodes are the requests of their pods.
-        let nodes = (sees_nodes && sees_pods)
-            .then(|| (heat_map(self.caches.of::<Node>().list(), &pods, listing.now), &*pods));
+        let now = listing.now;
+        let workloads = Workloads {
+            deployments: deployments.clone().unwrap_or_default(),
+            statefulsets: statefulsets.unwrap_or_default(),
+            jobs: jobs.unwrap_or_default(),
+        };
+        let visible_pods = pods.as_deref().unwrap_or_default();
+        let visible_nodes = nodes.as_deref().unwrap_or_default();
+        let objects = VisibleObjects {
+            attention: attention(now, visible_nodes, &workloads, visible_pods),
+            sees_all,
+            nodes: nodes.map(|nodes| heat_map(nodes, visible_pods, now)),
+            pods: pods.as_deref(),
+            deployments: deployments.as_deref(),
+            warnings: warnings.map(|(events, more)| (events::count_recent(now, &events), more)),
+        };
         let listing = sees_controllers.then_some(listing);
         let plots = if sees_metrics { self.samples().plots(self.clock.now()) } else { Vec::new() };
-        let page = overview(&self.cluster, nodes, listing.as_ref(), plots, refused);
+        let page = overview(&self.cluster, objects, listing.as_ref(), plots, refused);
         Content::render("Overview", &page)
+    }
+
+    /// Returns the objects of a kind in all namespaces. `None` if the user may not list them.
+    async fn visible<V: View>(
+        &self,
+        session: &Session,
+        refused: &mut Vec<String>,
+    ) -> Result<Option<Vec<Arc<V>>>, PageError> {
+        let sees = session.check(&Right::list(&V::kind(), ""), refused).await?;
+        Ok(sees.then(|| self.caches.of::<V>().list()))
     }
 
     async fn kinds(session: &Session) -> Result<Content, PageError> {
@@ -106,10 +139,20 @@ impl Console {
             let message = format!("The API server has no resource {}.", query.resource);
             return Err(PageError::not_found(message));
         };
-        let page = (MAX_ROWS, &*query.after);
-        let table = session.source.table(kind, &query.namespace, &query.labels, page).await?;
-        let namespaces = self.namespaces(session).await?;
-        let page = list::list(self.time.now(), kind, query.clone(), namespaces, &table);
+        let (now, namespaces) = (self.time.now(), self.namespaces(session).await?);
+        let page = if kind.group.is_empty() && kind.kind == "Pod" {
+            // The API server decides who may list pods, and whether the selector is one. The cache has them all, so that
+            // those with problems can be first.
+            session.source.table(kind, &query.namespace, &query.labels, (1, "")).await?;
+            let labels = Selector::parse(&query.labels).unwrap_or_default();
+            let pods = self.caches.of::<Pod>().list();
+            let PodTable { table, statuses } = pod_table(now, &pods, query, &labels);
+            list::list(now, kind, query.clone(), namespaces, &table, Some(statuses))
+        } else {
+            let page = (MAX_ROWS, &*query.after);
+            let table = session.source.table(kind, &query.namespace, &query.labels, page).await?;
+            list::list(now, kind, query.clone(), namespaces, &table, None)
+        };
         Content::render(page.kind.clone(), &page)
     }
 
@@ -200,12 +243,23 @@ impl Console {
             namespace: path.namespace.clone(),
             ..ListQuery::default()
         };
+        let pod_status = is_core("Pod")
+            .then(|| self.caches.of::<Pod>().get(&path.namespace, &path.name))
+            .flatten()
+            .map(|pod| PodStatus::of(&pod).chip());
+        let node = is_core("Node")
+            .then(|| self.caches.of::<Node>().get("", &path.name))
+            .flatten()
+            .map(|node| {
+                let pods = has_pods.then(|| self.caches.of::<Pod>().list());
+                node_facts(now, &node, pods.as_deref())
+            });
         let page = ObjectPage {
             kind: kind.kind.to_string(),
             namespace: path.namespace.clone(),
             name: path.name.clone(),
             list: Link::new(query.resource.clone(), list_href(&query)),
-            chips: object::chips(&object),
+            chips: object::chips(&object, pod_status.as_ref()),
             created: object::created(now, &object),
             scheduling,
             tree: self.time.within(|| tree(&look, &explained, &owners)),
@@ -213,6 +267,7 @@ impl Console {
             more_causes,
             refused,
             reports: sees_reports.then(|| reports(now, &explained.reports)),
+            node,
             more_pods: pods.len().saturating_sub(MAX_NODE_PODS),
             pods: pods.into_iter().take(MAX_NODE_PODS).collect(),
             events,
@@ -312,7 +367,6 @@ impl Look for LiveLook<'_> {
             return None;
         }
         let pod = self.caches.of::<Pod>().get(&subject.namespace, &subject.name)?;
-        let state = if pod.meta.deleting() { "Terminating" } else { &*pod.status.phase };
-        Some(Chip::of_state(state))
+        Some(PodStatus::of(&pod).chip())
     }
 }

@@ -193,6 +193,18 @@ impl Source {
         }
     }
 
+    /// Returns some warnings of all namespaces, unsorted, and whether there are more.
+    ///
+    /// # Errors
+    /// When the user may not list events of all namespaces, or the API server does not answer.
+    pub(crate) async fn warnings(&self) -> Result<(Vec<Value>, bool), PageError> {
+        let (path, selector) = (EVENTS.path(""), encode("type=Warning"));
+        let target = format!("{path}?limit={EVENTS_PAGE}&fieldSelector={selector}");
+        let mut list = self.read(&target, JSON, &Right::list(&EVENTS, "")).await?;
+        let more = list["metadata"]["continue"].as_str().is_some_and(|after| !after.is_empty());
+        Ok((serde_json::from_value(list["items"].take()).unwrap_or_default(), more))
+    }
+
     /// Sets or removes an annotation. Returns the page of its object.
     pub(crate) async fn change(&self, change: &Change) -> Result<ObjectPath, PageError> {
         let Some(writer) = &self.writer else {

@@ -153,8 +153,23 @@ async fn pages_show_the_cluster_without_secrets_and_scripts() {
 
     let overview = visit.html("/").await;
     assert_eq!(overview.matches("class=\"cell ready").count(), 3, "{overview}");
+    // The script fills it when the cluster does not answer.
+    assert!(overview.contains("<p id=\"lost\" class=\"lost\" role=\"alert\" hidden></p>"));
+    assert!(overview.contains("<body data-cluster=\"test\" data-live=\"/\">"), "{overview}");
     let pods = visit.html("/objects?kind=pods").await;
     assert!(pods.contains(">huge</a>") && pods.contains(">Pending<"), "{pods}");
+    assert!(pods.contains("<h1>Pods</h1>") && pods.contains("Pending <b>1</b>"), "{pods}");
+    assert!(pods.find(">huge<") < pods.find(">web-"), "problems are first: {pods}");
+    let running = visit.html("/objects?kind=pods&status=Running").await;
+    assert!(running.contains(">web-") && !running.contains(">huge<"), "{running}");
+    assert!(overview.contains("href=\"/objects?kind=pods&#38;status=Pending\""), "{overview}");
+    assert!(overview.contains(">Deployments ready</a>"), "{overview}");
+    // The API server refuses what the cache would not.
+    assert_eq!(visit.page("/objects?kind=pods&labels=%3D").await.0, StatusCode::BAD_REQUEST);
+    let node = visit.html("/object/core/v1/nodes/-/node-0").await;
+    for part in ["<td class=\"n\">110</td>", "kind=pods&#38;node=node-0"] {
+        assert!(node.contains(part), "{part}: {node}");
+    }
     let web = visit.html("/object/apps/v1/deployments/default/web").await;
     for part in [
         "deployment-controller",
@@ -361,7 +376,16 @@ async fn a_user_sees_what_the_user_may_see() {
     let secret = json!({"metadata": {"name": "s"}, "stringData": {"key": "hunter2"}});
     create(&cluster, "/api/v1/namespaces/default/secrets", secret).await;
     let token = service_account(&cluster, "viewer", "view").await;
+    create(&cluster, "/api/v1/namespaces", json!({"metadata": {"name": "other"}})).await;
     tokio::time::sleep(Duration::from_secs(30)).await;
+    let containers = json!([{"name": "c", "image": "i"}]);
+    let pod = json!({"metadata": {"name": "foreign"}, "spec": {"containers": containers}});
+    create(&cluster, "/api/v1/namespaces/other/pods", pod).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert!(
+        visit.html("/objects?kind=pods").await.contains("foreign"),
+        "the administrator sees it"
+    );
     let administrator = std::mem::take(&mut visit.cookie);
     let user = "User system:serviceaccount:default:viewer may not";
 
@@ -385,22 +409,35 @@ async fn a_user_sees_what_the_user_may_see() {
     // What the role allows in its namespace.
     let pods = visit.html("/objects?kind=pods&namespace=default").await;
     assert!(pods.contains(">web</a>") && pods.contains("system:serviceaccount:default:viewer"));
+    assert!(!pods.contains("foreign"), "a pod of another namespace: {pods}");
     let page = "/object/core/v1/pods/default/web";
     let web = visit.html(page).await;
     assert!(web.contains(&format!("{user} get /debug/controllers")), "{web}");
     assert!(!web.contains("id=\"explain\"") && web.contains("id=\"events\""), "{web}");
     assert!(visit.html("/events?namespace=default").await.contains("Scheduled"));
     let overview = visit.html("/").await;
-    for part in ["list nodes.", "list pods.", "get /debug/controllers.", "get /metrics."] {
+    for part in [
+        "list nodes.",
+        "list pods.",
+        "list deployments.apps.",
+        "list statefulsets.apps.",
+        "list jobs.batch.",
+        "get /debug/controllers.",
+        "get /metrics.",
+    ] {
         assert!(overview.contains(&format!("{user} {part}")), "{part}: {overview}");
     }
-    assert!(!overview.contains("id=\"controllers\"") && !overview.contains("class=\"cell"));
+    for part in ["id=\"controllers\"", "class=\"cell", "id=\"attention\"", "id=\"tiles\""] {
+        assert!(!overview.contains(part), "{part}: {overview}");
+    }
 
     // What it does not.
     visit.refused("/objects?kind=pods", &format!("{user} list pods. A ClusterRole")).await;
     visit.refused("/objects?kind=nodes", &format!("{user} list nodes.")).await;
     let target = "/objects?kind=pods&namespace=kube-system";
     visit.refused(target, &format!("{user} list pods in namespace kube-system.")).await;
+    let target = "/object/core/v1/pods/other/foreign";
+    visit.refused(target, &format!("{user} get pods foreign in namespace other.")).await;
     let target = "/object/core/v1/secrets/default/s";
     visit.refused(target, &format!("{user} get secrets s in namespace default.")).await;
     visit.refused("/pod/default/web/scheduling", &format!("{user} list nodes.")).await;
@@ -416,9 +453,12 @@ async fn a_user_sees_what_the_user_may_see() {
     let web = get(&cluster, &format!("{PODS}/web")).await;
     assert_eq!(web["metadata"]["annotations"]["sim.evenkeel.dev/run-time"], Value::Null);
 
-    // The reports of controllers, by the right to their path.
-    let rule = json!({"nonResourceURLs": ["/debug/controllers"], "verbs": ["get"]});
-    let role = json!({"metadata": {"name": "reports"}, "rules": [rule]});
+    // The reports of controllers, by the right to their path; of nodes, what does not tell of pods.
+    let rules = json!([
+        {"nonResourceURLs": ["/debug/controllers"], "verbs": ["get"]},
+        {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]},
+    ]);
+    let role = json!({"metadata": {"name": "reports"}, "rules": rules});
     create(&cluster, "/apis/rbac.authorization.k8s.io/v1/clusterroles", role).await;
     let subject = json!({"kind": "ServiceAccount", "name": "viewer", "namespace": "default"});
     let role =
@@ -427,6 +467,11 @@ async fn a_user_sees_what_the_user_may_see() {
     create(&cluster, "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding).await;
     assert!(visit.html(page).await.contains("id=\"explain\""));
     visit.html("/controller/replicaset-controller").await;
+    let overview = visit.html("/").await;
+    assert!(overview.contains(">nodes Ready</a>"), "{overview}");
+    for part in ["class=\"cell", "pods ready", "Deployments ready", "id=\"attention\""] {
+        assert!(!overview.contains(part), "{part}: {overview}");
+    }
 
     // The form of another session logs nobody out.
     let response = visit.send(Method::POST, "/logout", &ORIGIN, "token=guessed").await;

@@ -5,6 +5,7 @@ use super::{
     ago::Ago,
     events::EventRow,
     explain::{CauseRow, Reports},
+    nodepage::NodeFacts,
     switches::Switch,
     tree::Branch,
 };
@@ -40,6 +41,8 @@ pub(crate) struct ObjectPage {
     pub(crate) scheduling: String,
     /// Owners above and dependents below.
     pub(crate) tree: Branch,
+    /// Faults and resources of a node. `None` for other objects.
+    pub(crate) node: Option<NodeFacts>,
     /// What the user may not see of the page.
     pub(crate) refused: Vec<String>,
     /// Why the object is not as desired.
@@ -107,14 +110,14 @@ pub(crate) fn yaml(object: &Value) -> String {
     text
 }
 
-/// Returns the state of an object: phase, conditions, deletion.
-pub(crate) fn chips(object: &Value) -> Vec<Chip> {
-    let mut chips = Vec::new();
-    if !object["metadata"]["deletionTimestamp"].is_null() {
+/// Returns the state of an object: phase, conditions, deletion. A pod's own state stands for phase and deletion.
+pub(crate) fn chips(object: &Value, pod: Option<&Chip>) -> Vec<Chip> {
+    let mut chips: Vec<Chip> = pod.into_iter().cloned().collect();
+    if pod.is_none() && !object["metadata"]["deletionTimestamp"].is_null() {
         chips.push(Chip::of_state("Terminating"));
     }
     let status = &object["status"];
-    if let Some(phase) = status["phase"].as_str() {
+    if let (Some(phase), None) = (status["phase"].as_str(), pod) {
         chips.push(Chip::of_state(phase));
     }
     for condition in status["conditions"].as_array().into_iter().flatten() {
@@ -199,7 +202,8 @@ mod tests {
                 ],
             },
         });
-        let shown: Vec<_> = chips(&object).into_iter().map(|chip| (chip.text, chip.tone)).collect();
+        let shown: Vec<_> =
+            chips(&object, None).into_iter().map(|chip| (chip.text, chip.tone)).collect();
         let want = [
             ("Terminating", "warn"),
             ("Running", "good"),
@@ -209,5 +213,8 @@ mod tests {
             ("2 of 3 ready", "warn"),
         ];
         assert_eq!(shown, want.map(|(text, tone)| (text.to_owned(), tone)));
+        let pod = Chip::new("CrashLoopBackOff", "bad");
+        let shown = chips(&object, Some(&pod));
+        assert_eq!(shown[..2], [pod, Chip::new("Ready=False (ContainersNotReady)", "warn")]);
     }
 }
