@@ -76,7 +76,6 @@ mod admission;
 mod annotations;
 mod behaviors;
 mod behaviour;
-mod definitions;
 mod exec;
 mod faults;
 mod heartbeats;

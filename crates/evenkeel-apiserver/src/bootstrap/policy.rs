@@ -17,7 +17,7 @@ const GROUP: &str = "rbac.authorization.k8s.io";
 #[serde(rename_all = "camelCase", default)]
 #[non_exhaustive]
 pub struct BootstrapRule {
-    /// Allowed verbs.
+    /// Verbs that the rule allows.
     pub verbs: Vec<String>,
     /// API groups of the resources. The core group is an empty text.
     pub api_groups: Vec<String>,
@@ -38,7 +38,7 @@ pub struct BootstrapGrant {
     pub role: String,
     /// Namespace of the binding. Empty for a ClusterRoleBinding, which grants the rule in all namespaces.
     pub namespace: String,
-    /// The rule.
+    /// What the user may do by it.
     pub rule: BootstrapRule,
 }
 

@@ -20,11 +20,11 @@ const MAX_REASON: usize = 160;
 /// Objects of a cluster, as caches have them.
 #[derive(Debug, Default)]
 pub(crate) struct Workloads {
-    /// All Deployments.
+    /// Deployments that the reader may list.
     pub(crate) deployments: Vec<Arc<Deployment>>,
-    /// All StatefulSets.
+    /// StatefulSets that the reader may list.
     pub(crate) statefulsets: Vec<Arc<StatefulSet>>,
-    /// All Jobs.
+    /// Jobs that the reader may list.
     pub(crate) jobs: Vec<Arc<Job>>,
 }
 

@@ -21,14 +21,13 @@ pub(crate) use spec::Behavior;
 #[cfg(test)]
 pub(crate) use spec::parse as parse_spec;
 
-use crate::definitions::synced_or_undefined;
 use evenkeel_api::{
     Kind, StrMap, Text,
     views::{Namespace, Node, Pod},
 };
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent, Caches, Dynamic},
-    client::{ApiError, Client, Metadata},
+    client::{ApiError, Client, ListOptions, Metadata},
     plan::PatchForm,
     queue::{Priority, Queue},
     tasks::Tasks,
@@ -37,6 +36,7 @@ use serde_json::Value;
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 const GROUP: &str = "sim.evenkeel.dev";
@@ -44,9 +44,34 @@ const VERSION: &str = "v1alpha1";
 const KIND: &str = "Behavior";
 const PLURAL: &str = "behaviors";
 
+/// Interval at which the server is asked for objects while the cache has not synced.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+
 /// Returns the kind of Behaviors.
 fn kind() -> Kind {
     Kind::new(GROUP, VERSION, KIND, PLURAL, false)
+}
+
+/// Waits until a cache has synced, or the server says that it does not serve the kind, or forbids the list.
+pub(crate) async fn synced_or_undefined(
+    client: &Client,
+    kind: &Kind,
+    synced: impl Future<Output = ()>,
+) {
+    let undefined = async {
+        loop {
+            let one = ListOptions { limit: 1, ..ListOptions::default() };
+            match client.list_metadata(kind, "", &one).await {
+                Err(error) if error.is_not_found() || error.is_forbidden() => break,
+                Ok(_) | Err(_) => client.clock().sleep(RETRY_INTERVAL).await,
+            }
+        }
+    };
+    tokio::select! {
+        biased;
+        () = synced => {}
+        () = undefined => {}
+    }
 }
 
 /// Valid Behaviors of the cluster. Clones share them.

@@ -44,7 +44,7 @@ use std::{
     },
 };
 
-use crate::{behaviors::status, definitions::synced_or_undefined};
+use crate::behaviors::{status, synced_or_undefined};
 use spec::Stage;
 
 const GROUP: &str = "kwok.x-k8s.io";

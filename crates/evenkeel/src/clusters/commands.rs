@@ -38,8 +38,8 @@ const MAX_POLLS: usize = 2400;
 /// Maximum number of reads that find a process without a record: ten seconds.
 const MAX_POLLS_WITHOUT_RECORD: usize = 200;
 
-/// Maximum number of reads in a row that find no process while a cluster is reset: two seconds.
-const MAX_POLLS_WITHOUT_PROCESS: usize = 40;
+/// Maximum number of reads in a row that find no process while a cluster is reset: ten seconds.
+const MAX_POLLS_WITHOUT_PROCESS: usize = 200;
 
 /// Arguments of `evenkeel down`.
 #[derive(Debug, clap::Args)]

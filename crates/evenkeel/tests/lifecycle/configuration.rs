@@ -102,14 +102,14 @@ fn what_a_configuration_takes_away_is_gone_from_the_data_folder() {
         home.succeed(&["up", "-d", "--port=0", "--wait=60s", "--config=c.yaml"]);
     };
     let names = |path: &str, prefix: &str| -> Vec<String> {
-        let kubeconfig = home.cluster("data").join("kubeconfig");
+        let kubeconfig = home.path("data/kubeconfig");
         let list = get(&kubeconfig, path).expect("a list");
         let items = list["items"].as_array().expect("items").iter();
         let names = items.filter_map(|item| item["metadata"]["name"].as_str());
         names.filter(|name| name.starts_with(prefix)).map(str::to_owned).collect()
     };
     let images = |node: &str| {
-        let kubeconfig = home.cluster("data").join("kubeconfig");
+        let kubeconfig = home.path("data/kubeconfig");
         let node = get(&kubeconfig, &format!("/api/v1/nodes/{node}")).expect("a node");
         node["status"]["images"].as_array().map_or(0, Vec::len)
     };
