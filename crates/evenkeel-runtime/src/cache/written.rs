@@ -25,10 +25,13 @@ struct State {
     in_flight: usize,
 }
 
+/// An object's text, and the object.
+type Known = (Box<[u8]>, Arc<dyn Object>);
+
 /// Objects by their text, the oldest at the front.
 #[derive(Default)]
 struct Texts {
-    objects: VecDeque<(Box<[u8]>, Arc<dyn Object>)>,
+    objects: VecDeque<Known>,
     /// Size of the texts.
     bytes: usize,
 }
