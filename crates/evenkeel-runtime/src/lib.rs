@@ -11,7 +11,6 @@ pub mod clusters;
 pub mod controller;
 pub mod discovery;
 pub mod events;
-mod fast_map;
 pub mod health;
 pub mod introspect;
 pub mod latch;

@@ -19,7 +19,7 @@ mod proxy;
 mod rate_limiter;
 mod reload;
 mod roots;
-pub(crate) mod send;
+mod send;
 #[cfg(test)]
 mod tests;
 mod transport;

@@ -21,8 +21,6 @@ pub(super) trait View {
 pub(super) struct Watch {
     pub(super) kind: Kind,
     pub(super) namespace: Arc<str>,
-    /// Distinguishes the caches of one kind.
-    pub(super) cache: usize,
 }
 
 /// Object whose deletion was requested.
@@ -136,7 +134,7 @@ mod tests {
     }
 
     fn watch(kind: Kind, namespace: &str) -> Watch {
-        Watch { kind, namespace: namespace.into(), cache: 0 }
+        Watch { kind, namespace: namespace.into() }
     }
 
     fn pod(name: &str) -> Object {

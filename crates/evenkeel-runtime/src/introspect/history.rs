@@ -2,13 +2,10 @@
 //! objects.
 
 use super::types::{Failed, Pass};
-use crate::{
-    fast_map::FastMap,
-    plan::{Action, Key, Outcomes, Target},
-};
+use crate::plan::{Action, Key, Outcomes, Target};
 use evenkeel_api::{Kind, duration, time::Timestamp};
 use std::{
-    collections::VecDeque,
+    collections::{HashMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -176,7 +173,7 @@ pub struct History {
 #[derive(Debug, Default)]
 struct State {
     /// Last pass by key.
-    last: FastMap<Key, Record>,
+    last: HashMap<Key, Record>,
     /// The same keys, in the order in which they were added.
     order: VecDeque<Key>,
     errors: VecDeque<(Key, Timestamp, Arc<str>)>,

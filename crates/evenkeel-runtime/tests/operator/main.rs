@@ -3,7 +3,6 @@
 #![expect(clippy::unwrap_used, reason = "the whole binary is tests")]
 
 mod clusters;
-mod deletions;
 mod dynamic;
 mod late;
 mod options;

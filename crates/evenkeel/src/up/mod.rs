@@ -11,7 +11,6 @@ mod messages;
 mod options;
 mod plane;
 mod progress;
-mod prune;
 mod remote;
 mod server;
 mod start;
