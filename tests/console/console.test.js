@@ -24,6 +24,7 @@ const PAGES = {
   scores: "/pod/shop/hostile/scheduling",
   controller: "/controller/replicaset-controller",
   events: "/events",
+  login: "/login",
   missing: "/object/core/v1/pods/shop/nobody",
 };
 
@@ -67,6 +68,7 @@ test("a deployment's page has its pods, and what its controllers observe", async
   await open(PAGES.deployment);
   await page.until("document.querySelectorAll('.tree li li li').length === 3");
   const shown = await text();
+  assert.match(await text(), /Nothing to do: /);
   for (const wanted of [/deployment-controller/, /wanted/, /ReplicaSet shop\/web-/, /Pod shop\/web-/, /ScalingReplicaSet/]) {
     assert.match(shown, wanted);
   }
@@ -112,6 +114,13 @@ test("the heat map follows a node that a switch makes silent, without a reload",
   await watching.send("Page.bringToFront");
   await page.until("document.querySelector('.heat a[href$=\"node-1\"]').matches('.ready')", 60_000);
   for (const error of page.errors) assert.fail(error);
+});
+
+test("a pending pod's page begins with the cause", async () => {
+  await open(PAGES.pod);
+  const shown = await text();
+  assert.match(shown, /Why\s+it is not scheduled: 0\/5 nodes are available/);
+  assert.ok(shown.indexOf("Why") < shown.indexOf("Controllers"));
 });
 
 test("hostile names and annotations are text", async () => {
@@ -174,6 +183,56 @@ test("the keyboard reaches everything, and the focus is seen", async () => {
   }
 });
 
+const logIn = async (token) => {
+  await open("/login");
+  await page.evaluate(`document.getElementById("bearer").value = ${JSON.stringify(token)}`);
+  await page.loads(() => page.evaluate('document.querySelector(".login button").click()'));
+};
+
+test("a user sees what the user may see, until the log-out", async () => {
+  await logIn("guessed");
+  assert.match(await text(), /does not accept this token/);
+  await keep("login-refused");
+  await logIn("token-of-ann");
+  assert.equal(await page.evaluate("location.href"), `${base}/`, "the token is not in the address");
+  assert.equal(await page.evaluate("document.cookie"), "", "no script reads the cookie");
+  assert.match(await page.evaluate("document.querySelector('.viewer').innerText"), /ann/);
+  assert.match(await text(), /User ann may not list nodes/);
+  await keep("user-overview");
+  await open("/objects?kind=pods&namespace=shop");
+  assert.match(await text(), /huge/);
+  await open(PAGES.pod);
+  assert.match(await text(), /it is not scheduled[\s\S]*User ann may not get \/debug\/controllers|User ann may not get \/debug\/controllers[\s\S]*it is not scheduled/);
+  await keep("user-pod");
+  for (const [path, refusal] of Object.entries({
+    "/objects?kind=pods": /User ann may not list pods\./,
+    "/objects?kind=pods&namespace=kube-system": /User ann may not list pods in namespace kube-system/,
+    "/object/core/v1/secrets/shop/password": /User ann may not get secrets password in namespace shop/,
+    [PAGES.scheduling]: /User ann may not list nodes/,
+    [PAGES.controller]: /User ann may not get \/debug\/controllers/,
+  })) {
+    await open(path);
+    assert.match(await text(), refusal, path);
+    assert.equal(await page.evaluate(axe + "; axe.run(document).then((r) => r.violations.map((v) => v.id).join())"), "", path);
+  }
+  await page.size(...PHONE, true);
+  await open("/objects?kind=pods");
+  assert.ok(await page.evaluate("document.documentElement.scrollWidth") <= PHONE[0], "too wide for a phone");
+  await keep("user-refused-phone");
+  await page.size(...DESKTOP);
+  await keep("user-refused");
+  // The form of the refused page leads to a namespace.
+  await page.evaluate("document.querySelector('#main input[name=namespace]').value = 'shop'");
+  await page.loads(() => page.evaluate("document.querySelector('#main form button').click()"));
+  assert.match(await text(), /huge/);
+  await page.loads(() => page.evaluate("document.getElementById('logout').click()"));
+  assert.equal(await page.evaluate("location.href"), `${base}/login`);
+  await open("/");
+  assert.match(await text(), /evenkeel console/);
+  await page.open(CONSOLE_URL);
+  assert.match(await text(), /5 \/ 5\s+nodes Ready/, "the URL lets the administrator in again");
+});
+
 test("updates can be paused, by keyboard too", async () => {
   await open(PAGES.overview);
   await page.evaluate("document.getElementById('pause').focus()");
@@ -181,10 +240,32 @@ test("updates can be paused, by keyboard too", async () => {
   assert.equal(await page.evaluate("document.getElementById('pause').getAttribute('aria-pressed')"), "true");
 });
 
+test("a page says that its cluster does not answer, and that it answers again", async () => {
+  await open(PAGES.overview);
+  const shown = "!document.getElementById('lost').hidden";
+  assert.equal(await page.evaluate(shown), false);
+  const reported = page.errors.length;
+  const offline = (is) => page.send("Network.emulateNetworkConditions", { offline: is, latency: 0, downloadThroughput: -1, uploadThroughput: -1 });
+  await offline(true);
+  // The stream that is open stays open: the next one cannot be opened.
+  for (let presses = 0; presses < 2; presses++) await page.evaluate("document.getElementById('pause').click()");
+  await page.until(shown);
+  assert.match(await page.evaluate("document.getElementById('lost').innerText"),
+    /^No connection to the cluster console since \d\d:\d\d\. It may have stopped: evenkeel list$/);
+  assert.ok(await page.evaluate("document.body.classList.contains('stale')"));
+  await keep("lost");
+  await offline(false);
+  await page.until("document.getElementById('lost').hidden && !document.body.classList.contains('stale')");
+  // The browser reports each request that had no answer.
+  page.errors.length = reported;
+});
+
 test("no page reported an error, and no request left the host", () => {
   const other = page.requests.filter((url) => !url.startsWith(`${base}/`) && !url.startsWith("data:"));
   assert.deepEqual(other, []);
   // A page that does not exist is answered with 404, which the browser reports.
-  const errors = page.errors.filter((error) => !error.includes("/shop/nobody"));
+  // So are pages that a user may not see, and a wrong token.
+  const expected = /\/shop\/nobody|status of 40[13] /;
+  const errors = page.errors.filter((error) => !expected.test(error));
   assert.deepEqual(errors, []);
 });

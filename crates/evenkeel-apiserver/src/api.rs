@@ -235,7 +235,7 @@ impl Api {
         draw: impl FnOnce(&mut StdRng) -> T,
     ) -> T {
         match &self.draws {
-            Some(draws) => draw(&mut draws.next(of, origin)),
+            Some(draws) => draw(&mut draws.next(of, origin, self.clock.now())),
             None => self.random(draw),
         }
     }

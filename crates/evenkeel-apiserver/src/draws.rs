@@ -4,9 +4,11 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher as _};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use evenkeel_apimachinery::group_version::GroupResource;
 use evenkeel_apimachinery::value::{list, text};
+use jiff::Timestamp;
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 use serde_json::Value;
@@ -41,30 +43,64 @@ impl Origin {
     }
 }
 
+/// Time for which draws other than of generated names are counted. The origins of named objects, such as Events, are
+/// almost as many as the objects, so their counts do not stay: only an object that is created again under its name draws
+/// twice.
+const PERIOD: Duration = Duration::from_secs(3600);
+
 /// Generators of a seeded server: one for each value of each origin.
 #[derive(Debug)]
 pub(crate) struct Draws {
     /// Seed, and the store's revision at the start.
     seed: (u64, u64),
-    /// Number of values that were drawn, by use and origin.
-    drawn: Mutex<HashMap<(Use, Origin), u32>>,
+    /// Time of the start.
+    start: Timestamp,
+    drawn: Mutex<Drawn>,
+}
+
+/// Numbers of values that were drawn.
+#[derive(Debug, Default)]
+struct Drawn {
+    /// Of generated names. Their origins are as many as the controllers' objects.
+    names: HashMap<Origin, u32>,
+    /// Number of the current [`PERIOD`] since the start.
+    period: u64,
+    /// Of other values in the current period.
+    others: HashMap<(Use, Origin), u32>,
+}
+
+impl Drawn {
+    /// Counts a draw. Returns its period and its number, which no other draw of this use and origin has.
+    fn count(&mut self, of: Use, origin: Origin, period: u64) -> (u64, u32) {
+        let (period, count) = match of {
+            Use::Name => (0, self.names.entry(origin).or_default()),
+            Use::Uid | Use::TokenVolume => {
+                // A clock that goes back does not begin an old period again.
+                if period > self.period {
+                    (self.period, self.others) = (period, HashMap::new());
+                }
+                (self.period, self.others.entry((of, origin)).or_default())
+            }
+        };
+        *count = count.wrapping_add(1);
+        (period, *count)
+    }
 }
 
 impl Draws {
-    /// Returns the generators of a server with a store at this revision.
-    pub(crate) fn new(seed: u64, revision: u64) -> Self {
-        Self { seed: (seed, revision), drawn: Mutex::default() }
+    /// Returns the generators of a server that starts at this time with a store at this revision.
+    pub(crate) fn new(seed: u64, revision: u64, start: Timestamp) -> Self {
+        Self { seed: (seed, revision), start, drawn: Mutex::default() }
     }
 
     /// Returns the generator of the next value for an object of this origin. It depends on the seed, the use, the origin,
-    /// and on how many values were drawn before for the same.
-    pub(crate) fn next(&self, of: Use, origin: Origin) -> StdRng {
-        let number = {
-            let mut drawn = self.drawn.lock().unwrap_or_else(PoisonError::into_inner);
-            let count = drawn.entry((of, origin)).or_default();
-            *count = count.wrapping_add(1);
-            *count
-        };
+    /// and on how many values were drawn before for the same; a value that is no name, also on the hour since the start.
+    pub(crate) fn next(&self, of: Use, origin: Origin, now: Timestamp) -> StdRng {
+        let elapsed = Duration::try_from(now.duration_since(self.start)).unwrap_or_default();
+        let period = elapsed.as_secs() / PERIOD.as_secs();
+        let mut drawn = self.drawn.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = drawn.count(of, origin, period);
+        drop(drawn);
         let mut hasher = DefaultHasher::new();
         (self.seed, of, origin, number).hash(&mut hasher);
         StdRng::seed_from_u64(hasher.finish())
@@ -89,17 +125,51 @@ mod tests {
         Origin::of(&pods, namespace, &object)
     }
 
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(1_700_000_000 + second).expect("a time")
+    }
+
+    fn draws(seed: u64, revision: u64) -> Draws {
+        Draws::new(seed, revision, at(0))
+    }
+
     #[test]
     fn the_order_of_other_owners_does_not_matter() {
         let (web, api) = (origin("shop", "web-", "web"), origin("shop", "api-", "api"));
-        let draw = |draws: &Draws, origin| draws.next(Use::Name, origin).random::<u64>();
-        let (one, two) = (Draws::new(7, 0), Draws::new(7, 0));
-        let first = [draw(&one, web), draw(&one, web), draw(&one, api)];
-        let second = [draw(&two, api), draw(&two, web), draw(&two, web)];
-        assert_eq!(first, [second[1], second[2], second[0]]);
-        assert_ne!(first[0], first[1], "each draw of an origin is another one");
-        assert_ne!(draw(&Draws::new(8, 0), web), first[0], "the seed decides");
-        assert_ne!(draw(&Draws::new(7, 5), web), first[0], "a start on data draws anew");
+        for of in [Use::Name, Use::Uid] {
+            let draw = |draws: &Draws, origin| draws.next(of, origin, at(0)).random::<u64>();
+            let (one, two) = (draws(7, 0), draws(7, 0));
+            let first = [draw(&one, web), draw(&one, web), draw(&one, api)];
+            let second = [draw(&two, api), draw(&two, web), draw(&two, web)];
+            assert_eq!(first, [second[1], second[2], second[0]], "{of:?}");
+            assert_ne!(first[0], first[1], "each draw of an origin is another one");
+            assert_ne!(draw(&draws(8, 0), web), first[0], "the seed decides");
+            assert_ne!(draw(&draws(7, 5), web), first[0], "a start on data draws anew");
+        }
+    }
+
+    #[test]
+    fn named_objects_are_counted_for_an_hour() {
+        let draws = draws(7, 0);
+        let web = origin("shop", "web-", "web");
+        let mut drawn = std::collections::HashSet::new();
+        // The clock goes back, too.
+        for second in [0, 1, 3599, 3600, 3599, 3600, 9000, 0] {
+            for of in [Use::Uid, Use::Name, Use::TokenVolume] {
+                let value = draws.next(of, web, at(second)).random::<u64>();
+                assert!(drawn.insert(value), "{of:?} at {second} is drawn twice");
+            }
+        }
+        for index in 0..1000 {
+            draws.next(Use::Uid, origin("shop", &format!("{index}"), "event"), at(9000));
+        }
+        let counts = |draws: &Draws| {
+            let drawn = draws.drawn.lock().expect("no panic");
+            (drawn.names.len(), drawn.others.len())
+        };
+        assert_eq!(counts(&draws), (1, 1002));
+        draws.next(Use::Uid, web, at(3 * 3600));
+        assert_eq!(counts(&draws), (1, 1), "the events of the last hours are forgotten");
     }
 
     #[test]
@@ -112,9 +182,9 @@ mod tests {
         ] {
             assert_ne!(other, base);
         }
-        let draws = Draws::new(7, 0);
-        let values =
-            [Use::Uid, Use::Name, Use::TokenVolume].map(|of| draws.next(of, base).random::<u64>());
+        let draws = draws(7, 0);
+        let values = [Use::Uid, Use::Name, Use::TokenVolume]
+            .map(|of| draws.next(of, base, at(0)).random::<u64>());
         assert!(values[0] != values[1] && values[1] != values[2], "{values:?}");
     }
 }

@@ -50,6 +50,7 @@ mod webhook;
 pub use admission::admission_plugins;
 pub use audit::{AuditLogOptions, AuditMode, AuditOptions, AuditWebhookOptions};
 pub use auth::{AuthorizationWebhookOptions, RequestHeaderOptions, User};
+pub use bootstrap::{BootstrapGrant, BootstrapRule, bootstrap_grants};
 pub use clock::Clock;
 pub use computed::{ComputedApi, ComputedResource};
 pub use evenkeel_apimachinery::status::StatusError;

@@ -73,18 +73,63 @@ function update(content) {
   }
 }
 
+// The bar that says that the cluster does not answer, hidden while it does.
+const lost = document.getElementById("lost");
+const RETRY_MS = 5000;
+let lostAt = null;
+let retry = 0;
+
+function say(text) {
+  document.body.classList.toggle("stale", text !== "");
+  lost.hidden = text === "";
+  // The same text again would be read out again.
+  if (lost.textContent !== text) lost.textContent = text;
+}
+
+// Finds out what an error of the stream means: the server may be gone, may have started anew, or have too many pages open.
+async function check() {
+  const cluster = document.body.dataset.cluster;
+  let answer = null;
+  try {
+    answer = await fetch(location.href, { cache: "no-store" });
+  } catch {
+    // Nothing answers.
+  }
+  if (!lostAt || paused || document.hidden) return;
+  const time = lostAt.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hour12: false });
+  if (!answer) say(`No connection to the cluster ${cluster} since ${time}. It may have stopped: evenkeel list`);
+  else if (answer.status === 401) say(`This page is of an earlier start of the cluster ${cluster}. Open its console anew: evenkeel console ${cluster}`);
+  else say("");
+  clearTimeout(retry);
+  retry = setTimeout(() => { disconnect(); connect(); }, RETRY_MS);
+}
+
 function connect() {
   if (source || paused || document.hidden) return;
-  source = new EventSource("/live?page=" + encodeURIComponent(page));
-  source.addEventListener("content", (event) => update(JSON.parse(event.data)));
+  const opened = new EventSource("/live?page=" + encodeURIComponent(page));
+  source = opened;
+  opened.addEventListener("content", (event) => update(JSON.parse(event.data)));
+  opened.addEventListener("open", () => {
+    clearTimeout(retry);
+    lostAt = null;
+    say("");
+  });
+  opened.addEventListener("error", () => {
+    // An error of a stream that was closed here means nothing. The browser's own retries would go unseen.
+    if (source !== opened) return;
+    disconnect();
+    lostAt ??= new Date();
+    check();
+  });
 }
 
 function disconnect() {
+  clearTimeout(retry);
   source?.close();
   source = null;
 }
 
-if (page && button) {
+if (page && button && lost) {
   button.hidden = false;
   button.setAttribute("aria-pressed", "false");
   button.addEventListener("click", () => {

@@ -3,10 +3,10 @@
 //!
 //! | attack | refused by |
 //! |---|---|
-//! | another user of the machine | [`Keys`]: the cookie, which only the URL with the token sets |
+//! | another user of the machine | the cookie, which only the URL with the token ([`Keys`]) or a log-in sets |
 //! | a page with a name that resolves to this machine (DNS rebinding) | the `Host` header, [`decide`] |
 //! | a page of another origin that sends requests | `Sec-Fetch-Site`, `Origin`, the cookie's `SameSite` |
-//! | a form of another page that changes something | the form's token, [`Keys::allows_form`] |
+//! | a form of another page that changes something | the form's token, [`Session::allows_form`](crate::session::Session::allows_form) |
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::{HeaderMap, HeaderName, Method, StatusCode, header};
@@ -25,7 +25,7 @@ const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
 /// A random value that a client must know. Comparisons take the same time for all wrong values.
-struct Token {
+pub(crate) struct Token {
     text: String,
     key: hmac::Key,
     tag: hmac::Tag,
@@ -33,7 +33,7 @@ struct Token {
 
 impl Token {
     /// Draws a token. Fails if the system has no random numbers.
-    fn draw(random: &SystemRandom) -> Result<Self, ring::error::Unspecified> {
+    pub(crate) fn draw(random: &SystemRandom) -> Result<Self, ring::error::Unspecified> {
         let mut bytes = [0; TOKEN_BYTES];
         random.fill(&mut bytes)?;
         let text = URL_SAFE_NO_PAD.encode(bytes);
@@ -42,7 +42,13 @@ impl Token {
         Ok(Self { text, key, tag })
     }
 
-    fn is(&self, candidate: &str) -> bool {
+    /// Returns the text of the token.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Returns whether a text is the token.
+    pub(crate) fn is(&self, candidate: &str) -> bool {
         hmac::verify(&self.key, candidate.as_bytes(), self.tag.as_ref()).is_ok()
     }
 }
@@ -51,10 +57,6 @@ impl Token {
 pub(crate) struct Keys {
     /// In the URL that the user receives.
     url: Token,
-    /// In the cookie.
-    session: Token,
-    /// In each form that changes something.
-    form: Token,
 }
 
 impl Keys {
@@ -63,31 +65,24 @@ impl Keys {
     /// # Errors
     /// When the system has no random numbers.
     pub(crate) fn draw() -> Result<Self, ring::error::Unspecified> {
-        let random = SystemRandom::new();
-        let draw = || Token::draw(&random);
-        Ok(Self { url: draw()?, session: draw()?, form: draw()? })
+        Ok(Self { url: Token::draw(&SystemRandom::new())? })
     }
 
     /// Returns the token of the URL.
     pub(crate) fn url_token(&self) -> &str {
         &self.url.text
     }
+}
 
-    /// Returns the token of forms.
-    pub(crate) fn form_token(&self) -> &str {
-        &self.form.text
-    }
+/// Returns the value of `Set-Cookie` that lets a browser in. Browsers share cookies between the ports of a host, so the name
+/// has the port.
+pub(crate) fn set_cookie(port: u16, value: &str) -> String {
+    format!("{}={value}; Path=/; HttpOnly; SameSite=Strict", cookie_name(port))
+}
 
-    /// Returns whether a form has the token that a page of this console gave it.
-    pub(crate) fn allows_form(&self, candidate: &str) -> bool {
-        self.form.is(candidate)
-    }
-
-    /// Returns the value of `Set-Cookie` that lets a browser in. Browsers share cookies between the ports of a host, so the
-    /// name has the port.
-    pub(crate) fn set_cookie(&self, port: u16) -> String {
-        format!("{}={}; Path=/; HttpOnly; SameSite=Strict", cookie_name(port), self.session.text)
-    }
+/// Returns the value of `Set-Cookie` that removes the cookie.
+pub(crate) fn remove_cookie(port: u16) -> String {
+    format!("{}; Max-Age=0", set_cookie(port, ""))
 }
 
 fn cookie_name(port: u16) -> String {
@@ -96,23 +91,26 @@ fn cookie_name(port: u16) -> String {
 
 /// Answer to the question whether a request may be served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Access {
-    /// Serve the request.
-    Granted,
+pub(crate) enum Access<S> {
+    /// Serve the request in the name of this session.
+    Granted(S),
     /// Set the cookie, and redirect to the page without the token.
-    LogIn,
+    Enter,
+    /// Nobody is logged in: serve only what is for everybody.
+    Stranger,
     /// Answer with this status and reason.
     Refused(StatusCode, &'static str),
 }
 
-/// Decides about a request. `token` is the URL's query parameter.
-pub(crate) fn decide(
+/// Decides about a request. `token` is the URL's query parameter. `find` returns the session of a cookie's value.
+pub(crate) fn decide<S>(
     keys: &Keys,
     address: SocketAddr,
     method: &Method,
     headers: &HeaderMap,
     token: Option<&str>,
-) -> Access {
+    find: impl Fn(&str) -> Option<S>,
+) -> Access<S> {
     let text = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
     let port = address.port();
     let host = text(&header::HOST).unwrap_or_default();
@@ -145,7 +143,7 @@ pub(crate) fn decide(
     }
     if let Some(token) = token.filter(|_| is_read) {
         return match keys.url.is(token) {
-            true => Access::LogIn,
+            true => Access::Enter,
             false => Access::Refused(
                 StatusCode::UNAUTHORIZED,
                 "The URL is of another start of the cluster. `evenkeel console` prints the current one.",
@@ -155,15 +153,11 @@ pub(crate) fn decide(
     let cookies = headers.get_all(header::COOKIE).into_iter();
     let mut cookies = cookies.filter_map(|value| value.to_str().ok()).flat_map(|v| v.split(';'));
     let name = cookie_name(port);
-    let is_known = cookies.any(|cookie| {
-        cookie.trim().split_once('=').is_some_and(|(n, v)| n == name && keys.session.is(v))
+    let session = cookies.find_map(|cookie| {
+        let (_, value) = cookie.trim().split_once('=').filter(|(n, _)| *n == name)?;
+        find(value)
     });
-    if is_known {
-        Access::Granted
-    } else {
-        let why = "Open the URL that `evenkeel up` printed, or that `evenkeel console` prints.";
-        Access::Refused(StatusCode::UNAUTHORIZED, why)
-    }
+    session.map_or(Access::Stranger, Access::Granted)
 }
 
 /// Returns whether a `Host` header names this console. A page of another name that resolves to this machine is no page of
@@ -179,36 +173,49 @@ mod tests {
 
     const PORT: u16 = 7070;
 
+    /// Keys of a console, and the value of its only session's cookie.
+    struct TestKeys {
+        keys: Keys,
+        session: Token,
+    }
+
+    fn draw() -> TestKeys {
+        let session = Token::draw(&SystemRandom::new()).expect("random numbers");
+        TestKeys { keys: Keys::draw().expect("random numbers"), session }
+    }
+
     fn decided(
-        keys: &Keys,
+        known: &TestKeys,
         method: &Method,
         headers: &[(&str, &str)],
         token: Option<&str>,
-    ) -> Access {
+    ) -> Access<()> {
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             let name: HeaderName = name.parse().expect("a header");
             map.insert(name, HeaderValue::from_str(value).expect("a value"));
         }
         let address = SocketAddr::from(([127, 0, 0, 1], PORT));
-        decide(keys, address, method, &map, token)
+        let find = |value: &str| known.session.is(value).then_some(());
+        decide(&known.keys, address, method, &map, token, find)
     }
 
-    fn cookie(keys: &Keys) -> String {
-        keys.set_cookie(PORT).split(';').next().expect("a cookie").to_owned()
+    fn cookie(known: &TestKeys) -> String {
+        set_cookie(PORT, known.session.text()).split(';').next().expect("a cookie").to_owned()
     }
 
-    fn code(access: Access) -> u16 {
+    fn code(access: Access<()>) -> u16 {
         match access {
-            Access::Granted => 200,
-            Access::LogIn => 303,
+            Access::Granted(()) => 200,
+            Access::Enter => 303,
+            Access::Stranger => 401,
             Access::Refused(code, _) => code.as_u16(),
         }
     }
 
     #[test]
     fn only_loopback_names_with_the_port_are_served() {
-        let keys = Keys::draw().expect("random numbers");
+        let keys = draw();
         let cookie = cookie(&keys);
         for (host, want) in [
             ("127.0.0.1:7070", 200),
@@ -227,26 +234,31 @@ mod tests {
 
     #[test]
     fn the_token_of_the_url_becomes_a_cookie_that_lets_in() {
-        let (keys, other) = (Keys::draw().expect("random"), Keys::draw().expect("random"));
+        let (keys, other) = (draw(), draw());
         let host = ("host", "localhost:7070");
         let get = |headers: &[_], token| code(decided(&keys, &Method::GET, headers, token));
         assert_eq!(get(&[host], None), 401);
-        assert_eq!(get(&[host], Some(keys.url_token())), 303);
-        assert_eq!(get(&[host], Some(other.url_token())), 401);
+        assert_eq!(get(&[host], Some(keys.keys.url_token())), 303);
+        assert_eq!(get(&[host], Some(other.keys.url_token())), 401);
         assert_eq!(get(&[host], Some("")), 401);
-        assert_eq!(get(&[host], Some(keys.form_token())), 401, "another token of the console");
+        assert_eq!(get(&[host], Some(keys.session.text())), 401, "another token of the console");
         let (own, foreign) = (cookie(&keys), cookie(&other));
         let among_others = format!("a=b; {own}");
         assert_eq!(get(&[host, ("cookie", &*own)], None), 200);
         assert_eq!(get(&[host, ("cookie", &among_others)], None), 200);
         assert_eq!(get(&[host, ("cookie", &foreign)], None), 401);
-        let attributes = keys.set_cookie(PORT);
-        assert!(attributes.ends_with("; Path=/; HttpOnly; SameSite=Strict"), "{attributes}");
+        let attributes = set_cookie(PORT, "v");
+        assert!(attributes.ends_with("=v; Path=/; HttpOnly; SameSite=Strict"), "{attributes}");
+        let attributes = remove_cookie(PORT);
+        assert!(
+            attributes.ends_with("=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0"),
+            "{attributes}"
+        );
     }
 
     #[test]
     fn pages_of_other_origins_are_refused() {
-        let keys = Keys::draw().expect("random numbers");
+        let keys = draw();
         let (host, cookie) = (("host", "127.0.0.1:7070"), cookie(&keys));
         let own = [host, ("cookie", &*cookie)];
         let with = |method: &Method, more: &[(&str, &str)]| {
@@ -275,12 +287,5 @@ mod tests {
         for (method, headers, want) in table {
             assert_eq!(with(method, headers), *want, "{method} {headers:?}");
         }
-    }
-
-    #[test]
-    fn forms_have_a_token_of_their_own() {
-        let keys = Keys::draw().expect("random numbers");
-        assert!(keys.allows_form(keys.form_token()));
-        assert!(!keys.allows_form(keys.url_token()) && !keys.allows_form(""));
     }
 }

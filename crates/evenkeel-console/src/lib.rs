@@ -1,7 +1,9 @@
 //! The console of a running cluster in the browser: nodes as a heat map, controllers, plots, objects with what controllers
 //! would do with them, and why a pod is pending. The server renders the pages; a small script keeps them current.
 //!
-//! `evenkeel up` serves it on the loopback. It reads in the name of the process's own client, and writes nothing, except the
+//! `evenkeel up` serves it on the loopback. The URL's token lets the cluster's administrator in, in whose name the process's own
+//! client reads. Others log in with a bearer token of the API: their requests have that token, and what this process knows
+//! itself (caches, controllers, metrics) is shown by their rights (`session`, `rights`). Nothing is written, except the
 //! annotations of the simulation where [`ConsoleOptions::allows_writes`] is set. [`access`] has what keeps others out.
 //!
 //! Pages are bounded: a list has 500 rows, a heat map of more than 2,000 nodes a row for each zone, and a stream of changes
@@ -9,11 +11,14 @@
 
 mod access;
 mod pages;
+mod rights;
 mod route;
 mod samples;
 mod scheduler;
 mod serve;
+mod session;
 mod source;
+mod time;
 mod view;
 
 pub use scheduler::MakeSchedulerOptions;
@@ -25,13 +30,17 @@ use evenkeel_runtime::{cache::Caches, clock::Clock, introspect::Introspection};
 use prometheus::Registry;
 use samples::{IDLE_INTERVAL, INTERVAL, Sample, Samples};
 use scheduler::DryScheduler;
-use source::Source;
+use session::{Session, Sessions};
 use std::{
     net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
-use tokio::sync::{Notify, Semaphore, watch};
+use time::ClusterTime;
+use tokio::{
+    runtime::Handle,
+    sync::{Notify, Semaphore, watch},
+};
 
 /// Maximum number of pages that are kept current at once.
 const MAX_STREAMS: usize = 16;
@@ -43,10 +52,16 @@ const VISIT: Duration = Duration::from_secs(60);
 pub struct ConsoleOptions {
     /// Name of the cluster.
     pub cluster: String,
-    /// Client in whose name the console reads.
+    /// Client in whose name the console reads for the administrator.
     pub kube: kube::Client,
-    /// Clock of the process.
+    /// Client without credentials of its own, to which the console adds the bearer token of a user who has logged in.
+    pub anonymous: kube::Client,
+    /// Clock of the process, for what the console does itself: its samples and timeouts.
     pub clock: Clock,
+    /// Clock of the cluster's components, for the ages of what pages show.
+    pub cluster_clock: Clock,
+    /// Runtime of the components, whose time their clock follows.
+    pub runtime: Handle,
     /// Caches with the cluster's nodes, pods and namespaces.
     pub caches: Caches,
     /// Controllers of the process.
@@ -68,8 +83,11 @@ pub struct NoRandomNumbers;
 pub struct Console {
     cluster: String,
     clock: Clock,
+    time: ClusterTime,
     keys: Keys,
-    source: Source,
+    sessions: Sessions,
+    caches: Caches,
+    introspection: Introspection,
     scheduler: DryScheduler,
     registries: Vec<Registry>,
     samples: Mutex<Samples>,
@@ -92,20 +110,26 @@ impl Console {
         let ConsoleOptions {
             cluster,
             kube,
+            anonymous,
             clock,
+            cluster_clock,
+            runtime,
             caches,
             introspection,
             registries,
             scheduler,
             allows_writes,
         } = options;
-        let source = Source::new(&kube, &clock, caches, introspection, allows_writes);
+        let sessions = Sessions::new(&kube, anonymous, &clock, allows_writes);
         Ok(Arc::new(Self {
             cluster,
             keys: Keys::draw().map_err(|_| NoRandomNumbers)?,
-            source,
+            sessions: sessions.map_err(|_| NoRandomNumbers)?,
+            caches,
+            introspection,
             scheduler: DryScheduler::new(kube, clock.clone(), scheduler),
             clock,
+            time: ClusterTime::new(cluster_clock, runtime),
             registries,
             samples: Mutex::default(),
             ticks: watch::Sender::new(0),
@@ -125,9 +149,9 @@ impl Console {
         self.samples.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the token of forms, or nothing if pages only read.
-    fn form_token(&self) -> &str {
-        if self.allows_writes { self.keys.form_token() } else { "" }
+    /// Returns the token of switches, or nothing if pages only read.
+    fn switch_token<'a>(&self, session: &'a Session) -> &'a str {
+        if self.allows_writes { session.form_token() } else { "" }
     }
 
     /// Returns whether somebody looks at the console.

@@ -2,17 +2,24 @@
 
 use crate::{
     Console,
+    rights::{CONTROLLERS, METRICS, Right},
     route::{ListQuery, ObjectPath, Route, list_href, scheduling_href},
-    source::PageError,
+    session::Session,
+    source::{EVENTS, PageError},
+    time::TimedReports,
     view::{
         Chip, Link,
+        attention::{Workloads, attention},
         controller::controller,
         events::{self, EventsPage},
-        explain,
+        explain::{causes, reports},
         heatmap::heat_map,
         list::{self, MAX_ROWS},
+        nodepage::node_facts,
         object::{self, ObjectPage},
-        overview::overview,
+        overview::{VisibleObjects, overview},
+        podlist::{PodTable, pod_table},
+        podstatus::PodStatus,
         scheduling::scheduling,
         switches::switches,
         tree::{Look, tree},
@@ -20,16 +27,14 @@ use crate::{
 };
 use askama::Template;
 use evenkeel_api::{
-    Kind,
-    views::{Namespace, Node, Pod},
+    Kind, View,
+    selector::Selector,
+    views::{Deployment, Job, Namespace, Node, Pod, StatefulSet},
 };
-use evenkeel_runtime::{
-    cache::Caches,
-    discovery::ServerResources,
-    introspect::{Introspection, ObjectReport, Subject},
-};
+use evenkeel_explain::{Explained, Limits, explain};
+use evenkeel_runtime::{cache::Caches, discovery::ServerResources, introspect::Subject};
 use http::StatusCode;
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 /// Maximum number of namespaces to choose from.
 const MAX_NAMESPACES: usize = 500;
@@ -56,57 +61,121 @@ impl Content {
 
 impl Console {
     /// Returns the content of a page.
-    pub(crate) async fn content(&self, route: &Route) -> Result<Content, PageError> {
+    pub(crate) async fn content(
+        &self,
+        session: &Session,
+        route: &Route,
+    ) -> Result<Content, PageError> {
         match route {
-            Route::Overview => self.overview(),
-            Route::Kinds => self.kinds().await,
-            Route::List(query) => self.list(query).await,
-            Route::Object(path) => self.object(path).await,
-            Route::Scheduling { namespace, name } => self.scheduling(namespace, name).await,
-            Route::Controller(name) => self.controller(name),
-            Route::Events { namespace, warnings } => self.events(namespace, *warnings).await,
+            Route::Overview => self.overview(session).await,
+            Route::Kinds => Self::kinds(session).await,
+            Route::List(query) => self.list(session, query).await,
+            Route::Object(path) => self.object(session, path).await,
+            Route::Scheduling { namespace, name } => {
+                self.scheduling(session, namespace, name).await
+            }
+            Route::Controller(name) => self.controller(session, name).await,
+            Route::Events { namespace, warnings } => {
+                self.events(session, namespace, *warnings).await
+            }
         }
     }
 
-    fn overview(&self) -> Result<Content, PageError> {
-        let caches = &self.source.caches;
-        let pods = caches.of::<Pod>().list();
-        let listing = self.source.introspection.listing();
-        let nodes = heat_map(caches.of::<Node>().list(), &pods, listing.now);
-        let plots = self.samples().plots(self.clock.now());
-        Content::render("Overview", &overview(&self.cluster, nodes, &pods, &listing, plots))
+    async fn overview(&self, session: &Session) -> Result<Content, PageError> {
+        let mut refused = Vec::new();
+        let nodes = self.visible::<Node>(session, &mut refused).await?;
+        let pods = self.visible::<Pod>(session, &mut refused).await?;
+        let deployments = self.visible::<Deployment>(session, &mut refused).await?;
+        let statefulsets = self.visible::<StatefulSet>(session, &mut refused).await?;
+        let jobs = self.visible::<Job>(session, &mut refused).await?;
+        let sees_all = refused.is_empty();
+        let sees_controllers = session.check(&Right::Path(CONTROLLERS), &mut refused).await?;
+        let sees_metrics = session.check(&Right::Path(METRICS), &mut refused).await?;
+        // Without the right to list events, the read fails.
+        let warnings = session.source.warnings().await.ok();
+        let listing = self.time.within(|| self.introspection.listing());
+        let now = listing.now;
+        let workloads = Workloads {
+            deployments: deployments.clone().unwrap_or_default(),
+            statefulsets: statefulsets.unwrap_or_default(),
+            jobs: jobs.unwrap_or_default(),
+        };
+        let visible_pods = pods.as_deref().unwrap_or_default();
+        let visible_nodes = nodes.as_deref().unwrap_or_default();
+        let objects = VisibleObjects {
+            attention: attention(now, visible_nodes, &workloads, visible_pods),
+            sees_all,
+            nodes: nodes.map(|nodes| heat_map(nodes, visible_pods, now)),
+            pods: pods.as_deref(),
+            deployments: deployments.as_deref(),
+            warnings: warnings.map(|(events, more)| (events::count_recent(now, &events), more)),
+        };
+        let listing = sees_controllers.then_some(listing);
+        let plots = if sees_metrics { self.samples().plots(self.clock.now()) } else { Vec::new() };
+        let page = overview(&self.cluster, objects, listing.as_ref(), plots, refused);
+        Content::render("Overview", &page)
     }
 
-    async fn kinds(&self) -> Result<Content, PageError> {
-        let resources = self.source.resources().await?;
+    /// Returns the objects of a kind in all namespaces. `None` if the user may not list them.
+    async fn visible<V: View>(
+        &self,
+        session: &Session,
+        refused: &mut Vec<String>,
+    ) -> Result<Option<Vec<Arc<V>>>, PageError> {
+        let sees = session.check(&Right::list(&V::kind(), ""), refused).await?;
+        Ok(sees.then(|| self.caches.of::<V>().list()))
+    }
+
+    async fn kinds(session: &Session) -> Result<Content, PageError> {
+        let resources = session.source.resources().await?;
         let listable = resources.preferred().filter(|resource| resource.supports_verb("list"));
         Content::render("Objects", &list::kinds(listable.map(|resource| &resource.kind)))
     }
 
-    async fn list(&self, query: &ListQuery) -> Result<Content, PageError> {
-        let resources = self.source.resources().await?;
+    async fn list(&self, session: &Session, query: &ListQuery) -> Result<Content, PageError> {
+        let resources = session.source.resources().await?;
         let mut kinds = resources.preferred().map(|resource| &resource.kind);
         let Some(kind) = kinds.find(|kind| list::resource_name(kind) == query.resource) else {
             let message = format!("The API server has no resource {}.", query.resource);
             return Err(PageError::not_found(message));
         };
-        let page = (MAX_ROWS, &*query.after);
-        let table = self.source.table(kind, &query.namespace, &query.labels, page).await?;
-        let page = list::list(self.clock.now(), kind, query.clone(), self.namespaces(), &table);
+        let (now, namespaces) = (self.time.now(), self.namespaces(session).await?);
+        let page = if kind.group.is_empty() && kind.kind == "Pod" {
+            // The API server decides who may list pods, and whether the selector is one. The cache has them all, so that
+            // those with problems can be first.
+            session.source.table(kind, &query.namespace, &query.labels, (1, "")).await?;
+            let labels = Selector::parse(&query.labels).unwrap_or_default();
+            let pods = self.caches.of::<Pod>().list();
+            let PodTable { table, statuses } = pod_table(now, &pods, query, &labels);
+            list::list(now, kind, query.clone(), namespaces, &table, Some(statuses))
+        } else {
+            let page = (MAX_ROWS, &*query.after);
+            let table = session.source.table(kind, &query.namespace, &query.labels, page).await?;
+            list::list(now, kind, query.clone(), namespaces, &table, None)
+        };
         Content::render(page.kind.clone(), &page)
     }
 
-    fn namespaces(&self) -> Vec<String> {
-        let namespaces = self.source.caches.of::<Namespace>().list();
+    /// Returns the namespaces to choose from. None if the user may not list them.
+    async fn namespaces(&self, session: &Session) -> Result<Vec<String>, PageError> {
+        if !session.check(&Right::list(&Namespace::kind(), ""), &mut Vec::new()).await? {
+            return Ok(Vec::new());
+        }
+        let namespaces = self.caches.of::<Namespace>().list();
         let mut names: Vec<String> =
             namespaces.iter().map(|namespace| namespace.meta.name.to_string()).collect();
         names.sort();
         names.truncate(MAX_NAMESPACES);
-        names
+        Ok(names)
     }
 
-    async fn object(&self, path: &ObjectPath) -> Result<Content, PageError> {
-        let (source, now) = (&self.source, self.clock.now());
+    /// Returns the reports of the controllers in the cluster's time.
+    fn reports(&self) -> TimedReports<'_> {
+        TimedReports { time: &self.time, introspection: &self.introspection }
+    }
+
+    async fn object(&self, session: &Session, path: &ObjectPath) -> Result<Content, PageError> {
+        let (source, now) = (&session.source, self.time.now());
         let resources = source.resources().await?;
         let kind = resources.resources.iter().map(|resource| &resource.kind).find(|kind| {
             (&*kind.group, &*kind.version, &*kind.plural)
@@ -120,23 +189,51 @@ impl Console {
             return Err(PageError::not_found(message));
         };
         let object = source.object(kind, &path.namespace, &path.name).await?;
-        let owners = source.owners(&resources, &object).await;
-        let subject_of = |kind: &Kind, namespace: &str, name: &str| {
-            Subject::new(&kind.group, &kind.kind, namespace, name)
+        let mut refused = Vec::new();
+        let sees_reports = session.check(&Right::Path(CONTROLLERS), &mut refused).await?;
+        let sees_events =
+            session.check(&Right::list(&EVENTS, &path.namespace), &mut refused).await?;
+        let sees_pods =
+            session.check(&Right::list(&Pod::kind(), &path.namespace), &mut Vec::new()).await?;
+        let needs_attention = |owner: &Subject| {
+            let reports = self.time.within(|| self.introspection.object_reports(owner));
+            sees_reports && reports.iter().any(evenkeel_explain::needs_attention)
         };
-        let owners: Vec<Subject> = owners
-            .iter()
-            .map(|(kind, namespace, name)| subject_of(kind, namespace, name))
+        let owners = source.owners(&resources, &object).await;
+        let owners: Vec<(Subject, bool)> = owners
+            .into_iter()
+            .map(|owner| {
+                let attention = needs_attention(&owner);
+                (owner, attention)
+            })
             .collect();
-        let subject = subject_of(kind, &path.namespace, &path.name);
-        let look = LiveLook::new(&source.introspection, &source.caches, &resources);
-        let (loud, quiet) = explain::cards(now, source.introspection.object_reports(&subject));
-        let events = source.events_of(kind, path).await?;
-        let (events, _) = events::rows(now, &events, false, |version, name| {
-            Some(resources.of_kind(version, name)?.kind.clone())
-        });
+        let subject = Subject::new(&kind.group, &kind.kind, &path.namespace, &path.name);
+        let pods_of = sees_pods.then(|| path.namespace.clone());
+        let look = LiveLook::new(&self.caches, &resources, pods_of);
+        let explained = match sees_reports {
+            true => {
+                let Ok(explained) =
+                    explain(&self.reports(), subject, String::new(), Limits::PAGE).await;
+                explained
+            }
+            false => Explained { object: subject, ..Explained::default() },
+        };
+        let why = source.causes(&resources, &explained).await?;
+        let href = |subject: &Subject| look.href(subject);
+        let (why, more_causes) = causes(&explained.object, why, href);
+        let kind_of =
+            |version: &str, name: &str| Some(resources.of_kind(version, name)?.kind.clone());
+        let events = match sees_events {
+            true => {
+                let events = source.events_of(kind, path).await?;
+                Some(events::rows(now, &events, false, kind_of).0)
+            }
+            false => None,
+        };
         let is_core = |name: &str| path.group.is_empty() && kind.kind == name;
-        let pods = if is_core("Node") { self.pods_of(&path.name, &look) } else { Vec::new() };
+        let has_pods =
+            is_core("Node") && session.check(&Right::list(&Pod::kind(), ""), &mut refused).await?;
+        let pods = if has_pods { self.pods_of(&path.name, &look) } else { Vec::new() };
         let scheduling = match is_core("Pod") {
             true => scheduling_href(&path.namespace, &path.name),
             false => String::new(),
@@ -146,22 +243,36 @@ impl Console {
             namespace: path.namespace.clone(),
             ..ListQuery::default()
         };
+        let pod_status = is_core("Pod")
+            .then(|| self.caches.of::<Pod>().get(&path.namespace, &path.name))
+            .flatten()
+            .map(|pod| PodStatus::of(&pod).chip());
+        let node = is_core("Node")
+            .then(|| self.caches.of::<Node>().get("", &path.name))
+            .flatten()
+            .map(|node| {
+                let pods = has_pods.then(|| self.caches.of::<Pod>().list());
+                node_facts(now, &node, pods.as_deref())
+            });
         let page = ObjectPage {
             kind: kind.kind.to_string(),
             namespace: path.namespace.clone(),
             name: path.name.clone(),
             list: Link::new(query.resource.clone(), list_href(&query)),
-            chips: object::chips(&object),
+            chips: object::chips(&object, pod_status.as_ref()),
             created: object::created(now, &object),
             scheduling,
-            tree: tree(&look, &subject, &owners),
-            loud,
-            quiet,
+            tree: self.time.within(|| tree(&look, &explained, &owners)),
+            why,
+            more_causes,
+            refused,
+            reports: sees_reports.then(|| reports(now, &explained.reports)),
+            node,
             more_pods: pods.len().saturating_sub(MAX_NODE_PODS),
             pods: pods.into_iter().take(MAX_NODE_PODS).collect(),
             events,
             switches: switches(&object),
-            form_token: self.form_token().to_owned(),
+            form_token: self.switch_token(session).to_owned(),
             fields: object::yaml(&object::shown(object)),
         };
         Content::render(format!("{} {}", page.kind, page.name), &page)
@@ -169,7 +280,7 @@ impl Console {
 
     /// Returns the pods on a node, by name.
     fn pods_of(&self, node: &str, look: &LiveLook<'_>) -> Vec<Link> {
-        let mut pods = self.source.caches.of::<Pod>().list();
+        let mut pods = self.caches.of::<Pod>().list();
         pods.retain(|pod| &*pod.spec.node_name == node);
         pods.sort_by(|a, b| {
             (&a.meta.namespace, &a.meta.name).cmp(&(&b.meta.namespace, &b.meta.name))
@@ -181,60 +292,66 @@ impl Console {
         pods.iter().map(|pod| link(pod)).collect()
     }
 
-    async fn scheduling(&self, namespace: &str, name: &str) -> Result<Content, PageError> {
-        const PODS: Kind = Kind::new("", "v1", "Pod", "pods", true);
-        let pod = self.source.object(&PODS, namespace, name).await?;
+    async fn scheduling(
+        &self,
+        session: &Session,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Content, PageError> {
+        let pod = session.source.object(&Pod::kind(), namespace, name).await?;
+        // The page names nodes, and pods of any namespace.
+        session.require(&Right::list(&Node::kind(), "")).await?;
+        session.require(&Right::list(&Pod::kind(), "")).await?;
         let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();
         let explained = self.scheduler.explain(namespace, name).await?;
         let page = scheduling(namespace, name, node, &explained);
         Content::render(format!("Scheduling of {name}"), &page)
     }
 
-    fn controller(&self, name: &str) -> Result<Content, PageError> {
-        let report = self.source.introspection.controller(name);
+    async fn controller(&self, session: &Session, name: &str) -> Result<Content, PageError> {
+        session.require(&Right::Path(CONTROLLERS)).await?;
+        let report = self.time.within(|| self.introspection.controller(name));
         let report = report
             .ok_or_else(|| PageError::not_found(format!("No controller {name} runs here.")))?;
-        Content::render(name, &controller(self.clock.now(), report))
+        Content::render(name, &controller(self.time.now(), report))
     }
 
-    async fn events(&self, namespace: &str, warnings: bool) -> Result<Content, PageError> {
-        let resources = self.source.resources().await?;
-        let (all, cut) = self.source.events(namespace).await?;
-        let (events, more) = events::rows(self.clock.now(), &all, warnings, |version, kind| {
+    async fn events(
+        &self,
+        session: &Session,
+        namespace: &str,
+        warnings: bool,
+    ) -> Result<Content, PageError> {
+        let resources = session.source.resources().await?;
+        let (all, cut) = session.source.events(namespace).await?;
+        let (events, more) = events::rows(self.time.now(), &all, warnings, |version, kind| {
             Some(resources.of_kind(version, kind)?.kind.clone())
         });
-        let namespaces = self.namespaces();
+        let namespaces = self.namespaces(session).await?;
         let namespace = namespace.to_owned();
         let page = EventsPage { events, namespace, warnings, namespaces, more, cut };
         Content::render("Events", &page)
     }
 }
 
-/// What a tree reads: the controllers of this process, and the caches.
+/// What a tree reads of objects: their kinds, and the caches.
 struct LiveLook<'a> {
-    introspection: &'a Introspection,
+    /// Namespace whose pods the user may see; empty for all. `None` for no pods.
+    pods_of: Option<String>,
     caches: &'a Caches,
     /// Kinds by group and name.
     kinds: HashMap<(&'a str, &'a str), &'a Kind>,
 }
 
 impl<'a> LiveLook<'a> {
-    fn new(
-        introspection: &'a Introspection,
-        caches: &'a Caches,
-        resources: &'a ServerResources,
-    ) -> Self {
+    fn new(caches: &'a Caches, resources: &'a ServerResources, pods_of: Option<String>) -> Self {
         let kinds = resources.preferred().map(|resource| &resource.kind);
         let kinds = kinds.map(|kind| ((&*kind.group, &*kind.kind), kind)).collect();
-        Self { introspection, caches, kinds }
+        Self { pods_of, caches, kinds }
     }
 }
 
 impl Look for LiveLook<'_> {
-    fn reports(&self, subject: &Subject) -> Vec<ObjectReport> {
-        self.introspection.object_reports(subject)
-    }
-
     fn href(&self, subject: &Subject) -> String {
         let kind = self.kinds.get(&(&*subject.group, &*subject.kind));
         kind.map(|kind| ObjectPath::of(kind, &subject.namespace, &subject.name).href())
@@ -245,8 +362,11 @@ impl Look for LiveLook<'_> {
         if (&*subject.group, &*subject.kind) != ("", "Pod") {
             return None;
         }
+        let namespace = self.pods_of.as_ref()?;
+        if !namespace.is_empty() && *namespace != subject.namespace {
+            return None;
+        }
         let pod = self.caches.of::<Pod>().get(&subject.namespace, &subject.name)?;
-        let state = if pod.meta.deleting() { "Terminating" } else { &*pod.status.phase };
-        Some(Chip::of_state(state))
+        Some(PodStatus::of(&pod).chip())
     }
 }

@@ -58,6 +58,10 @@ pub(crate) struct ListQuery {
     pub(crate) namespace: String,
     /// Label selector. Empty for all.
     pub(crate) labels: String,
+    /// Status of the objects, in kubectl's word. Empty for all.
+    pub(crate) status: String,
+    /// Node of the pods. Empty for all.
+    pub(crate) node: String,
     /// Continue token of the page before.
     pub(crate) after: String,
 }
@@ -111,8 +115,13 @@ fn decode(text: &str) -> Option<String> {
 /// Returns the page of a list.
 pub(crate) fn list_href(query: &ListQuery) -> String {
     let mut href = format!("/objects?kind={}", encode(&query.resource));
-    let parameters =
-        [("namespace", &query.namespace), ("labels", &query.labels), ("after", &query.after)];
+    let parameters = [
+        ("namespace", &query.namespace),
+        ("labels", &query.labels),
+        ("status", &query.status),
+        ("node", &query.node),
+        ("after", &query.after),
+    ];
     for (name, value) in parameters.iter().filter(|(_, value)| !value.is_empty()) {
         href.push_str(&format!("&{name}={}", encode(value)));
     }
@@ -155,6 +164,8 @@ impl Route {
                     resource,
                     namespace: value("namespace"),
                     labels: value("labels"),
+                    status: value("status"),
+                    node: value("node"),
                     after: value("after"),
                 }),
             },
@@ -211,6 +222,8 @@ mod tests {
             resource: "deployments.apps".to_owned(),
             namespace: "a".to_owned(),
             labels: "a in (b,c)&x=1".to_owned(),
+            status: "Init:0/1".to_owned(),
+            node: "n".to_owned(),
             after: "t+/=".to_owned(),
         };
         let href = list_href(&list);

@@ -2,16 +2,9 @@
 
 use crate::source::PageError;
 use evenkeel_api::time::Timestamp;
-use evenkeel_runtime::{
-    cache::Caches,
-    client::{Client, dry_run},
-    clock::Clock,
-    tasks::Tasks,
-};
-use evenkeel_scheduler::{
-    SchedulerOptions,
-    explain::{Explained, Looker},
-};
+use evenkeel_explain::{LiveScheduler, Unsynced};
+use evenkeel_runtime::clock::Clock;
+use evenkeel_scheduler::{SchedulerOptions, explain::Explained};
 use http::StatusCode;
 use std::time::Duration;
 use tokio::sync::Mutex;
@@ -20,8 +13,6 @@ use tokio::sync::Mutex;
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Timeout of the caches' sync.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(20);
-/// Time that reflectors have to stop.
-const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Returns the options of the cluster's scheduler, with plugins of their own: one is connected to one set of caches.
 pub type MakeSchedulerOptions = Box<dyn Fn() -> SchedulerOptions + Send + Sync>;
@@ -35,8 +26,7 @@ pub(crate) struct DryScheduler {
 }
 
 struct Running {
-    looker: Looker,
-    reflectors: Tasks,
+    scheduler: LiveScheduler,
     used: Timestamp,
 }
 
@@ -61,7 +51,7 @@ impl DryScheduler {
         }
         let explained = running.as_mut().and_then(|running| {
             running.used = self.clock.now();
-            running.looker.explain(namespace, name)
+            running.scheduler.explain(namespace, name)
         });
         explained.ok_or_else(|| {
             PageError::not_found(format!(
@@ -71,28 +61,12 @@ impl DryScheduler {
     }
 
     async fn start(&self) -> Result<Running, PageError> {
-        let (kube, _) = dry_run(self.kube.clone());
-        let client = Client::builder(kube, self.clock.clone())
-            .qps(-1.0)
-            .user_agent("evenkeel-console")
-            .build();
-        let registry = prometheus::Registry::new();
-        let caches = Caches::new(client.clone(), self.clock.clone(), &registry);
-        let mut looker = Looker::new(client, caches.clone(), self.clock.clone(), &(self.options)());
-        let reflectors = Tasks::new();
-        caches.start(&reflectors);
-        tokio::select! {
-            () = looker.ready() => {}
-            () = self.clock.sleep(SYNC_TIMEOUT) => {
-                reflectors.shut_down(SHUTDOWN_TIMEOUT).await;
-                let names: Vec<_> = caches.unsynced().iter().map(|kind| kind.plural.clone()).collect();
-                return Err(PageError {
-                    status: StatusCode::GATEWAY_TIMEOUT,
-                    message: format!("The scheduler's caches have not synced: {}.", names.join(", ")),
-                });
-            }
-        }
-        Ok(Running { looker, reflectors, used: self.clock.now() })
+        let (kube, options) = (self.kube.clone(), (self.options)());
+        let scheduler = LiveScheduler::start(kube, &self.clock, &options, "evenkeel-console");
+        // Options cannot be shared between threads.
+        drop(options);
+        let scheduler = scheduler.synced(SYNC_TIMEOUT).await?;
+        Ok(Running { scheduler, used: self.clock.now() })
     }
 
     /// Ends the caches if nobody has looked for a minute.
@@ -103,9 +77,15 @@ impl DryScheduler {
             let idle = self.clock.now().duration_since(running.used);
             Duration::try_from(idle).is_ok_and(|idle| idle > IDLE_TIMEOUT)
         });
-        if is_idle && let Some(Running { looker, reflectors, .. }) = running.take() {
-            drop(looker);
-            reflectors.shut_down(SHUTDOWN_TIMEOUT).await;
+        if is_idle && let Some(Running { scheduler, .. }) = running.take() {
+            scheduler.stop().await;
         }
+    }
+}
+
+impl From<Unsynced> for PageError {
+    fn from(error: Unsynced) -> Self {
+        let message = format!("The scheduler's caches have not synced: {error}.");
+        Self { status: StatusCode::GATEWAY_TIMEOUT, message }
     }
 }

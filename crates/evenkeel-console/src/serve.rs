@@ -2,11 +2,12 @@
 
 use crate::{
     Console,
-    access::{Access, decide},
+    access::{Access, decide, remove_cookie, set_cookie},
     route::{Route, parameter},
+    session::Session,
     source::PageError,
     view::{
-        layout::{ErrorPage, Layout},
+        layout::{ErrorPage, Layout, LoginPage, Viewer},
         switches::Change,
     },
 };
@@ -72,6 +73,38 @@ fn redirect(to: &str) -> Response<Body> {
     let to = HeaderValue::from_str(to).unwrap_or(HeaderValue::from_static("/"));
     response.headers_mut().insert(header::LOCATION, to);
     response
+}
+
+/// Redirects, and sets a cookie.
+fn with_cookie(to: &str, cookie: &str) -> Response<Body> {
+    let mut response = redirect(to);
+    if let Ok(mut cookie) = HeaderValue::from_str(cookie) {
+        cookie.set_sensitive(true);
+        response.headers_mut().insert(header::SET_COOKIE, cookie);
+    }
+    response
+}
+
+fn viewer(session: Option<&Session>) -> Viewer<'_> {
+    session.map_or(Viewer::Stranger, |session| Viewer::Known {
+        user: session.user().unwrap_or_default(),
+        form_token: session.form_token(),
+    })
+}
+
+fn title_of(status: StatusCode) -> &'static str {
+    status.canonical_reason().unwrap_or("Error")
+}
+
+/// Returns the content that says why there is no page. A user who may not list objects of all namespaces can choose one.
+fn error_page(error: &PageError, route: Option<&Route>) -> String {
+    let resource = match route {
+        Some(Route::List(query)) if error.status == StatusCode::FORBIDDEN => &*query.resource,
+        _ => "",
+    };
+    let wants_login = error.status == StatusCode::UNAUTHORIZED;
+    let (title, message) = (title_of(error.status), &*error.message);
+    ErrorPage { wants_login, resource, title, message }.render().unwrap_or_default()
 }
 
 fn protect(response: &mut Response<Body>) {
@@ -163,50 +196,66 @@ impl Console {
     ) -> Response<Body> {
         let (path, query) = (parts.uri.path(), parts.uri.query().unwrap_or_default());
         let token = parameter(query, "token").filter(|_| path == "/");
-        let access = decide(&self.keys, address, &parts.method, &parts.headers, token.as_deref());
+        let find = |cookie: &str| self.sessions.find(cookie);
+        let (method, headers) = (&parts.method, &parts.headers);
+        let access = decide(&self.keys, address, method, headers, token.as_deref(), find);
         let asset = ASSETS.iter().find(|(name, ..)| *name == path);
-        match (access, asset) {
-            (Access::Granted, None) => {}
+        let session = match (access, asset) {
             // They are the same for everybody, and the page that refuses has them.
-            (
-                Access::Granted | Access::Refused(StatusCode::UNAUTHORIZED, _),
-                Some((_, type_, text)),
-            ) => {
+            (Access::Granted(_) | Access::Stranger, Some((_, type_, text))) => {
                 return respond(StatusCode::OK, type_, *text);
             }
+            (Access::Granted(session), None) => Some(session),
+            (Access::Stranger, None) => None,
             (Access::Refused(status, message), _) => {
-                return self.refuse(&PageError { status, message: message.to_owned() }, "/");
+                return self.refuse(None, &PageError { status, message: message.to_owned() }, "/");
             }
-            (Access::LogIn, _) => {
-                let mut response = redirect("/");
-                let cookie = HeaderValue::from_str(&self.keys.set_cookie(address.port()));
-                if let Ok(cookie) = cookie {
-                    response.headers_mut().insert(header::SET_COOKIE, cookie);
-                }
-                return response;
+            (Access::Enter, _) => {
+                let administrator = self.sessions.administrator();
+                return with_cookie("/", &set_cookie(address.port(), administrator.cookie()));
             }
+        };
+        let is_form = parts.method == Method::POST;
+        let form = String::from_utf8_lossy(form);
+        match (&session, path, is_form) {
+            (_, "/login", false) => return self.login_page(session.as_deref(), StatusCode::OK, ""),
+            (_, "/login", true) => return self.log_in(address, session.as_ref(), &form).await,
+            (None, ..) => {
+                let message = "Open the URL that `evenkeel up` printed, or that `evenkeel console` prints, or log in.";
+                let (status, message) = (StatusCode::UNAUTHORIZED, message.to_owned());
+                return self.refuse(None, &PageError { status, message }, "/");
+            }
+            _ => {}
         }
+        let Some(session) = session else { return redirect("/login") };
         self.visit();
-        if parts.method == Method::POST {
-            let form = String::from_utf8_lossy(form);
-            return match self.switch(path, &form).await {
+        if is_form {
+            return match self.carry_out(&session, path, &form).await {
+                Ok(href) if path == "/logout" => with_cookie(&href, &remove_cookie(address.port())),
                 Ok(href) => redirect(&href),
-                Err(error) => self.refuse(&error, "/objects"),
+                Err(error) => self.refuse(Some(&session), &error, "/objects"),
             };
         }
         if path == "/live" {
-            return self.live(query, stop);
+            return self.live(&session, query, stop);
         }
         let Some(route) = Route::parse(path, query) else {
-            return self.refuse(&PageError::not_found(format!("There is no page {path}.")), "/");
+            let error = PageError::not_found(format!("There is no page {path}."));
+            return self.refuse(Some(&session), &error, "/");
         };
         let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
-        match self.content(&route).await {
+        match self.content(&session, &route).await {
             Ok(content) => {
                 let (title, html) = (&*content.title, &*content.html);
-                self.frame(StatusCode::OK, title, route.section(), target, html)
+                let viewer = viewer(Some(&session));
+                self.frame(StatusCode::OK, title, route.section(), target, viewer, html)
             }
-            Err(error) => self.refuse(&error, route.section()),
+            Err(error) => {
+                let content = error_page(&error, Some(&route));
+                let title = title_of(error.status);
+                let viewer = viewer(Some(&session));
+                self.frame(error.status, title, route.section(), "", viewer, &content)
+            }
         }
     }
 
@@ -216,9 +265,10 @@ impl Console {
         title: &str,
         section: &str,
         live: &str,
+        viewer: Viewer<'_>,
         content: &str,
     ) -> Response<Body> {
-        let layout = Layout { title, cluster: &self.cluster, section, live, content };
+        let layout = Layout { title, cluster: &self.cluster, section, live, viewer, content };
         match layout.render() {
             Ok(html) => respond(status, HTML, html),
             Err(error) => {
@@ -227,31 +277,79 @@ impl Console {
         }
     }
 
-    fn refuse(&self, error: &PageError, section: &str) -> Response<Body> {
-        let title = error.status.canonical_reason().unwrap_or("Error");
-        let content = ErrorPage { title, message: &error.message }.render().unwrap_or_default();
-        self.frame(error.status, title, section, "", &content)
+    fn refuse(
+        &self,
+        session: Option<&Session>,
+        error: &PageError,
+        section: &str,
+    ) -> Response<Body> {
+        let content = error_page(error, None);
+        let title = title_of(error.status);
+        self.frame(error.status, title, section, "", viewer(session), &content)
+    }
+
+    fn login_page(
+        &self,
+        session: Option<&Session>,
+        status: StatusCode,
+        message: &str,
+    ) -> Response<Body> {
+        let content = LoginPage { message }.render().unwrap_or_default();
+        self.frame(status, "Log in", "/login", "", viewer(session), &content)
+    }
+
+    /// Begins the session of a token's user in place of the browser's one.
+    async fn log_in(
+        &self,
+        address: SocketAddr,
+        session: Option<&Arc<Session>>,
+        form: &str,
+    ) -> Response<Body> {
+        let token = parameter(form, "bearer").unwrap_or_default();
+        match self.sessions.log_in(&token).await {
+            Ok(begun) => {
+                if let Some(session) = session {
+                    self.sessions.log_out(session);
+                }
+                with_cookie("/", &set_cookie(address.port(), begun.cookie()))
+            }
+            Err(error) => self.login_page(session.map(|s| &**s), error.status, &error.message),
+        }
     }
 
     /// Carries out a form. Returns the page to show next.
-    async fn switch(&self, path: &str, form: &str) -> Result<String, PageError> {
-        if path != "/switch" {
+    async fn carry_out(
+        &self,
+        session: &Arc<Session>,
+        path: &str,
+        form: &str,
+    ) -> Result<String, PageError> {
+        if !matches!(path, "/switch" | "/logout") {
             return Err(PageError::not_found(format!("There is no form {path}.")));
         }
         let field = |name: &str| parameter(form, name);
-        if !self.keys.allows_form(&field("token").unwrap_or_default()) {
-            let message = "The form is of another start of the cluster. Load its page again.";
+        if !session.allows_form(&field("token").unwrap_or_default()) {
+            let message = "The form is of another session. Load its page again.";
             return Err(PageError { status: StatusCode::FORBIDDEN, message: message.to_owned() });
+        }
+        if path == "/logout" {
+            self.sessions.log_out(session);
+            return Ok("/login".to_owned());
         }
         let change = Change::of_form(field).ok_or_else(|| PageError {
             status: StatusCode::BAD_REQUEST,
             message: "The form names no annotation of the simulation, or no object.".to_owned(),
         })?;
-        Ok(self.source.change(&change).await?.href())
+        Ok(session.source.change(&change).await?.href())
     }
 
     /// Answers with a stream that sends the content of a page whenever it changes (server-sent events).
-    fn live(self: &Arc<Self>, query: &str, stop: &CancellationToken) -> Response<Body> {
+    fn live(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        query: &str,
+        stop: &CancellationToken,
+    ) -> Response<Body> {
         let page = parameter(query, "page").unwrap_or_default();
         let (path, query) = page.split_once('?').unwrap_or((&page, ""));
         let Some(route) = Route::parse(path, query) else {
@@ -263,6 +361,7 @@ impl Console {
         };
         let changes = Changes {
             console: Arc::clone(self),
+            session: Arc::clone(session),
             route,
             ticks: self.ticks.subscribe(),
             sent: String::new(),
@@ -284,6 +383,7 @@ impl Console {
 /// Stream of a page's changes.
 struct Changes {
     console: Arc<Console>,
+    session: Arc<Session>,
     route: Route,
     ticks: watch::Receiver<u64>,
     sent: String,
@@ -299,12 +399,13 @@ impl Changes {
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             self.stop.run_until_cancelled(self.ticks.changed()).await?.ok()?;
-            let content = match self.console.content(&self.route).await {
+            // The stream ends with the log-out.
+            if !self.console.sessions.is_live(&self.session) {
+                return None;
+            }
+            let content = match self.console.content(&self.session, &self.route).await {
                 Ok(content) => content.html,
-                Err(error) => {
-                    let title = error.status.canonical_reason().unwrap_or("Error");
-                    ErrorPage { title, message: &error.message }.render().unwrap_or_default()
-                }
+                Err(error) => error_page(&error, Some(&self.route)),
             };
             self.quiet += 1;
             if content != self.sent {

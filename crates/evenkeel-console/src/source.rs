@@ -1,6 +1,7 @@
 //! Reads of the cluster for pages. Only [`Source::change`] writes.
 
 use crate::{
+    rights::Right,
     route::{ObjectPath, encode},
     view::switches::Change,
 };
@@ -9,12 +10,12 @@ use evenkeel_api::{
     Kind, View as _,
     views::{Node, Pod},
 };
+use evenkeel_explain::{Cause, Explained, causes, owners, read};
 use evenkeel_runtime::{
-    cache::Caches,
-    client::{ApiError, Client, dry_run, full_text},
+    client::{Client, dry_run},
     clock::Clock,
     discovery::ServerResources,
-    introspect::Introspection,
+    introspect::Subject,
 };
 use http::{HeaderValue, Method, Request, StatusCode, header};
 use serde_json::Value;
@@ -22,8 +23,8 @@ use std::{sync::Arc, time::Duration};
 
 /// Time for which a discovery serves again.
 const DISCOVERY_AGE: Duration = Duration::from_secs(10);
-/// Maximum number of owners above an object.
-const MAX_OWNERS: usize = 6;
+/// Maximum number of objects whose causes a page has.
+const MAX_EXPLAINED: usize = 30;
 /// Maximum number of events that are read for a page.
 const MAX_EVENTS: usize = 5000;
 /// Number of events in one answer.
@@ -51,49 +52,47 @@ impl PageError {
     }
 }
 
-impl From<ApiError> for PageError {
-    fn from(error: ApiError) -> Self {
-        let status = StatusCode::from_u16(error.code()).ok().filter(StatusCode::is_client_error);
-        let status = status.unwrap_or(StatusCode::BAD_GATEWAY);
-        Self { status, message: format!("The API server answers: {}", full_text(&error)) }
-    }
-}
-
 impl From<http::Error> for PageError {
     fn from(error: http::Error) -> Self {
         Self { status: StatusCode::BAD_REQUEST, message: format!("No such request: {error}") }
     }
 }
 
-/// Where pages come from.
+/// Reads and writes in the name of one user.
 pub(crate) struct Source {
+    /// Name of the user. `None` is the cluster's administrator.
+    user: Option<String>,
     /// Client that sends no write.
     client: Client,
     /// Client of the switches, if they are allowed.
     writer: Option<Client>,
-    pub(crate) caches: Caches,
-    pub(crate) introspection: Introspection,
 }
 
 impl Source {
-    /// Creates the clients.
+    /// Creates the clients. `kube` has the credentials of `user`; without one, the cluster's administrator's.
     pub(crate) fn new(
         kube: &kube::Client,
         clock: &Clock,
-        caches: Caches,
-        introspection: Introspection,
+        user: Option<&str>,
         allows_writes: bool,
     ) -> Self {
         let client = |kube: kube::Client| {
             Client::builder(kube, clock.clone()).qps(-1.0).user_agent("evenkeel-console").build()
         };
         let writer = allows_writes.then(|| client(kube.clone()));
-        Self { client: client(dry_run(kube.clone()).0), writer, caches, introspection }
+        let user = user.map(str::to_owned);
+        Self { user, client: client(dry_run(kube.clone()).0), writer }
     }
 
-    async fn read(&self, target: &str, accept: &'static str) -> Result<Value, PageError> {
+    async fn read(
+        &self,
+        target: &str,
+        accept: &'static str,
+        right: &Right,
+    ) -> Result<Value, PageError> {
         let request = Request::get(target).header(header::ACCEPT, accept).body(Bytes::new())?;
-        let answer = self.client.raw(request).await?;
+        let answer = self.client.raw(request).await;
+        let answer = answer.map_err(|error| right.error(self.user.as_deref(), &error))?;
         serde_json::from_slice(answer.body()).map_err(|error| PageError {
             status: StatusCode::BAD_GATEWAY,
             message: format!("The answer of the API server to {target} cannot be read: {error}"),
@@ -102,7 +101,8 @@ impl Source {
 
     /// Returns the resources that the API server serves.
     pub(crate) async fn resources(&self) -> Result<Arc<ServerResources>, PageError> {
-        Ok(self.client.recent_api_resources(DISCOVERY_AGE).await?)
+        let resources = self.client.recent_api_resources(DISCOVERY_AGE).await;
+        resources.map_err(|error| Right::Path("/apis").error(self.user.as_deref(), &error))
     }
 
     /// Returns an object.
@@ -112,7 +112,8 @@ impl Source {
         namespace: &str,
         name: &str,
     ) -> Result<Value, PageError> {
-        self.read(&target(kind, namespace, name), JSON).await
+        let right = Right::on("get", kind, namespace, name);
+        self.read(&target(kind, namespace, name), JSON, &right).await
     }
 
     /// Returns objects as a `Table` (`meta.k8s.io/v1`).
@@ -129,33 +130,24 @@ impl Source {
                 target.push_str(&format!("&{name}={}", encode(value)));
             }
         }
-        self.read(&target, TABLE).await
+        self.read(&target, TABLE, &Right::list(kind, namespace)).await
     }
 
     /// Returns the owner of an object, the owner's owner, and so on, as far as they exist.
-    pub(crate) async fn owners(
+    pub(crate) async fn owners(&self, resources: &ServerResources, object: &Value) -> Vec<Subject> {
+        let owners = owners(&self.client, resources, object).await;
+        owners.into_iter().map(|owner| owner.subject).collect()
+    }
+
+    /// Returns why an object and those that depend on it are not as desired, as they say themselves.
+    pub(crate) async fn causes(
         &self,
         resources: &ServerResources,
-        object: &Value,
-    ) -> Vec<(Kind, String, String)> {
-        let mut owners = Vec::new();
-        let mut metadata = object["metadata"].clone();
-        while owners.len() < MAX_OWNERS {
-            let references = metadata["ownerReferences"].as_array().cloned().unwrap_or_default();
-            let controller = references.iter().find(|owner| owner["controller"] == true);
-            let Some(owner) = controller.or(references.first()) else { break };
-            let text = |field: &str| owner[field].as_str().unwrap_or_default();
-            let Some(resource) = resources.of_kind(text("apiVersion"), text("kind")) else { break };
-            let kind = &resource.kind;
-            let namespace = metadata["namespace"].as_str().filter(|_| kind.namespaced);
-            let (namespace, name) =
-                (namespace.unwrap_or_default().to_owned(), text("name").to_owned());
-            let next = self.object(kind, &namespace, &name).await;
-            owners.push((kind.clone(), namespace, name));
-            let Ok(mut next) = next else { break };
-            metadata = next["metadata"].take();
-        }
-        owners
+        explained: &Explained,
+    ) -> Result<Vec<Cause>, PageError> {
+        let found = read(&self.client, resources, explained, MAX_EXPLAINED).await;
+        let found = found.map_err(|error| PageError::not_found(error.to_string()))?;
+        Ok(causes(&found.objects, &found.events))
     }
 
     /// Returns the events of an object, unsorted.
@@ -171,7 +163,8 @@ impl Source {
             EVENTS.path(&encode(&path.namespace)),
             encode(&selector)
         );
-        let mut list = self.read(&target, JSON).await?;
+        let right = Right::list(&EVENTS, &path.namespace);
+        let mut list = self.read(&target, JSON, &right).await?;
         let mut events: Vec<Value> =
             serde_json::from_value(list["items"].take()).unwrap_or_default();
         events.retain(|event| {
@@ -189,7 +182,7 @@ impl Source {
             if !after.is_empty() {
                 target.push_str(&format!("&continue={}", encode(&after)));
             }
-            let mut list = self.read(&target, JSON).await?;
+            let mut list = self.read(&target, JSON, &Right::list(&EVENTS, namespace)).await?;
             let items: Vec<Value> =
                 serde_json::from_value(list["items"].take()).unwrap_or_default();
             events.extend(items);
@@ -198,6 +191,18 @@ impl Source {
                 return Ok((events, !after.is_empty()));
             }
         }
+    }
+
+    /// Returns some warnings of all namespaces, unsorted, and whether there are more.
+    ///
+    /// # Errors
+    /// When the user may not list events of all namespaces, or the API server does not answer.
+    pub(crate) async fn warnings(&self) -> Result<(Vec<Value>, bool), PageError> {
+        let (path, selector) = (EVENTS.path(""), encode("type=Warning"));
+        let target = format!("{path}?limit={EVENTS_PAGE}&fieldSelector={selector}");
+        let mut list = self.read(&target, JSON, &Right::list(&EVENTS, "")).await?;
+        let more = list["metadata"]["continue"].as_str().is_some_and(|after| !after.is_empty());
+        Ok((serde_json::from_value(list["items"].take()).unwrap_or_default(), more))
     }
 
     /// Sets or removes an annotation. Returns the page of its object.
@@ -213,13 +218,16 @@ impl Source {
             .header(header::CONTENT_TYPE, HeaderValue::from_static("application/merge-patch+json"))
             .header(header::ACCEPT, HeaderValue::from_static(JSON))
             .body(Bytes::from(change.patch().to_string()))?;
-        writer.raw(request).await?;
+        writer.raw(request).await.map_err(|error| {
+            let right = Right::on("patch", &kind, &change.namespace, &change.name);
+            right.error(self.user.as_deref(), &error)
+        })?;
         Ok(ObjectPath::of(&kind, &change.namespace, &change.name))
     }
 }
 
 /// Events in the core group, which have all fields of those in `events.k8s.io`.
-const EVENTS: Kind = Kind::new("", "v1", "Event", "events", true);
+pub(crate) const EVENTS: Kind = Kind::new("", "v1", "Event", "events", true);
 
 /// Returns the target of requests for an object.
 fn target(kind: &Kind, namespace: &str, name: &str) -> String {

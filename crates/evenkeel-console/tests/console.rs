@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use evenkeel_console::{Body, Console, ConsoleOptions};
-use evenkeel_runtime::tasks::Tasks;
+use evenkeel_runtime::{clock::Clock, tasks::Tasks};
 use evenkeel_scheduler::SchedulerOptions;
 use evenkeel_test::TestCluster;
 use http::{Method, Request, Response, StatusCode, header};
@@ -23,6 +23,11 @@ struct Visit {
 
 impl Visit {
     async fn start(cluster: &TestCluster, allows_writes: bool) -> Self {
+        Self::by_clock(cluster, allows_writes, cluster.clock().clone()).await
+    }
+
+    /// Starts a console in a process with this clock.
+    async fn by_clock(cluster: &TestCluster, allows_writes: bool, clock: Clock) -> Self {
         let plane = cluster.plane();
         plane.synced().await;
         // The default service account exists some moments later.
@@ -30,7 +35,10 @@ impl Visit {
         let console = Console::new(ConsoleOptions {
             cluster: "test".to_owned(),
             kube: cluster.client(),
-            clock: cluster.clock().clone(),
+            anonymous: cluster.client_as("system:anonymous", []),
+            clock,
+            cluster_clock: cluster.clock().clone(),
+            runtime: plane.runtime().clone(),
             caches: plane.caches().clone(),
             introspection: plane.introspection().clone(),
             registries: vec![plane.registry().clone(), plane.scheduler_registry().clone()],
@@ -145,8 +153,23 @@ async fn pages_show_the_cluster_without_secrets_and_scripts() {
 
     let overview = visit.html("/").await;
     assert_eq!(overview.matches("class=\"cell ready").count(), 3, "{overview}");
+    // The script fills it when the cluster does not answer.
+    assert!(overview.contains("<p id=\"lost\" class=\"lost\" role=\"alert\" hidden></p>"));
+    assert!(overview.contains("<body data-cluster=\"test\" data-live=\"/\">"), "{overview}");
     let pods = visit.html("/objects?kind=pods").await;
     assert!(pods.contains(">huge</a>") && pods.contains(">Pending<"), "{pods}");
+    assert!(pods.contains("<h1>Pods</h1>") && pods.contains("Pending <b>1</b>"), "{pods}");
+    assert!(pods.find(">huge<") < pods.find(">web-"), "problems are first: {pods}");
+    let running = visit.html("/objects?kind=pods&status=Running").await;
+    assert!(running.contains(">web-") && !running.contains(">huge<"), "{running}");
+    assert!(overview.contains("href=\"/objects?kind=pods&#38;status=Pending\""), "{overview}");
+    assert!(overview.contains(">Deployments ready</a>"), "{overview}");
+    // The API server refuses what the cache would not.
+    assert_eq!(visit.page("/objects?kind=pods&labels=%3D").await.0, StatusCode::BAD_REQUEST);
+    let node = visit.html("/object/core/v1/nodes/-/node-0").await;
+    for part in ["<td class=\"n\">110</td>", "kind=pods&#38;node=node-0"] {
+        assert!(node.contains(part), "{part}: {node}");
+    }
     let web = visit.html("/object/apps/v1/deployments/default/web").await;
     for part in [
         "deployment-controller",
@@ -168,6 +191,12 @@ async fn pages_show_the_cluster_without_secrets_and_scripts() {
     let huge = visit.html("/object/core/v1/pods/default/huge").await;
     assert!(huge.contains("&#60;script&#62;alert(1)"), "{huge}");
     assert!(huge.contains("FailedScheduling") && !huge.contains("action=\"/switch\""), "{huge}");
+    let place = |part: &str| huge.find(part).unwrap_or_else(|| panic!("{part} in {huge}"));
+    assert!(
+        place("it is not scheduled: 0/3 nodes") < place("<h2>Controllers</h2>"),
+        "causes first"
+    );
+    assert!(place("Nothing to do: <a href=\"/controller/") > place("<h2>Controllers</h2>"));
     let (events, controllers) =
         (visit.html("/events").await, visit.html("/controller/replicaset-controller").await);
     assert!(
@@ -236,6 +265,28 @@ async fn switches_need_the_flag_the_origin_and_the_token() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn ages_are_in_the_clusters_time() {
+    let cluster = TestCluster::start().await.expect("a cluster");
+    // The cluster is ten hours ahead of the process.
+    let behind = cluster.clock().now() - Duration::from_secs(36_000);
+    let visit = Visit::by_clock(&cluster, false, Clock::starting_at(behind)).await;
+    let containers = json!([{"name": "c", "image": "nginx"}]);
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": containers}});
+    create(&cluster, PODS, pod).await;
+    tokio::time::sleep(Duration::from_secs(125)).await;
+    let pages = [
+        visit.html("/object/core/v1/pods/default/p").await,
+        visit.html("/objects?kind=pods").await,
+        visit.html("/events").await,
+    ];
+    for html in pages {
+        assert!(html.contains(">2m ago<") || html.contains(">2m<"), "{html}");
+        assert!(!html.contains("Z\">in "), "nothing is in the future: {html}");
+    }
+    cluster.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_stream_sends_a_page_when_it_changes() {
     let cluster = TestCluster::start().await.expect("a cluster");
     let visit = Visit::start(&cluster, false).await;
@@ -270,5 +321,190 @@ async fn a_stream_sends_a_page_when_it_changes() {
     visit.stop.cancel();
     while next().await.is_some() {}
     assert!(tasks.shut_down(Duration::from_secs(5)).await.is_empty(), "it stops in time");
+    cluster.stop().await;
+}
+
+/// Creates a service account that has the cluster role in the namespace `default`, and returns its token.
+async fn service_account(cluster: &TestCluster, name: &str, role: &str) -> String {
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    create(cluster, accounts, json!({"metadata": {"name": name}})).await;
+    let subject = json!({"kind": "ServiceAccount", "name": name, "namespace": "default"});
+    let role =
+        json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role});
+    let binding = json!({"metadata": {"name": name}, "subjects": [subject], "roleRef": role});
+    let bindings = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings";
+    create(cluster, bindings, binding).await;
+    let path = format!("{accounts}/{name}/token");
+    let request = Request::post(path).header("content-type", "application/json");
+    let request = request.body(json!({"spec": {}}).to_string().into_bytes()).expect("a request");
+    let review: Value = cluster.client().request(request).await.expect("a token");
+    review["status"]["token"].as_str().expect("a token").to_owned()
+}
+
+const ORIGIN: [(&str, &str); 1] = [("origin", "http://127.0.0.1:7070")];
+
+impl Visit {
+    /// Logs in with a token, as a browser does. Returns the status and the page.
+    async fn log_in(&mut self, token: &str) -> (StatusCode, String) {
+        let form = format!("bearer={token}");
+        let response = self.send(Method::POST, "/login", &ORIGIN, &form).await;
+        let status = response.status();
+        if let Some(cookie) = response.headers().get(header::SET_COOKIE) {
+            let cookie = cookie.to_str().expect("a cookie").to_owned();
+            assert!(cookie.ends_with("; Path=/; HttpOnly; SameSite=Strict"), "{cookie}");
+            assert!(!cookie.contains(token), "the token stays in the server");
+            self.cookie = cookie.split(';').next().unwrap_or_default().to_owned();
+        }
+        let body = response.into_body().collect().await.expect("a body").to_bytes();
+        (status, String::from_utf8_lossy(&body).into_owned())
+    }
+
+    async fn refused(&self, target: &str, message: &str) {
+        let (status, html) = self.page(target).await;
+        assert_eq!(status, StatusCode::FORBIDDEN, "{target}: {html}");
+        assert!(html.contains(message), "{message} in {target}: {html}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_user_sees_what_the_user_may_see() {
+    let cluster = TestCluster::start().await.expect("a cluster");
+    let mut visit = Visit::start(&cluster, true).await;
+    let containers = json!([{"name": "c", "image": "i"}]);
+    let pod = json!({"metadata": {"name": "web"}, "spec": {"containers": containers}});
+    create(&cluster, PODS, pod).await;
+    let secret = json!({"metadata": {"name": "s"}, "stringData": {"key": "hunter2"}});
+    create(&cluster, "/api/v1/namespaces/default/secrets", secret).await;
+    let token = service_account(&cluster, "viewer", "view").await;
+    create(&cluster, "/api/v1/namespaces", json!({"metadata": {"name": "other"}})).await;
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    let containers = json!([{"name": "c", "image": "i"}]);
+    let pod = json!({"metadata": {"name": "foreign"}, "spec": {"containers": containers}});
+    create(&cluster, "/api/v1/namespaces/other/pods", pod).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert!(
+        visit.html("/objects?kind=pods").await.contains("foreign"),
+        "the administrator sees it"
+    );
+    let administrator = std::mem::take(&mut visit.cookie);
+    let user = "User system:serviceaccount:default:viewer may not";
+
+    // Nobody is logged in: the form, and its origin.
+    assert!(visit.html("/login").await.contains("name=\"bearer\""));
+    for (headers, bearer, want) in [
+        (&[][..], &*token, 403),
+        (&[("origin", "http://evil.example")][..], &token, 403),
+        (&ORIGIN[..], "guessed", 401),
+        (&ORIGIN[..], "", 400),
+        (&ORIGIN[..], "a%0d%0ab", 400),
+    ] {
+        let form = format!("bearer={bearer}");
+        let response = visit.send(Method::POST, "/login", headers, &form).await;
+        assert_eq!(response.status().as_u16(), want, "{headers:?} {bearer}");
+        assert!(!response.headers().contains_key(header::SET_COOKIE), "{bearer}");
+    }
+    assert_eq!(visit.log_in(&token).await.0, StatusCode::SEE_OTHER);
+    assert_ne!(visit.cookie, administrator);
+
+    // What the role allows in its namespace.
+    let pods = visit.html("/objects?kind=pods&namespace=default").await;
+    assert!(pods.contains(">web</a>") && pods.contains("system:serviceaccount:default:viewer"));
+    assert!(!pods.contains("foreign"), "a pod of another namespace: {pods}");
+    let page = "/object/core/v1/pods/default/web";
+    let web = visit.html(page).await;
+    assert!(web.contains(&format!("{user} get /debug/controllers")), "{web}");
+    assert!(!web.contains("id=\"explain\"") && web.contains("id=\"events\""), "{web}");
+    assert!(visit.html("/events?namespace=default").await.contains("Scheduled"));
+    let overview = visit.html("/").await;
+    for part in [
+        "list nodes.",
+        "list pods.",
+        "list deployments.apps.",
+        "list statefulsets.apps.",
+        "list jobs.batch.",
+        "get /debug/controllers.",
+        "get /metrics.",
+    ] {
+        assert!(overview.contains(&format!("{user} {part}")), "{part}: {overview}");
+    }
+    for part in ["id=\"controllers\"", "class=\"cell", "id=\"attention\"", "id=\"tiles\""] {
+        assert!(!overview.contains(part), "{part}: {overview}");
+    }
+
+    // What it does not.
+    visit.refused("/objects?kind=pods", &format!("{user} list pods. A ClusterRole")).await;
+    visit.refused("/objects?kind=nodes", &format!("{user} list nodes.")).await;
+    let target = "/objects?kind=pods&namespace=kube-system";
+    visit.refused(target, &format!("{user} list pods in namespace kube-system.")).await;
+    let target = "/object/core/v1/pods/other/foreign";
+    visit.refused(target, &format!("{user} get pods foreign in namespace other.")).await;
+    let target = "/object/core/v1/secrets/default/s";
+    visit.refused(target, &format!("{user} get secrets s in namespace default.")).await;
+    visit.refused("/pod/default/web/scheduling", &format!("{user} list nodes.")).await;
+    let controllers = format!("{user} get /debug/controllers.");
+    visit.refused("/controller/replicaset-controller", &controllers).await;
+    visit.refused("/events", &format!("{user} list events.")).await;
+    let form = format!(
+        "token={}&namespace=default&name=web&annotation=sim.evenkeel.dev%2Frun-time&value=5s",
+        token_of(&web)
+    );
+    let response = visit.send(Method::POST, "/switch", &ORIGIN, &form).await;
+    assert_eq!(response.status(), StatusCode::FORBIDDEN, "a view role writes nothing");
+    let web = get(&cluster, &format!("{PODS}/web")).await;
+    assert_eq!(web["metadata"]["annotations"]["sim.evenkeel.dev/run-time"], Value::Null);
+
+    // The reports of controllers, by the right to their path; of nodes, what does not tell of pods.
+    let rules = json!([
+        {"nonResourceURLs": ["/debug/controllers"], "verbs": ["get"]},
+        {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]},
+    ]);
+    let role = json!({"metadata": {"name": "reports"}, "rules": rules});
+    create(&cluster, "/apis/rbac.authorization.k8s.io/v1/clusterroles", role).await;
+    let subject = json!({"kind": "ServiceAccount", "name": "viewer", "namespace": "default"});
+    let role =
+        json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "reports"});
+    let binding = json!({"metadata": {"name": "reports"}, "subjects": [subject], "roleRef": role});
+    create(&cluster, "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding).await;
+    assert!(visit.html(page).await.contains("id=\"explain\""));
+    visit.html("/controller/replicaset-controller").await;
+    let overview = visit.html("/").await;
+    assert!(overview.contains(">nodes Ready</a>"), "{overview}");
+    for part in ["class=\"cell", "pods ready", "Deployments ready", "id=\"attention\""] {
+        assert!(!overview.contains(part), "{part}: {overview}");
+    }
+
+    // The form of another session logs nobody out.
+    let response = visit.send(Method::POST, "/logout", &ORIGIN, "token=guessed").await;
+    assert_eq!(response.status(), StatusCode::FORBIDDEN);
+    let live = visit.send(Method::GET, "/live?page=%2Fobjects", &[], "").await;
+    let form = format!("token={}", token_of(&visit.html("/objects").await));
+    let response = visit.send(Method::POST, "/logout", &ORIGIN, &form).await;
+    assert_eq!(response.headers()[header::LOCATION], "/login");
+    let cookie = response.headers()[header::SET_COOKIE].to_str().expect("a cookie");
+    assert!(cookie.contains("=; ") && cookie.ends_with("; Max-Age=0"), "{cookie}");
+    assert_eq!(visit.page(page).await.0, StatusCode::UNAUTHORIZED, "the cookie is worth nothing");
+    drop(live);
+
+    // A token ends with its account, and a session with an hour without a request.
+    let token = service_account(&cluster, "leaver", "view").await;
+    assert_eq!(visit.log_in(&token).await.0, StatusCode::SEE_OTHER);
+    visit.html(page).await;
+    tokio::time::sleep(Duration::from_secs(3500)).await;
+    visit.html(page).await;
+    let accounts = "/api/v1/namespaces/default/serviceaccounts/leaver";
+    let request = Request::delete(accounts).body(Vec::new()).expect("a request");
+    let _: Value = cluster.client().request(request).await.expect("deleted");
+    let (status, html) = visit.page(page).await;
+    assert_eq!(status, StatusCode::UNAUTHORIZED, "{html}");
+    assert!(html.contains("no longer valid") && html.contains("href=\"/login\""), "{html}");
+    tokio::time::sleep(Duration::from_secs(3700)).await;
+    let (status, html) = visit.page(page).await;
+    assert_eq!(status, StatusCode::UNAUTHORIZED);
+    assert!(!html.contains("no longer valid"), "the session has ended: {html}");
+
+    // The administrator's session is another one, and goes on.
+    visit.cookie = administrator;
+    let web = visit.html(page).await;
+    assert!(web.contains("id=\"explain\"") && web.contains("Log in as another user"), "{web}");
     cluster.stop().await;
 }

@@ -59,6 +59,7 @@ pub const ANNOTATIONS: [Annotation; 18] = [
         apply: |script, value| {
             script.run_time = if value == "forever" { None } else { Some(duration(value)?) };
             script.annotated.run_time = true;
+            script.crashes = false;
             Ok(())
         },
     },
@@ -83,9 +84,7 @@ pub const ANNOTATIONS: [Annotation; 18] = [
         apply: |script, value| {
             script.run_time = Some(duration(value)?);
             script.annotated.run_time = true;
-            if script.exit_code == 0 {
-                script.exit_code = 1;
-            }
+            script.crashes = true;
             Ok(())
         },
     },

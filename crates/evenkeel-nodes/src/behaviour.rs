@@ -10,13 +10,18 @@ use crate::{
     faults::Crash,
 };
 
+/// Exit code of a container that crashes, unless something sets another.
+pub(crate) const CRASH_EXIT_CODE: i32 = 1;
+
 /// Simulated run of one container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Script {
     /// Time after which the container exits by itself; never if `None`.
     pub(crate) run_time: Option<Duration>,
-    /// Exit code when `run_time` is over.
+    /// Exit code when `run_time` is over; of the runs that fail if there is a rate of them.
     pub(crate) exit_code: i32,
+    /// Whether the end after `run_time` is a crash.
+    pub(crate) crashes: bool,
     /// Number of runs that end by themselves; later runs do not end. `None` for no limit.
     pub(crate) crash_limit: Option<u32>,
     /// Time from when the container may start to running: image pull and creation.
@@ -61,6 +66,15 @@ impl Script {
         self.failure.is_some_and(|failure| happens(failure.hash, restarts, failure.rate))
     }
 
+    /// Returns the exit code of a run that ends by itself, which takes precedence over that of the container's command;
+    /// `None` if nothing sets one.
+    pub(crate) fn own_exit_code(&self) -> Option<i32> {
+        if self.annotated.exit_code {
+            return Some(self.exit_code);
+        }
+        self.crashes.then_some(CRASH_EXIT_CODE)
+    }
+
     /// Reports whether the run after `restarts` restarts may end by itself.
     pub(crate) fn may_end(&self, restarts: u32) -> bool {
         self.crash_limit.is_none_or(|limit| restarts < limit)
@@ -72,6 +86,7 @@ pub(crate) fn defaults(delays: &Delays, run_time: Option<Duration>) -> Script {
     Script {
         run_time,
         exit_code: 0,
+        crashes: false,
         crash_limit: None,
         start_delay: delays.start,
         ready_delay: delays.ready,
@@ -265,10 +280,22 @@ mod tests {
     #[test]
     fn runs_crash_until_the_crash_limit() {
         let crash = script(&[("crash-after", "2s"), ("crash-limit", "3")], "web");
-        assert_eq!(crash.exit_code, 1);
+        assert_eq!(crash.own_exit_code(), Some(1));
         assert_eq!(crash.run_time, Some(Duration::from_secs(2)));
         assert!(crash.may_end(2) && !crash.may_end(3));
-        assert_eq!(script(&[("crash-after", "2s"), ("exit-code", "7")], "web").exit_code, 7);
+        let with_code = script(&[("crash-after", "2s"), ("exit-code", "7")], "web");
+        assert_eq!(with_code.own_exit_code(), Some(7));
+    }
+
+    #[test]
+    fn a_run_time_of_higher_precedence_replaces_a_crash() {
+        let mut behavior = defaults(&Delays::default(), None);
+        apply(&mut behavior, "crash-after", "2s").unwrap();
+        let annotations: StrMap = [(format!("{PREFIX}run-time"), "5s")].into_iter().collect();
+        let run = read(&annotations, "web", behavior.clone());
+        assert_eq!((run.run_time, run.own_exit_code()), (Some(Duration::from_secs(5)), None));
+        let annotations: StrMap = [(format!("{PREFIX}exit-code"), "0")].into_iter().collect();
+        assert_eq!(read(&annotations, "web", behavior).own_exit_code(), Some(0));
     }
 
     #[test]

@@ -112,11 +112,12 @@ pub(crate) fn pod_sync_pause_of(
     nodes.get("", name).and_then(|node| pod_sync_pause(&node, now))
 }
 
-/// Returns the node if its kubelet resumes to sync pods with this event.
+/// Returns the node if with this event its kubelet resumes to sync pods, or is to resume at another time than before.
 pub(crate) fn resumed_node(event: &CacheEvent<Node>, now: Timestamp) -> Option<&Node> {
     match event {
         CacheEvent::Updated { old, new }
-            if has_pause(old) && pod_sync_pause(new, now).is_none() =>
+            if has_pause(old)
+                && (pauses(old) != pauses(new) || pod_sync_pause(new, now).is_none()) =>
         {
             Some(new)
         }
@@ -124,11 +125,49 @@ pub(crate) fn resumed_node(event: &CacheEvent<Node>, now: Timestamp) -> Option<&
     }
 }
 
+/// Returns the ends of the node's faults that pause the sync of its pods, whether they are over or not.
+fn pauses(node: &Node) -> [Option<FaultEnd>; 2] {
+    [SILENT, NOT_READY].map(|name| node.meta.annotations.get(name).and_then(FaultEnd::parse))
+}
+
 /// Reports whether an annotation of the node pauses the sync of its pods, or paused it until a time that may have passed
 /// only now.
 fn has_pause(node: &Node) -> bool {
-    let value = |name| node.meta.annotations.get(name).and_then(FaultEnd::parse);
-    [SILENT, NOT_READY].into_iter().any(|name| value(name).is_some())
+    pauses(node).iter().any(Option::is_some)
+}
+
+/// Annotations of nodes that are faults.
+const FAULTS: [&str; 5] = [SILENT, NOT_READY, MEMORY_PRESSURE, DISK_PRESSURE, PID_PRESSURE];
+
+/// Value that means no fault, as no annotation does.
+const NO_FAULT: &str = "false";
+
+/// Returns one sentence per fault of a node whose value is not understood, for events on the node.
+pub(crate) fn errors(annotations: &StrMap) -> Vec<String> {
+    let invalid = FAULTS.into_iter().filter_map(|name| {
+        let value = annotations.get(name)?;
+        (FaultEnd::parse(value).is_none() && value != NO_FAULT).then(|| {
+            format!(
+                "annotation {name} is ignored: {value:?} is neither \"true\" nor \"until\" with a time such as \
+                 2026-01-02T03:04:05Z"
+            )
+        })
+    });
+    invalid.collect()
+}
+
+/// Returns the errors that came with this event of a node.
+pub(crate) fn new_errors(event: &CacheEvent<Node>) -> Vec<String> {
+    match event {
+        CacheEvent::Added { object, .. } => errors(&object.meta.annotations),
+        CacheEvent::Updated { old, new } => {
+            let known = errors(&old.meta.annotations);
+            let mut found = errors(&new.meta.annotations);
+            found.retain(|error| !known.contains(error));
+            found
+        }
+        CacheEvent::Deleted(_) => Vec::new(),
+    }
 }
 
 /// Health of a node as its kubelet reports it in conditions.
@@ -155,9 +194,15 @@ impl Health {
 
 /// Returns the time until the next fault of a node ends; `None` if none has an end.
 pub(crate) fn next_end(annotations: &StrMap, now: Timestamp) -> Option<Duration> {
-    let names = [SILENT, NOT_READY, MEMORY_PRESSURE, DISK_PRESSURE, PID_PRESSURE];
-    let ends = names.into_iter().filter_map(|name| fault(annotations, name, now));
+    let ends = FAULTS.into_iter().filter_map(|name| fault(annotations, name, now));
     ends.filter_map(|end| end.remaining(now)).min()
+}
+
+/// Rounds a time up to a whole second.
+pub fn next_second(time: Timestamp) -> Timestamp {
+    let seconds = time.as_second();
+    let whole = if time.subsec_nanosecond() > 0 { seconds.saturating_add(1) } else { seconds };
+    Timestamp::from_second(whole).unwrap_or(time)
 }
 
 /// When containers of a pod crash.
@@ -165,7 +210,8 @@ pub(crate) fn next_end(annotations: &StrMap, now: Timestamp) -> Option<Duration>
 pub(crate) enum Crash {
     /// Each run crashes after a second, until the end.
     Repeated(FaultEnd),
-    /// A run that began before this time crashes at it.
+    /// A run that began before this time crashes at it. It is a whole second, as the start of a run in the pod's status
+    /// is: after a restart, the run that followed the crash still began at or after it.
     Once(Timestamp),
 }
 
@@ -175,7 +221,7 @@ impl Crash {
         const INVALID: &str =
             "is neither \"true\" nor \"until\" or \"at\" with a time such as 2026-01-02T03:04:05Z";
         if let Some(at) = value.strip_prefix(AT) {
-            return time::parse(at).map(Self::Once).map_err(|_| INVALID);
+            return time::parse(at).map(next_second).map(Self::Once).map_err(|_| INVALID);
         }
         FaultEnd::parse(value).map(Self::Repeated).ok_or(INVALID)
     }
@@ -253,13 +299,16 @@ mod tests {
     fn a_node_resumes_when_its_fault_is_removed_or_ends() {
         let silent = std::sync::Arc::new(node(&[(SILENT, "true")]));
         let until = std::sync::Arc::new(node(&[(SILENT, "until 2027-01-15T08:00:05Z")]));
+        let sooner = std::sync::Arc::new(node(&[(SILENT, "until 2027-01-15T08:00:04Z")]));
         let well = std::sync::Arc::new(node(&[]));
         for (old, new, now, resumes) in [
             (&silent, &well, 0, true),
             (&until, &well, 0, true),
             (&until, &until, 5, true),
             (&until, &until, 4, false),
-            (&silent, &until, 4, false),
+            (&silent, &until, 4, true),
+            (&until, &sooner, 2, true),
+            (&sooner, &until, 2, true),
             (&well, &well, 0, false),
             (&well, &silent, 0, false),
         ] {
@@ -267,6 +316,26 @@ mod tests {
             let case = format!("{:?} {:?} {now}", old.meta.annotations, new.meta.annotations);
             assert_eq!(resumed_node(&event, at(now)).is_some(), resumes, "{case}");
         }
+    }
+
+    #[test]
+    fn values_that_are_no_fault_are_reported_once() {
+        let wrong = std::sync::Arc::new(node(&[(SILENT, "yes"), (NOT_READY, "until noon")]));
+        let other = std::sync::Arc::new(node(&[(SILENT, "yes"), (DISK_PRESSURE, "1")]));
+        let right = std::sync::Arc::new(node(&[(SILENT, "false"), (NOT_READY, "true")]));
+        let added = |object: &std::sync::Arc<Node>| {
+            new_errors(&CacheEvent::Added { object: object.clone(), initial: true })
+        };
+        let found = added(&wrong);
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[0].starts_with("annotation sim.evenkeel.dev/silent is ignored: \"yes\""));
+        assert_eq!(added(&right), [""; 0]);
+        let updated = |old: &std::sync::Arc<Node>, new: &std::sync::Arc<Node>| {
+            new_errors(&CacheEvent::Updated { old: old.clone(), new: new.clone() })
+        };
+        assert_eq!(updated(&wrong, &wrong), [""; 0]);
+        let found = updated(&wrong, &other);
+        assert!(found.len() == 1 && found[0].contains("disk-pressure"), "{found:?}");
     }
 
     #[test]
@@ -294,6 +363,7 @@ mod tests {
             (once, 0, 20, Some(10)),
             (once, 10, 10, None),
             (once, 12, 20, None),
+            (parse("at 2027-01-15T08:00:09.2Z"), 9, 9, Some(10)),
         ] {
             assert_eq!(crash.time(at(since), at(now)), want.map(at), "{crash:?} {since} {now}");
         }

@@ -22,6 +22,7 @@ use crate::{
     NodeOptions, NodesOptions,
     faults::{self, Health},
     node,
+    stages::{Governed, Stages},
 };
 
 /// Heartbeats of all simulated nodes of the process.
@@ -32,6 +33,8 @@ pub(crate) struct Heartbeats {
     /// Indexes into `options.nodes`, by node name.
     node_indexes: HashMap<Text, usize>,
     nodes: Cache<Node>,
+    /// Stages, which write the status of nodes if there are any of nodes.
+    stages: Option<Stages>,
     /// Queue of indexes into `options.nodes`.
     queue: Queue<usize>,
     /// State of each node, by index into `options.nodes`.
@@ -66,7 +69,7 @@ impl Heartbeats {
         client: Client,
         clock: Clock,
         options: NodesOptions,
-        nodes: &Cache<Node>,
+        (nodes, stages): (&Cache<Node>, Option<Stages>),
         queue: Queue<usize>,
     ) -> Arc<Self> {
         let node_indexes = options
@@ -82,6 +85,7 @@ impl Heartbeats {
             options,
             node_indexes,
             nodes: nodes.clone(),
+            stages,
             queue,
             state,
         });
@@ -99,8 +103,8 @@ impl Heartbeats {
     fn handle_update(&self, node: &Node, resumed: bool, now: Timestamp) {
         let Some(index) = self.node_indexes.get(&node.meta.name) else { return };
         let health = Health::read(&node.meta.annotations, now);
-        let is_reported =
-            is_ready(node) != health.not_ready && self.lock()[*index].health == health;
+        let is_reported = self.has_stages()
+            || is_ready(node) != health.not_ready && self.lock()[*index].health == health;
         if resumed || !is_reported && faults::partition(node, now).is_none() {
             self.queue.add(*index, Priority::NORMAL);
         }
@@ -119,8 +123,12 @@ impl Heartbeats {
         if health == reported && is_ready(&node) != health.not_ready {
             return (health, None);
         }
-        let since = |kind: &str, status: &str| since(&node, kind, status).unwrap_or(now);
-        (health, Some(node::status_patch(options, health, &since, now)))
+        (health, Some(conditions_patch(options, &node, health, now)))
+    }
+
+    /// Reports whether Stages write the status of nodes.
+    fn has_stages(&self) -> bool {
+        self.stages.as_ref().is_some_and(|stages| stages.govern(Governed::Node))
     }
 
     /// Enqueues all nodes. The first heartbeat of a node registers it.
@@ -152,7 +160,13 @@ impl Heartbeats {
                 );
             }
             Err(error) => {
-                tracing::debug!(node = self.options.nodes[index].name, %error, "Node heartbeat failed");
+                let node = &self.options.nodes[index].name;
+                if error.is_invalid() {
+                    // It stays invalid unless somebody changes the options or the object.
+                    tracing::warn!(node, %error, "the server refuses what the kubelet writes about its node");
+                } else {
+                    tracing::debug!(node, %error, "Node heartbeat failed");
+                }
                 self.queue.add_rate_limited(index);
             }
         }
@@ -182,6 +196,8 @@ impl Heartbeats {
                 state.last_report = Some(now);
                 self.lock()[index] = state.clone();
             }
+            // The Lease goes on: a node that follows Stages is not partitioned.
+            Some(_) if self.has_stages() => {}
             Some(last) => {
                 let (health, patch) = self.health_patch(options, state.health, now);
                 let is_due = now.duration_since(last).unsigned_abs() >= self.options.status_report;
@@ -222,10 +238,7 @@ impl Heartbeats {
         // The Node exists already. Its conditions keep their transition times.
         let node = self.client.get::<Node>("", &options.name).await?;
         let health = Health::read(&node.meta.annotations, now);
-        let ready_since = since(&node, "Ready", if health.not_ready { "False" } else { "True" });
-        let since = |_: &str, _: &str| ready_since.unwrap_or(now);
-        let patch = node::status_patch(options, health, &since, now);
-        self.patch_node(options, patch).await?;
+        self.patch_node(options, conditions_patch(options, &node, health, now)).await?;
         Ok(health)
     }
 
@@ -317,9 +330,45 @@ fn is_ready(node: &Node) -> bool {
         .any(|condition| &*condition.type_ == "Ready" && &*condition.status == "True")
 }
 
+/// Returns the patch of the status of a node that exists. Conditions whose status stays keep their transition times.
+fn conditions_patch(options: &NodeOptions, node: &Node, health: Health, now: Timestamp) -> String {
+    let since = |kind: &str, status: &str| since(node, kind, status).unwrap_or(now);
+    node::status_patch(options, health, &since, now)
+}
+
 /// Returns the last transition time of the node's condition of this type; `None` if its status differs from `status`.
 fn since(node: &Node, kind: &str, status: &str) -> Option<Timestamp> {
     let mut conditions = node.status.conditions.iter();
     let condition = conditions.find(|condition| &*condition.type_ == kind)?;
     condition.last_transition_time.filter(|_| &*condition.status == status)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_api::Encoding;
+    use serde_json::{Value, json};
+    use std::net::Ipv4Addr;
+
+    #[test]
+    fn each_condition_keeps_its_transition_time_after_a_restart() {
+        let at = |minute: u32| format!("2027-01-15T08:{minute:02}:00Z");
+        let condition = |kind: &str, status: &str, minute: u32| json!({ "type": kind, "status": status, "lastTransitionTime": at(minute) });
+        let node = json!({ "metadata": { "name": "n" }, "status": { "conditions": [
+            condition("Ready", "True", 1), condition("MemoryPressure", "True", 2),
+            condition("DiskPressure", "False", 3), condition("PIDPressure", "True", 4),
+        ] } });
+        let node = Node::decode(node.to_string().as_bytes(), Encoding::Json).unwrap();
+        let options = NodeOptions::new("n", Ipv4Addr::new(172, 18, 0, 2));
+        let health = Health { memory_pressure: true, ..Health::default() };
+        let patch = conditions_patch(&options, &node, health, at(9).parse().unwrap());
+        let patch: Value = serde_json::from_str(&patch).unwrap();
+        for (kind, minute) in
+            [("Ready", 1), ("MemoryPressure", 2), ("DiskPressure", 3), ("PIDPressure", 9)]
+        {
+            let conditions = patch["status"]["conditions"].as_array().unwrap();
+            let found = conditions.iter().find(|condition| condition["type"] == kind).unwrap();
+            assert_eq!(found["lastTransitionTime"], at(minute), "{kind}");
+        }
+    }
 }

@@ -26,12 +26,16 @@
 //!
 //! Durations are written as in Go: `300ms`, `5s`, `1m30s`. A value may name a container, with or without a value
 //! for the others: `web=5s,log=1s` or `5s,log=1s`. The kubelet ignores an invalid value and reports it in an event
-//! `InvalidSimulation` on the pod.
+//! `InvalidSimulation` on the pod, or on the node.
 //!
 //! # Behaviors
 //!
 //! With [`NodesOptions::behaviors`], custom resources of the kind Behavior ([`behavior_definition`]) say the same of all
 //! pods that they select. An annotation of a pod takes precedence.
+//!
+//! # Stages
+//!
+//! With [`NodesOptions::stages`], pods and nodes follow the Stages of KWOK ([`stage_definition`]) while there are any.
 //!
 //! # Resource usage of nodes and pods
 //!
@@ -85,8 +89,10 @@ mod pod;
 mod pod_workers;
 mod run;
 mod servers;
+mod stages;
 mod stdin;
 mod storage;
+mod template;
 mod usage;
 mod volumes;
 mod volumes_in_use;
@@ -97,11 +103,12 @@ pub use annotations::{
 };
 pub use behaviors::{BEHAVIOR_DEFINITION, behavior_definition};
 pub use exec::{AttachRequest, Chunk, ExecError, ExecRequest, Streams};
-pub use faults::{FaultEnd, fault};
+pub use faults::{FaultEnd, fault, next_second};
 pub use kubelets::Kubelets;
 pub use logs::{ContainerRef, LogLine};
 pub use options::{Delays, NodeGroup, NodeOptions, NodesOptions};
 pub use run::run;
 pub use servers::Connection;
+pub use stages::{STAGE_DEFINITION, stage_definition};
 pub use storage::{DRIVER, StorageOptions};
 pub use usage::Usage;

@@ -30,6 +30,9 @@ pub struct NodesOptions {
     /// Whether Behaviors of the cluster ([`behavior_definition`](crate::behavior_definition)) steer pods. The definition may be
     /// installed later. Default: false.
     pub behaviors: bool,
+    /// Whether pods and nodes follow the Stages of the cluster ([`stage_definition`](crate::stage_definition)) while there
+    /// are any. The definition may be installed later. Default: false.
+    pub stages: bool,
     /// Simulated storage that provisions volumes; `None` if nothing or another driver provisions them.
     pub storage: Option<StorageOptions>,
     /// Handle through which an API server reads container logs while the nodes run.
@@ -49,6 +52,7 @@ impl Default for NodesOptions {
             everyday_events: false,
             interprets_commands: true,
             behaviors: false,
+            stages: false,
             storage: None,
             kubelets: Kubelets::default(),
         }

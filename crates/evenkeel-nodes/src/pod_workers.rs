@@ -1,6 +1,8 @@
 //! Pod workers: sync the pods of all nodes of the process from one queue, which is also the timer wheel. They carry out
 //! what `pod::plan` decides.
 
+mod staged;
+
 use evenkeel_api::{
     Text, View,
     time::Timestamp,
@@ -36,11 +38,13 @@ use crate::{
         facts::Facts,
         memory::{CommandWrites, Memory, ShellExit},
         observe,
-        plan::{Decision, NodeWrites, plan},
+        plan::{Decision, INVALID_SIMULATION, NodeWrites, plan},
     },
+    stages::{Governed, Player},
     usage::{NodeUsage, node_usage},
     volumes::Volumes,
 };
+use staged::StagedPod;
 
 /// Pod workers of all simulated kubelets of the process.
 pub(crate) struct PodWorkers {
@@ -56,6 +60,8 @@ pub(crate) struct PodWorkers {
     volumes: Volumes,
     /// Behaviors of the cluster, if it has them.
     behaviors: Option<Behaviors>,
+    /// What follows the Stages of the cluster, if it has them.
+    player: Option<Arc<Player>>,
     queue: Queue<Key>,
     state: Mutex<State>,
     /// Wakes the followers of logs when the state of a pod changes.
@@ -65,6 +71,8 @@ pub(crate) struct PodWorkers {
 /// State that the workers share.
 struct State {
     memories: HashMap<Key, SyncedPod>,
+    /// Pods that follow Stages; they are not in `memories`.
+    staged: HashMap<Key, StagedPod>,
     addresses: Addresses,
     /// Files that pods wrote to each node, by index of the node.
     node_files: HashMap<usize, Arc<Files>>,
@@ -117,7 +125,7 @@ impl PodWorkers {
         recorder: EventRecorder,
         options: NodesOptions,
         caches: &Caches,
-        behaviors: Option<Behaviors>,
+        (behaviors, player): (Option<Behaviors>, Option<Arc<Player>>),
         queue: Queue<Key>,
     ) -> Arc<Self> {
         let pods = caches.of::<Pod>();
@@ -130,6 +138,7 @@ impl PodWorkers {
         let pods_by_node = pods.index("node", corev1::node_key);
         let state = State {
             memories: HashMap::new(),
+            staged: HashMap::new(),
             addresses: Addresses::new(options.first_pod_ip),
             node_files: HashMap::new(),
         };
@@ -144,6 +153,7 @@ impl PodWorkers {
             pods,
             pods_by_node,
             behaviors,
+            player,
             queue,
             state: Mutex::new(state),
             changed: Arc::default(),
@@ -172,6 +182,7 @@ impl PodWorkers {
         let pod_workers = Arc::downgrade(self);
         self.node_cache.subscribe(move |event| {
             let Some(pod_workers) = pod_workers.upgrade() else { return };
+            pod_workers.report_fault_errors(event);
             if let Some(node) = faults::resumed_node(event, pod_workers.clock.now()) {
                 for pod in pod_workers.pods_by_node.get(&node.meta.name) {
                     pod_workers.queue.add(key(&pod), Priority::NORMAL);
@@ -186,6 +197,14 @@ impl PodWorkers {
                 }
             });
         }
+        if let Some(player) = &self.player {
+            let pod_workers = Arc::downgrade(self);
+            player.stages.subscribe(move || {
+                if let Some(pod_workers) = pod_workers.upgrade() {
+                    pod_workers.enqueue_all();
+                }
+            });
+        }
         let pod_workers = Arc::downgrade(self);
         self.volumes.subscribe(move |pod| {
             let Some(pod_workers) = pod_workers.upgrade() else { return };
@@ -193,6 +212,24 @@ impl PodWorkers {
                 pod_workers.queue.add(key(pod), Priority::NORMAL);
             }
         });
+    }
+
+    /// Records an event for each fault of a simulated node whose value is not understood.
+    fn report_fault_errors(&self, event: &CacheEvent<Node>) {
+        let meta = &event.object().meta;
+        if !self.nodes.contains_key(&meta.name) {
+            return;
+        }
+        for message in faults::new_errors(event) {
+            let regarding = Target {
+                kind: Node::kind(),
+                namespace: Arc::from(""),
+                name: Arc::from(&*meta.name),
+                uid: Arc::from(&*meta.uid),
+            };
+            let reason = INVALID_SIMULATION.into();
+            self.recorder.record(&EventRecord { regarding, warning: true, reason, message });
+        }
     }
 
     /// Enqueues the pods of all nodes.
@@ -242,6 +279,9 @@ impl PodWorkers {
         let now = self.clock.now();
         if let Some(end) = faults::pod_sync_pause_of(&self.node_cache, &pod.spec.node_name, now) {
             return Ok(end.remaining(now));
+        }
+        if let Some(player) = self.player_of_pods() {
+            return self.play(player, key, &pod, *node).await;
         }
         let host_ip = self.options.nodes[*node].ip;
         let Some(processes) = self.processes(key, &pod, host_ip).await? else { return Ok(None) };
@@ -322,6 +362,7 @@ impl PodWorkers {
     /// that has not started goes through admission first.
     fn recall_memory(&self, key: &Key, pod: &Pod, facts: &mut Facts<'_>, node: usize) -> Memory {
         let mut state = self.lock();
+        state.unstage(key, Some(pod));
         let State { memories, addresses, .. } = &mut *state;
         if let Some(known) = memories.get_mut(key).filter(|known| *known.uid == *pod.meta.uid) {
             known.commands.clear();
@@ -453,7 +494,11 @@ impl PodWorkers {
         if let Some(deleted) = state.memories.remove(key) {
             state.release_address(&deleted);
         }
+        state.unstage(key, None);
         drop(state);
+        if let Some(player) = &self.player {
+            player.forget(Governed::Pod, key);
+        }
         self.changed.notify_waiters();
     }
 

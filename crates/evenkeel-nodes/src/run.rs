@@ -8,15 +8,24 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    NodesOptions, behaviors::Behaviors, heartbeats::Heartbeats, pod_workers::PodWorkers,
-    storage::Storage, volumes_in_use,
+    NodesOptions,
+    behaviors::Behaviors,
+    heartbeats::Heartbeats,
+    pod_workers::PodWorkers,
+    stages::{NodeWorkers, Player, Stages},
+    storage::Storage,
+    volumes_in_use,
 };
 
 /// Number of nodes that register or send heartbeats concurrently.
 const NODE_WORKERS: usize = 16;
 
+/// Number of nodes that follow Stages concurrently.
+const STAGE_WORKERS: usize = 4;
+
 /// Runs the nodes of `options` until `shutdown` is cancelled. Node and Pod objects then stay as they are, and a later
-/// run recovers its state from their status. The caller starts the caches, before or after this call.
+/// run recovers its state from their status. The caller starts the caches, before or after this call; the nodes begin once the
+/// caches hold what they have to know.
 pub async fn run(
     client: Client,
     caches: Caches,
@@ -29,10 +38,15 @@ pub async fn run(
     recorder.start(&tasks);
     let nodes = caches.of::<Node>();
     let (pod_queue, node_queue) = (Queue::unnamed(&clock), Queue::unnamed(&clock));
-    let heartbeats =
-        Heartbeats::new(client.clone(), clock.clone(), options.clone(), &nodes, node_queue.clone());
+    let stages = options.stages.then(|| Stages::watch(&caches));
+    let heartbeats = Heartbeats::new(
+        client.clone(),
+        clock.clone(),
+        options.clone(),
+        (&nodes, stages.clone()),
+        node_queue.clone(),
+    );
     let workers = options.workers.max(1);
-    let takes_over = options.nodes.iter().any(|node| node.existing);
     volumes_in_use::start(&client, &caches, &options, &tasks);
     if let Some(storage) = options.storage.clone() {
         Storage::start(&client, &caches, &clock, storage, &tasks);
@@ -42,29 +56,72 @@ pub async fn run(
     if let Some(behaviors) = &behaviors {
         behaviors.start_status(&client, &tasks);
     }
-    let pod_workers =
-        PodWorkers::new(client, clock, recorder, options, &caches, behaviors, pod_queue.clone());
+    let player = stages.clone().map(|stages| {
+        stages.start_status(&client, &tasks);
+        Arc::new(Player::new(client.clone(), clock.clone(), recorder.clone(), stages))
+    });
+    let stage_queue = Queue::unnamed(&clock);
+    if let Some(player) = &player {
+        let node_workers = NodeWorkers::new(player, &options, &nodes, stage_queue.clone());
+        for _ in 0..STAGE_WORKERS {
+            let node_workers = Arc::clone(&node_workers);
+            tasks.spawn_restarting_until_cancelled("node-stages", move || {
+                let node_workers = Arc::clone(&node_workers);
+                async move { node_workers.work().await }
+            });
+        }
+    }
+    let steering = (behaviors.clone(), player);
+    let pod_workers = PodWorkers::new(
+        client.clone(),
+        clock,
+        recorder,
+        options,
+        &caches,
+        steering,
+        pod_queue.clone(),
+    );
     kubelets.set(&pod_workers);
+    // Only the caches know which nodes are partitioned, and must not write, and how the pods run.
+    let known = async {
+        nodes.synced().await;
+        if let Some(behaviors) = &behaviors {
+            behaviors.synced(&client).await;
+        }
+        if let Some(stages) = &stages {
+            stages.synced(&client).await;
+        }
+    };
+    if shutdown.run_until_cancelled(known).await.is_some() {
+        spawn_workers(&tasks, &heartbeats, &pod_workers, workers);
+        heartbeats.enqueue_all();
+    }
+    shutdown.cancelled().await;
+    pod_queue.shut_down();
+    node_queue.shut_down();
+    stage_queue.shut_down();
+    tasks.join().await;
+}
+
+/// Starts the tasks that work off the queues of nodes and pods.
+fn spawn_workers(
+    tasks: &Tasks,
+    heartbeats: &Arc<Heartbeats>,
+    pod_workers: &Arc<PodWorkers>,
+    workers: usize,
+) {
     for _ in 0..NODE_WORKERS {
-        let heartbeats = Arc::clone(&heartbeats);
+        let heartbeats = Arc::clone(heartbeats);
         tasks.spawn_restarting_until_cancelled("node-heartbeats", move || {
             let heartbeats = Arc::clone(&heartbeats);
             async move { heartbeats.work().await }
         });
     }
     for _ in 0..workers {
-        let pod_workers = Arc::clone(&pod_workers);
+        let pod_workers = Arc::clone(pod_workers);
         tasks.spawn_restarting_until_cancelled("pod-workers", move || {
             let pod_workers = Arc::clone(&pod_workers);
             async move { pod_workers.work().await }
         });
     }
-    // Only the cache knows which existing nodes are partitioned, and must not report.
-    if !takes_over || shutdown.run_until_cancelled(nodes.synced()).await.is_some() {
-        heartbeats.enqueue_all();
-    }
-    shutdown.cancelled().await;
-    pod_queue.shut_down();
-    node_queue.shut_down();
-    tasks.join().await;
 }

@@ -14,7 +14,7 @@ use evenkeel_controllers::{
     wiring::descriptor::{ControllerContext, Descriptor, StartError, descriptors},
 };
 use evenkeel_nodes::{Kubelets, NodesOptions, StorageOptions, Usage};
-pub use evenkeel_nodes::{NodeGroup, NodeOptions, behavior_definition};
+pub use evenkeel_nodes::{NodeGroup, NodeOptions, behavior_definition, stage_definition};
 use evenkeel_runtime::{
     cache::Caches,
     client::{Client, RestMetrics},

@@ -11,6 +11,7 @@ pub mod clusters;
 pub mod controller;
 pub mod discovery;
 pub mod events;
+mod fast_map;
 pub mod health;
 pub mod introspect;
 pub mod latch;

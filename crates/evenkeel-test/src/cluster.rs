@@ -4,7 +4,7 @@ use crate::{StartError, TestServer, TestServerBuilder};
 use evenkeel_apiserver::BuildError;
 use evenkeel_cloud::ip_pool::{Config, ConfigError, IpPool};
 use evenkeel_controllers::wiring::descriptor::{self, Descriptor, descriptors};
-use evenkeel_plane::{Plane, PlaneOptions, behavior_definition};
+use evenkeel_plane::{Plane, PlaneOptions, behavior_definition, stage_definition};
 use std::{ops::Deref, sync::Arc};
 
 /// Addresses of load balancers, of the range that RFC 2544 reserves for benchmarks.
@@ -93,6 +93,7 @@ pub struct TestClusterBuilder {
     scheduler: bool,
     nodes: u32,
     behaviors: bool,
+    stages: bool,
 }
 
 impl Default for TestClusterBuilder {
@@ -103,6 +104,7 @@ impl Default for TestClusterBuilder {
             scheduler: true,
             nodes: 3,
             behaviors: false,
+            stages: false,
         }
     }
 }
@@ -140,6 +142,13 @@ impl TestClusterBuilder {
         self
     }
 
+    /// Installs the definition of KWOK's Stages (`stages.kwok.x-k8s.io`), which simulated pods and nodes follow while there
+    /// are any.
+    pub fn stages(mut self) -> Self {
+        self.stages = true;
+        self
+    }
+
     /// Starts the cluster, and waits until the caches of its components have synced.
     ///
     /// # Errors
@@ -154,11 +163,16 @@ impl TestClusterBuilder {
             true => self.server.crd_value(&behavior_definition()),
             false => self.server,
         };
+        let server = match self.stages {
+            true => server.crd_value(&stage_definition()),
+            false => server,
+        };
         let server = server.start().await?;
         let api = server.server();
         let mut options = PlaneOptions::all(self.nodes).of_server(api);
         options.controllers = descriptors;
         options.nodes.behaviors = self.behaviors;
+        options.nodes.stages = self.stages;
         if let Some(pool) = pool {
             options.cloud = Some(Arc::new(pool));
         }

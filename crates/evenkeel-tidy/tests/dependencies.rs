@@ -6,7 +6,7 @@ use evenkeel_tidy::{crates, dependencies, read, root};
 
 /// Each crate, and the crates of the workspace that it may depend on; as in ARCHITECTURE.md. `evenkeel-sim` and `evenkeel`
 /// may depend on all that stand above them.
-const ARROWS: [(&str, &[&str]); 27] = [
+const ARROWS: [(&str, &[&str]); 28] = [
     ("evenkeel-tidy", &[]),
     ("evenkeel-api", &[]),
     ("evenkeel-listener", &[]),
@@ -68,7 +68,13 @@ const ARROWS: [(&str, &[&str]); 27] = [
     ("evenkeel-shell", &["evenkeel-api"]),
     (
         "evenkeel-nodes",
-        &["evenkeel-api", "evenkeel-component-helpers", "evenkeel-runtime", "evenkeel-shell"],
+        &[
+            "evenkeel-api",
+            "evenkeel-cel",
+            "evenkeel-component-helpers",
+            "evenkeel-runtime",
+            "evenkeel-shell",
+        ],
     ),
     (
         "evenkeel-fuzz",
@@ -100,12 +106,14 @@ const ARROWS: [(&str, &[&str]); 27] = [
         &[
             "evenkeel-api",
             "evenkeel-component-helpers",
+            "evenkeel-explain",
             "evenkeel-listener",
             "evenkeel-nodes",
             "evenkeel-runtime",
             "evenkeel-scheduler",
         ],
     ),
+    ("evenkeel-explain", &["evenkeel-api", "evenkeel-runtime", "evenkeel-scheduler"]),
     (
         "evenkeel-whatif",
         &[
@@ -156,6 +164,7 @@ const ARROWS: [(&str, &[&str]); 27] = [
             "evenkeel-kube-scheduler",
             "evenkeel-apiserver",
             "evenkeel-console",
+            "evenkeel-explain",
             "evenkeel-plane",
             "evenkeel-whatif",
             "evenkeel-nodes",

@@ -63,8 +63,8 @@ const MEMOIZING: [&str; 7] =
 const WIRING: [&str; 3] = ["mod.rs", "act.rs", "metrics.rs"];
 
 /// Wiring of the simulated kubelets, by what each file does: start all nodes, sync pods, send heartbeats, report volumes,
-/// answer an API server, execute commands and read what is typed, serve HTTP.
-const KUBELET_WIRING: [&str; 9] = [
+/// answer an API server, execute commands and read what is typed, serve HTTP, follow Stages.
+const KUBELET_WIRING: [&str; 12] = [
     "mod.rs",
     "run.rs",
     "pod_workers.rs",
@@ -74,6 +74,9 @@ const KUBELET_WIRING: [&str; 9] = [
     "exec.rs",
     "stdin.rs",
     "servers.rs",
+    "staged.rs",
+    "player.rs",
+    "node_workers.rs",
 ];
 
 /// Wiring of the cloud controllers: the context that they start with, and the program that starts them.

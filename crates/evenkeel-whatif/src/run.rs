@@ -19,7 +19,7 @@ use evenkeel_controllers::{
     options::Options,
     wiring::descriptor::{Descriptor, StartError, descriptors},
 };
-use evenkeel_nodes::{Delays, NodeOptions, NodesOptions};
+use evenkeel_nodes::{Delays, NodeOptions, NodesOptions, SILENT, fault};
 use evenkeel_plane::{Plane, PlaneOptions};
 use evenkeel_runtime::clock::Clock;
 use serde_json::Value;
@@ -134,17 +134,18 @@ async fn run(
         return Err(SimulateError::NoNodes);
     }
     scenario.check(cluster)?;
+    let speed = Speed::of(cluster, scenario);
     let nodes = nodes.iter().map(NodeOptions::of_existing).collect();
     let clock = Clock::seeded(cluster.time(), scenario.seed);
     let recorder = Recorder::new(&clock);
     let server = start_server(cluster, &clock, scenario.seed).await?;
     let unknown = server.load(cluster.prepared()).await?;
-    let nodes = NodesOptions { nodes, ..node_options(scenario) };
+    let nodes = NodesOptions { nodes, ..node_options(scenario, speed) };
     let wire = Wire::client(server.service(), recorder.clone());
-    let options = plane_options(scenario, nodes);
+    let options = plane_options(scenario, nodes, speed);
     let plane = Plane::start(&wire, &clock, options)?;
     recorder.subscribe(plane.caches());
-    let actor = Actor::new(&wire, &clock, plane.caches(), &recorder, node_options(scenario));
+    let actor = Actor::new(&wire, &clock, plane.caches(), &recorder, node_options(scenario, speed));
     plane.synced().await;
     let settling = settle(&recorder, &clock, progress).await;
     let start = recorder.begin();
@@ -200,27 +201,50 @@ async fn report_progress(
     }
 }
 
-/// Returns the factor by which the heartbeats of nodes, and the time after which the node monitor misses them, are slower.
-/// Without an outage no node goes silent, so that a renewal tells nobody anything: one at the start is enough for the run.
-/// A thousand nodes would need 8,640,000 renewals a day.
-fn slowdown(scenario: &Scenario) -> u32 {
-    if scenario.outage.is_some() {
-        return 1;
+/// Factors by which the heartbeats of nodes and their monitor are slower than in a cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Speed {
+    /// Of the heartbeats, and of the time after which the node monitor misses them.
+    heartbeats: u32,
+    /// Of the other periods of the node monitor.
+    monitor: u32,
+}
+
+impl Speed {
+    /// Returns the factors for a scenario. If no node goes silent, a renewal tells nobody anything: one at the start is
+    /// enough for the run. A thousand nodes would need 8,640,000 renewals a day.
+    fn of(cluster: &Cluster, scenario: &Scenario) -> Self {
+        if scenario.outage.is_some() || goes_silent(cluster, scenario) {
+            return Self { heartbeats: 1, monitor: 1 };
+        }
+        let longest = scenario.duration.saturating_add(MAX_SETTLING).as_secs();
+        let factor = longest / NodesOptions::default().lease_renewal.as_secs().max(1) + 1;
+        let factor = factor.clamp(u64::from(SLOW_MONITOR), MAX_SLOWDOWN);
+        let heartbeats = u32::try_from(factor).unwrap_or(SLOW_MONITOR);
+        Self { heartbeats, monitor: SLOW_MONITOR }
     }
-    let longest = scenario.duration.saturating_add(MAX_SETTLING).as_secs();
-    let factor = longest / NodesOptions::default().lease_renewal.as_secs().max(1) + 1;
-    u32::try_from(factor.clamp(u64::from(SLOW_MONITOR), MAX_SLOWDOWN)).unwrap_or(SLOW_MONITOR)
+}
+
+/// Reports whether a node is silent that the copy shows as ready, or one that the change applies.
+fn goes_silent(cluster: &Cluster, scenario: &Scenario) -> bool {
+    let is_silent = |node: &Node| fault(&node.meta.annotations, SILENT, cluster.time()).is_some();
+    let is_ready = |node: &Node| {
+        let mut conditions = node.status.conditions.iter();
+        conditions.any(|found| &*found.type_ == "Ready" && &*found.status == "True")
+    };
+    let mut known = nodes_in(cluster.objects()).into_iter();
+    known.any(|node| is_silent(&node) && is_ready(&node))
+        || nodes_in(&scenario.apply).iter().any(is_silent)
 }
 
 /// Returns the options of simulated nodes, without the nodes.
-fn node_options(scenario: &Scenario) -> NodesOptions {
+fn node_options(scenario: &Scenario, speed: Speed) -> NodesOptions {
     let defaults = NodesOptions::default();
-    let slowdown = slowdown(scenario);
     NodesOptions {
         nodes: Vec::new(),
         delays: Delays { job: Some(scenario.job_duration), ..Delays::default() },
-        lease_renewal: defaults.lease_renewal * slowdown,
-        lease_duration: defaults.lease_duration * slowdown,
+        lease_renewal: defaults.lease_renewal * speed.heartbeats,
+        lease_duration: defaults.lease_duration * speed.heartbeats,
         // Reports of an unchanged status tell nobody anything: renewals of the Lease are enough.
         status_report: Duration::MAX,
         first_pod_ip: FIRST_POD_ADDRESS,
@@ -230,14 +254,13 @@ fn node_options(scenario: &Scenario) -> NodesOptions {
 }
 
 /// Returns the options of controllers, scheduler and nodes.
-fn plane_options(scenario: &Scenario, nodes: NodesOptions) -> PlaneOptions {
+fn plane_options(scenario: &Scenario, nodes: NodesOptions, speed: Speed) -> PlaneOptions {
     let mut controller_options = Options::default();
     controller_options.binder.host_path_files = false;
-    let slow_monitor = if scenario.outage.is_some() { 1 } else { SLOW_MONITOR };
     let lifecycle = &mut controller_options.nodelifecycle;
-    lifecycle.monitor_period *= slow_monitor;
-    lifecycle.monitor_grace_period *= slowdown(scenario);
-    lifecycle.startup_grace_period *= slow_monitor;
+    lifecycle.monitor_period *= speed.monitor;
+    lifecycle.monitor_grace_period *= speed.heartbeats;
+    lifecycle.startup_grace_period *= speed.monitor;
     let mut controllers = descriptors();
     controllers.retain(|controller: &Descriptor| !LEFT_OUT_CONTROLLERS.contains(&controller.name));
     let mut scheduler = scenario.scheduler.clone();

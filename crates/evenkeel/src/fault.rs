@@ -14,6 +14,7 @@ use evenkeel_api::{
 use evenkeel_component::flags::duration;
 use evenkeel_nodes::{
     CRASH, DISK_PRESSURE, FaultEnd, MEMORY_PRESSURE, NOT_READY, PID_PRESSURE, SILENT, fault,
+    next_second,
 };
 use evenkeel_runtime::{
     client::{Client, ListOptions, Metadata},
@@ -118,6 +119,20 @@ fn fault_name(annotation: &str) -> &str {
     annotation.rsplit('/').next().unwrap_or(annotation)
 }
 
+/// Returns the end of a fault that lasts this long from now. Whole seconds are easier to read; no fault is shorter for it.
+pub(crate) fn end_after(now: Timestamp, duration: Duration) -> FaultEnd {
+    FaultEnd::At(next_second(saturating_add(now, duration)))
+}
+
+/// Partitions a node from the API server until an end.
+///
+/// # Errors
+/// When the API server refuses the change of the node.
+pub(crate) async fn partition(client: &Client, node: &str, end: FaultEnd) -> Result<()> {
+    let change = Change { annotations: vec![(SILENT, Some(end.to_string()))] };
+    annotate(client, &Node::kind(), ("", node), &change).await
+}
+
 /// Change of an object's annotations: each with its value, or `None` to remove it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Change {
@@ -126,18 +141,17 @@ struct Change {
 
 /// Returns the change that begins or ends the faults of the arguments.
 fn change(args: &FaultArgs, now: Timestamp) -> Result<Change> {
-    let end = |duration| {
-        let end = saturating_add(now, duration);
-        // Whole seconds are easier to read.
-        FaultEnd::At(Timestamp::from_second(end.as_second()).unwrap_or(end))
-    };
+    if args.duration.is_some_and(|duration| duration.is_zero()) {
+        bail!("--for: write a duration above 0, such as 5m");
+    }
+    let end = |duration| end_after(now, duration);
     if let Target::Pod(_) = args.target {
         if args.kind.is_some() {
             bail!("--kind is for nodes: the containers of a pod crash");
         }
         let value = match (args.stop, args.duration) {
             (true, _) => None,
-            (false, None) => Some(format!("at {now}")),
+            (false, None) => Some(format!("at {}", next_second(now))),
             (false, Some(duration)) => Some(end(duration).to_string()),
         };
         return Ok(Change { annotations: vec![(CRASH, value)] });
@@ -387,8 +401,33 @@ mod tests {
         assert_eq!(all.annotations.len(), FaultKind::value_variants().len());
         let refused = change(&args("pod/a --kind silent"), now()).expect_err("not for pods");
         assert!(refused.to_string().contains("--kind is for nodes"), "{refused}");
+        let refused = change(&args("node/a --for 0s"), now()).expect_err("over at once");
+        assert!(refused.to_string().starts_with("--for: write a duration above 0"), "{refused}");
+        let later = "2026-01-02T03:04:05.3Z".parse().expect("a time");
+        for (line, want) in [
+            ("node/a --for 500ms", "o silent until 2026-01-02T03:04:06Z\n"),
+            ("node/a --for 1s", "o silent until 2026-01-02T03:04:07Z\n"),
+            ("pod/a", "o crash at 2026-01-02T03:04:06Z\n"),
+        ] {
+            assert_eq!(change(&args(line), later).expect("valid").text("o"), want, "{line}");
+        }
         for target in ["a", "node", "node/", "deployment/a", "zones/a"] {
             assert!(parse_target(target).is_err(), "{target}");
+        }
+    }
+
+    #[test]
+    fn faults_end_at_whole_seconds_and_not_too_early() {
+        let half = "2026-01-02T03:04:05.5Z".parse().expect("a time");
+        for (now, millis, want) in [
+            (now(), 2000, "until 2026-01-02T03:04:07Z"),
+            (now(), 1, "until 2026-01-02T03:04:06Z"),
+            (half, 400, "until 2026-01-02T03:04:06Z"),
+            (half, 500, "until 2026-01-02T03:04:06Z"),
+            (half, 501, "until 2026-01-02T03:04:07Z"),
+        ] {
+            let end = end_after(now, Duration::from_millis(millis));
+            assert_eq!(end.to_string(), want, "{now} {millis}");
         }
     }
 

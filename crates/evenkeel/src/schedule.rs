@@ -3,13 +3,9 @@
 
 use anyhow::{Context as _, Result, bail, ensure};
 use evenkeel_api::views::Pod;
+use evenkeel_explain::{LiveScheduler, Unsynced};
 use evenkeel_kube_scheduler::Registry;
-use evenkeel_runtime::{
-    cache::Caches,
-    client::{Client, dry_run},
-    clock::Clock,
-    tasks::Tasks,
-};
+use evenkeel_runtime::clock::Clock;
 use evenkeel_scheduler::{
     SchedulerOptions,
     explain::{Explained, Looker},
@@ -28,8 +24,6 @@ use std::{
 
 /// Timeout of the caches' sync with a live cluster.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(60);
-/// Time that reflectors have to stop.
-const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of printed nodes for each kind of result.
 const MAX_SHOWN_NODES: usize = 8;
 
@@ -100,7 +94,8 @@ async fn simulate_files(args: &Args) -> Result<String> {
             .with_context(|| path.display().to_string())?;
     }
     let workloads = dump.complete();
-    let (mut looker, tasks) = start_looker(dump.connection(), &options).await?;
+    let mut scheduler = start(dump.connection(), &options).await?;
+    let looker = scheduler.looker();
     let mut simulation = Simulation::new(&workloads, args.copies);
     let mut pods = looker.pending();
     if let Some(wanted) = &args.pod {
@@ -118,9 +113,9 @@ async fn simulate_files(args: &Args) -> Result<String> {
         );
     }
     for pod in &pods {
-        simulation.place(&mut looker, pod)?;
+        simulation.place(looker, pod)?;
     }
-    tasks.shut_down(SHUTDOWN_TIMEOUT).await;
+    scheduler.stop().await;
     let placed = simulation.placed;
     if args.output == "json" {
         return Ok(serde_json::to_string_pretty(&placed)? + "\n");
@@ -274,33 +269,15 @@ fn read(path: &PathBuf) -> Result<String> {
 /// # Errors
 /// When the caches do not sync in time.
 pub async fn explain(kube: kube::Client, namespace: &str, pod: &str) -> Result<Option<Explained>> {
-    let (kube, _) = dry_run(kube);
-    let (mut looker, tasks) = start_looker(kube, &SchedulerOptions::default()).await?;
-    let explained = looker.explain(namespace, pod);
-    tasks.shut_down(SHUTDOWN_TIMEOUT).await;
+    let mut scheduler = start(kube, &SchedulerOptions::default()).await?;
+    let explained = scheduler.explain(namespace, pod);
+    scheduler.stop().await;
     Ok(explained)
 }
 
-/// Starts the caches of a scheduler that only evaluates pods, and waits for them.
-async fn start_looker(kube: kube::Client, options: &SchedulerOptions) -> Result<(Looker, Tasks)> {
-    let (clock, tasks) = (Clock::system(), Tasks::new());
-    let client =
-        Client::builder(kube, clock.clone()).qps(-1.0).user_agent("evenkeel-explain").build();
-    let caches = Caches::new(client.clone(), clock.clone(), &prometheus::Registry::new());
-    let mut looker = Looker::new(client, caches.clone(), clock, options);
-    caches.start(&tasks);
-    let ready = tokio::time::timeout(SYNC_TIMEOUT, looker.ready()).await;
-    ready.map_err(|_| {
-        let unsynced: Vec<String> =
-            caches.unsynced().iter().map(|kind| kind.plural.to_string()).collect();
-        anyhow::anyhow!(
-            "after {} s, these resources are still not read: {}; `kubectl auth can-i list {}` says whether you may",
-            SYNC_TIMEOUT.as_secs(),
-            unsynced.join(", "),
-            unsynced.first().map_or("pods", String::as_str)
-        )
-    })?;
-    Ok((looker, tasks))
+async fn start(kube: kube::Client, options: &SchedulerOptions) -> Result<LiveScheduler, Unsynced> {
+    let scheduler = LiveScheduler::start(kube, &Clock::system(), options, "evenkeel-explain");
+    scheduler.synced(SYNC_TIMEOUT).await
 }
 
 /// Returns a line for each node, for at most eight nodes of each kind of result.

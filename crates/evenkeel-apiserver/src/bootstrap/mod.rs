@@ -1,7 +1,10 @@
 //! Objects that the server creates when it starts: namespaces, roles, priority classes, flow control and the Service
 //! `kubernetes`.
 
+mod policy;
 mod recorded;
+
+pub use policy::{BootstrapGrant, BootstrapRule, bootstrap_grants};
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

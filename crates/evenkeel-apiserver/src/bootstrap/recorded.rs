@@ -5,6 +5,7 @@ use std::sync::{Arc, LazyLock, OnceLock};
 
 use jiff::Timestamp;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -103,6 +104,18 @@ pub(super) fn of(resource: &ResourceType) -> Result<Vec<Value>, StatusError> {
     let has_resource =
         |object: &&Recorded| object.resource.resource_prefix == resource.resource_prefix;
     recorded()?.iter().filter(has_resource).map(Recorded::value).collect()
+}
+
+/// Returns the recorded objects of a resource, parsed.
+pub(super) fn parsed<T: DeserializeOwned>(
+    group: &str,
+    plural: &str,
+) -> Result<Vec<T>, StatusError> {
+    let is_of_resource =
+        |object: &&Recorded| (object.resource.group(), object.resource.plural()) == (group, plural);
+    let parse = |object: &Recorded| serde_json::from_str(object.text.get());
+    let parsed: Result<_, _> = recorded()?.iter().filter(is_of_resource).map(parse).collect();
+    parsed.map_err(StatusError::internal)
 }
 
 /// Adds the creation of the missing objects to a transaction.

@@ -151,7 +151,8 @@ impl Builder {
     }
 
     /// Seeds the generators of UIDs and names, so that every run generates the same ones. Those of an object depend on
-    /// its resource, namespace, `generateName` or name, and controller, and on the number of such creates before it.
+    /// its resource, namespace, `generateName` or name, and controller, and on the number of such creates before it. UIDs
+    /// also depend on the hour since the start.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
@@ -384,7 +385,7 @@ impl Builder {
             .map_err(|(setting, reason)| BuildError::Setting(setting, reason))?;
         let rng = self.seed.map_or_else(StdRng::from_os_rng, StdRng::seed_from_u64);
         // A server that starts again on its data does not draw what it drew before.
-        let draws = self.seed.map(|seed| Draws::new(seed, store.revision()));
+        let draws = self.seed.map(|seed| Draws::new(seed, store.revision(), self.clock.now()));
         let api = Arc::new(Api {
             table: Table::builtin(),
             service_families: network.families(),

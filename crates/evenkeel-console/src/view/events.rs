@@ -79,6 +79,14 @@ fn last_time(event: &Value) -> Option<Timestamp> {
     times.into_iter().find_map(|time| evenkeel_api::time::parse(time.as_str()?).ok())
 }
 
+/// Returns the number of events of the last hour.
+pub(crate) fn count_recent(now: Timestamp, events: &[Value]) -> usize {
+    let is_recent = |event: &&Value| {
+        last_time(event).is_some_and(|time| now.as_second() - time.as_second() < 3600)
+    };
+    events.iter().filter(is_recent).count()
+}
+
 fn row(
     now: Timestamp,
     time: Option<Timestamp>,
@@ -140,6 +148,9 @@ mod tests {
             [("B", 7, "node-controller", "/object/core/v1/nodes/-/n"), ("A", 3, "kubelet", "")]
         );
         assert_eq!((more, rows[1].object.text.as_str()), (0, "Pod a/p"));
+        let later = Timestamp::from_second(NOW + 3500).expect("a time");
+        let counts = [count_recent(now, &events), count_recent(later, &events)];
+        assert_eq!(counts, [2, 1], "one is more than an hour old later");
         let (warnings, _) = super::rows(now, &events, true, kinds);
         assert_eq!(warnings.len(), 1);
         let many = vec![events[0].clone(); MAX_EVENTS + 5];

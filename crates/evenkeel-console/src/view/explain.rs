@@ -7,7 +7,11 @@ use super::{
 };
 use crate::route::controller_href;
 use evenkeel_api::time::Timestamp;
-use evenkeel_runtime::introspect::{Fact, ObjectReport};
+use evenkeel_explain::{Cause, Sections, facts, sections};
+use evenkeel_runtime::introspect::{Fact, ObjectReport, Subject};
+
+/// Maximum number of causes on a page.
+const MAX_CAUSES: usize = 20;
 
 /// A controller's report on an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,23 +32,74 @@ pub(crate) struct ReportCard {
     pub(crate) last: Option<PassRow>,
 }
 
-/// Returns whether a report needs attention: it has a next action or a wait, its last pass failed, or the object does
-/// not exist.
-pub(super) fn needs_attention(report: &ObjectReport) -> bool {
-    let failed = report.last.as_ref().is_some_and(|last| last.error.is_some());
-    !report.would.is_empty() || !report.waits.is_empty() || failed || !report.exists
+/// Why the object is not as desired, in one sentence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct CauseRow {
+    /// The dependent object that says so. Empty for the object of the page.
+    pub(crate) object: Link,
+    /// Number of further objects of the same kind that say the same.
+    pub(crate) others: usize,
+    /// Sentence about the object, without its name.
+    pub(crate) text: String,
 }
 
-/// Returns the reports that need attention, and the others.
-pub(crate) fn cards(
-    now: Timestamp,
-    reports: Vec<ObjectReport>,
-) -> (Vec<ReportCard>, Vec<ReportCard>) {
-    let (loud, quiet): (Vec<_>, Vec<_>) = reports.into_iter().partition(needs_attention);
-    let cards = |reports: Vec<ObjectReport>| {
-        reports.into_iter().map(|report| card(now, report)).collect::<Vec<_>>()
+/// A controller that has nothing to do, in one line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct QuietLine {
+    /// Name of the controller, with its page.
+    pub(crate) controller: Link,
+    /// What it observes. Empty for nothing.
+    pub(crate) sees: String,
+}
+
+/// Reports on an object, those that matter first.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Reports {
+    /// Reports that need attention, and those of controllers that manage dependents.
+    pub(crate) cards: Vec<ReportCard>,
+    /// Whether a card needs attention.
+    pub(crate) attention: bool,
+    /// Controllers with nothing to do: those that observe something first.
+    pub(crate) quiet: Vec<QuietLine>,
+}
+
+impl Reports {
+    /// Returns whether no controller reconciles the object.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.cards.is_empty() && self.quiet.is_empty()
+    }
+}
+
+/// Returns the reports on an object in the order of `evenkeel explain`.
+pub(crate) fn reports(now: Timestamp, reports: &[ObjectReport]) -> Reports {
+    let Sections { attention, managing, observing, silent } = sections(reports);
+    let line = |report: &ObjectReport| QuietLine {
+        controller: Link::new(&*report.controller, controller_href(&report.controller)),
+        sees: facts(report),
     };
-    (cards(loud), cards(quiet))
+    Reports {
+        attention: !attention.is_empty(),
+        cards: attention.into_iter().chain(managing).map(|r| card(now, r.clone())).collect(),
+        quiet: observing.into_iter().chain(silent).map(line).collect(),
+    }
+}
+
+/// Returns why an object and its dependents are not as desired. `href` returns the page of an object.
+pub(crate) fn causes(
+    root: &Subject,
+    causes: Vec<Cause>,
+    href: impl Fn(&Subject) -> String,
+) -> (Vec<CauseRow>, usize) {
+    let more = causes.len().saturating_sub(MAX_CAUSES);
+    let row = |Cause { object, others, text }: Cause| CauseRow {
+        object: match object == *root {
+            true => Link::default(),
+            false => Link::new(object.to_string(), href(&object)),
+        },
+        others,
+        text,
+    };
+    (causes.into_iter().take(MAX_CAUSES).map(row).collect(), more)
 }
 
 fn card(now: Timestamp, report: ObjectReport) -> ReportCard {
@@ -96,14 +151,35 @@ mod tests {
             ..report("b")
         };
         let absent = ObjectReport { exists: false, ..report("c") };
-        let (loud, quiet) = cards(now, vec![report("a"), waiting, absent]);
-        let names = |cards: &[ReportCard]| {
-            cards.iter().map(|c| c.controller.text.clone()).collect::<Vec<_>>()
+        let observing = ObjectReport {
+            sees: vec![Fact { what: "zone".to_owned(), value: "Normal".to_owned() }],
+            ..report("d")
         };
-        assert_eq!(
-            (names(&loud), names(&quiet)),
-            (vec!["b".to_owned(), "c".to_owned()], vec!["a".to_owned()])
-        );
-        assert_eq!(loud[0].queue, "due in 2m, 2 failures in a row");
+        let shown = reports(now, &[report("a"), waiting, absent, observing]);
+        let names: Vec<_> = shown.cards.iter().map(|card| &*card.controller.text).collect();
+        assert_eq!((names, shown.attention), (vec!["b", "c"], true));
+        assert_eq!(shown.cards[0].queue, "due in 2m, 2 failures in a row");
+        let quiet: Vec<_> =
+            shown.quiet.iter().map(|line| (&*line.controller.text, &*line.sees)).collect();
+        assert_eq!(quiet, [("d", "zone Normal"), ("a", "")]);
+        assert!(reports(now, &[]).is_empty() && !reports(now, &[report("a")]).attention);
+    }
+
+    #[test]
+    fn causes_of_dependents_are_links() {
+        let root = Subject::new("apps", "Deployment", "ns", "web");
+        let pod = Subject::new("", "Pod", "ns", "p");
+        let cause = |object: &Subject, others| Cause {
+            object: object.clone(),
+            others,
+            text: "it is paused".to_owned(),
+        };
+        let all = vec![cause(&root, 0), cause(&pod, 2)];
+        let (rows, more) = causes(&root, all, |subject| format!("/{}", subject.name));
+        let shown: Vec<_> =
+            rows.iter().map(|r| (&*r.object.text, &*r.object.href, r.others)).collect();
+        assert_eq!((shown, more), (vec![("", "", 0), ("Pod ns/p", "/p", 2)], 0));
+        let (rows, more) = causes(&root, vec![cause(&pod, 0); 25], |_| String::new());
+        assert_eq!((rows.len(), more), (MAX_CAUSES, 5));
     }
 }

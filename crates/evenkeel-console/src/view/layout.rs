@@ -14,14 +14,42 @@ pub(crate) struct Layout<'a> {
     pub(crate) section: &'a str,
     /// Path and query of the page, if the server says when it changes. Empty for others.
     pub(crate) live: &'a str,
+    /// Who looks at the page.
+    pub(crate) viewer: Viewer<'a>,
     /// Content, rendered by a template.
     pub(crate) content: &'a str,
+}
+
+/// Who looks at a page.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Viewer<'a> {
+    /// Nobody who is logged in.
+    Stranger,
+    /// The administrator, by the URL's token, or a user of the API.
+    Known {
+        /// Name of the user. Empty for the administrator.
+        user: &'a str,
+        /// Token of forms.
+        form_token: &'a str,
+    },
+}
+
+/// The page to log in on.
+#[derive(Debug, Clone, Template)]
+#[template(path = "login.html")]
+pub(crate) struct LoginPage<'a> {
+    /// Why the last attempt failed. Empty before the first one.
+    pub(crate) message: &'a str,
 }
 
 /// A page that says why there is no other.
 #[derive(Debug, Clone, Template)]
 #[template(path = "error.html")]
 pub(crate) struct ErrorPage<'a> {
+    /// Whether to log in would help.
+    pub(crate) wants_login: bool,
+    /// Resource of a list that a user may perhaps see in one namespace. Empty for others.
+    pub(crate) resource: &'a str,
     /// What is wrong, in a few words.
     pub(crate) title: &'a str,
     /// The reason, and what to do.
@@ -35,18 +63,24 @@ mod tests {
     #[test]
     fn titles_and_messages_are_escaped() {
         let message = "</p><script>alert(1)</script>";
-        let content = ErrorPage { title: "No", message }.render().expect("rendered");
+        let content = ErrorPage { title: "No", message, wants_login: true, resource: "\"><i>" };
+        let content = content.render().expect("rendered");
         let page = Layout {
             title: "\"><svg",
             cluster: "<a>",
             section: "/",
             live: "/x?a=\"",
+            viewer: Viewer::Known { user: "<b>", form_token: "t" },
             content: &content,
         };
         let html = page.render().expect("rendered");
         assert_eq!(html.matches("<script").count(), 1, "the console's own: {html}");
         assert!(
-            !html.contains("<svg") && !html.contains("<a>") && !html.contains("a=\"\""),
+            !html.contains("<b>")
+                && !html.contains("<i>")
+                && !html.contains("<svg")
+                && !html.contains("<a>")
+                && !html.contains("a=\"\""),
             "{html}"
         );
     }

@@ -1,15 +1,19 @@
 //! View models of the pages: pure functions from objects and reports to what a template shows. Templates escape every text.
 
 pub(crate) mod ago;
+pub(crate) mod attention;
 pub(crate) mod controller;
 pub(crate) mod events;
 pub(crate) mod explain;
 pub(crate) mod heatmap;
 pub(crate) mod layout;
 pub(crate) mod list;
+pub(crate) mod nodepage;
 pub(crate) mod object;
 pub(crate) mod overview;
 pub(crate) mod plot;
+pub(crate) mod podlist;
+pub(crate) mod podstatus;
 pub(crate) mod scheduling;
 pub(crate) mod switches;
 pub(crate) mod tree;
@@ -45,12 +49,15 @@ impl Chip {
         Self { text: text.into(), tone }
     }
 
-    /// Returns the state of a pod or a node by its word.
+    /// Returns the state of an object other than a pod by its word.
     pub(crate) fn of_state(state: &str) -> Self {
         let tone = match state {
-            "Running" | "Ready" | "Bound" | "Active" | "Succeeded" | "Available" => "good",
-            "Pending" | "Terminating" | "Unknown" | "SchedulingDisabled" => "warn",
-            "Failed" | "NotReady" | "Lost" | "CrashLoopBackOff" => "bad",
+            "Running" | "Ready" | "Bound" | "Active" | "Succeeded" | "Available" | "Complete" => {
+                "good"
+            }
+            "Pending" | "Terminating" | "Unknown" => "warn",
+            "Failed" | "NotReady" | "Lost" => "bad",
+            cordoned if cordoned.starts_with("NotReady,") => "bad",
             _ => "quiet",
         };
         Self::new(state, tone)
@@ -63,6 +70,12 @@ pub(crate) fn shorten(text: &str, max: usize) -> String {
         return text.to_owned();
     }
     text.chars().take(max.saturating_sub(1)).chain(['…']).collect()
+}
+
+/// Returns an object as a cache has it.
+#[cfg(test)]
+pub(crate) fn decoded<V: evenkeel_api::View>(object: &serde_json::Value) -> V {
+    V::decode(object.to_string().as_bytes(), evenkeel_api::Encoding::Json).expect("an object")
 }
 
 #[cfg(test)]

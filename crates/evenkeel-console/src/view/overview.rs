@@ -1,11 +1,17 @@
 //! The first page: nodes, plots and controllers.
 
-use super::{Link, ago::Ago, heatmap::HeatMap, plot::Plot, shorten};
+use super::{
+    Link, ago::Ago, attention::Item, heatmap::HeatMap, plot::Plot, podlist::NOT_READY,
+    podstatus::PodStatus, shorten,
+};
 use crate::route::controller_href;
 use askama::Template;
-use evenkeel_api::{time::Timestamp, views::Pod};
+use evenkeel_api::{
+    time::Timestamp,
+    views::{Deployment, Pod},
+};
 use evenkeel_runtime::introspect::{Failed, Listing, Summary};
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 /// Time for which a failure keeps a controller among those that need attention, in seconds.
 const RECENT_FAILURE: i64 = 300;
@@ -55,73 +61,162 @@ pub(crate) struct ControllerRow {
 pub(crate) struct Overview {
     /// Name of the cluster.
     pub(crate) cluster: String,
+    /// Objects that need attention, of those that the user may see.
+    pub(crate) attention: Vec<Item>,
+    /// Number of objects that need attention and are not listed.
+    pub(crate) more: usize,
+    /// Whether the user may see all that could need attention.
+    pub(crate) sees_all: bool,
     /// Numbers of objects.
     pub(crate) tiles: Vec<Tile>,
-    /// Nodes as a heat map.
-    pub(crate) nodes: HeatMap,
-    /// Writes, latencies, queues.
+    /// What the user may not see of the page.
+    pub(crate) refused: Vec<String>,
+    /// Nodes as a heat map. `None` if the user may not see nodes and pods.
+    pub(crate) nodes: Option<HeatMap>,
+    /// Writes, latencies, queues. Empty if the user may not see metrics.
     pub(crate) plots: Vec<Plot>,
+    /// Whether the user may see controllers.
+    pub(crate) has_controllers: bool,
     /// Controllers that work, wait or failed.
     pub(crate) busy: Vec<ControllerRow>,
     /// Controllers that do neither.
     pub(crate) quiet: Vec<ControllerRow>,
 }
 
-/// Returns the first page.
+/// Number of warnings, and whether there are more.
+pub(crate) type Warnings = (usize, bool);
+
+/// What the user may see of the cluster's objects. `None` stands for a kind that the user may not list.
+#[derive(Debug, Default)]
+pub(crate) struct VisibleObjects<'a> {
+    /// Objects that need attention, and the number of those that are left out.
+    pub(crate) attention: (Vec<Item>, usize),
+    /// Whether these are all: the user may list nodes, pods and workloads.
+    pub(crate) sees_all: bool,
+    /// Nodes. Their shades are the requests of `pods`.
+    pub(crate) nodes: Option<HeatMap>,
+    /// Pods of all namespaces.
+    pub(crate) pods: Option<&'a [Arc<Pod>]>,
+    /// Deployments of all namespaces.
+    pub(crate) deployments: Option<&'a [Arc<Deployment>]>,
+    /// Warnings of the last hour.
+    pub(crate) warnings: Option<Warnings>,
+}
+
+/// Returns the first page. A part that the user may not see is `None`, or empty, and the reason is in `refused`.
 pub(crate) fn overview(
     cluster: &str,
-    nodes: HeatMap,
-    pods: &[Arc<Pod>],
-    listing: &Listing,
+    objects: VisibleObjects<'_>,
+    listing: Option<&Listing>,
     plots: Vec<Plot>,
+    refused: Vec<String>,
 ) -> Overview {
-    let rows = listing.controllers.iter().map(|summary| {
-        (needs_attention(listing.now, summary), controller_row(listing.now, summary))
-    });
+    let controllers = listing
+        .iter()
+        .flat_map(|listing| listing.controllers.iter().map(|summary| (listing.now, summary)));
+    let rows = controllers
+        .map(|(now, summary)| (needs_attention(now, summary), controller_row(now, summary)));
     let (busy, quiet): (Vec<_>, Vec<_>) = rows.partition(|(attention, _)| *attention);
     let rows = |rows: Vec<(bool, ControllerRow)>| rows.into_iter().map(|(_, row)| row).collect();
     let (busy, quiet): (Vec<ControllerRow>, Vec<ControllerRow>) = (rows(busy), rows(quiet));
-    let tiles = tiles(&nodes, pods, listing);
-    Overview { cluster: cluster.to_owned(), tiles, nodes, plots, busy, quiet }
+    let mut tiles = tiles_of_objects(&objects);
+    if let Some(listing) = listing {
+        tiles.extend(tiles_of_controllers(listing));
+    }
+    let VisibleObjects { attention: (attention, more), sees_all, nodes, pods, .. } = objects;
+    Overview {
+        cluster: cluster.to_owned(),
+        attention,
+        more,
+        sees_all,
+        tiles,
+        refused,
+        nodes: nodes.filter(|_| pods.is_some()),
+        plots,
+        has_controllers: listing.is_some(),
+        busy,
+        quiet,
+    }
 }
 
-fn tiles(nodes: &HeatMap, pods: &[Arc<Pod>], listing: &Listing) -> Vec<Tile> {
-    let pods_page = "/objects?kind=pods";
-    let tile = |name: &str, href: &str, value: String, tone| Tile {
-        link: Link::new(name, href),
-        value,
-        tone,
+fn tile(name: &str, href: &str, value: String, tone: &'static str) -> Tile {
+    Tile { link: Link::new(name, href), value, tone }
+}
+
+fn ready_tile(name: &str, href: &str, ready: usize, total: usize) -> Tile {
+    let tone = if ready < total {
+        "bad"
+    } else if total == 0 {
+        "quiet"
+    } else {
+        "good"
     };
-    let is_bad = nodes.ready < nodes.total;
-    let mut tiles = vec![tile(
-        "nodes Ready",
-        "/objects?kind=nodes",
-        format!("{} / {}", nodes.ready, nodes.total),
-        if is_bad { "bad" } else { "good" },
-    )];
-    let mut phases: BTreeMap<&str, usize> = BTreeMap::new();
-    for pod in pods {
-        let phase = if pod.meta.deleting() { "Terminating" } else { &*pod.status.phase };
-        *phases.entry(phase).or_default() += 1;
+    tile(name, href, format!("{ready} / {total}"), tone)
+}
+
+fn tiles_of_objects(objects: &VisibleObjects<'_>) -> Vec<Tile> {
+    let mut tiles = Vec::new();
+    if let Some(nodes) = &objects.nodes {
+        tiles.push(ready_tile("nodes Ready", "/objects?kind=nodes", nodes.ready, nodes.total));
     }
-    for (phase, tone, always) in [
-        ("Running", "good", true),
-        ("Pending", "warn", true),
-        ("Failed", "bad", false),
-        ("Succeeded", "quiet", false),
-        ("Terminating", "warn", false),
-    ] {
-        let count = phases.get(phase).copied().unwrap_or_default();
-        if count > 0 || always {
-            let tone = if count > 0 { tone } else { "quiet" };
-            tiles.push(tile(&format!("pods {phase}"), pods_page, count.to_string(), tone));
+    if let Some(deployments) = objects.deployments {
+        let ready = deployments.iter().filter(|deployment| {
+            deployment.status.ready_replicas >= deployment.spec.replicas.unwrap_or(1)
+        });
+        let href = "/objects?kind=deployments.apps";
+        tiles.push(ready_tile("Deployments ready", href, ready.count(), deployments.len()));
+    }
+    if let Some(pods) = objects.pods {
+        tiles.extend(tiles_of_pods(pods));
+    }
+    if let Some((count, more)) = objects.warnings {
+        let tone = if count > 0 { "warn" } else { "quiet" };
+        let plus = if more { "+" } else { "" };
+        let name = "warnings in the last hour";
+        tiles.push(tile(name, "/events?warnings=true", format!("{count}{plus}"), tone));
+    }
+    tiles
+}
+
+fn tiles_of_pods(pods: &[Arc<Pod>]) -> Vec<Tile> {
+    let statuses: Vec<PodStatus> = pods.iter().map(|pod| PodStatus::of(pod)).collect();
+    let count =
+        |is: &dyn Fn(&PodStatus) -> bool| statuses.iter().filter(|status| is(status)).count();
+    let page = |status: &str| format!("/objects?kind=pods&status={status}");
+    let (not_ready, bad) =
+        (count(&PodStatus::is_not_ready), count(&|status| status.tone() == "bad"));
+    let tone = match (not_ready, bad) {
+        (0, _) => "quiet",
+        (_, 0) => "warn",
+        _ => "bad",
+    };
+    let ready = count(&|status| status.tone() == "good");
+    let mut tiles = vec![
+        tile(
+            "pods ready",
+            "/objects?kind=pods",
+            ready.to_string(),
+            if ready > 0 { "good" } else { "quiet" },
+        ),
+        tile("pods not ready", &page(NOT_READY), not_ready.to_string(), tone),
+    ];
+    for (word, tone) in [("Pending", "warn"), ("Completed", "quiet")] {
+        let count = count(&|status| status.word == word);
+        let tone = if count > 0 { tone } else { "quiet" };
+        if count > 0 || word == "Pending" {
+            tiles.push(tile(&format!("pods {word}"), &page(word), count.to_string(), tone));
         }
     }
-    let depth: usize = listing.controllers.iter().map(|c| c.queue.ready + c.queue.in_flight).sum();
+    tiles
+}
+
+/// Returns the troubles of controllers, if there are any. The lengths of their queues are in the plots.
+fn tiles_of_controllers(listing: &Listing) -> Vec<Tile> {
+    let mut tiles = Vec::new();
     let failing: usize = listing.controllers.iter().map(|c| c.queue.backing_off).sum();
-    tiles.push(tile("keys in queues", "", depth.to_string(), "quiet"));
-    let tone = if failing > 0 { "bad" } else { "quiet" };
-    tiles.push(tile("keys in back-off", "", failing.to_string(), tone));
+    if failing > 0 {
+        tiles.push(tile("keys in back-off", "", failing.to_string(), "bad"));
+    }
     let unsynced: Vec<&str> = listing
         .caches
         .iter()
@@ -195,7 +290,16 @@ mod tests {
             ],
             caches: Vec::new(),
         };
-        let page = overview("a", heat_map(Vec::new(), &[], listing.now), &[], &listing, Vec::new());
+        let objects = VisibleObjects {
+            attention: (Vec::new(), 3),
+            nodes: Some(heat_map(Vec::new(), &[], listing.now)),
+            pods: Some(&[]),
+            warnings: Some((500, true)),
+            ..VisibleObjects::default()
+        };
+        let page = overview("a", objects, Some(&listing), Vec::new(), Vec::new());
+        let warnings = page.tiles.iter().find(|tile| tile.link.text == "warnings in the last hour");
+        assert_eq!(warnings.map(|tile| &*tile.value), Some("500+"));
         let names =
             |rows: &[ControllerRow]| rows.iter().map(|r| r.link.text.clone()).collect::<Vec<_>>();
         assert_eq!(names(&page.busy), ["failing", "recent"]);
@@ -205,5 +309,62 @@ mod tests {
         let html = page.render().expect("rendered");
         assert!(!html.contains("<script"), "{html}");
         assert!(html.contains("&#60;script&#62;alert(1)"), "{html}");
+        let refused = vec!["User ann may not list nodes.".to_owned()];
+        let page = overview("a", VisibleObjects::default(), None, Vec::new(), refused);
+        let html = page.render().expect("rendered");
+        assert!(html.contains("User ann may not list nodes."), "{html}");
+        for part in ["attention", "tiles", "nodes", "plots", "controllers"] {
+            assert!(!html.contains(&format!("id=\"{part}\"")), "{part} in {html}");
+        }
+        // The shades of nodes would tell of pods.
+        let nodes = Some(heat_map(Vec::new(), &[], now));
+        let objects = VisibleObjects { nodes, ..VisibleObjects::default() };
+        let page = overview("a", objects, None, Vec::new(), Vec::new());
+        let tiles: Vec<_> = page.tiles.iter().map(|tile| &*tile.link.text).collect();
+        assert_eq!((tiles, page.nodes.is_none()), (vec!["nodes Ready"], true));
+    }
+
+    #[test]
+    fn tiles_count_by_the_status_of_pods() {
+        use serde_json::json;
+        let pod = |phase: &str, waiting: &str| {
+            let state = if waiting.is_empty() {
+                json!({"running": {}})
+            } else {
+                json!({"waiting": {"reason": waiting}})
+            };
+            Arc::new(crate::view::decoded::<Pod>(&json!({
+                "spec": {"containers": [{"name": "c"}]},
+                "status": {"phase": phase, "containerStatuses": [{"name": "c", "ready": waiting.is_empty(), "state": state}]},
+            })))
+        };
+        let pods = [
+            pod("Running", ""),
+            pod("Running", "CrashLoopBackOff"),
+            pod("Pending", "ContainerCreating"),
+            Arc::new(crate::view::decoded::<Pod>(
+                &json!({"spec": {"containers": [{"name": "c"}]}, "status": {"phase": "Pending"}}),
+            )),
+        ];
+        let map = heat_map(Vec::new(), &[], Timestamp::from_second(0).expect("a time"));
+        let objects = VisibleObjects {
+            nodes: Some(map),
+            pods: Some(&pods),
+            deployments: Some(&[]),
+            ..VisibleObjects::default()
+        };
+        let tiles = tiles_of_objects(&objects);
+        let shown: Vec<_> = tiles
+            .iter()
+            .map(|tile| (&*tile.link.text, &*tile.value, tile.tone, &*tile.link.href))
+            .collect();
+        let want = [
+            ("nodes Ready", "0 / 0", "quiet", "/objects?kind=nodes"),
+            ("Deployments ready", "0 / 0", "quiet", "/objects?kind=deployments.apps"),
+            ("pods ready", "1", "good", "/objects?kind=pods"),
+            ("pods not ready", "3", "bad", "/objects?kind=pods&status=not-ready"),
+            ("pods Pending", "1", "warn", "/objects?kind=pods&status=Pending"),
+        ];
+        assert_eq!(shown, want);
     }
 }

@@ -1,15 +1,9 @@
 //! An object among its owners and the objects that controllers manage for it.
 
-use super::{Chip, Link, explain::needs_attention};
-use evenkeel_runtime::introspect::{ObjectReport, Subject};
-use std::{collections::HashSet, fmt::Write as _};
-
-/// Maximum depth of dependent objects below the object of the page.
-const MAX_DEPTH: usize = 3;
-/// Maximum number of listed dependent objects of one object.
-const MAX_CHILDREN: usize = 25;
-/// Maximum number of objects in a tree.
-const MAX_OBJECTS: usize = 150;
+use super::{Chip, Link};
+use evenkeel_explain::Explained;
+use evenkeel_runtime::introspect::Subject;
+use std::fmt::Write as _;
 
 /// An object of the tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,59 +24,39 @@ pub(crate) struct Branch {
 
 /// What the tree reads of objects.
 pub(crate) trait Look {
-    /// Returns the report of each controller that handles an object.
-    fn reports(&self, subject: &Subject) -> Vec<ObjectReport>;
     /// Returns the page of an object. Empty if its kind is unknown.
     fn href(&self, subject: &Subject) -> String;
     /// Returns the state of an object, if it is known.
     fn state(&self, subject: &Subject) -> Option<Chip>;
 }
 
-/// Returns the tree of an object. `owners` are its owner, the owner's owner, and so on.
-pub(crate) fn tree(look: &impl Look, subject: &Subject, owners: &[Subject]) -> Branch {
-    let mut known: HashSet<Subject> = owners.iter().cloned().chain([subject.clone()]).collect();
-    let mut branch = below(look, subject, 0, &mut known);
+/// Returns the tree of an object. `owners` are its owner, the owner's owner, and so on, each with whether it needs attention.
+pub(crate) fn tree(look: &impl Look, explained: &Explained, owners: &[(Subject, bool)]) -> Branch {
+    let mut branch = below(look, explained);
     branch.is_here = true;
-    for owner in owners {
-        branch = Branch { children: vec![branch], ..leaf(look, owner, &look.reports(owner)) };
+    for (owner, attention) in owners {
+        branch = Branch { children: vec![branch], ..leaf(look, owner, *attention) };
     }
     branch
 }
 
-fn leaf(look: &impl Look, subject: &Subject, reports: &[ObjectReport]) -> Branch {
+fn leaf(look: &impl Look, subject: &Subject, attention: bool) -> Branch {
     Branch {
         link: Link::new(subject.to_string(), look.href(subject)),
         state: look.state(subject),
-        attention: reports.iter().any(needs_attention),
+        attention,
         is_here: false,
         children: Vec::new(),
         more: 0,
     }
 }
 
-fn below(
-    look: &impl Look,
-    subject: &Subject,
-    depth: usize,
-    known: &mut HashSet<Subject>,
-) -> Branch {
-    let reports = look.reports(subject);
-    let mut branch = leaf(look, subject, &reports);
-    if depth == MAX_DEPTH {
-        return branch;
+fn below(look: &impl Look, explained: &Explained) -> Branch {
+    Branch {
+        children: explained.children.iter().map(|child| below(look, child)).collect(),
+        more: explained.more,
+        ..leaf(look, &explained.object, explained.is_loud())
     }
-    for child in reports.iter().flat_map(|report| &report.children) {
-        if known.contains(child) {
-            continue;
-        }
-        if branch.children.len() == MAX_CHILDREN || known.len() >= MAX_OBJECTS {
-            branch.more += 1;
-            continue;
-        }
-        known.insert(child.clone());
-        branch.children.push(below(look, child, depth + 1, known));
-    }
-    branch
 }
 
 impl Branch {
@@ -139,24 +113,11 @@ fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use evenkeel_runtime::introspect::ObjectReport;
 
-    /// A set with this many pods, each with a child that is the set again.
-    struct Set(usize);
+    struct Pages;
 
-    impl Look for Set {
-        fn reports(&self, subject: &Subject) -> Vec<ObjectReport> {
-            let children = match &*subject.kind {
-                "ReplicaSet" => {
-                    (0..self.0).map(|n| Subject::new("", "Pod", "a", &format!("p{n}"))).collect()
-                }
-                "Pod" => vec![Subject::new("apps", "ReplicaSet", "a", "set")],
-                _ => Vec::new(),
-            };
-            let would =
-                if subject.name == "p0" { vec!["delete it".to_owned()] } else { Vec::new() };
-            vec![ObjectReport { exists: true, children, would, ..ObjectReport::default() }]
-        }
-
+    impl Look for Pages {
         fn href(&self, subject: &Subject) -> String {
             format!("/{}", subject.name)
         }
@@ -166,32 +127,34 @@ mod tests {
         }
     }
 
+    fn pod(name: &str, would: &[&str]) -> Explained {
+        let would = would.iter().map(|action| (*action).to_owned()).collect();
+        let report = ObjectReport { exists: true, would, ..ObjectReport::default() };
+        let object = Subject::new("", "Pod", "a", name);
+        Explained { object, reports: vec![report], ..Explained::default() }
+    }
+
     #[test]
     fn a_tree_has_owners_above_and_dependents_below() {
-        let (set, owner) = (
-            Subject::new("apps", "ReplicaSet", "a", "set"),
-            Subject::new("apps", "Deployment", "a", "<web>"),
-        );
-        let tree = tree(&Set(2), &set, std::slice::from_ref(&owner));
-        assert_eq!(tree.link.text, "Deployment a/<web>");
+        let owner = (Subject::new("apps", "Deployment", "a", "<web>"), true);
+        let set = Explained {
+            object: Subject::new("apps", "ReplicaSet", "a", "set"),
+            children: vec![pod("p0", &["delete it"]), pod("p1", &[])],
+            more: 975,
+            ..Explained::default()
+        };
+        let tree = tree(&Pages, &set, std::slice::from_ref(&owner));
+        assert_eq!((&*tree.link.text, tree.attention), ("Deployment a/<web>", true));
         let here = &tree.children[0];
-        assert!(here.is_here && !here.attention && !tree.is_here);
-        let pods: Vec<_> =
-            here.children.iter().map(|p| (&*p.link.text, p.attention, p.children.len())).collect();
-        assert_eq!(pods, [("Pod a/p0", true, 0), ("Pod a/p1", false, 0)]);
+        assert!(here.is_here && !here.attention && !tree.is_here && !here.is_alone());
+        let pods: Vec<_> = here.children.iter().map(|p| (&*p.link.text, p.attention)).collect();
+        assert_eq!(pods, [("Pod a/p0", true), ("Pod a/p1", false)]);
         let html = tree.html();
         assert!(
             html.contains("<a href=\"/&#60;web&#62;\">Deployment a/&#60;web&#62;</a>"),
             "{html}"
         );
+        assert!(html.contains("and 975 more"), "{html}");
         assert_eq!(html.matches("<ul").count(), html.matches("</ul>").count());
-    }
-
-    #[test]
-    fn a_large_tree_is_cut() {
-        let set = Subject::new("apps", "ReplicaSet", "a", "set");
-        let tree = tree(&Set(1000), &set, &[]);
-        assert_eq!((tree.children.len(), tree.more), (MAX_CHILDREN, 1000 - MAX_CHILDREN));
-        assert!(tree.html().contains("and 975 more"));
     }
 }

@@ -28,10 +28,14 @@ fn mix(hash: u64) -> u64 {
     hash ^ (hash >> 31)
 }
 
+/// Returns the draw number `n` of a hash.
+pub(crate) fn draw(hash: u64, n: u64) -> u64 {
+    mix(hash.wrapping_add(n.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
+}
+
 /// Reports whether the draw number `n` of a hash is within a rate in millionths.
 pub(crate) fn happens(hash: u64, n: u32, rate: u32) -> bool {
-    let draw = mix(hash.wrapping_add(u64::from(n).wrapping_mul(0x9e37_79b9_7f4a_7c15)));
-    draw % u64::from(MILLION) < u64::from(rate)
+    draw(hash, n.into()) % u64::from(MILLION) < u64::from(rate)
 }
 
 /// Returns the ends of a range such as `1s..5s`; `None` for a single value.

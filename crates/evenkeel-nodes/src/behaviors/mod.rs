@@ -12,22 +12,22 @@ mod definition;
 mod draw;
 mod select;
 mod spec;
-mod status;
+pub(crate) mod status;
 
 pub use definition::{BEHAVIOR_DEFINITION, behavior_definition};
-pub(crate) use draw::happens;
+pub(crate) use draw::{draw as draw_of, happens, hash};
 pub(crate) use select::{apply, usage};
 pub(crate) use spec::Behavior;
 #[cfg(test)]
 pub(crate) use spec::parse as parse_spec;
 
 use evenkeel_api::{
-    Kind, Text,
+    Kind, StrMap, Text,
     views::{Namespace, Node, Pod},
 };
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent, Caches, Dynamic},
-    client::{ApiError, Client, Metadata},
+    client::{ApiError, Client, ListOptions, Metadata},
     plan::PatchForm,
     queue::{Priority, Queue},
     tasks::Tasks,
@@ -36,6 +36,7 @@ use serde_json::Value;
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 const GROUP: &str = "sim.evenkeel.dev";
@@ -43,9 +44,34 @@ const VERSION: &str = "v1alpha1";
 const KIND: &str = "Behavior";
 const PLURAL: &str = "behaviors";
 
+/// Interval at which the server is asked for objects while the cache has not synced.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+
 /// Returns the kind of Behaviors.
 fn kind() -> Kind {
     Kind::new(GROUP, VERSION, KIND, PLURAL, false)
+}
+
+/// Waits until a cache has synced, or the server says that it does not serve the kind, or forbids the list.
+pub(crate) async fn synced_or_undefined(
+    client: &Client,
+    kind: &Kind,
+    synced: impl Future<Output = ()>,
+) {
+    let undefined = async {
+        loop {
+            let one = ListOptions { limit: 1, ..ListOptions::default() };
+            match client.list_metadata(kind, "", &one).await {
+                Err(error) if error.is_not_found() || error.is_forbidden() => break,
+                Ok(_) | Err(_) => client.clock().sleep(RETRY_INTERVAL).await,
+            }
+        }
+    };
+    tokio::select! {
+        biased;
+        () = synced => {}
+        () = undefined => {}
+    }
 }
 
 /// Valid Behaviors of the cluster. Clones share them.
@@ -98,21 +124,22 @@ impl Behaviors {
         let has_any = move || !lock(&valid).sorted.is_empty();
         let has_behaviors = has_any.clone();
         self.nodes.subscribe(move |event| {
-            if let CacheEvent::Updated { old, new } = event
-                && old.meta.labels != new.meta.labels
-                && has_behaviors()
-            {
+            if has_new_labels(event, |node| &node.meta.labels) && has_behaviors() {
                 of_nodes();
             }
         });
         self.namespaces.subscribe(move |event| {
-            if let CacheEvent::Updated { old, new } = event
-                && old.meta.labels != new.meta.labels
-                && has_any()
-            {
+            if has_new_labels(event, |namespace| &namespace.meta.labels) && has_any() {
                 changed();
             }
         });
+    }
+
+    /// Waits until the Behaviors, and the namespaces that their selectors read, are known. Without their definition there
+    /// are no Behaviors, nor are there any that this process may read if the server forbids the list.
+    pub(crate) async fn synced(&self, client: &Client) {
+        self.namespaces.synced().await;
+        synced_or_undefined(client, &kind(), self.cache.synced()).await;
     }
 
     /// Returns the Behaviors that select a pod, by precedence, the last one first.
@@ -143,6 +170,16 @@ impl Behaviors {
         tasks.spawn_restarting_until_cancelled("behaviors", move || {
             write_conditions(cache.clone(), client.clone(), queue.clone())
         });
+    }
+}
+
+/// Reports whether a selector may select other objects since an event: its object has other labels, or came later than
+/// those of the initial list, for which nobody waited.
+fn has_new_labels<V>(event: &CacheEvent<V>, labels: impl Fn(&V) -> &StrMap) -> bool {
+    match event {
+        CacheEvent::Added { initial, .. } => !initial,
+        CacheEvent::Updated { old, new } => labels(old) != labels(new),
+        CacheEvent::Deleted(_) => false,
     }
 }
 
@@ -203,5 +240,29 @@ async fn write_condition(
     match client.patch::<Metadata>(&kind(), "", name, "status", form, patch.into()).await {
         Err(error) if !error.is_not_found() => Err(error),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_api::{Encoding, View};
+
+    #[test]
+    fn nodes_that_come_late_may_be_selected() {
+        let node = |pool: &str| {
+            let node =
+                serde_json::json!({ "metadata": { "name": "n", "labels": { "pool": pool } } });
+            Arc::new(Node::decode(node.to_string().as_bytes(), Encoding::Json).unwrap())
+        };
+        for (event, want) in [
+            (CacheEvent::Added { object: node("a"), initial: true }, false),
+            (CacheEvent::Added { object: node("a"), initial: false }, true),
+            (CacheEvent::Updated { old: node("a"), new: node("a") }, false),
+            (CacheEvent::Updated { old: node("a"), new: node("b") }, true),
+            (CacheEvent::Deleted(node("a")), false),
+        ] {
+            assert_eq!(has_new_labels(&event, |node| &node.meta.labels), want, "{event:?}");
+        }
     }
 }

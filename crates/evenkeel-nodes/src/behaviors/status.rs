@@ -1,4 +1,4 @@
-//! The condition `Valid` of a Behavior.
+//! The condition `Valid` of a Behavior or Stage.
 
 use evenkeel_api::time::{Timestamp, seconds};
 use serde_json::{Value, json};
@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 /// Type of the condition.
 const VALID: &str = "Valid";
 
-/// Returns the merge patch of the status of a Behavior with these errors; `None` if the condition says so already.
-pub(super) fn patch(
+/// Returns the merge patch of the status of an object with these errors; `None` if the condition says so already.
+pub(crate) fn patch(
     status: &Value,
     errors: &[String],
     generation: i64,

@@ -76,6 +76,9 @@ pub(crate) struct PodEvent {
     pub(crate) message: String,
 }
 
+/// Reason of the events about annotations that are not understood.
+pub(crate) const INVALID_SIMULATION: &str = "InvalidSimulation";
+
 /// Makes all transitions that are due at `now`, and decides what to write. The result depends only on the arguments.
 pub(crate) fn plan(facts: &Facts<'_>, memory: &Memory, now: Timestamp) -> Decision {
     let mut sync = PodSync {
@@ -518,7 +521,7 @@ impl PodSync<'_> {
         if *hash != self.memory.reported_annotation_errors {
             self.memory.reported_annotation_errors = *hash;
             for message in annotation_errors {
-                self.warn("InvalidSimulation", message.clone());
+                self.warn(INVALID_SIMULATION, message.clone());
             }
         }
     }

@@ -7,7 +7,7 @@ use evenkeel_api::{
 };
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
-use std::{net::Ipv4Addr, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, net::Ipv4Addr, sync::Arc, time::Duration};
 
 use super::{
     facts::{Rejection, RejectionReason},
@@ -15,7 +15,10 @@ use super::{
     observe,
     plan::{Decision, PodEvent, plan},
 };
-use crate::Delays;
+use crate::{
+    Delays,
+    behaviors::{Behavior, parse_spec},
+};
 use evenkeel_shell::{Files, Processes, later};
 
 /// A pod with its kubelet, and a fake API server that merges each patch into the status.
@@ -35,6 +38,8 @@ struct TestPod {
     rejection: Option<Rejection>,
     processes: Processes,
     node_files: Arc<Files>,
+    /// Behaviors that select the pod, by precedence.
+    behaviors: Vec<Arc<Behavior>>,
 }
 
 /// Address of the node.
@@ -65,6 +70,7 @@ impl TestPod {
             events: Vec::new(),
             removed,
             rejection: None,
+            behaviors: Vec::new(),
         }
     }
 
@@ -72,7 +78,7 @@ impl TestPod {
     fn sync(&mut self) -> bool {
         let pod = Pod::decode(self.object.to_string().as_bytes(), Encoding::Json).unwrap();
         let delays = Delays { start: Duration::from_secs(1), ..Delays::default() };
-        let mut facts = observe::facts(&pod, HOST, &delays, &[], false)
+        let mut facts = observe::facts(&pod, HOST, &delays, &self.behaviors, false)
             .with_processes(&self.processes, Arc::clone(&self.node_files));
         facts.rejection = self.rejection.clone();
         let memory = match self.memory.take() {
@@ -233,6 +239,21 @@ fn containers_crash_once_at_a_time_or_until_a_time() {
             let exit = &pod.container(0)["lastState"]["terminated"]["exitCode"];
             assert_eq!(exit, &json!(1), "{crash}");
         }
+    }
+}
+
+#[test]
+fn a_crash_at_a_time_is_not_repeated_after_a_restart() {
+    let crash = json!({ "sim.evenkeel.dev/crash": "at 2027-01-15T08:00:10.95Z" });
+    // Statuses have whole seconds: the second run begins 8 ms before a whole second, or as much after it.
+    for start_delay in ["42ms", "58ms"] {
+        let mut pod = TestPod::new(one_container(), crash.clone());
+        pod.object["metadata"]["annotations"]["sim.evenkeel.dev/start-delay"] = start_delay.into();
+        pod.run(60);
+        assert_eq!(pod.container(0)["restartCount"], 1, "{start_delay}");
+        pod.memory = None;
+        pod.run(60);
+        assert_eq!(pod.container(0)["restartCount"], 1, "{start_delay}");
     }
 }
 
@@ -594,6 +615,35 @@ fn command_determines_the_exit_unless_annotations_override_it() {
         assert_eq!((pod.phase(), pod.writes, pod.wake), ("Running", 2, None), "{script}");
         pod.memory = None;
         assert!(!pod.sync(), "a restarted kubelet writes nothing");
+    }
+}
+
+#[test]
+fn with_a_failure_rate_the_exit_code_is_that_of_the_runs_that_fail() {
+    for (behavior, annotations, script, codes) in [
+        (json!({ "failureRate": "50%", "exitCode": 42, "runTime": "1s" }), json!({}), "", [0, 42]),
+        (json!({ "failureRate": "50%", "exitCode": 42 }), json!({}), "exit 0", [0, 42]),
+        (json!({ "failureRate": "50%", "exitCode": 42 }), json!({}), "exit 5", [5, 42]),
+        (json!({ "failureRate": "50%", "runTime": "1s" }), json!({}), "", [0, 1]),
+        (
+            json!({ "failureRate": "50%", "runTime": "1s" }),
+            json!({ "sim.evenkeel.dev/exit-code": "3" }),
+            "",
+            [0, 3],
+        ),
+    ] {
+        let found: BTreeSet<i64> = (0..20)
+            .map(|index| {
+                let mut spec = if script.is_empty() { one_container() } else { scripted(script) };
+                spec["restartPolicy"] = "Never".into();
+                let mut pod = TestPod::new(spec, annotations.clone());
+                pod.object["metadata"]["name"] = format!("web-{index}").into();
+                pod.behaviors = vec![Arc::new(parse_spec("b", &behavior).unwrap())];
+                pod.run(10);
+                pod.container(0)["state"]["terminated"]["exitCode"].as_i64().unwrap()
+            })
+            .collect();
+        assert_eq!(found, BTreeSet::from(codes), "{behavior} {annotations} {script}");
     }
 }
 

@@ -17,6 +17,8 @@ struct TestServer {
     /// Methods of the next writes to fail.
     failing: Arc<Mutex<Vec<Method>>>,
     writes: Arc<Mutex<Vec<String>>>,
+    /// Path that cannot be read, and the code of the responses.
+    unread: Arc<Mutex<Option<(&'static str, u16)>>>,
 }
 
 impl TestServer {
@@ -25,6 +27,10 @@ impl TestServer {
         let (method, uri) = (request.method(), request.uri());
         let query = uri.query().unwrap_or_default();
         if method == Method::GET {
+            let unread = self.unread.lock().unwrap().filter(|(path, _)| *path == uri.path());
+            if let Some((_, code)) = unread {
+                return Some((code, status(code)));
+            }
             let items = self.lists.get(uri.path()).cloned().unwrap_or_default();
             return match query {
                 // The client then falls back to a list request.
@@ -100,7 +106,8 @@ impl TestWorkers {
         let options = NodesOptions { everyday_events: true, ..NodesOptions::default() };
         let caches = Caches::new(client.clone(), clock.clone(), &prometheus::Registry::new());
         let queue = Queue::unnamed(&clock);
-        let pod_workers = PodWorkers::new(client, clock, recorder, options, &caches, None, queue);
+        let pod_workers =
+            PodWorkers::new(client, clock, recorder, options, &caches, (None, None), queue);
         caches.start(&tasks);
         settle().await;
         assert!(caches.has_synced());
@@ -214,5 +221,49 @@ async fn volumes_are_mountable_once_their_driver_is_known_or_they_are_attached()
             (mountable, attachable),
             "{case}"
         );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn kubelets_begin_once_they_know_nodes_and_behaviors() {
+    const BEHAVIORS: &str = "/apis/sim.evenkeel.dev/v1alpha1/behaviors";
+    let started = "2027-01-15T07:59:00Z";
+    let terminating = json!({
+        "metadata": { "deletionTimestamp": "2027-01-15T08:00:00Z", "deletionGracePeriodSeconds": 0 },
+        "status": {
+            "phase": "Running", "startTime": started, "podIP": "10.128.0.1",
+            "containerStatuses": [
+                { "name": "c", "image": "nginx", "state": { "running": { "startedAt": started } } },
+            ],
+        },
+    });
+    for (path, code, waits) in [
+        ("/api/v1/nodes", 500, true),
+        ("/api/v1/namespaces", 500, true),
+        (BEHAVIORS, 500, true),
+        (BEHAVIORS, 404, false),
+        (BEHAVIORS, 403, false),
+    ] {
+        let clock = Clock::starting_at(Timestamp::from_second(1_800_000_000).unwrap());
+        let lists = [("/api/v1/pods", vec![pod(&terminating)])].into_iter().collect();
+        let server = TestServer { lists: Arc::new(lists), ..TestServer::default() };
+        *server.unread.lock().unwrap() = Some((path, code));
+        let (client, tasks) = (server.client(&clock), Tasks::new());
+        let options = NodesOptions { behaviors: true, ..NodesOptions::default() };
+        let caches = Caches::new(client.clone(), clock.clone(), &prometheus::Registry::new());
+        let run = crate::run(client, caches.clone(), clock, options, tasks.token());
+        tasks.spawn("nodes", run);
+        settle().await;
+        caches.start(&tasks);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        let has_written = |writes: Vec<String>| {
+            ["POST pod", "DELETE pod"].map(|write| writes.iter().any(|written| written == write))
+        };
+        assert_eq!(has_written(server.writes()), [!waits; 2], "{path} {code}");
+        if waits {
+            *server.unread.lock().unwrap() = None;
+            tokio::time::sleep(Duration::from_secs(120)).await;
+            assert_eq!(has_written(server.writes()), [true; 2], "{path} {code}");
+        }
     }
 }

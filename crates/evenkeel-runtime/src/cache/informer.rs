@@ -9,6 +9,7 @@ use super::{
     object::{Object, ObjectType, downcast},
     part::Part,
     store::{Events, IndexFunc, Selection, Store, same_version},
+    written::Written,
 };
 use crate::{
     clock::Clock,
@@ -17,7 +18,7 @@ use crate::{
     sharding::{ShardedCache, Shards},
     tasks::catch_call_panic,
 };
-use evenkeel_api::{Text, View};
+use evenkeel_api::{DecodeError, Encoding, Meta, Text, View};
 use prometheus::{Histogram, IntGauge};
 use std::{
     any::TypeId,
@@ -50,6 +51,28 @@ impl Reader {
     }
 }
 
+/// Write of an object that is in flight. Its event is recognized until this is dropped, and also afterwards if its answer was
+/// decoded.
+pub(crate) struct WriteInFlight(Arc<Reader>);
+
+impl WriteInFlight {
+    pub(crate) fn of(cache: &Arc<Reader>) -> Self {
+        cache.written.begin();
+        Self(Arc::clone(cache))
+    }
+
+    /// Decodes the object in the answer, which is JSON.
+    pub(crate) fn decode_answer<V: View>(&self, answer: &[u8]) -> Result<Arc<V>, DecodeError> {
+        self.0.decode_answer(answer)
+    }
+}
+
+impl Drop for WriteInFlight {
+    fn drop(&mut self) {
+        self.0.written.end();
+    }
+}
+
 impl Deref for Reader {
     type Target = Informer;
 
@@ -67,6 +90,7 @@ pub(crate) struct Informer {
     object_type: ObjectType,
     clock: Clock,
     store: RwLock<Store>,
+    written: Written,
     /// Parts, in the order of the scope's namespaces.
     parts: Box<[Part]>,
     /// Handles of the parts, if they hold only the objects of the shards of this process. Otherwise empty.
@@ -102,6 +126,7 @@ impl Informer {
             object_type,
             clock,
             store: RwLock::new(Store::new()),
+            written: Written::default(),
             parts,
             sharding: Box::default(),
             synced: Latch::default(),
@@ -144,12 +169,44 @@ impl Informer {
         self.read().get(namespace, name).cloned()
     }
 
+    /// Returns whether the cache will show a write, by the metadata that the server returned: it selects the object, or it
+    /// shows the object now and will show its change or its removal. Which objects a field selector selects is not known here.
+    pub(crate) fn will_show(&self, written: &Meta) -> bool {
+        let is_shown = || {
+            let object = self.get(&written.namespace, &written.name);
+            object.is_some_and(|object| object.meta().uid == written.uid)
+        };
+        self.scope.selects(written) || is_shown()
+    }
+
     /// Returns an object as its view, or `None` also if the cache holds another view.
     pub(crate) fn get_as<V: View>(&self, namespace: &str, name: &str) -> Option<Arc<V>> {
         if !self.holds::<V>() {
             return None;
         }
         downcast(self.get(namespace, name)?)
+    }
+
+    /// Returns the object in the answer to an own write. `answer` is JSON.
+    fn decode_answer<V: View>(&self, answer: &[u8]) -> Result<Arc<V>, DecodeError> {
+        if self.transforms() {
+            // The cache holds other objects than the server sends.
+            return V::decode(answer, Encoding::Json).map(Arc::new);
+        }
+        let decode = |answer: &[u8]| self.object_type.decode(answer, Encoding::Json);
+        match downcast(self.written.of_answer(answer, decode)?) {
+            Some(object) => Ok(object),
+            None => V::decode(answer, Encoding::Json).map(Arc::new),
+        }
+    }
+
+    /// Returns the object of a watch event.
+    pub(super) fn decode_event(
+        &self,
+        object: &[u8],
+        encoding: Encoding,
+    ) -> Result<Arc<dyn Object>, DecodeError> {
+        self.written.of_event(object, |object| self.object_type.decode(object, encoding))
     }
 
     /// Returns whether the objects are of this view.

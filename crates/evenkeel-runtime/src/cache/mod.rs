@@ -22,12 +22,13 @@ mod store;
 #[cfg(test)]
 mod tests;
 mod whole;
+mod written;
 
 pub use caches::Caches;
 pub(crate) use caches::Scope;
 pub use dynamic::Dynamic;
 pub use full::Full;
-pub(crate) use informer::{Informer, Reader, SubscriptionId};
+pub(crate) use informer::{Informer, Reader, SubscriptionId, WriteInFlight};
 pub(crate) use object::Object;
 pub use options::CacheOptions;
 

@@ -76,6 +76,9 @@ impl<K> CacheOptions<K> {
     }
 
     /// Caches only the objects that this field selector selects, such as `metadata.name=web`.
+    ///
+    /// A pass waits for the cache to show its writes of objects that the cache holds. What a pass creates is not awaited:
+    /// whether the selector selects it is known to the server alone. The next pass may then not see it yet.
     pub fn fields(mut self, selector: &str) -> Self {
         selector.clone_into(&mut self.selection.fields);
         self

@@ -117,7 +117,7 @@ impl Feed {
 
     /// Stores an object's current state and returns its resourceVersion.
     pub(super) fn upsert(&self, object: &[u8], encoding: Encoding) -> Result<Text, DecodeError> {
-        let object = self.object_type().decode(object, encoding)?;
+        let object = self.informer.decode_event(object, encoding)?;
         let (version, number) = version_of(&*object);
         self.change(number, |store| store.upsert(object, false));
         Ok(version)

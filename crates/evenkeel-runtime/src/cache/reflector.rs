@@ -270,13 +270,16 @@ impl Reflector {
                 return Ok(None);
             };
             let encoding = opened.watch.encoding();
-            match decode_event(encoding, &frame)? {
+            match self.read_event(encoding, &frame)? {
                 Event::AddedOrModified(object)
                     if self.shards.skipped(object, encoding).is_some() => {}
-                Event::AddedOrModified(object) => match state.add(object, encoding) {
-                    Ok(()) => self.feed.set_queued_items(state.len()),
-                    Err(error) => self.log_skipped(&error),
-                },
+                Event::AddedOrModified(object) => {
+                    let add = |object: &[u8]| state.add(object, encoding);
+                    match read_object(encoding, &frame, object, add)? {
+                        Ok(()) => self.feed.set_queued_items(state.len()),
+                        Err(error) => self.log_skipped(&error),
+                    }
+                }
                 Event::Deleted(object) => match Identity::decode(object, encoding) {
                     Ok(Identity { meta }) => state.remove(&meta.namespace, &meta.name),
                     Err(error) => self.log_skipped(&error),
@@ -355,7 +358,7 @@ impl Reflector {
             };
             let Some(frame) = frame else { break };
             let encoding = opened.watch.encoding();
-            let event = decode_event(encoding, &frame)?;
+            let event = self.read_event(encoding, &frame)?;
             let skipped = match &event {
                 Event::AddedOrModified(object) | Event::Deleted(object) => {
                     self.shards.skipped(object, encoding)
@@ -367,10 +370,11 @@ impl Reflector {
                     self.feed.set_resource_version(skipped.version);
                     skipped.resource_version
                 }
-                Event::AddedOrModified(object) => self
-                    .feed
-                    .upsert(object, encoding)
-                    .unwrap_or_else(|error| self.skip_in_watch(object, encoding, false, &error)),
+                Event::AddedOrModified(object) => {
+                    let upsert = |object: &[u8]| self.feed.upsert(object, encoding);
+                    read_object(encoding, &frame, object, upsert)?
+                        .unwrap_or_else(|error| self.skip_in_watch(object, encoding, false, &error))
+                }
                 Event::Deleted(object) => self
                     .feed
                     .delete(object, encoding)
@@ -392,6 +396,16 @@ impl Reflector {
             return Err(WatchEnd::Failed("the watch ended at once without an event".into()));
         }
         Ok(())
+    }
+
+    /// Returns the event of a frame.
+    fn read_event<'f>(&self, encoding: Encoding, frame: &'f [u8]) -> Result<Event<'f>, WatchEnd> {
+        // Of an object that may belong to another process, only the identity is decoded.
+        let usual = if self.shards.are_split() { None } else { usual_object(encoding, frame) };
+        match usual {
+            Some(object) => Ok(Event::AddedOrModified(object)),
+            None => decode_event(encoding, frame),
+        }
     }
 
     /// Skips an object that cannot be decoded and returns its resourceVersion. A deleted object is removed if
@@ -449,6 +463,29 @@ fn watch_forbidden(code: u16) -> bool {
     matches!(code, 403 | 405)
 }
 
+/// Returns the object of a frame that is written as usual, of an event of type `ADDED` or `MODIFIED` in JSON. Nothing is
+/// decoded: whether the object is one, without anything after it, is known when it is. See [`read_object`].
+fn usual_object(encoding: Encoding, frame: &[u8]) -> Option<&[u8]> {
+    let rest = frame.strip_prefix(b"{\"type\":\"").filter(|_| encoding == Encoding::Json)?;
+    let rest = rest.strip_prefix(b"MODIFIED").or_else(|| rest.strip_prefix(b"ADDED"))?;
+    rest.strip_prefix(b"\",\"object\":")?.trim_ascii_end().strip_suffix(b"}")
+}
+
+/// Reads the object of a frame with `read`, again if the frame turns out not to be written as usual.
+fn read_object<T>(
+    encoding: Encoding,
+    frame: &[u8],
+    object: &[u8],
+    mut read: impl FnMut(&[u8]) -> Result<T, DecodeError>,
+) -> Result<Result<T, DecodeError>, WatchEnd> {
+    let error = match read(object) {
+        Ok(value) => return Ok(Ok(value)),
+        Err(error) => error,
+    };
+    let strict = watch::Event::read(frame, encoding).map_err(WatchError::Frame)?.object;
+    Ok(if *strict == *object { Err(error) } else { read(strict) })
+}
+
 /// Decodes a frame of a watch.
 fn decode_event(encoding: Encoding, frame: &[u8]) -> Result<Event<'_>, WatchEnd> {
     let broken = |error| WatchEnd::from(WatchError::Frame(error));
@@ -462,4 +499,47 @@ fn decode_event(encoding: Encoding, frame: &[u8]) -> Result<Event<'_>, WatchEnd>
             Event::Error(status.into())
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reads the object of a frame, which has to be a JSON number.
+    fn number(frame: &str) -> Option<Result<Result<u8, DecodeError>, WatchEnd>> {
+        let frame = frame.as_bytes();
+        let object = usual_object(Encoding::Json, frame)?;
+        let read = |object: &[u8]| {
+            serde_json::from_slice(object).map_err(|error| DecodeError {
+                kind: "number".into(),
+                field: ".".into(),
+                reason: error.to_string().into(),
+            })
+        };
+        Some(read_object(Encoding::Json, frame, object, read))
+    }
+
+    #[test]
+    fn a_frame_need_not_be_written_as_usual() {
+        for frame in [
+            "{\"type\":\"ADDED\",\"object\":7}\n",
+            r#"{"type":"MODIFIED","object":7}"#,
+            r#"{"type":"MODIFIED","object":7,"other":{}}"#,
+        ] {
+            assert!(matches!(number(frame), Some(Ok(Ok(7)))), "{frame}");
+        }
+        assert!(matches!(number(r#"{"type":"ADDED","object":"x"}"#), Some(Ok(Err(_)))));
+        for broken in [r#"{"type":"ADDED","object":7}}"#, r#"{"type":"ADDED","object":}"#] {
+            assert!(matches!(number(broken), Some(Err(WatchEnd::Failed(_)))), "{broken}");
+        }
+        for other in [
+            r#"{"type":"DELETED","object":7}"#,
+            r#"{"type":"BOOKMARK","object":7}"#,
+            r#"{"object":7,"type":"ADDED"}"#,
+            r#"{"type":"ADDED","object":7"#,
+        ] {
+            assert!(number(other).is_none(), "{other}");
+        }
+        assert!(usual_object(Encoding::Protobuf, br#"{"type":"ADDED","object":7}"#).is_none());
+    }
 }

@@ -109,6 +109,11 @@ impl ReadTerms {
         sharding.map_or_else(String::new, |sharding| sharding.selector(&self.terms))
     }
 
+    /// Returns whether only the objects of some shards are read.
+    pub(super) fn are_split(&self) -> bool {
+        self.sharding.is_some()
+    }
+
     /// Returns an object that is in a shard which is not read. Only its identity is decoded. One that cannot be decoded is not
     /// skipped here.
     pub(super) fn skipped(&self, object: &[u8], encoding: Encoding) -> Option<Skipped> {

@@ -7,7 +7,7 @@ use crate::{
     scripted::{Answer, Script, Tail},
     tasks::Tasks,
 };
-use evenkeel_api::{Kind, View as _};
+use evenkeel_api::{Kind, Meta, View as _};
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::{Value, json};
 use std::{
@@ -486,4 +486,31 @@ async fn a_cache_that_is_stopped_ends_its_tasks_without_a_failure() {
     settle().await;
     assert!(tasks.running().is_empty(), "{:?}", tasks.running());
     assert_eq!(tasks.supervisor().failures(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cache_will_show_what_it_selects_and_what_it_holds() {
+    let meta = |name: &str, uid: &str, app: &str| Meta {
+        namespace: "ns".into(),
+        name: name.into(),
+        uid: uid.into(),
+        labels: [("app", app)].into_iter().collect(),
+        ..Meta::default()
+    };
+    // The cached object left the selector, or it is another one of its name.
+    let (left, another) = (meta("a", "a", "db"), meta("a", "b", "db"));
+    for (labels, fields, shows_new) in [("app=web", "", true), ("", "metadata.name!=x", false)] {
+        let clock = Clock::starting_at(jiff::Timestamp::UNIX_EPOCH);
+        let events = [event("ADDED", "a", 3), bookmark(5, true)];
+        let script = Script::new([Answer::events(&events, Tail::Hang)]);
+        let (tasks, registry) = (Tasks::new(), prometheus::Registry::new());
+        let caches = Caches::new(script.client(&clock), clock, &registry);
+        let cache = caches.selected::<Map>(labels, fields);
+        caches.start(&tasks);
+        cache.synced().await;
+        let informer = cache.informer();
+        assert!(informer.will_show(&left), "{labels} {fields}: it is removed");
+        assert!(!informer.will_show(&another), "{labels} {fields}");
+        assert_eq!(informer.will_show(&meta("new", "n", "web")), shows_new, "{labels} {fields}");
+    }
 }

@@ -7,10 +7,10 @@ use evenkeel_api::{DecodeError, Encoding, Meta, OwnerReference, StrMap, Text, Vi
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{self as api, ObjectMeta, Time};
 use kube::{Resource, api::DynamicObject};
 use serde::{
-    Deserialize, Deserializer,
+    Deserialize,
     de::{DeserializeOwned, IgnoredAny, MapAccess, Visitor},
 };
-use serde_json::value::RawValue;
+use serde_json::{Deserializer, value::RawValue};
 use smallvec::SmallVec;
 use std::{
     borrow::Cow,
@@ -82,6 +82,9 @@ impl Parts {
     }
 
     fn read(type_meta: Option<&TypeMeta>, bytes: &[u8]) -> Result<Self, serde_json::Error> {
+        if let Some(usual) = type_meta.and_then(|type_meta| Self::read_usual(type_meta, bytes)) {
+            return Ok(usual);
+        }
         let Fields(mut fields) = serde_json::from_slice(bytes)?;
         let mut metadata = None;
         for (_, value) in fields.iter().filter(|(name, _)| name == "metadata") {
@@ -109,6 +112,21 @@ impl Parts {
         Ok(parts)
     }
 
+    /// Takes an object of the type apart that begins as the server writes it: with its type and its metadata. What follows is
+    /// not read, but decoded as part of the body. Returns `None` for any other object, and if there is an error.
+    fn read_usual(type_meta: &TypeMeta, bytes: &[u8]) -> Option<Self> {
+        let rest = after_type(type_meta, bytes)?;
+        let mut values = Deserializer::from_slice(rest).into_iter();
+        let metadata: Metadata = values.next()?.ok()?;
+        let tail = rest.get(values.byte_offset()..)?.trim_ascii_end();
+        if !matches!(tail.first(), Some(b',' | b'}')) {
+            return None;
+        }
+        let head = head(Some(type_meta));
+        let body = [&*head, tail].concat();
+        Some(Self { metadata: metadata.into(), body, tail: head.len() })
+    }
+
     /// Returns the JSON of the object with its metadata. `kind` is its kind in errors.
     pub(super) fn whole(&self, kind: &str) -> Result<Vec<u8>, DecodeError> {
         self.encode().map_err(|error| decode_error(kind, &error))
@@ -119,6 +137,23 @@ impl Parts {
         let Some(head) = head.strip_suffix(b"{}") else { return Ok(self.body.clone()) };
         Ok([head, &*serde_json::to_vec(&self.metadata)?, tail].concat())
     }
+}
+
+/// Returns the JSON of an object from the value of its metadata on, if only its type precedes that.
+fn after_type<'a>(type_meta: &TypeMeta, bytes: &'a [u8]) -> Option<&'a [u8]> {
+    let TypeMeta { api_version, kind } = type_meta;
+    let field = |bytes: &'a [u8], name: &str, value: &str| {
+        let rest = bytes.strip_prefix(b"\"")?.strip_prefix(name.as_bytes())?;
+        let rest = rest.strip_prefix(b"\":\"")?.strip_prefix(value.as_bytes())?;
+        rest.strip_prefix(b"\",")
+    };
+    let bytes = bytes.strip_prefix(b"{")?;
+    // Fields of custom resources are sorted by name, and the others' as their types have them.
+    let rest = match field(bytes, "kind", kind) {
+        Some(rest) => field(rest, "apiVersion", api_version)?,
+        None => field(field(bytes, "apiVersion", api_version)?, "kind", kind)?,
+    };
+    rest.strip_prefix(b"\"metadata\":")
 }
 
 /// Encodes an object that begins with `start`.
@@ -157,7 +192,7 @@ type RawField<'a> = (Cow<'a, str>, &'a RawValue);
 struct Fields<'a>(SmallVec<[RawField<'a>; 8]>);
 
 impl<'de> Deserialize<'de> for Fields<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_map(FieldsVisitor).map(Fields)
     }
 }
@@ -388,6 +423,36 @@ mod tests {
         assert_eq!(metadata.name.as_deref(), Some("x"));
         assert_eq!(std::str::from_utf8(&body[..tail]), Ok(r#"{"metadata":{}"#));
         assert_eq!(std::str::from_utf8(&body[tail..]), Ok(r#","kind":"Web"}"#));
+    }
+
+    #[test]
+    fn an_object_as_the_server_writes_it_is_taken_apart_alike() {
+        let type_meta = Full::<ConfigMap>::type_meta().unwrap();
+        let metadata = r#"{"name":"x","managedFields":[{"a":"}"}],"generation":2}"#;
+        let types =
+            [r#""kind":"ConfigMap","apiVersion":"v1""#, r#""apiVersion":"v1","kind":"ConfigMap""#];
+        for (types, tail) in types.iter().flat_map(|types| {
+            [r#","data":{"metadata":"m"},"immutable":true}"#, "}"].map(|tail| (types, tail))
+        }) {
+            let json = format!(r#"{{{types},"metadata":{metadata}{tail}"#);
+            let usual = Parts::read_usual(&type_meta, format!("{json}\n").as_bytes()).unwrap();
+            assert_eq!(std::str::from_utf8(&usual.body[usual.tail..]), Ok(tail), "{json}");
+            // The same object, written unusually.
+            let spaced = parts(format!(" {json}").as_bytes()).unwrap();
+            assert_eq!((usual.metadata, usual.body), (spaced.metadata, spaced.body), "{json}");
+        }
+        let table = [
+            r#"{"kind":"Secret","apiVersion":"v1","metadata":{}}"#,
+            r#"{"kind":"ConfigMap","metadata":{}}"#,
+            r#"{"kind":"ConfigMap","apiVersion":"v1","data":{},"metadata":{}}"#,
+            r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":null}"#,
+            r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":7}}"#,
+            r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{}"#,
+            r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{}]"#,
+        ];
+        for json in table {
+            assert!(Parts::read_usual(&type_meta, json.as_bytes()).is_none(), "{json}");
+        }
     }
 
     #[test]

@@ -19,7 +19,7 @@ mod proxy;
 mod rate_limiter;
 mod reload;
 mod roots;
-mod send;
+pub(crate) mod send;
 #[cfg(test)]
 mod tests;
 mod transport;

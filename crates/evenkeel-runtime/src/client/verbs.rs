@@ -10,8 +10,8 @@ use crate::{
     plan::{PatchForm, Target},
 };
 use bytes::Bytes;
-use evenkeel_api::{Encoding, Kind, View, list::ListMeta};
-use http::{Method, Request, Response};
+use evenkeel_api::{DecodeError, Encoding, Kind, View, list::ListMeta};
+use http::{HeaderMap, Method, Request, Response};
 use std::{sync::Arc, time::Duration};
 
 /// Requests. `namespace` is empty for cluster-scoped kinds, and in lists for all namespaces. A write's type
@@ -111,11 +111,18 @@ impl Client {
         namespace: &str,
         body: Bytes,
     ) -> Result<R, ApiError> {
+        self.exchange_object(self.create_request::<R>(kind, namespace, body)).await
+    }
+
+    /// Returns the request of [`Client::create`].
+    pub(crate) fn create_request<R: View>(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        body: Bytes,
+    ) -> ApiRequest {
         let target = kind.path(namespace) + self.write_query().as_str();
-        self.exchange_object(
-            ApiRequest::new(Method::POST, target, negotiation::accept::<R>()).json(body),
-        )
-        .await
+        ApiRequest::new(Method::POST, target, negotiation::accept::<R>()).json(body)
     }
 
     /// Posts to a sub-resource, such as a pod's `binding` or `eviction`. `body` is JSON.
@@ -144,11 +151,21 @@ impl Client {
         subresource: &str,
         body: Bytes,
     ) -> Result<R, ApiError> {
+        self.exchange_object(self.update_request::<R>(kind, namespace, name, subresource, body))
+            .await
+    }
+
+    /// Returns the request of [`Client::update`].
+    pub(crate) fn update_request<R: View>(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        name: &str,
+        subresource: &str,
+        body: Bytes,
+    ) -> ApiRequest {
         let target = object_path(kind, namespace, name, subresource) + self.write_query().as_str();
-        self.exchange_object(
-            ApiRequest::new(Method::PUT, target, negotiation::accept::<R>()).json(body),
-        )
-        .await
+        ApiRequest::new(Method::PUT, target, negotiation::accept::<R>()).json(body)
     }
 
     /// Patches an object or one of its sub-resources. `subresource` is empty for the object itself.
@@ -161,6 +178,27 @@ impl Client {
         form: PatchForm,
         body: Bytes,
     ) -> Result<R, ApiError> {
+        self.exchange_object(self.patch_request::<R>(
+            kind,
+            namespace,
+            name,
+            subresource,
+            form,
+            body,
+        ))
+        .await
+    }
+
+    /// Returns the request of [`Client::patch`].
+    pub(crate) fn patch_request<R: View>(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        name: &str,
+        subresource: &str,
+        form: PatchForm,
+        body: Bytes,
+    ) -> ApiRequest {
         let mut target = object_path(kind, namespace, name, subresource);
         let query = match form {
             PatchForm::Apply(manager) => apply_query(manager, true),
@@ -168,7 +206,7 @@ impl Client {
         };
         target.push_str(query.as_str());
         let call = ApiRequest::new(Method::PATCH, target, negotiation::accept::<R>());
-        self.exchange_object(call.with_body(patch_content_type(form), body)).await
+        call.with_body(patch_content_type(form), body)
     }
 
     /// Applies an object (server-side apply) as this field manager. `target` names it, without a uid. Creates a missing
@@ -180,10 +218,20 @@ impl Client {
         force: bool,
         body: Bytes,
     ) -> Result<R, ApiError> {
+        self.exchange_object(Self::apply_request::<R>(target, field_manager, force, body)).await
+    }
+
+    /// Returns the request of [`Client::apply`].
+    pub(crate) fn apply_request<R: View>(
+        target: &Target,
+        field_manager: &str,
+        force: bool,
+        body: Bytes,
+    ) -> ApiRequest {
         let mut path = object_path(&target.kind, &target.namespace, &target.name, "");
         path.push_str(apply_query(field_manager, force).as_str());
         let call = ApiRequest::new(Method::PATCH, path, negotiation::accept::<R>());
-        self.exchange_object(call.with_body(APPLY_CONTENT_TYPE, body)).await
+        call.with_body(APPLY_CONTENT_TYPE, body)
     }
 
     /// Deletes an object. Returns the object if it still exists, because of a grace period or a finalizer.
@@ -249,9 +297,17 @@ impl Client {
 
     /// Sends a request, and decodes the object in its response.
     async fn exchange_object<R: View>(&self, call: ApiRequest) -> Result<R, ApiError> {
+        self.exchange_with(call, negotiation::decode_object).await
+    }
+
+    /// Sends a request, and decodes its response with `decode`, which gets the headers and the body.
+    pub(crate) async fn exchange_with<R>(
+        &self,
+        call: ApiRequest,
+        decode: impl FnOnce(&HeaderMap, &[u8]) -> Result<R, DecodeError>,
+    ) -> Result<R, ApiError> {
         let response = self.exchange(&call).await?;
-        negotiation::decode_object(response.headers(), response.body())
-            .map_err(|source| decode_error(&call, source))
+        decode(response.headers(), response.body()).map_err(|source| decode_error(&call, source))
     }
 }
 
@@ -263,7 +319,7 @@ fn apply_query(field_manager: &str, force: bool) -> Query {
     query
 }
 
-fn decode_error(call: &ApiRequest, source: evenkeel_api::DecodeError) -> ApiError {
+fn decode_error(call: &ApiRequest, source: DecodeError) -> ApiError {
     ApiError::Decode { method: call.method.clone(), path: call.path().into(), source }
 }
 

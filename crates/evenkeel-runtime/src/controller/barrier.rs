@@ -13,12 +13,13 @@ use super::{
 };
 use crate::{
     clock::Clock,
+    fast_map::FastMap,
     plan::{Key, Target},
     queue::{Priority, Queue},
 };
-use evenkeel_api::Kind;
+use evenkeel_api::{Kind, Meta};
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard},
     time::Duration,
 };
@@ -41,13 +42,13 @@ pub(super) struct Barrier {
 #[derive(Default)]
 struct State {
     /// Writes and deletions of each key that caches may not show yet.
-    awaited: HashMap<Key, Awaited>,
+    awaited: FastMap<Key, Awaited>,
     /// Keys that wait, with the write or deletion that they wait for.
-    waiting: HashMap<Key, MissingWrite>,
+    waiting: FastMap<Key, MissingWrite>,
     /// Keys that wait for a resource version of a watch.
-    by_version: HashMap<Watch, BTreeMap<u64, Vec<Key>>>,
+    by_version: FastMap<Watch, BTreeMap<u64, Vec<Key>>>,
     /// Keys that wait for the deletion of an object.
-    by_object: HashMap<Object, Vec<Key>>,
+    by_object: FastMap<Object, Vec<Key>>,
 }
 
 impl Barrier {
@@ -70,18 +71,39 @@ impl Barrier {
         self.caches.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records the resource version that the server returned for this key's write of an object in `namespace`.
-    pub(super) fn wrote(&self, key: &Key, kind: &Kind, namespace: &str, version: u64) {
-        let watch = self.caches().watch_of(kind, namespace);
-        let Some(watch) = watch.filter(|_| version != 0) else { return };
+    /// Records the metadata that the server returned for this key's write of an object.
+    pub(super) fn wrote(&self, key: &Key, kind: &Kind, written: &Meta) {
+        let version = written.version();
+        if version == 0 {
+            return;
+        }
+        let watches = self.caches().watches_of_write(kind, written);
+        if watches.is_empty() {
+            return;
+        }
         let mut state = self.lock();
         let awaited = state.awaited.entry(key.clone()).or_default();
-        awaited.wrote(&watch, version, self.clock.instant());
+        for watch in watches {
+            awaited.wrote(&watch, version, self.clock.instant());
+        }
     }
 
-    /// Records that the server accepted this key's deletion of `target`.
+    /// Returns the target with the uid of the object that a cache shows, if it has none. For a deletion, before its request:
+    /// afterwards, the caches may show another object of the name.
+    pub(super) fn identified(&self, target: &Target) -> Target {
+        let mut target = target.clone();
+        if target.uid.is_empty()
+            && let Some(uid) = self.caches().uid_of(&target.kind, &target.namespace, &target.name)
+        {
+            target.uid = uid;
+        }
+        target
+    }
+
+    /// Records that the server accepted this key's deletion of `target`. Without a uid it is not awaited: the caches may show
+    /// another object of the name, which stays.
     pub(super) fn deleted(&self, key: &Key, target: &Target) {
-        if self.watches(&target.kind) {
+        if !target.uid.is_empty() && self.watches(&target.kind) {
             let Target { kind, namespace, name, uid } = target.clone();
             let object = Object { kind, namespace, name, uid };
             self.lock()
@@ -152,14 +174,8 @@ impl Barrier {
             if state.waiting.is_empty() {
                 return;
             }
-            let watch = {
-                let caches = self.caches();
-                caches.watch_of(kind, namespace).and_then(|watch| {
-                    let version = caches.version(&watch)?;
-                    Some((watch, version))
-                })
-            };
-            let candidates = state.candidates(kind, watch, namespace, name, uid);
+            let versions = self.caches().versions_of(kind, namespace);
+            let candidates = state.candidates(kind, versions, namespace, name, uid);
             self.release(&mut state, candidates)
         };
         self.enqueue(released);
@@ -273,30 +289,25 @@ impl State {
         }
     }
 
-    /// Returns the keys whose wait may be over after an event about this object, with its watch at a version.
+    /// Returns the keys whose wait may be over after an event about this object, with its watches at their versions.
     fn candidates(
         &self,
         kind: &Kind,
-        watch: Option<(Watch, u64)>,
+        watches: Vec<(Watch, u64)>,
         namespace: &str,
         name: &str,
         uid: &str,
     ) -> Vec<Key> {
         let mut keys = Vec::new();
-        if let Some((watch, version)) = watch
-            && let Some(versions) = self.by_version.get(&watch)
-        {
-            keys.extend(versions.range(..=version).flat_map(|(_, keys)| keys.iter().cloned()));
+        for (watch, version) in watches {
+            let versions = self.by_version.get(&watch).into_iter();
+            let reached = versions.flat_map(|versions| versions.range(..=version));
+            keys.extend(reached.flat_map(|(_, keys)| keys.iter().cloned()));
         }
         if !self.by_object.is_empty() {
             let (kind, namespace, name) = (kind.clone(), Arc::from(namespace), Arc::from(name));
-            let mut object = Object { kind, namespace, name, uid: Arc::from(uid) };
+            let object = Object { kind, namespace, name, uid: Arc::from(uid) };
             keys.extend(self.by_object.get(&object).into_iter().flatten().cloned());
-            // A deletion without a uid waits for any object of the name.
-            if !uid.is_empty() {
-                object.uid = Arc::from("");
-                keys.extend(self.by_object.get(&object).into_iter().flatten().cloned());
-            }
         }
         keys
     }
@@ -329,6 +340,8 @@ mod tests {
         let barrier = Barrier::new(queue.clone(), Clock::system());
         let (cache_version, is_alive) = (Arc::clone(&version), Arc::clone(&alive));
         let cache = WatchedCache {
+            id: 1,
+            shows: Box::new(|_| true),
             namespaces: Vec::new(),
             version: Box::new(move |_| Some(cache_version.load(Ordering::SeqCst))),
             find: Box::new(move |_, _| {
@@ -340,11 +353,66 @@ mod tests {
         Fixture { barrier, queue, version, alive }
     }
 
+    /// Metadata of a pod in the namespace `ns`.
+    fn pod_at(version: u64) -> Meta {
+        let resource_version = version.to_string().into();
+        Meta { namespace: "ns".into(), name: "pod".into(), resource_version, ..Meta::default() }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_is_awaited_by_each_cache_of_its_kind_that_will_show_it() {
+        let f = fixture();
+        let versions: [Arc<AtomicU64>; 3] = std::array::from_fn(|_| Arc::new(AtomicU64::new(10)));
+        let caches = versions.iter().enumerate().map(|(id, version)| {
+            let version = Arc::clone(version);
+            let cache = WatchedCache {
+                id,
+                shows: Box::new(move |_| id != 2),
+                namespaces: Vec::new(),
+                version: Box::new(move |_| Some(version.load(Ordering::SeqCst))),
+                find: Box::new(move |_, _| None),
+            };
+            (PODS, cache)
+        });
+        f.barrier.set_caches(caches.collect());
+        let key = Key::new("ns", "a");
+        f.barrier.wrote(&key, &PODS, &pod_at(12));
+        for (reached, admitted) in [(None, false), (Some(0), false), (Some(1), true)] {
+            if let Some(cache) = reached {
+                let cache: usize = cache;
+                versions[cache].store(12, Ordering::SeqCst);
+            }
+            f.barrier.on_cache_event(&PODS, "ns", "pod", "");
+            assert_eq!(f.barrier.admit(&key).is_ok(), admitted, "{reached:?}");
+        }
+        // One that has listed nothing yet is awaited only once it has.
+        versions[0].store(0, Ordering::SeqCst);
+        f.barrier.wrote(&key, &PODS, &pod_at(12));
+        assert_eq!(f.barrier.admit(&key), Ok(()));
+        versions[0].store(11, Ordering::SeqCst);
+        assert_eq!(f.barrier.admit(&key), Err(PODS));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_deletion_without_a_uid_awaits_the_object_that_was_cached_before() {
+        let f = fixture();
+        let (key, target) = (Key::new("ns", "a"), Target::new(PODS, "ns", "pod", ""));
+        let identified = f.barrier.identified(&target);
+        assert_eq!(&*identified.uid, "u");
+        *f.alive.lock().unwrap() = false;
+        let unknown = f.barrier.identified(&target);
+        *f.alive.lock().unwrap() = true;
+        f.barrier.deleted(&key, &unknown);
+        assert_eq!(f.barrier.admit(&key), Ok(()), "what is in the cache now may be another pod");
+        f.barrier.deleted(&key, &identified);
+        assert_eq!(f.barrier.admit(&key), Err(PODS));
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_key_waits_for_its_version_and_is_released_by_the_event() {
         let f = fixture();
         let (key, other) = (Key::new("ns", "a"), Key::new("ns", "b"));
-        f.barrier.wrote(&key, &PODS, "ns", 12);
+        f.barrier.wrote(&key, &PODS, &pod_at(12));
         assert_eq!(f.barrier.admit(&key), Err(PODS));
         assert_eq!(f.barrier.admit(&other), Ok(()));
         assert!(f.barrier.holds(&key));
@@ -362,7 +430,8 @@ mod tests {
         let f = fixture();
         let keys = ["a", "b", "c"].map(|name| Key::new("ns", name));
         for (key, uid) in keys.iter().zip(["u", "u", ""]) {
-            f.barrier.deleted(key, &Target::new(PODS, "ns", "pod", uid));
+            let target = f.barrier.identified(&Target::new(PODS, "ns", "pod", uid));
+            f.barrier.deleted(key, &target);
             assert_eq!(f.barrier.admit(key), Err(PODS));
         }
         *f.alive.lock().unwrap() = false;
@@ -379,7 +448,7 @@ mod tests {
     async fn the_sweep_releases_keys_after_a_bookmark() {
         let f = fixture();
         let key = Key::new("ns", "a");
-        f.barrier.wrote(&key, &PODS, "ns", 12);
+        f.barrier.wrote(&key, &PODS, &pod_at(12));
         assert_eq!(f.barrier.admit(&key), Err(PODS));
         f.version.store(12, Ordering::SeqCst);
         let start = Clock::system().instant();
@@ -394,7 +463,7 @@ mod tests {
     async fn a_key_does_not_wait_for_a_cache_that_is_removed() {
         let f = fixture();
         let (written, deleted) = (Key::new("ns", "a"), Key::new("ns", "b"));
-        f.barrier.wrote(&written, &PODS, "ns", 12);
+        f.barrier.wrote(&written, &PODS, &pod_at(12));
         f.barrier.deleted(&deleted, &Target::new(PODS, "ns", "pod", "u"));
         for key in [&written, &deleted] {
             assert_eq!(f.barrier.admit(key), Err(PODS));
@@ -410,7 +479,7 @@ mod tests {
     async fn a_forgotten_key_does_not_wait() {
         let f = fixture();
         let key = Key::new("ns", "a");
-        f.barrier.wrote(&key, &PODS, "ns", 12);
+        f.barrier.wrote(&key, &PODS, &pod_at(12));
         assert_eq!(f.barrier.admit(&key), Err(PODS));
         f.barrier.forget(&key);
         assert!(!f.barrier.holds(&key));

@@ -4,7 +4,7 @@ use super::{
     Context, Controller, Enqueue, Env, Error, Outcome, Request,
     barrier::Barrier,
     causes::{Causes, Event},
-    enqueue::{Filter, Handle, filtered},
+    enqueue::{Filter, Handle, enqueuing_deletions, filtered},
     execute::{Executor, LocalWork},
     memory::Memories,
     pass::PlannerReconciler,
@@ -326,6 +326,19 @@ impl Builder {
         self
     }
 
+    /// Enqueues an object of the root kind when its deletion begins, whatever the predicates of its cache select: with a
+    /// finalizer, a deletion is an update that may change nothing else.
+    pub(crate) fn enqueues_deletions(mut self) -> Self {
+        // The constructor declares the root's cache, before all others.
+        if let Some((cache, handle)) = self.subscriptions.first_mut()
+            && cache.scope().kind == self.root
+        {
+            let inner = std::mem::replace::<Handle>(handle, Box::new(|_, _, _| {}));
+            *handle = enqueuing_deletions(inner);
+        }
+        self
+    }
+
     /// Marks the cache that was declared last as [optional](Cache::mark_optional).
     pub(crate) fn optional_last(self) -> Self {
         if let Some((informer, _)) = self.subscriptions.last() {
@@ -473,8 +486,8 @@ impl Builder {
         };
         let barrier = Arc::new(Barrier::new(queue.clone(), env.clock.clone()));
         let client = env.client.with_user_agent(component);
-        // The fence of a shard does not depend on the leader.
-        let is_leaders = needs_leader_election || env.shards.is_some();
+        // The fence of a shard does not depend on the leader. Only the leader connects to other clusters.
+        let is_leaders = needs_leader_election || env.shards.is_some() || !env.cluster.is_empty();
         let client = if is_leaders { client } else { client.without_fence() };
         let source = event_source.as_deref().unwrap_or(component);
         let events = EventRecorder::new(client.clone(), source, env.clock.clone());

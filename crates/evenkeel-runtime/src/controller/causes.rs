@@ -1,9 +1,13 @@
 //! Reasons why keys are in the queue of a reconcile function, for reports.
 
-use crate::{cache::CacheEvent, cache::Object, plan::Key};
+use crate::{
+    cache::CacheEvent,
+    cache::Object,
+    fast_map::{FastMap, shrink_if_sparse},
+    plan::Key,
+};
 use evenkeel_api::{Kind, Text};
 use std::{
-    collections::HashMap,
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -66,7 +70,7 @@ impl fmt::Display for Cause {
 
 /// First cause of each key since its last pass. Holds a key only while the queue does.
 #[derive(Debug, Default)]
-pub(super) struct Causes(Mutex<HashMap<Key, Cause>>);
+pub(super) struct Causes(Mutex<FastMap<Key, Cause>>);
 
 impl Causes {
     /// Notes the cause of a key. The first one stays, but an event precedes the end of a delay.
@@ -88,10 +92,13 @@ impl Causes {
 
     /// Removes and returns the cause of a key whose pass begins.
     pub(super) fn take(&self, key: &Key) -> Option<Cause> {
-        self.lock().remove(key)
+        let mut causes = self.lock();
+        let cause = causes.remove(key);
+        shrink_if_sparse(&mut causes);
+        cause
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Cause>> {
+    fn lock(&self) -> MutexGuard<'_, FastMap<Key, Cause>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -45,6 +45,21 @@ pub(super) fn filtered(
     })
 }
 
+/// Returns a handler that also enqueues an object whose deletion begins, whatever `handle` does with the event.
+pub(super) fn enqueuing_deletions(handle: Handle) -> Handle {
+    Box::new(move |event, enqueue, barrier| {
+        handle(event, enqueue, barrier);
+        let begins = match event {
+            CacheEvent::Added { object, .. } => object.meta().deleting(),
+            CacheEvent::Updated { old, new } => new.meta().deleting() && !old.meta().deleting(),
+            CacheEvent::Deleted(_) => false,
+        };
+        if begins {
+            enqueue.add(Key::of(event.object().meta()));
+        }
+    })
+}
+
 /// Selection of the keys to enqueue.
 #[derive(Clone)]
 pub(super) enum Filter {

@@ -226,17 +226,16 @@ impl Executor {
             grace_seconds: delete.grace_seconds,
             propagation: delete.propagation,
         };
+        let awaited = self.barrier.identified(&delete.target);
         match self.client.delete(kind, namespace, name, &options).await {
             Ok(_) => {
-                self.barrier.deleted(key, &delete.target);
+                self.barrier.deleted(key, &awaited);
                 self.record_event(delete.done.as_ref(), "{name}", name);
                 Outcome::success()
             }
             // The object is gone, or another object has its name, and the cache does not show that yet.
             Err(error) if error.is_not_found_or_replaced() => {
-                if !uid.is_empty() {
-                    self.barrier.deleted(key, &delete.target);
-                }
+                self.barrier.deleted(key, &delete.target);
                 Outcome::success()
             }
             Err(error) if delete.tolerates.contains(&error.code()) => Outcome::default(),
@@ -378,7 +377,7 @@ impl Executor {
 
     /// Records in the barrier that this key wrote an object.
     fn record_write(&self, key: &Key, kind: &Kind, written: &Metadata) {
-        self.barrier.wrote(key, kind, &written.meta.namespace, written.meta.version());
+        self.barrier.wrote(key, kind, &written.meta);
     }
 
     /// Converts the error of a write, and records the action's event about the failure, unless the namespace is

@@ -1,17 +1,14 @@
 //! Memories of planners, by key.
 
-use crate::plan::Key;
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use crate::{fast_map::FastMap, plan::Key};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Memories of one planner, by key. All keys without another memory share the default memory, so that planners without
 /// a memory use no space.
 #[derive(Debug, Default)]
 pub(super) struct Memories<M> {
     default: Arc<M>,
-    by_key: Mutex<HashMap<Key, Arc<M>>>,
+    by_key: Mutex<FastMap<Key, Arc<M>>>,
 }
 
 impl<M: PartialEq> Memories<M> {
@@ -41,7 +38,7 @@ impl<M: PartialEq> Memories<M> {
         self.lock().retain(|key, _| keep(key));
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<M>>> {
+    fn lock(&self) -> MutexGuard<'_, FastMap<Key, Arc<M>>> {
         self.by_key.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

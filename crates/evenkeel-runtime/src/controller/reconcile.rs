@@ -33,7 +33,7 @@ use std::{
 pub struct Request {
     /// Key of the object to reconcile.
     pub key: Key,
-    /// Number of consecutive failures before this attempt.
+    /// Number of consecutive passes before this one that failed, or asked for another one at once.
     pub attempt: u32,
     /// Number of this reconciliation, unique in the process. Its log lines contain it.
     pub reconcile_id: u64,
@@ -59,7 +59,7 @@ impl Context {
     /// Records this key's write of an object, with the metadata that the server returned. The key is not reconciled again
     /// until the controller's cache of the kind shows that version.
     pub fn wrote(&self, key: &Key, kind: &Kind, written: &Meta) {
-        self.barrier.wrote(key, kind, &written.namespace, written.version());
+        self.barrier.wrote(key, kind, written);
     }
 
     /// Returns whether the caches show all writes of this key. At the start of a pass they do.
@@ -100,8 +100,14 @@ impl Context {
         self.recorded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns the target with the uid of the object that a cache shows, if it has none. For [`Context::deleted`], before the
+    /// request: afterwards, a cache may show another object of the name.
+    pub(crate) fn identified(&self, target: &Target) -> Target {
+        self.barrier.identified(target)
+    }
+
     /// Records that this key deleted an object. The key is not reconciled again until the controller's cache
-    /// shows the deletion.
+    /// shows the deletion. That of a target without a uid is not awaited: its name may have another object by then.
     pub fn deleted(&self, key: &Key, target: &Target) {
         self.barrier.deleted(key, target);
     }
@@ -119,12 +125,13 @@ pub enum Outcome {
     /// The key is reconciled again on its next event.
     #[default]
     Settled,
-    /// The key is reconciled again after this time, or on its next event.
+    /// The key is reconciled again after this time, or on its next event. Without a time (zero), it is reconciled again with
+    /// the backoff of failed keys, as with controller-runtime's `Requeue`: a key that waits must not take a worker alone.
     Again(Duration),
 }
 
 impl Outcome {
-    /// Returns the outcome that reconciles the key again after this time.
+    /// Returns the outcome that reconciles the key again after this time, or with backoff if it is zero.
     pub fn again(after: Duration) -> Self {
         Self::Again(after)
     }

@@ -431,6 +431,12 @@ impl Shared {
         error_text: &str,
     ) {
         match pass_result {
+            Ok(Some(after)) if after.is_zero() && self.reconcile.is_function() => {
+                self.metrics.count_result("requeue_after");
+                self.note_cause(key, Cause::Again);
+                // With the backoff, which a loop without a delay would not have.
+                self.queue.add_rate_limited(key.clone());
+            }
             Ok(requeue) => {
                 self.queue.forget(key);
                 self.metrics.count_result(if requeue.is_some() {

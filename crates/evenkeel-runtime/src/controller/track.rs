@@ -21,6 +21,8 @@ pub(super) trait View {
 pub(super) struct Watch {
     pub(super) kind: Kind,
     pub(super) namespace: Arc<str>,
+    /// Distinguishes the caches of one kind.
+    pub(super) cache: usize,
 }
 
 /// Object whose deletion was requested.
@@ -134,7 +136,7 @@ mod tests {
     }
 
     fn watch(kind: Kind, namespace: &str) -> Watch {
-        Watch { kind, namespace: namespace.into() }
+        Watch { kind, namespace: namespace.into(), cache: 0 }
     }
 
     fn pod(name: &str) -> Object {

@@ -2,10 +2,13 @@
 //! objects.
 
 use super::types::{Failed, Pass};
-use crate::plan::{Action, Key, Outcomes, Target};
+use crate::{
+    fast_map::FastMap,
+    plan::{Action, Key, Outcomes, Target},
+};
 use evenkeel_api::{Kind, duration, time::Timestamp};
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::VecDeque,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -173,7 +176,7 @@ pub struct History {
 #[derive(Debug, Default)]
 struct State {
     /// Last pass by key.
-    last: HashMap<Key, Record>,
+    last: FastMap<Key, Record>,
     /// The same keys, in the order in which they were added.
     order: VecDeque<Key>,
     errors: VecDeque<(Key, Timestamp, Arc<str>)>,

@@ -65,9 +65,10 @@ impl Candidate {
         }
     }
 
-    /// Creates the LeaseCandidate, or renews it if the server pinged it or the renewal is due.
+    /// Creates the LeaseCandidate, or renews it if the server pinged it or the renewal is due. An earlier process of the same
+    /// identity may have left one with other versions, which are corrected.
     ///
-    /// Upstream: `ensureLease`.
+    /// Upstream: `ensureLease`, which corrects nothing.
     async fn ensure_lease(&self) -> Result<(), ApiError> {
         let CandidateConfig { namespace, identity, .. } = &self.config;
         let now = self.client.clock().now();
@@ -82,7 +83,7 @@ impl Candidate {
                     Duration::try_from(now.duration_since(renewed))
                         .is_ok_and(|age| age >= RENEWAL_INTERVAL)
                 });
-                if is_pinged || is_due {
+                if self.correct(&mut spec) || is_pinged || is_due {
                     spec.renew_time = Some(MicroTime(now));
                     let body = encode(&candidate(metadata, spec))?;
                     self.client
@@ -98,6 +99,24 @@ impl Candidate {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Gives a spec the content of the configuration. Returns whether it differed. The server accepts no other name of the
+    /// lease, and answers with an error then: two programs have the same identity.
+    fn correct(&self, spec: &mut LeaseCandidateSpec) -> bool {
+        let CandidateConfig { lease, binary_version, emulation_version, strategy, .. } =
+            &self.config;
+        let is_same = spec.lease_name == *lease
+            && spec.binary_version == *binary_version
+            && spec.emulation_version.as_deref().unwrap_or_default() == *emulation_version
+            && spec.strategy == *strategy;
+        if !is_same {
+            spec.lease_name.clone_from(lease);
+            spec.binary_version.clone_from(binary_version);
+            spec.emulation_version = Some(emulation_version.clone());
+            spec.strategy.clone_from(strategy);
+        }
+        !is_same
     }
 
     fn new_candidate(&self, now: MicroTime) -> LeaseCandidate {

@@ -45,8 +45,9 @@ pub struct Config {
 /// Rule that a [`Config`] violates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// The leader would lose the lease before its renew deadline.
-    #[error("lease duration must be greater than the renew deadline")]
+    /// The leader would lose the lease before its renew deadline. A Lease has its duration in whole seconds, so that a
+    /// fraction does not count.
+    #[error("lease duration in whole seconds must be greater than the renew deadline")]
     Lease,
     /// The deadline would leave no time for a second attempt to renew.
     #[error("renew deadline must be greater than 1.2 times the retry period")]
@@ -132,6 +133,9 @@ impl Config {
         if lease_duration.as_secs() < 1 {
             return Err(ConfigError::LeaseSeconds);
         }
+        if Duration::from_secs(lease_duration.as_secs()) <= *renew_deadline {
+            return Err(ConfigError::Lease);
+        }
         if retry_period.is_zero() {
             return Err(ConfigError::Retry);
         }
@@ -139,5 +143,31 @@ impl Config {
             return Err(ConfigError::EmptyIdentity);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lease_lasts_longer_than_the_renew_deadline_in_whole_seconds() {
+        let table = [
+            (15_000, 10_000, Ok(())),
+            (2_000, 1_500, Ok(())),
+            (1_900, 1_500, Err(ConfigError::Lease)),
+            (10_900, 10_000, Err(ConfigError::Lease)),
+            (1_500, 1_500, Err(ConfigError::Lease)),
+            (900, 500, Err(ConfigError::LeaseSeconds)),
+        ];
+        for (lease, deadline, expected) in table {
+            let config = Config {
+                lease_duration: Duration::from_millis(lease),
+                renew_deadline: Duration::from_millis(deadline),
+                retry_period: Duration::from_millis(100),
+                ..Config::new("default", "test", "me")
+            };
+            assert_eq!(config.check(), expected, "{lease} ms, {deadline} ms");
+        }
     }
 }

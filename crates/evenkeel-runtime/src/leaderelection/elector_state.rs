@@ -145,6 +145,10 @@ impl ElectorState {
     ) -> SlowPath {
         let Some(found) = found else { return SlowPath::Held };
         self.set_observed_record(&found, now);
+        if self.has_term_ended(&found) {
+            self.term_ended = true;
+            return SlowPath::Held;
+        }
         if !self.is_leader() || !self.is_lease_valid(now) || self.must_yield() {
             return SlowPath::Held;
         }
@@ -526,5 +530,24 @@ mod tests {
             SlowPath::Held
         );
         assert!(me.is_lost(), "the server prefers another elector");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_coordinated_leader_does_not_continue_a_later_term() {
+        let start = Clock::system().instant();
+        let assigned_again = LeaderElectionRecord { leader_transitions: 5, ..held_by("me", 60) };
+        for (found, ended) in
+            [(assigned_again, true), (held_by("other", 60), true), (held_by("me", 60), false)]
+        {
+            let mut me = ElectorState::new("me", Duration::from_secs(15));
+            me.start_acquiring();
+            me.record_written(held_by("me", 0), sent(start), start);
+            me.start_renewing();
+            let path = me.coordinated_path(Some(found), second(60), after(start, 60));
+            assert_eq!(path == SlowPath::Held, ended);
+            assert_eq!(me.is_lost(), ended);
+            let may = me.may_write_until(Duration::from_secs(100), second(60), after(start, 60));
+            assert_eq!(may.is_none(), ended, "its fence stays closed");
+        }
     }
 }

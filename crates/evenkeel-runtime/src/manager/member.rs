@@ -33,7 +33,8 @@ impl Manager {
     /// Returns the same manager for controllers of the leader alone, though others are sharded.
     pub(crate) fn of_leader(&self) -> Self {
         let env = Env { shards: None, ..self.env.clone() };
-        Self { env, member: None, ..self.clone() }
+        let controller_defaults = self.controller_defaults.needs_leader_election(true);
+        Self { env, member: None, controller_defaults, ..self.clone() }
     }
 
     /// Returns a manager for controllers of another cluster. It has a client, caches, queues and metrics of its own; its writes
@@ -73,7 +74,8 @@ impl Manager {
             member: None,
             grace_period: self.grace_period,
             cache_sync_timeout: None,
-            controller_defaults: self.controller_defaults,
+            // Only the leader connects to clusters, and its lease fences all writes to them.
+            controller_defaults: self.controller_defaults.needs_leader_election(true),
             candidate: None,
             dry_run_writes: self.dry_run_writes.clone(),
             rights: Arc::default(),

@@ -1,9 +1,8 @@
 //! Memory of applied intents, so that an apply which would change nothing sends nothing.
 
-use crate::plan::Target;
-use evenkeel_api::Meta;
+use crate::{fast_map::FastMap, plan::Target};
+use evenkeel_api::{Kind, Meta};
 use std::{
-    collections::HashMap,
     hash::{BuildHasher, Hash},
     sync::{Mutex, PoisonError},
 };
@@ -15,7 +14,7 @@ const MAX_APPLIED: usize = 200_000;
 #[derive(Default)]
 pub(super) struct Applied {
     hasher: foldhash::fast::RandomState,
-    by_target: Mutex<HashMap<Target, Entry>>,
+    by_target: Mutex<FastMap<Target, Entry>>,
 }
 
 /// Fingerprints of an applied intent, and of the object that the server returned for it.
@@ -29,13 +28,15 @@ impl Applied {
     /// Returns whether this intent is known to be what the object already is: it was applied last, and nobody has
     /// changed the object since, except for its status.
     pub(super) fn is_current(&self, target: &Target, intent: &[u8], cached: &Meta) -> bool {
-        let wanted = Entry { intent: self.hash(intent), object: self.fingerprint(cached) };
+        let object = self.fingerprint(&target.kind, cached);
+        let wanted = Entry { intent: self.hash(intent), object };
         self.lock().get(target) == Some(&wanted)
     }
 
     /// Remembers an intent and the object that the server returned for it.
     pub(super) fn remember(&self, target: Target, intent: &[u8], returned: &Meta) {
-        let entry = Entry { intent: self.hash(intent), object: self.fingerprint(returned) };
+        let object = self.fingerprint(&target.kind, returned);
+        let entry = Entry { intent: self.hash(intent), object };
         let mut by_target = self.lock();
         if by_target.len() >= MAX_APPLIED {
             by_target.clear();
@@ -50,8 +51,9 @@ impl Applied {
 
     /// Returns a number that changes with everything of an object but its status. A kind that counts generations
     /// changes it with its spec; any other kind changes its resource version with every write.
-    fn fingerprint(&self, meta: &Meta) -> u64 {
-        let version = if meta.generation == 0 { &*meta.resource_version } else { "" };
+    fn fingerprint(&self, kind: &Kind, meta: &Meta) -> u64 {
+        let counts_generations = meta.generation != 0 && !has_constant_generation(kind);
+        let version = if counts_generations { "" } else { &*meta.resource_version };
         self.hash(&(
             &*meta.uid,
             meta.generation,
@@ -65,15 +67,22 @@ impl Applied {
         self.hasher.hash_one(value)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Target, Entry>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, FastMap<Target, Entry>> {
         self.by_target.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns whether objects of this kind keep their first generation, whatever changes in them. Of the built-in kinds, that is
+/// only PriorityClass.
+///
+/// Upstream: `priorityClassStrategy`, whose `PrepareForCreate` sets the generation, and whose `PrepareForUpdate` does nothing.
+fn has_constant_generation(kind: &Kind) -> bool {
+    (&*kind.group, &*kind.kind) == ("scheduling.k8s.io", "PriorityClass")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use evenkeel_api::Kind;
 
     fn meta(generation: i64, version: &str) -> Meta {
         Meta { uid: "u".into(), generation, resource_version: version.into(), ..Meta::default() }
@@ -106,5 +115,10 @@ mod tests {
         );
         applied.forget(&target);
         assert!(!applied.is_current(&target, b"x", &meta(0, "5")));
+        let class = Kind::new("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", false);
+        let class = Target::new(class, "", "high", "");
+        applied.remember(class.clone(), b"x", &meta(1, "5"));
+        assert!(applied.is_current(&class, b"x", &meta(1, "5")));
+        assert!(!applied.is_current(&class, b"x", &meta(1, "6")), "its generation never changes");
     }
 }

@@ -413,7 +413,8 @@ impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
         self.change(|builder| builder.source(keys.boxed()))
     }
 
-    /// Lets only those events of the last declared kind enqueue keys that pass the predicate.
+    /// Lets only those events of the last declared kind enqueue keys that pass the predicate. With a
+    /// [finalizer](Self::finalizer), an object is also reconciled when its deletion begins.
     ///
     /// ```
     /// # use evenkeel_runtime::prelude::*;
@@ -656,7 +657,8 @@ impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
             let (function, timeouts) = (Arc::clone(&function), timeouts.clone());
             let (key, postponed) = (request.key.clone(), passes.clone());
             async move {
-                let pass = function(request, context);
+                // In place, so that the futures around it, which are moved several times, stay small.
+                let pass = Box::pin(function(request, context));
                 let Some(limit) = timeout else { return postponed.result(&key, pass.await) };
                 let result = tokio::time::timeout(limit, pass).await.unwrap_or_else(|_| {
                     timeouts.inc();
@@ -730,6 +732,7 @@ impl<K: Send + Sync + 'static, S: Send + Sync + 'static> ControllerBuilder<'_, K
     {
         if !self.finalizers.is_empty() {
             self.builder.declared().writes(objects.kind(), &["patch"]);
+            self = self.change(Builder::enqueues_deletions);
         }
         let finalizers = std::mem::take(&mut self.finalizers);
         let finalizers = Finalizers::new(objects.kind().clone(), finalizers);
@@ -902,8 +905,6 @@ impl<K, S> Finalizers<K, S> {
         let target = Target::of(self.kind.clone(), object.meta());
         let body = serde_json::to_vec(patch)?.into();
         let patched = context.writer().patch::<V>(&target, "", PatchForm::Merge, body).await;
-        let patched =
-            patched.map_err(|source| FinalizerError { finalizer: finalizer.to_owned(), source })?;
-        Ok(Arc::new(patched))
+        Ok(patched.map_err(|source| FinalizerError { finalizer: finalizer.to_owned(), source })?)
     }
 }

@@ -6,7 +6,8 @@ use serde_json::{Map, Value, json};
 #[derive(Debug, PartialEq)]
 pub(super) struct MergePatch {
     pub(super) patch: Value,
-    /// Whether the patch replaces a list as a whole. It then also overwrites entries that others have added meanwhile.
+    /// Whether the patch replaces, removes or creates a list as a whole. It then also overwrites entries that others have added
+    /// meanwhile, perhaps to a list that was absent when the object was read.
     pub(super) replaces_list: bool,
 }
 
@@ -21,7 +22,7 @@ pub(super) fn merge_patch(old: &Value, new: &Value) -> Option<MergePatch> {
 #[derive(Debug, PartialEq)]
 pub(super) struct JsonPatch {
     pub(super) operations: Vec<Value>,
-    /// Whether the patch names entries of a list by their number, or replaces or removes a list.
+    /// Whether the patch names entries of a list by their number, or replaces, removes or creates a list.
     pub(super) touches_list: bool,
 }
 
@@ -29,9 +30,12 @@ pub(super) struct JsonPatch {
 pub(super) fn json_patch(old: &Value, new: &Value) -> Option<JsonPatch> {
     let operations: Vec<Value> =
         json_patch::diff(old, new).0.iter().map(|operation| json!(operation)).collect();
-    let paths = operations.iter().filter_map(|operation| operation["path"].as_str());
-    let touches_list =
-        paths.flat_map(prefixes).any(|path| old.pointer(path).is_some_and(Value::is_array));
+    let touches_list = operations.iter().any(|operation| {
+        let path = operation["path"].as_str().unwrap_or_default();
+        holds_list(&operation["value"])
+            || old.pointer(path).is_some_and(holds_list)
+            || prefixes(path).any(|path| old.pointer(path).is_some_and(Value::is_array))
+    });
     (!operations.is_empty()).then_some(JsonPatch { operations, touches_list })
 }
 
@@ -41,12 +45,21 @@ fn prefixes(path: &str) -> impl Iterator<Item = &str> {
     ends.map(move |end| &path[..end])
 }
 
+/// Returns whether a value is a list, or holds one at any depth.
+fn holds_list(value: &Value) -> bool {
+    match value {
+        Value::Array(_) => true,
+        Value::Object(fields) => fields.values().any(holds_list),
+        _ => false,
+    }
+}
+
 fn difference(old: &Value, new: &Value, replaces_list: &mut bool) -> Option<Value> {
     if old == new {
         return None;
     }
     let (Value::Object(old), Value::Object(new)) = (old, new) else {
-        *replaces_list |= old.is_array();
+        *replaces_list |= holds_list(old) || holds_list(new);
         return Some(new.clone());
     };
     let mut patch = Map::new();
@@ -64,7 +77,7 @@ fn difference(old: &Value, new: &Value, replaces_list: &mut bool) -> Option<Valu
     }
     for (name, value) in old {
         if !new.contains_key(name) && !value.is_null() {
-            *replaces_list |= value.is_array();
+            *replaces_list |= holds_list(value);
             patch.insert(name.clone(), Value::Null);
         }
     }
@@ -89,13 +102,35 @@ mod tests {
                 Some((json!({"a": {"c": 3}}), false)),
             ),
             (json!({"l": [1]}), json!({"l": [1, 2]}), Some((json!({"l": [1, 2]}), true))),
-            (json!({}), json!({"l": [1, 2]}), Some((json!({"l": [1, 2]}), false))),
+            (json!({}), json!({"l": [1, 2]}), Some((json!({"l": [1, 2]}), true))),
+            (json!(null), json!({"l": []}), Some((json!({"l": []}), true))),
+            (json!({}), json!({"a": {"l": [1]}}), Some((json!({"a": {"l": [1]}}), true))),
+            (json!({"a": {"l": [1]}}), json!({}), Some((json!({"a": null}), true))),
+            (json!({"a": {"l": [1]}}), json!({"a": 1}), Some((json!({"a": 1}), true))),
             (json!({"l": [1]}), json!({}), Some((json!({"l": null}), true))),
             (json!({"a": null}), json!({}), None),
         ];
         for (old, new, wanted) in table {
             let wanted = wanted.map(|(patch, replaces_list)| MergePatch { patch, replaces_list });
             assert_eq!(merge_patch(&old, &new), wanted, "{old} -> {new}");
+        }
+    }
+
+    #[test]
+    fn a_json_patch_knows_whether_it_touches_a_list() {
+        let table = [
+            (json!({"a": 1}), json!({"a": 2}), false),
+            (json!({"a": 1, "l": [1]}), json!({"a": 2, "l": [1]}), false),
+            (json!({"l": [1]}), json!({"l": [1, 2]}), true),
+            (json!({"l": [{"n": 1}]}), json!({"l": [{"n": 2}]}), true),
+            (json!({}), json!({"l": [1]}), true),
+            (json!({}), json!({"a": {"l": [1]}}), true),
+            (json!({"a": {"l": [1]}}), json!({}), true),
+            (json!({"a": {"l": [1]}}), json!({"a": 1}), true),
+        ];
+        for (old, new, wanted) in table {
+            let patch = json_patch(&old, &new).unwrap();
+            assert_eq!(patch.touches_list, wanted, "{old} -> {new}");
         }
     }
 

@@ -150,6 +150,13 @@ mod tests {
                 )),
             ),
             (
+                json!({"n": 1, "l": ["a", "b"], "m": ["x"]}),
+                Some((
+                    json!({"m": ["x"], "metadata": version}),
+                    json!([lock, {"op": "add", "path": "/m", "value": ["x"]}]),
+                )),
+            ),
+            (
                 json!({"n": 1}),
                 Some((
                     json!({"l": null, "metadata": version}),

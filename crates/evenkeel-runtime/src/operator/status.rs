@@ -227,7 +227,7 @@ fn set_condition(list: &mut Value, condition: Condition, now: jiff::Timestamp) -
 }
 
 impl<V: View, T, S> StatusPatch<'_, V, T, S> {
-    async fn patch(self) -> Result<Option<V>> {
+    async fn patch(self) -> Result<Option<Arc<V>>> {
         let Some(patch) = status_patch(self.meta, &self.present, &self.status?) else {
             return Ok(None);
         };
@@ -241,8 +241,9 @@ impl<K: ApiObject, T, S> StatusPatch<'_, Full<K>, T, S> {
     /// Writes the status as a merge patch of its differences, or nothing if it has not changed. Returns the object with
     /// the new status, or `None` without a change.
     ///
-    /// A patch that replaces a list, such as the conditions, applies only to the version that was read: otherwise it
-    /// could undo the change of another writer. The conflict is an error, after which the key is retried.
+    /// A patch that creates or replaces a list, such as the conditions, applies only to the version that was read, and so does
+    /// a first status: otherwise it could undo the change of another writer. The conflict is an error, after which the key is
+    /// retried.
     ///
     /// ```
     /// # use evenkeel_runtime::prelude::*;
@@ -278,7 +279,8 @@ impl<T, S> StatusPatch<'_, Dynamic, T, S> {
 fn status_patch(meta: &ObjectMeta, old: &Value, new: &Value) -> Option<Value> {
     let MergePatch { patch, replaces_list } = merge_patch(old, new)?;
     let mut body = json!({"metadata": {"uid": meta.uid}, "status": patch});
-    if replaces_list {
+    // A first status may have been written by another meanwhile.
+    if replaces_list || old.is_null() {
         body["metadata"]["resourceVersion"] = json!(meta.resource_version);
     }
     Some(body)
@@ -309,6 +311,16 @@ mod tests {
         ];
         for (new, wanted) in table {
             assert_eq!(status_patch(&meta, &old, &new), wanted);
+        }
+        let locked = json!({"uid": "u", "resourceVersion": "7"});
+        let first_ones = [
+            (json!({"n": 1}), json!({"n": 1, "conditions": [{"type": "A"}]})),
+            (Value::Null, json!({"conditions": [{"type": "A"}]})),
+            (Value::Null, json!({"n": 1})),
+        ];
+        for (old, new) in first_ones {
+            let patch = status_patch(&meta, &old, &new).unwrap();
+            assert_eq!(patch["metadata"], locked, "another may have written it meanwhile: {new}");
         }
     }
 

@@ -7,13 +7,15 @@ use super::{
     views::ClientView,
 };
 use crate::{
-    cache::{Full, Reader},
-    client::{ApiError, Client, DeleteOptions, ListOptions},
+    cache::{Full, Reader, WriteInFlight},
+    client::{ApiError, Client, DeleteOptions, ListOptions, negotiation, send::ApiRequest},
     controller::{self, ControllerCaches, Error},
     plan::{PatchForm, Target},
 };
 use bytes::Bytes;
-use evenkeel_api::{Kind, Meta, View};
+use evenkeel_api::{Encoding, Kind, Meta, View, json};
+use http::HeaderMap;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::Serialize;
 use serde_json::Value;
@@ -65,6 +67,26 @@ impl Writer<'_> {
         self.caches.any(holds_all) && self.context.caches_show_writes(self.key)
     }
 
+    /// Sends a write, and decodes the object in its answer, together with the cache of the kind if there is one: the object of
+    /// the write's event is then not decoded again.
+    async fn send<R: View>(&self, target: &Target, call: ApiRequest) -> Result<Arc<R>, ApiError> {
+        let in_flight = (!self.view.dry_run)
+            .then(|| {
+                self.caches.find_map(|cache| {
+                    let is_of_kind = cache.scope().kind == target.kind && cache.holds::<R>();
+                    is_of_kind.then(|| WriteInFlight::of(cache))
+                })
+            })
+            .flatten();
+        let decode = |headers: &HeaderMap, body: &[u8]| match &in_flight {
+            Some(in_flight) if negotiation::response_encoding(headers) == Encoding::Json => {
+                in_flight.decode_answer(body)
+            }
+            _ => negotiation::decode_object(headers, body).map(Arc::new),
+        };
+        self.client().exchange_with(call, decode).await
+    }
+
     /// Records the result of a write for reports, unless it is a dry run.
     pub(super) fn record<T>(
         &self,
@@ -81,9 +103,8 @@ impl Writer<'_> {
 
     /// Makes the key wait until the caches show a write, unless they never will.
     pub(super) fn wrote(&self, target: &Target, returned: &Meta) {
-        let shows = |cache: &Arc<Reader>| {
-            cache.scope().kind == target.kind && cache.scope().selects(returned)
-        };
+        let shows =
+            |cache: &Arc<Reader>| cache.scope().kind == target.kind && cache.will_show(returned);
         if !self.view.dry_run && self.caches.any(shows) {
             self.context.wrote(self.key, &target.kind, returned);
         }
@@ -101,8 +122,8 @@ impl Writer<'_> {
         {
             return Ok(cached.whole());
         }
-        let applied =
-            self.client().apply::<R>(&target, self.field_manager, force, body.clone()).await;
+        let call = Client::apply_request::<R>(&target, self.field_manager, force, body.clone());
+        let applied = self.send::<R>(&target, call).await;
         let returned = self.record("apply", &target, "", applied)?;
         self.wrote(&target, returned.meta());
         if !self.view.dry_run {
@@ -117,10 +138,10 @@ impl Writer<'_> {
         subresource: &'static str,
         form: PatchForm,
         body: Bytes,
-    ) -> Result<R, ApiError> {
+    ) -> Result<Arc<R>, ApiError> {
         let Target { kind, namespace, name, .. } = target;
-        let patched =
-            self.client().patch::<R>(kind, namespace, name, subresource, form, body).await;
+        let call = self.client().patch_request::<R>(kind, namespace, name, subresource, form, body);
+        let patched = self.send::<R>(target, call).await;
         let patched = self.record("patch", target, subresource, patched)?;
         self.wrote(target, patched.meta());
         Ok(patched)
@@ -131,7 +152,8 @@ impl Writer<'_> {
         target: &Target,
         body: Bytes,
     ) -> Result<Arc<R::Object>, ApiError> {
-        let created = self.client().create::<R>(&target.kind, &target.namespace, body).await;
+        let call = self.client().create_request::<R>(&target.kind, &target.namespace, body);
+        let created = self.send::<R>(target, call).await;
         let created = self.record("create", target, "", created)?;
         self.wrote(target, created.meta());
         Ok(created.whole())
@@ -143,7 +165,8 @@ impl Writer<'_> {
         body: Bytes,
     ) -> Result<Arc<R::Object>, ApiError> {
         let Target { kind, namespace, name, .. } = target;
-        let updated = self.client().update::<R>(kind, namespace, name, "", body).await;
+        let call = self.client().update_request::<R>(kind, namespace, name, "", body);
+        let updated = self.send::<R>(target, call).await;
         let updated = self.record("update", target, "", updated)?;
         self.wrote(target, updated.meta());
         Ok(updated.whole())
@@ -159,13 +182,14 @@ impl Writer<'_> {
         }
         let uid = if options.uid.is_empty() { (*target.uid).to_owned() } else { options.uid };
         let options = DeleteOptions { uid, ..options };
+        let awaited = self.context.identified(target);
         let Target { kind, namespace, name, .. } = target;
         let deleted = self.client().delete(kind, namespace, name, &options).await;
         match self.record("delete", target, "", deleted) {
             Ok(_) => {
                 let is_cached = self.caches.any(|cache| cache.scope().kind == target.kind);
                 if is_cached && !self.view.dry_run {
-                    self.context.deleted(self.key, target);
+                    self.context.deleted(self.key, &awaited);
                 }
                 Ok(true)
             }
@@ -188,7 +212,7 @@ impl Writer<'_> {
     }
 
     /// Creates an object, or changes it if it exists.
-    pub(super) async fn create_or_update<R: Whole<Object: Clone + Serialize>>(
+    pub(super) async fn create_or_update<R: Whole<Object: Clone + Resource + Serialize>>(
         &self,
         target: &Target,
         mut object: R::Object,
@@ -205,24 +229,58 @@ impl Writer<'_> {
             return Ok(self.create::<R>(target, body).await?);
         };
         let mut changed = R::Object::clone(&present);
+        let before = text_without_metadata(&mut changed)?;
         change(&mut changed)?;
-        if is_equal(&*present, &changed)? {
+        if is_same_json(&before, &text_without_metadata(&mut changed)?)?
+            && is_same_metadata(present.meta(), changed.meta())?
+        {
             return Ok(present);
         }
         Ok(self.update::<R>(target, encode(&target.kind, &changed)?).await?)
     }
 }
 
-/// Returns whether two objects have the same JSON.
-fn is_equal(left: &impl Serialize, right: &impl Serialize) -> Result<bool> {
-    // Equal text needs no second look; maps without an order may also be written differently.
-    let is_same_text = serde_json::to_vec(left)? == serde_json::to_vec(right)?;
-    Ok(is_same_text || serde_json::to_value(left)? == serde_json::to_value(right)?)
+/// Encodes an object without its metadata, which are most of the work. The object stays as it is.
+fn text_without_metadata(object: &mut (impl Resource + Serialize)) -> Result<Vec<u8>> {
+    let metadata = std::mem::take(object.meta_mut());
+    let text = serde_json::to_vec(object);
+    *object.meta_mut() = metadata;
+    Ok(text?)
+}
+
+/// Returns whether two texts of one type are the same JSON.
+fn is_same_json(left: &[u8], right: &[u8]) -> Result<bool> {
+    // Maps without an order may write the same JSON differently, but not in more or fewer bytes.
+    if left == right || left.len() != right.len() {
+        return Ok(left == right);
+    }
+    Ok(json::from_slice::<Value>(left)? == json::from_slice::<Value>(right)?)
+}
+
+/// Returns whether two metadata are the same JSON, which has no fractions of seconds.
+fn is_same_metadata(left: &ObjectMeta, right: &ObjectMeta) -> Result<bool> {
+    Ok(left == right || serde_json::to_vec(left)? == serde_json::to_vec(right)?)
 }
 
 /// Encodes an object, without fields that a write may not contain.
-pub(super) fn encode(kind: &Kind, object: &impl Serialize) -> Result<Bytes> {
+pub(super) fn encode(kind: &Kind, object: &(impl Resource + Serialize)) -> Result<Bytes> {
+    if object.meta().managed_fields.is_none() {
+        let text = serde_json::to_vec(object)?;
+        if begins_with_type(&text, kind) {
+            return Ok(text.into());
+        }
+    }
     encode_without(&["managedFields"], kind, object)
+}
+
+/// Returns whether the JSON of an object begins with its type, as most types are written.
+fn begins_with_type(text: &[u8], kind: &Kind) -> bool {
+    let field = |text: &[u8], name: &str, value: &str| {
+        let rest = text.strip_prefix(name.as_bytes())?.strip_prefix(value.as_bytes())?;
+        rest.strip_prefix(b"\",").map(|rest| text.len() - rest.len())
+    };
+    let after_version = field(text, "{\"apiVersion\":\"", &kind.api_version());
+    after_version.is_some_and(|at| field(&text[at..], "\"kind\":\"", &kind.kind).is_some())
 }
 
 /// Encodes an object for server-side apply: without fields that only the server sets.
@@ -532,6 +590,7 @@ impl<S> Context<S> {
 mod tests {
     use super::*;
     use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::api::DynamicObject;
     use serde_json::json;
 
     #[test]
@@ -554,7 +613,56 @@ mod tests {
             (&whole["metadata"]["uid"], &whole["metadata"]["managedFields"]),
             (&json!("u"), &Value::Null)
         );
-        let untyped = encoded(encode(&kind, &json!({"metadata": {}})).unwrap());
-        assert_eq!(untyped, json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}}));
+        let untyped =
+            DynamicObject { types: None, metadata: ObjectMeta::default(), data: json!({}) };
+        let typed = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}});
+        assert_eq!(encoded(encode(&kind, &untyped).unwrap()), typed);
+    }
+
+    #[test]
+    fn an_object_that_begins_with_its_type_is_sent_as_it_is_written() {
+        let (kind, map) = (kind_of::<ConfigMap>(), ConfigMap::default());
+        let text = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{}}"#;
+        assert_eq!(encode(&kind, &map).unwrap(), text);
+        assert!(begins_with_type(text.as_bytes(), &kind));
+        for other in [
+            r#"{"apiVersion":"v2","kind":"ConfigMap","metadata":{}}"#,
+            r#"{"apiVersion":"v1","kind":"ConfigMaps","metadata":{}}"#,
+            r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{}}"#,
+            r#"{"apiVersion":"v1","metadata":{}}"#,
+            "{}",
+        ] {
+            assert!(!begins_with_type(other.as_bytes(), &kind), "{other}");
+        }
+    }
+
+    #[test]
+    fn objects_are_compared_by_their_json() {
+        let table = [
+            (r#"{"a":1,"b":2}"#, r#"{"a":1,"b":2}"#, true),
+            (r#"{"a":1,"b":2}"#, r#"{"b":2,"a":1}"#, true),
+            (r#"{"a":1,"b":2}"#, r#"{"a":1,"b":3}"#, false),
+            (r#"{"a":1}"#, r#"{"a":1,"b":2}"#, false),
+        ];
+        for (left, right, expected) in table {
+            let same = is_same_json(left.as_bytes(), right.as_bytes()).unwrap();
+            assert_eq!(same, expected, "{left} {right}");
+        }
+        let mut map: ConfigMap =
+            serde_json::from_value(json!({"metadata": {"name": "a"}, "data": {"k": "v"}})).unwrap();
+        let text = text_without_metadata(&mut map).unwrap();
+        assert!(!String::from_utf8(text).unwrap().contains("name"));
+        assert_eq!(map.metadata.name.as_deref(), Some("a"));
+        let at = |second: &str, label: &str| -> ObjectMeta {
+            let time = format!("2026-01-01T00:00:{second}Z");
+            serde_json::from_value(json!({"creationTimestamp": time, "labels": {"l": label}}))
+                .unwrap()
+        };
+        for (second, label, expected) in
+            [("00.5", "x", true), ("01", "x", false), ("00", "y", false)]
+        {
+            let same = is_same_metadata(&at("00", "x"), &at(second, label)).unwrap();
+            assert_eq!(same, expected, "{second} {label}");
+        }
     }
 }

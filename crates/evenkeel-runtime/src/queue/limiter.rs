@@ -2,7 +2,8 @@
 //!
 //! Upstream: `TypedRateLimiter`, `MaxOfRateLimiter`.
 
-use std::{collections::HashMap, hash::Hash, time::Duration};
+use crate::fast_map::FastMap;
+use std::{hash::Hash, time::Duration};
 use tokio::time::Instant;
 
 /// Decides when a failed key of a workqueue is retried. A controller has one of its own with
@@ -102,7 +103,7 @@ impl Default for Backoff {
 pub struct BackoffLimiter<K> {
     backoff: Backoff,
     /// Consecutive failures by key.
-    failures: HashMap<K, u32>,
+    failures: FastMap<K, u32>,
     /// Time at which the bucket would be full again (the "theoretical arrival time" of a leaky bucket).
     full_at: Option<Instant>,
 }
@@ -116,7 +117,7 @@ impl<K> Default for BackoffLimiter<K> {
 impl<K> BackoffLimiter<K> {
     /// Creates a rate limiter without failures.
     pub fn new(backoff: Backoff) -> Self {
-        Self { backoff, failures: HashMap::new(), full_at: None }
+        Self { backoff, failures: FastMap::default(), full_at: None }
     }
 
     /// Takes a token, perhaps a future one, and returns the time until the token exists.

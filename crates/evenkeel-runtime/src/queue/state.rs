@@ -1,24 +1,25 @@
 //! State of a workqueue: waiting, running and delayed keys. Contains no I/O; callers pass the time.
 
 use super::Priority;
+use crate::fast_map::{FastMap, shrink_if_sparse};
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet},
     hash::Hash,
     time::Duration,
 };
 use tokio::time::Instant;
 
 pub(super) struct State<K> {
-    waiting: HashMap<K, Waiting>,
+    waiting: FastMap<K, Waiting>,
     /// Waiting keys in the order of their processing.
     order: BTreeMap<(Reverse<Priority>, u64), K>,
-    running: HashMap<K, Running>,
-    delayed: HashMap<K, Delayed>,
+    running: FastMap<K, Running>,
+    delayed: FastMap<K, Delayed>,
     /// Due times of delayed keys, with their sequence numbers.
     timeline: BTreeSet<(Instant, u64)>,
     /// Keys of `timeline`, by sequence number.
-    due: HashMap<u64, K>,
+    due: FastMap<u64, K>,
     /// Sequence number of the last added key.
     sequence: u64,
     shut_down: bool,
@@ -88,25 +89,15 @@ pub(super) struct Done {
 impl<K> Default for State<K> {
     fn default() -> Self {
         Self {
-            waiting: HashMap::new(),
+            waiting: FastMap::default(),
             order: BTreeMap::new(),
-            running: HashMap::new(),
-            delayed: HashMap::new(),
+            running: FastMap::default(),
+            delayed: FastMap::default(),
             timeline: BTreeSet::new(),
-            due: HashMap::new(),
+            due: FastMap::default(),
             sequence: 0,
             shut_down: false,
         }
-    }
-}
-
-/// Frees the memory of an empty map after a burst. At the start, the queue has the keys of all objects, later only a
-/// few.
-fn shrink_if_empty<K, V>(map: &mut HashMap<K, V>) {
-    // A map up to this capacity uses little memory, and often fills again.
-    const KEPT_CAPACITY: usize = 256;
-    if map.is_empty() && map.capacity() > KEPT_CAPACITY {
-        *map = HashMap::new();
     }
 }
 
@@ -192,8 +183,8 @@ impl<K: Clone + Eq + Hash> State<K> {
                 self.delayed.remove(&key).map_or(Priority::NORMAL, |delayed| delayed.priority);
             promoted.push(self.add(key, priority, at));
         }
-        shrink_if_empty(&mut self.due);
-        shrink_if_empty(&mut self.delayed);
+        shrink_if_sparse(&mut self.due);
+        shrink_if_sparse(&mut self.delayed);
         promoted
     }
 
@@ -210,7 +201,7 @@ impl<K: Clone + Eq + Hash> State<K> {
             Some(waiting) => (waiting.priority, waiting.since),
             None => (Priority::NORMAL, now),
         };
-        shrink_if_empty(&mut self.waiting);
+        shrink_if_sparse(&mut self.waiting);
         self.running.insert(key.clone(), Running { priority, since: now, again: None });
         Taken::Key { key, waited: now.saturating_duration_since(since) }
     }

@@ -178,6 +178,10 @@ mod tests {
                 valid.clone().renew_deadline(Duration::from_secs(15)),
                 leaderelection::ConfigError::Lease.into(),
             ),
+            (
+                valid.clone().lease_duration(Duration::from_millis(10_900)),
+                leaderelection::ConfigError::Lease.into(),
+            ),
         ] {
             assert_eq!(invalid.check(), Err(error));
         }

@@ -191,7 +191,8 @@ fn name_of(object: &Value) -> String {
     format!("{kind} {namespace}{slash}{name}")
 }
 
-/// Returns the metadata of a converted object: that of its source, with the labels and annotations that the conversion set.
+/// Returns the metadata of a converted object: that of its source, with the labels and annotations that the conversion left. One
+/// that left no name has carried no metadata over.
 ///
 /// Upstream: `validateConvertedObject`, `restoreObjectMeta` of the API server.
 fn keep_metadata(
@@ -207,16 +208,46 @@ fn keep_metadata(
             return Err(format!("the conversion must not change metadata.{field} to {value:?}"));
         }
     }
+    // A conversion that carries no metadata over leaves labels and annotations as they are.
+    let is_carried = converted.name.is_some() || converted.generate_name.is_some();
     let mut metadata = source.clone();
     if let Some(fields) = metadata.as_object_mut() {
         for (field, map) in [("labels", &converted.labels), ("annotations", &converted.annotations)]
         {
             match map {
-                Some(map) if map.is_empty() => drop(fields.remove(field)),
-                Some(map) => drop(fields.insert(field.to_owned(), json!(map))),
-                None => {}
+                Some(map) if !map.is_empty() => drop(fields.insert(field.to_owned(), json!(map))),
+                None if !is_carried => {}
+                _ => drop(fields.remove(field)),
             }
         }
     }
     Ok(metadata)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_that_a_conversion_removes_stay_removed() {
+        let source =
+            json!({"name": "a", "uid": "u", "labels": {"l": "1"}, "annotations": {"a": "1"}});
+        let table = [
+            (json!({}), source.clone()),
+            (json!({"name": "a"}), json!({"name": "a", "uid": "u"})),
+            (json!({"labels": {}}), json!({"name": "a", "uid": "u", "annotations": {"a": "1"}})),
+            (
+                json!({"name": "a", "labels": {"l": "2"}}),
+                json!({"name": "a", "uid": "u", "labels": {"l": "2"}}),
+            ),
+            (
+                json!({"annotations": {"b": "1"}}),
+                json!({"name": "a", "uid": "u", "labels": {"l": "1"}, "annotations": {"b": "1"}}),
+            ),
+        ];
+        for (converted, expected) in table {
+            let metadata = serde_json::from_value(converted.clone()).unwrap();
+            assert_eq!(keep_metadata(&source, &metadata), Ok(expected), "{converted}");
+        }
+    }
 }

@@ -115,3 +115,27 @@ async fn the_server_chooses_among_the_candidates_of_managers() {
     assert_eq!(lease["spec"]["holderIdentity"], "", "released");
     coordinator.shut_down(seconds(1)).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_candidate_corrects_what_an_earlier_process_of_its_identity_left() {
+    let server = Server::new();
+    let clock = Clock::starting_at(Timestamp::from_second(1_767_225_600).unwrap());
+    let left = json!({
+        "metadata": {"namespace": "kube-system", "name": "me"},
+        "spec": {
+            "leaseName": "test", "binaryVersion": "1.4.0", "emulationVersion": "1.3.0",
+            "strategy": "OldestEmulationVersion", "renewTime": "2026-01-01T00:00:00.000000Z",
+        },
+    });
+    server.put(CANDIDATES, left);
+    let manager = start(&server, &clock, &Arc::default(), "me", "1.5.0");
+    tokio::time::sleep(seconds(10)).await;
+    let candidate = server.get(CANDIDATES, "kube-system/me").unwrap();
+    assert_eq!(candidate["spec"]["binaryVersion"], "1.5.0");
+    assert_eq!(candidate["spec"]["emulationVersion"], "1.5.0");
+    let version = candidate["metadata"]["resourceVersion"].clone();
+    tokio::time::sleep(seconds(60)).await;
+    let later = server.get(CANDIDATES, "kube-system/me").unwrap();
+    assert_eq!(later["metadata"]["resourceVersion"], version, "it is right now");
+    assert!(manager.shut_down(seconds(60)).await.is_empty());
+}

@@ -535,3 +535,25 @@ async fn a_kubeconfig_that_is_refused_is_reported_and_leaves_the_cluster_as_it_w
     assert!(text.contains("apply Secret default/web"), "{text}");
     assert_eq!(observer.env().introspection.answer("configmap", "cluster=west").status(), 404);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_connects_to_no_cluster_whatever_the_defaults_of_controllers_are() {
+    let host = fixture().await;
+    let members = members(["east"]).await;
+    let leader = host.manager().leader_election_id("test").build().unwrap();
+    let elected = leader.elected();
+    let _leader = run(leader);
+    elected.await;
+    let setup = Setup::simulated(host.server.clock().clone(), "other");
+    let defaults = ControllerDefaults::default().needs_leader_election(false);
+    let standby = host.manager().setup(setup).leader_election_id("test");
+    let standby = standby.controller_defaults(defaults).build().unwrap();
+    let log = Log::default();
+    let east = FixedClusters::new([("east", members["east"].kube.clone())]);
+    let clusters = standby.clusters(east, copier(&log));
+    create(&members["east"].maps(), map("web")).await;
+    let stop = tokio::time::sleep(Duration::from_secs(1));
+    let ended = tokio::time::timeout(Duration::from_secs(2), standby.run(stop)).await;
+    ended.expect("nothing waits for the lease").unwrap();
+    assert_eq!((names(&clusters).len(), take(&log).len()), (0, 0));
+}

@@ -324,12 +324,12 @@ async fn dynamic_objects_have_all_writes() {
     let conflict = objects.merge_patch_with_lock(&second, &stale).await.unwrap_err();
     assert!(conflict.downcast_ref::<ApiError>().unwrap().is_conflict(), "{conflict}");
 
-    let scale = objects.scale(&*third, 4).await.unwrap();
-    assert_eq!(scale.spec.unwrap().replicas, Some(4));
     let status = objects.status(&third).set(|status| status["size"] = json!(2));
     let written = status.patch_if_changed().await.unwrap().unwrap();
     let unchanged = objects.status(&written).set(|status| status["size"] = json!(2));
     assert!(unchanged.patch_if_changed().await.unwrap().is_none());
+    let scale = objects.scale(&*written, 4).await.unwrap();
+    assert_eq!(scale.spec.unwrap().replicas, Some(4));
     let scale = objects.get_scale(&*third).await.unwrap();
     assert_eq!((scale.spec.unwrap().replicas, scale.status.unwrap().replicas), (Some(4), 2));
     let patch = json!({"status": {"size": 3}});

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "the whole binary is tests")]
 
 mod clusters;
+mod deletions;
 mod dynamic;
 mod late;
 mod options;

@@ -17,7 +17,10 @@ use kube::{
     api::{Patch, PatchParams, PostParams},
 };
 use serde_json::json;
-use std::sync::{Mutex, atomic::AtomicU32};
+use std::sync::{
+    Mutex,
+    atomic::{AtomicU32, Ordering},
+};
 
 /// Returns a kind that the server does not serve.
 fn gadgets() -> Kind {
@@ -306,4 +309,25 @@ async fn events_of_the_newer_group_have_an_action_and_a_related_object() {
     let copied = (Some("Copied"), Some("Copy"), Some("web"));
     assert_eq!(described, [copied, (Some("Seen"), Some("Reconcile"), None)]);
     assert_eq!(events[0].reporting_instance.as_deref(), Some("test-me"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pass_that_asks_for_another_at_once_gets_it_with_backoff() {
+    const LIMIT: u32 = 100;
+    let fixture = fixture().await;
+    let manager = fixture.manager().build().unwrap();
+    let passes = Arc::new(AtomicU32::new(0));
+    let controller = manager.controller_of_requests("eager").state(Arc::clone(&passes));
+    let controller = controller.reconcile_requests(async |_, cx: Context<Arc<AtomicU32>>| {
+        match cx.state().fetch_add(1, Ordering::SeqCst) {
+            // Without a delay, the test's time would stand still.
+            LIMIT.. => Ok(Outcome::Settled),
+            _ => Ok(Outcome::again(Duration::ZERO)),
+        }
+    });
+    start(manager);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    controller.enqueue(Key::new("", "key"));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(passes.load(Ordering::SeqCst), 8, "after 0, 5, 15, 35, 75, 155, 315 and 635 ms");
 }

@@ -8,7 +8,7 @@ use evenkeel_runtime::{
 };
 use evenkeel_test::eventually_gone;
 use k8s_openapi::api::{
-    apps::v1::{Deployment, DeploymentStatus},
+    apps::v1::{Deployment, DeploymentCondition, DeploymentStatus},
     authentication::v1::TokenRequest,
     core::v1::{ConfigMap, Namespace, Pod, Secret, ServiceAccount},
     policy::v1::PodDisruptionBudget,
@@ -234,4 +234,31 @@ async fn a_dry_run_stores_nothing() {
     // The dry apply is not taken for one that was made.
     assert!(cx.apply(&map("applied")).await.unwrap().uid().is_some());
     assert!(fixture.maps().get_opt("applied").await.unwrap().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_another_has_created_meanwhile_is_not_replaced() {
+    let fixture = fixture().await;
+    let created = create(&fixture.maps(), map("web")).await;
+    let cx = reading::<Deployment>(fixture.manager().build().unwrap()).await;
+    let with = |finalizer: &str| {
+        let mut map = created.clone();
+        map.metadata.finalizers = Some(vec![finalizer.to_owned()]);
+        map
+    };
+    assert!(cx.merge_patch(&created, &with("a.io/a")).await.unwrap().is_some());
+    assert!(is_conflict(&cx.merge_patch(&created, &with("a.io/b")).await));
+    assert!(is_conflict(&cx.json_patch(&created, &with("a.io/b")).await));
+
+    let web = cx.create(&deployment()).await.unwrap();
+    let set = |name: &str| {
+        let condition: DeploymentCondition = object(json!({"type": name, "status": "True"}));
+        move |status: &mut DeploymentStatus| status.conditions = Some(vec![condition])
+    };
+    let first = cx.status_of(&*web).set(set("A")).patch_if_changed().await.unwrap().unwrap();
+    assert!(is_conflict(&cx.status_of(&*web).set(set("B")).patch_if_changed().await));
+    assert_eq!(
+        first.status.as_ref().unwrap().conditions.as_ref().unwrap()[0].type_.as_deref(),
+        Some("A")
+    );
 }

@@ -324,3 +324,28 @@ async fn a_caller_that_loses_its_bundle_gets_it_back() {
     first.stop().await;
     second.stop().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_dry_run_serves_a_certificate_that_nobody_stores() {
+    let (server, tasks) = (TestServer::start().await.unwrap(), Tasks::new());
+    let setup = Setup::simulated(server.clock().clone(), "me");
+    let manager = Manager::builder(server.client()).setup(setup).dry_run().build().unwrap();
+    manager.add_webhooks(webhooks());
+    let (started, is_started) = oneshot::channel();
+    manager.add(RunnableGroup::Others, "started", move |context: RunContext| async move {
+        let _ = started.send(());
+        context.stopped().await;
+        Ok(())
+    });
+    let writes = manager.dry_run_writes().cloned().unwrap();
+    let stop = tasks.token();
+    tasks.spawn_finite("operator", async move {
+        manager.run(stop.cancelled_owned()).await.unwrap();
+    });
+    tokio::time::timeout(TIMEOUT, is_started).await.unwrap().unwrap();
+    tokio::time::sleep(TIMEOUT).await;
+    let lines: Vec<String> = writes.writes().iter().map(ToString::to_string).collect();
+    assert_eq!(lines, [format!("create secrets default/{SECRET}")]);
+    assert!(secrets(&server.client()).get_opt(SECRET).await.unwrap().is_none());
+    assert!(tasks.shut_down(TIMEOUT).await.is_empty());
+}

@@ -52,10 +52,33 @@ struct NodeState {
 struct Readiness {
     before: usize,
     now: usize,
-    lowest: usize,
-    short: Interval,
-    /// Numbers of ready pods, each from a time on.
+    /// Numbers of ready pods, each from a time on: after all events of that instant, whose order means nothing. The first
+    /// is from the change on.
     history: Vec<(Duration, usize)>,
+}
+
+impl Readiness {
+    /// Adds the current number to the history.
+    fn record(&mut self, now: Duration) {
+        let is_first = self.history.len() <= 1;
+        match self.history.last_mut() {
+            Some(last) if last.0 == now && !(is_first && now.is_zero()) => last.1 = self.now,
+            _ => self.history.push((now, self.now)),
+        }
+    }
+
+    /// Returns the lowest number.
+    fn lowest(&self) -> usize {
+        self.history.iter().map(|(_, ready)| *ready).fold(self.before, usize::min)
+    }
+
+    /// Returns the total time until the end for which the number was lower than before the change.
+    fn short(&self, end: Duration) -> Duration {
+        let ends = self.history.iter().skip(1).map(|(time, _)| *time).chain([end]);
+        let spans = self.history.iter().zip(ends);
+        let short = spans.filter(|((_, ready), _)| *ready < self.before);
+        short.map(|((since, _), end)| end.saturating_sub(*since)).sum()
+    }
 }
 
 /// Budget at a time of the recording.
@@ -114,7 +137,7 @@ impl<'a> Fold<'a> {
             fold.add_pod(name, pod, Duration::ZERO, true);
         }
         for readiness in fold.workloads.values_mut() {
-            (readiness.before, readiness.lowest) = (readiness.now, readiness.now);
+            readiness.before = readiness.now;
             readiness.history = vec![(Duration::ZERO, readiness.now)];
         }
         for (name, allows) in &recording.budgets {
@@ -238,9 +261,7 @@ impl<'a> Fold<'a> {
         let workload = if pod.workload.is_empty() { name } else { pod.workload };
         let readiness = self.workloads.entry(workload).or_default();
         readiness.now = if ready { readiness.now + 1 } else { readiness.now.saturating_sub(1) };
-        readiness.lowest = readiness.lowest.min(readiness.now);
-        readiness.short.set(readiness.now < readiness.before, now);
-        readiness.history.push((now, readiness.now));
+        readiness.record(now);
     }
 
     /// Adds the requests of a pod to its node.
@@ -318,13 +339,13 @@ impl<'a> Fold<'a> {
 
     pub(super) fn shortages(&self, end: Duration) -> Vec<Shortage> {
         let short =
-            self.workloads.iter().filter(|(_, readiness)| readiness.lowest < readiness.before);
+            self.workloads.iter().filter(|(_, readiness)| readiness.lowest() < readiness.before);
         let shortages = short.map(|(workload, readiness)| Shortage {
             workload: (*workload).to_owned(),
             before: readiness.before,
-            lowest: readiness.lowest,
+            lowest: readiness.lowest(),
             end: readiness.now,
-            duration: readiness.short.until(end),
+            duration: readiness.short(end),
         });
         shortages.collect()
     }
@@ -342,7 +363,7 @@ impl<'a> Fold<'a> {
 
     /// Returns what changed in the course of time, of the workloads and budgets that a report lists.
     pub(super) fn charts(self, end: Duration) -> Charts {
-        let short = self.workloads.into_iter().filter(|(_, found)| found.lowest < found.before);
+        let short = self.workloads.into_iter().filter(|(_, found)| found.lowest() < found.before);
         let workloads = short.map(|(workload, found)| ReadyPods {
             workload: workload.to_owned(),
             before: found.before,

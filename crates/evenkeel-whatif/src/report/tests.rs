@@ -145,3 +145,23 @@ fn ended_pods_free_their_node_once() {
     assert_eq!((nodes[0].end, nodes[0].peak_pods), (Amounts::default(), 1));
     assert_eq!((nodes[1].not_ready, nodes[1].removed), (Duration::from_secs(2), true));
 }
+
+#[test]
+fn a_pod_that_leaves_as_another_becomes_ready_is_no_shortage() {
+    let created = What::Created { pod: pod("Deployment shop/web", "b", false) };
+    let replaced = |ready: u64| {
+        vec![
+            event(5, "Pod", "shop/web-2", created.clone()),
+            // As they are sorted: pods that leave are first.
+            event(9, "Pod", "shop/web-1", What::Removed),
+            event(ready, "Pod", "shop/web-2", What::Ready),
+        ]
+    };
+    assert_eq!(report(&recording(replaced(9))).shortages, []);
+    assert_eq!(charts(&recording(replaced(9))).workloads, []);
+    let late = report(&recording(replaced(11))).shortages;
+    assert_eq!((late[0].lowest, late[0].duration), (0, Duration::from_secs(2)));
+    let at_once = vec![event(0, "Pod", "shop/web-1", What::Removed)];
+    let gone = &report(&recording(at_once)).shortages[0];
+    assert_eq!((gone.lowest, gone.duration), (0, Duration::from_secs(3600)));
+}

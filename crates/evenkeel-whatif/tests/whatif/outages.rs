@@ -1,7 +1,8 @@
 //! Outages of zones.
 
-use crate::fixtures::{deployment, node, placed, run, scenario};
+use crate::fixtures::{deployment, node, placed, record, run, scenario};
 use evenkeel_whatif::{Outage, Scenario};
+use serde_json::{Value, json};
 use std::time::Duration;
 
 fn outage(minutes: Option<u64>) -> Option<Outage> {
@@ -35,4 +36,27 @@ fn a_short_outage_evicts_nothing() {
     assert!((Duration::from_mins(3)..Duration::from_mins(4)).contains(&not_ready), "{not_ready:?}");
     let shortage = &report.shortages[0];
     assert_eq!((shortage.before, shortage.lowest, shortage.end), (2, 1, 2));
+}
+
+#[test]
+fn a_node_that_is_silent_but_ready_in_the_copy_becomes_not_ready() {
+    let mut silent = node("a", "z1");
+    silent["metadata"]["annotations"] = json!({"sim.evenkeel.dev/silent": "true"});
+    let objects = [silent, node("b", "z2"), deployment("web", 1, "500m")];
+    // The cluster settles only once the node is lost.
+    let recording = record(&objects, &scenario(10));
+    assert!(!recording.nodes["a"].ready, "{:?}", recording.nodes);
+    assert!(recording.nodes["b"].ready);
+    let objects = [node("a", "z1"), node("b", "z2"), deployment("web", 1, "500m")];
+    let report = run(&objects, &Scenario { apply: vec![silenced()], ..scenario(60) });
+    assert!(report.nodes[0].not_ready > Duration::from_mins(57), "{}", report.text());
+    assert_eq!(report.nodes[1].not_ready, Duration::ZERO);
+}
+
+/// Returns the change that lets a node go silent.
+fn silenced() -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": "a", "annotations": {"sim.evenkeel.dev/silent": "true"}},
+    })
 }

@@ -35,6 +35,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Maximum number of reads until a cluster that is reset must be ready: two minutes.
 const MAX_POLLS: usize = 2400;
 
+/// Maximum number of reads that find a process without a record: ten seconds.
+const MAX_POLLS_WITHOUT_RECORD: usize = 200;
+
 /// Maximum number of reads in a row that find no process while a cluster is reset: ten seconds.
 const MAX_POLLS_WITHOUT_PROCESS: usize = 200;
 
@@ -165,10 +168,12 @@ pub(crate) fn down(args: &DownArgs) -> ExitCode {
 }
 
 /// Stops a cluster, and removes what it leaves. Kills a process that does not stop in time.
-async fn stop(clusters: &Clusters, cluster: &Cluster) -> Result<()> {
-    let name = &cluster.name;
-    if cluster.state.is_alive() {
-        ask_to_stop(cluster).await?;
+async fn stop(clusters: &Clusters, found: &Cluster) -> Result<()> {
+    let name = &found.name;
+    // `None` is a process that has ended meanwhile.
+    let process = process(clusters, found).await?;
+    if let Some(process) = &process {
+        ask_to_stop(clusters, process).await?;
     }
     let removal = {
         let (clusters, name) = (clusters.clone(), name.clone());
@@ -180,38 +185,71 @@ async fn stop(clusters: &Clusters, cluster: &Cluster) -> Result<()> {
     let removed = tokio::select! {
         removed = &mut removal => removed,
         () = clock.sleep(STOP_TIMEOUT) => {
-            signal(cluster, Signal::KILL)?;
+            if let Some(process) = &process {
+                signal(clusters, process, Signal::KILL)?;
+            }
             removal.await
         }
     };
     removed.context("the removal panicked")?.with_context(|| format!("cluster {name}"))?;
-    let outcome = if cluster.state.is_alive() { "stopped" } else { "removed" };
+    let outcome = if found.state.is_alive() { "stopped" } else { "removed" };
     print(&format!("{outcome} {name}\n"));
     Ok(())
 }
 
-/// Asks a process over its socket to stop, or else by SIGTERM.
-async fn ask_to_stop(cluster: &Cluster) -> Result<()> {
-    if let Some(record) = &cluster.record
-        && ask(&record.socket, Method::POST, "/stop").await.is_ok()
-    {
-        return Ok(());
-    }
-    signal(cluster, Signal::TERM)
+/// A process that runs a cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Process {
+    name: String,
+    pid: Pid,
+    socket: PathBuf,
 }
 
-/// Sends a signal to the process that holds the cluster's lock, as its record says.
-fn signal(cluster: &Cluster, signal: Signal) -> Result<()> {
-    let pid = cluster.record.as_ref().and_then(|record| i32::try_from(record.pid).ok());
-    let Some(pid) = pid.and_then(Pid::from_raw) else {
-        bail!("cluster {} has just been started; try again", cluster.name);
-    };
-    match kill_process(pid, signal) {
+/// Returns the process that runs a cluster; `None` if it has ended. A process holds its lock for moments without a record:
+/// after its start, and at its end.
+///
+/// # Errors
+/// When the process writes no record.
+async fn process(clusters: &Clusters, found: &Cluster) -> Result<Option<Process>> {
+    let (clock, name) = (Clock::system(), &found.name);
+    let mut current = Some(found.clone());
+    for _ in 0..MAX_POLLS_WITHOUT_RECORD {
+        let Some(Cluster { record, .. }) = current.filter(|cluster| cluster.state.is_alive())
+        else {
+            return Ok(None);
+        };
+        if let Some(record) = record {
+            let pid = i32::try_from(record.pid).ok().and_then(Pid::from_raw);
+            let pid = pid.with_context(|| format!("cluster {name}: no process {}", record.pid))?;
+            return Ok(Some(Process { name: name.clone(), pid, socket: record.socket }));
+        }
+        clock.sleep(POLL_INTERVAL).await;
+        current = clusters.find(name)?;
+    }
+    bail!(
+        "cluster {name}: a process holds its lock and writes no record; see which with: lsof {}",
+        clusters.folder_of(name).join("lock").display()
+    )
+}
+
+/// Asks a process over its socket to stop, or else by SIGTERM.
+async fn ask_to_stop(clusters: &Clusters, process: &Process) -> Result<()> {
+    match ask(&process.socket, Method::POST, "/stop").await {
+        Ok(_) => Ok(()),
+        Err(_) => signal(clusters, process, Signal::TERM),
+    }
+}
+
+/// Sends a signal to a process.
+fn signal(clusters: &Clusters, process: &Process, signal: Signal) -> Result<()> {
+    let Process { name, pid, .. } = process;
+    match kill_process(*pid, signal) {
         // It has ended meanwhile.
         Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
+        // Another process may have its number.
+        Err(_) if !clusters.find(name)?.is_some_and(|cluster| cluster.state.is_alive()) => Ok(()),
         Err(error) => Err(anyhow!(
-            "cluster {}: process {} cannot be stopped: {error}; stop it as the user who started it",
-            cluster.name,
+            "cluster {name}: process {} cannot be stopped: {error}; stop it as the user who started it",
             pid.as_raw_nonzero()
         )),
     }
@@ -263,4 +301,57 @@ async fn wait_until_restarted(clusters: &Clusters, name: &str, old_start: &str) 
         }
     }
     bail!("cluster {name} is not ready yet; see: evenkeel status {name}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clusters::record::tests::record;
+
+    fn clusters(state: &Path) -> Clusters {
+        Clusters::of(&Home { state: Some(state.to_owned()), ..Home::default() })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_process_without_a_record_writes_one_or_ends() {
+        let state = tempfile::tempdir().expect("a folder");
+        let clusters = clusters(state.path());
+        let claim = clusters.claim("a").expect("claimed");
+        let found = clusters.find("a").expect("read").expect("there");
+        assert_eq!((found.state, &found.record), (State::Starting, &None));
+        let clock = Clock::system();
+        let (process_of_a, ()) = tokio::join!(process(&clusters, &found), async {
+            clock.sleep(Duration::from_secs(3)).await;
+            claim.write(&record("a")).expect("written");
+        });
+        let process_of_a = process_of_a.expect("its record").expect("it runs");
+        assert_eq!(
+            (process_of_a.name.as_str(), process_of_a.pid),
+            ("a", Pid::from_raw(7).unwrap())
+        );
+        let (ended, ()) = tokio::join!(process(&clusters, &found), async {
+            clock.sleep(Duration::from_millis(10)).await;
+            drop(claim);
+        });
+        assert_eq!(ended.expect("known"), None);
+        let _silent = clusters.claim("b").expect("claimed");
+        let found = clusters.find("b").expect("read").expect("there");
+        let error = process(&clusters, &found).await.expect_err("it writes no record");
+        assert!(error.to_string().contains("writes no record"), "{error}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_process_leaves_that_ends_meanwhile_is_removed() {
+        let state = tempfile::tempdir().expect("a folder");
+        let clusters = clusters(state.path());
+        let claim = clusters.claim("a").expect("claimed");
+        let found = clusters.find("a").expect("read").expect("there");
+        let clock = Clock::system();
+        let (stopped, ()) = tokio::join!(stop(&clusters, &found), async {
+            clock.sleep(Duration::from_secs(1)).await;
+            drop(claim);
+        });
+        stopped.expect("stopped");
+        assert!(!clusters.folder_of("a").exists());
+    }
 }

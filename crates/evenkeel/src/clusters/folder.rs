@@ -157,7 +157,19 @@ impl Clusters {
     /// Removes a cluster's folder, and the cluster from the user's kubeconfig. The caller holds the lock.
     fn remove(&self, folder: &Path) -> Result<()> {
         self.clean(folder, &[LOCK])?;
-        fs::remove_dir_all(folder).with_context(|| format!("cannot remove {}", folder.display()))
+        let cannot = || format!("cannot remove {}", folder.display());
+        let lock = folder.join(LOCK);
+        for entry in fs::read_dir(folder)?.flatten() {
+            if entry.path().is_dir() {
+                fs::remove_dir_all(entry.path()).with_context(cannot)?;
+            }
+        }
+        fs::remove_file(&lock).with_context(cannot)?;
+        match fs::remove_dir(folder) {
+            // Without its lock, another process may claim the name at once. Then the folder is its own.
+            Err(_) if lock.exists() || !folder.exists() => Ok(()),
+            removed => removed.with_context(cannot),
+        }
     }
 
     /// Removes a cluster from the user's kubeconfig, and its files but the kept ones. The record is removed last.
@@ -333,6 +345,28 @@ mod tests {
         clusters.remove_orphans().expect("removed");
         let names: Vec<_> = clusters.all().expect("read").into_iter().map(|c| c.name).collect();
         assert_eq!(names, ["kept", "runs"]);
+    }
+
+    #[test]
+    fn a_name_that_is_claimed_while_it_is_removed_stays_claimed() {
+        let state = tempfile::tempdir().expect("a folder");
+        let clusters = clusters(state.path());
+        std::thread::scope(|threads| {
+            for _ in 0..2 {
+                threads.spawn(|| {
+                    for _ in 0..300 {
+                        let Ok(claim) = clusters.claim("a") else { continue };
+                        claim.write(&record("a")).expect("its folder stays");
+                        assert!(claim.folder().join(LOCK).exists(), "its lock stays");
+                    }
+                });
+            }
+            threads.spawn(|| {
+                for _ in 0..300 {
+                    clusters.wait_and_remove("a").expect("removed");
+                }
+            });
+        });
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! The whole answer of `evenkeel explain`, and its forms: text, JSON and YAML.
 
-use super::{cause::Cause, tree::Explained};
 use anyhow::{Context, Result};
 use evenkeel_api::time::Timestamp;
+use evenkeel_explain::{Cause, Explained};
+use evenkeel_runtime::introspect::Subject;
 use serde::Serialize;
 use std::fmt::Write as _;
 
@@ -16,6 +17,9 @@ pub struct Answer {
     /// What the controllers say.
     #[serde(flatten)]
     pub explained: Explained,
+    /// Owner of the object, the owner's owner, and so on.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub owners: Vec<Subject>,
     /// What the object and those that depend on it say themselves: why they are not as desired.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub why: Vec<Cause>,
@@ -46,6 +50,10 @@ impl Answer {
     /// Formats the answer as text: causes first, then the scheduler of a pod that waits for a node, then the controllers.
     pub fn text(&self, now: Timestamp) -> String {
         let mut out = self.explained.heading();
+        if !self.owners.is_empty() {
+            let owners: Vec<String> = self.owners.iter().map(Subject::to_string).collect();
+            let _ = writeln!(out, "  of   {}", owners.join(", of "));
+        }
         for (index, cause) in self.why.iter().take(MAX_CAUSES).enumerate() {
             let head = if index == 0 { "why" } else { "" };
             let _ = writeln!(out, "  {head:<4} {}", cause.line(&self.explained.object));
@@ -101,7 +109,7 @@ fn without_times(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use evenkeel_runtime::introspect::{ObjectReport, Subject};
+    use evenkeel_runtime::introspect::ObjectReport;
 
     fn answer(is_pending: bool) -> Answer {
         let object = Subject::new("", "Pod", "ns", "p");
@@ -118,9 +126,12 @@ mod tests {
                 object,
                 asked: "asked the manager at X".to_owned(),
                 reports: vec![report],
-                children: Vec::new(),
-                more: 0,
+                ..Explained::default()
             },
+            owners: vec![
+                Subject::new("apps", "ReplicaSet", "ns", "w-1"),
+                Subject::new("apps", "Deployment", "ns", "w"),
+            ],
             why: vec![cause],
             scheduler: Some(evenkeel_scheduler::explain::Explained {
                 scheduler: "default-scheduler".to_owned(),
@@ -138,7 +149,7 @@ mod tests {
         let text = answer(true).text(Timestamp::UNIX_EPOCH);
         assert_eq!(
             text,
-            "Pod ns/p (asked the manager at X)\n  why  it is not scheduled\n\nscheduler default-scheduler:\n  \
+            "Pod ns/p (asked the manager at X)\n  of   ReplicaSet ns/w-1, of Deployment ns/w\n  why  it is not scheduled\n\nscheduler default-scheduler:\n  \
              0/0 nodes are available\n\n  nothing to do: taint-eviction-controller\n"
         );
         let text = answer(false).text(Timestamp::UNIX_EPOCH);

@@ -1,14 +1,14 @@
 //! Client of a running manager, over the socket of `evenkeel up` or over its secure port.
 
-use super::{Args, Source};
+use super::Args;
 use anyhow::{Context, Result, anyhow, bail};
 use bytes::Bytes;
+use evenkeel_explain::Source;
 use evenkeel_runtime::{
     client::{self, ApiError, Client, full_text},
     clock::Clock,
     introspect::{Listing, ObjectReport, Subject},
 };
-use futures::future::LocalBoxFuture;
 use http::{Method, Request, header};
 use http_body_util::{BodyExt as _, Empty};
 use hyper_util::rt::TokioIo;
@@ -138,19 +138,16 @@ fn describe_failure(url: &str, error: &ApiError) -> String {
 }
 
 impl Source for Live {
-    fn reports<'a>(
-        &'a self,
-        subject: &'a Subject,
-    ) -> LocalBoxFuture<'a, Result<Vec<ObjectReport>>> {
-        Box::pin(async move {
-            let escape = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
-            let Subject { group, kind, .. } = subject;
-            let dot = if group.is_empty() { "" } else { "." };
-            let kind = escape(&format!("{kind}{dot}{group}"));
-            let object = escape(&subject.key().to_string());
-            let target = format!("/debug/controllers?object={object}&kind={kind}");
-            Ok(self.get::<Reports>(&target).await?.reports)
-        })
+    type Error = anyhow::Error;
+
+    async fn reports(&self, subject: &Subject) -> Result<Vec<ObjectReport>> {
+        let escape = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+        let Subject { group, kind, .. } = subject;
+        let dot = if group.is_empty() { "" } else { "." };
+        let kind = escape(&format!("{kind}{dot}{group}"));
+        let object = escape(&subject.key().to_string());
+        let target = format!("/debug/controllers?object={object}&kind={kind}");
+        Ok(self.get::<Reports>(&target).await?.reports)
     }
 }
 

@@ -5,22 +5,17 @@
 //! connection and with only the caches that they need.
 
 mod answer;
-mod cause;
-mod causes;
 mod live;
-mod objects;
 mod offline;
 mod resolve;
-mod tree;
 
 pub use answer::Answer;
-pub use cause::Cause;
 pub use live::{ask_socket, normalized_url, socket_beside};
 pub use offline::Offline;
 pub use resolve::{resolve, split};
-pub use tree::{Explained, Source, explain};
 
 use anyhow::{Context, Result, bail};
+use evenkeel_explain::{Limits, NoSuchObject, Objects, causes, explain, owners, read};
 use evenkeel_runtime::{
     client::{self, Client, ConnectOptions},
     clock::Clock,
@@ -28,7 +23,6 @@ use evenkeel_runtime::{
 };
 use futures::future::LocalBoxFuture;
 use live::Live;
-use objects::Objects;
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 /// Flags of `evenkeel explain`.
@@ -81,6 +75,9 @@ const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval at which a watched object is explained without a manager: the caches are filled each time.
 const OFFLINE_WATCH_INTERVAL: Duration = Duration::from_secs(5);
 
+/// Maximum number of objects that are read for one answer.
+const MAX_OBJECTS: usize = 40;
+
 /// Explains an object, and returns the output.
 ///
 /// # Errors
@@ -112,7 +109,7 @@ pub fn watch<'a>(
             let (key, text) = match session.answer().await {
                 Ok(answer) => (answer.key(), answer.format(&args.output, now)?),
                 // An object that is not there is an answer; other errors end the command.
-                Err(error) => match error.downcast_ref::<objects::NoSuchObject>() {
+                Err(error) => match error.downcast_ref::<NoSuchObject>() {
                     Some(missing) if args.output == "text" => {
                         (missing.to_string(), format!("{missing}\n"))
                     }
@@ -178,12 +175,12 @@ impl<'a> Session<'a> {
         let (explained, resources) = match (&self.manager, resources) {
             (Some(live), Ok(resources)) => {
                 let subject = resolve(&resources, kind, namespace, name)?;
-                (explain(live, subject, live.description()).await?, Some(resources))
+                (explain(live, subject, live.description(), Limits::TEXT).await?, Some(resources))
             }
             // The manager can also explain its reasons to wait while the API server is unavailable.
             (Some(live), Err(_)) => {
                 let subject = subject_of_manager(live, kind, namespace, name).await?;
-                (explain(live, subject, live.description()).await?, None)
+                (explain(live, subject, live.description(), Limits::TEXT).await?, None)
             }
             (None, resources) => {
                 let resources = resources
@@ -193,16 +190,16 @@ impl<'a> Session<'a> {
                     Offline::start(kube.clone(), clock, Arc::clone(&resources), &subject).await?;
                 let mode =
                     format!("worked out from the cluster {}; no manager was asked", self.url);
-                let explained = explain(&offline, subject, mode).await;
+                let explained = explain(&offline, subject, mode, Limits::TEXT).await;
                 offline.stop().await;
                 (explained?, Some(resources))
             }
         };
         let objects = match &resources {
-            Some(resources) => objects::read(client, resources, &explained).await?,
+            Some(resources) => read(client, resources, &explained, MAX_OBJECTS).await?,
             None => Objects::default(),
         };
-        let root = objects.root(&explained.object);
+        let root = objects.of(&explained.object);
         let is_pod = explained.object.kind == "Pod" && explained.object.group.is_empty();
         let scheduler = match is_pod && resources.is_some() {
             true => crate::schedule::explain(kube.clone(), namespace, name).await?,
@@ -219,8 +216,13 @@ impl<'a> Session<'a> {
                 pod["spec"]["nodeName"].as_str().unwrap_or_default().is_empty()
                     && pod["status"]["phase"] == "Pending"
             });
-        let why = causes::of_objects(&objects.objects, &objects.events);
-        Ok(Answer { explained, why, scheduler, is_pending })
+        let owners = match (&resources, root) {
+            (Some(resources), Some(root)) => owners(client, resources, root).await,
+            _ => Vec::new(),
+        };
+        let owners = owners.into_iter().map(|owner| owner.subject).collect();
+        let why = causes(&objects.objects, &objects.events);
+        Ok(Answer { explained, owners, why, scheduler, is_pending })
     }
 }
 

@@ -1,6 +1,5 @@
 //! Controllers over a read-only connection. They never run; only their planners are called.
 
-use super::Source;
 use anyhow::Result;
 use evenkeel_controllers::{
     core::garbagecollector::Snapshot,
@@ -8,6 +7,7 @@ use evenkeel_controllers::{
     options::Options,
     wiring::descriptor::{ControllerContext, descriptors},
 };
+use evenkeel_explain::Source;
 use evenkeel_runtime::{
     cache::Caches,
     client::{Client, dry_run},
@@ -17,7 +17,6 @@ use evenkeel_runtime::{
     introspect::{Introspection, ObjectReport, Subject},
     tasks::Tasks,
 };
-use futures::future::LocalBoxFuture;
 use prometheus::Registry;
 use std::{sync::Arc, time::Duration};
 use tokio::sync::Mutex;
@@ -134,15 +133,12 @@ impl Offline {
 }
 
 impl Source for Offline {
-    fn reports<'a>(
-        &'a self,
-        subject: &'a Subject,
-    ) -> LocalBoxFuture<'a, Result<Vec<ObjectReport>>> {
-        Box::pin(async move {
-            self.sync_caches(subject).await;
-            let mut reports = self.introspection.object_reports(subject);
-            reports.extend(self.garbage_collector_report(subject).await?);
-            Ok(reports)
-        })
+    type Error = anyhow::Error;
+
+    async fn reports(&self, subject: &Subject) -> Result<Vec<ObjectReport>> {
+        self.sync_caches(subject).await;
+        let mut reports = self.introspection.object_reports(subject);
+        reports.extend(self.garbage_collector_report(subject).await?);
+        Ok(reports)
     }
 }

@@ -3,12 +3,13 @@
 use super::{
     Program,
     observe::{LeaseState, Observed, ObservedProgram, ServerVersion},
+    rights::Right,
     source::StaticPod,
 };
 use evenkeel_api::time::{Timestamp, saturating_add};
 use evenkeel_component::features::{BINARY, Version};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Oldest minor version of API servers that the programs are made for.
 const OLDEST_MINOR: u32 = 35;
@@ -56,7 +57,7 @@ pub(super) fn findings(observed: &Observed) -> Vec<Finding> {
     let mut findings = vec![version(&observed.version)];
     for program in &observed.programs {
         let own = [
-            rights(program),
+            rights(program, &observed.version),
             vec![lease(program, observed.now)],
             flags(program),
             configuration(program).into_iter().collect(),
@@ -101,20 +102,24 @@ fn version(server: &ServerVersion) -> Finding {
     ))
 }
 
-/// Judges the rights of a program's user, and of its controllers' service accounts.
-fn rights(program: &ObservedProgram) -> Vec<Finding> {
+/// Judges the rights of a program's user, and of its controllers' service accounts. On an older server, they have the
+/// rights of its own version: the bootstrap policy is of ours.
+fn rights(program: &ObservedProgram, server: &ServerVersion) -> Vec<Finding> {
     let user = &program.subject.user;
     let new = |verdict, message: String| Finding::new("rights", verdict, message);
-    let (mut missing, mut errors) = (BTreeMap::<&str, Vec<String>>::new(), Vec::new());
+    let (mut missing, mut errors) = (BTreeMap::<&str, Vec<&Right>>::new(), Vec::new());
+    let mut has_some = BTreeSet::<&str>::new();
     for (right, answer) in &program.rights {
+        let account = right.account.unwrap_or(user);
         match answer {
-            Ok(true) => {}
-            Ok(false) => {
-                missing.entry(right.account.unwrap_or(user)).or_default().push(right.text());
+            Ok(true) => {
+                has_some.insert(account);
             }
+            Ok(false) => missing.entry(account).or_default().push(right),
             Err(error) => errors.push(error),
         }
     }
+    let is_older = server.numbers.is_some_and(|(major, minor)| Version { major, minor } < BINARY);
     let mut findings = Vec::new();
     if let Some(error) = errors.first() {
         let (failed, all) = (errors.len(), program.rights.len());
@@ -125,7 +130,14 @@ fn rights(program: &ObservedProgram) -> Vec<Finding> {
         );
     }
     for (account, rights) in missing {
-        let message = format!("{account} may not: {}", rights.join(", "));
+        let message = format!("{account} may not: {}", listed(&rights));
+        if is_older && has_some.contains(account) {
+            findings.push(new(Verdict::Warning, message).next_step(format!(
+                "Roles of {} lack what is new in {BINARY}; upgrade kube-apiserver, or allow it if a controller logs that it is forbidden",
+                server.text
+            )));
+            continue;
+        }
         let step = if account == user {
             format!("Bind the user to upstream's role {}", program.subject.program.user())
         } else {
@@ -140,6 +152,21 @@ fn rights(program: &ObservedProgram) -> Vec<Finding> {
         findings.push(new(Verdict::Ok, format!("{user} has all {all} rights that were reviewed")));
     }
     findings
+}
+
+/// Returns rights as text, with the verbs of each object together: `create/patch events`.
+fn listed(rights: &[&Right]) -> String {
+    let mut objects: Vec<(String, Vec<&str>)> = Vec::new();
+    for right in rights {
+        let object = right.object();
+        match objects.iter_mut().find(|(known, _)| *known == object) {
+            Some((_, verbs)) => verbs.push(&right.verb),
+            None => objects.push((object, vec![&right.verb])),
+        }
+    }
+    let texts: Vec<String> =
+        objects.iter().map(|(object, verbs)| format!("{} {object}", verbs.join("/"))).collect();
+    texts.join(", ")
 }
 
 /// Judges leader election. Without a common lease, the two programs would work at the same time.

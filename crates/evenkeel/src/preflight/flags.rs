@@ -5,7 +5,9 @@ use evenkeel_component::{
     options::LeaderElectionOptions,
 };
 use evenkeel_controller_manager::{controllers, options as controller_manager};
+use evenkeel_controllers::wiring::descriptor::Descriptor;
 use evenkeel_kube_scheduler::Registry;
+use std::collections::BTreeSet;
 
 /// Flags of a command line, sorted by what our program does with them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -20,6 +22,8 @@ pub(super) struct CheckedCommandLine {
     pub(super) warnings: Vec<String>,
     /// Enabled controllers that are not implemented.
     pub(super) missing_controllers: Vec<String>,
+    /// Service accounts of the enabled controllers.
+    pub(super) controller_accounts: Vec<&'static str>,
     /// File of `--config`.
     pub(super) config_file: Option<String>,
     /// Check of that file: the names of the profiles, or the error. `None` if its text is not known.
@@ -59,7 +63,8 @@ pub(super) fn check_controller_manager(arguments: Vec<String>) -> CheckedCommand
     match controller_manager::Options::check(parsed) {
         Ok(options) => {
             checked.set_leader(&options.leader);
-            let (_, missing) = controllers::split_enabled(&options);
+            let (enabled, missing) = controllers::split_enabled(&options);
+            checked.controller_accounts = accounts(&enabled);
             checked.missing_controllers = missing.into_iter().map(str::to_owned).collect();
             checked.without_effect = owned(&options.without_effect);
             checked.warnings = options.warnings;
@@ -68,6 +73,13 @@ pub(super) fn check_controller_manager(arguments: Vec<String>) -> CheckedCommand
     }
     checked.accepted = without(names, &checked.without_effect);
     checked
+}
+
+/// Returns the service accounts of controllers, each once.
+fn accounts(controllers: &[Descriptor]) -> Vec<&'static str> {
+    let accounts = controllers.iter().map(|controller| controller.client);
+    let accounts: BTreeSet<&str> = accounts.filter(|account| !account.is_empty()).collect();
+    accounts.into_iter().collect()
 }
 
 /// Checks the arguments of a kube-scheduler, and the text of its configuration file if that is known.
@@ -174,6 +186,8 @@ mod tests {
         let lease = LeaseName { namespace: "kube-system".to_owned(), name: "other".to_owned() };
         assert_eq!(checked.lease, Some(lease));
         assert_eq!(checked.accepted.len(), 3);
+        let accounts = &checked.controller_accounts;
+        assert!(accounts.contains(&"node-controller") && !accounts.contains(&"ttl-controller"));
     }
 
     #[test]

@@ -3,11 +3,12 @@
 use super::{
     Program, Subject,
     flags::LeaseName,
-    rights::{self, Right},
+    rights::{self, Right, SERVICE_ACCOUNT},
 };
 use anyhow::{Context as _, Result};
 use evenkeel_api::time::Timestamp;
-use evenkeel_runtime::clock::Clock;
+use evenkeel_runtime::{client, clock::Clock, discovery::ServerResources};
+use futures::{StreamExt as _, stream};
 use k8s_openapi::api::{
     authentication::v1::SelfSubjectReview,
     authorization::v1::{
@@ -19,8 +20,8 @@ use k8s_openapi::api::{
 use kube::{Api, Client, api::PostParams};
 use std::time::Duration;
 
-/// Prefix of the users of service accounts.
-const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
+/// Number of reviews that are in flight at once. A controller manager has hundreds of rights.
+const CONCURRENT_REVIEWS: usize = 16;
 
 /// Everything that the decision reads.
 #[derive(Debug, Clone, PartialEq)]
@@ -86,9 +87,12 @@ pub(super) async fn observe(
         text: version.git_version,
     };
     let user = own_user(&kube).await.context("the user of the kubeconfig is unknown")?;
+    let discovery = client::Client::builder(kube.clone(), clock.clone()).qps(-1.0).build();
+    let served = discovery.api_resources().await;
+    let served = served.context("the API server's resources cannot be discovered")?;
     let mut programs = Vec::new();
     for subject in subjects {
-        programs.push(observe_program(&kube, &user, subject).await);
+        programs.push(observe_program(&kube, &user, &served, subject).await?);
     }
     Ok(Observed { server, version, user, now: clock.now(), programs })
 }
@@ -106,7 +110,12 @@ async fn own_user(kube: &Client) -> Result<String> {
     Ok(info.and_then(|info| info.username).unwrap_or_default())
 }
 
-async fn observe_program(kube: &Client, own_user: &str, subject: Subject) -> ObservedProgram {
+async fn observe_program(
+    kube: &Client,
+    own_user: &str,
+    served: &ServerResources,
+    subject: Subject,
+) -> Result<ObservedProgram> {
     let lease_name = subject.checked.lease.clone().unwrap_or_else(|| LeaseName {
         namespace: "kube-system".to_owned(),
         name: subject.program.name().to_owned(),
@@ -115,19 +124,24 @@ async fn observe_program(kube: &Client, own_user: &str, subject: Subject) -> Obs
     let uses_service_accounts = subject.program == Program::KubeControllerManager
         && (subject.source.is_none() || subject.checked.uses_service_accounts);
     let elects = !subject.checked.leader_election_is_off;
-    let needed =
-        rights::needed(subject.program, elects.then_some(&lease_name), uses_service_accounts);
-    let mut rights = Vec::new();
-    for right in needed {
+    let mut needed = rights::needed(
+        subject.program,
+        elects.then_some(&lease_name),
+        &subject.checked.controller_accounts,
+        uses_service_accounts,
+    )?;
+    needed.retain(|right| right.is_served(served));
+    let reviews = needed.into_iter().map(|right| async {
         let user = match right.account {
             Some(account) => format!("{SERVICE_ACCOUNT}kube-system:{account}"),
             None => subject.user.clone(),
         };
         let answer = review(kube, own_user, user, &right).await;
-        rights.push((right, answer.map_err(|error| text(&error))));
-    }
+        (right, answer.map_err(|error| text(&error)))
+    });
+    let rights = stream::iter(reviews).buffered(CONCURRENT_REVIEWS).collect().await;
     let lease = read_lease(kube, &lease_name).await.map_err(|error| text(&error));
-    ObservedProgram { subject, lease_name, lease, rights }
+    Ok(ObservedProgram { subject, lease_name, lease, rights })
 }
 
 async fn read_lease(kube: &Client, name: &LeaseName) -> kube::Result<Option<LeaseState>> {
@@ -146,11 +160,11 @@ async fn read_lease(kube: &Client, name: &LeaseName) -> kube::Result<Option<Leas
 async fn review(kube: &Client, own_user: &str, user: String, right: &Right) -> kube::Result<bool> {
     let (resource, subresource) = match right.resource.split_once('/') {
         Some((resource, subresource)) => (resource, Some(subresource.to_owned())),
-        None => (right.resource, None),
+        None => (&*right.resource, None),
     };
     let attributes = Some(ResourceAttributes {
-        verb: Some(right.verb.to_owned()),
-        group: Some(right.group.to_owned()),
+        verb: Some(right.verb.clone()),
+        group: Some(right.group.clone()),
         resource: Some(resource.to_owned()),
         subresource,
         namespace: right.namespace.clone(),

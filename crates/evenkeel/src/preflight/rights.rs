@@ -1,28 +1,39 @@
-//! Rights that the programs need. Upstream's bootstrap roles have all of them.
+//! Rights that the programs need: those that upstream's bootstrap policy grants to their users.
 
-use super::Program;
-use super::flags::LeaseName;
+use super::{Program, flags::LeaseName};
+use anyhow::Result;
+use evenkeel_apiserver::{BootstrapGrant, bootstrap_grants};
+use evenkeel_runtime::discovery::ServerResources;
+
+/// Prefix of the users of service accounts.
+pub(super) const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
+
+/// Group of leases. A program needs the lease that its flags name, and not upstream's default.
+const COORDINATION: &str = "coordination.k8s.io";
+
+/// Resource that no server serves: it is only in rules, for the signers of certificates.
+const SIGNERS: &str = "signers";
 
 /// A request that a user must be allowed to send.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Right {
-    /// User that needs it. `None` is the program's.
+    /// Service account in `kube-system` that needs it. `None` is the program's user.
     pub(super) account: Option<&'static str>,
-    pub(super) verb: &'static str,
-    pub(super) group: &'static str,
+    pub(super) verb: String,
+    pub(super) group: String,
     /// Resource, or `RESOURCE/SUBRESOURCE`.
-    pub(super) resource: &'static str,
+    pub(super) resource: String,
     /// Namespace and name, if the right is restricted to them.
     pub(super) namespace: Option<String>,
     pub(super) name: Option<String>,
 }
 
 impl Right {
-    /// Returns the right as text, such as `create pods/binding`.
-    pub(super) fn text(&self) -> String {
-        let Self { verb, group, resource, .. } = self;
+    /// Returns what the verb is about, as text: such as `pods/binding`.
+    pub(super) fn object(&self) -> String {
+        let Self { group, resource, .. } = self;
         let dot = if group.is_empty() { "" } else { "." };
-        let mut text = format!("{verb} {resource}{dot}{group}");
+        let mut text = format!("{resource}{dot}{group}");
         if let Some(name) = &self.name {
             text.push_str(&format!(" {name}"));
         }
@@ -31,119 +42,90 @@ impl Right {
         }
         text
     }
+
+    /// Reports whether the server serves the resource. A right of what it does not serve is of no use.
+    pub(super) fn is_served(&self, served: &ServerResources) -> bool {
+        let resource = self.resource.split('/').next().unwrap_or_default();
+        let is_unknown = served.failed.iter().any(|failed| *failed.group == *self.group);
+        self.group == "*"
+            || is_unknown
+            || served.resources.iter().any(|known| {
+                known.kind.group == *self.group
+                    && (["*", SIGNERS].contains(&resource) || known.kind.plural == *resource)
+            })
+    }
 }
 
-/// Rows of the tables: verbs, API group, resources.
-type Row = (&'static [&'static str], &'static str, &'static [&'static str]);
-
-const READ: &[&str] = &["list", "watch"];
-
-/// Both programs: events, and reviews of who reads the secure port.
-const COMMON: &[Row] = &[
-    (&["create", "patch"], "", &["events"]),
-    (&["create", "patch"], "events.k8s.io", &["events"]),
-    (&["create"], "authentication.k8s.io", &["tokenreviews"]),
-    (&["create"], "authorization.k8s.io", &["subjectaccessreviews"]),
-];
-
-/// Upstream: `kubeSchedulerRules` and `system:volume-scheduler`.
-const SCHEDULER: &[Row] = &[
-    (READ, "", &["nodes", "pods", "namespaces", "persistentvolumes", "persistentvolumeclaims"]),
-    (READ, "", &["services", "replicationcontrollers"]),
-    (READ, "apps", &["replicasets", "statefulsets"]),
-    (READ, "policy", &["poddisruptionbudgets"]),
-    (READ, "storage.k8s.io", &["csinodes", "csidrivers", "storageclasses", "volumeattachments"]),
-    (READ, "resource.k8s.io", &["resourceclaims", "resourceslices", "deviceclasses"]),
-    (&["create"], "", &["pods/binding"]),
-    (&["patch"], "", &["pods/status"]),
-    (&["delete"], "", &["pods"]),
-    (&["update"], "", &["persistentvolumes", "persistentvolumeclaims"]),
-    (&["update"], "resource.k8s.io", &["resourceclaims/status"]),
-];
-
-/// Upstream: `system:kube-controller-manager`.
-const CONTROLLER_MANAGER: &[Row] = &[
-    (READ, "", &["pods", "nodes", "services", "secrets", "configmaps", "namespaces"]),
-    (READ, "apps", &["deployments", "replicasets", "statefulsets", "daemonsets"]),
-    (READ, "batch", &["jobs", "cronjobs"]),
-    (&["create"], "", &["serviceaccounts", "serviceaccounts/token", "secrets"]),
-    (&["get"], "", &["serviceaccounts", "namespaces", "secrets", "configmaps"]),
-];
-
-/// What controllers write: their service account in `kube-system`, verb, API group, resource.
+/// Returns the rights that a program needs. `controllers` are the service accounts of its controllers. With
+/// `uses_service_accounts`, these need their rights; otherwise the program's user does.
 ///
-/// Upstream: `buildControllerRoles`.
-const CONTROLLERS: &[(&str, &str, &str, &str)] = &[
-    ("deployment-controller", "create", "apps", "replicasets"),
-    ("replicaset-controller", "create", "", "pods"),
-    ("statefulset-controller", "create", "", "pods"),
-    ("daemon-set-controller", "create", "", "pods"),
-    ("job-controller", "create", "", "pods"),
-    ("cronjob-controller", "create", "batch", "jobs"),
-    ("endpointslice-controller", "create", "discovery.k8s.io", "endpointslices"),
-    ("generic-garbage-collector", "delete", "", "pods"),
-    ("namespace-controller", "delete", "", "namespaces"),
-    ("node-controller", "patch", "", "nodes/status"),
-    ("pod-garbage-collector", "delete", "", "pods"),
-    ("persistent-volume-binder", "update", "", "persistentvolumes"),
-    ("attachdetach-controller", "create", "storage.k8s.io", "volumeattachments"),
-    ("resourcequota-controller", "update", "", "resourcequotas/status"),
-    ("service-account-controller", "create", "", "serviceaccounts"),
-    (
-        "certificate-controller",
-        "update",
-        "certificates.k8s.io",
-        "certificatesigningrequests/status",
-    ),
-];
-
-/// Returns the rights that a program needs. With `uses_service_accounts`, controllers have users of their own; otherwise the
-/// program's user needs what they need.
+/// # Errors
+/// When the bootstrap policy cannot be read.
 pub(super) fn needed(
     program: Program,
     lease: Option<&LeaseName>,
+    controllers: &[&'static str],
     uses_service_accounts: bool,
-) -> Vec<Right> {
-    let own = match program {
-        Program::KubeScheduler => SCHEDULER,
-        Program::KubeControllerManager => CONTROLLER_MANAGER,
-    };
-    let rows = COMMON.iter().chain(own);
-    let mut rights: Vec<Right> = rows.flat_map(|row| rights_of(*row)).collect();
-    rights.push(Right {
-        namespace: Some("kube-system".to_owned()),
-        name: Some("extension-apiserver-authentication".to_owned()),
-        ..right(None, "get", "", "configmaps")
-    });
+) -> Result<Vec<Right>> {
+    let own = bootstrap_grants(program.user())?;
+    let elects = |grant: &BootstrapGrant| grant.rule.api_groups.iter().any(|it| it == COORDINATION);
+    let mut rights: Vec<Right> = own
+        .iter()
+        .filter(|grant| !elects(grant))
+        .flat_map(|grant| rights_of(None, grant))
+        .collect();
     if let Some(lease) = lease {
-        let on_lease = |verb: &'static str, name: Option<String>| Right {
+        let on_lease = |verb: &str, name: Option<&String>| Right {
+            account: None,
+            verb: verb.to_owned(),
+            group: COORDINATION.to_owned(),
+            resource: "leases".to_owned(),
             namespace: Some(lease.namespace.clone()),
-            name,
-            ..right(None, verb, "coordination.k8s.io", "leases")
+            name: name.cloned(),
         };
         rights.push(on_lease("create", None));
-        rights.push(on_lease("get", Some(lease.name.clone())));
-        rights.push(on_lease("update", Some(lease.name.clone())));
+        rights.push(on_lease("get", Some(&lease.name)));
+        rights.push(on_lease("update", Some(&lease.name)));
     }
-    if program == Program::KubeControllerManager {
-        rights.extend(CONTROLLERS.iter().map(|(account, verb, group, resource)| {
-            right(uses_service_accounts.then_some(*account), verb, group, resource)
-        }));
+    for account in controllers {
+        let user = format!("{SERVICE_ACCOUNT}kube-system:{account}");
+        let account = uses_service_accounts.then_some(*account);
+        for grant in bootstrap_grants(&user)? {
+            rights.extend(rights_of(account, &grant));
+        }
+    }
+    // Roles overlap.
+    let mut unique: Vec<Right> = Vec::with_capacity(rights.len());
+    for right in rights {
+        if !unique.contains(&right) {
+            unique.push(right);
+        }
+    }
+    Ok(unique)
+}
+
+/// Returns the rights of a rule, one for each of its verbs, groups, resources and names.
+fn rights_of(account: Option<&'static str>, grant: &BootstrapGrant) -> Vec<Right> {
+    let rule = &grant.rule;
+    let namespace = Some(grant.namespace.clone()).filter(|namespace| !namespace.is_empty());
+    let names: Vec<Option<&String>> = match &*rule.resource_names {
+        [] => vec![None],
+        names => names.iter().map(Some).collect(),
+    };
+    let mut rights = Vec::new();
+    for group in &rule.api_groups {
+        for resource in &rule.resources {
+            for name in &names {
+                rights.extend(rule.verbs.iter().map(|verb| Right {
+                    account,
+                    verb: verb.clone(),
+                    group: group.clone(),
+                    resource: resource.clone(),
+                    namespace: namespace.clone(),
+                    name: name.cloned(),
+                }));
+            }
+        }
     }
     rights
-}
-
-fn rights_of((verbs, group, resources): Row) -> impl Iterator<Item = Right> {
-    verbs.iter().flat_map(move |verb| {
-        resources.iter().map(move |resource| right(None, verb, group, resource))
-    })
-}
-
-fn right(
-    account: Option<&'static str>,
-    verb: &'static str,
-    group: &'static str,
-    resource: &'static str,
-) -> Right {
-    Right { account, verb, group, resource, namespace: None, name: None }
 }

@@ -48,7 +48,9 @@ fn observed(subject: Subject) -> Observed {
         namespace: "kube-system".to_owned(),
         name: subject.program.name().to_owned(),
     };
-    let needed = rights::needed(subject.program, Some(&lease_name), true);
+    let accounts = &subject.checked.controller_accounts;
+    let needed = rights::needed(subject.program, Some(&lease_name), accounts, true);
+    let needed = needed.expect("the policy");
     Observed {
         server: "https://127.0.0.1:6443/".to_owned(),
         version: ServerVersion { numbers: Some((1, 37)), text: "v1.37.1".to_owned() },
@@ -170,7 +172,9 @@ fn unread_configuration_is_a_warning() {
 fn missing_rights_name_account_and_right() {
     let mut observed = observed(subject(Program::KubeControllerManager, None));
     for (right, answer) in &mut observed.programs[0].rights {
-        if right.account == Some("job-controller") || right.text().starts_with("update leases") {
+        let is_job = right.account == Some("job-controller") && right.object() == "pods";
+        let is_lease = right.account.is_none() && right.object().starts_with("leases");
+        if is_job || (is_lease && right.verb == "update") {
             *answer = Ok(false);
         }
     }
@@ -182,10 +186,68 @@ fn missing_rights_name_account_and_right() {
     assert_eq!(
         messages,
         [
-            "job-controller may not: create pods",
+            "job-controller may not: create/delete/list/patch/watch pods",
             "system:kube-controller-manager may not: update leases.coordination.k8s.io kube-controller-manager in kube-system",
         ]
     );
+}
+
+#[test]
+fn rights_that_are_new_are_missing_on_an_older_server() {
+    let mut observed = observed(subject(Program::KubeControllerManager, None));
+    observed.version.numbers = Some((1, 36));
+    let deny = |observed: &mut Observed, is_denied: fn(&str) -> bool| {
+        for (right, answer) in &mut observed.programs[0].rights {
+            let is_account = right.account == Some("job-controller");
+            *answer = Ok(!(is_account && is_denied(&right.object())));
+        }
+    };
+    deny(&mut observed, |object| object == "pods");
+    let some = finding(&observed, "rights");
+    assert_eq!(some.verdict, Verdict::Warning, "{some:?}");
+    assert!(some.next_step.expect("a step").contains("lack what is new in 1.37"));
+    deny(&mut observed, |_| true);
+    assert_eq!(finding(&observed, "rights").verdict, Verdict::Blocker, "it has no role");
+}
+
+#[test]
+fn rights_are_those_of_the_enabled_controllers_and_of_served_resources() {
+    let lines =
+        "--use-service-account-credentials=true --controllers=job-controller,cronjob-controller";
+    let checked = subject(Program::KubeControllerManager, Some(lines)).checked;
+    assert_eq!(checked.controller_accounts, ["cronjob-controller", "job-controller"]);
+    let accounts = &checked.controller_accounts;
+    let needed = |own| rights::needed(Program::KubeControllerManager, None, accounts, own);
+    let rights = needed(true).expect("the policy");
+    let of_jobs = rights.iter().filter(|right| right.account == Some("job-controller"));
+    let creates: Vec<String> =
+        of_jobs.filter(|right| right.verb == "create").map(rights::Right::object).collect();
+    assert_eq!(creates, ["pods", "events", "events.events.k8s.io"]);
+    assert!(rights.iter().all(|right| right.group != "coordination.k8s.io"), "no lease");
+    let of_user = needed(false).expect("the policy");
+    assert!(of_user.iter().all(|right| right.account.is_none()));
+    assert!(of_user.len() < rights.len(), "each once");
+
+    let pods = evenkeel_api::Kind::new("", "v1", "Pod", "pods", true);
+    let resource = evenkeel_runtime::discovery::Resource {
+        kind: pods,
+        singular: "pod".into(),
+        verbs: Box::default(),
+        short_names: Box::default(),
+        categories: Box::default(),
+        subresources: Box::default(),
+        preferred: true,
+    };
+    let served = evenkeel_runtime::discovery::ServerResources {
+        resources: vec![resource],
+        failed: Vec::new(),
+    };
+    let groups: std::collections::BTreeSet<(&str, &str)> = rights
+        .iter()
+        .filter(|right| right.is_served(&served))
+        .map(|right| (&*right.group, &*right.resource))
+        .collect();
+    assert_eq!(groups, [("", "pods"), ("*", "*")].into_iter().collect());
 }
 
 fn both() -> Vec<Subject> {

@@ -12,6 +12,23 @@ use evenkeel_plane::Plane;
 use evenkeel_runtime::{clock::Clock, tasks::Tasks};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+/// Clocks of a console.
+#[derive(Clone, Copy)]
+pub(super) struct Clocks<'a> {
+    /// Of the process.
+    pub(super) process: &'a Clock,
+    /// Of the cluster.
+    pub(super) cluster: &'a Clock,
+}
+
+/// Clients of the cluster's API server.
+pub(super) struct Clients {
+    /// Client of this process.
+    pub(super) own: kube::Client,
+    /// Client without credentials of its own, for users of the console.
+    pub(super) anonymous: kube::Client,
+}
+
 /// Serves the console on the loopback. Returns its URL, or `None` without a console.
 ///
 /// # Errors
@@ -19,8 +36,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 pub(super) async fn start(
     args: &Args,
     plane: &Plane,
-    kube: &kube::Client,
-    clock: &Clock,
+    clients: &Clients,
+    clocks: Clocks<'_>,
     tasks: &Tasks,
 ) -> Result<Option<String>> {
     let port = match args.console {
@@ -28,7 +45,7 @@ pub(super) async fn start(
         Some(ConsolePort::Port(port)) => port,
         None => 0,
     };
-    match serve(args, port, plane, kube, clock, tasks).await {
+    match serve(args, port, plane, clients, clocks, tasks).await {
         Err(error) if args.console.is_none() => {
             tracing::warn!("the console cannot be served: {error:#}");
             Ok(None)
@@ -41,8 +58,8 @@ async fn serve(
     args: &Args,
     port: u16,
     plane: &Plane,
-    kube: &kube::Client,
-    clock: &Clock,
+    clients: &Clients,
+    clocks: Clocks<'_>,
     tasks: &Tasks,
 ) -> Result<String> {
     let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
@@ -51,8 +68,11 @@ async fn serve(
     let of_scheduler = args.clone();
     let console = Console::new(ConsoleOptions {
         cluster: options::cluster_name(args.name.as_deref(), args.data_dir.as_deref()),
-        kube: kube.clone(),
-        clock: clock.clone(),
+        kube: clients.own.clone(),
+        anonymous: clients.anonymous.clone(),
+        clock: clocks.process.clone(),
+        cluster_clock: clocks.cluster.clone(),
+        runtime: plane.runtime().clone(),
         caches: plane.caches().clone(),
         introspection: plane.introspection().clone(),
         registries: vec![plane.registry().clone(), plane.scheduler_registry().clone()],

@@ -1,13 +1,17 @@
 //! Gives nodes their devices and images, as a DRA driver and a container runtime would: once a node is registered, and again
 //! when it is registered anew.
 
-use super::config::Equipment;
+use super::{
+    config::{EQUIPMENT_LABEL, Equipment},
+    prune::prune,
+};
 use crate::clusters::load_objects;
 use anyhow::{Context as _, Result};
 use bytes::Bytes;
-use evenkeel_api::views::Node;
+use evenkeel_api::{Kind, views::Node};
 use evenkeel_runtime::{cache::Caches, client::Client};
 use http::{Request, header};
+use serde_json::{Value, json};
 use std::{
     collections::{BTreeMap, HashMap},
     sync::{Arc, Mutex, PoisonError},
@@ -67,6 +71,36 @@ impl Equipper {
         }
     }
 
+    /// Takes away what a former configuration gave: devices of any node, and images of `nodes`.
+    ///
+    /// # Errors
+    /// When the server refuses it.
+    pub(super) async fn clear(&self, nodes: &[String]) -> Result<()> {
+        let slices: Vec<Value> = self
+            .equipment
+            .iter()
+            // The uid is not a part of the names.
+            .flat_map(|(node, equipment)| equipment.slices(node, ""))
+            .collect();
+        let kind = Kind::new("resource.k8s.io", "v1", "ResourceSlice", "resourceslices", false);
+        prune(&self.client, EQUIPMENT_LABEL, &[kind], &slices).await.context("nodes[].devices")?;
+        let cached = self.caches.of::<Node>();
+        for name in nodes {
+            let has_images =
+                self.equipment.get(name).is_some_and(|node| node.images_patch().is_some());
+            let had_images =
+                cached.get("", name).is_some_and(|node| !node.status.images.is_empty());
+            if had_images && !has_images {
+                let path = format!("/api/v1/nodes/{name}/status");
+                let patch = json!({"status": {"images": null}});
+                patch_object(&self.client, &path, &patch)
+                    .await
+                    .with_context(|| format!("nodes[].images: node {name}"))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Equips nodes that are registered anew, for as long as the cluster runs.
     pub(super) async fn keep(self) {
         loop {
@@ -113,11 +147,7 @@ impl Equipper {
 ///
 /// # Errors
 /// When the server refuses it.
-pub(super) async fn patch_object(
-    client: &Client,
-    path: &str,
-    patch: &serde_json::Value,
-) -> Result<()> {
+async fn patch_object(client: &Client, path: &str, patch: &Value) -> Result<()> {
     let request = Request::patch(path)
         .header(header::CONTENT_TYPE, "application/merge-patch+json")
         .body(Bytes::from(patch.to_string()))?;

@@ -1,46 +1,39 @@
-//! Failures by plan: takes nodes' connections and gives them back, by the annotation of the simulation.
+//! Failures by plan: partitions nodes from the API server, as `evenkeel fault` does.
 
-use super::{config::Step, equip::patch_object};
-use evenkeel_nodes::SILENT;
+use super::config::Outage;
+use crate::fault::{end_after, partition};
+use evenkeel_nodes::FaultEnd;
 use evenkeel_runtime::client::Client;
-use serde_json::json;
 use std::time::Duration;
 
-/// Number of attempts to change the connection of a node.
+/// Maximum number of attempts to begin an outage.
 const MAX_ATTEMPTS: u32 = 5;
 
 /// Delay after an attempt that failed.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// Carries out the steps. The time counts from now: the cluster is ready.
-pub(super) async fn run(client: Client, steps: Vec<Step>) {
+/// Begins each outage at its time, which counts from now: the cluster is ready. The kubelets end the outages. All times are
+/// those of the client's clock, which is the cluster's.
+pub(super) async fn run(client: Client, outages: Vec<Outage>) {
+    let ready = client.clock().now();
     let mut passed = Duration::ZERO;
-    for step in steps {
-        client.clock().sleep(step.at.saturating_sub(passed)).await;
-        passed = step.at;
-        for node in &step.lost {
-            change(&client, node, true).await;
-        }
-        for node in &step.restored {
-            change(&client, node, false).await;
-        }
-        tracing::info!(lost = ?step.lost, restored = ?step.restored, "failure by plan");
+    for outage in outages {
+        client.clock().sleep(outage.after.saturating_sub(passed)).await;
+        passed = outage.after;
+        let end = outage.end.map_or(FaultEnd::Open, |end| end_after(ready, end));
+        begin(&client, &outage.node, end).await;
     }
 }
 
-/// Sets or removes the annotation of a node. After some failures, which are logged, the step is left out.
-async fn change(client: &Client, node: &str, is_lost: bool) {
-    let value = is_lost.then_some("true");
-    let patch = json!({"metadata": {"annotations": {SILENT: value}}});
+/// Begins an outage. After some failures, which are logged, it is left out.
+async fn begin(client: &Client, node: &str, end: FaultEnd) {
     for attempt in 1..=MAX_ATTEMPTS {
-        match patch_object(client, &format!("/api/v1/nodes/{node}"), &patch).await {
-            Ok(()) => return,
-            Err(error) => {
-                tracing::warn!(
-                    attempt,
-                    "failures: the node {node} cannot be annotated with {SILENT}: {error:#}"
-                );
+        match partition(client, node, end).await {
+            Ok(()) => {
+                tracing::info!(node, %end, "failure by plan");
+                return;
             }
+            Err(error) => tracing::warn!(attempt, "failures: the outage cannot begin: {error:#}"),
         }
         client.clock().sleep(RETRY_DELAY).await;
     }

@@ -11,6 +11,7 @@ mod messages;
 mod options;
 mod plane;
 mod progress;
+mod prune;
 mod remote;
 mod server;
 mod start;

@@ -1,7 +1,7 @@
 //! Options of the components, from flags and the configuration file.
 
 use super::{
-    config::{Equipment, Nodes, Pool, Step, steps},
+    config::{Equipment, Nodes, Outage, Pool, outages},
     options::Args,
 };
 use anyhow::{Context, Error, Result, bail};
@@ -67,18 +67,29 @@ pub(super) fn equipment(args: &Args) -> Result<BTreeMap<String, Equipment>> {
     }
 }
 
-/// Returns the steps of the failures by plan.
+/// Returns the names of the nodes of the configuration file's groups.
+///
+/// # Errors
+/// When two groups have the same name.
+pub(super) fn group_nodes(args: &Args) -> Result<Vec<String>> {
+    match (args.nodes, &args.components.nodes) {
+        (None, Some(groups)) => Ok(nodes(groups)?.into_iter().map(|node| node.name).collect()),
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// Returns the outages of the failures by plan.
 ///
 /// # Errors
 /// When a failure names nothing that exists.
-pub(super) fn failure_steps(args: &Args) -> Result<Vec<Step>> {
+pub(super) fn planned_outages(args: &Args) -> Result<Vec<Outage>> {
     let failures = &args.components.failures;
     if failures.is_empty() {
         return Ok(Vec::new());
     }
     let nodes = options(args)?.nodes.nodes;
     let names: Vec<&str> = nodes.iter().map(|node| &*node.name).collect();
-    steps(failures, &names).map_err(Error::msg)
+    outages(failures, &names).map_err(Error::msg)
 }
 
 /// Returns the nodes of all groups.

@@ -13,6 +13,8 @@ use serde::Deserialize;
 pub(super) struct Remote {
     /// Client of the remote API server.
     pub(super) kube: kube::Client,
+    /// Client of the remote API server without credentials.
+    pub(super) anonymous: kube::Client,
     /// URL of the remote API server.
     pub(super) url: String,
     /// Version that the server reports.
@@ -34,10 +36,12 @@ pub(super) async fn connect(args: &Args, clock: &Clock) -> Result<Remote> {
         server: args.apiserver.clone(),
         ..ConnectOptions::default()
     };
-    let config = client::config(&options).await?;
+    let mut config = client::config(&options).await?;
     let url = config.cluster_url.to_string();
     let ca = ca_of(&config);
     let kube = client::transport(&config)?;
+    config.auth_info = kube::config::AuthInfo::default();
+    let anonymous = client::transport(&config)?;
     let request = http::Request::get("/version").body(bytes::Bytes::new())?;
     let answer = Client::new(kube.clone(), clock.clone()).raw(request).await;
     let answer = answer.with_context(|| {
@@ -46,5 +50,5 @@ pub(super) async fn connect(args: &Args, clock: &Clock) -> Result<Remote> {
     let version: Version = serde_json::from_slice(answer.body()).with_context(|| {
         format!("what answers at {url} is no API server; check --apiserver and --kubeconfig")
     })?;
-    Ok(Remote { kube, url, version: version.git_version, ca })
+    Ok(Remote { kube, anonymous, url, version: version.git_version, ca })
 }

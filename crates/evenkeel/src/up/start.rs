@@ -2,8 +2,8 @@
 
 use super::{
     access,
-    config::{Equipment, Step, User},
-    console,
+    config::{Equipment, Outage, USER_LABEL, User},
+    console::{self, Clients, Clocks},
     equip::Equipper,
     failures,
     messages::Event,
@@ -11,6 +11,7 @@ use super::{
     options::Args,
     plane,
     progress::Progress,
+    prune::prune,
     remote, server, status,
 };
 use crate::{
@@ -23,10 +24,12 @@ use crate::{
 };
 use anyhow::{Context, Result, bail};
 use evenkeel::explain;
+use evenkeel_api::{Kind, views::Node};
 use evenkeel_apiserver::{Server, snapshot};
 use evenkeel_plane::Plane;
 use evenkeel_runtime::{client::Client, clock::Clock, tasks::Tasks};
 use futures::FutureExt as _;
+use serde_json::Value;
 use std::{
     collections::BTreeMap,
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -52,12 +55,12 @@ pub(super) enum Ending {
 struct Extras {
     /// Devices and images by node.
     equipment: BTreeMap<String, Equipment>,
-    failures: Vec<Step>,
+    outages: Vec<Outage>,
 }
 
 impl Extras {
     fn of(args: &Args) -> Result<Self> {
-        Ok(Self { equipment: plane::equipment(args)?, failures: plane::failure_steps(args)? })
+        Ok(Self { equipment: plane::equipment(args)?, outages: plane::planned_outages(args)? })
     }
 }
 
@@ -116,7 +119,7 @@ impl Start<'_> {
         });
         let kube = kube::Client::new(server.service(), "default");
         let mut options = plane::options(args)?.of_server(&server);
-        options.nodes.behaviors = true;
+        (options.nodes.behaviors, options.nodes.stages) = (true, true);
         let client = Client::builder(kube.clone(), self.clock.clone()).qps(-1.0).build();
         behaviors::install(&client).await?;
         let plane = match &thread {
@@ -129,7 +132,10 @@ impl Start<'_> {
         };
         plane.connect(&server).await.context("the metrics API cannot be served")?;
         let place = (&*kubeconfigs.own, &*url, Some(&server));
-        let ended = self.serve(&plane, kube, &serving, place, extras, thread.as_ref());
+        let nobody = server.service_as(evenkeel_apiserver::User::anonymous());
+        let anonymous = kube::Client::new(nobody, "default");
+        let clients = Clients { own: kube, anonymous };
+        let ended = self.serve(&plane, clients, &serving, place, extras, thread.as_ref());
         let ended: Result<Option<LifecycleRequest>> = tokio::select! {
             ended = ended => ended,
             () = shutdown => Ok(None),
@@ -168,7 +174,8 @@ impl Start<'_> {
         let plane = Plane::start(&remote.kube, self.clock, options)?;
         let serving = Tasks::new();
         let place = (own, &*remote.url, None);
-        let ended = self.serve(&plane, remote.kube, &serving, place, extras, None);
+        let clients = Clients { own: remote.kube, anonymous: remote.anonymous };
+        let ended = self.serve(&plane, clients, &serving, place, extras, None);
         let ended: Result<Option<LifecycleRequest>> = tokio::select! {
             ended = ended => ended,
             () = shutdown => Ok(None),
@@ -197,15 +204,17 @@ impl Start<'_> {
     async fn serve(
         &self,
         plane: &Plane,
-        kube: kube::Client,
+        clients: Clients,
         tasks: &Tasks,
         (kubeconfig, url, server): (&Path, &str, Option<&Server>),
         extras: Extras,
         thread: Option<&TimeThread>,
     ) -> Result<Option<LifecycleRequest>> {
-        let console = console::start(self.args, plane, &kube, self.clock, tasks).await?;
+        let clocks =
+            Clocks { process: self.clock, cluster: thread.map_or(self.clock, TimeThread::clock) };
+        let console = console::start(self.args, plane, &clients, clocks, tasks).await?;
         self.progress.record(|record| record.console = console);
-        let client = Client::builder(kube, self.clock.clone()).qps(-1.0).build();
+        let client = Client::builder(clients.own, self.clock.clone()).qps(-1.0).build();
         let (requests, mut requested) = watch::channel(None);
         let caches = plane.caches().clone();
         let report = move || {
@@ -233,10 +242,8 @@ impl Start<'_> {
                 if !equipper.is_empty() {
                     tasks.spawn_until_cancelled("devices", equipper.keep());
                 }
-                if !extras.failures.is_empty() {
-                    let steps = failures::run(client.clone(), extras.failures);
-                    let steps = tasks.token().run_until_cancelled_owned(steps);
-                    tasks.spawn_finite("failures", steps.map(drop));
+                if !extras.outages.is_empty() {
+                    begin_failures(extras.outages, &client, server.zip(thread), tasks);
                 }
                 std::future::pending::<Result<Option<LifecycleRequest>>>().await
             } => failed,
@@ -277,15 +284,17 @@ impl Start<'_> {
         }
         progress.done(components(args));
         if let Some(limit) = args.wait {
-            let caches = plane.caches().clone();
-            let pending = {
-                let caches = caches.clone();
-                move || status::pending(&caches)
-            };
+            let (caches, makes_accounts) = (plane.caches().clone(), status::makes_accounts(plane));
+            let nodes = plane::options(args)?.nodes.nodes;
+            let names: Vec<String> = nodes.into_iter().map(|node| node.name).collect();
+            let pending = move || status::pending(&caches, &names, makes_accounts);
             progress.begin("nodes", pending.clone());
-            let ready = status::until_nodes_are_ready(&caches, self.clock);
+            let ready = status::until_none_is_pending(&pending, self.clock);
             tokio::select! {
-                nodes = ready => progress.done(format!("{nodes} Ready")),
+                () = ready => {
+                    let nodes = plane.caches().of::<Node>().len();
+                    progress.done(format!("{nodes} Ready"));
+                }
                 () = self.clock.sleep(limit) => {
                     bail!(
                         "not ready after --wait={}: {}; allow more time, or see with -v what happens",
@@ -296,6 +305,9 @@ impl Start<'_> {
             }
         }
         let equipper = Equipper::new(client.clone(), plane.caches().clone(), equipment);
+        if args.data_dir.is_some() {
+            equipper.clear(&plane::group_nodes(args)?).await?;
+        }
         if !equipper.is_empty() {
             let waiting = equipper.clone();
             progress.begin("devices", move || waiting.pending());
@@ -303,9 +315,12 @@ impl Start<'_> {
             progress.done(format!("devices and images of {nodes} nodes"));
         }
         let users = &args.components.users;
+        let bindings: Vec<Value> = users.iter().flat_map(User::bindings).collect();
+        if args.data_dir.is_some() {
+            prune(client, USER_LABEL, &binding_kinds(), &bindings).await.context("users")?;
+        }
         if !args.is_remote() && !users.is_empty() {
             progress.begin("users", Vec::new);
-            let bindings = users.iter().flat_map(User::bindings).collect();
             load_objects(client, "users", bindings, |_| {}).await?;
             let names: Vec<&str> = users.iter().map(|user| &*user.name).collect();
             progress.done(format!(
@@ -340,6 +355,37 @@ impl Start<'_> {
         require_stopped(&late)?;
         Ok(request)
     }
+}
+
+/// Begins the failures by plan, in the cluster's time.
+fn begin_failures(
+    outages: Vec<Outage>,
+    client: &Client,
+    own_time: Option<(&Server, &TimeThread)>,
+    tasks: &Tasks,
+) {
+    let (client, _context) = match own_time {
+        None => (client.clone(), None),
+        Some((server, thread)) => {
+            let kube = thread.client(server.service());
+            let client = Client::builder(kube, thread.clock().clone()).qps(-1.0).build();
+            (client, Some(thread.enter()))
+        }
+    };
+    let failures = failures::run(client, outages);
+    let failures = tasks.token().run_until_cancelled_owned(failures);
+    tasks.spawn_finite("failures", failures.map(drop));
+}
+
+/// Returns the kinds of objects that give users their roles.
+fn binding_kinds() -> [Kind; 2] {
+    let kind = |kind, plural, namespaced| {
+        Kind::new("rbac.authorization.k8s.io", "v1", kind, plural, namespaced)
+    };
+    [
+        kind("ClusterRoleBinding", "clusterrolebindings", false),
+        kind("RoleBinding", "rolebindings", true),
+    ]
 }
 
 /// Listens on the port of the flag, or on 6443 if it is free, or else on a free one.

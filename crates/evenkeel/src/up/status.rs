@@ -81,11 +81,16 @@ fn unserved(needed: &[Kind], served: &ServerResources) -> Vec<String> {
         .collect()
 }
 
+/// Returns whether the controller runs that creates the default service account.
+pub(super) fn makes_accounts(plane: &Plane) -> bool {
+    let makes_accounts = |inspected: &Arc<dyn Inspect>| inspected.name() == ACCOUNT_CONTROLLER;
+    plane.introspection().all().iter().any(makes_accounts)
+}
+
 /// Waits until the default service account exists, without which pods are refused in the namespace `default`. Nothing makes
 /// it without its controller.
 pub(super) async fn until_pods_are_admitted(plane: &Plane, clock: &Clock) {
-    let makes_accounts = |inspected: &Arc<dyn Inspect>| inspected.name() == ACCOUNT_CONTROLLER;
-    if !plane.introspection().all().iter().any(makes_accounts) {
+    if !makes_accounts(plane) {
         return;
     }
     let exists = async {
@@ -110,8 +115,9 @@ fn lacks_default_account(caches: &Caches) -> bool {
         && caches.of::<ServiceAccount>().get(namespace, name).is_none()
 }
 
-/// Returns what `--wait` waits for.
-pub(super) fn pending(caches: &Caches) -> Vec<String> {
+/// Returns what `--wait` waits for. `names` are those of the simulated nodes, which may not be registered yet.
+/// `makes_accounts` is whether this process creates the default service account: nodes are Ready without controllers, too.
+pub(super) fn pending(caches: &Caches, names: &[String], makes_accounts: bool) -> Vec<String> {
     let nodes = caches.of::<Node>();
     let mut pending: Vec<String> = nodes
         .list()
@@ -119,19 +125,20 @@ pub(super) fn pending(caches: &Caches) -> Vec<String> {
         .filter(|node| !is_ready(node))
         .map(|node| format!("node {}", node.meta.name))
         .collect();
+    let unregistered = names.iter().filter(|name| nodes.get("", name).is_none());
+    pending.extend(unregistered.map(|name| format!("node {name}")));
     pending.extend(unsynced(caches));
-    if lacks_default_account(caches) {
+    if makes_accounts && lacks_default_account(caches) {
         pending.push("the default service account".to_owned());
     }
     pending
 }
 
-/// Waits until nothing is pending. Returns the number of nodes.
-pub(super) async fn until_nodes_are_ready(caches: &Caches, clock: &Clock) -> usize {
-    while !pending(caches).is_empty() {
+/// Waits until nothing is pending.
+pub(super) async fn until_none_is_pending(pending: impl Fn() -> Vec<String>, clock: &Clock) {
+    while !pending().is_empty() {
         clock.sleep(POLL_INTERVAL).await;
     }
-    caches.of::<Node>().len()
 }
 
 #[cfg(test)]

@@ -5,9 +5,10 @@ use crate::{
     deployment::settled,
     objects::deployment,
 };
-use evenkeel::explain::{Offline, explain, resolve};
+use evenkeel::explain::{Offline, resolve};
 use evenkeel_controller_manager::plan::{DryRunSettings, SYNC_TIMEOUT, dry_run};
 use evenkeel_controllers::{core::rootcacertpublisher, needs::Gates, options::Options};
+use evenkeel_explain::{Limits, explain};
 use evenkeel_runtime::{client::Client, introspect::Subject};
 use serde_json::json;
 
@@ -18,7 +19,8 @@ async fn explained(cluster: &Cluster, kind: &str, namespace: &str, name: &str) -
     let found = client.api_resources().await.expect("discovery");
     let subject: Subject = resolve(&found, kind, namespace, name).expect("a kind");
     let offline = Offline::start(kube, clock, found, &subject).await.expect("controllers");
-    let explained = explain(&offline, subject, "offline".to_owned()).await.expect("an explanation");
+    let explained = explain(&offline, subject, "offline".to_owned(), Limits::TEXT);
+    let explained = explained.await.expect("an explanation");
     offline.stop().await;
     explained.text(clock.now())
 }

@@ -90,6 +90,60 @@ fn nodes_users_pools_audit_and_failures_are_as_configured() {
 }
 
 #[test]
+fn what_a_configuration_takes_away_is_gone_from_the_data_folder() {
+    const SLICES: &str = "/apis/resource.k8s.io/v1/resourceslices";
+    const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
+    let home = Home::new();
+    let up = |text: &str| {
+        home.file(
+            "c.yaml",
+            &format!("apiVersion: evenkeel.dev/v1alpha1\nkind: Cluster\nname: data\ndataDir: data\n{text}"),
+        );
+        home.succeed(&["up", "-d", "--port=0", "--wait=60s", "--config=c.yaml"]);
+    };
+    let names = |path: &str, prefix: &str| -> Vec<String> {
+        let kubeconfig = home.path("data/kubeconfig");
+        let list = get(&kubeconfig, path).expect("a list");
+        let items = list["items"].as_array().expect("items").iter();
+        let names = items.filter_map(|item| item["metadata"]["name"].as_str());
+        names.filter(|name| name.starts_with(prefix)).map(str::to_owned).collect()
+    };
+    let images = |node: &str| {
+        let kubeconfig = home.path("data/kubeconfig");
+        let node = get(&kubeconfig, &format!("/api/v1/nodes/{node}")).expect("a node");
+        node["status"]["images"].as_array().map_or(0, Vec::len)
+    };
+    up("nodes:
+- {name: gpu, devices: [{driver: a, count: 130}, {driver: b}], images: {nginx:1.27: 70Mi}}
+- {name: nic, devices: [{driver: b}], images: {nginx:1.27: 70Mi}}
+users: [{name: ann, clusterRoles: [view, edit], roles: {shop: [admin]}}, {name: bob, clusterRoles: [edit]}]
+");
+    assert_eq!(names(SLICES, ""), ["gpu-0-a-0", "gpu-0-a-1", "gpu-0-b-0", "nic-0-b-0"]);
+    assert_eq!((images("gpu-0"), images("nic-0")), (1, 1));
+    let bindings = || {
+        [
+            names(&format!("{RBAC}/clusterrolebindings"), "evenkeel:"),
+            names(&format!("{RBAC}/rolebindings"), "evenkeel:"),
+        ]
+    };
+    assert_eq!(bindings().map(|names| names.len()), [3, 1]);
+    home.succeed(&["down"]);
+    up("nodes:
+- {name: gpu, devices: [{driver: a, count: 2}], images: {nginx:1.27: 70Mi}}
+- {name: nic}
+users: [{name: ann, clusterRoles: [view]}]
+");
+    assert_eq!(names(SLICES, ""), ["gpu-0-a-0"]);
+    assert_eq!((images("gpu-0"), images("nic-0")), (1, 0));
+    assert_eq!(bindings(), [vec!["evenkeel:ann:view".to_owned()], Vec::new()]);
+    home.succeed(&["down"]);
+    up("nodes: [{name: gpu}]\n");
+    assert_eq!(names(SLICES, ""), [""; 0]);
+    assert_eq!((images("gpu-0"), bindings()), (0, [Vec::new(), Vec::new()]));
+    home.succeed(&["down"]);
+}
+
+#[test]
 fn what_a_configuration_cannot_mean_is_refused() {
     let home = Home::new();
     for (text, want) in [
@@ -98,6 +152,7 @@ fn what_a_configuration_cannot_mean_is_refused() {
             "neither a node nor a group of nodes \"nobody\"",
         ),
         ("nodes: [{name: n, images: {a: large}}]\n", "nodes[0].images.a"),
+        ("nodes: [{name: n, capacity: {cpu: x}}]\n", "nodes[0].capacity.cpu: \"x\""),
         ("users: [{name: a/b}]\n", "the name of a user has"),
         ("apiServer: {audit: {logFile: a}}\n", "set policy or policyFile"),
     ] {

@@ -80,6 +80,35 @@ async fn the_time_of_a_cluster_jumps_and_runs_fast() {
 }
 
 #[tokio::test]
+async fn failures_by_plan_are_in_the_clusters_time() {
+    let home = Home::new();
+    let failure = "{unreachableNodes: [node], after: 10m, for: 1h}";
+    let text = format!(
+        "apiVersion: evenkeel.dev/v1alpha1\nkind: Cluster\nnodes: [{{name: node}}]\nfailures: [{failure}]\n"
+    );
+    home.file("cluster.yaml", &text);
+    home.succeed(&[
+        "up",
+        "-d",
+        "--port=0",
+        "--speed=1x",
+        "--wait=60s",
+        "--output=json",
+        "--config=cluster.yaml",
+    ]);
+    let client = client(&home).await;
+    time(&home, &["+9m"]);
+    assert_eq!((ready(&client).await, faults(&home).len()), ("True".to_owned(), 0));
+    time(&home, &["+6m"]);
+    let in_effect = faults(&home);
+    assert_eq!((in_effect.len(), &in_effect[0]["fault"]), (1, &"silent".into()));
+    assert!(in_effect[0]["until"].is_string(), "it ends by itself: {in_effect:?}");
+    assert_eq!(ready(&client).await, "Unknown");
+    time(&home, &["+1h"]);
+    assert_eq!((ready(&client).await, faults(&home).len()), ("True".to_owned(), 0));
+}
+
+#[tokio::test]
 async fn faults_begin_and_end() {
     let home = Home::new();
     up(&home, &["--wait=60s"]);

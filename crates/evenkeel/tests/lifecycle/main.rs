@@ -168,12 +168,20 @@ fn a_start_that_fails_leaves_nothing() {
 #[test]
 fn a_start_that_waits_says_for_what_and_can_be_stopped() {
     let home = Home::new();
-    // Without controllers, nobody creates the service account.
-    let waiting = ["up", "-d", "--port=0", "--no-controllers", "--wait=600s"];
+    let stored = ["--name=default", "--data-dir=data"];
+    up(&home, &stored);
+    // Its kubelet reports it again after a start.
+    home.succeed(&["fault", "node/node-0", "--kind=not-ready"]);
+    client::until(&home.path("data/kubeconfig"), "/api/v1/nodes/node-0", |node| {
+        let mut conditions = node["status"]["conditions"].as_array().into_iter().flatten();
+        conditions.any(|it| it["type"] == "Ready" && it["status"] == "False")
+    });
+    home.succeed(&["down"]);
+    let waiting = [&["up", "-d", "--port=0", "--nodes=1", "--wait=600s"][..], &stored].concat();
     let mut child = home.command(&waiting).stdout(Stdio::piped()).spawn().expect("it runs");
     let mut output = BufReader::new(child.stdout.take().expect("piped"));
     let mut lines = String::new();
-    while !lines.contains("waits for the default service account") {
+    while !lines.contains("waits for node node-0") {
         assert_ne!(output.read_line(&mut lines).expect("read"), 0, "{lines}");
     }
     let status = home.run(&["status"]);
@@ -183,6 +191,43 @@ fn a_start_that_waits_says_for_what_and_can_be_stopped() {
     assert_eq!(home.succeed(&["down"]), "stopped default\n");
     assert!(!child.wait().expect("it ends").success());
     assert_eq!(home.list(), [Value::Null; 0]);
+}
+
+#[test]
+fn nodes_are_ready_without_controllers() {
+    let home = Home::new();
+    up(&home, &["--no-controllers", "--wait=60s"]);
+    assert!(home.succeed(&["status"]).contains("nodes        1 of 1 Ready"));
+}
+
+#[test]
+fn clusters_that_are_killed_at_any_time_are_removed() {
+    let home = Home::new();
+    let lock = home.cluster("default").join("lock");
+    for round in 0..12 {
+        // Killed in its first moments, which it has no record in, or when it runs.
+        let mut child = home
+            .command(&["up", "--port=0", "--nodes=1"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("it runs");
+        if round % 4 == 3 {
+            let mut output = BufReader::new(child.stdout.take().expect("piped"));
+            let mut lines = String::new();
+            while !lines.contains("kubectl get all\n") {
+                assert_ne!(output.read_line(&mut lines).expect("read"), 0, "{lines}");
+            }
+        }
+        while !lock.exists() {
+            assert_eq!(child.try_wait().expect("asked"), None, "it runs");
+        }
+        child.kill().expect("killed");
+        // The process ends while the command looks.
+        home.succeed(&["down", "--all"]);
+        child.wait().expect("it ends");
+        assert_eq!(home.list(), [Value::Null; 0], "nothing is left in round {round}");
+    }
 }
 
 #[test]
@@ -265,8 +310,8 @@ fn a_configuration_describes_a_cluster() {
     assert!(schema["properties"]["nodes"]["description"].is_string());
 }
 
-/// Sends a request over plain HTTP, and returns the head of the response.
-fn head_of(address: &str, target: &str, cookie: &str) -> String {
+/// Sends a request over plain HTTP, and returns the response.
+fn fetch(address: &str, target: &str, cookie: &str) -> String {
     let mut stream = std::net::TcpStream::connect(address).expect("connected");
     let head = format!(
         "GET {target} HTTP/1.1\r\nHost: {address}\r\nCookie: {cookie}\r\nConnection: close\r\n\r\n"
@@ -274,8 +319,32 @@ fn head_of(address: &str, target: &str, cookie: &str) -> String {
     stream.write_all(head.as_bytes()).expect("sent");
     let mut response = Vec::new();
     stream.read_to_end(&mut response).expect("read");
-    let response = text(&response);
+    text(&response)
+}
+
+/// Sends a request over plain HTTP, and returns the head of the response in lower case.
+fn head_of(address: &str, target: &str, cookie: &str) -> String {
+    let response = fetch(address, target, cookie);
     response.split("\r\n\r\n").next().unwrap_or_default().to_lowercase()
+}
+
+#[test]
+fn the_console_shows_ages_in_the_clusters_time() {
+    let home = Home::new();
+    let ready = up(&home, &["--speed=1x", "--wait=60s"]);
+    home.succeed(&["time", "+30m"]);
+    let url = ready["console"].as_str().and_then(|url| url.strip_prefix("http://"));
+    let (address, target) = url.and_then(|url| url.split_once('/')).expect("a URL");
+    let entered = fetch(address, &format!("/{target}"), "");
+    let (_, cookie) = entered.split_once("set-cookie: ").expect("a cookie");
+    let cookie = cookie.split(';').next().unwrap_or_default();
+    let node = fetch(address, "/object/core/v1/nodes/-/node-0", cookie);
+    assert!(node.contains(">30m ago</time>"), "{node}");
+    let controller = fetch(address, "/controller/node-lifecycle-controller", cookie);
+    assert!(
+        controller.starts_with("HTTP/1.1 200") && !controller.contains("Z\">in "),
+        "{controller}"
+    );
 }
 
 #[test]

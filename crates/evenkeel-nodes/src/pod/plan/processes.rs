@@ -5,14 +5,12 @@ use evenkeel_shell::{Process, Run, RunContext, Scope, Write, later};
 use std::{sync::Arc, time::Duration};
 
 use super::PodSync;
+use crate::behaviour::CRASH_EXIT_CODE;
 use crate::pod::memory::run_id;
 use crate::pod::{
     facts::Container,
     memory::{CommandState, ShellExit, Slot},
 };
-
-/// Exit code of a run that the annotation `crash` ends.
-const CRASH_EXIT_CODE: i32 = 1;
 
 /// Time for which a run lasts that fails, and would not end by itself.
 const FAILURE_DELAY: Duration = Duration::from_secs(1);
@@ -146,16 +144,18 @@ impl PodSync<'_> {
         let run =
             if script.annotated.run_time { None } else { self.evaluate(container, slot, since) };
         let end = match run {
-            Some(run) if script.annotated.exit_code => {
-                run.lasts.map(|run_time| (run_time, script.exit_code))
-            }
             Some(run) => run.lasts.map(|run_time| (run_time, run.exit_code)),
-            None => script.run_time.map(|run_time| (run_time, script.exit_code)),
+            None => script.run_time.map(|run_time| (run_time, 0)),
         };
+        let fails = script.fails(slot.restarts);
+        // With a failure rate, the exit code is that of the runs that fail.
+        let own_exit_code =
+            script.own_exit_code().filter(|_| fails || script.failure.is_none() || script.crashes);
+        let with_own = |exit_code: i32| own_exit_code.unwrap_or(exit_code);
         let (run_time, exit_code) = match end {
-            end if !script.fails(slot.restarts) => end?,
-            None => (FAILURE_DELAY, failing(script.exit_code)),
-            Some((run_time, exit_code)) => (run_time, failing(exit_code)),
+            end if !fails => end.map(|(run_time, exit_code)| (run_time, with_own(exit_code)))?,
+            None => (FAILURE_DELAY, failing(with_own(0))),
+            Some((run_time, exit_code)) => (run_time, failing(with_own(exit_code))),
         };
         Some((later(since, run_time), exit_code))
     }

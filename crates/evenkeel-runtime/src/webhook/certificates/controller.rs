@@ -100,6 +100,11 @@ impl Shared {
             Decision::Renew(renewal, reason) => {
                 let new = self.renew(renewal, &reason, material.as_ref(), now)?;
                 let written = self.write(secret.as_deref(), &new, &context.env.client).await;
+                if written.as_ref().is_ok_and(|written| written.meta.version() == 0) {
+                    // A dry run stores nothing, so that no cache will ever show the Secret.
+                    self.serve(&new);
+                    return Ok(Outcome::again(MAX_CHECK_INTERVAL));
+                }
                 return self.settle(written, key, context);
             }
         };

@@ -10,6 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Maximum number of devices of a ResourceSlice.
 const MAX_DEVICES_OF_SLICE: usize = 128;
 
+/// Label, with the value `true`, of the ResourceSlices of simulated nodes.
+pub(crate) const EQUIPMENT_LABEL: &str = "evenkeel.dev/equipment";
+
 /// Devices of a driver that each node of a group has.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -169,6 +172,8 @@ impl Equipment {
                     "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice",
                     "metadata": {
                         "name": format!("{node}-{driver}-{index}"),
+                        // By it, a later start finds the slices that its configuration does not have.
+                        "labels": {EQUIPMENT_LABEL: "true"},
                         // As real drivers' slices, they end with the node.
                         "ownerReferences": [
                             {"apiVersion": "v1", "kind": "Node", "name": node, "uid": uid, "controller": true},
@@ -224,6 +229,7 @@ mod tests {
         let spec = &slices[0]["spec"];
         assert_eq!((&spec["nodeName"], &spec["pool"]["name"]), (&json!("gpu-1"), &json!("gpu-1")));
         assert_eq!(slices[0]["metadata"]["ownerReferences"][0]["uid"], "u");
+        assert_eq!(slices[0]["metadata"]["labels"], json!({"evenkeel.dev/equipment": "true"}));
         assert_eq!(
             spec["devices"][1],
             json!({

@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, de::Error as _};
-use std::{collections::BTreeSet, time::Duration};
+use std::time::Duration;
 
 /// A failure of nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -32,24 +32,24 @@ fn optional_duration<'de, D: Deserializer<'de>>(
     duration(deserializer).map(Some)
 }
 
-/// A change of nodes' connections.
+/// Time in which a node has no connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Step {
-    /// Time since the cluster is ready.
-    pub(crate) at: Duration,
-    /// Nodes that lose their connection.
-    pub(crate) lost: Vec<String>,
-    /// Nodes whose connection is back.
-    pub(crate) restored: Vec<String>,
+pub(crate) struct Outage {
+    /// Name of the node.
+    pub(crate) node: String,
+    /// Begin, as a time since the cluster is ready.
+    pub(crate) after: Duration,
+    /// End, as a time since the cluster is ready. `None` if the connection does not come back.
+    pub(crate) end: Option<Duration>,
 }
 
-/// Returns what happens when, in order of time. A node of several failures is back when the last of them ends. `nodes` are
-/// the nodes of the cluster, which are named GROUP-0, GROUP-1, ….
+/// Returns the outages, in order of their begins. Failures of a node that overlap or follow each other at once are one
+/// outage. `nodes` are the nodes of the cluster, which are named GROUP-0, GROUP-1, ….
 ///
 /// # Errors
 /// When a failure names nothing that exists.
-pub(crate) fn steps(failures: &[Failure], nodes: &[&str]) -> Result<Vec<Step>, String> {
-    let mut spans = Vec::new();
+pub(crate) fn outages(failures: &[Failure], nodes: &[&str]) -> Result<Vec<Outage>, String> {
+    let mut planned = Vec::new();
     for (position, failure) in failures.iter().enumerate() {
         for name in &failure.unreachable_nodes {
             let named = named(name, nodes);
@@ -59,30 +59,28 @@ pub(crate) fn steps(failures: &[Failure], nodes: &[&str]) -> Result<Vec<Step>, S
                     nodes.join(", ")
                 ));
             }
-            let end = failure.length.map(|length| failure.after.saturating_add(length));
-            spans.extend(named.into_iter().map(|node| (node, failure.after, end)));
+            let (after, end) =
+                (failure.after, failure.length.map(|length| failure.after.saturating_add(length)));
+            planned.extend(named.into_iter().map(|node| Outage {
+                node: node.to_owned(),
+                after,
+                end,
+            }));
         }
     }
-    let times: BTreeSet<Duration> =
-        spans.iter().flat_map(|(_, start, end)| [Some(*start), *end]).flatten().collect();
-    let mut before: BTreeSet<&str> = BTreeSet::new();
-    let mut steps = Vec::new();
-    for at in times {
-        let now: BTreeSet<&str> = spans
-            .iter()
-            .filter(|(_, start, end)| *start <= at && end.is_none_or(|end| at < end))
-            .map(|(node, ..)| *node)
-            .collect();
-        let texts =
-            |names: &mut dyn Iterator<Item = &&str>| names.map(|name| (*name).to_owned()).collect();
-        let lost: Vec<String> = texts(&mut now.difference(&before));
-        let restored: Vec<String> = texts(&mut before.difference(&now));
-        if !lost.is_empty() || !restored.is_empty() {
-            steps.push(Step { at, lost, restored });
+    planned.sort_by(|a, b| (a.after, &a.node).cmp(&(b.after, &b.node)));
+    let mut outages: Vec<Outage> = Vec::new();
+    for outage in planned {
+        // The last one of the node ends last.
+        let last = outages.iter_mut().rev().find(|last| last.node == outage.node);
+        match last {
+            Some(last) if last.end.is_none_or(|end| outage.after <= end) => {
+                last.end = last.end.zip(outage.end).map(|(one, two)| one.max(two));
+            }
+            _ => outages.push(outage),
         }
-        before = now;
     }
-    Ok(steps)
+    Ok(outages)
 }
 
 /// Returns the node of this name, or the nodes of the group.
@@ -99,8 +97,8 @@ fn named<'a>(name: &str, nodes: &[&'a str]) -> Vec<&'a str> {
 mod tests {
     use super::*;
 
-    /// Seconds, nodes that are lost, and nodes that are back.
-    type Change = (u64, &'static [&'static str], &'static [&'static str]);
+    /// Node, and seconds of begin and end.
+    type Planned = (&'static str, u64, Option<u64>);
 
     const NODES: [&str; 4] = ["a-0", "a-1", "a-b-0", "b-0"];
 
@@ -113,37 +111,42 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_steps_in_time() {
-        let table: [(Vec<Failure>, &[Change]); 4] = [
+    fn failures_are_outages_in_order_of_time() {
+        let table: [(Vec<Failure>, &[Planned]); 6] = [
             (Vec::new(), &[]),
-            (
-                vec![failure(&["a"], 5, Some(10))],
-                &[(5, &["a-0", "a-1"], &[]), (15, &[], &["a-0", "a-1"])],
-            ),
-            (vec![failure(&["b-0"], 0, None)], &[(0, &["b-0"], &[])]),
+            (vec![failure(&["a"], 5, Some(10))], &[("a-0", 5, Some(15)), ("a-1", 5, Some(15))]),
+            (vec![failure(&["b-0"], 0, None)], &[("b-0", 0, None)]),
             // The node is back when the last of its failures ends.
             (
-                vec![failure(&["a-0", "b"], 1, Some(4)), failure(&["a-0"], 3, Some(4))],
-                &[(1, &["a-0", "b-0"], &[]), (5, &[], &["b-0"]), (7, &[], &["a-0"])],
+                vec![failure(&["a-0"], 3, Some(4)), failure(&["a-0", "b"], 1, Some(4))],
+                &[("a-0", 1, Some(7)), ("b-0", 1, Some(5))],
+            ),
+            (
+                vec![
+                    failure(&["b"], 1, Some(9)),
+                    failure(&["b"], 2, Some(1)),
+                    failure(&["b"], 10, None),
+                ],
+                &[("b-0", 1, None)],
+            ),
+            (
+                vec![failure(&["b"], 1, Some(2)), failure(&["b"], 4, Some(1))],
+                &[("b-0", 1, Some(3)), ("b-0", 4, Some(5))],
             ),
         ];
         for (failures, want) in table {
-            let steps = steps(&failures, &NODES).expect("valid");
-            let got: Vec<_> = steps
+            let outages = outages(&failures, &NODES).expect("valid");
+            let got: Vec<_> = outages
                 .iter()
-                .map(|step| (step.at.as_secs(), step.lost.clone(), step.restored.clone()))
+                .map(|it| (&*it.node, it.after.as_secs(), it.end.map(|end| end.as_secs())))
                 .collect();
-            let texts =
-                |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-            let want: Vec<_> =
-                want.iter().map(|(at, lost, back)| (*at, texts(lost), texts(back))).collect();
             assert_eq!(got, want, "{failures:?}");
         }
     }
 
     #[test]
     fn a_failure_of_nothing_is_refused() {
-        let error = steps(&[failure(&["c"], 0, None)], &NODES).expect_err("no node");
+        let error = outages(&[failure(&["c"], 0, None)], &NODES).expect_err("no node");
         assert!(
             error.starts_with("failures[0].unreachableNodes: there is neither a node nor a group"),
             "{error}"

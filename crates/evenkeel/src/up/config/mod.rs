@@ -3,15 +3,16 @@
 mod audit;
 mod devices;
 mod failures;
+mod nodes;
 mod read;
 mod types;
 mod users;
 
-pub(super) use devices::Equipment;
-pub(super) use failures::{Step, steps};
+pub(super) use devices::{EQUIPMENT_LABEL, Equipment};
+pub(super) use failures::{Outage, outages};
 pub(super) use read::read;
 pub(super) use types::{Cluster, Components, ConsolePort, NoConsole, Nodes, Pool};
-pub(super) use users::User;
+pub(super) use users::{USER_LABEL, User};
 
 /// Returns the JSON schema of the file.
 pub(super) fn schema() -> String {

@@ -1,6 +1,6 @@
 //! Decoding of the configuration file, with errors that name the place.
 
-use super::{types::Cluster, users};
+use super::{nodes, types::Cluster, users};
 use anyhow::{Result, anyhow};
 use serde_saphyr::Error;
 
@@ -29,6 +29,7 @@ fn check(cluster: &Cluster) -> Result<(), String> {
     if cluster.load_balancer_pool.is_some() && !cluster.load_balancer_pools.is_empty() {
         return Err("loadBalancerPool and loadBalancerPools exclude each other".to_owned());
     }
+    nodes::check(cluster.nodes.as_deref().unwrap_or_default())?;
     users::check(&cluster.users)
 }
 

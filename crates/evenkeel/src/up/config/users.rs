@@ -5,6 +5,9 @@ use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
+/// Label, with the value `true`, of the bindings that give users their roles.
+pub(crate) const USER_LABEL: &str = "evenkeel.dev/user";
+
 /// A user with a kubeconfig of its own, `kubeconfig-NAME` beside the cluster's.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -46,7 +49,11 @@ impl User {
             json!({
                 "apiVersion": format!("{GROUP}/v1"),
                 "kind": kind,
-                "metadata": {"name": format!("evenkeel:{}:{role}", self.name)},
+                "metadata": {
+                    "name": format!("evenkeel:{}:{role}", self.name),
+                    // By it, a later start finds the bindings that its configuration does not have.
+                    "labels": {USER_LABEL: "true"},
+                },
                 "subjects": [{"kind": "User", "apiGroup": GROUP, "name": self.name}],
                 "roleRef": {"kind": "ClusterRole", "apiGroup": GROUP, "name": role},
             })
@@ -125,6 +132,14 @@ mod tests {
         ];
         assert_eq!(names, expected.map(|(a, b, c)| (a.to_owned(), b.to_owned(), c.to_owned())));
         assert_eq!(bindings[0]["subjects"][0]["name"], "ann");
+        for binding in [&bindings[0], &bindings[2], &bindings[3]] {
+            assert_eq!(binding["metadata"]["labels"], json!({"evenkeel.dev/user": "true"}));
+        }
+        assert_eq!(
+            bindings[1]["metadata"]["labels"],
+            Value::Null,
+            "the namespace outlives the role"
+        );
         assert_eq!(bindings[3]["roleRef"]["kind"], "ClusterRole");
     }
 

@@ -8,7 +8,7 @@
 //! | pauses, suspensions, zero replicas, cordons, unbound claims, missing addresses | [`of_spec`] |
 //! | events of type Warning | [`of_events`] |
 
-use super::cause::{Cause, grouped};
+use crate::cause::{Cause, grouped};
 use evenkeel_runtime::introspect::Subject;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -55,7 +55,7 @@ const MAX_WARNINGS: usize = 3;
 
 /// Returns the causes of several objects, the root first, each with its warnings from `events`. Children with the same cause
 /// are grouped.
-pub(super) fn of_objects(objects: &[(Subject, Value)], events: &[Value]) -> Vec<Cause> {
+pub fn of_objects(objects: &[(Subject, Value)], events: &[Value]) -> Vec<Cause> {
     let causes = objects.iter().flat_map(|(subject, object)| {
         of_object(subject, object, events).into_iter().map(move |text| Cause {
             object: subject.clone(),

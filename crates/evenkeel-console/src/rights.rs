@@ -1,0 +1,138 @@
+//! What a user has to be allowed before a page shows it. The API server decides: by its answer to a read in the user's name,
+//! or, for what this process knows itself, by a SelfSubjectAccessReview.
+
+use crate::source::PageError;
+use evenkeel_api::Kind;
+use evenkeel_runtime::client::{ApiError, full_text};
+use http::StatusCode;
+use serde_json::{Value, json};
+
+/// Where reports of controllers are served elsewhere; the right to read them there is the right to see them here.
+pub(crate) const CONTROLLERS: &str = "/debug/controllers";
+/// Where metrics are served elsewhere.
+pub(crate) const METRICS: &str = "/metrics";
+
+/// A right that the API server grants or does not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Right {
+    /// A verb on a resource.
+    Resource {
+        /// Verb of the request.
+        verb: &'static str,
+        /// API group. Empty for the core group.
+        group: String,
+        /// Plural of the resource.
+        resource: String,
+        /// Namespace. Empty for all, and for cluster-scoped objects.
+        namespace: String,
+        /// Name of the object. Empty for all.
+        name: String,
+    },
+    /// To get a path that is no resource.
+    Path(&'static str),
+}
+
+impl Right {
+    /// Returns the right to list objects.
+    pub(crate) fn list(kind: &Kind, namespace: &str) -> Self {
+        Self::on("list", kind, namespace, "")
+    }
+
+    /// Returns the right to a verb on an object.
+    pub(crate) fn on(verb: &'static str, kind: &Kind, namespace: &str, name: &str) -> Self {
+        let [group, resource, namespace, name] =
+            [&*kind.group, &kind.plural, namespace, name].map(str::to_owned);
+        Self::Resource { verb, group, resource, namespace, name }
+    }
+
+    /// Returns the `spec` of a SelfSubjectAccessReview.
+    pub(crate) fn spec(&self) -> Value {
+        match self {
+            Self::Resource { verb, group, resource, namespace, name } => json!({
+                "resourceAttributes": {
+                    "verb": verb, "group": group, "resource": resource, "namespace": namespace, "name": name,
+                },
+            }),
+            Self::Path(path) => json!({"nonResourceAttributes": {"verb": "get", "path": path}}),
+        }
+    }
+
+    /// Returns the refusal for a user, with what would grant it.
+    pub(crate) fn refusal(&self, user: &str) -> PageError {
+        let message = match self {
+            Self::Resource { verb, group, resource, namespace, name } => {
+                let dot = if group.is_empty() { "" } else { "." };
+                let object = if name.is_empty() { String::new() } else { format!(" {name}") };
+                let (place, role) = match &**namespace {
+                    "" => (String::new(), "ClusterRole"),
+                    namespace => (format!(" in namespace {namespace}"), "Role"),
+                };
+                format!(
+                    "User {user} may not {verb} {resource}{dot}{group}{object}{place}. A {role} with this verb and \
+                     resource, bound to the user, allows it."
+                )
+            }
+            Self::Path(path) => format!(
+                "User {user} may not get {path}. A ClusterRole with the verb get for the nonResourceURL {path}, bound to \
+                 the user, allows it."
+            ),
+        };
+        PageError { status: StatusCode::FORBIDDEN, message }
+    }
+
+    /// Returns the reason why the API server refuses a request that needs the right. `user` is who sent it, unless it was the
+    /// cluster's administrator.
+    pub(crate) fn error(&self, user: Option<&str>, error: &ApiError) -> PageError {
+        match (error.code(), user) {
+            (403, Some(user)) => self.refusal(user),
+            (401, Some(user)) => PageError {
+                status: StatusCode::UNAUTHORIZED,
+                message: format!(
+                    "The token of user {user} is no longer valid. Log in with another one."
+                ),
+            },
+            (code, _) => {
+                let status = StatusCode::from_u16(code).ok().filter(StatusCode::is_client_error);
+                let status = status.unwrap_or(StatusCode::BAD_GATEWAY);
+                PageError {
+                    status,
+                    message: format!("The API server answers: {}", full_text(error)),
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PODS: Kind = Kind::new("", "v1", "Pod", "pods", true);
+
+    #[test]
+    fn a_refusal_names_user_verb_and_place() {
+        let deployments = Kind::new("apps", "v1", "Deployment", "deployments", true);
+        for (right, want) in [
+            (Right::list(&PODS, "shop"), "User ann may not list pods in namespace shop. A Role "),
+            (Right::list(&PODS, ""), "User ann may not list pods. A ClusterRole "),
+            (
+                Right::on("get", &deployments, "shop", "web"),
+                "User ann may not get deployments.apps web in namespace shop. ",
+            ),
+            (Right::Path(CONTROLLERS), "User ann may not get /debug/controllers. A ClusterRole "),
+        ] {
+            let refusal = right.refusal("ann");
+            assert_eq!(refusal.status, StatusCode::FORBIDDEN);
+            assert!(refusal.message.starts_with(want), "{}", refusal.message);
+        }
+    }
+
+    #[test]
+    fn reviews_have_the_attributes_of_the_request() {
+        let spec = Right::on("patch", &PODS, "shop", "web").spec();
+        let want = json!({"verb": "patch", "group": "", "resource": "pods", "namespace": "shop", "name": "web"});
+        assert_eq!(spec["resourceAttributes"], want);
+        let spec = Right::Path(METRICS).spec();
+        assert_eq!(spec["nonResourceAttributes"], json!({"verb": "get", "path": "/metrics"}));
+    }
+}

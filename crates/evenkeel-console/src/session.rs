@@ -1,0 +1,284 @@
+//! Who is logged in: the cluster's administrator by the URL's token, others by a bearer token of the API.
+//!
+//! A user's bearer token is in this process's memory alone, in the client that sends it. The browser has a cookie with a
+//! random value, which ends with the log-out, an hour without a request, or the process.
+
+use crate::{access::Token, rights::Right, source::PageError, source::Source};
+use bytes::Bytes;
+use evenkeel_api::time::Timestamp;
+use evenkeel_runtime::{
+    client::{ApiError, Client, full_text},
+    clock::Clock,
+};
+use http::{HeaderValue, Request, StatusCode, header};
+use ring::rand::SystemRandom;
+use serde_json::{Value, json};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use tower::service_fn;
+
+/// Maximum number of users that are logged in at once.
+const MAX_USERS: usize = 32;
+/// Time without a request after which a user is logged out.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(3600);
+
+const SELF_REVIEW: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+const ACCESS_REVIEW: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+
+/// A user whose requests the API server authorizes.
+pub(crate) struct User {
+    /// Name as the API server says it.
+    pub(crate) name: String,
+    /// Client with the user's token.
+    reviews: Client,
+}
+
+impl User {
+    /// Asks the API server whether the user has a right.
+    async fn has(&self, right: &Right) -> Result<bool, PageError> {
+        let review = json!({
+            "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+            "spec": right.spec(),
+        });
+        let answer = post(&self.reviews, ACCESS_REVIEW, &review).await;
+        let answer = answer.map_err(|error| right.error(Some(&self.name), &error))?;
+        Ok(answer["status"]["allowed"] == true)
+    }
+}
+
+/// A browser that is let in.
+pub(crate) struct Session {
+    /// Value of the cookie.
+    cookie: Token,
+    /// In each form that changes something.
+    form: Token,
+    /// The user. `None` is the cluster's administrator.
+    user: Option<User>,
+    /// Reads and writes in the user's name.
+    pub(crate) source: Source,
+    /// Time of the last request.
+    used: Mutex<Timestamp>,
+}
+
+impl Session {
+    fn new(
+        random: &SystemRandom,
+        user: Option<User>,
+        source: Source,
+        now: Timestamp,
+    ) -> Result<Arc<Self>, ring::error::Unspecified> {
+        let (cookie, form) = (Token::draw(random)?, Token::draw(random)?);
+        Ok(Arc::new(Self { cookie, form, user, source, used: Mutex::new(now) }))
+    }
+
+    /// Returns the name of the user. `None` is the cluster's administrator.
+    pub(crate) fn user(&self) -> Option<&str> {
+        self.user.as_ref().map(|user| &*user.name)
+    }
+
+    /// Returns the value of the cookie.
+    pub(crate) fn cookie(&self) -> &str {
+        self.cookie.text()
+    }
+
+    /// Returns the token of forms.
+    pub(crate) fn form_token(&self) -> &str {
+        self.form.text()
+    }
+
+    /// Returns whether a form has the token that a page of this session gave it.
+    pub(crate) fn allows_form(&self, candidate: &str) -> bool {
+        self.form.is(candidate)
+    }
+
+    /// Succeeds if the user has a right. The administrator has all.
+    ///
+    /// # Errors
+    /// When the user does not have it, or the API server does not say.
+    pub(crate) async fn require(&self, right: &Right) -> Result<(), PageError> {
+        let Some(user) = &self.user else { return Ok(()) };
+        match user.has(right).await? {
+            true => Ok(()),
+            false => Err(right.refusal(&user.name)),
+        }
+    }
+
+    /// Returns whether the user has a right. A refusal is added to `refused`.
+    ///
+    /// # Errors
+    /// When the API server does not say.
+    pub(crate) async fn check(
+        &self,
+        right: &Right,
+        refused: &mut Vec<String>,
+    ) -> Result<bool, PageError> {
+        match self.require(right).await {
+            Ok(()) => Ok(true),
+            Err(error) if error.status == StatusCode::FORBIDDEN => {
+                if !refused.contains(&error.message) {
+                    refused.push(error.message);
+                }
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Timestamp> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_idle(&self, now: Timestamp) -> bool {
+        let idle = Duration::try_from(now.duration_since(*self.lock()));
+        idle.is_ok_and(|idle| idle > IDLE_TIMEOUT)
+    }
+}
+
+async fn post(client: &Client, target: &str, review: &Value) -> Result<Value, ApiError> {
+    let mut request = Request::new(Bytes::from(review.to_string()));
+    *request.method_mut() = http::Method::POST;
+    *request.uri_mut() = target.parse().unwrap_or_default();
+    for name in [header::CONTENT_TYPE, header::ACCEPT] {
+        request.headers_mut().insert(name, HeaderValue::from_static("application/json"));
+    }
+    let answer = client.raw(request).await?;
+    // What is no JSON grants nothing.
+    Ok(serde_json::from_slice(answer.body()).unwrap_or_default())
+}
+
+/// All who are logged in.
+pub(crate) struct Sessions {
+    random: SystemRandom,
+    clock: Clock,
+    /// Session of the URL's token.
+    administrator: Arc<Session>,
+    /// Client without credentials of its own.
+    anonymous: kube::Client,
+    /// Whether the switches of the simulation are served.
+    allows_writes: bool,
+    users: Mutex<Vec<Arc<Session>>>,
+}
+
+impl Sessions {
+    /// Creates the administrator's session. Requests of `administrator` have its credentials, those of `anonymous` none.
+    ///
+    /// # Errors
+    /// When the system has no random numbers.
+    pub(crate) fn new(
+        administrator: &kube::Client,
+        anonymous: kube::Client,
+        clock: &Clock,
+        allows_writes: bool,
+    ) -> Result<Self, ring::error::Unspecified> {
+        let random = SystemRandom::new();
+        let source = Source::new(administrator, clock, None, allows_writes);
+        Ok(Self {
+            administrator: Session::new(&random, None, source, clock.now())?,
+            random,
+            clock: clock.clone(),
+            anonymous,
+            allows_writes,
+            users: Mutex::default(),
+        })
+    }
+
+    fn users(&self) -> MutexGuard<'_, Vec<Arc<Session>>> {
+        let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.clock.now();
+        users.retain(|session| !session.is_idle(now));
+        users
+    }
+
+    /// Returns the session of the URL's token.
+    pub(crate) fn administrator(&self) -> &Arc<Session> {
+        &self.administrator
+    }
+
+    /// Returns the session of a cookie's value, and records its use.
+    pub(crate) fn find(&self, cookie: &str) -> Option<Arc<Session>> {
+        let mut found = None;
+        // All are compared, so that the time says nothing of their order.
+        for session in [&self.administrator].into_iter().chain(self.users().iter()) {
+            if session.cookie.is(cookie) {
+                found = Some(Arc::clone(session));
+            }
+        }
+        if let Some(session) = &found {
+            *session.lock() = self.clock.now();
+        }
+        found
+    }
+
+    /// Returns whether a session has not ended, and records its use.
+    pub(crate) fn is_live(&self, session: &Arc<Session>) -> bool {
+        self.find(session.cookie()).is_some()
+    }
+
+    /// Ends a user's session. The administrator's ends with the process.
+    pub(crate) fn log_out(&self, session: &Arc<Session>) {
+        self.users().retain(|known| !Arc::ptr_eq(known, session));
+    }
+
+    /// Begins the session of a bearer token's user.
+    ///
+    /// # Errors
+    /// When the API server does not accept the token, or too many users are logged in.
+    pub(crate) async fn log_in(&self, token: &str) -> Result<Arc<Session>, PageError> {
+        let refused = |status, message: String| PageError { status, message };
+        let token = token.trim();
+        let bearer = HeaderValue::from_str(&format!("Bearer {token}"));
+        let bearer = bearer.ok().filter(|_| !token.is_empty() && !token.contains(' '));
+        let Some(mut bearer) = bearer else {
+            let message = "This is no bearer token. `kubectl create token NAME` prints one of a service account.";
+            return Err(refused(StatusCode::BAD_REQUEST, message.to_owned()));
+        };
+        bearer.set_sensitive(true);
+        let namespace = self.anonymous.default_namespace().to_owned();
+        let anonymous = self.anonymous.clone();
+        let with_token = service_fn(move |mut request: Request<kube::client::Body>| {
+            request.headers_mut().insert(header::AUTHORIZATION, bearer.clone());
+            let anonymous = anonymous.clone();
+            async move { anonymous.send(request).await }
+        });
+        let kube = kube::Client::new(with_token, namespace);
+        let reviews = Client::builder(kube.clone(), self.clock.clone()).qps(-1.0);
+        let reviews = reviews.user_agent("evenkeel-console").build();
+        let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
+        let review = post(&reviews, SELF_REVIEW, &review).await.map_err(|error| {
+            let message = match error.code() {
+                401 => {
+                    "The API server does not accept this token: it is wrong, or no longer valid."
+                        .to_owned()
+                }
+                _ => format!(
+                    "The API server does not say whose token this is: {}",
+                    full_text(&error)
+                ),
+            };
+            let status =
+                StatusCode::from_u16(error.code()).ok().filter(StatusCode::is_client_error);
+            refused(status.unwrap_or(StatusCode::BAD_GATEWAY), message)
+        })?;
+        let name = review["status"]["userInfo"]["username"].as_str().unwrap_or_default();
+        if matches!(name, "" | "system:anonymous") {
+            let message = "The API server knows no user with this token.";
+            return Err(refused(StatusCode::UNAUTHORIZED, message.to_owned()));
+        }
+        let source = Source::new(&kube, &self.clock, Some(name), self.allows_writes);
+        let user = User { name: name.to_owned(), reviews };
+        let session = Session::new(&self.random, Some(user), source, self.clock.now());
+        let session = session.map_err(|_| {
+            let message = "The system has no random numbers for a session.";
+            refused(StatusCode::INTERNAL_SERVER_ERROR, message.to_owned())
+        })?;
+        let mut users = self.users();
+        if users.len() >= MAX_USERS {
+            let message = format!("{MAX_USERS} users are logged in. One of them has to log out.");
+            return Err(refused(StatusCode::SERVICE_UNAVAILABLE, message));
+        }
+        users.push(Arc::clone(&session));
+        Ok(session)
+    }
+}

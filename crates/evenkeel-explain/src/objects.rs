@@ -1,0 +1,240 @@
+//! Reads of an explained object, of its owners and dependents, and of their warnings, in the name of a client.
+
+use crate::tree::Explained;
+use bytes::Bytes;
+use evenkeel_api::Kind;
+use evenkeel_runtime::{
+    client::{ApiError, Client},
+    discovery::{Resource, ServerResources},
+    introspect::Subject,
+};
+use futures::{StreamExt as _, stream};
+use http::Request;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::Value;
+
+/// Maximum number of objects that are read at once.
+const CONCURRENT_READS: usize = 8;
+
+/// Maximum number of warnings that are read.
+const MAX_EVENTS: usize = 500;
+
+/// Maximum number of owners above an object.
+const MAX_OWNERS: usize = 6;
+
+/// Characters that a segment of a path has as they are.
+const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+
+/// What the API server has of an explanation's objects.
+#[derive(Debug, Default)]
+pub struct Objects {
+    /// The objects that could be read, the explained one first.
+    pub objects: Vec<(Subject, Value)>,
+    /// Their events of type Warning.
+    pub events: Vec<Value>,
+}
+
+impl Objects {
+    /// Returns the object of a subject, if it could be read.
+    pub fn of(&self, subject: &Subject) -> Option<&Value> {
+        self.objects.iter().find(|(known, _)| known == subject).map(|(_, object)| object)
+    }
+}
+
+/// Owner of an object, or an owner's owner.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owner {
+    /// Kind of the owner in the API.
+    pub kind: Kind,
+    /// The owner as a subject of reports.
+    pub subject: Subject,
+}
+
+/// Returns the subjects of an explanation in the order in which they are printed.
+fn subjects(explained: &Explained) -> Vec<&Subject> {
+    let children = explained.children.iter().flat_map(subjects);
+    std::iter::once(&explained.object).chain(children).collect()
+}
+
+async fn get(client: &Client, kind: &Kind, namespace: &str, name: &str) -> Result<Value, ApiError> {
+    let escape = |text: &str| utf8_percent_encode(text, UNRESERVED).to_string();
+    let mut request = Request::new(Bytes::new());
+    let target = format!("{}/{}", kind.path(&escape(namespace)), escape(name));
+    // Every character that a URI cannot have is escaped.
+    if let Ok(target) = target.parse() {
+        *request.uri_mut() = target;
+    }
+    let answer = client.raw(request).await?;
+    // What is no JSON object has no field.
+    Ok(serde_json::from_slice(answer.body()).unwrap_or_default())
+}
+
+/// Reads the first `limit` objects of an explanation. What cannot be read, because it is gone or the user may not, is left out.
+///
+/// # Errors
+/// When the server answers that the explained object does not exist, and no controller has it either.
+pub async fn read(
+    client: &Client,
+    resources: &ServerResources,
+    explained: &Explained,
+    limit: usize,
+) -> Result<Objects, NoSuchObject> {
+    let of_subject = |subject: &Subject| {
+        let is_its = |resource: &&Resource| {
+            resource.kind.kind == *subject.kind && resource.kind.group == *subject.group
+        };
+        Some(resources.preferred().find(is_its)?.kind.clone())
+    };
+    let wanted: Vec<(Subject, Kind)> = subjects(explained)
+        .into_iter()
+        .take(limit)
+        .filter_map(|subject| Some((subject.clone(), of_subject(subject)?)))
+        .collect();
+    let reads = wanted.into_iter().map(|(subject, kind)| async move {
+        let object = get(client, &kind, &subject.namespace, &subject.name).await;
+        (subject, kind, object)
+    });
+    let mut reads = stream::iter(reads).buffered(CONCURRENT_READS);
+    let mut found = Objects::default();
+    while let Some((subject, kind, object)) = reads.next().await {
+        match object {
+            Ok(object) => found.objects.push((subject, object)),
+            Err(error) if error.code() == 404 && subject == explained.object => {
+                if !explained.reports.iter().any(|report| report.exists) {
+                    return Err(NoSuchObject::new(&subject, &kind.plural));
+                }
+            }
+            Err(_) => {}
+        }
+    }
+    found.events = warnings(client, &explained.object).await.unwrap_or_default();
+    Ok(found)
+}
+
+/// Returns the owner of an object, the owner's owner, and so on, as far as they can be read. An owner that does not exist is
+/// the last one.
+pub async fn owners(client: &Client, resources: &ServerResources, object: &Value) -> Vec<Owner> {
+    let mut owners = Vec::new();
+    let mut metadata = object["metadata"].clone();
+    while owners.len() < MAX_OWNERS {
+        let Some(owner) = owner_of(resources, &metadata) else { break };
+        let Subject { namespace, name, .. } = &owner.subject;
+        let next = get(client, &owner.kind, namespace, name).await;
+        owners.push(owner);
+        let Ok(mut next) = next else { break };
+        metadata = next["metadata"].take();
+    }
+    owners
+}
+
+/// Returns the owner that an object's metadata names: the controller, or else the first one.
+fn owner_of(resources: &ServerResources, metadata: &Value) -> Option<Owner> {
+    let references = metadata["ownerReferences"].as_array()?;
+    let controller = references.iter().find(|owner| owner["controller"] == true);
+    let owner = controller.or(references.first())?;
+    let text = |field: &str| owner[field].as_str().unwrap_or_default();
+    let kind = resources.of_kind(text("apiVersion"), text("kind"))?.kind.clone();
+    let namespace = metadata["namespace"].as_str().filter(|_| kind.namespaced).unwrap_or_default();
+    let subject = Subject::new(&kind.group, &kind.kind, namespace, text("name"));
+    Some(Owner { kind, subject })
+}
+
+/// Error of an explained object that does not exist.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct NoSuchObject(String);
+
+impl NoSuchObject {
+    fn new(subject: &Subject, plural: &str) -> Self {
+        let Subject { kind, namespace, name, .. } = subject;
+        Self(match &**namespace {
+            "" => {
+                format!("there is no {kind} {name}; `kubectl get {plural}` lists those that exist")
+            }
+            namespace => format!(
+                "there is no {kind} {name} in the namespace {namespace}; `kubectl get {plural} -n {namespace}` lists those \
+                 that exist, and -n NAMESPACE explains one of another namespace"
+            ),
+        })
+    }
+}
+
+/// Returns the warnings in the namespace of a subject. Events of objects without a namespace are in `default`.
+async fn warnings(client: &Client, subject: &Subject) -> Option<Vec<Value>> {
+    let namespace = match &*subject.namespace {
+        "" => "default",
+        namespace => namespace,
+    };
+    let path = format!(
+        "/api/v1/namespaces/{namespace}/events?fieldSelector=type%3DWarning&limit={MAX_EVENTS}"
+    );
+    let request = Request::get(path).body(Bytes::new()).ok()?;
+    let answer = client.raw(request).await.ok()?;
+    let mut list: Value = serde_json::from_slice(answer.body()).ok()?;
+    match list["items"].take() {
+        Value::Array(events) => Some(events),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn an_object_that_is_missing_is_named_with_the_next_step() {
+        let job = Subject::new("batch", "Job", "shop", "x");
+        let text = NoSuchObject::new(&job, "jobs").to_string();
+        assert!(
+            text.starts_with("there is no Job x in the namespace shop; `kubectl get jobs -n shop`"),
+            "{text}"
+        );
+        let node = Subject::new("", "Node", "", "n");
+        let text = NoSuchObject::new(&node, "nodes").to_string();
+        assert!(text.starts_with("there is no Node n; `kubectl get nodes`"), "{text}");
+    }
+
+    #[test]
+    fn the_controller_is_the_owner() {
+        let set = Kind::new("apps", "v1", "ReplicaSet", "replicasets", true);
+        let node = Kind::new("", "v1", "Node", "nodes", false);
+        let resource = |kind| Resource {
+            kind,
+            singular: "".into(),
+            verbs: Box::default(),
+            short_names: Box::default(),
+            categories: Box::default(),
+            subresources: Box::default(),
+            preferred: true,
+        };
+        let resources =
+            ServerResources { resources: vec![resource(set), resource(node)], failed: Vec::new() };
+        let reference = |version: &str, kind: &str, controller: bool| json!({"apiVersion": version, "kind": kind, "name": "n", "controller": controller});
+        let (set, node) =
+            (reference("apps/v1", "ReplicaSet", true), reference("v1", "Node", false));
+        for (references, want) in [
+            (json!([node, set]), Some("ReplicaSet a/n")),
+            (json!([node]), Some("Node n")),
+            (json!([reference("x/v1", "Unknown", true)]), None),
+            (json!([]), None),
+            (Value::Null, None),
+        ] {
+            let metadata = json!({"namespace": "a", "ownerReferences": references});
+            let owner = owner_of(&resources, &metadata).map(|owner| owner.subject.to_string());
+            assert_eq!(owner.as_deref(), want, "{metadata}");
+        }
+    }
+
+    #[test]
+    fn subjects_are_read_in_the_order_of_the_text() {
+        let leaf = |name: &str, children: Vec<Explained>| Explained {
+            object: Subject::new("", "Pod", "", name),
+            children,
+            ..Explained::default()
+        };
+        let tree = leaf("a", vec![leaf("b", vec![leaf("c", Vec::new())]), leaf("d", Vec::new())]);
+        let names: Vec<_> = subjects(&tree).iter().map(|subject| &*subject.name).collect();
+        assert_eq!(names, ["a", "b", "c", "d"]);
+    }
+}

@@ -1,0 +1,105 @@
+//! A scheduler that only makes dry runs against a live cluster.
+
+use evenkeel_runtime::{
+    cache::Caches,
+    client::{Client, dry_run},
+    clock::Clock,
+    tasks::Tasks,
+};
+use evenkeel_scheduler::{
+    SchedulerOptions,
+    explain::{Explained, Looker},
+};
+use std::time::Duration;
+
+/// Time that reflectors have to stop.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The scheduler's caches have not synced in time.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "after {} s, these resources are still not read: {}; `kubectl auth can-i list {}` says whether you may",
+    .timeout.as_secs(),
+    .resources.join(", "),
+    .resources.first().map_or("pods", String::as_str)
+)]
+pub struct Unsynced {
+    /// Time that they had.
+    pub timeout: Duration,
+    /// Plurals of the resources.
+    pub resources: Vec<String>,
+}
+
+/// Scheduler with caches of a live cluster that writes nothing.
+pub struct LiveScheduler {
+    looker: Looker,
+    caches: Caches,
+    reflectors: Tasks,
+    clock: Clock,
+}
+
+impl LiveScheduler {
+    /// Starts the caches. `options` belong to this scheduler alone: plugins are connected to its caches.
+    pub fn start(
+        kube: kube::Client,
+        clock: &Clock,
+        options: &SchedulerOptions,
+        user_agent: &str,
+    ) -> Self {
+        let (kube, _) = dry_run(kube);
+        let client = Client::builder(kube, clock.clone()).qps(-1.0).user_agent(user_agent).build();
+        let caches = Caches::new(client.clone(), clock.clone(), &prometheus::Registry::new());
+        let looker = Looker::new(client, caches.clone(), clock.clone(), options);
+        let reflectors = Tasks::new();
+        caches.start(&reflectors);
+        Self { looker, caches, reflectors, clock: clock.clone() }
+    }
+
+    /// Waits until the caches have synced.
+    ///
+    /// # Errors
+    /// When they have not synced after `timeout`. They are stopped then.
+    pub async fn synced(mut self, timeout: Duration) -> Result<Self, Unsynced> {
+        let is_synced = tokio::select! {
+            () = self.looker.ready() => true,
+            () = self.clock.sleep(timeout) => false,
+        };
+        if is_synced {
+            return Ok(self);
+        }
+        let unsynced = self.caches.unsynced();
+        let resources = unsynced.iter().map(|kind| kind.plural.to_string()).collect();
+        self.stop().await;
+        Err(Unsynced { timeout, resources })
+    }
+
+    /// Evaluates a pod as if it were scheduled now. `None` if the pod does not exist, or no profile is for it.
+    pub fn explain(&mut self, namespace: &str, name: &str) -> Option<Explained> {
+        self.looker.explain(namespace, name)
+    }
+
+    /// Returns what evaluates pods, also those that no cluster has.
+    pub fn looker(&mut self) -> &mut Looker {
+        &mut self.looker
+    }
+
+    /// Stops the caches.
+    pub async fn stop(self) {
+        let Self { looker, reflectors, .. } = self;
+        drop(looker);
+        reflectors.shut_down(SHUTDOWN_TIMEOUT).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_error_names_what_is_not_read_and_the_next_step() {
+        let resources = vec!["nodes".to_owned(), "pods".to_owned()];
+        let text = Unsynced { timeout: Duration::from_secs(20), resources }.to_string();
+        assert!(text.starts_with("after 20 s") && text.contains("nodes, pods"), "{text}");
+        assert!(text.contains("can-i list nodes"), "{text}");
+    }
+}

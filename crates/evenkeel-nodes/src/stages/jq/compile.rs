@@ -1,0 +1,267 @@
+//! Compiles the syntax tree of an expression, and refuses what is not evaluated.
+
+use jaq_core::{
+    load::{
+        lex::{Lexer, StrPart},
+        parse::{BinaryOp, Parser, Pattern, Term},
+    },
+    ops::{Cmp, Math},
+    path::{Opt, Part},
+};
+use serde_json::{Number, Value};
+
+use super::builtins::{Builtin, find};
+
+/// Maximum depth of the tree.
+const MAX_DEPTH: usize = 64;
+
+/// Maximum number of filters, because each may take a place on the stack at the same time.
+const MAX_NODES: usize = 200;
+
+/// A filter: it gets a value, and outputs any number of values.
+#[derive(Debug, Clone)]
+pub(super) enum Filter {
+    Identity,
+    /// The value and all values in it (`..`).
+    Recurse,
+    Value(Value),
+    /// Text with interpolated filters, and whether these are printed as JSON.
+    Text(Vec<Piece>, bool),
+    /// Array of the outputs of a filter.
+    Array(Option<Box<Self>>),
+    /// Object of keys and values.
+    Object(Vec<(Self, Self)>),
+    Negate(Box<Self>),
+    Pipe(Box<Self>, Box<Self>),
+    /// `f as $x | g`
+    Bind(Box<Self>, String, Box<Self>),
+    Comma(Box<Self>, Box<Self>),
+    /// `f // g`
+    Alternative(Box<Self>, Box<Self>),
+    Or(Box<Self>, Box<Self>),
+    And(Box<Self>, Box<Self>),
+    Math(Math, Box<Self>, Box<Self>),
+    Compare(Cmp, Box<Self>, Box<Self>),
+    /// `try f catch g`
+    Try(Box<Self>, Option<Box<Self>>),
+    If(Box<Self>, Box<Self>, Option<Box<Self>>),
+    Variable(String),
+    /// `reduce f as $x (init; update)`, or `foreach` with what it outputs.
+    Fold(Box<Fold>),
+    /// Steps from the outputs of a filter.
+    Path(Box<Self>, Vec<(Step, bool)>),
+    Call(Builtin, Vec<Self>),
+}
+
+/// Loop over the outputs of a filter.
+#[derive(Debug, Clone)]
+pub(super) struct Fold {
+    pub(super) source: Filter,
+    pub(super) variable: String,
+    pub(super) init: Filter,
+    pub(super) update: Filter,
+    /// What `foreach` outputs of each state; `None` for `reduce`, which outputs the last state.
+    pub(super) extract: Option<Filter>,
+}
+
+/// Part of a text.
+#[derive(Debug, Clone)]
+pub(super) enum Piece {
+    Text(String),
+    Filter(Filter),
+}
+
+/// Step of a path. A step is optional (`?`) if its error is ignored.
+#[derive(Debug, Clone)]
+pub(super) enum Step {
+    /// All items or fields (`[]`).
+    All,
+    /// `.name` or `[f]`
+    Index(Filter),
+    /// Part of an array or text (`[from:to]`).
+    Range(Option<Filter>, Option<Filter>),
+}
+
+/// Compiles an expression.
+pub(super) fn compile(source: &str) -> Result<Filter, String> {
+    let tokens = Lexer::new(source).lex().map_err(|errors| {
+        let at = errors.first().map_or("", |(_, at)| *at);
+        format!("{source:?} is not a jq expression, at {:?}", excerpt(at))
+    })?;
+    let term = Parser::new(&tokens).parse(Parser::term).map_err(|errors| {
+        let found = errors.first().and_then(|(_, found)| found.map(|token| token.0));
+        let at = found.map_or("its end".to_owned(), |at| format!("{:?}", excerpt(at)));
+        format!("{source:?} is not a jq expression, at {at}")
+    })?;
+    filter(&term, &mut Names::default(), 0)
+}
+
+/// Returns the first characters of a text.
+fn excerpt(text: &str) -> String {
+    text.chars().take(20).collect()
+}
+
+/// What is known while an expression is compiled.
+#[derive(Default)]
+struct Names<'s> {
+    /// Variables in scope.
+    variables: Vec<&'s str>,
+    /// Number of filters so far.
+    nodes: usize,
+}
+
+/// Compiles a term.
+fn filter<'s>(term: &Term<&'s str>, names: &mut Names<'s>, depth: usize) -> Result<Filter, String> {
+    if depth > MAX_DEPTH {
+        return Err(format!("the expression is nested more than {MAX_DEPTH} times"));
+    }
+    let depth = depth + 1;
+    names.nodes += 1;
+    if names.nodes > MAX_NODES {
+        return Err(format!("the expression has more than {MAX_NODES} parts"));
+    }
+    let boxed =
+        |term: &Term<&'s str>, names: &mut Names<'s>| filter(term, names, depth).map(Box::new);
+    Ok(match term {
+        Term::Id => Filter::Identity,
+        Term::Recurse => Filter::Recurse,
+        Term::Num(digits) => {
+            let integer = digits.parse::<i64>().ok().map(Number::from);
+            let number = integer.or_else(|| digits.parse().ok().and_then(Number::from_f64));
+            Filter::Value(number.map(Value::Number).ok_or(format!("{digits} is no number"))?)
+        }
+        Term::Str(format, parts) => {
+            let is_json = match format {
+                None | Some("@text") => false,
+                Some("@json") => true,
+                Some(other) => return Err(format!("the format {other} is not supported")),
+            };
+            let mut pieces = Vec::new();
+            for part in parts {
+                pieces.push(match part {
+                    StrPart::Str(text) => Piece::Text((*text).to_owned()),
+                    StrPart::Char(c) => Piece::Text(c.to_string()),
+                    StrPart::Term(term) => Piece::Filter(filter(term, names, depth)?),
+                });
+            }
+            Filter::Text(pieces, is_json)
+        }
+        Term::Arr(items) => {
+            let items = items.as_ref().map(|items| boxed(items, names)).transpose()?;
+            Filter::Array(items)
+        }
+        Term::Obj(entries) => {
+            let mut fields = Vec::new();
+            for (key, value) in entries {
+                fields.push(match (key, value) {
+                    (_, Some(value)) => (filter(key, names, depth)?, filter(value, names, depth)?),
+                    (Term::Var(name), None) => {
+                        let value = filter(key, names, depth)?;
+                        (Filter::Value(name.trim_start_matches('$').into()), value)
+                    }
+                    (_, None) => {
+                        let key = filter(key, names, depth)?;
+                        let step = (Step::Index(key.clone()), false);
+                        (key, Filter::Path(Box::new(Filter::Identity), vec![step]))
+                    }
+                });
+            }
+            Filter::Object(fields)
+        }
+        Term::Neg(term) => Filter::Negate(boxed(term, names)?),
+        Term::BinOp(left, operator, right) => {
+            let first = boxed(left, names)?;
+            if let BinaryOp::Pipe(Some(pattern)) = operator {
+                let name = variable(pattern)?;
+                names.variables.push(name);
+                let rest = boxed(right, names);
+                names.variables.pop();
+                return Ok(Filter::Bind(first, name.to_owned(), rest?));
+            }
+            let second = boxed(right, names)?;
+            match operator {
+                BinaryOp::Pipe(_) => Filter::Pipe(first, second),
+                BinaryOp::Comma => Filter::Comma(first, second),
+                BinaryOp::Alt => Filter::Alternative(first, second),
+                BinaryOp::Or => Filter::Or(first, second),
+                BinaryOp::And => Filter::And(first, second),
+                BinaryOp::Math(math) => Filter::Math(*math, first, second),
+                BinaryOp::Cmp(compare) => Filter::Compare(*compare, first, second),
+                _ => return Err("an expression can't assign".to_owned()),
+            }
+        }
+        Term::Label(..) | Term::Break(_) => return Err("label is not supported".to_owned()),
+        Term::Def(..) => return Err("def is not supported".to_owned()),
+        Term::Fold(keyword, source, pattern, arguments) => {
+            let name = variable(pattern)?;
+            let (source, init) = match arguments.first() {
+                Some(init) => (filter(source, names, depth)?, filter(init, names, depth)?),
+                None => return Err(format!("{keyword} has no initial value")),
+            };
+            names.variables.push(name);
+            let mut rest = Vec::new();
+            for argument in arguments.iter().skip(1) {
+                rest.push(filter(argument, names, depth)?);
+            }
+            names.variables.pop();
+            let mut rest = rest.into_iter();
+            let (update, extract) = (rest.next(), rest.next());
+            let update = update.ok_or_else(|| format!("{keyword} has no update"))?;
+            let extract = match *keyword {
+                "reduce" => None,
+                _ => Some(extract.unwrap_or(Filter::Identity)),
+            };
+            let variable = name.to_owned();
+            Filter::Fold(Box::new(Fold { source, variable, init, update, extract }))
+        }
+        Term::TryCatch(body, handler) => {
+            let handler = handler.as_ref().map(|handler| boxed(handler, names)).transpose()?;
+            Filter::Try(boxed(body, names)?, handler)
+        }
+        Term::IfThenElse(branches, otherwise) => {
+            let mut last = otherwise.as_ref().map(|term| boxed(term, names)).transpose()?;
+            for (condition, then) in branches.iter().rev() {
+                let branch = Filter::If(boxed(condition, names)?, boxed(then, names)?, last);
+                last = Some(Box::new(branch));
+            }
+            last.map_or(Filter::Identity, |filter| *filter)
+        }
+        Term::Var(name) if names.variables.contains(name) => Filter::Variable((*name).to_owned()),
+        Term::Var(name) => return Err(format!("undefined variable {name}")),
+        Term::Call(name, arguments) => {
+            let builtin = find(name, arguments.len());
+            let builtin = builtin.ok_or_else(|| {
+                format!("the jq function {name}/{} is not known", arguments.len())
+            })?;
+            let arguments: Result<_, _> =
+                arguments.iter().map(|argument| filter(argument, names, depth)).collect();
+            Filter::Call(builtin, arguments?)
+        }
+        Term::Path(of, path) => {
+            let of = boxed(of, names)?;
+            let mut steps = Vec::new();
+            for (part, optional) in &path.0 {
+                let step = match part {
+                    Part::Index(index) => Step::Index(filter(index, names, depth)?),
+                    Part::Range(None, None) => Step::All,
+                    Part::Range(from, to) => {
+                        let mut bound = |bound: &Option<Term<&'s str>>| {
+                            bound.as_ref().map(|bound| filter(bound, names, depth)).transpose()
+                        };
+                        Step::Range(bound(from)?, bound(to)?)
+                    }
+                };
+                steps.push((step, matches!(optional, Opt::Optional)));
+            }
+            Filter::Path(of, steps)
+        }
+    })
+}
+
+/// Returns the name of the only variable of a pattern.
+fn variable<'s>(pattern: &Pattern<&'s str>) -> Result<&'s str, String> {
+    match pattern {
+        Pattern::Var(name) => Ok(name),
+        _ => Err("patterns of arrays and objects are not supported".to_owned()),
+    }
+}

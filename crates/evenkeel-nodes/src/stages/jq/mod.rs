@@ -1,0 +1,70 @@
+//! Expressions of jq that read an object, evaluated in a bounded number of steps.
+//!
+//! The syntax is that of the parser of `jaq-core`. Its interpreter has no bound that a caller could set, and evaluates
+//! natively what may never end (`range(infinite)`), so the evaluation is done here.
+//!
+//! | documented rule | implemented in |
+//! |---|---|
+//! | paths, operators, `if`, `reduce`, `?//` and variables | `compile::compile`, `run::Machine` |
+//! | functions | `builtins::find` |
+//!
+//! Assignments, definitions and `label` are refused: an expression only selects.
+
+mod builtins;
+mod compile;
+mod run;
+#[cfg(test)]
+mod tests;
+
+use serde_json::Value;
+
+/// Maximum length of an expression in bytes.
+const MAX_SOURCE: usize = 4096;
+
+/// Maximum depth of nested brackets in an expression.
+const MAX_BRACKETS: usize = 24;
+
+/// A compiled expression.
+#[derive(Debug, Clone)]
+pub(crate) struct Query(compile::Filter);
+
+impl Query {
+    /// Compiles an expression.
+    ///
+    /// # Errors
+    /// One sentence. It names an unknown function.
+    pub(crate) fn parse(source: &str) -> Result<Self, String> {
+        if source.len() > MAX_SOURCE {
+            return Err(format!("the expression is longer than {MAX_SOURCE} bytes"));
+        }
+        let (mut depth, mut deepest) = (0_usize, 0);
+        for c in source.chars() {
+            match c {
+                '(' | '[' | '{' => depth += 1,
+                ')' | ']' | '}' => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            deepest = deepest.max(depth);
+        }
+        if deepest > MAX_BRACKETS {
+            return Err(format!("brackets are nested more than {MAX_BRACKETS} times"));
+        }
+        compile::compile(source).map(Self)
+    }
+
+    /// Returns the outputs that are not `null`; `None` if the evaluation fails or takes too many steps. `now` is the
+    /// time in seconds since 1970.
+    pub(crate) fn run(&self, object: &Value, now: f64) -> Option<Vec<Value>> {
+        let mut outputs = Vec::new();
+        run::Machine::new(now)
+            .run(&self.0, object, None, &mut |machine, output| {
+                machine.charge_value(output)?;
+                if !output.is_null() {
+                    outputs.push(output.clone());
+                }
+                Ok(())
+            })
+            .ok()?;
+        Some(outputs)
+    }
+}

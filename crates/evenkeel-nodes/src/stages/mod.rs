@@ -1,0 +1,225 @@
+//! Stages of KWOK (`kwok.x-k8s.io/v1alpha1`): custom resources that say how objects of simulated nodes change.
+//!
+//! While Stages of pods exist, the pods of simulated nodes follow them instead of the built-in life cycle. While Stages of
+//! nodes exist, these write the status of the nodes. Leases are renewed in any case.
+//!
+//! | documented rule | implemented in |
+//! |---|---|
+//! | fields of a Stage; `next` as steps | `spec::parse`, `definition::stage_definition` |
+//! | selectors, weights, delays and jitter | `spec::Stage`, `plan::plan` |
+//! | steps: events, finalizers, patches, deletion | `steps::actions` |
+//! | expressions of jq and CEL | `expressions::Expression`, `jq/mod.rs` |
+//! | an invalid Stage has no effect, and its condition says why | `spec::parse` |
+
+mod definition;
+mod expressions;
+mod jq;
+mod node_workers;
+mod plan;
+mod player;
+mod spec;
+mod steps;
+#[cfg(test)]
+mod tests;
+
+pub use definition::{STAGE_DEFINITION, stage_definition};
+pub(crate) use node_workers::NodeWorkers;
+pub(crate) use player::{Played, Player, Subject};
+pub(crate) use spec::Governed;
+
+use evenkeel_api::{Kind, Text};
+use evenkeel_runtime::{
+    cache::{Cache, CacheEvent, Caches, Dynamic},
+    client::{ApiError, Client, Metadata},
+    plan::PatchForm,
+    queue::{Priority, Queue},
+    tasks::Tasks,
+};
+use serde_json::Value;
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use crate::behaviors::{status, synced_or_undefined};
+use spec::Stage;
+
+const GROUP: &str = "kwok.x-k8s.io";
+const VERSION: &str = "v1alpha1";
+const KIND: &str = "Stage";
+const PLURAL: &str = "stages";
+
+/// Returns the kind of Stages.
+fn kind() -> Kind {
+    Kind::new(GROUP, VERSION, KIND, PLURAL, false)
+}
+
+/// Valid Stages of the cluster. Clones share them.
+#[derive(Clone)]
+pub(crate) struct Stages {
+    cache: Cache<Dynamic>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    /// Whether there are Stages of pods and of nodes.
+    has: [AtomicBool; 2],
+    valid: Mutex<Valid>,
+}
+
+#[derive(Default)]
+struct Valid {
+    by_name: BTreeMap<Text, Arc<Stage>>,
+    /// Number of changes.
+    generation: u64,
+}
+
+/// The Stages of a kind at one time.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct StageSet {
+    /// Sorted by their names.
+    pub(crate) stages: Vec<Arc<Stage>>,
+    /// Number of changes of Stages before.
+    pub(crate) generation: u64,
+}
+
+impl Stages {
+    /// Watches the Stages of the cluster, whose definition may be installed later.
+    pub(crate) fn watch(caches: &Caches) -> Self {
+        let cache = caches.dynamic(kind());
+        cache.mark_optional();
+        let stages = Self { cache, shared: Arc::default() };
+        let shared = Arc::clone(&stages.shared);
+        stages.cache.subscribe(move |event| {
+            let parsed = match event {
+                CacheEvent::Updated { old, new }
+                    if old.data.get("spec") == new.data.get("spec") =>
+                {
+                    return;
+                }
+                CacheEvent::Deleted(_) => None,
+                CacheEvent::Added { object, .. } | CacheEvent::Updated { new: object, .. } => {
+                    parse(object).ok().map(Arc::new)
+                }
+            };
+            shared.set(name(event.object()), parsed);
+        });
+        stages
+    }
+
+    /// Waits until the Stages are known. Without their definition there are none, nor are there any that this process may read
+    /// if the server forbids the list.
+    pub(crate) async fn synced(&self, client: &Client) {
+        synced_or_undefined(client, &kind(), self.cache.synced()).await;
+    }
+
+    /// Calls `changed` after each change of a Stage.
+    pub(crate) fn subscribe(&self, changed: impl Fn() + Send + Sync + 'static) {
+        self.cache.subscribe(move |event| {
+            let is_of_status = matches!(event, CacheEvent::Updated { old, new }
+                if old.data.get("spec") == new.data.get("spec"));
+            if !is_of_status {
+                changed();
+            }
+        });
+    }
+
+    /// Reports whether objects of a kind follow Stages.
+    pub(crate) fn govern(&self, kind: Governed) -> bool {
+        self.shared.has[kind as usize].load(Ordering::Acquire)
+    }
+
+    /// Returns the Stages of a kind.
+    fn of(&self, kind: Governed) -> StageSet {
+        let valid = self.shared.lock();
+        let stages = valid.by_name.values().filter(|stage| stage.kind == kind);
+        StageSet { stages: stages.cloned().collect(), generation: valid.generation }
+    }
+
+    /// Returns how often Stages have changed.
+    fn generation(&self) -> u64 {
+        self.shared.lock().generation
+    }
+
+    /// Starts the task that writes the condition `Valid` of each Stage.
+    pub(crate) fn start_status(&self, client: &Client, tasks: &Tasks) {
+        let queue: Queue<Text> = Queue::unnamed(client.clock());
+        let changed = queue.clone();
+        self.cache.subscribe(move |event| {
+            if !matches!(event, CacheEvent::Deleted(_)) {
+                changed.add(name(event.object()), Priority::NORMAL);
+            }
+        });
+        let (cache, client) = (self.cache.clone(), client.clone());
+        tasks.spawn_restarting_until_cancelled("stages", move || {
+            write_conditions(cache.clone(), client.clone(), queue.clone())
+        });
+    }
+}
+
+impl Shared {
+    /// Adds, replaces or removes a Stage.
+    fn set(&self, name: Text, stage: Option<Arc<Stage>>) {
+        let mut valid = self.lock();
+        match stage {
+            Some(stage) => valid.by_name.insert(name, stage),
+            None => valid.by_name.remove(&name),
+        };
+        valid.generation += 1;
+        for kind in [Governed::Pod, Governed::Node] {
+            let has = valid.by_name.values().any(|stage| stage.kind == kind);
+            self.has[kind as usize].store(has, Ordering::Release);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Valid> {
+        self.valid.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn name(object: &Dynamic) -> Text {
+    object.metadata.name.as_deref().unwrap_or_default().into()
+}
+
+fn parse(object: &Dynamic) -> Result<Stage, Vec<String>> {
+    let name = object.metadata.name.as_deref().unwrap_or_default();
+    spec::parse(name, object.data.get("spec").unwrap_or(&Value::Null))
+}
+
+/// Writes the conditions of Stages that a queue names.
+async fn write_conditions(cache: Cache<Dynamic>, client: Client, queue: Queue<Text>) {
+    while let Some(name) = queue.next().await {
+        let work = async {
+            match write_condition(&cache, &client, &name).await {
+                Ok(()) => queue.forget(&name),
+                Err(error) => {
+                    tracing::debug!(stage = %name, %error, "Stage condition not written");
+                    queue.add_rate_limited(name.clone());
+                }
+            }
+        };
+        queue.process(&name, work).await;
+    }
+}
+
+async fn write_condition(
+    cache: &Cache<Dynamic>,
+    client: &Client,
+    name: &str,
+) -> Result<(), ApiError> {
+    let Some(object) = cache.get("", name) else { return Ok(()) };
+    let errors = parse(&object).err().unwrap_or_default();
+    let generation = object.metadata.generation.unwrap_or_default();
+    let status = object.data.get("status").unwrap_or(&Value::Null);
+    let now = client.clock().now();
+    let Some(patch) = status::patch(status, &errors, generation, now) else { return Ok(()) };
+    let form = PatchForm::Merge;
+    match client.patch::<Metadata>(&kind(), "", name, "status", form, patch.into()).await {
+        Err(error) if !error.is_not_found() => Err(error),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,267 @@
+//! Decisions about objects with whole Stages.
+
+use evenkeel_api::time::{Timestamp, seconds};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+use super::{
+    StageSet,
+    plan::{Decision, Memory, plan},
+    spec::{Event, Form, parse},
+    steps::Action,
+};
+use crate::template::Environment;
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).expect("a time")
+}
+
+fn set(specs: &[(&str, Value)]) -> StageSet {
+    let stage = |(name, spec): &(&str, Value)| {
+        let mut spec = spec.clone();
+        spec["resourceRef"] = json!({"apiGroup": "v1", "kind": "Pod"});
+        Arc::new(parse(name, &spec).unwrap_or_else(|errors| panic!("{name}: {errors:?}")))
+    };
+    StageSet { stages: specs.iter().map(stage).collect(), generation: 1 }
+}
+
+fn decide(object: &Value, set: &StageSet, memory: &Memory, second: i64) -> Decision {
+    let environment = Environment {
+        now: at(second),
+        start: at(0),
+        node_name: "node-0",
+        node_ip: "172.18.0.2",
+        pod_ip: "10.128.0.1",
+        node_port: 10250,
+        draws: 1,
+    };
+    plan(object, set, memory, &environment)
+}
+
+fn pod(version: &str) -> Value {
+    json!({
+        "metadata": {
+            "name": "web", "namespace": "default", "resourceVersion": version,
+            "labels": {"app": "web"}, "annotations": {"delay": "5s", "weight": "0", "end": "1970-01-01T00:00:30Z"},
+            "finalizers": ["a"],
+        },
+        "spec": {"replicas": 3}, "status": {"phase": "Pending"},
+    })
+}
+
+/// Returns the second at which an object follows a Stage with this delay; `None` for at once.
+fn due(delay: &Value) -> Option<i64> {
+    let stages = set(&[("s", json!({"selector": {}, "delay": delay, "next": {"delete": true}}))]);
+    let decision = decide(&pod("1"), &stages, &Memory::default(), 10);
+    assert_eq!(decision.actions.is_empty(), decision.wake.is_some(), "{delay}");
+    decision.wake.map(Timestamp::as_second)
+}
+
+#[test]
+fn delays_come_from_numbers_and_expressions() {
+    let from = |expression: &str| json!({"expressionFrom": expression});
+    for (delay, want) in [
+        (json!({}), None),
+        (json!({"durationMilliseconds": 3000}), Some(13)),
+        (json!({"durationFrom": from(".metadata.annotations.delay")}), Some(15)),
+        (
+            json!({"durationMilliseconds": 1000, "durationFrom": from(".metadata.annotations.none")}),
+            Some(11),
+        ),
+        (json!({"durationMilliseconds": 1000, "durationFrom": from(".metadata.name")}), Some(11)),
+        (json!({"durationMilliseconds": 1000, "durationFrom": from("\"\"")}), None),
+        (json!({"durationFrom": from(".metadata.annotations.end")}), Some(30)),
+        (json!({"durationFrom": {"cel": {"expression": "'7s'"}}}), Some(17)),
+        (json!({"durationFrom": {"jq": {"expression": "\"8s\""}}}), Some(18)),
+        (json!({"durationMilliseconds": 5000, "jitterDurationMilliseconds": 2000}), Some(12)),
+        (json!({"durationMilliseconds": 5000, "jitterDurationFrom": from("\"5s\"")}), Some(15)),
+    ] {
+        assert_eq!(due(&delay), want, "{delay}");
+    }
+    let drawn = due(&json!({"durationMilliseconds": 5000, "jitterDurationMilliseconds": 60_000}));
+    assert!(drawn.is_some_and(|second| (15..=70).contains(&second)), "{drawn:?}");
+    assert_eq!(
+        drawn,
+        due(&json!({"durationMilliseconds": 5000, "jitterDurationMilliseconds": 60_000}))
+    );
+}
+
+#[test]
+fn selectors_need_all_their_requirements() {
+    let jq = |key: &str, operator: &str, values: &[&str]| json!({"matchExpressions": [{"key": key, "operator": operator, "values": values}]});
+    for (selector, want) in [
+        (json!({}), true),
+        (json!(null), false),
+        (json!({"matchLabels": {"app": "web"}}), true),
+        (json!({"matchLabels": {"app": "db"}}), false),
+        (json!({"matchAnnotations": {"delay": "5s"}, "matchLabels": {"app": "web"}}), true),
+        (json!({"matchAnnotations": {"none": ""}}), false),
+        (jq(".status.phase", "In", &["Pending", "Running"]), true),
+        (jq(".status.phase", "NotIn", &["Pending"]), false),
+        (jq(".spec.replicas", "In", &["3"]), true),
+        (jq(".metadata.deletionTimestamp", "DoesNotExist", &[]), true),
+        (jq(".metadata.deletionTimestamp", "Exists", &[]), false),
+        (jq(".status.conditions.[] | .type", "NotIn", &["Ready"]), true),
+        (jq(".status.conditions.[] | .type", "In", &["Ready"]), false),
+        (jq(".metadata.labels | length > 0", "In", &["true"]), true),
+        (json!({"matchExpressions": [{"jq": {"key": ".spec", "operator": "Exists"}}]}), true),
+        (json!({"matchExpressions": [{"cel": {"expression": "self.spec.replicas == 3"}}]}), true),
+        (json!({"matchExpressions": [{"cel": {"expression": "has(self.spec.none)"}}]}), false),
+    ] {
+        let stages = set(&[("s", json!({"selector": selector, "next": {"delete": true}}))]);
+        let decision = decide(&pod("1"), &stages, &Memory::default(), 0);
+        assert_eq!(decision.error, None);
+        assert_eq!(!decision.actions.is_empty(), want, "{selector}");
+    }
+}
+
+#[test]
+fn a_change_of_the_object_or_of_stages_chooses_anew() {
+    let delay = json!({"durationMilliseconds": 10_000});
+    let spec = json!({"selector": {}, "delay": delay, "next": {"delete": true}});
+    let mut stages = set(&[("s", spec)]);
+    let first = decide(&pod("1"), &stages, &Memory::default(), 0);
+    assert_eq!(first.wake, Some(at(10)));
+    let same = decide(&pod("1"), &stages, &first.memory, 4);
+    assert_eq!(same.wake, Some(at(10)), "nothing changed");
+    let changed = decide(&pod("2"), &stages, &first.memory, 4);
+    assert_eq!(changed.wake, Some(at(14)));
+    let played = decide(&pod("2"), &stages, &changed.memory, 14);
+    assert_eq!(played.actions, [(0, Action::Delete)]);
+    let again = decide(&pod("2"), &stages, &played.memory, 20);
+    assert!(again.actions.is_empty() && again.wake.is_none(), "once for each version");
+    stages.generation = 2;
+    assert_eq!(decide(&pod("2"), &stages, &played.memory, 20).wake, Some(at(30)));
+}
+
+#[test]
+fn weights_come_from_expressions() {
+    let spec = |weight: Value, reason: &str| json!({"selector": {}, "weight": 1, "weightFrom": weight, "next": {"event": {"reason": reason}}});
+    let annotation = json!({"expressionFrom": ".metadata.annotations[\"weight\"]"});
+    let stages = set(&[
+        ("never", spec(annotation, "never")),
+        ("always", spec(json!({"cel": {"expression": "self.spec.replicas * 2"}}), "always")),
+    ]);
+    for version in 0..50 {
+        let decision = decide(&pod(&version.to_string()), &stages, &Memory::default(), 0);
+        let reason = |action: &(usize, Action)| match &action.1 {
+            Action::Event(event) => event.reason.clone(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(decision.actions.iter().map(reason).collect::<Vec<_>>(), ["always"]);
+    }
+}
+
+#[test]
+fn steps_happen_in_order() {
+    let next = json!({
+        "delete": true,
+        "event": {"type": "Warning", "reason": "R", "message": "m"},
+        "finalizers": {"add": [{"value": "b"}]},
+        "patches": [
+            {"root": "spec", "template": "name: {{ .metadata.name }}", "type": "merge"},
+            {"subresource": "status", "root": "status", "template": "phase: {{ Now | Quote }}"},
+            {"type": "json", "root": "metadata", "template": "[{op: add, path: /labels/x, value: z}]"},
+            {"template": "a: [1, null, text]"},
+        ],
+    });
+    let stages = set(&[("s", json!({"selector": {}, "next": next}))]);
+    let decision = decide(&pod("1"), &stages, &Memory::default(), 0);
+    let patch = |subresource: &str, form, body: Value| Action::Patch {
+        subresource: subresource.to_owned(),
+        form,
+        body: body.to_string(),
+    };
+    let event = Event { warning: true, reason: "R".to_owned(), message: "m".to_owned() };
+    let want = [
+        Action::Event(event),
+        patch(
+            "",
+            Form::Json,
+            json!([{"op": "add", "path": "/metadata/finalizers/-", "value": "b"}]),
+        ),
+        patch("", Form::Merge, json!({"spec": {"name": "web"}})),
+        patch("status", Form::Strategic, json!({"status": {"phase": seconds(at(0))}})),
+        patch("", Form::Json, json!([{"op": "add", "path": "/metadata/labels/x", "value": "z"}])),
+        patch("", Form::Strategic, json!({"a": [1, null, "text"]})),
+        Action::Delete,
+    ];
+    let want: Vec<(usize, Action)> = want.into_iter().enumerate().collect();
+    assert_eq!(decision.actions, want);
+    // Steps that are done do not happen again.
+    let mut memory = decide(&pod("1"), &stages, &Memory::default(), 0).memory;
+    memory.chosen_for = None;
+    let pending = decide(
+        &pod("1"),
+        &set(&[("s", json!({"selector": {}, "delay": {"durationMilliseconds": 1}, "next": next}))]),
+        &memory,
+        0,
+    );
+    let mut memory = pending.memory;
+    memory.pending.as_mut().expect("a Stage").n_done = 5;
+    let rest = decide(&pod("1"), &stages, &memory, 1);
+    assert_eq!(rest.actions, want[5..]);
+}
+
+#[test]
+fn a_failing_stage_says_why() {
+    for (next, want) in [
+        (
+            json!({"statusTemplate": "{{ index .spec.none 1 }}"}),
+            "Stage s: step 0: index: index of untyped nil",
+        ),
+        (
+            json!({"statusTemplate": "a: [1"}),
+            "Stage s: step 0: the output of the template is not YAML",
+        ),
+        (
+            json!({"patches": [{"type": "json", "root": "spec", "template": "a: b"}]}),
+            "Stage s: step 0: the output of the template is no list",
+        ),
+    ] {
+        let stages = set(&[("s", json!({"selector": {}, "next": next}))]);
+        let decision = decide(&pod("1"), &stages, &Memory::default(), 0);
+        let error = decision.error.expect("an error");
+        assert!(error.starts_with(want), "{error:?}, not {want:?}");
+        let again = decide(&pod("1"), &stages, &decision.memory, 1);
+        assert_eq!(again.error, None, "once for each version");
+    }
+}
+
+#[test]
+fn invalid_stages_name_their_field() {
+    for (spec, want) in [
+        (json!({}), "spec.resourceRef:  of v1: only pods and nodes"),
+        (
+            json!({"resourceRef": {"kind": "Pod"}, "selector": {"matchExpressions": [{"key": ".a", "operator": "Is"}]}}),
+            "spec.selector.matchExpressions[0]: operator \"Is\"",
+        ),
+        (
+            json!({"resourceRef": {"kind": "Pod"}, "selector": {"matchExpressions": [{"key": ".a", "operator": "In"}]}}),
+            "spec.selector.matchExpressions[0]: In and NotIn need values",
+        ),
+        (
+            json!({"resourceRef": {"kind": "Pod"}, "selector": {"matchExpressions": [{"cel": {"expression": "a +"}}]}}),
+            "spec.selector.matchExpressions[0]: ",
+        ),
+        (
+            json!({"resourceRef": {"kind": "Node"}, "delay": {"durationFrom": {"expressionFrom": "nofunc"}}}),
+            "spec.delay.durationFrom: the jq function nofunc/0",
+        ),
+        (
+            json!({"resourceRef": {"kind": "Pod"}, "steps": [{}, {"patch": {"template": "{{ if }}", "type": "merge"}}]}),
+            "spec.steps[1].patch.template: ",
+        ),
+        (
+            json!({"resourceRef": {"kind": "Pod"}, "next": {"patches": [{"type": "apply"}]}}),
+            "spec.next.patches[0].type: \"apply\"",
+        ),
+        (
+            json!({"resourceRef": {"kind": "Pod"}, "next": {"statusTemplate": "a: b", "statusPatchAs": {"username": "u"}}}),
+            "spec.next.statusPatchAs: impersonation",
+        ),
+    ] {
+        let errors = parse("s", &spec).expect_err("invalid");
+        assert!(errors.len() == 1 && errors[0].starts_with(want), "{errors:?}, not {want:?}");
+    }
+}

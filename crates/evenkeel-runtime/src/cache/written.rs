@@ -1,0 +1,176 @@
+//! Recognition of the events of own writes. The server sends an object that a program writes twice: in the answer, and in an event
+//! of the watch, in either order. Both have the same text, so that the object is decoded only once.
+
+use super::object::Object;
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// Maximum size in bytes of the remembered texts of one cache, of answers and of events each. The second text follows within
+/// milliseconds.
+const MAX_BYTES: usize = 64 << 10;
+
+/// Texts of one cache's objects that may come a second time.
+#[derive(Default)]
+pub(super) struct Written(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    /// Objects of answers whose event has not come. Some get none, because another write hides theirs.
+    answers: Texts,
+    /// Objects of events since the writes in flight began.
+    events: Texts,
+    /// Number of writes in flight.
+    in_flight: usize,
+}
+
+/// An object's text, and the object.
+type Known = (Box<[u8]>, Arc<dyn Object>);
+
+/// Objects by their text, the oldest at the front.
+#[derive(Default)]
+struct Texts {
+    objects: VecDeque<Known>,
+    /// Size of the texts.
+    bytes: usize,
+}
+
+impl Texts {
+    fn add(&mut self, text: &[u8], object: &Arc<dyn Object>) {
+        if text.len() > MAX_BYTES {
+            return;
+        }
+        self.bytes += text.len();
+        self.objects.push_back((text.into(), Arc::clone(object)));
+        while self.bytes > MAX_BYTES
+            && let Some((text, _)) = self.objects.pop_front()
+        {
+            self.bytes -= text.len();
+        }
+    }
+
+    fn take(&mut self, text: &[u8]) -> Option<Arc<dyn Object>> {
+        let at = self.objects.iter().position(|(known, _)| **known == *text)?;
+        let (text, object) = self.objects.remove(at)?;
+        self.bytes -= text.len();
+        Some(object)
+    }
+}
+
+impl Written {
+    /// Notes that a write is sent.
+    pub(super) fn begin(&self) {
+        self.lock().in_flight += 1;
+    }
+
+    /// Notes that a write has its answer, or has failed.
+    pub(super) fn end(&self) {
+        let mut state = self.lock();
+        state.in_flight = state.in_flight.saturating_sub(1);
+        if state.in_flight == 0 {
+            state.events = Texts::default();
+        }
+    }
+
+    /// Returns the object of an answer to a write: that of the event with this text, if it has come, or else what `decode`
+    /// returns.
+    pub(super) fn of_answer<E>(
+        &self,
+        text: &[u8],
+        decode: impl FnOnce(&[u8]) -> Result<Arc<dyn Object>, E>,
+    ) -> Result<Arc<dyn Object>, E> {
+        let text = text.trim_ascii_end();
+        if let Some(object) = self.lock().events.take(text) {
+            return Ok(object);
+        }
+        let object = decode(text)?;
+        self.lock().answers.add(text, &object);
+        Ok(object)
+    }
+
+    /// Returns the object of an event: that of the answer with this text, if it has come, or else what `decode` returns.
+    pub(super) fn of_event<E>(
+        &self,
+        text: &[u8],
+        decode: impl FnOnce(&[u8]) -> Result<Arc<dyn Object>, E>,
+    ) -> Result<Arc<dyn Object>, E> {
+        if let Some(object) = self.lock().answers.take(text) {
+            return Ok(object);
+        }
+        let object = decode(text)?;
+        let mut state = self.lock();
+        if state.in_flight > 0 {
+            state.events.add(text, &object);
+        }
+        Ok(object)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::Metadata;
+    use std::cell::Cell;
+
+    /// Decodes any text, and counts how often.
+    fn decode(count: &Cell<u32>) -> impl Fn(&[u8]) -> Result<Arc<dyn Object>, ()> {
+        |_| {
+            count.set(count.get() + 1);
+            Ok(Arc::new(Metadata::default()))
+        }
+    }
+
+    #[test]
+    fn an_object_is_decoded_once_whether_its_answer_or_its_event_is_first() {
+        let (written, count) = (Written::default(), Cell::new(0));
+        written.begin();
+        let answer = written.of_answer(b"{\"a\":1}\n", decode(&count)).unwrap();
+        let event = written.of_event(b"{\"a\":1}", decode(&count)).unwrap();
+        assert!(Arc::ptr_eq(&answer, &event) && count.get() == 1);
+        let event = written.of_event(b"{\"a\":2}", decode(&count)).unwrap();
+        let answer = written.of_answer(b"{\"a\":2}", decode(&count)).unwrap();
+        assert!(Arc::ptr_eq(&answer, &event) && count.get() == 2);
+        // Each is recognized once, and by its whole text.
+        for text in [&b"{\"a\":1}"[..], b"{\"a\":1", b"{\"a\":10}"] {
+            let event = written.of_event(text, decode(&count)).unwrap();
+            assert!(!Arc::ptr_eq(&answer, &event));
+        }
+        assert_eq!(count.get(), 5);
+    }
+
+    #[test]
+    fn events_are_remembered_only_while_a_write_is_in_flight() {
+        let (written, count) = (Written::default(), Cell::new(0));
+        written.of_event(b"1", decode(&count)).unwrap();
+        assert!(written.lock().events.objects.is_empty());
+        written.begin();
+        written.begin();
+        written.of_event(b"2", decode(&count)).unwrap();
+        written.end();
+        assert_eq!(written.lock().events.objects.len(), 1);
+        written.end();
+        assert!(written.lock().events.objects.is_empty());
+        written.of_answer(b"2", decode(&count)).unwrap();
+        assert_eq!(count.get(), 3);
+    }
+
+    #[test]
+    fn the_oldest_texts_are_forgotten() {
+        let (written, count) = (Written::default(), Cell::new(0));
+        let text = |n: u8| vec![n; MAX_BYTES / 2];
+        for n in 1..=3 {
+            written.of_answer(&text(n), decode(&count)).unwrap();
+        }
+        for n in 1..=3 {
+            written.of_event(&text(n), decode(&count)).unwrap();
+        }
+        assert_eq!(count.get(), 4);
+        written.of_answer(&vec![4; MAX_BYTES + 1], decode(&count)).unwrap();
+        assert!(written.lock().answers.objects.is_empty());
+    }
+}
