@@ -133,8 +133,9 @@ fn added_nodes_take_pending_pods() {
     assert_eq!(report.pending, [], "{}", report.text());
     let at = placed(&report, "Deployment shop/web");
     assert_eq!(at, [("a".to_owned(), 1), ("a-added-0".to_owned(), 1)]);
-    let unknown = run(&objects, &Scenario { add: Some((1, "x".to_owned())), ..scenario(10) });
-    assert_eq!(unknown.parts[0].error, "there is no node \"x\"");
+    let unknown = Scenario { add: Some((1, "x".to_owned())), ..scenario(10) };
+    let error = simulate(&cluster(&objects), &unknown).expect_err("no such node").to_string();
+    assert_eq!(error, "add like: there is no node \"x\"; the nodes are a");
 }
 
 #[test]
