@@ -10,8 +10,8 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use evenkeel_tasks::watch;
 use serde_json::{Value, json};
-use tokio::sync::watch;
 
 use crate::api::Api;
 use crate::audit::RequestAudit;

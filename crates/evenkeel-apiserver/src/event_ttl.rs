@@ -8,8 +8,8 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use evenkeel_api::time::{SignedDuration, Timestamp, saturating_add};
+use evenkeel_tasks::watch;
 use serde_json::Value;
-use tokio::sync::watch;
 
 use crate::api::Api;
 use crate::store::{Change, Entry, Expect, Scope, Transaction, WriteError, changed};

@@ -6,8 +6,8 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use evenkeel_tasks::watch;
 use serde_json::{Value, json};
-use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::api::Api;

@@ -26,7 +26,7 @@ pub use serve::Body;
 
 use access::Keys;
 use evenkeel_api::time::Timestamp;
-use evenkeel_runtime::{cache::Caches, clock::Clock, introspect::Introspection};
+use evenkeel_runtime::{cache::Caches, clock::Clock, introspect::Introspection, tasks::watch};
 use prometheus::Registry;
 use samples::{IDLE_INTERVAL, INTERVAL, Sample, Samples};
 use scheduler::DryScheduler;
@@ -39,7 +39,7 @@ use std::{
 use time::ClusterTime;
 use tokio::{
     runtime::Handle,
-    sync::{Notify, Semaphore, watch},
+    sync::{Notify, Semaphore},
 };
 
 /// Maximum number of pages that are kept current at once.

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use evenkeel_listener::{
     Accepted, ConnectionLimits, HttpOptions, Listener, Protocol, serve as serve_http,
 };
-use evenkeel_runtime::tasks::Tasks;
+use evenkeel_runtime::tasks::{Tasks, watch};
 use futures::stream;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header, request::Parts};
 use http_body_util::{BodyExt as _, Full, Limited, StreamBody, combinators::UnsyncBoxBody};
@@ -25,10 +25,7 @@ use hyper::{
     service::service_fn,
 };
 use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
-use tokio::{
-    net::TcpListener,
-    sync::{OwnedSemaphorePermit, watch},
-};
+use tokio::{net::TcpListener, sync::OwnedSemaphorePermit};
 use tokio_util::sync::CancellationToken;
 
 /// Body of a response.

@@ -2,6 +2,7 @@
 
 mod kubelet_api;
 mod metrics_api;
+mod registration;
 
 use evenkeel_api::Kind;
 use evenkeel_apiserver::{BuildError, Server};
@@ -25,6 +26,7 @@ use evenkeel_runtime::{
 };
 use evenkeel_scheduler::SchedulerOptions;
 use prometheus::Registry;
+use registration::Unregistered;
 use std::{sync::Arc, time::Duration};
 use tokio::runtime::Handle;
 
@@ -110,6 +112,7 @@ pub struct Plane {
     scheduler_registry: Registry,
     usage: Option<Usage>,
     kubelets: Kubelets,
+    unregistered: Option<Unregistered>,
     /// Runtime of all tasks, whose time the clock follows.
     runtime: Handle,
     /// Supervisor of all tasks.
@@ -145,12 +148,14 @@ impl Plane {
             std::array::from_fn(|_| Tasks::of(&supervisor));
         let mut usage = None;
         let kubelets = options.nodes.kubelets.clone();
+        let mut unregistered = None;
         if !options.nodes.nodes.is_empty() {
             let of_caches = Usage::new(&caches, clock.clone());
             usage = Some(match options.nodes.behaviors {
                 true => of_caches.with_behaviors(&caches),
                 false => of_caches,
             });
+            unregistered = Some(Unregistered::follow(&options.nodes.nodes, &caches.of()));
             let stop = nodes.token();
             let run = evenkeel_nodes::run(
                 client("kubelet"),
@@ -219,6 +224,7 @@ impl Plane {
             scheduler_registry,
             usage,
             kubelets,
+            unregistered,
             runtime,
             supervisor,
             tasks,
@@ -291,6 +297,13 @@ impl Plane {
     /// Waits until all caches have synced.
     pub async fn synced(&self) {
         self.caches.synced().await;
+    }
+
+    /// Waits until the simulated nodes are registered, and the caches show them. Nodes register once the caches have synced.
+    pub async fn nodes_registered(&self) {
+        if let Some(unregistered) = &self.unregistered {
+            unregistered.none().await;
+        }
     }
 
     /// Returns the kinds whose caches have not synced.

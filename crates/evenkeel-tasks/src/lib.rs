@@ -11,6 +11,7 @@
 mod halt;
 mod restarts;
 mod supervisor;
+pub mod watch;
 
 pub use halt::Halt;
 pub use restarts::{INITIAL_BACKOFF, MAX_BACKOFF, RESET_DURATION, TOLERATED_BACKOFF};
@@ -28,7 +29,7 @@ use std::{
     },
     time::Duration,
 };
-use tokio::{sync::watch, task::AbortHandle};
+use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 

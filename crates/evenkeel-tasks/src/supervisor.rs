@@ -1,13 +1,14 @@
 //! Supervisor: collects the failures of long-lived tasks. The program stops on them or fails its health check.
 
 use crate::restarts::Restarts;
+use crate::watch;
 use std::{
     borrow::Cow,
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
-use tokio::{sync::watch, time::Instant};
+use tokio::time::Instant;
 
 tokio::task_local! {
     /// The supervisor of the current task.

@@ -149,7 +149,7 @@ impl TestClusterBuilder {
         self
     }
 
-    /// Starts the cluster, and waits until the caches of its components have synced.
+    /// Starts the cluster, and waits until the caches of its components have synced and its nodes are registered.
     ///
     /// # Errors
     /// The server cannot start, or a controller is unknown or cannot start.
@@ -181,6 +181,7 @@ impl TestClusterBuilder {
         }
         let plane = Plane::start(&server.client(), server.clock(), options)?;
         plane.synced().await;
+        plane.nodes_registered().await;
         plane.connect(api).await.map_err(ClusterError::Metrics)?;
         Ok(TestCluster { server, plane })
     }

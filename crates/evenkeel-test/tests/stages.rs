@@ -11,7 +11,7 @@ use kube::{
     core::GroupVersionKind,
 };
 use serde_json::{Value, json};
-use std::{path::PathBuf, time::Duration};
+use std::{path::Path, time::Duration};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -340,12 +340,12 @@ async fn a_stage_that_follows_itself_leaves_time_for_others() {
 }
 
 /// Stages of the files in a folder and in those below.
-fn stages_in(folder: PathBuf) -> Vec<Value> {
+fn stages_in(folder: &Path) -> Vec<Value> {
     let mut found = Vec::new();
-    for entry in std::fs::read_dir(&folder).expect("a folder").map(|entry| entry.expect("a file")) {
+    for entry in std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("a file")) {
         let path = entry.path();
         if path.is_dir() {
-            found.extend(stages_in(path));
+            found.extend(stages_in(&path));
         } else if path.extension().is_some_and(|extension| extension == "yaml") {
             let text = std::fs::read_to_string(&path).expect("a text");
             let object: Value = serde_saphyr::from_str(&text).expect("YAML");
@@ -364,7 +364,7 @@ async fn stages_of_kwok_work_as_they_are() {
     for set in ["pod/fast", "pod/general"] {
         let cluster = start().await;
         for part in [set, "node/fast", "node/heartbeat", "pod/chaos", "node/chaos"] {
-            let stages = stages_in(PathBuf::from(&folder).join(part));
+            let stages = stages_in(&Path::new(&folder).join(part));
             assert!(!stages.is_empty(), "{part}");
             for stage in stages {
                 let valid = ("True".to_owned(), String::new());

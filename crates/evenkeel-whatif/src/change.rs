@@ -1,6 +1,6 @@
 //! Changes of a cluster, as the command line describes them.
 
-use crate::{Cluster, cluster::nodes_in};
+use crate::cluster::nodes_in;
 use evenkeel_api::{
     duration,
     selector::{Selector, SelectorError},
@@ -67,21 +67,21 @@ pub struct NoSuchNode {
 }
 
 impl Scenario {
-    /// Checks that each choice of nodes includes a node of the cluster, or one that the change applies.
+    /// Checks that each choice of nodes includes one of these nodes of the cluster, or one that the change applies.
     ///
     /// # Errors
     /// The first choice that includes none.
-    pub(crate) fn check(&self, cluster: &Cluster) -> Result<(), NoSuchNode> {
-        let nodes = nodes_in(cluster.objects().iter().chain(&self.apply));
-        let like = self.add.iter().map(|(_, like)| ("add like", Nodes::Name(like.clone())));
-        let choices = (self.drain.iter().map(|nodes| ("drain", nodes.clone())))
-            .chain(self.remove.iter().map(|nodes| ("remove", nodes.clone())))
-            .chain(self.outage.iter().map(|outage| ("outage", outage.nodes.clone())))
-            .chain(like);
+    pub(crate) fn check(&self, nodes: &[Node]) -> Result<(), NoSuchNode> {
+        let applied = nodes_in(&self.apply);
+        let like = self.add.as_ref().map(|(_, like)| Nodes::Name(like.clone()));
+        let choices = (self.drain.iter().map(|nodes| ("drain", nodes)))
+            .chain(self.remove.iter().map(|nodes| ("remove", nodes)))
+            .chain(self.outage.iter().map(|outage| ("outage", &outage.nodes)))
+            .chain(like.iter().map(|nodes| ("add like", nodes)));
         for (part, choice) in choices {
-            if !nodes.iter().any(|node| choice.includes(node)) {
-                let choice = choice.to_string();
-                return Err(NoSuchNode { part, choice, known: known(&nodes) });
+            if !nodes.iter().chain(&applied).any(|node| choice.includes(node)) {
+                let (choice, known) = (choice.to_string(), known(nodes, &applied));
+                return Err(NoSuchNode { part, choice, known });
             }
         }
         Ok(())
@@ -89,9 +89,10 @@ impl Scenario {
 }
 
 /// Names nodes for an error.
-fn known(nodes: &[Node]) -> String {
-    let mut names: Vec<&str> = nodes.iter().map(|node| &*node.meta.name).collect();
+fn known(nodes: &[Node], applied: &[Node]) -> String {
+    let mut names: Vec<&str> = nodes.iter().chain(applied).map(|node| &*node.meta.name).collect();
     names.sort_unstable();
+    names.dedup();
     let more = match names.len().saturating_sub(MAX_NAMED) {
         0 => String::new(),
         more => format!(" and {more} more"),
@@ -242,8 +243,8 @@ mod tests {
     fn a_choice_without_nodes_is_an_error_that_names_nodes() {
         let node =
             |name: &str| json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
-        let mut cluster = Cluster::default();
-        cluster.extend((0..12).map(|number| node(&format!("n{number:02}"))));
+        let objects: Vec<_> = (0..12).map(|number| node(&format!("n{number:02}"))).collect();
+        let cluster = nodes_in(&objects);
         let choice = |text: &str| vec![text.parse::<Nodes>().unwrap()];
         let base = || Scenario { apply: vec![node("new")], ..Scenario::default() };
         let nodes = "the nodes are n00, n01, n02, n03, n04, n05, n06, n07, n08, n09 and 3 more";

@@ -133,7 +133,7 @@ async fn run(
     if nodes.is_empty() {
         return Err(SimulateError::NoNodes);
     }
-    scenario.check(cluster)?;
+    scenario.check(&nodes)?;
     let speed = Speed::of(cluster, scenario);
     let nodes = nodes.iter().map(NodeOptions::of_existing).collect();
     let clock = Clock::seeded(cluster.time(), scenario.seed);

@@ -38,7 +38,7 @@ fn no_cluster(error: &anyhow::Error) -> Option<&'static str> {
         _ => false,
     };
     is_absent.then_some(
-        "there is no cluster: your kubeconfig has no current context; start one with: evenkeel up -d, or give --kubeconfig FILE",
+        "there is no cluster: there is no kubeconfig, or it has no current context; start one with: evenkeel up -d, or give --kubeconfig FILE",
     )
 }
 

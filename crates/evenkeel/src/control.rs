@@ -6,7 +6,11 @@ use anyhow::{Context, Result};
 use bytes::Bytes;
 use evenkeel_apiserver::Server;
 use evenkeel_component::secure_serving;
-use evenkeel_runtime::{clock::Clock, introspect::Introspection, tasks::Tasks};
+use evenkeel_runtime::{
+    clock::Clock,
+    introspect::Introspection,
+    tasks::{Tasks, watch},
+};
 use futures::future::BoxFuture;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
@@ -29,7 +33,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use tokio::{net::UnixListener, runtime::Handle, sync::watch};
+use tokio::{net::UnixListener, runtime::Handle};
 
 use crate::time::{self, ClusterTime, TimeReport};
 

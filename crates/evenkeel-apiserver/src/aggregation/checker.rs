@@ -4,11 +4,11 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use evenkeel_apimachinery::value::text;
+use evenkeel_tasks::watch;
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use serde_json::Value;
-use tokio::sync::watch;
 
 use super::availability::{self, Observed};
 use super::client::Server;

@@ -14,8 +14,8 @@ use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::time::seconds;
 use evenkeel_apimachinery::user::User;
 use evenkeel_apimachinery::value::{get, set, text};
+use evenkeel_tasks::watch;
 use serde_json::Value;
-use tokio::sync::watch;
 
 use super::condition::{self, Condition};
 use super::registration::{self, Action};

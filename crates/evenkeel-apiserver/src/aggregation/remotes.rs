@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use evenkeel_apimachinery::value::{flag, get, int, text};
+use evenkeel_tasks::watch;
 use evenkeel_x509::CertPool;
 use rustls::ClientConfig;
 use serde_json::Value;
-use tokio::sync::watch;
 
 use super::condition;
 use crate::https::{ClientIdentity, Trust, client_config};

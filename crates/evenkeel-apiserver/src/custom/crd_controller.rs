@@ -13,8 +13,8 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use evenkeel_tasks::watch;
 use serde_json::Value;
-use tokio::sync::watch;
 
 use evenkeel_apiextensions::conditions::{self, CLEANUP_FINALIZER};
 

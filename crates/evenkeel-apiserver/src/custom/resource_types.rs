@@ -3,8 +3,8 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
+use evenkeel_tasks::watch;
 use serde_json::Value;
-use tokio::sync::watch;
 
 use super::strategy::CustomResourceStrategy;
 use crate::resource::custom::{Definition, Version};

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use evenkeel_tasks::watch;
 use serde_json::Value;
-use tokio::sync::watch;
 
 use super::resource_types;
 use crate::resource::custom::Definition;

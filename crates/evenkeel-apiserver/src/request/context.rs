@@ -3,11 +3,11 @@
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
+use evenkeel_tasks::watch;
 use http::header::USER_AGENT;
 use http::{HeaderMap, Method, Uri};
 use hyper::upgrade::OnUpgrade;
 use jiff::Timestamp;
-use tokio::sync::watch;
 
 use super::query::Query;
 use super::warnings::Warnings;

@@ -11,8 +11,8 @@ use evenkeel_apiextensions::structural::Structural;
 use evenkeel_apiextensions::{defaulting, pruning};
 use evenkeel_apimachinery::schema::Schema;
 use evenkeel_apimachinery::value::{flag, list, text};
+use evenkeel_tasks::watch;
 use serde_json::Value;
-use tokio::sync::watch;
 
 /// Data that all versions of a CustomResourceDefinition share.
 pub(crate) struct Definition {

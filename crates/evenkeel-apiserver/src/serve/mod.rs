@@ -615,7 +615,7 @@ impl Server {
     }
 
     /// Returns a counter of certificate renewals. After each renewal, callers have to write kubeconfigs again.
-    pub fn renewals(&self) -> tokio::sync::watch::Receiver<u64> {
+    pub fn renewals(&self) -> evenkeel_tasks::watch::Receiver<u64> {
         self.pki.renewals()
     }
 

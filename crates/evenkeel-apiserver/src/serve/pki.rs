@@ -6,6 +6,7 @@ use std::sync::{PoisonError, RwLock};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use evenkeel_tasks::watch;
 use jiff::{SignedDuration, Timestamp};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -13,7 +14,6 @@ use rcgen::{
 };
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
-use tokio::sync::watch;
 
 use crate::files;
 

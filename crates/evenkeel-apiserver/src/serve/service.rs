@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use evenkeel_tasks::watch;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, Request, Response};
 use hyper::upgrade::OnUpgrade;
 use jiff::Timestamp;
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
 use crate::api::Api;
 use crate::auth::refused_peer;

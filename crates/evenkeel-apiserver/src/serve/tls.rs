@@ -7,7 +7,7 @@ use evenkeel_listener::{
     Accepted, ConnectionLimits, HttpOptions, Listener, Protocol, TLS_HANDSHAKE_TIMEOUT,
     serve as serve_http,
 };
-use evenkeel_tasks::panic_text;
+use evenkeel_tasks::{panic_text, watch};
 use evenkeel_x509::CertPool;
 use hyper_util::service::TowerToHyperService;
 use jiff::Timestamp;
@@ -19,7 +19,7 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio::task::{JoinError, JoinSet};
 use tokio_rustls::TlsAcceptor;
 
@@ -211,7 +211,7 @@ pub(super) async fn serve(
         ));
     }
     drop(listener);
-    let _ = stop.send(true);
+    stop.send_replace(true);
     let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, async {
         while connections.join_next().await.is_some() {}
     })

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use tokio::sync::watch;
+use evenkeel_tasks::watch;
 
 use super::event::{Event, Expired};
 use super::handle::Store;

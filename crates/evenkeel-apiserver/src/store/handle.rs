@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_api::json;
+use evenkeel_tasks::watch;
 use futures::future::select_all;
 use serde_json::Value;
-use tokio::sync::watch;
 
 use super::entry::{Encoded, Entry};
 use super::error::OpenError;

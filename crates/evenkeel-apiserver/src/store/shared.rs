@@ -9,8 +9,7 @@ use std::sync::{
 };
 use std::time::Duration;
 
-use evenkeel_tasks::panic_text;
-use tokio::sync::watch;
+use evenkeel_tasks::{panic_text, watch};
 
 use super::durable::Durable;
 use super::etcd::connection::Etcd;

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use tokio::sync::watch;
+use evenkeel_tasks::watch;
 
 use super::entry::{Change, Entry};
 use super::event::Event;

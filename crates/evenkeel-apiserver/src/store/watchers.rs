@@ -9,7 +9,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::watch;
+use evenkeel_tasks::watch;
 
 use super::entry::Entry;
 use super::event::Expired;

@@ -204,7 +204,7 @@ fn too_old_status(version: u64, current: u64) -> Vec<u8> {
 }
 
 /// Waits until the definition of a custom resource changes or is deleted. Never returns for a built-in resource.
-async fn definition_replaced(replaced: Option<&mut tokio::sync::watch::Receiver<bool>>) {
+async fn definition_replaced(replaced: Option<&mut evenkeel_tasks::watch::Receiver<bool>>) {
     match replaced {
         Some(replaced) => {
             let _ = replaced.wait_for(|replaced| *replaced).await;
@@ -239,7 +239,7 @@ struct Watcher {
     next_bookmark: Instant,
     deadline: Instant,
     /// Becomes true when the definition of the custom resource changes or is deleted.
-    replaced: Option<tokio::sync::watch::Receiver<bool>>,
+    replaced: Option<evenkeel_tasks::watch::Receiver<bool>>,
     /// Whether the last event was sent.
     is_ended: bool,
 }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use evenkeel_tasks::watch;
 use http::Method;
 use serde_json::json;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
 
 use super::{MAPS, Sent, body, connect, map, sent, server, start_etcd, version, watch as follow};
 
@@ -19,12 +19,12 @@ async fn proxy(etcd: &str) -> (String, watch::Sender<u64>) {
     let target = etcd.strip_prefix("http://").expect("http").to_owned();
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let url = format!("http://{}", listener.local_addr().expect("an address"));
-    let cut = watch::Sender::new(0);
-    let cuts = cut.clone();
+    let (cut, cuts) = watch::channel(0);
     #[expect(clippy::disallowed_methods, reason = "it ends with the test's runtime")]
     tokio::spawn(async move {
         while let Ok((mut client, _)) = listener.accept().await {
-            let (target, mut cuts) = (target.clone(), cuts.subscribe());
+            let (target, mut cuts) = (target.clone(), cuts.clone());
+            cuts.mark_unchanged();
             tokio::spawn(async move {
                 let mut server = TcpStream::connect(target).await.expect("etcd");
                 let copied = tokio::io::copy_bidirectional(&mut client, &mut server);

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
+use evenkeel_tasks::watch;
 use futures::StreamExt as _;
 use http::header::{ACCEPT, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, LOCATION, UPGRADE};
 use http::{HeaderMap, Request, Response, StatusCode};
@@ -12,7 +13,6 @@ use hyper_util::rt::TokioIo;
 use rcgen::SanType;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::sync::watch;
 
 use crate::webhook::Identity;
 
@@ -36,7 +36,7 @@ pub(crate) struct Extension {
     pub(crate) port: u16,
     pub(crate) identity: Arc<Identity>,
     asked: Arc<Mutex<Vec<ReceivedRequest>>>,
-    stopped: watch::Sender<bool>,
+    stopped: Arc<watch::Sender<bool>>,
 }
 
 type Answer = Response<UnsyncBoxBody<Bytes, std::convert::Infallible>>;
@@ -52,15 +52,15 @@ impl Extension {
         let port = listener.local_addr().expect("an address").port();
         let acceptor = identity.acceptor();
         let identity = Arc::new(identity);
-        let extension =
-            Self { port, identity, asked: Arc::default(), stopped: watch::Sender::new(false) };
-        let (served, mut stopped) = (extension.clone(), extension.stopped.subscribe());
+        let (stopped, mut stopping) = watch::channel(false);
+        let extension = Self { port, identity, asked: Arc::default(), stopped: Arc::new(stopped) };
+        let served = extension.clone();
         #[expect(clippy::disallowed_methods, reason = "it ends with the test's runtime")]
         tokio::spawn(async move {
             loop {
                 let accepted = tokio::select! {
                     accepted = listener.accept() => accepted,
-                    _ = stopped.wait_for(|stopped| *stopped) => return,
+                    _ = stopping.wait_for(|stopped| *stopped) => return,
                 };
                 let Ok((stream, _)) = accepted else { return };
                 let (acceptor, served) = (acceptor.clone(), served.clone());

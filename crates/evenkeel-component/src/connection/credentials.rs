@@ -7,7 +7,7 @@ use bytes::Bytes;
 use evenkeel_runtime::{
     client::{ApiError, Client},
     clock::Clock,
-    tasks::Tasks,
+    tasks::{Tasks, watch},
 };
 use futures::future::BoxFuture;
 use http::{HeaderValue, Request, Response, StatusCode, header};
@@ -19,7 +19,7 @@ use std::{
     task::{Context, Poll},
     time::Duration,
 };
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tower::{BoxError, Service};
 

@@ -66,16 +66,18 @@ pub(super) fn parse(source: &str) -> Result<(Vec<Node>, Templates), String> {
     let (body, end) = parser.nodes(&mut vec![String::new()])?;
     match end {
         End::Template => Ok((body, parser.templates)),
-        End::End => Err("an {{end}} stands without its beginning".to_owned()),
+        End::Keyword => Err("an {{end}} stands without its beginning".to_owned()),
         End::Else(_) => Err("an {{else}} stands without its {{if}}".to_owned()),
     }
 }
 
 /// What ends a list of nodes.
 enum End {
+    /// The end of the source.
     Template,
-    End,
-    /// With the tokens behind the keyword.
+    /// `{{end}}`.
+    Keyword,
+    /// `{{else}}`, with the tokens behind it.
     Else(Vec<Token>),
 }
 
@@ -111,7 +113,7 @@ impl Parser {
             };
             let arguments = tokens.get(1..).unwrap_or_default();
             match &*keyword {
-                "end" => break End::End,
+                "end" => break End::Keyword,
                 "else" => break End::Else(arguments.to_vec()),
                 "if" => nodes.push(Node::If(self.branch("if", arguments, names)?)),
                 "with" => nodes.push(Node::With(self.branch("with", arguments, names)?)),
@@ -142,7 +144,7 @@ impl Parser {
     /// Parses the nodes up to an `{{end}}`.
     fn body(&mut self, names: &mut Names) -> Result<Vec<Node>, String> {
         match self.nodes(names)? {
-            (nodes, End::End) => Ok(nodes),
+            (nodes, End::Keyword) => Ok(nodes),
             (_, End::Template) => Err("an {{end}} is missing".to_owned()),
             (_, End::Else(_)) => Err("an {{else}} stands without its {{if}}".to_owned()),
         }
@@ -163,7 +165,7 @@ impl Parser {
         let (body, end) = self.nodes(names)?;
         let otherwise = match end {
             End::Template => return Err(format!("the {{{{end}}}} of {keyword} is missing")),
-            End::End => Vec::new(),
+            End::Keyword => Vec::new(),
             End::Else(tokens) => match tokens.first() {
                 None => self.body(names)?,
                 Some(Token { kind: Kind::Word(word), .. })

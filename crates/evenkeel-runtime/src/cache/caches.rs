@@ -17,7 +17,7 @@ use crate::{
     introspect::CacheState,
     metrics,
     sharding::Shards,
-    tasks::Tasks,
+    tasks::{Tasks, watch},
 };
 use evenkeel_api::{Kind, Meta, View, selector::Selector};
 use kube::api::DynamicObject;
@@ -26,7 +26,6 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
     time::Duration,
 };
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 /// Buckets of `informer_processing_latency_seconds`, as upstream's.

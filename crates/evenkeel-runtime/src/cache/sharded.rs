@@ -1,13 +1,15 @@
 //! Shards whose objects a reflector reads, for a cache that holds only those of this process
 //! ([`Sharding::sharded_watch`](crate::sharding::Sharding::sharded_watch)).
 
-use crate::sharding::{HeldTerms, ShardedCache};
+use crate::{
+    sharding::{HeldTerms, ShardedCache},
+    tasks::watch,
+};
 use evenkeel_api::{
     Encoding, Text,
     views::{Identity, IdentityMeta},
 };
 use std::{future::pending, sync::Arc};
-use tokio::sync::watch;
 
 /// Terms whose objects a reflector reads. Without sharding, it reads all objects.
 pub(super) struct ReadTerms {

@@ -26,12 +26,12 @@ struct State {
 }
 
 /// An object's text, and the object.
-type Known = (Box<[u8]>, Arc<dyn Object>);
+type Decoded = (Box<[u8]>, Arc<dyn Object>);
 
 /// Objects by their text, the oldest at the front.
 #[derive(Default)]
 struct Texts {
-    objects: VecDeque<Known>,
+    objects: VecDeque<Decoded>,
     /// Size of the texts.
     bytes: usize,
 }

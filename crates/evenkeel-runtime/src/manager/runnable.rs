@@ -2,11 +2,10 @@
 
 use crate::{
     client::full_text,
-    tasks::{TaskFailure, catch_panic},
+    tasks::{TaskFailure, catch_panic, watch},
 };
 use futures::future::BoxFuture;
-use std::error::Error;
-use tokio::sync::watch;
+use std::{error::Error, sync::Arc};
 use tokio_util::sync::CancellationToken;
 
 /// Groups of runnables, in the order in which they start. They stop in reverse order. As in controller-runtime,
@@ -67,7 +66,7 @@ pub enum ManagerError {
 /// Stop and ready signals of one runnable.
 pub struct RunContext {
     stop: CancellationToken,
-    ready: watch::Sender<bool>,
+    ready: Arc<watch::Sender<bool>>,
 }
 
 impl RunContext {
@@ -116,7 +115,8 @@ impl Runnable {
     ) -> (impl Future<Output = ()> + Send + 'static, watch::Receiver<bool>) {
         let Self { name, work, .. } = self;
         let (ready, is_ready) = watch::channel(false);
-        let context = RunContext { stop, ready: ready.clone() };
+        let ready = Arc::new(ready);
+        let context = RunContext { stop, ready: Arc::clone(&ready) };
         let run = async move {
             let error = match catch_panic(async { work(context).await }).await {
                 Ok(Ok(())) => None,

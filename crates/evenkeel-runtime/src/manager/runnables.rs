@@ -1,9 +1,9 @@
 //! Runnables of a manager by group, before and after the group's start.
 
 use super::{ManagerError, RunnableGroup, runnable::Runnable};
-use crate::tasks::Tasks;
+use crate::tasks::{Tasks, watch};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, mpsc};
 
 /// Runnables that wait for the start of their group, and the groups that have started.
 #[derive(Default)]

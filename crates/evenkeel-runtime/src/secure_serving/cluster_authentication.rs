@@ -170,6 +170,7 @@ fn parse(
 mod tests {
     use super::*;
     use crate::scripted::{Answer, Script, Tail};
+    use futures::FutureExt as _;
 
     const BOTH: ClientCaSources = ClientCaSources { clients: true, proxies: true };
 
@@ -267,15 +268,13 @@ mod tests {
     #[test]
     fn trust_only_reports_changes() {
         let trust = Trust::default();
-        let watched = trust.watch();
+        let mut watched = trust.watch();
         let ca = pem();
         let map = ConfigMap { data: Some(map(&[("client-ca-file", &ca)])), ..ConfigMap::default() };
         apply(&map, BOTH, &trust).unwrap();
-        assert!(watched.has_changed().unwrap());
-        let mut watched = trust.watch();
-        watched.mark_unchanged();
+        assert_eq!(watched.changed().now_or_never(), Some(Ok(())));
         apply(&map, BOTH, &trust).unwrap();
-        assert!(!watched.has_changed().unwrap());
+        assert_eq!(watched.changed().now_or_never(), None);
         apply(&ConfigMap::default(), BOTH, &trust).unwrap();
         assert!(trust.current().clients.is_some(), "an empty ConfigMap keeps the last CAs");
     }

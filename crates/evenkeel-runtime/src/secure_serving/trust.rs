@@ -2,6 +2,7 @@
 //! ConfigMap, and may change while connections are open.
 
 use super::TlsError;
+use crate::tasks::watch;
 use evenkeel_x509::{CertPool, PoolError};
 use rustls::{
     DistinguishedName,
@@ -9,7 +10,6 @@ use rustls::{
     server::danger::ClientCertVerifier,
 };
 use std::sync::Arc;
-use tokio::sync::watch;
 
 /// CA that signs client certificates.
 #[derive(Debug, Clone)]

@@ -1,9 +1,8 @@
 //! Cache that holds only the objects of the shards of this process, as its reflector sees it.
 
 use super::{coverage::HeldTerms, shards::Shards};
-use crate::plan::Key;
+use crate::{plan::Key, tasks::watch};
 use evenkeel_api::Kind;
-use tokio::sync::watch;
 
 /// Handle of such a cache, or of one of its parts.
 pub(crate) struct ShardedCache {

@@ -11,10 +11,11 @@ use crate::{
     client::{Client, LeaderFence},
     clock::Clock,
     plan::Key,
+    tasks::watch,
 };
 use prometheus::Registry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 /// Shards of a sharded operator, and those that this process holds. Clones share them.

@@ -39,8 +39,6 @@ pub(super) struct Network {
     calls: mpsc::UnboundedSender<WorldCall>,
     /// Number of calls that the world has not executed.
     open_calls: AtomicU64,
-    /// Number of latencies drawn so far.
-    pub(super) requests: AtomicU64,
     /// Time of the last restart, and end of the last outage; `None` before the first.
     recovers_from: Mutex<Option<Timestamp>>,
 }
@@ -62,7 +60,6 @@ impl Network {
             recovery,
             calls,
             open_calls: AtomicU64::new(0),
-            requests: AtomicU64::new(0),
             recovers_from: Mutex::new(None),
         }
     }

@@ -10,18 +10,19 @@ use super::{
 use crate::BoxError;
 use bytes::Bytes;
 use evenkeel_apiserver::{Body as Answer, Service as Server};
-use evenkeel_runtime::tasks::Halt;
+use evenkeel_runtime::tasks::{Halt, watch};
 use futures::future::BoxFuture;
 use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, Full, combinators::UnsyncBoxBody};
 use serde::Deserialize;
 use std::{
+    hash::{DefaultHasher, Hash as _, Hasher as _},
     io,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll},
     time::Duration,
 };
-use tokio::{sync::watch, time::Instant};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub(super) type Body = UnsyncBoxBody<Bytes, BoxError>;
@@ -146,17 +147,18 @@ impl Wire {
         self.check_alive()?;
         let (parts, body) = request.into_parts();
         let body = body.collect().await?.to_bytes();
-        self.sleep_latency("out").await;
+        let target = parts.uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();
+        let label = label(self.part, &parts.method, &target, &body);
+        self.sleep_latency("out", label).await;
         self.wait_connected().await?;
         self.check_alive()?;
-        let target = parts.uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();
         if is_lease(&target) && self.loses_leases() {
             return Err(wire_cut_error());
         }
         if is_write(&parts.method, &target) {
-            self.write(Request::from_parts(parts, body), &target).await
+            self.write(Request::from_parts(parts, body), &target, label).await
         } else {
-            self.read(Request::from_parts(parts, body), &target).await
+            self.read(Request::from_parts(parts, body), &target, label).await
         }
     }
 
@@ -164,6 +166,7 @@ impl Wire {
         &self,
         request: Request<Bytes>,
         target: &str,
+        label: u64,
     ) -> Result<Response<Body>, BoxError> {
         let now = self.shared.clock.instant();
         let verdict = self.stale_reads().check(target, now);
@@ -173,7 +176,7 @@ impl Wire {
             Read::Fresh => self.serve(request).await,
             Read::AsOf(target) => self.serve(redirect(request, &target)).await,
         };
-        self.sleep_latency("back").await;
+        self.sleep_latency("back", label).await;
         self.wait_connected().await?;
         self.check_alive()?;
         let is_watch = target.contains("watch=1") || target.contains("watch=true");
@@ -184,6 +187,7 @@ impl Wire {
         &self,
         request: Request<Bytes>,
         target: &str,
+        label: u64,
     ) -> Result<Response<Body>, BoxError> {
         let is_counted = !is_lease(target) && !is_event(target);
         let fault = if is_counted { self.shared.armed.count_write(self.counted_as) } else { None };
@@ -262,7 +266,7 @@ impl Wire {
             _ => {}
         }
         let response = self.named(response, index).await?;
-        self.sleep_latency("back").await;
+        self.sleep_latency("back", label).await;
         if self.check_alive().is_err() || !*self.connected.borrow() {
             set_outcome(Outcome::Unheard(code));
         }
@@ -319,11 +323,11 @@ impl Wire {
         answer.unwrap_or_else(|never| match never {})
     }
 
-    /// Sleeps for the latency of one direction, `out` or `back`, which the seed determines.
-    async fn sleep_latency(&self, direction: &str) {
-        let n = self.shared.requests.fetch_add(1, Ordering::Relaxed);
+    /// Sleeps for the latency of one direction, `out` or `back`. The seed, the time and the request's label determine it, so
+    /// it does not depend on what else is sent at the same time.
+    async fn sleep_latency(&self, direction: &str, label: u64) {
         if !self.shared.latency.is_zero() {
-            let fraction = self.shared.clock.draw(&(direction, self.part, n));
+            let fraction = self.shared.clock.draw(&(direction, label));
             self.shared.clock.sleep(self.shared.latency.mul_f64(fraction)).await;
         }
     }
@@ -382,6 +386,13 @@ impl tower::Service<Request<kube::client::Body>> for Wire {
     fn call(&mut self, request: Request<kube::client::Body>) -> Self::Future {
         Box::pin(self.clone().handle(request))
     }
+}
+
+/// Returns a number that only equal requests of a part have.
+fn label(part: Part, method: &Method, target: &str, body: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (part, method, target, body).hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Returns whether a request changes objects. Reviews of authentication and authorization are POST requests but

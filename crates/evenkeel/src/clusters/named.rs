@@ -33,6 +33,7 @@ pub(super) fn find<'a>(
     name: Option<&str>,
     home: &Home,
 ) -> Result<&'a Cluster> {
-    let context = home.current_context();
+    // A name decides, so the kubeconfig is not read for it.
+    let context = if name.is_none() { home.current_context() } else { None };
     choose(clusters, name, context.as_deref().and_then(cluster_of_context))
 }

@@ -27,7 +27,11 @@ use evenkeel::explain;
 use evenkeel_api::{Kind, views::Node};
 use evenkeel_apiserver::{Server, snapshot};
 use evenkeel_plane::Plane;
-use evenkeel_runtime::{client::Client, clock::Clock, tasks::Tasks};
+use evenkeel_runtime::{
+    client::Client,
+    clock::Clock,
+    tasks::{Tasks, watch},
+};
 use futures::FutureExt as _;
 use serde_json::Value;
 use std::{
@@ -36,7 +40,7 @@ use std::{
     path::Path,
     time::Duration,
 };
-use tokio::{net::TcpListener, sync::watch};
+use tokio::net::TcpListener;
 
 /// Time that open requests have to complete when the server stops.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);

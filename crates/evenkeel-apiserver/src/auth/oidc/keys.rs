@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Notify, watch};
+use evenkeel_tasks::watch;
+use tokio::sync::Notify;
 
 use super::super::jose::{Jws, PublicKey};
 

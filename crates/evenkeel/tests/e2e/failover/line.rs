@@ -2,7 +2,10 @@
 
 use bytes::Bytes;
 use evenkeel_apiserver::{Body, Service};
-use evenkeel_runtime::{clock::Clock, tasks::Tasks};
+use evenkeel_runtime::{
+    clock::Clock,
+    tasks::{Tasks, watch},
+};
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use hyper::{body::Incoming, service::service_fn};
@@ -14,7 +17,7 @@ use std::{
     convert::Infallible,
     sync::{Arc, Mutex},
 };
-use tokio::{net::TcpListener, sync::watch, time::Instant};
+use tokio::{net::TcpListener, time::Instant};
 
 /// What was written over all lines, in the order in which it reached the server.
 #[derive(Clone, Default)]
@@ -60,7 +63,7 @@ pub(crate) struct Line {
     number: usize,
     server: Service,
     record: Record,
-    dead: watch::Sender<bool>,
+    dead: Arc<watch::Sender<bool>>,
 }
 
 impl Line {
@@ -71,7 +74,8 @@ impl Line {
         record: &Record,
         tasks: &Tasks,
     ) -> (Self, String) {
-        let line = Self { number, server, record: record.clone(), dead: watch::Sender::new(false) };
+        let dead = Arc::new(watch::Sender::new(false));
+        let line = Self { number, server, record: record.clone(), dead };
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
         let (accepting, connections) = (line.clone(), tasks.clone());
