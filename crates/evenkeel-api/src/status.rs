@@ -25,6 +25,8 @@ message! {
         causes: Box<[StatusCause]> = 4 "causes",
         /// Seconds after which to retry; 0 if not specified.
         retry_after_seconds: i32 = 5 "retryAfterSeconds",
+        /// uid of the object that the status is about; empty if not specified.
+        uid: Text = 6 "uid",
     }
 }
 

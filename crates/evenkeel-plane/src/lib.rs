@@ -306,6 +306,11 @@ impl Plane {
         }
     }
 
+    /// Returns the names of the simulated nodes that are not registered yet.
+    pub fn unregistered_nodes(&self) -> Vec<String> {
+        self.unregistered.as_ref().map(Unregistered::names).unwrap_or_default()
+    }
+
     /// Returns the kinds whose caches have not synced.
     pub fn unsynced(&self) -> Vec<Kind> {
         self.caches.unsynced()

@@ -23,6 +23,11 @@ impl Unregistered {
         Self(unregistered)
     }
 
+    /// Returns the names of these nodes.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.0.borrow().iter().map(ToString::to_string).collect()
+    }
+
     /// Waits until the cache has shown each of the nodes.
     pub(crate) async fn none(&self) {
         // The sender cannot be dropped meanwhile: this owns it.

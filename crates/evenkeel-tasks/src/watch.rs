@@ -6,9 +6,12 @@
 use std::{
     fmt,
     ops::Deref,
-    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    sync::{
+        Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
 };
-use tokio::sync::Notify;
+use tokio::{sync::Notify, task::coop::consume_budget};
 
 /// Owner of the value. Tasks that wait learn that it is dropped.
 pub struct Sender<T>(Arc<Shared<T>>);
@@ -21,15 +24,11 @@ pub struct Receiver<T> {
 }
 
 struct Shared<T> {
-    state: RwLock<State<T>>,
+    value: RwLock<T>,
+    /// Number of changes so far. It changes while the value is locked, and is read without the lock.
+    changes: AtomicU64,
+    is_closed: AtomicBool,
     changed: Notify,
-}
-
-struct State<T> {
-    value: T,
-    /// Number of changes so far.
-    changes: u64,
-    is_closed: bool,
 }
 
 /// The sender was dropped, so its value does not change any more.
@@ -38,13 +37,13 @@ struct State<T> {
 pub struct Closed;
 
 /// The value, which does not change as long as this exists.
-pub struct Ref<'a, T>(RwLockReadGuard<'a, State<T>>);
+pub struct Ref<'a, T>(RwLockReadGuard<'a, T>);
 
 impl<T> Deref for Ref<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        &self.0.value
+        &self.0
     }
 }
 
@@ -56,20 +55,32 @@ pub fn channel<T>(value: T) -> (Sender<T>, Receiver<T>) {
 }
 
 impl<T> Shared<T> {
-    fn read(&self) -> RwLockReadGuard<'_, State<T>> {
-        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    fn read(&self) -> RwLockReadGuard<'_, T> {
+        self.value.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, State<T>> {
-        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    fn write(&self) -> RwLockWriteGuard<'_, T> {
+        self.value.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn changes(&self) -> u64 {
+        self.changes.load(Ordering::SeqCst)
+    }
+
+    fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::SeqCst)
     }
 }
 
 impl<T> Sender<T> {
     /// Creates a sender with this value.
     pub fn new(value: T) -> Self {
-        let state = RwLock::new(State { value, changes: 0, is_closed: false });
-        Self(Arc::new(Shared { state, changed: Notify::new() }))
+        Self(Arc::new(Shared {
+            value: RwLock::new(value),
+            changes: AtomicU64::new(0),
+            is_closed: AtomicBool::new(false),
+            changed: Notify::new(),
+        }))
     }
 
     /// Returns whether there is no receiver.
@@ -79,7 +90,7 @@ impl<T> Sender<T> {
 
     /// Returns a receiver, which has seen the current value.
     pub fn subscribe(&self) -> Receiver<T> {
-        let seen = self.0.read().changes;
+        let seen = self.0.changes();
         Receiver { shared: Arc::clone(&self.0), seen }
     }
 
@@ -90,11 +101,8 @@ impl<T> Sender<T> {
 
     /// Replaces the value, and returns the former one.
     pub fn send_replace(&self, value: T) -> T {
-        let mut state = self.0.write();
-        let former = std::mem::replace(&mut state.value, value);
-        state.changes += 1;
-        drop(state);
-        self.0.changed.notify_waiters();
+        let mut former = value;
+        self.send_modify(|value| std::mem::swap(value, &mut former));
         former
     }
 
@@ -108,12 +116,12 @@ impl<T> Sender<T> {
 
     /// Changes the value, unless `change` returns that it has not. Returns what `change` returned.
     pub fn send_if_modified(&self, change: impl FnOnce(&mut T) -> bool) -> bool {
-        let mut state = self.0.write();
-        if !change(&mut state.value) {
+        let mut value = self.0.write();
+        if !change(&mut value) {
             return false;
         }
-        state.changes += 1;
-        drop(state);
+        self.0.changes.fetch_add(1, Ordering::SeqCst);
+        drop(value);
         self.0.changed.notify_waiters();
         true
     }
@@ -121,7 +129,7 @@ impl<T> Sender<T> {
 
 impl<T> Drop for Sender<T> {
     fn drop(&mut self) {
-        self.0.write().is_closed = true;
+        self.0.is_closed.store(true, Ordering::SeqCst);
         self.0.changed.notify_waiters();
     }
 }
@@ -134,14 +142,14 @@ impl<T> Receiver<T> {
 
     /// Returns the value, and marks it as seen.
     pub fn borrow_and_update(&mut self) -> Ref<'_, T> {
-        let state = self.shared.read();
-        self.seen = state.changes;
-        Ref(state)
+        let value = self.shared.read();
+        self.seen = self.shared.changes();
+        Ref(value)
     }
 
     /// Marks the current value as seen.
     pub fn mark_unchanged(&mut self) {
-        self.seen = self.shared.read().changes;
+        self.seen = self.shared.changes();
     }
 
     /// Waits until the value changes, or has changed since it was last seen.
@@ -149,8 +157,21 @@ impl<T> Receiver<T> {
     /// # Errors
     /// When the sender was dropped without such a change.
     pub async fn changed(&mut self) -> Result<(), Closed> {
-        let seen = self.seen;
-        self.wait(|state| state.changes != seen).await.map(|_| ())
+        consume_budget().await;
+        loop {
+            // Register before the check, so that no notification is missed in between.
+            let changed = self.shared.changed.notified();
+            let is_closed = self.shared.is_closed();
+            let changes = self.shared.changes();
+            if changes != self.seen {
+                self.seen = changes;
+                return Ok(());
+            }
+            if is_closed {
+                return Err(Closed);
+            }
+            changed.await;
+        }
     }
 
     /// Waits until the value is one for which `holds` returns true, and returns it.
@@ -161,25 +182,19 @@ impl<T> Receiver<T> {
         &mut self,
         mut holds: impl FnMut(&T) -> bool,
     ) -> Result<Ref<'_, T>, Closed> {
-        self.wait(|state| holds(&state.value)).await
-    }
-
-    async fn wait(
-        &mut self,
-        mut ends: impl FnMut(&State<T>) -> bool,
-    ) -> Result<Ref<'_, T>, Closed> {
+        consume_budget().await;
         loop {
-            // Register before the check, so that no notification is missed in between.
             let changed = self.shared.changed.notified();
+            let is_closed = self.shared.is_closed();
             {
-                let state = self.shared.read();
-                if ends(&state) {
-                    self.seen = state.changes;
-                    return Ok(Ref(state));
+                let value = self.shared.read();
+                if holds(&value) {
+                    self.seen = self.shared.changes();
+                    return Ok(Ref(value));
                 }
-                if state.is_closed {
-                    return Err(Closed);
-                }
+            }
+            if is_closed {
+                return Err(Closed);
             }
             changed.await;
         }
@@ -200,13 +215,13 @@ impl<T: Default> Default for Sender<T> {
 
 impl<T: fmt::Debug> fmt::Debug for Sender<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Sender").field(&self.0.read().value).finish()
+        f.debug_tuple("Sender").field(&*self.0.read()).finish()
     }
 }
 
 impl<T: fmt::Debug> fmt::Debug for Receiver<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Receiver").field(&self.shared.read().value).finish()
+        f.debug_tuple("Receiver").field(&*self.shared.read()).finish()
     }
 }
 

@@ -5,10 +5,13 @@ use evenkeel_apiserver::BuildError;
 use evenkeel_cloud::ip_pool::{Config, ConfigError, IpPool};
 use evenkeel_controllers::wiring::descriptor::{self, Descriptor, descriptors};
 use evenkeel_plane::{Plane, PlaneOptions, behavior_definition, stage_definition};
-use std::{ops::Deref, sync::Arc};
+use std::{ops::Deref, sync::Arc, time::Duration};
 
 /// Addresses of load balancers, of the range that RFC 2544 reserves for benchmarks.
 const LOAD_BALANCER_POOL: &str = "198.18.0.0/15";
+
+/// Time within which the caches of a cluster sync and its nodes are registered.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Controllers that a Deployment needs until its pods are ready, by upstream's names.
 pub const DEPLOYMENT_CONTROLLERS: [&str; 4] = [
@@ -33,6 +36,12 @@ pub enum ClusterError {
     /// A controller cannot start.
     #[error(transparent)]
     Controller(#[from] descriptor::StartError),
+    /// A task of the cluster failed.
+    #[error("the cluster failed as it started: {0}")]
+    Failed(String),
+    /// Caches do not sync or nodes are not registered, for example because the server refuses them.
+    #[error("the cluster is not ready after {START_TIMEOUT:?}: it waits for {0}")]
+    NotReady(String),
     /// The server cannot serve the usage of nodes and pods.
     #[error("metrics.k8s.io cannot be served: {0}")]
     Metrics(BuildError),
@@ -180,11 +189,28 @@ impl TestClusterBuilder {
             options.scheduler = None;
         }
         let plane = Plane::start(&server.client(), server.clock(), options)?;
-        plane.synced().await;
-        plane.nodes_registered().await;
+        let ready = async {
+            plane.synced().await;
+            plane.nodes_registered().await;
+        };
+        tokio::select! {
+            biased;
+            () = ready => {}
+            failure = plane.failed() => return Err(ClusterError::Failed(failure.to_string())),
+            () = server.clock().sleep(START_TIMEOUT) => {
+                return Err(ClusterError::NotReady(waits_for(&plane)));
+            }
+        }
         plane.connect(api).await.map_err(ClusterError::Metrics)?;
         Ok(TestCluster { server, plane })
     }
+}
+
+/// Names what a cluster waits for as it starts.
+fn waits_for(plane: &Plane) -> String {
+    let caches = plane.unsynced().into_iter().map(|kind| format!("the cache of {}", kind.plural));
+    let nodes = plane.unregistered_nodes().into_iter().map(|name| format!("node {name}"));
+    caches.chain(nodes).collect::<Vec<_>>().join(", ")
 }
 
 /// Returns the controllers of these names, or all controllers.

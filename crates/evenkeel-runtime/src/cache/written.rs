@@ -28,6 +28,11 @@ struct State {
 /// An object's text, and the object.
 type Decoded = (Box<[u8]>, Arc<dyn Object>);
 
+/// Copies a text, unless it is too large to be kept.
+fn decoded(text: &[u8], object: &Arc<dyn Object>) -> Option<Decoded> {
+    (text.len() <= MAX_BYTES).then(|| (text.into(), Arc::clone(object)))
+}
+
 /// Objects by their text, the oldest at the front.
 #[derive(Default)]
 struct Texts {
@@ -37,12 +42,9 @@ struct Texts {
 }
 
 impl Texts {
-    fn add(&mut self, text: &[u8], object: &Arc<dyn Object>) {
-        if text.len() > MAX_BYTES {
-            return;
-        }
+    fn add(&mut self, (text, object): Decoded) {
         self.bytes += text.len();
-        self.objects.push_back((text.into(), Arc::clone(object)));
+        self.objects.push_back((text, object));
         while self.bytes > MAX_BYTES
             && let Some((text, _)) = self.objects.pop_front()
         {
@@ -85,7 +87,9 @@ impl Written {
             return Ok(object);
         }
         let object = decode(text)?;
-        self.lock().answers.add(text, &object);
+        if let Some(decoded) = decoded(text, &object) {
+            self.lock().answers.add(decoded);
+        }
         Ok(object)
     }
 
@@ -99,9 +103,14 @@ impl Written {
             return Ok(object);
         }
         let object = decode(text)?;
-        let mut state = self.lock();
-        if state.in_flight > 0 {
-            state.events.add(text, &object);
+        if self.lock().in_flight > 0
+            && let Some(decoded) = decoded(text, &object)
+        {
+            // The text was copied without the lock, so the writes may have ended meanwhile.
+            let mut state = self.lock();
+            if state.in_flight > 0 {
+                state.events.add(decoded);
+            }
         }
         Ok(object)
     }

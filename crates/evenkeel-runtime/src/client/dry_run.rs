@@ -126,7 +126,10 @@ impl RecordedWrites {
             records.events += 1;
             return;
         }
-        let text = format!("{}{write}{}", write.by, String::from_utf8_lossy(body));
+        // Maps without an order may write the same JSON differently.
+        let body = serde_json::from_slice::<Value>(body)
+            .map_or_else(|_| String::from_utf8_lossy(body).into_owned(), |body| body.to_string());
+        let text = format!("{}{write}{body}", write.by);
         if let Some(index) = records.known.get(&text).copied() {
             records.writes[index].times += 1;
             return;

@@ -74,6 +74,16 @@ pub(crate) fn decode_object<V: View>(headers: &HeaderMap, body: &[u8]) -> Result
     V::decode(raw, encoding)
 }
 
+/// Decodes the response to a deletion: the object, or a Status if there is none any more, whose uid is returned.
+pub(crate) fn decode_deleted(headers: &HeaderMap, body: &[u8]) -> Result<Metadata, DecodeError> {
+    let mut object: Metadata = decode_object(headers, body)?;
+    if object.meta.name.is_empty() {
+        let (raw, encoding) = open_envelope(headers, body)?;
+        object.meta.uid = api::Status::decode(raw, encoding)?.details.uid;
+    }
+    Ok(object)
+}
+
 /// Decodes the list of a response. `List::skipped` lists the items that could not be decoded.
 pub(crate) fn decode_list<V: View>(
     headers: &HeaderMap,
@@ -154,6 +164,7 @@ mod tests {
         assert_eq!(read.retry_after, Some(Duration::from_secs(3)));
         assert!(decode_object::<Metadata>(&protobuf, text.as_bytes()).is_err(), "no envelope");
         assert!(decode_list::<Metadata>(&protobuf, text.as_bytes()).is_err(), "no envelope");
+        assert!(decode_deleted(&protobuf, text.as_bytes()).is_err(), "no envelope");
     }
 
     #[test]

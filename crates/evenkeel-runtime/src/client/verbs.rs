@@ -235,7 +235,7 @@ impl Client {
     }
 
     /// Deletes an object. Returns the object if it still exists, because of a grace period or a finalizer.
-    /// Otherwise the result has an empty name.
+    /// Otherwise the result has an empty name, and the uid of the deleted object if the server tells it.
     pub async fn delete(
         &self,
         kind: &Kind,
@@ -245,7 +245,7 @@ impl Client {
     ) -> Result<Metadata, ApiError> {
         let target = object_path(kind, namespace, name, "");
         let call = ApiRequest::new(Method::DELETE, target, negotiation::accept::<Metadata>());
-        self.exchange_object(call.json(options.body().into())).await
+        self.exchange_with(call.json(options.body().into()), negotiation::decode_deleted).await
     }
 
     /// Deletes the objects of a collection that `selection` selects.

@@ -6,6 +6,7 @@ use super::{
     causes::{Causes, Event},
     enqueue::{Filter, Handle, enqueuing_deletions, filtered},
     execute::{Executor, LocalWork},
+    failures::Failures,
     memory::Memories,
     pass::PlannerReconciler,
     reconcile::{EnqueueReconciler, Explain, FunctionReconciler, Reconcile},
@@ -528,6 +529,7 @@ impl Builder {
         let shared = Shared {
             name: Arc::clone(&name),
             queue,
+            failures: Failures::default(),
             barrier,
             history: if reconcile.is_function() { History::of_all() } else { History::default() },
             reconcile,

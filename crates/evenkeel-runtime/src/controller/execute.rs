@@ -226,9 +226,13 @@ impl Executor {
             grace_seconds: delete.grace_seconds,
             propagation: delete.propagation,
         };
-        let awaited = self.barrier.identified(&delete.target);
+        let mut awaited = self.barrier.identified(&delete.target);
         match self.client.delete(kind, namespace, name, &options).await {
-            Ok(_) => {
+            Ok(deleted) => {
+                if awaited.uid.is_empty() {
+                    // The caches may not show an object that this key has created.
+                    awaited.uid = Arc::from(&*deleted.meta.uid);
+                }
                 self.barrier.deleted(key, &awaited);
                 self.record_event(delete.done.as_ref(), "{name}", name);
                 Outcome::success()

@@ -113,7 +113,7 @@ impl Shared {
             ready_since: status.ready.map(|at| now.wall_time(at)),
             in_flight_since: status.running.map(|at| now.wall_time(at)),
             delayed_until: status.due.map(|at| now.wall_time(at)),
-            failures: self.queue.num_requeues(key),
+            failures: self.failures.of(key, &self.queue),
             because: self.causes.as_ref().and_then(|causes| Some(causes.get(key)?.to_string())),
         }
     }

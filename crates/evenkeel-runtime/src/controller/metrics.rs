@@ -152,7 +152,7 @@ impl Metrics {
 }
 
 /// Usual results of a reconciliation.
-const RESULTS: [&str; 3] = ["success", "requeue_after", "error"];
+const RESULTS: [&str; 4] = ["success", "requeue_after", "requeue", "error"];
 
 /// Metrics of one controller.
 pub(super) struct ControllerMetrics {

@@ -11,6 +11,7 @@ mod causes;
 mod enqueue;
 mod env;
 mod execute;
+mod failures;
 mod inspect;
 mod late;
 mod memory;

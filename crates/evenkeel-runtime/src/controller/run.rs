@@ -3,6 +3,7 @@
 use super::{
     barrier::Barrier,
     causes::{Cause, Causes},
+    failures::Failures,
     metrics::ControllerMetrics,
     reconcile::{PassResult, Reconcile, Request},
     shards::Replay,
@@ -89,6 +90,7 @@ impl PanicSignal {
 pub(super) struct Shared {
     pub(super) name: Arc<str>,
     pub(super) queue: Queue<Key>,
+    pub(super) failures: Failures,
     pub(super) barrier: Arc<Barrier>,
     pub(super) reconcile: Box<dyn Reconcile>,
     pub(super) metrics: ControllerMetrics,
@@ -347,13 +349,13 @@ impl Shared {
 
     /// Forgets a key that another process serves now.
     fn forget(&self, key: &Key) {
-        self.queue.forget(key);
+        self.failures.forget(key, &self.queue);
         self.barrier.forget(key);
     }
 
     /// Runs one pass over a key: reconciles it, records the result, and requeues or forgets it.
     async fn handle(&self, key: &Key, admission: Option<&Admission>) {
-        let attempt = self.queue.num_requeues(key);
+        let attempt = self.failures.of(key, &self.queue);
         let reconcile_id = RECONCILE_ID.fetch_add(1, Ordering::Relaxed);
         let span = tracing::info_span!(
             "reconcile",
@@ -432,13 +434,13 @@ impl Shared {
     ) {
         match pass_result {
             Ok(Some(after)) if after.is_zero() && self.reconcile.is_function() => {
-                self.metrics.count_result("requeue_after");
+                self.metrics.count_result("requeue");
                 self.note_cause(key, Cause::Again);
                 // With the backoff, which a loop without a delay would not have.
-                self.queue.add_rate_limited(key.clone());
+                self.failures.requeue_after_success(key, &self.queue);
             }
             Ok(requeue) => {
-                self.queue.forget(key);
+                self.failures.forget(key, &self.queue);
                 self.metrics.count_result(if requeue.is_some() {
                     "requeue_after"
                 } else {
@@ -453,10 +455,10 @@ impl Shared {
                 self.metrics.count_result("error");
                 if error.terminal {
                     self.metrics.terminal_errors.inc();
-                    self.queue.forget(key);
+                    self.failures.forget(key, &self.queue);
                     tracing::error!(error = error_text, "reconciliation failed, not retried");
                 } else if self.max_retries.is_some_and(|max| attempt >= max) {
-                    self.queue.forget(key);
+                    self.failures.forget(key, &self.queue);
                     tracing::error!(
                         error = error_text,
                         "reconciliation failed too often, given up until the next change"

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 impl<S> Context<S> {
     /// Sends the difference between two states of an object as a merge patch, or nothing if they are equal. A patch that
-    /// replaces a list applies only to the version of `old`.
+    /// replaces, creates or removes a list, or an object that holds one, applies only to the version of `old`.
     ///
     /// ```
     /// # use evenkeel_runtime::prelude::*;
@@ -57,8 +57,8 @@ impl<S> Context<S> {
         Ok(Some(self.patch(old, PatchForm::Merge, &patch).await?))
     }
 
-    /// Like [`Context::merge_patch`], as a JSON patch, which names single entries of lists. One that touches a list applies only
-    /// to the version of `old`, because it counts the entries.
+    /// Like [`Context::merge_patch`], as a JSON patch, which names single entries of lists. One that touches a list, or an object
+    /// that holds one, applies only to the version of `old`, because it counts the entries.
     ///
     /// ```
     /// # use evenkeel_runtime::prelude::*;
@@ -89,8 +89,8 @@ pub(super) fn difference<K: Resource + Serialize>(
     Ok(diff(old.meta(), &serde_json::to_value(old)?, &serde_json::to_value(new)?))
 }
 
-/// Returns the merge patch between two states, which applies only to the version of the first if it replaces a list. Returns
-/// `None` if they are equal.
+/// Returns the merge patch between two states, which applies only to the version of the first if it replaces, creates or
+/// removes a list. Returns `None` if they are equal.
 pub(super) fn list_locked_merge_patch(
     meta: &ObjectMeta,
     old: &Value,

@@ -74,7 +74,9 @@ impl Writer<'_> {
             .then(|| {
                 self.caches.find_map(|cache| {
                     let is_of_kind = cache.scope().kind == target.kind && cache.holds::<R>();
-                    is_of_kind.then(|| WriteInFlight::of(cache))
+                    // Objects that the cache changes, or that the server sends as protobuf, are never recognized.
+                    let is_recognized = !R::PROTOBUF && !cache.transforms();
+                    (is_of_kind && is_recognized).then(|| WriteInFlight::of(cache))
                 })
             })
             .flatten();
@@ -182,11 +184,16 @@ impl Writer<'_> {
         }
         let uid = if options.uid.is_empty() { (*target.uid).to_owned() } else { options.uid };
         let options = DeleteOptions { uid, ..options };
-        let awaited = self.context.identified(target);
+        let known = Target { uid: Arc::from(&*options.uid), ..target.clone() };
+        let mut awaited = self.context.identified(&known);
         let Target { kind, namespace, name, .. } = target;
         let deleted = self.client().delete(kind, namespace, name, &options).await;
         match self.record("delete", target, "", deleted) {
-            Ok(_) => {
+            Ok(deleted) => {
+                if awaited.uid.is_empty() {
+                    // The caches may not show an object that this pass has created.
+                    awaited.uid = Arc::from(&*deleted.meta.uid);
+                }
                 let is_cached = self.caches.any(|cache| cache.scope().kind == target.kind);
                 if is_cached && !self.view.dry_run {
                     self.context.deleted(self.key, &awaited);

@@ -5,13 +5,15 @@ use evenkeel_api::time::{SignedDuration, Timestamp};
 use evenkeel_apiserver::Server;
 use evenkeel_runtime::clock::Clock;
 use std::{
+    collections::HashMap,
+    hash::{DefaultHasher, Hash, Hasher as _},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::Instant};
 
 /// Duration of a pause, a disconnection, or the loss of leases.
 pub(super) const OUTAGE: Duration = Duration::from_secs(60);
@@ -24,6 +26,14 @@ pub(super) const STALE: Duration = Duration::from_secs(30);
 
 /// Limit on the time in which a simulation settles.
 const SETTLE_TIMEOUT: SignedDuration = SignedDuration::from_hours(2);
+
+/// Labels of the requests at one instant.
+#[derive(Debug, Default)]
+struct Labels {
+    at: Option<Instant>,
+    /// Number of requests, by what is the same of them.
+    counts: HashMap<u64, u32>,
+}
 
 /// Shared state of all wires.
 pub(super) struct Network {
@@ -41,9 +51,26 @@ pub(super) struct Network {
     open_calls: AtomicU64,
     /// Time of the last restart, and end of the last outage; `None` before the first.
     recovers_from: Mutex<Option<Timestamp>>,
+    labels: Mutex<Labels>,
 }
 
 impl Network {
+    /// Returns a label of a request that no other one has at this instant. `of` is what the request has in common with few
+    /// others. It must not include what differs from run to run, such as generated keys.
+    pub(super) fn label(&self, of: impl Hash) -> u64 {
+        let number = {
+            let mut labels = self.labels.lock().unwrap_or_else(PoisonError::into_inner);
+            let now = Some(self.clock.instant());
+            if labels.at != now {
+                *labels = Labels { at: now, counts: HashMap::new() };
+            }
+            let count = labels.counts.entry(hash(&of)).or_default();
+            *count += 1;
+            *count
+        };
+        hash((of, number))
+    }
+
     pub(super) fn new(
         server: Server,
         clock: Clock,
@@ -61,6 +88,7 @@ impl Network {
             calls,
             open_calls: AtomicU64::new(0),
             recovers_from: Mutex::new(None),
+            labels: Mutex::default(),
         }
     }
 
@@ -139,4 +167,11 @@ pub(super) enum WorldCall {
     Resume(Part),
     /// The part is disconnected and must be reconnected.
     Reconnect(Part),
+}
+
+/// Hashes a value, in the same way in each run.
+fn hash(value: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
 }

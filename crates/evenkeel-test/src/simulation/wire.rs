@@ -16,7 +16,6 @@ use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, Full, combinators::UnsyncBoxBody};
 use serde::Deserialize;
 use std::{
-    hash::{DefaultHasher, Hash as _, Hasher as _},
     io,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll},
@@ -148,7 +147,7 @@ impl Wire {
         let (parts, body) = request.into_parts();
         let body = body.collect().await?.to_bytes();
         let target = parts.uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();
-        let label = label(self.part, &parts.method, &target, &body);
+        let label = self.shared.label((self.part, &parts.method, &target));
         self.sleep_latency("out", label).await;
         self.wait_connected().await?;
         self.check_alive()?;
@@ -386,13 +385,6 @@ impl tower::Service<Request<kube::client::Body>> for Wire {
     fn call(&mut self, request: Request<kube::client::Body>) -> Self::Future {
         Box::pin(self.clone().handle(request))
     }
-}
-
-/// Returns a number that only equal requests of a part have.
-fn label(part: Part, method: &Method, target: &str, body: &[u8]) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    (part, method, target, body).hash(&mut hasher);
-    hasher.finish()
 }
 
 /// Returns whether a request changes objects. Reviews of authentication and authorization are POST requests but
