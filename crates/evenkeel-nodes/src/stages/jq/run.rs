@@ -410,7 +410,12 @@ impl Machine {
         }
         match (math, left, right) {
             (Math::Add, Value::Null, other) | (Math::Add, other, Value::Null) => Ok(other.clone()),
-            (Math::Add, Value::String(a), Value::String(b)) => Ok(format!("{a}{b}").into()),
+            (Math::Add, Value::String(a), Value::String(b)) => {
+                if a.len().saturating_add(b.len()) > MAX_TEXT {
+                    return Err(Stop::Budget);
+                }
+                Ok(format!("{a}{b}").into())
+            }
             (Math::Add, Value::Array(a), Value::Array(b)) => {
                 Ok(a.iter().chain(b).cloned().collect())
             }

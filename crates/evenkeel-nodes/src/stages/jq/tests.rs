@@ -181,12 +181,12 @@ fn large_values_are_bounded() {
         "reduce range(40) as $i (\"ab\"; . + .) | length",
         "[range(9000)] | join(\"0123456789abcdefghijklmnopqrstuvwxyz\")",
     ] {
-        assert_eq!(outputs(source, &object), Err(run::Stop::Budget), "{source}");
+        assert!(outputs(source, &object) == Err(run::Stop::Budget), "{source}");
     }
     let text = json!("a".repeat(run::MAX_TEXT));
     assert_eq!(outputs("length", &text), Ok(vec![run::MAX_TEXT.into()]));
     for source in ["tojson", ". + .", "split(\"\")", "\"\\(.)b\"", "{(. + \"b\"): 1}"] {
-        assert_eq!(outputs(source, &text), Err(run::Stop::Budget), "{source}");
+        assert!(outputs(source, &text) == Err(run::Stop::Budget), "{source}");
     }
 }
 
