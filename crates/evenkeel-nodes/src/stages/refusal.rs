@@ -33,7 +33,7 @@ mod tests {
     use evenkeel_runtime::client::Status;
 
     #[test]
-    fn refusals_are_told_apart() {
+    fn refusals_are_distinguished() {
         for (code, message, want) in [
             (404, "pods \"web\" not found", Refusal::Gone),
             (404, "the server could not find the requested resource", Refusal::Never),
