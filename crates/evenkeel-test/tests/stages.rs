@@ -2,6 +2,7 @@
 
 use evenkeel_test::{TestCluster, eventually};
 use k8s_openapi::api::{
+    admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding},
     batch::v1::Job,
     core::v1::{Event, Node, Pod, ServiceAccount},
 };
@@ -337,6 +338,75 @@ async fn a_stage_that_follows_itself_leaves_time_for_others() {
     let web = pods.get("web").await.expect("the pod");
     let count = web.metadata.annotations.and_then(|all| all.get("count")?.parse::<u32>().ok());
     assert!(count.is_some_and(|count| (40..90).contains(&count)), "{count:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_stages_reset_no_delay() {
+    let cluster = start().await;
+    let delay =
+        json!({"delay": {"durationMilliseconds": 60_000}, "next": {"statusTemplate": RUNNING}});
+    let pending = (".status.phase", "In", &["Pending"] as &[&str]);
+    assert_eq!(apply(&cluster, &stage("run", "Pod", &[pending], &delay)).await.0, "True");
+    let pods: Api<Pod> = Api::default_namespaced(cluster.client());
+    let begin = cluster.clock().now();
+    pods.create(&PostParams::default(), &pod("web", &json!({}))).await.expect("created");
+    tokio::time::sleep(MINUTE / 2).await;
+    let never = (".spec.none", "Exists", &[] as &[&str]);
+    let delete = json!({"next": {"delete": true}});
+    assert_eq!(apply(&cluster, &stage("node", "Node", &[never], &delete)).await.0, "True");
+    let invalid = json!({"next": {"patches": [{"subresource": "none", "template": "a: b"}]}});
+    assert_eq!(apply(&cluster, &stage("bad", "Pod", &[never], &invalid)).await.0, "False");
+    assert_eq!(apply(&cluster, &stage("other", "Pod", &[never], &delete)).await.0, "True");
+    wait(eventually(&pods, "web", |pod| phase(pod) == "Running")).await;
+    let passed = cluster.clock().now().duration_since(begin).unsigned_abs();
+    assert!(passed >= MINUTE && passed < MINUTE + Duration::from_secs(20), "{passed:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_that_a_policy_forbids_is_reported_and_dropped() {
+    let cluster = start().await;
+    let policy = json!({
+        "metadata": {"name": "unmarked"},
+        "spec": {
+            "matchConstraints": {"resourceRules": [{
+                "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["UPDATE"],
+            }]},
+            "validations": [{"reason": "Forbidden", "message": "no marks",
+                "expression": "!('mark' in object.metadata.?annotations.orValue({}))"}],
+        },
+    });
+    let policies: Api<ValidatingAdmissionPolicy> = Api::all(cluster.client());
+    let policy = serde_json::from_value(policy).expect("a policy");
+    policies.create(&PostParams::default(), &policy).await.expect("created");
+    let binding = json!({
+        "metadata": {"name": "unmarked"},
+        "spec": {"policyName": "unmarked", "validationActions": ["Deny"]},
+    });
+    let bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(cluster.client());
+    let binding = serde_json::from_value(binding).expect("a binding");
+    bindings.create(&PostParams::default(), &binding).await.expect("created");
+    tokio::time::sleep(MINUTE).await;
+    let pods: Api<Pod> = Api::default_namespaced(cluster.client());
+    let mark = json!({"steps": [
+        {"event": {"type": "Normal", "reason": "Marked", "message": "m"}},
+        {"patch": {"root": "metadata", "type": "merge", "template": "annotations: {mark: x}"}},
+    ]});
+    apply(&cluster, &stage("mark", "Pod", &[(".spec.nodeName", "Exists", &[])], &mark)).await;
+    pods.create(&PostParams::default(), &pod("web", &json!({}))).await.expect("created");
+    tokio::time::sleep(10 * MINUTE).await;
+    let events: Api<Event> = Api::default_namespaced(cluster.client());
+    let events = events.list(&Default::default()).await.expect("events").items;
+    let of = |reason: &str| {
+        let mut found = events.iter().filter(|event| event.reason.as_deref() == Some(reason));
+        let event = found.next().expect("an event");
+        assert!(found.next().is_none(), "one {reason}");
+        event
+    };
+    let message = of("InvalidStage").message.as_deref().unwrap_or_default();
+    assert!(message.starts_with("Stage mark: step 1: pods \"web\" is forbidden: "), "{message}");
+    for reason in ["InvalidStage", "Marked"] {
+        assert!(of(reason).count.unwrap_or(1) == 1 && of(reason).series.is_none(), "{reason}");
+    }
 }
 
 /// Stages of the files in a folder and in those below.

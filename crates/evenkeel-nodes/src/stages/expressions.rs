@@ -1,7 +1,10 @@
 //! Expressions of Stages: of jq or CEL, over an object.
 
 use evenkeel_api::time::{self, Timestamp};
-use evenkeel_cel::{Program, Scope, Val};
+use evenkeel_cel::{
+    Program, Scope, Val,
+    check::{Type, Variable, check},
+};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -33,17 +36,33 @@ impl Expression {
     }
 
     /// Parses an expression of CEL, in which the object is `self`.
+    ///
+    /// # Errors
+    /// A syntax error, or a variable or function that does not exist.
     pub(crate) fn cel(source: &str) -> Result<Self, String> {
-        Program::parse(source).map(|program| Self::Cel(Arc::new(program)))
+        let program = Program::parse(source)?;
+        check(&program, &[Variable::new("self", Type::Dyn)])?;
+        Ok(Self::Cel(Arc::new(program)))
     }
 }
 
 /// Evaluates an expression of CEL.
-pub(crate) fn cel(program: &Program, object: &Value) -> Result<Value, String> {
+pub(crate) fn cel<'a>(program: &'a Program, object: &'a Value) -> Result<Val<'a>, String> {
     let scope = Scope::default().with("self", Val::of(object, None));
     let mut budget = CEL_BUDGET;
-    let value = program.run(&scope, &mut budget).map_err(|failure| failure.message())?;
-    value.to_json()
+    program.run(&scope, &mut budget).map_err(|failure| failure.message())
+}
+
+/// Returns a value of CEL as a whole number. A fraction is cut, a duration is in nanoseconds, and `true` is 1.
+fn whole(value: &Val<'_>) -> Option<i64> {
+    match value {
+        Val::Int(number) => Some(*number),
+        Val::Uint(number) => i64::try_from(*number).ok(),
+        Val::Double(number) => Some(*number as i64),
+        Val::Duration(length) => i64::try_from(length.as_nanos()).ok(),
+        Val::Bool(truth) => Some(i64::from(*truth)),
+        _ => None,
+    }
 }
 
 /// Returns the seconds since 1970 of a time.
@@ -56,14 +75,16 @@ impl ValueFrom {
     /// number.
     ///
     /// # Errors
-    /// The expression of CEL fails, or is no number.
+    /// The expression of CEL fails, or is neither a number nor a duration nor a bool.
     pub(crate) fn integer(&self, object: &Value, now: Timestamp) -> Result<Option<i64>, String> {
         let value = match &self.expression {
             None => return Ok(self.default),
             Some(Expression::Cel(program)) => {
                 let value = cel(program, object)?;
-                let number = value.as_i64();
-                return number.map(Some).ok_or_else(|| format!("{value} is no whole number"));
+                let number = whole(&value);
+                return number
+                    .map(Some)
+                    .ok_or_else(|| format!("its type is {}, not number", value.type_name()));
             }
             Some(Expression::Jq(query)) => {
                 query.run(object, unix(now)).and_then(|outputs| outputs.into_iter().next())
@@ -80,7 +101,8 @@ impl ValueFrom {
     }
 
     /// Returns a duration in nanoseconds, which is negative before a past time; `None` if there is none. The default is
-    /// in nanoseconds. The expression's value is a duration such as `5s`, or the time (RFC 3339) at which it ends.
+    /// in nanoseconds. The expression's value is a text of a duration such as `5s`, or of the time (RFC 3339) at which it
+    /// ends. That of CEL may also be a duration, or a number of nanoseconds.
     ///
     /// # Errors
     /// The expression of CEL fails, or is no duration.
@@ -89,8 +111,15 @@ impl ValueFrom {
             None => return Ok(self.default),
             Some(Expression::Cel(program)) => {
                 let value = cel(program, object)?;
-                let parsed = value.as_str().and_then(|text| nanoseconds(text, now));
-                return parsed.map(Some).ok_or_else(|| format!("{value} is no duration"));
+                let length = match &value {
+                    Val::Str(text) => nanoseconds(text, now),
+                    Val::Bool(_) => None,
+                    value => whole(value),
+                };
+                return length.map(Some).ok_or_else(|| match &value {
+                    Val::Str(text) => format!("{:?} is no duration", &**text),
+                    value => format!("its type is {}, not duration", value.type_name()),
+                });
             }
             Some(Expression::Jq(query)) => {
                 query.run(object, unix(now)).and_then(|outputs| outputs.into_iter().next())

@@ -8,6 +8,7 @@
 //! | fields of a Stage; `next` as steps | `spec::parse`, `definition::stage_definition` |
 //! | selectors, weights, delays and jitter | `spec::Stage`, `plan::plan` |
 //! | steps: events, finalizers, patches, deletion | `steps::actions` |
+//! | which requests are made again | `refusal::judge` |
 //! | expressions of jq and CEL | `expressions::Expression`, `jq/mod.rs` |
 //! | an invalid Stage has no effect, and its condition says why | `spec::parse` |
 
@@ -17,6 +18,7 @@ mod jq;
 mod node_workers;
 mod plan;
 mod player;
+mod refusal;
 mod spec;
 mod steps;
 #[cfg(test)]
@@ -74,8 +76,8 @@ struct Shared {
 #[derive(Default)]
 struct Valid {
     by_name: BTreeMap<Text, Arc<Stage>>,
-    /// Number of changes.
-    generation: u64,
+    /// Number of changes of the Stages of pods and of nodes.
+    generations: [u64; 2],
 }
 
 /// The Stages of a kind at one time.
@@ -83,7 +85,7 @@ struct Valid {
 pub(crate) struct StageSet {
     /// Sorted by their names.
     pub(crate) stages: Vec<Arc<Stage>>,
-    /// Number of changes of Stages before.
+    /// Number of changes of Stages of the kind before.
     pub(crate) generation: u64,
 }
 
@@ -137,12 +139,13 @@ impl Stages {
     fn of(&self, kind: Governed) -> StageSet {
         let valid = self.shared.lock();
         let stages = valid.by_name.values().filter(|stage| stage.kind == kind);
-        StageSet { stages: stages.cloned().collect(), generation: valid.generation }
+        let generation = valid.generations[kind as usize];
+        StageSet { stages: stages.cloned().collect(), generation }
     }
 
-    /// Returns how often Stages have changed.
-    fn generation(&self) -> u64 {
-        self.shared.lock().generation
+    /// Returns how often the Stages of a kind have changed.
+    fn generation(&self, kind: Governed) -> u64 {
+        self.shared.lock().generations[kind as usize]
     }
 
     /// Starts the task that writes the condition `Valid` of each Stage.
@@ -162,14 +165,20 @@ impl Stages {
 }
 
 impl Shared {
-    /// Adds, replaces or removes a Stage.
+    /// Adds, replaces or removes a valid Stage. An invalid one, and one of another kind, is no change for a kind.
     fn set(&self, name: Text, stage: Option<Arc<Stage>>) {
         let mut valid = self.lock();
-        match stage {
+        let new = stage.as_ref().map(|stage| stage.kind);
+        let old = match stage {
             Some(stage) => valid.by_name.insert(name, stage),
             None => valid.by_name.remove(&name),
         };
-        valid.generation += 1;
+        let old = old.map(|stage| stage.kind);
+        for kind in [Governed::Pod, Governed::Node] {
+            if [old, new].contains(&Some(kind)) {
+                valid.generations[kind as usize] += 1;
+            }
+        }
         for kind in [Governed::Pod, Governed::Node] {
             let has = valid.by_name.values().any(|stage| stage.kind == kind);
             self.has[kind as usize].store(has, Ordering::Release);

@@ -1,12 +1,13 @@
 //! Decides which Stage an object follows, when, and what happens then.
 
 use evenkeel_api::time::{Timestamp, saturating_add};
+use evenkeel_cel::Val;
 use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
 
 use super::{
     StageSet,
-    expressions::{Expression, cel, unix},
+    expressions::{Expression, ValueFrom, cel, unix},
     spec::{Operator, Requirement, Selector, Stage},
     steps::{Action, actions},
 };
@@ -15,23 +16,64 @@ use crate::{
     template::Environment,
 };
 
-/// Number of times that a Stage without a delay follows itself at once. Then a second passes between them.
+/// Delay below which a Stage is due at once.
+const AT_ONCE: Duration = Duration::from_millis(10);
+
+/// Number of Stages that an object follows at once one after the other. Then a second passes before the next one.
 const MAX_STREAK: u32 = 10;
 
-/// Delay of a Stage that follows itself too often.
+/// Delay of a Stage behind too many that were due at once. After a longer pause, the count begins anew.
 const STREAK_DELAY: Duration = Duration::from_secs(1);
 
 /// What is remembered of an object between two decisions.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Memory {
-    /// Resource version of the object, and number of changes of Stages before, that the last choice was made with.
+    /// Resource version of the object, and number of changes of its kind's Stages before, that the last choice was made
+    /// with.
     pub(crate) chosen_for: Option<(String, u64)>,
     /// The chosen Stage until its steps are done.
     pub(crate) pending: Option<Pending>,
     /// Number of draws so far.
     n_draws: u64,
-    /// Name of the last Stage that was due at once, and how often in a row.
-    streak: (String, u32),
+    /// Number of Stages that the object has followed.
+    n_plays: u64,
+    /// Number of Stages in a row that were due at once, and when the last one was due.
+    streak: (u32, Option<Timestamp>),
+    /// Errors of the last choice that had any, which are reported once.
+    reported: Vec<String>,
+}
+
+impl Memory {
+    /// Remembers that the steps of a Stage go on at `step`, because its request may succeed later. `version` is the
+    /// resource version of the object after the steps before; `None` if these changed nothing.
+    ///
+    /// If something else changes the object, the next Stage is chosen anew.
+    pub(crate) fn resume(&mut self, acted: Pending, step: usize, version: Option<String>) {
+        if let (Some(version), Some((chosen_for, _))) = (version, &mut self.chosen_for) {
+            *chosen_for = version;
+        }
+        self.pending = Some(Pending { n_done: step, ..acted });
+    }
+
+    /// Returns when a Stage is due that is chosen now. Too many in a row without a delay get one.
+    fn paced(&mut self, now: Timestamp, delay: Duration) -> Timestamp {
+        let (count, last) = self.streak;
+        let due = saturating_add(now, delay);
+        if delay >= AT_ONCE {
+            self.streak = (0, None);
+            return due;
+        }
+        let is_close = last.is_some_and(|last| now <= saturating_add(last, STREAK_DELAY));
+        let count = if is_close { count.saturating_add(1) } else { 0 };
+        let due = match last {
+            _ if count <= MAX_STREAK => due,
+            // Changes by others do not put it off further.
+            Some(last) if last > now => last,
+            _ => saturating_add(now, STREAK_DELAY),
+        };
+        self.streak = (count, Some(due));
+        due
+    }
 }
 
 /// A Stage whose steps are to be done.
@@ -41,6 +83,8 @@ pub(crate) struct Pending {
     pub(crate) due: Timestamp,
     /// Number of steps that are done.
     pub(crate) n_done: usize,
+    /// Number of Stages that the object followed before.
+    play: u64,
 }
 
 /// A decision about an object.
@@ -49,16 +93,20 @@ pub(crate) struct Decision {
     pub(crate) memory: Memory,
     /// What happens now, each with the index of its step.
     pub(crate) actions: Vec<(usize, Action)>,
+    /// The Stage that the actions belong to.
+    pub(crate) acted: Option<Pending>,
     /// When to decide again even if nothing changes.
     pub(crate) wake: Option<Timestamp>,
-    /// Why a Stage can't be followed.
-    pub(crate) error: Option<String>,
+    /// Expressions that failed at the choice. The other Stages go on.
+    pub(crate) errors: Vec<String>,
+    /// Why the steps behind the actions can't happen.
+    pub(crate) failure: Option<String>,
 }
 
 /// Decides for an object with the Stages of its kind.
 ///
-/// An object follows one Stage after the other. A change of the object or of Stages chooses anew, even if a Stage is due
-/// later, and the delay begins anew.
+/// An object follows one Stage after the other. A change of the object chooses anew, even if a Stage is due later, and the
+/// delay begins anew. So does a change of Stages, unless the chosen one is still there and selects the object.
 pub(crate) fn plan(
     object: &Value,
     set: &StageSet,
@@ -67,52 +115,61 @@ pub(crate) fn plan(
 ) -> Decision {
     let version = object["metadata"]["resourceVersion"].as_str().unwrap_or_default();
     let inputs = (version.to_owned(), set.generation);
+    let now = environment.now;
     let mut memory = memory.clone();
-    let mut error = None;
+    let mut errors = Vec::new();
     if memory.chosen_for.as_ref() != Some(&inputs) {
+        let is_same = memory.chosen_for.as_ref().is_some_and(|(version, _)| *version == inputs.0);
+        let is_valid = |pending: &Pending| {
+            let mut stages = set.stages.iter();
+            stages.any(|stage| Arc::ptr_eq(stage, &pending.stage))
+                && selects(pending.stage.selector.as_ref(), object, now) == Ok(true)
+        };
+        let kept = memory.pending.take().filter(|pending| is_same && is_valid(pending));
         memory.chosen_for = Some(inputs);
-        match choose(object, set, &mut memory, environment.now) {
-            Ok(pending) => memory.pending = pending,
-            Err(why) => {
-                memory.pending = None;
-                error = Some(why);
-            }
+        memory.pending = kept.or_else(|| choose(object, set, &mut memory, now, &mut errors));
+        let is_new = |error: &String| !memory.reported.contains(error);
+        let new: Vec<String> = errors.iter().filter(|error| is_new(error)).cloned().collect();
+        if !errors.is_empty() {
+            memory.reported = std::mem::replace(&mut errors, new);
         }
     }
-    let Some(pending) = memory.pending.clone() else {
-        return Decision { memory, error, ..Decision::default() };
+    let Some(pending) = memory.pending.take() else {
+        return Decision { memory, errors, ..Decision::default() };
     };
-    if pending.due > environment.now {
-        return Decision { memory, wake: Some(pending.due), ..Decision::default() };
+    if pending.due > now {
+        let wake = Some(pending.due);
+        memory.pending = Some(pending);
+        return Decision { memory, wake, errors, ..Decision::default() };
     }
-    memory.pending = None;
-    match actions(&pending.stage, pending.n_done, object, environment) {
-        Ok(actions) => Decision { memory, actions, ..Decision::default() },
-        Err(why) => {
-            let error = Some(format!("Stage {}: {why}", pending.stage.name));
-            Decision { memory, error, ..Decision::default() }
-        }
-    }
+    memory.n_plays = pending.play.saturating_add(1);
+    let (stage, metadata) = (&pending.stage, &object["metadata"]);
+    let text = |field: &str| metadata[field].as_str().unwrap_or_default();
+    let names = [text("namespace"), text("name"), &stage.name, &pending.play.to_string()];
+    let environment = Environment { draws: hash(0, &names), ..*environment };
+    let (actions, error) = actions(stage, pending.n_done, object, &environment);
+    let failure = error.map(|why| format!("Stage {}: {why}", stage.name));
+    Decision { memory, actions, acted: Some(pending), wake: None, errors, failure }
 }
 
-/// Chooses a Stage that selects the object, by weight.
+/// Chooses a Stage that selects the object, by weight. A Stage whose selector fails does not select it, a weight that
+/// fails is none, and a delay that fails is 0.
 fn choose(
     object: &Value,
     set: &StageSet,
     memory: &mut Memory,
     now: Timestamp,
-) -> Result<Option<Pending>, String> {
+    errors: &mut Vec<String>,
+) -> Option<Pending> {
+    let mut fail = |stage: &Stage, field: &str, why: String| {
+        errors.push(format!("Stage {}: spec.{field}: {why}", stage.name));
+    };
     let mut candidates = Vec::new();
     for stage in &set.stages {
-        let named = |why| format!("Stage {}: {why}", stage.name);
-        if selects(stage.selector.as_ref(), object, now).map_err(named)? {
-            candidates.push((stage, None));
-        }
-    }
-    if candidates.len() > 1 {
-        for (stage, weight) in &mut candidates {
-            let named = |why| format!("Stage {}: {why}", stage.name);
-            *weight = stage.weight.integer(object, now).map_err(named)?;
+        match selects(stage.selector.as_ref(), object, now) {
+            Ok(true) => candidates.push(stage),
+            Ok(false) => {}
+            Err(why) => fail(stage, "selector", why),
         }
     }
     let draw = |memory: &mut Memory| {
@@ -122,41 +179,44 @@ fn choose(
         draw_of(hash(0, &[text("namespace"), text("name")]), memory.n_draws)
     };
     let index = match candidates.len() {
-        0 => return Ok(None),
+        0 => return None,
         1 => 0,
         _ => {
-            let weights: Vec<Option<i64>> = candidates.iter().map(|(_, weight)| *weight).collect();
+            let mut weight = |stage: &&Arc<Stage>| {
+                stage.weight.integer(object, now).unwrap_or_else(|why| {
+                    fail(stage, "weightFrom", why);
+                    None
+                })
+            };
+            let weights: Vec<Option<i64>> = candidates.iter().map(&mut weight).collect();
             pick(&weights, draw(memory))
         }
     };
-    let Some((stage, _)) = candidates.get(index) else { return Ok(None) };
+    let stage = *candidates.get(index)?;
     let mut nanoseconds = 0;
     if let Some(delay) = &stage.delay {
-        let named = |why| format!("Stage {}: spec.delay: {why}", stage.name);
-        if let Some(least) = delay.duration.duration(object, now).map_err(named)? {
-            let jitter = match &delay.jitter {
-                Some(jitter) => jitter.duration(object, now).map_err(named)?,
-                None => None,
-            };
-            nanoseconds = match jitter {
-                None => least,
-                Some(most) if most <= least => most,
-                Some(most) => {
-                    let range = most.saturating_sub(least).unsigned_abs();
-                    least.saturating_add_unsigned(draw(memory) % range)
-                }
-            };
+        let mut read = |field: &str, from: &ValueFrom| {
+            from.duration(object, now).map_err(|why| fail(stage, field, why))
+        };
+        match read("delay.durationFrom", &delay.duration) {
+            Err(()) | Ok(None) => {}
+            Ok(Some(least)) => {
+                let jitter =
+                    delay.jitter.as_ref().map(|jitter| read("delay.jitterDurationFrom", jitter));
+                nanoseconds = match jitter {
+                    None | Some(Err(()) | Ok(None)) => least,
+                    Some(Ok(Some(most))) if most <= least => most,
+                    Some(Ok(Some(most))) => {
+                        let range = most.saturating_sub(least).unsigned_abs();
+                        least.saturating_add_unsigned(draw(memory) % range)
+                    }
+                };
+            }
         }
     }
-    let mut delay = Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or_default());
-    let streak = &mut memory.streak;
-    let is_repeated = delay.is_zero() && streak.0 == stage.name;
-    *streak = (stage.name.clone(), if is_repeated { streak.1.saturating_add(1) } else { 0 });
-    if streak.1 > MAX_STREAK {
-        delay = STREAK_DELAY;
-    }
-    let due = saturating_add(now, delay);
-    Ok(Some(Pending { stage: Arc::clone(stage), due, n_done: 0 }))
+    let delay = Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or_default());
+    let due = memory.paced(now, delay);
+    Some(Pending { stage: Arc::clone(stage), due, n_done: 0, play: memory.n_plays })
 }
 
 /// Returns the index that a draw picks by weight. All are equally likely without any weight, and if all weights are 0.
@@ -212,8 +272,10 @@ fn meets(requirement: &Requirement, object: &Value, now: Timestamp) -> Result<bo
     let query = match &requirement.expression {
         Expression::Jq(query) => query,
         Expression::Cel(program) => {
-            let value = cel(program, object).map_err(|why| format!("spec.selector: {why}"))?;
-            return value.as_bool().ok_or_else(|| format!("spec.selector: {value} is no bool"));
+            return match cel(program, object)? {
+                Val::Bool(holds) => Ok(holds),
+                other => Err(format!("its type is {}, not bool", other.type_name())),
+            };
         }
     };
     // An expression that fails has no output.

@@ -21,11 +21,12 @@ use std::{
 
 use super::{
     Stages,
-    plan::{Memory, Pending, adoption, plan},
+    plan::{Memory, adoption, plan},
+    refusal::{Refusal, judge},
     spec::{Event, Form, Governed},
     steps::Action,
 };
-use crate::{NodeOptions, behaviors::hash, template::Environment};
+use crate::{NodeOptions, template::Environment};
 
 /// Reason of the event that says why an object can't follow a Stage.
 const INVALID_STAGE: &str = "InvalidStage";
@@ -50,6 +51,14 @@ pub(crate) enum Played {
     Next(Option<Duration>),
     /// The object does not exist.
     Gone,
+}
+
+/// A request of a step that failed.
+struct Failure {
+    step: usize,
+    error: ApiError,
+    /// Resource version of the object after the steps before; `None` if these changed nothing.
+    version: Option<String>,
 }
 
 /// An object that follows Stages.
@@ -104,13 +113,19 @@ impl Player {
         if subject.kind == Governed::Node
             && let Some(patch) = adoption(&object)
         {
-            self.patch(subject, "status", Form::Merge, patch).await?;
+            let patched = self.patch(subject, "status", Form::Merge, patch).await;
+            match patched.map_err(|error| (judge(&error, &subject.key.name), error)) {
+                Ok(_) => {}
+                Err((Refusal::Gone, _)) => return Ok(Played::Gone),
+                Err((Refusal::Later, error)) => return Err(error),
+                Err((Refusal::Never, error)) => {
+                    self.report(subject, format!("phase for Stages: {error}"));
+                }
+            }
         }
         let set = self.stages.of(subject.kind);
         let node_ip = subject.node.ip.to_string();
         let pod_ip = subject.pod_ip.map(|ip| ip.to_string()).unwrap_or_default();
-        let version = object["metadata"]["resourceVersion"].as_str().unwrap_or_default();
-        let names = [&*subject.key.namespace, &*subject.key.name, version];
         let environment = Environment {
             now,
             start: self.start,
@@ -118,29 +133,29 @@ impl Player {
             node_ip: &node_ip,
             pod_ip: &pod_ip,
             node_port: KUBELET_PORT,
-            draws: hash(0, &names),
+            draws: 0,
         };
-        let pending = memory.pending.clone();
         let decision = plan(&object, &set, &memory, &environment);
-        if let Some(why) = decision.error {
-            self.report(subject, why);
-        }
         let mut memory = decision.memory;
+        decision.errors.into_iter().for_each(|why| self.report(subject, why));
         let done = self.carry_out(subject, decision.actions).await;
-        if let Err((step, error)) = done {
-            if error.is_not_found_or_replaced() {
-                return Ok(Played::Gone);
-            }
-            if error.is_retryable() {
-                // The steps go on where they stopped, unless the object has changed.
-                memory.pending = pending.map(|pending| Pending { n_done: step, ..pending });
-                if memory.pending.is_none() {
-                    memory.chosen_for = None;
+        match (done, decision.acted) {
+            (Err(Failure { step, error, version }), Some(acted)) => {
+                match judge(&error, &subject.key.name) {
+                    Refusal::Gone => return Ok(Played::Gone),
+                    Refusal::Later => {
+                        memory.resume(acted, step, version);
+                        self.lock().insert(id, (subject.uid.clone(), memory));
+                        return Err(error);
+                    }
+                    // The Stage is dropped until the object or the Stages change.
+                    Refusal::Never => {
+                        let stage = &acted.stage.name;
+                        self.report(subject, format!("Stage {stage}: step {step}: {error}"));
+                    }
                 }
-                self.lock().insert(id, (subject.uid.clone(), memory));
-                return Err(error);
             }
-            self.report(subject, error.to_string());
+            _ => decision.failure.into_iter().for_each(|why| self.report(subject, why)),
         }
         self.lock().insert(id, (subject.uid.clone(), memory));
         let until = |time: Timestamp| {
@@ -158,7 +173,7 @@ impl Player {
         now: Timestamp,
     ) -> Option<Option<Duration>> {
         let (version, generation) = memory.chosen_for.as_ref()?;
-        if version != subject.version || *generation != self.stages.generation() {
+        if version != subject.version || *generation != self.stages.generation(subject.kind) {
             return None;
         }
         match &memory.pending {
@@ -182,35 +197,40 @@ impl Player {
         }
     }
 
-    /// Carries out actions in their order. An error comes with the index of its step.
+    /// Carries out actions in their order.
     async fn carry_out(
         &self,
         subject: &Subject<'_>,
         actions: Vec<(usize, Action)>,
-    ) -> Result<(), (usize, ApiError)> {
+    ) -> Result<(), Failure> {
+        let mut version = None;
         for (step, action) in actions {
             let done = match action {
                 Action::Event(event) => {
                     self.record(subject, event);
-                    Ok(())
+                    continue;
                 }
                 Action::Patch { subresource, form, body } => {
-                    self.patch(subject, &subresource, form, body).await
+                    self.patch(subject, &subresource, form, body).await.map(Some)
                 }
-                Action::Delete => self.delete(subject).await,
+                Action::Delete => self.delete(subject).await.map(|()| None),
             };
-            done.map_err(|error| (step, error))?;
+            match done {
+                Ok(changed) => version = changed.or(version),
+                Err(error) => return Err(Failure { step, error, version }),
+            }
         }
         Ok(())
     }
 
+    /// Patches the object. Returns its resource version.
     async fn patch(
         &self,
         subject: &Subject<'_>,
         subresource: &str,
         form: Form,
         body: String,
-    ) -> Result<(), ApiError> {
+    ) -> Result<String, ApiError> {
         let form = match form {
             Form::Json => PatchForm::Json,
             Form::Merge => PatchForm::Merge,
@@ -218,10 +238,11 @@ impl Player {
         };
         let Key { namespace, name } = subject.key;
         let kind = subject.kind.kind();
-        self.client
+        let patched = self
+            .client
             .patch::<Metadata>(&kind, namespace, name, subresource, form, body.into())
-            .await
-            .map(drop)
+            .await?;
+        Ok(patched.meta.resource_version.to_string())
     }
 
     async fn delete(&self, subject: &Subject<'_>) -> Result<(), ApiError> {

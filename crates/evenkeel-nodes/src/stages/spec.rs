@@ -138,9 +138,10 @@ pub(crate) fn parse(name: &str, spec: &Value) -> Result<Stage, Errors> {
     let steps = match spec["steps"].as_array().filter(|steps| !steps.is_empty()) {
         Some(steps) => {
             let steps = steps.iter().enumerate();
-            steps.map(|(n, value)| step(&format!("spec.steps[{n}]"), value, &mut errors)).collect()
+            let read = |(n, value)| step(&format!("spec.steps[{n}]"), kind, value, &mut errors);
+            steps.map(read).collect()
         }
-        None => next(&spec["next"], &mut errors),
+        None => next(kind, &spec["next"], &mut errors),
     };
     if !errors.is_empty() {
         return Err(errors);
@@ -230,7 +231,7 @@ fn delay(value: &Value, errors: &mut Errors) -> Delay {
 }
 
 /// Reads the deprecated form of the steps.
-fn next(value: &Value, errors: &mut Errors) -> Vec<Step> {
+fn next(kind: Governed, value: &Value, errors: &mut Errors) -> Vec<Step> {
     let mut steps = Vec::new();
     if value["event"].is_object() {
         steps.push(Step { event: Some(event(&value["event"])), ..Step::default() });
@@ -242,16 +243,17 @@ fn next(value: &Value, errors: &mut Errors) -> Vec<Step> {
     let patches = value["patches"].as_array().filter(|patches| !patches.is_empty());
     if let Some(patches) = patches {
         for (n, value) in patches.iter().enumerate() {
-            let patch = patch(&format!("spec.next.patches[{n}]"), value, errors);
+            let patch = patch(&format!("spec.next.patches[{n}]"), kind, value, errors);
             steps.push(Step { patch, ..Step::default() });
         }
     } else if let Some(source) = value["statusTemplate"].as_str().filter(|text| !text.is_empty()) {
         if value["statusPatchAs"].is_object() {
             errors.push("spec.next.statusPatchAs: impersonation is not supported".to_owned());
         }
+        let subresource = value["statusSubresource"].as_str().unwrap_or("status");
+        check_subresource("spec.next.statusSubresource", kind, subresource, errors);
         match Template::parse(source) {
             Ok(template) => {
-                let subresource = value["statusSubresource"].as_str().unwrap_or("status");
                 let patch = Patch {
                     subresource: subresource.to_owned(),
                     root: "status".to_owned(),
@@ -270,7 +272,7 @@ fn next(value: &Value, errors: &mut Errors) -> Vec<Step> {
 }
 
 /// Reads a step.
-fn step(field: &str, value: &Value, errors: &mut Errors) -> Step {
+fn step(field: &str, kind: Governed, value: &Value, errors: &mut Errors) -> Step {
     if value["apply"].is_object() {
         errors.push(format!("{field}.apply: steps that apply other objects are not supported"));
     }
@@ -280,7 +282,7 @@ fn step(field: &str, value: &Value, errors: &mut Errors) -> Step {
         finalizers: has("finalizers").then(|| finalizers(&value["finalizers"])),
         delete: value["delete"] == true,
         patch: has("patch")
-            .then(|| patch(&format!("{field}.patch"), &value["patch"], errors))
+            .then(|| patch(&format!("{field}.patch"), kind, &value["patch"], errors))
             .flatten(),
     }
 }
@@ -306,7 +308,7 @@ fn finalizers(value: &Value) -> Finalizers {
 }
 
 /// Reads a patch.
-fn patch(field: &str, value: &Value, errors: &mut Errors) -> Option<Patch> {
+fn patch(field: &str, kind: Governed, value: &Value, errors: &mut Errors) -> Option<Patch> {
     if value["impersonation"].is_object() {
         errors.push(format!("{field}.impersonation: impersonation is not supported"));
     }
@@ -322,7 +324,20 @@ fn patch(field: &str, value: &Value, errors: &mut Errors) -> Option<Patch> {
     let template = Template::parse(value["template"].as_str().unwrap_or_default());
     let template = template.map_err(|why| errors.push(format!("{field}.template: {why}"))).ok()?;
     let (subresource, root) = (text(&value["subresource"]), text(&value["root"]));
+    check_subresource(&format!("{field}.subresource"), kind, &subresource, errors);
     Some(Patch { subresource, root, template, form })
+}
+
+/// Checks that objects of a kind have a subresource that can be patched; empty for the object itself.
+fn check_subresource(field: &str, kind: Governed, subresource: &str, errors: &mut Errors) {
+    let known: &[&str] = match kind {
+        Governed::Pod => &["status", "ephemeralcontainers", "resize"],
+        Governed::Node => &["status"],
+    };
+    if !subresource.is_empty() && !known.contains(&subresource) {
+        let known = known.join(", ");
+        errors.push(format!("{field}: {subresource:?} is no subresource to patch ({known})"));
+    }
 }
 
 fn text(value: &Value) -> String {

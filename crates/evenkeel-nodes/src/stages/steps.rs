@@ -19,17 +19,18 @@ pub(crate) enum Action {
     Delete,
 }
 
-/// Returns the actions of a Stage's steps behind the first `n_done`, each with the index of its step. All templates see the
-/// object as it is now. After a deletion only events follow.
-///
-/// # Errors
-/// A template fails, or its output is not YAML.
+/// Actions, each with the index of its step, and why no others follow.
+pub(crate) type Actions = (Vec<(usize, Action)>, Option<String>);
+
+/// Returns the actions of a Stage's steps behind the first `n_done`. All templates see the object as it is now. After a
+/// deletion only events follow. If a template fails, or its output is not YAML, the actions end before it, and the error
+/// says why.
 pub(crate) fn actions(
     stage: &Stage,
     n_done: usize,
     object: &Value,
     environment: &Environment<'_>,
-) -> Result<Vec<(usize, Action)>, String> {
+) -> Actions {
     let (mut actions, mut is_deleted) = (Vec::new(), false);
     for (index, step) in stage.steps.iter().enumerate().skip(n_done) {
         if let Some(event) = &step.event {
@@ -53,14 +54,15 @@ pub(crate) fn actions(
             is_deleted = true;
             actions.push((index, Action::Delete));
         } else if let Some(patch) = &step.patch {
-            let body = body(patch, object, environment)
-                .map_err(|why| format!("step {index}: {why}"))?
-                .to_string();
+            let body = match body(patch, object, environment) {
+                Ok(body) => body.to_string(),
+                Err(why) => return (actions, Some(format!("step {index}: {why}"))),
+            };
             let (subresource, form) = (patch.subresource.clone(), patch.form);
             actions.push((index, Action::Patch { subresource, form, body }));
         }
     }
-    Ok(actions)
+    (actions, None)
 }
 
 /// Returns the body of a patch.

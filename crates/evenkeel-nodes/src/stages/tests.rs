@@ -72,6 +72,13 @@ fn delays_come_from_numbers_and_expressions() {
         (json!({"durationMilliseconds": 1000, "durationFrom": from("\"\"")}), None),
         (json!({"durationFrom": from(".metadata.annotations.end")}), Some(30)),
         (json!({"durationFrom": {"cel": {"expression": "'7s'"}}}), Some(17)),
+        (json!({"durationFrom": {"cel": {"expression": "duration('7s')"}}}), Some(17)),
+        (
+            json!({"durationFrom": {"cel": {"expression": "self.spec.replicas * 1000000000"}}}),
+            Some(13),
+        ),
+        (json!({"durationFrom": {"cel": {"expression": "4000000000.0"}}}), Some(14)),
+        (json!({"durationFrom": {"cel": {"expression": "uint(4000000000)"}}}), Some(14)),
         (json!({"durationFrom": {"jq": {"expression": "\"8s\""}}}), Some(18)),
         (json!({"durationMilliseconds": 5000, "jitterDurationMilliseconds": 2000}), Some(12)),
         (json!({"durationMilliseconds": 5000, "jitterDurationFrom": from("\"5s\"")}), Some(15)),
@@ -110,7 +117,7 @@ fn selectors_need_all_their_requirements() {
     ] {
         let stages = set(&[("s", json!({"selector": selector, "next": {"delete": true}}))]);
         let decision = decide(&pod("1"), &stages, &Memory::default(), 0);
-        assert_eq!(decision.error, None);
+        assert_eq!(decision.errors, [""; 0]);
         assert_eq!(!decision.actions.is_empty(), want, "{selector}");
     }
 }
@@ -221,10 +228,10 @@ fn a_failing_stage_says_why() {
     ] {
         let stages = set(&[("s", json!({"selector": {}, "next": next}))]);
         let decision = decide(&pod("1"), &stages, &Memory::default(), 0);
-        let error = decision.error.expect("an error");
+        let error = decision.failure.expect("an error");
         assert!(error.starts_with(want), "{error:?}, not {want:?}");
         let again = decide(&pod("1"), &stages, &decision.memory, 1);
-        assert_eq!(again.error, None, "once for each version");
+        assert_eq!(again.failure, None, "once for each version");
     }
 }
 
@@ -253,6 +260,22 @@ fn invalid_stages_name_their_field() {
             "spec.steps[1].patch.template: ",
         ),
         (
+            json!({"resourceRef": {"kind": "Pod"}, "weightFrom": {"cel": {"expression": "SinceSecond(self)"}}}),
+            "spec.weightFrom: ",
+        ),
+        (
+            json!({"resourceRef": {"kind": "Pod"}, "next": {"patches": [{"subresource": "statu", "template": "a: b"}]}}),
+            "spec.next.patches[0].subresource: \"statu\" is no subresource to patch (status, ephemeralcontainers, resize)",
+        ),
+        (
+            json!({"resourceRef": {"kind": "Node"}, "steps": [{"patch": {"subresource": "resize", "template": "a: b"}}]}),
+            "spec.steps[0].patch.subresource: \"resize\" is no subresource to patch (status)",
+        ),
+        (
+            json!({"resourceRef": {"kind": "Node"}, "next": {"statusTemplate": "a: b", "statusSubresource": "scale"}}),
+            "spec.next.statusSubresource: \"scale\"",
+        ),
+        (
             json!({"resourceRef": {"kind": "Pod"}, "next": {"patches": [{"type": "apply"}]}}),
             "spec.next.patches[0].type: \"apply\"",
         ),
@@ -264,4 +287,164 @@ fn invalid_stages_name_their_field() {
         let errors = parse("s", &spec).expect_err("invalid");
         assert!(errors.len() == 1 && errors[0].starts_with(want), "{errors:?}, not {want:?}");
     }
+}
+
+/// An event whose reason is the Stage's name, after a delay.
+fn event(name: &str, milliseconds: u64) -> (&str, Value) {
+    let delay = json!({"durationMilliseconds": milliseconds});
+    (name, json!({"selector": {}, "delay": delay, "next": {"event": {"reason": name}}}))
+}
+
+/// Reasons of the events of a decision.
+fn reasons(decision: &Decision) -> Vec<&str> {
+    let reason = |(_, action): &'_ (usize, Action)| match action {
+        Action::Event(event) => event.reason.clone(),
+        other => panic!("{other:?}"),
+    };
+    let found: Vec<String> = decision.actions.iter().map(reason).collect();
+    let names = decision.acted.iter().map(|acted| &*acted.stage.name).collect::<Vec<_>>();
+    assert_eq!(found, names);
+    names
+}
+
+#[test]
+fn a_refused_request_resumes_the_stage_that_made_it() {
+    let requirement = |operator: &str| json!({"matchExpressions": [{"key": ".metadata.deletionTimestamp", "operator": operator}]});
+    let patches = json!([{"template": "a: b"}, {"template": "c: {{ randInt 0 1000000 }}"}]);
+    let stages = set(&[
+        (
+            "run",
+            json!({"selector": requirement("DoesNotExist"), "delay": {"durationMilliseconds": 60_000}, "next": {"statusTemplate": "a: b"}}),
+        ),
+        (
+            "delete",
+            json!({"selector": requirement("Exists"), "next": {"patches": patches, "delete": true}}),
+        ),
+    ]);
+    let created = decide(&pod("1"), &stages, &Memory::default(), 0);
+    assert_eq!(created.wake, Some(at(60)));
+    let mut deleted = pod("2");
+    deleted["metadata"]["deletionTimestamp"] = json!("1970-01-01T00:00:05Z");
+    let refused = decide(&deleted, &stages, &created.memory, 5);
+    assert_eq!(refused.actions.len(), 3);
+    // The first patch succeeds, the second one does not.
+    let mut memory = refused.memory.clone();
+    memory.resume(refused.acted.clone().expect("a Stage"), 1, Some("3".to_owned()));
+    deleted["metadata"]["resourceVersion"] = json!("3");
+    let resumed = decide(&deleted, &stages, &memory, 6);
+    assert_eq!(resumed.actions, refused.actions[1..], "with the same draws");
+    // Someone else changes the object.
+    deleted["metadata"]["resourceVersion"] = json!("4");
+    let anew = decide(&deleted, &stages, &memory, 6);
+    assert_eq!(anew.actions.len(), 3);
+    assert_ne!(anew.actions[1], refused.actions[1], "another draw");
+}
+
+#[test]
+fn a_change_of_other_stages_keeps_the_chosen_one() {
+    let mut stages = set(&[event("late", 10_000)]);
+    let first = decide(&pod("1"), &stages, &Memory::default(), 0);
+    stages.stages.extend(set(&[event("early", 1000)]).stages);
+    stages.generation = 2;
+    let kept = decide(&pod("1"), &stages, &first.memory, 4);
+    assert_eq!(kept.wake, Some(at(10)));
+    assert_eq!(reasons(&decide(&pod("1"), &stages, &kept.memory, 10)), ["late"]);
+    // The chosen Stage is replaced.
+    let mut replaced = set(&[event("late", 10_000)]);
+    replaced.generation = 3;
+    assert_eq!(decide(&pod("1"), &replaced, &kept.memory, 4).wake, Some(at(14)));
+}
+
+#[test]
+fn a_failing_expression_stops_no_other_stage() {
+    let cel = |source: &str| json!({"cel": {"expression": source}});
+    let select = |source: &str| json!({"matchExpressions": [cel(source)]});
+    let event = json!({"event": {"reason": "good"}});
+    let bad =
+        json!({"selector": select("self.spec.hostNetwork == true"), "next": {"delete": true}});
+    let odd = json!({"selector": select("self.spec.replicas"), "next": {"delete": true}});
+    let good = json!({
+        "selector": {}, "delay": {"durationFrom": cel("self.spec.none")}, "next": event,
+    });
+    let stages = set(&[("bad", bad), ("odd", odd), ("good", good.clone())]);
+    let decision = decide(&pod("1"), &stages, &Memory::default(), 0);
+    assert_eq!(reasons(&decision), ["good"]);
+    let want = [
+        "Stage bad: spec.selector: no such key: hostNetwork",
+        "Stage odd: spec.selector: its type is int, not bool",
+        "Stage good: spec.delay.durationFrom: no such key: none",
+    ];
+    assert_eq!(decision.errors, want);
+    let again = decide(&pod("2"), &stages, &decision.memory, 1);
+    assert_eq!(reasons(&again), ["good"]);
+    assert_eq!(again.errors, [""; 0], "reported once");
+    // Stages whose weight fails are not picked; bools and fractions are weights.
+    let weighted = |source: &str, reason: &str| json!({"selector": {}, "weightFrom": cel(source), "next": {"event": {"reason": reason}}});
+    for weight in ["true", "1.5", "duration('1s')", "self.spec.replicas"] {
+        let stages = set(&[
+            ("fails", weighted("self.spec.none", "fails")),
+            ("false", weighted("false", "false")),
+            ("text", weighted("'9'", "text")),
+            ("good", weighted(weight, "good")),
+        ]);
+        for version in 0..20 {
+            let decision = decide(&pod(&version.to_string()), &stages, &Memory::default(), 0);
+            assert_eq!(reasons(&decision), ["good"], "{weight}");
+            assert_eq!(decision.errors.len(), 2, "{:?}", decision.errors);
+        }
+    }
+}
+
+#[test]
+fn cycles_without_a_delay_are_slowed_down() {
+    let stages = [set(&[event("a", 0)]), set(&[event("b", 5)])];
+    let (mut memory, mut n_plays, mut second) = (Memory::default(), 0, 0);
+    for version in 0..100 {
+        let mut decision =
+            decide(&pod(&version.to_string()), &stages[version % 2], &memory, second);
+        while let Some(wake) = decision.wake {
+            second = wake.as_second().max(second) + i64::from(wake.subsec_nanosecond() > 0);
+            decision =
+                decide(&pod(&version.to_string()), &stages[version % 2], &decision.memory, second);
+        }
+        n_plays += decision.actions.len();
+        memory = decision.memory;
+    }
+    assert_eq!(n_plays, 100);
+    assert!(second >= 89, "{second}");
+    // A pause is no cycle.
+    let mut memory = Memory::default();
+    for n in 0..50 {
+        let decision = decide(&pod(&n.to_string()), &stages[0], &memory, 2 * n);
+        assert_eq!(reasons(&decision), ["a"], "{n}");
+        memory = decision.memory;
+    }
+}
+
+#[test]
+fn steps_before_a_failing_one_happen() {
+    let steps = json!([
+        {"event": {"reason": "a"}},
+        {"patch": {"template": "a: b"}},
+        {"event": {"reason": "b"}, "patch": {"template": "{{ fail \"no\" }}"}},
+        {"delete": true},
+    ]);
+    let stages = set(&[("s", json!({"selector": {}, "steps": steps}))]);
+    let decision = decide(&pod("1"), &stages, &Memory::default(), 0);
+    let steps: Vec<usize> = decision.actions.iter().map(|(step, _)| *step).collect();
+    assert_eq!(steps, [0, 1, 2]);
+    assert_eq!(decision.failure.as_deref(), Some("Stage s: step 2: fail: no"));
+}
+
+#[test]
+fn draws_of_templates_depend_on_the_stage_and_the_number_of_plays() {
+    let next = json!({"statusTemplate": "a: {{ randAlphaNum 20 }}"});
+    let stage = |name| set(&[(name, json!({"selector": {}, "next": next}))]);
+    let first = decide(&pod("1"), &stage("s"), &Memory::default(), 0);
+    let same = decide(&pod("77"), &stage("s"), &Memory::default(), 5);
+    assert_eq!(first.actions, same.actions, "neither time nor version count");
+    let second = decide(&pod("2"), &stage("s"), &first.memory, 1);
+    assert_ne!(first.actions, second.actions);
+    let other = decide(&pod("1"), &stage("t"), &Memory::default(), 0);
+    assert_ne!(first.actions, other.actions);
 }

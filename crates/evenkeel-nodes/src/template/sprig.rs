@@ -1,6 +1,7 @@
 //! Common functions of the library sprig, which KWOK's templates may call.
 
 use serde_json::{Map, Value};
+use std::collections::HashSet;
 
 use super::{
     eval::Machine,
@@ -28,7 +29,10 @@ pub(super) const FUNCTIONS: &[(&str, Body)] = &[
     ("lower", |a, _| Ok(text(one(a)?).to_lowercase().into())),
     ("trim", |a, _| Ok(text(one(a)?).trim().into())),
     ("trimAll", |a, _| {
-        two(a).map(|(set, of)| text(of).trim_matches(|c: char| text(set).contains(c)).into())
+        two(a).map(|(set, of)| {
+            let set: HashSet<char> = text(set).chars().collect();
+            text(of).trim_matches(|c: char| set.contains(&c)).into()
+        })
     }),
     ("trimPrefix", |a, _| {
         two(a).map(|(cut, of)| {
@@ -145,13 +149,9 @@ pub(super) const FUNCTIONS: &[(&str, Body)] = &[
     }),
     ("has", |a, _| two(a).and_then(|(item, list)| Ok(items(list)?.contains(item).into()))),
     ("uniq", |a, _| {
-        let mut unique: Vec<Value> = Vec::new();
-        for item in items(one(a)?)? {
-            if !unique.contains(item) {
-                unique.push(item.clone());
-            }
-        }
-        Ok(unique.into())
+        let mut known = HashSet::new();
+        let unique = items(one(a)?)?.iter().filter(|item| known.insert(*item));
+        Ok(unique.cloned().collect())
     }),
     ("sortAlpha", |a, _| {
         let mut sorted: Vec<String> = items(one(a)?)?.iter().map(text).collect();

@@ -7,7 +7,9 @@ use std::cmp::Ordering;
 
 use super::{
     compile::Filter,
-    run::{Machine, Scope, Sink, Stop, arithmetic, error, get, is_true, kind, order, to_text},
+    run::{
+        MAX_TEXT, Machine, Scope, Sink, Stop, arithmetic, error, get, is_true, kind, order, to_text,
+    },
 };
 
 /// Maximum size of a compiled regular expression in bytes.
@@ -38,6 +40,8 @@ pub(super) enum Filters {
     Range,
     Any,
     All,
+    In,
+    Paths,
     SortBy,
     GroupBy,
     UniqueBy,
@@ -70,18 +74,10 @@ const VALUES: &[(&str, usize, Body)] = &[
         Value::Array(items) => Ok((0..items.len()).map(Value::from).collect()),
         other => error(format!("{} has no keys", kind(other))),
     }),
-    ("has", 1, |input, arguments, _| match (input, arguments) {
-        (Value::Object(fields), [Value::String(key)]) => Ok(fields.contains_key(key).into()),
-        (Value::Array(items), [Value::Number(index)]) => {
-            let length = items.len() as f64;
-            Ok(index.as_f64().is_some_and(|index| index >= 0.0 && index < length).into())
-        }
-        _ => error(format!("{} cannot be checked for a key", kind(input))),
-    }),
+    ("has", 1, |input, arguments, _| has(input, argument(arguments))),
+    ("in", 1, |input, arguments, _| has(argument(arguments), input)),
     ("contains", 1, |input, arguments, machine| {
-        let part = argument(arguments);
-        machine.charge_value(input)?;
-        Ok(contains(input, part, machine)?.into())
+        Ok(contains(input, argument(arguments), machine)?.into())
     }),
     ("inside", 1, |input, arguments, machine| {
         Ok(contains(argument(arguments), input, machine)?.into())
@@ -95,10 +91,18 @@ const VALUES: &[(&str, usize, Body)] = &[
     }),
     ("any", 0, |input, _, _| Ok(members(input)?.into_iter().any(is_true).into())),
     ("all", 0, |input, _, _| Ok(members(input)?.into_iter().all(is_true).into())),
-    ("flatten", 0, |input, _, machine| {
-        machine.charge_value(input)?;
+    ("flatten", 0, |input, _, _| {
         let mut flat = Vec::new();
-        flatten(items(input)?, &mut flat);
+        flatten(items(input)?, f64::INFINITY, &mut flat);
+        Ok(flat.into())
+    }),
+    ("flatten", 1, |input, arguments, _| {
+        let depth = number(argument(arguments))?;
+        if depth < 0.0 {
+            return error("flatten depth must not be negative");
+        }
+        let mut flat = Vec::new();
+        flatten(items(input)?, depth, &mut flat);
         Ok(flat.into())
     }),
     ("floor", 0, |input, _, _| number(input).map(|number| arithmetic(number.floor(), None))),
@@ -122,26 +126,21 @@ const VALUES: &[(&str, usize, Body)] = &[
         },
         other => error(format!("{} cannot be parsed as a number", kind(other))),
     }),
-    ("sort", 0, |input, _, machine| {
-        machine.charge_value(input)?;
+    ("sort", 0, |input, _, _| {
         let mut sorted = items(input)?.to_vec();
         sorted.sort_by(order);
         Ok(sorted.into())
     }),
-    ("unique", 0, |input, _, machine| {
-        machine.charge_value(input)?;
+    ("unique", 0, |input, _, _| {
         let mut sorted = items(input)?.to_vec();
         sorted.sort_by(order);
         sorted.dedup_by(|one, two| order(one, two).is_eq());
         Ok(sorted.into())
     }),
-    ("reverse", 0, |input, _, machine| {
-        machine.charge_value(input)?;
-        match input {
-            Value::String(text) => Ok(text.chars().rev().collect::<String>().into()),
-            Value::Null => Ok(Value::Array(Vec::new())),
-            other => Ok(items(other)?.iter().rev().cloned().collect()),
-        }
+    ("reverse", 0, |input, _, _| match input {
+        Value::String(text) => Ok(text.chars().rev().collect::<String>().into()),
+        Value::Null => Ok(Value::Array(Vec::new())),
+        other => Ok(items(other)?.iter().rev().cloned().collect()),
     }),
     ("min", 0, |input, _, _| {
         Ok(items(input)?.iter().min_by(|a, b| order(a, b)).cloned().unwrap_or_default())
@@ -173,8 +172,9 @@ const VALUES: &[(&str, usize, Body)] = &[
     }),
     ("trim", 0, |input, _, _| Ok(string(input)?.trim().into())),
     ("split", 1, |input, arguments, machine| {
-        machine.charge_value(input)?;
         let (text, separator) = (string(input)?, string(argument(arguments))?);
+        // There may be as many parts as bytes.
+        machine.charge(text.len())?;
         match separator {
             "" => Ok(text.chars().map(|c| Value::from(c.to_string())).collect()),
             _ => Ok(text.split(separator).map(Value::from).collect()),
@@ -195,6 +195,9 @@ const VALUES: &[(&str, usize, Body)] = &[
                 item => joined.push_str(&to_text(item)),
             }
             machine.charge(1 + separator.len())?;
+            if joined.len() > MAX_TEXT {
+                return Err(Stop::Budget);
+            }
         }
         Ok(joined.into())
     }),
@@ -251,7 +254,11 @@ const FILTERS: &[(&str, usize, Filters)] = &[
     ("range", 1, Filters::Range),
     ("range", 2, Filters::Range),
     ("any", 1, Filters::Any),
+    ("any", 2, Filters::Any),
     ("all", 1, Filters::All),
+    ("all", 2, Filters::All),
+    ("IN", 1, Filters::In),
+    ("paths", 0, Filters::Paths),
     ("sort_by", 1, Filters::SortBy),
     ("group_by", 1, Filters::GroupBy),
     ("unique_by", 1, Filters::UniqueBy),
@@ -290,18 +297,13 @@ impl Builtin {
     ) -> Result<(), Stop> {
         match self {
             Self::Values(body) => match arguments {
-                [] => {
-                    let value = body(input, &[], machine)?;
-                    out(machine, &value)
-                }
+                [] => call(body, input, &[], machine, out),
                 [one] => machine.run(one, input, scope, &mut |machine, one| {
-                    let value = body(input, std::slice::from_ref(one), machine)?;
-                    out(machine, &value)
+                    call(body, input, std::slice::from_ref(one), machine, out)
                 }),
                 [one, two, ..] => machine.run(two, input, scope, &mut |machine, two| {
                     machine.run(one, input, scope, &mut |machine, one| {
-                        let value = body(input, &[one.clone(), two.clone()], machine)?;
-                        out(machine, &value)
+                        call(body, input, &[one.clone(), two.clone()], machine, out)
                     })
                 }),
             },
@@ -312,6 +314,21 @@ impl Builtin {
             }
         }
     }
+}
+
+/// Calls a function of values. Both what it reads and what it returns count by their sizes.
+fn call(
+    body: Body,
+    input: &Value,
+    arguments: &[Value],
+    machine: &mut Machine,
+    out: Sink<'_>,
+) -> Result<(), Stop> {
+    machine.charge_value(input)?;
+    arguments.iter().try_for_each(|argument| machine.charge_value(argument))?;
+    let value = body(input, arguments, machine)?;
+    machine.charge_value(&value)?;
+    out(machine, &value)
 }
 
 impl Filters {
@@ -404,14 +421,42 @@ impl Filters {
             }
             Self::Any | Self::All => {
                 let decides = matches!(self, Self::Any);
-                for item in members(input)? {
-                    let found = machine.collect(first, item, scope)?;
-                    if found.iter().any(|value| is_true(value) == decides) {
-                        return out(machine, &decides.into());
+                let mut is_decided = false;
+                let mut check = |machine: &mut Machine, condition: &Filter, item: &Value| {
+                    machine.run(condition, item, scope, &mut |_, value| {
+                        is_decided = is_true(value) == decides;
+                        if is_decided { Err(Stop::Enough) } else { Ok(()) }
+                    })
+                };
+                // With two arguments, the first one generates what the second one judges.
+                let run = match second {
+                    None => {
+                        let mut members = members(input)?.into_iter();
+                        members.try_for_each(|item| check(machine, first, item))
                     }
+                    Some(condition) => machine.run(first, input, scope, &mut |machine, item| {
+                        check(machine, condition, item)
+                    }),
+                };
+                match run {
+                    Err(Stop::Enough) if is_decided => out(machine, &decides.into()),
+                    Ok(()) => out(machine, &(!decides).into()),
+                    Err(other) => Err(other),
                 }
-                out(machine, &(!decides).into())
             }
+            Self::In => {
+                let mut is_found = false;
+                let run = machine.run(first, input, scope, &mut |machine, value| {
+                    machine.charge_value(value)?;
+                    is_found = order(value, input).is_eq();
+                    if is_found { Err(Stop::Enough) } else { Ok(()) }
+                });
+                match run {
+                    Ok(()) | Err(Stop::Enough) => out(machine, &is_found.into()),
+                    Err(other) => Err(other),
+                }
+            }
+            Self::Paths => paths(machine, input, &mut Vec::new(), out),
             Self::IsEmpty => {
                 let is_empty = take(machine, first, input, scope, 1)?.is_empty();
                 out(machine, &is_empty.into())
@@ -485,6 +530,35 @@ fn take(
     }
 }
 
+/// Outputs the path of each value in a value.
+fn paths(
+    machine: &mut Machine,
+    value: &Value,
+    path: &mut Vec<Value>,
+    out: Sink<'_>,
+) -> Result<(), Stop> {
+    let mut step = |machine: &mut Machine, key: Value, below: &Value| {
+        path.push(key);
+        let found = Value::Array(path.clone());
+        machine.charge_value(&found)?;
+        out(machine, &found)?;
+        paths(machine, below, path, out)?;
+        path.pop();
+        Ok(())
+    };
+    match value {
+        Value::Array(items) => {
+            let mut items = items.iter().enumerate();
+            items.try_for_each(|(index, item)| step(machine, index.into(), item))
+        }
+        Value::Object(fields) => {
+            let mut fields = fields.iter();
+            fields.try_for_each(|(key, field)| step(machine, Value::from(&**key), field))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Returns the only argument.
 fn argument(arguments: &[Value]) -> &Value {
     arguments.first().unwrap_or(&Value::Null)
@@ -521,10 +595,23 @@ fn at(value: &Value, index: i64) -> Result<Value, Stop> {
     Ok(get(value, &index.into()).or_else(error)?.cloned().unwrap_or_default())
 }
 
-fn flatten(items: &[Value], flat: &mut Vec<Value>) {
+/// Reports whether an object has a key, or an array an index.
+fn has(value: &Value, key: &Value) -> Result<Value, Stop> {
+    match (value, key) {
+        (Value::Object(fields), Value::String(key)) => Ok(fields.contains_key(key).into()),
+        (Value::Array(items), Value::Number(index)) => {
+            let length = items.len() as f64;
+            Ok(index.as_f64().is_some_and(|index| index >= 0.0 && index < length).into())
+        }
+        _ => error(format!("{} cannot be checked for a key", kind(value))),
+    }
+}
+
+/// Collects items, and instead of an array its items, down to a depth.
+fn flatten(items: &[Value], depth: f64, flat: &mut Vec<Value>) {
     for item in items {
         match item {
-            Value::Array(inner) => flatten(inner, flat),
+            Value::Array(inner) if depth > 0.0 => flatten(inner, depth - 1.0, flat),
             other => flat.push(other.clone()),
         }
     }

@@ -2,7 +2,7 @@
 
 use jaq_core::{
     load::{
-        lex::{Lexer, StrPart},
+        lex::{Lexer, StrPart, Tok, Token},
         parse::{BinaryOp, Parser, Pattern, Term},
     },
     ops::{Cmp, Math},
@@ -17,6 +17,12 @@ const MAX_DEPTH: usize = 64;
 
 /// Maximum number of filters, because each may take a place on the stack at the same time.
 const MAX_NODES: usize = 200;
+
+/// Maximum number of tokens, at each of which the parser may recurse: `-`, `try`, `if`, `|`.
+const MAX_TOKENS: usize = 400;
+
+/// Maximum depth of nested brackets, for each of which the parser recurses several times.
+const MAX_NESTED: usize = 24;
 
 /// A filter: it gets a value, and outputs any number of values.
 #[derive(Debug, Clone)]
@@ -88,12 +94,39 @@ pub(super) fn compile(source: &str) -> Result<Filter, String> {
         let at = errors.first().map_or("", |(_, at)| *at);
         format!("{source:?} is not a jq expression, at {:?}", excerpt(at))
     })?;
+    check_tokens(&tokens, &mut 0, 0)?;
     let term = Parser::new(&tokens).parse(Parser::term).map_err(|errors| {
         let found = errors.first().and_then(|(_, found)| found.map(|token| token.0));
         let at = found.map_or("its end".to_owned(), |at| format!("{:?}", excerpt(at)));
         format!("{source:?} is not a jq expression, at {at}")
     })?;
     filter(&term, &mut Names::default(), 0)
+}
+
+/// Checks that there are not too many tokens, nor brackets in brackets, for the stack of the parser. `n_tokens` is the
+/// number of tokens before.
+fn check_tokens(tokens: &[Token<&str>], n_tokens: &mut usize, depth: usize) -> Result<(), String> {
+    if depth > MAX_NESTED {
+        return Err(format!("brackets are nested more than {MAX_NESTED} times"));
+    }
+    for Token(_, token) in tokens {
+        *n_tokens += 1;
+        if *n_tokens > MAX_TOKENS {
+            return Err(format!("the expression has more than {MAX_TOKENS} tokens"));
+        }
+        match token {
+            Tok::Block(inner) => check_tokens(inner, n_tokens, depth + 1)?,
+            Tok::Str(parts) => {
+                for part in parts {
+                    if let StrPart::Term(term) = part {
+                        check_tokens(std::slice::from_ref(term), n_tokens, depth + 1)?;
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// Returns the first characters of a text.

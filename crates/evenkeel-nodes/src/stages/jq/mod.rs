@@ -21,8 +21,8 @@ use serde_json::Value;
 /// Maximum length of an expression in bytes.
 const MAX_SOURCE: usize = 4096;
 
-/// Maximum depth of nested brackets in an expression.
-const MAX_BRACKETS: usize = 24;
+/// Maximum number of opening brackets in an expression, even in texts, because the lexer recurses at each one.
+const MAX_BRACKETS: usize = 200;
 
 /// A compiled expression.
 #[derive(Debug, Clone)]
@@ -37,17 +37,8 @@ impl Query {
         if source.len() > MAX_SOURCE {
             return Err(format!("the expression is longer than {MAX_SOURCE} bytes"));
         }
-        let (mut depth, mut deepest) = (0_usize, 0);
-        for c in source.chars() {
-            match c {
-                '(' | '[' | '{' => depth += 1,
-                ')' | ']' | '}' => depth = depth.saturating_sub(1),
-                _ => {}
-            }
-            deepest = deepest.max(depth);
-        }
-        if deepest > MAX_BRACKETS {
-            return Err(format!("brackets are nested more than {MAX_BRACKETS} times"));
+        if source.matches(['(', '[', '{']).count() > MAX_BRACKETS {
+            return Err(format!("the expression has more than {MAX_BRACKETS} brackets"));
         }
         compile::compile(source).map(Self)
     }

@@ -6,8 +6,14 @@ use std::cmp::Ordering;
 
 use super::compile::{Filter, Fold, Piece, Step};
 
-/// Maximum number of steps of an evaluation. A value that is created counts by its size.
+/// Maximum number of steps of an evaluation. A value that is created or read as a whole counts by its size.
 const MAX_STEPS: u64 = 200_000;
+
+/// Maximum length of a text in bytes.
+pub(super) const MAX_TEXT: usize = 1024 * 1024;
+
+/// Maximum depth of a value, which recursive functions walk. The reader of JSON has the same bound.
+const MAX_VALUE_DEPTH: usize = 128;
 
 /// Why an evaluation stops before its end.
 #[derive(Debug, PartialEq)]
@@ -54,20 +60,37 @@ impl Machine {
         if self.steps > MAX_STEPS { Err(Stop::Budget) } else { Ok(()) }
     }
 
-    /// Counts the creation or the walk of a value.
+    /// Counts the creation or the walk of a value, and stops at one that is too large.
     pub(super) fn charge_value(&mut self, value: &Value) -> Result<(), Stop> {
+        self.charge_below(value, MAX_VALUE_DEPTH)
+    }
+
+    /// Counts a value that is at most this deep.
+    fn charge_below(&mut self, value: &Value, depth: usize) -> Result<(), Stop> {
+        let Some(below) = depth.checked_sub(1) else { return Err(Stop::Budget) };
         match value {
             Value::Array(items) => {
                 self.charge(1)?;
-                items.iter().try_for_each(|item| self.charge_value(item))
+                items.iter().try_for_each(|item| self.charge_below(item, below))
             }
             Value::Object(fields) => {
                 self.charge(1)?;
-                fields.values().try_for_each(|field| self.charge_value(field))
+                fields.iter().try_for_each(|(key, field)| {
+                    self.charge_text(key)?;
+                    self.charge_below(field, below)
+                })
             }
-            Value::String(text) => self.charge(1 + text.len() / 64),
+            Value::String(text) => {
+                self.charge(1)?;
+                self.charge_text(text)
+            }
             _ => self.charge(1),
         }
+    }
+
+    /// Counts the creation or the walk of a text.
+    fn charge_text(&mut self, text: &str) -> Result<(), Stop> {
+        if text.len() > MAX_TEXT { Err(Stop::Budget) } else { self.charge(text.len() / 64) }
     }
 
     /// Evaluates a filter, and hands over each output.
@@ -224,7 +247,8 @@ impl Machine {
         scope: Option<&Scope<'_>>,
         out: Sink<'_>,
     ) -> Result<(), Stop> {
-        self.charge(1 + prefix.len() / 64)?;
+        self.charge(1)?;
+        self.charge_text(prefix)?;
         match pieces.split_first() {
             None => out(self, &prefix.into()),
             Some((Piece::Text(text), rest)) => {
@@ -232,6 +256,7 @@ impl Machine {
             }
             Some((Piece::Filter(filter), rest)) => {
                 self.run(filter, input, scope, &mut |machine, value| {
+                    machine.charge_value(value)?;
                     let text = if is_json { value.to_string() } else { to_text(value) };
                     let prefix = format!("{prefix}{text}");
                     machine.text(rest, is_json, &prefix, input, scope, out)
@@ -385,7 +410,12 @@ impl Machine {
         }
         match (math, left, right) {
             (Math::Add, Value::Null, other) | (Math::Add, other, Value::Null) => Ok(other.clone()),
-            (Math::Add, Value::String(a), Value::String(b)) => Ok(format!("{a}{b}").into()),
+            (Math::Add, Value::String(a), Value::String(b)) => {
+                if a.len().saturating_add(b.len()) > MAX_TEXT {
+                    return Err(Stop::Budget);
+                }
+                Ok(format!("{a}{b}").into())
+            }
             (Math::Add, Value::Array(a), Value::Array(b)) => {
                 Ok(a.iter().chain(b).cloned().collect())
             }

@@ -74,6 +74,17 @@ fn expressions_output_what_the_manual_says() {
         ("contains({a: [\"x\"]})", json!({"a": ["xyz"], "b": 1}), json!([true])),
         ("any, all, add", json!([1, 2]), json!([true, true, 3])),
         ("any(. > 1), all(. > 1)", json!([1, 2]), json!([true, false])),
+        ("any(.[]; . > 1), all(.[]; . > 1)", json!([1, 2]), json!([true, false])),
+        ("any(1, error; . == 1), all(0, error; . > 0)", json!(null), json!([true, false])),
+        ("IN(1, 2), IN(2, 3), (.[]? | IN(1))", json!(1), json!([true, false])),
+        ("\"a\" | in({a: 1}, {b: 1})", json!(null), json!([true, false])),
+        (".[] | in([0, 1])", json!([1, 2]), json!([true, false])),
+        (
+            "flatten, flatten(1), flatten(0)",
+            json!([1, [[2]]]),
+            json!([[1, 2], [1, [2]], [1, [[2]]]]),
+        ),
+        ("[paths]", json!({"a": [1], "b": 2}), json!([[["a"], ["a", 0], ["b"]]])),
         (
             "first(range(10; 12)), [limit(2; range(5))], isempty(empty)",
             json!(null),
@@ -155,4 +166,78 @@ fn steps_length_and_depth_are_bounded() {
     for source in ["(".repeat(4000), format!("1{}", "|1".repeat(1000)), " ".repeat(5000)] {
         Query::parse(&source).expect_err("too large");
     }
+}
+
+/// Values count by their sizes, so that no expression takes much memory or time.
+#[test]
+fn large_values_are_bounded() {
+    let object = json!({"items": (0..1000).collect::<Vec<_>>()});
+    for source in [
+        &*vec!["tojson"; 35].join("|"),
+        "range(30000) as $i | tojson | length",
+        "range(30000) as $i | \"\\(.)\" | length",
+        "range(30000) as $i | length",
+        "reduce range(500) as $i (.; [.])",
+        "reduce range(40) as $i (\"ab\"; . + .) | length",
+        "[range(9000)] | join(\"0123456789abcdefghijklmnopqrstuvwxyz\")",
+    ] {
+        assert!(outputs(source, &object) == Err(run::Stop::Budget), "{source}");
+    }
+    let text = json!("a".repeat(run::MAX_TEXT));
+    assert_eq!(outputs("length", &text), Ok(vec![run::MAX_TEXT.into()]));
+    for source in ["tojson", ". + .", "split(\"\")", "\"\\(.)b\"", "{(. + \"b\"): 1}"] {
+        assert!(outputs(source, &text) == Err(run::Stop::Budget), "{source}");
+    }
+}
+
+/// The parser recurses at more than brackets. A worker's stack suffices for every expression.
+#[test]
+fn hostile_expressions_are_refused() {
+    let run = || {
+        let refused = |source: &str| {
+            Query::parse(source).expect_err("too large");
+        };
+        for part in [
+            "-",
+            "try ",
+            "if ",
+            "if 1 then ",
+            "1|",
+            "1 as $x|",
+            "1//",
+            "reduce ",
+            "(",
+            "[",
+            "{a:",
+            "1+",
+            "def f: ",
+            "label $x|",
+            "\"\\(",
+            "(\")\"|",
+            ". as [",
+            ".[",
+            "f(",
+            "1 or ",
+            "try 1 catch ",
+        ] {
+            for length in [4095, 2000, 400, 100] {
+                refused(&part.repeat(length / part.len()));
+                let whole = format!("{}1", part.repeat(length / part.len()));
+                let _ = Query::parse(&whole);
+                if length > 2000 && part != "(\")\"|" {
+                    refused(&whole);
+                }
+            }
+            let _ =
+                Query::parse(&format!("{}1", part.repeat(390 / part.split(' ').count().max(2))));
+            let _ = Query::parse(&format!("{}1", part.repeat(199)));
+            let _ = Query::parse(&format!("{}1", part.repeat(398)));
+        }
+        let deepest = format!("{}1{}", "(".repeat(24), ")".repeat(24));
+        Query::parse(&deepest).expect("not too deep");
+        refused(&format!("{}1{}", "(".repeat(25), ")".repeat(25)));
+        Query::parse(&format!("1{}", "+1".repeat(60))).expect("not too long");
+    };
+    let thread = std::thread::Builder::new().stack_size(2 * 1024 * 1024);
+    thread.spawn(run).expect("a thread").join().expect("refused");
 }
