@@ -233,6 +233,18 @@ test("a user sees what the user may see, until the log-out", async () => {
   assert.match(await text(), /5 \/ 5\s+nodes Ready/, "the URL lets the administrator in again");
 });
 
+test("an open page of a user who was logged out leads to the log-in", async () => {
+  await logIn("token-of-ann");
+  await open("/objects?kind=pods&namespace=shop");
+  await page.evaluate(`fetch("/logout", {
+    method: "POST", redirect: "manual",
+    body: new URLSearchParams({ token: document.querySelector(".viewer input").value }),
+  }).then(() => true)`);
+  await page.until("document.querySelector('#lost a')?.getAttribute('href') === '/login'", 60_000);
+  assert.match(await page.evaluate("document.getElementById('lost').innerText"), /^ann is no longer logged in/);
+  await page.open(CONSOLE_URL);
+});
+
 test("updates can be paused, by keyboard too", async () => {
   await open(PAGES.overview);
   await page.evaluate("document.getElementById('pause').focus()");

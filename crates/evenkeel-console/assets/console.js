@@ -86,6 +86,19 @@ function say(text) {
   if (lost.textContent !== text) lost.textContent = text;
 }
 
+// Says that the page's session has ended. A user of the API logs in with a token, the administrator opens the console's URL.
+function sayLoggedOut(cluster) {
+  const user = document.body.dataset.user;
+  if (!user) {
+    say(`This page's session has ended, or it is of an earlier start of the cluster ${cluster}. Open its console anew: evenkeel console ${cluster}`);
+    return;
+  }
+  const text = `${user} is no longer logged in to the cluster ${cluster}. `;
+  const link = Object.assign(document.createElement("a"), { href: "/login", textContent: "Log in again" });
+  say(text + link.textContent);
+  if (!lost.querySelector("a")) lost.replaceChildren(text, link);
+}
+
 // Finds out what an error of the stream means: the server may be gone, may have started anew, or have too many pages open.
 async function check() {
   const cluster = document.body.dataset.cluster;
@@ -98,7 +111,7 @@ async function check() {
   if (!lostAt || paused || document.hidden) return;
   const time = lostAt.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hour12: false });
   if (!answer) say(`No connection to the cluster ${cluster} since ${time}. It may have stopped: evenkeel list`);
-  else if (answer.status === 401) say(`This page is of an earlier start of the cluster ${cluster}. Open its console anew: evenkeel console ${cluster}`);
+  else if (answer.status === 401) sayLoggedOut(cluster);
   else say("");
   clearTimeout(retry);
   retry = setTimeout(() => { disconnect(); connect(); }, RETRY_MS);

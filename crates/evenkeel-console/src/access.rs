@@ -150,14 +150,22 @@ pub(crate) fn decide<S>(
             ),
         };
     }
+    session_of(port, headers, find).map_or(Access::Stranger, Access::Granted)
+}
+
+/// Returns the session of a request's cookie. `find` returns the session of a cookie's value.
+pub(crate) fn session_of<S>(
+    port: u16,
+    headers: &HeaderMap,
+    find: impl Fn(&str) -> Option<S>,
+) -> Option<S> {
     let cookies = headers.get_all(header::COOKIE).into_iter();
     let mut cookies = cookies.filter_map(|value| value.to_str().ok()).flat_map(|v| v.split(';'));
     let name = cookie_name(port);
-    let session = cookies.find_map(|cookie| {
+    cookies.find_map(|cookie| {
         let (_, value) = cookie.trim().split_once('=').filter(|(n, _)| *n == name)?;
         find(value)
-    });
-    session.map_or(Access::Stranger, Access::Granted)
+    })
 }
 
 /// Returns whether a `Host` header names this console. A page of another name that resolves to this machine is no page of

@@ -124,7 +124,7 @@ impl Console {
         Ok(Arc::new(Self {
             cluster,
             keys: Keys::draw().map_err(|_| NoRandomNumbers)?,
-            sessions: sessions.map_err(|_| NoRandomNumbers)?,
+            sessions,
             caches,
             introspection,
             scheduler: DryScheduler::new(kube, clock.clone(), scheduler),

@@ -29,7 +29,7 @@ use askama::Template;
 use evenkeel_api::{
     Kind, View,
     selector::Selector,
-    views::{Deployment, Job, Namespace, Node, Pod, StatefulSet},
+    views::{Deployment, Job, Namespace, Node, Pod, ReplicaSet, StatefulSet},
 };
 use evenkeel_explain::{Explained, Limits, explain};
 use evenkeel_runtime::{cache::Caches, discovery::ServerResources, introspect::Subject};
@@ -88,6 +88,8 @@ impl Console {
         let deployments = self.visible::<Deployment>(session, &mut refused).await?;
         let statefulsets = self.visible::<StatefulSet>(session, &mut refused).await?;
         let jobs = self.visible::<Job>(session, &mut refused).await?;
+        // Without them, pods that ended and were replaced stay listed.
+        let replicasets = self.visible::<ReplicaSet>(session, &mut Vec::new()).await?;
         let sees_all = refused.is_empty();
         let sees_controllers = session.check(&Right::Path(CONTROLLERS), &mut refused).await?;
         let sees_metrics = session.check(&Right::Path(METRICS), &mut refused).await?;
@@ -97,6 +99,7 @@ impl Console {
         let now = listing.now;
         let workloads = Workloads {
             deployments: deployments.clone().unwrap_or_default(),
+            replicasets: replicasets.unwrap_or_default(),
             statefulsets: statefulsets.unwrap_or_default(),
             jobs: jobs.unwrap_or_default(),
         };
@@ -218,7 +221,7 @@ impl Console {
             }
             false => Explained { object: subject, ..Explained::default() },
         };
-        let why = source.causes(&resources, &explained).await?;
+        let why = source.causes(&resources, &explained, now).await?;
         let href = |subject: &Subject| look.href(subject);
         let (why, more_causes) = causes(&explained.object, why, href);
         let kind_of =

@@ -2,7 +2,7 @@
 
 use crate::{
     Console,
-    access::{Access, decide, remove_cookie, set_cookie},
+    access::{Access, decide, remove_cookie, session_of, set_cookie},
     route::{Route, parameter},
     session::Session,
     source::PageError,
@@ -18,7 +18,7 @@ use evenkeel_listener::{
 };
 use evenkeel_runtime::tasks::{Tasks, watch};
 use futures::stream;
-use http::{HeaderValue, Method, Request, Response, StatusCode, header, request::Parts};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header, request::Parts};
 use http_body_util::{BodyExt as _, Full, Limited, StreamBody, combinators::UnsyncBoxBody};
 use hyper::{
     body::{Frame, Incoming},
@@ -207,10 +207,7 @@ impl Console {
             (Access::Refused(status, message), _) => {
                 return self.refuse(None, &PageError { status, message: message.to_owned() }, "/");
             }
-            (Access::Enter, _) => {
-                let administrator = self.sessions.administrator();
-                return with_cookie("/", &set_cookie(address.port(), administrator.cookie()));
-            }
+            (Access::Enter, _) => return self.enter(address, headers),
         };
         let is_form = parts.method == Method::POST;
         let form = String::from_utf8_lossy(form);
@@ -293,6 +290,20 @@ impl Console {
     ) -> Response<Body> {
         let content = LoginPage { message }.render().unwrap_or_default();
         self.frame(status, "Log in", "/login", "", viewer(session), &content)
+    }
+
+    /// Begins a session of the administrator in place of the browser's one.
+    fn enter(&self, address: SocketAddr, headers: &HeaderMap) -> Response<Body> {
+        let former = session_of(address.port(), headers, |cookie| self.sessions.find(cookie));
+        match self.sessions.enter() {
+            Ok(begun) => {
+                if let Some(former) = former {
+                    self.sessions.log_out(&former);
+                }
+                with_cookie("/", &set_cookie(address.port(), begun.cookie()))
+            }
+            Err(error) => self.refuse(former.as_deref(), &error, "/"),
+        }
     }
 
     /// Begins the session of a token's user in place of the browser's one.
@@ -396,7 +407,7 @@ impl Changes {
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             self.stop.run_until_cancelled(self.ticks.changed()).await?.ok()?;
-            // The stream ends with the log-out.
+            // The stream ends with the session.
             if !self.console.sessions.is_live(&self.session) {
                 return None;
             }

@@ -1,7 +1,7 @@
 //! Who is logged in: the cluster's administrator by the URL's token, others by a bearer token of the API.
 //!
-//! A user's bearer token is in this process's memory alone, in the client that sends it. The browser has a cookie with a
-//! random value, which ends with the log-out, an hour without a request, or the process.
+//! A user's bearer token is in this process's memory alone, in the client that sends it. Each browser has a session of its own
+//! and a cookie with a random value. The session ends with the log-out, an hour without a request, or the process.
 
 use crate::{access::Token, rights::Right, source::PageError, source::Source};
 use bytes::Bytes;
@@ -19,9 +19,9 @@ use std::{
 };
 use tower::service_fn;
 
-/// Maximum number of users that are logged in at once.
-const MAX_USERS: usize = 32;
-/// Time without a request after which a user is logged out.
+/// Maximum number of sessions of administrators, and of those of users. One more ends the session that was idle for longest.
+const MAX_SESSIONS: usize = 32;
+/// Time without a request after which a session ends.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(3600);
 
 const SELF_REVIEW: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
@@ -57,7 +57,7 @@ pub(crate) struct Session {
     /// The user. `None` is the cluster's administrator.
     user: Option<User>,
     /// Reads and writes in the user's name.
-    pub(crate) source: Source,
+    pub(crate) source: Arc<Source>,
     /// Time of the last request.
     used: Mutex<Timestamp>,
 }
@@ -66,10 +66,11 @@ impl Session {
     fn new(
         random: &SystemRandom,
         user: Option<User>,
-        source: Source,
+        source: Arc<Source>,
         now: Timestamp,
-    ) -> Result<Arc<Self>, ring::error::Unspecified> {
-        let (cookie, form) = (Token::draw(random)?, Token::draw(random)?);
+    ) -> Result<Arc<Self>, PageError> {
+        let draw = || Token::draw(random).map_err(|_| no_random_numbers());
+        let (cookie, form) = (draw()?, draw()?);
         Ok(Arc::new(Self { cookie, form, user, source, used: Mutex::new(now) }))
     }
 
@@ -152,55 +153,77 @@ async fn post(client: &Client, target: &str, review: &Value) -> Result<Value, Ap
 pub(crate) struct Sessions {
     random: SystemRandom,
     clock: Clock,
-    /// Session of the URL's token.
-    administrator: Arc<Session>,
+    /// Reads and writes in the administrator's name, for all sessions that the URL's token began.
+    administrator: Arc<Source>,
     /// Client without credentials of its own.
     anonymous: kube::Client,
     /// Whether the switches of the simulation are served.
     allows_writes: bool,
-    users: Mutex<Vec<Arc<Session>>>,
+    sessions: Mutex<Vec<Arc<Session>>>,
+}
+
+fn no_random_numbers() -> PageError {
+    let message = "The system has no random numbers for a session.".to_owned();
+    PageError { status: StatusCode::INTERNAL_SERVER_ERROR, message }
 }
 
 impl Sessions {
-    /// Creates the administrator's session. Requests of `administrator` have its credentials, those of `anonymous` none.
-    ///
-    /// # Errors
-    /// When the system has no random numbers.
+    /// Creates a console's sessions; there is none yet. Requests of `administrator` have its credentials, those of `anonymous`
+    /// none.
     pub(crate) fn new(
         administrator: &kube::Client,
         anonymous: kube::Client,
         clock: &Clock,
         allows_writes: bool,
-    ) -> Result<Self, ring::error::Unspecified> {
-        let random = SystemRandom::new();
-        let source = Source::new(administrator, clock, None, allows_writes);
-        Ok(Self {
-            administrator: Session::new(&random, None, source, clock.now())?,
-            random,
+    ) -> Self {
+        Self {
+            administrator: Arc::new(Source::new(administrator, clock, None, allows_writes)),
+            random: SystemRandom::new(),
             clock: clock.clone(),
             anonymous,
             allows_writes,
-            users: Mutex::default(),
-        })
+            sessions: Mutex::default(),
+        }
     }
 
-    fn users(&self) -> MutexGuard<'_, Vec<Arc<Session>>> {
-        let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Returns the sessions that have not ended.
+    fn live(&self) -> MutexGuard<'_, Vec<Arc<Session>>> {
+        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.clock.now();
-        users.retain(|session| !session.is_idle(now));
-        users
+        sessions.retain(|session| !session.is_idle(now));
+        sessions
     }
 
-    /// Returns the session of the URL's token.
-    pub(crate) fn administrator(&self) -> &Arc<Session> {
-        &self.administrator
+    /// Adds a session. If there are as many of its kind as there may be, that of the oldest last request ends.
+    fn add(&self, session: &Arc<Session>) {
+        let mut sessions = self.live();
+        let is_alike = |known: &Arc<Session>| known.user.is_some() == session.user.is_some();
+        while sessions.iter().filter(|known| is_alike(known)).count() >= MAX_SESSIONS {
+            let alike = sessions.iter().enumerate().filter(|(_, known)| is_alike(known));
+            let Some((longest_idle, _)) = alike.min_by_key(|(_, known)| *known.lock()) else {
+                break;
+            };
+            sessions.remove(longest_idle);
+        }
+        sessions.push(Arc::clone(session));
+    }
+
+    /// Begins a session of the cluster's administrator, for a browser with the URL's token.
+    ///
+    /// # Errors
+    /// When the system has no random numbers.
+    pub(crate) fn enter(&self) -> Result<Arc<Session>, PageError> {
+        let source = Arc::clone(&self.administrator);
+        let session = Session::new(&self.random, None, source, self.clock.now())?;
+        self.add(&session);
+        Ok(session)
     }
 
     /// Returns the session of a cookie's value, and records its use.
     pub(crate) fn find(&self, cookie: &str) -> Option<Arc<Session>> {
         let mut found = None;
         // All are compared, so that the time says nothing of their order.
-        for session in [&self.administrator].into_iter().chain(self.users().iter()) {
+        for session in self.live().iter() {
             if session.cookie.is(cookie) {
                 found = Some(Arc::clone(session));
             }
@@ -211,20 +234,20 @@ impl Sessions {
         found
     }
 
-    /// Returns whether a session has not ended, and records its use.
+    /// Returns whether a session has not ended. An open page that asks for changes is no use of it.
     pub(crate) fn is_live(&self, session: &Arc<Session>) -> bool {
-        self.find(session.cookie()).is_some()
+        self.live().iter().any(|known| Arc::ptr_eq(known, session))
     }
 
-    /// Ends a user's session. The administrator's ends with the process.
+    /// Ends a session.
     pub(crate) fn log_out(&self, session: &Arc<Session>) {
-        self.users().retain(|known| !Arc::ptr_eq(known, session));
+        self.live().retain(|known| !Arc::ptr_eq(known, session));
     }
 
     /// Begins the session of a bearer token's user.
     ///
     /// # Errors
-    /// When the API server does not accept the token, or too many users are logged in.
+    /// When the API server does not accept the token, or the system has no random numbers.
     pub(crate) async fn log_in(&self, token: &str) -> Result<Arc<Session>, PageError> {
         let refused = |status, message: String| PageError { status, message };
         let token = token.trim();
@@ -268,17 +291,9 @@ impl Sessions {
         }
         let source = Source::new(&kube, &self.clock, Some(name), self.allows_writes);
         let user = User { name: name.to_owned(), reviews };
-        let session = Session::new(&self.random, Some(user), source, self.clock.now());
-        let session = session.map_err(|_| {
-            let message = "The system has no random numbers for a session.";
-            refused(StatusCode::INTERNAL_SERVER_ERROR, message.to_owned())
-        })?;
-        let mut users = self.users();
-        if users.len() >= MAX_USERS {
-            let message = format!("{MAX_USERS} users are logged in. One of them has to log out.");
-            return Err(refused(StatusCode::SERVICE_UNAVAILABLE, message));
-        }
-        users.push(Arc::clone(&session));
+        let source = Arc::new(source);
+        let session = Session::new(&self.random, Some(user), source, self.clock.now())?;
+        self.add(&session);
         Ok(session)
     }
 }

@@ -8,6 +8,7 @@ use crate::{
 use bytes::Bytes;
 use evenkeel_api::{
     Kind, View as _,
+    time::Timestamp,
     views::{Node, Pod},
 };
 use evenkeel_explain::{Cause, Explained, causes, owners, read};
@@ -19,7 +20,7 @@ use evenkeel_runtime::{
 };
 use http::{HeaderValue, Method, Request, StatusCode, header};
 use serde_json::Value;
-use std::{sync::Arc, time::Duration};
+use std::{fmt::Display, sync::Arc, time::Duration};
 
 /// Time for which a discovery serves again.
 const DISCOVERY_AGE: Duration = Duration::from_secs(10);
@@ -93,10 +94,7 @@ impl Source {
         let request = Request::get(target).header(header::ACCEPT, accept).body(Bytes::new())?;
         let answer = self.client.raw(request).await;
         let answer = answer.map_err(|error| right.error(self.user.as_deref(), &error))?;
-        serde_json::from_slice(answer.body()).map_err(|error| PageError {
-            status: StatusCode::BAD_GATEWAY,
-            message: format!("The answer of the API server to {target} cannot be read: {error}"),
-        })
+        serde_json::from_slice(answer.body()).map_err(|error| unreadable(target, &error))
     }
 
     /// Returns the resources that the API server serves.
@@ -113,7 +111,11 @@ impl Source {
         name: &str,
     ) -> Result<Value, PageError> {
         let right = Right::on("get", kind, namespace, name);
-        self.read(&target(kind, namespace, name), JSON, &right).await
+        let target = target(kind, namespace, name);
+        match self.read(&target, JSON, &right).await? {
+            object @ Value::Object(_) => Ok(object),
+            _ => Err(unreadable(&target, &"it is no object")),
+        }
     }
 
     /// Returns objects as a `Table` (`meta.k8s.io/v1`).
@@ -144,10 +146,11 @@ impl Source {
         &self,
         resources: &ServerResources,
         explained: &Explained,
+        now: Timestamp,
     ) -> Result<Vec<Cause>, PageError> {
         let found = read(&self.client, resources, explained, MAX_EXPLAINED).await;
         let found = found.map_err(|error| PageError::not_found(error.to_string()))?;
-        Ok(causes(&found.objects, &found.events))
+        Ok(causes(&found, now))
     }
 
     /// Returns the events of an object, unsorted.
@@ -164,9 +167,7 @@ impl Source {
             encode(&selector)
         );
         let right = Right::list(&EVENTS, &path.namespace);
-        let mut list = self.read(&target, JSON, &right).await?;
-        let mut events: Vec<Value> =
-            serde_json::from_value(list["items"].take()).unwrap_or_default();
+        let mut events = items_of(self.read(&target, JSON, &right).await?, &target)?;
         events.retain(|event| {
             let of = &event["involvedObject"]["apiVersion"];
             of.is_null() || *of == *kind.api_version()
@@ -182,11 +183,9 @@ impl Source {
             if !after.is_empty() {
                 target.push_str(&format!("&continue={}", encode(&after)));
             }
-            let mut list = self.read(&target, JSON, &Right::list(&EVENTS, namespace)).await?;
-            let items: Vec<Value> =
-                serde_json::from_value(list["items"].take()).unwrap_or_default();
-            events.extend(items);
+            let list = self.read(&target, JSON, &Right::list(&EVENTS, namespace)).await?;
             after = list["metadata"]["continue"].as_str().unwrap_or_default().to_owned();
+            events.extend(items_of(list, &target)?);
             if after.is_empty() || events.len() >= MAX_EVENTS {
                 return Ok((events, !after.is_empty()));
             }
@@ -200,9 +199,9 @@ impl Source {
     pub(crate) async fn warnings(&self) -> Result<(Vec<Value>, bool), PageError> {
         let (path, selector) = (EVENTS.path(""), encode("type=Warning"));
         let target = format!("{path}?limit={EVENTS_PAGE}&fieldSelector={selector}");
-        let mut list = self.read(&target, JSON, &Right::list(&EVENTS, "")).await?;
+        let list = self.read(&target, JSON, &Right::list(&EVENTS, "")).await?;
         let more = list["metadata"]["continue"].as_str().is_some_and(|after| !after.is_empty());
-        Ok((serde_json::from_value(list["items"].take()).unwrap_or_default(), more))
+        Ok((items_of(list, &target)?, more))
     }
 
     /// Sets or removes an annotation. Returns the page of its object.
@@ -229,7 +228,50 @@ impl Source {
 /// Events in the core group, which have all fields of those in `events.k8s.io`.
 pub(crate) const EVENTS: Kind = Kind::new("", "v1", "Event", "events", true);
 
+/// Returns the error of an answer that is not as the API's conventions have it: an aggregated API server may answer anything.
+fn unreadable(target: &str, why: &dyn Display) -> PageError {
+    let message = format!("The answer of the API server to {target} cannot be read: {why}");
+    PageError { status: StatusCode::BAD_GATEWAY, message }
+}
+
+/// Returns the items of a list, which has none if they are null.
+fn items_of(mut list: Value, target: &str) -> Result<Vec<Value>, PageError> {
+    let Some(list) = list.as_object_mut() else { return Err(unreadable(target, &"it is no list")) };
+    match list.remove("items") {
+        Some(Value::Array(items)) => Ok(items),
+        None | Some(Value::Null) => Ok(Vec::new()),
+        Some(_) => Err(unreadable(target, &"its items are no list")),
+    }
+}
+
 /// Returns the target of requests for an object.
 fn target(kind: &Kind, namespace: &str, name: &str) -> String {
     format!("{}/{}", kind.path(&encode(namespace)), encode(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn an_answer_that_is_no_list_is_an_error() {
+        for (answer, want) in [
+            (json!({"items": [1, 2]}), Some(2)),
+            (json!({"items": null}), Some(0)),
+            (json!({}), Some(0)),
+            (json!({"items": "no"}), None),
+            (json!([]), None),
+            (json!("no"), None),
+            (json!(null), None),
+        ] {
+            let items = items_of(answer.clone(), "/x");
+            let number = items.as_ref().ok().map(Vec::len);
+            assert_eq!(number, want, "{answer}");
+            if let Err(error) = items {
+                assert_eq!(error.status, StatusCode::BAD_GATEWAY);
+                assert!(error.message.contains("answer of the API server to /x cannot be read"));
+            }
+        }
+    }
 }

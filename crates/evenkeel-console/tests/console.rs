@@ -47,14 +47,25 @@ impl Visit {
         });
         let console = console.expect("a console");
         let mut visit = Self { console, cookie: String::new(), stop: CancellationToken::new() };
-        let url = visit.console.url(SocketAddr::from(ADDRESS));
+        visit.cookie = visit.enter().await;
+        visit
+    }
+
+    /// Opens the URL with the token. Returns the cookie.
+    async fn enter(&self) -> String {
+        let url = self.console.url(SocketAddr::from(ADDRESS));
         let target = url.strip_prefix("http://127.0.0.1:7070").expect("its own URL");
-        let entered = visit.send(Method::GET, target, &[], "").await;
+        let entered = self.send(Method::GET, target, &[], "").await;
         assert_eq!(entered.status(), StatusCode::SEE_OTHER);
         assert_eq!(entered.headers()[header::LOCATION], "/");
         let cookie = entered.headers()[header::SET_COOKIE].to_str().expect("a cookie");
-        visit.cookie = cookie.split(';').next().unwrap_or_default().to_owned();
-        visit
+        cookie.split(';').next().unwrap_or_default().to_owned()
+    }
+
+    /// Returns a browser without a session, for the same console.
+    fn other(&self) -> Self {
+        let (console, stop) = (Arc::clone(&self.console), self.stop.clone());
+        Self { console, cookie: String::new(), stop }
     }
 
     async fn send(
@@ -324,6 +335,65 @@ async fn a_stream_sends_a_page_when_it_changes() {
     cluster.stop().await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn each_browser_of_the_administrator_has_its_own_session() {
+    let cluster = TestCluster::start().await.expect("a cluster");
+    let visit = Visit::start(&cluster, false).await;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let tasks = Tasks::new();
+    tasks.spawn_finite("console", Arc::clone(&visit.console).serve(listener, visit.stop.clone()));
+    let mut other = visit.other();
+    other.cookie = other.enter().await;
+    assert_ne!(visit.cookie, other.cookie);
+    let log_out = async |visit: &Visit, token: &str| {
+        let form = format!("token={token}");
+        visit.send(Method::POST, "/logout", &ORIGIN, &form).await.status()
+    };
+    let token = token_of(&visit.html("/objects").await);
+    assert_eq!(log_out(&other, &token).await, StatusCode::FORBIDDEN, "the form of another session");
+
+    // The log-out ends one session, with its pages.
+    let live = "/live?page=%2Fobjects";
+    let mut of_visit = visit.send(Method::GET, live, &[], "").await.into_body();
+    let mut of_other = other.send(Method::GET, live, &[], "").await.into_body();
+    assert_eq!(log_out(&visit, &token).await, StatusCode::SEE_OTHER);
+    assert_eq!(visit.page("/").await.0, StatusCode::UNAUTHORIZED, "the cookie is worth nothing");
+    assert!(of_visit.frame().await.is_none(), "the stream ends");
+    other.html("/").await;
+
+    // A page that is left open is no request.
+    let left = cluster.clock().now();
+    while of_other.frame().await.is_some() {}
+    let open = Duration::try_from(cluster.clock().now().duration_since(left)).expect("later");
+    assert!((3600..3700).contains(&open.as_secs()), "{open:?}");
+    assert_eq!(other.page("/").await.0, StatusCode::UNAUTHORIZED);
+
+    // The place of one too many is that of the longest idle one.
+    let mut browsers = Vec::new();
+    for _ in 0..32 {
+        let mut browser = visit.other();
+        browser.cookie = browser.enter().await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        browsers.push(browser);
+    }
+    browsers[0].html("/objects").await;
+    other.cookie = other.enter().await;
+    let mut statuses = Vec::new();
+    for browser in [&browsers[0], &browsers[1], &browsers[2], &other] {
+        statuses.push(browser.page("/objects").await.0.as_u16());
+    }
+    assert_eq!(statuses, [200, 401, 200, 200]);
+    // A browser that opens the URL again has one session.
+    let mut again = visit.other();
+    again.cookie = browsers[2].cookie.clone();
+    again.cookie = again.enter().await;
+    assert_eq!(browsers[2].page("/objects").await.0, StatusCode::UNAUTHORIZED);
+    again.html("/objects").await;
+    visit.stop.cancel();
+    assert!(tasks.shut_down(Duration::from_secs(5)).await.is_empty(), "it stops in time");
+    cluster.stop().await;
+}
+
 /// Creates a service account that has the cluster role in the namespace `default`, and returns its token.
 async fn service_account(cluster: &TestCluster, name: &str, role: &str) -> String {
     let accounts = "/api/v1/namespaces/default/serviceaccounts";
@@ -502,8 +572,10 @@ async fn a_user_sees_what_the_user_may_see() {
     assert_eq!(status, StatusCode::UNAUTHORIZED);
     assert!(!html.contains("no longer valid"), "the session has ended: {html}");
 
-    // The administrator's session is another one, and goes on.
+    // The administrator's session is another one, and ends by the same rule.
     visit.cookie = administrator;
+    assert_eq!(visit.page(page).await.0, StatusCode::UNAUTHORIZED);
+    visit.cookie = visit.enter().await;
     let web = visit.html(page).await;
     assert!(web.contains("id=\"explain\"") && web.contains("Log in as another user"), "{web}");
     cluster.stop().await;

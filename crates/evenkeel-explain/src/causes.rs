@@ -4,11 +4,15 @@
 //! |---|---|
 //! | phases, conditions and container states of pods | [`of_pod`] |
 //! | conditions of other kinds | [`of_conditions`] |
-//! | deletion and finalizers | [`of_deletion`] |
+//! | deletion, grace periods and finalizers | [`of_deletion`] |
 //! | pauses, suspensions, zero replicas, cordons, unbound claims, missing addresses | [`of_spec`] |
 //! | events of type Warning | [`of_events`] |
 
-use crate::cause::{Cause, grouped};
+use crate::{
+    cause::{Cause, grouped},
+    objects::Objects,
+};
+use evenkeel_api::time::{self, Timestamp};
 use evenkeel_runtime::introspect::Subject;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -53,11 +57,10 @@ const USUAL_WAITS: [&str; 2] = ["ContainerCreating", "PodInitializing"];
 /// Maximum number of different warnings of one object.
 const MAX_WARNINGS: usize = 3;
 
-/// Returns the causes of several objects, the root first, each with its warnings from `events`. Children with the same cause
-/// are grouped.
-pub fn of_objects(objects: &[(Subject, Value)], events: &[Value]) -> Vec<Cause> {
-    let causes = objects.iter().flat_map(|(subject, object)| {
-        of_object(subject, object, events).into_iter().map(move |text| Cause {
+/// Returns the causes of several objects, the root first, each with its warnings. Children with the same cause are grouped.
+pub fn of_objects(found: &Objects, now: Timestamp) -> Vec<Cause> {
+    let causes = found.objects.iter().flat_map(|(subject, object)| {
+        of_object(subject, object, found, now).into_iter().map(move |text| Cause {
             object: subject.clone(),
             others: 0,
             text,
@@ -66,17 +69,21 @@ pub fn of_objects(objects: &[(Subject, Value)], events: &[Value]) -> Vec<Cause> 
     grouped(causes)
 }
 
-fn of_object(subject: &Subject, object: &Value, events: &[Value]) -> Vec<String> {
-    let mut causes = of_deletion(object);
+fn of_object(subject: &Subject, object: &Value, found: &Objects, now: Timestamp) -> Vec<String> {
+    let mut causes = Vec::new();
     let is_core = subject.group.is_empty();
     match &*subject.kind {
-        "Pod" if is_core => causes.extend(of_pod(object)),
+        "Pod" if is_core => {
+            causes.extend(of_pod_deletion(object, &found.nodes, now));
+            causes.extend(of_pod(object));
+        }
         _ => {
+            causes.extend(of_deletion(object, now));
             causes.extend(of_spec(&subject.kind, object));
             causes.extend(of_conditions(object));
         }
     }
-    let warnings = of_events(object, events);
+    let warnings = of_events(object, &found.events);
     let known = causes.join("\n").to_lowercase();
     causes.extend(
         warnings
@@ -108,23 +115,62 @@ fn joined(parts: &[&str]) -> String {
     parts.iter().filter(|part| !part.is_empty()).copied().collect::<Vec<_>>().join(": ")
 }
 
-fn of_deletion(object: &Value) -> Vec<String> {
+/// Returns the time of an object's deletion, if it is being deleted, and its finalizers.
+fn deletion(object: &Value) -> Option<(&str, Vec<&str>)> {
     let metadata = &object["metadata"];
-    let since = text(metadata, "deletionTimestamp");
-    if since.is_empty() {
-        return Vec::new();
+    let at = metadata["deletionTimestamp"].as_str()?;
+    let finalizers = items(metadata, "finalizers").chain(items(&object["spec"], "finalizers"));
+    Some((at, finalizers.filter_map(Value::as_str).collect()))
+}
+
+fn is_past(at: &str, now: Timestamp) -> bool {
+    time::parse(at).is_ok_and(|at| at < now)
+}
+
+fn stays_for(finalizers: &[&str]) -> String {
+    let names = finalizers.join(", ");
+    format!("stays until the controllers of its finalizers remove them: {names}")
+}
+
+fn of_deletion(object: &Value, now: Timestamp) -> Option<String> {
+    let (at, finalizers) = deletion(object)?;
+    Some(match finalizers.as_slice() {
+        [] if is_past(at, now) => format!("it is being deleted since {at}"),
+        [] => format!("it is being deleted, at the latest at {at}"),
+        names => format!("it is being deleted since {at}, and {}", stays_for(names)),
+    })
+}
+
+/// The time of a pod's deletion is the end of its grace period. Its kubelet ends the containers, and then confirms the deletion.
+fn of_pod_deletion(pod: &Value, nodes: &[Value], now: Timestamp) -> Option<String> {
+    let (at, finalizers) = deletion(pod)?;
+    let is_over = is_past(at, now);
+    let head = format!(
+        "it is being deleted: its grace period {} at {at}",
+        if is_over { "ended" } else { "ends" }
+    );
+    if !finalizers.is_empty() {
+        return Some(format!("{head}, and it {}", stays_for(&finalizers)));
     }
-    let finalizers: Vec<&str> = items(metadata, "finalizers")
-        .chain(items(&object["spec"], "finalizers"))
-        .filter_map(Value::as_str)
-        .collect();
-    vec![match finalizers.as_slice() {
-        [] => format!("it is being deleted, at the latest at {since}"),
-        names => format!(
-            "it is being deleted since {since}, and stays until the controllers of its finalizers remove them: {}",
-            names.join(", ")
-        ),
-    }]
+    let node = text(&pod["spec"], "nodeName");
+    if !is_over || node.is_empty() {
+        return Some(head);
+    }
+    let mut cause =
+        format!("{head}, and the kubelet of node {node} has not confirmed the deletion");
+    if let Some(known) = nodes.iter().find(|known| text(&known["metadata"], "name") == node) {
+        let mut conditions = items(&known["status"], "conditions");
+        match conditions.find(|condition| text(condition, "type") == "Ready") {
+            Some(ready) if text(ready, "status") == "Unknown" => {
+                cause.push_str("; the node is unreachable (its Ready condition is Unknown)");
+            }
+            Some(ready) if text(ready, "status") == "False" => {
+                cause.push_str("; the node is not ready (its Ready condition is False)");
+            }
+            _ => {}
+        }
+    }
+    Some(cause)
 }
 
 fn of_pod(pod: &Value) -> Vec<String> {
@@ -150,7 +196,37 @@ fn of_pod(pod: &Value) -> Vec<String> {
         items(status, "initContainerStatuses").chain(items(status, "containerStatuses"));
     let is_over = matches!(text(status, "phase"), "Failed" | "Succeeded");
     causes.extend(containers.filter_map(|container| of_container(container, is_over)));
+    if !is_over {
+        causes.extend(of_readiness(pod));
+    }
     causes
+}
+
+/// Returns why a pod is not ready whose containers are: a readiness gate, or a node that is unreachable.
+fn of_readiness(pod: &Value) -> Option<String> {
+    let (spec, status) = (&pod["spec"], &pod["status"]);
+    let condition = |type_: &str| {
+        items(status, "conditions").find(|condition| text(condition, "type") == type_)
+    };
+    let ready = condition("Ready").filter(|ready| text(ready, "status") != "True")?;
+    let mut containers = items(status, "containerStatuses").peekable();
+    containers.peek()?;
+    if containers.any(|container| container["ready"] != true) {
+        return None;
+    }
+    let gates: Vec<String> = items(spec, "readinessGates")
+        .map(|gate| text(gate, "conditionType"))
+        .filter_map(|gate| match condition(gate).map_or("", |gate| text(gate, "status")) {
+            "True" => None,
+            "" => Some(format!("{gate} (not set)")),
+            other => Some(format!("{gate} ({other})")),
+        })
+        .collect();
+    let cause = of_condition(ready);
+    Some(match gates.as_slice() {
+        [] => cause,
+        gates => format!("{cause}; readiness gates that are not True: {}", gates.join(", ")),
+    })
 }
 
 fn of_container(status: &Value, pod_is_over: bool) -> Option<String> {
@@ -248,18 +324,16 @@ fn of_conditions(object: &Value) -> Vec<String> {
         (GOOD_CONDITIONS.contains(&kind) && status != "True")
             || (BAD_CONDITIONS.contains(&kind) && status == "True")
     };
-    items(&object["status"], "conditions")
-        .filter(is_problem)
-        .map(|condition| {
-            let reason = match text(condition, "reason") {
-                "" => String::new(),
-                reason => format!(" ({reason})"),
-            };
-            let head =
-                format!("{} is {}{reason}", text(condition, "type"), text(condition, "status"));
-            joined(&[&head, text(condition, "message")])
-        })
-        .collect()
+    items(&object["status"], "conditions").filter(is_problem).map(of_condition).collect()
+}
+
+fn of_condition(condition: &Value) -> String {
+    let reason = match text(condition, "reason") {
+        "" => String::new(),
+        reason => format!(" ({reason})"),
+    };
+    let head = format!("{} is {}{reason}", text(condition, "type"), text(condition, "status"));
+    joined(&[&head, text(condition, "message")])
 }
 
 /// Returns the latest warnings of an object, one for each reason: the sentence, and the event's message in it.
@@ -304,8 +378,88 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    fn now() -> Timestamp {
+        "2026-01-01T00:01:00Z".parse().expect("a time")
+    }
+
     fn of(kind: &str, object: &Value) -> Vec<String> {
-        of_object(&Subject::new("", kind, "ns", "n"), object, &[])
+        of_object(&Subject::new("", kind, "ns", "n"), object, &Objects::default(), now())
+    }
+
+    #[test]
+    fn a_pod_whose_containers_are_ready_says_why_it_is_not() {
+        let pod = |ready: bool, conditions: Value| {
+            json!({
+                "spec": {"nodeName": "n", "readinessGates": [{"conditionType": "a/b"}, {"conditionType": "c"}, {"conditionType": "d"}]},
+                "status": {
+                    "phase": "Running", "conditions": conditions,
+                    "containerStatuses": [{"name": "c", "ready": ready, "started": true, "state": {"running": {}}}],
+                },
+            })
+        };
+        let not_ready = json!({"type": "Ready", "status": "False", "reason": "ReadinessGatesNotReady", "message": "m"});
+        let gates = json!([
+            not_ready, {"type": "c", "status": "False"}, {"type": "d", "status": "True"},
+        ]);
+        let all = json!([{"type": "Ready", "status": "False"}, {"type": "a/b", "status": "True"},
+            {"type": "c", "status": "True"}, {"type": "d", "status": "True"}]);
+        for (pod, want) in [
+            (
+                pod(true, gates.clone()),
+                &[
+                    "Ready is False (ReadinessGatesNotReady): m; readiness gates that are not True: a/b (not set), c (False)",
+                ][..],
+            ),
+            (pod(true, all), &["Ready is False"]),
+            (pod(true, json!([{"type": "Ready", "status": "True"}])), &[]),
+            // The container says why.
+            (pod(false, gates), &["container c runs, and is not ready"]),
+        ] {
+            assert_eq!(of("Pod", &pod), want, "{pod}");
+        }
+    }
+
+    #[test]
+    fn a_pods_deletion_has_a_grace_period_and_its_kubelets_confirmation() {
+        let pod = |at: &str, finalizers: &[&str]| {
+            json!({"metadata": {"deletionTimestamp": at, "finalizers": finalizers}, "spec": {"nodeName": "n"},
+                "status": {"phase": "Running"}})
+        };
+        let node = |ready: &str| json!({"metadata": {"name": "n"}, "status": {"conditions": [{"type": "Ready", "status": ready}]}});
+        let (past, future) = ("2026-01-01T00:00:30Z", "2026-01-01T00:01:30Z");
+        let overdue = "it is being deleted: its grace period ended at 2026-01-01T00:00:30Z, and the kubelet of node n has not \
+            confirmed the deletion";
+        for (pod, nodes, want) in [
+            (
+                pod(future, &[]),
+                vec![node("True")],
+                "it is being deleted: its grace period ends at 2026-01-01T00:01:30Z".to_owned(),
+            ),
+            (pod(past, &[]), vec![], overdue.to_owned()),
+            (pod(past, &[]), vec![node("True")], overdue.to_owned()),
+            (
+                pod(past, &[]),
+                vec![node("Unknown")],
+                format!("{overdue}; the node is unreachable (its Ready condition is Unknown)"),
+            ),
+            (
+                pod(past, &["a/b"]),
+                vec![node("Unknown")],
+                "it is being deleted: its grace period ended at 2026-01-01T00:00:30Z, and it stays until the controllers of its \
+                 finalizers remove them: a/b"
+                    .to_owned(),
+            ),
+        ] {
+            let found = Objects { nodes, ..Objects::default() };
+            let causes = of_object(&Subject::new("", "Pod", "ns", "p"), &pod, &found, now());
+            assert_eq!(causes, [want], "{pod}");
+        }
+        for (at, want) in [
+            (past, "it is being deleted since 2026-01-01T00:00:30Z"),
+            (future, "it is being deleted, at the latest at 2026-01-01T00:01:30Z"),
+        ] {
+            assert_eq!(of("Job", &json!({"metadata": {"deletionTimestamp": at}})), [want]);
+        }
     }
 
     #[test]
@@ -428,7 +582,8 @@ mod tests {
             let pod = json!({"metadata": {"uid": "u"}, "spec": {"nodeName": "n"}, "status": {"containerStatuses": [
                 {"name": "c", "state": {"waiting": {"reason": "ErrImagePull", "message": "image missing"}}}]}});
             let event = event("u", "Warning", "Failed", message, "2026-01-01T00:00:01Z", 1);
-            let causes = of_object(&Subject::new("", "Pod", "ns", "n"), &pod, &[event]);
+            let found = Objects { events: vec![event], ..Objects::default() };
+            let causes = of_object(&Subject::new("", "Pod", "ns", "n"), &pod, &found, now());
             assert_eq!(causes.len(), want, "{causes:?}");
         }
     }
@@ -444,7 +599,8 @@ mod tests {
             Subject::new("apps", "Deployment", "ns", "web"),
             json!({"status": {"conditions": [{"type": "Available", "status": "False"}]}}),
         );
-        let causes = of_objects(&[root.clone(), pod("a"), pod("b"), pod("c")], &[]);
+        let objects = vec![root.clone(), pod("a"), pod("b"), pod("c")];
+        let causes = of_objects(&Objects { objects, ..Objects::default() }, now());
         let lines: Vec<String> = causes.iter().map(|cause| cause.line(&root.0)).collect();
         assert_eq!(
             lines,

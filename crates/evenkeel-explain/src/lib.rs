@@ -4,6 +4,7 @@
 
 mod cause;
 mod causes;
+mod choose;
 mod objects;
 mod scheduler;
 mod tree;

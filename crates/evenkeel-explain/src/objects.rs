@@ -1,6 +1,6 @@
 //! Reads of an explained object, of its owners and dependents, and of their warnings, in the name of a client.
 
-use crate::tree::Explained;
+use crate::{choose::chosen, tree::Explained};
 use bytes::Bytes;
 use evenkeel_api::Kind;
 use evenkeel_runtime::{
@@ -12,12 +12,16 @@ use futures::{StreamExt as _, stream};
 use http::Request;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 /// Maximum number of objects that are read at once.
 const CONCURRENT_READS: usize = 8;
 
 /// Maximum number of warnings that are read.
 const MAX_EVENTS: usize = 500;
+
+/// Maximum number of pods that are being deleted whose nodes are read.
+const MAX_NODES: usize = 10;
 
 /// Maximum number of owners above an object.
 const MAX_OWNERS: usize = 6;
@@ -32,6 +36,8 @@ pub struct Objects {
     pub objects: Vec<(Subject, Value)>,
     /// Their events of type Warning.
     pub events: Vec<Value>,
+    /// Nodes of pods that are being deleted, which their kubelets have to confirm. Some, as far as they could be read.
+    pub nodes: Vec<Value>,
 }
 
 impl Objects {
@@ -50,13 +56,13 @@ pub struct Owner {
     pub subject: Subject,
 }
 
-/// Returns the subjects of an explanation in the order in which they are printed.
-fn subjects(explained: &Explained) -> Vec<&Subject> {
-    let children = explained.children.iter().flat_map(subjects);
-    std::iter::once(&explained.object).chain(children).collect()
-}
-
-async fn get(client: &Client, kind: &Kind, namespace: &str, name: &str) -> Result<Value, ApiError> {
+/// Reads an object. `None` if the answer is no JSON object: an aggregated API server may answer anything.
+async fn get(
+    client: &Client,
+    kind: &Kind,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<Value>, ApiError> {
     let escape = |text: &str| utf8_percent_encode(text, UNRESERVED).to_string();
     let mut request = Request::new(Bytes::new());
     let target = format!("{}/{}", kind.path(&escape(namespace)), escape(name));
@@ -65,11 +71,11 @@ async fn get(client: &Client, kind: &Kind, namespace: &str, name: &str) -> Resul
         *request.uri_mut() = target;
     }
     let answer = client.raw(request).await?;
-    // What is no JSON object has no field.
-    Ok(serde_json::from_slice(answer.body()).unwrap_or_default())
+    Ok(serde_json::from_slice(answer.body()).ok().filter(Value::is_object))
 }
 
-/// Reads the first `limit` objects of an explanation. What cannot be read, because it is gone or the user may not, is left out.
+/// Reads `limit` objects of an explanation, those with trouble first. What cannot be read, because it is gone or the user may
+/// not, is left out.
 ///
 /// # Errors
 /// When the server answers that the explained object does not exist, and no controller has it either.
@@ -85,9 +91,8 @@ pub async fn read(
         };
         Some(resources.preferred().find(is_its)?.kind.clone())
     };
-    let wanted: Vec<(Subject, Kind)> = subjects(explained)
+    let wanted: Vec<(Subject, Kind)> = chosen(explained, limit)
         .into_iter()
-        .take(limit)
         .filter_map(|subject| Some((subject.clone(), of_subject(subject)?)))
         .collect();
     let reads = wanted.into_iter().map(|(subject, kind)| async move {
@@ -98,13 +103,19 @@ pub async fn read(
     let mut found = Objects::default();
     while let Some((subject, kind, object)) = reads.next().await {
         match object {
-            Ok(object) => found.objects.push((subject, object)),
+            Ok(Some(object)) => found.objects.push((subject, object)),
+
             Err(error) if error.code() == 404 && subject == explained.object => {
                 if !explained.reports.iter().any(|report| report.exists) {
                     return Err(NoSuchObject::new(&subject, &kind.plural));
                 }
             }
-            Err(_) => {}
+            Ok(None) | Err(_) => {}
+        }
+    }
+    if let Some(kind) = of_subject(&Subject::new("", "Node", "", "")) {
+        for name in nodes_of_deleted(&found.objects) {
+            found.nodes.extend(get(client, &kind, "", &name).await.ok().flatten());
         }
     }
     found.events = warnings(client, &explained.object).await.unwrap_or_default();
@@ -121,10 +132,25 @@ pub async fn owners(client: &Client, resources: &ServerResources, object: &Value
         let Subject { namespace, name, .. } = &owner.subject;
         let next = get(client, &owner.kind, namespace, name).await;
         owners.push(owner);
-        let Ok(mut next) = next else { break };
-        metadata = next["metadata"].take();
+        let Some(next) = next.ok().flatten().as_mut().and_then(metadata_of) else { break };
+        metadata = next;
     }
     owners
+}
+
+/// Returns the names of the nodes of pods that are being deleted.
+fn nodes_of_deleted(objects: &[(Subject, Value)]) -> BTreeSet<String> {
+    let is_deleted = |pod: &Value| pod["metadata"]["deletionTimestamp"].is_string();
+    let pods = objects.iter().filter(|(subject, pod)| {
+        subject.kind == "Pod" && subject.group.is_empty() && is_deleted(pod)
+    });
+    let names = pods.filter_map(|(_, pod)| pod["spec"]["nodeName"].as_str());
+    names.filter(|name| !name.is_empty()).take(MAX_NODES).map(str::to_owned).collect()
+}
+
+/// Takes the metadata out of an object.
+fn metadata_of(object: &mut Value) -> Option<Value> {
+    object.get_mut("metadata").map(Value::take)
 }
 
 /// Returns the owner that an object's metadata names: the controller, or else the first one.
@@ -170,8 +196,13 @@ async fn warnings(client: &Client, subject: &Subject) -> Option<Vec<Value>> {
     );
     let request = Request::get(path).body(Bytes::new()).ok()?;
     let answer = client.raw(request).await.ok()?;
-    let mut list: Value = serde_json::from_slice(answer.body()).ok()?;
-    match list["items"].take() {
+    events_of(answer.body())
+}
+
+/// Returns the items of a list. `None` if the answer is no list.
+fn events_of(answer: &[u8]) -> Option<Vec<Value>> {
+    let mut list: Value = serde_json::from_slice(answer).ok()?;
+    match list.get_mut("items")?.take() {
         Value::Array(events) => Some(events),
         _ => None,
     }
@@ -227,14 +258,12 @@ mod tests {
     }
 
     #[test]
-    fn subjects_are_read_in_the_order_of_the_text() {
-        let leaf = |name: &str, children: Vec<Explained>| Explained {
-            object: Subject::new("", "Pod", "", name),
-            children,
-            ..Explained::default()
-        };
-        let tree = leaf("a", vec![leaf("b", vec![leaf("c", Vec::new())]), leaf("d", Vec::new())]);
-        let names: Vec<_> = subjects(&tree).iter().map(|subject| &*subject.name).collect();
-        assert_eq!(names, ["a", "b", "c", "d"]);
+    fn answers_that_are_no_objects_have_nothing() {
+        for answer in ["[]", "3", "\"text\"", "null", "true", "{}", "{\"items\": 3}", "no JSON"] {
+            assert_eq!(events_of(answer.as_bytes()), None, "{answer}");
+            let mut value: Value = serde_json::from_str(answer).unwrap_or_default();
+            assert_eq!(metadata_of(&mut value), None, "{answer}");
+        }
+        assert_eq!(events_of(b"{\"items\": [1]}"), Some(vec![json!(1)]));
     }
 }

@@ -1,5 +1,6 @@
 //! Explanation of an object and its dependent objects by their controllers.
 
+use crate::choose::kept;
 use evenkeel_api::time::Timestamp;
 use evenkeel_runtime::introspect::{Fact, ObjectReport, Subject, render};
 use serde::Serialize;
@@ -85,19 +86,16 @@ pub async fn explain<S: Source>(
     let mut stack = vec![Next { object: subject, parent: 0, depth: 0 }];
     while let Some(Next { object, parent, depth }) = stack.pop() {
         let reports = source.reports(&object).await?;
-        let (mut children, mut more): (Vec<Subject>, usize) = (Vec::new(), 0);
         let named = reports.iter().flat_map(|report| &report.children);
-        for child in named.filter(|_| depth < limits.depth) {
-            if !known.insert(child.clone()) {
-                continue;
-            }
-            if children.len() == limits.children || accepted >= limits.objects {
-                more += 1;
-                continue;
-            }
-            accepted += 1;
-            children.push(child.clone());
-        }
+        let mut children: Vec<Subject> = named
+            .filter(|child| depth < limits.depth && known.insert((*child).clone()))
+            .cloned()
+            .collect();
+        let (all, room) = (children.len(), limits.objects.saturating_sub(accepted));
+        let mut kept = kept(&reports, &children, limits.children.min(room)).into_iter();
+        children.retain(|_| kept.next() == Some(true));
+        accepted += children.len();
+        let more = all - children.len();
         let (index, depth) = (explained.len(), depth + 1);
         // The first child is the next one.
         stack.extend(children.into_iter().rev().map(|object| Next {

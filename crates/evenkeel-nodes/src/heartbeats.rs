@@ -214,7 +214,8 @@ impl Heartbeats {
     }
 
     /// Creates the Node, or updates the labels and status of an existing one. Of a node whose object is to stay as it is,
-    /// it updates the conditions only. Returns the reported health.
+    /// it updates the conditions only. The status of an existing node that follows Stages is theirs. Returns the reported
+    /// health.
     ///
     /// Upstream: `registerWithAPIServer`.
     async fn register_with_api_server(
@@ -238,7 +239,9 @@ impl Heartbeats {
         // The Node exists already. Its conditions keep their transition times.
         let node = self.client.get::<Node>("", &options.name).await?;
         let health = Health::read(&node.meta.annotations, now);
-        self.patch_node(options, conditions_patch(options, &node, health, now)).await?;
+        if !self.has_stages() {
+            self.patch_node(options, conditions_patch(options, &node, health, now)).await?;
+        }
         Ok(health)
     }
 

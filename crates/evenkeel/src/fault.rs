@@ -7,7 +7,7 @@ use crate::{
 use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum as _;
 use evenkeel_api::{
-    Kind, View,
+    Kind, StrMap, View,
     time::{Timestamp, saturating_add, seconds},
     views::{Node, Pod},
 };
@@ -124,13 +124,37 @@ pub(crate) fn end_after(now: Timestamp, duration: Duration) -> FaultEnd {
     FaultEnd::At(next_second(saturating_add(now, duration)))
 }
 
-/// Partitions a node from the API server until an end.
+/// Annotation of a node with an outage by plan: the value that the plan gave the annotation of the fault.
+const PLANNED: &str = "evenkeel.dev/planned-outage";
+
+/// Partitions a node from the API server until an end, by plan.
 ///
 /// # Errors
 /// When the API server refuses the change of the node.
-pub(crate) async fn partition(client: &Client, node: &str, end: FaultEnd) -> Result<()> {
-    let change = Change { annotations: vec![(SILENT, Some(end.to_string()))] };
+pub(crate) async fn partition_by_plan(client: &Client, node: &str, end: FaultEnd) -> Result<()> {
+    let value = Some(end.to_string());
+    let change = Change { annotations: vec![(SILENT, value.clone()), (PLANNED, value)] };
     annotate(client, &Node::kind(), ("", node), &change).await
+}
+
+/// Ends the outage that a plan gave a node in a former run. Returns whether there was one.
+///
+/// # Errors
+/// When the API server refuses the change of the node.
+pub(crate) async fn end_planned_outage(client: &Client, node: &Node) -> Result<bool> {
+    let Some(change) = end_of_plan(&node.meta.annotations) else { return Ok(false) };
+    annotate(client, &Node::kind(), ("", &node.meta.name), &change).await?;
+    Ok(true)
+}
+
+/// Returns the change that ends an outage by plan. A fault that somebody else began since then stays.
+fn end_of_plan(annotations: &StrMap) -> Option<Change> {
+    let planned = annotations.get(PLANNED)?;
+    let mut change = Change { annotations: vec![(PLANNED, None)] };
+    if annotations.get(SILENT) == Some(planned) {
+        change.annotations.push((SILENT, None));
+    }
+    Some(change)
 }
 
 /// Change of an object's annotations: each with its value, or `None` to remove it.
@@ -413,6 +437,25 @@ mod tests {
         }
         for target in ["a", "node", "node/", "deployment/a", "zones/a"] {
             assert!(parse_target(target).is_err(), "{target}");
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_plan_keeps_faults_of_others() {
+        let node = |annotations: &[(&str, &str)]| annotations.iter().copied().collect::<StrMap>();
+        let until = "until 2026-01-02T03:04:07Z";
+        for (annotations, want) in [
+            (&[(SILENT, "true")][..], None),
+            (&[(PLANNED, until), (SILENT, until)], Some(&[PLANNED, SILENT][..])),
+            (&[(PLANNED, until), (SILENT, "true")], Some(&[PLANNED])),
+            (&[(PLANNED, "true")], Some(&[PLANNED])),
+        ] {
+            let annotations = node(annotations);
+            let removed = end_of_plan(&annotations).map(|change| {
+                assert!(change.annotations.iter().all(|(_, value)| value.is_none()));
+                change.annotations.into_iter().map(|(name, _)| name).collect::<Vec<_>>()
+            });
+            assert_eq!(removed.as_deref(), want, "{annotations:?}");
         }
     }
 

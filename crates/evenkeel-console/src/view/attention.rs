@@ -5,10 +5,13 @@ use crate::route::ObjectPath;
 use evenkeel_api::{
     Meta, View, condition,
     time::Timestamp,
-    views::{Deployment, Job, Node, Pod, StatefulSet},
+    views::{Deployment, Job, Node, Pod, ReplicaSet, StatefulSet},
 };
 use evenkeel_nodes::{ANNOTATIONS, FaultEnd, PREFIX, fault};
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 /// Maximum number of listed objects.
 const MAX_ITEMS: usize = 10;
@@ -22,6 +25,8 @@ const MAX_REASON: usize = 160;
 pub(crate) struct Workloads {
     /// Deployments that the reader may list.
     pub(crate) deployments: Vec<Arc<Deployment>>,
+    /// ReplicaSets that the reader may list.
+    pub(crate) replicasets: Vec<Arc<ReplicaSet>>,
     /// StatefulSets that the reader may list.
     pub(crate) statefulsets: Vec<Arc<StatefulSet>>,
     /// Jobs that the reader may list.
@@ -48,13 +53,61 @@ pub(crate) fn attention(
 ) -> (Vec<Item>, usize) {
     let mut items: Vec<Item> = nodes.iter().filter_map(|node| node_item(now, node)).collect();
     items.extend(workloads.deployments.iter().filter_map(|object| deployment_item(now, object)));
-    items.extend(workloads.statefulsets.iter().filter_map(|object| statefulset_item(now, object)));
-    items.extend(workloads.jobs.iter().filter_map(|object| job_item(now, object)));
-    items.extend(pod_items(now, pods));
+    let changes = Changes::of(pods);
+    let statefulsets = workloads.statefulsets.iter();
+    items.extend(statefulsets.filter_map(|object| statefulset_item(now, object, &changes)));
+    items.extend(workloads.jobs.iter().filter_map(|object| job_item(now, object, &changes)));
+    items.extend(pod_items(now, pods, &satisfied(workloads)));
     items.sort_by_key(|item| super::podlist::rank(item.state.tone));
     let more = items.len().saturating_sub(MAX_ITEMS);
     items.truncate(MAX_ITEMS);
     (items, more)
+}
+
+/// Last changes of pods by the uid of their controller.
+struct Changes<'a>(HashMap<&'a str, Timestamp>);
+
+impl<'a> Changes<'a> {
+    /// Reads when a pod was created, became ready or unready, or was deleted.
+    fn of(pods: &'a [Arc<Pod>]) -> Self {
+        let mut last = HashMap::new();
+        for pod in pods {
+            let Some(owner) = pod.meta.controller() else { continue };
+            let ready = condition::find(&pod.status.conditions, "Ready");
+            let times = [
+                pod.meta.creation,
+                pod.meta.deletion,
+                ready.and_then(|ready| ready.last_transition_time),
+            ];
+            if let Some(time) = times.into_iter().flatten().max() {
+                let known = last.entry(&*owner.uid).or_insert(time);
+                *known = time.max(*known);
+            }
+        }
+        Self(last)
+    }
+
+    fn last(&self, owner: &Meta) -> Option<Timestamp> {
+        self.0.get(&*owner.uid).copied()
+    }
+}
+
+/// Returns the uids of the controllers that are complete or have their replicas: their pods that ended need nobody.
+fn satisfied(workloads: &Workloads) -> HashSet<&str> {
+    let has = |ready: i32, replicas: Option<i32>| ready >= replicas.unwrap_or(1);
+    let replicasets = workloads.replicasets.iter().filter_map(|set| {
+        has(set.status.ready_replicas, set.spec.replicas).then_some(&*set.meta.uid)
+    });
+    let statefulsets = workloads.statefulsets.iter().filter_map(|set| {
+        has(set.status.ready_replicas, set.spec.replicas).then_some(&*set.meta.uid)
+    });
+    let jobs = workloads.jobs.iter().filter_map(|job| {
+        let mut conditions = job.status.conditions.iter();
+        let is_complete =
+            conditions.any(|c| &*c.type_ == "Complete" && &*c.status == condition::TRUE);
+        is_complete.then_some(&*job.meta.uid)
+    });
+    replicasets.chain(statefulsets).chain(jobs).collect()
 }
 
 /// Returns the faults of a node that are in effect, as sentences.
@@ -110,11 +163,13 @@ fn deployment_item(now: Timestamp, object: &Deployment) -> Option<Item> {
     Some(item::<Deployment>(&object.meta, Chip::new("Incomplete", tone), &reason))
 }
 
-fn statefulset_item(now: Timestamp, object: &StatefulSet) -> Option<Item> {
+fn statefulset_item(now: Timestamp, object: &StatefulSet, changes: &Changes<'_>) -> Option<Item> {
     let (status, wanted) = (&object.status, object.spec.replicas.unwrap_or(1));
     let is_complete =
         status.observed_generation >= object.meta.generation && status.ready_replicas >= wanted;
     let times = status.conditions.iter().map(|condition| condition.last_transition_time);
+    // Its controller sets no conditions.
+    let times = times.chain([changes.last(&object.meta)]);
     if is_complete || !is_late(now, &object.meta, times) {
         return None;
     }
@@ -124,7 +179,7 @@ fn statefulset_item(now: Timestamp, object: &StatefulSet) -> Option<Item> {
 }
 
 /// Returns a Job that has failed, or has no running pod. A Job that runs may take its time.
-fn job_item(now: Timestamp, object: &Job) -> Option<Item> {
+fn job_item(now: Timestamp, object: &Job, changes: &Changes<'_>) -> Option<Item> {
     let status = &object.status;
     let is = |type_: &str| {
         let mut conditions = status.conditions.iter();
@@ -134,7 +189,9 @@ fn job_item(now: Timestamp, object: &Job) -> Option<Item> {
         let reason = format!("{}: {}", failed.reason, failed.message);
         return Some(item::<Job>(&object.meta, Chip::new("Failed", "bad"), &reason));
     }
-    let is_late = is_late(now, &object.meta, [status.start_time].into_iter());
+    // Between two pods, none is ready.
+    let times = [status.start_time, changes.last(&object.meta)];
+    let is_late = is_late(now, &object.meta, times.into_iter());
     let runs = status.ready.unwrap_or_default() > 0;
     if is("Complete").is_some() || object.spec.suspend || runs || !is_late {
         return None;
@@ -143,12 +200,17 @@ fn job_item(now: Timestamp, object: &Job) -> Option<Item> {
     Some(item::<Job>(&object.meta, Chip::new("Incomplete", "warn"), &reason))
 }
 
-/// Returns pods that are stuck. Of pods with one owner and one status, the first one stands for all.
-fn pod_items(now: Timestamp, pods: &[Arc<Pod>]) -> Vec<Item> {
+/// Returns pods that are stuck, but for those that ended and whose controller, among the uids of `satisfied`, has others. Of
+/// pods with one owner and one status, the first one stands for all.
+fn pod_items(now: Timestamp, pods: &[Arc<Pod>], satisfied: &HashSet<&str>) -> Vec<Item> {
+    let is_replaced = |pod: &Pod| {
+        matches!(&*pod.status.phase, "Failed" | "Succeeded")
+            && pod.meta.controller().is_some_and(|owner| satisfied.contains(&*owner.uid))
+    };
     let mut stuck: Vec<(PodStatus, &Pod)> = pods
         .iter()
         .map(|pod| (PodStatus::of(pod), &**pod))
-        .filter(|(status, pod)| is_stuck(now, status, pod))
+        .filter(|(status, pod)| is_stuck(now, status, pod) && !is_replaced(pod))
         .collect();
     stuck.sort_by_key(|(_, pod)| (pod.meta.namespace.clone(), pod.meta.name.clone()));
     let mut alike: HashMap<(String, String), usize> = HashMap::new();
@@ -329,6 +391,79 @@ mod tests {
             let workloads = Workloads { jobs: job(status.clone()), ..Workloads::default() };
             let (items, _) = attention(now(), &[], &workloads, &[]);
             assert_eq!(shown(&items), want.into_iter().collect::<Vec<_>>(), "{status}");
+        }
+    }
+
+    /// A pod of a controller with this uid, which became (un)ready at a time.
+    fn pod_of(owner: &str, phase: &str, at: &str) -> Arc<Pod> {
+        Arc::new(decoded::<Pod>(&json!({
+            "metadata": {
+                "name": "p", "namespace": "a", "uid": "p", "creationTimestamp": OLD,
+                "ownerReferences": [{"uid": owner, "kind": "X", "name": "x", "apiVersion": "v1", "controller": true}],
+            },
+            "spec": {"containers": [{"name": "c"}]},
+            "status": {
+                "phase": phase,
+                "conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": at}],
+            },
+        })))
+    }
+
+    #[test]
+    fn workloads_are_late_only_after_the_last_change_of_their_pods() {
+        let set = arc::<StatefulSet>(&json!({
+            "metadata": {"name": "db", "namespace": "a", "uid": "u", "creationTimestamp": OLD},
+            "spec": {"replicas": 2}, "status": {"replicas": 2, "readyReplicas": 1},
+        }));
+        let job = arc::<Job>(&json!({
+            "metadata": {"name": "j", "namespace": "a", "uid": "u", "creationTimestamp": OLD},
+            "status": {"startTime": OLD, "active": 1},
+        }));
+        for workloads in [
+            Workloads { statefulsets: set, ..Workloads::default() },
+            Workloads { jobs: job, ..Workloads::default() },
+        ] {
+            for (owner, at, want) in [("u", OLD, 1), ("u", NEW, 0), ("other", NEW, 1)] {
+                let pods = [pod_of(owner, "Running", at)];
+                let (items, _) = attention(now(), &[], &workloads, &pods);
+                let incomplete = items.iter().filter(|item| item.state.text == "Incomplete");
+                assert_eq!(incomplete.count(), want, "{owner} {at}: {workloads:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn pods_that_ended_need_nobody_if_their_controller_is_satisfied() {
+        let meta = json!({"name": "x", "namespace": "a", "uid": "u", "creationTimestamp": OLD});
+        let replicas = |ready: i32| json!({"metadata": meta, "spec": {"replicas": 2}, "status": {"readyReplicas": ready}});
+        let job = |complete: &str| {
+            let complete = json!({"type": "Complete", "status": complete});
+            json!({"metadata": meta, "status": {"conditions": [complete], "ready": 1}})
+        };
+        let sets = |ready| Workloads {
+            replicasets: arc::<ReplicaSet>(&replicas(ready)),
+            ..Workloads::default()
+        };
+        let stateful =
+            Workloads { statefulsets: arc::<StatefulSet>(&replicas(2)), ..Workloads::default() };
+        let jobs =
+            |complete| Workloads { jobs: arc::<Job>(&job(complete)), ..Workloads::default() };
+        for (workloads, want) in [
+            (Workloads::default(), 1),
+            (sets(1), 1),
+            (sets(2), 0),
+            (stateful, 0),
+            (jobs("False"), 1),
+            (jobs("True"), 0),
+        ] {
+            let (items, _) = attention(now(), &[], &workloads, &[pod_of("u", "Failed", OLD)]);
+            let pods = items.iter().filter(|item| item.link.text == "Pod a/p").count();
+            assert_eq!(pods, want, "{workloads:?}");
+            // Another's pod, and one that has not ended.
+            let others = [pod_of("other", "Failed", OLD), pod_of("u", "Pending", OLD)];
+            let (items, _) = attention(now(), &[], &workloads, &others);
+            let pods = items.iter().filter(|item| item.link.text == "Pod a/p").count();
+            assert_eq!(pods, 2, "{workloads:?}");
         }
     }
 

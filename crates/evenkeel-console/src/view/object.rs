@@ -69,7 +69,7 @@ pub(crate) struct ObjectPage {
 /// annotation of `kubectl apply`.
 pub(crate) fn shown(mut object: Value) -> Value {
     let is_secret = object["kind"] == "Secret" && object["apiVersion"] == "v1";
-    if let Some(metadata) = object["metadata"].as_object_mut() {
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");
         if is_secret && let Some(applied) = metadata.get_mut("annotations") {
             hide(applied, |name| name == LAST_APPLIED);
@@ -77,10 +77,9 @@ pub(crate) fn shown(mut object: Value) -> Value {
     }
     if is_secret {
         for field in ["data", "stringData"] {
-            hide(&mut object[field], |_| true);
-        }
-        if let Some(object) = object.as_object_mut() {
-            object.retain(|_, value| !value.is_null());
+            if let Some(values) = object.get_mut(field) {
+                hide(values, |_| true);
+            }
         }
     }
     object
@@ -172,6 +171,9 @@ mod tests {
         }
         for kept in ["key: ", "plain: ", "note: kept", "(not shown)", "type: Opaque"] {
             assert!(text.contains(kept), "{kept} in {text}");
+        }
+        for other in [json!([]), json!("text"), json!(null), json!({"metadata": []})] {
+            assert_eq!(shown(other.clone()), other, "an aggregated API server may answer it");
         }
         let config = shown(json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "b"}}));
         assert_eq!(config["data"]["a"], "b");

@@ -3,7 +3,7 @@
 use super::{
     folder::Clusters,
     named::{self, NamedCluster},
-    record::{Cluster, State, choose},
+    record::{Cluster, Record, State, choose},
     table::{self, LiveStatus},
 };
 use crate::{
@@ -25,6 +25,16 @@ use std::{
 
 /// Time that a process has to stop before it is killed.
 const STOP_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Time that a killed process has to end. One that waits for a disk does not.
+const KILL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Maximum number of reads until a record counts as the running process's: one second. A process that starts replaces the record
+/// of a crashed one.
+const MAX_POLLS_OF_OLD_RECORD: usize = 20;
+
+/// Maximum number of processes that are asked to stop one after the other.
+const MAX_PROCESSES: usize = 3;
 
 /// Time that a process has to answer on its control socket.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -171,27 +181,20 @@ pub(crate) fn down(args: &DownArgs) -> ExitCode {
 async fn stop(clusters: &Clusters, found: &Cluster) -> Result<()> {
     let name = &found.name;
     // `None` is a process that has ended meanwhile.
-    let process = process(clusters, found).await?;
-    if let Some(process) = &process {
-        ask_to_stop(clusters, process).await?;
+    let process = match process(clusters, found).await? {
+        Some(process) => ask_to_stop(clusters, process).await?,
+        None => None,
+    };
+    if !has_ended_within(clusters, name, STOP_TIMEOUT).await? {
+        kill(clusters, name, process.as_ref()).await?;
     }
     let removal = {
         let (clusters, name) = (clusters.clone(), name.clone());
         #[expect(clippy::disallowed_methods, reason = "its panic is an error of the command")]
         tokio::task::spawn_blocking(move || clusters.wait_and_remove(&name))
     };
-    tokio::pin!(removal);
-    let clock = Clock::system();
-    let removed = tokio::select! {
-        removed = &mut removal => removed,
-        () = clock.sleep(STOP_TIMEOUT) => {
-            if let Some(process) = &process {
-                signal(clusters, process, Signal::KILL)?;
-            }
-            removal.await
-        }
-    };
-    removed.context("the removal panicked")?.with_context(|| format!("cluster {name}"))?;
+    let removed = removal.await.context("the removal panicked")?;
+    removed.with_context(|| format!("cluster {name}"))?;
     let outcome = if found.state.is_alive() { "stopped" } else { "removed" };
     print(&format!("{outcome} {name}\n"));
     Ok(())
@@ -202,7 +205,18 @@ async fn stop(clusters: &Clusters, found: &Cluster) -> Result<()> {
 struct Process {
     name: String,
     pid: Pid,
+    /// Start of the process. Another one may get its number.
+    started_at: String,
     socket: PathBuf,
+}
+
+impl Process {
+    fn of(record: Record) -> Result<Self> {
+        let Record { name, pid, started_at, socket, .. } = record;
+        let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        let number = number.with_context(|| format!("cluster {name}: no process {pid}"))?;
+        Ok(Self { name, pid: number, started_at, socket })
+    }
 }
 
 /// Returns the process that runs a cluster; `None` if it has ended. A process holds its lock for moments without a record:
@@ -219,9 +233,7 @@ async fn process(clusters: &Clusters, found: &Cluster) -> Result<Option<Process>
             return Ok(None);
         };
         if let Some(record) = record {
-            let pid = i32::try_from(record.pid).ok().and_then(Pid::from_raw);
-            let pid = pid.with_context(|| format!("cluster {name}: no process {}", record.pid))?;
-            return Ok(Some(Process { name: name.clone(), pid, socket: record.socket }));
+            return Ok(Some(Process::of(record)?));
         }
         clock.sleep(POLL_INTERVAL).await;
         current = clusters.find(name)?;
@@ -232,12 +244,75 @@ async fn process(clusters: &Clusters, found: &Cluster) -> Result<Option<Process>
     )
 }
 
-/// Asks a process over its socket to stop, or else by SIGTERM.
-async fn ask_to_stop(clusters: &Clusters, process: &Process) -> Result<()> {
-    match ask(&process.socket, Method::POST, "/stop").await {
-        Ok(_) => Ok(()),
-        Err(_) => signal(clusters, process, Signal::TERM),
+/// Asks the process of a cluster over its socket to stop, or else by SIGTERM. Returns the process that was asked; `None` if it
+/// has ended.
+async fn ask_to_stop(clusters: &Clusters, process: Process) -> Result<Option<Process>> {
+    let mut process = process;
+    for _ in 0..MAX_PROCESSES {
+        if ask(&process.socket, Method::POST, "/stop").await.is_ok() {
+            return Ok(Some(process));
+        }
+        match read_again(clusters, &process).await? {
+            Some(current) if current == process => {
+                signal(clusters, &process, Signal::TERM)?;
+                return Ok(Some(process));
+            }
+            Some(current) => process = current,
+            None => return Ok(None),
+        }
     }
+    bail!("cluster {}: other processes start it again and again; try again", process.name)
+}
+
+/// Returns the process that runs a cluster after one did not answer; `None` if none does. The record may be that of a crashed
+/// process, whose number another process has by now.
+async fn read_again(clusters: &Clusters, asked: &Process) -> Result<Option<Process>> {
+    let clock = Clock::system();
+    for _ in 0..MAX_POLLS_OF_OLD_RECORD {
+        clock.sleep(POLL_INTERVAL).await;
+        let Some(found) = clusters.find(&asked.name)? else { return Ok(None) };
+        match process(clusters, &found).await? {
+            Some(current) if current == *asked => {}
+            other => return Ok(other),
+        }
+    }
+    Ok(Some(asked.clone()))
+}
+
+/// Waits until no process runs a cluster. Returns whether that is so within a time.
+async fn has_ended_within(clusters: &Clusters, name: &str, limit: Duration) -> Result<bool> {
+    let clock = Clock::system();
+    let ended = async {
+        while clusters.find(name)?.is_some_and(|cluster| cluster.state.is_alive()) {
+            clock.sleep(POLL_INTERVAL).await;
+        }
+        Ok(true)
+    };
+    tokio::select! {
+        ended = ended => ended,
+        () = clock.sleep(limit) => Ok(false),
+    }
+}
+
+/// Kills the process that was asked to stop, and waits for its end.
+///
+/// # Errors
+/// When another process runs the cluster by now, or the process does not end.
+async fn kill(clusters: &Clusters, name: &str, asked: Option<&Process>) -> Result<()> {
+    let record = clusters.find(name)?.and_then(|cluster| cluster.record);
+    let current = record.map(Process::of).transpose()?;
+    let Some(process) = asked.filter(|asked| current.as_ref() == Some(*asked)) else {
+        bail!("cluster {name}: another process has started it meanwhile; try again");
+    };
+    signal(clusters, process, Signal::KILL)?;
+    if has_ended_within(clusters, name, KILL_TIMEOUT).await? {
+        return Ok(());
+    }
+    bail!(
+        "cluster {name}: process {} was killed, and has not ended within {} s; see what it waits for with: ps -o stat,wchan {0}",
+        process.pid.as_raw_nonzero(),
+        KILL_TIMEOUT.as_secs()
+    )
 }
 
 /// Sends a signal to a process.
@@ -338,6 +413,68 @@ mod tests {
         let found = clusters.find("b").expect("read").expect("there");
         let error = process(&clusters, &found).await.expect_err("it writes no record");
         assert!(error.to_string().contains("writes no record"), "{error}");
+    }
+
+    /// A process that does nothing, in place of a cluster's.
+    struct Idle(std::process::Child);
+
+    impl Idle {
+        fn start() -> Self {
+            Self(std::process::Command::new("sleep").arg("1000").spawn().expect("started"))
+        }
+
+        /// Returns a record of the process, whose socket nobody serves.
+        fn record(&self, started_at: &str) -> Record {
+            let started_at = started_at.to_owned();
+            let socket = PathBuf::from("/nonexistent/socket");
+            Record { pid: self.0.id(), started_at, socket, ..record("a") }
+        }
+    }
+
+    impl Drop for Idle {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_process_of_a_crashed_predecessors_record_gets_no_signal() {
+        let state = tempfile::tempdir().expect("a folder");
+        let clusters = clusters(state.path());
+        let (mut other, mut own) = (Idle::start(), Idle::start());
+        let claim = clusters.claim("a").expect("claimed");
+        // The number of the crashed process is another's now.
+        claim.write(&other.record("1")).expect("written");
+        let found = clusters.find("a").expect("read").expect("there");
+        let clock = Clock::system();
+        let (stopped, ()) = tokio::join!(stop(&clusters, &found), async {
+            clock.sleep(Duration::from_millis(300)).await;
+            claim.write(&own.record("2")).expect("written");
+            clock.sleep(Duration::from_secs(5)).await;
+            drop(claim);
+        });
+        stopped.expect("stopped");
+        assert_eq!(other.0.try_wait().expect("asked"), None, "it has nothing to do with it");
+        let ended = own.0.wait().expect("ended");
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&ended), Some(15), "{ended}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_killed_process_that_does_not_end_is_waited_for_so_long() {
+        let state = tempfile::tempdir().expect("a folder");
+        let clusters = clusters(state.path());
+        let idle = Idle::start();
+        let claim = clusters.claim("a").expect("claimed");
+        claim.write(&idle.record("1")).expect("written");
+        let found = clusters.find("a").expect("read").expect("there");
+        let before = tokio::time::Instant::now();
+        // The lock is this process's, so it stays.
+        let error = stop(&clusters, &found).await.expect_err("it does not end");
+        assert!(error.to_string().contains("was killed, and has not ended within 10 s"), "{error}");
+        let passed = before.elapsed();
+        assert!((40..45).contains(&passed.as_secs()), "{passed:?}");
+        drop(claim);
     }
 
     #[tokio::test(start_paused = true)]

@@ -221,7 +221,7 @@ impl<'a> Session<'a> {
             _ => Vec::new(),
         };
         let owners = owners.into_iter().map(|owner| owner.subject).collect();
-        let why = causes(&objects.objects, &objects.events);
+        let why = causes(&objects, clock.now());
         Ok(Answer { explained, owners, why, scheduler, is_pending })
     }
 }

@@ -9,7 +9,7 @@ use super::{
 use evenkeel_api::time::{Timestamp, saturating_add};
 use evenkeel_component::features::{BINARY, Version};
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Oldest minor version of API servers that the programs are made for.
 const OLDEST_MINOR: u32 = 35;
@@ -102,24 +102,24 @@ fn version(server: &ServerVersion) -> Finding {
     ))
 }
 
-/// Judges the rights of a program's user, and of its controllers' service accounts. On an older server, they have the
-/// rights of its own version: the bootstrap policy is of ours.
+/// Judges the rights of a program's user, and of its controllers' service accounts. An older server's bootstrap policy lacks
+/// what later versions added to ours.
 fn rights(program: &ObservedProgram, server: &ServerVersion) -> Vec<Finding> {
     let user = &program.subject.user;
     let new = |verdict, message: String| Finding::new("rights", verdict, message);
     let (mut missing, mut errors) = (BTreeMap::<&str, Vec<&Right>>::new(), Vec::new());
-    let mut has_some = BTreeSet::<&str>::new();
     for (right, answer) in &program.rights {
-        let account = right.account.unwrap_or(user);
         match answer {
-            Ok(true) => {
-                has_some.insert(account);
-            }
-            Ok(false) => missing.entry(account).or_default().push(right),
+            Ok(true) => {}
+            Ok(false) => missing.entry(right.account.unwrap_or(user)).or_default().push(right),
             Err(error) => errors.push(error),
         }
     }
-    let is_older = server.numbers.is_some_and(|(major, minor)| Version { major, minor } < BINARY);
+    let is_newer = |right: &&Right| {
+        server.numbers.zip(right.added_in).is_some_and(|((major, minor), added)| {
+            Version { major, minor } < Version { major: BINARY.major, minor: added }
+        })
+    };
     let mut findings = Vec::new();
     if let Some(error) = errors.first() {
         let (failed, all) = (errors.len(), program.rights.len());
@@ -130,12 +130,15 @@ fn rights(program: &ObservedProgram, server: &ServerVersion) -> Vec<Finding> {
         );
     }
     for (account, rights) in missing {
-        let message = format!("{account} may not: {}", listed(&rights));
-        if is_older && has_some.contains(account) {
-            findings.push(new(Verdict::Warning, message).next_step(format!(
-                "Roles of {} lack what is new in {BINARY}; upgrade kube-apiserver, or allow it if a controller logs that it is forbidden",
+        let may_not = |rights: &[&Right]| format!("{account} may not: {}", listed(rights));
+        let (newer, rights): (Vec<_>, Vec<_>) = rights.into_iter().partition(is_newer);
+        if !newer.is_empty() {
+            findings.push(new(Verdict::Warning, may_not(&newer)).next_step(format!(
+                "Roles of {} lack what later versions added; upgrade kube-apiserver, or allow it if a controller logs that it is forbidden",
                 server.text
             )));
+        }
+        if rights.is_empty() {
             continue;
         }
         let step = if account == user {
@@ -145,7 +148,7 @@ fn rights(program: &ObservedProgram, server: &ServerVersion) -> Vec<Finding> {
                 "Restart kube-apiserver: it makes the role system:controller:{account} at its start"
             )
         };
-        findings.push(new(Verdict::Blocker, message).next_step(step));
+        findings.push(new(Verdict::Blocker, may_not(&rights)).next_step(step));
     }
     if findings.is_empty() {
         let all = program.rights.len();

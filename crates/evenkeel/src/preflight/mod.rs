@@ -8,6 +8,7 @@
 //! | is the API server of a suitable version | [`observe`] | [`findings`] |
 //! | what to do, in which order | | [`steps`] |
 
+mod additions;
 mod findings;
 mod flags;
 mod observe;

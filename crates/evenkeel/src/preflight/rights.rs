@@ -1,6 +1,6 @@
 //! Rights that the programs need: those that upstream's bootstrap policy grants to their users.
 
-use super::{Program, flags::LeaseName};
+use super::{Program, additions::added_in, flags::LeaseName};
 use anyhow::Result;
 use evenkeel_apiserver::{BootstrapGrant, bootstrap_grants};
 use evenkeel_runtime::discovery::ServerResources;
@@ -26,9 +26,18 @@ pub(super) struct Right {
     /// Namespace and name, if the right is restricted to them.
     pub(super) namespace: Option<String>,
     pub(super) name: Option<String>,
+    /// Minor version whose bootstrap policy was the first to grant it. `None` if every version that the programs are made for
+    /// does, and for the lease that the flags name.
+    pub(super) added_in: Option<u32>,
 }
 
 impl Right {
+    /// Reports whether both rights allow the same request of the same account.
+    fn is_same(&self, other: &Self) -> bool {
+        let key = |right: &Self| Self { added_in: None, ..right.clone() };
+        key(self) == key(other)
+    }
+
     /// Returns what the verb is about, as text: such as `pods/binding`.
     pub(super) fn object(&self) -> String {
         let Self { group, resource, .. } = self;
@@ -82,6 +91,7 @@ pub(super) fn needed(
             resource: "leases".to_owned(),
             namespace: Some(lease.namespace.clone()),
             name: name.cloned(),
+            added_in: None,
         };
         rights.push(on_lease("create", None));
         rights.push(on_lease("get", Some(&lease.name)));
@@ -97,8 +107,10 @@ pub(super) fn needed(
     // Roles overlap.
     let mut unique: Vec<Right> = Vec::with_capacity(rights.len());
     for right in rights {
-        if !unique.contains(&right) {
-            unique.push(right);
+        match unique.iter_mut().find(|known| known.is_same(&right)) {
+            // An older role grants it, too.
+            Some(known) => known.added_in = known.added_in.min(right.added_in),
+            None => unique.push(right),
         }
     }
     Ok(unique)
@@ -123,6 +135,7 @@ fn rights_of(account: Option<&'static str>, grant: &BootstrapGrant) -> Vec<Right
                     resource: resource.clone(),
                     namespace: namespace.clone(),
                     name: name.cloned(),
+                    added_in: added_in(grant, (group, resource), verb),
                 }));
             }
         }

@@ -193,21 +193,62 @@ fn missing_rights_name_account_and_right() {
 }
 
 #[test]
-fn rights_that_are_new_are_missing_on_an_older_server() {
-    let mut observed = observed(subject(Program::KubeControllerManager, None));
-    observed.version.numbers = Some((1, 36));
-    let deny = |observed: &mut Observed, is_denied: fn(&str) -> bool| {
+fn only_rights_that_later_versions_added_may_miss_on_an_older_server() {
+    /// Returns the findings of rights on a server of a minor version, if those are missing that the function selects.
+    fn of(program: Program, minor: u32, is_missing: fn(&rights::Right) -> bool) -> Vec<Finding> {
+        let mut observed = observed(subject(program, None));
+        observed.version.numbers = Some((1, minor));
         for (right, answer) in &mut observed.programs[0].rights {
-            let is_account = right.account == Some("job-controller");
-            *answer = Ok(!(is_account && is_denied(&right.object())));
+            *answer = Ok(!is_missing(right));
         }
+        findings(&observed).into_iter().filter(|finding| finding.check == "rights").collect()
+    }
+    let added = |right: &rights::Right| right.resource == "devicetaintrules";
+    for (minor, verdict) in [(35, Verdict::Warning), (36, Verdict::Warning), (37, Verdict::Blocker)]
+    {
+        let found = of(Program::KubeScheduler, minor, added);
+        let [finding] = &*found else { panic!("{found:?}") };
+        assert_eq!(finding.verdict, verdict, "{minor}: {finding:?}");
+        assert!(finding.message.ends_with("get/list/watch devicetaintrules.resource.k8s.io"));
+    }
+    // What 1.36 added is no news to a server of 1.36.
+    let of_36 = |right: &rights::Right| right.resource == "resourceclaims/binding";
+    assert_eq!(of(Program::KubeScheduler, 35, of_36)[0].verdict, Verdict::Warning);
+    assert_eq!(of(Program::KubeScheduler, 36, of_36)[0].verdict, Verdict::Blocker);
+    // A role that was trimmed, and a lease that it does not name.
+    for is_missing in
+        [(|right| right.resource == "pods/binding") as fn(&rights::Right) -> bool, |right| {
+            right.resource == "leases" && right.verb == "update"
+        }]
+    {
+        let found = of(Program::KubeScheduler, 36, is_missing);
+        assert!(found.len() == 1 && found[0].verdict == Verdict::Blocker, "{found:?}");
+    }
+    let both = of(Program::KubeScheduler, 36, |right| {
+        right.resource == "pods/binding" || right.resource == "devicetaintrules"
+    });
+    let verdicts: Vec<Verdict> = both.iter().map(|finding| finding.verdict).collect();
+    assert_eq!(verdicts, [Verdict::Warning, Verdict::Blocker], "{both:?}");
+    let of_jobs = of(Program::KubeControllerManager, 36, |right| {
+        right.account == Some("job-controller") && right.object() == "pods"
+    });
+    assert_eq!(of_jobs[0].verdict, Verdict::Blocker, "{of_jobs:?}");
+}
+
+#[test]
+fn a_right_that_an_older_role_grants_is_not_new() {
+    let accounts = ["device-taint-eviction-controller", "job-controller"];
+    let needed = |own| rights::needed(Program::KubeControllerManager, None, &accounts, own);
+    let events = |rights: &[rights::Right], account| {
+        let mut found = rights.iter().filter(|right| {
+            right.account == account && right.verb == "create" && right.object() == "events"
+        });
+        found.next().expect("the right").added_in
     };
-    deny(&mut observed, |object| object == "pods");
-    let some = finding(&observed, "rights");
-    assert_eq!(some.verdict, Verdict::Warning, "{some:?}");
-    assert!(some.next_step.expect("a step").contains("lack what is new in 1.37"));
-    deny(&mut observed, |_| true);
-    assert_eq!(finding(&observed, "rights").verdict, Verdict::Blocker, "it has no role");
+    let own = needed(true).expect("the policy");
+    assert_eq!(events(&own, Some(accounts[0])), Some(36));
+    assert_eq!(events(&own, Some(accounts[1])), None);
+    assert_eq!(events(&needed(false).expect("the policy"), None), None);
 }
 
 #[test]

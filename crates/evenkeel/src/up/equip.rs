@@ -3,6 +3,7 @@
 
 use super::{
     config::{EQUIPMENT_LABEL, Equipment},
+    generated::hash,
     prune::prune,
 };
 use crate::clusters::load_objects;
@@ -23,6 +24,10 @@ const START_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Interval at which they are read afterwards: a node that is registered anew gets its devices this late.
 const INTERVAL: Duration = Duration::from_secs(2);
+
+/// Annotation of a node whose images a configuration gave: a hash of them. Images that somebody else wrote afterwards are
+/// not taken away.
+const IMAGES: &str = "evenkeel.dev/images";
 
 /// Nodes with the equipment that they are to have, and those that have it.
 #[derive(Clone)]
@@ -71,7 +76,7 @@ impl Equipper {
         }
     }
 
-    /// Takes away what a former configuration gave: devices of any node, and images of `nodes`.
+    /// Takes away what a former configuration gave and nobody changed: devices of any node, and images of `nodes`.
     ///
     /// # Errors
     /// When the server refuses it.
@@ -88,17 +93,29 @@ impl Equipper {
         for name in nodes {
             let has_images =
                 self.equipment.get(name).is_some_and(|node| node.images_patch().is_some());
-            let had_images =
-                cached.get("", name).is_some_and(|node| !node.status.images.is_empty());
-            if had_images && !has_images {
-                let path = format!("/api/v1/nodes/{name}/status");
-                let patch = json!({"status": {"images": null}});
-                patch_object(&self.client, &path, &patch)
+            let given = cached
+                .get("", name)
+                .and_then(|node| Some(node.meta.annotations.get(IMAGES)?.to_owned()));
+            if let Some(given) = given.filter(|_| !has_images) {
+                self.take_images(name, &given)
                     .await
                     .with_context(|| format!("nodes[].images: node {name}"))?;
             }
         }
         Ok(())
+    }
+
+    /// Takes the images from a node if they are those that were given, which had the hash `given`.
+    async fn take_images(&self, node: &str, given: &str) -> Result<()> {
+        let path = format!("/api/v1/nodes/{node}");
+        let answer = self.client.raw(Request::get(&path).body(Bytes::new())?).await?;
+        let object: Value = serde_json::from_slice(answer.body())?;
+        if images_hash(&object["status"]["images"]) == given {
+            let patch = json!({"status": {"images": null}});
+            patch_object(&self.client, &format!("{path}/status"), &patch).await?;
+        }
+        let patch = json!({"metadata": {"annotations": {IMAGES: null}}});
+        patch_object(&self.client, &path, &patch).await
     }
 
     /// Equips nodes that are registered anew, for as long as the cluster runs.
@@ -134,13 +151,26 @@ impl Equipper {
         let slices = equipment.slices(node, uid);
         load_objects(&self.client, "nodes[].devices", slices, |_| {}).await?;
         if let Some(patch) = equipment.images_patch() {
-            let path = format!("/api/v1/nodes/{node}/status");
-            patch_object(&self.client, &path, &patch)
-                .await
-                .with_context(|| format!("nodes[].images: node {node}"))?;
+            let path = format!("/api/v1/nodes/{node}");
+            let hash = images_hash(&patch["status"]["images"]);
+            let record = json!({"metadata": {"annotations": {IMAGES: hash}}});
+            // The record is first: without it, nothing would take the images away.
+            for (path, patch) in [(path.clone(), record), (format!("{path}/status"), patch)] {
+                patch_object(&self.client, &path, &patch)
+                    .await
+                    .with_context(|| format!("nodes[].images: node {node}"))?;
+            }
         }
         Ok(())
     }
+}
+
+/// Returns a hash of the images of a node's status: of their names and sizes.
+fn images_hash(images: &Value) -> String {
+    let images = images.as_array().into_iter().flatten();
+    let known: Vec<Value> =
+        images.map(|image| json!([image["names"], image["sizeBytes"]])).collect();
+    hash(&known.into())
 }
 
 /// Sends a merge patch.

@@ -7,6 +7,7 @@ mod detach;
 mod equip;
 mod failures;
 mod fill;
+mod generated;
 mod messages;
 mod options;
 mod plane;

@@ -1,16 +1,18 @@
 //! Deletes what a former configuration gave a cluster with a data folder, and the current one does not.
 
+use super::generated::{GENERATED, mark};
 use anyhow::{Context as _, Result};
 use evenkeel_api::Kind;
 use evenkeel_runtime::client::{Client, DeleteOptions, ListOptions};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// Deletes the objects of some kinds, in all namespaces, whose label `label` is `true`, except those that `wanted` has.
-/// A kind that the server does not serve has none.
+/// Deletes the objects of some kinds, in all namespaces, whose label `label` is `true` and whose mark is their own, except
+/// those that `wanted` has. A kind that the server does not serve has none. A deletion that the server refuses is logged: the
+/// object stays.
 ///
 /// # Errors
-/// When the server refuses a list or a deletion.
+/// When the server refuses a list.
 pub(super) async fn prune(
     client: &Client,
     label: &str,
@@ -26,16 +28,18 @@ pub(super) async fn prune(
         };
         for object in found.items {
             let (namespace, name) = (&*object.meta.namespace, &*object.meta.name);
-            if kept.contains(&(namespace, name)) {
+            let own_mark = mark(&kind.kind, namespace, name);
+            let is_own = object.meta.annotations.get(GENERATED) == Some(&*own_mark);
+            if !is_own || kept.contains(&(namespace, name)) {
                 continue;
             }
             let options =
                 DeleteOptions { uid: object.meta.uid.to_string(), ..DeleteOptions::default() };
             match client.delete(kind, namespace, name, &options).await {
-                Err(error) if !error.is_not_found_or_replaced() => {
-                    let what = format!("{} {name} of a former configuration", kind.kind);
-                    return Err(error).with_context(|| format!("{what} cannot be deleted"));
-                }
+                Err(error) if !error.is_not_found_or_replaced() => tracing::warn!(
+                    kind = %kind.kind, namespace, name, %error,
+                    "an object of a former configuration cannot be deleted; delete it with kubectl"
+                ),
                 _ => {}
             }
         }

@@ -214,8 +214,8 @@ impl Start<'_> {
         extras: Extras,
         thread: Option<&TimeThread>,
     ) -> Result<Option<LifecycleRequest>> {
-        let clocks =
-            Clocks { process: self.clock, cluster: thread.map_or(self.clock, TimeThread::clock) };
+        let time = thread.map_or(self.clock, TimeThread::clock);
+        let clocks = Clocks { process: self.clock, cluster: time };
         let console = console::start(self.args, plane, &clients, clocks, tasks).await?;
         self.progress.record(|record| record.console = console);
         let client = Client::builder(clients.own, self.clock.clone()).qps(-1.0).build();
@@ -242,7 +242,7 @@ impl Start<'_> {
         let _control = or_warn(folder.and_then(|()| control::start(&socket, served, tasks)));
         tokio::select! {
             failed = async {
-                let equipper = self.become_ready(plane, &client, extras.equipment).await?;
+                let equipper = self.become_ready(plane, &client, time, extras.equipment).await?;
                 if !equipper.is_empty() {
                     tasks.spawn_until_cancelled("devices", equipper.keep());
                 }
@@ -264,11 +264,13 @@ impl Start<'_> {
         }
     }
 
-    /// Waits until the cluster is ready, and creates what it is to have from the start. Returns what equips nodes later.
+    /// Waits until the cluster is ready, and creates what it is to have from the start. `time` is the cluster's. Returns what
+    /// equips nodes later.
     async fn become_ready(
         &self,
         plane: &Plane,
         client: &Client,
+        time: &Clock,
         equipment: BTreeMap<String, Equipment>,
     ) -> Result<Equipper> {
         let Self { args, progress, .. } = self;
@@ -287,11 +289,14 @@ impl Start<'_> {
             ),
         }
         progress.done(components(args));
+        let nodes = plane::options(args)?.nodes.nodes;
+        let names: Vec<String> = nodes.into_iter().map(|node| node.name).collect();
+        let reconnected = failures::end_former(client, plane.caches(), &names).await;
         if let Some(limit) = args.wait {
-            let (caches, makes_accounts) = (plane.caches().clone(), status::makes_accounts(plane));
-            let nodes = plane::options(args)?.nodes.nodes;
-            let names: Vec<String> = nodes.into_iter().map(|node| node.name).collect();
-            let pending = move || status::pending(&caches, &names, makes_accounts);
+            let makes_accounts = status::makes_accounts(plane);
+            let awaited = status::Awaited { names, reconnected, makes_accounts };
+            let (caches, time) = (plane.caches().clone(), time.clone());
+            let pending = move || status::pending(&caches, &awaited, time.now());
             progress.begin("nodes", pending.clone());
             let ready = status::until_none_is_pending(&pending, self.clock);
             tokio::select! {

@@ -3,13 +3,15 @@
 use crate::clusters::LiveStatus;
 use evenkeel_api::{
     Kind, condition,
+    time::Timestamp,
     views::{Namespace, Node, Pod, ServiceAccount},
 };
+use evenkeel_nodes::{SILENT, fault};
 use evenkeel_plane::Plane;
 use evenkeel_runtime::{
     cache::Caches, client::Client, clock::Clock, discovery::ServerResources, introspect::Inspect,
 };
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 /// Interval at which the caches are read until the nodes are Ready.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -115,23 +117,40 @@ fn lacks_default_account(caches: &Caches) -> bool {
         && caches.of::<ServiceAccount>().get(namespace, name).is_none()
 }
 
-/// Returns what `--wait` waits for. `names` are those of the simulated nodes, which may not be registered yet.
-/// `makes_accounts` is whether this process creates the default service account: nodes are Ready without controllers, too.
-pub(super) fn pending(caches: &Caches, names: &[String], makes_accounts: bool) -> Vec<String> {
+/// What `--wait` waits for, besides the caches.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Awaited {
+    /// Names of the simulated nodes, which may not be registered yet.
+    pub(super) names: Vec<String>,
+    /// Nodes whose partition has been ended. The caches may not know it yet.
+    pub(super) reconnected: BTreeSet<String>,
+    /// Whether this process creates the default service account: nodes are Ready without controllers, too.
+    pub(super) makes_accounts: bool,
+}
+
+/// Returns what `--wait` waits for now. A node with a fault that partitions it is not awaited: it is not Ready until the fault
+/// ends.
+pub(super) fn pending(caches: &Caches, awaited: &Awaited, now: Timestamp) -> Vec<String> {
+    let Awaited { names, reconnected, makes_accounts } = awaited;
     let nodes = caches.of::<Node>();
-    let mut pending: Vec<String> = nodes
-        .list()
-        .iter()
-        .filter(|node| !is_ready(node))
-        .map(|node| format!("node {}", node.meta.name))
-        .collect();
+    let mut pending = unready(&nodes.list(), reconnected, now);
     let unregistered = names.iter().filter(|name| nodes.get("", name).is_none());
     pending.extend(unregistered.map(|name| format!("node {name}")));
     pending.extend(unsynced(caches));
-    if makes_accounts && lacks_default_account(caches) {
+    if *makes_accounts && lacks_default_account(caches) {
         pending.push("the default service account".to_owned());
     }
     pending
+}
+
+/// Returns the nodes that are not Ready and can become so.
+fn unready(nodes: &[Arc<Node>], reconnected: &BTreeSet<String>, now: Timestamp) -> Vec<String> {
+    let is_partitioned = |node: &Node| {
+        fault(&node.meta.annotations, SILENT, now).is_some()
+            && !reconnected.contains(&*node.meta.name)
+    };
+    let awaited = nodes.iter().filter(|node| !is_ready(node) && !is_partitioned(node));
+    awaited.map(|node| format!("node {}", node.meta.name)).collect()
 }
 
 /// Waits until nothing is pending.
@@ -144,7 +163,31 @@ pub(super) async fn until_none_is_pending(pending: impl Fn() -> Vec<String>, clo
 #[cfg(test)]
 mod tests {
     use super::*;
+    use evenkeel_api::{Encoding, View as _};
     use evenkeel_runtime::discovery::Resource;
+    use serde_json::json;
+
+    #[test]
+    fn a_node_that_a_fault_partitions_is_not_awaited() {
+        let node = |name: &str, ready: &str, silent: &str| {
+            let node = json!({
+                "metadata": {"name": name, "annotations": {SILENT: silent}},
+                "status": {"conditions": [{"type": "Ready", "status": ready}]},
+            });
+            Arc::new(Node::decode(node.to_string().as_bytes(), Encoding::Json).expect("a node"))
+        };
+        let now = "2026-01-02T03:04:05Z".parse().expect("a time");
+        let nodes = [
+            node("ready", "True", "false"),
+            node("new", "False", "false"),
+            node("silent", "Unknown", "true"),
+            node("later", "Unknown", "until 2026-01-02T03:04:06Z"),
+            node("back", "Unknown", "until 2026-01-02T03:04:05Z"),
+            node("ended", "Unknown", "true"),
+        ];
+        let reconnected = BTreeSet::from(["ended".to_owned()]);
+        assert_eq!(unready(&nodes, &reconnected, now), ["node new", "node back", "node ended"]);
+    }
 
     #[test]
     fn resources_that_are_not_served_are_found_by_version() {

@@ -2,8 +2,14 @@
 
 use crate::{
     client::{get, until},
+    faults::client_of,
     home::Home,
     up,
+};
+use k8s_openapi::api::core::v1::Node;
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
 };
 use serde_json::{Value, json};
 
@@ -140,6 +146,130 @@ users: [{name: ann, clusterRoles: [view]}]
     up("nodes: [{name: gpu}]\n");
     assert_eq!(names(SLICES, ""), [""; 0]);
     assert_eq!((images("gpu-0"), bindings()), (0, [Vec::new(), Vec::new()]));
+    home.succeed(&["down"]);
+}
+
+#[test]
+fn what_users_wrote_stays_in_the_data_folder() {
+    const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+    let home = Home::new();
+    let up = |text: &str| {
+        home.file(
+            "c.yaml",
+            &format!("apiVersion: evenkeel.dev/v1alpha1\nkind: Cluster\nname: data\ndataDir: data\n{text}"),
+        );
+        home.succeed(&["up", "-d", "--port=0", "--wait=60s", "--config=c.yaml"]);
+    };
+    let own = home.path("data/kubeconfig");
+    up(
+        "nodes: [{name: a, count: 2, images: {nginx:1.27: 70Mi}}]\nusers: [{name: ann, clusterRoles: [view]}]\n",
+    );
+    // A copy of a generated binding under another name, as kubectl and sed make it.
+    let binding = get(&own, &format!("{BINDINGS}/evenkeel:ann:view")).expect("a binding");
+    let mut copy = binding.clone();
+    copy["metadata"] = json!({
+        "name": "mine", "labels": binding["metadata"]["labels"],
+        "annotations": binding["metadata"]["annotations"],
+    });
+    home.file("copy.yaml", &copy.to_string());
+    home.succeed(&["load", "copy.yaml", "--name=data"]);
+    let images = json!([{"names": ["theirs"], "sizeBytes": 5}]);
+    let patch = Patch::Merge(json!({"status": {"images": images}}));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(async {
+        let nodes = Api::<Node>::all(client_of(&own).await);
+        nodes.patch_status("a-1", &PatchParams::default(), &patch).await.expect("patched");
+    });
+    home.succeed(&["down"]);
+
+    up("nodes: [{name: a, count: 2}]\n");
+    get(&own, &format!("{BINDINGS}/mine")).expect("the copy");
+    assert_eq!(get(&own, &format!("{BINDINGS}/evenkeel:ann:view")).map(drop), Err(404));
+    let node = |name: &str| get(&own, &format!("/api/v1/nodes/{name}")).expect("a node");
+    assert_eq!(node("a-0")["status"]["images"], Value::Null, "evenkeel wrote them");
+    assert_eq!(node("a-1")["status"]["images"], images, "evenkeel did not write them");
+    for name in ["a-0", "a-1"] {
+        let annotations = &node(name)["metadata"]["annotations"];
+        assert_eq!(annotations["evenkeel.dev/images"], Value::Null, "{annotations}");
+    }
+    home.succeed(&["down"]);
+}
+
+#[test]
+fn a_plan_of_failures_begins_anew_at_each_start() {
+    let home = Home::new();
+    let text = "apiVersion: evenkeel.dev/v1alpha1\nkind: Cluster\nname: data\ndataDir: data\n\
+        nodes: [{name: a}, {name: b}, {name: c}]\nfailures: [{unreachableNodes: [a], after: AFTER}]\n";
+    let own = home.path("data/kubeconfig");
+    let up = |after: &str| {
+        home.file("c.yaml", &text.replace("AFTER", after));
+        home.succeed(&["up", "-d", "--port=0", "--wait=60s", "--config=c.yaml"]);
+    };
+    let silent = |node: &Value| node["metadata"]["annotations"]["sim.evenkeel.dev/silent"].clone();
+    let node = |name: &str| get(&own, &format!("/api/v1/nodes/{name}")).expect("a node");
+    up("0s");
+    until(&own, "/api/v1/nodes/a-0", |node| silent(node) == "true");
+    home.succeed(&["fault", "node/b-0", "--name=data"]);
+    // In place of the controller, which waits for the end of the Lease.
+    let patch = Patch::Strategic(
+        json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}),
+    );
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(async {
+        let nodes = Api::<Node>::all(client_of(&own).await);
+        for name in ["a-0", "b-0"] {
+            nodes.patch_status(name, &PatchParams::default(), &patch).await.expect("patched");
+        }
+    });
+    let is_unknown = |node: &Value| {
+        let conditions = node["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        conditions.iter().any(|it| it["type"] == "Ready" && it["status"] == "Unknown")
+    };
+    assert!(["a-0", "b-0"].iter().all(|name| is_unknown(&node(name))));
+    home.succeed(&["down"]);
+    up("1h");
+    assert_eq!(silent(&node("a-0")), Value::Null, "the plan has not begun");
+    assert!(!is_unknown(&node("a-0")));
+    assert_eq!(silent(&node("b-0")), "true", "the fault is no plan's");
+    home.succeed(&["down"]);
+}
+
+#[test]
+fn a_restart_keeps_what_stages_wrote_about_nodes() {
+    let home = Home::new();
+    // It matches until it was played, so that nothing writes the status again.
+    let stage = json!({
+        "apiVersion": "kwok.x-k8s.io/v1alpha1", "kind": "Stage", "metadata": {"name": "broken"},
+        "spec": {
+            "resourceRef": {"apiGroup": "v1", "kind": "Node"},
+            "selector": {"matchExpressions": [{"key": ".status.phase", "operator": "DoesNotExist"}]},
+            "next": {"statusTemplate": "phase: Running\nconditions:\n- {type: Ready, status: 'False', reason: ByStage}\n"},
+        },
+    });
+    home.file("stage.yaml", &stage.to_string());
+    let own = home.path("data/kubeconfig");
+    let ready = |node: &Value| {
+        let conditions = node["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let ready = conditions.into_iter().find(|condition| condition["type"] == "Ready");
+        let text = |field: &str| {
+            let ready = ready.as_ref().map(|ready| ready[field].clone());
+            ready.and_then(|value| Some(value.as_str()?.to_owned())).unwrap_or_default()
+        };
+        (text("status"), text("reason"))
+    };
+    let by_stage = ("False".to_owned(), "ByStage".to_owned());
+    let arguments = ["up", "-d", "--port=0", "--nodes=1", "--name=data", "--data-dir=data"];
+    home.succeed(&[&arguments[..], &["--wait=60s"]].concat());
+    home.succeed(&["load", "stage.yaml", "--name=data"]);
+    until(&own, "/api/v1/nodes/node-0", |node| ready(node) == by_stage);
+    home.succeed(&["down"]);
+    home.succeed(&arguments);
+    // The kubelet registers the node before it renews the Lease.
+    let lease = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/node-0";
+    let renewed = |lease: &Value| lease["spec"]["renewTime"].clone();
+    let before = renewed(&get(&own, lease).expect("a Lease"));
+    until(&own, lease, |lease| renewed(lease) != before);
+    assert_eq!(ready(&get(&own, "/api/v1/nodes/node-0").expect("a node")), by_stage);
     home.succeed(&["down"]);
 }
 

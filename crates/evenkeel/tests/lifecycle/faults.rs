@@ -7,6 +7,7 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 use serde_json::Value;
+use std::path::Path;
 
 const CRON: &str = "apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: every-minute}\n\
     spec:\n  schedule: '* * * * *'\n  successfulJobsHistoryLimit: 100\n  jobTemplate: {spec: {template: {spec: {\
@@ -14,7 +15,11 @@ const CRON: &str = "apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: every-
 
 /// Client of the cluster `default`.
 async fn client(home: &Home) -> Client {
-    let path = home.cluster("default").join("kubeconfig");
+    client_of(&home.cluster("default").join("kubeconfig")).await
+}
+
+/// Client of a kubeconfig.
+pub(crate) async fn client_of(path: &Path) -> Client {
     let kubeconfig = Kubeconfig::read_from(path).expect("a kubeconfig");
     let options = KubeConfigOptions::default();
     let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await;

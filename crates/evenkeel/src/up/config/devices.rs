@@ -2,6 +2,7 @@
 //! publishes them, and the images of a node's status.
 
 use super::types::{Nodes, Quantity};
+use crate::up::generated::marked;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -168,7 +169,7 @@ impl Equipment {
         for (driver, devices) in of_driver {
             let chunks: Vec<&[Value]> = devices.chunks(MAX_DEVICES_OF_SLICE).collect();
             for (index, chunk) in chunks.iter().enumerate() {
-                slices.push(json!({
+                slices.push(marked(json!({
                     "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice",
                     "metadata": {
                         "name": format!("{node}-{driver}-{index}"),
@@ -183,7 +184,7 @@ impl Equipment {
                         "driver": driver, "nodeName": node, "devices": chunk,
                         "pool": {"name": node, "generation": 1, "resourceSliceCount": chunks.len()},
                     },
-                }));
+                })));
             }
         }
         slices

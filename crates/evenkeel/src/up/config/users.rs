@@ -1,5 +1,6 @@
 //! Users of a cluster besides its administrator, and what they may do.
 
+use crate::up::generated::marked;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::{Value, json};
@@ -45,8 +46,8 @@ impl User {
     /// Returns the objects that give the user its roles.
     pub(crate) fn bindings(&self) -> Vec<Value> {
         const GROUP: &str = "rbac.authorization.k8s.io";
-        let binding = |kind: &str, role: &str| {
-            json!({
+        let binding = |kind: &str, namespace: &str, role: &str| {
+            let mut object = json!({
                 "apiVersion": format!("{GROUP}/v1"),
                 "kind": kind,
                 "metadata": {
@@ -56,19 +57,19 @@ impl User {
                 },
                 "subjects": [{"kind": "User", "apiGroup": GROUP, "name": self.name}],
                 "roleRef": {"kind": "ClusterRole", "apiGroup": GROUP, "name": role},
-            })
+            });
+            if !namespace.is_empty() {
+                object["metadata"]["namespace"] = namespace.into();
+            }
+            marked(object)
         };
-        let mut objects: Vec<Value> =
-            self.cluster_roles.iter().map(|role| binding("ClusterRoleBinding", role)).collect();
+        let of_cluster = |role: &String| binding("ClusterRoleBinding", "", role);
+        let mut objects: Vec<Value> = self.cluster_roles.iter().map(of_cluster).collect();
         for (namespace, roles) in &self.roles {
             objects.push(
                 json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}),
             );
-            objects.extend(roles.iter().map(|role| {
-                let mut binding = binding("RoleBinding", role);
-                binding["metadata"]["namespace"] = namespace.as_str().into();
-                binding
-            }));
+            objects.extend(roles.iter().map(|role| binding("RoleBinding", namespace, role)));
         }
         objects
     }
@@ -133,7 +134,9 @@ mod tests {
         assert_eq!(names, expected.map(|(a, b, c)| (a.to_owned(), b.to_owned(), c.to_owned())));
         assert_eq!(bindings[0]["subjects"][0]["name"], "ann");
         for binding in [&bindings[0], &bindings[2], &bindings[3]] {
-            assert_eq!(binding["metadata"]["labels"], json!({"evenkeel.dev/user": "true"}));
+            let metadata = &binding["metadata"];
+            assert_eq!(metadata["labels"], json!({"evenkeel.dev/user": "true"}));
+            assert!(metadata["annotations"]["evenkeel.dev/generated"].is_string(), "{binding}");
         }
         assert_eq!(
             bindings[1]["metadata"]["labels"],

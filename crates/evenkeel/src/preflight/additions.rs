@@ -1,0 +1,118 @@
+//! Rights that later minor versions added to upstream's bootstrap policy. A server of an older version lacks them.
+//!
+//! Upstream: `plugin/pkg/auth/authorizer/rbac/bootstrappolicy/testdata` of the releases 1.35, 1.36 and 1.37, which has the
+//! roles with the default feature gates.
+
+use evenkeel_apiserver::BootstrapGrant;
+
+/// In place of a group, a resource or a verb: all of the role, which the minor version added.
+const ALL: &str = "*";
+
+/// Rights that a minor version added to a role.
+struct Addition {
+    minor: u32,
+    role: &'static str,
+    group: &'static str,
+    resource: &'static str,
+    verbs: &'static [&'static str],
+}
+
+impl Addition {
+    const fn new(
+        minor: u32,
+        role: &'static str,
+        (group, resource): (&'static str, &'static str),
+        verbs: &'static [&'static str],
+    ) -> Self {
+        Self { minor, role, group, resource, verbs }
+    }
+
+    /// Returns an addition of a whole role.
+    const fn role(minor: u32, role: &'static str) -> Self {
+        Self::new(minor, role, (ALL, ALL), &[ALL])
+    }
+
+    fn has(&self, role: &str, (group, resource): (&str, &str), verb: &str) -> bool {
+        let is = |own: &str, other: &str| own == ALL || own == other;
+        self.role == role
+            && is(self.group, group)
+            && is(self.resource, resource)
+            && self.verbs.iter().any(|own| is(own, verb))
+    }
+}
+
+const READ: &[&str] = &["get", "list", "watch"];
+const WRITE: &[&str] = &["patch", "update"];
+const DRA: &str = "resource.k8s.io";
+
+/// Additions since the oldest version that the programs are made for.
+const ADDITIONS: &[Addition] = &[
+    Addition::role(36, "system:controller:device-taint-eviction-controller"),
+    Addition::new(
+        36,
+        "system:controller:pvc-protection-controller",
+        ("", "persistentvolumeclaims/status"),
+        &["update"],
+    ),
+    Addition::new(
+        36,
+        "system:controller:resource-claim-controller",
+        (DRA, "resourceclaims/binding"),
+        WRITE,
+    ),
+    Addition::new(36, "system:kube-scheduler", (DRA, "resourceclaims"), &["create", "delete"]),
+    Addition::new(36, "system:kube-scheduler", (DRA, "resourceclaims/binding"), WRITE),
+    Addition::new(
+        37,
+        "system:controller:device-taint-eviction-controller",
+        (DRA, "devicetaintrules"),
+        READ,
+    ),
+    Addition::new(
+        37,
+        "system:controller:device-taint-eviction-controller",
+        (DRA, "devicetaintrules/status"),
+        WRITE,
+    ),
+    Addition::role(37, "system:controller:kube-apiserver-serving-clustertrustbundle-publisher"),
+    Addition::new(37, "system:controller:node-controller", ("coordination.k8s.io", "leases"), READ),
+    Addition::role(37, "system:controller:podcertificaterequestcleaner"),
+    Addition::role(37, "system:controller:storage-version-migrator-controller"),
+    Addition::new(37, "system:kube-scheduler", (DRA, "devicetaintrules"), READ),
+];
+
+/// Returns the minor version whose bootstrap policy was the first to grant a right of this rule. `None` if all versions that
+/// the programs are made for grant it.
+pub(super) fn added_in(grant: &BootstrapGrant, of: (&str, &str), verb: &str) -> Option<u32> {
+    let additions = ADDITIONS.iter().filter(|addition| addition.has(&grant.role, of, verb));
+    additions.map(|addition| addition.minor).max()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_apiserver::bootstrap_grants;
+
+    #[test]
+    fn additions_are_of_roles_that_the_policy_has() {
+        for addition in ADDITIONS {
+            let user = match addition.role.strip_prefix("system:controller:") {
+                Some(account) => format!("system:serviceaccount:kube-system:{account}"),
+                None => addition.role.to_owned(),
+            };
+            let grants = bootstrap_grants(&user).expect("the policy");
+            let is_granted = |verb: &&str| {
+                let has =
+                    |list: &[String], text: &str| text == ALL || list.iter().any(|it| it == text);
+                grants.iter().any(|grant| {
+                    grant.role == addition.role
+                        && has(&grant.rule.api_groups, addition.group)
+                        && has(&grant.rule.resources, addition.resource)
+                        && has(&grant.rule.verbs, verb)
+                })
+            };
+            let Addition { minor, role, resource, verbs, .. } = addition;
+            assert!(verbs.iter().all(is_granted), "1.{minor}: {role} {verbs:?} {resource}");
+        }
+    }
+}
