@@ -468,11 +468,12 @@ mod tests {
         let claim = clusters.claim("a").expect("claimed");
         claim.write(&idle.record("1")).expect("written");
         let found = clusters.find("a").expect("read").expect("there");
-        let before = tokio::time::Instant::now();
+        let clock = Clock::starting_at(evenkeel_api::time::Timestamp::UNIX_EPOCH);
+        let before = clock.now();
         // The lock is this process's, so it stays.
         let error = stop(&clusters, &found).await.expect_err("it does not end");
         assert!(error.to_string().contains("was killed, and has not ended within 10 s"), "{error}");
-        let passed = before.elapsed();
+        let passed = clock.now().duration_since(before).unsigned_abs();
         assert!((40..45).contains(&passed.as_secs()), "{passed:?}");
         drop(claim);
     }
