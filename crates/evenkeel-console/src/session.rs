@@ -1,7 +1,7 @@
 //! Who is logged in: the cluster's administrator by the URL's token, others by a bearer token of the API.
 //!
 //! A user's bearer token is in this process's memory alone, in the client that sends it. Each browser has a session of its own
-//! and a cookie with a random value. The session ends with the log-out, an hour without a request, or the process.
+//! and a cookie with a random value. The session ends with the log-out, the process, and a user's an hour after the last request.
 
 use crate::{access::Token, rights::Right, source::PageError, source::Source};
 use bytes::Bytes;
@@ -21,7 +21,7 @@ use tower::service_fn;
 
 /// Maximum number of sessions of administrators, and of those of users. One more ends the session that was idle for longest.
 const MAX_SESSIONS: usize = 32;
-/// Time without a request after which a session ends.
+/// Time without a request after which a user's session ends.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(3600);
 
 const SELF_REVIEW: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
@@ -131,7 +131,12 @@ impl Session {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns whether the session has ended because its user sent no request. That of the administrator does not, so that a page
+    /// can stay open on a wall.
     fn is_idle(&self, now: Timestamp) -> bool {
+        if self.user.is_none() {
+            return false;
+        }
         let idle = Duration::try_from(now.duration_since(*self.lock()));
         idle.is_ok_and(|idle| idle > IDLE_TIMEOUT)
     }
