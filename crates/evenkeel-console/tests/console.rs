@@ -26,6 +26,14 @@ impl Visit {
         Self::by_clock(cluster, allows_writes, cluster.clock().clone()).await
     }
 
+    /// Lets the console serve a port, and its open pages, until the visit stops.
+    async fn serve(&self) -> Tasks {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let tasks = Tasks::new();
+        tasks.spawn_finite("console", Arc::clone(&self.console).serve(listener, self.stop.clone()));
+        tasks
+    }
+
     /// Starts a console in a process with this clock.
     async fn by_clock(cluster: &TestCluster, allows_writes: bool, clock: Clock) -> Self {
         let plane = cluster.plane();
@@ -301,9 +309,7 @@ async fn ages_are_in_the_clusters_time() {
 async fn a_stream_sends_a_page_when_it_changes() {
     let cluster = TestCluster::start().await.expect("a cluster");
     let visit = Visit::start(&cluster, false).await;
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let tasks = Tasks::new();
-    tasks.spawn_finite("console", Arc::clone(&visit.console).serve(listener, visit.stop.clone()));
+    let tasks = visit.serve().await;
     let live = "/live?page=%2Fobjects%3Fkind%3Dpods";
     let mut body = visit.send(Method::GET, live, &[], "").await.into_body();
     let mut next = async || {
@@ -339,9 +345,7 @@ async fn a_stream_sends_a_page_when_it_changes() {
 async fn each_browser_of_the_administrator_has_its_own_session() {
     let cluster = TestCluster::start().await.expect("a cluster");
     let visit = Visit::start(&cluster, false).await;
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let tasks = Tasks::new();
-    tasks.spawn_finite("console", Arc::clone(&visit.console).serve(listener, visit.stop.clone()));
+    let tasks = visit.serve().await;
     let mut other = visit.other();
     other.cookie = other.enter().await;
     assert_ne!(visit.cookie, other.cookie);

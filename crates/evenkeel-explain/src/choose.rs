@@ -36,11 +36,7 @@ fn add_below<'a>(parent: &'a Explained, path: &mut Vec<usize>, into: &mut Vec<De
         .enumerate()
         .map(|(index, child)| (index, child, has_trouble(child)))
         .collect();
-    children.sort_by_key(|(index, child, has_trouble)| {
-        // Of revisions, the last one is the newest.
-        let age = if is_revision(&child.object) { usize::MAX - index } else { *index };
-        (!has_trouble, age)
-    });
+    children.sort_by_key(|(index, child, has_trouble)| (!has_trouble, rank(*index, &child.object)));
     children.truncate(MAX_OF_PARENT);
     for (index, child, has_trouble) in children {
         path.push(index);
@@ -54,16 +50,20 @@ fn add_below<'a>(parent: &'a Explained, path: &mut Vec<usize>, into: &mut Vec<De
 /// wait for, then the newest revisions, and the first ones of other kinds.
 pub(crate) fn kept(reports: &[ObjectReport], children: &[Subject], limit: usize) -> Vec<bool> {
     let mut order: Vec<usize> = (0..children.len()).collect();
-    order.sort_by_key(|&index| {
+    order.sort_by_cached_key(|&index| {
         let child = &children[index];
-        let age = if is_revision(child) { usize::MAX - index } else { index };
-        (!is_named(reports, child), age)
+        (!is_named(reports, child), rank(index, child))
     });
     let mut kept = vec![false; children.len()];
     for &index in order.iter().take(limit) {
         kept[index] = true;
     }
     kept
+}
+
+/// Returns the place of a child among those with as much trouble, by its index: of revisions, the last one is the newest.
+fn rank(index: usize, child: &Subject) -> usize {
+    if is_revision(child) { usize::MAX - index } else { index }
 }
 
 /// Reports whether dependents of this kind are revisions of their owner, which controllers name from the oldest to the newest.

@@ -34,8 +34,16 @@ pub(super) struct Right {
 impl Right {
     /// Reports whether both rights allow the same request of the same account.
     fn is_same(&self, other: &Self) -> bool {
-        let key = |right: &Self| Self { added_in: None, ..right.clone() };
-        key(self) == key(other)
+        let Self { account, verb, group, resource, namespace, name, added_in: _ } = self;
+        (account, verb, group, resource, namespace, name)
+            == (
+                &other.account,
+                &other.verb,
+                &other.group,
+                &other.resource,
+                &other.namespace,
+                &other.name,
+            )
     }
 
     /// Returns what the verb is about, as text: such as `pods/binding`.

@@ -1,6 +1,7 @@
 //! `evenkeel up`: a control plane in one process.
 
 mod access;
+mod bind;
 mod config;
 mod console;
 mod detach;

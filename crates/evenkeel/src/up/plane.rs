@@ -78,6 +78,18 @@ pub(super) fn group_nodes(args: &Args) -> Result<Vec<String>> {
     }
 }
 
+/// Returns the names of all simulated nodes.
+///
+/// # Errors
+/// When two groups have the same name.
+pub(super) fn node_names(args: &Args) -> Result<Vec<String>> {
+    let nodes = match (args.nodes, &args.components.nodes) {
+        (None, Some(groups)) => nodes(groups)?,
+        _ => PlaneOptions::all(args.node_count()).nodes.nodes,
+    };
+    Ok(nodes.into_iter().map(|node| node.name).collect())
+}
+
 /// Returns the outages of the failures by plan.
 ///
 /// # Errors

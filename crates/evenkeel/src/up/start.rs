@@ -2,6 +2,7 @@
 
 use super::{
     access,
+    bind::bind,
     config::{Equipment, Outage, USER_LABEL, User},
     console::{self, Clients, Clocks},
     equip::Equipper,
@@ -19,7 +20,7 @@ use crate::{
     clusters::{Clusters, cluster_of_context, load_objects, load_paths},
     control::{self, Lifecycle, LifecycleRequest, Served},
     kubeconfig::{self, Kubeconfigs},
-    server::{listen, local_url},
+    server::local_url,
     time::TimeThread,
 };
 use anyhow::{Context, Result, bail};
@@ -34,19 +35,10 @@ use evenkeel_runtime::{
 };
 use futures::FutureExt as _;
 use serde_json::Value;
-use std::{
-    collections::BTreeMap,
-    net::{IpAddr, Ipv4Addr, SocketAddr},
-    path::Path,
-    time::Duration,
-};
-use tokio::net::TcpListener;
+use std::{collections::BTreeMap, path::Path, time::Duration};
 
 /// Time that open requests have to complete when the server stops.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Port of the API server, unless it is in use; upstream's.
-const DEFAULT_PORT: u16 = 6443;
 
 /// How a cluster ended that did not fail.
 pub(super) enum Ending {
@@ -90,7 +82,7 @@ impl Start<'_> {
         }
         let users = access::with_tokens(&args.components.users)?;
         let extras = Extras::of(args)?;
-        let listener = bind(args).await?;
+        let listener = bind(args, self.clock).await?;
         let address = listener.local_addr().context("the listener has no address")?;
         let url = local_url(address);
         tokio::pin!(shutdown);
@@ -289,8 +281,7 @@ impl Start<'_> {
             ),
         }
         progress.done(components(args));
-        let nodes = plane::options(args)?.nodes.nodes;
-        let names: Vec<String> = nodes.into_iter().map(|node| node.name).collect();
+        let names = plane::node_names(args)?;
         let reconnected = failures::end_former(client, plane.caches(), &names).await;
         if let Some(limit) = args.wait {
             let makes_accounts = status::makes_accounts(plane);
@@ -395,20 +386,6 @@ fn binding_kinds() -> [Kind; 2] {
         kind("ClusterRoleBinding", "clusterrolebindings", false),
         kind("RoleBinding", "rolebindings", true),
     ]
-}
-
-/// Listens on the port of the flag, or on 6443 if it is free, or else on a free one.
-async fn bind(args: &Args) -> Result<TcpListener> {
-    let at =
-        |port| SocketAddr::new(args.bind_address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)), port);
-    if let Some(port) = args.restarted_on.or(args.port) {
-        return listen(at(port), "port").await;
-    }
-    match TcpListener::bind(at(DEFAULT_PORT)).await {
-        Ok(listener) => Ok(listener),
-        Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => listen(at(0), "port").await,
-        Err(_) => listen(at(DEFAULT_PORT), "port").await,
-    }
 }
 
 /// Logs an error of the control socket. `up` continues without it.

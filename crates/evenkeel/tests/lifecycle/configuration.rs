@@ -262,12 +262,12 @@ fn a_restart_keeps_what_stages_wrote_about_nodes() {
     home.succeed(&[&arguments[..], &["--wait=60s"]].concat());
     home.succeed(&["load", "stage.yaml", "--name=data"]);
     until(&own, "/api/v1/nodes/node-0", |node| ready(node) == by_stage);
-    home.succeed(&["down"]);
-    home.succeed(&arguments);
-    // The kubelet registers the node before it renews the Lease.
     let lease = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/node-0";
     let renewed = |lease: &Value| lease["spec"]["renewTime"].clone();
     let before = renewed(&get(&own, lease).expect("a Lease"));
+    home.succeed(&["down"]);
+    home.succeed(&arguments);
+    // The kubelet registers the node before it renews the Lease, at once after the start.
     until(&own, lease, |lease| renewed(lease) != before);
     assert_eq!(ready(&get(&own, "/api/v1/nodes/node-0").expect("a node")), by_stage);
     home.succeed(&["down"]);
