@@ -55,25 +55,51 @@ async fn a_panic_of_a_store_without_a_thread_is_one_too() {
 #[tokio::test(start_paused = true)]
 async fn a_definition_whose_conditions_were_refused_is_established_later() {
     let server = Server::builder().build().await.expect("a server in memory");
-    let schema = json!({"openAPIV3Schema": {"type": "object"}});
-    let definition = json!({"metadata": {"name": "things.example.com"}, "spec": {"group": "example.com", "scope": "Cluster",
-        "names": {"plural": "things", "kind": "Thing"},
-        "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}]}});
+    let definition = definition_of("thing");
     let (code, made) = ask(&server, "POST", DEFINITIONS, &definition).await;
     server.api.store.refuse_writes(true);
     assert_eq!(code, StatusCode::CREATED, "{made}");
-    let established = async || {
-        let path = format!("{DEFINITIONS}/things.example.com");
-        let (_, definition) = ask(&server, "GET", &path, &Value::Null).await;
-        definition["status"]["conditions"].as_array().is_some_and(|all| {
-            all.iter().any(|one| one["type"] == "Established" && one["status"] == "True")
-        })
-    };
+    let things = async || ask(&server, "GET", "/apis/example.com/v1/things", &Value::Null).await.0;
     tokio::time::sleep(Duration::from_secs(60)).await;
-    assert!(!established().await);
+    assert!(!is_established(&server, "thing").await);
+    assert_eq!(things().await, StatusCode::NOT_FOUND, "what is not established is not served");
     server.api.store.refuse_writes(false);
     tokio::time::sleep(Duration::from_secs(60)).await;
-    assert!(established().await);
+    assert!(is_established(&server, "thing").await);
+    assert_eq!(things().await, StatusCode::OK);
+}
+
+/// Clients create objects as soon as they read the condition.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_established_is_served() {
+    let server = Server::builder().build().await.expect("a server in memory");
+    for round in 0..200 {
+        let kind = format!("thing{round}");
+        let (code, made) = ask(&server, "POST", DEFINITIONS, &definition_of(&kind)).await;
+        assert_eq!(code, StatusCode::CREATED, "{made}");
+        while !is_established(&server, &kind).await {
+            tokio::task::yield_now().await;
+        }
+        let path = format!("/apis/example.com/v1/{kind}s");
+        let (code, answer) = ask(&server, "GET", &path, &Value::Null).await;
+        assert_eq!(code, StatusCode::OK, "{answer}");
+    }
+}
+
+/// Returns the definition of a cluster-wide kind of `example.com/v1`.
+fn definition_of(kind: &str) -> Value {
+    let schema = json!({"openAPIV3Schema": {"type": "object"}});
+    json!({"metadata": {"name": format!("{kind}s.example.com")}, "spec": {"group": "example.com", "scope": "Cluster",
+        "names": {"plural": format!("{kind}s"), "kind": kind},
+        "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}]}})
+}
+
+async fn is_established(server: &Server, kind: &str) -> bool {
+    let path = format!("{DEFINITIONS}/{kind}s.example.com");
+    let (_, definition) = ask(server, "GET", &path, &Value::Null).await;
+    definition["status"]["conditions"].as_array().is_some_and(|all| {
+        all.iter().any(|one| one["type"] == "Established" && one["status"] == "True")
+    })
 }
 
 /// 300 watches in 40 formats, few of which are read, keep a bounded amount of memory.

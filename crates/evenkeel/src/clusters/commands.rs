@@ -360,13 +360,19 @@ pub(crate) fn reset(args: &ResetArgs) -> ExitCode {
 /// Waits until a cluster is ready that was started after `old_start`.
 async fn wait_until_restarted(clusters: &Clusters, name: &str, old_start: &str) -> Result<()> {
     let (clock, mut polls_without_process) = (Clock::system(), 0);
+    let is_new = |record: &Record| record.started_at != old_start;
     for _ in 0..MAX_POLLS {
         clock.sleep(POLL_INTERVAL).await;
         let cluster = clusters.find(name)?;
         let record = cluster.as_ref().and_then(|cluster| cluster.record.as_ref());
         match cluster.as_ref().map(|cluster| cluster.state) {
-            Some(State::Running) if record.is_some_and(|r| r.started_at != old_start) => {
-                return Ok(());
+            Some(State::Running) if record.is_some_and(is_new) => return Ok(()),
+            Some(State::Failed) if record.is_some_and(is_new) => {
+                let failure = record.and_then(|record| record.failure.as_deref());
+                bail!(
+                    "cluster {name} did not start again: {}; see: evenkeel logs {name}",
+                    failure.unwrap_or_default()
+                );
             }
             Some(state) if state.is_alive() => polls_without_process = 0,
             _ => polls_without_process += 1,

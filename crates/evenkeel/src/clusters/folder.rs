@@ -103,7 +103,10 @@ impl Clusters {
                 Err(TryLockError::WouldBlock) if is_locked(&folder.join(LOCK))? => {
                     bail!(in_use(name, read_record(&folder).as_ref()))
                 }
-                Err(TryLockError::WouldBlock) => continue,
+                Err(TryLockError::WouldBlock) => {
+                    std::thread::yield_now();
+                    continue;
+                }
                 Err(TryLockError::Error(error)) => {
                     let reason = format!("cannot lock {}", folder.display());
                     return Err(anyhow::Error::from(error).context(reason));

@@ -191,8 +191,10 @@ async fn run_cluster(
     if !matches!(ended, Ok(Ending::Restart(_)))
         && let Some(progress) = Arc::into_inner(progress)
     {
-        let failure = ended.as_ref().err().map(chain);
-        progress.end(failure.as_deref(), args.background)?;
+        // Whoever started it in the background reads no more once it was ready, and has ended once it starts again.
+        let is_unread = args.background && (progress.was_ready() || args.restarted_on.is_some());
+        let failure = ended.as_ref().err().filter(|_| is_unread).map(chain);
+        progress.end(failure.as_deref())?;
     }
     ended
 }

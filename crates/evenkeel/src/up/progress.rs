@@ -106,17 +106,17 @@ impl Progress {
         (self.print)(event);
     }
 
-    /// Ends the cluster. After a failure of a cluster in the background that was ready, its record and its log stay; or
-    /// else nothing does.
-    pub(super) fn end(self, failure: Option<&str>, keeps_failure: bool) -> anyhow::Result<()> {
-        let was_ready = self.state().record.starting.is_none();
-        match failure {
-            Some(failure) if keeps_failure && was_ready => {
-                self.record(|record| record.failure = Some(failure.to_owned()));
-                Ok(())
-            }
-            _ => self.claim.remove(),
-        }
+    /// Returns whether the cluster was ready.
+    pub(super) fn was_ready(&self) -> bool {
+        self.state().record.starting.is_none()
+    }
+
+    /// Ends the cluster. `kept_failure` is a reason that other commands show; its record and its log stay, or else nothing
+    /// does.
+    pub(super) fn end(self, kept_failure: Option<&str>) -> anyhow::Result<()> {
+        let Some(failure) = kept_failure else { return self.claim.remove() };
+        self.record(|record| record.failure = Some(failure.to_owned()));
+        Ok(())
     }
 }
 

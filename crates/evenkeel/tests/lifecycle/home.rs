@@ -57,9 +57,12 @@ impl Home {
     /// Runs a command that succeeds and prints nothing to standard error. Returns what it prints.
     pub(crate) fn succeed(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
-        let errors = text(&output.stderr);
-        assert!(output.status.success() && errors.is_empty(), "{arguments:?}: {errors}");
-        text(&output.stdout)
+        let (printed, errors) = (text(&output.stdout), text(&output.stderr));
+        assert!(
+            output.status.success() && errors.is_empty(),
+            "{arguments:?}: {errors}; it printed: {printed}"
+        );
+        printed
     }
 
     /// Runs a command that fails. Returns what it prints to standard error.

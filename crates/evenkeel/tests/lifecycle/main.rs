@@ -271,6 +271,26 @@ fn manifests_are_loaded_and_discarded() {
 }
 
 #[test]
+fn a_reset_whose_start_fails_says_why() {
+    let home = Home::new();
+    let good = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m}\n";
+    home.file("m.yaml", good);
+    up(&home, &["--name=a", "--load=m.yaml"]);
+    home.file("m.yaml", "apiVersion: v1\nkind: Nothing\nmetadata: {name: m}\n");
+    let refused = home.fail(&["reset", "a"]);
+    assert!(
+        refused.contains("cluster a did not start again: --load: m.yaml: Nothing m:"),
+        "{refused}"
+    );
+    assert_eq!(home.states(), [("a".to_owned(), "failed".to_owned())]);
+    assert!(home.fail(&["status", "a"]).is_empty());
+    home.file("m.yaml", good);
+    up(&home, &["--name=a", "--load=m.yaml"]);
+    assert_eq!(home.states(), [("a".to_owned(), "running".to_owned())]);
+    home.succeed(&["down", "a"]);
+}
+
+#[test]
 fn a_configuration_describes_a_cluster() {
     let home = Home::new();
     let page = include_str!("../../../../docs/cluster-config.md");
