@@ -12,8 +12,9 @@ use evenkeel_api::{
     time::Timestamp,
     views::{Node, Pod},
 };
+use evenkeel_component_helpers::scheduling::corev1;
 use evenkeel_runtime::{
-    cache::Cache,
+    cache::{Cache, Index},
     controller::Builder,
     metrics,
     plan::{Key, Outcomes, Pass, PassHandler, Plan, Planner, Steps},
@@ -21,6 +22,7 @@ use evenkeel_runtime::{
 };
 use plan::{Deletion, Memory, Observed};
 use prometheus::IntCounterVec;
+use std::collections::BTreeSet;
 
 /// Options of the controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +60,12 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let pods = context.env.caches.of::<Pod>();
     let nodes = context.env.caches.of::<Node>();
     let threshold = context.options.podgc.terminated_pod_threshold;
-    let planner = Collector { pods: pods.clone(), nodes: nodes.clone(), threshold };
+    let planner = Collector {
+        pods_by_node: pods.index("node", corev1::node_key),
+        observed_pods: pods.index("podgc", plan::keys),
+        nodes: nodes.clone(),
+        threshold,
+    };
     let metrics = Metrics {
         threshold,
         deletions: metrics::counters(
@@ -95,7 +102,9 @@ fn cluster_key() -> Key {
 
 /// Planner that deletes the pods of the cluster that are no longer needed.
 struct Collector {
-    pods: Cache<Pod>,
+    pods_by_node: Index<Pod>,
+    /// Pods by [`plan::keys`].
+    observed_pods: Index<Pod>,
     nodes: Cache<Node>,
     threshold: i64,
 }
@@ -105,7 +114,20 @@ impl Planner for Collector {
     type Memory = Memory;
 
     fn observe(&self, _: &Key, _: &Memory) -> Option<Observed> {
-        Some(Observed { pods: self.pods.list(), nodes: self.nodes.list() })
+        let ended = self.observed_pods.count(plan::ENDED);
+        let is_over = usize::try_from(self.threshold).is_ok_and(|threshold| ended > threshold);
+        let deleting = self.observed_pods.get(plan::DELETING);
+        let names: BTreeSet<&str> = deleting.iter().map(|pod| &*pod.spec.node_name).collect();
+        let nodes = names.into_iter().filter_map(|name| self.nodes.get("", name)).collect();
+        let mut missing = self.pods_by_node.keys();
+        missing.retain(|(node, _)| self.nodes.get("", node).is_none());
+        missing.sort();
+        Some(Observed {
+            ended: if is_over { self.observed_pods.get(plan::ENDED) } else { Vec::new() },
+            deleting,
+            orphaned: missing.iter().flat_map(|(node, _)| self.pods_by_node.get(node)).collect(),
+            nodes,
+        })
     }
 
     fn plan(&self, observed: &Observed, memory: &Memory, now: Timestamp) -> (Plan, Memory) {

@@ -33,10 +33,31 @@ const ORPHANED_CONDITION: DisruptionReason = DisruptionReason {
     has_generation: true,
 };
 
-/// All pods and nodes.
+/// Pods that may have to be deleted. Most pods of a cluster run on a node, and are none of these.
+#[derive(Default)]
 pub(super) struct Observed {
-    pub(super) pods: Vec<Arc<Pod>>,
+    /// Pods that have ended, if they are more than the threshold.
+    pub(super) ended: Vec<Arc<Pod>>,
+    /// Pods with a deletion timestamp.
+    pub(super) deleting: Vec<Arc<Pod>>,
+    /// Pods that are bound to a node that does not exist.
+    pub(super) orphaned: Vec<Arc<Pod>>,
+    /// Nodes of the pods with a deletion timestamp.
     pub(super) nodes: Vec<Arc<Node>>,
+}
+
+/// Keys of the index that finds the observed pods.
+pub(super) const ENDED: &str = "ended";
+pub(super) const DELETING: &str = "deleting";
+
+/// Calls back with the keys under which the pod is observed, whatever its node.
+pub(super) fn keys(pod: &Pod, key: &mut dyn FnMut(&str)) {
+    if !matches!(&*pod.status.phase, "Pending" | "Running" | "Unknown") {
+        key(ENDED);
+    }
+    if pod.meta.deleting() {
+        key(DELETING);
+    }
 }
 
 /// A pod to delete.
@@ -79,10 +100,8 @@ struct Quarantine(BTreeMap<Text, Timestamp>);
 impl Quarantine {
     /// Updates the missing nodes, and returns those whose quarantine has passed. Upstream: `gcOrphaned`.
     fn update(&mut self, observed: &Observed, now: Timestamp) -> Vec<Text> {
-        let existing: BTreeSet<&str> = observed.nodes.iter().map(|node| &*node.meta.name).collect();
-        let assigned = observed.pods.iter().map(|pod| &*pod.spec.node_name);
         let missing: BTreeSet<&str> =
-            assigned.filter(|name| !name.is_empty() && !existing.contains(name)).collect();
+            observed.orphaned.iter().map(|pod| &*pod.spec.node_name).collect();
         self.0.retain(|name, _| missing.contains(&**name));
         for name in missing {
             self.0.entry(name.into()).or_insert(now);
@@ -173,38 +192,33 @@ fn pods_to_delete(
         let condition_patch = mark_failed(pod, disruption, now);
         selected.push(PodToDelete { pod: pod.clone(), reason, condition_patch });
     };
-    for pod in terminated_beyond_threshold(&observed.pods, threshold) {
+    for pod in terminated_beyond_threshold(&observed.ended, threshold) {
         add(pod, "terminated", None);
     }
-    let stuck = observed.pods.iter().filter(|pod| {
-        let node = nodes.get(&*pod.spec.node_name);
-        pod.meta.deleting() && node.is_some_and(|node| is_out_of_service(node))
-    });
+    let stuck = observed
+        .deleting
+        .iter()
+        .filter(|pod| nodes.get(&*pod.spec.node_name).is_some_and(|node| is_out_of_service(node)));
     for pod in sort_by_eviction_and_creation(stuck.collect()) {
         add(pod, "out-of-service", None);
     }
-    for pod in observed.pods.iter().filter(|pod| deleted_nodes.contains(&pod.spec.node_name)) {
+    for pod in observed.orphaned.iter().filter(|pod| deleted_nodes.contains(&pod.spec.node_name)) {
         add(pod, "orphaned", Some(ORPHANED_CONDITION));
     }
-    for pod in
-        observed.pods.iter().filter(|pod| pod.meta.deleting() && pod.spec.node_name.is_empty())
-    {
+    for pod in observed.deleting.iter().filter(|pod| pod.spec.node_name.is_empty()) {
         add(pod, "unscheduled", None);
     }
     selected
 }
 
 /// Returns the terminated pods beyond the threshold: evicted pods first, then the oldest. Upstream: `gcTerminated`.
-fn terminated_beyond_threshold(pods: &[Arc<Pod>], threshold: i64) -> Vec<&Arc<Pod>> {
+fn terminated_beyond_threshold(ended: &[Arc<Pod>], threshold: i64) -> Vec<&Arc<Pod>> {
     let Ok(threshold) = usize::try_from(threshold) else { return Vec::new() };
-    let has_ended =
-        |pod: &&Arc<Pod>| !matches!(&*pod.status.phase, "Pending" | "Running" | "Unknown");
-    let ended: Vec<&Arc<Pod>> = pods.iter().filter(has_ended).collect();
     if threshold == 0 || ended.len() <= threshold {
         return Vec::new();
     }
     let excess = ended.len() - threshold;
-    let mut ended = sort_by_eviction_and_creation(ended);
+    let mut ended = sort_by_eviction_and_creation(ended.iter().collect());
     ended.truncate(excess);
     ended
 }
@@ -261,7 +275,18 @@ mod tests {
     }
 
     fn observed(pods: Vec<Pod>, nodes: Vec<Arc<Node>>) -> Observed {
-        Observed { pods: pods.into_iter().map(Arc::new).collect(), nodes }
+        let mut observed = Observed { nodes, ..Observed::default() };
+        for pod in pods.into_iter().map(Arc::new) {
+            keys(&pod, &mut |key| match key {
+                ENDED => observed.ended.push(Arc::clone(&pod)),
+                _ => observed.deleting.push(Arc::clone(&pod)),
+            });
+            let name = &pod.spec.node_name;
+            if !name.is_empty() && observed.nodes.iter().all(|node| node.meta.name != *name) {
+                observed.orphaned.push(pod);
+            }
+        }
+        observed
     }
 
     /// Returns names and reasons of the deleted pods.
