@@ -195,6 +195,8 @@ pub(crate) struct Api {
     pub(crate) aggregation: Aggregation,
     /// Whether `shardSelector` of lists and watches has an effect: the feature gate `ShardedListAndWatch`.
     pub(crate) sharded_list_and_watch: bool,
+    /// Whether new objects have managed fields.
+    pub(crate) tracks_field_managers: bool,
     /// Limits on concurrent calls of each webhook.
     pub(crate) webhooks: Budgets,
     /// Background tasks of the server.

@@ -173,6 +173,8 @@ async fn start_server(cluster: &Cluster, clock: &Clock, seed: u64) -> Result<Ser
         .seed(seed)
         .authorization_mode("AlwaysAllow")
         .priority_and_fairness(false)
+        // Nobody reads who wrote which field.
+        .tracks_field_managers(false)
         .max_requests_in_flight(0, 0);
     if let Some(ranges) = cluster.service_ranges() {
         builder = builder.service_cluster_ip_range(ranges);
@@ -227,7 +229,8 @@ impl Speed {
 
 /// Reports whether a node is silent that the copy shows as ready, or one that the change applies.
 fn goes_silent(cluster: &Cluster, scenario: &Scenario) -> bool {
-    let is_silent = |node: &Node| fault(&node.meta.annotations, SILENT, cluster.time()).is_some();
+    let time = cluster.time();
+    let is_silent = |node: &Node| fault(&node.meta.annotations, SILENT, time).is_some();
     let is_ready = |node: &Node| {
         let mut conditions = node.status.conditions.iter();
         conditions.any(|found| &*found.type_ == "Ready" && &*found.status == "True")

@@ -107,6 +107,7 @@ pub struct Builder {
     audit: Option<AuditOptions>,
     aggregation: AggregationOptions,
     sharded_list_and_watch: bool,
+    tracks_field_managers: bool,
     etcd: Option<EtcdOptions>,
 }
 
@@ -281,6 +282,13 @@ impl Builder {
         self
     }
 
+    /// Sets whether new objects have `managedFields`. Without them, an object's fields have owners from the first server-side
+    /// apply on, as those of an object whose managed fields a client has reset. Default: true, as upstream's.
+    pub fn tracks_field_managers(mut self, enabled: bool) -> Self {
+        self.tracks_field_managers = enabled;
+        self
+    }
+
     /// Builds the server: opens the store and creates missing bootstrap objects.
     pub fn build(self) -> BoxFuture<'static, Result<Server, BuildError>> {
         Box::pin(self.open())
@@ -407,6 +415,7 @@ impl Builder {
             connections: StreamLimits::default(),
             aggregation,
             sharded_list_and_watch: self.sharded_list_and_watch,
+            tracks_field_managers: self.tracks_field_managers,
             webhooks: Budgets::default(),
             tasks,
             rng: Mutex::new(rng),
@@ -553,6 +562,7 @@ impl Server {
             audit: None,
             aggregation: AggregationOptions::default(),
             sharded_list_and_watch: false,
+            tracks_field_managers: true,
             etcd: None,
         }
     }

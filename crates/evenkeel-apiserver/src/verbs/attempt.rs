@@ -151,6 +151,9 @@ impl<'a> Write<'a> {
         sent_typed: bool,
     ) {
         let (writer, schema) = (self.writer(), self.schema());
+        if old.is_none() && !self.request.api.tracks_field_managers {
+            return patch::null_empty(schema.as_ref(), new);
+        }
         if !self.request.resource().converts() {
             let schema = schema.as_ref();
             return patch::update_managed_fields_if(schema, old, new, &writer, sent_typed);
