@@ -14,6 +14,9 @@ const LOAD_BALANCER_POOL: &str = "198.18.0.0/15";
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Controllers that a Deployment needs until its pods are ready, by upstream's names.
+///
+/// Without `node-lifecycle-controller`, which removes the taint `node.kubernetes.io/not-ready` of new nodes, no pod is
+/// scheduled. Without `serviceaccount-controller`, the server refuses pods, because their service account does not exist.
 pub const DEPLOYMENT_CONTROLLERS: [&str; 4] = [
     "deployment-controller",
     "node-lifecycle-controller",

@@ -5,12 +5,12 @@
 //! ```
 //! use evenkeel_test::TestServer;
 //! use k8s_openapi::api::core::v1::ConfigMap;
-//! use kube::{Api, api::PostParams};
+//! use kube::api::PostParams;
 //!
 //! #[tokio::main(flavor = "current_thread")]
 //! async fn main() -> anyhow::Result<()> {
-//!     let client = TestServer::start().await?.client();
-//!     let maps: Api<ConfigMap> = Api::default_namespaced(client);
+//!     let server = TestServer::start().await?;
+//!     let maps = server.api::<ConfigMap>();
 //!     let map = serde_json::from_value(serde_json::json!({"metadata": {"name": "settings"}}))?;
 //!     let created = maps.create(&PostParams::default(), &map).await?;
 //!     assert!(created.metadata.uid.is_some());
@@ -24,13 +24,13 @@
 //! ```
 //! use evenkeel_test::{TestCluster, eventually};
 //! use k8s_openapi::api::apps::v1::Deployment;
-//! use kube::{Api, api::PostParams};
+//! use kube::api::PostParams;
 //! use serde_json::json;
 //!
 //! #[tokio::main(flavor = "current_thread", start_paused = true)]
 //! async fn main() -> anyhow::Result<()> {
 //!     let cluster = TestCluster::start().await?;
-//!     let deployments: Api<Deployment> = Api::default_namespaced(cluster.client());
+//!     let deployments = cluster.api::<Deployment>();
 //!     let web = serde_json::from_value(json!({
 //!         "metadata": {"name": "web"},
 //!         "spec": {

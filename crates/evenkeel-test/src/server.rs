@@ -11,7 +11,7 @@ use evenkeel_runtime::{
     client::{Interceptor, intercept},
     manager::Setup,
 };
-use kube::{Client, CustomResourceExt};
+use kube::{Api, Client, CustomResourceExt, Resource, core::NamespaceResourceScope};
 use serde::Serialize;
 use serde_json::Value;
 use std::{
@@ -52,7 +52,7 @@ pub enum StartError {
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> anyhow::Result<()> {
 /// let server = TestServer::start().await?;
-/// let pods: Api<Pod> = Api::default_namespaced(server.client());
+/// let pods = server.api::<Pod>();
 /// assert!(pods.list(&Default::default()).await?.items.is_empty());
 ///
 /// // RBAC grants nothing to a new user.
@@ -88,6 +88,15 @@ impl TestServer {
     /// Returns the administrator's client, with the namespace `default`.
     pub fn client(&self) -> Client {
         self.client.clone()
+    }
+
+    /// Returns the objects of a kind in the namespace `default`, with the administrator's client. For kinds without
+    /// namespaces and for all namespaces there is `Api::all(server.client())`.
+    pub fn api<K>(&self) -> Api<K>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        Api::default_namespaced(self.client())
     }
 
     /// Returns the client of a user with these groups and `system:authenticated`.
@@ -278,7 +287,6 @@ impl TestServerBuilder {
     ///
     /// ```
     /// use evenkeel_test::TestServer;
-    /// use kube::Api;
     /// # use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
     /// # #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
     /// # struct WebApp { metadata: kube::core::ObjectMeta }
@@ -312,8 +320,7 @@ impl TestServerBuilder {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> anyhow::Result<()> {
     /// let server = TestServer::builder().crd::<WebApp>().start().await?;
-    /// let apps: Api<WebApp> = Api::default_namespaced(server.client());
-    /// assert!(apps.list(&Default::default()).await?.items.is_empty());
+    /// assert!(server.api::<WebApp>().list(&Default::default()).await?.items.is_empty());
     /// # Ok(())
     /// # }
     /// ```

@@ -16,7 +16,7 @@ use k8s_openapi::api::{
     core::v1::{PersistentVolumeClaim, Pod, Service},
 };
 use kube::{
-    Api, Client,
+    Api,
     api::{DeleteParams, Patch, PatchParams, PostParams},
 };
 use serde::de::DeserializeOwned;
@@ -40,8 +40,7 @@ async fn a_database_gets_volumes_and_backups() {
     let kube = cluster.client_as("system:serviceaccount:default:database-operator", groups);
     let hooks = || webhooks(0, "default");
     let running = cluster.run(move |_, setup| operator(kube.clone(), setup, hooks()));
-    let client = cluster.client();
-    let databases: Api<Database> = Api::default_namespaced(client.clone());
+    let databases = cluster.api::<Database>();
     databases.create(&PostParams::default(), &database(2, Some("*/5 * * * *"))).await.unwrap();
     let is_ready = |found: &Database| {
         found.status.as_ref().is_some_and(|status| {
@@ -49,7 +48,7 @@ async fn a_database_gets_volumes_and_backups() {
         })
     };
     eventually(&databases, "orders", is_ready).await.unwrap();
-    let claims: Api<PersistentVolumeClaim> = Api::default_namespaced(client.clone());
+    let claims = cluster.api::<PersistentVolumeClaim>();
     let is_bound = |claim: &PersistentVolumeClaim| {
         claim.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Bound")
     };
@@ -63,12 +62,12 @@ async fn a_database_gets_volumes_and_backups() {
     eventually(&databases, "orders", has_backup).within(minutes).await.unwrap();
     let none = Patch::Merge(json!({"spec": {"backupSchedule": null}}));
     databases.patch("orders", &PatchParams::default(), &none).await.unwrap();
-    let backups: Api<CronJob> = Api::default_namespaced(client.clone());
+    let backups = cluster.api::<CronJob>();
     eventually_gone(&backups, "orders-backup").await.unwrap();
 
     databases.delete("orders", &DeleteParams::default()).await.unwrap();
     eventually_gone(&databases, "orders").await.unwrap();
-    let pods: Api<Pod> = Api::default_namespaced(client);
+    let pods = cluster.api::<Pod>();
     eventually_gone(&pods, "orders-0").await.unwrap();
     eventually_gone(&claims, "data-orders-0").await.unwrap();
     running.stop().await.unwrap();
@@ -86,16 +85,13 @@ async fn start_with_webhooks(server: &TestServer) -> Running {
     server.crd_value(&definition("default", port).unwrap()).await.unwrap();
     let client = server.client();
     // The Service leads to this machine.
-    create::<Service>(
-        &client,
-        json!({
-            "metadata": {"name": "database-webhooks", "namespace": "default"},
-            "spec": {"type": "ExternalName", "externalName": "localhost"},
-        }),
-    )
-    .await;
-    let [mutating, validating] = configurations("default", port);
+    let service = json!({
+        "metadata": {"name": "database-webhooks"},
+        "spec": {"type": "ExternalName", "externalName": "localhost"},
+    });
     let post = PostParams::default();
+    server.api::<Service>().create(&post, &object(service)).await.unwrap();
+    let [mutating, validating] = configurations("default", port);
     let mutations: Api<MutatingWebhookConfiguration> = Api::all(client.clone());
     let validations: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
     mutations.create(&post, &object(mutating)).await.unwrap();
@@ -111,18 +107,6 @@ async fn start_with_webhooks(server: &TestServer) -> Running {
     .await
     .unwrap();
     running
-}
-
-async fn create<K>(client: &Client, value: Value)
-where
-    K: kube::Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
-        + serde::Serialize
-        + DeserializeOwned
-        + Clone
-        + std::fmt::Debug,
-{
-    let api: Api<K> = Api::default_namespaced(client.clone());
-    api.create(&PostParams::default(), &object(value)).await.unwrap();
 }
 
 #[tokio::test]

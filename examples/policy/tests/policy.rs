@@ -61,7 +61,7 @@ async fn violated(server: &TestServer, name: &str, total: usize) -> FieldPolicy 
 #[tokio::test(start_paused = true)]
 async fn objects_of_a_builtin_kind_are_audited() {
     let (server, running) = start().await;
-    let maps: Api<ConfigMap> = Api::default_namespaced(server.client());
+    let maps = server.api::<ConfigMap>();
     let create = async |name: &str, labels: Value| {
         let map = json!({"metadata": {"name": name, "labels": labels}});
         maps.create(&PostParams::default(), &serde_json::from_value(map).unwrap()).await.unwrap();
@@ -87,7 +87,7 @@ async fn objects_of_a_builtin_kind_are_audited() {
     maps.delete("early", &DeleteParams::default()).await.unwrap();
     let policy = violated(&server, "teams", 0).await;
     assert_eq!(condition(&policy, "Compliant"), ("True", "NoViolations"));
-    let events: Api<Event> = Api::default_namespaced(server.client());
+    let events = server.api::<Event>();
     let warnings =
         ListParams::default().fields("reason=PolicyViolated,involvedObject.kind=ConfigMap");
     assert_eq!(events.list(&warnings).await.unwrap().items.len(), 2);

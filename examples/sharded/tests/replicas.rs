@@ -8,10 +8,7 @@ use evenkeel_runtime::prelude::*;
 use evenkeel_test::{TestServer, TestServerBuilder, eventually};
 use fixture::{Fixture, TestVault, external};
 use k8s_openapi::api::core::v1::Secret;
-use kube::{
-    Api,
-    api::{ListParams, PostParams},
-};
+use kube::api::{ListParams, PostParams};
 use sharded_operator::{ExternalSecret, Vault as _, operator};
 use std::collections::BTreeMap;
 
@@ -23,14 +20,14 @@ const REFRESH: Duration = Duration::from_secs(3 * 60);
 
 /// Asserts that each object is ready, and that its Secret has what the vault holds.
 async fn check(server: &TestServer, vault: &TestVault) {
-    let objects: Api<ExternalSecret> = Api::default_namespaced(server.client());
+    let objects = server.api::<ExternalSecret>();
     let objects = objects.list(&ListParams::default()).await.unwrap().items;
     let ready = |object: &&ExternalSecret| {
         let status = object.status.as_ref();
         status.is_some_and(|status| conditions::is_true(&status.conditions, "Ready"))
     };
     assert_eq!(objects.iter().filter(ready).count(), OBJECTS);
-    let secrets: Api<Secret> = Api::default_namespaced(server.client());
+    let secrets = server.api::<Secret>();
     let secrets = secrets.list(&ListParams::default()).await.unwrap().items;
     assert_eq!(secrets.len(), OBJECTS);
     for secret in secrets {
@@ -47,7 +44,7 @@ async fn replicas_split_ten_thousand_objects_and_take_over() {
     let vault = fixture.vault();
     let mut replicas: Vec<_> = (0..3).map(|number| fixture.start(number, &server)).collect();
     tokio::time::sleep(Duration::from_secs(30)).await;
-    let objects: Api<ExternalSecret> = Api::default_namespaced(server.client());
+    let objects = server.api::<ExternalSecret>();
     for n in 0..OBJECTS {
         objects.create(&PostParams::default(), &external(n)).await.unwrap();
     }
@@ -92,7 +89,7 @@ async fn a_secret_that_the_vault_lacks_follows_later() {
     let vault = TestVault::default();
     let read = vault.clone();
     let running = server.run(move |kube, setup| operator(kube, setup, read.clone()));
-    let objects: Api<ExternalSecret> = Api::default_namespaced(server.client());
+    let objects = server.api::<ExternalSecret>();
     let mut object = external(1);
     object.spec.key = "absent".to_owned();
     objects.create(&PostParams::default(), &object).await.unwrap();

@@ -44,8 +44,9 @@ async fn reconcile(site: Arc<Site>, cx: Context<Dns>) -> Result<Outcome> {
     cx.apply(&part::<Service>(&site, &service)?).await?;
 
     let ready = deployment.status.as_ref().and_then(|status| status.ready_replicas).unwrap_or(0);
-    let changed = cx.status(&*site).set(|status| status.ready = ready).patch_if_changed().await?;
-    if changed.is_some() && ready == site.spec.replicas {
+    let before = site.status.as_ref().map_or(0, |status| status.ready);
+    cx.status(&*site).set(|status| status.ready = ready).patch_if_changed().await?;
+    if before < site.spec.replicas && ready >= site.spec.replicas {
         cx.event(&*site, "Ready", "all replicas are ready");
     }
     Ok(Outcome::Settled)

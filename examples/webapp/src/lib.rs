@@ -102,9 +102,12 @@ async fn reconcile(app: Arc<WebApp>, cx: Context<Dns>) -> Result<Outcome> {
     cx.apply(&service(&app)?).await?;
     let ready = deployment.status.as_ref().and_then(|status| status.ready_replicas).unwrap_or(0);
     let message = format!("{ready} of {} replicas are ready", app.spec.replicas);
-    let condition = conditions::of(&*app, "Ready", ready == app.spec.replicas, "Replicas", message);
+    let is_ready = ready >= app.spec.replicas; // a rollout has more of them for a while
+    let condition = conditions::of(&*app, "Ready", is_ready, "Replicas", message);
     let status = cx.status(&*app).set(|status| status.ready_replicas = ready).condition(condition);
-    if status.patch_if_changed().await?.is_some() && ready == app.spec.replicas {
+    status.patch_if_changed().await?;
+    let before = app.status.as_ref().map_or(&[][..], |status| &status.conditions);
+    if is_ready && !conditions::is_true(before, "Ready") {
         cx.event(&*app, "Ready", "all replicas are ready");
     }
     Ok(Outcome::Settled)

@@ -5,11 +5,11 @@ mod rights;
 
 use evenkeel_runtime::prelude::*;
 use evenkeel_test::{TestCluster, TestServerBuilder, eventually, eventually_gone};
-use k8s_openapi::api::core::v1::{Event, Service};
-use kube::{
-    Api,
-    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{Event, Service},
 };
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 use webapp_operator::{Dns, WebApp, WebAppSpec, operator};
 
@@ -25,7 +25,7 @@ async fn an_application_becomes_ready_scales_and_goes() {
     let kube = cluster.client_as("system:serviceaccount:default:webapp-operator", groups);
     let running = cluster.run(move |_, setup| operator(kube.clone(), setup, published.clone()));
 
-    let apps: Api<WebApp> = Api::default_namespaced(cluster.client());
+    let apps = cluster.api::<WebApp>();
     let app = WebApp::new("shop", WebAppSpec { image: "nginx".to_owned(), replicas: 2 });
     apps.create(&PostParams::default(), &app).await.unwrap();
     let ready = |count: i32| {
@@ -37,18 +37,31 @@ async fn an_application_becomes_ready_scales_and_goes() {
     };
     eventually(&apps, "shop", ready(2)).await.unwrap();
     assert_eq!(dns.names(), ["shop"]);
-    let services: Api<Service> = Api::default_namespaced(cluster.client());
+    let services = cluster.api::<Service>();
     assert!(services.get("shop").await.unwrap().is_controlled_by(&apps.get("shop").await.unwrap()));
 
-    let scale = Patch::Merge(json!({"spec": {"replicas": 4}}));
+    let scale = Patch::Merge(json!({"spec": {"replicas": 3}}));
     apps.patch("shop", &PatchParams::default(), &scale).await.unwrap();
-    eventually(&apps, "shop", ready(4)).await.unwrap();
-    let events: Api<Event> = Api::default_namespaced(cluster.client());
-    let of_app = ListParams::default().fields("involvedObject.kind=WebApp,reason=Ready");
-    assert!(!events.list(&of_app).await.unwrap().items.is_empty());
+    eventually(&apps, "shop", ready(3)).await.unwrap();
+
+    let image = Patch::Merge(json!({"spec": {"image": "nginx:2"}}));
+    apps.patch("shop", &PatchParams::default(), &image).await.unwrap();
+    let rolled_out = |web: &Deployment| {
+        let status = web.status.clone().unwrap_or_default();
+        let containers = web.spec.template.spec.as_ref().map(|spec| &*spec.containers);
+        containers.unwrap_or_default().iter().any(|web| web.image.as_deref() == Some("nginx:2"))
+            && status.observed_generation == web.metadata.generation
+            && (status.updated_replicas, status.replicas) == (Some(3), Some(3))
+    };
+    eventually(&cluster.api(), "shop", rolled_out).await.unwrap();
+    eventually(&apps, "shop", ready(3)).await.unwrap();
 
     apps.delete("shop", &DeleteParams::default()).await.unwrap();
     eventually_gone(&apps, "shop").await.unwrap();
     assert_eq!(dns.names(), [""; 0]);
     running.stop().await.unwrap();
+    // It became ready when it was created and when it was scaled, and stayed so while another image was rolled out.
+    let of_app = ListParams::default().fields("involvedObject.kind=WebApp,reason=Ready");
+    let events = cluster.api::<Event>().list(&of_app).await.unwrap();
+    assert_eq!(events.iter().filter_map(|event| event.count).sum::<i32>(), 2);
 }

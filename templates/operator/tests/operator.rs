@@ -37,7 +37,7 @@ async fn the_config_map_follows_the_object() {
     let restricted = server.client_as(account, ["system:serviceaccounts"]);
     let running = server.run(move |_, setup| operator(restricted.clone(), setup));
 
-    let objects: Api<{{kind}}> = Api::default_namespaced(server.client());
+    let objects = server.api::<{{kind}}>();
     let hello = {{kind}}::new("hello", {{kind}}Spec { text: "hello".to_owned() });
     objects.create(&PostParams::default(), &hello).await.unwrap();
     let ready = |object: &{{kind}}| {
@@ -45,7 +45,7 @@ async fn the_config_map_follows_the_object() {
         conditions::is_true(conditions.unwrap_or_default(), "Ready")
     };
     eventually(&objects, "hello", ready).await.unwrap();
-    let maps: Api<ConfigMap> = Api::default_namespaced(server.client());
+    let maps = server.api::<ConfigMap>();
     let has = |text: &'static str| {
         move |map: &ConfigMap| map.data.as_ref().is_some_and(|data| data["text"] == text)
     };
@@ -54,7 +54,7 @@ async fn the_config_map_follows_the_object() {
     let change = Patch::Merge(json!({"spec": {"text": "goodbye"}}));
     objects.patch("hello", &PatchParams::default(), &change).await.unwrap();
     eventually(&maps, "hello", has("goodbye")).await.unwrap();
-    let events: Api<Event> = Api::default_namespaced(server.client());
+    let events = server.api::<Event>();
     let written = ListParams::default().fields("reason=Written");
     assert!(!events.list(&written).await.unwrap().items.is_empty());
     running.stop().await.unwrap();

@@ -134,6 +134,36 @@ async fn an_apply_without_force_leaves_fields_to_their_owners() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_apply_adopts_what_nobody_else_controls() {
+    let fixture = fixture().await;
+    let first = create(&fixture.maps(), map("first")).await;
+    let second = create(&fixture.maps(), map("second")).await;
+    let theirs = json!({"metadata": {"name": "taken"}, "stringData": {"k": "theirs"}});
+    let theirs: Secret = object(theirs);
+    fixture.secrets().create(&PostParams::default(), &theirs).await.unwrap();
+    let cx = reading::<Secret>(fixture.manager().build().unwrap()).await;
+    let owned_by = |owner: &ConfigMap, name: &str| {
+        let mut secret: Secret =
+            object(json!({"metadata": {"name": name, "namespace": "default"}}));
+        secret.controlled_by(owner).unwrap();
+        secret
+    };
+    let adopted = cx.apply(&owned_by(&first, "taken")).await.unwrap();
+    assert!(adopted.is_controlled_by(&first));
+    assert_eq!(adopted.data.as_ref().unwrap()["k"].0, b"theirs");
+    // Of the same field manager, the latest intent replaces the one before.
+    let moved = cx.apply(&owned_by(&second, "taken")).await.unwrap();
+    assert!(moved.is_controlled_by(&second) && !moved.is_controlled_by(&first));
+
+    let of_another = owned_by(&first, "controlled");
+    fixture.secrets().create(&PostParams::default(), &of_another).await.unwrap();
+    let error = cx.apply(&owned_by(&second, "controlled")).await.unwrap_err();
+    assert!(error.downcast_ref::<ApiError>().unwrap().is_invalid());
+    let reason = "Only one reference can have Controller set to true";
+    assert!(error.to_string().contains(reason), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn live_reads_and_deletions_with_options() {
     let fixture = fixture().await;
     for (name, app) in [("a", "web"), ("b", "web"), ("c", "db")] {

@@ -24,7 +24,7 @@ async fn start(builder: TestClusterBuilder) -> TestCluster {
 
 /// Returns whether a Deployment becomes ready within ten minutes.
 async fn becomes_ready(cluster: &TestCluster) -> bool {
-    let deployments: Api<Deployment> = Api::default_namespaced(cluster.client());
+    let deployments = cluster.api::<Deployment>();
     deployments.create(&PostParams::default(), &deployment("web", 2)).await.expect("created");
     let ready = eventually(&deployments, "web", |web| ready_replicas(web) == 2);
     ready.within(Duration::from_secs(600)).await.is_ok()
@@ -34,7 +34,7 @@ async fn becomes_ready(cluster: &TestCluster) -> bool {
 async fn a_deployment_becomes_ready_and_everything_stops() {
     let cluster = TestCluster::start().await.expect("a cluster");
     assert!(becomes_ready(&cluster).await);
-    let pods: Api<Pod> = Api::default_namespaced(cluster.client());
+    let pods = cluster.api::<Pod>();
     assert_eq!(pods.list(&ListParams::default()).await.expect("pods").items.len(), 2);
     assert_eq!(cluster.stop().await, Vec::<String>::new());
 }
@@ -54,7 +54,7 @@ async fn create<K>(cluster: &TestCluster, value: serde_json::Value) -> Api<K>
 where
     K: Watched + kube::Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
 {
-    let api: Api<K> = Api::default_namespaced(cluster.client());
+    let api = cluster.api::<K>();
     api.create(&PostParams::default(), &object(value)).await.expect("created");
     api
 }

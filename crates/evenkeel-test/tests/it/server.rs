@@ -33,8 +33,7 @@ async fn servers_share_nothing_and_repeat_with_a_seed() {
     let mut created = Vec::new();
     for seed in [7, 7, 8] {
         let server = start(TestServer::builder().clock(clock.clone()).seed(seed)).await;
-        let maps: Api<ConfigMap> = Api::default_namespaced(server.client());
-        let map = maps.create(&params(), &config_map("a")).await.expect("created");
+        let map = server.api().create(&params(), &config_map("a")).await.expect("created");
         assert_eq!(
             map.metadata.creation_timestamp.expect("a time").0.to_string(),
             "2026-01-01T00:00:00Z"
@@ -43,6 +42,19 @@ async fn servers_share_nothing_and_repeat_with_a_seed() {
     }
     assert_eq!(created[0], created[1]);
     assert_ne!(created[0], created[2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_has_the_objects_of_the_default_namespace() {
+    let server = start(TestServer::builder()).await;
+    let maps = server.api::<ConfigMap>();
+    let created = maps.create(&params(), &config_map("a")).await.expect("created");
+    assert_eq!(created.metadata.namespace.as_deref(), Some("default"));
+    let elsewhere: Api<ConfigMap> = Api::namespaced(server.client(), "kube-system");
+    elsewhere.create(&params(), &config_map("b")).await.expect("created");
+    let found = maps.list(&ListParams::default()).await.expect("granted").items;
+    let names: Vec<_> = found.iter().map(|map| map.metadata.name.as_deref()).collect();
+    assert_eq!(names, [Some("a")]);
 }
 
 #[tokio::test(start_paused = true)]
