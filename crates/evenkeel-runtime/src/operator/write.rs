@@ -342,6 +342,11 @@ impl<S> Context<S> {
     /// `object` holds exactly the fields that the controller owns. Fields of an earlier intent that it does not contain
     /// any more are removed.
     ///
+    /// An object of this name that somebody else made is adopted: its other fields stay, and the garbage collector deletes
+    /// it with an owner that `object` refers to. The server refuses a second controller reference, unless the first is of an
+    /// earlier intent, which it replaces. Where names may be taken, check what [`Context::get`] returns with
+    /// [`is_controlled_by`](super::OwnerExt::is_controlled_by) before, or use [`Context::create`].
+    ///
     /// ```
     /// # use evenkeel_runtime::prelude::*;
     /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
