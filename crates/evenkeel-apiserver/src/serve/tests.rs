@@ -106,7 +106,7 @@ async fn a_server_that_tracks_no_field_managers_begins_with_the_first_apply() {
     assert!(managers(&changed).is_empty(), "{changed}");
     let apply = format!("{path}/m?fieldManager=me&force=true");
     let (_, applied) = ask(&server, "PATCH", &apply, &map("c")).await;
-    assert_eq!(managers(&applied), ["\"me\""], "{applied}");
+    assert_eq!(managers(&applied), ["\"me\"", "\"before-first-apply\""], "{applied}");
 }
 
 /// Returns the definition of a cluster-wide kind of `example.com/v1`.
