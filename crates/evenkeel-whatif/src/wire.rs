@@ -130,6 +130,35 @@ fn component(agent: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bytes::Bytes;
+    use evenkeel_runtime::{client::Metadata, plan::PatchForm};
+    use serde_json::Value;
+
+    #[tokio::test]
+    async fn events_are_counted_and_not_stored() {
+        let server = evenkeel_apiserver::Server::builder().build().await.expect("a server");
+        let clock = evenkeel_runtime::clock::Clock::system();
+        let recorder = Recorder::new(&clock);
+        recorder.begin();
+        let client = Wire::client(server.service(), recorder.clone());
+        let client = evenkeel_runtime::client::Client::builder(client, clock).build();
+        let kind = evenkeel_api::Kind::new("", "v1", "Event", "events", true);
+        let event =
+            serde_json::json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e"}});
+        let body = serde_json::to_vec(&event).expect("JSON");
+        let made = client.create::<Metadata>(&kind, "default", body.clone().into()).await;
+        made.expect("it is answered");
+        let form = PatchForm::Strategic;
+        let changed = client.patch::<Metadata>(&kind, "default", "e", "", form, body.into()).await;
+        changed.expect("it is answered");
+        let events = Request::get("/api/v1/namespaces/default/events");
+        let stored = client.raw(events.body(Bytes::new()).expect("a request")).await;
+        let stored: Value = serde_json::from_slice(stored.expect("a list").body()).expect("JSON");
+        assert_eq!(stored["items"], serde_json::json!([]));
+        let writes = recorder.take().writes;
+        let counted: Vec<_> = writes.iter().map(|(write, count)| (write.verb, *count)).collect();
+        assert_eq!(counted, [("create", 1), ("patch", 1)]);
+    }
 
     #[test]
     fn whole_objects_are_requested_in_json() {

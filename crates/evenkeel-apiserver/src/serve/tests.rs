@@ -12,8 +12,12 @@ use super::*;
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 async fn ask(server: &Server, method: &str, path: &str, body: &Value) -> (StatusCode, Value) {
+    let content_type = match method {
+        "PATCH" => "application/apply-patch+yaml",
+        _ => "application/json",
+    };
     let request = Request::builder().method(method).uri(path);
-    let request = request.header("content-type", "application/json");
+    let request = request.header("content-type", content_type);
     let body = if body.is_null() { Bytes::new() } else { body.to_string().into() };
     let request = request.body(Full::new(body)).expect("a request");
     let response = server.service().call(request).await.expect("it never fails");
@@ -84,6 +88,25 @@ async fn what_is_established_is_served() {
         let (code, answer) = ask(&server, "GET", &path, &Value::Null).await;
         assert_eq!(code, StatusCode::OK, "{answer}");
     }
+}
+
+#[tokio::test]
+async fn a_server_that_tracks_no_field_managers_begins_with_the_first_apply() {
+    let builder = Server::builder().tracks_field_managers(false);
+    let server = builder.build().await.expect("a server in memory");
+    let path = "/api/v1/namespaces/default/configmaps";
+    let map = |value: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": {"k": value}});
+    let managers = |object: &Value| {
+        let managers = object["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
+        managers.iter().map(|each| each["manager"].to_string()).collect::<Vec<_>>()
+    };
+    let (_, made) = ask(&server, "POST", path, &map("a")).await;
+    assert!(managers(&made).is_empty(), "{made}");
+    let (_, changed) = ask(&server, "PUT", &format!("{path}/m"), &map("b")).await;
+    assert!(managers(&changed).is_empty(), "{changed}");
+    let apply = format!("{path}/m?fieldManager=me&force=true");
+    let (_, applied) = ask(&server, "PATCH", &apply, &map("c")).await;
+    assert_eq!(managers(&applied), ["\"me\"", "\"before-first-apply\""], "{applied}");
 }
 
 /// Returns the definition of a cluster-wide kind of `example.com/v1`.
