@@ -47,25 +47,6 @@ fn refresh_served(api: &Api, definitions: &[StoredDefinition]) {
     api.served.refresh(&api.table, &crds);
 }
 
-/// Writes the new status of one of the definitions. The table follows it before the write: who reads `Established` finds
-/// the resource served. Returns false if the store refused the write.
-async fn write_status(
-    api: &Arc<Api>,
-    definitions: &[StoredDefinition],
-    index: usize,
-    updated: Value,
-) -> bool {
-    let mut crds: Vec<&Value> = definitions.iter().map(|definition| &definition.crd).collect();
-    let Some(StoredDefinition { entry, crd }) = definitions.get(index) else { return false };
-    crds.splice(index..=index, [&updated]);
-    api.served.refresh(&api.table, &crds);
-    let wrote = write(api, entry, crd, updated).await;
-    if !wrote {
-        refresh_served(api, definitions);
-    }
-    wrote
-}
-
 /// Runs the controller until the server shuts down. `changes` signals writes to definitions. The controller holds no
 /// strong reference while it waits, so the last user's drop ends the server and releases its data folder.
 pub(crate) async fn run(api: Weak<Api>, mut changes: watch::Receiver<u64>) {
@@ -108,16 +89,20 @@ async fn sync(api: &Arc<Api>) -> Option<Duration> {
         refresh_served(api, &definitions);
         let now = seconds(api.clock.now());
         let mut wrote = false;
-        for (index, StoredDefinition { crd, .. }) in definitions.iter().enumerate() {
+        for (index, StoredDefinition { entry, crd }) in definitions.iter().enumerate() {
             let (before, after) = definitions.split_at(index);
             let others: Vec<&Value> =
                 before.iter().chain(after.iter().skip(1)).map(|other| &other.crd).collect();
             let Some(updated) = conditions::next_status(crd, &others, &now) else { continue };
+            // The table is first: who reads `Established` finds the resource served.
+            let current: Vec<&Value> = others.iter().copied().chain([&updated]).collect();
+            api.served.refresh(&api.table, &current);
             // Write one at a time: the accepted names of one definition affect the conditions of the next.
-            wrote = write_status(api, &definitions, index, updated).await;
+            wrote = write(api, entry, crd, updated).await;
             if wrote {
                 break;
             }
+            refresh_served(api, &definitions);
             // Continue with the other definitions.
             again = Some(RETRY_DELAY);
         }
