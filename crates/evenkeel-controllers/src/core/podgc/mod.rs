@@ -114,17 +114,17 @@ impl Planner for Collector {
     type Memory = Memory;
 
     fn observe(&self, _: &Key, _: &Memory) -> Option<Observed> {
-        let ended = self.observed_pods.count(plan::ENDED);
-        let is_over = usize::try_from(self.threshold).is_ok_and(|threshold| ended > threshold);
-        let deleting = self.observed_pods.get(plan::DELETING);
-        let names: BTreeSet<&str> = deleting.iter().map(|pod| &*pod.spec.node_name).collect();
+        let count = self.observed_pods.count(plan::TERMINATED);
+        let is_over = usize::try_from(self.threshold).is_ok_and(|threshold| count > threshold);
+        let terminating = self.observed_pods.get(plan::TERMINATING);
+        let names: BTreeSet<&str> = terminating.iter().map(|pod| &*pod.spec.node_name).collect();
         let nodes = names.into_iter().filter_map(|name| self.nodes.get("", name)).collect();
         let mut missing = self.pods_by_node.keys();
         missing.retain(|(node, _)| self.nodes.get("", node).is_none());
         missing.sort();
         Some(Observed {
-            ended: if is_over { self.observed_pods.get(plan::ENDED) } else { Vec::new() },
-            deleting,
+            terminated: if is_over { self.observed_pods.get(plan::TERMINATED) } else { Vec::new() },
+            terminating,
             orphaned: missing.iter().flat_map(|(node, _)| self.pods_by_node.get(node)).collect(),
             nodes,
         })

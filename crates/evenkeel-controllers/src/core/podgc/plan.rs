@@ -36,10 +36,10 @@ const ORPHANED_CONDITION: DisruptionReason = DisruptionReason {
 /// Pods that may have to be deleted. Most pods of a cluster run on a node, and are none of these.
 #[derive(Default)]
 pub(super) struct Observed {
-    /// Pods that have ended, if they are more than the threshold.
-    pub(super) ended: Vec<Arc<Pod>>,
+    /// Terminated pods, if they are more than the threshold.
+    pub(super) terminated: Vec<Arc<Pod>>,
     /// Pods with a deletion timestamp.
-    pub(super) deleting: Vec<Arc<Pod>>,
+    pub(super) terminating: Vec<Arc<Pod>>,
     /// Pods that are bound to a node that does not exist.
     pub(super) orphaned: Vec<Arc<Pod>>,
     /// Nodes of the pods with a deletion timestamp.
@@ -47,16 +47,16 @@ pub(super) struct Observed {
 }
 
 /// Keys of the index that finds the observed pods.
-pub(super) const ENDED: &str = "ended";
-pub(super) const DELETING: &str = "deleting";
+pub(super) const TERMINATED: &str = "terminated";
+pub(super) const TERMINATING: &str = "terminating";
 
 /// Calls back with the keys under which the pod is observed, whatever its node.
 pub(super) fn keys(pod: &Pod, key: &mut dyn FnMut(&str)) {
     if !matches!(&*pod.status.phase, "Pending" | "Running" | "Unknown") {
-        key(ENDED);
+        key(TERMINATED);
     }
     if pod.meta.deleting() {
-        key(DELETING);
+        key(TERMINATING);
     }
 }
 
@@ -192,11 +192,11 @@ fn pods_to_delete(
         let condition_patch = mark_failed(pod, disruption, now);
         selected.push(PodToDelete { pod: pod.clone(), reason, condition_patch });
     };
-    for pod in terminated_beyond_threshold(&observed.ended, threshold) {
+    for pod in terminated_beyond_threshold(&observed.terminated, threshold) {
         add(pod, "terminated", None);
     }
     let stuck = observed
-        .deleting
+        .terminating
         .iter()
         .filter(|pod| nodes.get(&*pod.spec.node_name).is_some_and(|node| is_out_of_service(node)));
     for pod in sort_by_eviction_and_creation(stuck.collect()) {
@@ -205,22 +205,21 @@ fn pods_to_delete(
     for pod in observed.orphaned.iter().filter(|pod| deleted_nodes.contains(&pod.spec.node_name)) {
         add(pod, "orphaned", Some(ORPHANED_CONDITION));
     }
-    for pod in observed.deleting.iter().filter(|pod| pod.spec.node_name.is_empty()) {
+    for pod in observed.terminating.iter().filter(|pod| pod.spec.node_name.is_empty()) {
         add(pod, "unscheduled", None);
     }
     selected
 }
 
 /// Returns the terminated pods beyond the threshold: evicted pods first, then the oldest. Upstream: `gcTerminated`.
-fn terminated_beyond_threshold(ended: &[Arc<Pod>], threshold: i64) -> Vec<&Arc<Pod>> {
+fn terminated_beyond_threshold(terminated: &[Arc<Pod>], threshold: i64) -> Vec<&Arc<Pod>> {
     let Ok(threshold) = usize::try_from(threshold) else { return Vec::new() };
-    if threshold == 0 || ended.len() <= threshold {
+    if threshold == 0 || terminated.len() <= threshold {
         return Vec::new();
     }
-    let excess = ended.len() - threshold;
-    let mut ended = sort_by_eviction_and_creation(ended.iter().collect());
-    ended.truncate(excess);
-    ended
+    let mut excess = sort_by_eviction_and_creation(terminated.iter().collect());
+    excess.truncate(terminated.len() - threshold);
+    excess
 }
 
 /// Sorts pods: evicted pods first, then by creation time, then by name. Upstream: `byEvictionAndCreationTimestamp`.
@@ -278,8 +277,8 @@ mod tests {
         let mut observed = Observed { nodes, ..Observed::default() };
         for pod in pods.into_iter().map(Arc::new) {
             keys(&pod, &mut |key| match key {
-                ENDED => observed.ended.push(Arc::clone(&pod)),
-                _ => observed.deleting.push(Arc::clone(&pod)),
+                TERMINATED => observed.terminated.push(Arc::clone(&pod)),
+                _ => observed.terminating.push(Arc::clone(&pod)),
             });
             let name = &pod.spec.node_name;
             if !name.is_empty() && observed.nodes.iter().all(|node| node.meta.name != *name) {
