@@ -85,15 +85,12 @@ pub fn reset_metadata_fields(new: &mut Value, old: &Value, fields: &[&str]) {
 /// Resets every top-level field of `new` except `metadata` and `status` to its value in `old`: `spec`, `data`, `rules`
 /// and all others. Fields that `old` lacks are removed.
 pub fn reset_all_but_metadata_and_status(new: &mut Value, old: &Value) {
-    let fields: Vec<String> = [&*new, old]
-        .iter()
-        .filter_map(|object| object.as_object())
-        .flat_map(|fields| fields.keys())
-        .filter(|name| !matches!(name.as_str(), "metadata" | "status" | "apiVersion" | "kind"))
-        .cloned()
-        .collect();
-    for field in fields {
-        reset_field(new, old, &field);
+    let is_reset = |name: &str| !matches!(name, "metadata" | "status" | "apiVersion" | "kind");
+    if let Some(fields) = new.as_object_mut() {
+        fields.retain(|name, _| !is_reset(name) || old.get(name).is_some());
+    }
+    for (name, _) in old.as_object().into_iter().flatten().filter(|(name, _)| is_reset(name)) {
+        reset_field(new, old, name);
     }
 }
 

@@ -139,9 +139,18 @@ fn parts_with_gates(group: &str, kind: &str) -> &'static [(&'static str, &'stati
     }
 }
 
-/// Drops the fields of disabled gates from a written object. `old` is the stored object of an update.
-pub(crate) fn drop_disabled_fields(group: &str, kind: &str, new: &mut Value, old: Option<&Value>) {
-    for (part, gates) in parts_with_gates(group, kind) {
+/// Drops the fields of disabled gates from an object that is written through `subresource`. `old` is the stored object of
+/// an update.
+pub(crate) fn drop_disabled_fields(
+    group: &str,
+    kind: &str,
+    subresource: &str,
+    new: &mut Value,
+    old: Option<&Value>,
+) {
+    // A status update takes all other parts from the stored object.
+    let is_written = |part: &str| subresource != "status" || part == "status";
+    for (part, gates) in parts_with_gates(group, kind).iter().filter(|(part, _)| is_written(part)) {
         let old = old.and_then(|old| get(old, part));
         let Some(new) = get_mut(new, part) else { continue };
         for fields in *gates {
@@ -228,7 +237,7 @@ mod tests {
             "containers": [{"name": "c", "lifecycle": {"stopSignal": "SIGINT", "preStop": {"sleep": {"seconds": 1}}}}],
         }});
         let mut new = pod.clone();
-        drop_disabled_fields("", "Pod", &mut new, None);
+        drop_disabled_fields("", "Pod", "", &mut new, None);
         let expected = json!({"spec": {
             "volumes": [{"name": "a", "emptyDir": {"medium": ""}}, {"name": "b", "secret": {}}],
             "initContainers": [{"name": "i"}],
@@ -236,12 +245,12 @@ mod tests {
         }});
         assert_eq!(new, expected);
         let mut kept = pod.clone();
-        drop_disabled_fields("", "Pod", &mut kept, Some(&pod));
+        drop_disabled_fields("", "Pod", "", &mut kept, Some(&pod));
         assert_eq!(kept, pod);
         // Each gate is checked separately.
         let old = json!({"spec": {"volumes": [{"name": "z", "emptyDir": {"mode": 1}}]}});
         let mut new = pod.clone();
-        drop_disabled_fields("", "Pod", &mut new, Some(&old));
+        drop_disabled_fields("", "Pod", "", &mut new, Some(&old));
         assert_eq!(new["spec"]["volumes"][0], pod["spec"]["volumes"][0]);
         assert_eq!(new["spec"]["volumes"][1], json!({"name": "b", "secret": {}}));
     }
@@ -285,7 +294,7 @@ mod tests {
             ),
         ] {
             let mut new = object;
-            drop_disabled_fields(group, kind, &mut new, None);
+            drop_disabled_fields(group, kind, "", &mut new, None);
             assert_eq!(new, expected, "{kind}");
         }
     }

@@ -39,7 +39,7 @@ pub struct Context<'a> {
 ///
 /// Upstream: `PrepareForCreate`.
 pub fn prepare_create(strategy: &KindStrategy, cx: &Context<'_>, object: &mut Value) {
-    drop_disabled_fields(strategy.group, strategy.kind, object, None);
+    drop_disabled_fields(strategy.group, strategy.kind, "", object, None);
     match (strategy.group, strategy.kind) {
         ("", "Pod") => pod::prepare_create(object, &cx.now),
         ("", "Namespace") => prepare_namespace(object),
@@ -74,7 +74,7 @@ pub fn prepare_update(strategy: &KindStrategy, cx: &Context<'_>, new: &mut Value
         let generation = value::int(old, "metadata.generation").unwrap_or_default();
         set(new, "metadata.generation", generation + 1);
     }
-    drop_disabled_fields(strategy.group, strategy.kind, new, Some(old));
+    drop_disabled_fields(strategy.group, strategy.kind, cx.subresource, new, Some(old));
     match (strategy.group, strategy.kind, cx.subresource) {
         ("", "Pod", subresource) => pod::prepare_update(subresource, new, old),
         ("", "Namespace", "finalize") => {

@@ -4,7 +4,7 @@
 //! have one form. All code after decoding relies on that.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
@@ -107,6 +107,9 @@ pub(crate) fn null_empty(value: &mut Value, type_ref: TypeRef<'_>) {
         }
         (Shape::Struct(s), Value::Object(entries)) => {
             for (key, value) in entries {
+                if !matches!(value, Value::Array(_) | Value::Object(_)) {
+                    continue;
+                }
                 // An empty list of managed fields resets them. Validation refuses the other empty lists later.
                 let keeps_empty_list =
                     matches!(&**key, "managedFields" | "finalizers" | "ownerReferences")
@@ -142,7 +145,22 @@ fn unset_value(field: &Field, owner: TypeRef<'_>) -> Option<Value> {
     if field.pointer {
         return (!field.omit_empty).then_some(Value::Null);
     }
-    unless_omitted(field, owner.to(field.node), zero_value(owner.to(field.node)))
+    let type_ref = owner.to(field.node);
+    // The zero value of these types is empty.
+    let is_empty = matches!(
+        type_ref.shape(),
+        Shape::Bool
+            | Shape::Int { .. }
+            | Shape::Float
+            | Shape::String
+            | Shape::Bytes
+            | Shape::Map { .. }
+            | Shape::List { .. }
+    );
+    if is_empty && field.omit_empty {
+        return None;
+    }
+    unless_omitted(field, type_ref, zero_value(type_ref))
 }
 
 /// Returns the value; `None` if Go omits it.
@@ -217,43 +235,47 @@ impl<'s> Decoder<'s> {
         s: &'s Struct,
         type_ref: TypeRef<'s>,
     ) -> Value {
-        let mut values = collect_fields(entries, s);
-        let mut out = Map::new();
-        let mut entries: Vec<&(Cow<'_, str>, Json<'_>)> = entries.iter().collect();
+        let (mut slots, mut order) = collect_fields(entries, s);
         if self.decoder == DecoderKind::Unstructured {
             // That decoder reads the fields in the order of the struct.
-            entries.sort_by_key(|(key, _)| s.field(key).map_or(usize::MAX, |field| field.position));
+            order.sort_by_key(|(index, _)| {
+                index.and_then(|index| s.fields.get(index)).map_or(usize::MAX, |f| f.position)
+            });
         }
         let outer = std::mem::replace(&mut self.owner, &type_ref.node().go);
-        for (key, json) in &entries {
-            match (s.field(key), s.rest) {
-                (Some(field), _) => match values.remove(&*field.name) {
-                    Some(json) => {
-                        if let Some(value) = self.decode_field(field, &json, type_ref) {
-                            out.insert(field.name.to_string(), value);
-                        }
+        let mut unspecified = Vec::new();
+        for (index, (key, json)) in order {
+            let named = index.and_then(|index| s.fields.get(index).zip(slots.get_mut(index)));
+            match (named, s.rest) {
+                (Some((field, slot)), _) => match std::mem::replace(slot, Slot::Decoded(None)) {
+                    Slot::Sent(json) => {
+                        *slot = Slot::Decoded(self.decode_field(field, &json, type_ref));
                     }
                     // The first occurrence of the field was decoded with the values of all.
-                    None => self.report_strict("duplicate", key),
+                    decoded => {
+                        *slot = decoded;
+                        self.report_strict("duplicate", key);
+                    }
                 },
                 (None, Rest::Drop | Rest::DropInPreserved) => self.report_strict("unknown", key),
                 (None, Rest::Keep) => {
-                    out.insert(key.clone().into_owned(), json.to_value());
+                    unspecified.push((key.clone().into_owned(), json.to_value()));
                 }
                 (None, Rest::Typed(id)) => {
                     let value = self.decode_value(json, type_ref.to(id));
-                    out.insert(key.clone().into_owned(), value);
+                    unspecified.push((key.clone().into_owned(), value));
                 }
             }
         }
         self.owner = outer;
-        for field in s.fields.iter() {
-            let is_set = entries.iter().any(|(key, _)| *key == *field.name);
-            if !is_set && let Some(value) = unset_value(field, type_ref) {
-                out.insert(field.name.to_string(), value);
-            }
-        }
-        Value::Object(out)
+        let named = s.fields.iter().zip(slots).filter_map(|(field, slot)| {
+            let value = match slot {
+                Slot::Decoded(value) => value,
+                Slot::Absent | Slot::Sent(_) => unset_value(field, type_ref),
+            };
+            Some((field.name.to_string(), value?))
+        });
+        Value::Object(named.chain(unspecified).collect())
     }
 
     /// Decodes a field of the struct `owner`. Returns `None` if Go omits the value.
@@ -318,7 +340,8 @@ impl<'s> Decoder<'s> {
         let length = self.path.len();
         let mut values = Vec::with_capacity(items.len());
         for (i, json) in items.iter().enumerate() {
-            self.path.push_str(&format!("[{i}]"));
+            // A write to memory does not fail.
+            let _ = write!(self.path, "[{i}]");
             values.push(self.decode_value(json, type_ref));
             self.path.truncate(length);
         }
@@ -403,21 +426,40 @@ impl<'s> Decoder<'s> {
     }
 }
 
-/// Collects the value of each named field. Duplicate fields are merged.
-fn collect_fields<'s, 'j>(
-    entries: &'j [(Cow<'j, str>, Json<'j>)],
-    s: &'s Struct,
-) -> HashMap<&'s str, Cow<'j, Json<'j>>> {
-    let mut actual: HashMap<&str, Cow<'_, Json<'_>>> = HashMap::with_capacity(entries.len());
-    for (key, json) in entries {
-        let Some(field) = s.field(key) else { continue };
-        let merged = match actual.remove(&*field.name) {
-            Some(before) => Cow::Owned(merge_duplicate(before.into_owned(), json)),
-            None => Cow::Borrowed(json),
-        };
-        actual.insert(&field.name, merged);
+/// Field of a struct in the course of its decoding.
+enum Slot<'j> {
+    /// The object does not have the field.
+    Absent,
+    /// The object has the field with this value.
+    Sent(Cow<'j, Json<'j>>),
+    /// Decoded value; `None` if Go omits it.
+    Decoded(Option<Value>),
+}
+
+/// Entry of an object: its key and its value.
+type Entry<'j> = (Cow<'j, str>, Json<'j>);
+
+/// Returns the value of each of the struct's fields, with duplicates merged, and all entries in the order written, each
+/// with the index of its field if the struct has one.
+fn collect_fields<'j>(
+    entries: &'j [Entry<'j>],
+    s: &Struct,
+) -> (Vec<Slot<'j>>, Vec<(Option<usize>, &'j Entry<'j>)>) {
+    let mut slots: Vec<Slot<'_>> = s.fields.iter().map(|_| Slot::Absent).collect();
+    let mut order = Vec::with_capacity(entries.len());
+    for entry in entries {
+        let index = s.field_index(&entry.0);
+        if let Some(slot) = index.and_then(|index| slots.get_mut(index)) {
+            *slot = match std::mem::replace(slot, Slot::Absent) {
+                Slot::Sent(before) => {
+                    Slot::Sent(Cow::Owned(merge_duplicate(before.into_owned(), &entry.1)))
+                }
+                Slot::Absent | Slot::Decoded(_) => Slot::Sent(Cow::Borrowed(&entry.1)),
+            };
+        }
+        order.push((index, entry));
     }
-    actual
+    (slots, order)
 }
 
 /// Merges a duplicate field: the entries of a later object are added, other values are replaced.

@@ -182,6 +182,9 @@ pub(crate) fn remove_managed_fields(object: &mut Value) {
 ///
 /// Upstream: `IgnoreManagedFieldsTimestampsTransformer`.
 pub(crate) fn keep_timestamps(old: &Value, new: &mut Value) {
+    if new.pointer("/metadata/managedFields").is_none() {
+        return;
+    }
     let entries_without_time = |object: &Value| {
         let list = object
             .pointer("/metadata/managedFields")

@@ -129,8 +129,12 @@ pub(crate) struct PatchRule {
 
 impl Struct {
     pub(crate) fn field(&self, name: &str) -> Option<&Field> {
-        let index = self.fields.binary_search_by(|f| (*f.name).cmp(name)).ok()?;
-        self.fields.get(index)
+        self.fields.get(self.field_index(name)?)
+    }
+
+    /// Returns the position of a field in [`fields`](Self::fields).
+    pub(crate) fn field_index(&self, name: &str) -> Option<usize> {
+        self.fields.binary_search_by(|field| (*field.name).cmp(name)).ok()
     }
 }
 

@@ -138,8 +138,18 @@ impl Format {
     /// # Errors
     /// 406 for a kind without protobuf, or a field of a wrong type.
     pub(crate) fn message(resource: &ResourceType, json: &[u8]) -> Result<Vec<u8>, StatusError> {
-        Transcoder::encode(&resource.api_version, resource.kind(), &parse(json)?)
-            .map_err(not_acceptable)
+        Self::message_of(resource, &parse(json)?)
+    }
+
+    /// Encodes an object in its stored version as a protobuf message, like [`message`](Self::message).
+    ///
+    /// # Errors
+    /// Those of `message`.
+    pub(crate) fn message_of(
+        resource: &ResourceType,
+        object: &Value,
+    ) -> Result<Vec<u8>, StatusError> {
+        Transcoder::encode(&resource.api_version, resource.kind(), object).map_err(not_acceptable)
     }
 
     /// Returns the `Content-Type` of a response or of a stream of events.

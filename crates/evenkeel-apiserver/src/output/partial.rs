@@ -19,8 +19,28 @@ struct Head<'a> {
     metadata: Option<&'a RawValue>,
 }
 
+/// Returns the `metadata` of an object that is encoded as the store does, after `kind` and `apiVersion`. Reads nothing behind
+/// it.
+fn leading_metadata(object: &[u8]) -> Option<&str> {
+    const FIELD: &[u8] = b",\"metadata\":";
+    /// Maximum length of what comes first.
+    const MAX_START: usize = 512;
+    let fields = object.strip_prefix(b"{")?;
+    let start = memchr::memmem::find(fields.get(..MAX_START).unwrap_or(fields), FIELD)?;
+    let (before, metadata) = fields.split_at(start);
+    // Otherwise it may be a field of another one.
+    if memchr::memchr2(b'{', b'[', before).is_some() {
+        return None;
+    }
+    let metadata = serde_json::Deserializer::from_slice(metadata.get(FIELD.len()..)?);
+    metadata.into_iter::<&RawValue>().next()?.ok().map(RawValue::get)
+}
+
 /// Returns the `metadata` of an encoded object as JSON text.
 fn metadata(object: &[u8]) -> Result<&str, StatusError> {
+    if let Some(metadata) = leading_metadata(object) {
+        return Ok(metadata);
+    }
     let head: Head<'_> = serde_json::from_slice(object).map_err(StatusError::internal)?;
     Ok(head.metadata.map_or("{}", RawValue::get))
 }
@@ -80,4 +100,28 @@ pub(super) fn metadata_list(
 pub(super) fn version_of(object: &[u8]) -> Value {
     let value = metadata(object).and_then(|metadata| parse(metadata.as_bytes())).ok();
     value.and_then(|meta| meta.get("resourceVersion").cloned()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metadata_is_found_wherever_it_is() {
+        for (object, expected) in [
+            (
+                r#"{"kind":"A","apiVersion":"v1","metadata":{"name":"a","labels":{"b":"}"}},"spec":{}}"#,
+                r#"{"name":"a","labels":{"b":"}"}}"#,
+            ),
+            (
+                r#"{"spec":{"a":1,"metadata":{"name":"b"}},"metadata":{"name":"a"}}"#,
+                r#"{"name":"a"}"#,
+            ),
+            (r#"{"items":[1,"metadata"],"metadata":{"name":"a"}}"#, r#"{"name":"a"}"#),
+            (r#"{"metadata":{"name":"a"},"kind":"A"}"#, r#"{"name":"a"}"#),
+            (r#"{"kind":"A"}"#, "{}"),
+        ] {
+            assert_eq!(metadata(object.as_bytes()).expect(object), expected, "{object}");
+        }
+    }
 }

@@ -5,5 +5,5 @@ use serde_json::Value;
 
 /// Decodes JSON of the store. An error is the server's, not the client's.
 pub(super) fn parse(bytes: &[u8]) -> Result<Value, StatusError> {
-    evenkeel_api::json::from_slice(bytes).map_err(StatusError::internal)
+    evenkeel_api::json::value(bytes).map_err(StatusError::internal)
 }

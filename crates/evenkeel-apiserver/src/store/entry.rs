@@ -132,7 +132,7 @@ impl Encoded {
 
     /// Decodes the object, with an empty resource version.
     pub(crate) fn decode(&self) -> Result<Value, serde_json::Error> {
-        json::from_slice(&self.buffer[OBJECT_START..])
+        json::value(&self.buffer[OBJECT_START..])
     }
 
     /// Encodes an object as compact JSON in the same order, with its own resource version.
@@ -303,7 +303,7 @@ impl Entry {
 
     /// Decodes the object.
     pub(crate) fn decode(&self) -> Result<Value, serde_json::Error> {
-        json::from_slice(self.json())
+        json::value(self.json())
     }
 
     /// Returns the object at another revision, for its deletion or for an event that removes it from a selector's

@@ -29,7 +29,7 @@ pub(super) async fn serve(
         let Some(object) = copy.clone().filter(|_| is_undecided) else { break };
         written = write.create(object, CreatedBy::Post).await;
     }
-    stages::encode(&write, &written?)
+    stages::encode(&write, written?)
 }
 
 /// Sets the object's namespace to that of the path. Refuses an object with another namespace. Removes the namespace of

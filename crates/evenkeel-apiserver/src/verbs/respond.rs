@@ -53,6 +53,21 @@ pub(super) fn with_status(
     answer(code, content_type, Body::whole(bytes))
 }
 
+/// Responds with an object that was just written, whose stored state is `entry`.
+pub(super) fn with_written(
+    request: &RequestContext<'_>,
+    entry: &Entry,
+    object: &Value,
+    code: StatusCode,
+) -> Result<Response<Body>, StatusError> {
+    let format = request.format()?;
+    if format.is_stored_protobuf(request.resource()) {
+        // The object is at hand, so its stored JSON need not be decoded.
+        entry.protobuf(|_| Format::message_of(request.resource(), object))?;
+    }
+    with_entry(request, &format, entry, code)
+}
+
 /// Responds with a stored object.
 pub(super) fn with_entry(
     request: &RequestContext<'_>,

@@ -32,7 +32,7 @@ pub(super) async fn serve(
             continue;
         }
         match result {
-            Ok(written) => return stages::encode(&write, &written),
+            Ok(written) => return stages::encode(&write, written),
             Err(AttemptError::Race | AttemptError::Taken) => {}
             Err(AttemptError::Refused(error)) => return Err(error),
         }
