@@ -15,6 +15,7 @@ mod page;
 mod recording;
 mod report;
 mod run;
+mod server_thread;
 mod text;
 mod wire;
 

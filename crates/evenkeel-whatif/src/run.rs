@@ -7,6 +7,7 @@ use crate::{
     cluster::nodes_in,
     observe::{Recorded, Recorder, full_name, node_record, pod_record},
     recording::{self, IDLE_PERIOD, Recording},
+    server_thread::{self, ServerHandle, ServerTime},
     wire::Wire,
 };
 use evenkeel_api::{
@@ -23,7 +24,7 @@ use evenkeel_nodes::{Delays, NodeOptions, NodesOptions, SILENT, fault};
 use evenkeel_plane::{Plane, PlaneOptions};
 use evenkeel_runtime::clock::Clock;
 use serde_json::Value;
-use std::{collections::BTreeMap, io, net::Ipv4Addr, time::Duration};
+use std::{collections::BTreeMap, io, net::Ipv4Addr, sync::mpsc, time::Duration};
 
 /// Maximum time that a cluster has to settle before the change.
 const MAX_SETTLING: Duration = Duration::from_mins(30);
@@ -38,9 +39,9 @@ const PROGRESS_STEPS: u32 = 1000;
 /// First address of pods, of the range that RFC 6598 reserves for carriers.
 const FIRST_POD_ADDRESS: Ipv4Addr = Ipv4Addr::new(100, 64, 0, 1);
 
-/// Controllers that a simulation leaves out: those of credentials, which a copy lacks, and the autoscaler, because the
-/// usage of pods is unknown.
-const LEFT_OUT_CONTROLLERS: [&str; 14] = [
+/// Controllers that a simulation leaves out: those of credentials, which a copy lacks, the autoscaler, because the usage of
+/// pods is unknown, and the one that only warns of conflicts between SELinux labels.
+const LEFT_OUT_CONTROLLERS: [&str; 15] = [
     "bootstrap-signer-controller",
     "certificatesigningrequest-approving-controller",
     "certificatesigningrequest-cleaner-controller",
@@ -51,6 +52,7 @@ const LEFT_OUT_CONTROLLERS: [&str; 14] = [
     "persistentvolume-attach-detach-controller",
     "podcertificaterequest-cleaner-controller",
     "root-ca-certificate-publisher-controller",
+    "selinux-warning-controller",
     "serviceaccount-token-controller",
     "storage-version-migrator-controller",
     "storageversion-garbage-collector-controller",
@@ -60,15 +62,18 @@ const LEFT_OUT_CONTROLLERS: [&str; 14] = [
 /// Failure of a simulation.
 #[derive(Debug, thiserror::Error)]
 pub enum SimulateError {
-    /// The runtime cannot start.
+    /// A thread of the simulation or its runtime cannot start.
     #[error("the runtime cannot start: {0}")]
-    Runtime(io::Error),
+    Runtime(#[from] io::Error),
     /// The API server cannot start.
     #[error("the API server cannot start: {0}")]
     Server(#[from] BuildError),
     /// The objects cannot be stored.
     #[error("the cluster cannot be loaded: {0}")]
     Load(#[from] UncheckedError),
+    /// The thread of the API server ended before the simulation.
+    #[error("the API server of the simulation stopped")]
+    Stopped,
     /// A controller cannot start.
     #[error(transparent)]
     Controller(#[from] StartError),
@@ -115,61 +120,93 @@ pub fn simulate_with_progress(
     scenario: &Scenario,
     progress: impl Fn(Progress),
 ) -> Result<Recording, SimulateError> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .map_err(SimulateError::Runtime)?;
-    runtime.block_on(run(cluster, scenario, &progress))
+    check(cluster, scenario)?;
+    let time = ServerTime::starting_at(cluster.time());
+    std::thread::scope(|scope| {
+        progress(Progress::Loading);
+        let (server, thread) = server_thread::connection();
+        let (loaded, unknown) = mpsc::channel();
+        let server_time = &time;
+        let start = async move {
+            let server = start_server(cluster, server_time, scenario.seed).await?;
+            let unknown = server.load(cluster.prepared()).await?;
+            // The other thread waits for it.
+            drop(loaded.send(unknown));
+            Ok::<_, SimulateError>(server)
+        };
+        let named = std::thread::Builder::new().name("api-server".to_owned());
+        let thread = named.spawn_scoped(scope, || thread.run(server_time, start))?;
+        let recording = unknown.recv().ok().map(|unknown| {
+            let runtime = server.runtime()?;
+            runtime.block_on(run(cluster, scenario, &progress, server, &unknown))
+        });
+        let ended = thread.join();
+        ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        recording.unwrap_or(Err(SimulateError::Stopped))
+    })
 }
 
-async fn run(
-    cluster: &Cluster,
-    scenario: &Scenario,
-    progress: &impl Fn(Progress),
-) -> Result<Recording, SimulateError> {
-    progress(Progress::Loading);
+/// Checks whether the change can be made in the cluster.
+fn check(cluster: &Cluster, scenario: &Scenario) -> Result<(), SimulateError> {
     let nodes = nodes_in(cluster.objects());
     if nodes.is_empty() {
         return Err(SimulateError::NoNodes);
     }
-    scenario.check(&nodes)?;
+    Ok(scenario.check(&nodes)?)
+}
+
+/// Runs the components around the server. `unknown` are the objects that it does not hold.
+async fn run(
+    cluster: &Cluster,
+    scenario: &Scenario,
+    progress: &impl Fn(Progress),
+    server: ServerHandle,
+    unknown: &[Value],
+) -> Result<Recording, SimulateError> {
     let speed = Speed::of(cluster, scenario);
-    let nodes = nodes.iter().map(NodeOptions::of_existing).collect();
+    let nodes = nodes_in(cluster.objects()).iter().map(NodeOptions::of_existing).collect();
     let clock = Clock::seeded(cluster.time(), scenario.seed);
     let recorder = Recorder::new(&clock);
-    let server = start_server(cluster, &clock, scenario.seed).await?;
-    let unknown = server.load(cluster.prepared()).await?;
     let nodes = NodesOptions { nodes, ..node_options(scenario, speed) };
-    let wire = Wire::client(server.service(), recorder.clone());
+    let wire = Wire::client(server.clone(), &clock, recorder.clone());
     let options = plane_options(scenario, nodes, speed);
     let plane = Plane::start(&wire, &clock, options)?;
     recorder.subscribe(plane.caches());
     let actor = Actor::new(&wire, &clock, plane.caches(), &recorder, node_options(scenario, speed));
-    plane.synced().await;
-    let settling = settle(&recorder, &clock, progress).await;
-    let start = recorder.begin();
-    let before = snapshot(&plane, start);
-    let end = clock.instant() + scenario.duration;
-    // A change that has not ended by then, such as a drain that a budget blocks, stays as it is.
-    let change = tokio::time::timeout_at(end, actor.change(scenario));
-    let run = async {
-        let _ = change.await;
-        tokio::time::sleep_until(end).await;
+    let simulated = async {
+        plane.synced().await;
+        let settling = settle(&recorder, &clock, progress).await;
+        let start = recorder.begin();
+        let before = snapshot(&plane, start);
+        let end = clock.instant() + scenario.duration;
+        // A change that has not ended by then, such as a drain that a budget blocks, stays as it is.
+        let change = tokio::time::timeout_at(end, actor.change(scenario));
+        let run = async {
+            let _ = change.await;
+            tokio::time::sleep_until(end).await;
+        };
+        report_progress(run, &clock, scenario.duration / PROGRESS_STEPS, progress).await;
+        Recording { duration: scenario.duration, settling, remarks: remarks(unknown), ..before }
     };
-    report_progress(run, &clock, scenario.duration / PROGRESS_STEPS, progress).await;
+    let recording = tokio::select! {
+        biased;
+        recording = simulated => recording,
+        () = server.tick(&clock) => unreachable!("it does not end"),
+    };
     let Recorded { mut happened, unrecorded, writes } = recorder.take();
     recording::sort(&mut happened);
-    let (duration, remarks) = (scenario.duration, remarks(&unknown));
-    Ok(Recording { happened, unrecorded, writes, duration, settling, remarks, ..before })
+    Ok(Recording { happened, unrecorded, writes, ..recording })
 }
 
 /// Builds an API server in memory. It checks no permissions and limits no requests, because only the cluster's own
 /// components use it.
-async fn start_server(cluster: &Cluster, clock: &Clock, seed: u64) -> Result<Server, BuildError> {
-    let server_clock = clock.clone();
+async fn start_server(
+    cluster: &Cluster,
+    time: &ServerTime,
+    seed: u64,
+) -> Result<Server, BuildError> {
     let mut builder = Server::builder()
-        .clock(evenkeel_apiserver::Clock::new(move || server_clock.now()))
+        .clock(time.clock())
         .seed(seed)
         .authorization_mode("AlwaysAllow")
         .priority_and_fairness(false)

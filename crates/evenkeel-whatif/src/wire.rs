@@ -1,12 +1,18 @@
 //! The wire between components and the API server, which counts writes.
 
-use crate::{observe::Recorder, recording::Write};
-use evenkeel_apiserver::{Body, Service};
+use crate::{
+    observe::Recorder,
+    recording::Write,
+    server_thread::{Answer, ServerHandle},
+};
+use bytes::Bytes;
+use evenkeel_runtime::clock::Clock;
 use futures::{FutureExt as _, future::BoxFuture};
 use http::{
     HeaderMap, HeaderValue, Method, Request, Response, StatusCode,
     header::{ACCEPT, CONTENT_TYPE, USER_AGENT},
 };
+use http_body_util::{BodyExt as _, Full};
 use std::{
     convert::Infallible,
     task::{Context, Poll},
@@ -15,37 +21,38 @@ use std::{
 /// Service of the API server that reports executed writes to a recorder.
 #[derive(Clone)]
 pub(crate) struct Wire {
-    server: Service,
+    server: ServerHandle,
+    clock: Clock,
     recorder: Recorder,
 }
 
 impl Wire {
     /// Returns a client of the server whose writes the recorder counts.
-    pub(crate) fn client(server: Service, recorder: Recorder) -> kube::Client {
-        kube::Client::new(Self { server, recorder }, "default")
+    pub(crate) fn client(server: ServerHandle, clock: &Clock, recorder: Recorder) -> kube::Client {
+        kube::Client::new(Self { server, clock: clock.clone(), recorder }, "default")
     }
 }
 
 impl tower::Service<Request<kube::client::Body>> for Wire {
-    type Response = Response<Body>;
+    type Response = Response<Answer>;
     type Error = Infallible;
-    type Future = BoxFuture<'static, Result<Response<Body>, Infallible>>;
+    type Future = BoxFuture<'static, Result<Response<Answer>, Infallible>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, mut request: Request<kube::client::Body>) -> Self::Future {
-        accept_stored_form(request.headers_mut());
+        accept_json(request.headers_mut());
         let agent = request.headers().get(USER_AGENT).and_then(|agent| agent.to_str().ok());
         let write = write(agent.unwrap_or_default(), request.method(), request.uri().path());
-        let Some(write) = write else { return tower::Service::call(&mut self.server, request) };
+        let Some(write) = write else { return self.server.call(request, self.clock.now()) };
         // A namespace's deletion still asks the server, which says that it has none.
         if write.resource == "events" && matches!(write.verb, "create" | "patch") {
             self.recorder.count(write);
             return futures::future::ok(written_event(request.method())).boxed();
         }
-        let answer = tower::Service::call(&mut self.server, request);
+        let answer = self.server.call(request, self.clock.now());
         let recorder = self.recorder.clone();
         async move {
             let answer = answer.await?;
@@ -60,24 +67,24 @@ impl tower::Service<Request<kube::client::Body>> for Wire {
 
 /// Answers the creation or the patch of an Event, of which nothing is stored: nobody reads them in a simulation, and a day of a
 /// large cluster has a hundred thousand.
-fn written_event(method: &Method) -> Response<Body> {
+fn written_event(method: &Method) -> Response<Answer> {
     const EVENT: &str = r#"{"apiVersion":"v1","kind":"Event","metadata":{"name":"event"}}"#;
     let code = if method == Method::POST { StatusCode::CREATED } else { StatusCode::OK };
-    let mut answer = Response::new(Body::whole(EVENT.into()));
+    let mut answer = Response::new(Full::new(Bytes::from_static(EVENT.as_bytes())).boxed_unsync());
     *answer.status_mut() = code;
     answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     answer
 }
 
-/// Asks for whole objects in JSON, as the store holds them: without a socket between server and client, protobuf saves no
-/// bytes, and the server would have to decode and encode each object. Other forms, such as metadata, stay as requested.
-fn accept_stored_form(headers: &mut HeaderMap) {
-    let is_whole = |accept: &HeaderValue| {
-        let first = accept.to_str().unwrap_or_default().split(',').next();
-        first == Some("application/vnd.kubernetes.protobuf")
-    };
-    if headers.get(ACCEPT).is_some_and(is_whole) {
-        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+/// Asks for JSON instead of protobuf, as the store holds objects: without a socket between server and client, protobuf saves
+/// no bytes, and the server would have to encode each object.
+fn accept_json(headers: &mut HeaderMap) {
+    let Some(accept) = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()) else { return };
+    let Some((first, rest)) = accept.split_once(',') else { return };
+    if first.starts_with("application/vnd.kubernetes.protobuf")
+        && let Ok(rest) = HeaderValue::from_str(rest.trim_start())
+    {
+        headers.insert(ACCEPT, rest);
     }
 }
 
@@ -131,17 +138,21 @@ fn component(agent: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bytes::Bytes;
+    use crate::server_thread;
     use evenkeel_runtime::{client::Metadata, plan::PatchForm};
     use serde_json::Value;
 
-    #[tokio::test]
-    async fn events_are_counted_and_not_stored() {
-        let server = evenkeel_apiserver::Server::builder().build().await.expect("a server");
-        let clock = evenkeel_runtime::clock::Clock::system();
+    #[test]
+    fn events_are_counted_and_not_stored() {
+        server_thread::tests::with_server(|server, clock| async move {
+            count_events(server, clock).await;
+        });
+    }
+
+    async fn count_events(server: ServerHandle, clock: Clock) {
         let recorder = Recorder::new(&clock);
         recorder.begin();
-        let client = Wire::client(server.service(), recorder.clone());
+        let client = Wire::client(server, &clock, recorder.clone());
         let client = evenkeel_runtime::client::Client::builder(client, clock).build();
         let kind = evenkeel_api::Kind::new("", "v1", "Event", "events", true);
         let event =
@@ -167,21 +178,27 @@ mod tests {
     }
 
     #[test]
-    fn whole_objects_are_requested_in_json() {
-        let partial = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json;q=0.9";
+    fn objects_and_metadata_are_requested_in_json() {
         for (accept, expected) in [
-            ("application/vnd.kubernetes.protobuf, application/json;q=0.9", "application/json"),
-            ("application/vnd.kubernetes.protobuf", "application/json"),
+            (
+                "application/vnd.kubernetes.protobuf, application/json;q=0.9",
+                "application/json;q=0.9",
+            ),
+            ("application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf"),
             ("application/json", "application/json"),
-            (partial, partial),
+            (
+                "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, \
+                 application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json;q=0.9",
+                "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json;q=0.9",
+            ),
         ] {
             let mut headers = HeaderMap::new();
             headers.insert(ACCEPT, HeaderValue::from_static(accept));
-            accept_stored_form(&mut headers);
+            accept_json(&mut headers);
             assert_eq!(headers[ACCEPT], expected);
         }
         let mut headers = HeaderMap::new();
-        accept_stored_form(&mut headers);
+        accept_json(&mut headers);
         assert!(headers.is_empty());
     }
 
