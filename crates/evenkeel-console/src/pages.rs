@@ -115,7 +115,10 @@ impl Console {
         };
         let listing = sees_controllers.then_some(listing);
         let plots = if sees_metrics { self.samples().plots(self.clock.now()) } else { Vec::new() };
-        let page = overview(&self.cluster, objects, listing.as_ref(), plots, refused);
+        let mut page = overview(&self.cluster, objects, listing.as_ref(), plots, refused);
+        if sees_metrics {
+            page.history = self.samples().history();
+        }
         Content::render("Overview", &page)
     }
 

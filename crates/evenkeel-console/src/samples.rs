@@ -1,6 +1,6 @@
-//! Samples of the process's metrics over the last minutes, for the plots.
+//! Samples of the process's metrics over the last minutes and hours, for the plots.
 
-use crate::view::plot::{Plot, Series, plot};
+use crate::view::plot::{Plot, Range, Series, plot};
 use evenkeel_api::time::Timestamp;
 use prometheus::proto::{LabelPair, MetricFamily};
 use std::{collections::VecDeque, time::Duration};
@@ -9,10 +9,16 @@ use std::{collections::VecDeque, time::Duration};
 pub(crate) const INTERVAL: Duration = Duration::from_secs(2);
 /// Interval between two samples while nobody looks: gathering metrics costs CPU.
 pub(crate) const IDLE_INTERVAL: Duration = Duration::from_secs(20);
-/// Time that plots show, in seconds.
-const SHOWN: f64 = 300.0;
+/// Time that plots of minutes show.
+const MINUTES: Range = Range { seconds: 300.0, begin: "5 min ago" };
 /// Number of kept samples: at least five minutes, and one before.
 const MAX_SAMPLES: usize = 151;
+/// Time that plots of hours show.
+const HOURS: Range = Range { seconds: 21_600.0, begin: "6 h ago" };
+/// Least interval between two samples of hours: a plot is 300 units wide.
+const HOURS_INTERVAL: f64 = 72.0;
+/// Number of kept samples of hours: at least six hours, and one before.
+const MAX_HOURS_SAMPLES: usize = 301;
 
 /// Methods of requests that write.
 const WRITES: [&str; 4] = ["POST", "PUT", "PATCH", "DELETE"];
@@ -64,21 +70,56 @@ impl Sample {
     }
 }
 
-/// The last samples, oldest first.
+/// The last samples of some minutes, and fewer of some hours.
 #[derive(Debug, Default)]
-pub(crate) struct Samples(VecDeque<(Timestamp, Sample)>);
+pub(crate) struct Samples {
+    minutes: Ring,
+    hours: Ring,
+}
 
 impl Samples {
     /// Adds a sample, and drops the oldest one of too many.
     pub(crate) fn push(&mut self, at: Timestamp, sample: Sample) {
-        if self.0.len() == MAX_SAMPLES {
+        self.minutes.push(at, sample, MAX_SAMPLES);
+        let is_due = |last: &(Timestamp, Sample)| seconds(at, last.0) >= HOURS_INTERVAL;
+        if self.hours.0.back().is_none_or(is_due) {
+            self.hours.push(at, sample, MAX_HOURS_SAMPLES);
+        }
+    }
+
+    /// Draws the plots of the last minutes.
+    pub(crate) fn plots(&self, now: Timestamp) -> Vec<Plot> {
+        self.minutes.plots(now, MINUTES)
+    }
+
+    /// Draws the plots of the last hours, up to the newest sample of hours, so that they change with these only. Empty while
+    /// the plots of minutes show all that there is.
+    pub(crate) fn history(&self) -> Vec<Plot> {
+        match (self.hours.0.front(), self.hours.0.back()) {
+            (Some((oldest, _)), Some((newest, _)))
+                if seconds(*newest, *oldest) > MINUTES.seconds =>
+            {
+                self.hours.plots(*newest, HOURS)
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// Samples, oldest first.
+#[derive(Debug, Default)]
+struct Ring(VecDeque<(Timestamp, Sample)>);
+
+impl Ring {
+    fn push(&mut self, at: Timestamp, sample: Sample, max: usize) {
+        if self.0.len() == max {
             self.0.pop_front();
         }
         self.0.push_back((at, sample));
     }
 
-    /// Draws the plots.
-    pub(crate) fn plots(&self, now: Timestamp) -> Vec<Plot> {
+    /// Draws the plots of a range up to `now`.
+    fn plots(&self, now: Timestamp, range: Range) -> Vec<Plot> {
         let rates = |name, value: fn(&Sample, &Sample, f64) -> Option<f64>| {
             let pairs = self.0.iter().zip(self.0.iter().skip(1));
             let points = pairs.map(|((before, old), (at, new))| {
@@ -98,10 +139,10 @@ impl Samples {
             rates("reads", |old, new, _| mean_milliseconds(old.reads, new.reads)),
         ];
         vec![
-            plot("Writes of the components", "/s", SHOWN, &[writes]),
-            plot("Mean latency of their requests", "ms", SHOWN, &latencies),
-            plot("Keys that wait for a worker", "", SHOWN, &[levels(|sample| sample.depth)]),
-            plot("Pods in the scheduler's queues", "", SHOWN, &[levels(|sample| sample.pending)]),
+            plot("Writes of the components", "/s", range, &[writes]),
+            plot("Mean latency of their requests", "ms", range, &latencies),
+            plot("Keys that wait for a worker", "", range, &[levels(|sample| sample.depth)]),
+            plot("Pods in the scheduler's queues", "", range, &[levels(|sample| sample.pending)]),
         ]
     }
 }
@@ -163,9 +204,32 @@ mod tests {
             "Mean latency of their requests: now writes 4 ms, reads –; highest 4 ms"
         );
         assert_eq!(plots[1].lines[0].parts.len(), 2, "a gap without requests");
-        for second in 0..1000 {
-            samples.push(at(second), Sample::default());
+    }
+
+    #[test]
+    fn samples_of_hours_are_kept_apart_from_those_of_minutes() {
+        let at = |second| Timestamp::from_second(second).expect("a time");
+        let mut samples = Samples::default();
+        let push = |samples: &mut Samples, second: i32| {
+            let writes = Work { count: f64::from(second), seconds: 0.0 };
+            samples.push(at(second.into()), Sample { writes, ..Sample::default() });
+        };
+        for second in (0..=300).step_by(2) {
+            push(&mut samples, second);
         }
-        assert_eq!(samples.0.len(), MAX_SAMPLES);
+        assert!(samples.history().is_empty(), "the plots of minutes show it");
+        for second in (302..=30_000).step_by(2) {
+            push(&mut samples, second);
+        }
+        assert_eq!((samples.minutes.0.len(), samples.hours.0.len()), (151, 301));
+        let (minutes, hours) = (samples.plots(at(30_000)), samples.history());
+        assert_eq!((minutes[0].begin, hours[0].begin), ("5 min ago", "6 h ago"));
+        assert_eq!(hours[0].label, "Writes of the components: now 1 /s; highest 1 /s");
+        let points = |plot: &Plot| -> Vec<String> {
+            plot.lines[0].parts[0].split(' ').map(str::to_owned).collect()
+        };
+        let (minutes, hours) = (points(&minutes[0]), points(&hours[0]));
+        assert_eq!((minutes.len(), hours.len()), (150, 300));
+        assert_eq!((&*hours[0], &*hours[299]), ("1.0,4.0", "300.0,4.0"));
     }
 }

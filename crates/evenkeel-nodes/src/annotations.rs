@@ -1,7 +1,7 @@
 //! The table of annotations that steer the simulation. Reading, checks of names and the documentation follow it.
 
 use crate::{
-    behaviour::{Script, duration, exit_code, parse_choice, quantity},
+    behaviour::{Script, duration, exit_code, parse_choice, positive_quantity, quantity},
     faults::Crash,
 };
 
@@ -49,7 +49,7 @@ pub struct Annotation {
 pub(crate) type Apply = fn(&mut Script, &str) -> Result<(), &'static str>;
 
 /// All simulation annotations.
-pub const ANNOTATIONS: [Annotation; 18] = [
+pub const ANNOTATIONS: [Annotation; 21] = [
     Annotation {
         name: "run-time",
         kind: "Pod",
@@ -115,7 +115,7 @@ pub const ANNOTATIONS: [Annotation; 18] = [
         kind: "Pod",
         values: "duration",
         default: "100ms",
-        meaning: "time from when the container may start to running, as if its image were pulled",
+        meaning: "time from when the container may start, and its image is on the node, to running",
         apply: |script, value| {
             script.start_delay = duration(value)?;
             Ok(())
@@ -164,6 +164,39 @@ pub const ANNOTATIONS: [Annotation; 18] = [
         meaning: "whether the image can be pulled",
         apply: |script, value| {
             script.pullable = parse_choice(value, "ok", "fail")?;
+            Ok(())
+        },
+    },
+    Annotation {
+        name: "image-pull-time",
+        kind: "Pod",
+        values: "duration",
+        default: "`image-size` at `image-pull-rate`; without both, 0",
+        meaning: "time to pull the container's image to a node that lacks it, before `start-delay`",
+        apply: |script, value| {
+            script.pull.time = Some(duration(value)?);
+            Ok(())
+        },
+    },
+    Annotation {
+        name: "image-size",
+        kind: "Pod",
+        values: "quantity",
+        default: "none",
+        meaning: "size of the container's image in bytes, to pull at `image-pull-rate`",
+        apply: |script, value| {
+            script.pull.size = Some(quantity(value)?.milli_value());
+            Ok(())
+        },
+    },
+    Annotation {
+        name: "image-pull-rate",
+        kind: "Pod",
+        values: "quantity above 0",
+        default: "none",
+        meaning: "bytes of the container's image that its node pulls in a second",
+        apply: |script, value| {
+            script.pull.rate = Some(positive_quantity(value)?.milli_value());
             Ok(())
         },
     },

@@ -1,6 +1,6 @@
 //! Simulated behaviour of a pod's containers: `sim.evenkeel.dev/` annotations override the node's defaults.
 
-use evenkeel_api::{StrMap, quantity::Quantity};
+use evenkeel_api::{StrMap, quantity::Quantity, views::Pod};
 use std::time::Duration;
 
 use crate::{
@@ -9,6 +9,9 @@ use crate::{
     behaviors::happens,
     faults::Crash,
 };
+
+/// Maximum duration: 100 years.
+const MAX_DURATION: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// Exit code of a container that crashes, unless something sets another.
 pub(crate) const CRASH_EXIT_CODE: i32 = 1;
@@ -34,12 +37,37 @@ pub(crate) struct Script {
     pub(crate) termination_time: Duration,
     /// Whether its image can be pulled.
     pub(crate) pullable: bool,
+    /// How long that takes to a node that lacks it.
+    pub(crate) pull: Pull,
     /// When it crashes whatever else it does; never if `None`.
     pub(crate) crash: Option<Crash>,
     /// Runs that fail; none if `None`.
     pub(crate) failure: Option<Failure>,
     /// Flags of the values that come from annotations, which take precedence over the container's command.
     pub(crate) annotated: AnnotatedValues,
+}
+
+/// Pull of a container's image.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Pull {
+    /// Time of the pull, whatever the size of the image.
+    pub(crate) time: Option<Duration>,
+    /// Thousandths of bytes of the image.
+    pub(crate) size: Option<i64>,
+    /// Thousandths of bytes in a second.
+    pub(crate) rate: Option<i64>,
+}
+
+impl Pull {
+    /// Returns the time that the pull takes, 100 years at most.
+    pub(crate) fn duration(&self) -> Duration {
+        let of_size = || {
+            let (size, rate) = self.size.zip(self.rate.filter(|rate| *rate > 0))?;
+            // Rounding of the quotient is far below what anybody observes.
+            Duration::try_from_secs_f64(size as f64 / rate as f64).ok()
+        };
+        self.time.or_else(of_size).unwrap_or_default().min(MAX_DURATION)
+    }
 }
 
 /// Runs of a container that fail, drawn by their number.
@@ -93,6 +121,7 @@ pub(crate) fn defaults(delays: &Delays, run_time: Option<Duration>) -> Script {
         ready: true,
         termination_time: delays.termination,
         pullable: true,
+        pull: Pull::default(),
         crash: None,
         failure: None,
         annotated: AnnotatedValues::default(),
@@ -106,6 +135,15 @@ const UNPULLABLE_TAGS: [&str; 3] = ["404", "non-existent", "nonexistent"];
 pub(crate) fn is_pullable(image: &str) -> bool {
     let name = image.rsplit('/').next().unwrap_or_default();
     name.split_once(':').is_none_or(|(_, tag)| !UNPULLABLE_TAGS.contains(&tag))
+}
+
+/// Returns the image of a pod's container with this name.
+pub(crate) fn image_of<'p>(pod: &'p Pod, container: &str) -> Option<&'p str> {
+    let containers = pod.spec.init_containers.iter().chain(&*pod.spec.containers);
+    let ephemerals = pod.spec.ephemeral_containers.iter().map(|ephemeral| &ephemeral.common);
+    let images = containers.map(|container| (&container.name, &container.image));
+    let mut images = images.chain(ephemerals.map(|common| (&common.name, &common.image)));
+    images.find(|(name, _)| ***name == *container).map(|(_, image)| &**image)
 }
 
 /// Overrides `script` with the annotations for the container `name`. Invalid values change nothing; see
@@ -187,6 +225,12 @@ pub(crate) fn quantity(value: &str) -> Result<Quantity, &'static str> {
     amount.ok_or("is not an amount such as 250m, 2 or 64Mi")
 }
 
+/// Parses an amount above 0.
+pub(crate) fn positive_quantity(value: &str) -> Result<Quantity, &'static str> {
+    let amount = Quantity::parse(value).ok().filter(|amount| amount.milli_value() > 0);
+    amount.ok_or("is not an amount above 0 such as 250m, 2 or 64Mi")
+}
+
 /// Parses an exit code from 0 to 255.
 pub(crate) fn exit_code(value: &str) -> Result<i32, &'static str> {
     value.parse::<u8>().map(i32::from).map_err(|_| "is not an exit code (0 to 255)")
@@ -230,7 +274,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, &'static str> {
         seconds += number.parse::<f64>().map_err(|_| INVALID)? * scale;
         rest = tail;
     }
-    if text.is_empty() || seconds > 3600.0 * 24.0 * 365.0 * 100.0 {
+    if text.is_empty() || seconds > MAX_DURATION.as_secs_f64() {
         return Err(INVALID);
     }
     Duration::try_from_secs_f64(seconds).map_err(|_| INVALID)
@@ -266,6 +310,23 @@ mod tests {
         ] {
             assert_eq!(duration(text).ok(), want, "{text:?}");
         }
+    }
+
+    #[test]
+    fn pulls_take_their_time_or_that_of_the_size() {
+        for (annotations, want) in [
+            (&[][..], 0),
+            (&[("image-size", "1Gi")], 0),
+            (&[("image-size", "1Gi"), ("image-pull-rate", "64Mi")], 16_000),
+            (&[("image-size", "1Gi"), ("image-pull-rate", "0")], 0),
+            (&[("image-size", "3"), ("image-pull-rate", "2")], 1500),
+            (&[("image-size", "1Gi"), ("image-pull-rate", "1"), ("image-pull-time", "5s")], 5000),
+        ] {
+            let pull = script(annotations, "web").pull.duration();
+            assert_eq!(pull, Duration::from_millis(want), "{annotations:?}");
+        }
+        let endless = [("image-size", "8E"), ("image-pull-rate", "1m")];
+        assert_eq!(script(&endless, "web").pull.duration(), MAX_DURATION);
     }
 
     #[test]

@@ -32,6 +32,7 @@ use crate::{
     addresses::Addresses,
     admission,
     behaviors::{Behavior, Behaviors},
+    behaviour::image_of,
     faults,
     logs::{ContainerRef, LoggedRun},
     pod::{
@@ -76,6 +77,8 @@ struct State {
     addresses: Addresses,
     /// Files that pods wrote to each node, by index of the node.
     node_files: HashMap<usize, Arc<Files>>,
+    /// Images of each node, by index of the node, and the time from which it has them.
+    images: HashMap<usize, HashMap<String, Timestamp>>,
 }
 
 /// A synced pod.
@@ -141,6 +144,7 @@ impl PodWorkers {
             staged: HashMap::new(),
             addresses: Addresses::new(options.first_pod_ip),
             node_files: HashMap::new(),
+            images: HashMap::new(),
         };
         let pod_workers = Self {
             client,
@@ -288,10 +292,11 @@ impl PodWorkers {
         let (delays, everyday_events) = (&self.options.delays, self.options.everyday_events);
         let mut facts =
             observe::facts(&pod, host_ip, delays, &self.behaviors_of(&pod), everyday_events)
-                .with_processes(&processes, self.node_files(*node));
+                .with_processes(&processes, self.node_files(*node))
+                .with_images(|image| self.image_at(*node, image));
         facts.mounted = self.volumes.are_mountable(&pod);
         let memory = self.recall_memory(key, &pod, &mut facts, *node);
-        let Decision { mut memory, patch, remove, wake, events, node_writes } =
+        let Decision { mut memory, patch, remove, wake, events, node_writes, images } =
             plan(&facts, &memory, self.clock.now());
         let mut is_gone = false;
         if let Some(patch) = patch {
@@ -315,6 +320,7 @@ impl PodWorkers {
         }
         memory.removed |= is_gone;
         self.record_node_writes(*node, node_writes);
+        self.record_images(*node, images);
         // Store the memory before the deletion. If the deletion fails, the retry repeats neither the events nor the
         // writes.
         self.store_memory(key, &pod, memory, processes);
@@ -423,7 +429,7 @@ impl PodWorkers {
         match self.client.get::<PodCommand>(&key.namespace, &key.name).await {
             Ok(read) if read.meta.uid != pod.meta.uid => Ok(None),
             Ok(read) => {
-                let image = |name: &str| image(pod, name);
+                let image = |name: &str| image_of(pod, name);
                 let node = (&*pod.spec.node_name, host_ip);
                 Ok(Some(Arc::new(Processes::read(&read, node, image))))
             }
@@ -446,6 +452,29 @@ impl PodWorkers {
         let files = Arc::make_mut(state.node_files.entry(node).or_default());
         for NodeWrites { by, start, writes } in writes {
             files.replace(&by, start, &writes.iter().collect::<Vec<_>>());
+        }
+    }
+
+    /// Returns from when a node has an image: it was pulled there, or the Node's status has it. `None` if the node lacks it.
+    fn image_at(&self, node: usize, image: &str) -> Option<Timestamp> {
+        let pulled = self.lock().images.get(&node).and_then(|images| images.get(image)).copied();
+        pulled.or_else(|| {
+            let object = self.node_cache.get("", &self.options.nodes[node].name)?;
+            let mut names = object.status.images.iter().flat_map(|image| &*image.names);
+            names.any(|name| **name == *image).then_some(Timestamp::UNIX_EPOCH)
+        })
+    }
+
+    /// Records images that a node has from these times on. Of two containers that pull one at once, the first one ends it.
+    fn record_images(&self, node: usize, images: Vec<(String, Timestamp)>) {
+        if images.is_empty() {
+            return;
+        }
+        let mut state = self.lock();
+        let known = state.images.entry(node).or_default();
+        for (image, at) in images {
+            let first = known.entry(image).or_insert(at);
+            *first = at.min(*first);
         }
     }
 
@@ -602,7 +631,7 @@ impl PodWorkers {
                 let Some(node) = node.map(|node| &self.options.nodes[*node]) else {
                     return Ok(None);
                 };
-                let image = cached.as_ref().and_then(|pod| image(pod, &container.name));
+                let image = cached.as_ref().and_then(|pod| image_of(pod, &container.name));
                 let image = image.unwrap_or_default();
                 Ok(Environment::read(&pod, &container.name, image, (&node.name, node.ip)))
             }
@@ -672,15 +701,6 @@ impl State {
             self.addresses.release(pod.memory.ip);
         }
     }
-}
-
-/// Returns the image of a pod's container; `None` if the pod lacks the container.
-fn image<'p>(pod: &'p Pod, container: &str) -> Option<&'p str> {
-    let containers = pod.spec.init_containers.iter().chain(&*pod.spec.containers);
-    let ephemerals = pod.spec.ephemeral_containers.iter().map(|ephemeral| &ephemeral.common);
-    let images = containers.map(|container| (&container.name, &container.image));
-    let mut images = images.chain(ephemerals.map(|common| (&common.name, &common.image)));
-    images.find(|(name, _)| ***name == *container).map(|(_, image)| &**image)
 }
 
 fn key(pod: &Pod) -> Key {

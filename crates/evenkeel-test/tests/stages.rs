@@ -425,16 +425,14 @@ fn stages_in(folder: &Path) -> Vec<Value> {
     found
 }
 
-/// With `EVENKEEL_KWOK_STAGES`, the folder `kustomize/stage` of KWOK's repository, KWOK's own Stages run a Deployment's
-/// pods and Jobs, delete pods, and send heartbeats of nodes.
+/// KWOK's own Stages run pods and Jobs, delete pods, and send heartbeats of nodes.
 #[tokio::test(start_paused = true)]
-#[allow(clippy::disallowed_methods, reason = "a test that a developer points to a folder")]
 async fn stages_of_kwok_work_as_they_are() {
-    let Ok(folder) = std::env::var("EVENKEEL_KWOK_STAGES") else { return };
+    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kwok"));
     for set in ["pod/fast", "pod/general"] {
         let cluster = start().await;
         for part in [set, "node/fast", "node/heartbeat", "pod/chaos", "node/chaos"] {
-            let stages = stages_in(&Path::new(&folder).join(part));
+            let stages = stages_in(&folder.join(part));
             assert!(!stages.is_empty(), "{part}");
             for stage in stages {
                 let valid = ("True".to_owned(), String::new());

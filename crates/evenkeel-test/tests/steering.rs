@@ -197,6 +197,38 @@ async fn a_behavior_steers_the_pods_that_it_selects() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_node_pulls_the_images_of_a_behavior_once() {
+    let cluster = start().await;
+    behave(
+        &cluster,
+        "large",
+        &json!({"images": ["large:*"], "imageSize": "6Gi", "imagePullRate": "100Mi"}),
+    )
+    .await;
+    assert_eq!(validity(&cluster, "large").await.0, "True");
+    let of_image = |name: &str, image: &str| {
+        let mut pod = pod(name);
+        if let Some(spec) = &mut pod.spec {
+            spec.node_name = Some("node-0".to_owned());
+            spec.containers[0].image = Some(image.to_owned());
+        }
+        pod
+    };
+    for (name, image, seconds) in [
+        ("small", "small:1", 0),
+        ("first", "large:1", 61),
+        ("second", "large:1", 0),
+        ("other", "large:2", 61),
+    ] {
+        let begin = cluster.clock().now();
+        let pods = create_pod(&cluster, &of_image(name, image)).await;
+        wait(eventually(&pods, name, is_ready)).await;
+        let passed = cluster.clock().now().duration_since(begin);
+        assert_eq!(passed.as_secs(), seconds, "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_invalid_behavior_has_no_effect_and_says_why() {
     let cluster = start().await;
     behave(&cluster, "b", &json!({"readiness": "never", "startDelay": "soon"})).await;

@@ -109,7 +109,7 @@ impl Cluster {
 
     /// Returns the objects for a simulation: with the namespaces that they name, and with silent kubelets on nodes that
     /// are not ready.
-    pub(crate) fn prepared(&self) -> Vec<Value> {
+    pub fn prepared(&self) -> Vec<Value> {
         let mut objects = self.objects.clone();
         let mut known: BTreeSet<String> = objects
             .iter()

@@ -1,8 +1,10 @@
 //! `evenkeel clone`: copies a cluster's objects to a file, or into a data folder.
 
-use crate::command::exit_code;
+use crate::{command::exit_code, copied::Copied};
 use anyhow::{Context as _, Result, bail};
 use evenkeel_apiserver::Server;
+use evenkeel_component::features::FeatureGates;
+use evenkeel_kube_scheduler::{Registry, library_options};
 use evenkeel_runtime::{
     client::{self, Client, ConnectOptions},
     clock::Clock,
@@ -11,6 +13,7 @@ use evenkeel_whatif::{
     Cluster,
     clone::{CloneOptions, Skipped, read},
 };
+use serde_json::{Map, Value};
 use std::{
     fs,
     io::Write as _,
@@ -46,6 +49,11 @@ pub(crate) struct CloneArgs {
     /// Instead of a file, write a new data folder for `evenkeel up --data-dir`.
     #[arg(long, value_name = "DIR", conflicts_with = "output")]
     data_dir: Option<PathBuf>,
+
+    /// Configuration of the cluster's scheduler (KubeSchedulerConfiguration, without extenders), which the API does not serve.
+    /// `evenkeel up` then uses it.
+    #[arg(long, value_name = "FILE", requires = "data_dir")]
+    scheduler_config: Option<PathBuf>,
 }
 
 /// Runs `evenkeel clone`, and returns its exit code.
@@ -59,6 +67,9 @@ pub(crate) fn main(args: &CloneArgs) -> ExitCode {
 
 async fn clone(args: &CloneArgs) -> Result<()> {
     let options = CloneOptions { without_config_maps: args.without_config_maps };
+    // What is refused, is so before the cluster is read.
+    let scheduler_config =
+        args.scheduler_config.as_deref().map(read_scheduler_config).transpose()?;
     let (cluster, skipped) = if args.files.is_empty() {
         read_cluster(args, &options).await?
     } else {
@@ -69,7 +80,11 @@ async fn clone(args: &CloneArgs) -> Result<()> {
         writeln!(messages, "skipped {resource}: {reason}")?;
     }
     match (&args.data_dir, &args.output) {
-        (Some(folder), _) => write_data(&cluster, folder, &mut messages).await?,
+        (Some(folder), _) => {
+            write_data(&cluster, folder, &mut messages).await?;
+            let service_cluster_ip_range = cluster.service_ranges();
+            Copied { scheduler_config, service_cluster_ip_range }.write(folder)?;
+        }
         (None, Some(file)) => {
             write_private(file, &cluster.to_json()).with_context(|| file.display().to_string())?;
         }
@@ -84,6 +99,17 @@ fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
     let mut options = fs::OpenOptions::new();
     let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(path)?;
     file.write_all(text.as_bytes())
+}
+
+/// Reads a scheduler's configuration that `evenkeel up` can use.
+///
+/// # Errors
+/// The file cannot be read, or its configuration is invalid or has extenders.
+fn read_scheduler_config(path: &Path) -> Result<Map<String, Value>> {
+    let name = || format!("--scheduler-config: {}", path.display());
+    let text = fs::read_to_string(path).with_context(name)?;
+    library_options(&text, &Registry::in_tree(), &FeatureGates::default()).with_context(name)?;
+    serde_saphyr::from_str(&text).with_context(name)
 }
 
 /// Reads the objects in files and folders.
@@ -110,7 +136,8 @@ async fn read_cluster(args: &CloneArgs, options: &CloneOptions) -> Result<(Clust
     Ok((cloned.cluster, cloned.skipped))
 }
 
-/// Writes the objects into a new data folder.
+/// Writes the objects into a new data folder, as a simulation gets them: with the namespaces that they name, and with silent
+/// kubelets on nodes that are not ready.
 async fn write_data(
     cluster: &Cluster,
     folder: &Path,
@@ -124,7 +151,7 @@ async fn write_data(
         builder = builder.service_cluster_ip_range(ranges);
     }
     let server = builder.build().await?;
-    for object in server.load(cluster.objects().to_vec()).await? {
+    for object in server.load(cluster.prepared()).await? {
         writeln!(
             messages,
             "left out, of an unknown type: {} {}",

@@ -2,6 +2,7 @@
 //! definitions of their command lines.
 
 mod reference;
+mod schema;
 
 use crate::{Cli, command};
 use anyhow::{Context, Result, bail};

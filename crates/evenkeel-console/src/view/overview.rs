@@ -75,6 +75,8 @@ pub(crate) struct Overview {
     pub(crate) nodes: Option<HeatMap>,
     /// Writes, latencies, queues. Empty if the user may not see metrics.
     pub(crate) plots: Vec<Plot>,
+    /// The same of some hours. Empty in the first minutes, too.
+    pub(crate) history: Vec<Plot>,
     /// Whether the user may see controllers.
     pub(crate) has_controllers: bool,
     /// Controllers that work, wait or failed.
@@ -133,6 +135,7 @@ pub(crate) fn overview(
         refused,
         nodes: nodes.filter(|_| pods.is_some()),
         plots,
+        history: Vec::new(),
         has_controllers: listing.is_some(),
         busy,
         quiet,
@@ -313,7 +316,7 @@ mod tests {
         let page = overview("a", VisibleObjects::default(), None, Vec::new(), refused);
         let html = page.render().expect("rendered");
         assert!(html.contains("User ann may not list nodes."), "{html}");
-        for part in ["attention", "tiles", "nodes", "plots", "controllers"] {
+        for part in ["attention", "tiles", "nodes", "plots", "history", "controllers"] {
             assert!(!html.contains(&format!("id=\"{part}\"")), "{part} in {html}");
         }
         // The shades of nodes would tell of pods.

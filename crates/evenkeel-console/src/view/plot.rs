@@ -1,4 +1,4 @@
-//! Plots of a few minutes as SVG: lines over time, the newest value at the right.
+//! Plots as SVG: lines over time, the newest value at the right.
 
 use askama::Template;
 
@@ -16,6 +16,15 @@ pub(crate) struct Series {
     pub(crate) name: &'static str,
     /// Seconds before now, and the value.
     pub(crate) points: Vec<(f64, Option<f64>)>,
+}
+
+/// Time that a plot shows, up to its newest values.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Range {
+    /// Length in seconds.
+    pub(crate) seconds: f64,
+    /// Name of its begin, below the plot.
+    pub(crate) begin: &'static str,
 }
 
 /// A line of a plot.
@@ -39,14 +48,17 @@ pub(crate) struct Plot {
     pub(crate) title: &'static str,
     /// Lines, each with its colour.
     pub(crate) lines: Vec<Line>,
+    /// Name of the begin of the axis of time.
+    pub(crate) begin: &'static str,
     /// Highest value of the axis.
     pub(crate) top: String,
     /// What a screen reader says.
     pub(crate) label: String,
 }
 
-/// Draws a plot of the last `seconds`. `unit` follows each value.
-pub(crate) fn plot(title: &'static str, unit: &str, seconds: f64, series: &[Series]) -> Plot {
+/// Draws a plot of a range. `unit` follows each value.
+pub(crate) fn plot(title: &'static str, unit: &str, range: Range, series: &[Series]) -> Plot {
+    let Range { seconds, begin } = range;
     let values = series.iter().flat_map(|s| s.points.iter().filter_map(|(_, value)| *value));
     let highest = values.fold(0.0, f64::max);
     let top = ceiling(highest);
@@ -68,7 +80,7 @@ pub(crate) fn plot(title: &'static str, unit: &str, seconds: f64, series: &[Seri
         })
         .collect();
     let label = format!("{title}: now {}; highest {}", described.join(", "), number(highest, unit));
-    Plot { title, lines, top: number(top, unit), label }
+    Plot { title, lines, begin, top: number(top, unit), label }
 }
 
 fn newest(points: &[(f64, Option<f64>)], unit: &str) -> String {
@@ -137,13 +149,14 @@ mod tests {
             (25.0, Some(20.0)),
             (0.0, Some(5.5)),
         ];
+        let range = Range { seconds: 100.0, begin: "100 s ago" };
         let plot =
-            plot("Writes", "/s", 100.0, &[Series { name: "", points: points[1..].to_vec() }]);
+            plot("Writes", "/s", range, &[Series { name: "", points: points[1..].to_vec() }]);
         assert_eq!(plot.lines[0].parts, ["0.0,38.0 0.0,38.0", "225.0,4.0 300.0,53.3"]);
         assert_eq!((&*plot.lines[0].value, &*plot.top), ("5.5 /s", "20 /s"));
         assert_eq!(plot.label, "Writes: now 5.5 /s; highest 20 /s");
         let old =
-            super::plot("Writes", "", 100.0, &[Series { name: "", points: points[..1].to_vec() }]);
+            super::plot("Writes", "", range, &[Series { name: "", points: points[..1].to_vec() }]);
         assert!(old.lines[0].parts.is_empty(), "before the time that is shown");
     }
 
@@ -154,7 +167,9 @@ mod tests {
         {
             assert!((ceiling(value) - want).abs() < 1e-9, "{value}");
         }
-        let none = plot("Empty", "ms", 60.0, &[Series { name: "reads", points: Vec::new() }]);
+        let range = Range { seconds: 60.0, begin: "a minute ago" };
+        let none = plot("Empty", "ms", range, &[Series { name: "reads", points: Vec::new() }]);
+        assert!(none.render().expect("rendered").contains("<span>a minute ago</span>"));
         assert_eq!(none.label, "Empty: now reads –; highest 0 ms");
     }
 }

@@ -66,6 +66,7 @@ pub fn behavior_definition() -> Value {
             "selector": selector("nodes"),
         }},
         "containers": names("Names of the containers. Default: all."),
+        "images": names("Images of the containers; at the end of one, `*` stands for anything. Default: all."),
         "failureRate": {"type": "string", "description": "Rate such as 5% of the runs of a container that fail, with exit code 1 unless `exitCode` sets another: when they would end, or a second after their start."},
     });
     if let Value::Object(structure) = structure {
@@ -121,7 +122,7 @@ mod tests {
         for annotation in annotations::of_pods() {
             assert!(fields.contains_key(&field(annotation.name)), "{}", annotation.name);
         }
-        assert_eq!(fields.len(), annotations::of_pods().count() + CURVES.len() + 6);
+        assert_eq!(fields.len(), annotations::of_pods().count() + CURVES.len() + 7);
         assert_eq!(BEHAVIOR_DEFINITION, format!("{PLURAL}.{GROUP}"));
     }
 }

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     annotations,
-    behaviour::{Failure, Script},
+    behaviour::{Failure, Script, image_of},
 };
 
 /// Length of a day in seconds.
@@ -47,7 +47,7 @@ pub(crate) fn apply(
     container: &str,
     mut script: Script,
 ) -> Script {
-    for behavior in of_container(behaviors, container) {
+    for behavior in of_container(behaviors, pod, container) {
         for (name, value) in &behavior.values {
             let Some(annotation) = annotations::of_pod(name) else { continue };
             let hash = hash(behavior, pod, container, name);
@@ -72,7 +72,7 @@ pub(crate) fn usage(
     key: &str,
     now: Timestamp,
 ) -> Option<Quantity> {
-    of_container(behaviors, container).rev().find_map(|behavior| {
+    of_container(behaviors, pod, container).rev().find_map(|behavior| {
         if let Some((_, curve)) = behavior.curves.iter().find(|(name, _)| *name == key) {
             let start = pod.status.start_time.unwrap_or(now);
             let since_start = Duration::try_from(now.duration_since(start)).unwrap_or_default();
@@ -87,15 +87,26 @@ pub(crate) fn usage(
     })
 }
 
-/// Iterates over the Behaviors that apply to a container.
+/// Iterates over the Behaviors that apply to a container of a pod.
 fn of_container<'a>(
     behaviors: &'a [Arc<Behavior>],
+    pod: &'a Pod,
     container: &'a str,
 ) -> impl DoubleEndedIterator<Item = &'a Behavior> {
     let applies = move |behavior: &&Behavior| {
-        behavior.containers.is_empty() || behavior.containers.iter().any(|name| name == container)
+        (behavior.containers.is_empty() || behavior.containers.iter().any(|name| name == container))
+            && (behavior.images.is_empty()
+                || image_of(pod, container).is_some_and(|image| has_image(behavior, image)))
     };
     behaviors.iter().map(|behavior| &**behavior).filter(applies)
+}
+
+/// Reports whether one of the images that a Behavior names is this one. At its end, `*` stands for anything.
+fn has_image(behavior: &Behavior, image: &str) -> bool {
+    behavior.images.iter().any(|named| match named.strip_suffix('*') {
+        Some(prefix) => image.starts_with(prefix),
+        None => image == named,
+    })
 }
 
 /// Returns the hash of the draws for a field of a container. A pod with the same name gets the same draws.
@@ -125,6 +136,29 @@ mod tests {
 
     fn script(behaviors: &[Arc<Behavior>], pod: &Pod, container: &str) -> Script {
         apply(behaviors, pod, container, defaults(&Delays::default(), None))
+    }
+
+    #[test]
+    fn containers_are_selected_by_their_images() {
+        let containers = json!({"spec": {
+            "initContainers": [{"name": "i", "image": "registry.example.com/tools/wait:1"}],
+            "containers": [{"name": "a", "image": "registry.example.com/app:2"}, {"name": "b"}],
+        }});
+        let pod = Pod::decode(containers.to_string().as_bytes(), Encoding::Json).expect("a pod");
+        for (images, want) in [
+            (json!([]), [true, true, true]),
+            (json!(["registry.example.com/app:2"]), [false, true, false]),
+            (json!(["registry.example.com/app"]), [false, false, false]),
+            (json!(["registry.example.com/*"]), [true, true, false]),
+            (json!(["x", "registry.example.com/tools/*"]), [true, false, false]),
+            (json!(["*"]), [true, true, true]),
+        ] {
+            let behaviors = [behavior("b", &json!({"images": images, "imagePullTime": "7s"}))];
+            let found = ["i", "a", "b"].map(|name| {
+                script(&behaviors, &pod, name).pull.duration() == Duration::from_secs(7)
+            });
+            assert_eq!(found, want, "{images}");
+        }
     }
 
     #[test]

@@ -36,6 +36,8 @@ pub(crate) struct Behavior {
     pub(super) nodes: Selector,
     /// Names of the containers; empty for all.
     pub(super) containers: Vec<String>,
+    /// Images of the containers, or what they begin with, before a `*`; empty for all.
+    pub(super) images: Vec<String>,
     /// Values of annotations of pods, by name; a value may be a range.
     pub(super) values: Vec<(&'static str, String)>,
     /// Rate of runs that fail, in millionths.
@@ -78,6 +80,7 @@ pub(crate) fn parse(name: &str, spec: &Value) -> Result<Behavior, Vec<String>> {
         namespace_selector,
         nodes,
         containers: texts(&spec["containers"]),
+        images: texts(&spec["images"]),
         values: Vec::new(),
         failure_rate: None,
         curves: Vec::new(),
@@ -208,7 +211,7 @@ mod tests {
         assert_eq!(fields, ["cpu", "startDelay", "aBC"]);
         let names: Vec<String> =
             annotations::of_pods().map(|annotation| field(annotation.name)).collect();
-        for taken in ["weight", "seed", "pods", "nodes", "containers", "failureRate"] {
+        for taken in ["weight", "seed", "pods", "nodes", "containers", "images", "failureRate"] {
             assert!(!names.iter().any(|name| name == taken), "{taken}");
         }
     }

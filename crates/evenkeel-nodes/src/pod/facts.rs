@@ -59,6 +59,15 @@ impl<'a> Facts<'a> {
         self
     }
 
+    /// Adds from when the node has the containers' images.
+    pub(crate) fn with_images(mut self, image_at: impl Fn(&str) -> Option<Timestamp>) -> Self {
+        let containers = self.inits.iter_mut().chain(&mut self.mains);
+        for container in containers.chain(&mut self.ephemerals) {
+            container.image_at = image_at(container.image);
+        }
+        self
+    }
+
     /// Returns the containers of a group, in the order of the spec.
     pub(crate) fn group(&self, group: Group) -> &[Container<'a>] {
         match group {
@@ -74,6 +83,8 @@ impl<'a> Facts<'a> {
 pub(crate) struct Container<'a> {
     pub(crate) name: &'a str,
     pub(crate) image: &'a str,
+    /// Time from which the node has the image, also while it is being pulled; `None` if the node lacks it.
+    pub(crate) image_at: Option<Timestamp>,
     /// Whether the container is a sidecar: an init container that keeps running (`restartPolicy: Always`).
     pub(crate) sidecar: bool,
     /// Restart policy of the container; that of the pod if the container has none.

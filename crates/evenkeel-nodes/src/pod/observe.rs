@@ -61,6 +61,7 @@ pub(crate) fn facts<'a>(
         Container {
             name: &container.name,
             image: &container.image,
+            image_at: None,
             sidecar,
             restart_policy: RestartPolicy::parse(restart_policy),
             script: behaviour::read(&pod.meta.annotations, &container.name, script),
@@ -91,6 +92,7 @@ pub(crate) fn facts<'a>(
                 Container {
                     name: &common.name,
                     image: &common.image,
+                    image_at: None,
                     sidecar: false,
                     restart_policy: RestartPolicy::Never,
                     script: behaviour::read(&pod.meta.annotations, &common.name, script),

@@ -13,6 +13,7 @@
 //! | sidecar containers start before the others and stop after them | `advance_inits`, `finish` |
 //! | `initialDelaySeconds` of startup and readiness probes; probes of type exec | `observe::first_probe_delay`, `plan/processes::probe` |
 //! | `readinessGates` | `status::readiness_gates` |
+//! | pull of an image that the node lacks | `pull` |
 //! | ErrImagePull, ImagePullBackOff | `step`, `status::pull_error`, `status::pull_back_off` |
 //! | `activeDeadlineSeconds`: reason `DeadlineExceeded` | `begin_stopping` |
 //! | SIGTERM, grace period, SIGKILL (exit code 137) | `stop`, `stop_container`, `plan/processes::exit_after_signal` |
@@ -66,6 +67,8 @@ pub(crate) struct Decision {
     pub(crate) events: Vec<PodEvent>,
     /// Changes of the node's files, to keep once the writes have succeeded.
     pub(crate) node_writes: Vec<NodeWrites>,
+    /// Images that the node has from these times on, to keep likewise.
+    pub(crate) images: Vec<(String, Timestamp)>,
 }
 
 /// An event about the pod.
@@ -89,6 +92,7 @@ pub(crate) fn plan(facts: &Facts<'_>, memory: &Memory, now: Timestamp) -> Decisi
         wake: None,
         events: Vec::new(),
         node_writes: Vec::new(),
+        images: Vec::new(),
     };
     sync.memory.add_ephemerals(facts.ephemerals.len());
     sync.warn_of_annotation_errors();
@@ -100,6 +104,7 @@ pub(crate) fn plan(facts: &Facts<'_>, memory: &Memory, now: Timestamp) -> Decisi
             wake: None,
             events: sync.events,
             node_writes: Vec::new(),
+            images: Vec::new(),
         };
     }
     let is_terminal = memory.written.phase.is_terminal();
@@ -123,6 +128,7 @@ pub(crate) fn plan(facts: &Facts<'_>, memory: &Memory, now: Timestamp) -> Decisi
         wake: if remove { None } else { sync.wake },
         events: sync.events,
         node_writes: sync.node_writes,
+        images: sync.images,
     }
 }
 
@@ -136,6 +142,7 @@ struct PodSync<'a> {
     wake: Option<Timestamp>,
     events: Vec<PodEvent>,
     node_writes: Vec<NodeWrites>,
+    images: Vec<(String, Timestamp)>,
 }
 
 impl PodSync<'_> {
@@ -239,7 +246,8 @@ impl PodSync<'_> {
         let now = self.now;
         match slot.state {
             State::Waiting => {
-                slot.state = State::Creating { until: later(now, container.script.start_delay) };
+                let pulled = self.pull(container);
+                slot.state = State::Creating { until: later(pulled, container.script.start_delay) };
                 Some(now)
             }
             State::Creating { until } | State::PullError { until } if now < until => Some(until),
@@ -261,7 +269,11 @@ impl PodSync<'_> {
                 None
             }
             State::PullBackOff => None,
-            State::Running { since } => self.end_of_run(container, since, slot),
+            State::Running { since } => {
+                // Whoever knew of the pull may have forgotten it.
+                self.add_image(container, since);
+                self.end_of_run(container, since, slot)
+            }
             State::BackOff { until } if now < until => Some(until),
             State::BackOff { .. } => {
                 slot.restarts += 1;
@@ -269,6 +281,27 @@ impl PodSync<'_> {
                 Some(now)
             }
             State::Ended(ended) => self.restart(container, init, ended, slot),
+        }
+    }
+
+    /// Returns when the node has the container's image: it may have it already, or another container pulls it.
+    ///
+    /// Upstream: `EnsureImageExists`.
+    fn pull(&mut self, container: &Container<'_>) -> Timestamp {
+        if !container.script.pullable {
+            return self.now;
+        }
+        self.add_image(container, later(self.now, container.script.pull.duration()));
+        let pulled = self.images.iter().find(|(image, _)| *image == container.image);
+        let pulled = container.image_at.or(pulled.map(|(_, at)| *at));
+        pulled.map_or(self.now, |at| at.max(self.now))
+    }
+
+    /// Records that the node has the container's image from `at` on, unless that is known.
+    fn add_image(&mut self, container: &Container<'_>, at: Timestamp) {
+        let is_known = self.images.iter().any(|(image, _)| *image == container.image);
+        if container.image_at.is_none() && !is_known {
+            self.images.push((container.image.to_owned(), at));
         }
     }
 

@@ -7,7 +7,12 @@ use evenkeel_api::{
 };
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
-use std::{collections::BTreeSet, net::Ipv4Addr, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::Ipv4Addr,
+    sync::Arc,
+    time::Duration,
+};
 
 use super::{
     facts::{Rejection, RejectionReason},
@@ -38,6 +43,8 @@ struct TestPod {
     rejection: Option<Rejection>,
     processes: Processes,
     node_files: Arc<Files>,
+    /// Images of the node, and the time from which it has them.
+    images: BTreeMap<String, Timestamp>,
     /// Behaviors that select the pod, by precedence.
     behaviors: Vec<Arc<Behavior>>,
 }
@@ -62,6 +69,7 @@ impl TestPod {
         Self {
             processes: Processes::read(&process, ("node-1", HOST), |_| None),
             node_files: Arc::default(),
+            images: BTreeMap::new(),
             object,
             memory: None,
             now,
@@ -79,17 +87,22 @@ impl TestPod {
         let pod = Pod::decode(self.object.to_string().as_bytes(), Encoding::Json).unwrap();
         let delays = Delays { start: Duration::from_secs(1), ..Delays::default() };
         let mut facts = observe::facts(&pod, HOST, &delays, &self.behaviors, false)
-            .with_processes(&self.processes, Arc::clone(&self.node_files));
+            .with_processes(&self.processes, Arc::clone(&self.node_files))
+            .with_images(|image| self.images.get(image).copied());
         facts.rejection = self.rejection.clone();
         let memory = match self.memory.take() {
             Some(memory) => memory,
             None => observe::recover_memory(&pod, &facts, POD, self.now),
         };
-        let Decision { memory, patch, remove, wake, events, node_writes } =
+        let Decision { memory, patch, remove, wake, events, node_writes, images } =
             plan(&facts, &memory, self.now);
         for write in node_writes {
             let writes: Vec<_> = write.writes.iter().collect();
             Arc::make_mut(&mut self.node_files).replace(&write.by, write.start, &writes);
+        }
+        for (image, at) in images {
+            let known = self.images.insert(image, at);
+            assert_eq!(known, None, "an image is recorded once");
         }
         self.memory = Some(memory);
         self.wake = wake;
@@ -493,6 +506,50 @@ fn images_with_reserved_tags_fail_to_pull() {
 }
 
 #[test]
+fn a_node_pulls_an_image_once() {
+    let annotations = json!({
+        "sim.evenkeel.dev/image-size": "600Mi", "sim.evenkeel.dev/image-pull-rate": "60Mi",
+    });
+    let spec = json!({
+        "initContainers": [{ "name": "i", "image": "tools" }],
+        "containers": [{ "name": "a", "image": "app" }, { "name": "b", "image": "app" }],
+    });
+    let mut first = TestPod::new(spec, annotations.clone());
+    // 10 s for each of the images, and 1 s for each of the containers, the main ones at once.
+    first.run(21);
+    assert_eq!(first.phase(), "Pending");
+    first.run(1);
+    assert_eq!(first.phase(), "Running");
+    let images: Vec<&str> = first.images.keys().map(String::as_str).collect();
+    assert_eq!(images, ["app", "tools"]);
+
+    let mut second = TestPod::new(one_container(), annotations.clone());
+    second.object["spec"]["containers"][0]["image"] = "app".into();
+    second.images = first.images.clone();
+    second.now = first.now;
+    second.run(1);
+    assert_eq!(second.phase(), "Running", "the node has the image");
+
+    // While another pod pulls it, a pod waits for that pull.
+    let mut third = TestPod::new(one_container(), annotations);
+    third.object["spec"]["containers"][0]["image"] = "app".into();
+    third.images = BTreeMap::from([("app".to_owned(), later(third.now, Duration::from_secs(4)))]);
+    third.run(4);
+    assert_eq!(third.phase(), "Pending");
+    third.run(1);
+    assert_eq!(third.phase(), "Running");
+}
+
+#[test]
+fn the_images_of_running_containers_are_on_the_node() {
+    let mut pod = TestPod::new(one_container(), json!({}));
+    pod.run(2);
+    (pod.memory, pod.images) = (None, BTreeMap::new());
+    pod.sync();
+    assert_eq!(pod.images.len(), 1, "after a restart of the kubelet");
+}
+
+#[test]
 fn image_pull_back_off_keeps_the_pod_pending() {
     let mut pod = TestPod::new(one_container(), json!({ "sim.evenkeel.dev/image-pull": "fail" }));
     pod.run(2);
@@ -804,6 +861,7 @@ fn arbitrary_annotations() -> impl Strategy<Value = Value> {
         (Just("readiness"), value(&["always", "never"])),
         (Just("termination-time"), value(&["0", "3s", "1h"])),
         (Just("image-pull"), value(&["ok", "fail", "s=fail"])),
+        (Just("image-pull-time"), value(&["0", "7s", "a=20s"])),
     ];
     proptest::collection::vec(entry, 0..5).prop_map(|entries| {
         Value::Object(

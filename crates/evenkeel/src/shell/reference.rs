@@ -1,4 +1,4 @@
-//! Reference pages in Markdown: the flags of each program, the metrics, and the simulation annotations.
+//! Reference pages in Markdown: the flags of each program, the metrics, the simulation annotations, and the configuration file.
 
 use clap::{
     Arg, Command,
@@ -8,7 +8,7 @@ use evenkeel_nodes::{ANNOTATIONS, PREFIX};
 use std::collections::BTreeMap;
 
 /// First line of each page, and how to write it anew.
-const NOTE: &str = "<!-- Written by `evenkeel man --markdown docs/reference`. -->\n";
+pub(super) const NOTE: &str = "<!-- Written by `evenkeel man --markdown docs/reference`. -->\n";
 
 /// Returns the name and text of each page.
 pub(super) fn pages(programs: &[Command]) -> Vec<(String, String)> {
@@ -18,12 +18,13 @@ pub(super) fn pages(programs: &[Command]) -> Vec<(String, String)> {
         .chain([
             ("metrics.md".to_owned(), metrics()),
             ("annotations.md".to_owned(), annotations_markdown()),
+            ("cluster.md".to_owned(), super::schema::page(&crate::up::config_schema())),
         ])
         .collect()
 }
 
 /// Escapes text for a cell of a table, but for what is in backticks.
-fn cell(text: &str) -> String {
+pub(super) fn cell(text: &str) -> String {
     let parts = text.trim().split('`').enumerate().map(|(index, part)| match index % 2 {
         0 => part.replace('<', "&lt;").replace('*', "\\*").replace('_', "\\_"),
         _ => part.to_owned(),
@@ -185,6 +186,7 @@ mod tests {
         assert!(text("evenkeel.md").contains("## evenkeel up\n"));
         assert!(text("evenkeel.md").contains("| `--nodes` | N | Number of simulated nodes."));
         assert!(text("kube-scheduler.md").contains("| `--secure-port` | int |"));
+        assert!(text("cluster.md").contains("| **`name`** | string | Name of the group"));
         assert!(text("metrics.md").contains("| `workqueue_depth` | gauge |"));
     }
 

@@ -1,9 +1,10 @@
 //! Settings of the configuration file that no flag replaces.
 
 use super::{
-    config::{Cluster, Components},
+    config::{Cluster, Components, Scheduler},
     options::Args,
 };
+use crate::copied::Copied;
 use std::path::{Path, PathBuf};
 
 /// Sets what no flag sets. Paths of the file are relative to its `folder`.
@@ -73,6 +74,17 @@ pub(super) fn fill(args: &mut Args, config: Cluster, folder: &Path) {
     };
 }
 
+/// Sets what neither flags nor a file set, to what it was in the cluster of which the data folder is a copy.
+pub(super) fn fill_copied(args: &mut Args, copied: Copied) {
+    args.is_copy = true;
+    let range = &mut args.server.service_cluster_ip_range;
+    *range = range.take().or(copied.service_cluster_ip_range);
+    let scheduler = &mut args.components.scheduler;
+    if *scheduler == Scheduler::default() {
+        scheduler.config = copied.scheduler_config;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,6 +130,23 @@ mod tests {
             assert_eq!(args.components.load_balancer_pools.len(), pools, "{flags:?}");
             assert_eq!(args.load_balancer_pool.as_deref(), flag);
         }
+    }
+
+    #[test]
+    fn flags_and_the_file_win_over_the_copied_cluster() {
+        let copied = Copied {
+            scheduler_config: Some(serde_json::Map::from_iter([("parallelism".into(), 3.into())])),
+            service_cluster_ip_range: Some("10.43.0.0/16".into()),
+        };
+        let mut args = filled(&[]);
+        fill_copied(&mut args, copied.clone());
+        assert_eq!(args.components.scheduler.config, copied.scheduler_config);
+        assert_eq!(args.server.service_cluster_ip_range, copied.service_cluster_ip_range);
+        let mut args = filled(&["--service-cluster-ip-range=10.9.0.0/16"]);
+        args.components.scheduler.disabled = true;
+        fill_copied(&mut args, copied);
+        assert!(args.is_copy && args.components.scheduler.config.is_none());
+        assert_eq!(args.server.service_cluster_ip_range.as_deref(), Some("10.9.0.0/16"));
     }
 
     #[test]

@@ -22,10 +22,12 @@ mod status;
 use crate::{
     clusters::{Claim, Clusters, Record, context},
     command::{RUNTIME_FAILURE, chain},
+    copied::Copied,
     kubeconfig::{Home, Kubeconfigs},
     limits,
 };
 use anyhow::{Context, Result, bail};
+pub(crate) use config::schema as config_schema;
 use evenkeel::explain;
 use evenkeel_component::{
     logging::{self, LogFile},
@@ -68,7 +70,8 @@ pub(crate) fn main(args: Args) -> ExitCode {
 
 fn run(mut args: Args, style: Style) -> Result<()> {
     if args.print_config_schema {
-        crate::command::print(&format!("{}\n", config::schema()));
+        let schema = serde_json::to_string_pretty(&config::schema())?;
+        crate::command::print(&format!("{schema}\n"));
         return Ok(());
     }
     if let Some(path) = args.config.clone() {
@@ -89,6 +92,9 @@ fn run(mut args: Args, style: Style) -> Result<()> {
     // Other commands, in other folders, read these paths.
     for path in [&mut args.data_dir, &mut args.log_file].into_iter().flatten() {
         *path = std::path::absolute(&*path)?;
+    }
+    if let Some(copied) = args.data_dir.as_deref().map(Copied::read).transpose()?.flatten() {
+        fill::fill_copied(&mut args, copied);
     }
     let home = Home::from_env();
     let clusters = Clusters::of(&home);

@@ -65,7 +65,8 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(super) console_writes: bool,
 
-    /// Number of simulated nodes. Default: 3.
+    /// Number of simulated nodes. Default: 3; with a data folder of `evenkeel clone`, none besides the folder's own, which
+    /// always run.
     #[arg(long, value_name = "N")]
     pub(super) nodes: Option<u32>,
 
@@ -120,6 +121,10 @@ pub(crate) struct Args {
     /// Output: text, or json for an event on each line.
     #[arg(short, long, default_value = "text", value_parser = ["text", "json"])]
     pub(super) output: String,
+
+    /// Whether `evenkeel clone` made the data folder.
+    #[arg(skip)]
+    pub(super) is_copy: bool,
 
     /// This is the process in the background.
     #[arg(long, hide = true)]

@@ -13,6 +13,7 @@ use evenkeel_kube_scheduler::Registry;
 use evenkeel_plane::{NodeGroup, NodeOptions, PlaneOptions};
 use std::{
     collections::{BTreeMap, BTreeSet},
+    net::Ipv4Addr,
     sync::Arc,
 };
 
@@ -78,28 +79,46 @@ pub(super) fn group_nodes(args: &Args) -> Result<Vec<String>> {
     }
 }
 
-/// Returns the names of all simulated nodes.
+/// Returns all simulated nodes: the `copied` ones, which stay as they are, and those of the flag or of the configuration file.
+/// A cluster with copied nodes gets no others by default.
 ///
 /// # Errors
 /// When two groups have the same name.
-pub(super) fn node_names(args: &Args) -> Result<Vec<String>> {
-    let nodes = match (args.nodes, &args.components.nodes) {
+pub(super) fn all_nodes(args: &Args, copied: Vec<NodeOptions>) -> Result<Vec<NodeOptions>> {
+    let others = match (args.nodes, &args.components.nodes) {
         (None, Some(groups)) => nodes(groups)?,
+        (None, None) if !copied.is_empty() => Vec::new(),
         _ => PlaneOptions::all(args.node_count()).nodes.nodes,
     };
-    Ok(nodes.into_iter().map(|node| node.name).collect())
+    Ok(beside(copied, others))
 }
 
-/// Returns the outages of the failures by plan.
+/// Adds nodes to those that exist, but for those of the same name. An address that an existing node has is replaced by the next
+/// free one.
+fn beside(existing: Vec<NodeOptions>, others: Vec<NodeOptions>) -> Vec<NodeOptions> {
+    let mut names: BTreeSet<String> = existing.iter().map(|node| node.name.clone()).collect();
+    let mut addresses: BTreeSet<Ipv4Addr> = existing.iter().map(|node| node.ip).collect();
+    let mut nodes = existing;
+    for mut node in others {
+        if names.insert(node.name.clone()) {
+            while !addresses.insert(node.ip) {
+                node.ip = Ipv4Addr::from(u32::from(node.ip).wrapping_add(1));
+            }
+            nodes.push(node);
+        }
+    }
+    nodes
+}
+
+/// Returns the outages of the failures by plan, of these nodes.
 ///
 /// # Errors
 /// When a failure names nothing that exists.
-pub(super) fn planned_outages(args: &Args) -> Result<Vec<Outage>> {
+pub(super) fn planned_outages(args: &Args, nodes: &[NodeOptions]) -> Result<Vec<Outage>> {
     let failures = &args.components.failures;
     if failures.is_empty() {
         return Ok(Vec::new());
     }
-    let nodes = options(args)?.nodes.nodes;
     let names: Vec<&str> = nodes.iter().map(|node| &*node.name).collect();
     outages(failures, &names).map_err(Error::msg)
 }
@@ -261,6 +280,28 @@ mod tests {
         assert!(error.contains("scheduler.config") && error.contains("profilse"), "{error}");
         let error = refused("scheduler: {config: {extenders: [{urlPrefix: 'http://x'}]}}\n");
         assert!(error.contains("extenders"), "{error}");
+    }
+
+    #[test]
+    fn copied_nodes_stay_and_get_others_on_request_alone() {
+        let copied = |name: &str, last| NodeOptions {
+            existing: true,
+            ..NodeOptions::new(name, Ipv4Addr::new(172, 18, 0, last))
+        };
+        let existing = || vec![copied("prod-1", 2), copied("node-1", 4)];
+        let nodes = |flags: &[&str], existing| -> Vec<(String, u8, bool)> {
+            let args = Up::parse_from([&["up"], flags].concat()).args;
+            let nodes = all_nodes(&args, existing).expect("valid").into_iter();
+            nodes.map(|node| (node.name, node.ip.octets()[3], node.existing)).collect()
+        };
+        let node = |name: &str, last, existing| (name.to_owned(), last, existing);
+        let kept = [node("prod-1", 2, true), node("node-1", 4, true)];
+        assert_eq!(nodes(&[], existing()), kept);
+        assert_eq!(nodes(&["--nodes=0"], existing()), kept);
+        let more = nodes(&["--nodes=3"], existing());
+        assert_eq!(more[..2], kept);
+        assert_eq!(more[2..], [node("node-0", 3, false), node("node-2", 5, false)]);
+        assert_eq!(nodes(&[], Vec::new()).len(), 3, "a copy of no nodes");
     }
 
     #[test]

@@ -27,9 +27,9 @@ use anyhow::{Context, Result, bail};
 use evenkeel::explain;
 use evenkeel_api::{Kind, views::Node};
 use evenkeel_apiserver::{Server, snapshot};
-use evenkeel_plane::Plane;
+use evenkeel_plane::{NodeOptions, Plane};
 use evenkeel_runtime::{
-    client::Client,
+    client::{Client, ListOptions},
     clock::Clock,
     tasks::{Tasks, watch},
 };
@@ -47,16 +47,24 @@ pub(super) enum Ending {
     Restart(u16),
 }
 
-/// What a configuration adds to a cluster that is ready.
+/// Nodes of a cluster, and what a configuration adds to it when it is ready.
 struct Extras {
+    nodes: Vec<NodeOptions>,
     /// Devices and images by node.
     equipment: BTreeMap<String, Equipment>,
     outages: Vec<Outage>,
 }
 
 impl Extras {
-    fn of(args: &Args) -> Result<Self> {
-        Ok(Self { equipment: plane::equipment(args)?, outages: plane::planned_outages(args)? })
+    /// Returns the extras of a cluster that has these nodes of the copied cluster.
+    fn of(args: &Args, copied: Vec<NodeOptions>) -> Result<Self> {
+        let nodes = plane::all_nodes(args, copied)?;
+        let outages = plane::planned_outages(args, &nodes)?;
+        Ok(Self { nodes, equipment: plane::equipment(args)?, outages })
+    }
+
+    fn node_names(&self) -> Vec<String> {
+        self.nodes.iter().map(|node| node.name.clone()).collect()
     }
 }
 
@@ -81,7 +89,8 @@ impl Start<'_> {
             snapshot::discard(folder)?;
         }
         let users = access::with_tokens(&args.components.users)?;
-        let extras = Extras::of(args)?;
+        // The nodes of a copy are known when the server has its objects.
+        let extras = (!args.is_copy).then(|| Extras::of(args, Vec::new())).transpose()?;
         let listener = bind(args, self.clock).await?;
         let address = listener.local_addr().context("the listener has no address")?;
         let url = local_url(address);
@@ -114,9 +123,14 @@ impl Start<'_> {
             paths.clone().keep_renewed(renewed.clone(), renewed_url.clone())
         });
         let kube = kube::Client::new(server.service(), "default");
-        let mut options = plane::options(args)?.of_server(&server);
-        (options.nodes.behaviors, options.nodes.stages) = (true, true);
         let client = Client::builder(kube.clone(), self.clock.clone()).qps(-1.0).build();
+        let extras = match extras {
+            Some(extras) => extras,
+            None => Extras::of(args, existing_nodes(&client).await?)?,
+        };
+        let mut options = plane::options(args)?.of_server(&server);
+        options.nodes.nodes.clone_from(&extras.nodes);
+        (options.nodes.behaviors, options.nodes.stages) = (true, true);
         behaviors::install(&client).await?;
         let plane = match &thread {
             None => Plane::start(&kube, self.clock, options)?,
@@ -162,7 +176,7 @@ impl Start<'_> {
         };
         progress.record(|record| record.url = Some(remote.url.clone()));
         progress.done(format!("{} ({})", remote.url, remote.version));
-        let extras = Extras::of(args)?;
+        let extras = Extras::of(args, Vec::new())?;
         let mut options = plane::options(args)?;
         if let Some(ca) = &remote.ca {
             options = options.with_ca(ca);
@@ -234,7 +248,7 @@ impl Start<'_> {
         let _control = or_warn(folder.and_then(|()| control::start(&socket, served, tasks)));
         tokio::select! {
             failed = async {
-                let equipper = self.become_ready(plane, &client, time, extras.equipment).await?;
+                let equipper = self.become_ready(plane, &client, time, &extras).await?;
                 if !equipper.is_empty() {
                     tasks.spawn_until_cancelled("devices", equipper.keep());
                 }
@@ -263,7 +277,7 @@ impl Start<'_> {
         plane: &Plane,
         client: &Client,
         time: &Clock,
-        equipment: BTreeMap<String, Equipment>,
+        extras: &Extras,
     ) -> Result<Equipper> {
         let Self { args, progress, .. } = self;
         let caches = plane.caches().clone();
@@ -280,8 +294,8 @@ impl Start<'_> {
                 missing.join(", ")
             ),
         }
-        progress.done(components(args));
-        let names = plane::node_names(args)?;
+        progress.done(components(args, extras.nodes.len()));
+        let names = extras.node_names();
         let reconnected = failures::end_former(client, plane.caches(), &names).await;
         if let Some(limit) = args.wait {
             let makes_accounts = status::makes_accounts(plane);
@@ -304,7 +318,8 @@ impl Start<'_> {
                 }
             }
         }
-        let equipper = Equipper::new(client.clone(), plane.caches().clone(), equipment);
+        let equipper =
+            Equipper::new(client.clone(), plane.caches().clone(), extras.equipment.clone());
         if args.data_dir.is_some() {
             equipper.clear(&plane::group_nodes(args)?).await?;
         }
@@ -393,8 +408,15 @@ fn or_warn(control: Result<control::ControlSocket>) -> Option<control::ControlSo
     control.inspect_err(|error| tracing::warn!("the control socket cannot be opened, so evenkeel explain, status, reset and snapshot cannot ask this process: {error:#}")).ok()
 }
 
+/// Returns the nodes of the API server, which stay as they are.
+async fn existing_nodes(client: &Client) -> Result<Vec<NodeOptions>> {
+    let nodes = client.list::<Node>("", &ListOptions::default()).await;
+    let nodes = nodes.context("the nodes of the data folder cannot be read")?;
+    Ok(nodes.items.iter().map(NodeOptions::of_existing).collect())
+}
+
 /// Describes the components that were started.
-fn components(args: &Args) -> String {
+fn components(args: &Args, node_count: usize) -> String {
     let file = &args.components;
     let has_controllers = file.controllers.as_ref().is_none_or(|names| !names.is_empty());
     let parts = [
@@ -403,7 +425,7 @@ fn components(args: &Args) -> String {
     ];
     let mut names: Vec<String> =
         parts.iter().filter(|(_, runs)| *runs).map(|(name, _)| (*name).to_owned()).collect();
-    names.push(format!("{} simulated nodes", args.node_count()));
+    names.push(format!("{node_count} simulated nodes"));
     names.join(", ")
 }
 

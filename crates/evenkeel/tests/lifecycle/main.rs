@@ -1,6 +1,7 @@
 //! The life of clusters, as a user starts and ends them: the program itself, in a home folder of its own.
 
 mod client;
+mod clone;
 mod configuration;
 mod explain;
 mod faults;

@@ -11,10 +11,10 @@ mod users;
 pub(super) use devices::{EQUIPMENT_LABEL, Equipment};
 pub(super) use failures::{Outage, outages};
 pub(super) use read::read;
-pub(super) use types::{Cluster, Components, ConsolePort, NoConsole, Nodes, Pool};
+pub(super) use types::{Cluster, Components, ConsolePort, NoConsole, Nodes, Pool, Scheduler};
 pub(super) use users::{USER_LABEL, User};
 
 /// Returns the JSON schema of the file.
-pub(super) fn schema() -> String {
-    serde_json::to_string_pretty(&schemars::schema_for!(Cluster)).unwrap_or_default()
+pub(crate) fn schema() -> serde_json::Value {
+    schemars::schema_for!(Cluster).into()
 }
