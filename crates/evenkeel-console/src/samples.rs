@@ -7,7 +7,7 @@ use std::{collections::VecDeque, time::Duration};
 
 /// Interval between two samples, and between the checks whether a page has changed.
 pub(crate) const INTERVAL: Duration = Duration::from_secs(2);
-/// Interval between two samples while nobody looks: gathering metrics costs CPU.
+/// Interval between two samples while the console is not viewed, because gathering metrics costs CPU.
 pub(crate) const IDLE_INTERVAL: Duration = Duration::from_secs(20);
 /// Time that plots of minutes show.
 const MINUTES: Range = Range { seconds: 300.0, begin: "5 min ago" };
@@ -78,7 +78,7 @@ pub(crate) struct Samples {
 }
 
 impl Samples {
-    /// Adds a sample, and drops the oldest one of too many.
+    /// Adds a sample. Drops the oldest one if there are too many.
     pub(crate) fn push(&mut self, at: Timestamp, sample: Sample) {
         self.minutes.push(at, sample, MAX_SAMPLES);
         let is_due = |last: &(Timestamp, Sample)| seconds(at, last.0) >= HOURS_INTERVAL;
@@ -152,7 +152,7 @@ fn seconds(later: Timestamp, earlier: Timestamp) -> f64 {
     later.duration_since(earlier).as_secs_f64()
 }
 
-/// Returns the mean duration of what came between two samples, or `None` if nothing did.
+/// Returns the mean duration of the requests between two samples, or `None` if there were none.
 fn mean_milliseconds(old: Work, new: Work) -> Option<f64> {
     let count = new.count - old.count;
     (count > 0.0).then(|| (new.seconds - old.seconds).max(0.0) * 1000.0 / count)
