@@ -89,11 +89,12 @@ function say(text) {
 // Says that the page's session has ended. A user of the API logs in with a token, the administrator opens the console's URL.
 function sayLoggedOut(cluster) {
   const user = document.body.dataset.user;
+  const where = cluster ? `the cluster ${cluster}` : document.body.dataset.program;
   if (!user) {
     say(`This page's session has ended, or it is of an earlier start of the cluster ${cluster}. Open its console anew: evenkeel console ${cluster}`);
     return;
   }
-  const text = `${user} is no longer logged in to the cluster ${cluster}. `;
+  const text = `${user} is no longer logged in to ${where}. `;
   const link = Object.assign(document.createElement("a"), { href: "/login", textContent: "Log in again" });
   say(text + link.textContent);
   if (!lost.querySelector("a")) lost.replaceChildren(text, link);
@@ -110,7 +111,8 @@ async function check() {
   }
   if (!lostAt || paused || document.hidden) return;
   const time = lostAt.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hour12: false });
-  if (!answer) say(`No connection to the cluster ${cluster} since ${time}. It may have stopped: evenkeel list`);
+  if (!answer && !cluster) say(`No connection to ${document.body.dataset.program} since ${time}. A forwarded port may have ended.`);
+  else if (!answer) say(`No connection to the cluster ${cluster} since ${time}. It may have stopped: evenkeel list`);
   else if (answer.status === 401) sayLoggedOut(cluster);
   else say("");
   clearTimeout(retry);

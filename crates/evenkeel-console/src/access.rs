@@ -4,7 +4,7 @@
 //! | attack | refused by |
 //! |---|---|
 //! | another user of the machine | the cookie, which only the URL with the token ([`Keys`]) or a log-in sets |
-//! | a page with a name that resolves to this machine (DNS rebinding) | the `Host` header, [`decide`] |
+//! | a page with a name that resolves to this machine (DNS rebinding) | the `Host` header, [`decide`]; on a [`Site::Secure`], whose names are unknown, its certificate and the cookie, which no other name gets |
 //! | a page of another origin that sends requests | `Sec-Fetch-Site`, `Origin`, the cookie's `SameSite` |
 //! | a form of another page that changes something | the form's token, [`Session::allows_form`](crate::session::Session::allows_form) |
 
@@ -14,8 +14,6 @@ use ring::{
     hmac,
     rand::{SecureRandom as _, SystemRandom},
 };
-use std::net::SocketAddr;
-
 /// Length of a random token in bytes.
 const TOKEN_BYTES: usize = 32;
 
@@ -74,19 +72,53 @@ impl Keys {
     }
 }
 
-/// Returns the value of `Set-Cookie` that lets a browser in. Browsers share cookies between the ports of a host, so the name
-/// has the port.
-pub(crate) fn set_cookie(port: u16, value: &str) -> String {
-    format!("{}={value}; Path=/; HttpOnly; SameSite=Strict", cookie_name(port))
+/// Where a console is served, with its port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Site {
+    /// In plain HTTP, under the names of the loopback.
+    Loopback(u16),
+    /// By TLS, under any name: those of a service, a pod or a forwarded port.
+    Secure(u16),
 }
 
-/// Returns the value of `Set-Cookie` that removes the cookie.
-pub(crate) fn remove_cookie(port: u16) -> String {
-    format!("{}; Max-Age=0", set_cookie(port, ""))
-}
+impl Site {
+    /// Returns the value of `Set-Cookie` that lets a browser in.
+    pub(crate) fn set_cookie(self, value: &str) -> String {
+        let secure = if matches!(self, Self::Secure(_)) { "; Secure" } else { "" };
+        format!("{}={value}; Path=/; HttpOnly; SameSite=Strict{secure}", self.cookie_name())
+    }
 
-fn cookie_name(port: u16) -> String {
-    format!("evenkeel-console-{port}")
+    /// Returns the value of `Set-Cookie` that removes the cookie.
+    pub(crate) fn remove_cookie(self) -> String {
+        format!("{}; Max-Age=0", self.set_cookie(""))
+    }
+
+    /// Returns the name of the cookie. Browsers share cookies between the ports of a host, so it has the port. With the prefix
+    /// `__Host-`, they accept it only from this host, and only by TLS.
+    fn cookie_name(self) -> String {
+        match self {
+            Self::Loopback(port) => format!("evenkeel-console-{port}"),
+            Self::Secure(port) => format!("__Host-evenkeel-console-{port}"),
+        }
+    }
+
+    /// Returns whether a `Host` header names this console. A page of another name that resolves to this machine is no page of
+    /// the console.
+    fn is_own_host(self, host: &str) -> bool {
+        match self {
+            Self::Loopback(port) => ["127.0.0.1", "localhost", "[::1]"]
+                .iter()
+                .any(|name| host == format!("{name}:{port}")),
+            Self::Secure(_) => !host.is_empty(),
+        }
+    }
+
+    fn scheme(self) -> &'static str {
+        match self {
+            Self::Loopback(_) => "http",
+            Self::Secure(_) => "https",
+        }
+    }
 }
 
 /// Decision about a request.
@@ -102,19 +134,19 @@ pub(crate) enum Access<S> {
     Refused(StatusCode, &'static str),
 }
 
-/// Decides about a request. `token` is the URL's query parameter. `find` returns the session of a cookie's value.
+/// Decides about a request. `token` is the URL's query parameter; without keys, no URL lets in. `find` returns the session of a
+/// cookie's value.
 pub(crate) fn decide<S>(
-    keys: &Keys,
-    address: SocketAddr,
+    keys: Option<&Keys>,
+    site: Site,
     method: &Method,
     headers: &HeaderMap,
     token: Option<&str>,
     find: impl Fn(&str) -> Option<S>,
 ) -> Access<S> {
     let text = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
-    let port = address.port();
     let host = text(&header::HOST).unwrap_or_default();
-    if !is_own_host(host, port) {
+    if !site.is_own_host(host) {
         let why = "The console answers to localhost, 127.0.0.1 and [::1] only.";
         return Access::Refused(StatusCode::MISDIRECTED_REQUEST, why);
     }
@@ -122,9 +154,9 @@ pub(crate) fn decide<S>(
     if !is_read && method != Method::POST {
         return Access::Refused(StatusCode::METHOD_NOT_ALLOWED, "Only GET and POST are served.");
     }
-    let own_origin = format!("http://{host}");
-    let site = text(&FETCH_SITE);
-    let is_own_site = site.is_none_or(|site| matches!(site, "same-origin" | "none"));
+    let own_origin = format!("{}://{host}", site.scheme());
+    let relation = text(&FETCH_SITE);
+    let is_own_site = relation.is_none_or(|relation| matches!(relation, "same-origin" | "none"));
     let is_link = is_read && text(&FETCH_MODE) == Some("navigate");
     if !is_own_site && !is_link {
         return Access::Refused(StatusCode::FORBIDDEN, "Pages of other origins are not served.");
@@ -132,7 +164,7 @@ pub(crate) fn decide<S>(
     if !is_read {
         let is_own_origin = match text(&header::ORIGIN) {
             Some(origin) => origin == own_origin,
-            None => site == Some("same-origin"),
+            None => relation == Some("same-origin"),
         };
         if !is_own_origin {
             return Access::Refused(
@@ -141,7 +173,7 @@ pub(crate) fn decide<S>(
             );
         }
     }
-    if let Some(token) = token.filter(|_| is_read) {
+    if let Some((token, keys)) = token.filter(|_| is_read).zip(keys) {
         return match keys.url.is(token) {
             true => Access::Enter,
             false => Access::Refused(
@@ -150,28 +182,22 @@ pub(crate) fn decide<S>(
             ),
         };
     }
-    session_of(port, headers, find).map_or(Access::Stranger, Access::Granted)
+    session_of(site, headers, find).map_or(Access::Stranger, Access::Granted)
 }
 
 /// Returns the session of a request's cookie. `find` returns the session of a cookie's value.
 pub(crate) fn session_of<S>(
-    port: u16,
+    site: Site,
     headers: &HeaderMap,
     find: impl Fn(&str) -> Option<S>,
 ) -> Option<S> {
     let cookies = headers.get_all(header::COOKIE).into_iter();
     let mut cookies = cookies.filter_map(|value| value.to_str().ok()).flat_map(|v| v.split(';'));
-    let name = cookie_name(port);
+    let name = site.cookie_name();
     cookies.find_map(|cookie| {
         let (_, value) = cookie.trim().split_once('=').filter(|(n, _)| *n == name)?;
         find(value)
     })
-}
-
-/// Returns whether a `Host` header names this console. A page of another name that resolves to this machine is no page of
-/// the console.
-fn is_own_host(host: &str, port: u16) -> bool {
-    ["127.0.0.1", "localhost", "[::1]"].iter().any(|name| host == format!("{name}:{port}"))
 }
 
 #[cfg(test)]
@@ -179,7 +205,7 @@ mod tests {
     use super::*;
     use http::HeaderValue;
 
-    const PORT: u16 = 7070;
+    const SITE: Site = Site::Loopback(7070);
 
     /// Keys of a console, and the value of its only session's cookie.
     struct TestKeys {
@@ -198,18 +224,28 @@ mod tests {
         headers: &[(&str, &str)],
         token: Option<&str>,
     ) -> Access<()> {
+        decided_at(SITE, known, method, headers, token)
+    }
+
+    fn decided_at(
+        site: Site,
+        known: &TestKeys,
+        method: &Method,
+        headers: &[(&str, &str)],
+        token: Option<&str>,
+    ) -> Access<()> {
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             let name: HeaderName = name.parse().expect("a header");
             map.insert(name, HeaderValue::from_str(value).expect("a value"));
         }
-        let address = SocketAddr::from(([127, 0, 0, 1], PORT));
         let find = |value: &str| known.session.is(value).then_some(());
-        decide(&known.keys, address, method, &map, token, find)
+        let keys = matches!(site, Site::Loopback(_)).then_some(&known.keys);
+        decide(keys, site, method, &map, token, find)
     }
 
     fn cookie(known: &TestKeys) -> String {
-        set_cookie(PORT, known.session.text()).split(';').next().expect("a cookie").to_owned()
+        SITE.set_cookie(known.session.text()).split(';').next().expect("a cookie").to_owned()
     }
 
     fn code(access: Access<()>) -> u16 {
@@ -255,9 +291,9 @@ mod tests {
         assert_eq!(get(&[host, ("cookie", &*own)], None), 200);
         assert_eq!(get(&[host, ("cookie", &among_others)], None), 200);
         assert_eq!(get(&[host, ("cookie", &foreign)], None), 401);
-        let attributes = set_cookie(PORT, "v");
+        let attributes = SITE.set_cookie("v");
         assert!(attributes.ends_with("=v; Path=/; HttpOnly; SameSite=Strict"), "{attributes}");
-        let attributes = remove_cookie(PORT);
+        let attributes = SITE.remove_cookie();
         assert!(
             attributes.ends_with("=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0"),
             "{attributes}"
@@ -294,6 +330,51 @@ mod tests {
         ];
         for (method, headers, want) in table {
             assert_eq!(with(method, headers), *want, "{method} {headers:?}");
+        }
+    }
+
+    #[test]
+    fn by_tls_any_name_is_served_to_its_own_cookie_and_origin() {
+        let keys = draw();
+        let site = Site::Secure(10_261);
+        let cookie = site.set_cookie(keys.session.text());
+        let attributes = "; Path=/; HttpOnly; SameSite=Strict; Secure";
+        assert!(cookie.starts_with("__Host-evenkeel-console-10261="), "{cookie}");
+        assert!(cookie.ends_with(attributes) && !cookie.contains("Domain"), "{cookie}");
+        assert!(site.remove_cookie().ends_with("; Secure; Max-Age=0"));
+        let own = cookie.split(';').next().expect("a cookie");
+        let of_plain_http = format!("evenkeel-console-10261={}", keys.session.text());
+        let url = keys.keys.url_token();
+        type Headers<'a> = &'a [(&'a str, &'a str)];
+        let table: &[(Method, Headers<'_>, Option<&str>, u16)] = &[
+            (Method::GET, &[("host", "manager.example:443"), ("cookie", own)], None, 200),
+            (Method::GET, &[("host", "localhost:7000"), ("cookie", own)], None, 200),
+            (Method::GET, &[("host", "localhost:7000"), ("cookie", &of_plain_http)], None, 401),
+            (Method::GET, &[("host", ""), ("cookie", own)], None, 421),
+            (Method::GET, &[("host", "localhost:7000")], Some(url), 401),
+            (
+                Method::POST,
+                &[("host", "a:1"), ("cookie", own), ("origin", "https://a:1")],
+                None,
+                200,
+            ),
+            (
+                Method::POST,
+                &[("host", "a:1"), ("cookie", own), ("origin", "http://a:1")],
+                None,
+                403,
+            ),
+            (
+                Method::POST,
+                &[("host", "a:1"), ("cookie", own), ("origin", "https://b:1")],
+                None,
+                403,
+            ),
+            (Method::POST, &[("host", "a:1"), ("cookie", own)], None, 403),
+        ];
+        for (method, headers, token, want) in table {
+            let access = decided_at(site, &keys, method, headers, *token);
+            assert_eq!(code(access), *want, "{method} {headers:?}");
         }
     }
 }

@@ -7,11 +7,14 @@
 //! nothing except the annotations of the simulation, and these only if [`ConsoleOptions::allows_writes`] is set. [`access`]
 //! refuses requests of other pages and users.
 //!
+//! The drop-in programs serve it as well, where their flag says so (`program`): by TLS, to users who log in.
+//!
 //! Pages are bounded: a list has 500 rows, a heat map of more than 2,000 nodes a row for each zone, and a stream of changes
 //! one page. Pure functions (`view`) and templates decide what the pages show.
 
 mod access;
 mod pages;
+pub mod program;
 mod rights;
 mod route;
 mod samples;
@@ -22,15 +25,20 @@ mod source;
 mod time;
 mod view;
 
-pub use scheduler::MakeSchedulerOptions;
+pub use scheduler::{MakeSchedulerOptions, Scheduling};
 pub use serve::Body;
 
 use access::Keys;
-use evenkeel_api::time::Timestamp;
-use evenkeel_runtime::{cache::Caches, clock::Clock, introspect::Introspection, tasks::watch};
-use prometheus::Registry;
+use evenkeel_api::{View, time::Timestamp};
+use evenkeel_runtime::{
+    cache::{Cache, Caches},
+    clock::Clock,
+    introspect::Introspection,
+    tasks::watch,
+};
+use program::Program;
+use prometheus::{Registry, proto::MetricFamily};
 use samples::{IDLE_INTERVAL, INTERVAL, Sample, Samples};
-use scheduler::DryScheduler;
 use session::{Session, Sessions};
 use std::{
     net::SocketAddr,
@@ -80,16 +88,38 @@ pub struct ConsoleOptions {
 #[error("the system has no random numbers for the console's tokens")]
 pub struct NoRandomNumbers;
 
-/// Console of one cluster.
-pub struct Console {
+/// What every console is made of.
+struct Parts {
     cluster: String,
+    program: Option<Program>,
+    keys: Option<Keys>,
+    administrator: Option<kube::Client>,
+    anonymous: kube::Client,
+    clock: Clock,
+    cluster_clock: Clock,
+    runtime: Handle,
+    caches: Caches,
+    introspection: Introspection,
+    registries: Vec<Registry>,
+    scheduling: Option<Scheduling>,
+    allows_writes: bool,
+}
+
+/// Console of one cluster, or of a program.
+pub struct Console {
+    /// Name of the cluster, or of the program.
+    cluster: String,
+    /// The program, if the console is not that of a whole cluster.
+    program: Option<Program>,
     clock: Clock,
     time: ClusterTime,
-    keys: Keys,
+    /// Tokens of the URL that lets the administrator in. `None` if everybody logs in.
+    keys: Option<Keys>,
     sessions: Sessions,
     caches: Caches,
     introspection: Introspection,
-    scheduler: DryScheduler,
+    /// `None` in a program that schedules no pods.
+    scheduling: Option<Scheduling>,
     registries: Vec<Registry>,
     samples: Mutex<Samples>,
     /// Counts samples. Streams wait for the next one.
@@ -121,29 +151,65 @@ impl Console {
             scheduler,
             allows_writes,
         } = options;
-        let sessions = Sessions::new(&kube, anonymous, &clock, allows_writes);
-        Ok(Arc::new(Self {
+        Ok(Self::of_parts(Parts {
             cluster,
-            keys: Keys::draw().map_err(|_| NoRandomNumbers)?,
-            sessions,
+            program: None,
+            keys: Some(Keys::draw().map_err(|_| NoRandomNumbers)?),
+            scheduling: Some(Scheduling::new(kube.clone(), clock.clone(), scheduler)),
+            administrator: Some(kube),
+            anonymous,
+            clock,
+            cluster_clock,
+            runtime,
             caches,
             introspection,
-            scheduler: DryScheduler::new(kube, clock.clone(), scheduler),
-            clock,
-            time: ClusterTime::new(cluster_clock, runtime),
             registries,
+            allows_writes,
+        }))
+    }
+
+    fn of_parts(parts: Parts) -> Arc<Self> {
+        let Parts { administrator, anonymous, clock, allows_writes, .. } = parts;
+        let sessions = Sessions::new(administrator.as_ref(), anonymous, &clock, allows_writes);
+        Arc::new(Self {
+            cluster: parts.cluster,
+            program: parts.program,
+            keys: parts.keys,
+            sessions,
+            caches: parts.caches,
+            introspection: parts.introspection,
+            scheduling: parts.scheduling,
+            clock,
+            time: ClusterTime::new(parts.cluster_clock, parts.runtime),
+            registries: parts.registries,
             samples: Mutex::default(),
             ticks: watch::Sender::new(0),
             streams: Arc::new(Semaphore::new(MAX_STREAMS)),
             visited: Mutex::default(),
             visits: Notify::new(),
             allows_writes,
-        }))
+        })
     }
 
-    /// Returns the URL that lets a browser in. It has a token, so it is for the user alone.
+    /// Returns the URL of the console. That of a cluster lets a browser in: it has a token, so it is for the user alone.
     pub fn url(&self, address: SocketAddr) -> String {
-        format!("http://{address}/?token={}", self.keys.url_token())
+        match &self.keys {
+            Some(keys) => format!("http://{address}/?token={}", keys.url_token()),
+            None => format!("https://{address}/"),
+        }
+    }
+
+    /// Returns the cache of a kind. A program has it only if the program itself reads the kind, and the cache has synced.
+    fn cached<V: View>(&self) -> Option<Cache<V>> {
+        match &self.program {
+            Some(_) => self.caches.existing::<V>().filter(Cache::has_synced),
+            None => Some(self.caches.of::<V>()),
+        }
+    }
+
+    /// Returns whether controllers run in this process, whose reports can be shown.
+    fn has_controllers(&self) -> bool {
+        !self.introspection.all().is_empty()
     }
 
     fn samples(&self) -> MutexGuard<'_, Samples> {
@@ -175,18 +241,42 @@ impl Console {
         }
     }
 
-    fn gather(&self) -> Sample {
-        let families: Vec<_> = self.registries.iter().flat_map(Registry::gather).collect();
-        Sample::of(&families)
+    fn families(&self) -> Vec<MetricFamily> {
+        self.registries.iter().flat_map(Registry::gather).collect()
     }
 
-    /// Samples the metrics again and again: often while somebody looks, or else seldom.
+    fn gather(&self) -> Sample {
+        let sample = Sample::of(&self.families());
+        // A program without controllers has only the queues of its certificates.
+        let has_queues = self.program.is_none() || self.has_controllers();
+        if has_queues { sample } else { sample.without_queues() }
+    }
+
+    /// Returns whether there is a page of the pods that wait for a node: in a scheduler, whose cache has them.
+    fn has_pending(&self) -> bool {
+        self.program.is_some() && self.scheduling.is_some()
+    }
+
+    /// Samples the metrics again and again: often while somebody looks, or else seldom. Those of a program are sampled only
+    /// while somebody looks, so that its console costs nothing.
     async fn sample(&self) {
         loop {
-            self.samples().push(self.clock.now(), self.gather());
-            self.ticks.send_modify(|tick| *tick = tick.wrapping_add(1));
-            self.scheduler.end_if_idle().await;
-            let interval = if self.is_watched() { INTERVAL } else { IDLE_INTERVAL };
+            let is_watched = self.is_watched();
+            let is_idle = match &self.scheduling {
+                Some(scheduling) => scheduling.end_if_idle().await,
+                None => true,
+            };
+            if self.program.is_some() && !is_watched {
+                self.samples().clear();
+                if is_idle {
+                    self.visits.notified().await;
+                    continue;
+                }
+            } else {
+                self.samples().push(self.clock.now(), self.gather());
+                self.ticks.send_modify(|tick| *tick = tick.wrapping_add(1));
+            }
+            let interval = if is_watched { INTERVAL } else { IDLE_INTERVAL };
             tokio::select! {
                 () = self.clock.sleep(interval) => {}
                 () = self.visits.notified() => {}

@@ -4,6 +4,7 @@ use crate::{
     Console,
     rights::{CONTROLLERS, METRICS, Right},
     route::{ListQuery, ObjectPath, Route, list_href, scheduling_href},
+    samples::pods_by_queue,
     session::Session,
     source::{EVENTS, PageError},
     time::TimedReports,
@@ -18,6 +19,8 @@ use crate::{
         nodepage::node_facts,
         object::{self, ObjectPage},
         overview::{VisibleObjects, overview},
+        pending::{PendingPage, pending},
+        plot::Plot,
         podlist::{PodTable, pod_table},
         podstatus::PodStatus,
         scheduling::scheduling,
@@ -32,7 +35,7 @@ use evenkeel_api::{
     views::{Deployment, Job, Namespace, Node, Pod, ReplicaSet, StatefulSet},
 };
 use evenkeel_explain::{Explained, Limits, explain};
-use evenkeel_runtime::{cache::Caches, discovery::ServerResources, introspect::Subject};
+use evenkeel_runtime::{cache::Cache, discovery::ServerResources, introspect::Subject};
 use http::StatusCode;
 use std::{collections::HashMap, sync::Arc};
 
@@ -75,6 +78,7 @@ impl Console {
                 self.scheduling(session, namespace, name).await
             }
             Route::Controller(name) => self.controller(session, name).await,
+            Route::Pending { namespace } => self.pending(session, namespace).await,
             Route::Events { namespace, warnings } => {
                 self.events(session, namespace, *warnings).await
             }
@@ -90,8 +94,12 @@ impl Console {
         let jobs = self.visible::<Job>(session, &mut refused).await?;
         // If the user may not list these, pods that ended and were replaced stay listed.
         let replicasets = self.visible::<ReplicaSet>(session, &mut Vec::new()).await?;
-        let sees_all = refused.is_empty();
-        let sees_controllers = session.check(&Right::Path(CONTROLLERS), &mut refused).await?;
+        let sees_all = nodes.is_some()
+            && pods.is_some()
+            && deployments.is_some()
+            && statefulsets.is_some()
+            && jobs.is_some();
+        let sees_controllers = self.sees_controllers(session, &mut refused).await?;
         let sees_metrics = session.check(&Right::Path(METRICS), &mut refused).await?;
         // The read fails if the user may not list events.
         let warnings = session.source.warnings().await.ok();
@@ -114,22 +122,78 @@ impl Console {
             warnings: warnings.map(|(events, more)| (events::count_recent(now, &events), more)),
         };
         let listing = sees_controllers.then_some(listing);
-        let plots = if sees_metrics { self.samples().plots(self.clock.now()) } else { Vec::new() };
-        let mut page = overview(&self.cluster, objects, listing.as_ref(), plots, refused);
+        let plots = if sees_metrics { self.plots() } else { Vec::new() };
+        let heading = match &self.program {
+            Some(_) => self.cluster.clone(),
+            None => format!("Cluster {}", self.cluster),
+        };
+        let mut page = overview(heading, objects, listing.as_ref(), plots, refused);
         if sees_metrics {
             page.history = self.samples().history();
         }
+        page.standby = self.standby(session).await?;
         Content::render("Overview", &page)
     }
 
-    /// Returns the objects of a kind in all namespaces. `None` if the user may not list them.
+    /// Returns the plots. A program has none before there is something to draw.
+    fn plots(&self) -> Vec<Plot> {
+        let samples = self.samples();
+        match self.program.is_none() || samples.has_interval() {
+            true => samples.plots(self.clock.now()),
+            false => Vec::new(),
+        }
+    }
+
+    /// Returns whether the user may see the reports of controllers. Where none run, there is nothing to see or to refuse.
+    async fn sees_controllers(
+        &self,
+        session: &Session,
+        refused: &mut Vec<String>,
+    ) -> Result<bool, PageError> {
+        Ok(self.has_controllers() && session.check(&Right::Path(CONTROLLERS), refused).await?)
+    }
+
+    /// Returns why the process does not work. Empty for one that does.
+    async fn standby(&self, session: &Session) -> Result<String, PageError> {
+        let Some(program) = &self.program else { return Ok(String::new()) };
+        let standing = program.standing(session).await?;
+        Ok(standing.map(|standing| standing.standby()).unwrap_or_default())
+    }
+
+    /// Returns the pods that wait for a node.
+    async fn pending(&self, session: &Session, namespace: &str) -> Result<Content, PageError> {
+        if !self.has_pending() {
+            return Err(PageError::not_found("There is no page /pending."));
+        }
+        session.require(&Right::list(&Pod::kind(), namespace)).await?;
+        let pods = self.cached::<Pod>().map(|pods| pods.list());
+        let is_read = pods.is_some();
+        let (rows, more) = pending(self.time.now(), pods.unwrap_or_default(), namespace);
+        let queues = match session.check(&Right::Path(METRICS), &mut Vec::new()).await? {
+            true => pods_by_queue(&self.families()),
+            false => Vec::new(),
+        };
+        let page = PendingPage {
+            namespace: namespace.to_owned(),
+            namespaces: self.namespaces(session).await?,
+            queues,
+            standby: self.standby(session).await?,
+            is_read,
+            rows,
+            more,
+        };
+        Content::render("Pending pods", &page)
+    }
+
+    /// Returns the objects of a kind in all namespaces. `None` if the user may not list them, or the process does not have them.
     async fn visible<V: View>(
         &self,
         session: &Session,
         refused: &mut Vec<String>,
     ) -> Result<Option<Vec<Arc<V>>>, PageError> {
+        let Some(cache) = self.cached::<V>() else { return Ok(None) };
         let sees = session.check(&Right::list(&V::kind(), ""), refused).await?;
-        Ok(sees.then(|| self.caches.of::<V>().list()))
+        Ok(sees.then(|| cache.list()))
     }
 
     async fn kinds(session: &Session) -> Result<Content, PageError> {
@@ -146,13 +210,13 @@ impl Console {
             return Err(PageError::not_found(message));
         };
         let (now, namespaces) = (self.time.now(), self.namespaces(session).await?);
-        let page = if kind.group.is_empty() && kind.kind == "Pod" {
+        let is_pod = kind.group.is_empty() && kind.kind == "Pod";
+        let page = if let Some(pods) = self.cached::<Pod>().filter(|_| is_pod) {
             // The API server decides who may list pods, and whether the selector is one. The cache has them all, so that
             // those with problems can be first.
             session.source.table(kind, &query.namespace, &query.labels, (1, "")).await?;
             let labels = Selector::parse(&query.labels).unwrap_or_default();
-            let pods = self.caches.of::<Pod>().list();
-            let PodTable { table, statuses } = pod_table(now, &pods, query, &labels);
+            let PodTable { table, statuses } = pod_table(now, &pods.list(), query, &labels);
             list::list(now, kind, query.clone(), namespaces, &table, Some(statuses))
         } else {
             let page = (MAX_ROWS, &*query.after);
@@ -164,10 +228,9 @@ impl Console {
 
     /// Returns the namespaces to choose from. None if the user may not list them.
     async fn namespaces(&self, session: &Session) -> Result<Vec<String>, PageError> {
-        if !session.check(&Right::list(&Namespace::kind(), ""), &mut Vec::new()).await? {
+        let Some(namespaces) = self.visible::<Namespace>(session, &mut Vec::new()).await? else {
             return Ok(Vec::new());
-        }
-        let namespaces = self.caches.of::<Namespace>().list();
+        };
         let mut names: Vec<String> =
             namespaces.iter().map(|namespace| namespace.meta.name.to_string()).collect();
         names.sort();
@@ -196,7 +259,9 @@ impl Console {
         };
         let object = source.object(kind, &path.namespace, &path.name).await?;
         let mut refused = Vec::new();
-        let sees_reports = session.check(&Right::Path(CONTROLLERS), &mut refused).await?;
+        let sees_reports = self.sees_controllers(session, &mut refused).await?;
+        let standby = self.standby(session).await?;
+        refused.extend(Some(standby).filter(|standby| !standby.is_empty()));
         let sees_events =
             session.check(&Right::list(&EVENTS, &path.namespace), &mut refused).await?;
         let sees_pods =
@@ -214,8 +279,9 @@ impl Console {
             })
             .collect();
         let subject = Subject::new(&kind.group, &kind.kind, &path.namespace, &path.name);
-        let pods_of = sees_pods.then(|| path.namespace.clone());
-        let look = LiveLook::new(&self.caches, &resources, pods_of);
+        let visible_in = sees_pods.then(|| path.namespace.clone());
+        let cached_pods = self.cached::<Pod>();
+        let look = LiveLook::new(cached_pods.clone(), &resources, visible_in);
         let explained = match sees_reports {
             true => {
                 let Ok(explained) =
@@ -237,10 +303,18 @@ impl Console {
             false => None,
         };
         let is_core = |name: &str| path.group.is_empty() && kind.kind == name;
-        let has_pods =
-            is_core("Node") && session.check(&Right::list(&Pod::kind(), ""), &mut refused).await?;
-        let pods = if has_pods { self.pods_of(&path.name, &look) } else { Vec::new() };
-        let scheduling = match is_core("Pod") {
+        let visible_pods = match &cached_pods {
+            Some(pods)
+                if is_core("Node")
+                    && session.check(&Right::list(&Pod::kind(), ""), &mut refused).await? =>
+            {
+                Some(pods.list())
+            }
+            _ => None,
+        };
+        let pods =
+            visible_pods.as_deref().map_or_else(Vec::new, |all| pods_of(all, &path.name, &look));
+        let scheduling = match is_core("Pod") && self.scheduling.is_some() {
             true => scheduling_href(&path.namespace, &path.name),
             false => String::new(),
         };
@@ -250,16 +324,13 @@ impl Console {
             ..ListQuery::default()
         };
         let pod_status = is_core("Pod")
-            .then(|| self.caches.of::<Pod>().get(&path.namespace, &path.name))
+            .then(|| cached_pods.as_ref()?.get(&path.namespace, &path.name))
             .flatten()
             .map(|pod| PodStatus::of(&pod).chip());
         let node = is_core("Node")
-            .then(|| self.caches.of::<Node>().get("", &path.name))
+            .then(|| self.cached::<Node>()?.get("", &path.name))
             .flatten()
-            .map(|node| {
-                let pods = has_pods.then(|| self.caches.of::<Pod>().list());
-                node_facts(now, &node, pods.as_deref())
-            });
+            .map(|node| node_facts(now, &node, visible_pods.as_deref()));
         let page = ObjectPage {
             kind: kind.kind.to_string(),
             namespace: path.namespace.clone(),
@@ -284,32 +355,21 @@ impl Console {
         Content::render(format!("{} {}", page.kind, page.name), &page)
     }
 
-    /// Returns the pods on a node, by name.
-    fn pods_of(&self, node: &str, look: &LiveLook<'_>) -> Vec<Link> {
-        let mut pods = self.caches.of::<Pod>().list();
-        pods.retain(|pod| &*pod.spec.node_name == node);
-        pods.sort_by(|a, b| {
-            (&a.meta.namespace, &a.meta.name).cmp(&(&b.meta.namespace, &b.meta.name))
-        });
-        let link = |pod: &Pod| {
-            let subject = Subject::new("", "Pod", &pod.meta.namespace, &pod.meta.name);
-            Link::new(subject.key().to_string(), look.href(&subject))
-        };
-        pods.iter().map(|pod| link(pod)).collect()
-    }
-
     async fn scheduling(
         &self,
         session: &Session,
         namespace: &str,
         name: &str,
     ) -> Result<Content, PageError> {
+        let Some(scheduling_of) = &self.scheduling else {
+            return Err(PageError::not_found("This process schedules no pods."));
+        };
         let pod = session.source.object(&Pod::kind(), namespace, name).await?;
         // The page shows nodes, and pods of all namespaces.
         session.require(&Right::list(&Node::kind(), "")).await?;
         session.require(&Right::list(&Pod::kind(), "")).await?;
         let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();
-        let explained = self.scheduler.explain(namespace, name).await?;
+        let explained = scheduling_of.explain(namespace, name).await?;
         let page = scheduling(namespace, name, node, &explained);
         Content::render(format!("Scheduling of {name}"), &page)
     }
@@ -340,20 +400,37 @@ impl Console {
     }
 }
 
-/// What a tree reads of objects: their kinds, and the caches.
+/// Returns the pods on a node, by name.
+fn pods_of(pods: &[Arc<Pod>], node: &str, look: &LiveLook<'_>) -> Vec<Link> {
+    let mut pods: Vec<&Pod> =
+        pods.iter().map(|pod| &**pod).filter(|pod| *pod.spec.node_name == *node).collect();
+    pods.sort_by(|a, b| (&a.meta.namespace, &a.meta.name).cmp(&(&b.meta.namespace, &b.meta.name)));
+    let link = |pod: &&Pod| {
+        let subject = Subject::new("", "Pod", &pod.meta.namespace, &pod.meta.name);
+        Link::new(subject.key().to_string(), look.href(&subject))
+    };
+    pods.iter().map(link).collect()
+}
+
+/// What a tree reads of objects: their kinds, and the pods.
 struct LiveLook<'a> {
     /// Namespace whose pods the user may see; empty for all. `None` for no pods.
     pods_of: Option<String>,
-    caches: &'a Caches,
+    /// Pods of the process, if it has them.
+    pods: Option<Cache<Pod>>,
     /// Kinds by group and name.
     kinds: HashMap<(&'a str, &'a str), &'a Kind>,
 }
 
 impl<'a> LiveLook<'a> {
-    fn new(caches: &'a Caches, resources: &'a ServerResources, pods_of: Option<String>) -> Self {
+    fn new(
+        pods: Option<Cache<Pod>>,
+        resources: &'a ServerResources,
+        pods_of: Option<String>,
+    ) -> Self {
         let kinds = resources.preferred().map(|resource| &resource.kind);
         let kinds = kinds.map(|kind| ((&*kind.group, &*kind.kind), kind)).collect();
-        Self { pods_of, caches, kinds }
+        Self { pods_of, pods, kinds }
     }
 }
 
@@ -372,7 +449,7 @@ impl Look for LiveLook<'_> {
         if !namespace.is_empty() && *namespace != subject.namespace {
             return None;
         }
-        let pod = self.caches.of::<Pod>().get(&subject.namespace, &subject.name)?;
+        let pod = self.pods.as_ref()?.get(&subject.namespace, &subject.name)?;
         Some(PodStatus::of(&pod).chip())
     }
 }

@@ -8,6 +8,7 @@
 //! | `/pod/NAMESPACE/NAME/scheduling` | nodes and plugins for a pod |
 //! | `/controller/NAME` | queue, passes and errors of a controller |
 //! | `/events` | events |
+//! | `/pending`, `/pending?namespace=…` | pods that wait for a node, in a scheduler |
 
 use evenkeel_api::Kind;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
@@ -46,6 +47,11 @@ pub(crate) enum Route {
         namespace: String,
         /// Whether only warnings are listed.
         warnings: bool,
+    },
+    /// Pods that wait for a node.
+    Pending {
+        /// Namespace of the pods. Empty for all.
+        namespace: String,
     },
 }
 
@@ -186,6 +192,7 @@ impl Route {
                 let warnings = value("warnings") == "true";
                 Self::Events { namespace: value("namespace"), warnings }
             }
+            ["pending"] => Self::Pending { namespace: value("namespace") },
             _ => return None,
         })
     }
@@ -195,6 +202,7 @@ impl Route {
         match self {
             Self::Overview | Self::Controller(_) => "/",
             Self::Events { .. } => "/events",
+            Self::Pending { .. } => "/pending",
             Self::Kinds | Self::List(_) | Self::Object(_) | Self::Scheduling { .. } => "/objects",
         }
     }
@@ -242,6 +250,8 @@ mod tests {
         }
         assert_eq!(Route::parse("/", "x"), Some(Route::Overview));
         assert_eq!(Route::parse("/objects", ""), Some(Route::Kinds));
+        let pending = Route::Pending { namespace: "a".to_owned() };
+        assert_eq!(Route::parse("/pending", "namespace=a"), Some(pending));
         assert_eq!(parameter("a=b+c%2Bd&e=", "a").as_deref(), Some("b c+d"));
     }
 }

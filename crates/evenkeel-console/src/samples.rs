@@ -30,15 +30,18 @@ struct Work {
     seconds: f64,
 }
 
+/// Returns a level of a sample. `None` if the process does not have it.
+type Level = fn(&Sample) -> Option<f64>;
+
 /// Metrics at one time. Counters count since the start of the process.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Sample {
     writes: Work,
     reads: Work,
-    /// Keys that wait for a worker, in all queues.
-    depth: f64,
-    /// Pods in the scheduler's queues.
-    pending: f64,
+    /// Keys that wait for a worker, in all queues. `None` in a process without queues.
+    depth: Option<f64>,
+    /// Pods in the scheduler's queues. `None` in a process without a scheduler.
+    pending: Option<f64>,
 }
 
 impl Sample {
@@ -49,8 +52,8 @@ impl Sample {
             let metrics = family.get_metric();
             let gauge = || metrics.iter().map(|metric| metric.get_gauge().get_value()).sum::<f64>();
             match family.name() {
-                "workqueue_depth" => sample.depth += gauge(),
-                "scheduler_pending_pods" => sample.pending += gauge(),
+                "workqueue_depth" => *sample.depth.get_or_insert_default() += gauge(),
+                "scheduler_pending_pods" => *sample.pending.get_or_insert_default() += gauge(),
                 "rest_client_request_duration_seconds" => {
                     for metric in metrics {
                         let verb = metric.get_label().iter().find(|label| label.name() == "verb");
@@ -68,6 +71,25 @@ impl Sample {
         }
         sample
     }
+
+    /// Returns the sample without the lengths of work queues.
+    pub(crate) fn without_queues(self) -> Self {
+        Self { depth: None, ..self }
+    }
+}
+
+/// Returns the number of pods in each queue of the scheduler, by the queue's name.
+pub(crate) fn pods_by_queue<'a>(
+    families: impl IntoIterator<Item = &'a MetricFamily>,
+) -> Vec<(String, u64)> {
+    let pending = families.into_iter().filter(|family| family.name() == "scheduler_pending_pods");
+    let pods = pending.flat_map(MetricFamily::get_metric).map(|metric| {
+        let queue = metric.get_label().iter().find(|label| label.name() == "queue");
+        let name = queue.map(LabelPair::value).unwrap_or_default();
+        // A gauge of whole numbers.
+        (format!("queue {name}"), metric.get_gauge().get_value() as u64)
+    });
+    pods.collect()
 }
 
 /// The last samples of some minutes, and fewer of some hours.
@@ -85,6 +107,17 @@ impl Samples {
         if self.hours.0.back().is_none_or(is_due) {
             self.hours.push(at, sample, MAX_HOURS_SAMPLES);
         }
+    }
+
+    /// Drops all samples.
+    pub(crate) fn clear(&mut self) {
+        self.minutes.0.clear();
+        self.hours.0.clear();
+    }
+
+    /// Returns whether there are two samples, between which something can be drawn.
+    pub(crate) fn has_interval(&self) -> bool {
+        self.minutes.0.len() >= 2
     }
 
     /// Draws the plots of the last minutes.
@@ -127,8 +160,8 @@ impl Ring {
             });
             Series { name, points: points.collect() }
         };
-        let levels = |value: fn(&Sample) -> f64| {
-            let points = self.0.iter().map(|(at, sample)| (seconds(now, *at), Some(value(sample))));
+        let levels = |value: Level| {
+            let points = self.0.iter().map(|(at, sample)| (seconds(now, *at), value(sample)));
             Series { name: "", points: points.collect() }
         };
         let writes = rates("", |old, new, elapsed| {
@@ -138,12 +171,20 @@ impl Ring {
             rates("writes", |old, new, _| mean_milliseconds(old.writes, new.writes)),
             rates("reads", |old, new, _| mean_milliseconds(old.reads, new.reads)),
         ];
-        vec![
+        let mut plots = vec![
             plot("Writes of the components", "/s", range, &[writes]),
             plot("Mean latency of their requests", "ms", range, &latencies),
-            plot("Keys that wait for a worker", "", range, &[levels(|sample| sample.depth)]),
-            plot("Pods in the scheduler's queues", "", range, &[levels(|sample| sample.pending)]),
-        ]
+        ];
+        let queues: [(_, Level); 2] = [
+            ("Keys that wait for a worker", |sample| sample.depth),
+            ("Pods in the scheduler's queues", |sample| sample.pending),
+        ];
+        for (title, value) in queues {
+            if self.0.iter().any(|(_, sample)| value(sample).is_some()) {
+                plots.push(plot(title, "", range, &[levels(value)]));
+            }
+        }
+        plots
     }
 }
 
@@ -180,10 +221,11 @@ mod tests {
         let want = Sample {
             writes: Work { count: 2.0, seconds: 2.0 },
             reads: Work { count: 1.0, seconds: 3.0 },
-            depth: 5.0,
-            pending: 7.0,
+            depth: Some(5.0),
+            pending: Some(7.0),
         };
         assert_eq!(Sample::of(&registry.gather()), want);
+        assert_eq!(pods_by_queue(&registry.gather()), [("queue active".to_owned(), 7)]);
     }
 
     #[test]
@@ -204,6 +246,9 @@ mod tests {
             "Mean latency of their requests: now writes 4 ms, reads –; highest 4 ms"
         );
         assert_eq!(plots[1].lines[0].parts.len(), 2, "a gap without requests");
+        assert_eq!(plots.len(), 2, "a process without queues has no plots of them");
+        samples.push(at(1000), Sample { pending: Some(3.0), ..Sample::default() });
+        assert_eq!(samples.plots(at(1000)).len(), 3);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use evenkeel_api::time::Timestamp;
 use evenkeel_explain::{LiveScheduler, Unsynced};
 use evenkeel_runtime::clock::Clock;
 use evenkeel_scheduler::{SchedulerOptions, explain::Explained};
+use futures::future::BoxFuture;
 use http::StatusCode;
 use std::time::Duration;
 use tokio::sync::Mutex;
@@ -17,23 +18,26 @@ const SYNC_TIMEOUT: Duration = Duration::from_secs(20);
 /// Returns the options of the cluster's scheduler, with plugins of their own: one is connected to one set of caches.
 pub type MakeSchedulerOptions = Box<dyn Fn() -> SchedulerOptions + Send + Sync>;
 
-/// Scheduler that makes only dry runs, while it is used.
-pub(crate) struct DryScheduler {
-    kube: kube::Client,
-    clock: Clock,
-    options: MakeSchedulerOptions,
-    running: Mutex<Option<Running>>,
+/// The scheduling of pods for the pages of a console: nodes and plugins. A program that makes none does not link the scheduler.
+pub struct Scheduling(Box<dyn DryRuns>);
+
+/// Dry runs of a scheduler.
+trait DryRuns: Send + Sync {
+    /// Explains how a pod would be scheduled now.
+    fn explain<'a>(
+        &'a self,
+        namespace: &'a str,
+        name: &'a str,
+    ) -> BoxFuture<'a, Result<Explained, PageError>>;
+    /// Ends what nobody has used for a minute. Returns whether nothing runs.
+    fn end_if_idle(&self) -> BoxFuture<'_, bool>;
 }
 
-struct Running {
-    scheduler: LiveScheduler,
-    used: Timestamp,
-}
-
-impl DryScheduler {
-    /// Creates a scheduler that is not started.
-    pub(crate) fn new(kube: kube::Client, clock: Clock, options: MakeSchedulerOptions) -> Self {
-        Self { kube, clock, options, running: Mutex::default() }
+impl Scheduling {
+    /// Creates dry runs of a scheduler with these options, whose caches read with `kube` while somebody looks. Nothing is
+    /// started.
+    pub fn new(kube: kube::Client, clock: Clock, options: MakeSchedulerOptions) -> Self {
+        Self(Box::new(DryScheduler { kube, clock, options, running: Mutex::default() }))
     }
 
     /// Explains how a pod would be scheduled now. Starts the caches if none run.
@@ -45,6 +49,44 @@ impl DryScheduler {
         namespace: &str,
         name: &str,
     ) -> Result<Explained, PageError> {
+        self.0.explain(namespace, name).await
+    }
+
+    /// Ends the caches if nobody has looked for a minute. Returns whether none run.
+    pub(crate) async fn end_if_idle(&self) -> bool {
+        self.0.end_if_idle().await
+    }
+}
+
+/// Scheduler that makes only dry runs, while it is used.
+struct DryScheduler {
+    kube: kube::Client,
+    clock: Clock,
+    options: MakeSchedulerOptions,
+    running: Mutex<Option<Running>>,
+}
+
+struct Running {
+    scheduler: LiveScheduler,
+    used: Timestamp,
+}
+
+impl DryRuns for DryScheduler {
+    fn explain<'a>(
+        &'a self,
+        namespace: &'a str,
+        name: &'a str,
+    ) -> BoxFuture<'a, Result<Explained, PageError>> {
+        Box::pin(self.dry_run(namespace, name))
+    }
+
+    fn end_if_idle(&self) -> BoxFuture<'_, bool> {
+        Box::pin(self.end())
+    }
+}
+
+impl DryScheduler {
+    async fn dry_run(&self, namespace: &str, name: &str) -> Result<Explained, PageError> {
         let mut running = self.running.lock().await;
         if running.is_none() {
             *running = Some(self.start().await?);
@@ -69,10 +111,9 @@ impl DryScheduler {
         Ok(Running { scheduler, used: self.clock.now() })
     }
 
-    /// Ends the caches if nobody has looked for a minute.
-    pub(crate) async fn end_if_idle(&self) {
+    async fn end(&self) -> bool {
         // One that is in use is not idle.
-        let Ok(mut running) = self.running.try_lock() else { return };
+        let Ok(mut running) = self.running.try_lock() else { return false };
         let is_idle = running.as_ref().is_some_and(|running| {
             let idle = self.clock.now().duration_since(running.used);
             Duration::try_from(idle).is_ok_and(|idle| idle > IDLE_TIMEOUT)
@@ -80,6 +121,7 @@ impl DryScheduler {
         if is_idle && let Some(Running { scheduler, .. }) = running.take() {
             scheduler.stop().await;
         }
+        running.is_none()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{
     Console,
-    access::{Access, decide, remove_cookie, session_of, set_cookie},
+    access::{Access, Site, decide, session_of},
     route::{Route, parameter},
     session::Session,
     source::PageError,
@@ -16,7 +16,10 @@ use bytes::Bytes;
 use evenkeel_listener::{
     Accepted, ConnectionLimits, HttpOptions, Listener, Protocol, serve as serve_http,
 };
-use evenkeel_runtime::tasks::{Tasks, watch};
+use evenkeel_runtime::{
+    secure_serving::Tls,
+    tasks::{Tasks, watch},
+};
 use futures::stream;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header, request::Parts};
 use http_body_util::{BodyExt as _, Full, Limited, StreamBody, combinators::UnsyncBoxBody};
@@ -25,7 +28,11 @@ use hyper::{
     service::service_fn,
 };
 use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
-use tokio::{net::TcpListener, sync::OwnedSemaphorePermit};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpListener,
+    sync::OwnedSemaphorePermit,
+};
 use tokio_util::sync::CancellationToken;
 
 /// Body of a response.
@@ -123,6 +130,25 @@ fn protect(response: &mut Response<Body>) {
 impl Console {
     /// Serves pages until `stop`, and samples the metrics for their plots.
     pub async fn serve(self: Arc<Self>, listener: TcpListener, stop: CancellationToken) {
+        self.serve_connections(listener, None, stop).await;
+    }
+
+    /// Like [`Console::serve`], by TLS. Changed certificates are reloaded.
+    pub async fn serve_tls(
+        self: Arc<Self>,
+        listener: TcpListener,
+        tls: Arc<Tls>,
+        stop: CancellationToken,
+    ) {
+        self.serve_connections(listener, Some(tls), stop).await;
+    }
+
+    async fn serve_connections(
+        self: Arc<Self>,
+        listener: TcpListener,
+        tls: Option<Arc<Tls>>,
+        stop: CancellationToken,
+    ) {
         let Ok(address) = listener.local_addr() else { return };
         let tasks = Tasks::under(stop.clone());
         let sampling = Arc::clone(&self);
@@ -131,12 +157,27 @@ impl Console {
             async move { console.sample().await }
         });
         let clock = self.clock.clone();
+        if let Some(tls) = tls.clone() {
+            let clock = clock.clone();
+            tasks.spawn_restarting_until_cancelled("console certificates", move || {
+                let (tls, clock) = (Arc::clone(&tls), clock.clone());
+                async move { tls.keep_reloaded(&clock).await }
+            });
+        }
         let limits = ConnectionLimits::default();
         let mut listener = Listener::new(listener, limits, move || clock.instant());
         while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
-            let console = Arc::clone(&self);
-            let connection = console.serve_connection(accepted, address, stop.clone());
-            tasks.spawn_finite("console connection", connection);
+            let (console, tls, stop) = (Arc::clone(&self), tls.clone(), stop.clone());
+            tasks.spawn_finite("console connection", async move {
+                let Accepted { stream, slot: _slot, peer } = accepted;
+                match tls {
+                    None => console.serve_connection(stream, address, stop).await,
+                    Some(tls) => {
+                        let Some(stream) = tls.accept(stream, peer, &stop).await else { return };
+                        console.serve_connection(stream, address, stop).await;
+                    }
+                }
+            });
         }
         drop(listener);
         tasks.shut_down(DRAIN_TIMEOUT).await;
@@ -144,7 +185,7 @@ impl Console {
 
     async fn serve_connection(
         self: Arc<Self>,
-        Accepted { stream, slot: _slot, .. }: Accepted,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         address: SocketAddr,
         stop: CancellationToken,
     ) {
@@ -179,14 +220,19 @@ impl Console {
         stop: &CancellationToken,
     ) -> Response<Body> {
         let (parts, form) = request.into_parts();
-        let mut response = self.route(address, &parts, &form, stop).await;
+        let port = address.port();
+        let site = match &self.program {
+            Some(_) => Site::Secure(port),
+            None => Site::Loopback(port),
+        };
+        let mut response = self.route(site, &parts, &form, stop).await;
         protect(&mut response);
         response
     }
 
     async fn route(
         self: &Arc<Self>,
-        address: SocketAddr,
+        site: Site,
         parts: &Parts,
         form: &[u8],
         stop: &CancellationToken,
@@ -195,7 +241,8 @@ impl Console {
         let token = parameter(query, "token").filter(|_| path == "/");
         let find = |cookie: &str| self.sessions.find(cookie);
         let (method, headers) = (&parts.method, &parts.headers);
-        let access = decide(&self.keys, address, method, headers, token.as_deref(), find);
+        let keys = self.keys.as_ref();
+        let access = decide(keys, site, method, headers, token.as_deref(), find);
         let asset = ASSETS.iter().find(|(name, ..)| *name == path);
         let session = match (access, asset) {
             // They are the same for everybody, and the page that refuses has them.
@@ -207,13 +254,16 @@ impl Console {
             (Access::Refused(status, message), _) => {
                 return self.refuse(None, &PageError { status, message: message.to_owned() }, "/");
             }
-            (Access::Enter, _) => return self.enter(address, headers),
+            (Access::Enter, _) => return self.enter(site, headers),
         };
         let is_form = parts.method == Method::POST;
         let form = String::from_utf8_lossy(form);
         match (&session, path, is_form) {
             (_, "/login", false) => return self.login_page(session.as_deref(), StatusCode::OK, ""),
-            (_, "/login", true) => return self.log_in(address, session.as_ref(), &form).await,
+            (_, "/login", true) => return self.log_in(site, session.as_ref(), &form).await,
+            (None, ..) if self.keys.is_none() => {
+                return self.login_page(None, StatusCode::UNAUTHORIZED, "");
+            }
             (None, ..) => {
                 let message = "Open the URL that `evenkeel up` printed, or that `evenkeel console` prints, or log in.";
                 let (status, message) = (StatusCode::UNAUTHORIZED, message.to_owned());
@@ -225,7 +275,7 @@ impl Console {
         self.visit();
         if is_form {
             return match self.carry_out(&session, path, &form).await {
-                Ok(href) if path == "/logout" => with_cookie(&href, &remove_cookie(address.port())),
+                Ok(href) if path == "/logout" => with_cookie(&href, &site.remove_cookie()),
                 Ok(href) => redirect(&href),
                 Err(error) => self.refuse(Some(&session), &error, "/objects"),
             };
@@ -262,7 +312,16 @@ impl Console {
         viewer: Viewer<'_>,
         content: &str,
     ) -> Response<Body> {
-        let layout = Layout { title, cluster: &self.cluster, section, live, viewer, content };
+        let layout = Layout {
+            title,
+            cluster: &self.cluster,
+            is_program: self.program.is_some(),
+            has_pending: self.has_pending(),
+            section,
+            live,
+            viewer,
+            content,
+        };
         match layout.render() {
             Ok(html) => respond(status, HTML, html),
             Err(error) => {
@@ -293,14 +352,14 @@ impl Console {
     }
 
     /// Begins a session of the administrator in place of the browser's one.
-    fn enter(&self, address: SocketAddr, headers: &HeaderMap) -> Response<Body> {
-        let former = session_of(address.port(), headers, |cookie| self.sessions.find(cookie));
+    fn enter(&self, site: Site, headers: &HeaderMap) -> Response<Body> {
+        let former = session_of(site, headers, |cookie| self.sessions.find(cookie));
         match self.sessions.enter() {
             Ok(begun) => {
                 if let Some(former) = former {
                     self.sessions.log_out(&former);
                 }
-                with_cookie("/", &set_cookie(address.port(), begun.cookie()))
+                with_cookie("/", &site.set_cookie(begun.cookie()))
             }
             Err(error) => self.refuse(former.as_deref(), &error, "/"),
         }
@@ -309,7 +368,7 @@ impl Console {
     /// Begins the session of a token's user in place of the browser's one.
     async fn log_in(
         &self,
-        address: SocketAddr,
+        site: Site,
         session: Option<&Arc<Session>>,
         form: &str,
     ) -> Response<Body> {
@@ -319,7 +378,7 @@ impl Console {
                 if let Some(session) = session {
                     self.sessions.log_out(session);
                 }
-                with_cookie("/", &set_cookie(address.port(), begun.cookie()))
+                with_cookie("/", &site.set_cookie(begun.cookie()))
             }
             Err(error) => self.login_page(session.map(|s| &**s), error.status, &error.message),
         }
@@ -332,7 +391,8 @@ impl Console {
         path: &str,
         form: &str,
     ) -> Result<String, PageError> {
-        if !matches!(path, "/switch" | "/logout") {
+        let is_known = path == "/logout" || (path == "/switch" && self.program.is_none());
+        if !is_known {
             return Err(PageError::not_found(format!("There is no form {path}.")));
         }
         let field = |name: &str| parameter(form, name);

@@ -17,12 +17,15 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
+use tokio::sync::Semaphore;
 use tower::service_fn;
 
 /// Maximum number of sessions of administrators, and of those of users. One more ends the session that was idle for longest.
 const MAX_SESSIONS: usize = 32;
 /// Time without a request after which a user's session ends.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(3600);
+/// Maximum number of log-ins at once. Each asks the API server, and anybody may try.
+const MAX_LOGINS: usize = 8;
 
 const SELF_REVIEW: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 const ACCESS_REVIEW: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
@@ -158,13 +161,14 @@ async fn post(client: &Client, target: &str, review: &Value) -> Result<Value, Ap
 pub(crate) struct Sessions {
     random: SystemRandom,
     clock: Clock,
-    /// Reads and writes in the administrator's name, for all sessions that the URL's token began.
-    administrator: Arc<Source>,
+    /// Reads and writes in the administrator's name, for all sessions that the URL's token began. `None` if no URL does.
+    administrator: Option<Arc<Source>>,
     /// Client without credentials of its own.
     anonymous: kube::Client,
     /// Whether the switches of the simulation are served.
     allows_writes: bool,
     sessions: Mutex<Vec<Arc<Session>>>,
+    logins: Semaphore,
 }
 
 fn no_random_numbers() -> PageError {
@@ -174,20 +178,22 @@ fn no_random_numbers() -> PageError {
 
 impl Sessions {
     /// Creates a console's sessions; there is none yet. Requests of `administrator` have its credentials, those of `anonymous`
-    /// none.
+    /// none. Without an administrator, everybody logs in.
     pub(crate) fn new(
-        administrator: &kube::Client,
+        administrator: Option<&kube::Client>,
         anonymous: kube::Client,
         clock: &Clock,
         allows_writes: bool,
     ) -> Self {
+        let source = |kube| Arc::new(Source::new(kube, clock, None, allows_writes));
         Self {
-            administrator: Arc::new(Source::new(administrator, clock, None, allows_writes)),
+            administrator: administrator.map(source),
             random: SystemRandom::new(),
             clock: clock.clone(),
             anonymous,
             allows_writes,
             sessions: Mutex::default(),
+            logins: Semaphore::new(MAX_LOGINS),
         }
     }
 
@@ -216,9 +222,13 @@ impl Sessions {
     /// Begins a session of the cluster's administrator, for a browser with the URL's token.
     ///
     /// # Errors
-    /// When the system has no random numbers.
+    /// When the system has no random numbers, or everybody logs in.
     pub(crate) fn enter(&self) -> Result<Arc<Session>, PageError> {
-        let source = Arc::clone(&self.administrator);
+        let Some(source) = self.administrator.clone() else {
+            return Err(PageError::not_found(
+                "No URL lets in here. Log in with a token of the API.",
+            ));
+        };
         let session = Session::new(&self.random, None, source, self.clock.now())?;
         self.add(&session);
         Ok(session)
@@ -255,6 +265,10 @@ impl Sessions {
     /// When the API server does not accept the token, or the system has no random numbers.
     pub(crate) async fn log_in(&self, token: &str) -> Result<Arc<Session>, PageError> {
         let refused = |status, message: String| PageError { status, message };
+        let Ok(_permit) = self.logins.try_acquire() else {
+            let message = "Too many users log in at once. Try again in a moment.";
+            return Err(refused(StatusCode::TOO_MANY_REQUESTS, message.to_owned()));
+        };
         let token = token.trim();
         let bearer = HeaderValue::from_str(&format!("Bearer {token}"));
         let bearer = bearer.ok().filter(|_| !token.is_empty() && !token.contains(' '));

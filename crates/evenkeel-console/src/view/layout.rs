@@ -8,8 +8,12 @@ use askama::Template;
 pub(crate) struct Layout<'a> {
     /// Title of the page.
     pub(crate) title: &'a str,
-    /// Name of the cluster.
+    /// Name of the cluster, or of the program.
     pub(crate) cluster: &'a str,
+    /// Whether the console is that of a program.
+    pub(crate) is_program: bool,
+    /// Whether there is a page of the pods that wait for a node.
+    pub(crate) has_pending: bool,
     /// Path in the navigation that the page belongs to.
     pub(crate) section: &'a str,
     /// Path and query of the page, if the server streams its changes. Empty for others.
@@ -68,6 +72,8 @@ mod tests {
         let page = Layout {
             title: "\"><svg",
             cluster: "<a>",
+            is_program: false,
+            has_pending: false,
             section: "/",
             live: "/x?a=\"",
             viewer: Viewer::Known { user: "<b>", form_token: "t" },

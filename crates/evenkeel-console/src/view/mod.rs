@@ -11,10 +11,12 @@ pub(crate) mod list;
 pub(crate) mod nodepage;
 pub(crate) mod object;
 pub(crate) mod overview;
+pub(crate) mod pending;
 pub(crate) mod plot;
 pub(crate) mod podlist;
 pub(crate) mod podstatus;
 pub(crate) mod scheduling;
+pub(crate) mod standing;
 pub(crate) mod switches;
 pub(crate) mod tree;
 

@@ -59,8 +59,10 @@ pub(crate) struct ControllerRow {
 #[derive(Debug, Clone, Template)]
 #[template(path = "overview.html")]
 pub(crate) struct Overview {
-    /// Name of the cluster.
-    pub(crate) cluster: String,
+    /// What the page is about.
+    pub(crate) heading: String,
+    /// Why the process does not work. Empty for one that does.
+    pub(crate) standby: String,
     /// Objects that need attention, of those that the user may see.
     pub(crate) attention: Vec<Item>,
     /// Number of objects that need attention and are not listed.
@@ -105,9 +107,10 @@ pub(crate) struct VisibleObjects<'a> {
     pub(crate) warnings: Option<Warnings>,
 }
 
-/// Returns the first page. A part that the user may not see is `None`, or empty, and the reason is in `refused`.
+/// Returns the first page. A part that the user may not see, or that the process does not have, is `None`, or empty. The reason
+/// of the former is in `refused`.
 pub(crate) fn overview(
-    cluster: &str,
+    heading: String,
     objects: VisibleObjects<'_>,
     listing: Option<&Listing>,
     plots: Vec<Plot>,
@@ -127,7 +130,8 @@ pub(crate) fn overview(
     }
     let VisibleObjects { attention: (attention, more), sees_all, nodes, pods, .. } = objects;
     Overview {
-        cluster: cluster.to_owned(),
+        heading,
+        standby: String::new(),
         attention,
         more,
         sees_all,
@@ -300,7 +304,8 @@ mod tests {
             warnings: Some((500, true)),
             ..VisibleObjects::default()
         };
-        let page = overview("a", objects, Some(&listing), Vec::new(), Vec::new());
+        let page =
+            overview("Cluster a".to_owned(), objects, Some(&listing), Vec::new(), Vec::new());
         let warnings = page.tiles.iter().find(|tile| tile.link.text == "warnings in the last hour");
         assert_eq!(warnings.map(|tile| &*tile.value), Some("500+"));
         let names =
@@ -313,7 +318,8 @@ mod tests {
         assert!(!html.contains("<script"), "{html}");
         assert!(html.contains("&#60;script&#62;alert(1)"), "{html}");
         let refused = vec!["User ann may not list nodes.".to_owned()];
-        let page = overview("a", VisibleObjects::default(), None, Vec::new(), refused);
+        let page =
+            overview("Cluster a".to_owned(), VisibleObjects::default(), None, Vec::new(), refused);
         let html = page.render().expect("rendered");
         assert!(html.contains("User ann may not list nodes."), "{html}");
         for part in ["attention", "tiles", "nodes", "plots", "history", "controllers"] {
@@ -322,7 +328,7 @@ mod tests {
         // The shades of nodes would tell of pods.
         let nodes = Some(heat_map(Vec::new(), &[], now));
         let objects = VisibleObjects { nodes, ..VisibleObjects::default() };
-        let page = overview("a", objects, None, Vec::new(), Vec::new());
+        let page = overview("Cluster a".to_owned(), objects, None, Vec::new(), Vec::new());
         let tiles: Vec<_> = page.tiles.iter().map(|tile| &*tile.link.text).collect();
         assert_eq!((tiles, page.nodes.is_none()), (vec!["nodes Ready"], true));
     }

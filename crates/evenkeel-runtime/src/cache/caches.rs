@@ -234,6 +234,15 @@ impl Caches {
         self.configured(V::kind(), ObjectType::of::<V>())
     }
 
+    /// Returns the cache of [`Caches::of`] if it was requested before, and is not stopped. Unlike `of`, this never starts to
+    /// watch a resource, so it suits reports about what a program does anyway.
+    pub fn existing<V: View>(&self) -> Option<Cache<V>> {
+        let object_type = ObjectType::of::<V>();
+        let selection = self.state().selections.of::<V>(&V::kind());
+        let scope = self.selected_scope(V::kind(), selection);
+        Self::requested(&mut self.state(), &scope, &object_type).map(|reader| Cache::of(&reader))
+    }
+
     /// Like [`Caches::of`], but the cache holds objects as JSON and decodes what is read, unless the options transform
     /// them. A whole object takes several times the memory of its text.
     pub(crate) fn packed<V: WholeObject>(&self) -> Cache<V> {
@@ -426,13 +435,7 @@ impl Caches {
     /// Returns the informer of this view and scope, and creates it if it does not exist.
     fn informer(&self, scope: Scope, object_type: ObjectType) -> Arc<Reader> {
         let mut state = self.state();
-        let is_requested = |informer: &Informer| {
-            informer.object_type().id == object_type.id && *informer.scope() == scope
-        };
-        if let Some(entry) = state.entries.iter_mut().find(|entry| is_requested(&entry.informer)) {
-            let known = entry.readers.upgrade();
-            let reader = known.unwrap_or_else(|| Reader::of(&entry.informer));
-            entry.readers = Arc::downgrade(&reader);
+        if let Some(reader) = Self::requested(&mut state, &scope, &object_type) {
             return reader;
         }
         let (informer, token) = (self.create(scope, object_type), CancellationToken::new());
@@ -445,6 +448,22 @@ impl Caches {
         let reader = Reader::of(&informer);
         state.entries.push(Entry { informer, readers: Arc::downgrade(&reader), token, start });
         reader
+    }
+
+    /// Returns the informer of this view and scope if it exists.
+    fn requested(
+        state: &mut State,
+        scope: &Scope,
+        object_type: &ObjectType,
+    ) -> Option<Arc<Reader>> {
+        let is_requested = |informer: &Informer| {
+            informer.object_type().id == object_type.id && informer.scope() == scope
+        };
+        let entry = state.entries.iter_mut().find(|entry| is_requested(&entry.informer))?;
+        let known = entry.readers.upgrade();
+        let reader = known.unwrap_or_else(|| Reader::of(&entry.informer));
+        entry.readers = Arc::downgrade(&reader);
+        Some(reader)
     }
 
     fn create(&self, scope: Scope, object_type: ObjectType) -> Arc<Informer> {

@@ -132,6 +132,16 @@ async fn a_streaming_list_continues_as_a_watch() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_existing_cache_is_found_and_no_other_is_made() {
+    let (world, cache) = world([Answer::events(&[bookmark(5, true)], Tail::Hang)]);
+    cache.synced().await;
+    let existing = world.caches.existing::<Map>().expect("it was requested");
+    assert_eq!(existing.version(), cache.version());
+    assert!(world.caches.existing::<Full<k8s_openapi::api::core::v1::Secret>>().is_none());
+    assert_eq!(world.caches.states().len(), 1, "a question makes no cache");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_server_without_streaming_lists_is_listed_in_pages() {
     let page = |items: Vec<Value>, more: &str| {
         json!({ "metadata": { "resourceVersion": "20", "continue": more }, "items": items })

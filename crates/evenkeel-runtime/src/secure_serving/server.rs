@@ -1,7 +1,7 @@
 //! The server: accepts connections, performs TLS handshakes, serves requests, and shuts down gracefully.
 
 use super::{
-    accept::{Server, handshake},
+    accept::Server,
     answer::{complete_response, rejection_response},
     guard::{Guard, path},
     headers::unreadable,
@@ -21,11 +21,7 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use rustls::pki_types::CertificateDer;
 use std::{convert::Infallible, panic::AssertUnwindSafe, sync::Arc, time::Duration};
-use tokio::{
-    net::{TcpListener, TcpStream},
-    sync::Notify,
-};
-use tokio_rustls::{LazyConfigAcceptor, server::TlsStream};
+use tokio::{net::TcpListener, sync::Notify};
 use tokio_util::sync::CancellationToken;
 
 /// Time that requests have to complete after the shutdown begins.
@@ -129,8 +125,7 @@ fn refuse_unreadable(headers: &HeaderMap) -> Option<Response<Bytes>> {
 /// Serves one connection until the client closes it or the server shuts down.
 async fn serve_connection(accepted: Accepted, shared: Arc<Shared>) {
     let Accepted { stream, slot: _slot, peer } = accepted;
-    let accept = |stream| accept_tls(stream, &shared);
-    let Some(stream) = handshake(stream, peer, &shared.shutdown, accept).await else { return };
+    let Some(stream) = shared.tls.accept(stream, peer, &shared.shutdown).await else { return };
     let protocol = Protocol::negotiated(stream.get_ref().1.alpn_protocol());
     let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
     let chain: Arc<[CertificateDer<'static>]> =
@@ -160,14 +155,6 @@ async fn serve_connection(accepted: Accepted, shared: Arc<Shared>) {
     if let Err(error) = serve_http(stream, protocol, options, service, stop).await {
         tracing::debug!(%error, "Connection ended with an error");
     }
-}
-
-async fn accept_tls(stream: TcpStream, shared: &Shared) -> std::io::Result<TlsStream<TcpStream>> {
-    let address = stream.local_addr().ok().map(|address| address.ip());
-    let handshake = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), stream).await?;
-    let names_server = handshake.client_hello().server_name().is_some();
-    let config = shared.tls.config(names_server, address);
-    handshake.into_stream(config).await
 }
 
 impl Shared {

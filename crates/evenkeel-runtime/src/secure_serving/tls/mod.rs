@@ -12,19 +12,27 @@ pub use certificate::{Certificate, TlsError};
 pub use settings::TlsSettings;
 
 use super::{
+    accept::handshake,
     sync_queue::SyncQueue,
     trust::{Authority, ProxyHeaders, Trust},
 };
 use crate::{clock::Clock, queue};
 use names::ByName;
-use rustls::{ServerConfig, server::ResolvesServerCert};
+use rustls::{
+    ServerConfig,
+    server::{Acceptor, ResolvesServerCert},
+};
 use std::{
     collections::HashMap,
-    net::IpAddr,
+    io,
+    net::{IpAddr, SocketAddr},
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
+use tokio::net::TcpStream;
+use tokio_rustls::{LazyConfigAcceptor, server::TlsStream};
+use tokio_util::sync::CancellationToken;
 
 /// Interval at which certificate files are reread.
 pub const REREAD: Duration = Duration::from_secs(10);
@@ -33,6 +41,7 @@ pub const REREAD: Duration = Duration::from_secs(10);
 const REBUILD_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Source of the certificate that a server presents.
+#[derive(Clone)]
 pub enum Identity {
     /// PEM files that are reread when they change.
     Files {
@@ -225,13 +234,31 @@ impl Tls {
 
     /// Returns the configuration of a new connection. `names_server` is whether the client sends a server name. If not,
     /// the local address selects the certificate.
-    pub(super) fn config(&self, names_server: bool, address: Option<IpAddr>) -> Arc<ServerConfig> {
+    fn config(&self, names_server: bool, address: Option<IpAddr>) -> Arc<ServerConfig> {
         let served = self.served.lock().unwrap_or_else(PoisonError::into_inner);
         let config = match address {
             Some(address) if !names_server => served.by_address.get(&address.to_canonical()),
             _ => None,
         };
         config.unwrap_or(&served.config).clone()
+    }
+
+    /// Performs the handshake of a connection of `peer`. Returns `None` after `stop`, for a client that sent plain HTTP (it
+    /// receives an error), and for a failure, which is logged.
+    pub async fn accept(
+        &self,
+        stream: TcpStream,
+        peer: SocketAddr,
+        stop: &CancellationToken,
+    ) -> Option<TlsStream<TcpStream>> {
+        handshake(stream, peer, stop, |stream| self.accept_tls(stream)).await
+    }
+
+    async fn accept_tls(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+        let address = stream.local_addr().ok().map(|address| address.ip());
+        let handshake = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
+        let names_server = handshake.client_hello().server_name().is_some();
+        handshake.into_stream(self.config(names_server, address)).await
     }
 
     fn served(&self) -> ServedConfigs {

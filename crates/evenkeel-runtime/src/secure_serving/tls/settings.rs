@@ -28,12 +28,13 @@ pub struct TlsSettings {
     pub(super) provider: Arc<CryptoProvider>,
     versions: Versions,
     http2: bool,
+    client_certificates: bool,
 }
 
 impl Default for TlsSettings {
     fn default() -> Self {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        Self { provider, versions: &TLS12_AND_TLS13, http2: true }
+        Self { provider, versions: &TLS12_AND_TLS13, http2: true, client_certificates: true }
     }
 }
 
@@ -49,6 +50,13 @@ impl TlsSettings {
     #[must_use]
     pub fn without_http2(mut self) -> Self {
         self.http2 = false;
+        self
+    }
+
+    /// Requests no certificate of clients, for a port for browsers: one that has certificates asks its user for a choice.
+    #[must_use]
+    pub fn without_client_certificates(mut self) -> Self {
+        self.client_certificates = false;
         self
     }
 
@@ -107,11 +115,14 @@ impl TlsSettings {
             hints: hints.to_vec(),
             algorithms: self.provider.signature_verification_algorithms,
         });
-        let mut config = ServerConfig::builder_with_provider(self.provider.clone())
+        let builder = ServerConfig::builder_with_provider(self.provider.clone())
             .with_protocol_versions(self.versions)
-            .map_err(TlsError::Use)?
-            .with_client_cert_verifier(verifier)
-            .with_cert_resolver(certificates);
+            .map_err(TlsError::Use)?;
+        let builder = match self.client_certificates {
+            true => builder.with_client_cert_verifier(verifier),
+            false => builder.with_no_client_auth(),
+        };
+        let mut config = builder.with_cert_resolver(certificates);
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         if self.http2 {
             config.alpn_protocols.insert(0, b"h2".to_vec());
