@@ -1,6 +1,7 @@
 //! Pod workers: sync the pods of all nodes of the process from one queue, which is also the timer wheel. They carry out
 //! what `pod::plan` decides.
 
+mod admitted;
 mod staged;
 
 use evenkeel_api::{
@@ -71,6 +72,8 @@ pub(crate) struct PodWorkers {
 /// State that the workers share.
 struct State {
     memories: HashMap<Key, SyncedPod>,
+    /// Uids of the pods whose admission has begun, and whose memory is not stored yet.
+    admissions: HashMap<Key, Text>,
     /// Pods that follow Stages; they are not in `memories`.
     staged: HashMap<Key, StagedPod>,
     addresses: Addresses,
@@ -138,6 +141,7 @@ impl PodWorkers {
         let pods_by_node = pods.index("node", corev1::node_key);
         let state = State {
             memories: HashMap::new(),
+            admissions: HashMap::new(),
             staged: HashMap::new(),
             addresses: Addresses::new(options.first_pod_ip),
             node_files: HashMap::new(),
@@ -383,11 +387,15 @@ impl PodWorkers {
         drop(state);
         if pod.status.start_time.is_none() && pod.meta.deletion.is_none() {
             let pods_on_node = self.pods_by_node.get(&pod.spec.node_name);
+            let admitted = self.lock().begin_admission(key, pod, pods_on_node);
             facts.rejection = admission::reject(
                 pod,
-                pods_on_node.iter().map(|pod| &**pod),
+                admitted.iter().map(|pod| &**pod),
                 &self.options.nodes[node].capacity,
             );
+            if facts.rejection.is_some() {
+                self.lock().end_admission(key);
+            }
         }
         observe::recover_memory(pod, facts, ip, self.clock.now())
     }
@@ -453,6 +461,7 @@ impl PodWorkers {
     fn store_memory(&self, key: &Key, pod: &Pod, mut memory: Memory, processes: Arc<Processes>) {
         let (uid, host_network) = (pod.meta.uid.clone(), pod.spec.host_network);
         let mut state = self.lock();
+        state.end_admission(key);
         let (mut commands, mut exits, mut file_bytes) = (Vec::new(), Vec::new(), 0);
         if let Some(previous) =
             state.memories.get_mut(key).filter(|previous| *previous.uid == *pod.meta.uid)
@@ -491,6 +500,7 @@ impl PodWorkers {
     /// Forgets a deleted pod, and releases its address.
     fn forget(&self, key: &Key) {
         let mut state = self.lock();
+        state.end_admission(key);
         if let Some(deleted) = state.memories.remove(key) {
             state.release_address(&deleted);
         }
