@@ -66,9 +66,9 @@ pub struct ConsoleOptions {
     pub caches: Caches,
     /// Controllers of the process.
     pub introspection: Introspection,
-    /// Metrics of controllers, clients and scheduler.
+    /// Metrics of controllers, clients and schedulers.
     pub registries: Vec<Registry>,
-    /// Options of the cluster's scheduler, for dry runs.
+    /// Options of the cluster's schedulers, for dry runs.
     pub scheduler: MakeSchedulerOptions,
     /// Whether pages have switches of the simulation.
     pub allows_writes: bool,

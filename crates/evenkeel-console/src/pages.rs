@@ -221,7 +221,7 @@ impl Console {
             }
             false => Explained { object: subject, ..Explained::default() },
         };
-        let why = source.causes(&resources, &explained, now).await?;
+        let why = source.causes(&resources, &explained, self.scheduler.names(), now).await?;
         let href = |subject: &Subject| look.href(subject);
         let (why, more_causes) = causes(&explained.object, why, href);
         let kind_of =

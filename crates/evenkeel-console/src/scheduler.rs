@@ -4,7 +4,7 @@ use crate::source::PageError;
 use evenkeel_api::time::Timestamp;
 use evenkeel_explain::{LiveScheduler, Unsynced};
 use evenkeel_runtime::clock::Clock;
-use evenkeel_scheduler::{SchedulerOptions, explain::Explained};
+use evenkeel_scheduler::{DEFAULT_SCHEDULER, SchedulerOptions, explain::Explained};
 use http::StatusCode;
 use std::time::Duration;
 use tokio::sync::Mutex;
@@ -14,14 +14,16 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Timeout of the caches' sync.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Returns the options of the cluster's scheduler, with plugins of their own: one is connected to one set of caches.
-pub type MakeSchedulerOptions = Box<dyn Fn() -> SchedulerOptions + Send + Sync>;
+/// Returns the options of the cluster's schedulers, with plugins of their own: one is connected to one set of caches.
+pub type MakeSchedulerOptions = Box<dyn Fn() -> Vec<SchedulerOptions> + Send + Sync>;
 
-/// Scheduler that makes only dry runs, while it is used.
+/// Schedulers that make only dry runs, while they are used.
 pub(crate) struct DryScheduler {
     kube: kube::Client,
     clock: Clock,
     options: MakeSchedulerOptions,
+    /// Names of the profiles of all schedulers.
+    names: Vec<String>,
     running: Mutex<Option<Running>>,
 }
 
@@ -33,7 +35,14 @@ struct Running {
 impl DryScheduler {
     /// Creates a scheduler that is not started.
     pub(crate) fn new(kube: kube::Client, clock: Clock, options: MakeSchedulerOptions) -> Self {
-        Self { kube, clock, options, running: Mutex::default() }
+        let names = options().iter().flat_map(SchedulerOptions::names).map(str::to_owned).collect();
+        Self { kube, clock, options, names, running: Mutex::default() }
+    }
+
+    /// Returns the names of the profiles of all schedulers. Empty for a cluster without a scheduler, whose pods are explained
+    /// by upstream's defaults.
+    pub(crate) fn names(&self) -> &[String] {
+        &self.names
     }
 
     /// Explains how a pod would be scheduled now. Starts the caches if none run.
@@ -54,8 +63,12 @@ impl DryScheduler {
             running.scheduler.explain(namespace, name)
         });
         explained.ok_or_else(|| {
+            let names = match self.names.as_slice() {
+                [] => DEFAULT_SCHEDULER.to_owned(),
+                names => names.join(", "),
+            };
             PageError::not_found(format!(
-                "The scheduler has no profile for the pod {namespace}/{name}: see spec.schedulerName."
+                "No scheduler has a profile for the pod {namespace}/{name}: see spec.schedulerName. There are: {names}."
             ))
         })
     }

@@ -38,6 +38,8 @@ pub struct Objects {
     pub events: Vec<Value>,
     /// Nodes of pods that are being deleted, which their kubelets have to confirm. Some, as far as they could be read.
     pub nodes: Vec<Value>,
+    /// Names of the profiles of all schedulers that the asked process runs; `None` if no process was asked.
+    pub schedulers: Option<Vec<String>>,
 }
 
 impl Objects {

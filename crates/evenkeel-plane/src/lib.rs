@@ -3,6 +3,7 @@
 mod kubelet_api;
 mod metrics_api;
 mod registration;
+mod schedulers;
 
 use evenkeel_api::Kind;
 use evenkeel_apiserver::{BuildError, Server};
@@ -109,7 +110,8 @@ pub struct Plane {
     caches: Caches,
     introspection: Introspection,
     registry: Registry,
-    scheduler_registry: Registry,
+    /// Registries of the schedulers, in the order of their options.
+    scheduler_registries: Vec<Registry>,
     usage: Option<Usage>,
     kubelets: Kubelets,
     unregistered: Option<Unregistered>,
@@ -131,6 +133,21 @@ impl Plane {
         kube: &kube::Client,
         clock: &Clock,
         options: PlaneOptions,
+    ) -> Result<Self, StartError> {
+        Self::start_with_schedulers(kube, clock, options, Vec::new())
+    }
+
+    /// Like [`Plane::start`], with more schedulers beside that of the options. Each has a queue, profiles, events and metrics
+    /// of its own, and all read the same caches. No two of them may have a profile of the same name: both would schedule its
+    /// pods.
+    ///
+    /// # Errors
+    /// When a controller or a cloud controller cannot start with its options.
+    pub fn start_with_schedulers(
+        kube: &kube::Client,
+        clock: &Clock,
+        options: PlaneOptions,
+        more: Vec<SchedulerOptions>,
     ) -> Result<Self, StartError> {
         let registry = Registry::new();
         let metrics = RestMetrics::new(&registry);
@@ -166,20 +183,16 @@ impl Plane {
             );
             nodes.spawn("nodes", run);
         }
-        // The scheduler has its own registry, because some of its metrics have the same names as those of the controllers.
-        // Upstream's scheduler is a separate program.
-        let scheduler_registry = Registry::new();
-        if let Some(scheduler_options) = options.scheduler {
-            let stop = scheduler.token();
-            let (caches, clock) = (caches.clone(), clock.clone());
-            let registry = scheduler_registry.clone();
+        let all_schedulers: Vec<_> = options.scheduler.into_iter().chain(more).collect();
+        let scheduler_registries = schedulers::registries(&all_schedulers);
+        for (scheduler_options, registry) in all_schedulers.into_iter().zip(&scheduler_registries) {
             let run = evenkeel_scheduler::run(
                 client("kube-scheduler"),
-                caches,
-                clock,
-                registry,
+                caches.clone(),
+                clock.clone(),
+                registry.clone(),
                 scheduler_options,
-                stop,
+                scheduler.token(),
             );
             scheduler.spawn("scheduler", run);
         }
@@ -221,7 +234,7 @@ impl Plane {
             caches,
             introspection,
             registry,
-            scheduler_registry,
+            scheduler_registries,
             usage,
             kubelets,
             unregistered,
@@ -279,14 +292,15 @@ impl Plane {
         &self.runtime
     }
 
-    /// Returns the registry of the components' and their clients' metrics, without those of the scheduler.
+    /// Returns the registry of the components' and their clients' metrics, without those of the schedulers.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
 
-    /// Returns the registry of the scheduler's metrics. It is empty without a scheduler.
-    pub fn scheduler_registry(&self) -> &Registry {
-        &self.scheduler_registry
+    /// Returns the registries of the schedulers' metrics, in the order of their options. With several schedulers, each metric
+    /// has the label `scheduler`: the name of the scheduler's first profile.
+    pub fn scheduler_registries(&self) -> &[Registry] {
+        &self.scheduler_registries
     }
 
     /// Waits until a task fails that cannot be restarted. The control plane must then stop.
