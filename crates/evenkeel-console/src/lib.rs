@@ -26,6 +26,7 @@ pub use serve::Body;
 
 use access::Keys;
 use evenkeel_api::time::Timestamp;
+use evenkeel_nodes::NodeFaults;
 use evenkeel_runtime::{cache::Caches, clock::Clock, introspect::Introspection, tasks::watch};
 use prometheus::Registry;
 use samples::{IDLE_INTERVAL, INTERVAL, Sample, Samples};
@@ -68,6 +69,8 @@ pub struct ConsoleOptions {
     pub introspection: Introspection,
     /// Metrics of controllers, clients and schedulers.
     pub registries: Vec<Registry>,
+    /// Faults of the simulated nodes.
+    pub node_faults: NodeFaults,
     /// Options of the cluster's schedulers, for dry runs.
     pub scheduler: MakeSchedulerOptions,
     /// Whether pages have switches of the simulation.
@@ -88,6 +91,7 @@ pub struct Console {
     sessions: Sessions,
     caches: Caches,
     introspection: Introspection,
+    node_faults: NodeFaults,
     scheduler: DryScheduler,
     registries: Vec<Registry>,
     samples: Mutex<Samples>,
@@ -117,6 +121,7 @@ impl Console {
             caches,
             introspection,
             registries,
+            node_faults,
             scheduler,
             allows_writes,
         } = options;
@@ -127,6 +132,7 @@ impl Console {
             sessions,
             caches,
             introspection,
+            node_faults,
             scheduler: DryScheduler::new(kube, clock.clone(), scheduler),
             clock,
             time: ClusterTime::new(cluster_clock, runtime),

@@ -106,9 +106,9 @@ impl Console {
         let visible_pods = pods.as_deref().unwrap_or_default();
         let visible_nodes = nodes.as_deref().unwrap_or_default();
         let objects = VisibleObjects {
-            attention: attention(now, visible_nodes, &workloads, visible_pods),
+            attention: attention(&self.node_faults, now, visible_nodes, &workloads, visible_pods),
             sees_all,
-            nodes: nodes.map(|nodes| heat_map(nodes, visible_pods, now)),
+            nodes: nodes.map(|nodes| heat_map(nodes, visible_pods, &self.node_faults, now)),
             pods: pods.as_deref(),
             deployments: deployments.as_deref(),
             warnings: warnings.map(|(events, more)| (events::count_recent(now, &events), more)),
@@ -255,7 +255,7 @@ impl Console {
             .flatten()
             .map(|node| {
                 let pods = has_pods.then(|| self.caches.of::<Pod>().list());
-                node_facts(now, &node, pods.as_deref())
+                node_facts(&self.node_faults, now, &node, pods.as_deref())
             });
         let page = ObjectPage {
             kind: kind.kind.to_string(),

@@ -50,6 +50,7 @@ impl Visit {
             caches: plane.caches().clone(),
             introspection: plane.introspection().clone(),
             registries: [&[plane.registry().clone()], plane.scheduler_registries()].concat(),
+            node_faults: plane.node_faults().clone(),
             scheduler: Box::new(|| vec![SchedulerOptions::default()]),
             allows_writes,
         });

@@ -29,7 +29,7 @@ use tokio::sync::Notify;
 
 use crate::pod::memory::run_id;
 use crate::{
-    NodesOptions,
+    NodeFaults, NodesOptions,
     addresses::Addresses,
     admission,
     behaviors::{Behavior, Behaviors},
@@ -61,6 +61,8 @@ pub(crate) struct PodWorkers {
     volumes: Volumes,
     /// Behaviors of the cluster, if it has them.
     behaviors: Option<Behaviors>,
+    /// Faults of the nodes.
+    faults: NodeFaults,
     /// What follows the Stages of the cluster, if it has them.
     player: Option<Arc<Player>>,
     queue: Queue<Key>,
@@ -156,6 +158,7 @@ impl PodWorkers {
             volumes: Volumes::new(caches, &pods),
             pods,
             pods_by_node,
+            faults: NodeFaults::of(behaviors.clone()),
             behaviors,
             player,
             queue,
@@ -281,7 +284,8 @@ impl PodWorkers {
         };
         let Some(node) = self.nodes.get(&pod.spec.node_name) else { return Ok(None) };
         let now = self.clock.now();
-        if let Some(end) = faults::pod_sync_pause_of(&self.node_cache, &pod.spec.node_name, now) {
+        let of_node = self.node_cache.get("", &pod.spec.node_name);
+        if let Some(end) = of_node.and_then(|node| self.faults.pod_sync_pause(&node, now)) {
             return Ok(end.remaining(now));
         }
         if let Some(player) = self.player_of_pods() {

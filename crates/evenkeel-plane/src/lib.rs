@@ -15,7 +15,7 @@ use evenkeel_controllers::{
     options::Options,
     wiring::descriptor::{ControllerContext, Descriptor, StartError, descriptors},
 };
-use evenkeel_nodes::{Kubelets, NodesOptions, StorageOptions, Usage};
+use evenkeel_nodes::{Kubelets, NodeFaults, NodesOptions, StorageOptions, Usage};
 pub use evenkeel_nodes::{NodeGroup, NodeOptions, behavior_definition, stage_definition};
 use evenkeel_runtime::{
     cache::Caches,
@@ -113,6 +113,7 @@ pub struct Plane {
     /// Registries of the schedulers, in the order of their options.
     scheduler_registries: Vec<Registry>,
     usage: Option<Usage>,
+    node_faults: NodeFaults,
     kubelets: Kubelets,
     unregistered: Option<Unregistered>,
     /// Runtime of all tasks, whose time the clock follows.
@@ -164,6 +165,10 @@ impl Plane {
         let [reflectors, nodes, scheduler, controllers] =
             std::array::from_fn(|_| Tasks::of(&supervisor));
         let mut usage = None;
+        let node_faults = match options.nodes.behaviors {
+            true => NodeFaults::watch(&caches),
+            false => NodeFaults::default(),
+        };
         let kubelets = options.nodes.kubelets.clone();
         let mut unregistered = None;
         if !options.nodes.nodes.is_empty() {
@@ -236,6 +241,7 @@ impl Plane {
             registry,
             scheduler_registries,
             usage,
+            node_faults,
             kubelets,
             unregistered,
             runtime,
@@ -280,6 +286,11 @@ impl Plane {
     /// Returns the usage of nodes and pods, or `None` without simulated nodes.
     pub fn usage(&self) -> Option<&Usage> {
         self.usage.as_ref()
+    }
+
+    /// Returns the faults of the simulated nodes.
+    pub fn node_faults(&self) -> &NodeFaults {
+        &self.node_faults
     }
 
     /// Returns the kubelets of the nodes.

@@ -76,6 +76,7 @@ async fn serve(
         caches: plane.caches().clone(),
         introspection: plane.introspection().clone(),
         registries: [&[plane.registry().clone()], plane.scheduler_registries()].concat(),
+        node_faults: plane.node_faults().clone(),
         // The plane has started with the same options, so they are valid.
         scheduler: Box::new(move || {
             plane::schedulers(&of_schedulers).options().unwrap_or_default()

@@ -286,7 +286,8 @@ impl Start<'_> {
         let reconnected = failures::end_former(client, plane.caches(), &names).await;
         if let Some(limit) = args.wait {
             let makes_accounts = status::makes_accounts(plane);
-            let awaited = status::Awaited { names, reconnected, makes_accounts };
+            let faults = plane.node_faults().clone();
+            let awaited = status::Awaited { names, reconnected, faults, makes_accounts };
             let (caches, time) = (plane.caches().clone(), time.clone());
             let pending = move || status::pending(&caches, &awaited, time.now());
             progress.begin("nodes", pending.clone());
