@@ -2,8 +2,8 @@
 //!
 //! | documented effect | implemented in |
 //! |---|---|
-//! | values of the annotations | `FaultEnd::parse`, `errors` |
-//! | which faults are in effect, also those of Behaviors | [`NodeFaults`](crate::NodeFaults) |
+//! | values of the annotations | `parse`, `errors` |
+//! | which faults are in effect, also those of Behaviors | `node_faults::NodeFaults` |
 //! | a fault ends by itself at its time | `FaultEnd` |
 //! | containers crash | `Crash` |
 

@@ -4,10 +4,10 @@
 //! |---|---|
 //! | an annotation takes precedence over Behaviors; `false` means no fault | `state` |
 //! | of several Behaviors, that of the largest weight holds, by kind of fault | `state` |
-//! | the fault of a Behavior begins and ends by itself | `NodeFaults::next_change` |
-//! | a silent node writes nothing | `NodeFaults::partition` |
-//! | a node that is not ready, or under pressure, reports it | `NodeFaults::health` |
-//! | a node that is silent or not ready syncs no pods | `NodeFaults::pod_sync_pause` |
+//! | the fault of a Behavior begins and ends by itself | `next_change` |
+//! | a silent node writes nothing | `partition` |
+//! | a node that is not ready, or under pressure, reports it | `health` |
+//! | a node that is silent or not ready syncs no pods | `pod_sync_pause` |
 
 use evenkeel_api::{time::Timestamp, views::Node};
 use evenkeel_runtime::cache::Caches;

@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn metrics_of_several_schedulers_are_told_apart() {
+    fn metrics_of_several_schedulers_have_a_label() {
         assert_eq!(labels(&[&["a", "b"]]), [vec![]], "as upstream's");
         let label = |name: &str| vec![("scheduler".to_owned(), name.to_owned())];
         assert_eq!(labels(&[&["a", "b"], &["c"]]), [label("a"), label("c")]);

@@ -39,10 +39,10 @@ impl NodeFault {
     /// Returns the state of the fault for a node. `since` is the creation of the Behavior with this seed: the node has no fault
     /// then.
     pub(crate) fn outage(&self, seed: u64, node: &str, since: Timestamp, now: Timestamp) -> Outage {
-        let elapsed = u64::try_from(now.duration_since(since).as_millis()).unwrap_or_default();
+        let age = u64::try_from(now.duration_since(since).as_millis()).unwrap_or_default();
         let length = self.window_length();
-        let mut window = elapsed / length;
-        let (is_on, mut end) = self.segment(seed, node, window, elapsed);
+        let mut window = age / length;
+        let (is_on, mut end) = self.segment(seed, node, window, age);
         // The next window may begin as this one ends.
         for _ in 0..MAX_WINDOWS {
             let begin = (window + 1).saturating_mul(length);
