@@ -51,8 +51,7 @@ impl NodeFaults {
     /// Returns the faults by these Behaviors, as the API server has them. Those that are invalid have no effect.
     pub fn of_objects<'a>(behaviors: impl IntoIterator<Item = &'a Value>) -> Self {
         let parsed = behaviors.into_iter().filter_map(parse_object);
-        let mut failing: Vec<_> =
-            parsed.filter(|behavior| behavior.fails_nodes()).map(Arc::new).collect();
+        let mut failing: Vec<_> = parsed.filter(Behavior::fails_nodes).map(Arc::new).collect();
         sort(&mut failing);
         Self(Source::Fixed(failing.into()))
     }
