@@ -206,7 +206,7 @@ async fn a_conflict_is_refused_by_the_kubelet_and_the_workload_waits_for_room() 
     let pods = cluster
         .until("one pod runs, and the other one is replaced and waits", |pods| {
             pods.iter().any(|pod| text(pod, "/status/phase") == "Running")
-                && pods.iter().any(|pod| is_unschedulable(pod))
+                && pods.iter().any(&is_unschedulable)
         })
         .await;
     let refused: Vec<_> = pods.iter().filter(is_refused).collect();
