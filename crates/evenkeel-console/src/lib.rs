@@ -30,6 +30,7 @@ pub use serve::Body;
 
 use access::Keys;
 use evenkeel_api::{View, time::Timestamp};
+use evenkeel_nodes::NodeFaults;
 use evenkeel_runtime::{
     cache::{Cache, Caches},
     clock::Clock,
@@ -75,9 +76,11 @@ pub struct ConsoleOptions {
     pub caches: Caches,
     /// Controllers of the process.
     pub introspection: Introspection,
-    /// Metrics of controllers, clients and scheduler.
+    /// Metrics of controllers, clients and schedulers.
     pub registries: Vec<Registry>,
-    /// Options of the cluster's scheduler, for dry runs.
+    /// Faults of the simulated nodes.
+    pub node_faults: NodeFaults,
+    /// Options of the cluster's schedulers, for dry runs.
     pub scheduler: MakeSchedulerOptions,
     /// Whether pages have switches of the simulation.
     pub allows_writes: bool,
@@ -102,6 +105,7 @@ struct Parts {
     introspection: Introspection,
     registries: Vec<Registry>,
     scheduling: Option<Scheduling>,
+    node_faults: NodeFaults,
     allows_writes: bool,
 }
 
@@ -118,6 +122,7 @@ pub struct Console {
     sessions: Sessions,
     caches: Caches,
     introspection: Introspection,
+    node_faults: NodeFaults,
     /// `None` in a program that schedules no pods.
     scheduling: Option<Scheduling>,
     registries: Vec<Registry>,
@@ -148,6 +153,7 @@ impl Console {
             caches,
             introspection,
             registries,
+            node_faults,
             scheduler,
             allows_writes,
         } = options;
@@ -163,6 +169,7 @@ impl Console {
             runtime,
             caches,
             introspection,
+            node_faults,
             registries,
             allows_writes,
         }))
@@ -179,6 +186,7 @@ impl Console {
             caches: parts.caches,
             introspection: parts.introspection,
             scheduling: parts.scheduling,
+            node_faults: parts.node_faults,
             clock,
             time: ClusterTime::new(parts.cluster_clock, parts.runtime),
             registries: parts.registries,

@@ -1,7 +1,7 @@
 //! The content of each page.
 
 use crate::{
-    Console,
+    Console, Scheduling,
     rights::{CONTROLLERS, METRICS, Right},
     route::{ListQuery, ObjectPath, Route, list_href, scheduling_href},
     samples::pods_by_queue,
@@ -114,9 +114,9 @@ impl Console {
         let visible_pods = pods.as_deref().unwrap_or_default();
         let visible_nodes = nodes.as_deref().unwrap_or_default();
         let objects = VisibleObjects {
-            attention: attention(now, visible_nodes, &workloads, visible_pods),
+            attention: attention(&self.node_faults, now, visible_nodes, &workloads, visible_pods),
             sees_all,
-            nodes: nodes.map(|nodes| heat_map(nodes, visible_pods, now)),
+            nodes: nodes.map(|nodes| heat_map(nodes, visible_pods, &self.node_faults, now)),
             pods: pods.as_deref(),
             deployments: deployments.as_deref(),
             warnings: warnings.map(|(events, more)| (events::count_recent(now, &events), more)),
@@ -142,6 +142,11 @@ impl Console {
             true => samples.plots(self.clock.now()),
             false => Vec::new(),
         }
+    }
+
+    /// Returns the names of the profiles of the cluster's schedulers. A program does not know those of others.
+    fn schedulers(&self) -> Option<&[String]> {
+        self.scheduling.as_ref().filter(|_| self.program.is_none()).map(Scheduling::names)
     }
 
     /// Returns whether the user may see the reports of controllers. Where none run, there is nothing to see or to refuse.
@@ -290,7 +295,7 @@ impl Console {
             }
             false => Explained { object: subject, ..Explained::default() },
         };
-        let why = source.causes(&resources, &explained, now).await?;
+        let why = source.causes(&resources, &explained, self.schedulers(), now).await?;
         let href = |subject: &Subject| look.href(subject);
         let (why, more_causes) = causes(&explained.object, why, href);
         let kind_of =
@@ -330,7 +335,7 @@ impl Console {
         let node = is_core("Node")
             .then(|| self.cached::<Node>()?.get("", &path.name))
             .flatten()
-            .map(|node| node_facts(now, &node, visible_pods.as_deref()));
+            .map(|node| node_facts(&self.node_faults, now, &node, visible_pods.as_deref()));
         let page = ObjectPage {
             kind: kind.kind.to_string(),
             namespace: path.namespace.clone(),

@@ -13,6 +13,7 @@ use crate::{
     view::standing::{Holder, Standing},
 };
 use evenkeel_api::{View as _, views::Lease};
+use evenkeel_nodes::NodeFaults;
 use evenkeel_runtime::{
     cache::Caches,
     clock::Clock,
@@ -123,6 +124,7 @@ impl Console {
             introspection,
             registries: vec![registry],
             scheduling,
+            node_faults: NodeFaults::default(),
             allows_writes: false,
         })
     }

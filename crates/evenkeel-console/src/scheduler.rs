@@ -4,7 +4,7 @@ use crate::source::PageError;
 use evenkeel_api::time::Timestamp;
 use evenkeel_explain::{LiveScheduler, Unsynced};
 use evenkeel_runtime::clock::Clock;
-use evenkeel_scheduler::{SchedulerOptions, explain::Explained};
+use evenkeel_scheduler::{DEFAULT_SCHEDULER, SchedulerOptions, explain::Explained};
 use futures::future::BoxFuture;
 use http::StatusCode;
 use std::time::Duration;
@@ -15,8 +15,8 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Timeout of the caches' sync.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Returns the options of the cluster's scheduler, with plugins of their own: one is connected to one set of caches.
-pub type MakeSchedulerOptions = Box<dyn Fn() -> SchedulerOptions + Send + Sync>;
+/// Returns the options of the cluster's schedulers, with plugins of their own: one is connected to one set of caches.
+pub type MakeSchedulerOptions = Box<dyn Fn() -> Vec<SchedulerOptions> + Send + Sync>;
 
 /// The scheduling of pods for the pages of a console: nodes and plugins. A program that makes none does not link the scheduler.
 pub struct Scheduling(Box<dyn DryRuns>);
@@ -29,6 +29,8 @@ trait DryRuns: Send + Sync {
         namespace: &'a str,
         name: &'a str,
     ) -> BoxFuture<'a, Result<Explained, PageError>>;
+    /// Returns the names of the profiles.
+    fn names(&self) -> &[String];
     /// Ends what nobody has used for a minute. Returns whether nothing runs.
     fn end_if_idle(&self) -> BoxFuture<'_, bool>;
 }
@@ -37,7 +39,14 @@ impl Scheduling {
     /// Creates dry runs of a scheduler with these options, whose caches read with `kube` while somebody looks. Nothing is
     /// started.
     pub fn new(kube: kube::Client, clock: Clock, options: MakeSchedulerOptions) -> Self {
-        Self(Box::new(DryScheduler { kube, clock, options, running: Mutex::default() }))
+        let names = options().iter().flat_map(SchedulerOptions::names).map(str::to_owned).collect();
+        Self(Box::new(DryScheduler { kube, clock, options, names, running: Mutex::default() }))
+    }
+
+    /// Returns the names of the profiles of all schedulers. Empty for a cluster without a scheduler, whose pods are explained
+    /// by upstream's defaults.
+    pub(crate) fn names(&self) -> &[String] {
+        self.0.names()
     }
 
     /// Explains how a pod would be scheduled now. Starts the caches if none run.
@@ -58,11 +67,13 @@ impl Scheduling {
     }
 }
 
-/// Scheduler that makes only dry runs, while it is used.
+/// Schedulers that make only dry runs, while they are used.
 struct DryScheduler {
     kube: kube::Client,
     clock: Clock,
     options: MakeSchedulerOptions,
+    /// Names of the profiles of all schedulers.
+    names: Vec<String>,
     running: Mutex<Option<Running>>,
 }
 
@@ -78,6 +89,10 @@ impl DryRuns for DryScheduler {
         name: &'a str,
     ) -> BoxFuture<'a, Result<Explained, PageError>> {
         Box::pin(self.dry_run(namespace, name))
+    }
+
+    fn names(&self) -> &[String] {
+        &self.names
     }
 
     fn end_if_idle(&self) -> BoxFuture<'_, bool> {
@@ -96,8 +111,12 @@ impl DryScheduler {
             running.scheduler.explain(namespace, name)
         });
         explained.ok_or_else(|| {
+            let names = match self.names.as_slice() {
+                [] => DEFAULT_SCHEDULER.to_owned(),
+                names => names.join(", "),
+            };
             PageError::not_found(format!(
-                "The scheduler has no profile for the pod {namespace}/{name}: see spec.schedulerName."
+                "No scheduler has a profile for the pod {namespace}/{name}: see spec.schedulerName. There are: {names}."
             ))
         })
     }

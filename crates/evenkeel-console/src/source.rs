@@ -11,7 +11,7 @@ use evenkeel_api::{
     time::Timestamp,
     views::{Node, Pod},
 };
-use evenkeel_explain::{Cause, Explained, causes, owners, read};
+use evenkeel_explain::{Cause, Explained, Objects, causes, owners, read};
 use evenkeel_runtime::{
     client::{Client, dry_run},
     clock::Clock,
@@ -141,16 +141,19 @@ impl Source {
         owners.into_iter().map(|owner| owner.subject).collect()
     }
 
-    /// Returns why an object and those that depend on it are not as desired, as they say themselves.
+    /// Returns why an object and those that depend on it are not as desired, as they say themselves. `schedulers` are the
+    /// names of the profiles of the cluster's schedulers; `None` if they are unknown.
     pub(crate) async fn causes(
         &self,
         resources: &ServerResources,
         explained: &Explained,
+        schedulers: Option<&[String]>,
         now: Timestamp,
     ) -> Result<Vec<Cause>, PageError> {
         let found = read(&self.client, resources, explained, MAX_EXPLAINED).await;
         let found = found.map_err(|error| PageError::not_found(error.to_string()))?;
-        Ok(causes(&found, now))
+        let schedulers = schedulers.map(<[String]>::to_vec);
+        Ok(causes(&Objects { schedulers, ..found }, now))
     }
 
     /// Returns the events of an object, unsorted.

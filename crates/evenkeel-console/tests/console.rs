@@ -49,8 +49,9 @@ impl Visit {
             runtime: plane.runtime().clone(),
             caches: plane.caches().clone(),
             introspection: plane.introspection().clone(),
-            registries: vec![plane.registry().clone(), plane.scheduler_registry().clone()],
-            scheduler: Box::new(SchedulerOptions::default),
+            registries: [&[plane.registry().clone()], plane.scheduler_registries()].concat(),
+            node_faults: plane.node_faults().clone(),
+            scheduler: Box::new(|| vec![SchedulerOptions::default()]),
             allows_writes,
         });
         let console = console.expect("a console");

@@ -14,6 +14,7 @@ use crate::{
 };
 use evenkeel_api::time::{self, Timestamp};
 use evenkeel_runtime::introspect::Subject;
+use evenkeel_scheduler::DEFAULT_SCHEDULER;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -75,7 +76,7 @@ fn of_object(subject: &Subject, object: &Value, found: &Objects, now: Timestamp)
     match &*subject.kind {
         "Pod" if is_core => {
             causes.extend(of_pod_deletion(object, &found.nodes, now));
-            causes.extend(of_pod(object));
+            causes.extend(of_pod(object, found.schedulers.as_deref()));
         }
         _ => {
             causes.extend(of_deletion(object, now));
@@ -174,7 +175,7 @@ fn of_pod_deletion(pod: &Value, nodes: &[Value], now: Timestamp) -> Option<Strin
     Some(cause)
 }
 
-fn of_pod(pod: &Value) -> Vec<String> {
+fn of_pod(pod: &Value, schedulers: Option<&[String]>) -> Vec<String> {
     let (spec, status) = (&pod["spec"], &pod["status"]);
     let mut causes = Vec::new();
     let gates: Vec<&str> = items(spec, "schedulingGates").map(|gate| text(gate, "name")).collect();
@@ -188,7 +189,7 @@ fn of_pod(pod: &Value) -> Vec<String> {
     }) {
         causes.push(joined(&["it is not scheduled", text(condition, "message")]));
     } else if text(spec, "nodeName").is_empty() && text(status, "phase") == "Pending" {
-        causes.push("it is not scheduled: no scheduler has reported an attempt".to_owned());
+        causes.push(of_missing_attempt(spec, schedulers));
     }
     if text(status, "phase") == "Failed" {
         causes.push(joined(&["it failed", text(status, "reason"), text(status, "message")]));
@@ -201,6 +202,24 @@ fn of_pod(pod: &Value) -> Vec<String> {
         causes.extend(of_readiness(pod));
     }
     causes
+}
+
+/// Returns why no scheduler has reported an attempt for a pod with this spec. `schedulers` are the names of the profiles of
+/// the asked process, if one was asked.
+fn of_missing_attempt(spec: &Value, schedulers: Option<&[String]>) -> String {
+    const NONE: &str = "it is not scheduled: no scheduler has reported an attempt";
+    let name = match text(spec, "schedulerName") {
+        "" => DEFAULT_SCHEDULER,
+        name => name,
+    };
+    match schedulers {
+        Some([]) => format!("{NONE}, and evenkeel runs none"),
+        Some(known) if !known.iter().any(|known| known == name) => format!(
+            "{NONE}, and evenkeel runs no scheduler named {name:?} (spec.schedulerName); the names of its schedulers are {}",
+            known.join(", ")
+        ),
+        _ => NONE.to_owned(),
+    }
 }
 
 /// Returns why a pod is not ready whose containers are: a readiness gate, or a node that is unreachable.
@@ -461,6 +480,32 @@ mod tests {
             (future, "it is being deleted, at the latest at 2026-01-01T00:01:30Z"),
         ] {
             assert_eq!(of("Job", &json!({"metadata": {"deletionTimestamp": at}})), [want]);
+        }
+    }
+
+    #[test]
+    fn a_pod_of_no_known_scheduler_says_so() {
+        let none = "it is not scheduled: no scheduler has reported an attempt";
+        let both = ["packed", "default-scheduler"].map(str::to_owned).to_vec();
+        for (name, schedulers, want) in [
+            ("nobody", None, none.to_owned()),
+            ("packed", Some(both.clone()), none.to_owned()),
+            ("", Some(both.clone()), none.to_owned()),
+            ("packed", Some(Vec::new()), format!("{none}, and evenkeel runs none")),
+            (
+                "nobody",
+                Some(both),
+                format!(
+                    "{none}, and evenkeel runs no scheduler named \"nobody\" (spec.schedulerName); \
+                     the names of its schedulers are packed, default-scheduler"
+                ),
+            ),
+        ] {
+            let pod = json!({"spec": {"schedulerName": name}, "status": {"phase": "Pending"}});
+            let objects = vec![(Subject::new("", "Pod", "ns", "p"), pod)];
+            let found = Objects { objects, schedulers, ..Objects::default() };
+            let texts: Vec<_> = of_objects(&found, now()).into_iter().map(|it| it.text).collect();
+            assert_eq!(texts, [want]);
         }
     }
 

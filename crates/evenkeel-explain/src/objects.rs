@@ -39,6 +39,8 @@ pub struct Objects {
     /// Nodes of some pods that are being deleted, because their kubelets confirm the deletion. Lacks nodes that could not be
     /// read.
     pub nodes: Vec<Value>,
+    /// Names of the profiles of all schedulers that the asked process runs; `None` if no process was asked.
+    pub schedulers: Option<Vec<String>>,
 }
 
 impl Objects {

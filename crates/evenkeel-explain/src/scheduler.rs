@@ -30,29 +30,34 @@ pub struct Unsynced {
     pub resources: Vec<String>,
 }
 
-/// Scheduler with caches of a live cluster that writes nothing.
+/// Schedulers with caches of a live cluster that write nothing.
 pub struct LiveScheduler {
-    looker: Looker,
+    /// One for each scheduler of the cluster; at least one.
+    lookers: Vec<Looker>,
     caches: Caches,
     reflectors: Tasks,
     clock: Clock,
 }
 
 impl LiveScheduler {
-    /// Starts the caches. `options` belong to this scheduler alone: plugins are connected to its caches.
+    /// Starts the caches, which all schedulers of the cluster share. Each has `options`; without any, they are upstream's
+    /// defaults. They belong to these dry runs alone: plugins are connected to their caches.
     pub fn start(
         kube: kube::Client,
         clock: &Clock,
-        options: &SchedulerOptions,
+        options: &[SchedulerOptions],
         user_agent: &str,
     ) -> Self {
         let (kube, _) = dry_run(kube);
         let client = Client::builder(kube, clock.clone()).qps(-1.0).user_agent(user_agent).build();
         let caches = Caches::new(client.clone(), clock.clone(), &prometheus::Registry::new());
-        let looker = Looker::new(client, caches.clone(), clock.clone(), options);
+        let defaults = [SchedulerOptions::default()];
+        let options = if options.is_empty() { &defaults } else { options };
+        let looker = |options| Looker::new(client.clone(), caches.clone(), clock.clone(), options);
+        let lookers = options.iter().map(looker).collect();
         let reflectors = Tasks::new();
         caches.start(&reflectors);
-        Self { looker, caches, reflectors, clock: clock.clone() }
+        Self { lookers, caches, reflectors, clock: clock.clone() }
     }
 
     /// Waits until the caches have synced.
@@ -60,8 +65,13 @@ impl LiveScheduler {
     /// # Errors
     /// When they have not synced after `timeout`. They are stopped then.
     pub async fn synced(mut self, timeout: Duration) -> Result<Self, Unsynced> {
+        let ready = async {
+            for looker in &mut self.lookers {
+                looker.ready().await;
+            }
+        };
         let is_synced = tokio::select! {
-            () = self.looker.ready() => true,
+            () = ready => true,
             () = self.clock.sleep(timeout) => false,
         };
         if is_synced {
@@ -73,20 +83,20 @@ impl LiveScheduler {
         Err(Unsynced { timeout, resources })
     }
 
-    /// Evaluates a pod as if it were scheduled now. `None` if the pod does not exist, or no profile is for it.
+    /// Evaluates a pod as if its scheduler scheduled it now. `None` if the pod does not exist, or no profile is for it.
     pub fn explain(&mut self, namespace: &str, name: &str) -> Option<Explained> {
-        self.looker.explain(namespace, name)
+        self.lookers.iter_mut().find_map(|looker| looker.explain(namespace, name))
     }
 
-    /// Returns what evaluates pods, also those that no cluster has.
+    /// Returns what evaluates pods for the first scheduler, also pods that no cluster has.
     pub fn looker(&mut self) -> &mut Looker {
-        &mut self.looker
+        &mut self.lookers[0]
     }
 
     /// Stops the caches.
     pub async fn stop(self) {
-        let Self { looker, reflectors, .. } = self;
-        drop(looker);
+        let Self { lookers, reflectors, .. } = self;
+        drop(lookers);
         reflectors.shut_down(SHUTDOWN_TIMEOUT).await;
     }
 }

@@ -61,7 +61,7 @@ pub(crate) fn serve(
     let scheduler_options = move || {
         // The program has started with the same configuration, so it is valid.
         let profiles = build_profiles(&config, &plugins, &gates).unwrap_or_default();
-        configured_options(&config, &gates, profiles)
+        vec![configured_options(&config, &gates, profiles)]
     };
     let kube = process.connection.transport.clone().into();
     let scheduling = Scheduling::new(kube, process.clock.clone(), Box::new(scheduler_options));

@@ -2,9 +2,8 @@
 //!
 //! | documented effect | implemented in |
 //! |---|---|
-//! | a silent node writes nothing | `partition` |
-//! | a node that is not ready, or under pressure, reports it | `Health` |
-//! | a node that is silent or not ready syncs no pods | `pod_sync_pause` |
+//! | values of the annotations | `parse`, `errors` |
+//! | which faults are in effect, also those of Behaviors | `node_faults::NodeFaults` |
 //! | a fault ends by itself at its time | `FaultEnd` |
 //! | containers crash | `Crash` |
 
@@ -13,7 +12,7 @@ use evenkeel_api::{
     time::{self, Timestamp},
     views::Node,
 };
-use evenkeel_runtime::cache::{Cache, CacheEvent};
+use evenkeel_runtime::cache::CacheEvent;
 use evenkeel_shell::later;
 use std::{fmt, time::Duration};
 
@@ -63,7 +62,7 @@ impl FaultEnd {
     }
 
     /// Returns the later one of two ends.
-    fn max(self, other: Self) -> Self {
+    pub(crate) fn max(self, other: Self) -> Self {
         match (self, other) {
             (Self::At(one), Self::At(two)) => Self::At(one.max(two)),
             _ => Self::Open,
@@ -86,48 +85,30 @@ pub fn fault(annotations: &StrMap, name: &str, now: Timestamp) -> Option<FaultEn
     FaultEnd::parse(annotations.get(name)?).filter(|end| !end.is_over(now))
 }
 
-/// Returns the end of the node's partition from the API server; `None` if it is not partitioned.
-pub(crate) fn partition(node: &Node, now: Timestamp) -> Option<FaultEnd> {
-    fault(&node.meta.annotations, SILENT, now)
-}
-
-/// Returns the end of the time in which the node's kubelet syncs no pods; `None` if it syncs them. A kubelet whose
-/// container runtime is down skips its pods.
-pub(crate) fn pod_sync_pause(node: &Node, now: Timestamp) -> Option<FaultEnd> {
-    let ends = [SILENT, NOT_READY].map(|name| fault(&node.meta.annotations, name, now));
-    ends.into_iter().flatten().reduce(FaultEnd::max)
-}
-
-/// Like [`partition`], for the cached node with this name.
-pub(crate) fn partition_of(nodes: &Cache<Node>, name: &str, now: Timestamp) -> Option<FaultEnd> {
-    nodes.get("", name).and_then(|node| partition(&node, now))
-}
-
-/// Like [`pod_sync_pause`], for the cached node with this name.
-pub(crate) fn pod_sync_pause_of(
-    nodes: &Cache<Node>,
-    name: &str,
-    now: Timestamp,
-) -> Option<FaultEnd> {
-    nodes.get("", name).and_then(|node| pod_sync_pause(&node, now))
-}
-
-/// Returns the node if with this event its kubelet resumes to sync pods, or is to resume at another time than before.
+/// Returns the node if with this event of its annotations its kubelet resumes to sync pods, or is to resume at another time than
+/// before.
 pub(crate) fn resumed_node(event: &CacheEvent<Node>, now: Timestamp) -> Option<&Node> {
+    let is_over = |end: &FaultEnd| end.is_over(now);
     match event {
-        CacheEvent::Updated { old, new }
-            if has_pause(old)
-                && (pauses(old) != pauses(new) || pod_sync_pause(new, now).is_none()) =>
-        {
-            Some(new)
+        CacheEvent::Updated { old, new } => {
+            let has_none = pauses(new).iter().flatten().all(is_over);
+            let is_other = has_pause(old) && pauses(old) != pauses(new);
+            // A value that means no fault ends that of a Behavior.
+            let may_end = has_pause(old) || values(old) != values(new);
+            (is_other || may_end && has_none).then_some(&**new)
         }
         _ => None,
     }
 }
 
+/// Returns the values of the annotations that pause the sync of the node's pods.
+fn values(node: &Node) -> [Option<&str>; 2] {
+    [SILENT, NOT_READY].map(|name| node.meta.annotations.get(name))
+}
+
 /// Returns the ends of the node's faults that pause the sync of its pods, whether they are over or not.
 fn pauses(node: &Node) -> [Option<FaultEnd>; 2] {
-    [SILENT, NOT_READY].map(|name| node.meta.annotations.get(name).and_then(FaultEnd::parse))
+    values(node).map(|value| value.and_then(FaultEnd::parse))
 }
 
 /// Reports whether an annotation of the node pauses the sync of its pods, or paused it until a time that may have passed
@@ -137,10 +118,11 @@ fn has_pause(node: &Node) -> bool {
 }
 
 /// Annotations of nodes that are faults.
-const FAULTS: [&str; 5] = [SILENT, NOT_READY, MEMORY_PRESSURE, DISK_PRESSURE, PID_PRESSURE];
+pub(crate) const FAULTS: [&str; 5] =
+    [SILENT, NOT_READY, MEMORY_PRESSURE, DISK_PRESSURE, PID_PRESSURE];
 
 /// Value that means no fault, as no annotation does.
-const NO_FAULT: &str = "false";
+pub(crate) const NO_FAULT: &str = "false";
 
 /// Returns one sentence per fault of a node whose value is not understood, for events on the node.
 pub(crate) fn errors(annotations: &StrMap) -> Vec<String> {
@@ -177,25 +159,6 @@ pub(crate) struct Health {
     pub(crate) memory_pressure: bool,
     pub(crate) disk_pressure: bool,
     pub(crate) pid_pressure: bool,
-}
-
-impl Health {
-    /// Returns the health that the annotations of a node ask for.
-    pub(crate) fn read(annotations: &StrMap, now: Timestamp) -> Self {
-        let has = |name| fault(annotations, name, now).is_some();
-        Self {
-            not_ready: has(NOT_READY),
-            memory_pressure: has(MEMORY_PRESSURE),
-            disk_pressure: has(DISK_PRESSURE),
-            pid_pressure: has(PID_PRESSURE),
-        }
-    }
-}
-
-/// Returns the time until the next fault of a node ends; `None` if none has an end.
-pub(crate) fn next_end(annotations: &StrMap, now: Timestamp) -> Option<Duration> {
-    let ends = FAULTS.into_iter().filter_map(|name| fault(annotations, name, now));
-    ends.filter_map(|end| end.remaining(now)).min()
 }
 
 /// Rounds a time up to a whole second.
@@ -272,35 +235,12 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_is_in_effect_until_its_end() {
-        let silent = node(&[(SILENT, "until 2027-01-15T08:00:05Z")]);
-        assert_eq!(partition(&silent, at(0)), Some(FaultEnd::At(at(5))));
-        assert_eq!(partition(&silent, at(5)), None);
-        assert_eq!(next_end(&silent.meta.annotations, at(2)), Some(Duration::from_secs(3)));
-        assert_eq!(next_end(&silent.meta.annotations, at(5)), None);
-        assert_eq!(partition(&node(&[(SILENT, "true")]), at(5)), Some(FaultEnd::Open));
-        assert_eq!(partition(&node(&[]), at(5)), None);
-    }
-
-    #[test]
-    fn pods_are_synced_again_when_the_last_fault_is_over() {
-        let until = |second: u32| format!("until 2027-01-15T08:00:0{second}Z");
-        let both = node(&[(SILENT, &until(3)), (NOT_READY, &until(7))]);
-        for (now, end) in [(0, Some(7)), (4, Some(7)), (7, None)] {
-            let end = end.map(|end| FaultEnd::At(at(end)));
-            assert_eq!(pod_sync_pause(&both, at(now)), end, "{now}");
-        }
-        let open = node(&[(SILENT, "true"), (NOT_READY, &until(7))]);
-        assert_eq!(pod_sync_pause(&open, at(8)), Some(FaultEnd::Open));
-        assert_eq!(pod_sync_pause(&node(&[(MEMORY_PRESSURE, "true")]), at(0)), None);
-    }
-
-    #[test]
     fn a_node_resumes_when_its_fault_is_removed_or_ends() {
         let silent = std::sync::Arc::new(node(&[(SILENT, "true")]));
         let until = std::sync::Arc::new(node(&[(SILENT, "until 2027-01-15T08:00:05Z")]));
         let sooner = std::sync::Arc::new(node(&[(SILENT, "until 2027-01-15T08:00:04Z")]));
         let well = std::sync::Arc::new(node(&[]));
+        let kept = std::sync::Arc::new(node(&[(SILENT, "false")]));
         for (old, new, now, resumes) in [
             (&silent, &well, 0, true),
             (&until, &well, 0, true),
@@ -311,6 +251,9 @@ mod tests {
             (&sooner, &until, 2, true),
             (&well, &well, 0, false),
             (&well, &silent, 0, false),
+            (&well, &kept, 0, true),
+            (&kept, &kept, 0, false),
+            (&kept, &silent, 0, false),
         ] {
             let event = CacheEvent::Updated { old: old.clone(), new: new.clone() };
             let case = format!("{:?} {:?} {now}", old.meta.annotations, new.meta.annotations);
@@ -336,16 +279,6 @@ mod tests {
         assert_eq!(updated(&wrong, &wrong), [""; 0]);
         let found = updated(&wrong, &other);
         assert!(found.len() == 1 && found[0].contains("disk-pressure"), "{found:?}");
-    }
-
-    #[test]
-    fn the_health_of_a_node_follows_its_annotations() {
-        let annotations = [(NOT_READY, "true"), (DISK_PRESSURE, "until 2027-01-15T08:00:05Z")];
-        let node = node(&annotations);
-        let read = |second| Health::read(&node.meta.annotations, at(second));
-        let both = Health { not_ready: true, disk_pressure: true, ..Health::default() };
-        assert_eq!(read(0), both);
-        assert_eq!(read(5), Health { disk_pressure: false, ..both });
     }
 
     #[test]

@@ -19,7 +19,7 @@ use std::{
 };
 
 use crate::{
-    NodeOptions, NodesOptions,
+    NodeFaults, NodeOptions, NodesOptions,
     faults::{self, Health},
     node,
     stages::{ResourceRef, Stages},
@@ -33,6 +33,8 @@ pub(crate) struct Heartbeats {
     /// Indexes into `options.nodes`, by node name.
     node_indexes: HashMap<Text, usize>,
     nodes: Cache<Node>,
+    /// Faults of the nodes.
+    faults: NodeFaults,
     /// Stages, which write the status of nodes if there are any of nodes.
     stages: Option<Stages>,
     /// Queue of indexes into `options.nodes`.
@@ -69,7 +71,7 @@ impl Heartbeats {
         client: Client,
         clock: Clock,
         options: NodesOptions,
-        (nodes, stages): (&Cache<Node>, Option<Stages>),
+        (nodes, faults, stages): (&Cache<Node>, NodeFaults, Option<Stages>),
         queue: Queue<usize>,
     ) -> Arc<Self> {
         let node_indexes = options
@@ -85,9 +87,16 @@ impl Heartbeats {
             options,
             node_indexes,
             nodes: nodes.clone(),
+            faults,
             stages,
             queue,
             state,
+        });
+        let weak = Arc::downgrade(&heartbeats);
+        heartbeats.faults.subscribe(move || {
+            if let Some(heartbeats) = weak.upgrade() {
+                heartbeats.enqueue_all();
+            }
         });
         let weak = Arc::downgrade(&heartbeats);
         nodes.subscribe(move |event| {
@@ -102,10 +111,10 @@ impl Heartbeats {
     /// Enqueues a node at once if its conditions are not those of its health, or if its fault has ended.
     fn handle_update(&self, node: &Node, resumed: bool, now: Timestamp) {
         let Some(index) = self.node_indexes.get(&node.meta.name) else { return };
-        let health = Health::read(&node.meta.annotations, now);
+        let health = self.faults.health(node, now);
         let is_reported = self.has_stages()
             || is_ready(node) != health.not_ready && self.lock()[*index].health == health;
-        if resumed || !is_reported && faults::partition(node, now).is_none() {
+        if resumed || !is_reported && self.faults.partition(node, now).is_none() {
             self.queue.add(*index, Priority::NORMAL);
         }
     }
@@ -119,7 +128,7 @@ impl Heartbeats {
         now: Timestamp,
     ) -> (Health, Option<String>) {
         let Some(node) = self.nodes.get("", &options.name) else { return (reported, None) };
-        let health = Health::read(&node.meta.annotations, now);
+        let health = self.faults.health(&node, now);
         if health == reported && is_ready(&node) != health.not_ready {
             return (health, None);
         }
@@ -172,11 +181,11 @@ impl Heartbeats {
         }
     }
 
-    /// Returns the time until the next heartbeat of a node: when its Lease is due, or a fault ends.
+    /// Returns the time until the next heartbeat of a node: when its Lease is due, or a fault begins or ends by itself.
     fn next_heartbeat(&self, index: usize) -> Duration {
         let node = self.nodes.get("", &self.options.nodes[index].name);
-        let end = node.and_then(|node| faults::next_end(&node.meta.annotations, self.clock.now()));
-        end.map_or(self.options.lease_renewal, |end| end.min(self.options.lease_renewal))
+        let change = node.and_then(|node| self.faults.next_change(&node, self.clock.now()));
+        change.map_or(self.options.lease_renewal, |change| change.min(self.options.lease_renewal))
     }
 
     /// Registers the node or reports its status if that is due, and renews its Lease. A partitioned node writes
@@ -186,7 +195,8 @@ impl Heartbeats {
     async fn sync_node_status(&self, index: usize) -> Result<(), ApiError> {
         let options = &self.options.nodes[index];
         let now = self.clock.now();
-        if faults::partition_of(&self.nodes, &options.name, now).is_some() {
+        let node = self.nodes.get("", &options.name);
+        if node.is_some_and(|node| self.faults.partition(&node, now).is_some()) {
             return Ok(());
         }
         let mut state = self.lock()[index].clone();
@@ -238,7 +248,7 @@ impl Heartbeats {
         }
         // The Node exists already. Its conditions keep their transition times.
         let node = self.client.get::<Node>("", &options.name).await?;
-        let health = Health::read(&node.meta.annotations, now);
+        let health = self.faults.health(&node, now);
         if !self.has_stages() {
             self.patch_node(options, conditions_patch(options, &node, health, now)).await?;
         }

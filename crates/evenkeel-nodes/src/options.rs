@@ -27,8 +27,8 @@ pub struct NodesOptions {
     /// Whether to interpret the commands and probes of containers. Otherwise a container runs until it is stopped, and
     /// is ready. Default: true.
     pub interprets_commands: bool,
-    /// Whether Behaviors of the cluster ([`behavior_definition`](crate::behavior_definition)) steer pods. The definition may be
-    /// installed later. Default: false.
+    /// Whether Behaviors of the cluster ([`behavior_definition`](crate::behavior_definition)) steer pods and nodes. The definition
+    /// may be installed later. Default: false.
     pub behaviors: bool,
     /// Whether pods and nodes follow the Stages of the cluster ([`stage_definition`](crate::stage_definition)) while there
     /// are any. The definition may be installed later. Default: false.

@@ -1,6 +1,7 @@
 //! Pod workers: sync the pods of all nodes of the process from one queue, which also delays their next syncs. They perform
 //! the decisions of `pod::plan`.
 
+mod admitted;
 mod staged;
 
 use evenkeel_api::{
@@ -28,7 +29,7 @@ use tokio::sync::Notify;
 
 use crate::pod::memory::run_id;
 use crate::{
-    NodesOptions,
+    NodeFaults, NodesOptions,
     addresses::Addresses,
     admission,
     behaviors::{Behavior, Behaviors},
@@ -61,6 +62,8 @@ pub(crate) struct PodWorkers {
     volumes: Volumes,
     /// Behaviors of the cluster, if it has them.
     behaviors: Option<Behaviors>,
+    /// Faults of the nodes.
+    faults: NodeFaults,
     /// Applies the Stages of the cluster, if it has them.
     stage_controller: Option<Arc<StageController>>,
     queue: Queue<Key>,
@@ -73,6 +76,8 @@ pub(crate) struct PodWorkers {
 struct State {
     /// Pods that follow the built-in life cycle, since their first sync.
     synced_pods: HashMap<Key, SyncedPod>,
+    /// Uids of the pods whose admission has begun, and whose memory is not stored yet.
+    admissions: HashMap<Key, Text>,
     /// Pods that follow Stages; they are not in `synced_pods`.
     staged_pods: HashMap<Key, StagedPod>,
     addresses: Addresses,
@@ -142,6 +147,7 @@ impl PodWorkers {
         let pods_by_node = pods.index("node", corev1::node_key);
         let state = State {
             synced_pods: HashMap::new(),
+            admissions: HashMap::new(),
             staged_pods: HashMap::new(),
             addresses: Addresses::new(options.first_pod_ip),
             node_files: HashMap::new(),
@@ -157,6 +163,7 @@ impl PodWorkers {
             volumes: Volumes::new(caches, &pods),
             pods,
             pods_by_node,
+            faults: NodeFaults::of(behaviors.clone()),
             behaviors,
             stage_controller,
             queue,
@@ -282,7 +289,8 @@ impl PodWorkers {
         };
         let Some(node) = self.nodes.get(&pod.spec.node_name) else { return Ok(None) };
         let now = self.clock.now();
-        if let Some(end) = faults::pod_sync_pause_of(&self.node_cache, &pod.spec.node_name, now) {
+        let of_node = self.node_cache.get("", &pod.spec.node_name);
+        if let Some(end) = of_node.and_then(|node| self.faults.pod_sync_pause(&node, now)) {
             return Ok(end.remaining(now));
         }
         if let Some(controller) = self.pod_stage_controller() {
@@ -391,11 +399,15 @@ impl PodWorkers {
         drop(state);
         if pod.status.start_time.is_none() && pod.meta.deletion.is_none() {
             let pods_on_node = self.pods_by_node.get(&pod.spec.node_name);
+            let admitted = self.lock().begin_admission(key, pod, pods_on_node);
             facts.rejection = admission::reject(
                 pod,
-                pods_on_node.iter().map(|pod| &**pod),
+                admitted.iter().map(|pod| &**pod),
                 &self.options.nodes[node].capacity,
             );
+            if facts.rejection.is_some() {
+                self.lock().end_admission(key);
+            }
         }
         observe::recover_memory(pod, facts, ip, self.clock.now())
     }
@@ -484,6 +496,7 @@ impl PodWorkers {
     fn store_memory(&self, key: &Key, pod: &Pod, mut memory: Memory, processes: Arc<Processes>) {
         let (uid, host_network) = (pod.meta.uid.clone(), pod.spec.host_network);
         let mut state = self.lock();
+        state.end_admission(key);
         let (mut commands, mut exits, mut file_bytes) = (Vec::new(), Vec::new(), 0);
         if let Some(previous) =
             state.synced_pods.get_mut(key).filter(|previous| *previous.uid == *pod.meta.uid)
@@ -523,6 +536,7 @@ impl PodWorkers {
     /// Removes the state of a deleted pod, and releases its IP.
     fn forget(&self, key: &Key) {
         let mut state = self.lock();
+        state.end_admission(key);
         if let Some(deleted) = state.synced_pods.remove(key) {
             state.release_address(&deleted);
         }

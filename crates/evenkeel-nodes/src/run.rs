@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    NodesOptions,
+    NodeFaults, NodesOptions,
     behaviors::Behaviors,
     heartbeats::Heartbeats,
     pod_workers::PodWorkers,
@@ -38,21 +38,22 @@ pub async fn run(
     recorder.start(&tasks);
     let nodes = caches.of::<Node>();
     let (pod_queue, node_queue) = (Queue::unnamed(&clock), Queue::unnamed(&clock));
+    let behaviors = options.behaviors.then(|| Behaviors::watch(&caches));
+    let faults = NodeFaults::of(behaviors.clone());
     let stages = options.stages.then(|| Stages::watch(&caches));
     let heartbeats = Heartbeats::new(
         client.clone(),
         clock.clone(),
         options.clone(),
-        (&nodes, stages.clone()),
+        (&nodes, faults.clone(), stages.clone()),
         node_queue.clone(),
     );
     let workers = options.workers.max(1);
-    volumes_in_use::start(&client, &caches, &options, &tasks);
+    volumes_in_use::start(&client, &caches, &options, &faults, &tasks);
     if let Some(storage) = options.storage.clone() {
         Storage::start(&client, &caches, &clock, storage, &tasks);
     }
     let kubelets = options.kubelets.clone();
-    let behaviors = options.behaviors.then(|| Behaviors::watch(&caches));
     if let Some(behaviors) = &behaviors {
         behaviors.start_status(&client, &tasks);
     }
@@ -62,8 +63,8 @@ pub async fn run(
     });
     let stage_queue = Queue::unnamed(&clock);
     if let Some(stage_controller) = &stage_controller {
-        let node_workers =
-            NodeWorkers::new(stage_controller, &options, &nodes, stage_queue.clone());
+        let nodes = (&nodes, &faults);
+        let node_workers = NodeWorkers::new(stage_controller, &options, nodes, stage_queue.clone());
         for _ in 0..STAGE_WORKERS {
             let node_workers = Arc::clone(&node_workers);
             tasks.spawn_restarting_until_cancelled("node-stages", move || {

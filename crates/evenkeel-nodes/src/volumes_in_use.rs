@@ -3,7 +3,6 @@
 
 use evenkeel_api::{
     Text, View,
-    time::Timestamp,
     views::{Node, Pod},
 };
 use evenkeel_component_helpers::{scheduling::corev1, storage::claims};
@@ -17,7 +16,7 @@ use evenkeel_runtime::{
 use serde_json::json;
 use std::{collections::BTreeSet, sync::Arc};
 
-use crate::{NodesOptions, faults, volumes::Volumes};
+use crate::{NodeFaults, NodesOptions, faults, volumes::Volumes};
 
 /// Reporter for all nodes of the process.
 struct VolumesInUse {
@@ -25,23 +24,31 @@ struct VolumesInUse {
     nodes: Cache<Node>,
     by_node: Index<Pod>,
     volumes: Volumes,
+    faults: NodeFaults,
     /// Queue of node names.
     queue: Queue<Text>,
 }
 
 /// Starts the task that keeps each node's `status.volumesInUse` up to date.
-pub(crate) fn start(client: &Client, caches: &Caches, options: &NodesOptions, tasks: &Tasks) {
+pub(crate) fn start(
+    client: &Client,
+    caches: &Caches,
+    options: &NodesOptions,
+    faults: &NodeFaults,
+    tasks: &Tasks,
+) {
     let pods = caches.of::<Pod>();
     let reporter = Arc::new(VolumesInUse {
         client: client.clone(),
         nodes: caches.of(),
         by_node: pods.index("node", corev1::node_key),
         volumes: Volumes::new(caches, &pods),
+        faults: faults.clone(),
         queue: Queue::unnamed(client.clock()),
     });
     let names: BTreeSet<Text> =
         options.nodes.iter().map(|node| node.name.as_str().into()).collect();
-    let (queue, node_names) = (reporter.queue.clone(), names.clone());
+    let (queue, node_names, all_names) = (reporter.queue.clone(), names.clone(), names.clone());
     let add = move |pod: &Pod| {
         if node_names.contains(&pod.spec.node_name) && claims::of_pod(pod).next().is_some() {
             queue.add(pod.spec.node_name.clone(), Priority::NORMAL);
@@ -64,6 +71,12 @@ pub(crate) fn start(client: &Client, caches: &Caches, options: &NodesOptions, ta
             resumed_queue.add(node.meta.name.clone(), Priority::NORMAL);
         }
     });
+    let changed_queue = reporter.queue.clone();
+    faults.subscribe(move || {
+        for name in &all_names {
+            changed_queue.add(name.clone(), Priority::LOW);
+        }
+    });
     tasks.spawn_restarting_until_cancelled("volumes in use", move || {
         let reporter = Arc::clone(&reporter);
         async move { reporter.work().await }
@@ -77,11 +90,11 @@ fn is_terminal(pod: &Pod) -> bool {
 
 /// Returns the patch of the node's status; `None` if the status lists the used volumes already, or the node is
 /// partitioned.
-fn status_patch(node: &Node, used: &BTreeSet<String>, now: Timestamp) -> Option<String> {
+fn status_patch(node: &Node, used: &BTreeSet<String>, is_partitioned: bool) -> Option<String> {
     let reported = &node.status.volumes_in_use;
     let is_current =
         reported.len() == used.len() && reported.iter().all(|name| used.contains(&**name));
-    if is_current || faults::partition(node, now).is_some() {
+    if is_current || is_partitioned {
         return None;
     }
     Some(json!({"status": {"volumesInUse": used}}).to_string())
@@ -114,10 +127,11 @@ impl VolumesInUse {
             .flat_map(|pod| self.volumes.attachable_volumes(pod))
             .collect();
         let now = self.client.clock().now();
-        if let Some(remaining) = faults::partition(&node, now).and_then(|end| end.remaining(now)) {
+        let partition = self.faults.partition(&node, now);
+        if let Some(remaining) = partition.and_then(|end| end.remaining(now)) {
             self.queue.add_after(name.into(), remaining);
         }
-        let Some(body) = status_patch(&node, &used, now) else { return Ok(()) };
+        let Some(body) = status_patch(&node, &used, partition.is_some()) else { return Ok(()) };
         let (kind, form) = (Node::kind(), PatchForm::Merge);
         self.client.patch::<Metadata>(&kind, "", name, "status", form, body.into()).await.map(drop)
     }
@@ -131,20 +145,17 @@ mod tests {
     #[test]
     fn the_status_is_patched_unless_it_is_current_or_the_node_is_partitioned() {
         let patch = r#"{"status":{"volumesInUse":["a"]}}"#;
-        for (reported, silent, wanted) in [
-            (json!(["a"]), "false", None),
-            (json!(["a", "b"]), "false", Some(patch)),
-            (json!(["b"]), "false", Some(patch)),
-            (json!([]), "false", Some(patch)),
-            (json!([]), "true", None),
+        for (reported, is_partitioned, wanted) in [
+            (json!(["a"]), false, None),
+            (json!(["a", "b"]), false, Some(patch)),
+            (json!(["b"]), false, Some(patch)),
+            (json!([]), false, Some(patch)),
+            (json!([]), true, None),
         ] {
-            let node = json!({
-                "metadata": {"name": "n", "annotations": {"sim.evenkeel.dev/silent": silent}},
-                "status": {"volumesInUse": reported},
-            });
+            let node = json!({"metadata": {"name": "n"}, "status": {"volumesInUse": reported}});
             let node = Node::decode(node.to_string().as_bytes(), Encoding::Json).expect("a node");
-            let found = status_patch(&node, &["a".to_owned()].into(), Timestamp::UNIX_EPOCH);
-            assert_eq!(found.as_deref(), wanted, "{reported} {silent}");
+            let found = status_patch(&node, &["a".to_owned()].into(), is_partitioned);
+            assert_eq!(found.as_deref(), wanted, "{reported} {is_partitioned}");
         }
     }
 }

@@ -3,6 +3,7 @@
 mod kubelet_api;
 mod metrics_api;
 mod registration;
+mod schedulers;
 
 use evenkeel_api::Kind;
 use evenkeel_apiserver::{BuildError, Server};
@@ -14,7 +15,7 @@ use evenkeel_controllers::{
     options::Options,
     wiring::descriptor::{ControllerContext, Descriptor, StartError, descriptors},
 };
-use evenkeel_nodes::{Kubelets, NodesOptions, StorageOptions, Usage};
+use evenkeel_nodes::{Kubelets, NodeFaults, NodesOptions, StorageOptions, Usage};
 pub use evenkeel_nodes::{NodeGroup, NodeOptions, behavior_definition, stage_definition};
 use evenkeel_runtime::{
     cache::Caches,
@@ -109,8 +110,10 @@ pub struct Plane {
     caches: Caches,
     introspection: Introspection,
     registry: Registry,
-    scheduler_registry: Registry,
+    /// Registries of the schedulers, in the order of their options.
+    scheduler_registries: Vec<Registry>,
     usage: Option<Usage>,
+    node_faults: NodeFaults,
     kubelets: Kubelets,
     unregistered: Option<Unregistered>,
     /// Runtime of all tasks, whose time the clock follows.
@@ -132,6 +135,21 @@ impl Plane {
         clock: &Clock,
         options: PlaneOptions,
     ) -> Result<Self, StartError> {
+        Self::start_with_schedulers(kube, clock, options, Vec::new())
+    }
+
+    /// Like [`Plane::start`], with more schedulers beside that of the options. Each has a queue, profiles, events and metrics
+    /// of its own, and all read the same caches. No two of them may have a profile of the same name: both would schedule its
+    /// pods.
+    ///
+    /// # Errors
+    /// When a controller or a cloud controller cannot start with its options.
+    pub fn start_with_schedulers(
+        kube: &kube::Client,
+        clock: &Clock,
+        options: PlaneOptions,
+        more: Vec<SchedulerOptions>,
+    ) -> Result<Self, StartError> {
         let registry = Registry::new();
         let metrics = RestMetrics::new(&registry);
         // A negative QPS means no rate limit.
@@ -147,6 +165,10 @@ impl Plane {
         let [reflectors, nodes, scheduler, controllers] =
             std::array::from_fn(|_| Tasks::of(&supervisor));
         let mut usage = None;
+        let node_faults = match options.nodes.behaviors {
+            true => NodeFaults::watch(&caches),
+            false => NodeFaults::default(),
+        };
         let kubelets = options.nodes.kubelets.clone();
         let mut unregistered = None;
         if !options.nodes.nodes.is_empty() {
@@ -166,20 +188,16 @@ impl Plane {
             );
             nodes.spawn("nodes", run);
         }
-        // The scheduler has its own registry, because some of its metrics have the same names as those of the controllers.
-        // Upstream's scheduler is a separate program.
-        let scheduler_registry = Registry::new();
-        if let Some(scheduler_options) = options.scheduler {
-            let stop = scheduler.token();
-            let (caches, clock) = (caches.clone(), clock.clone());
-            let registry = scheduler_registry.clone();
+        let all_schedulers: Vec<_> = options.scheduler.into_iter().chain(more).collect();
+        let scheduler_registries = schedulers::registries(&all_schedulers);
+        for (scheduler_options, registry) in all_schedulers.into_iter().zip(&scheduler_registries) {
             let run = evenkeel_scheduler::run(
                 client("kube-scheduler"),
-                caches,
-                clock,
-                registry,
+                caches.clone(),
+                clock.clone(),
+                registry.clone(),
                 scheduler_options,
-                stop,
+                scheduler.token(),
             );
             scheduler.spawn("scheduler", run);
         }
@@ -221,8 +239,9 @@ impl Plane {
             caches,
             introspection,
             registry,
-            scheduler_registry,
+            scheduler_registries,
             usage,
+            node_faults,
             kubelets,
             unregistered,
             runtime,
@@ -269,6 +288,11 @@ impl Plane {
         self.usage.as_ref()
     }
 
+    /// Returns the faults of the simulated nodes.
+    pub fn node_faults(&self) -> &NodeFaults {
+        &self.node_faults
+    }
+
     /// Returns the kubelets of the nodes.
     pub fn kubelets(&self) -> &Kubelets {
         &self.kubelets
@@ -279,14 +303,15 @@ impl Plane {
         &self.runtime
     }
 
-    /// Returns the registry of the components' and their clients' metrics, without those of the scheduler.
+    /// Returns the registry of the components' and their clients' metrics, without those of the schedulers.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
 
-    /// Returns the registry of the scheduler's metrics. It is empty without a scheduler.
-    pub fn scheduler_registry(&self) -> &Registry {
-        &self.scheduler_registry
+    /// Returns the registries of the schedulers' metrics, in the order of their options. With several schedulers, each metric
+    /// has the label `scheduler`: the name of the scheduler's first profile.
+    pub fn scheduler_registries(&self) -> &[Registry] {
+        &self.scheduler_registries
     }
 
     /// Waits until a task fails that cannot be restarted. The control plane must then stop.

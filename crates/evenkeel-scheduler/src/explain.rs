@@ -289,12 +289,17 @@ fn score_nodes(
         }
     };
     let mut without_score_call = Vec::new();
+    let scores = |index| profile.at(ExtensionPoint::Score).any(|(scoring, _)| scoring == index);
     for (index, plugin) in profile.at(ExtensionPoint::PreScore) {
         let Some(plugin) = plugin.as_pre_score() else { continue };
         match plugin.pre_score(state, pod, nodes, feasible) {
             PreScoreResult::All => continue,
             PreScoreResult::Skip => {}
-            PreScoreResult::Same(score) => add_scores(index, &vec![score; feasible.len()]),
+            // A profile may score without the plugin, and let it prepare scores all the same.
+            PreScoreResult::Same(score) if scores(index) => {
+                add_scores(index, &vec![score; feasible.len()]);
+            }
+            PreScoreResult::Same(_) => {}
         }
         without_score_call.push(index);
     }

@@ -62,6 +62,11 @@ impl Default for SchedulerOptions {
 }
 
 impl SchedulerOptions {
+    /// Iterates over the names of the profiles: the `spec.schedulerName` of the pods that the scheduler handles.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.profiles.iter().map(Profile::name)
+    }
+
     /// Returns the `reportingInstance` of a profile's events: `<profile>-<host>`.
     ///
     /// Upstream: `NewRecorder`.

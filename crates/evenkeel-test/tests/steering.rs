@@ -1,10 +1,13 @@
 //! What steers simulated nodes and pods: annotations, and Behaviors.
 
-use evenkeel_test::{TestCluster, eventually};
-use k8s_openapi::api::core::v1::{Node, Pod, ServiceAccount};
+use evenkeel_test::{TestCluster, eventually, eventually_all};
+use k8s_openapi::api::{
+    apps::v1::ReplicaSet,
+    core::v1::{Node, Pod, ServiceAccount},
+};
 use kube::{
     Api,
-    api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams},
+    api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams, PostParams},
     core::GroupVersionKind,
 };
 use serde_json::{Value, json};
@@ -269,4 +272,118 @@ async fn runs_fail_at_a_rate_and_start_after_drawn_delays() {
         .collect();
     assert!(first_starts.len() > 3, "{first_starts:?}");
     assert!(first_starts.iter().all(|start| (0..=61).contains(start)), "{first_starts:?}");
+}
+
+/// Name of the node of a pod.
+fn node_of(pod: &Pod) -> &str {
+    pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or_default()
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_fail_and_return_as_a_behavior_draws() {
+    const DAY: Duration = Duration::from_secs(86_400);
+    let cluster = TestCluster::builder().nodes(2).behaviors().start().await.expect("a cluster");
+    let nodes: Api<Node> = Api::all(cluster.client());
+    let pods: Api<Pod> = Api::default_namespaced(cluster.client());
+    let accounts: Api<ServiceAccount> = Api::default_namespaced(cluster.client());
+    wait(eventually(&accounts, "default", |_| true)).await;
+    let of_node_0 = json!({"matchLabels": {"kubernetes.io/hostname": "node-0"}});
+    let preferred = json!([{"weight": 100, "preference": {
+        "matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["node-0"]}],
+    }}]);
+    let labels = json!({"app": "web"});
+    let set = json!({
+        "metadata": {"name": "web"},
+        "spec": {"replicas": 1, "selector": {"matchLabels": labels}, "template": {
+            "metadata": {"labels": labels},
+            "spec": {
+                "containers": [{"name": "a", "image": "a"}],
+                "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}},
+            },
+        }},
+    });
+    let sets: Api<ReplicaSet> = Api::default_namespaced(cluster.client());
+    let set: ReplicaSet = serde_json::from_value(set).expect("a ReplicaSet");
+    sets.create(&PostParams::default(), &set).await.expect("created");
+    let all = ListParams::default();
+    let runs = |node: &'static str| {
+        move |pods: &[Pod]| pods.iter().any(|pod| node_of(pod) == node && is_ready(pod))
+    };
+    wait(eventually_all(&pods, all.clone(), runs("node-0"))).await;
+    let spec = json!({
+        "seed": 1, "nodes": {"selector": of_node_0},
+        "nodeFaults": [
+            {"kind": "silent", "meanTimeBetweenFailures": "1h", "meanTimeToRepair": "2h"},
+        ],
+    });
+    behave(&cluster, "flaky", &spec).await;
+    assert_eq!(validity(&cluster, "flaky").await, ("True".to_owned(), String::new()));
+    let node = nodes.get("node-0").await.expect("a node");
+    assert_eq!(condition(&node, "Ready"), "True", "it is well at first");
+
+    let ready = |status: &'static str| move |node: &Node| condition(node, "Ready") == status;
+    eventually(&nodes, "node-0", ready("Unknown")).within(DAY).await.expect("it fails");
+    let failed = cluster.clock().now();
+    eventually_all(&pods, all.clone(), runs("node-1")).within(DAY).await.expect("evicted");
+    let evicted = cluster.clock().now().duration_since(failed).unsigned_abs();
+    // The pod tolerates an unreachable node for five minutes.
+    assert!(evicted >= 4 * MINUTE && evicted < 7 * MINUTE, "{evicted:?}");
+    let left = pods.list(&all).await.expect("pods").items;
+    let terminating: Vec<_> = left.iter().filter(|pod| node_of(pod) == "node-0").collect();
+    assert!(terminating.len() == 1 && terminating[0].metadata.deletion_timestamp.is_some());
+    eventually(&nodes, "node-0", ready("True")).within(DAY).await.expect("it returns");
+    let is_gone = |pods: &[Pod]| pods.iter().all(|pod| node_of(pod) == "node-1");
+    wait(eventually_all(&pods, all, is_gone)).await;
+    let other = nodes.get("node-1").await.expect("a node");
+    let conditions = other.status.and_then(|status| status.conditions).unwrap_or_default();
+    let ready_since = conditions.iter().find(|one| one.type_ == "Ready");
+    let ready_since = ready_since.and_then(|one| one.last_transition_time.as_ref());
+    assert!(ready_since.is_some_and(|since| since.0 < failed), "nobody selects it");
+
+    // An annotation takes precedence. Without it, the node would be silent for two of three hours.
+    annotate(&nodes, "node-0", "silent", "false").await;
+    for _ in 0..6 * 60 {
+        tokio::time::sleep(MINUTE).await;
+        let node = nodes.get("node-0").await.expect("a node");
+        assert_eq!(condition(&node, "Ready"), "True");
+    }
+    let patch = json!({"metadata": {"annotations": {"sim.evenkeel.dev/silent": null}}});
+    nodes.patch("node-0", &PatchParams::default(), &Patch::Merge(&patch)).await.expect("patched");
+    eventually(&nodes, "node-0", ready("Unknown")).within(DAY).await.expect("it fails again");
+    // What no Behavior draws any more ends at once.
+    let begin = cluster.clock().now();
+    behaviors(&cluster).delete("flaky", &Default::default()).await.expect("deleted");
+    wait(eventually(&nodes, "node-0", ready("True"))).await;
+    let passed = cluster.clock().now().duration_since(begin).unsigned_abs();
+    assert!(passed < MINUTE, "{passed:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn faults_of_nodes_are_checked_with_their_fields() {
+    let cluster = start().await;
+    let fault = |between: &str| {
+        json!({"nodeFaults": [
+            {"kind": "disk-pressure", "meanTimeBetweenFailures": between, "meanTimeToRepair": "1h"},
+        ]})
+    };
+    behave(&cluster, "b", &fault("0s")).await;
+    let (status, message) = validity(&cluster, "b").await;
+    assert_eq!(status, "False");
+    let field = "spec.nodeFaults[0].meanTimeBetweenFailures";
+    assert!(message.starts_with(&format!("{field}: \"0s\" is less than 1s")), "{message}");
+    behave(&cluster, "b", &fault("1m")).await;
+    let nodes: Api<Node> = Api::all(cluster.client());
+    let node = eventually(&nodes, "node-0", |node| condition(node, "DiskPressure") == "True");
+    assert_eq!(condition(&wait(node).await, "Ready"), "True");
+    // The definition refuses a kind that does not exist.
+    let mut unknown = fault("1m");
+    unknown["nodeFaults"][0]["kind"] = "gone".into();
+    let behavior = json!({
+        "apiVersion": "sim.evenkeel.dev/v1alpha1", "kind": "Behavior",
+        "metadata": {"name": "c"}, "spec": unknown,
+    });
+    let force = PatchParams::apply("test").force();
+    let refused = behaviors(&cluster).patch("c", &force, &Patch::Apply(&behavior)).await;
+    let refused = refused.expect_err("an unknown kind").to_string();
+    assert!(refused.contains("spec.nodeFaults[0].kind"), "{refused}");
 }

@@ -264,7 +264,8 @@ impl Speed {
     }
 }
 
-/// Reports whether a node is silent that the copy shows as ready, or one that the change applies.
+/// Reports whether a node is silent that the copy shows as ready, or one that the change applies, or whether a Behavior makes
+/// nodes silent from time to time.
 fn goes_silent(cluster: &Cluster, scenario: &Scenario) -> bool {
     let time = cluster.time();
     let is_silent = |node: &Node| fault(&node.meta.annotations, SILENT, time).is_some();
@@ -272,9 +273,12 @@ fn goes_silent(cluster: &Cluster, scenario: &Scenario) -> bool {
         let mut conditions = node.status.conditions.iter();
         conditions.any(|found| &*found.type_ == "Ready" && &*found.status == "True")
     };
-    let mut known = nodes_in(cluster.objects()).into_iter();
-    known.any(|node| is_silent(&node) && is_ready(&node))
-        || nodes_in(&scenario.apply).iter().any(is_silent)
+    let objects = cluster.objects().iter().chain(&scenario.apply);
+    let behaviors = objects.filter(|object| object["kind"] == "Behavior");
+    let faults = evenkeel_nodes::NodeFaults::of_objects(behaviors);
+    let [known, applied] = [cluster.objects(), scenario.apply.as_slice()].map(nodes_in);
+    known.iter().any(|node| is_silent(node) && is_ready(node) || faults.may_silence(node))
+        || applied.iter().any(|node| is_silent(node) || faults.may_silence(node))
 }
 
 /// Returns the options of simulated nodes, without the nodes.

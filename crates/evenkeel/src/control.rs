@@ -4,6 +4,7 @@
 
 use anyhow::{Context, Result};
 use bytes::Bytes;
+use evenkeel::schedulers::{self, Schedulers};
 use evenkeel_apiserver::Server;
 use evenkeel_component::secure_serving;
 use evenkeel_runtime::{
@@ -74,6 +75,8 @@ pub(crate) struct Served {
     pub(crate) url: String,
     /// Introspection of the controllers, and the runtime whose time it follows.
     pub(crate) introspection: Option<(Introspection, Handle)>,
+    /// The schedulers of the process; `None` if it is none that runs components.
+    pub(crate) schedulers: Option<Schedulers>,
     /// The cluster's time, if it is not the system's.
     pub(crate) time: Option<ClusterTime>,
     /// The API server, if it runs in this process.
@@ -168,6 +171,10 @@ async fn handle(request: &Request<Incoming>, served: &Served) -> Response<Full<B
         {
             let _context = runtime.enter();
             introspection.answer(name, query)
+        }
+        (&Method::GET, schedulers::PATH, _) if let Some(schedulers) = &served.schedulers => {
+            let schedulers = serde_json::to_string(schedulers).unwrap_or_default();
+            secure_serving::answer(StatusCode::OK, "application/json", schedulers)
         }
         (&Method::POST, SNAPSHOT, _) if let Some(server) = &served.server => {
             save_snapshot(server.clone(), query).await

@@ -13,15 +13,15 @@ use evenkeel_api::{
 };
 use evenkeel_component::flags::duration;
 use evenkeel_nodes::{
-    CRASH, DISK_PRESSURE, FaultEnd, MEMORY_PRESSURE, NOT_READY, PID_PRESSURE, SILENT, fault,
-    next_second,
+    CRASH, DISK_PRESSURE, FaultEnd, MEMORY_PRESSURE, NOT_READY, NodeFaults, PID_PRESSURE, SILENT,
+    fault, next_second,
 };
 use evenkeel_runtime::{
     client::{Client, ListOptions, Metadata},
     plan::PatchForm,
 };
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::{fmt::Write as _, process::ExitCode, time::Duration};
 
 /// Label of a node's zone.
@@ -234,14 +234,14 @@ struct Fault {
 }
 
 /// Returns the faults in effect, those of nodes first.
-fn faults(nodes: &[Node], pods: &[Pod], now: Timestamp) -> Vec<Fault> {
+fn faults(nodes: &[Node], by: &NodeFaults, pods: &[Pod], now: Timestamp) -> Vec<Fault> {
     let until = |end| match end {
         FaultEnd::Open => None,
         FaultEnd::At(end) => Some(seconds(end)),
     };
     let of_node = |node: &Node| -> Vec<Fault> {
         let in_effect = |kind: &FaultKind| {
-            let end = fault(&node.meta.annotations, kind.annotation(), now)?;
+            let end = by.fault(node, kind.annotation(), now)?;
             Some(Fault {
                 target: format!("node/{}", node.meta.name),
                 namespace: String::new(),
@@ -302,7 +302,8 @@ pub(crate) fn main(args: &FaultArgs) -> ExitCode {
         let now = cluster.time().await?.timestamp()?;
         let client = cluster.client().await?;
         if args.target == Target::List {
-            let faults = faults(&nodes(&client, "").await?, &pods(&client).await?, now);
+            let by = by_behaviors(&client).await?;
+            let faults = faults(&nodes(&client, "").await?, &by, &pods(&client).await?, now);
             print(&match &*args.output {
                 "json" => format!("{}\n", serde_json::to_string_pretty(&faults)?),
                 _ => table(&faults),
@@ -350,6 +351,20 @@ fn zones(nodes: &[Node]) -> String {
 async fn nodes(client: &Client, labels: &str) -> Result<Vec<Node>> {
     let options = ListOptions { labels: labels.to_owned(), ..ListOptions::default() };
     Ok(client.list::<Node>("", &options).await.context("the nodes cannot be listed")?.items)
+}
+
+/// Returns the faults of nodes by the Behaviors of the cluster. A cluster without their definition has none.
+async fn by_behaviors(client: &Client) -> Result<NodeFaults> {
+    const PATH: &str = "/apis/sim.evenkeel.dev/v1alpha1/behaviors";
+    let request = http::Request::get(PATH).body(Default::default())?;
+    match client.raw(request).await {
+        Err(error) if error.is_not_found() => Ok(NodeFaults::default()),
+        answer => {
+            let answer = answer.context("the Behaviors cannot be listed")?;
+            let list: Value = serde_json::from_slice(answer.body())?;
+            Ok(NodeFaults::of_objects(list["items"].as_array().into_iter().flatten()))
+        }
+    }
 }
 
 async fn pods(client: &Client) -> Result<Vec<Pod>> {
@@ -496,7 +511,7 @@ mod tests {
         ];
         let pods = [pod("until 2026-01-03T00:00:00Z"), pod("at 2026-01-03T00:00:00Z")];
         assert_eq!(
-            table(&faults(&nodes, &pods, now())),
+            table(&faults(&nodes, &NodeFaults::default(), &pods, now())),
             "TARGET   IN             FAULT       UNTIL\n\
              node/a   zone z         silent      --stop\n\
              node/a   zone z         not-ready   2026-01-02T03:04:06Z\n\

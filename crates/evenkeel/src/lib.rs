@@ -2,3 +2,4 @@
 
 pub mod explain;
 pub mod schedule;
+pub mod schedulers;

@@ -94,7 +94,7 @@ async fn simulate_files(args: &Args) -> Result<String> {
             .with_context(|| path.display().to_string())?;
     }
     let workloads = dump.complete();
-    let mut scheduler = start(dump.connection(), &options).await?;
+    let mut scheduler = start(dump.connection(), &[options]).await?;
     let looker = scheduler.looker();
     let mut simulation = Simulation::new(&workloads, args.copies);
     let mut pods = looker.pending();
@@ -264,18 +264,27 @@ fn read(path: &PathBuf) -> Result<String> {
     Ok(std::fs::read_to_string(path)?)
 }
 
-/// Returns the evaluation of a pod of a live cluster by the scheduler with upstream's defaults. Only reads.
+/// Returns the evaluation of a pod of a live cluster by the one of these schedulers that has a profile for it, or by one with
+/// upstream's defaults if there are none. `None` if no scheduler has. Only reads.
 ///
 /// # Errors
 /// When the caches do not sync in time.
-pub async fn explain(kube: kube::Client, namespace: &str, pod: &str) -> Result<Option<Explained>> {
-    let mut scheduler = start(kube, &SchedulerOptions::default()).await?;
+pub async fn explain(
+    kube: kube::Client,
+    namespace: &str,
+    pod: &str,
+    schedulers: &[SchedulerOptions],
+) -> Result<Option<Explained>> {
+    let mut scheduler = start(kube, schedulers).await?;
     let explained = scheduler.explain(namespace, pod);
     scheduler.stop().await;
     Ok(explained)
 }
 
-async fn start(kube: kube::Client, options: &SchedulerOptions) -> Result<LiveScheduler, Unsynced> {
+async fn start(
+    kube: kube::Client,
+    options: &[SchedulerOptions],
+) -> Result<LiveScheduler, Unsynced> {
     let scheduler = LiveScheduler::start(kube, &Clock::system(), options, "evenkeel-explain");
     scheduler.synced(SYNC_TIMEOUT).await
 }

@@ -135,6 +135,7 @@ mod tests {
         let served = Served {
             url: "u".to_owned(),
             introspection: None,
+            schedulers: None,
             time: None,
             server: Some(server.clone()),
             lifecycle: None,

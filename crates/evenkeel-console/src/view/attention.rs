@@ -7,7 +7,7 @@ use evenkeel_api::{
     time::Timestamp,
     views::{Deployment, Job, Node, Pod, ReplicaSet, StatefulSet},
 };
-use evenkeel_nodes::{ANNOTATIONS, FaultEnd, PREFIX, fault};
+use evenkeel_nodes::{ANNOTATIONS, FaultEnd, NodeFaults, PREFIX};
 use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
@@ -46,12 +46,14 @@ pub(crate) struct Item {
 
 /// Returns the objects that need attention, the worst first, and the number of further ones.
 pub(crate) fn attention(
+    node_faults: &NodeFaults,
     now: Timestamp,
     nodes: &[Arc<Node>],
     workloads: &Workloads,
     pods: &[Arc<Pod>],
 ) -> (Vec<Item>, usize) {
-    let mut items: Vec<Item> = nodes.iter().filter_map(|node| node_item(now, node)).collect();
+    let mut items: Vec<Item> =
+        nodes.iter().filter_map(|node| node_item(node_faults, now, node)).collect();
     items.extend(workloads.deployments.iter().filter_map(|object| deployment_item(now, object)));
     let changes = Changes::of(pods);
     let statefulsets = workloads.statefulsets.iter();
@@ -111,12 +113,12 @@ fn satisfied(workloads: &Workloads) -> HashSet<&str> {
 }
 
 /// Returns the faults of a node that are in effect, as sentences.
-pub(crate) fn faults(now: Timestamp, node: &Node) -> Vec<String> {
+pub(crate) fn faults(node_faults: &NodeFaults, now: Timestamp, node: &Node) -> Vec<String> {
     let of_nodes = ANNOTATIONS.iter().filter(|annotation| annotation.kind == "Node");
     of_nodes
         .filter_map(|annotation| {
             let name = format!("{PREFIX}{}", annotation.name);
-            let until = match fault(&node.meta.annotations, &name, now)? {
+            let until = match node_faults.fault(node, &name, now)? {
                 FaultEnd::Open => String::new(),
                 FaultEnd::At(end) => format!(" until {}", evenkeel_api::time::seconds(end)),
             };
@@ -125,8 +127,8 @@ pub(crate) fn faults(now: Timestamp, node: &Node) -> Vec<String> {
         .collect()
 }
 
-fn node_item(now: Timestamp, node: &Node) -> Option<Item> {
-    let faults = faults(now, node);
+fn node_item(node_faults: &NodeFaults, now: Timestamp, node: &Node) -> Option<Item> {
+    let faults = faults(node_faults, now, node);
     let ready = condition::find(&node.status.conditions, "Ready");
     let is_ready = ready.is_some_and(|ready| &*ready.status == condition::TRUE);
     let reason = match faults.is_empty() {
@@ -335,7 +337,13 @@ mod tests {
                 Some(("NotReady", "bad", "fault: silent until 2027-01-15T08:05:00Z")),
             ),
         ] {
-            let (items, _) = attention(now(), &node(ready, silent), &Workloads::default(), &[]);
+            let (items, _) = attention(
+                &NodeFaults::default(),
+                now(),
+                &node(ready, silent),
+                &Workloads::default(),
+                &[],
+            );
             assert_eq!(shown(&items), want.into_iter().collect::<Vec<_>>(), "{ready} {silent}");
         }
     }
@@ -358,7 +366,7 @@ mod tests {
         ] {
             let workloads =
                 Workloads { deployments: deployment(available, at), ..Workloads::default() };
-            let (items, _) = attention(now(), &[], &workloads, &[]);
+            let (items, _) = attention(&NodeFaults::default(), now(), &[], &workloads, &[]);
             assert_eq!(shown(&items), want.into_iter().collect::<Vec<_>>(), "{available} {at}");
         }
         let set = |ready: i32, created: &str| {
@@ -371,7 +379,7 @@ mod tests {
             [(2, OLD, None), (1, NEW, None), (1, OLD, Some(("Incomplete", "warn", "1 of 2 ready")))]
         {
             let workloads = Workloads { statefulsets: set(ready, created), ..Workloads::default() };
-            let (items, _) = attention(now(), &[], &workloads, &[]);
+            let (items, _) = attention(&NodeFaults::default(), now(), &[], &workloads, &[]);
             assert_eq!(shown(&items), want.into_iter().collect::<Vec<_>>(), "{ready} {created}");
         }
         let job = |status: Value| {
@@ -391,7 +399,7 @@ mod tests {
             (json!({"conditions": failed}), Some(("Failed", "bad", "BackoffLimitExceeded: m"))),
         ] {
             let workloads = Workloads { jobs: job(status.clone()), ..Workloads::default() };
-            let (items, _) = attention(now(), &[], &workloads, &[]);
+            let (items, _) = attention(&NodeFaults::default(), now(), &[], &workloads, &[]);
             assert_eq!(shown(&items), want.into_iter().collect::<Vec<_>>(), "{status}");
         }
     }
@@ -427,7 +435,7 @@ mod tests {
         ] {
             for (owner, at, want) in [("u", OLD, 1), ("u", NEW, 0), ("other", NEW, 1)] {
                 let pods = [pod_of(owner, "Running", at)];
-                let (items, _) = attention(now(), &[], &workloads, &pods);
+                let (items, _) = attention(&NodeFaults::default(), now(), &[], &workloads, &pods);
                 let incomplete = items.iter().filter(|item| item.state.text == "Incomplete");
                 assert_eq!(incomplete.count(), want, "{owner} {at}: {workloads:?}");
             }
@@ -458,12 +466,18 @@ mod tests {
             (jobs("False"), 1),
             (jobs("True"), 0),
         ] {
-            let (items, _) = attention(now(), &[], &workloads, &[pod_of("u", "Failed", OLD)]);
+            let (items, _) = attention(
+                &NodeFaults::default(),
+                now(),
+                &[],
+                &workloads,
+                &[pod_of("u", "Failed", OLD)],
+            );
             let pods = items.iter().filter(|item| item.link.text == "Pod a/p").count();
             assert_eq!(pods, want, "{workloads:?}");
             // Another's pod, and one that has not ended.
             let others = [pod_of("other", "Failed", OLD), pod_of("u", "Pending", OLD)];
-            let (items, _) = attention(now(), &[], &workloads, &others);
+            let (items, _) = attention(&NodeFaults::default(), now(), &[], &workloads, &others);
             let pods = items.iter().filter(|item| item.link.text == "Pod a/p").count();
             assert_eq!(pods, 2, "{workloads:?}");
         }
@@ -493,7 +507,8 @@ mod tests {
             pod("creating", "Running", NEW, Some("ContainerCreating")),
             pod("well", "Running", OLD, None),
         ];
-        let (items, more) = attention(now(), &[], &Workloads::default(), &pods);
+        let (items, more) =
+            attention(&NodeFaults::default(), now(), &[], &Workloads::default(), &pods);
         assert_eq!(
             shown(&items),
             [("CrashLoopBackOff", "bad", "1 more alike; container c: back-off 5m")]
@@ -512,7 +527,8 @@ mod tests {
                 Arc::new(pod)
             })
             .collect();
-        let (items, more) = attention(now(), &[], &Workloads::default(), &many);
+        let (items, more) =
+            attention(&NodeFaults::default(), now(), &[], &Workloads::default(), &many);
         assert_eq!((items.len(), more), (MAX_ITEMS, 2));
         assert_eq!(shown(&items)[0], ("Pending", "warn", "0/3 nodes are available"));
     }

@@ -9,7 +9,7 @@ use evenkeel_api::{
     views::{Node, Pod},
 };
 use evenkeel_component_helpers::resource::pod_requests;
-use evenkeel_nodes::{SILENT, fault};
+use evenkeel_nodes::{NodeFaults, SILENT};
 use std::{
     collections::{BTreeMap, HashMap},
     sync::Arc,
@@ -120,7 +120,12 @@ pub(crate) struct HeatMap {
 }
 
 /// Returns the map of nodes and the pods on them, at this time of the cluster.
-pub(crate) fn heat_map(mut nodes: Vec<Arc<Node>>, pods: &[Arc<Pod>], now: Timestamp) -> HeatMap {
+pub(crate) fn heat_map(
+    mut nodes: Vec<Arc<Node>>,
+    pods: &[Arc<Pod>],
+    faults: &NodeFaults,
+    now: Timestamp,
+) -> HeatMap {
     nodes.sort_by(|a, b| natural(&a.meta.name).cmp(&natural(&b.meta.name)));
     let mut of_node: HashMap<&str, Vec<&Pod>> = HashMap::new();
     for pod in pods.iter().filter(|pod| !matches!(&*pod.status.phase, "Succeeded" | "Failed")) {
@@ -129,7 +134,7 @@ pub(crate) fn heat_map(mut nodes: Vec<Arc<Node>>, pods: &[Arc<Pod>], now: Timest
     let none = Vec::new();
     let cells = nodes.iter().map(|node| {
         let pods = of_node.get(&*node.meta.name).unwrap_or(&none);
-        (node.meta.labels.get(ZONE), State::of(node), cell(node, pods, now))
+        (node.meta.labels.get(ZONE), State::of(node), cell(node, pods, faults, now))
     });
     let total = nodes.len();
     if total > MAX_CELLS {
@@ -142,7 +147,7 @@ pub(crate) fn heat_map(mut nodes: Vec<Arc<Node>>, pods: &[Arc<Pod>], now: Timest
     HeatMap { total, ready, large: total <= MAX_LARGE_CELLS, cells, zones: Vec::new() }
 }
 
-fn cell(node: &Node, pods: &[&Pod], now: Timestamp) -> NodeCell {
+fn cell(node: &Node, pods: &[&Pod], faults: &NodeFaults, now: Timestamp) -> NodeCell {
     let (state, percent) = (State::of(node), requested_percent(node, pods));
     // A shade for each fifth, and one for nodes without requests.
     let shade = (percent.min(100) * SHADES).div_ceil(100);
@@ -151,7 +156,7 @@ fn cell(node: &Node, pods: &[&Pod], now: Timestamp) -> NodeCell {
         href: ObjectPath::of(&Node::kind(), "", &node.meta.name).href(),
         class: format!("{} s{shade}", state.class()),
         state: state.word(),
-        silent: fault(&node.meta.annotations, SILENT, now).is_some(),
+        silent: faults.fault(node, SILENT, now).is_some(),
         pods: pods.len(),
         percent,
     }
@@ -257,7 +262,7 @@ mod tests {
             node("node-4", "z", "False", until("node-4", "2027-01-15T08:00:01Z")),
         ];
         let pods = [pod("p", "node-2", "1"), pod("q", "node-2", "1"), pod("r", "", "9")];
-        let map = heat_map(nodes, &pods, now());
+        let map = heat_map(nodes, &pods, &NodeFaults::default(), now());
         let shown: Vec<_> =
             map.cells.iter().map(|c| (&*c.name, &*c.class, c.pods, c.percent, c.silent)).collect();
         assert_eq!(
@@ -281,7 +286,7 @@ mod tests {
         let nodes = (0..=MAX_CELLS)
             .map(|n| node(&format!("n-{n}"), if n % 2 == 0 { "a" } else { "b" }, "True", json!({})))
             .collect();
-        let map = heat_map(nodes, &[pod("p", "n-0", "1")], now());
+        let map = heat_map(nodes, &[pod("p", "n-0", "1")], &NodeFaults::default(), now());
         assert!(map.cells.is_empty());
         let zones: Vec<_> = map.zones.iter().map(|z| (&*z.name, z.counts, z.pods)).collect();
         assert_eq!(zones, [("a", [1001, 0, 0, 0], 1), ("b", [1000, 0, 0, 0], 0)]);

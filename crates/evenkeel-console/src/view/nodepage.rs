@@ -8,6 +8,7 @@ use evenkeel_api::{
     views::{Node, Pod},
 };
 use evenkeel_component_helpers::resource::pod_requests;
+use evenkeel_nodes::NodeFaults;
 use std::{collections::HashMap, sync::Arc};
 
 /// A resource of a node.
@@ -35,7 +36,12 @@ pub(crate) struct NodeFacts {
 }
 
 /// Returns the facts of a node. `pods` may have those of other nodes, too. `None` if the user may not see pods.
-pub(crate) fn node_facts(now: Timestamp, node: &Node, pods: Option<&[Arc<Pod>]>) -> NodeFacts {
+pub(crate) fn node_facts(
+    faults: &NodeFaults,
+    now: Timestamp,
+    node: &Node,
+    pods: Option<&[Arc<Pod>]>,
+) -> NodeFacts {
     let mut requested: HashMap<&str, Quantity> = HashMap::new();
     let mut count = 0;
     let of_node = |pod: &&Arc<Pod>| {
@@ -65,7 +71,7 @@ pub(crate) fn node_facts(now: Timestamp, node: &Node, pods: Option<&[Arc<Pod>]>)
     let mut resources: Vec<ResourceRow> = node.status.capacity.iter().map(row).collect();
     resources.sort_by(|a, b| a.name.cmp(&b.name));
     let pods = pods.map(|_| list_href(&query)).unwrap_or_default();
-    NodeFacts { faults: attention::faults(now, node), resources, pods }
+    NodeFacts { faults: attention::faults(faults, now, node), resources, pods }
 }
 
 #[cfg(test)]
@@ -97,7 +103,7 @@ mod tests {
         let pods =
             [pod("n", "Running"), pod("n", "Running"), pod("m", "Running"), pod("n", "Failed")];
         let now = "2027-01-15T08:00:00Z".parse().expect("a time");
-        let facts = node_facts(now, &node, Some(&pods));
+        let facts = node_facts(&NodeFaults::default(), now, &node, Some(&pods));
         assert_eq!(facts.faults, ["silent until 2027-01-15T08:05:00Z"]);
         assert_eq!(facts.pods, "/objects?kind=pods&node=n");
         let rows: Vec<_> = facts
@@ -106,7 +112,7 @@ mod tests {
             .map(|row| [&*row.name, &*row.capacity, &*row.allocatable, &*row.requested])
             .collect();
         assert_eq!(rows, [["cpu", "4", "3500m", "500m"], ["pods", "10", "10", "2"]]);
-        let facts = node_facts(now, &node, None);
+        let facts = node_facts(&NodeFaults::default(), now, &node, None);
         assert_eq!((&*facts.pods, &*facts.resources[0].requested), ("", ""));
     }
 }

@@ -265,6 +265,7 @@ fn last_error(now: Timestamp, failed: &Failed) -> LastError {
 mod tests {
     use super::*;
     use crate::view::heatmap::heat_map;
+    use evenkeel_nodes::NodeFaults;
     use evenkeel_runtime::introspect::QueueState;
 
     fn summary(name: &str, queue: QueueState, error: Option<(i64, &str)>) -> Summary {
@@ -299,7 +300,7 @@ mod tests {
         };
         let objects = VisibleObjects {
             attention: (Vec::new(), 3),
-            nodes: Some(heat_map(Vec::new(), &[], listing.now)),
+            nodes: Some(heat_map(Vec::new(), &[], &NodeFaults::default(), listing.now)),
             pods: Some(&[]),
             warnings: Some((500, true)),
             ..VisibleObjects::default()
@@ -326,7 +327,7 @@ mod tests {
             assert!(!html.contains(&format!("id=\"{part}\"")), "{part} in {html}");
         }
         // The shades of nodes would tell of pods.
-        let nodes = Some(heat_map(Vec::new(), &[], now));
+        let nodes = Some(heat_map(Vec::new(), &[], &NodeFaults::default(), now));
         let objects = VisibleObjects { nodes, ..VisibleObjects::default() };
         let page = overview("Cluster a".to_owned(), objects, None, Vec::new(), Vec::new());
         let tiles: Vec<_> = page.tiles.iter().map(|tile| &*tile.link.text).collect();
@@ -355,7 +356,12 @@ mod tests {
                 &json!({"spec": {"containers": [{"name": "c"}]}, "status": {"phase": "Pending"}}),
             )),
         ];
-        let map = heat_map(Vec::new(), &[], Timestamp::from_second(0).expect("a time"));
+        let map = heat_map(
+            Vec::new(),
+            &[],
+            &NodeFaults::default(),
+            Timestamp::from_second(0).expect("a time"),
+        );
         let objects = VisibleObjects {
             nodes: Some(map),
             pods: Some(&pods),

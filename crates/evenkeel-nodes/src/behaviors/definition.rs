@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     GROUP, KIND, PLURAL, VERSION,
-    spec::{CURVES, field},
+    spec::{CURVES, field, node_fault_kinds},
 };
 use crate::annotations;
 
@@ -54,6 +54,16 @@ pub fn behavior_definition() -> Value {
             json!({"type": "array", "items": point, "description": description}),
         );
     }
+    let kinds: Vec<&str> = node_fault_kinds().map(|(kind, _)| kind).collect();
+    let mean = |description: &str| json!({"type": "string", "description": description});
+    let fault = json!({
+        "type": "object", "required": ["kind", "meanTimeBetweenFailures", "meanTimeToRepair"],
+        "properties": {
+            "kind": {"type": "string", "enum": kinds, "description": "Kind of the fault: the annotation of nodes that stands for it, which takes precedence, without its prefix."},
+            "meanTimeBetweenFailures": mean("Mean time from the end of a fault to the begin of the next one, a duration such as 12h. At least 1s."),
+            "meanTimeToRepair": mean("Mean time of a fault, a duration such as 10m. At least 1s."),
+        },
+    });
     let structure = json!({
         "weight": number("Of several values for a container, that of the largest weight holds, then that of the first name. Default: 0."),
         "seed": number("Seed of the draws from ranges and of failures. They depend on it and on namespace, name and container only. Default: 0."),
@@ -62,9 +72,10 @@ pub fn behavior_definition() -> Value {
             "namespaces": names("Namespaces of the pods. Default: all."),
             "namespaceSelector": selector("the pods' namespaces"),
         }},
-        "nodes": {"type": "object", "description": "The nodes on which pods behave so. Default: all.", "properties": {
+        "nodes": {"type": "object", "description": "The nodes on which pods behave so, and which have the faults of `nodeFaults`. Default: all.", "properties": {
             "selector": selector("nodes"),
         }},
+        "nodeFaults": {"type": "array", "items": fault, "description": "Faults that the nodes have from time to time, each kind at most once. Times are drawn by the seed, the node's name and the kind, exponentially distributed, and count from the Behavior's creation. The nodes have no fault then."},
         "containers": names("Names of the containers. Default: all."),
         "images": names("Images of the containers; at the end of one, `*` stands for anything. Default: all."),
         "failureRate": {"type": "string", "description": "Rate such as 5% of the runs of a container that fail, with exit code 1 unless `exitCode` sets another: when they would end, or a second after their start."},
@@ -96,7 +107,7 @@ pub fn behavior_definition() -> Value {
                 ],
                 "schema": {"openAPIV3Schema": {
                     "type": "object",
-                    "description": "Behavior of the containers of simulated pods. An annotation of a pod takes precedence.",
+                    "description": "Behavior of the containers of simulated pods, and faults of simulated nodes. An annotation of a pod or node takes precedence.",
                     "properties": {
                         "spec": {"type": "object", "properties": fields},
                         "status": {"type": "object", "properties": {"conditions": {

@@ -1,28 +1,30 @@
-//! Behaviors: custom resources that select pods and say how their containers run.
+//! Behaviors: custom resources that select pods and say how their containers run, and nodes and say how they fail.
 //!
 //! | documented rule | implemented in |
 //! |---|---|
 //! | fields are those of the annotations of pods | `spec::parse`, `definition::behavior_definition` |
 //! | ranges, rates and curves | `draw::resolve`, `draw::happens`, `draw::value` |
+//! | faults of nodes, by mean times | `outages::NodeFault`; with annotations, `node_faults::NodeFaults` |
 //! | selectors; weight, then name; containers | `select::selects`, `select::sort`, `select::apply` |
 //! | an invalid Behavior has no effect, and its condition says why | `spec::parse`, `status::patch` |
 //! | a change takes effect at once | `subscribe` |
 
 mod definition;
 mod draw;
+mod outages;
 mod select;
 mod spec;
 pub(crate) mod status;
 
 pub use definition::{BEHAVIOR_DEFINITION, behavior_definition};
 pub(crate) use draw::{draw as draw_of, happens, hash};
-pub(crate) use select::{apply, usage};
+pub(crate) use select::{apply, selecting_node, sort, usage};
 pub(crate) use spec::Behavior;
 #[cfg(test)]
 pub(crate) use spec::parse as parse_spec;
 
 use evenkeel_api::{
-    Kind, StrMap, Text,
+    Kind, StrMap, Text, time,
     views::{Namespace, Node, Pod},
 };
 use evenkeel_runtime::{
@@ -88,6 +90,8 @@ struct Valid {
     by_name: BTreeMap<Text, Arc<Behavior>>,
     /// All of them, by precedence.
     sorted: Arc<[Arc<Behavior>]>,
+    /// Those that make nodes fail, by precedence.
+    failing: Arc<[Arc<Behavior>]>,
 }
 
 impl Behaviors {
@@ -157,6 +161,32 @@ impl Behaviors {
         selected.cloned().collect()
     }
 
+    /// Returns the Behaviors that make a node fail, by precedence, the last one first.
+    pub(crate) fn of_node(&self, node: &Node) -> Vec<Arc<Behavior>> {
+        let failing = Arc::clone(&lock(&self.valid).failing);
+        selecting_node(&failing, node)
+    }
+
+    /// Calls `changed` after each change of Behaviors that makes nodes fail otherwise than before.
+    pub(crate) fn subscribe_node_faults(&self, changed: impl Fn() + Send + Sync + 'static) {
+        let faults = |object: &Dynamic| {
+            let spec = object.data.get("spec")?;
+            // Another seed or selector means other faults.
+            spec.get("nodeFaults").is_some().then(|| spec.clone())
+        };
+        self.cache.subscribe(move |event| {
+            let is_other = match event {
+                CacheEvent::Updated { old, new } => faults(old) != faults(new),
+                CacheEvent::Added { object, .. } | CacheEvent::Deleted(object) => {
+                    faults(object).is_some()
+                }
+            };
+            if is_other {
+                changed();
+            }
+        });
+    }
+
     /// Starts the task that writes the condition `Valid` of each Behavior.
     pub(crate) fn start_status(&self, client: &Client, tasks: &Tasks) {
         let queue: Queue<Text> = Queue::unnamed(client.clock());
@@ -192,6 +222,8 @@ impl Valid {
         };
         let mut sorted: Vec<Arc<Behavior>> = self.by_name.values().cloned().collect();
         select::sort(&mut sorted);
+        let fails_nodes = |behavior: &&Arc<Behavior>| behavior.fails_nodes();
+        self.failing = sorted.iter().filter(fails_nodes).cloned().collect();
         self.sorted = sorted.into();
     }
 }
@@ -206,7 +238,17 @@ fn name(object: &Dynamic) -> Text {
 
 fn parse(object: &Dynamic) -> Result<Behavior, Vec<String>> {
     let name = object.metadata.name.as_deref().unwrap_or_default();
-    spec::parse(name, object.data.get("spec").unwrap_or(&Value::Null))
+    let parsed = spec::parse(name, object.data.get("spec").unwrap_or(&Value::Null));
+    let created = object.metadata.creation_timestamp.as_ref().map(|time| time.0);
+    parsed.map(|behavior| Behavior { created: created.unwrap_or_default(), ..behavior })
+}
+
+/// Reads a Behavior as the API server has it; `None` if it is invalid.
+pub(crate) fn parse_object(object: &Value) -> Option<Behavior> {
+    let metadata = &object["metadata"];
+    let parsed = spec::parse(metadata["name"].as_str().unwrap_or_default(), &object["spec"]);
+    let created = metadata["creationTimestamp"].as_str().and_then(|time| time::parse(time).ok());
+    parsed.ok().map(|behavior| Behavior { created: created.unwrap_or_default(), ..behavior })
 }
 
 /// Writes the conditions of Behaviors that a queue names.

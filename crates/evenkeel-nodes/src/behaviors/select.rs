@@ -1,6 +1,11 @@
 //! What Behaviors make of a pod.
 
-use evenkeel_api::{StrMap, quantity::Quantity, time::Timestamp, views::Pod};
+use evenkeel_api::{
+    StrMap,
+    quantity::Quantity,
+    time::Timestamp,
+    views::{Node, Pod},
+};
 use std::{cmp::Reverse, sync::Arc, time::Duration};
 
 use super::{
@@ -38,6 +43,12 @@ pub(crate) fn selects(
         && behavior.pods.matches(&pod.meta.labels)
         && behavior.namespace_selector.matches(namespace.unwrap_or(&none))
         && behavior.nodes.matches(node.unwrap_or(&none))
+}
+
+/// Returns the Behaviors that select a node, in their order.
+pub(crate) fn selecting_node(behaviors: &[Arc<Behavior>], node: &Node) -> Vec<Arc<Behavior>> {
+    let selected = behaviors.iter().filter(|behavior| behavior.nodes.matches(&node.meta.labels));
+    selected.cloned().collect()
 }
 
 /// Returns the run of a container as these Behaviors change it, which select its pod and are sorted.

@@ -4,15 +4,24 @@ use evenkeel_api::{
     Text,
     quantity::Quantity,
     selector::{Operator, Requirement, Selector},
+    time::Timestamp,
 };
 use serde_json::Value;
+use std::time::Duration;
 
-use super::draw::{self, Curve, MILLION, Unit};
+use super::{
+    draw::{self, Curve, MILLION, Unit},
+    outages::NodeFault,
+};
 use crate::{
     Delays,
     annotations::{self, Annotation, CPU, CPU_LOAD, MEMORY},
-    behaviour::defaults,
+    behaviour::{defaults, duration},
+    faults::FAULTS,
 };
+
+/// Least mean time of a fault, and between two. Kubelets are not simulated more finely.
+const LEAST_MEAN: Duration = Duration::from_secs(1);
 
 /// Fields with curves, and the annotation of pods that each stands for.
 pub(crate) const CURVES: [(&str, &str); 3] =
@@ -44,6 +53,22 @@ pub(crate) struct Behavior {
     pub(super) failure_rate: Option<u32>,
     /// Usage over time, by the name of the annotation.
     pub(super) curves: Vec<(&'static str, Curve)>,
+    /// Faults of the nodes, each of another kind.
+    pub(super) node_faults: Vec<NodeFault>,
+    /// Time of the object's creation, from which the times of the nodes' faults count.
+    pub(crate) created: Timestamp,
+}
+
+impl Behavior {
+    /// Reports whether nodes get faults.
+    pub(crate) fn fails_nodes(&self) -> bool {
+        !self.node_faults.is_empty()
+    }
+
+    /// Returns the fault of nodes that this annotation stands for.
+    pub(crate) fn node_fault(&self, annotation: &str) -> Option<&NodeFault> {
+        self.node_faults.iter().find(|fault| fault.annotation == annotation)
+    }
 }
 
 /// Returns the field of a Behavior that stands for an annotation of pods: `startDelay` for `start-delay`.
@@ -84,6 +109,8 @@ pub(crate) fn parse(name: &str, spec: &Value) -> Result<Behavior, Vec<String>> {
         values: Vec::new(),
         failure_rate: None,
         curves: Vec::new(),
+        node_faults: Vec::new(),
+        created: Timestamp::UNIX_EPOCH,
     };
     for annotation in annotations::of_pods() {
         let field = field(annotation.name);
@@ -99,6 +126,10 @@ pub(crate) fn parse(name: &str, spec: &Value) -> Result<Behavior, Vec<String>> {
             Ok(None) => {}
             Err(why) => errors.push(format!("spec.{field}: {why}")),
         }
+    }
+    match node_faults(&spec["nodeFaults"]) {
+        Ok(faults) => behavior.node_faults = faults,
+        Err(why) => errors.extend(why),
     }
     match rate(&spec["failureRate"]) {
         Ok(rate) => behavior.failure_rate = rate,
@@ -174,6 +205,64 @@ fn rate(value: &Value) -> Result<Option<u32>, String> {
     Ok(Some((percent / 100.0 * f64::from(MILLION)).round() as u32))
 }
 
+/// Reads the faults of nodes. The errors begin with their fields.
+fn node_faults(value: &Value) -> Result<Vec<NodeFault>, Vec<String>> {
+    let (mut faults, mut errors): (Vec<NodeFault>, Vec<String>) = Default::default();
+    for (index, item) in value.as_array().into_iter().flatten().enumerate() {
+        let field = |name: &str| format!("spec.nodeFaults[{index}].{name}");
+        let annotation = fault_of_kind(&item["kind"]);
+        let [between_failures, to_repair] = ["meanTimeBetweenFailures", "meanTimeToRepair"]
+            .map(|name| mean_time(&item[name]).map_err(|why| format!("{}: {why}", field(name))));
+        let read = match (annotation, between_failures, to_repair) {
+            (Ok(annotation), Ok(between_failures), Ok(to_repair)) => {
+                NodeFault { annotation, between_failures, to_repair }
+            }
+            (annotation, between_failures, to_repair) => {
+                errors.extend(annotation.err().map(|why| format!("{}: {why}", field("kind"))));
+                errors.extend([between_failures.err(), to_repair.err()].into_iter().flatten());
+                continue;
+            }
+        };
+        match faults.iter().position(|known| known.annotation == read.annotation) {
+            Some(first) => errors.push(format!(
+                "{}: {} is that of spec.nodeFaults[{first}], too",
+                field("kind"),
+                item["kind"]
+            )),
+            None => faults.push(read),
+        }
+    }
+    if errors.is_empty() { Ok(faults) } else { Err(errors) }
+}
+
+/// Returns the full name of the annotation of nodes for a kind of fault.
+fn fault_of_kind(kind: &Value) -> Result<&'static str, String> {
+    let found = node_fault_kinds().find(|(name, _)| kind.as_str() == Some(name));
+    found.map(|(_, annotation)| annotation).ok_or_else(|| {
+        let known: Vec<&str> = node_fault_kinds().map(|(name, _)| name).collect();
+        format!("{kind} is no fault of nodes; there are {}", known.join(", "))
+    })
+}
+
+/// Iterates over the kinds of faults of nodes, each with the full name of its annotation.
+pub(crate) fn node_fault_kinds() -> impl Iterator<Item = (&'static str, &'static str)> {
+    FAULTS.into_iter().map(|name| (name.strip_prefix(annotations::PREFIX).unwrap_or(name), name))
+}
+
+/// Reads a mean time, in milliseconds.
+fn mean_time(value: &Value) -> Result<u64, String> {
+    let text = match value {
+        Value::Null => return Err("a duration such as 10m is needed".to_owned()),
+        Value::String(text) => text,
+        other => return Err(format!("{other} is not a duration such as 10m")),
+    };
+    let time = duration(text).map_err(|why| format!("{text:?} {why}"))?;
+    if time < LEAST_MEAN {
+        return Err(format!("{text:?} is less than {}s", LEAST_MEAN.as_secs()));
+    }
+    Ok(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+}
+
 /// Reads a curve: points with a time and an amount, ascending.
 fn curve(value: &Value) -> Result<Option<Curve>, String> {
     let Some(items) = value.as_array().filter(|items| !items.is_empty()) else { return Ok(None) };
@@ -203,7 +292,6 @@ fn curve(value: &Value) -> Result<Option<Curve>, String> {
 mod tests {
     use super::*;
     use serde_json::json;
-    use std::time::Duration;
 
     #[test]
     fn fields_stand_for_annotations() {
@@ -211,7 +299,9 @@ mod tests {
         assert_eq!(fields, ["cpu", "startDelay", "aBC"]);
         let names: Vec<String> =
             annotations::of_pods().map(|annotation| field(annotation.name)).collect();
-        for taken in ["weight", "seed", "pods", "nodes", "containers", "images", "failureRate"] {
+        for taken in
+            ["weight", "seed", "pods", "nodes", "containers", "images", "failureRate", "nodeFaults"]
+        {
             assert!(!names.iter().any(|name| name == taken), "{taken}");
         }
     }
@@ -228,6 +318,10 @@ mod tests {
             "containers": ["app"],
             "startDelay": "1s..5s", "exitCode": 3, "cpu": "100m..200m", "failureRate": "0.5%",
             "memoryCurve": [{"at": "0", "value": "64Mi"}, {"at": "1h", "value": "128Mi"}],
+            "nodeFaults": [
+                {"kind": "silent", "meanTimeBetweenFailures": "12h", "meanTimeToRepair": "90s"},
+                {"kind": "pid-pressure", "meanTimeBetweenFailures": "1s", "meanTimeToRepair": "1.5s"},
+            ],
         });
         let behavior = parse("b", &spec).expect("valid");
         assert_eq!((behavior.weight, behavior.seed), (3, u64::MAX));
@@ -238,7 +332,22 @@ mod tests {
         );
         assert_eq!(behavior.failure_rate, Some(5000));
         assert_eq!(behavior.curves[0].1.points[1].0, Duration::from_secs(3600));
+        let faults = behavior.node_faults.iter();
+        let faults: Vec<_> =
+            faults.map(|it| (it.annotation, it.between_failures, it.to_repair)).collect();
+        assert_eq!(
+            faults,
+            [
+                (annotations::SILENT, 12 * 3_600_000, 90_000),
+                (annotations::PID_PRESSURE, 1000, 1500)
+            ]
+        );
         assert_eq!(parse("b", &json!({})).map(|all| all.values), Ok(Vec::new()));
+    }
+
+    fn faults(all: &[(&str, &str, &str)]) -> Value {
+        let fault = |(kind, between, repair): &(&str, &str, &str)| json!({"kind": kind, "meanTimeBetweenFailures": between, "meanTimeToRepair": repair});
+        json!({"nodeFaults": all.iter().map(fault).collect::<Vec<_>>()})
     }
 
     #[test]
@@ -257,6 +366,26 @@ mod tests {
                 "spec.pods.selector: \"Is\" is not a valid",
             ),
             (json!({"cpuCurve": [{"at": "8", "value": "1"}]}), "spec.cpuCurve: \"8\" is neither"),
+            (
+                faults(&[("gone", "1h", "1m")]),
+                "spec.nodeFaults[0].kind: \"gone\" is no fault of nodes; there are silent, not-ready, memory-pressure",
+            ),
+            (
+                faults(&[("silent", "1h", "1m"), ("silent", "2h", "1m")]),
+                "spec.nodeFaults[1].kind: \"silent\" is that of spec.nodeFaults[0], too",
+            ),
+            (
+                faults(&[("silent", "often", "1m")]),
+                "spec.nodeFaults[0].meanTimeBetweenFailures: \"often\" is not a duration",
+            ),
+            (
+                faults(&[("silent", "1h", "999ms")]),
+                "spec.nodeFaults[0].meanTimeToRepair: \"999ms\" is less than 1s",
+            ),
+            (
+                json!({"nodeFaults": [{"kind": "silent", "meanTimeToRepair": "1m"}]}),
+                "spec.nodeFaults[0].meanTimeBetweenFailures: a duration such as 10m is needed",
+            ),
             (
                 json!({"cpuCurve": [{"at": "08:00", "value": "1"}, {"at": "5m", "value": "1"}]}),
                 "spec.cpuCurve: times of day and",

@@ -184,6 +184,31 @@ async fn a_pod_whose_status_is_not_written_holds_no_address() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn one_of_two_pods_that_arrive_together_is_admitted() {
+    let sized = |name: &str, cpu: u32| {
+        pod(&json!({
+            "metadata": { "name": name, "uid": name },
+            "spec": { "containers": [
+                { "name": "c", "image": "nginx", "resources": { "requests": { "cpu": cpu } } },
+            ] },
+        }))
+    };
+    // The node has 8 CPUs. The cache shows no status that the workers write.
+    let pods = vec![sized("a", 5), sized("b", 5), sized("c", 3)];
+    let workers = TestWorkers::new([("/api/v1/pods", pods)]).await;
+    let key = |name: &str| Key { namespace: "shop".into(), name: name.into() };
+    let [a, b, c] = ["a", "b", "c"].map(key);
+    let (first, second) =
+        tokio::join!(workers.pod_workers.sync_pod(&a), workers.pod_workers.sync_pod(&b));
+    let third = workers.pod_workers.sync_pod(&c).await;
+    assert!(first.is_ok() && second.is_ok() && third.is_ok());
+    let state = workers.pod_workers.lock();
+    let rejected = [&a, &b, &c].map(|key| state.synced_pods[key].memory.rejected);
+    assert_eq!(rejected, [false, true, false], "a rejected pod takes no room");
+    assert!(state.admissions.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
 async fn volumes_are_mountable_once_their_driver_is_known_or_they_are_attached() {
     let used = json!({ "spec": { "volumes": [
         { "name": "v", "persistentVolumeClaim": { "claimName": "data" } },

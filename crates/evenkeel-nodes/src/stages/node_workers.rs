@@ -14,7 +14,7 @@ use std::{
 };
 
 use super::{PlayResult, StageController, spec::ResourceRef, stage_controller::StagedObject};
-use crate::{NodesOptions, faults};
+use crate::{NodeFaults, NodesOptions};
 
 /// Workers of all simulated nodes of the process, idle without Stages of nodes.
 pub(crate) struct NodeWorkers {
@@ -23,6 +23,7 @@ pub(crate) struct NodeWorkers {
     /// Indexes into `options.nodes`, by node name.
     indexes: HashMap<Text, usize>,
     nodes: Cache<Node>,
+    faults: NodeFaults,
     queue: Queue<usize>,
 }
 
@@ -30,22 +31,25 @@ impl NodeWorkers {
     pub(crate) fn new(
         controller: &Arc<StageController>,
         options: &NodesOptions,
-        nodes: &Cache<Node>,
+        (nodes, faults): (&Cache<Node>, &NodeFaults),
         queue: Queue<usize>,
     ) -> Arc<Self> {
         let names = options.nodes.iter().enumerate();
         let indexes = names.map(|(index, node)| (node.name.as_str().into(), index)).collect();
         let (controller, options) = (Arc::clone(controller), options.clone());
-        let workers = Arc::new(Self { controller, options, indexes, nodes: nodes.clone(), queue });
+        let (nodes, faults) = (nodes.clone(), faults.clone());
+        let workers = Arc::new(Self { controller, options, indexes, nodes, faults, queue });
         let weak = Arc::downgrade(&workers);
-        nodes.subscribe(move |event| Self::handle_event(&weak, event));
+        workers.nodes.subscribe(move |event| Self::handle_event(&weak, event));
         let weak = Arc::downgrade(&workers);
-        workers.controller.stages.subscribe(move || {
+        let enqueue_all = move || {
             let Some(workers) = weak.upgrade() else { return };
             for index in 0..workers.options.nodes.len() {
                 workers.queue.add(index, Priority::LOW);
             }
-        });
+        };
+        workers.controller.stages.subscribe(enqueue_all.clone());
+        workers.faults.subscribe(enqueue_all);
         workers
     }
 
@@ -96,7 +100,7 @@ impl NodeWorkers {
         let options = &self.options.nodes[index];
         let Some(node) = self.nodes.get("", &options.name) else { return Ok(None) };
         let now = self.controller.now();
-        if let Some(end) = faults::partition(&node, now) {
+        if let Some(end) = self.faults.partition(&node, now) {
             return Ok(end.remaining(now));
         }
         if !self.controller.stages.exist_for(ResourceRef::Node) {

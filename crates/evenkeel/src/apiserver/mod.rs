@@ -85,6 +85,7 @@ async fn run(options: &Options) -> Result<()> {
         let served = Served {
             url,
             introspection: None,
+            schedulers: None,
             time: None,
             server: Some(server.clone()),
             lifecycle: None,

@@ -1,6 +1,7 @@
 //! Client of a running manager, over the socket of `evenkeel up` or over its secure port.
 
 use super::Args;
+use crate::schedulers::{self, Schedulers};
 use anyhow::{Context, Result, anyhow, bail};
 use bytes::Bytes;
 use evenkeel_explain::Source;
@@ -95,6 +96,14 @@ impl Live {
             .map(|controller| controller.kind)
             .filter(|kind| !kind.is_empty())
             .collect())
+    }
+
+    /// Returns the schedulers that the process runs. `None` if it is none of `evenkeel up`, or one of an older version.
+    pub(super) async fn schedulers(&self) -> Option<Schedulers> {
+        match self {
+            Self::Socket(_) => self.get(schedulers::PATH).await.ok(),
+            Self::Https(..) => None,
+        }
     }
 
     /// Sends a GET request to the manager, and decodes its JSON response.

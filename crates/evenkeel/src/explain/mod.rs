@@ -21,6 +21,7 @@ use evenkeel_runtime::{
     clock::Clock,
     introspect::Subject,
 };
+use evenkeel_scheduler::SchedulerOptions;
 use futures::future::LocalBoxFuture;
 use live::Live;
 use std::{path::PathBuf, sync::Arc, time::Duration};
@@ -195,14 +196,26 @@ impl<'a> Session<'a> {
                 (explained?, Some(resources))
             }
         };
+        let schedulers = match &self.manager {
+            Some(live) => live.schedulers().await,
+            None => None,
+        };
+        let schedulers = schedulers.map(|schedulers| schedulers.options()).transpose();
+        let schedulers = schedulers.context(
+            "the manager's schedulers are configured as this version of evenkeel does not know",
+        )?;
         let objects = match &resources {
             Some(resources) => read(client, resources, &explained, MAX_OBJECTS).await?,
             None => Objects::default(),
         };
+        let objects = Objects { schedulers: schedulers.as_deref().map(names), ..objects };
         let root = objects.of(&explained.object);
         let is_pod = explained.object.kind == "Pod" && explained.object.group.is_empty();
         let scheduler = match is_pod && resources.is_some() {
-            true => crate::schedule::explain(kube.clone(), namespace, name).await?,
+            true => {
+                let schedulers = schedulers.as_deref().unwrap_or_default();
+                crate::schedule::explain(kube.clone(), namespace, name, schedulers).await?
+            }
             false => None,
         };
         if explained.reports.is_empty() && scheduler.is_none() && root.is_none() {
@@ -224,6 +237,11 @@ impl<'a> Session<'a> {
         let why = causes(&objects, clock.now());
         Ok(Answer { explained, owners, why, scheduler, is_pending })
     }
+}
+
+/// Returns the names of the profiles of all schedulers.
+fn names(schedulers: &[SchedulerOptions]) -> Vec<String> {
+    schedulers.iter().flat_map(SchedulerOptions::names).map(str::to_owned).collect()
 }
 
 /// Returns the CA (PEM) that a configuration trusts.

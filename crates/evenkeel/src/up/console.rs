@@ -65,7 +65,7 @@ async fn serve(
     let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
     let listener = listen(address, "console").await?;
     let address = listener.local_addr().context("the console's listener has no address")?;
-    let of_scheduler = args.clone();
+    let of_schedulers = args.clone();
     let console = Console::new(ConsoleOptions {
         cluster: options::cluster_name(args.name.as_deref(), args.data_dir.as_deref()),
         kube: clients.own.clone(),
@@ -75,11 +75,11 @@ async fn serve(
         runtime: plane.runtime().clone(),
         caches: plane.caches().clone(),
         introspection: plane.introspection().clone(),
-        registries: vec![plane.registry().clone(), plane.scheduler_registry().clone()],
+        registries: [&[plane.registry().clone()], plane.scheduler_registries()].concat(),
+        node_faults: plane.node_faults().clone(),
         // The plane has started with the same options, so they are valid.
         scheduler: Box::new(move || {
-            let options = plane::options(&of_scheduler).ok();
-            options.and_then(|options| options.scheduler).unwrap_or_default()
+            plane::schedulers(&of_schedulers).options().unwrap_or_default()
         }),
         allows_writes: args.console_writes,
     })?;

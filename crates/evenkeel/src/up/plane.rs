@@ -1,26 +1,49 @@
 //! Options of the components, from flags and the configuration file.
 
 use super::{
-    config::{Equipment, Nodes, Outage, Pool, outages},
+    config::{Components, Equipment, Nodes, Outage, Pool, outages},
     options::Args,
 };
 use anyhow::{Context, Error, Result, bail};
+use evenkeel::schedulers::Schedulers;
 use evenkeel_cloud::ip_pool::{Config, IpPool, PoolConfig};
 use evenkeel_component::flags::Invocation;
 use evenkeel_controller_manager::options as manager;
 use evenkeel_controllers::needs::Gates;
-use evenkeel_kube_scheduler::Registry;
-use evenkeel_plane::{NodeGroup, NodeOptions, PlaneOptions};
+use evenkeel_plane::{NodeGroup, NodeOptions, Plane, PlaneOptions};
+use evenkeel_runtime::clock::Clock;
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::Ipv4Addr,
     sync::Arc,
 };
 
-/// Returns the options of controllers, scheduler, nodes and load balancers.
+/// Returns the schedulers and their configurations.
+pub(super) fn schedulers(args: &Args) -> Schedulers {
+    let Components { scheduler, feature_gates, .. } = &args.components;
+    let schedulers = scheduler.schedulers(feature_gates);
+    if args.no_scheduler { Schedulers { configs: Vec::new(), ..schedulers } } else { schedulers }
+}
+
+/// Starts controllers, schedulers, nodes and load balancers.
 ///
 /// # Errors
-/// When a controller, a feature gate, the scheduler's configuration or the pool is invalid.
+/// When a component cannot start with its options.
+pub(super) fn start(
+    args: &Args,
+    kube: &kube::Client,
+    clock: &Clock,
+    options: PlaneOptions,
+) -> Result<Plane> {
+    // The first one is among the other components' options.
+    let more = schedulers(args).options()?.into_iter().skip(1).collect();
+    Ok(Plane::start_with_schedulers(kube, clock, options, more)?)
+}
+
+/// Returns the options of controllers, the first scheduler, nodes and load balancers.
+///
+/// # Errors
+/// When a controller, a feature gate, a scheduler's configuration or the pool is invalid.
 pub(super) fn options(args: &Args) -> Result<PlaneOptions> {
     let mut options = PlaneOptions::all(args.node_count());
     if let (None, Some(groups)) = (args.nodes, &args.components.nodes) {
@@ -30,9 +53,7 @@ pub(super) fn options(args: &Args) -> Result<PlaneOptions> {
     if args.no_controllers {
         options.controllers.clear();
     }
-    if args.no_scheduler {
-        options.scheduler = None;
-    }
+    options.scheduler = schedulers(args).options()?.into_iter().next();
     if !options.controllers.is_empty()
         && let Some((config, source)) = pools(args)
     {
@@ -133,13 +154,11 @@ fn nodes(groups: &[Nodes]) -> Result<Vec<NodeOptions>> {
     Ok(NodeGroup::nodes(&groups))
 }
 
-/// Sets what the file says of controllers, scheduler and feature gates.
+/// Sets what the file says of controllers and feature gates.
 fn configure(options: &mut PlaneOptions, args: &Args) -> Result<()> {
     let components = &args.components;
     let chosen = components.controllers.as_deref();
-    let scheduler = &components.scheduler;
-    let is_default = scheduler.config.is_none() && !scheduler.disabled;
-    if chosen.is_none() && components.feature_gates.is_empty() && is_default {
+    if chosen.is_none() && components.feature_gates.is_empty() {
         return Ok(());
     }
     let program = manager_options(chosen, &components.feature_gates)?;
@@ -158,21 +177,6 @@ fn configure(options: &mut PlaneOptions, args: &Args) -> Result<()> {
         let gates = Arc::clone(&program.gates);
         options.gates = Gates::new(move |gate| gates.enabled(gate));
     }
-    if components.scheduler.disabled {
-        options.scheduler = None;
-        return Ok(());
-    }
-    if components.scheduler.config.is_none() && components.feature_gates.is_empty() {
-        return Ok(());
-    }
-    let mut config = components.scheduler.config.clone().unwrap_or_default();
-    // It is known here what the object is.
-    config.entry("apiVersion").or_insert_with(|| "kubescheduler.config.k8s.io/v1".into());
-    config.entry("kind").or_insert_with(|| "KubeSchedulerConfiguration".into());
-    let text = serde_json::to_string(&config)?;
-    let scheduler =
-        evenkeel_kube_scheduler::library_options(&text, &Registry::in_tree(), &program.gates);
-    options.scheduler = Some(scheduler.context("scheduler.config")?);
     Ok(())
 }
 
@@ -197,7 +201,7 @@ fn manager_options(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::up::config::{Components, read};
+    use crate::up::config::read;
     use clap::Parser as _;
 
     #[derive(clap::Parser)]
@@ -207,6 +211,10 @@ mod tests {
     }
 
     fn configured(text: &str, flags: &[&str]) -> Result<PlaneOptions> {
+        options(&arguments(text, flags))
+    }
+
+    fn arguments(text: &str, flags: &[&str]) -> Args {
         let text = format!("apiVersion: evenkeel.dev/v1alpha1\nkind: Cluster\n{text}");
         let config = read("f", &text).expect("a configuration");
         let mut args = Up::parse_from([&["up"], flags].concat()).args;
@@ -218,7 +226,7 @@ mod tests {
             load_balancer_pools: config.load_balancer_pools,
             ..Components::default()
         };
-        options(&args)
+        args
     }
 
     fn refused(text: &str) -> String {
@@ -302,6 +310,28 @@ mod tests {
         assert_eq!(more[..2], kept);
         assert_eq!(more[2..], [node("node-0", 3, false), node("node-2", 5, false)]);
         assert_eq!(nodes(&[], Vec::new()).len(), 3, "a copy of no nodes");
+    }
+
+    #[test]
+    fn several_schedulers_have_their_configurations() {
+        let text = "scheduler:\n  configs:\n  - profiles: [{schedulerName: a}, {schedulerName: b}]\n  - {}\n";
+        let names = |text: &str, flags: &[&str]| -> Vec<String> {
+            let options = schedulers(&arguments(text, flags)).options().expect("valid");
+            options.iter().map(|one| one.names().collect::<Vec<_>>().join("+")).collect()
+        };
+        assert_eq!(names(text, &[]), ["a+b", "default-scheduler"]);
+        assert_eq!(names("", &[]), ["default-scheduler"]);
+        assert_eq!(names(text, &["--no-scheduler"]), [""; 0]);
+        assert_eq!(names(&text.replace("configs:", "disabled: true\n  configs:"), &[]), [""; 0]);
+        let options = configured(text, &[]).expect("valid");
+        assert_eq!(options.scheduler.expect("the first one").profiles.len(), 2);
+        let error = refused(&text.replace("b}", "default-scheduler}"));
+        assert!(
+            error.starts_with(
+                "scheduler.configs[1] (whose profile has no name, which means default-scheduler): "
+            ) && error.contains("scheduler.configs[0].profiles[1].schedulerName is"),
+            "{error}"
+        );
     }
 
     #[test]

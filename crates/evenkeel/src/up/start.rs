@@ -133,11 +133,11 @@ impl Start<'_> {
         (options.nodes.behaviors, options.nodes.stages) = (true, true);
         behaviors::install(&client).await?;
         let plane = match &thread {
-            None => Plane::start(&kube, self.clock, options)?,
+            None => plane::start(args, &kube, self.clock, options)?,
             Some(thread) => {
                 let components = thread.client(server.service());
                 let _context = thread.enter();
-                Plane::start(&components, thread.clock(), options)?
+                plane::start(args, &components, thread.clock(), options)?
             }
         };
         plane.connect(&server).await.context("the metrics API cannot be served")?;
@@ -181,7 +181,7 @@ impl Start<'_> {
         if let Some(ca) = &remote.ca {
             options = options.with_ca(ca);
         }
-        let plane = Plane::start(&remote.kube, self.clock, options)?;
+        let plane = plane::start(args, &remote.kube, self.clock, options)?;
         let serving = Tasks::new();
         let place = (own, &*remote.url, None);
         let clients = Clients { own: remote.kube, anonymous: remote.anonymous };
@@ -239,6 +239,7 @@ impl Start<'_> {
         let served = Served {
             url: url.to_owned(),
             introspection: Some((plane.introspection().clone(), plane.runtime().clone())),
+            schedulers: Some(plane::schedulers(self.args)),
             time: thread.map(|thread| thread.time().clone()),
             server: server.cloned(),
             lifecycle: Some(lifecycle),
@@ -299,7 +300,8 @@ impl Start<'_> {
         let reconnected = failures::end_previous(client, plane.caches(), &names).await;
         if let Some(limit) = args.wait {
             let makes_accounts = status::makes_accounts(plane);
-            let awaited = status::Awaited { names, reconnected, makes_accounts };
+            let faults = plane.node_faults().clone();
+            let awaited = status::Awaited { names, reconnected, faults, makes_accounts };
             let (caches, time) = (plane.caches().clone(), time.clone());
             let pending = move || status::pending(&caches, &awaited, time.now());
             progress.start_stage("nodes", pending.clone());
@@ -419,13 +421,14 @@ async fn existing_nodes(client: &Client) -> Result<Vec<NodeOptions>> {
 /// Describes the components that were started.
 fn components(args: &Args, node_count: usize) -> String {
     let file = &args.components;
+    let schedulers = match plane::schedulers(args).configs.len() {
+        0 => None,
+        1 => Some("scheduler".to_owned()),
+        several => Some(format!("{several} schedulers")),
+    };
     let has_controllers = file.controllers.as_ref().is_none_or(|names| !names.is_empty());
-    let parts = [
-        ("controllers", has_controllers && !args.no_controllers),
-        ("scheduler", !file.scheduler.disabled && !args.no_scheduler),
-    ];
-    let mut names: Vec<String> =
-        parts.iter().filter(|(_, runs)| *runs).map(|(name, _)| (*name).to_owned()).collect();
+    let controllers = (has_controllers && !args.no_controllers).then(|| "controllers".to_owned());
+    let mut names: Vec<String> = controllers.into_iter().chain(schedulers).collect();
     names.push(format!("{node_count} simulated nodes"));
     names.join(", ")
 }

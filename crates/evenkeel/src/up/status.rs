@@ -6,7 +6,7 @@ use evenkeel_api::{
     time::Timestamp,
     views::{Namespace, Node, Pod, ServiceAccount},
 };
-use evenkeel_nodes::{SILENT, fault};
+use evenkeel_nodes::{NodeFaults, SILENT};
 use evenkeel_plane::Plane;
 use evenkeel_runtime::{
     cache::Caches, client::Client, clock::Clock, discovery::ServerResources, introspect::Inspect,
@@ -125,6 +125,8 @@ pub(super) struct Awaited {
     pub(super) names: Vec<String>,
     /// Nodes whose partition has been ended. The caches may still have the partition.
     pub(super) reconnected: BTreeSet<String>,
+    /// Faults of the simulated nodes.
+    pub(super) faults: NodeFaults,
     /// Whether this process creates the default service account: nodes are Ready without controllers, too.
     pub(super) makes_accounts: bool,
 }
@@ -132,9 +134,9 @@ pub(super) struct Awaited {
 /// Returns the objects that `--wait` still waits for. It does not wait for a partitioned node, which becomes Ready only when
 /// the fault ends.
 pub(super) fn pending(caches: &Caches, awaited: &Awaited, now: Timestamp) -> Vec<String> {
-    let Awaited { names, reconnected, makes_accounts } = awaited;
+    let Awaited { names, reconnected, faults, makes_accounts } = awaited;
     let nodes = caches.of::<Node>();
-    let mut pending = unready(&nodes.list(), reconnected, now);
+    let mut pending = unready(&nodes.list(), faults, reconnected, now);
     let unregistered = names.iter().filter(|name| nodes.get("", name).is_none());
     pending.extend(unregistered.map(|name| format!("node {name}")));
     pending.extend(unsynced(caches));
@@ -145,10 +147,14 @@ pub(super) fn pending(caches: &Caches, awaited: &Awaited, now: Timestamp) -> Vec
 }
 
 /// Returns the nodes that are not Ready and can become so.
-fn unready(nodes: &[Arc<Node>], reconnected: &BTreeSet<String>, now: Timestamp) -> Vec<String> {
+fn unready(
+    nodes: &[Arc<Node>],
+    faults: &NodeFaults,
+    reconnected: &BTreeSet<String>,
+    now: Timestamp,
+) -> Vec<String> {
     let is_partitioned = |node: &Node| {
-        fault(&node.meta.annotations, SILENT, now).is_some()
-            && !reconnected.contains(&*node.meta.name)
+        faults.fault(node, SILENT, now).is_some() && !reconnected.contains(&*node.meta.name)
     };
     let awaited = nodes.iter().filter(|node| !is_ready(node) && !is_partitioned(node));
     awaited.map(|node| format!("node {}", node.meta.name)).collect()
@@ -187,7 +193,18 @@ mod tests {
             node("ended", "Unknown", "true"),
         ];
         let reconnected = BTreeSet::from(["ended".to_owned()]);
-        assert_eq!(unready(&nodes, &reconnected, now), ["node new", "node back", "node ended"]);
+        let faults = NodeFaults::default();
+        let unready = |faults| unready(&nodes, faults, &reconnected, now);
+        assert_eq!(unready(&faults), ["node new", "node back", "node ended"]);
+        let always = json!({
+            "metadata": {"name": "b", "creationTimestamp": "2026-01-01T00:00:00Z"},
+            "spec": {"nodeFaults": [
+                {"kind": "silent", "meanTimeBetweenFailures": "1s", "meanTimeToRepair": "100000h"},
+            ]},
+        });
+        let by_behavior = NodeFaults::of_objects([&always]);
+        let awaited = ["node new", "node ended"];
+        assert_eq!(unready(&by_behavior), awaited, "false is an annotation, too");
     }
 
     #[test]

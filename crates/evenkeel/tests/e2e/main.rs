@@ -39,6 +39,7 @@ mod quotas;
 mod replicas;
 mod roles;
 mod rollout;
+mod schedulers;
 mod scheduling;
 mod server;
 mod services;

@@ -282,6 +282,10 @@ fn what_a_configuration_cannot_mean_is_refused() {
         ("nodes: [{name: n, capacity: {cpu: x}}]\n", "nodes[0].capacity.cpu: \"x\""),
         ("users: [{name: a/b}]\n", "the name of a user has"),
         ("apiServer: {audit: {logFile: a}}\n", "set policy or policyFile"),
+        (
+            "scheduler: {configs: [{profiles: [{schedulerName: a}]}, {profiles: [{schedulerName: b}, {schedulerName: a}]}]}\n",
+            "scheduler.configs[1].profiles[1].schedulerName: scheduler.configs[0].profiles[0].schedulerName is \"a\", too",
+        ),
     ] {
         let head = "apiVersion: evenkeel.dev/v1alpha1\nkind: Cluster\n";
         home.file("c.yaml", &format!("{head}{text}"));

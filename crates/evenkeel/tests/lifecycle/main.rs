@@ -6,6 +6,7 @@ mod configuration;
 mod explain;
 mod faults;
 mod home;
+mod schedulers;
 
 use client::get;
 use home::{Home, events, text};

@@ -1,6 +1,10 @@
 //! Decodes the configuration file. Errors name line, column and path.
 
-use super::{nodes, types::Cluster, users};
+use super::{
+    nodes,
+    types::{Cluster, Scheduler},
+    users,
+};
 use anyhow::{Result, anyhow};
 use serde_saphyr::Error;
 
@@ -28,6 +32,19 @@ pub(crate) fn read(source: &str, text: &str) -> Result<Cluster> {
 fn check(cluster: &Cluster) -> Result<(), String> {
     if cluster.load_balancer_pool.is_some() && !cluster.load_balancer_pools.is_empty() {
         return Err("loadBalancerPool and loadBalancerPools exclude each other".to_owned());
+    }
+    match &cluster.scheduler {
+        Scheduler { config: Some(_), configs: Some(_), .. } => {
+            return Err(
+                "scheduler.config and scheduler.configs exclude each other; move the first into the second".to_owned()
+            );
+        }
+        Scheduler { configs: Some(configs), .. } if configs.is_empty() => {
+            return Err(
+                "scheduler.configs: the list is empty; add a configuration, such as {}, or set scheduler.disabled".to_owned(),
+            );
+        }
+        _ => {}
     }
     nodes::check(cluster.nodes.as_deref().unwrap_or_default())?;
     users::check(&cluster.users)
@@ -110,7 +127,7 @@ mod tests {
             ),
             (
                 "scheduler: {zzz: 1}\n",
-                "c.yaml:3:13: scheduler.zzz: unknown field \"zzz\"; known are disabled, config",
+                "c.yaml:3:13: scheduler.zzz: unknown field \"zzz\"; known are disabled, config, configs",
             ),
         ] {
             assert_eq!(refused(body), want);
@@ -134,6 +151,14 @@ mod tests {
             (
                 "loadBalancerPool: none\nloadBalancerPools: [{name: a, addresses: []}]\n",
                 "c.yaml: loadBalancerPool and loadBalancerPools exclude each other",
+            ),
+            (
+                "scheduler: {config: {}, configs: [{}]}\n",
+                "c.yaml: scheduler.config and scheduler.configs exclude each other; move the first into the second",
+            ),
+            (
+                "scheduler: {configs: []}\n",
+                "c.yaml: scheduler.configs: the list is empty; add a configuration, such as {}, or set scheduler.disabled",
             ),
             ("users: [{name: a}, {name: a}]\n", "c.yaml: users[1].name: users[0] is \"a\", too"),
         ] {

@@ -1,6 +1,7 @@
 //! Types of the configuration file.
 
 use super::{audit::Audit, devices::Devices, failures::Failure, users::User};
+use evenkeel::schedulers::{SchedulerConfig, Schedulers};
 use evenkeel_plane::NodeGroup;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, de::Error as _};
@@ -59,7 +60,7 @@ pub(crate) struct Cluster {
     /// empty list runs none.
     #[serde(default)]
     pub(crate) controllers: Option<Vec<String>>,
-    /// Scheduler of the cluster.
+    /// Scheduler of the cluster, or several side by side.
     #[serde(default)]
     pub(crate) scheduler: Scheduler,
     /// Feature gates of controllers, scheduler and API server.
@@ -195,7 +196,7 @@ pub(crate) enum Effect {
     NoExecute,
 }
 
-/// Scheduler of the cluster.
+/// Scheduler of the cluster, or several side by side.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Scheduler {
@@ -205,6 +206,10 @@ pub(crate) struct Scheduler {
     /// A KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1) without extenders.
     #[serde(default)]
     pub(crate) config: Option<Map<String, Value>>,
+    /// KubeSchedulerConfigurations, in place of config: each is that of a scheduler of its own, which schedules the pods whose
+    /// schedulerName is that of one of its profiles. Default: one scheduler, with config.
+    #[serde(default)]
+    pub(crate) configs: Option<Vec<Map<String, Value>>>,
 }
 
 /// The API server: flags of kube-apiserver.
@@ -258,6 +263,24 @@ pub(crate) struct Components {
     pub(crate) audit: Option<Audit>,
     pub(crate) users: Vec<User>,
     pub(crate) failures: Vec<Failure>,
+}
+
+impl Scheduler {
+    /// Returns the schedulers with their configurations and these feature gates.
+    pub(crate) fn schedulers(&self, feature_gates: &BTreeMap<String, bool>) -> Schedulers {
+        let at = |place: String, config| SchedulerConfig { place, config };
+        let configs = match (&self.configs, self.disabled) {
+            (_, true) => Vec::new(),
+            (None, _) => {
+                vec![at("scheduler.config".to_owned(), self.config.clone().unwrap_or_default())]
+            }
+            (Some(configs), _) => {
+                let places = (0..).map(|index: usize| format!("scheduler.configs[{index}]"));
+                places.zip(configs).map(|(place, config)| at(place, config.clone())).collect()
+            }
+        };
+        Schedulers { configs, feature_gates: feature_gates.clone() }
+    }
 }
 
 impl Nodes {
