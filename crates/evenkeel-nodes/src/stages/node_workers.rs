@@ -58,7 +58,7 @@ impl NodeWorkers {
         let Some(index) = workers.indexes.get(&event.object().meta.name) else { return };
         match event {
             CacheEvent::Deleted(_) => {
-                workers.controller.forget(ResourceRef::Node, &workers.key(*index))
+                workers.controller.forget(ResourceRef::Node, &workers.key(*index));
             }
             _ if workers.controller.stages.exist_for(ResourceRef::Node) => {
                 workers.queue.add(*index, Priority::NORMAL);

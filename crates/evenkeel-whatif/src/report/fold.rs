@@ -206,7 +206,7 @@ impl<'a> Fold<'a> {
             }
             EventKind::Unschedulable { message } => pod.message = message,
             EventKind::Ready | EventKind::NotReady => {
-                self.change_ready(name, *what == EventKind::Ready, now)
+                self.change_ready(name, *what == EventKind::Ready, now);
             }
             EventKind::Evicted { reason } => {
                 let eviction = Eviction {
