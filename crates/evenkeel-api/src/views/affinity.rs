@@ -9,9 +9,9 @@ message! {
     pub struct Affinity("k8s.io.api.core.v1.Affinity") {
         /// Nodes that the pod requires or prefers, by labels and fields.
         node_affinity: Option<Box<NodeAffinity>> = 1 "nodeAffinity",
-        /// Pods with which this pod shares a topology domain.
+        /// Pods near which this pod must or should run, in the same topology domain.
         pod_affinity: Option<Box<PodAffinity>> = 2 "podAffinity",
-        /// Pods whose topology domain this pod avoids.
+        /// Pods near which this pod must not or should not run, in the same topology domain.
         pod_anti_affinity: Option<Box<PodAntiAffinity>> = 3 "podAntiAffinity",
     }
 }
@@ -101,7 +101,7 @@ message! {
     pub struct PodAffinityTerm("k8s.io.api.core.v1.PodAffinityTerm") {
         /// Selector of the pods; selects none if absent.
         label_selector: Selector = 1 "labelSelector",
-        /// Namespaces of the pods; the pod's own if both this and the namespace selector are absent.
+        /// Namespaces of the pods; if neither `namespaces` nor `namespaceSelector` is set, the pod's own namespace.
         namespaces: Box<[Text]> = 2 "namespaces",
         /// Node label whose value identifies the topology domain.
         topology_key: Text = 3 "topologyKey",
@@ -139,7 +139,8 @@ message! {
         topology_key: Text = 2 "topologyKey",
         /// `DoNotSchedule` or `ScheduleAnyway`.
         when_unsatisfiable: Text = 3 "whenUnsatisfiable",
-        /// Selector of the pods to count; an empty one counts no existing pods.
+        /// Selector of the pods to count. Neither an absent one nor `{}` counts existing pods, but `{}` matches the pod
+        /// itself.
         label_selector: Selector = 4 "labelSelector",
         /// Number of domains below which the minimum counts as 0; 1 by default. Only with `DoNotSchedule`.
         min_domains: Option<i32> = 5 "minDomains",
