@@ -5,10 +5,10 @@
 //! | a create, an update or a patch is decoded | `CustomResourceStrategy::default` in `custom/strategy.rs` |
 //! | an object is read from the store: get, list, watch, the old object of an update | `Definition::prune_and_default`, from `custom::conversion::read`, `CustomResourceStrategy::convert_out` and `codec::decode_alone` |
 //! | an object is converted to another version | before it: `Definition::prune_and_default`; after it: `Definition::prune`, without defaults |
-//! | a mutating policy or webhook has changed an object | `Definition::prune_and_default`, from `admission::mutated::settle` |
+//! | a mutating policy or webhook has changed an object | `Definition::prune_and_default`, from `admission::mutated::prune_and_default` |
 //! | a definition is validated: each default must fit its schema | `definition::schema::validate_defaults`, in this crate |
 //!
-//! These functions call [`default`]. The paths in all rows but the last are in `evenkeel-apiserver`, where
+//! These functions call [`set_defaults`]. The paths in all rows but the last are in `evenkeel-apiserver`, where
 //! `resource/custom.rs` has `Definition`. Defaults are stored with the object. They are also applied on each read,
 //! because defaults may have been added to the schema since the write.
 
@@ -19,7 +19,7 @@ use super::structural::Structural;
 /// Sets the defaults of absent fields at every depth. A null counts as absent if the schema is not nullable.
 ///
 /// Upstream: `structuraldefaulting.Default`.
-pub fn default(value: &mut Value, schema: &Structural) {
+pub fn set_defaults(value: &mut Value, schema: &Structural) {
     match value {
         Value::Object(fields) => {
             for (name, property) in &schema.properties {
@@ -31,26 +31,26 @@ pub fn default(value: &mut Value, schema: &Structural) {
             }
             for (name, value) in fields.iter_mut() {
                 let Some(child) = schema.child(name) else { continue };
-                default_value(value, child);
+                set_defaults_at(value, child);
             }
         }
         Value::Array(items) => {
             let Some(child) = &schema.items else { return };
-            items.iter_mut().for_each(|item| default_value(item, child));
+            items.iter_mut().for_each(|item| set_defaults_at(item, child));
         }
         _ => {}
     }
 }
 
-/// Replaces a null that the schema does not allow by the schema's default, then sets the defaults below it.
-fn default_value(value: &mut Value, schema: &Structural) {
+/// Replaces a null that the schema does not allow by the schema's default, then sets the defaults of the fields below it.
+fn set_defaults_at(value: &mut Value, schema: &Structural) {
     if value.is_null()
         && !schema.nullable
         && let Some(default) = &schema.default
     {
         *value = default.clone();
     }
-    default(value, schema);
+    set_defaults(value, schema);
 }
 
 /// Removes null fields whose schema is not nullable and has no default.
@@ -95,10 +95,10 @@ mod tests {
     #[test]
     fn defaults_apply_at_every_depth() {
         let mut value = json!({});
-        default(&mut value, &schema());
+        set_defaults(&mut value, &schema());
         assert_eq!(value, json!({"spec": {"a": {"n": 3}, "o": "d"}}));
         let mut value = json!({"spec": {"l": [{}, {"x": "z"}], "o": null, "a": {"n": null}}});
-        default(&mut value, &schema());
+        set_defaults(&mut value, &schema());
         assert_eq!(
             value,
             json!({"spec": {"l": [{"x": "y"}, {"x": "z"}], "o": null, "a": {"n": 3}}})

@@ -43,9 +43,9 @@ pub(crate) fn custom_resource(data: &[u8]) {
     assert!(!pruning::prune(&mut again, &schema, true), "pruning is idempotent");
     assert_eq!(again, object);
     defaulting::prune_non_nullable_nulls(&mut object, &schema);
-    defaulting::default(&mut object, &schema);
+    defaulting::set_defaults(&mut object, &schema);
     let mut again = object.clone();
-    defaulting::default(&mut again, &schema);
+    defaulting::set_defaults(&mut again, &schema);
     assert_eq!(again, object, "defaulting is idempotent");
     let mut errors = Vec::new();
     validation::validate(&object, old.as_ref(), &schema, "", &mut errors);

@@ -53,13 +53,14 @@ pub fn validate_custom_resource_definition(
     }
 }
 
+/// Requires a group that is a domain with a dot, and a known scope.
 fn validate_group_and_scope(crd: &Value, errors: &mut Vec<FieldError>) {
     let group = text(crd, "spec.group");
-    let wrong = dns_subdomain(group);
+    let problems = dns_subdomain(group);
     if group.is_empty() {
         errors.push(FieldError::required("spec.group", ""));
-    } else if !wrong.is_empty() {
-        errors.push(FieldError::invalid("spec.group", group, wrong.join(",")));
+    } else if !problems.is_empty() {
+        errors.push(FieldError::invalid("spec.group", group, problems.join(",")));
     } else if !group.contains('.') {
         let detail = "should be a domain with at least one dot";
         errors.push(FieldError::invalid("spec.group", group, detail));
@@ -67,6 +68,8 @@ fn validate_group_and_scope(crd: &Value, errors: &mut Vec<FieldError>) {
     validate_enum_string("spec.scope", text(crd, "spec.scope"), &["Cluster", "Namespaced"], errors);
 }
 
+/// Requires one of the known values.
+///
 /// Upstream: `validateEnumStrings`.
 fn validate_enum_string(field: &str, value: &str, known: &[&str], errors: &mut Vec<FieldError>) {
     if value.is_empty() {
@@ -86,6 +89,9 @@ fn is_identical_in_all_versions(versions: &[Value], field: &str) -> bool {
     versions.iter().all(|v| v.get(field) == Some(first))
 }
 
+/// Requires unique names of versions and exactly one storage version, and validates each version. Skips a schema that the
+/// update leaves unchanged.
+///
 /// Upstream: `validateCustomResourceDefinitionSpec`, `validateCustomResourceDefinitionVersion`.
 fn validate_versions(crd: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
     let versions = list(crd, "spec.versions");
@@ -102,32 +108,32 @@ fn validate_versions(crd: &Value, old: Option<&Value>, errors: &mut Vec<FieldErr
             .filter(|field| is_identical_in_all_versions(versions, field))
             .collect();
     let mut has_unique_names = true;
-    for (i, version) in versions.iter().enumerate() {
+    for (version_index, version) in versions.iter().enumerate() {
         n_storage_versions += usize::from(flag(version, "storage"));
         let name = text(version, "name");
         has_unique_names &= names.insert(name);
         if !version["schema"]["openAPIV3Schema"].is_object() {
-            let field = format!("spec.versions[{i}].schema.openAPIV3Schema");
+            let field = format!("spec.versions[{version_index}].schema.openAPIV3Schema");
             errors.push(FieldError::required(field, ""));
         }
-        let wrong = dns_1035_label(name);
-        if !wrong.is_empty() {
-            let field = format!("spec.versions[{i}].name");
-            errors.push(FieldError::invalid(field, name, wrong.join(",")));
+        let problems = dns_1035_label(name);
+        if !problems.is_empty() {
+            let field = format!("spec.versions[{version_index}].name");
+            errors.push(FieldError::invalid(field, name, problems.join(",")));
             // Upstream's internal version also has the name of the first version here.
-            if i == 0 && !name.is_empty() {
-                errors.push(FieldError::invalid("spec.version", name, wrong.join(",")));
+            if version_index == 0 && !name.is_empty() {
+                errors.push(FieldError::invalid("spec.version", name, problems.join(",")));
             }
         }
-        validate_deprecation_warning(version, i, errors);
-        // Returns the path of a field of the version; `None` to skip it, because a value that all versions share is
-        // validated only with the first version. Its path is that of the field `shared_name` in the spec.
-        let field_path = |field: &str, shared_name: &str| match shared.contains(field) {
-            true if i > 0 => None,
+        validate_deprecation_warning(version, version_index, errors);
+        // Path of a field in errors. A value that all versions share is validated once, with the first version, at
+        // `spec.<shared_name>`; `None` for the later versions.
+        let path_in_errors = |field: &str, shared_name: &str| match shared.contains(field) {
+            true if version_index > 0 => None,
             true => Some(format!("spec.{shared_name}")),
-            false => Some(format!("spec.versions[{i}].{field}")),
+            false => Some(format!("spec.versions[{version_index}].{field}")),
         };
-        if let Some(field_path) = field_path("schema", "validation") {
+        if let Some(field_path) = path_in_errors("schema", "validation") {
             // Skip a schema that the update leaves unchanged.
             let is_unchanged = old_versions.get(name).is_some_and(|old| {
                 old["schema"] == version["schema"] && old["subresources"] == version["subresources"]
@@ -136,16 +142,16 @@ fn validate_versions(crd: &Value, old: Option<&Value>, errors: &mut Vec<FieldErr
                 schema::validate_schema(version, &field_path, errors);
             }
         }
-        if let Some(field_path) = field_path("subresources", "subresources") {
+        if let Some(field_path) = path_in_errors("subresources", "subresources") {
             validate_subresources(version, &field_path, errors);
         }
         let columns = "additionalPrinterColumns";
-        if let Some(field_path) = field_path(columns, columns) {
+        if let Some(field_path) = path_in_errors(columns, columns) {
             for (i, column) in list(version, columns).iter().enumerate() {
                 validate_column_definition(column, &format!("{field_path}[{i}]"), errors);
             }
         }
-        if let Some(field_path) = field_path("selectableFields", "selectableFields") {
+        if let Some(field_path) = path_in_errors("selectableFields", "selectableFields") {
             validate_selectable_fields(version, &field_path, errors);
         }
     }
@@ -159,29 +165,37 @@ fn validate_versions(crd: &Value, old: Option<&Value>, errors: &mut Vec<FieldErr
     }
 }
 
+/// Allows a warning only for deprecated versions: 1 to 256 printable characters.
+///
 /// Upstream: `validateDeprecationWarning`.
-fn validate_deprecation_warning(version: &Value, i: usize, errors: &mut Vec<FieldError>) {
+fn validate_deprecation_warning(
+    version: &Value,
+    version_index: usize,
+    errors: &mut Vec<FieldError>,
+) {
     let Some(warning) = version.get("deprecationWarning").and_then(Value::as_str) else { return };
-    let mut wrong = |detail: &str| {
-        let field = format!("spec.versions[{i}].deprecationWarning");
+    let mut report = |detail: &str| {
+        let field = format!("spec.versions[{version_index}].deprecationWarning");
         errors.push(FieldError::invalid(field, warning, detail));
     };
     if !flag(version, "deprecated") {
-        return wrong("can only be set for deprecated versions");
+        return report("can only be set for deprecated versions");
     }
     if warning.len() > 256 {
-        wrong("must be <= 256 characters long");
+        report("must be <= 256 characters long");
     }
     if warning.is_empty() {
-        wrong("must not be an empty string");
+        report("must not be an empty string");
     }
     if let Some((at, _)) = warning.char_indices().find(|(_, c)| c.is_control()) {
-        wrong(&format!(
+        report(&format!(
             "must only contain printable UTF-8 characters; non-printable character found at index {at}"
         ));
     }
 }
 
+/// Requires simple JSON paths in the scale subresource, below `.spec` or `.status` as the field demands.
+///
 /// Upstream: `ValidateCustomResourceDefinitionSubresources`.
 fn validate_subresources(version: &Value, field_path: &str, errors: &mut Vec<FieldError>) {
     let Some(scale) = get(version, "subresources.scale") else { return };
@@ -208,6 +222,8 @@ fn validate_subresources(version: &Value, field_path: &str, errors: &mut Vec<Fie
     }
 }
 
+/// Requires a name, a known type and a simple JSON path of a printer column. Its format must be known if it is set.
+///
 /// Upstream: `ValidateCustomResourceColumnDefinition`.
 fn validate_column_definition(column: &Value, field_path: &str, errors: &mut Vec<FieldError>) {
     const TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
@@ -237,6 +253,9 @@ fn validate_column_definition(column: &Value, field_path: &str, errors: &mut Vec
     }
 }
 
+/// Requires that selectable fields are distinct fields of the schema with a type of string, boolean or integer, outside of
+/// the metadata, and at most [`MAX_SELECTABLE_FIELDS`].
+///
 /// Upstream: `ValidateCustomResourceSelectableFields`.
 fn validate_selectable_fields(version: &Value, field_path: &str, errors: &mut Vec<FieldError>) {
     let schema = &version["schema"]["openAPIV3Schema"];
@@ -284,11 +303,11 @@ fn validate_selectable_fields(version: &Value, field_path: &str, errors: &mut Ve
 pub fn validate_names(names: &Value, field_path: &str, errors: &mut Vec<FieldError>) {
     let mut validate_label = |field: String, name: &str, is_kind: bool| {
         let lower_case = if is_kind { name.to_lowercase() } else { name.to_owned() };
-        let wrong = dns_1035_label(&lower_case);
-        if !wrong.is_empty() {
+        let problems = dns_1035_label(&lower_case);
+        if !problems.is_empty() {
             let prefix =
                 if is_kind { "may have mixed case, but should otherwise match: " } else { "" };
-            let detail = format!("{prefix}{}", wrong.join(","));
+            let detail = format!("{prefix}{}", problems.join(","));
             errors.push(FieldError::invalid(format!("{field_path}.{field}"), name, detail));
         }
     };
@@ -310,6 +329,8 @@ pub fn validate_names(names: &Value, field_path: &str, errors: &mut Vec<FieldErr
     }
 }
 
+/// Requires a client configuration and review versions with the strategy Webhook, and forbids them otherwise.
+///
 /// Upstream: `validateCustomResourceConversion`.
 fn validate_conversion(crd: &Value, errors: &mut Vec<FieldError>) {
     let Some(conversion) = get(crd, "spec.conversion") else { return };
@@ -347,6 +368,8 @@ fn validate_conversion(crd: &Value, errors: &mut Vec<FieldError>) {
     validate_conversion_review_versions(reviews, errors);
 }
 
+/// Requires distinct valid names, among them one that this server supports.
+///
 /// Upstream: `validateConversionReviewVersions`.
 fn validate_conversion_review_versions(versions: &[Value], errors: &mut Vec<FieldError>) {
     let field_path = "spec.conversion.conversionReviewVersions";
@@ -362,9 +385,9 @@ fn validate_conversion_review_versions(versions: &[Value], errors: &mut Vec<Fiel
             errors.push(FieldError::invalid(field, name, "duplicate version"));
             continue;
         }
-        let wrong = dns_1035_label(name);
+        let problems = dns_1035_label(name);
         errors.extend(
-            wrong.into_iter().map(|detail| FieldError::invalid(field.clone(), name, detail)),
+            problems.into_iter().map(|detail| FieldError::invalid(field.clone(), name, detail)),
         );
     }
     if !versions.iter().any(|v| v == "v1" || v == "v1beta1") {
@@ -391,6 +414,8 @@ fn validate_spec_update(new: &Value, old: &Value, errors: &mut Vec<FieldError>) 
     }
 }
 
+/// Requires that the stored versions are versions of the spec and contain the storage version.
+///
 /// Upstream: `ValidateCustomResourceDefinitionStoredVersions`.
 fn validate_stored_versions(crd: &Value, errors: &mut Vec<FieldError>) {
     let field_path = "status.storedVersions";

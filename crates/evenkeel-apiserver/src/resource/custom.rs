@@ -80,16 +80,14 @@ impl Definition {
     }
 
     /// Applies the defaults of a CustomResourceDefinition's schema: prunes the object by the schema of its own version, then
-    /// sets the `default` of each absent field. Callers: `conversion::read` (get, list, watch, the old object of an update),
-    /// `codec::decode_alone`, `CustomResourceStrategy::convert_out`, and `admission::mutated::settle`. A request body gets its
-    /// defaults in `CustomResourceStrategy::default`. The table in `evenkeel_apiextensions::defaulting` lists all cases.
+    /// sets the `default` of each absent field. The table in [`evenkeel_apiextensions::defaulting`] lists the callers.
     ///
     /// Upstream: `unstructuredDefaulter.Default`, `structuraldefaulting.PruneNonNullableNullsWithoutDefaults`,
     /// `structuraldefaulting.Default`.
     pub(crate) fn prune_and_default(&self, object: &mut Value) {
         self.prune(object);
         if let Some(structural) = self.structural(text(object, "apiVersion")) {
-            defaulting::default(object, structural);
+            defaulting::set_defaults(object, structural);
         }
     }
 
