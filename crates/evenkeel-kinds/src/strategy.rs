@@ -184,13 +184,13 @@ fn set_phase_transition_time(new: &mut Value, old: &Value, now: &str) {
 /// Strategy of a kind's `/status` path. The variants differ in the metadata that a status update can change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StatusStrategy {
-    /// Custom resource, or kind of flow control: a status update changes only the status.
+    /// Changes `status` only, and records managers of no other field: custom resource, or kind of flow control.
     Custom,
-    /// Built-in kind: a status update may also change metadata.
+    /// Changes `status` and `metadata`: built-in kind.
     BuiltIn,
-    /// Built-in kind, such as ResourceClaim, whose metadata a status update cannot change.
+    /// Changes `status` only, but records managers of metadata before it resets them: built-in kind such as ResourceClaim.
     BuiltInStatusOnly,
-    /// Deployment: a status update may also change metadata, except labels.
+    /// Changes `status`, and `metadata` except labels: Deployment.
     Deployment,
 }
 
