@@ -102,10 +102,7 @@ impl Authorizer {
                     None => Decision::no_opinion(""),
                 },
                 Authorizing::Rbac if with_reason => {
-                    match self.rbac.authorize_with_reason(store, user, attributes) {
-                        Ok(reason) => Decision::allowed(reason),
-                        Err(reason) => Decision::no_opinion(reason),
-                    }
+                    self.rbac.authorize_with_reason(store, user, attributes)
                 }
                 Authorizing::Rbac if self.rbac.authorize(store, user, attributes) => {
                     Decision::allowed("")

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | Permissions add up, without deny rules: one rule that allows the request is enough | `authorize` |
 //! | A member of `system:masters` may do everything, regardless of the roles | `authorizer::decide` |
-//! | A RoleBinding grants in its namespace, a ClusterRoleBinding in all namespaces and on cluster-scoped resources | `visit_rules_for` |
+//! | A RoleBinding grants in its namespace, a ClusterRoleBinding in all namespaces and on cluster-scoped resources | `grants_of` |
 //! | A RoleBinding may refer to a ClusterRole, and grants its rules in the binding's namespace only | `resolve` |
 //! | A subject is a user, a group or a service account (`system:serviceaccount:NAMESPACE:NAME`) | `resolve` |
 //! | A binding to a role that does not exist grants nothing | `MissingRole` |
@@ -21,18 +21,21 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
+use super::authorization::decision::Decision;
 use super::rule::{Attributes, PolicyRule};
 use super::{User, nodes};
 use crate::store::Store;
 use evenkeel_apimachinery::status::quote;
 
-/// Resource prefixes of the RBAC resources. [`resolve`] reads them by position.
-pub(super) const RBAC_RESOURCES: [&str; 4] = [
-    "rbac.authorization.k8s.io/clusterroles",
-    "rbac.authorization.k8s.io/roles",
-    "rbac.authorization.k8s.io/clusterrolebindings",
-    "rbac.authorization.k8s.io/rolebindings",
-];
+/// Resource prefix of ClusterRoles.
+pub(super) const CLUSTER_ROLES: &str = "rbac.authorization.k8s.io/clusterroles";
+const ROLES: &str = "rbac.authorization.k8s.io/roles";
+const CLUSTER_ROLE_BINDINGS: &str = "rbac.authorization.k8s.io/clusterrolebindings";
+const ROLE_BINDINGS: &str = "rbac.authorization.k8s.io/rolebindings";
+
+/// Resource prefixes of the resources that [`resolve`] reads.
+pub(super) const RBAC_RESOURCES: [&str; 4] =
+    [CLUSTER_ROLES, ROLES, CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS];
 
 /// Rules that the stored bindings grant.
 ///
@@ -144,26 +147,27 @@ impl RuleResolver {
     ///
     /// Upstream: `RBACAuthorizer.Authorize`.
     pub(super) fn authorize(&self, user: &User, attributes: &Attributes<'_>) -> bool {
-        self.visit_rules_for(user, attributes.namespace)
+        self.grants_of(user, attributes.namespace)
             .any(|(_, grant)| grant.rules().iter().any(|rule| rule.rule_allows(attributes)))
     }
 
-    /// Decides like [`authorize`](Self::authorize). `Ok` has a reason that names the grant; `Err` has a reason that
-    /// names the missing roles of the user's bindings, or is empty.
+    /// Decides like [`authorize`](Self::authorize), with a reason. That of an allowed request names the grant. Otherwise,
+    /// the reason names the missing roles of the user's bindings, or is empty.
     ///
     /// Upstream: `RBACAuthorizer.Authorize`, `describeSubject`.
     pub(super) fn authorize_with_reason(
         &self,
         user: &User,
         attributes: &Attributes<'_>,
-    ) -> Result<String, String> {
+    ) -> Decision {
         let allowing = self
-            .visit_rules_for(user, attributes.namespace)
+            .grants_of(user, attributes.namespace)
             .find(|(_, grant)| grant.rules().iter().any(|rule| rule.rule_allows(attributes)));
         let Some((subject, grant)) = allowing else {
             let missing = self.rules_for(user, attributes.namespace).missing;
             let errors = aggregate(missing.iter().map(|role| role.not_cached()));
-            return Err(errors.map_or_else(String::new, |errors| format!("RBAC: {errors}")));
+            let reason = errors.map_or_else(String::new, |errors| format!("RBAC: {errors}"));
+            return Decision::no_opinion(reason);
         };
         let account = subject.strip_prefix("system:serviceaccount:");
         let grantee = match account.and_then(|account| account.split_once(':')) {
@@ -171,7 +175,7 @@ impl RuleResolver {
             None if *subject == *user.name => format!("User \"{subject}\""),
             None => format!("Group \"{subject}\""),
         };
-        Ok(format!("RBAC: allowed by {} to {grantee}", grant.description))
+        Decision::allowed(format!("RBAC: allowed by {} to {grantee}", grant.description))
     }
 
     /// Decides with the Node authorizer. Returns `None` for a user that is not a kubelet.
@@ -199,7 +203,7 @@ impl RuleResolver {
         // Addresses of the rules of roles, to list each role once.
         let mut seen_rules = HashSet::new();
         let mut missing_in_namespace = Vec::new();
-        for (_, grant) in self.visit_rules_for(user, namespace) {
+        for (_, grant) in self.grants_of(user, namespace) {
             match (&grant.rules, &grant.namespace) {
                 (Ok(rules), _) if seen_rules.insert(Arc::as_ptr(rules).cast::<PolicyRule>()) => {
                     resolved.rules.push(rules.clone());
@@ -217,7 +221,7 @@ impl RuleResolver {
     /// namespace selects only the grants of ClusterRoleBindings.
     ///
     /// Upstream: `VisitRulesFor`.
-    fn visit_rules_for<'a>(
+    fn grants_of<'a>(
         &'a self,
         user: &'a User,
         namespace: &'a str,
@@ -243,9 +247,7 @@ pub(super) fn resolve(store: &Store, version: [u64; 4]) -> RuleResolver {
     let mut resolver = RuleResolver { version, ..RuleResolver::default() };
     // Rules by whether the role is a ClusterRole, and by its key in the store.
     let mut roles: HashMap<(bool, Box<str>), Arc<[PolicyRule]>> = HashMap::new();
-    for (is_cluster_role, resource_prefix) in
-        [(true, RBAC_RESOURCES[0]), (false, RBAC_RESOURCES[1])]
-    {
+    for (is_cluster_role, resource_prefix) in [(true, CLUSTER_ROLES), (false, ROLES)] {
         for entry in store.all(resource_prefix) {
             match serde_json::from_slice::<Role>(entry.json()) {
                 Ok(role) => {
@@ -262,7 +264,7 @@ pub(super) fn resolve(store: &Store, version: [u64; 4]) -> RuleResolver {
     }
     resolver.node = roles.get(&(true, "system:node".into())).cloned();
     for (is_cluster_binding, resource_prefix) in
-        [(true, RBAC_RESOURCES[2]), (false, RBAC_RESOURCES[3])]
+        [(true, CLUSTER_ROLE_BINDINGS), (false, ROLE_BINDINGS)]
     {
         for entry in store.all(resource_prefix) {
             let binding = match serde_json::from_slice::<Binding>(entry.json()) {

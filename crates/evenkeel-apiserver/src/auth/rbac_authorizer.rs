@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use super::User;
-use super::nodes::Decision;
+use super::authorization::decision::Decision;
+use super::nodes;
 use super::rbac::{RBAC_RESOURCES, ResolvedRules, RuleResolver, resolve};
 use super::rule::Attributes;
 use crate::store::Store;
@@ -29,14 +30,13 @@ impl RbacAuthorizer {
         self.resolver(store).authorize(user, attributes)
     }
 
-    /// Decides like [`authorize`](Self::authorize). `Ok` has the reason why the request is allowed; `Err` has the
-    /// reason of the refusal.
+    /// Decides like [`authorize`](Self::authorize), with a reason.
     pub(super) fn authorize_with_reason(
         &self,
         store: &Store,
         user: &User,
         attributes: &Attributes<'_>,
-    ) -> Result<String, String> {
+    ) -> Decision {
         self.resolver(store).authorize_with_reason(user, attributes)
     }
 
@@ -46,7 +46,7 @@ impl RbacAuthorizer {
         store: &Store,
         user: &User,
         attributes: &Attributes<'_>,
-    ) -> Option<Decision> {
+    ) -> Option<nodes::Decision> {
         self.resolver(store).authorize_node(store, user, attributes)
     }
 
@@ -89,6 +89,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::auth::rbac::CLUSTER_ROLES;
     use crate::registry;
     use crate::store::{Encoded, Expect, SelectionAttributes};
 
@@ -98,7 +99,7 @@ mod tests {
         for n in 0..500 {
             let role = json!({"metadata": {"name": format!("r{n}")}, "rules": []});
             let encoded = Encoded::new(&role, SelectionAttributes::new(&role, |_| ()));
-            let (prefix, key) = (RBAC_RESOURCES[0].into(), format!("r{n}"));
+            let (prefix, key) = (CLUSTER_ROLES.into(), format!("r{n}"));
             store.put(&prefix, &key, Expect::Absent, encoded).await.expect("written");
         }
         let (rbac, barrier) = (RbacAuthorizer::default(), Barrier::new(8));

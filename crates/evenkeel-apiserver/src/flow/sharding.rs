@@ -55,12 +55,13 @@ impl Dealer {
             *card = (hash % remaining) as usize;
             hash /= remaining;
         }
-        // Each number is an index into the cards that remained at its deal. To turn the index into a card of the whole
-        // deck, add one for each card that was dealt before and is not greater.
+        // Each remainder is an index into the cards that remained at its deal. To turn it into a card of the whole deck,
+        // undo the earlier deals, the latest first: a deal removed a card from its remaining ones, so each index that is
+        // not lower than the remainder of that deal rises by one.
         let remainders = cards;
         for (dealt, card) in cards.iter_mut().enumerate().take(self.hand_size) {
-            for before in remainders[..dealt].iter().rev() {
-                if *card >= *before {
+            for earlier in remainders[..dealt].iter().rev() {
+                if *card >= *earlier {
                     *card += 1;
                 }
             }

@@ -25,7 +25,7 @@ where
     B: http_body::Body<Data = Bytes> + Send,
     B::Error: std::fmt::Display,
 {
-    let too_large = || StatusError::too_large("limit is 3145728");
+    let too_large = || StatusError::too_large(&format!("limit is {MAX_BODY_BYTES}"));
     if body.size_hint().lower() > MAX_BODY_BYTES as u64 {
         return Err(too_large());
     }

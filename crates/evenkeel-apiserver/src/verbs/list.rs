@@ -16,7 +16,7 @@
 //! | resourceVersion 0 ignores limit, as upstream's watch cache does | `page_limit` |
 //! | continue: exactly the revision of the first chunk; resourceVersion must be unset or 0 | `list_revision`, `parse` |
 //! | continue with resourceVersionMatch: refused | `validate_list_options` |
-//! | Exact or continue at a compacted revision: 410 Expired; for continue with a token for an inconsistent list | `page_expired` |
+//! | Exact or continue at a compacted revision: 410 Expired. For continue, the error carries a token that continues at the most recent state | `page_expired` |
 //! | resourceVersion n in the future: waits 3 s, then 504 Timeout, cause ResourceVersionTooLarge | `wait_until_revision` |
 
 use std::sync::Arc;
@@ -264,7 +264,8 @@ fn page_limit(options: &ListOptions<'_>) -> Option<usize> {
 }
 
 /// Returns the revision at which to list; `None` for the most recent state. Waits until the store has reached the
-/// `resourceVersion` of the request.
+/// `resourceVersion` of the request. A list that is not exact (NotOlderThan) only waits for that revision, and then reads
+/// the most recent state.
 async fn list_revision(
     request: &RequestContext<'_>,
     options: &ListOptions<'_>,

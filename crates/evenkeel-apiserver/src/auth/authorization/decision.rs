@@ -7,7 +7,7 @@ pub(crate) enum Effect {
     Allow,
     /// The request is denied, whatever later authorizers would say.
     Deny,
-    /// A later authorizer decides. Without one the request is refused.
+    /// A later authorizer decides. If there is none, the request is denied.
     NoOpinion,
 }
 

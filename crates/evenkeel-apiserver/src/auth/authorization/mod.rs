@@ -13,7 +13,7 @@ mod answers;
 mod authorizing;
 mod conditions;
 mod config;
-mod decision;
+pub(super) mod decision;
 mod metrics;
 mod review;
 mod source;
