@@ -29,8 +29,9 @@ impl Dynamic {
         Self { meta: to_meta(&object.metadata), object: Arc::new(object) }
     }
 
-    /// Sets the type of an object that has none, as those of a list of a built-in kind.
-    pub(crate) fn typed(mut self, kind: &Kind) -> Self {
+    /// Sets the type of an object that has none, such as the items of a list of a built-in kind. Does nothing if the
+    /// object is shared already.
+    pub(crate) fn with_type(mut self, kind: &Kind) -> Self {
         if let Some(object) = Arc::get_mut(&mut self.object)
             && object.types.is_none()
         {
@@ -40,8 +41,8 @@ impl Dynamic {
         self
     }
 
-    /// Changes the object. `change` does nothing if the object is shared already.
-    pub(super) fn changed(mut self, change: impl FnOnce(&mut DynamicObject)) -> Self {
+    /// Changes the object with `change`. Does nothing if the object is shared already.
+    pub(super) fn map_object(mut self, change: impl FnOnce(&mut DynamicObject)) -> Self {
         if let Some(object) = Arc::get_mut(&mut self.object) {
             change(object);
             self.meta = to_meta(&object.metadata);
@@ -85,23 +86,24 @@ impl View for Dynamic {
     }
 }
 
-/// Returns the decoder of a kind's objects that adds their type to those that have none, and then decodes by `decode`.
+/// Returns a decoder that adds apiVersion and kind to objects without them, and then calls `decode`.
 pub(super) fn typing_decoder(kind: &Kind, decode: Decode) -> Decode {
     let (api_version, kind) = (json!(kind.api_version()), json!(kind.kind));
     let head = format!("{{\"apiVersion\":{api_version},\"kind\":{kind},").into_bytes();
     Arc::new(move |object, encoding| match encoding {
-        Encoding::Json => decode(&with_type(&head, object), encoding),
+        Encoding::Json => decode(&prepend_type(&head, object), encoding),
         Encoding::Protobuf => decode(object, encoding),
     })
 }
 
-/// Returns an object in JSON with `head` as its begin, unless it has a type.
-fn with_type<'a>(head: &[u8], object: &'a [u8]) -> Cow<'a, [u8]> {
+/// Returns an object in JSON starting with `head`, unless it has a type.
+fn prepend_type<'a>(head: &[u8], object: &'a [u8]) -> Cow<'a, [u8]> {
     let Some(fields) = object.trim_ascii_start().strip_prefix(b"{") else {
         return Cow::Borrowed(object);
     };
     let fields = fields.trim_ascii_start();
-    // The server writes the type first, or sorts fields by name.
+    // The server writes the type first, or sorts fields by name, so this prefix test usually avoids the parse in
+    // `has_type`.
     let starts = [&b"\"apiVersion\""[..], b"\"kind\"", b"}"];
     if starts.iter().any(|start| fields.starts_with(start)) || has_type(object) {
         return Cow::Borrowed(object);
@@ -109,7 +111,7 @@ fn with_type<'a>(head: &[u8], object: &'a [u8]) -> Cow<'a, [u8]> {
     Cow::Owned([head, fields].concat())
 }
 
-/// Returns whether an object in JSON has a type anywhere, or cannot be read.
+/// Returns whether an object in JSON has a top-level `apiVersion` or `kind`, or does not parse.
 fn has_type(object: &[u8]) -> bool {
     #[derive(Deserialize)]
     struct Types {

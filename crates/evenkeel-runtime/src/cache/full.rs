@@ -40,8 +40,8 @@ impl<K: Resource> Full<K> {
         Self { meta: to_meta(object.meta()), object: Arc::new(object) }
     }
 
-    /// Changes the object. `change` does nothing if the object is shared already.
-    pub(super) fn changed(mut self, change: impl FnOnce(&mut K)) -> Self {
+    /// Changes the object with `change`. Does nothing if the object is shared already.
+    pub(super) fn map_object(mut self, change: impl FnOnce(&mut K)) -> Self {
         if let Some(object) = Arc::get_mut(&mut self.object) {
             change(object);
             self.meta = to_meta(object.meta());

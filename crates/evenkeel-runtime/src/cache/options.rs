@@ -91,7 +91,7 @@ impl<K> CacheOptions<K> {
         Full<K>: View,
     {
         self.selection.decode = Some(Arc::new(move |bytes, encoding| {
-            Ok(Arc::new(Full::<K>::decode(bytes, encoding)?.changed(&change)))
+            Ok(Arc::new(Full::<K>::decode(bytes, encoding)?.map_object(&change)))
         }));
         self
     }
@@ -113,7 +113,7 @@ impl CacheOptions<DynamicObject> {
         change: impl Fn(&mut DynamicObject) + Send + Sync + 'static,
     ) -> Self {
         self.selection.decode = Some(Arc::new(move |bytes, encoding| {
-            Ok(Arc::new(Dynamic::decode(bytes, encoding)?.changed(&change)))
+            Ok(Arc::new(Dynamic::decode(bytes, encoding)?.map_object(&change)))
         }));
         self
     }

@@ -7,22 +7,30 @@ use evenkeel_api::time::{SignedDuration, Timestamp};
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-/// Time without a repeat after which a series ends (client-go's `finishTime`).
+/// Time without a repeat after which a series ends. Upstream: `finishTime`.
 const FINISH_TIME: SignedDuration = SignedDuration::from_mins(6);
 
-/// Event to write, perhaps with its series.
+/// Event in the cache, with the series of its repeats if it has any.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Series {
+pub(super) struct CachedEvent {
     pub(super) name: String,
     pub(super) record: EventRecord,
     pub(super) action: &'static str,
     pub(super) related: Option<Target>,
     pub(super) at: Timestamp,
-    /// Count and last time of the occurrences. `None` for a single event.
-    pub(super) series: Option<(u32, Timestamp)>,
+    /// `None` for an event that occurred once.
+    pub(super) series: Option<Series>,
 }
 
-impl Series {
+/// Repeats of an event. Upstream: `EventSeries`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Series {
+    /// Number of occurrences, at least 2.
+    pub(super) count: u32,
+    pub(super) last_observed_time: Timestamp,
+}
+
+impl CachedEvent {
     /// Creates an event that occurred once.
     pub(super) fn first(
         record: EventRecord,
@@ -49,7 +57,7 @@ struct EventKey {
 /// Upstream: `eventCache`.
 #[derive(Debug, Default)]
 pub(super) struct EventCache {
-    events: HashMap<EventKey, Series>,
+    events: HashMap<EventKey, CachedEvent>,
 }
 
 impl EventCache {
@@ -63,7 +71,7 @@ impl EventCache {
         action: &'static str,
         related: Option<Target>,
         at: Timestamp,
-    ) -> Option<Series> {
+    ) -> Option<CachedEvent> {
         let key = EventKey {
             warning: record.warning,
             action,
@@ -72,14 +80,15 @@ impl EventCache {
             related: related.clone(),
         };
         if let Some(known) = self.events.get_mut(&key) {
-            if let Some((count, last)) = &mut known.series {
-                (*count, *last) = (*count + 1, at);
+            if let Some(series) = &mut known.series {
+                series.count += 1;
+                series.last_observed_time = at;
                 return None;
             }
-            known.series = Some((2, at));
+            known.series = Some(Series { count: 2, last_observed_time: at });
             return Some(known.clone());
         }
-        let event = Series::first(record, action, related, at);
+        let event = CachedEvent::first(record, action, related, at);
         self.events.insert(key, event.clone());
         Some(event)
     }
@@ -87,21 +96,21 @@ impl EventCache {
     /// Returns the current series, which the caller writes again before their Events expire.
     ///
     /// Upstream: `refreshExistingEventSeries`.
-    pub(super) fn refresh_existing_event_series(&self) -> Vec<Series> {
-        let mut series: Vec<Series> =
+    pub(super) fn refresh_existing_event_series(&self) -> Vec<CachedEvent> {
+        let mut series: Vec<CachedEvent> =
             self.events.values().filter(|event| event.series.is_some()).cloned().collect();
         series.sort_by(|a, b| a.name.cmp(&b.name));
         series
     }
 
-    /// Drops events without a repeat in the last six minutes. Returns the series among them, which the caller writes a
+    /// Drops events without a repeat for longer than [`FINISH_TIME`]. Returns the series among them, which the caller writes a
     /// last time.
     ///
     /// Upstream: `finishSeries`.
-    pub(super) fn finish_series(&mut self, now: Timestamp) -> Vec<Series> {
+    pub(super) fn finish_series(&mut self, now: Timestamp) -> Vec<CachedEvent> {
         let mut ended = Vec::new();
         self.events.retain(|_, event| {
-            let last = event.series.map_or(event.at, |(_, last)| last);
+            let last = event.series.map_or(event.at, |series| series.last_observed_time);
             let is_finished = now.duration_since(last) > FINISH_TIME;
             if is_finished && event.series.is_some() {
                 ended.push(event.clone());
@@ -124,6 +133,10 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
+    fn series(count: u32, second: i64) -> Option<Series> {
+        Some(Series { count, last_observed_time: at(second) })
+    }
+
     fn failed(message: &str) -> EventRecord {
         EventRecord::warning(Target::new(PODS, "ns", "web", "u"), "FailedScheduling", message)
     }
@@ -134,7 +147,7 @@ mod tests {
         let first = cache.record(failed("0/1 nodes"), "Scheduling", None, at(0)).unwrap();
         assert_eq!((first.series, first.name.as_str()), (None, "web.0"));
         let second = cache.record(failed("0/2 nodes"), "Scheduling", None, at(10)).unwrap();
-        assert_eq!((second.series, second.name.as_str()), (Some((2, at(10))), "web.0"));
+        assert_eq!((second.series, second.name.as_str()), (series(2, 10), "web.0"));
         assert_eq!(cache.record(failed("0/3 nodes"), "Scheduling", None, at(20)), None);
         assert!(
             cache.record(failed("x"), "Binding", None, at(20)).is_some(),
@@ -143,7 +156,7 @@ mod tests {
         assert_eq!(cache.refresh_existing_event_series().len(), 1);
         assert_eq!(cache.finish_series(at(20 + 360)), []);
         let ended = cache.finish_series(at(20 + 361));
-        assert_eq!(ended.iter().map(|event| event.series).collect::<Vec<_>>(), [Some((3, at(20)))]);
+        assert_eq!(ended.iter().map(|event| event.series).collect::<Vec<_>>(), [series(3, 20)]);
         assert!(cache.events.is_empty());
     }
 }

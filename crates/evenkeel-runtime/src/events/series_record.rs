@@ -2,7 +2,7 @@
 
 use super::{
     record::next,
-    series::{EventCache, Series},
+    series::{CachedEvent, EventCache},
     sink::{EventWrite, record_to_sink},
     unique_times::UniqueTimes,
     wire,
@@ -140,13 +140,13 @@ impl Shared {
         let mut refresh = interval_from_now(REFRESH_TIME, &self.clock);
         let mut writes = FuturesUnordered::new();
         loop {
-            let due: Vec<Series> = tokio::select! {
+            let due: Vec<CachedEvent> = tokio::select! {
                 biased;
                 Some(()) = writes.next(), if !writes.is_empty() => continue,
                 recorded = next(receiver, stop), if writes.len() < MAX_CONCURRENT_WRITES => {
                     let Some(QueuedEvent { event, action, related, at, once }) = recorded else { break };
                     if once {
-                        vec![Series::first(event, action, related, at)]
+                        vec![CachedEvent::first(event, action, related, at)]
                     } else {
                         cache.record(event, action, related, at).into_iter().collect()
                     }
@@ -165,7 +165,7 @@ impl Shared {
         while writes.next().await.is_some() {}
     }
 
-    async fn record_to_sink(&self, event: Series, stop: &CancellationToken) {
+    async fn record_to_sink(&self, event: CachedEvent, stop: &CancellationToken) {
         let event = &event;
         let write = EventWrite {
             kind: &wire::EVENTS,

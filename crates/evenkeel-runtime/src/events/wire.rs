@@ -1,11 +1,14 @@
 //! JSON of Events and of their patches.
 
-use super::{correlate::CorrelatedEvent, series::Series};
+use super::{
+    correlate::CorrelatedEvent,
+    series::{CachedEvent, Series},
+};
 use crate::plan::Target;
 use bytes::Bytes;
 use evenkeel_api::{
     Kind,
-    time::{Timestamp, micros, seconds},
+    time::{micros, seconds},
 };
 use serde::Serialize;
 
@@ -125,8 +128,9 @@ struct WireSeries {
 }
 
 impl WireSeries {
-    fn new((count, last): (u32, Timestamp)) -> Self {
-        Self { count, last_observed_time: micros(last) }
+    fn new(series: Series) -> Self {
+        let Series { count, last_observed_time } = series;
+        Self { count, last_observed_time: micros(last_observed_time) }
     }
 }
 
@@ -152,7 +156,7 @@ struct EventsV1Event<'a> {
 }
 
 /// Encodes an events.k8s.io/v1 Event, to be created.
-pub(super) fn series_event(event: &Series, controller: &str, instance: &str) -> Bytes {
+pub(super) fn series_event(event: &CachedEvent, controller: &str, instance: &str) -> Bytes {
     let encoded = EventsV1Event {
         kind: "Event",
         api_version: "events.k8s.io/v1",
@@ -180,7 +184,7 @@ struct SeriesPatch {
 }
 
 /// Encodes the strategic merge patch of an events.k8s.io/v1 Event that updates its series.
-pub(super) fn series_patch(event: &Series) -> Bytes {
+pub(super) fn series_patch(event: &CachedEvent) -> Bytes {
     json(&SeriesPatch { series: event.series.map(WireSeries::new) })
 }
 
@@ -193,6 +197,7 @@ fn json(value: &impl Serialize) -> Bytes {
 mod tests {
     use super::*;
     use crate::plan::EventRecord;
+    use evenkeel_api::time::Timestamp;
     use expect_test::expect;
 
     const PODS: Kind = Kind::new("", "v1", "Pod", "pods", true);
@@ -223,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_series_event_has_upstreams_json() {
-        let event = Series {
+        let event = CachedEvent {
             name: "web.1".into(),
             record: EventRecord::normal(
                 Target::new(PODS, "ns", "web", "u"),
@@ -233,7 +238,7 @@ mod tests {
             action: "Binding",
             related: None,
             at: at(0),
-            series: Some((2, at(5))),
+            series: Some(Series { count: 2, last_observed_time: at(5) }),
         };
         expect![[r#"{"kind":"Event","apiVersion":"events.k8s.io/v1","metadata":{"name":"web.1","namespace":"ns"},"eventTime":"2026-01-01T00:00:00.123456Z","series":{"count":2,"lastObservedTime":"2026-01-01T00:00:05.123456Z"},"reportingController":"default-scheduler","reportingInstance":"default-scheduler-host","action":"Binding","reason":"Scheduled","regarding":{"kind":"Pod","namespace":"ns","name":"web","uid":"u","apiVersion":"v1"},"note":"Successfully assigned ns/web to n1","type":"Normal"}"#]]
             .assert_eq(std::str::from_utf8(&series_event(&event, "default-scheduler", "default-scheduler-host")).unwrap());

@@ -6,7 +6,7 @@
 //!    fixed time after the last renewal, before another candidate may acquire the lease.
 //! 2. `LeaderElector::renew` sets the metric to 0 and returns, and with it [`Manager::run_groups`].
 //! 3. [`Manager::stop_leading`] aborts the leader's runnables; the other groups stop within the grace period.
-//! 4. [`LeaderElector::step_down`] releases the lease if it is still ours, and records the event.
+//! 4. [`LeaderElector::step_down`] releases the lease if this process still holds it, and records the event.
 //! 5. [`Manager::run`] returns [`ManagerError::LeaderElectionLost`], and the program exits with an error.
 //!
 //! Upstream: `OnStoppedLeading`.
@@ -201,6 +201,7 @@ impl Manager {
                 !groups.leader.running().is_empty() && !groups.lease.running().is_empty();
             tokio::select! {
                 biased;
+                // The lease was lost while the runnables stopped: abort the rest.
                 () = groups.lease.join(), if holds_lease => {}
                 not_stopped = groups.leader.shut_down(self.grace_period) => return not_stopped,
             }
@@ -218,6 +219,9 @@ impl Manager {
 
     /// Releases the lease, or stops the attempt to acquire it. Releases it only if the leader's runnables have ended or
     /// the lease was lost. Otherwise keeps it until it expires, because a runnable may still write.
+    ///
+    /// After the loss of the lease, no runnable can write: the fence is closed. `LeaderElector::step_down` only changes
+    /// a lease that this process still holds.
     async fn step_down(&self, election: &LeaderElector, groups: &Groups, is_lease_lost: bool) {
         // The task ends immediately while it renews the lease, and after its request while it acquires the lease.
         groups.lease.shut_down(election.request_timeout()).await;

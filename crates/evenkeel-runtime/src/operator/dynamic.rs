@@ -105,7 +105,7 @@ impl<S> DynamicObjects<'_, S> {
         let namespace = self.context.view.namespace(&self.kind, namespace)?;
         let client = &self.context.inner().env.client;
         let list = client.list_as::<Dynamic>(&self.kind, namespace, options).await?;
-        Ok(list.items.into_iter().map(|object| object.typed(&self.kind).whole()).collect())
+        Ok(list.items.into_iter().map(|object| object.with_type(&self.kind).whole()).collect())
     }
 
     /// Like [`Context::get_scale`].
