@@ -308,12 +308,13 @@ impl<'a> StatefulSetSync<'a> {
     }
 
     /// Processes one replica. Creates it if it is missing, deletes it for recreation if it is Failed or Succeeded,
-    /// and updates its identity. Upstream: `processReplica`.
+    /// and updates its identity. With `OrderedReady`, a replica that is terminating, not ready or not available blocks
+    /// the replicas after it, and is not updated itself. Upstream: `processReplica`.
     ///
-    /// With `OrderedReady`, a rollout to a template whose pods never become ready stops here, even after the user
-    /// reverts the template. The broken pod is neither ready nor terminal, so it blocks all replicas including itself.
-    /// As documented for upstream ("forced rollback"), the user must delete the pod. It is then recreated from the
-    /// current template. A larger `maxUnavailable` does not help, but `Parallel` does.
+    /// Therefore, a rollout to a template whose pods never become ready stops here, even after the user reverts the
+    /// template: the broken pod is neither ready nor terminal. As documented for upstream ("forced rollback"), the user
+    /// must delete the pod. It is then recreated from the current template. A larger `maxUnavailable` does not help,
+    /// but `Parallel` does.
     fn process_replica(&mut self, index: usize) -> Next {
         let pod = match self.replicas[index] {
             Replica::Existing(pod) => pod,
@@ -327,8 +328,8 @@ impl<'a> StatefulSetSync<'a> {
         let ordinal =
             identity::ordinals_start(&self.observed.set).saturating_add(wire::to_i32(index));
         if pods::is_terminal(pod) {
-            // An evicted pod may also be Succeeded, because its phase depends on the exit codes of its containers. A
-            // later reconciliation creates the replacement.
+            // The pod is deleted now. A later reconciliation finds it missing and creates it again. An evicted pod may
+            // be Succeeded instead of Failed, because its phase depends on the exit codes of its containers.
             if !pod.meta.deleting() {
                 self.delete(pod);
             }

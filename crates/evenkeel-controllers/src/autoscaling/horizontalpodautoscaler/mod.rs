@@ -33,7 +33,7 @@ use evenkeel_runtime::{
 use metrics::Metrics;
 use reconcile::{CachedAutoscaler, Computation, DiscoveredVersion, reconcile_autoscaler};
 use selectors::Selectors;
-use stabilization::StabilizationHistory;
+use stabilization::HpaHistory;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The horizontal pod autoscaler. Upstream: `newHorizontalPodAutoscalerControllerDescriptor`.
@@ -131,9 +131,9 @@ impl SharedReads {
 
 impl Planner for Autoscalers {
     type Observed = CachedAutoscaler;
-    type Memory = StabilizationHistory;
+    type Memory = HpaHistory;
 
-    fn observe(&self, key: &Key, _: &StabilizationHistory) -> Option<CachedAutoscaler> {
+    fn observe(&self, key: &Key, _: &HpaHistory) -> Option<CachedAutoscaler> {
         Some(CachedAutoscaler {
             autoscaler: self.autoscalers.get(&key.namespace, &key.name)?,
             pods: self.pods.namespace(&key.namespace),
@@ -146,9 +146,9 @@ impl Planner for Autoscalers {
     fn plan(
         &self,
         cached: &CachedAutoscaler,
-        history: &StabilizationHistory,
+        history: &HpaHistory,
         now: Timestamp,
-    ) -> (Plan, StabilizationHistory) {
+    ) -> (Plan, HpaHistory) {
         let first = self.first_step(cached, history, now);
         (first, history.clone())
     }
@@ -156,7 +156,7 @@ impl Planner for Autoscalers {
     fn next(
         &self,
         cached: &CachedAutoscaler,
-        history: &StabilizationHistory,
+        history: &HpaHistory,
         outcomes: &Outcomes,
         now: Timestamp,
     ) -> Option<Plan> {
@@ -166,10 +166,10 @@ impl Planner for Autoscalers {
     fn remember(
         &self,
         cached: &CachedAutoscaler,
-        history: &StabilizationHistory,
+        history: &HpaHistory,
         outcomes: &Outcomes,
         now: Timestamp,
-    ) -> Option<StabilizationHistory> {
+    ) -> Option<HpaHistory> {
         let steps = &mut Steps::of(outcomes);
         let reconciliation = reconcile_autoscaler(cached, history, &self.options, now, steps);
         Some(reconciliation.ok()?.history)
@@ -188,7 +188,7 @@ struct ReconciliationHandler {
 }
 
 impl PassHandler<Autoscalers> for ReconciliationHandler {
-    fn on_passed(&self, cached: &CachedAutoscaler, pass: &Pass<'_, StabilizationHistory>) {
+    fn on_passed(&self, cached: &CachedAutoscaler, pass: &Pass<'_, HpaHistory>) {
         let steps = &mut Steps::of(pass.outcomes);
         let history = pass.memory;
         let now = pass.planned_at;

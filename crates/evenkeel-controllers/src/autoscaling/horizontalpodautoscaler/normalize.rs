@@ -3,7 +3,7 @@
 //!
 //! Upstream: `normalizeDesiredReplicas`, `normalizeDesiredReplicasWithBehaviors`.
 
-use super::stabilization::StabilizationHistory;
+use super::stabilization::HpaHistory;
 use evenkeel_api::{
     time::Timestamp,
     views::{HorizontalPodAutoscalerBehavior, HpaScalingPolicy, HpaScalingRules},
@@ -108,7 +108,7 @@ impl<'a> ScalingRules<'a> {
 pub(super) fn normalize_desired_replicas(
     proposed: i32,
     bounds: &Bounds<'_>,
-    history: &mut StabilizationHistory,
+    history: &mut HpaHistory,
     now: Timestamp,
 ) -> Normalized {
     let window = bounds.default_down_window;
@@ -183,7 +183,7 @@ fn convert_desired_replicas_with_behavior_rate(
     proposed: i32,
     bounds: &Bounds<'_>,
     rules: ScalingRules<'_>,
-    history: &StabilizationHistory,
+    history: &HpaHistory,
     now: Timestamp,
 ) -> Limited {
     let current = bounds.current;
@@ -274,7 +274,7 @@ mod tests {
             let normalized = normalize_desired_replicas(
                 proposed,
                 &bounds(current, None),
-                &mut StabilizationHistory::default(),
+                &mut HpaHistory::default(),
                 T0,
             );
             (normalized.replicas, normalized.is_limited, normalized.scaling_limited.reason)
@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn scale_down_waits_for_the_stabilization_window() {
-        let mut history = StabilizationHistory::default();
+        let mut history = HpaHistory::default();
         history.record_initial_recommendation(8, T0);
         let normalized = normalize_desired_replicas(3, &bounds(8, None), &mut history, at(100));
         assert_eq!(
@@ -313,7 +313,7 @@ mod tests {
             let normalized = normalize_desired_replicas(
                 proposed,
                 &bounds(current, Some(&behavior)),
-                &mut StabilizationHistory::default(),
+                &mut HpaHistory::default(),
                 T0,
             );
             (normalized.replicas, normalized.scaling_limited.reason)
@@ -341,7 +341,7 @@ mod tests {
             let normalized = normalize_desired_replicas(
                 proposed,
                 &bounds(current, Some(&behavior)),
-                &mut StabilizationHistory::default(),
+                &mut HpaHistory::default(),
                 T0,
             );
             (normalized.replicas, normalized.scaling_limited.reason)
@@ -357,7 +357,7 @@ mod tests {
     fn replicas_added_within_the_period_use_up_the_policy() {
         let up = json!({"selectPolicy": "Max", "policies": [policy("Pods", 4, 60)], "stabilizationWindowSeconds": 0});
         let behavior = behavior(&up, &up);
-        let mut history = StabilizationHistory::default();
+        let mut history = HpaHistory::default();
         history.store_scale_event(3, 6, behavior.scale_up.as_deref(), T0);
         let replicas_after = |seconds| {
             normalize_desired_replicas(
@@ -381,7 +381,7 @@ mod tests {
             let select = ["Max", "Min", "Disabled"][select];
             let scaling_rules = json!({"selectPolicy": select, "policies": [policy(kind, value, 60)]});
             let behavior = behavior(&scaling_rules, &scaling_rules);
-            let mut history = StabilizationHistory::default();
+            let mut history = HpaHistory::default();
             history.record_initial_recommendation(current, T0);
             let bounds = bounds(current, has_behavior.then_some(&behavior));
             let replicas = normalize_desired_replicas(proposed, &bounds, &mut history, at(1)).replicas;

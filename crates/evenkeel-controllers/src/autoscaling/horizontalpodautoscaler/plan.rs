@@ -29,7 +29,7 @@ use super::{
     metric::{MetricError, Proposal},
     normalize::{self, Bounds, Explanation},
     replicas::Tolerances,
-    stabilization::StabilizationHistory,
+    stabilization::HpaHistory,
     status::{ABLE_TO_SCALE, SCALED_TO_ZERO, SCALING_ACTIVE, SCALING_LIMITED, StatusBuilder},
 };
 use crate::scale::Scale;
@@ -262,7 +262,7 @@ pub(super) fn decide_replicas(
     observed: &Observed,
     approach: Approach,
     proposals: Proposals,
-    history: &mut StabilizationHistory,
+    history: &mut HpaHistory,
     options: &Options,
     now: Timestamp,
 ) -> Decision {
@@ -315,7 +315,7 @@ fn normalize_proposal(
     observed: &Observed,
     highest: &HighestProposal,
     builder: &mut StatusBuilder,
-    history: &mut StabilizationHistory,
+    history: &mut HpaHistory,
     options: &Options,
     now: Timestamp,
 ) -> (i32, String) {
@@ -361,7 +361,7 @@ pub(super) fn conclude(
     observed: &Observed,
     decision: &Decision,
     scale_update: Option<&Result<(), String>>,
-    history: &mut StabilizationHistory,
+    history: &mut HpaHistory,
     options: &Options,
     now: Timestamp,
 ) -> StatusBuilder {

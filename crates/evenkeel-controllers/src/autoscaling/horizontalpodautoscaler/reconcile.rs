@@ -8,7 +8,7 @@ use super::{
     readings::MetricsClient,
     replicas::CalculatorInputs,
     selectors::{self, Selectors},
-    stabilization::StabilizationHistory,
+    stabilization::HpaHistory,
     status::StatusBuilder,
 };
 use crate::scale::{self, Scale, Step};
@@ -102,7 +102,7 @@ pub(super) struct Reconciliation {
     /// Desired replicas, if they were computed.
     pub(super) desired: Option<i32>,
     /// History for the next reconciliation.
-    pub(super) history: StabilizationHistory,
+    pub(super) history: HpaHistory,
     /// Selector of the target's pods, if it was needed.
     pub(super) selector: Option<Selector>,
     /// The preferred version of the custom metrics API, if this reconciliation discovered it.
@@ -113,7 +113,7 @@ pub(super) struct Reconciliation {
 /// Reconciles an autoscaler, and requeues it after the sync period. Upstream: `reconcileKey`.
 pub(super) fn plan(
     cached: &CachedAutoscaler,
-    history: &StabilizationHistory,
+    history: &HpaHistory,
     options: &Options,
     now: Timestamp,
     steps: &mut Steps<'_>,
@@ -131,7 +131,7 @@ pub(super) fn plan(
 /// Returns the plan of the next step that the runtime must carry out.
 pub(super) fn reconcile_autoscaler(
     cached: &CachedAutoscaler,
-    history: &StabilizationHistory,
+    history: &HpaHistory,
     options: &Options,
     now: Timestamp,
     steps: &mut Steps<'_>,

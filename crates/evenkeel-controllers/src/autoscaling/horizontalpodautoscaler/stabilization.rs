@@ -18,7 +18,7 @@ struct TimestampedCount {
 
 /// Recommendations and scale events of one autoscaler. As upstream, a restart of the controller loses them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct StabilizationHistory {
+pub(super) struct HpaHistory {
     /// Recommended replicas. Upstream: `recommendations`.
     recommendations: Vec<TimestampedCount>,
     /// Replicas added by each scale up. Upstream: `scaleUpEvents`.
@@ -27,7 +27,8 @@ pub(super) struct StabilizationHistory {
     scale_down_events: Vec<TimestampedCount>,
 }
 
-/// Puts `new` in the place of the last outdated entry. Without an outdated one, appends it.
+/// Puts `new` in the place of the last outdated entry. Without an outdated one, appends it. This bounds the list to the
+/// entries of one window.
 fn replace_outdated(
     list: &mut Vec<TimestampedCount>,
     new: TimestampedCount,
@@ -44,7 +45,7 @@ fn seconds_before(now: Timestamp, seconds: i32) -> Timestamp {
     saturating_sub(now, Duration::from_secs(u64::try_from(seconds).unwrap_or_default()))
 }
 
-impl StabilizationHistory {
+impl HpaHistory {
     /// Records the current replicas as the first recommendation. Upstream: `recordInitialRecommendation`.
     pub(super) fn record_initial_recommendation(&mut self, replicas: i32, now: Timestamp) {
         if self.recommendations.is_empty() {
@@ -62,6 +63,7 @@ impl StabilizationHistory {
         now: Timestamp,
     ) -> i32 {
         let cutoff = saturating_sub(now, window);
+        // As upstream, an entry at the cutoff is in this window, but not in those of the functions below.
         let recent = self.recommendations.iter().filter(|old| old.at >= cutoff);
         let highest = recent.map(|old| old.replicas).fold(recommendation, i32::max);
         replace_outdated(
@@ -150,7 +152,7 @@ mod tests {
 
     #[test]
     fn scale_down_uses_the_highest_recommendation_in_the_window() {
-        let mut history = StabilizationHistory::default();
+        let mut history = HpaHistory::default();
         history.record_initial_recommendation(5, T0);
         history.record_initial_recommendation(9, T0);
         assert_eq!(history.stabilize_recommendation(2, WINDOW, at(10)), 5);
@@ -162,7 +164,7 @@ mod tests {
 
     #[test]
     fn scale_up_and_scale_down_have_separate_windows() {
-        let mut history = StabilizationHistory::default();
+        let mut history = HpaHistory::default();
         history.record_initial_recommendation(4, T0);
         // Up at once, down after a minute.
         assert_eq!(history.stabilize_recommendation_with_behaviors(4, 8, 0, 60, at(1)), 8);
@@ -181,7 +183,7 @@ mod tests {
     fn replicas_at_period_start_exclude_later_scale_events() {
         let rules: HpaScalingRules =
             HpaScalingRules { policies: Box::new([]), ..HpaScalingRules::default() };
-        let mut history = StabilizationHistory::default();
+        let mut history = HpaHistory::default();
         history.store_scale_event(2, 6, Some(&rules), T0);
         history.store_scale_event(6, 5, Some(&rules), at(10));
         assert_eq!(history.replicas_at_period_start(5, 60, at(20)), 2);

@@ -8,7 +8,7 @@ use super::{
     replicas::{CalculatorInputs, ReplicaCount, Tolerances},
     samples::{Sample, Samples},
     selectors::{self, Selectors},
-    stabilization::StabilizationHistory,
+    stabilization::HpaHistory,
     status::StatusBuilder,
 };
 use crate::{
@@ -307,7 +307,7 @@ fn observed(spec: &Value, status: &Value, replicas: i32) -> Observed {
 fn pass(
     observed: &Observed,
     reads: Vec<ReadResult>,
-    history: &mut StabilizationHistory,
+    history: &mut HpaHistory,
     now: Timestamp,
 ) -> (StatusBuilder, Vec<String>, Option<i32>) {
     let approach = plan::choose_approach(observed, &OPTIONS);
@@ -327,7 +327,7 @@ fn conclude(
     observed: &Observed,
     approach: Approach,
     proposals: Proposals,
-    history: &mut StabilizationHistory,
+    history: &mut HpaHistory,
     now: Timestamp,
 ) -> (StatusBuilder, Vec<String>, Option<i32>) {
     let decision = plan::decide_replicas(observed, approach, proposals, history, &OPTIONS, now);
@@ -367,8 +367,7 @@ fn bounds_apply_before_metrics() {
         (Approach::Disabled, Approach::UseMetrics, Approach::UseMetrics)
     );
     let observed = observed(&spec, &json!({}), 9);
-    let (builder, events, to) =
-        pass(&observed, Vec::new(), &mut StabilizationHistory::default(), T0);
+    let (builder, events, to) = pass(&observed, Vec::new(), &mut HpaHistory::default(), T0);
     assert_eq!(to, Some(4));
     assert_eq!(
         events,
@@ -392,8 +391,7 @@ fn bounds_apply_before_metrics() {
 fn manual_scale_to_zero_disables_scaling() {
     let spec = json!({"maxReplicas": 4, "metrics": [cpu()]});
     let observed = observed(&spec, &json!({"desiredReplicas": 3}), 0);
-    let (builder, events, to) =
-        pass(&observed, Vec::new(), &mut StabilizationHistory::default(), T0);
+    let (builder, events, to) = pass(&observed, Vec::new(), &mut HpaHistory::default(), T0);
     assert_eq!((to, events.len()), (None, 0));
     assert_eq!(
         status_and_reason(&builder, "ScalingActive"),
@@ -405,7 +403,7 @@ fn manual_scale_to_zero_disables_scaling() {
 #[test]
 fn autoscaler_scales_to_zero_and_back() {
     let spec = json!({"minReplicas": 0, "maxReplicas": 9, "metrics": [queue()]});
-    let mut history = StabilizationHistory::default();
+    let mut history = HpaHistory::default();
     let jobs = |n: i64| vec![Ok(Reading::Values(vec![n * 1000]))];
     let busy = observed(&spec, &json!({}), 1);
     history.record_initial_recommendation(1, at(-600));
@@ -440,7 +438,7 @@ fn highest_proposal_wins() {
     let observed = observed(&spec, &json!({}), 3);
     let jobs = |n: i64| Ok(Reading::Values(vec![n * 1000]));
     let (builder, events, to) =
-        pass(&observed, vec![usage(&[500; 3]), jobs(10)], &mut StabilizationHistory::default(), T0);
+        pass(&observed, vec![usage(&[500; 3]), jobs(10)], &mut HpaHistory::default(), T0);
     assert_eq!(to, Some(5));
     assert_eq!(
         events,
@@ -465,14 +463,14 @@ fn highest_proposal_wins() {
     // If one metric cannot be read, the others may scale up, but not down.
     let failed_read = || Err("no answer".to_owned());
     let (builder, events, to) =
-        pass(&observed, vec![failed_read(), jobs(10)], &mut StabilizationHistory::default(), T0);
+        pass(&observed, vec![failed_read(), jobs(10)], &mut HpaHistory::default(), T0);
     assert_eq!((to, status_and_reason(&builder, "ScalingActive").0.as_str()), (Some(5), "True"));
     assert_eq!(
         events[0],
         "FailedGetResourceMetric: failed to get cpu utilization: unable to get metrics for resource cpu: no answer"
     );
     let (builder, events, to) =
-        pass(&observed, vec![failed_read(), jobs(1)], &mut StabilizationHistory::default(), T0);
+        pass(&observed, vec![failed_read(), jobs(1)], &mut HpaHistory::default(), T0);
     assert_eq!(
         (to, status_and_reason(&builder, "ScalingActive")),
         (None, ("False".into(), "FailedGetResourceMetric".into()))
@@ -487,8 +485,7 @@ fn each_metric_source_has_its_own_failure_event() {
     let first_event = |metric: Value| {
         let spec = json!({"maxReplicas": 9, "metrics": [metric]});
         let observed = observed(&spec, &json!({}), 2);
-        pass(&observed, vec![Err("E".to_owned())], &mut StabilizationHistory::default(), T0).1[0]
-            .clone()
+        pass(&observed, vec![Err("E".to_owned())], &mut HpaHistory::default(), T0).1[0].clone()
     };
     let average = json!({"type": "AverageValue", "averageValue": "1"});
     let value = json!({"type": "Value", "value": "1"});
@@ -527,8 +524,7 @@ fn memory_status_has_binary_units() {
     let spec = json!({"maxReplicas": 9, "metrics": [metric]});
     let observed = observed(&spec, &json!({}), 2);
     let bytes = 64 * 1024 * 1024 * 1000;
-    let (builder, ..) =
-        pass(&observed, vec![usage(&[bytes; 2])], &mut StabilizationHistory::default(), T0);
+    let (builder, ..) = pass(&observed, vec![usage(&[bytes; 2])], &mut HpaHistory::default(), T0);
     let current = &builder.status.current_metrics[0].resource.as_ref().unwrap().current;
     assert_eq!(current.average_value.unwrap().to_string(), "64Mi");
     assert_eq!(current.average_utilization, None);
@@ -548,7 +544,7 @@ fn tolerance_of_behavior_overrides_the_default() {
 fn failed_rescale_is_reported() {
     let spec = json!({"maxReplicas": 4, "metrics": [cpu()]});
     let observed = observed(&spec, &json!({"desiredReplicas": 7}), 9);
-    let mut history = StabilizationHistory::default();
+    let mut history = HpaHistory::default();
     let decision = plan::decide_replicas(
         &observed,
         plan::choose_approach(&observed, &OPTIONS),
@@ -633,13 +629,8 @@ fn missing_or_invalid_selector_is_reported() {
     let spec = json!({"maxReplicas": 4, "metrics": [cpu()]});
     let observed = observed(&spec, &json!({}), 2);
     let unselected = Proposals::Unselected(selectors::parse("").unwrap_err());
-    let (builder, events, to) = conclude(
-        &observed,
-        Approach::UseMetrics,
-        unselected,
-        &mut StabilizationHistory::default(),
-        T0,
-    );
+    let (builder, events, to) =
+        conclude(&observed, Approach::UseMetrics, unselected, &mut HpaHistory::default(), T0);
     assert_eq!(
         (to, status_and_reason(&builder, "ScalingActive")),
         (None, ("False".into(), "InvalidSelector".into()))
@@ -675,7 +666,7 @@ proptest! {
         if behavior {
             spec["behavior"] = json!({"scaleUp": rules, "scaleDown": rules});
         }
-        let (mut history, mut observed, mut now) = (StabilizationHistory::default(), observed(&spec, &json!({}), start), T0);
+        let (mut history, mut observed, mut now) = (HpaHistory::default(), observed(&spec, &json!({}), start), T0);
         for _ in 0..60 {
             let each = load / i64::from(observed.scale.replicas);
             let reads = vec![usage(&vec![each; usize::try_from(observed.scale.replicas).unwrap()])];

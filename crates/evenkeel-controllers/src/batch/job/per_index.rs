@@ -71,7 +71,7 @@ struct FailedPod<'a> {
 }
 
 /// Reports whether a pod's failure fails its index. It does if the pod failure policy says `FailIndex`. Otherwise the
-/// policy must count the failure, and earlier failures must have used up `limit` (`backoffLimitPerIndex`).
+/// policy must not ignore the failure, and earlier failures must have used up `limit` (`backoffLimitPerIndex`).
 ///
 /// Upstream: `isIndexFailed`.
 fn fails_index(job: &Job, pod: &Pod, limit: i32) -> bool {

@@ -12,21 +12,21 @@ pub(super) enum PodFailurePolicyAction {
     FailJob(String),
     /// The pod's index fails.
     FailIndex,
-    /// The failure does not count towards `backoffLimit`.
+    /// The failure does not count towards `backoffLimit` or `backoffLimitPerIndex`.
     Ignore,
-    /// The failure counts, by a rule.
+    /// A rule says that the failure counts.
     Count,
     /// No rule matches, and the failure counts.
     Unmatched,
 }
 
 impl PodFailurePolicyAction {
-    /// Reports whether the failure counts towards `backoffLimit`.
+    /// Reports whether the failure counts towards `backoffLimit` or `backoffLimitPerIndex`.
     pub(super) fn counts_failure(&self) -> bool {
         *self != Self::Ignore
     }
 
-    /// Returns the label of an action that a rule names.
+    /// Returns the value of the metric's label `action`; `None` if no rule matched.
     pub(super) fn metric_label(&self) -> Option<&'static str> {
         match self {
             Self::FailJob(_) => Some("FailJob"),
@@ -110,7 +110,8 @@ pub(super) fn match_success_policy(
     Some(format!("Matched rules at index {index}"))
 }
 
-/// Reports whether the succeeded indexes meet a rule of the success policy.
+/// Reports whether the succeeded indexes meet a rule of the success policy. Without `succeededIndexes`, all succeeded
+/// indexes count towards `succeededCount`.
 fn is_met(rule: &SuccessPolicyRule, completions: u32, succeeded: &Indexes) -> bool {
     let reaches_count = |succeeded: usize| {
         let count = rule.succeeded_count.and_then(|count| usize::try_from(count).ok());

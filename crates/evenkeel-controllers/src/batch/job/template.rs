@@ -1,4 +1,4 @@
-//! Bodies of a Job's pods.
+//! Pods that a Job creates, as JSON.
 
 use super::{
     per_index::{self, IndexFailureCounts},
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 /// Maximum length of a prefix (`generateName`). The API server appends five characters, and a name has at most 63.
 const MAX_PREFIX_LENGTH: usize = 58;
 
-/// Returns the body of a pod. `replaced` is the failed pod of the same index that the new pod replaces.
+/// Returns the JSON of a pod to create. `replaced` is the failed pod of the same index that the new pod replaces.
 pub(super) fn pod_json(job: &Job, index: Option<u32>, replaced: Option<&Pod>) -> String {
     let owner = wire::controller_reference(&Target::of(Job::kind(), &job.meta));
     let mut template = job.spec.template.with_finalizer(pod::FINALIZER);
@@ -32,11 +32,12 @@ pub(super) fn pod_json(job: &Job, index: Option<u32>, replaced: Option<&Pod>) ->
 fn prefix_with_index(job_name: &str, index: u32) -> String {
     let suffix = format!("-{index}-");
     let available = MAX_PREFIX_LENGTH.saturating_sub(suffix.len()).min(job_name.len());
+    // Names are ASCII, so `get` fails at no boundary of a character.
     format!("{}{suffix}", job_name.get(..available).unwrap_or(job_name))
 }
 
-/// Adds the index to the template's labels, annotations, host name and environment, and the failure counts of the
-/// index.
+/// Adds the index to the template's labels, annotations, host name and environment; with `backoffLimitPerIndex`, also
+/// the failure counts of the index to its annotations.
 fn with_index(template: &Template, job: &Job, index: u32, replaced: Option<&Pod>) -> Template {
     let text = index.to_string();
     let mut template = template

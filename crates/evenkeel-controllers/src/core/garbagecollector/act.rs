@@ -158,7 +158,7 @@ impl GarbageCollector {
             } else {
                 let item =
                     self.get_object(&kind, &coordinates.namespace, &owner.name, &owner.uid).await?;
-                OwnerClass::classify(item.as_ref().map(|item| &item.meta), &owner.uid)
+                OwnerClass::classify(item.as_ref().map(|item| &item.meta))
             };
             if class == OwnerClass::Dangling {
                 self.graph_mut().absent_owner_cache.insert(&owner.uid, &coordinates);

@@ -99,9 +99,7 @@ impl World {
         let owners: Vec<_> = live
             .owners
             .iter()
-            .map(|owner| {
-                (owner.clone(), OwnerClass::classify(self.objects.get(&*owner.uid), &owner.uid))
-            })
+            .map(|owner| (owner.clone(), OwnerClass::classify(self.objects.get(&*owner.uid))))
             .collect();
         match plan(&self.graph, uid, &live, &owners) {
             Decision::Nothing => {}

@@ -8,7 +8,7 @@
 //! | documented rule | implemented in |
 //! |---|---|
 //! | `ownerReferences`: an object is deleted when all its owners are absent | `plan`, `act::classify_references` |
-//! | an owner is dangling: no object of its `uid` exists | `classify`, `absent_owner_cache::AbsentOwnerCache` |
+//! | an owner is dangling: no object with its `uid` is at its coordinates (apiVersion, kind, namespace, name) | `classify`, `absent_owner_cache::AbsentOwnerCache` |
 //! | `propagationPolicy`: `Background` | `plan` |
 //! | `propagationPolicy`: `Foreground`, finalizer `foregroundDeletion` | `plan`, `act::execute` |
 //! | `propagationPolicy`: `Orphan`, finalizer `orphan` | `act::orphan_dependents` |
@@ -28,24 +28,22 @@ pub(crate) enum OwnerClass {
     Solid,
     /// The owner exists, and its foreground deletion waits for dependents. Upstream: `waitingForDependentsDeletion`.
     WaitingForDependents,
-    /// No object with the referenced uid exists. Upstream: `dangling`, `isDangling`.
+    /// No object with the referenced uid is at the referenced coordinates: apiVersion, kind, namespace and name.
+    /// Upstream: `dangling`, `isDangling`.
     Dangling,
 }
 
 impl OwnerClass {
-    /// Classifies the owner with this uid. `live` is the object read at the owner's coordinates. `None` if absent.
+    /// Classifies an owner. `live` is the object at the owner's coordinates; `None` if it is absent or has another uid.
     ///
     /// Upstream: `isDangling`.
-    pub(crate) fn classify(live: Option<&Meta>, uid: &str) -> Self {
+    pub(crate) fn classify(live: Option<&Meta>) -> Self {
         match live {
-            Some(meta) if *meta.uid == *uid => {
-                if meta.deleting() && has_finalizer(meta, FOREGROUND) {
-                    Self::WaitingForDependents
-                } else {
-                    Self::Solid
-                }
+            Some(meta) if meta.deleting() && has_finalizer(meta, FOREGROUND) => {
+                Self::WaitingForDependents
             }
-            _ => Self::Dangling,
+            Some(_) => Self::Solid,
+            None => Self::Dangling,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{
     delete::Stop,
-    plan::{self, Findings, RemainingObjects, pods_estimate},
+    plan::{self, DeletionResult, RemainingObjects, pods_estimate},
 };
 use evenkeel_api::{Kind, Text, View, time::Timestamp, views::Pod};
 use evenkeel_runtime::{
@@ -25,7 +25,7 @@ pub(super) struct ContentDeleter<'a> {
 }
 
 /// State of the objects of one resource after the request to delete them. Lists are decoded only when needed.
-enum DeletionResult<'a> {
+enum ResourceState<'a> {
     /// The resource does not have the verb `list`.
     Unlisted,
     /// A request failed.
@@ -40,10 +40,12 @@ impl ContentDeleter<'_> {
         &self,
         discovered: &ServerResources,
         steps: &mut Steps<'_>,
-    ) -> Result<Findings, Stop> {
+    ) -> Result<DeletionResult, Stop> {
         let failed = &discovered.failed;
-        let mut findings =
-            Findings { discovery_error: plan::discovery_error(failed), ..Findings::default() };
+        let mut deletion = DeletionResult {
+            discovery_error: plan::discovery_error(failed),
+            ..DeletionResult::default()
+        };
         let deletable = || {
             discovered.preferred().filter(|resource| {
                 resource.kind.namespaced
@@ -55,11 +57,11 @@ impl ContentDeleter<'_> {
         if let Some(pods) = deletable().find(|resource| is_pods(&resource.kind)) {
             let result = self.delete_all(pods, steps)?;
             let remaining = self.evaluate(&pods.kind, &result);
-            findings.pods_only = remaining.count > 0;
-            findings.remaining.push((pods.kind.clone(), remaining));
+            deletion.pods_only = remaining.count > 0;
+            deletion.remaining.push((pods.kind.clone(), remaining));
         }
-        if findings.pods_only {
-            return Ok(findings);
+        if deletion.pods_only {
+            return Ok(deletion);
         }
         // The results are evaluated after the last step, and not anew at each step.
         let mut results = Vec::new();
@@ -67,9 +69,9 @@ impl ContentDeleter<'_> {
             results.push((&resource.kind, self.delete_all(resource, steps)?));
         }
         for (kind, result) in results {
-            findings.remaining.push((kind.clone(), self.evaluate(kind, &result)));
+            deletion.remaining.push((kind.clone(), self.evaluate(kind, &result)));
         }
-        Ok(findings)
+        Ok(deletion)
     }
 
     /// Requests the deletion of all objects of a resource, and lists the remaining ones. Upstream:
@@ -78,13 +80,13 @@ impl ContentDeleter<'_> {
         &self,
         resource: &Resource,
         steps: &mut Steps<'s>,
-    ) -> Result<DeletionResult<'s>, Plan> {
+    ) -> Result<ResourceState<'s>, Plan> {
         let kind = &resource.kind;
         let before = if *kind == Pod::kind() {
             let list = LiveRead::list::<Pod>(kind, self.namespace, &ListOptions::default());
             let pods = steps.one(LiveRead { on_error: OnError::Ignore, ..list })?;
             if let Some(error) = &pods.error {
-                return Ok(DeletionResult::Failed(error));
+                return Ok(ResourceState::Failed(error));
             }
             Some(pods)
         } else {
@@ -95,21 +97,21 @@ impl ContentDeleter<'_> {
             let request = DeleteCollection::new(kind.clone(), self.namespace);
             let outcome = steps.one(DeleteCollection { on_error: OnError::Ignore, ..request })?;
             if let Some(error) = unexpected_failure(outcome) {
-                return Ok(DeletionResult::Failed(error));
+                return Ok(ResourceState::Failed(error));
             }
             // If the server lacks the verb or the resource, discovery is outdated: delete the objects one by
             // one.
             is_deleted = outcome.error.is_none();
         }
         if !resource.supports_verb("list") {
-            return Ok(DeletionResult::Unlisted);
+            return Ok(ResourceState::Unlisted);
         }
         if !is_deleted && let Some(error) = self.delete_each_item(kind, steps)? {
-            return Ok(DeletionResult::Failed(error));
+            return Ok(ResourceState::Failed(error));
         }
         let remaining = self.list(kind, steps)?;
         Ok(unexpected_failure(remaining)
-            .map_or(DeletionResult::Listed { remaining, before }, DeletionResult::Failed))
+            .map_or(ResourceState::Listed { remaining, before }, ResourceState::Failed))
     }
 
     /// Deletes the objects one by one. Returns the first error. Upstream: `deleteEachItem`.
@@ -142,11 +144,11 @@ impl ContentDeleter<'_> {
     }
 
     /// Returns the remaining objects of a kind after their deletion, with an estimate of the time that they need.
-    fn evaluate(&self, kind: &Kind, result: &DeletionResult<'_>) -> RemainingObjects {
+    fn evaluate(&self, kind: &Kind, result: &ResourceState<'_>) -> RemainingObjects {
         let (remaining, before) = match result {
-            DeletionResult::Unlisted => return RemainingObjects::default(),
-            DeletionResult::Failed(error) => return RemainingObjects::failed(error),
-            DeletionResult::Listed { remaining, before } => (remaining, before),
+            ResourceState::Unlisted => return RemainingObjects::default(),
+            ResourceState::Failed(error) => return RemainingObjects::failed(error),
+            ResourceState::Listed { remaining, before } => (remaining, before),
         };
         let finalizers: Vec<Box<[Text]>> = match listed_items(remaining) {
             Ok(items) => items.into_iter().map(|item| item.meta.finalizers).collect(),

@@ -91,11 +91,11 @@ fn delete(
         return Ok(SyncResult::default());
     }
     let discovered = discover(steps)?;
-    let findings =
+    let deletion =
         ContentDeleter { namespace: name, deleted_at, now }.delete(&discovered, steps)?;
     // Finalization uses the version before this write, as upstream. It gets a conflict, and retries.
     let mut with_conditions = namespace.clone();
-    let change = |current: &Value| findings.with_conditions(current, now);
+    let change = |current: &Value| deletion.with_conditions(current, now);
     let unwritten_conditions =
         match update_with_retries(&mut with_conditions, "status", change, steps) {
             Err(step @ Stop::Execute(_)) => return Err(step),
@@ -103,7 +103,7 @@ fn delete(
             Err(Stop::Gone) => Some(format!("namespaces {name:?} not found")),
             Ok(()) => None,
         };
-    let plan = match findings.next() {
+    let plan = match deletion.next() {
         Next::Finalize => {
             let change = |current: &Value| {
                 (!plan::is_finalized(current)).then(|| plan::without_finalizer(current))

@@ -30,7 +30,7 @@ use std::{collections::BTreeMap, time::Duration};
 /// This controller's finalizer in `spec.finalizers`. Upstream: `FinalizerKubernetes`.
 pub(super) const FINALIZER: &str = "kubernetes";
 
-/// Estimated time until finalizers release the content: 15 s. Upstream: `finalizerEstimateSeconds`.
+/// Estimated time until finalizers release the content. Upstream: `finalizerEstimateSeconds`.
 const FINALIZER_ESTIMATE: Duration = Duration::from_secs(15);
 
 /// Remaining objects of one resource after their deletion was requested. Upstream: `gvrDeletionMetadata`.
@@ -48,12 +48,12 @@ pub(super) struct RemainingObjects {
 
 /// Result of the deletion of a namespace's content. Upstream: `allGVRDeletionMetadata`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Findings {
+pub(super) struct DeletionResult {
     /// Remaining objects by resource.
     pub(super) remaining: Vec<(Kind, RemainingObjects)>,
     /// Error about groups whose discovery failed.
     pub(super) discovery_error: Option<String>,
-    /// Whether only pods were deleted, because some remain.
+    /// Whether pods remain, so that no other objects have been deleted yet.
     pub(super) pods_only: bool,
 }
 
@@ -119,7 +119,8 @@ pub(super) fn pods_estimate(
     if passed >= longest_grace { Duration::ZERO } else { longest_grace }
 }
 
-/// Limits `wait` to `period`, because pods often end before their grace period does. A zero `period` is no limit.
+/// Limits `wait` to `period` (`--namespace-sync-period`), because pods often end before their grace period does. A zero
+/// `period` is no limit.
 pub(super) fn limit_wait(wait: Duration, period: Duration) -> Duration {
     if period.is_zero() { wait } else { wait.min(period) }
 }
@@ -149,7 +150,7 @@ pub(super) fn is_discovered(kind: &Kind, failed: &[FailedGroup]) -> bool {
     !failed.iter().any(|group| *group.group == *kind.group && *group.version == *kind.version)
 }
 
-impl Findings {
+impl DeletionResult {
     /// Returns the next step: a retry after any error, finalization if nothing remains to wait for, otherwise a wait
     /// for half of the longest estimate.
     pub(super) fn next(&self) -> Next {
@@ -198,7 +199,7 @@ impl Findings {
 
     /// Returns the message about remaining objects, or `None` if none are known to remain.
     fn remaining_content(&self) -> Option<String> {
-        let remaining = self.counted().filter(|(_, remaining)| remaining.count > 0);
+        let remaining = self.reported_remaining().filter(|(_, remaining)| remaining.count > 0);
         let counts = remaining.map(|(kind, remaining)| {
             format!("{}.{} has {} resource instances", kind.plural, kind.group, remaining.count)
         });
@@ -211,7 +212,9 @@ impl Findings {
     /// Returns the message about finalizers of remaining objects, or `None` if they have none.
     fn remaining_finalizers(&self) -> Option<String> {
         let mut totals = BTreeMap::<&str, usize>::new();
-        for (name, count) in self.counted().flat_map(|(_, remaining)| &remaining.finalizers) {
+        for (name, count) in
+            self.reported_remaining().flat_map(|(_, remaining)| &remaining.finalizers)
+        {
             *totals.entry(name).or_default() += count;
         }
         let counts: Vec<String> = totals
@@ -222,9 +225,9 @@ impl Findings {
         Some(format!("Some content in the namespace has finalizers remaining: {counts}"))
     }
 
-    /// Returns the remaining objects by resource. The list is empty while pods remain, because other objects are not
-    /// counted yet.
-    fn counted(&self) -> impl Iterator<Item = &(Kind, RemainingObjects)> {
+    /// Returns the remaining objects by resource that the conditions report. There are none while pods remain, because
+    /// other objects are not counted yet.
+    fn reported_remaining(&self) -> impl Iterator<Item = &(Kind, RemainingObjects)> {
         let remaining = if self.pods_only { &[] } else { &self.remaining[..] };
         remaining.iter()
     }
@@ -299,16 +302,16 @@ mod tests {
 
     #[test]
     fn empty_namespace_is_finalized() {
-        let findings = Findings {
+        let result = DeletionResult {
             remaining: vec![(PODS, RemainingObjects::default())],
-            ..Findings::default()
+            ..DeletionResult::default()
         };
-        assert_eq!(findings.next(), Next::Finalize);
-        let updated = findings.with_conditions(&json!({}), T0).expect("all five are written");
+        assert_eq!(result.next(), Next::Finalize);
+        let updated = result.with_conditions(&json!({}), T0).expect("all five are written");
         assert_eq!(updated["status"]["conditions"].as_array().map(Vec::len), Some(5));
         assert_eq!(condition(&updated, "NamespaceContentRemaining")["reason"], "ContentRemoved");
         assert_eq!(
-            findings.with_conditions(&updated, T0),
+            result.with_conditions(&updated, T0),
             None,
             "unchanged conditions are not written"
         );
@@ -318,9 +321,9 @@ mod tests {
     fn remaining_content_is_waited_for_and_reported() {
         let held: Box<[Text]> = ["example.com/hold".into()].into();
         let jobs = RemainingObjects::of(&JOBS, "ns", &[held.clone(), held], Duration::ZERO);
-        let findings = Findings { remaining: vec![(JOBS, jobs)], ..Findings::default() };
-        assert_eq!(findings.next(), Next::Wait(Duration::from_secs(8)));
-        let updated = findings.with_conditions(&json!({}), T0).expect("changed");
+        let result = DeletionResult { remaining: vec![(JOBS, jobs)], ..DeletionResult::default() };
+        assert_eq!(result.next(), Next::Wait(Duration::from_secs(8)));
+        let updated = result.with_conditions(&json!({}), T0).expect("changed");
         assert_eq!(
             condition(&updated, "NamespaceContentRemaining")["message"],
             "Some resources are remaining: jobs.batch has 2 resource instances"
@@ -334,10 +337,13 @@ mod tests {
     #[test]
     fn remaining_objects_without_finalizer_or_grace_are_an_error() {
         let pods = RemainingObjects::of(&PODS, "ns", &[Box::default()], Duration::ZERO);
-        let findings =
-            Findings { remaining: vec![(PODS, pods)], pods_only: true, ..Findings::default() };
-        assert!(matches!(findings.next(), Next::Failed(error) if error.contains("Resource=pods")));
-        let updated = findings.with_conditions(&json!({}), T0).expect("changed");
+        let result = DeletionResult {
+            remaining: vec![(PODS, pods)],
+            pods_only: true,
+            ..DeletionResult::default()
+        };
+        assert!(matches!(result.next(), Next::Failed(error) if error.contains("Resource=pods")));
+        let updated = result.with_conditions(&json!({}), T0).expect("changed");
         assert_eq!(condition(&updated, "NamespaceDeletionContentFailure")["status"], "True");
         assert_eq!(
             condition(&updated, "NamespaceContentRemaining")["status"],
@@ -348,8 +354,9 @@ mod tests {
 
     #[test]
     fn failed_discovery_blocks_finalization() {
-        let findings = Findings { discovery_error: Some("x".to_owned()), ..Findings::default() };
-        assert!(matches!(findings.next(), Next::Failed(_)));
+        let result =
+            DeletionResult { discovery_error: Some("x".to_owned()), ..DeletionResult::default() };
+        assert!(matches!(result.next(), Next::Failed(_)));
     }
 
     #[test]

@@ -146,8 +146,8 @@ fn fill(slice: &mut PackedSlice<'_>, unplaced: &mut Vec<usize>, max_endpoints: u
     slice.members.extend(unplaced.drain(unplaced.len() - room..).rev());
 }
 
-/// Step 3: adds the remaining endpoints to the fullest unchanged slice that has room for all of them. If no slice
-/// has, fills a new slice and repeats.
+/// Step 3: adds the remaining endpoints to the fullest unchanged slice that has room for all of them. If there is none,
+/// or if the endpoints fill a new slice, adds them to a new slice. Repeats until no endpoint remains.
 fn fill_unchanged_or_new_slices(
     slices: &mut Vec<PackedSlice<'_>>,
     unplaced: &mut Vec<usize>,
@@ -155,18 +155,12 @@ fn fill_unchanged_or_new_slices(
 ) {
     while !unplaced.is_empty() {
         let unplaced_count = unplaced.len();
-        let has_room_for_all = |slice: &&mut PackedSlice<'_>| {
-            !slice.needs_write && slice.members.len() + unplaced_count <= max_endpoints
+        let slice_to_fill = if unplaced_count < max_endpoints {
+            fullest_unchanged_slice(slices, unplaced_count, max_endpoints)
+        } else {
+            None
         };
-        // A full new slice needs no room elsewhere. Of equally full slices, take the first by name. Upstream:
-        // `getSliceToFill`.
-        let fullest = slices
-            .iter_mut()
-            .filter(has_room_for_all)
-            .filter(|_| unplaced_count < max_endpoints)
-            .rev()
-            .max_by_key(|slice| slice.members.len());
-        match fullest {
+        match slice_to_fill {
             Some(slice) => {
                 slice.needs_write = true;
                 fill(slice, unplaced, max_endpoints);
@@ -179,4 +173,16 @@ fn fill_unchanged_or_new_slices(
             }
         }
     }
+}
+
+/// Returns the fullest unchanged slice that has room for `added` endpoints. Upstream: `getSliceToFill`.
+fn fullest_unchanged_slice<'s, 'a>(
+    slices: &'s mut [PackedSlice<'a>],
+    added: usize,
+    max_endpoints: usize,
+) -> Option<&'s mut PackedSlice<'a>> {
+    let unchanged = slices.iter_mut().filter(|slice| !slice.needs_write);
+    let with_room = unchanged.filter(|slice| slice.members.len() + added <= max_endpoints);
+    // Of equally full slices, `max_by_key` returns the last, which is the first by name in the reverse order.
+    with_room.rev().max_by_key(|slice| slice.members.len())
 }

@@ -34,7 +34,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 };
 
 /// Reporting component of the controller's events.
-const SOURCE: &str = "persistentvolume-controller";
+const REPORTING_COMPONENT: &str = "persistentvolume-controller";
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let binder = Arc::new(Binder::new(context));
@@ -45,7 +45,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
 }
 
 /// Creates or removes the folder of a hostPath volume, as a local action requests.
-fn work_on_folder(local: &Local) -> BoxFuture<'static, Result<(), String>> {
+fn run_folder_action(local: &Local) -> BoxFuture<'static, Result<(), String>> {
     let work = local.work;
     let path = local.subject.clone();
     Box::pin(async move {
@@ -54,7 +54,7 @@ fn work_on_folder(local: &Local) -> BoxFuture<'static, Result<(), String>> {
             host_path::REMOVE_FOLDER => {
                 tokio::fs::remove_dir_all(path).await.or_else(ignore_not_found)
             }
-            other => Err(io::Error::other(format!("cannot {other}"))),
+            other => Err(io::Error::other(format!("unknown local action: {other}"))),
         };
         result.map_err(|error| error.to_string())
     })
@@ -93,17 +93,17 @@ impl Binder {
         let classes = caches.of::<StorageClass>();
         let pods = caches.of::<Pod>();
         Self {
-            unclaimed_volumes: volumes.index("free", |volume, key| {
+            unclaimed_volumes: volumes.index("unclaimed volumes", |volume, key| {
                 if volume.spec.claim_ref.is_none() {
                     key(storage::volume::class_of_volume(volume));
                 }
             }),
-            volumes_by_claim: volumes.index("promised", |volume, key| {
+            volumes_by_claim: volumes.index("volumes by claim", |volume, key| {
                 if let Some(claim) = volume.spec.claim_ref.as_deref() {
                     key(&storage::claims::key(&claim.namespace, &claim.name));
                 }
             }),
-            unbound_claims: claims.index("unbound", |claim, key| {
+            unbound_claims: claims.index("unbound claims", |claim, key| {
                 if !claim.meta.annotations.contains(storage::volume::BIND_COMPLETED) {
                     key(storage::volume::class_of_claim(claim));
                 }
@@ -125,7 +125,7 @@ impl Binder {
 
     /// Returns the claims to enqueue for a volume event: the claims in its old and new `claimRef`, the claims whose
     /// `volumeName` is the volume, and the unbound claims that may be bound to it. If a volume reappears without a
-    /// `claimRef`, its lost claim still has its name.
+    /// `claimRef`, the claim in phase Lost still names the volume in `volumeName`.
     fn claims_to_enqueue(&self, event: &CacheEvent<PersistentVolume>) -> Vec<Key> {
         let volume = event.object();
         let old = if let CacheEvent::Updated { old, .. } = event { Some(old) } else { None };
@@ -134,8 +134,8 @@ impl Binder {
             .filter_map(|volume| volume.spec.claim_ref.as_deref())
             .map(|claim| Key::new(&claim.namespace, &claim.name))
             .collect();
-        let claims_with_its_name = self.claims_by_volume.get(&volume.meta.name);
-        keys.extend(claims_with_its_name.iter().map(|claim| Key::of(&claim.meta)));
+        let claims_naming_volume = self.claims_by_volume.get(&volume.meta.name);
+        keys.extend(claims_naming_volume.iter().map(|claim| Key::of(&claim.meta)));
         let is_available = |volume: &PersistentVolume| {
             volume.spec.claim_ref.is_none() && &*volume.status.phase == "Available"
         };
@@ -145,6 +145,8 @@ impl Binder {
             let unbound = self.unbound_claims.get(storage::volume::class_of_volume(volume));
             keys.extend(unbound.iter().map(|claim| Key::of(&claim.meta)));
         }
+        // The versions of the volume and the claim usually name each other, so their keys are adjacent. The work queue
+        // merges other duplicates.
         keys.dedup();
         keys
     }

@@ -107,7 +107,7 @@ fn run(
     mut answer: impl FnMut(&Action) -> Outcome,
 ) -> (Vec<String>, Outcomes, Plan) {
     let (mut summaries, mut outcomes) = (Vec::new(), Outcomes::default());
-    let history = StabilizationHistory::default();
+    let history = HpaHistory::default();
     loop {
         let decide = |steps: &mut Steps<'_>| plan(cached, &history, &OPTIONS, T0, steps);
         let step = Steps::next(&outcomes, decide).expect("the last step has no actions");
@@ -138,7 +138,7 @@ fn action_summary(action: &Action) -> String {
 }
 
 fn reconciliation(cached: &CachedAutoscaler, outcomes: &Outcomes) -> Reconciliation {
-    let (history, steps) = (StabilizationHistory::default(), &mut Steps::of(outcomes));
+    let (history, steps) = (HpaHistory::default(), &mut Steps::of(outcomes));
     reconcile_autoscaler(cached, &history, &OPTIONS, T0, steps).unwrap_or_else(|_| panic!("done"))
 }
 
@@ -157,10 +157,7 @@ fn resource_metric_scales_the_target() {
     assert_eq!(last, Plan { requeue: Some(OPTIONS.sync_period), ..Plan::nothing() });
     let reconciliation = reconciliation(&cached, &outcomes);
     assert_eq!((reconciliation.action, reconciliation.desired), (ScalingAction::Up, Some(4)));
-    assert!(
-        reconciliation.history != StabilizationHistory::default(),
-        "the recommendation is recorded"
-    );
+    assert!(reconciliation.history != HpaHistory::default(), "the recommendation is recorded");
     let [computation] = &reconciliation.computations[..] else { panic!("one metric") };
     assert_eq!(computation.took, Duration::from_millis(7), "the duration of its own read");
 }

@@ -41,9 +41,9 @@ pub(super) fn start(context: &ControllerContext, binder: &Arc<Binder>) {
             let keys = binder_for_classes.claims_to_enqueue_for_class(event.object());
             keys.into_iter().for_each(|key| enqueue.add(key));
         })
-        .event_source(super::SOURCE)
+        .event_source(super::REPORTING_COMPONENT)
         .reads(&binder.pods)
-        .local_work(super::work_on_folder);
+        .local_work(super::run_folder_action);
     context.run(builder.planned_with(Claims(Arc::clone(binder)), Claims(Arc::clone(binder))));
 }
 

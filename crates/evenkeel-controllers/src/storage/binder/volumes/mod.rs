@@ -37,8 +37,8 @@ pub(super) fn start(context: &ControllerContext, binder: &Arc<Binder>) {
                 enqueue.add(Key::new("", volume));
             }
         })
-        .event_source(super::SOURCE)
-        .local_work(super::work_on_folder);
+        .event_source(super::REPORTING_COMPONENT)
+        .local_work(super::run_folder_action);
     context.run(builder.planned(Volumes(Arc::clone(binder))));
 }
 
