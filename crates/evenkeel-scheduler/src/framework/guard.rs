@@ -1,4 +1,5 @@
-//! Guards for plugin calls. A panic becomes an error status of the plugin, and ends only one pod's attempt.
+//! Guards for plugin calls. A panic becomes an error of the plugin, and ends only one pod's attempt instead of the
+//! scheduler.
 
 use super::Status;
 use evenkeel_runtime::tasks::{catch_call_panic, catch_panic};
@@ -15,7 +16,7 @@ pub(crate) fn catch_plugin_panic<T>(call: impl FnOnce() -> T) -> Result<T, Statu
 /// Awaits the future of a plugin call and catches its panic, like [`catch_plugin_panic`].
 ///
 /// # Errors
-/// Returns the message of the panic, after `panic: `.
+/// Returns `panic: ` and the message. It is no [`Status`], because the callers put the plugin's name before it.
 pub(crate) async fn catch_plugin_panic_async<T>(
     call: impl Future<Output = T>,
 ) -> Result<T, String> {

@@ -1,8 +1,8 @@
 //! Scheduling queue: activeQ, backoffQ and unschedulablePods. Every decision receives the time as an argument. Only
 //! [`plugin_calls`] reads a clock, to measure plugin calls for metrics.
 //!
-//! A popped pod is in flight until it is bound, requeued or deleted. Attempts do not overlap with the handling of
-//! cluster events. In-flight events ([`in_flight_events`]) therefore only matter to pods that wait in Permit. A pod
+//! A popped pod is in flight until it is bound, requeued or deleted. In-flight events ([`in_flight_events`]) only matter
+//! to pods that wait in Permit, because scheduling attempts do not overlap with the handling of cluster events. A pod
 //! that fails after Permit is always retried.
 //!
 //! Upstream: `pkg/scheduler/backend/queue/scheduling_queue.go`.
@@ -429,8 +429,8 @@ impl SchedulingQueue {
         self.in_flight_events.done(uid);
     }
 
-    /// Moves unschedulable pods to activeQ or backoffQ on a cluster event. It moves the pods that pass `pre_check` if
-    /// the queueing hint of a plugin that rejected them is Queue ([`Self::is_pod_worth_requeuing`]).
+    /// Moves unschedulable pods to activeQ or backoffQ on a cluster event: those that pass `pre_check` and that
+    /// [`Self::is_pod_worth_requeuing`] does not skip.
     ///
     /// Upstream: `MoveAllToActiveOrBackoffQueue`, `moveAllToActiveOrBackoffQueue`,
     /// `moveEntitiesToActiveOrBackoffQueue`.
@@ -623,10 +623,15 @@ impl SchedulingQueue {
         best
     }
 
-    /// Returns the strategy with which an event moves an unschedulable pod. Calls the queueing hints of the plugins
-    /// that rejected the pod and registered for the event.
+    /// Returns the strategy with which an event moves an unschedulable pod; [`QueueingStrategy::Skip`] if it does not
+    /// move it. An event moves a pod in these cases:
     ///
-    /// Upstream: `isPodWorthRequeuing`.
+    /// - the queueing hint of a plugin that rejected the pod and registered for the event is Queue;
+    /// - an extender rejected the pod;
+    /// - there were no nodes, and the event is registered for that case;
+    /// - the attempt ended with an error.
+    ///
+    /// Upstream: `isPodWorthRequeuing`, which also returns a strategy.
     fn is_pod_worth_requeuing(
         &self,
         uid: &str,

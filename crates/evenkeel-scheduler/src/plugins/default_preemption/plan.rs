@@ -282,7 +282,7 @@ pub(crate) fn equally_good_candidates(mut candidates: Vec<Candidate>) -> Vec<Can
 /// are equal in all criteria before it:
 ///
 /// 1. fewer victims whose eviction violates a PodDisruptionBudget;
-/// 2. lower priority of the first victim, which is the most important one;
+/// 2. lower priority of the first victim, which is the most important one unless an extender changed the order;
 /// 3. lower sum of the victims' priorities;
 /// 4. fewer victims;
 /// 5. later start of the longest-running victim of the highest priority;
@@ -292,6 +292,8 @@ pub(crate) fn equally_good_candidates(mut candidates: Vec<Candidate>) -> Vec<Can
 fn selection_key(candidate: &Candidate) -> impl Ord + use<> {
     let victims = &candidate.pods;
     let priorities = || victims.iter().map(|pod| pod.spec.priority.unwrap_or(0));
+    // As upstream, criterion 2 reads the first victim, and criterion 5 the highest priority. They differ if an extender
+    // returned the victims in another order.
     let max_priority = priorities().max().unwrap_or(i32::MIN);
     // Each priority is shifted to be non-negative. Otherwise more victims with negative priorities would have a lower
     // sum.

@@ -34,7 +34,7 @@ use count::CsiVolume;
 /// Reason of a rejection. Upstream: `ErrReasonMaxVolumeCountExceeded`.
 const MAX_VOLUME_COUNT_EXCEEDED: &str = "node(s) exceed max volume count";
 
-/// The NodeVolumeLimits plugin.
+/// Filter plugin that compares the CSI volumes of a node and of the pod with the node's limits.
 pub struct NodeVolumeLimits {
     /// Set by [`Plugin::connect`].
     listers: OnceLock<Box<dyn VolumeListers>>,
@@ -48,8 +48,8 @@ impl Default for NodeVolumeLimits {
 }
 
 impl NodeVolumeLimits {
-    /// Returns the plugin. With `rejects_missing_drivers`, it rejects nodes without a driver whose CSIDriver sets
-    /// `preventPodSchedulingIfMissing`.
+    /// Returns the plugin. With `rejects_missing_drivers`, it rejects nodes that lack the CSI driver of a volume, if its
+    /// CSIDriver sets `preventPodSchedulingIfMissing`.
     pub fn new(rejects_missing_drivers: bool) -> Self {
         Self { listers: OnceLock::new(), rejects_missing_drivers }
     }
@@ -86,7 +86,7 @@ impl Plugin for NodeVolumeLimits {
         let pod = &pod.pod;
         match change {
             Change::AssignedPod(Edit::Deleted(deleted)) => {
-                QueueingHint::when(deleted.pod.spec.volumes.iter().any(may_count))
+                QueueingHint::when(deleted.pod.spec.volumes.iter().any(may_be_csi_volume))
             }
             Change::Object(ObjectChange::CsiNode(edit)) => match edit {
                 Edit::Added(_) => QueueingHint::Queue,
@@ -125,16 +125,16 @@ impl Plugin for NodeVolumeLimits {
 }
 
 /// Reports whether the volume may belong to a CSI driver.
-fn may_count(volume: &Volume) -> bool {
+fn may_be_csi_volume(volume: &Volume) -> bool {
     let source = &volume.source;
     source.persistent_volume_claim.is_some()
         || source.ephemeral.is_some()
         || csi_translation::plugin_of_inline(source).is_some()
 }
 
-/// Returns the maximum number of CSI volumes that the pod can have.
-fn max_volumes(pod: &Pod) -> usize {
-    pod.spec.volumes.iter().filter(|volume| may_count(volume)).count()
+/// Returns an upper bound of the number of CSI volumes that the pod uses.
+fn max_csi_volumes_of(pod: &Pod) -> usize {
+    pod.spec.volumes.iter().filter(|volume| may_be_csi_volume(volume)).count()
 }
 
 /// Returns the maximum number of the driver's volumes on the node, or `None` if there is no limit.
@@ -158,7 +158,7 @@ impl PreFilter for NodeVolumeLimits {
         pod: &PodInfo,
         _: &NodeTable,
     ) -> Result<PreFilterResult, Status> {
-        let Some(listers) = self.listers.get().filter(|_| max_volumes(&pod.pod) > 0) else {
+        let Some(listers) = self.listers.get().filter(|_| max_csi_volumes_of(&pod.pod) > 0) else {
             return Ok(PreFilterResult::Skip);
         };
         state.put(VolumesToAttach(count::volumes_of_pod(&**listers, &pod.pod)));
@@ -176,31 +176,32 @@ impl Filter for NodeVolumeLimits {
         let volumes = volumes.as_ref().map_err(Clone::clone)?;
         let csi_node = listers.csi_node(node.name());
         let csi_node = csi_node.as_deref();
-        let mut new_volumes: Vec<&CsiVolume> =
+        let mut pod_volumes: Vec<&CsiVolume> =
             volumes.iter().filter(|volume| volume.counts_on(csi_node)).collect();
         if self.rejects_missing_drivers {
-            reject_missing_driver(&**listers, &new_volumes, csi_node)?;
+            reject_missing_driver(&**listers, &pod_volumes, csi_node)?;
         }
         let drivers = csi_node.map_or(&[][..], |csi_node| &csi_node.spec.drivers);
         let limit_on_node = |driver: &str| {
             let driver = drivers.iter().find(|candidate| *candidate.name == *driver);
             driver.and_then(limit_of)
         };
-        new_volumes.retain(|volume| limit_on_node(&volume.driver).is_some());
-        let limits = new_volumes.iter().filter_map(|volume| limit_on_node(&volume.driver));
+        pod_volumes.retain(|volume| limit_on_node(&volume.driver).is_some());
+        let limits = pod_volumes.iter().filter_map(|volume| limit_on_node(&volume.driver));
         let Some(lowest_limit) = limits.min() else { return Ok(()) };
         // Usually even all volumes and attachments of the node together stay below the lowest limit. Then the drivers
         // of the volumes need not be looked up.
         let attachments = listers.attachments(node.name());
         let pods = node.pods();
         let max_used =
-            pods.iter().map(|pod| max_volumes(&pod.pod)).sum::<usize>() + attachments.len();
-        if max_used + new_volumes.len() <= usize::try_from(lowest_limit).unwrap_or(0) {
+            pods.iter().map(|pod| max_csi_volumes_of(&pod.pod)).sum::<usize>() + attachments.len();
+        if max_used + pod_volumes.len() <= usize::try_from(lowest_limit).unwrap_or(0) {
             return Ok(());
         }
         let existing =
             count::volumes_on_node(&**listers, pods.iter().map(|pod| &*pod.pod), csi_node)?;
         let attached = count::attached_volumes(&**listers, &attachments);
+        let mut new_volumes = pod_volumes;
         new_volumes.retain(|volume| !existing.contains(*volume));
         for volume in &new_volumes {
             let is_of_driver = |other: &&CsiVolume| other.driver == volume.driver;
@@ -224,15 +225,13 @@ fn reject_missing_driver(
     volumes: &[&CsiVolume],
     csi_node: Option<&CsiNode>,
 ) -> StatusResult {
-    let is_missing = |volume: &&&CsiVolume| {
-        requires_driver(listers, &volume.driver) && !has_driver(csi_node, &volume.driver)
-    };
-    match volumes.iter().find(is_missing) {
-        None => Ok(()),
-        Some(CsiVolume { driver, .. }) => {
-            Err(Status::unschedulable(format!("{driver} CSI driver is not installed on the node")))
+    for CsiVolume { driver, .. } in volumes {
+        if requires_driver(listers, driver) && !has_driver(csi_node, driver) {
+            let reason = format!("{driver} CSI driver is not installed on the node");
+            return Err(Status::unschedulable(reason));
         }
     }
+    Ok(())
 }
 
 /// Reports whether pods that use the driver must not be scheduled to nodes without it.

@@ -188,5 +188,5 @@ fn a_higher_limit_of_any_driver_is_detected() {
             "{old} {new}"
         );
     }
-    assert_eq!(super::max_volumes(&pod("p", &using(&["a", "b"]))), 2);
+    assert_eq!(super::max_csi_volumes_of(&pod("p", &using(&["a", "b"]))), 2);
 }
