@@ -15,10 +15,12 @@ use serde_json::{Map, Value, json};
 /// Key of the taint with which a kubelet registers a node that a cloud provider must initialize.
 pub(super) const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 
-// Deprecated (beta) label, then stable label.
+/// Labels of the instance type: the deprecated (beta) label, then the stable label.
 const INSTANCE_TYPE: [&str; 2] =
     ["beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type"];
+/// Labels of the zone: the deprecated (beta) label, then the stable label.
 const ZONE: [&str; 2] = ["failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"];
+/// Labels of the region: the deprecated (beta) label, then the stable label.
 const REGION: [&str; 2] =
     ["failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region"];
 
@@ -31,7 +33,7 @@ pub(super) enum InitializeError {
     NodeIp(Text, addresses::NodeIpError),
 }
 
-/// Returns whether a node waits for its initialization.
+/// Returns whether a node has the taint `uninitialized`, so that it waits for its initialization.
 ///
 /// Upstream: `getCloudTaint`.
 pub(super) fn has_cloud_taint(node: &Node) -> bool {
@@ -45,7 +47,8 @@ pub(super) fn needs_sync(old: &Node, new: &Node) -> bool {
         || old.meta.annotations != new.meta.annotations
 }
 
-/// Plans the initialization of a node: provider ID, labels and removal of the taint, then addresses.
+/// Plans the initialization of a node: provider ID, labels and removal of the taint in one patch of the spec and the
+/// metadata, then the addresses, which are in the status.
 ///
 /// Upstream: `syncNode`, `getNodeModifiersFromCloudProvider`.
 pub(super) fn initialize_node(

@@ -20,13 +20,13 @@ pub(super) struct Metrics {
     /// Seconds of each update.
     pub(super) update_seconds: Histogram,
     /// Seconds from a node change to the update of the last load balancer.
-    sweep_seconds: Histogram,
+    node_sync_seconds: Histogram,
     /// Current measurement; `None` if all load balancers are up to date.
-    sweep: Mutex<Option<Sweep>>,
+    node_sync: Mutex<Option<NodeSync>>,
 }
 
 /// Load balancers that still need an update after a change of nodes.
-struct Sweep {
+struct NodeSync {
     /// Time of the node change.
     since: Instant,
     /// Services whose load balancers need the update.
@@ -37,7 +37,7 @@ impl Metrics {
     pub(super) fn new(registry: &Registry) -> Self {
         let counter = |name: &str, help: &str| {
             let counter = IntCounter::new(format!("service_controller_{name}"), help);
-            register(registry, counter.expect("a name that is fixed"))
+            register(registry, counter.expect("the name is valid"))
         };
         let seconds = |name: &str, help: &str| {
             let name = format!("service_controller_{name}");
@@ -50,38 +50,38 @@ impl Metrics {
             ),
             sync_errors: counter(
                 "nodesync_error_total",
-                "Load balancers that refused other nodes.",
+                "Failed updates of load balancers after node changes.",
             ),
             update_seconds: seconds(
                 "update_loadbalancer_host_latency_seconds",
-                "Seconds that one load balancer took to hear of other nodes.",
+                "Seconds to update the nodes of one load balancer.",
             ),
-            sweep_seconds: seconds(
+            node_sync_seconds: seconds(
                 "nodesync_latency_seconds",
-                "Seconds until all load balancers had heard of other nodes.",
+                "Seconds from a node change until all load balancers are updated.",
             ),
-            sweep: Mutex::new(None),
+            node_sync: Mutex::new(None),
         }
     }
 
     /// Starts the measurement for the load balancers that need an update after a change of nodes. An unfinished
     /// measurement keeps its start.
-    pub(super) fn begin_sweep(&self, keys: &[Key], now: Instant) {
-        let mut sweep = self.sweep.lock().unwrap_or_else(PoisonError::into_inner);
-        let since = sweep.as_ref().map_or(now, |sweep| sweep.since);
-        *sweep =
-            (!keys.is_empty()).then(|| Sweep { since, pending: keys.iter().cloned().collect() });
+    pub(super) fn start_node_sync(&self, keys: &[Key], now: Instant) {
+        let mut node_sync = self.node_sync.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = node_sync.as_ref().map_or(now, |node_sync| node_sync.since);
+        *node_sync =
+            (!keys.is_empty()).then(|| NodeSync { since, pending: keys.iter().cloned().collect() });
     }
 
-    /// Records that a sync of a service has ended, with or without success. After the last one, observes the
+    /// Records that a sync of a service has ended, with or without success. After the last pending one, observes the
     /// seconds since the change of nodes.
     pub(super) fn synced(&self, key: &Key) {
-        let mut sweep = self.sweep.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(current) = sweep.as_mut() else { return };
+        let mut node_sync = self.node_sync.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(current) = node_sync.as_mut() else { return };
         current.pending.remove(key);
         if current.pending.is_empty() {
-            self.sweep_seconds.observe(current.since.elapsed().as_secs_f64());
-            *sweep = None;
+            self.node_sync_seconds.observe(current.since.elapsed().as_secs_f64());
+            *node_sync = None;
         }
     }
 }

@@ -147,7 +147,7 @@ impl Services {
     /// Returns the services whose load balancers need other nodes.
     fn services_with_other_hosts(&self, now: Instant) -> Vec<Key> {
         if self.last_applied().is_empty() {
-            self.metrics.begin_sweep(&[], now);
+            self.metrics.start_node_sync(&[], now);
             return Vec::new();
         }
         let hosts = Hosts::of(&hosts::eligible(self.nodes.list()));
@@ -155,7 +155,7 @@ impl Services {
         let differs =
             |(key, last): (&Key, &LastApplied)| (last.hosts != hosts).then(|| key.clone());
         let keys: Vec<Key> = last_applied.iter().filter_map(differs).collect();
-        self.metrics.begin_sweep(&keys, now);
+        self.metrics.start_node_sync(&keys, now);
         keys
     }
 
