@@ -22,7 +22,7 @@ use crate::{
     NodeOptions, NodesOptions,
     faults::{self, Health},
     node,
-    stages::{Governed, Stages},
+    stages::{ResourceRef, Stages},
 };
 
 /// Heartbeats of all simulated nodes of the process.
@@ -128,7 +128,7 @@ impl Heartbeats {
 
     /// Reports whether Stages write the status of nodes.
     fn has_stages(&self) -> bool {
-        self.stages.as_ref().is_some_and(|stages| stages.govern(Governed::Node))
+        self.stages.as_ref().is_some_and(|stages| stages.exist_for(ResourceRef::Node))
     }
 
     /// Enqueues all nodes. The first heartbeat of a node registers it.

@@ -1,5 +1,5 @@
-//! Pod workers: sync the pods of all nodes of the process from one queue, which is also the timer wheel. They carry out
-//! what `pod::plan` decides.
+//! Pod workers: sync the pods of all nodes of the process from one queue, which also delays their next syncs. They perform
+//! the decisions of `pod::plan`.
 
 mod staged;
 
@@ -40,7 +40,7 @@ use crate::{
         observe,
         plan::{Decision, INVALID_SIMULATION, NodeWrites, plan},
     },
-    stages::{Governed, Player},
+    stages::{ResourceRef, StageController},
     usage::{NodeUsage, node_usage},
     volumes::Volumes,
 };
@@ -60,8 +60,8 @@ pub(crate) struct PodWorkers {
     volumes: Volumes,
     /// Behaviors of the cluster, if it has them.
     behaviors: Option<Behaviors>,
-    /// What follows the Stages of the cluster, if it has them.
-    player: Option<Arc<Player>>,
+    /// Applies the Stages of the cluster, if it has them.
+    stage_controller: Option<Arc<StageController>>,
     queue: Queue<Key>,
     state: Mutex<State>,
     /// Wakes the followers of logs when the state of a pod changes.
@@ -70,9 +70,10 @@ pub(crate) struct PodWorkers {
 
 /// State that the workers share.
 struct State {
-    memories: HashMap<Key, SyncedPod>,
-    /// Pods that follow Stages; they are not in `memories`.
-    staged: HashMap<Key, StagedPod>,
+    /// Pods that follow the built-in life cycle, since their first sync.
+    synced_pods: HashMap<Key, SyncedPod>,
+    /// Pods that follow Stages; they are not in `synced_pods`.
+    staged_pods: HashMap<Key, StagedPod>,
     addresses: Addresses,
     /// Files that pods wrote to each node, by index of the node.
     node_files: HashMap<usize, Arc<Files>>,
@@ -84,7 +85,7 @@ struct SyncedPod {
     host_network: bool,
     memory: Memory,
     processes: Arc<Processes>,
-    /// Writes of commands since the current sync began. The sync's result does not include them.
+    /// Writes of commands since the current sync started. The sync's result does not include them.
     commands: Vec<CommandWrites>,
     /// Exits of the containers' shells that ended on input of attached clients.
     exits: Vec<ShellExit>,
@@ -125,7 +126,7 @@ impl PodWorkers {
         recorder: EventRecorder,
         options: NodesOptions,
         caches: &Caches,
-        (behaviors, player): (Option<Behaviors>, Option<Arc<Player>>),
+        (behaviors, stage_controller): (Option<Behaviors>, Option<Arc<StageController>>),
         queue: Queue<Key>,
     ) -> Arc<Self> {
         let pods = caches.of::<Pod>();
@@ -137,8 +138,8 @@ impl PodWorkers {
             .collect();
         let pods_by_node = pods.index("node", corev1::node_key);
         let state = State {
-            memories: HashMap::new(),
-            staged: HashMap::new(),
+            synced_pods: HashMap::new(),
+            staged_pods: HashMap::new(),
             addresses: Addresses::new(options.first_pod_ip),
             node_files: HashMap::new(),
         };
@@ -153,7 +154,7 @@ impl PodWorkers {
             pods,
             pods_by_node,
             behaviors,
-            player,
+            stage_controller,
             queue,
             state: Mutex::new(state),
             changed: Arc::default(),
@@ -163,7 +164,7 @@ impl PodWorkers {
         pod_workers
     }
 
-    /// Enqueues the pods that events of pods, nodes and volumes concern.
+    /// Subscribes to changes of pods, nodes, volumes, Behaviors and Stages. Each enqueues the pods that it affects.
     fn subscribe(self: &Arc<Self>) {
         let pod_workers = Arc::downgrade(self);
         self.pods.subscribe(move |event| {
@@ -197,9 +198,9 @@ impl PodWorkers {
                 }
             });
         }
-        if let Some(player) = &self.player {
+        if let Some(stage_controller) = &self.stage_controller {
             let pod_workers = Arc::downgrade(self);
-            player.stages.subscribe(move || {
+            stage_controller.stages.subscribe(move || {
                 if let Some(pod_workers) = pod_workers.upgrade() {
                     pod_workers.enqueue_all();
                 }
@@ -214,7 +215,7 @@ impl PodWorkers {
         });
     }
 
-    /// Records an event for each fault of a simulated node whose value is not understood.
+    /// Records an event for each fault annotation of a simulated node whose value is invalid.
     fn report_fault_errors(&self, event: &CacheEvent<Node>) {
         let meta = &event.object().meta;
         if !self.nodes.contains_key(&meta.name) {
@@ -280,8 +281,8 @@ impl PodWorkers {
         if let Some(end) = faults::pod_sync_pause_of(&self.node_cache, &pod.spec.node_name, now) {
             return Ok(end.remaining(now));
         }
-        if let Some(player) = self.player_of_pods() {
-            return self.play(player, key, &pod, *node).await;
+        if let Some(controller) = self.pod_stage_controller() {
+            return self.play_stage(controller, key, &pod, *node).await;
         }
         let host_ip = self.options.nodes[*node].ip;
         let Some(processes) = self.processes(key, &pod, host_ip).await? else { return Ok(None) };
@@ -320,8 +321,8 @@ impl PodWorkers {
         self.store_memory(key, &pod, memory, processes);
         if remove && !is_gone {
             self.delete(key, &pod.meta.uid).await?;
-            if let Some(known) = self.lock().memories.get_mut(key) {
-                known.memory.removed = true;
+            if let Some(synced) = self.lock().synced_pods.get_mut(key) {
+                synced.memory.removed = true;
             }
         }
         let now = self.clock.now();
@@ -358,16 +359,17 @@ impl PodWorkers {
         }
     }
 
-    /// Returns the memory of a pod. The memory of an unknown pod is recovered from the pod's status. An unknown pod
-    /// that has not started goes through admission first.
+    /// Returns the memory of a pod. Before its first sync, recovers the memory from the pod's status, and admits the pod if it
+    /// has not started.
     fn recall_memory(&self, key: &Key, pod: &Pod, facts: &mut Facts<'_>, node: usize) -> Memory {
         let mut state = self.lock();
         state.unstage(key, Some(pod));
-        let State { memories, addresses, .. } = &mut *state;
-        if let Some(known) = memories.get_mut(key).filter(|known| *known.uid == *pod.meta.uid) {
-            known.commands.clear();
-            facts.exits.clone_from(&known.exits);
-            let mut memory = known.memory.clone();
+        let State { synced_pods, addresses, .. } = &mut *state;
+        if let Some(synced) = synced_pods.get_mut(key).filter(|synced| *synced.uid == *pod.meta.uid)
+        {
+            synced.commands.clear();
+            facts.exits.clone_from(&synced.exits);
+            let mut memory = synced.memory.clone();
             observe::notice_changes(pod, &mut memory);
             return memory;
         }
@@ -401,11 +403,11 @@ impl PodWorkers {
         host_ip: Ipv4Addr,
     ) -> Result<Option<Arc<Processes>>, ApiError> {
         let n_ephemerals = pod.spec.ephemeral_containers.len();
-        if let Some(known) =
-            self.lock().memories.get(key).filter(|known| *known.uid == *pod.meta.uid)
-            && known.memory.ephemerals.len() >= n_ephemerals
+        if let Some(synced) =
+            self.lock().synced_pods.get(key).filter(|synced| *synced.uid == *pod.meta.uid)
+            && synced.memory.ephemerals.len() >= n_ephemerals
         {
-            return Ok(Some(Arc::clone(&known.processes)));
+            return Ok(Some(Arc::clone(&synced.processes)));
         }
         let mut containers = pod.spec.init_containers.iter().chain(&*pod.spec.containers);
         let has_processes = n_ephemerals > 0
@@ -455,14 +457,14 @@ impl PodWorkers {
         let mut state = self.lock();
         let (mut commands, mut exits, mut file_bytes) = (Vec::new(), Vec::new(), 0);
         if let Some(previous) =
-            state.memories.get_mut(key).filter(|previous| *previous.uid == *pod.meta.uid)
+            state.synced_pods.get_mut(key).filter(|previous| *previous.uid == *pod.meta.uid)
         {
             commands = std::mem::take(&mut previous.commands);
             exits = std::mem::take(&mut previous.exits);
             file_bytes = previous.file_bytes;
         }
         for command in &commands {
-            // The writes fit, because they fitted into the memory that this one replaces.
+            // The writes fit, because they fitted into the previous memory.
             let _ = memory.record(pod, command);
         }
         exits.retain(|exit: &ShellExit| {
@@ -470,7 +472,7 @@ impl PodWorkers {
         });
         let synced_pod =
             SyncedPod { uid, host_network, memory, processes, commands, exits, file_bytes };
-        if let Some(previous) = state.memories.insert(key.clone(), synced_pod)
+        if let Some(previous) = state.synced_pods.insert(key.clone(), synced_pod)
             && *previous.uid != *pod.meta.uid
         {
             state.release_address(&previous);
@@ -479,25 +481,26 @@ impl PodWorkers {
         self.changed.notify_waiters();
     }
 
-    /// Releases the address that a first sync allocated and did not write. The retry allocates one again.
+    /// Releases the IP that a first sync allocated and failed to write. The retry allocates one again.
     fn release_unstored(&self, key: &Key, pod: &Pod, ip: Ipv4Addr) {
         let mut state = self.lock();
-        let is_known = state.memories.get(key).is_some_and(|known| *known.uid == *pod.meta.uid);
-        if !is_known && !pod.spec.host_network && pod.status.pod_ip.is_empty() {
+        let is_synced =
+            state.synced_pods.get(key).is_some_and(|synced| *synced.uid == *pod.meta.uid);
+        if !is_synced && !pod.spec.host_network && pod.status.pod_ip.is_empty() {
             state.addresses.release(ip);
         }
     }
 
-    /// Forgets a deleted pod, and releases its address.
+    /// Removes the state of a deleted pod, and releases its IP.
     fn forget(&self, key: &Key) {
         let mut state = self.lock();
-        if let Some(deleted) = state.memories.remove(key) {
+        if let Some(deleted) = state.synced_pods.remove(key) {
             state.release_address(&deleted);
         }
         state.unstage(key, None);
         drop(state);
-        if let Some(player) = &self.player {
-            player.forget(Governed::Pod, key);
+        if let Some(stage_controller) = &self.stage_controller {
+            stage_controller.forget(ResourceRef::Pod, key);
         }
         self.changed.notify_waiters();
     }
@@ -550,10 +553,11 @@ impl PodWorkers {
         let node = *self.nodes.get(&pod.spec.node_name)?;
         let node_files = self.node_files(node);
         let state = self.lock();
-        let known = state.memories.get(&key(&pod)).filter(|known| *known.uid == *pod.meta.uid)?;
-        let SyncedPod { memory, processes, .. } = known;
+        let synced =
+            state.synced_pods.get(&key(&pod)).filter(|synced| *synced.uid == *pod.meta.uid)?;
+        let SyncedPod { memory, processes, .. } = synced;
         let slot = memory.slot(&pod, &container.name)?;
-        LoggedRun::select(&known.uid, container, slot, memory, processes, node_files)
+        LoggedRun::select(&synced.uid, container, slot, memory, processes, node_files)
     }
 
     /// Returns the current run of a container; `None` unless the container runs.
@@ -563,15 +567,15 @@ impl PodWorkers {
         let node_files = self.node_files(node);
         let state = self.lock();
         let key = key(&pod);
-        let known = state.memories.get(&key).filter(|known| *known.uid == *pod.meta.uid)?;
-        let slot = known.memory.slot(&pod, &container.name)?;
+        let synced = state.synced_pods.get(&key).filter(|synced| *synced.uid == *pod.meta.uid)?;
+        let slot = synced.memory.slot(&pod, &container.name)?;
         slot.running()?;
         Some(CurrentRun {
-            id: run_id(&known.uid, &container.name, slot.restarts),
-            address: known.memory.ip,
-            files: Arc::clone(&known.memory.files),
+            id: run_id(&synced.uid, &container.name, slot.restarts),
+            address: synced.memory.ip,
+            files: Arc::clone(&synced.memory.files),
             node_files,
-            uid: known.uid.clone(),
+            uid: synced.uid.clone(),
             restarts: slot.restarts,
             key,
             node,
@@ -614,11 +618,11 @@ impl PodWorkers {
     /// Ends a container whose process is a shell that has ended.
     pub(crate) fn end_shell(&self, run: &CurrentRun, container: &str, exit_code: i32) {
         let mut state = self.lock();
-        let known = state.memories.get_mut(&run.key).filter(|known| *known.uid == *run.uid);
-        let Some(known) = known else { return };
+        let synced = state.synced_pods.get_mut(&run.key).filter(|synced| *synced.uid == *run.uid);
+        let Some(synced) = synced else { return };
         let (container, restarts, at) = (container.to_owned(), run.restarts, self.clock.now());
-        known.exits.retain(|exit| exit.container != container);
-        known.exits.push(ShellExit { container, restarts, at, exit_code });
+        synced.exits.retain(|exit| exit.container != container);
+        synced.exits.push(ShellExit { container, restarts, at, exit_code });
         drop(state);
         self.queue.add(run.key.clone(), Priority::NORMAL);
     }
@@ -631,18 +635,19 @@ impl PodWorkers {
     pub(crate) fn record(&self, run: &CurrentRun, command: CommandWrites) -> Result<(), Full> {
         let Some(pod) = self.pods.get(&run.key.namespace, &run.key.name) else { return Ok(()) };
         let mut state = self.lock();
-        let total_bytes: usize = state.memories.values().map(|known| known.file_bytes).sum();
+        let total_bytes: usize = state.synced_pods.values().map(|synced| synced.file_bytes).sum();
         let added_bytes: usize = command.writes.iter().map(Write::size).sum();
-        let known = state.memories.get_mut(&run.key);
-        let Some(known) = known.filter(|known| known.uid == pod.meta.uid && *known.uid == *run.uid)
+        let synced = state.synced_pods.get_mut(&run.key);
+        let Some(synced) =
+            synced.filter(|synced| synced.uid == pod.meta.uid && *synced.uid == *run.uid)
         else {
             return Ok(());
         };
         if total_bytes + added_bytes > MAX_FILE_BYTES {
             return Err(Full);
         }
-        known.memory.record(&pod, &command)?;
-        known.file_bytes = known.memory.files.size();
+        synced.memory.record(&pod, &command)?;
+        synced.file_bytes = synced.memory.files.size();
         let node_writes: Vec<&Write> =
             command.writes.iter().filter(|write| write.path.scope == Scope::Node).collect();
         let (by, start) = (Arc::clone(&command.by), command.start);
@@ -650,9 +655,9 @@ impl PodWorkers {
             let files = Arc::make_mut(state.node_files.entry(run.node).or_default());
             files.record(&by, start, &node_writes)?;
         }
-        if let Some(known) = state.memories.get_mut(&run.key) {
-            known.commands.retain(|known| known.by != by);
-            known.commands.push(command);
+        if let Some(synced) = state.synced_pods.get_mut(&run.key) {
+            synced.commands.retain(|other| other.by != by);
+            synced.commands.push(command);
         }
         drop(state);
         self.queue.add(run.key.clone(), Priority::NORMAL);
@@ -666,7 +671,7 @@ impl PodWorkers {
 }
 
 impl State {
-    /// Releases the address of a pod that has its own.
+    /// Releases the IP of a pod, unless it uses the host network.
     fn release_address(&mut self, pod: &SyncedPod) {
         if !pod.host_network {
             self.addresses.release(pod.memory.ip);

@@ -12,7 +12,7 @@ use crate::{
     behaviors::Behaviors,
     heartbeats::Heartbeats,
     pod_workers::PodWorkers,
-    stages::{NodeWorkers, Player, Stages},
+    stages::{NodeWorkers, StageController, Stages},
     storage::Storage,
     volumes_in_use,
 };
@@ -56,13 +56,14 @@ pub async fn run(
     if let Some(behaviors) = &behaviors {
         behaviors.start_status(&client, &tasks);
     }
-    let player = stages.clone().map(|stages| {
+    let stage_controller = stages.clone().map(|stages| {
         stages.start_status(&client, &tasks);
-        Arc::new(Player::new(client.clone(), clock.clone(), recorder.clone(), stages))
+        Arc::new(StageController::new(client.clone(), clock.clone(), recorder.clone(), stages))
     });
     let stage_queue = Queue::unnamed(&clock);
-    if let Some(player) = &player {
-        let node_workers = NodeWorkers::new(player, &options, &nodes, stage_queue.clone());
+    if let Some(stage_controller) = &stage_controller {
+        let node_workers =
+            NodeWorkers::new(stage_controller, &options, &nodes, stage_queue.clone());
         for _ in 0..STAGE_WORKERS {
             let node_workers = Arc::clone(&node_workers);
             tasks.spawn_restarting_until_cancelled("node-stages", move || {
@@ -71,7 +72,7 @@ pub async fn run(
             });
         }
     }
-    let steering = (behaviors.clone(), player);
+    let steering = (behaviors.clone(), stage_controller);
     let pod_workers = PodWorkers::new(
         client.clone(),
         clock,

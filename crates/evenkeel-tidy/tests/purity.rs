@@ -75,7 +75,7 @@ const KUBELET_WIRING: [&str; 12] = [
     "stdin.rs",
     "servers.rs",
     "staged.rs",
-    "player.rs",
+    "stage_controller.rs",
     "node_workers.rs",
 ];
 

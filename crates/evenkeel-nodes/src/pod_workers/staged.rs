@@ -5,78 +5,86 @@ use evenkeel_runtime::{client::ApiError, plan::Key};
 use std::{net::Ipv4Addr, time::Duration};
 
 use super::{PodWorkers, State};
-use crate::stages::{Governed, Played, Player, Subject};
+use crate::stages::{PlayResult, ResourceRef, StageController, StagedObject};
 
 /// A pod that follows Stages.
 pub(super) struct StagedPod {
     uid: Text,
-    /// Address of its own; `None` in the node's network.
+    /// The pod's own IP. `None` with `hostNetwork`.
     ip: Option<Ipv4Addr>,
 }
 
 impl PodWorkers {
-    /// Returns what follows Stages if pods do.
-    pub(super) fn player_of_pods(&self) -> Option<&Player> {
-        self.player.as_deref().filter(|player| player.stages.govern(Governed::Pod))
+    /// Returns the stage controller if any Stage selects pods.
+    pub(super) fn pod_stage_controller(&self) -> Option<&StageController> {
+        self.stage_controller
+            .as_deref()
+            .filter(|controller| controller.stages.exist_for(ResourceRef::Pod))
     }
 
-    /// Lets a pod of a node follow Stages. Returns the time until its next change by itself.
-    pub(super) async fn play(
+    /// Runs the Stages that are due for the pod. Returns the delay until its next Stage.
+    pub(super) async fn play_stage(
         &self,
-        player: &Player,
+        controller: &StageController,
         key: &Key,
         pod: &Pod,
-        node: usize,
+        node_index: usize,
     ) -> Result<Option<Duration>, ApiError> {
-        let node = &self.options.nodes[node];
+        let node = &self.options.nodes[node_index];
         let pod_ip = self.lock().stage(key, pod).unwrap_or(node.ip);
-        let subject = Subject {
-            kind: Governed::Pod,
+        let staged = StagedObject {
+            resource: ResourceRef::Pod,
             key,
             uid: &pod.meta.uid,
             version: &pod.meta.resource_version,
             node,
             pod_ip: Some(pod_ip),
         };
-        match player.play(&subject).await? {
-            Played::Next(wait) => Ok(wait),
-            Played::Gone => Ok(None),
+        match controller.play_stage(&staged).await? {
+            PlayResult::NextIn(delay) => Ok(delay),
+            PlayResult::Gone => Ok(None),
         }
     }
 }
 
 impl State {
-    /// Returns the own address of a pod that follows Stages from now on; `None` if it has none.
+    /// Records that the pod follows Stages, and returns its own IP; `None` if it has none.
     fn stage(&mut self, key: &Key, pod: &Pod) -> Option<Ipv4Addr> {
-        if let Some(staged) = self.staged.get(key).filter(|staged| *staged.uid == *pod.meta.uid) {
+        let uid = &pod.meta.uid;
+        if let Some(staged) = self.staged_pods.get(key).filter(|staged| staged.uid == *uid) {
             return staged.ip;
         }
         self.unstage(key, None);
-        let known = self.memories.remove(key);
-        if let Some(known) = known.as_ref().filter(|known| *known.uid != *pod.meta.uid) {
-            self.release_address(known);
-        }
-        let known = known.filter(|known| *known.uid == *pod.meta.uid && !known.host_network);
+        // State of the built-in life cycle, which the pod leaves.
+        let built_in_state = match self.synced_pods.remove(key) {
+            Some(replaced) if replaced.uid != *uid => {
+                self.release_address(&replaced);
+                None
+            }
+            synced => synced.filter(|synced| !synced.host_network),
+        };
         let ip = if pod.spec.host_network {
             None
         } else if let Ok(ip) = pod.status.pod_ip.parse() {
             self.addresses.mark_in_use(ip);
             Some(ip)
         } else {
-            Some(known.map_or_else(|| self.addresses.allocate(), |known| known.memory.ip))
+            let ip = built_in_state.map(|synced| synced.memory.ip);
+            Some(ip.unwrap_or_else(|| self.addresses.allocate()))
         };
-        self.staged.insert(key.clone(), StagedPod { uid: pod.meta.uid.clone(), ip });
+        self.staged_pods.insert(key.clone(), StagedPod { uid: uid.clone(), ip });
         ip
     }
 
-    /// Forgets that a pod follows Stages, and releases its address unless `kept` has it in its status.
+    /// Records that the pod no longer follows Stages. Releases its IP, unless the remaining pod `kept` has this IP in its
+    /// status.
     pub(super) fn unstage(&mut self, key: &Key, kept: Option<&Pod>) {
-        if self.staged.is_empty() {
+        if self.staged_pods.is_empty() {
             return;
         }
-        let Some(StagedPod { uid, ip: Some(ip) }) = self.staged.remove(key) else { return };
-        let keeps = |pod: &Pod| *pod.meta.uid == *uid && *pod.status.pod_ip == ip.to_string();
-        if !kept.is_some_and(keeps) {
+        let Some(StagedPod { uid, ip: Some(ip) }) = self.staged_pods.remove(key) else { return };
+        let has_ip = |pod: &Pod| *pod.meta.uid == *uid && *pod.status.pod_ip == ip.to_string();
+        if !kept.is_some_and(has_ip) {
             self.addresses.release(ip);
         }
     }

@@ -1,4 +1,4 @@
-//! The CustomResourceDefinition of Stages, with the fields of KWOK's.
+//! CustomResourceDefinition of Stages, with the fields that KWOK's definition has.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Expressions of Stages: of jq or CEL, over an object.
+//! Expressions of Stages in jq or CEL, evaluated on an object.
 
 use evenkeel_api::time::{self, Timestamp};
 use evenkeel_cel::{
@@ -21,10 +21,10 @@ pub(crate) enum Expression {
     Cel(Arc<Program>),
 }
 
-/// A value, or where to read it.
+/// A value of a Stage: fixed, or from an expression.
 #[derive(Debug, Clone)]
 pub(crate) struct ValueFrom {
-    /// The value if the expression has none.
+    /// Value without an expression, or if the expression returns none.
     pub(crate) default: Option<i64>,
     pub(crate) expression: Option<Expression>,
 }
@@ -53,8 +53,8 @@ pub(crate) fn cel<'a>(program: &'a Program, object: &'a Value) -> Result<Val<'a>
     program.run(&scope, &mut budget).map_err(|failure| failure.message())
 }
 
-/// Returns a value of CEL as a whole number. A fraction is cut, a duration is in nanoseconds, and `true` is 1.
-fn whole(value: &Val<'_>) -> Option<i64> {
+/// Converts a value of CEL to an integer. Truncates a fraction; a duration is in nanoseconds, and `true` is 1.
+fn to_integer(value: &Val<'_>) -> Option<i64> {
     match value {
         Val::Int(number) => Some(*number),
         Val::Uint(number) => i64::try_from(*number).ok(),
@@ -65,23 +65,22 @@ fn whole(value: &Val<'_>) -> Option<i64> {
     }
 }
 
-/// Returns the seconds since 1970 of a time.
+/// Returns a time in seconds since 1970.
 pub(crate) fn unix(now: Timestamp) -> f64 {
     now.as_duration().as_secs_f64()
 }
 
 impl ValueFrom {
-    /// Returns a whole number; `None` if the expression says that there is none: by an empty text, or by one that is no
-    /// number.
+    /// Returns an integer; `None` if the expression returns a string that is empty or no number.
     ///
     /// # Errors
-    /// The expression of CEL fails, or is neither a number nor a duration nor a bool.
+    /// The expression of CEL fails, or returns neither a number nor a duration nor a bool.
     pub(crate) fn integer(&self, object: &Value, now: Timestamp) -> Result<Option<i64>, String> {
         let value = match &self.expression {
             None => return Ok(self.default),
             Some(Expression::Cel(program)) => {
                 let value = cel(program, object)?;
-                let number = whole(&value);
+                let number = to_integer(&value);
                 return number
                     .map(Some)
                     .ok_or_else(|| format!("its type is {}, not number", value.type_name()));
@@ -100,12 +99,12 @@ impl ValueFrom {
         })
     }
 
-    /// Returns a duration in nanoseconds, which is negative before a past time; `None` if there is none. The default is
-    /// in nanoseconds. The expression's value is a text of a duration such as `5s`, or of the time (RFC 3339) at which it
-    /// ends. That of CEL may also be a duration, or a number of nanoseconds.
+    /// Returns a duration in nanoseconds; `None` if the expression returns an empty string. The default is in nanoseconds.
+    /// The expression returns a string: a duration such as `5s`, or the time (RFC 3339) at which it ends. If that time has
+    /// passed, the duration is negative. An expression of CEL may also return a duration, or a number of nanoseconds.
     ///
     /// # Errors
-    /// The expression of CEL fails, or is no duration.
+    /// The expression of CEL fails, or returns no duration.
     pub(crate) fn duration(&self, object: &Value, now: Timestamp) -> Result<Option<i64>, String> {
         let value = match &self.expression {
             None => return Ok(self.default),
@@ -114,7 +113,7 @@ impl ValueFrom {
                 let length = match &value {
                     Val::Str(text) => nanoseconds(text, now),
                     Val::Bool(_) => None,
-                    value => whole(value),
+                    value => to_integer(value),
                 };
                 return length.map(Some).ok_or_else(|| match &value {
                     Val::Str(text) => format!("{:?} is no duration", &**text),
@@ -133,7 +132,7 @@ impl ValueFrom {
     }
 }
 
-/// Parses a duration, or the time at which it ends.
+/// Parses a duration, or the time at which it ends. Returns nanoseconds.
 fn nanoseconds(text: &str, now: Timestamp) -> Option<i64> {
     if let Ok(end) = time::parse(text) {
         return i64::try_from(end.duration_since(now).as_nanos()).ok();

@@ -1,14 +1,14 @@
-//! Stages of KWOK (`kwok.x-k8s.io/v1alpha1`): custom resources that say how objects of simulated nodes change.
+//! Stages of KWOK (`kwok.x-k8s.io/v1alpha1`): custom resources that define how simulated nodes and their pods change.
 //!
-//! While Stages of pods exist, the pods of simulated nodes follow them instead of the built-in life cycle. While Stages of
-//! nodes exist, these write the status of the nodes. Leases are renewed in any case.
+//! While Stages for pods exist, the pods of simulated nodes follow them instead of the built-in life cycle. While Stages for
+//! nodes exist, they write the status of the nodes. The kubelets renew leases in any case.
 //!
 //! | documented rule | implemented in |
 //! |---|---|
 //! | fields of a Stage; `next` as steps | `spec::parse`, `definition::stage_definition` |
 //! | selectors, weights, delays and jitter | `spec::Stage`, `plan::plan` |
 //! | steps: events, finalizers, patches, deletion | `steps::actions` |
-//! | which requests are made again | `refusal::judge` |
+//! | which failed requests are retried | `refusal::classify` |
 //! | expressions of jq and CEL | `expressions::Expression`, `jq/mod.rs` |
 //! | an invalid Stage has no effect, and its condition says why | `spec::parse` |
 
@@ -17,17 +17,17 @@ mod expressions;
 mod jq;
 mod node_workers;
 mod plan;
-mod player;
 mod refusal;
 mod spec;
+mod stage_controller;
 mod steps;
 #[cfg(test)]
 mod tests;
 
 pub use definition::{STAGE_DEFINITION, stage_definition};
 pub(crate) use node_workers::NodeWorkers;
-pub(crate) use player::{Played, Player, Subject};
-pub(crate) use spec::Governed;
+pub(crate) use spec::ResourceRef;
+pub(crate) use stage_controller::{PlayResult, StageController, StagedObject};
 
 use evenkeel_api::{Kind, Text};
 use evenkeel_runtime::{
@@ -68,24 +68,24 @@ pub(crate) struct Stages {
 
 #[derive(Default)]
 struct Shared {
-    /// Whether there are Stages of pods and of nodes.
-    has: [AtomicBool; 2],
+    /// Whether there are Stages for pods and for nodes, by [`ResourceRef`].
+    exist: [AtomicBool; 2],
     valid: Mutex<Valid>,
 }
 
 #[derive(Default)]
 struct Valid {
     by_name: BTreeMap<Text, Arc<Stage>>,
-    /// Number of changes of the Stages of pods and of nodes.
+    /// Numbers of changes of the Stages for pods and for nodes, by [`ResourceRef`].
     generations: [u64; 2],
 }
 
-/// The Stages of a kind at one time.
+/// Stages for a resource at one time.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct StageSet {
     /// Sorted by their names.
     pub(crate) stages: Vec<Arc<Stage>>,
-    /// Number of changes of Stages of the kind before.
+    /// Number of changes of these Stages since the start.
     pub(crate) generation: u64,
 }
 
@@ -113,39 +113,39 @@ impl Stages {
         stages
     }
 
-    /// Waits until the Stages are known. Without their definition there are none, nor are there any that this process may read
-    /// if the server forbids the list.
+    /// Waits until the cache has the Stages. Does not wait if their CustomResourceDefinition is not installed, or if the server
+    /// forbids the list.
     pub(crate) async fn synced(&self, client: &Client) {
         synced_or_undefined(client, &kind(), self.cache.synced()).await;
     }
 
-    /// Calls `changed` after each change of a Stage.
-    pub(crate) fn subscribe(&self, changed: impl Fn() + Send + Sync + 'static) {
+    /// Calls `on_change` after each change of a Stage's `spec`.
+    pub(crate) fn subscribe(&self, on_change: impl Fn() + Send + Sync + 'static) {
         self.cache.subscribe(move |event| {
-            let is_of_status = matches!(event, CacheEvent::Updated { old, new }
+            let keeps_spec = matches!(event, CacheEvent::Updated { old, new }
                 if old.data.get("spec") == new.data.get("spec"));
-            if !is_of_status {
-                changed();
+            if !keeps_spec {
+                on_change();
             }
         });
     }
 
-    /// Reports whether objects of a kind follow Stages.
-    pub(crate) fn govern(&self, kind: Governed) -> bool {
-        self.shared.has[kind as usize].load(Ordering::Acquire)
+    /// Reports whether there are Stages for a resource.
+    pub(crate) fn exist_for(&self, resource: ResourceRef) -> bool {
+        self.shared.exist[resource as usize].load(Ordering::Acquire)
     }
 
-    /// Returns the Stages of a kind.
-    fn of(&self, kind: Governed) -> StageSet {
+    /// Returns the Stages for a resource.
+    fn of(&self, resource: ResourceRef) -> StageSet {
         let valid = self.shared.lock();
-        let stages = valid.by_name.values().filter(|stage| stage.kind == kind);
-        let generation = valid.generations[kind as usize];
+        let stages = valid.by_name.values().filter(|stage| stage.resource == resource);
+        let generation = valid.generations[resource as usize];
         StageSet { stages: stages.cloned().collect(), generation }
     }
 
-    /// Returns how often the Stages of a kind have changed.
-    fn generation(&self, kind: Governed) -> u64 {
-        self.shared.lock().generations[kind as usize]
+    /// Returns the number of changes of the Stages for a resource.
+    fn generation(&self, resource: ResourceRef) -> u64 {
+        self.shared.lock().generations[resource as usize]
     }
 
     /// Starts the task that writes the condition `Valid` of each Stage.
@@ -165,23 +165,22 @@ impl Stages {
 }
 
 impl Shared {
-    /// Adds, replaces or removes a valid Stage. An invalid one, and one of another kind, is no change for a kind.
+    /// Stores the Stage with this name. `None` removes it, because it is invalid or deleted. Counts a change for the resource
+    /// of the old Stage and of the new one.
     fn set(&self, name: Text, stage: Option<Arc<Stage>>) {
         let mut valid = self.lock();
-        let new = stage.as_ref().map(|stage| stage.kind);
+        let new = stage.as_ref().map(|stage| stage.resource);
         let old = match stage {
             Some(stage) => valid.by_name.insert(name, stage),
             None => valid.by_name.remove(&name),
         };
-        let old = old.map(|stage| stage.kind);
-        for kind in [Governed::Pod, Governed::Node] {
-            if [old, new].contains(&Some(kind)) {
-                valid.generations[kind as usize] += 1;
+        let old = old.map(|stage| stage.resource);
+        for resource in [ResourceRef::Pod, ResourceRef::Node] {
+            if [old, new].contains(&Some(resource)) {
+                valid.generations[resource as usize] += 1;
             }
-        }
-        for kind in [Governed::Pod, Governed::Node] {
-            let has = valid.by_name.values().any(|stage| stage.kind == kind);
-            self.has[kind as usize].store(has, Ordering::Release);
+            let exist = valid.by_name.values().any(|stage| stage.resource == resource);
+            self.exist[resource as usize].store(exist, Ordering::Release);
         }
     }
 
@@ -199,7 +198,7 @@ fn parse(object: &Dynamic) -> Result<Stage, Vec<String>> {
     spec::parse(name, object.data.get("spec").unwrap_or(&Value::Null))
 }
 
-/// Writes the conditions of Stages that a queue names.
+/// Writes the condition `Valid` of each Stage in the queue.
 async fn write_conditions(cache: Cache<Dynamic>, client: Client, queue: Queue<Text>) {
     while let Some(name) = queue.next().await {
         let work = async {

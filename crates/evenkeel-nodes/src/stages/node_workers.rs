@@ -1,4 +1,4 @@
-//! Follows the Stages of simulated nodes.
+//! Workers that let simulated nodes follow their Stages.
 
 use evenkeel_api::{Text, views::Node};
 use evenkeel_runtime::{
@@ -13,12 +13,12 @@ use std::{
     time::Duration,
 };
 
-use super::{Played, Player, player::Subject, spec::Governed};
+use super::{PlayResult, StageController, spec::ResourceRef, stage_controller::StagedObject};
 use crate::{NodesOptions, faults};
 
 /// Workers of all simulated nodes of the process, idle without Stages of nodes.
 pub(crate) struct NodeWorkers {
-    player: Arc<Player>,
+    controller: Arc<StageController>,
     options: NodesOptions,
     /// Indexes into `options.nodes`, by node name.
     indexes: HashMap<Text, usize>,
@@ -28,19 +28,19 @@ pub(crate) struct NodeWorkers {
 
 impl NodeWorkers {
     pub(crate) fn new(
-        player: &Arc<Player>,
+        controller: &Arc<StageController>,
         options: &NodesOptions,
         nodes: &Cache<Node>,
         queue: Queue<usize>,
     ) -> Arc<Self> {
         let names = options.nodes.iter().enumerate();
         let indexes = names.map(|(index, node)| (node.name.as_str().into(), index)).collect();
-        let (player, options) = (Arc::clone(player), options.clone());
-        let workers = Arc::new(Self { player, options, indexes, nodes: nodes.clone(), queue });
+        let (controller, options) = (Arc::clone(controller), options.clone());
+        let workers = Arc::new(Self { controller, options, indexes, nodes: nodes.clone(), queue });
         let weak = Arc::downgrade(&workers);
-        nodes.subscribe(move |event| Self::handle(&weak, event));
+        nodes.subscribe(move |event| Self::handle_event(&weak, event));
         let weak = Arc::downgrade(&workers);
-        workers.player.stages.subscribe(move || {
+        workers.controller.stages.subscribe(move || {
             let Some(workers) = weak.upgrade() else { return };
             for index in 0..workers.options.nodes.len() {
                 workers.queue.add(index, Priority::LOW);
@@ -49,12 +49,14 @@ impl NodeWorkers {
         workers
     }
 
-    fn handle(workers: &Weak<Self>, event: &CacheEvent<Node>) {
+    fn handle_event(workers: &Weak<Self>, event: &CacheEvent<Node>) {
         let Some(workers) = workers.upgrade() else { return };
         let Some(index) = workers.indexes.get(&event.object().meta.name) else { return };
         match event {
-            CacheEvent::Deleted(_) => workers.player.forget(Governed::Node, &workers.key(*index)),
-            _ if workers.player.stages.govern(Governed::Node) => {
+            CacheEvent::Deleted(_) => {
+                workers.controller.forget(ResourceRef::Node, &workers.key(*index));
+            }
+            _ if workers.controller.stages.exist_for(ResourceRef::Node) => {
                 workers.queue.add(*index, Priority::NORMAL);
             }
             _ => {}
@@ -66,20 +68,20 @@ impl NodeWorkers {
         Key { namespace: Arc::from(""), name: Arc::from(name) }
     }
 
-    /// Follows Stages until the queue is shut down.
+    /// Syncs nodes until the queue is shut down.
     pub(crate) async fn work(&self) {
         while let Some(index) = self.queue.next().await {
             let work = async {
                 match self.sync(index).await {
-                    Ok(wait) => {
+                    Ok(delay) => {
                         self.queue.forget(&index);
-                        if let Some(wait) = wait {
-                            self.queue.add_after(index, wait);
+                        if let Some(delay) = delay {
+                            self.queue.add_after(index, delay);
                         }
                     }
                     Err(error) => {
                         let node = &*self.options.nodes[index].name;
-                        tracing::debug!(node, %error, "Node does not follow its Stage yet");
+                        tracing::debug!(node, %error, "A Stage of the node failed; it is retried");
                         self.queue.add_rate_limited(index);
                     }
                 }
@@ -88,28 +90,29 @@ impl NodeWorkers {
         }
     }
 
-    /// Decides for one node. Returns the time until the next decision. A partitioned node changes nothing.
+    /// Runs the Stages that are due for one node. Returns the delay until the next sync. A partitioned node follows no
+    /// Stage until its partition ends.
     async fn sync(&self, index: usize) -> Result<Option<Duration>, ApiError> {
         let options = &self.options.nodes[index];
         let Some(node) = self.nodes.get("", &options.name) else { return Ok(None) };
-        let now = self.player.now();
+        let now = self.controller.now();
         if let Some(end) = faults::partition(&node, now) {
             return Ok(end.remaining(now));
         }
-        if !self.player.stages.govern(Governed::Node) {
+        if !self.controller.stages.exist_for(ResourceRef::Node) {
             return Ok(None);
         }
-        let subject = Subject {
-            kind: Governed::Node,
+        let staged = StagedObject {
+            resource: ResourceRef::Node,
             key: &self.key(index),
             uid: &node.meta.uid,
             version: &node.meta.resource_version,
             node: options,
             pod_ip: None,
         };
-        match self.player.play(&subject).await? {
-            Played::Next(wait) => Ok(wait),
-            Played::Gone => Ok(None),
+        match self.controller.play_stage(&staged).await? {
+            PlayResult::NextIn(delay) => Ok(delay),
+            PlayResult::Gone => Ok(None),
         }
     }
 }

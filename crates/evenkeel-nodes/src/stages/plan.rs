@@ -1,4 +1,4 @@
-//! Decides which Stage an object follows, when, and what happens then.
+//! Decides which Stage an object follows, when it is due, and which actions it performs.
 
 use evenkeel_api::time::{Timestamp, saturating_add};
 use evenkeel_cel::Val;
@@ -16,97 +16,98 @@ use crate::{
     template::Environment,
 };
 
-/// Delay below which a Stage is due at once.
-const AT_ONCE: Duration = Duration::from_millis(10);
+/// Delay below which a Stage counts as due immediately.
+const IMMEDIATE: Duration = Duration::from_millis(10);
 
-/// Number of Stages that an object follows at once one after the other. Then a second passes before the next one.
-const MAX_STREAK: u32 = 10;
+/// Maximum number of consecutive Stages that are due immediately. The next one is delayed by [`THROTTLE_DELAY`].
+const MAX_CONSECUTIVE: u32 = 10;
 
-/// Delay of a Stage behind too many that were due at once. After a longer pause, the count begins anew.
-const STREAK_DELAY: Duration = Duration::from_secs(1);
+/// Delay of a Stage after [`MAX_CONSECUTIVE`] ones that were due immediately. A longer pause resets the count.
+const THROTTLE_DELAY: Duration = Duration::from_secs(1);
 
-/// What is remembered of an object between two decisions.
+/// State of an object between two decisions.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Memory {
-    /// Resource version of the object, and number of changes of its kind's Stages before, that the last choice was made
-    /// with.
+    /// Resource version of the object and generation of the Stages for which the pending Stage was chosen.
     pub(crate) chosen_for: Option<(String, u64)>,
-    /// The chosen Stage until its steps are done.
+    /// The chosen Stage, until its steps are performed.
     pub(crate) pending: Option<Pending>,
     /// Number of draws so far.
     n_draws: u64,
     /// Number of Stages that the object has followed.
-    n_plays: u64,
-    /// Number of Stages in a row that were due at once, and when the last one was due.
-    streak: (u32, Option<Timestamp>),
-    /// Errors of the last choice that had any, which are reported once.
+    n_played: u64,
+    /// Number of consecutive Stages that were due immediately, and the time at which the last one was due.
+    consecutive: (u32, Option<Timestamp>),
+    /// Errors of the last choice that had any. Each is reported once.
     reported: Vec<String>,
 }
 
 impl Memory {
-    /// Remembers that the steps of a Stage go on at `step`, because its request may succeed later. `version` is the
-    /// resource version of the object after the steps before; `None` if these changed nothing.
+    /// Makes a Stage pending again, to be resumed at `step`, whose request may succeed later. `version` is the resource
+    /// version of the object after the earlier steps; `None` if they changed nothing.
     ///
-    /// If something else changes the object, the next Stage is chosen anew.
-    pub(crate) fn resume(&mut self, acted: Pending, step: usize, version: Option<String>) {
+    /// If something else changes the object, a Stage is chosen again.
+    pub(crate) fn resume(&mut self, performed: Pending, step: usize, version: Option<String>) {
         if let (Some(version), Some((chosen_for, _))) = (version, &mut self.chosen_for) {
             *chosen_for = version;
         }
-        self.pending = Some(Pending { n_done: step, ..acted });
+        self.pending = Some(Pending { n_done: step, ..performed });
     }
 
-    /// Returns when a Stage is due that is chosen now. Too many in a row without a delay get one.
-    fn paced(&mut self, now: Timestamp, delay: Duration) -> Timestamp {
-        let (count, last) = self.streak;
+    /// Returns the time at which a Stage with this delay is due that is chosen now. Delays a Stage after too many
+    /// consecutive ones without a delay.
+    fn throttled_due(&mut self, now: Timestamp, delay: Duration) -> Timestamp {
+        let (count, last) = self.consecutive;
         let due = saturating_add(now, delay);
-        if delay >= AT_ONCE {
-            self.streak = (0, None);
+        if delay >= IMMEDIATE {
+            self.consecutive = (0, None);
             return due;
         }
-        let is_close = last.is_some_and(|last| now <= saturating_add(last, STREAK_DELAY));
+        let is_close = last.is_some_and(|last| now <= saturating_add(last, THROTTLE_DELAY));
         let count = if is_close { count.saturating_add(1) } else { 0 };
         let due = match last {
-            _ if count <= MAX_STREAK => due,
-            // Changes by others do not put it off further.
+            _ if count <= MAX_CONSECUTIVE => due,
+            // Changes by other clients do not delay it further.
             Some(last) if last > now => last,
-            _ => saturating_add(now, STREAK_DELAY),
+            _ => saturating_add(now, THROTTLE_DELAY),
         };
-        self.streak = (count, Some(due));
+        self.consecutive = (count, Some(due));
         due
     }
 }
 
-/// A Stage whose steps are to be done.
+/// Chosen Stage whose steps are not performed yet.
 #[derive(Debug, Clone)]
 pub(crate) struct Pending {
     pub(crate) stage: Arc<Stage>,
     pub(crate) due: Timestamp,
-    /// Number of steps that are done.
+    /// Number of steps that are already performed.
     pub(crate) n_done: usize,
-    /// Number of Stages that the object followed before.
-    play: u64,
+    /// Number of Stages that the object followed before this one.
+    n_played_before: u64,
 }
 
-/// A decision about an object.
+/// Decision about an object.
 #[derive(Debug, Default)]
 pub(crate) struct Decision {
     pub(crate) memory: Memory,
-    /// What happens now, each with the index of its step.
+    /// Actions to perform now, each with the index of its step.
     pub(crate) actions: Vec<(usize, Action)>,
-    /// The Stage that the actions belong to.
-    pub(crate) acted: Option<Pending>,
-    /// When to decide again even if nothing changes.
+    /// Stage of the actions.
+    pub(crate) performed: Option<Pending>,
+    /// Time of the next decision if nothing changes before.
     pub(crate) wake: Option<Timestamp>,
-    /// Expressions that failed at the choice. The other Stages go on.
+    /// Errors of expressions during the choice. They do not affect the other Stages.
     pub(crate) errors: Vec<String>,
-    /// Why the steps behind the actions can't happen.
+    /// Error for which the steps after the actions are not performed.
     pub(crate) failure: Option<String>,
 }
 
-/// Decides for an object with the Stages of its kind.
+/// Decides for an object with the Stages for its resource.
 ///
-/// An object follows one Stage after the other. A change of the object chooses anew, even if a Stage is due later, and the
-/// delay begins anew. So does a change of Stages, unless the chosen one is still there and selects the object.
+/// An object follows one Stage after the other. After a change of the object, a Stage is chosen again even if one is pending,
+/// and its delay starts again. A change of Stages has the same effect, unless the pending one still exists and selects the
+/// object.
 pub(crate) fn plan(
     object: &Value,
     set: &StageSet,
@@ -142,18 +143,19 @@ pub(crate) fn plan(
         memory.pending = Some(pending);
         return Decision { memory, wake, errors, ..Decision::default() };
     }
-    memory.n_plays = pending.play.saturating_add(1);
+    memory.n_played = pending.n_played_before.saturating_add(1);
     let (stage, metadata) = (&pending.stage, &object["metadata"]);
     let text = |field: &str| metadata[field].as_str().unwrap_or_default();
-    let names = [text("namespace"), text("name"), &stage.name, &pending.play.to_string()];
+    let names =
+        [text("namespace"), text("name"), &stage.name, &pending.n_played_before.to_string()];
     let environment = Environment { draws: hash(0, &names), ..*environment };
     let (actions, error) = actions(stage, pending.n_done, object, &environment);
     let failure = error.map(|why| format!("Stage {}: {why}", stage.name));
-    Decision { memory, actions, acted: Some(pending), wake: None, errors, failure }
+    Decision { memory, actions, performed: Some(pending), wake: None, errors, failure }
 }
 
-/// Chooses a Stage that selects the object, by weight. A Stage whose selector fails does not select it, a weight that
-/// fails is none, and a delay that fails is 0.
+/// Chooses a Stage that selects the object, by weight. If an expression fails, the Stage does not select the object, has no
+/// weight, or has the delay 0.
 fn choose(
     object: &Value,
     set: &StageSet,
@@ -215,14 +217,15 @@ fn choose(
         }
     }
     let delay = Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or_default());
-    let due = memory.paced(now, delay);
-    Some(Pending { stage: Arc::clone(stage), due, n_done: 0, play: memory.n_plays })
+    let due = memory.throttled_due(now, delay);
+    Some(Pending { stage: Arc::clone(stage), due, n_done: 0, n_played_before: memory.n_played })
 }
 
-/// Returns the index that a draw picks by weight. All are equally likely without any weight, and if all weights are 0.
-/// Otherwise, a candidate without a weight or with the weight 0 is not picked.
+/// Returns the index of the candidate that a draw selects by weight. If no candidate has a weight above 0, those with a
+/// weight are equally likely; without any weight, all are. Otherwise, candidates without a weight or with the weight 0 are
+/// not selected.
 ///
-/// There is at least one.
+/// There must be at least one candidate.
 fn pick(weights: &[Option<i64>], draw: u64) -> usize {
     let count = |n: usize| u64::try_from(n).unwrap_or(u64::MAX).max(1);
     let total: u64 = weights.iter().flatten().map(|weight| weight.max(&0).unsigned_abs()).sum();
@@ -253,10 +256,10 @@ fn pick(weights: &[Option<i64>], draw: u64) -> usize {
 fn selects(selector: Option<&Selector>, object: &Value, now: Timestamp) -> Result<bool, String> {
     let Some(selector) = selector else { return Ok(false) };
     let metadata = &object["metadata"];
-    let has = |field: &str, pairs: &[(String, String)]| {
+    let has_all = |field: &str, pairs: &[(String, String)]| {
         pairs.iter().all(|(key, value)| metadata[field].get(key).is_some_and(|has| has == value))
     };
-    if !has("labels", &selector.labels) || !has("annotations", &selector.annotations) {
+    if !has_all("labels", &selector.labels) || !has_all("annotations", &selector.annotations) {
         return Ok(false);
     }
     for requirement in &selector.expressions {
@@ -296,9 +299,9 @@ fn meets(requirement: &Requirement, object: &Value, now: Timestamp) -> Result<bo
     })
 }
 
-/// Returns the patch of a node's status after which the Stages that are written for initialized nodes select it: KWOK
-/// sets the phase when it initializes a node, and kubelets set none. `None` if the node has a phase or is not ready.
-pub(crate) fn adoption(node: &Value) -> Option<String> {
+/// Returns the patch that sets the phase `Running` in a node's status; `None` if the node has a phase or is not ready. KWOK
+/// sets the phase when it initializes a node, and its Stages select nodes by it. Simulated kubelets set none.
+pub(crate) fn initial_phase_patch(node: &Value) -> Option<String> {
     let status = &node["status"];
     let mut conditions = status["conditions"].as_array().into_iter().flatten();
     let is_ready =
@@ -337,9 +340,12 @@ mod tests {
     #[test]
     fn initialized_nodes_get_a_phase_once() {
         let ready = json!([{"type": "Ready", "status": "True"}]);
-        let patch = adoption(&json!({"status": {"conditions": ready}}));
+        let patch = initial_phase_patch(&json!({"status": {"conditions": ready}}));
         assert_eq!(patch.as_deref(), Some(r#"{"status":{"phase":"Running"}}"#));
-        assert_eq!(adoption(&json!({"status": {"conditions": ready, "phase": "Running"}})), None);
-        assert_eq!(adoption(&json!({"status": {"conditions": []}})), None);
+        assert_eq!(
+            initial_phase_patch(&json!({"status": {"conditions": ready, "phase": "Running"}})),
+            None
+        );
+        assert_eq!(initial_phase_patch(&json!({"status": {"conditions": []}})), None);
     }
 }

@@ -1,21 +1,21 @@
-//! Judges refused requests of steps.
+//! Classifies errors of a step's requests.
 
 use evenkeel_runtime::client::ApiError;
 
-/// What a refusal of a request on an object means.
+/// Class of an error that the server returned to a request about an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refusal {
-    /// The object does not exist any more.
+    /// The object no longer exists.
     Gone,
     /// The same request may succeed later.
     Later,
-    /// The request does not succeed while object and Stage are as they are: a policy, a webhook or a rule refuses it.
+    /// The request fails until the object or the Stage changes: a policy, a webhook or a validation rule refuses it.
     Never,
 }
 
-/// Judges an error of a request on an object of this name.
-pub(super) fn judge(error: &ApiError, name: &str) -> Refusal {
-    // A subresource that does not exist is not found, either. Then the message names no object.
+/// Classifies the error of a request about the object with this name.
+pub(super) fn classify(error: &ApiError, name: &str) -> Refusal {
+    // The server also answers 404 if the subresource does not exist. Then the message names no object.
     let names_object = || error.to_string().contains(&format!("\"{name}\""));
     if error.is_other_uid() || error.is_not_found() && names_object() {
         return Refusal::Gone;
@@ -51,7 +51,7 @@ mod tests {
         ] {
             let status = Status { code, message: message.into(), ..Status::default() };
             let error = ApiError::Status(Box::new(status));
-            assert_eq!(judge(&error, "web"), want, "{code} {message}");
+            assert_eq!(classify(&error, "web"), want, "{code} {message}");
         }
     }
 }

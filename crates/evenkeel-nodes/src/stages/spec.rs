@@ -1,13 +1,14 @@
-//! Reads a Stage.
+//! Types of a valid Stage, and the function that reads one from its `spec`.
 
 use serde_json::Value;
 
 use super::expressions::{Expression, ValueFrom};
 use crate::template::Template;
 
-/// Kind whose objects follow Stages.
+/// Resource of a Stage (`spec.resourceRef`). The values index arrays that have an entry for each. Upstream: KWOK's
+/// `StageResourceRef`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Governed {
+pub(crate) enum ResourceRef {
     Pod = 0,
     Node = 1,
 }
@@ -16,7 +17,7 @@ pub(crate) enum Governed {
 #[derive(Debug, Clone)]
 pub(crate) struct Stage {
     pub(crate) name: String,
-    pub(crate) kind: Governed,
+    pub(crate) resource: ResourceRef,
     /// `None` selects nothing.
     pub(crate) selector: Option<Selector>,
     pub(crate) weight: ValueFrom,
@@ -24,7 +25,7 @@ pub(crate) struct Stage {
     pub(crate) steps: Vec<Step>,
 }
 
-/// Requirements, all of which an object has to meet.
+/// Requirements on an object. It must meet all of them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Selector {
     pub(crate) labels: Vec<(String, String)>,
@@ -40,7 +41,7 @@ pub(crate) struct Requirement {
     pub(crate) values: Vec<String>,
 }
 
-/// What the outputs of an expression have to be.
+/// Condition on the outputs of an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Operator {
     In,
@@ -49,15 +50,15 @@ pub(crate) enum Operator {
     DoesNotExist,
 }
 
-/// Time from the choice of a Stage to its steps, in nanoseconds.
+/// Delay between the choice of a Stage and its steps, in nanoseconds.
 #[derive(Debug, Clone)]
 pub(crate) struct Delay {
     pub(crate) duration: ValueFrom,
-    /// End of the range that the delay is drawn from.
+    /// Upper end of the range from which the delay is drawn. `duration` is the lower end.
     pub(crate) jitter: Option<ValueFrom>,
 }
 
-/// A step of a Stage. Its parts happen in the order of the fields.
+/// Step of a Stage. Its fields are performed in their order.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Step {
     pub(crate) event: Option<Event>,
@@ -82,17 +83,17 @@ pub(crate) struct Finalizers {
     pub(crate) empty: bool,
 }
 
-/// A patch from a template.
+/// Patch of the object, made by a template.
 #[derive(Debug, Clone)]
 pub(crate) struct Patch {
     pub(crate) subresource: String,
-    /// Field that the template stands for; empty for the whole object.
+    /// Field of the object that the template's output replaces; empty for the whole object.
     pub(crate) root: String,
     pub(crate) template: Template,
     pub(crate) form: Form,
 }
 
-/// Form of a patch.
+/// Format of a patch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     Json,
@@ -109,17 +110,17 @@ type Errors = Vec<String>;
 /// One sentence per error, with the field. An invalid Stage has no effect.
 pub(crate) fn parse(name: &str, spec: &Value) -> Result<Stage, Errors> {
     let mut errors = Errors::new();
-    let resource = &spec["resourceRef"];
-    let group = resource["apiGroup"].as_str().unwrap_or("v1");
-    let kind = match (group, resource["kind"].as_str().unwrap_or_default()) {
-        ("v1" | "", "Node") => Governed::Node,
-        ("v1" | "", "Pod") => Governed::Pod,
+    let resource_ref = &spec["resourceRef"];
+    let group = resource_ref["apiGroup"].as_str().unwrap_or("v1");
+    let resource = match (group, resource_ref["kind"].as_str().unwrap_or_default()) {
+        ("v1" | "", "Node") => ResourceRef::Node,
+        ("v1" | "", "Pod") => ResourceRef::Pod,
         (group, kind) => {
             let what = format!("{kind} of {group}");
             errors.push(format!(
                 "spec.resourceRef: {what}: only pods and nodes of simulated nodes follow Stages"
             ));
-            Governed::Pod
+            ResourceRef::Pod
         }
     };
     let selector = match &spec["selector"] {
@@ -138,15 +139,15 @@ pub(crate) fn parse(name: &str, spec: &Value) -> Result<Stage, Errors> {
     let steps = match spec["steps"].as_array().filter(|steps| !steps.is_empty()) {
         Some(steps) => {
             let steps = steps.iter().enumerate();
-            let read = |(n, value)| step(&format!("spec.steps[{n}]"), kind, value, &mut errors);
+            let read = |(n, value)| step(&format!("spec.steps[{n}]"), resource, value, &mut errors);
             steps.map(read).collect()
         }
-        None => next(kind, &spec["next"], &mut errors),
+        None => next(resource, &spec["next"], &mut errors),
     };
     if !errors.is_empty() {
         return Err(errors);
     }
-    Ok(Stage { name: name.to_owned(), kind, selector, weight, delay, steps })
+    Ok(Stage { name: name.to_owned(), resource, selector, weight, delay, steps })
 }
 
 /// Reads a selector.
@@ -198,7 +199,7 @@ fn requirement(value: &Value) -> Result<Requirement, String> {
     Ok(Requirement { expression, operator, values })
 }
 
-/// Reads an expression that a value comes from.
+/// Reads an expression that returns a value (`…From`). `None` if there is none, or if it is invalid.
 fn expression(field: &str, value: &Value, errors: &mut Errors) -> Option<Expression> {
     let jq = value["jq"]["expression"].as_str().or_else(|| value["expressionFrom"].as_str());
     let parsed = match (value["cel"]["expression"].as_str(), jq) {
@@ -231,7 +232,7 @@ fn delay(value: &Value, errors: &mut Errors) -> Delay {
 }
 
 /// Reads the deprecated form of the steps.
-fn next(kind: Governed, value: &Value, errors: &mut Errors) -> Vec<Step> {
+fn next(resource: ResourceRef, value: &Value, errors: &mut Errors) -> Vec<Step> {
     let mut steps = Vec::new();
     if value["event"].is_object() {
         steps.push(Step { event: Some(event(&value["event"])), ..Step::default() });
@@ -243,7 +244,7 @@ fn next(kind: Governed, value: &Value, errors: &mut Errors) -> Vec<Step> {
     let patches = value["patches"].as_array().filter(|patches| !patches.is_empty());
     if let Some(patches) = patches {
         for (n, value) in patches.iter().enumerate() {
-            let patch = patch(&format!("spec.next.patches[{n}]"), kind, value, errors);
+            let patch = patch(&format!("spec.next.patches[{n}]"), resource, value, errors);
             steps.push(Step { patch, ..Step::default() });
         }
     } else if let Some(source) = value["statusTemplate"].as_str().filter(|text| !text.is_empty()) {
@@ -251,7 +252,7 @@ fn next(kind: Governed, value: &Value, errors: &mut Errors) -> Vec<Step> {
             errors.push("spec.next.statusPatchAs: impersonation is not supported".to_owned());
         }
         let subresource = value["statusSubresource"].as_str().unwrap_or("status");
-        check_subresource("spec.next.statusSubresource", kind, subresource, errors);
+        check_subresource("spec.next.statusSubresource", resource, subresource, errors);
         match Template::parse(source) {
             Ok(template) => {
                 let patch = Patch {
@@ -272,7 +273,7 @@ fn next(kind: Governed, value: &Value, errors: &mut Errors) -> Vec<Step> {
 }
 
 /// Reads a step.
-fn step(field: &str, kind: Governed, value: &Value, errors: &mut Errors) -> Step {
+fn step(field: &str, resource: ResourceRef, value: &Value, errors: &mut Errors) -> Step {
     if value["apply"].is_object() {
         errors.push(format!("{field}.apply: steps that apply other objects are not supported"));
     }
@@ -282,7 +283,7 @@ fn step(field: &str, kind: Governed, value: &Value, errors: &mut Errors) -> Step
         finalizers: has("finalizers").then(|| finalizers(&value["finalizers"])),
         delete: value["delete"] == true,
         patch: has("patch")
-            .then(|| patch(&format!("{field}.patch"), kind, &value["patch"], errors))
+            .then(|| patch(&format!("{field}.patch"), resource, &value["patch"], errors))
             .flatten(),
     }
 }
@@ -308,7 +309,7 @@ fn finalizers(value: &Value) -> Finalizers {
 }
 
 /// Reads a patch.
-fn patch(field: &str, kind: Governed, value: &Value, errors: &mut Errors) -> Option<Patch> {
+fn patch(field: &str, resource: ResourceRef, value: &Value, errors: &mut Errors) -> Option<Patch> {
     if value["impersonation"].is_object() {
         errors.push(format!("{field}.impersonation: impersonation is not supported"));
     }
@@ -324,19 +325,19 @@ fn patch(field: &str, kind: Governed, value: &Value, errors: &mut Errors) -> Opt
     let template = Template::parse(value["template"].as_str().unwrap_or_default());
     let template = template.map_err(|why| errors.push(format!("{field}.template: {why}"))).ok()?;
     let (subresource, root) = (text(&value["subresource"]), text(&value["root"]));
-    check_subresource(&format!("{field}.subresource"), kind, &subresource, errors);
+    check_subresource(&format!("{field}.subresource"), resource, &subresource, errors);
     Some(Patch { subresource, root, template, form })
 }
 
-/// Checks that objects of a kind have a subresource that can be patched; empty for the object itself.
-fn check_subresource(field: &str, kind: Governed, subresource: &str, errors: &mut Errors) {
-    let known: &[&str] = match kind {
-        Governed::Pod => &["status", "ephemeralcontainers", "resize"],
-        Governed::Node => &["status"],
+/// Checks that Stages can patch a subresource. The empty name stands for the object itself.
+fn check_subresource(field: &str, resource: ResourceRef, subresource: &str, errors: &mut Errors) {
+    let patchable: &[&str] = match resource {
+        ResourceRef::Pod => &["status", "ephemeralcontainers", "resize"],
+        ResourceRef::Node => &["status"],
     };
-    if !subresource.is_empty() && !known.contains(&subresource) {
-        let known = known.join(", ");
-        errors.push(format!("{field}: {subresource:?} is no subresource to patch ({known})"));
+    if !subresource.is_empty() && !patchable.contains(&subresource) {
+        let patchable = patchable.join(", ");
+        errors.push(format!("{field}: {subresource:?} is no subresource to patch ({patchable})"));
     }
 }
 

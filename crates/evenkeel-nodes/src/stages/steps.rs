@@ -1,11 +1,11 @@
-//! What the steps of a Stage do to an object.
+//! Actions of the steps of a Stage on an object.
 
 use serde_json::{Map, Value, json};
 
 use super::spec::{Event, Finalizers, Form, Patch, Stage};
 use crate::template::Environment;
 
-/// An action on an object.
+/// Action on an object.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Action {
     Event(Event),
@@ -19,12 +19,12 @@ pub(crate) enum Action {
     Delete,
 }
 
-/// Actions, each with the index of its step, and why no others follow.
+/// Actions, each with the index of its step; and the error for which the remaining steps have no actions.
 pub(crate) type Actions = (Vec<(usize, Action)>, Option<String>);
 
-/// Returns the actions of a Stage's steps behind the first `n_done`. All templates see the object as it is now. After a
-/// deletion only events follow. If a template fails, or its output is not YAML, the actions end before it, and the error
-/// says why.
+/// Returns the actions of a Stage's steps after the first `n_done`. All templates read the object as it is now. After a
+/// deletion, only events follow. If a template fails or its output is not YAML, returns the actions before it, and the
+/// error.
 pub(crate) fn actions(
     stage: &Stage,
     n_done: usize,
@@ -104,7 +104,7 @@ fn finalizers(current: &[&str], changes: &Finalizers) -> Vec<Value> {
             operations.push(json!({"op": "remove", "path": "/metadata/finalizers"}));
         }
     } else {
-        // From the end, so that the places before stay.
+        // From the end, so that a removal does not move the finalizers that are still to be removed.
         for (index, _) in current.iter().enumerate().rev().filter(|(_, name)| is_removed(name)) {
             let path = format!("/metadata/finalizers/{index}");
             operations.push(json!({"op": "remove", "path": path}));

@@ -302,7 +302,7 @@ fn reasons(decision: &Decision) -> Vec<&str> {
         other => panic!("{other:?}"),
     };
     let found: Vec<String> = decision.actions.iter().map(reason).collect();
-    let names = decision.acted.iter().map(|acted| &*acted.stage.name).collect::<Vec<_>>();
+    let names = decision.performed.iter().map(|pending| &*pending.stage.name).collect::<Vec<_>>();
     assert_eq!(found, names);
     names
 }
@@ -329,7 +329,7 @@ fn a_refused_request_resumes_the_stage_that_made_it() {
     assert_eq!(refused.actions.len(), 3);
     // The first patch succeeds, the second one does not.
     let mut memory = refused.memory.clone();
-    memory.resume(refused.acted.clone().expect("a Stage"), 1, Some("3".to_owned()));
+    memory.resume(refused.performed.clone().expect("a Stage"), 1, Some("3".to_owned()));
     deleted["metadata"]["resourceVersion"] = json!("3");
     let resumed = decide(&deleted, &stages, &memory, 6);
     assert_eq!(resumed.actions, refused.actions[1..], "with the same draws");

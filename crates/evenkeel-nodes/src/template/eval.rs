@@ -18,7 +18,7 @@ const MAX_STEPS: u64 = 200_000;
 /// Maximum depth of templates that call each other.
 const MAX_CALLS: usize = 8;
 
-/// State of a rendering that functions use as well.
+/// State of a rendering that functions also use.
 pub(super) struct Machine<'a> {
     pub(super) environment: &'a Environment<'a>,
     steps: u64,
@@ -27,8 +27,11 @@ pub(super) struct Machine<'a> {
 }
 
 impl Machine<'_> {
-    /// Counts steps. The error says that there are too many.
-    pub(super) fn charge(&mut self, steps: usize) -> Result<(), String> {
+    /// Adds to the number of steps.
+    ///
+    /// # Errors
+    /// The template has taken more than [`MAX_STEPS`].
+    pub(super) fn count_steps(&mut self, steps: usize) -> Result<(), String> {
         self.steps = self.steps.saturating_add(u64::try_from(steps).unwrap_or(u64::MAX));
         if self.steps > MAX_STEPS {
             return Err(format!("the template takes more than {MAX_STEPS} steps"));
@@ -51,7 +54,7 @@ pub(super) fn render(
     Ok(renderer.output)
 }
 
-/// How a list of nodes ended.
+/// Where a rendering continues after a list of nodes.
 #[derive(Clone, Copy, PartialEq)]
 enum Flow {
     Next,
@@ -70,6 +73,7 @@ struct Renderer<'a> {
 }
 
 impl Renderer<'_> {
+    /// Appends a text to the output.
     fn print(&mut self, text: &str) -> Result<(), String> {
         if self.output.len() + text.len() > MAX_OUTPUT {
             return Err(format!("the output is longer than {MAX_OUTPUT} bytes"));
@@ -78,7 +82,7 @@ impl Renderer<'_> {
         Ok(())
     }
 
-    /// Evaluates nodes. Variables that they declare end with them.
+    /// Evaluates nodes. Variables that they declare are in scope only within the list.
     fn nodes(
         &mut self,
         nodes: &[Node],
@@ -88,7 +92,7 @@ impl Renderer<'_> {
         let n_outer = variables.len();
         let mut flow = Flow::Next;
         for node in nodes {
-            self.machine.charge(1)?;
+            self.machine.count_steps(1)?;
             flow = self.node(node, dot, variables)?;
             if flow != Flow::Next {
                 break;
@@ -175,7 +179,7 @@ impl Renderer<'_> {
             }
             Value::Number(ref number) if number.as_i64().is_some() => {
                 let count = number.as_i64().unwrap_or_default().max(0);
-                self.machine.charge(usize::try_from(count).unwrap_or(usize::MAX))?;
+                self.machine.count_steps(usize::try_from(count).unwrap_or(usize::MAX))?;
                 (0..count).map(|n| (n.into(), n.into())).collect()
             }
             other => return Err(format!("range can't iterate over {}", print::printed(&other))),
@@ -193,7 +197,7 @@ impl Renderer<'_> {
                     declare(second, item.clone(), branch.pipeline.assigns, variables);
                 }
             }
-            self.machine.charge(1)?;
+            self.machine.count_steps(1)?;
             let flow = self.nodes(&branch.body, &item, variables)?;
             variables.truncate(n_outer);
             if flow == Flow::Break {
@@ -216,7 +220,7 @@ impl Renderer<'_> {
         Ok(last.unwrap_or_default())
     }
 
-    /// Evaluates a command. `last` is the value of the command before.
+    /// Evaluates a command. `last` is the value of the previous command.
     fn command(
         &mut self,
         command: &[Operand],
@@ -224,7 +228,7 @@ impl Renderer<'_> {
         dot: &Value,
         variables: &Variables,
     ) -> Result<Value, String> {
-        self.machine.charge(command.len())?;
+        self.machine.count_steps(command.len())?;
         let Some((first, arguments)) = command.split_first() else { return Ok(Value::Null) };
         let Operand::Function(function) = first else {
             if !arguments.is_empty() || last.is_some() {
@@ -233,7 +237,7 @@ impl Renderer<'_> {
             return self.operand(first, dot, variables);
         };
         if let Call::And | Call::Or = function.call {
-            return self.shortcut(function, arguments, last, dot, variables);
+            return self.and_or(function, arguments, last, dot, variables);
         }
         let mut values = Vec::with_capacity(arguments.len() + 1);
         for argument in arguments {
@@ -244,7 +248,7 @@ impl Renderer<'_> {
     }
 
     /// Evaluates `and` and `or`, which stop at the first argument that decides.
-    fn shortcut(
+    fn and_or(
         &mut self,
         function: &Function,
         arguments: &[Operand],
@@ -276,13 +280,13 @@ impl Renderer<'_> {
             Operand::Variable(name) => variable(name, variables),
             Operand::Function(function) => return function.run(&[], &mut self.machine),
             Operand::Pipeline(pipeline) => return self.pipeline(pipeline, dot, variables),
-            Operand::Fields(of, fields) => match &**of {
+            Operand::Fields(base, fields) => match &**base {
                 Operand::Dot => field(dot, fields)?,
                 Operand::Variable(name) => field(variable(name, variables), fields)?,
-                of => return field(&self.operand(of, dot, variables)?, fields).cloned(),
+                base => return field(&self.operand(base, dot, variables)?, fields).cloned(),
             },
         };
-        self.machine.charge(print::weight(value))?;
+        self.machine.count_steps(print::weight(value))?;
         Ok(value.clone())
     }
 }
@@ -296,16 +300,20 @@ fn set(pipeline: &Pipeline, value: &Value, variables: &mut Variables) {
 
 /// Declares a variable, or sets the one in scope.
 fn declare(name: &str, value: Value, assigns: bool, variables: &mut Variables) {
-    let known = variables.iter_mut().rev().find(|(known, _)| assigns && known == name);
-    match known {
-        Some((_, known)) => *known = value,
+    let in_scope = variables.iter_mut().rev().find(|(declared, _)| assigns && declared == name);
+    match in_scope {
+        Some((_, old)) => *old = value,
         None => variables.push((name.to_owned(), value)),
     }
 }
 
 /// Returns the value of a variable. The parser has checked that it is in scope.
 fn variable<'v>(name: &str, variables: &'v Variables) -> &'v Value {
-    variables.iter().rev().find(|(known, _)| known == name).map_or(&Value::Null, |(_, value)| value)
+    variables
+        .iter()
+        .rev()
+        .find(|(declared, _)| declared == name)
+        .map_or(&Value::Null, |(_, value)| value)
 }
 
 /// Returns a field of a field of a value; `null` where it is missing.

@@ -13,33 +13,39 @@ pub(super) struct Function {
     pub(super) call: Call,
 }
 
-/// How a function is called.
+/// Implementation of a function. The renderer evaluates `and` and `or` itself, because they stop at the first argument
+/// that decides.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Call {
     And,
     Or,
+    /// Function of the values of all its arguments.
     Values(Body),
 }
 
-/// Body of a function. The error is the end of a sentence that begins with the function's name.
+/// Number of bytes of text that a function reads or writes in one step. Without these steps, a template could spend much
+/// time on long texts within its bound of steps.
+pub(super) const BYTES_PER_STEP: usize = 16;
+
+/// Body of a function. The error is the end of a sentence that starts with the function's name.
 pub(super) type Body = fn(&[Value], &mut Machine<'_>) -> Result<Value, String>;
 
 impl Function {
-    /// Calls the function.
+    /// Calls the function with the values of its arguments.
     pub(super) fn run(
         &self,
         arguments: &[Value],
         machine: &mut Machine<'_>,
     ) -> Result<Value, String> {
-        machine.charge(1)?;
+        machine.count_steps(1)?;
         match self.call {
             Call::Values(body) => {
                 let value = body(arguments, machine);
                 let value = value.map_err(|why| format!("{}: {why}", self.name))?;
-                machine.charge(print::weight(&value))?;
+                machine.count_steps(print::weight(&value))?;
                 Ok(value)
             }
-            // The renderer evaluates these.
+            // Only a call without arguments gets here, because the renderer evaluates all others.
             Call::And | Call::Or => Err(format!("{}: an argument is missing", self.name)),
         }
     }
@@ -58,18 +64,19 @@ const FUNCTIONS: &[(&str, Body)] = &[
         .into())
     }),
     ("index", |arguments, _| {
-        let (of, keys) = arguments.split_first().ok_or("an argument is missing")?;
-        keys.iter().try_fold(of.clone(), |of, key| index(&of, key))
+        let (container, keys) = arguments.split_first().ok_or("an argument is missing")?;
+        keys.iter().try_fold(container.clone(), |container, key| index(&container, key))
     }),
     ("slice", slice),
     ("print", |arguments, _| Ok(print_all(arguments).into())),
+    // As Go's, it separates all arguments by spaces, and `print` only those that are no strings.
     ("println", |arguments, _| {
         let texts: Vec<String> = arguments.iter().map(print::text).collect();
         Ok(format!("{}\n", texts.join(" ")).into())
     }),
     ("printf", |arguments, machine| {
         let (format, arguments) = arguments.split_first().ok_or("the format is missing")?;
-        machine.charge(print::text(format).len() / 16)?;
+        machine.count_steps(print::text(format).len() / BYTES_PER_STEP)?;
         Ok(print::printf(&print::text(format), arguments)?.into())
     }),
     ("html", |arguments, _| Ok(escape(&print_all(arguments)).into())),
@@ -93,19 +100,20 @@ const FUNCTIONS: &[(&str, Body)] = &[
     ("Quote", |arguments, _| {
         Ok(match one(arguments)? {
             Value::String(text) => print::quoted(text),
+            // As KWOK, quote the JSON of a value that is no string.
             other => print::quoted(&other.to_string()),
         }
         .into())
     }),
-    ("Now", |_, machine| Ok(nanoseconds(machine.environment.now).into())),
-    ("StartTime", |_, machine| Ok(nanoseconds(machine.environment.start).into())),
+    ("Now", |_, machine| Ok(format_time(machine.environment.now).into())),
+    ("StartTime", |_, machine| Ok(format_time(machine.environment.start).into())),
     ("Version", |_, _| Ok(concat!("v", env!("CARGO_PKG_VERSION")).into())),
     ("YAML", |arguments, machine| {
-        let (value, levels) = arguments.split_first().ok_or("an argument is missing")?;
+        let (value, options) = arguments.split_first().ok_or("an argument is missing")?;
         let text = print::yaml(value);
-        machine.charge(text.len() / 16)?;
-        let levels = levels.first().and_then(Value::as_u64).unwrap_or_default();
-        let levels = usize::try_from(levels).ok().filter(|levels| *levels <= 100);
+        machine.count_steps(text.len() / BYTES_PER_STEP)?;
+        let requested_levels = options.first().and_then(Value::as_u64).unwrap_or_default();
+        let levels = usize::try_from(requested_levels).ok().filter(|levels| *levels <= 100);
         let levels = levels.ok_or("the indentation is above 100")?;
         if levels == 0 {
             return Ok(text.into());
@@ -117,6 +125,8 @@ const FUNCTIONS: &[(&str, Body)] = &[
     ("NodeName", |_, machine| Ok(machine.environment.node_name.into())),
     ("NodeIP", |_, machine| Ok(machine.environment.node_ip.into())),
     ("NodePort", |_, machine| Ok(machine.environment.node_port.into())),
+    // KWOK's functions `…With` take the node's name and the pod's identity, and select an address pool by them. Here, the
+    // environment has the addresses of node and pod, so the arguments are ignored.
     ("NodeIPWith", |_, machine| Ok(machine.environment.node_ip.into())),
     ("NodeIPsWith", |_, machine| Ok(json!([machine.environment.node_ip]))),
     ("PodIP", |_, machine| Ok(machine.environment.pod_ip.into())),
@@ -124,7 +134,7 @@ const FUNCTIONS: &[(&str, Body)] = &[
     ("PodIPsWith", |_, machine| Ok(json!([machine.environment.pod_ip]))),
 ];
 
-/// Returns the function of a name.
+/// Returns the function with this name.
 pub(super) fn find(name: &str) -> Option<Function> {
     match name {
         "and" => return Some(Function { name: "and", call: Call::And }),
@@ -136,12 +146,12 @@ pub(super) fn find(name: &str) -> Option<Function> {
         .map(|(name, body)| Function { name, call: Call::Values(*body) })
 }
 
-/// Formats a time as KWOK's `Now` does: RFC 3339 with the nanoseconds that are not zero.
-fn nanoseconds(time: Timestamp) -> String {
+/// Formats a time as KWOK's `Now` does: RFC 3339, without trailing zeros of the fraction.
+fn format_time(time: Timestamp) -> String {
     time.to_string()
 }
 
-/// Returns the conditions of a healthy node with the kubelet's words.
+/// Returns the conditions of a healthy node with the kubelet's reasons and messages.
 fn node_conditions() -> Value {
     let conditions = [
         ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
@@ -155,11 +165,11 @@ fn node_conditions() -> Value {
         ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
         ("NetworkUnavailable", "False", "RouteCreated", "RouteController created a route"),
     ];
-    let condition = |(kind, status, reason, message)| json!({"type": kind, "status": status, "reason": reason, "message": message});
+    let condition = |(type_, status, reason, message)| json!({"type": type_, "status": status, "reason": reason, "message": message});
     conditions.map(condition).into_iter().collect()
 }
 
-/// Returns the only argument.
+/// Returns the only argument, or an error if there is another number of them.
 pub(super) fn one(arguments: &[Value]) -> Result<&Value, String> {
     match arguments {
         [one] => Ok(one),
@@ -167,7 +177,7 @@ pub(super) fn one(arguments: &[Value]) -> Result<&Value, String> {
     }
 }
 
-/// Returns both arguments.
+/// Returns both arguments, or an error if there is another number of them.
 pub(super) fn two(arguments: &[Value]) -> Result<(&Value, &Value), String> {
     match arguments {
         [one, two] => Ok((one, two)),
@@ -175,7 +185,7 @@ pub(super) fn two(arguments: &[Value]) -> Result<(&Value, &Value), String> {
     }
 }
 
-/// Prints all arguments as Go's `fmt.Sprint`: with a space between two that are no texts.
+/// Prints all arguments as Go's `fmt.Sprint`: with a space between two arguments if neither is a string.
 fn print_all(arguments: &[Value]) -> String {
     let mut out = String::new();
     for (index, argument) in arguments.iter().enumerate() {
@@ -188,11 +198,11 @@ fn print_all(arguments: &[Value]) -> String {
     out
 }
 
-/// Returns an item of an array, a field of an object or a byte of a text.
-fn index(of: &Value, key: &Value) -> Result<Value, String> {
+/// Returns an item of an array, a field of an object or a byte of a string.
+fn index(container: &Value, key: &Value) -> Result<Value, String> {
     let position = || key.as_u64().and_then(|key| usize::try_from(key).ok());
     let out_of_range = || format!("index out of range: {}", print::text(key));
-    match of {
+    match container {
         Value::Object(fields) => {
             let key = key
                 .as_str()
@@ -213,7 +223,7 @@ fn index(of: &Value, key: &Value) -> Result<Value, String> {
 }
 
 fn slice(arguments: &[Value], _: &mut Machine<'_>) -> Result<Value, String> {
-    let (of, bounds) = arguments.split_first().ok_or("an argument is missing")?;
+    let (container, bounds) = arguments.split_first().ok_or("an argument is missing")?;
     let bound = |index: usize, default: usize| match bounds.get(index) {
         None => Ok(default),
         Some(value) => {
@@ -222,7 +232,7 @@ fn slice(arguments: &[Value], _: &mut Machine<'_>) -> Result<Value, String> {
         }
     };
     let out_of_range = || "index out of range".to_owned();
-    match of {
+    match container {
         Value::String(text) => {
             let part = text.get(bound(0, 0)?..bound(1, text.len())?);
             part.map(Value::from).ok_or_else(out_of_range)
@@ -240,7 +250,8 @@ fn escape(text: &str) -> String {
     pairs.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
 }
 
-/// Reports whether two values are equal. `nil` equals only itself; values of different types are no error with it.
+/// Reports whether two values are equal. `nil` equals only itself, and comparing it with any type is no error. A number
+/// equals the string that it prints as, because KWOK's templates get numbers of the object as strings of digits.
 fn equal(one: &Value, two: &Value) -> Result<bool, String> {
     match (one, two) {
         (Value::Null, _) | (_, Value::Null) => Ok(one == two),

@@ -75,7 +75,8 @@ fn push_text(pieces: &mut Vec<Piece>, text: &str) {
     }
 }
 
-/// Returns what follows the end of an action, and whether its marker trims the text behind; `None` if no end follows.
+/// Returns the text after the end of an action, and whether a trim marker trims that text. `None` if the action does not end
+/// here.
 fn close(text: &str) -> Option<(&str, bool)> {
     let trimmed = text.trim_start();
     if let Some(rest) = trimmed.strip_prefix("}}") {
@@ -85,7 +86,7 @@ fn close(text: &str) -> Option<(&str, bool)> {
     trimmed.strip_prefix("-}}").filter(|_| is_spaced).map(|rest| (rest, true))
 }
 
-/// Reads the tokens of an action up to its end. Returns also what follows, and whether its text is trimmed.
+/// Reads the tokens of an action up to its end. Also returns the text after it, and whether a trim marker trims that text.
 fn tokens(body: &str) -> Result<(Vec<Token>, &str, bool), String> {
     let (mut tokens, mut rest) = (Vec::new(), body);
     loop {
@@ -187,7 +188,7 @@ fn quoted(text: &str) -> Result<(Kind, &str), String> {
     delimited(text, '"')
 }
 
-/// Reads a text up to the delimiter, with Go's escapes.
+/// Reads a string up to the delimiter, with Go's escapes.
 fn delimited(text: &str, delimiter: char) -> Result<(Kind, &str), String> {
     let (mut out, mut chars) = (String::new(), text.chars());
     loop {

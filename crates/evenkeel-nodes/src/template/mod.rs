@@ -8,7 +8,7 @@
 //! | functions | `functions::find` |
 //! | how values are printed | `print::text`, `print::printf` |
 //!
-//! A number of an object is a number here. (In KWOK it is a text of digits, so that comparing it with a number fails.) A
+//! A number of an object is a number here. In KWOK, it is a string of digits, so that a comparison with a number fails. A
 //! field of `null` is `null`.
 
 mod eval;
@@ -33,7 +33,7 @@ pub(crate) struct Template {
     templates: parse::Templates,
 }
 
-/// What the functions of a template read besides its object.
+/// Values that the functions of a template return, in addition to those of the object.
 #[derive(Clone, Copy)]
 pub(crate) struct Environment<'a> {
     /// Time of the cluster.

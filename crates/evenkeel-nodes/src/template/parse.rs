@@ -34,10 +34,10 @@ pub(super) struct Branch {
     pub(super) otherwise: Vec<Node>,
 }
 
-/// Commands, each of which gets the value of the one before as last argument.
+/// Commands. The value of each is the last argument of the next one.
 #[derive(Debug, Clone)]
 pub(super) struct Pipeline {
-    /// Variables that get the value.
+    /// Variables to which the value is assigned.
     pub(super) variables: Vec<String>,
     /// Whether the variables exist already (`=`).
     pub(super) assigns: bool,
@@ -71,13 +71,13 @@ pub(super) fn parse(source: &str) -> Result<(Vec<Node>, Templates), String> {
     }
 }
 
-/// What ends a list of nodes.
+/// End of a list of nodes.
 enum End {
     /// The end of the source.
     Template,
     /// `{{end}}`.
     Keyword,
-    /// `{{else}}`, with the tokens behind it.
+    /// `{{else}}`, with the tokens after it.
     Else(Vec<Token>),
 }
 
@@ -187,7 +187,7 @@ impl Parser {
     }
 }
 
-/// Reads the name of a template, and returns the tokens behind it.
+/// Reads the name of a template. Also returns the tokens after it.
 fn template_name(tokens: &[Token]) -> Result<(String, &[Token]), String> {
     match tokens.split_first() {
         Some((Token { kind: Kind::Literal(Value::String(name)), .. }, rest)) => {
@@ -231,7 +231,7 @@ fn pipeline(tokens: &[Token], names: &mut Names) -> Result<Pipeline, String> {
     Ok(Pipeline { variables, assigns, commands })
 }
 
-/// Parses commands up to the end or a closing parenthesis, which stays.
+/// Parses commands up to the end or a closing parenthesis, which it does not consume.
 fn commands(
     tokens: &[Token],
     position: &mut usize,

@@ -3,7 +3,7 @@
 use serde_json::{Number, Value};
 use std::fmt::Write as _;
 
-/// Reports whether a value counts as true: no zero value, and not empty.
+/// Reports whether a value counts as true: it is neither a zero value nor empty.
 pub(super) fn is_true(value: &Value) -> bool {
     match value {
         Value::Null => false,
@@ -15,7 +15,7 @@ pub(super) fn is_true(value: &Value) -> bool {
     }
 }
 
-/// Returns the number of steps that the creation or copy of a value counts for.
+/// Returns the number of steps that the creation or copy of a value takes.
 pub(super) fn weight(value: &Value) -> usize {
     match value {
         Value::String(text) => 1 + text.len() / 64,
@@ -37,7 +37,7 @@ pub(super) fn type_name(value: &Value) -> &'static str {
     }
 }
 
-/// Returns what an action prints for a value.
+/// Returns a value as an action prints it.
 pub(super) fn printed(value: &Value) -> String {
     match value {
         Value::Null => "<no value>".to_owned(),
@@ -186,7 +186,7 @@ pub(super) fn yaml(value: &Value) -> String {
     out
 }
 
-/// Writes a value as lines with this indentation. An object or array that is not empty begins on the current line.
+/// Writes a value as lines with this indentation. An object or array that is not empty starts on the current line.
 fn block(value: &Value, indentation: usize, out: &mut String) {
     let pad = " ".repeat(indentation);
     match value {
@@ -226,7 +226,7 @@ fn block(value: &Value, indentation: usize, out: &mut String) {
     }
 }
 
-/// Returns a scalar, or an empty collection. A text stays plain if no reader takes it for anything else.
+/// Returns a scalar, or an empty collection, in YAML. A string is plain if every parser of YAML reads it as a string.
 fn scalar(value: &Value) -> String {
     match value {
         Value::String(text) => {

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use super::{
     eval::Machine,
-    functions::{Body, one, two},
+    functions::{BYTES_PER_STEP, Body, one, two},
     lex::integer,
     print::{is_true, quoted, text, type_name},
 };
@@ -24,47 +24,49 @@ pub(super) const FUNCTIONS: &[(&str, Body)] = &[
         _ => Err("wrong number of args: want 3".to_owned()),
     }),
     ("fail", |a, _| Err(text(one(a)?))),
-    // Texts.
+    // Strings.
     ("upper", |a, _| Ok(text(one(a)?).to_uppercase().into())),
     ("lower", |a, _| Ok(text(one(a)?).to_lowercase().into())),
     ("trim", |a, _| Ok(text(one(a)?).trim().into())),
     ("trimAll", |a, _| {
-        two(a).map(|(set, of)| {
+        two(a).map(|(set, input)| {
             let set: HashSet<char> = text(set).chars().collect();
-            text(of).trim_matches(|c: char| set.contains(&c)).into()
+            text(input).trim_matches(|c: char| set.contains(&c)).into()
         })
     }),
     ("trimPrefix", |a, _| {
-        two(a).map(|(cut, of)| {
-            let of = text(of);
-            of.strip_prefix(&text(cut)).unwrap_or(&of).into()
+        two(a).map(|(cut, input)| {
+            let input = text(input);
+            input.strip_prefix(&text(cut)).unwrap_or(&input).into()
         })
     }),
     ("trimSuffix", |a, _| {
-        two(a).map(|(cut, of)| {
-            let of = text(of);
-            of.strip_suffix(&text(cut)).unwrap_or(&of).into()
+        two(a).map(|(cut, input)| {
+            let input = text(input);
+            input.strip_suffix(&text(cut)).unwrap_or(&input).into()
         })
     }),
-    ("contains", |a, _| two(a).map(|(part, of)| text(of).contains(&text(part)).into())),
-    ("hasPrefix", |a, _| two(a).map(|(part, of)| text(of).starts_with(&text(part)).into())),
-    ("hasSuffix", |a, _| two(a).map(|(part, of)| text(of).ends_with(&text(part)).into())),
+    ("contains", |a, _| two(a).map(|(part, input)| text(input).contains(&text(part)).into())),
+    ("hasPrefix", |a, _| two(a).map(|(part, input)| text(input).starts_with(&text(part)).into())),
+    ("hasSuffix", |a, _| two(a).map(|(part, input)| text(input).ends_with(&text(part)).into())),
     ("replace", |a, machine| match a {
-        [from, to, of] => {
-            machine.charge(text(of).len().saturating_mul(text(to).len() + 1) / 16)?;
-            Ok(text(of).replace(&text(from), &text(to)).into())
+        [from, to, input] => {
+            machine.count_steps(
+                text(input).len().saturating_mul(text(to).len() + 1) / BYTES_PER_STEP,
+            )?;
+            Ok(text(input).replace(&text(from), &text(to)).into())
         }
         _ => Err("wrong number of args: want 3".to_owned()),
     }),
     ("repeat", |a, machine| {
-        let (count, of) = two(a)?;
-        let (count, of) = (count_of(count)?, text(of));
-        machine.charge(count.saturating_mul(of.len() + 1))?;
-        Ok(of.repeat(count).into())
+        let (count, input) = two(a)?;
+        let (count, input) = (count_of(count)?, text(input));
+        machine.count_steps(count.saturating_mul(input.len() + 1))?;
+        Ok(input.repeat(count).into())
     }),
     ("trunc", |a, _| {
-        let (count, of) = two(a)?;
-        Ok(text(of).chars().take(count_of(count)?).collect::<String>().into())
+        let (count, input) = two(a)?;
+        Ok(text(input).chars().take(count_of(count)?).collect::<String>().into())
     }),
     ("quote", |a, _| Ok(join(a.iter().filter(|v| !v.is_null()).map(|v| quoted(&text(v))), " "))),
     ("squote", |a, _| {
@@ -78,9 +80,9 @@ pub(super) const FUNCTIONS: &[(&str, Body)] = &[
         Ok(join(items(list)?.iter().filter(|v| !v.is_null()).map(text), &text(separator)))
     }),
     ("splitList", |a, _| {
-        two(a).map(|(separator, of)| {
-            let of = text(of);
-            of.split(&text(separator)).map(Value::from).collect()
+        two(a).map(|(separator, input)| {
+            let input = text(input);
+            input.split(&text(separator)).map(Value::from).collect()
         })
     }),
     ("toString", |a, _| Ok(text(one(a)?).into())),
@@ -102,7 +104,7 @@ pub(super) const FUNCTIONS: &[(&str, Body)] = &[
     ("min", |a, _| Ok(a.iter().map(int).min().unwrap_or_default().into())),
     ("until", |a, machine| {
         let count = count_of(one(a)?)?;
-        machine.charge(count)?;
+        machine.count_steps(count)?;
         Ok((0..count).map(Value::from).collect())
     }),
     ("randInt", |a, machine| {
@@ -114,7 +116,7 @@ pub(super) const FUNCTIONS: &[(&str, Body)] = &[
     ("randAlphaNum", |a, machine| {
         const LETTERS: &[u8] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
         let count = count_of(one(a)?)?;
-        machine.charge(count)?;
+        machine.count_steps(count)?;
         let letter = |_| {
             let index = draw(machine) % LETTERS.len() as u64;
             LETTERS.get(index as usize).copied().map_or('a', char::from)
@@ -134,7 +136,7 @@ pub(super) const FUNCTIONS: &[(&str, Body)] = &[
     ("append", |a, machine| {
         let (list, item) = two(a)?;
         let mut list = items(list)?.to_vec();
-        machine.charge(list.len())?;
+        machine.count_steps(list.len())?;
         list.push(item.clone());
         Ok(list.into())
     }),
@@ -142,7 +144,7 @@ pub(super) const FUNCTIONS: &[(&str, Body)] = &[
         let mut all = Vec::new();
         for list in a {
             let list = items(list)?;
-            machine.charge(list.len())?;
+            machine.count_steps(list.len())?;
             all.extend_from_slice(list);
         }
         Ok(all.into())
@@ -177,7 +179,7 @@ pub(super) const FUNCTIONS: &[(&str, Body)] = &[
     ("merge", |a, machine| {
         let mut merged = Map::new();
         for map in a {
-            machine.charge(fields(map)?.len())?;
+            machine.count_steps(fields(map)?.len())?;
             for (key, value) in fields(map)? {
                 merged.entry(key.clone()).or_insert_with(|| value.clone());
             }
@@ -186,7 +188,7 @@ pub(super) const FUNCTIONS: &[(&str, Body)] = &[
     }),
     ("dig", |a, _| match a {
         [keys @ .., default, map] if !keys.is_empty() => {
-            let found = keys.iter().try_fold(map, |of, key| of.get(text(key)));
+            let found = keys.iter().try_fold(map, |value, key| value.get(text(key)));
             Ok(found.unwrap_or(default).clone())
         }
         _ => Err("wrong number of args: want at least 3".to_owned()),
@@ -221,7 +223,7 @@ fn fields(value: &Value) -> Result<&Map<String, Value>, String> {
     value.as_object().ok_or_else(|| format!("a {} is no map", type_name(value)))
 }
 
-/// Returns a value as an integer as sprig does: 0 for what is none.
+/// Converts a value to an integer, as sprig does: 0 for a value that is none.
 fn int(value: &Value) -> i64 {
     match value {
         Value::Number(number) => {
@@ -240,7 +242,7 @@ fn float(value: &Value) -> f64 {
     }
 }
 
-/// Returns a value as a number of items.
+/// Converts a value to a number of items.
 fn count_of(value: &Value) -> Result<usize, String> {
     usize::try_from(int(value)).map_err(|_| format!("{} is negative", text(value)))
 }
@@ -252,9 +254,9 @@ fn divide(arguments: &[Value], by: fn(i64, i64) -> Option<i64>) -> Result<Value,
 
 /// Indents the lines of a text.
 fn indent(arguments: &[Value], machine: &mut Machine<'_>, before: &str) -> Result<Value, String> {
-    let (count, of) = two(arguments)?;
-    let (count, of) = (count_of(count)?, text(of));
-    machine.charge(count.saturating_mul(of.lines().count() + 1) / 8)?;
+    let (count, input) = two(arguments)?;
+    let (count, input) = (count_of(count)?, text(input));
+    machine.count_steps(count.saturating_mul(input.lines().count() + 1) / 8)?;
     let pad = " ".repeat(count);
-    Ok(format!("{before}{pad}{}", of.replace('\n', &format!("\n{pad}"))).into())
+    Ok(format!("{before}{pad}{}", input.replace('\n', &format!("\n{pad}"))).into())
 }
