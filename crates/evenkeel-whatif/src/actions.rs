@@ -1,10 +1,10 @@
-//! Carries out a change in a simulated cluster.
+//! Performs a change in a simulated cluster.
 
 use crate::{
     change::{Nodes, Outage, Scenario},
     cluster::text,
     observe::{Recorder, full_name},
-    recording::What,
+    recording::EventKind,
 };
 use evenkeel_api::{
     View as _,
@@ -22,23 +22,23 @@ use evenkeel_runtime::{
 use serde_json::{Value, json};
 use std::{collections::BTreeSet, net::Ipv4Addr, sync::Arc, time::Duration};
 
-/// Interval at which a drain asks again for evictions that a budget refused. Upstream: `kubectl drain`.
+/// Interval at which a drain retries evictions that a budget refused. Upstream: `kubectl drain`.
 const RETRY: Duration = Duration::from_secs(5);
-/// Interval at which it asks again once a budget has refused for an hour. kubectl keeps on every five seconds.
+/// Interval of retries once a budget has refused for an hour. kubectl continues to retry every five seconds.
 const LATE_RETRY: Duration = Duration::from_mins(1);
 /// Time after which refusals are retried at the longer interval.
 const LATE: Duration = Duration::from_hours(1);
-/// Interval at which a drain checks whether evicted pods are gone.
+/// Interval at which a drain checks whether evicted pods still exist.
 const POLL: Duration = Duration::from_secs(1);
 /// First address of added nodes.
 const FIRST_NODE_ADDRESS: Ipv4Addr = Ipv4Addr::new(172, 31, 0, 2);
-/// First address of pods on added nodes, of the range that RFC 6598 reserves for carriers.
+/// First IP of pods on added nodes, in the range that RFC 6598 reserves for carriers.
 const FIRST_POD_ADDRESS: Ipv4Addr = Ipv4Addr::new(100, 127, 0, 1);
 
-/// User of a simulated cluster who makes the change.
+/// Client that makes the change in a simulated cluster.
 pub(crate) struct Actor {
     client: Client,
-    /// Client of added nodes.
+    /// Client that added nodes use.
     kubelet: Client,
     clock: Clock,
     caches: Caches,
@@ -75,7 +75,7 @@ impl Actor {
         }
     }
 
-    /// Makes the change, part by part.
+    /// Makes the parts of the change, one after the other.
     pub(crate) async fn change(&self, scenario: &Scenario) {
         for object in &scenario.apply {
             let name =
@@ -87,7 +87,7 @@ impl Actor {
             self.part(&name, async { self.add_nodes(*count, like) }).await;
         }
         if let Some(outage) = &scenario.outage {
-            self.part("outage", self.cut_off(outage)).await;
+            self.part("outage", self.partition(outage)).await;
         }
         let drained = self.chosen(&scenario.drain);
         for node in &drained {
@@ -95,7 +95,7 @@ impl Actor {
             if let Err(error) = cordoned {
                 let message = error.to_string();
                 let name = format!("cordon {}", node.meta.name);
-                self.recorder.record_change(&name, What::Failed { message });
+                self.recorder.record_change(&name, EventKind::Failed { message });
             }
         }
         for node in &drained {
@@ -110,10 +110,10 @@ impl Actor {
 
     /// Records the start and the end of a part of the change.
     async fn part(&self, description: &str, work: impl Future<Output = Result<(), String>>) {
-        self.recorder.record_change(description, What::Began);
+        self.recorder.record_change(description, EventKind::Began);
         let end = match work.await {
-            Ok(()) => What::Completed,
-            Err(message) => What::Failed { message },
+            Ok(()) => EventKind::Completed,
+            Err(message) => EventKind::Failed { message },
         };
         self.recorder.record_change(description, end);
     }
@@ -164,8 +164,8 @@ impl Actor {
         Ok(())
     }
 
-    /// Silences the kubelets of nodes, and lets them speak again after the outage.
-    async fn cut_off(&self, outage: &Outage) -> Result<(), String> {
+    /// Partitions nodes from the API server, and ends the partition after the outage.
+    async fn partition(&self, outage: &Outage) -> Result<(), String> {
         let nodes = self.chosen(std::slice::from_ref(&outage.nodes));
         if nodes.is_empty() {
             return Err("no node is like that".to_owned());
@@ -186,6 +186,7 @@ impl Actor {
         Ok(())
     }
 
+    /// Sets the annotation that partitions a node, or removes it if `silent` is null.
     async fn annotate(&self, node: &str, silent: Value) -> Result<(), ApiError> {
         let patch = json!({ "metadata": { "annotations": { SILENT: silent } } });
         self.patch_node(node, patch).await
@@ -202,7 +203,7 @@ impl Actor {
         patched.map(drop)
     }
 
-    /// Evicts the pods of a node until none is left that a drain evicts.
+    /// Evicts the pods of a node until it has none that a drain evicts.
     ///
     /// Upstream: `RunNodeDrain` with `--ignore-daemonsets`, `--delete-emptydir-data` and `--force`.
     async fn drain(&self, node: &str) -> Result<(), String> {
@@ -213,7 +214,7 @@ impl Actor {
             if pods.is_empty() {
                 return Ok(());
             }
-            // In the order of a list of the API server, as kubectl has them.
+            // kubectl evicts in the order of the API server's list.
             pods.sort_by(|a, b| {
                 (&a.meta.namespace, &a.meta.name).cmp(&(&b.meta.namespace, &b.meta.name))
             });
@@ -256,7 +257,7 @@ impl Actor {
         evicted.map(drop)
     }
 
-    /// Records the refusal of an eviction at all budgets of the pod.
+    /// Records that all budgets that select the pod refused its eviction.
     fn record_refusal(&self, pod: &Pod) {
         let pod_name = full_name(&pod.meta);
         let mut budgets = self.budgets.namespace(&pod.meta.namespace);

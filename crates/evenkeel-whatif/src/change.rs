@@ -1,4 +1,4 @@
-//! Changes of a cluster, as the command line describes them.
+//! Scenarios: changes of a cluster, with the selection of its nodes.
 
 use crate::cluster::nodes_in;
 use evenkeel_api::{
@@ -33,7 +33,7 @@ pub struct Scenario {
     pub remove: Vec<Nodes>,
     /// Nodes that lose their connection.
     pub outage: Option<Outage>,
-    /// Virtual time to run from the change on.
+    /// Virtual time to run after the change.
     pub duration: Duration,
     /// Virtual time that a pod of a Job runs.
     pub job_duration: Duration,
@@ -55,22 +55,22 @@ impl Default for Scenario {
     }
 }
 
-/// Part of a change that no node of the cluster meets.
+/// Error: a part of a change selects no node of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{part}: there is no {choice}; {known}")]
 pub struct NoSuchNode {
     /// Part of the change: `drain`, `remove`, `outage` or `add like`.
     part: &'static str,
     choice: String,
-    /// Names of nodes that there are.
+    /// Names of existing nodes.
     known: String,
 }
 
 impl Scenario {
-    /// Checks that each choice of nodes includes one of these nodes of the cluster, or one that the change applies.
+    /// Checks that each selection matches one of these nodes of the cluster, or one that the change applies.
     ///
     /// # Errors
-    /// The first choice that includes none.
+    /// The first selection that matches none.
     pub(crate) fn check(&self, nodes: &[Node]) -> Result<(), NoSuchNode> {
         let applied = nodes_in(&self.apply);
         let like = self.add.as_ref().map(|(_, like)| Nodes::Name(like.clone()));
@@ -80,7 +80,7 @@ impl Scenario {
             .chain(like.iter().map(|nodes| ("add like", nodes)));
         for (part, choice) in choices {
             if !nodes.iter().chain(&applied).any(|node| choice.includes(node)) {
-                let (choice, known) = (choice.to_string(), known(nodes, &applied));
+                let (choice, known) = (choice.to_string(), existing_names(nodes, &applied));
                 return Err(NoSuchNode { part, choice, known });
             }
         }
@@ -88,8 +88,8 @@ impl Scenario {
     }
 }
 
-/// Names nodes for an error.
-fn known(nodes: &[Node], applied: &[Node]) -> String {
+/// Returns the names of nodes for an error.
+fn existing_names(nodes: &[Node], applied: &[Node]) -> String {
     let mut names: Vec<&str> = nodes.iter().chain(applied).map(|node| &*node.meta.name).collect();
     names.sort_unstable();
     names.dedup();
@@ -101,7 +101,7 @@ fn known(nodes: &[Node], applied: &[Node]) -> String {
     format!("the nodes are {}{more}", names.join(", "))
 }
 
-/// Outage of nodes, from the change on.
+/// Outage of nodes that starts with the change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outage {
     /// Nodes without a connection to the API server.
@@ -110,7 +110,7 @@ pub struct Outage {
     pub duration: Option<Duration>,
 }
 
-/// Choice of nodes, by name or by labels.
+/// Selection of nodes by name or by labels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Nodes {
     /// Node of this name.
@@ -119,7 +119,7 @@ pub enum Nodes {
     Matching(Selector),
 }
 
-/// Error for an invalid choice of nodes.
+/// Error: the selection of nodes is invalid.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct NodesError(#[from] SelectorError);
@@ -160,7 +160,7 @@ impl fmt::Display for Nodes {
 }
 
 impl Nodes {
-    /// Reports whether the choice includes a node.
+    /// Reports whether the selection includes a node.
     pub fn includes(&self, node: &Node) -> bool {
         match self {
             Self::Name(name) => *node.meta.name == **name,

@@ -1,4 +1,4 @@
-//! Objects of a cluster, as files hold them.
+//! Objects of a cluster, read from files.
 
 use crate::clone::{CloneOptions, keep};
 use evenkeel_api::{Encoding, View as _, time::Timestamp, views::Node};
@@ -14,7 +14,7 @@ use std::{
 /// Time at which a run starts if the objects have no times.
 const DEFAULT_START: Timestamp = Timestamp::constant(1_767_225_600, 0);
 
-/// Failure to read the objects of a cluster.
+/// Error of reading the objects of a cluster.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// A file or folder cannot be read.
@@ -79,7 +79,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Adds objects that are copies already.
+    /// Adds objects of another copy.
     pub(crate) fn extend(&mut self, objects: impl IntoIterator<Item = Value>) {
         self.objects.extend(objects);
     }
@@ -155,7 +155,7 @@ impl Cluster {
     }
 }
 
-/// Returns the nodes among objects. One that cannot be decoded is left out.
+/// Returns the nodes among objects, without those that cannot be decoded.
 pub(crate) fn nodes_in<'a>(objects: impl IntoIterator<Item = &'a Value>) -> Vec<Node> {
     let is_node = |object: &&Value| object["kind"] == "Node" && object["apiVersion"] == "v1";
     let nodes = objects.into_iter().filter(is_node);

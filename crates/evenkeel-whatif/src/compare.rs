@@ -7,38 +7,38 @@ use std::{
     time::Duration,
 };
 
-/// What differs between two variants of a simulation.
+/// Differences between the reports of two variants of a simulation.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comparison {
     /// Figures that differ.
     pub figures: Vec<Figure>,
-    /// Workloads with other numbers of pending pods.
+    /// Workloads whose number of pending pods differs.
     pub pending: Vec<Difference>,
-    /// Workloads with other numbers of pods on a node.
+    /// Workloads and nodes (`WORKLOAD on NODE`) whose number of pods differs.
     pub placements: Vec<Difference>,
-    /// Nodes with other highest CPU requests, in thousandths of a core.
+    /// Nodes whose peak CPU request differs, in millicores.
     pub peaks: Vec<Difference>,
 }
 
-/// Figure of two variants.
+/// Figure of a report, such as the number of evicted pods, with its values in both variants.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Figure {
-    /// Name of the figure.
+    /// Name with the unit, such as `settled after (s)`.
     pub name: &'static str,
-    /// Values of both variants.
+    /// Value in each variant; `None` if the variant has none.
     pub values: [Option<f64>; 2],
 }
 
-/// Number of two variants.
+/// Number that belongs to a workload or a node, with its values in both variants.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Difference {
-    /// Workload, its node, or both.
+    /// Workload, node, or `WORKLOAD on NODE`.
     pub name: String,
-    /// Numbers of both variants.
+    /// Value in each variant; 0 if the variant does not list the name.
     pub values: [i64; 2],
 }
 
-/// Returns what differs between two reports. Pods are compared by their workloads, because the names of new pods differ.
+/// Returns the differences between two reports. Pods are compared by their workloads, because the names of new pods differ.
 pub fn compare(reports: [&Report; 2]) -> Comparison {
     let figure =
         |name, value: fn(&Report) -> Option<f64>| Figure { name, values: reports.map(value) };
@@ -67,7 +67,7 @@ pub fn compare(reports: [&Report; 2]) -> Comparison {
     Comparison {
         figures,
         pending: differences(&reports.map(|report| {
-            count(report.pending.iter().map(|pending| {
+            sum_by_name(report.pending.iter().map(|pending| {
                 let name =
                     if pending.workload.is_empty() { &pending.pod } else { &pending.workload };
                 (name.clone(), 1)
@@ -76,30 +76,29 @@ pub fn compare(reports: [&Report; 2]) -> Comparison {
         placements: differences(&reports.map(|report| {
             let name =
                 |placement: &Placement| format!("{} on {}", placement.workload, placement.node);
-            count(report.placements.iter().map(|placement| {
+            sum_by_name(report.placements.iter().map(|placement| {
                 (name(placement), i64::try_from(placement.pods).unwrap_or(i64::MAX))
             }))
         })),
         peaks: differences(&reports.map(|report| {
-            count(report.nodes.iter().map(|node| (node.node.clone(), node.peak.cpu_millis)))
+            sum_by_name(report.nodes.iter().map(|node| (node.node.clone(), node.peak.cpu_millis)))
         })),
     }
 }
 
-/// Adds numbers of the same name.
-fn count(numbers: impl Iterator<Item = (String, i64)>) -> BTreeMap<String, i64> {
-    let mut counts = BTreeMap::new();
+/// Adds up the numbers of each name.
+fn sum_by_name(numbers: impl Iterator<Item = (String, i64)>) -> BTreeMap<String, i64> {
+    let mut sums = BTreeMap::new();
     for (name, number) in numbers {
-        *counts.entry(name).or_insert(0) += number;
+        *sums.entry(name).or_insert(0) += number;
     }
-    counts
+    sums
 }
 
-/// Returns the names whose numbers differ.
-fn differences(counts: &[BTreeMap<String, i64>; 2]) -> Vec<Difference> {
-    let names: BTreeSet<&String> = counts.iter().flat_map(BTreeMap::keys).collect();
-    let value =
-        |name: &String| counts.each_ref().map(|counts| counts.get(name).copied().unwrap_or(0));
+/// Returns the names whose sums differ.
+fn differences(sums: &[BTreeMap<String, i64>; 2]) -> Vec<Difference> {
+    let names: BTreeSet<&String> = sums.iter().flat_map(BTreeMap::keys).collect();
+    let value = |name: &String| sums.each_ref().map(|sums| sums.get(name).copied().unwrap_or(0));
     names
         .into_iter()
         .map(|name| Difference { name: name.clone(), values: value(name) })

@@ -1,9 +1,9 @@
-//! Copies of clusters, and what a change would do to one.
+//! Copies clusters, and simulates changes of the copies.
 //!
-//! [`clone`] reads the objects of a cluster, without secrets and without what changes all the time. [`simulate`] loads such
-//! objects into an API server in memory. Controllers, scheduler and simulated nodes run around it in virtual time, and the
-//! pods of the copy stay where they are. Then it makes a change, and records what happens. [`report()`] sums a recording up,
-//! and [`compare()`] tells two reports apart; both are pure functions.
+//! [`clone`] reads the objects of a cluster, without secrets and without objects that change all the time. [`simulate`] loads
+//! such objects into an API server in memory. Controllers, scheduler and simulated nodes run beside it in virtual time, and the
+//! pods of the copy keep their nodes. Then it makes a change, and records events. [`report()`] summarizes a recording, and
+//! [`compare()`] returns the differences of two reports. Both are pure functions.
 
 mod actions;
 mod change;
@@ -22,6 +22,6 @@ pub use change::{NoSuchNode, Nodes, NodesError, Outage, Scenario, parse_duration
 pub use cluster::{Cluster, ReadError};
 pub use compare::{Comparison, compare};
 pub use page::{Page, PageVariant};
-pub use recording::{Amounts, Happened, NodeRecord, PodRecord, Recording, What, Write};
+pub use recording::{Amounts, EventKind, NodeRecord, PodRecord, RecordedEvent, Recording, Write};
 pub use report::{BudgetSpans, Charts, ReadyPods, Report, charts, report};
 pub use run::{Progress, SimulateError, simulate, simulate_with_progress};

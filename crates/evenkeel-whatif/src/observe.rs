@@ -1,6 +1,6 @@
-//! Observes the caches of a simulated cluster, and records what happens.
+//! Recorder of a simulated cluster: watches its caches, and records events.
 
-use crate::recording::{Amounts, Happened, NodeRecord, PodRecord, What, Write};
+use crate::recording::{Amounts, EventKind, NodeRecord, PodRecord, RecordedEvent, Write};
 use evenkeel_api::{
     Meta,
     condition::{self, FALSE, TRUE},
@@ -20,7 +20,7 @@ use std::{
     time::Duration,
 };
 
-/// Maximum number of recorded events. A run of a large cluster over months ends the recording, not the memory.
+/// Maximum number of recorded events. It bounds the memory of long runs of large clusters.
 const MAX_EVENTS: usize = 2_000_000;
 
 /// Recorder of a run. Clones share the recording.
@@ -30,21 +30,21 @@ pub(crate) struct Recorder {
     state: Arc<Mutex<State>>,
 }
 
-/// Events and writes since the recording began.
+/// Events and writes since the start of the recording.
 #[derive(Default)]
 struct State {
     /// Start of the recording; `None` while the cluster settles.
     start: Option<Timestamp>,
     /// Time of the last event of anything but a Job's pod.
     last_change: Option<Timestamp>,
-    happened: Vec<Happened>,
+    happened: Vec<RecordedEvent>,
     unrecorded: u64,
     writes: BTreeMap<Write, u64>,
 }
 
 /// Result of a recording.
 pub(crate) struct Recorded {
-    pub(crate) happened: Vec<Happened>,
+    pub(crate) happened: Vec<RecordedEvent>,
     pub(crate) unrecorded: u64,
     pub(crate) writes: BTreeMap<Write, u64>,
 }
@@ -78,7 +78,7 @@ impl Recorder {
         });
     }
 
-    /// Begins the recording: earlier events and writes do not count.
+    /// Starts the recording: drops earlier events and writes.
     pub(crate) fn begin(&self) -> Timestamp {
         let now = self.clock.now();
         *self.lock() = State { start: Some(now), ..State::default() };
@@ -92,13 +92,13 @@ impl Recorder {
     }
 
     /// Records an event about a part of the change.
-    pub(crate) fn record_change(&self, description: &str, what: What) {
+    pub(crate) fn record_change(&self, description: &str, what: EventKind) {
         self.record("Change", description.to_owned(), what, false);
     }
 
     /// Records that a budget refused the eviction of a pod.
     pub(crate) fn record_refusal(&self, budget: String, pod: String) {
-        self.record("PodDisruptionBudget", budget, What::Refused { pod }, false);
+        self.record("PodDisruptionBudget", budget, EventKind::Refused { pod }, false);
     }
 
     /// Counts an executed write.
@@ -115,7 +115,7 @@ impl Recorder {
         Recorded { happened, unrecorded, writes }
     }
 
-    fn record(&self, kind: &'static str, object: String, what: What, job: bool) {
+    fn record(&self, kind: &'static str, object: String, what: EventKind, job: bool) {
         let now = self.clock.now();
         let mut state = self.lock();
         if !job {
@@ -127,7 +127,7 @@ impl Recorder {
             return;
         }
         let after = now.duration_since(start).unsigned_abs();
-        state.happened.push(Happened { after, kind, object, what });
+        state.happened.push(RecordedEvent { after, kind, object, what });
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -207,7 +207,7 @@ fn has_ended(pod: &Pod) -> bool {
     matches!(&*pod.status.phase, "Succeeded" | "Failed")
 }
 
-/// Returns the scheduler's message about a pod that fits on no node; empty for another pod.
+/// Returns the scheduler's message about an unschedulable pod; empty for other pods.
 fn unschedulable(pod: &Pod) -> &str {
     let found = condition::find(&pod.status.conditions, "PodScheduled");
     let found = found.filter(|found| &*found.status == FALSE && pod.spec.node_name.is_empty());
@@ -218,80 +218,79 @@ fn is_node_ready(node: &Node) -> bool {
     condition::is_true(&node.status.conditions, "Ready")
 }
 
-/// Returns what an event of the cache says about a pod.
-fn pod_events(event: &CacheEvent<Pod>) -> Vec<What> {
+/// Returns the events that a cache event of a pod stands for.
+fn pod_events(event: &CacheEvent<Pod>) -> Vec<EventKind> {
     let mut events = Vec::new();
     match event {
         CacheEvent::Added { object, .. } => {
-            events.push(What::Created { pod: pod_record(object) });
+            events.push(EventKind::Created { pod: pod_record(object) });
         }
         CacheEvent::Updated { old, new } => {
             if old.spec.node_name.is_empty() && !new.spec.node_name.is_empty() {
-                events.push(What::Bound { node: new.spec.node_name.to_string() });
+                events.push(EventKind::Bound { node: new.spec.node_name.to_string() });
             }
             let message = unschedulable(new);
             if !message.is_empty() && message != unschedulable(old) {
-                events.push(What::Unschedulable { message: message.to_owned() });
+                events.push(EventKind::Unschedulable { message: message.to_owned() });
             }
             if new.meta.deleting() && !old.meta.deleting() {
-                events.push(end_of(new));
+                events.push(deletion_event(new));
             }
             match (is_ready(old), is_ready(new)) {
-                (false, true) => events.push(What::Ready),
-                (true, false) => events.push(What::NotReady),
+                (false, true) => events.push(EventKind::Ready),
+                (true, false) => events.push(EventKind::NotReady),
                 _ => {}
             }
             if has_ended(new) && !has_ended(old) {
-                events.push(What::Ended { phase: new.status.phase.to_string() });
+                events.push(EventKind::Ended { phase: new.status.phase.to_string() });
             }
         }
         CacheEvent::Deleted(object) => {
             if !object.meta.deleting() {
-                events.push(end_of(object));
+                events.push(deletion_event(object));
             }
-            events.push(What::Removed);
+            events.push(EventKind::Removed);
         }
     }
     events
 }
 
-/// Returns why a pod is deleted.
-fn end_of(pod: &Pod) -> What {
+/// Returns the event of a pod's deletion: evicted or deleted.
+fn deletion_event(pod: &Pod) -> EventKind {
     match has_condition(pod, "DisruptionTarget") {
-        Some(reason) => What::Evicted { reason: reason.to_owned() },
-        None => What::Deleted,
+        Some(reason) => EventKind::Evicted { reason: reason.to_owned() },
+        None => EventKind::Deleted,
     }
 }
 
-/// Returns what an event of the cache says about a node.
-fn node_events(event: &CacheEvent<Node>) -> Vec<What> {
+/// Returns the events that a cache event of a node stands for.
+fn node_events(event: &CacheEvent<Node>) -> Vec<EventKind> {
     match event {
-        CacheEvent::Added { object, .. } => vec![What::Added { node: node_record(object) }],
+        CacheEvent::Added { object, .. } => vec![EventKind::Added { node: node_record(object) }],
         CacheEvent::Updated { old, new } => {
             let ready = match (is_node_ready(old), is_node_ready(new)) {
-                (false, true) => Some(What::Ready),
-                (true, false) => Some(What::NotReady),
+                (false, true) => Some(EventKind::Ready),
+                (true, false) => Some(EventKind::NotReady),
                 _ => None,
             };
             let cordon = match (old.spec.unschedulable, new.spec.unschedulable) {
-                (false, true) => Some(What::Cordoned),
-                (true, false) => Some(What::Uncordoned),
+                (false, true) => Some(EventKind::Cordoned),
+                (true, false) => Some(EventKind::Uncordoned),
                 _ => None,
             };
             ready.into_iter().chain(cordon).collect()
         }
-        CacheEvent::Deleted(_) => vec![What::Removed],
+        CacheEvent::Deleted(_) => vec![EventKind::Removed],
     }
 }
 
-/// Returns what an event of the cache says about a budget.
-fn budget_event(event: &CacheEvent<PodDisruptionBudget>) -> Option<What> {
+/// Returns the event that a cache event of a budget stands for; `None` if the allowed disruptions are unchanged.
+fn budget_event(event: &CacheEvent<PodDisruptionBudget>) -> Option<EventKind> {
     let disruptions = event.object().status.disruptions_allowed;
     match event {
-        CacheEvent::Added { .. } => Some(What::Allows { disruptions }),
-        CacheEvent::Updated { old, .. } => {
-            (old.status.disruptions_allowed != disruptions).then_some(What::Allows { disruptions })
-        }
-        CacheEvent::Deleted(_) => Some(What::Removed),
+        CacheEvent::Added { .. } => Some(EventKind::Allows { disruptions }),
+        CacheEvent::Updated { old, .. } => (old.status.disruptions_allowed != disruptions)
+            .then_some(EventKind::Allows { disruptions }),
+        CacheEvent::Deleted(_) => Some(EventKind::Removed),
     }
 }

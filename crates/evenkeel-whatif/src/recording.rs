@@ -1,4 +1,4 @@
-//! What happened in a simulated cluster: the input of reports.
+//! Recording of a simulated cluster: the input of reports.
 
 use evenkeel_api::time::Timestamp;
 use serde::{Serialize, Serializer};
@@ -25,20 +25,20 @@ pub struct Recording {
     pub pods: BTreeMap<String, PodRecord>,
     /// Disruptions that each budget allowed at the start, by namespace and name.
     pub budgets: BTreeMap<String, i32>,
-    /// Events in the order of time; those of one instant by object.
-    pub happened: Vec<Happened>,
-    /// Number of events that found no room in the recording.
+    /// Events by time; those of one instant by object.
+    pub happened: Vec<RecordedEvent>,
+    /// Number of events that were not recorded, because the recording was full.
     pub unrecorded: u64,
     /// Number of executed writes by writer and kind.
     pub writes: BTreeMap<Write, u64>,
-    /// Remarks on what the simulation could not take over.
+    /// Remarks on parts of the cluster that the simulation does not have.
     pub remarks: Vec<String>,
 }
 
 /// CPU and memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Amounts {
-    /// CPU in thousandths of a core.
+    /// CPU in millicores.
     pub cpu_millis: i64,
     /// Memory in bytes.
     pub memory: i64,
@@ -70,7 +70,7 @@ pub struct NodeRecord {
 /// Pod at the start of a recording, or when it was created.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct PodRecord {
-    /// Kind, namespace and name of the workload that owns it; empty for a pod of its own.
+    /// Kind, namespace and name of the workload that owns it; empty for a pod without an owner.
     pub workload: String,
     /// Name of its node; empty while it has none.
     pub node: String,
@@ -80,7 +80,7 @@ pub struct PodRecord {
     pub ready: bool,
     /// Whether it has succeeded or failed.
     pub ended: bool,
-    /// Why the scheduler finds no node for it; empty if it does.
+    /// The scheduler's message about an unschedulable pod; empty for other pods.
     pub unschedulable: String,
 }
 
@@ -92,9 +92,9 @@ pub(crate) fn seconds<S: Serializer>(
     duration.as_secs_f64().serialize(serializer)
 }
 
-/// Something that happened to an object.
+/// Event of an object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Happened {
+pub struct RecordedEvent {
     /// Seconds since the start of the recording.
     #[serde(serialize_with = "seconds")]
     pub after: Duration,
@@ -102,21 +102,21 @@ pub struct Happened {
     pub kind: &'static str,
     /// Namespace and name of the object; the description of a part of the change.
     pub object: String,
-    /// Event with its details.
+    /// Kind of the event.
     #[serde(flatten)]
-    pub what: What,
+    pub what: EventKind,
 }
 
-/// Kinds of events.
+/// Kind of an event, with its details.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "what", rename_all = "snake_case")]
-pub enum What {
+pub enum EventKind {
     /// The pod was created.
     Created {
         /// The pod at that time.
         pod: PodRecord,
     },
-    /// The pod got a node.
+    /// The scheduler bound the pod to a node.
     Bound {
         /// Name of the node.
         node: String,
@@ -135,14 +135,14 @@ pub enum What {
         /// Phase of the pod.
         phase: String,
     },
-    /// The pod has to leave its node: it was evicted, preempted, or lost its node.
+    /// The pod is deleted because of a disruption: it was evicted or preempted, or its node was tainted or removed.
     Evicted {
         /// Reason of the condition `DisruptionTarget`, such as `EvictionByEvictionAPI`.
         reason: String,
     },
-    /// The pod was deleted for another reason, and terminates.
+    /// The pod terminates for another reason.
     Deleted,
-    /// The pod or the node is gone.
+    /// The pod or the node no longer exists.
     Removed,
     /// The node registered.
     Added {
@@ -163,7 +163,7 @@ pub enum What {
         /// Namespace and name of the pod.
         pod: String,
     },
-    /// A part of the change began.
+    /// A part of the change started.
     Began,
     /// A part of the change is complete.
     Completed,
@@ -174,13 +174,13 @@ pub enum What {
     },
 }
 
-/// Sorts events by time, and those of one instant by object: first the change itself, then nodes, pods and budgets. Among
-/// pods, those that leave are before those that come, as they have to. The events of one object stay in their order, and
-/// so do those of the change.
-pub(crate) fn sort(happened: &mut [Happened]) {
+/// Sorts events by time, and those of one instant by object: first the change itself, then nodes, pods and budgets. Pods that
+/// end or are removed come before other pods, because these may take their place. The events of one object keep their order,
+/// and so do those of the change.
+pub(crate) fn sort(happened: &mut [RecordedEvent]) {
     let leaving: BTreeSet<(Duration, String)> = happened
         .iter()
-        .filter(|event| matches!(event.what, What::Removed | What::Ended { .. }))
+        .filter(|event| matches!(event.what, EventKind::Removed | EventKind::Ended { .. }))
         .map(|event| (event.after, event.object.clone()))
         .collect();
     happened.sort_by_cached_key(|event| {
@@ -190,7 +190,7 @@ pub(crate) fn sort(happened: &mut [Happened]) {
     });
 }
 
-/// Kind of write: who wrote what.
+/// Kind of a write: component, verb and resource.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Write {
     /// Component, such as `kube-scheduler` or `kube-controller-manager/replicaset-controller`.
@@ -205,22 +205,22 @@ pub struct Write {
 mod tests {
     use super::*;
 
-    fn event(seconds: u64, kind: &'static str, object: &str, what: What) -> Happened {
-        Happened { after: Duration::from_secs(seconds), kind, object: object.to_owned(), what }
+    fn event(seconds: u64, kind: &'static str, object: &str, what: EventKind) -> RecordedEvent {
+        RecordedEvent { after: Duration::from_secs(seconds), kind, object: object.to_owned(), what }
     }
 
     #[test]
     fn events_of_one_instant_are_sorted_by_object() {
         let mut events = [
-            event(2, "Pod", "a", What::Ready),
-            event(1, "Pod", "b", What::Bound { node: "n".to_owned() }),
-            event(1, "PodDisruptionBudget", "a", What::Allows { disruptions: 0 }),
-            event(1, "Pod", "c", What::NotReady),
-            event(1, "Change", "remove x", What::Began),
-            event(1, "Pod", "b", What::Ready),
-            event(1, "Change", "drain y", What::Began),
-            event(1, "Pod", "c", What::Removed),
-            event(1, "Node", "n", What::Cordoned),
+            event(2, "Pod", "a", EventKind::Ready),
+            event(1, "Pod", "b", EventKind::Bound { node: "n".to_owned() }),
+            event(1, "PodDisruptionBudget", "a", EventKind::Allows { disruptions: 0 }),
+            event(1, "Pod", "c", EventKind::NotReady),
+            event(1, "Change", "remove x", EventKind::Began),
+            event(1, "Pod", "b", EventKind::Ready),
+            event(1, "Change", "drain y", EventKind::Began),
+            event(1, "Pod", "c", EventKind::Removed),
+            event(1, "Node", "n", EventKind::Cordoned),
         ];
         sort(&mut events);
         let found = events

@@ -2,12 +2,12 @@
 //!
 //! | question | implemented in |
 //! |---|---|
-//! | when was nothing left to do | `settled_after` |
-//! | which pods had to leave their nodes, and why | `Fold::pod`, [`Eviction`] |
+//! | when had the cluster settled | `settled_after` |
+//! | which pods were evicted, and why | `Fold::pod`, [`Eviction`] |
 //! | which pods wait for a node, since when, and why | `Fold::pending` |
 //! | which workloads had fewer ready pods than before, and how long | `Fold::change_ready`, [`Shortage`] |
 //! | which budgets allowed no disruption, and how long | `Fold::budget`, [`BudgetReport`] |
-//! | how full were the nodes | `Fold::occupy`, [`NodeReport`] |
+//! | how full were the nodes | `Fold::add_requests`, [`NodeReport`] |
 //! | where are the pods now | `Fold::placements` |
 //! | who wrote how much | [`WriteCount`] |
 
@@ -16,11 +16,11 @@ mod fold;
 
 pub use self::charts::{BudgetSpans, Charts, ReadyPods, charts};
 use self::fold::Fold;
-use crate::recording::{Amounts, Happened, IDLE_PERIOD, Recording, seconds};
+use crate::recording::{Amounts, IDLE_PERIOD, RecordedEvent, Recording, seconds};
 use serde::Serialize;
 use std::time::Duration;
 
-/// What a change did to a cluster.
+/// Effects of a change on a cluster.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
     /// Time of the change on the cluster's clock.
@@ -33,7 +33,7 @@ pub struct Report {
     pub settled_after: Option<Duration>,
     /// Parts of the change.
     pub parts: Vec<Part>,
-    /// Pods that had to leave their nodes, in the order of time.
+    /// Evicted pods, by time.
     pub evicted: Vec<Eviction>,
     /// Pods without a node at the end.
     pub pending: Vec<Pending>,
@@ -47,33 +47,33 @@ pub struct Report {
     pub placements: Vec<Placement>,
     /// Executed writes by component and kind, the most frequent first. Renewals of Leases are left out.
     pub writes: Vec<WriteCount>,
-    /// Remarks on what the simulation could not take over.
+    /// Remarks on parts of the cluster that the simulation does not have.
     pub remarks: Vec<String>,
-    /// All events, in the order of time.
-    pub timeline: Vec<Happened>,
+    /// All events, by time.
+    pub timeline: Vec<RecordedEvent>,
 }
 
 /// Part of a change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Part {
-    /// What it does, such as `drain node-1`.
+    /// Description, such as `drain node-1`.
     pub description: String,
-    /// Seconds until it began.
+    /// Seconds until it started.
     #[serde(serialize_with = "seconds")]
     pub began: Duration,
     /// Seconds until it was complete; `None` if it was not.
     #[serde(serialize_with = "optional_seconds")]
     pub completed: Option<Duration>,
-    /// Error that ended it; empty for none.
+    /// Error with which it failed; empty if it did not fail.
     pub error: String,
 }
 
-/// Pod that had to leave its node.
+/// Pod that was evicted, preempted, or lost its node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Eviction {
     /// Namespace and name of the pod.
     pub pod: String,
-    /// Workload that owns the pod; empty for a pod of its own, which nobody replaces.
+    /// Workload that owns the pod; empty for a pod without an owner, which is not replaced.
     pub workload: String,
     /// Node of the pod.
     pub node: String,
@@ -89,12 +89,12 @@ pub struct Eviction {
 pub struct Pending {
     /// Namespace and name of the pod.
     pub pod: String,
-    /// Workload that owns the pod; empty for a pod of its own.
+    /// Workload that owns the pod; empty for a pod without an owner.
     pub workload: String,
-    /// Seconds until it was created; zero for a pod that waited before the change.
+    /// Seconds until it was created; zero for a pod that was pending before the change.
     #[serde(serialize_with = "seconds")]
     pub since: Duration,
-    /// Whether it waited before the change.
+    /// Whether it was pending before the change.
     pub before: bool,
     /// The scheduler's message; empty if the scheduler has not tried.
     pub message: String,
@@ -116,7 +116,7 @@ pub struct Shortage {
     pub duration: Duration,
 }
 
-/// Budget that was at its limit.
+/// Budget that allowed no disruption, or refused one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct BudgetReport {
     /// Namespace and name of the budget.
@@ -128,22 +128,22 @@ pub struct BudgetReport {
     pub before: bool,
     /// Number of allowed disruptions at the end.
     pub allows: i32,
-    /// Pods whose eviction it refused at first.
+    /// Pods whose eviction it refused at least once.
     pub refused: Vec<String>,
 }
 
-/// Highest load of a node.
+/// Requests and pods of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct NodeReport {
     /// Name of the node.
     pub node: String,
     /// Resources for pods.
     pub allocatable: Amounts,
-    /// Highest requests, each on its own.
+    /// Peak of the requests, of each resource separately.
     pub peak: Amounts,
     /// Requests at the end.
     pub end: Amounts,
-    /// Highest number of pods.
+    /// Peak of the number of pods.
     pub peak_pods: usize,
     /// Seconds without the condition `Ready`.
     #[serde(serialize_with = "seconds")]
@@ -155,7 +155,7 @@ pub struct NodeReport {
 /// Running pods of a workload on a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Placement {
-    /// Kind, namespace and name of the workload; the pod's for a pod of its own.
+    /// Kind, namespace and name of the workload; those of the pod if it has no owner.
     pub workload: String,
     /// Name of the node.
     pub node: String,
@@ -176,7 +176,7 @@ pub struct WriteCount {
     pub count: u64,
 }
 
-/// Sums a recording up.
+/// Returns the report of a recording.
 pub fn report(recording: &Recording) -> Report {
     let fold = Fold::after(recording);
     let mut writes: Vec<WriteCount> = recording
@@ -214,7 +214,7 @@ pub fn report(recording: &Recording) -> Report {
 
 /// Returns the time of the last event that is not about a Job's pod.
 fn settled_after(recording: &Recording, fold: &Fold<'_>) -> Option<Duration> {
-    let counts = |event: &&Happened| event.kind != "Pod" || !fold.is_of_job(&event.object);
+    let counts = |event: &&RecordedEvent| event.kind != "Pod" || !fold.is_of_job(&event.object);
     let last = recording.happened.iter().rev().find(counts);
     let last = last.map_or(Duration::ZERO, |event| event.after);
     (recording.duration.saturating_sub(last) >= IDLE_PERIOD || last.is_zero()).then_some(last)

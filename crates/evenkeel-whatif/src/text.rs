@@ -94,7 +94,7 @@ impl Report {
         text
     }
 
-    /// Writes the pending pods, those with the same message together.
+    /// Writes the pending pods, grouped by message.
     fn write_pending(&self, text: &mut String) {
         let mut groups: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
         for pending in &self.pending {
@@ -188,12 +188,12 @@ fn node_line(node: &NodeReport) -> String {
     line
 }
 
-/// Returns a share in percent; 0 of nothing.
+/// Returns a part in percent of the whole; 0 if the whole is 0.
 pub(crate) fn share(part: i64, whole: i64) -> i64 {
     if whole <= 0 { 0 } else { part.saturating_mul(100) / whole }
 }
 
-/// Formats a duration in whole seconds, or in milliseconds below one.
+/// Formats a duration in whole seconds, or in milliseconds if it is below one second.
 pub(crate) fn time(time: Duration) -> String {
     let unit = if time < Duration::from_secs(1) { 1_000_000 } else { 1_000_000_000 };
     let nanos = i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);

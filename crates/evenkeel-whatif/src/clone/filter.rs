@@ -1,9 +1,9 @@
-//! What a copy of a cluster keeps of an object.
+//! Objects and fields that a copy of a cluster keeps.
 //!
 //! | objects and fields | in the copy | implemented in |
 //! |---|---|---|
 //! | Events, Leases, certificate requests, metrics, statuses of components | no | `is_left_out_type` |
-//! | webhooks, extension API servers, flow control: they concern the other API server | no | `is_left_out_type` |
+//! | webhooks, extension API servers, flow control: they belong to the original API server | no | `is_left_out_type` |
 //! | the Service `kubernetes` and its endpoints | no | `is_of_api_server` |
 //! | Secrets of tokens | no | `is_token` |
 //! | data of other Secrets, and of ConfigMaps if asked for | keys with empty values | `empty_data` |
@@ -29,7 +29,7 @@ const LEFT_OUT_ANNOTATIONS: [&str; 2] = [
 /// An empty value, and the base64 of an empty Docker configuration, which must be an object.
 const EMPTY_DATA: [(&str, &str); 2] = [("", ""), (".dockerconfigjson", "e30=")];
 
-/// Returns what a copy keeps of an object; `None` if it leaves the object out.
+/// Returns an object as the copy has it; `None` if the copy leaves it out.
 pub fn keep(mut object: Value, options: &CloneOptions) -> Option<Value> {
     let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
     let (api_version, kind) = (text("/apiVersion"), text("/kind").to_owned());
@@ -73,7 +73,7 @@ pub(super) fn is_left_out_type(group: &str, kind: &str) -> bool {
     )
 }
 
-/// Reports whether an API server makes the object itself, from its own addresses and certificates.
+/// Reports whether an API server creates the object itself, from its own addresses and certificates.
 fn is_of_api_server(object: &Value, kind: &str) -> bool {
     let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
     let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name"));
@@ -108,7 +108,7 @@ fn empty_data(object: &mut Value) {
     }
 }
 
-/// Removes what the server and tools write into the metadata of each object.
+/// Removes metadata that the server and tools write: resource version, managed fields, annotations of tools.
 fn clean_metadata(object: &mut Value) {
     let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return };
     for field in ["managedFields", "resourceVersion", "selfLink"] {
@@ -122,7 +122,7 @@ fn clean_metadata(object: &mut Value) {
     }
 }
 
-/// Replaces a definition's conversion by a webhook, which the copy cannot call.
+/// Sets the conversion `None` in a definition with a conversion webhook, because the copy cannot call the webhook.
 fn without_webhook(definition: &mut Value) {
     if definition.pointer("/spec/conversion/strategy").is_some_and(|found| found == "Webhook") {
         definition["spec"]["conversion"] = json!({ "strategy": "None" });

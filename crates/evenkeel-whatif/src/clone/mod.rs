@@ -1,4 +1,4 @@
-//! Reads the objects of a cluster, without secrets and without what changes all the time.
+//! Reads the objects of a cluster, without secrets and without objects that change all the time.
 
 mod filter;
 mod read;

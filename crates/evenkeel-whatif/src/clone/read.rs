@@ -10,12 +10,12 @@ use evenkeel_runtime::{
 use http::{Request, header::ACCEPT};
 use serde_json::Value;
 
-/// Number of objects in a page, as of kubectl.
+/// Number of objects in a page, as kubectl's.
 const PAGE: usize = 500;
-/// Maximum number of times that a list starts again because the server forgot its version.
+/// Maximum number of times that a list starts again because the server has compacted its resource version.
 const MAX_RESTARTS: usize = 3;
 
-/// Copy of a cluster, and what it lacks.
+/// Copy of a cluster, and the resources that it lacks.
 #[derive(Debug, Clone, Default)]
 pub struct Cloned {
     /// Objects of the copy.
@@ -29,7 +29,7 @@ pub struct Cloned {
 pub struct Skipped {
     /// Resource with its group, such as `deployments.apps`.
     pub resource: String,
-    /// Reason of the server.
+    /// Error of the server.
     pub reason: String,
 }
 

@@ -1,4 +1,4 @@
-//! Figures of a page: what each plot shows, and the same in words.
+//! Figures of a page: the data of each plot, and its description in words.
 
 use super::plot::{self, Bar, LEFT, Mark, NumberAxis, TimeAxis, WIDTH};
 use crate::{
@@ -11,7 +11,7 @@ use std::time::Duration;
 const MAX_WORKLOADS: usize = 12;
 /// Maximum number of budgets that are drawn.
 const MAX_BUDGETS: usize = 16;
-/// Number of columns of a histogram of time.
+/// Number of columns of a histogram over time.
 const COLUMNS: usize = 60;
 /// Height of a row of budgets.
 const ROW: f64 = 22.0;
@@ -32,7 +32,7 @@ pub(super) struct ReadyFigure<'a> {
 
 /// Figures of one variant.
 pub(super) struct Figures<'a> {
-    /// Marks of the axis of time.
+    /// Marks of the time axis.
     pub(super) marks: Vec<Mark>,
     /// End of the axis, in words.
     pub(super) range: String,
@@ -124,7 +124,7 @@ impl<'a> Figures<'a> {
 fn last_change(report: &Report, charts: &Charts) -> Duration {
     let ready = charts.workloads.iter().filter_map(|found| found.history.last());
     let spans = charts.budgets.iter().filter_map(|found| found.spans.last());
-    // A budget at its limit until the end says nothing about the time of the end.
+    // A budget that allows no disruption until the end of the recording does not extend the axis to that end.
     let ends = spans.map(|(from, to)| if *to >= report.duration { *from } else { *to });
     let parts = report.parts.iter().map(|part| part.completed.unwrap_or(part.began));
     let times =
@@ -186,7 +186,7 @@ fn nodes(nodes: &[NodeReport]) -> Option<Columns> {
     Some(Columns { bars, marks: marks.collect(), highest: counts.into_iter().max()?, description })
 }
 
-/// Returns the columns of counts, from the left to the right. Empty ones are left out.
+/// Returns the columns of counts, from left to right, without empty ones.
 fn columns(counts: &[usize], label: impl Fn(usize) -> String) -> Vec<Bar> {
     let highest = counts.iter().max().copied().unwrap_or_default();
     let numbers = NumberAxis::until(highest, 8.0, 104.0);
@@ -242,7 +242,7 @@ fn budgets(charts: &Charts, axis: TimeAxis) -> Option<Rows<'_>> {
     Some(Rows { height, marks: marks.collect(), rows, more, description })
 }
 
-/// Returns the end of a name that is too long: it tells more names apart than their beginning.
+/// Returns the end of a name that is too long, because names differ at their end more often than at their start.
 fn shortened(name: &str, length: usize) -> String {
     let count = name.chars().count();
     if count <= length {

@@ -25,9 +25,9 @@ use view::{ComparisonView, VariantView};
 pub struct PageVariant<'a> {
     /// Name of the variant.
     pub name: &'a str,
-    /// What it did to the cluster.
+    /// Report of the variant.
     pub report: &'a Report,
-    /// Its courses of time.
+    /// Time series of the variant.
     pub charts: &'a Charts,
 }
 
@@ -36,7 +36,7 @@ pub struct PageVariant<'a> {
 pub struct Page<'a> {
     /// The variants, in the order of the page.
     pub variants: &'a [PageVariant<'a>],
-    /// What differs, if there are two.
+    /// Differences of the variants, if there are two.
     pub comparison: Option<&'a Comparison>,
 }
 

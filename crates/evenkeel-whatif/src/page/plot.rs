@@ -1,4 +1,4 @@
-//! Geometry of plots: pure functions from numbers to coordinates. Units are those of the drawing's view box.
+//! Geometry of plots: pure functions from numbers to coordinates in units of the drawing's view box.
 
 use std::time::Duration;
 
@@ -7,16 +7,16 @@ pub(super) const WIDTH: f64 = 720.0;
 /// Space for labels at the left and the right.
 pub(super) const LEFT: f64 = 44.0;
 const RIGHT: f64 = 14.0;
-/// Number of columns that a course is drawn in at most.
+/// Maximum number of columns in which a line is drawn.
 const COLUMNS: usize = 480;
 
-/// Steps between marks on an axis of time, in seconds.
+/// Possible steps between marks on a time axis, in seconds.
 const TIME_STEPS: [u64; 18] =
     [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400];
-/// Maximum number of marks on an axis of time.
+/// Maximum number of marks on a time axis.
 const MAX_TIME_MARKS: u64 = 8;
 
-/// Axis of time, from the change to an end.
+/// Time axis, from the change to an end.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct TimeAxis {
     pub(super) end: Duration,
@@ -40,7 +40,7 @@ pub(super) struct Bar {
 }
 
 impl TimeAxis {
-    /// Returns the axis that shows times up to the last one, with a little room, but not more than a whole.
+    /// Returns the axis that shows times up to `last` and a little more, but not more than `whole`.
     pub(super) fn until(last: Duration, whole: Duration) -> Self {
         let with_room = last + last / 20;
         Self {
@@ -66,14 +66,14 @@ impl TimeAxis {
             .collect()
     }
 
-    /// Returns the number of the column of a time, of so many.
+    /// Returns the index of the column that contains a time. `columns` is their number.
     pub(super) fn column(&self, time: Duration, columns: usize) -> usize {
         let share = (time.as_secs_f64() / self.end.as_secs_f64()).clamp(0.0, 1.0);
         ((share * columns as f64) as usize).min(columns.saturating_sub(1))
     }
 }
 
-/// Axis of numbers, from zero at the bottom to a top.
+/// Number axis, from zero at the bottom to a top.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct NumberAxis {
     top: f64,
@@ -94,8 +94,8 @@ impl NumberAxis {
     }
 }
 
-/// Returns the path of a line that keeps each value until the next one. Of the values within a column of the drawing,
-/// it shows the lowest and the last.
+/// Returns the path of a step line: it keeps each value until the next one. In each column of the drawing, it shows the lowest
+/// and the last value.
 pub(super) fn steps(history: &[(Duration, usize)], time: TimeAxis, numbers: NumberAxis) -> String {
     let mut path = String::new();
     let mut last: Option<usize> = None;
@@ -133,7 +133,7 @@ pub(super) fn steps(history: &[(Duration, usize)], time: TimeAxis, numbers: Numb
     path
 }
 
-/// Returns the number of times in each of so many columns.
+/// Returns the number of times in each column. `columns` is the number of columns.
 pub(super) fn histogram(times: &[Duration], time: TimeAxis, columns: usize) -> Vec<usize> {
     let mut counts = vec![0; columns];
     for at in times.iter().filter(|at| **at <= time.end) {
@@ -144,7 +144,7 @@ pub(super) fn histogram(times: &[Duration], time: TimeAxis, columns: usize) -> V
     counts
 }
 
-/// Returns the spans as positions and widths. Spans without a visible gap become one, and none is too narrow to see.
+/// Returns the spans as positions and widths. Joins spans without a visible gap, and widens those that are too narrow to see.
 pub(super) fn spans(spans: &[(Duration, Duration)], time: TimeAxis) -> Vec<(f64, f64)> {
     let mut drawn: Vec<(f64, f64)> = Vec::new();
     for (from, to) in spans.iter().filter(|(from, _)| *from <= time.end) {

@@ -11,10 +11,10 @@ use std::{collections::BTreeMap, time::Duration};
 
 /// Maximum number of rows of a table. The JSON output has all.
 const MAX_ROWS: usize = 1000;
-/// Number of pods that stand for all with the same message.
+/// Maximum number of names that a row of pods with the same message lists.
 const EXAMPLES: usize = 3;
 
-/// Rows of a table, and the number of those that it leaves out.
+/// First rows of a table, and the number of all its rows.
 pub(super) struct Table<T> {
     pub(super) rows: Vec<T>,
     /// Number of all rows.
@@ -74,7 +74,7 @@ pub(super) struct ShortageRow<'a> {
     pub(super) mood: &'static str,
 }
 
-/// Row of a budget at its limit.
+/// Row of a budget that allowed no disruption, or refused one.
 pub(super) struct BudgetRow<'a> {
     pub(super) budget: &'a str,
     pub(super) exhausted: String,
@@ -104,7 +104,7 @@ pub(super) struct WriteRow<'a> {
 
 /// Report of one variant, ready for the template.
 pub(super) struct VariantView<'a> {
-    /// Prefix of its identifiers on the page.
+    /// Prefix of its HTML identifiers.
     pub(super) id: String,
     pub(super) heading: String,
     pub(super) sentence: String,
@@ -180,7 +180,7 @@ impl<'a> VariantView<'a> {
     }
 }
 
-/// Says when nothing was left to do.
+/// Returns a sentence about when the cluster had settled.
 fn sentence(report: &Report) -> String {
     let total = time(report.duration);
     match report.settled_after {
@@ -246,7 +246,7 @@ fn part(part: &Part) -> PartRow<'_> {
     PartRow { description: &part.description, began: time(part.began), outcome, mood }
 }
 
-/// Returns the pending pods, those of one workload with the same message together.
+/// Returns the pending pods, grouped by workload and message.
 fn pending(report: &Report) -> Vec<PendingRow<'_>> {
     let mut groups: BTreeMap<(&str, &str), Vec<_>> = BTreeMap::new();
     for pending in &report.pending {

@@ -1,10 +1,10 @@
-//! What changed in the course of time: the input of plots.
+//! Time series of a recording: the input of plots.
 
 use super::Fold;
 use crate::recording::Recording;
 use std::time::Duration;
 
-/// Courses of a recording. All times are since the change.
+/// Time series of a recording. Times are counted from the change.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Charts {
     /// Workloads that had fewer ready pods than before the change, by name.
@@ -15,14 +15,14 @@ pub struct Charts {
     pub budgets: Vec<BudgetSpans>,
 }
 
-/// Number of ready pods of a workload in the course of time.
+/// Number of ready pods of a workload over time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadyPods {
     /// Kind, namespace and name of the workload.
     pub workload: String,
     /// Number before the change.
     pub before: usize,
-    /// Numbers, each from a time on. The first is from the change on.
+    /// Numbers, each with the time from which it holds. The first one holds from the change.
     pub history: Vec<(Duration, usize)>,
 }
 
@@ -31,11 +31,11 @@ pub struct ReadyPods {
 pub struct BudgetSpans {
     /// Namespace and name of the budget.
     pub budget: String,
-    /// Begin and end of each time, in order.
+    /// Start and end of each time, in order.
     pub spans: Vec<(Duration, Duration)>,
 }
 
-/// Returns the courses of a recording.
+/// Returns the time series of a recording.
 pub fn charts(recording: &Recording) -> Charts {
     Fold::after(recording).charts(recording.duration)
 }

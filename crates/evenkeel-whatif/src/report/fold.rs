@@ -1,10 +1,10 @@
-//! State of a cluster that follows the events of a recording.
+//! Folds the events of a recording into the state of a cluster.
 
 use super::{
     BudgetReport, Eviction, NodeReport, Part, Pending, Placement, Shortage,
     charts::{BudgetSpans, Charts, ReadyPods},
 };
-use crate::recording::{Amounts, Happened, NodeRecord, PodRecord, Recording, What};
+use crate::recording::{Amounts, EventKind, NodeRecord, PodRecord, RecordedEvent, Recording};
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
@@ -52,8 +52,8 @@ struct NodeState {
 struct Readiness {
     before: usize,
     now: usize,
-    /// Numbers of ready pods, each from a time on: after all events of that instant, whose order means nothing. The first
-    /// is from the change on.
+    /// Numbers of ready pods, each with the time from which it holds: the number after all events of that instant, because
+    /// their order has no meaning. The first one holds from the change.
     history: Vec<(Duration, usize)>,
 }
 
@@ -90,17 +90,17 @@ struct BudgetState {
     refused: Vec<String>,
 }
 
-/// Total time for which something held.
+/// Total time for which a condition held, and the spans in which it did.
 #[derive(Default)]
 struct Interval {
     total: Duration,
     since: Option<Duration>,
-    /// Begin and end of each time that is over.
+    /// Start and end of each span that is over.
     spans: Vec<(Duration, Duration)>,
 }
 
 impl Interval {
-    /// Sets whether it holds from a time on.
+    /// Records whether the condition holds from `now`.
     fn set(&mut self, holds: bool, now: Duration) {
         match (holds, self.since) {
             (true, None) => self.since = Some(now),
@@ -115,7 +115,7 @@ impl Interval {
         }
     }
 
-    /// Returns the total time until the end.
+    /// Returns the total time for which the condition held until `end`.
     fn until(&self, end: Duration) -> Duration {
         self.total + self.since.map_or(Duration::ZERO, |since| end.saturating_sub(since))
     }
@@ -157,16 +157,16 @@ impl<'a> Fold<'a> {
         fold
     }
 
-    pub(super) fn event(&mut self, event: &'a Happened) {
+    pub(super) fn event(&mut self, event: &'a RecordedEvent) {
         let (object, now) = (&*event.object, event.after);
         match (event.kind, &event.what) {
             ("Pod", what) => self.pod(object, what, now),
             ("Node", what) => self.node(object, what, now),
-            (_, What::Allows { disruptions }) => self.budget(object, *disruptions, now),
-            (_, What::Refused { pod }) => {
+            (_, EventKind::Allows { disruptions }) => self.budget(object, *disruptions, now),
+            (_, EventKind::Refused { pod }) => {
                 self.budgets.entry(object).or_default().refused.push(pod.clone());
             }
-            ("PodDisruptionBudget", What::Removed) => {
+            ("PodDisruptionBudget", EventKind::Removed) => {
                 self.budgets.entry(object).or_default().exhausted.set(false, now);
             }
             ("Change", what) => self.part(object, what, now),
@@ -174,13 +174,13 @@ impl<'a> Fold<'a> {
         }
     }
 
-    fn part(&mut self, description: &str, what: &What, now: Duration) {
+    fn part(&mut self, description: &str, what: &EventKind, now: Duration) {
         let open = self.parts.iter_mut().rev().find(|part| part.description == description);
         match (what, open) {
-            (What::Completed, Some(part)) => part.completed = Some(now),
-            (What::Failed { message }, Some(part)) => part.error.clone_from(message),
-            (What::Began | What::Failed { .. }, _) => {
-                let error = if let What::Failed { message } = what {
+            (EventKind::Completed, Some(part)) => part.completed = Some(now),
+            (EventKind::Failed { message }, Some(part)) => part.error.clone_from(message),
+            (EventKind::Began | EventKind::Failed { .. }, _) => {
+                let error = if let EventKind::Failed { message } = what {
                     message.clone()
                 } else {
                     String::new()
@@ -192,21 +192,23 @@ impl<'a> Fold<'a> {
         }
     }
 
-    fn pod(&mut self, name: &'a str, what: &'a What, now: Duration) {
-        if let What::Created { pod } = what {
+    fn pod(&mut self, name: &'a str, what: &'a EventKind, now: Duration) {
+        if let EventKind::Created { pod } = what {
             self.add_pod(name, pod, now, false);
             return;
         }
         let Some(pod) = self.pods.get_mut(name) else { return };
         match what {
-            What::Bound { node } => {
+            EventKind::Bound { node } => {
                 pod.node = node;
                 let requests = pod.requests;
-                self.occupy(node, requests);
+                self.add_requests(node, requests);
             }
-            What::Unschedulable { message } => pod.message = message,
-            What::Ready | What::NotReady => self.change_ready(name, *what == What::Ready, now),
-            What::Evicted { reason } => {
+            EventKind::Unschedulable { message } => pod.message = message,
+            EventKind::Ready | EventKind::NotReady => {
+                self.change_ready(name, *what == EventKind::Ready, now);
+            }
+            EventKind::Evicted { reason } => {
                 let eviction = Eviction {
                     pod: name.to_owned(),
                     workload: pod.workload.to_owned(),
@@ -216,13 +218,13 @@ impl<'a> Fold<'a> {
                 };
                 self.evicted.push(eviction);
             }
-            What::Ended { .. } => {
+            EventKind::Ended { .. } => {
                 self.change_ready(name, false, now);
-                self.release(name);
+                self.remove_requests(name);
             }
-            What::Removed => {
+            EventKind::Removed => {
                 self.change_ready(name, false, now);
-                self.release(name);
+                self.remove_requests(name);
                 self.pods.remove(name);
             }
             _ => {}
@@ -246,12 +248,13 @@ impl<'a> Fold<'a> {
         };
         self.pods.insert(name, state);
         if !pod.ended && !pod.node.is_empty() {
-            self.occupy(&pod.node, pod.requests);
+            self.add_requests(&pod.node, pod.requests);
         }
         self.change_ready(name, pod.ready, now);
     }
 
-    /// Changes whether a pod is ready, and counts the ready pods of its workload. Jobs have no number to keep.
+    /// Records whether a pod is ready, and counts the ready pods of its workload. Leaves out Jobs, which have no number of
+    /// ready pods to keep.
     fn change_ready(&mut self, name: &'a str, ready: bool, now: Duration) {
         let Some(pod) = self.pods.get_mut(name).filter(|pod| pod.ready != ready) else { return };
         pod.ready = ready;
@@ -265,7 +268,7 @@ impl<'a> Fold<'a> {
     }
 
     /// Adds the requests of a pod to its node.
-    fn occupy(&mut self, node: &'a str, requests: Amounts) {
+    fn add_requests(&mut self, node: &'a str, requests: Amounts) {
         let node = self.nodes.entry(node).or_default();
         node.requests.add(requests);
         node.pods += 1;
@@ -275,7 +278,7 @@ impl<'a> Fold<'a> {
     }
 
     /// Removes the requests of a pod that has ended from its node.
-    fn release(&mut self, name: &str) {
+    fn remove_requests(&mut self, name: &str) {
         let Some(pod) = self.pods.get_mut(name).filter(|pod| !pod.ended) else { return };
         pod.ended = true;
         if let Some(node) = self.nodes.get_mut(pod.node) {
@@ -291,12 +294,12 @@ impl<'a> Fold<'a> {
         state.not_ready.set(!node.ready, now);
     }
 
-    fn node(&mut self, name: &'a str, what: &What, now: Duration) {
+    fn node(&mut self, name: &'a str, what: &EventKind, now: Duration) {
         match what {
-            What::Added { node } => self.add_node(name, node, now),
-            What::Ready => self.nodes.entry(name).or_default().not_ready.set(false, now),
-            What::NotReady => self.nodes.entry(name).or_default().not_ready.set(true, now),
-            What::Removed => {
+            EventKind::Added { node } => self.add_node(name, node, now),
+            EventKind::Ready => self.nodes.entry(name).or_default().not_ready.set(false, now),
+            EventKind::NotReady => self.nodes.entry(name).or_default().not_ready.set(true, now),
+            EventKind::Removed => {
                 let node = self.nodes.entry(name).or_default();
                 node.not_ready.set(false, now);
                 node.removed = true;
@@ -361,7 +364,7 @@ impl<'a> Fold<'a> {
         reports.filter(|budget| !budget.exhausted.is_zero() || !budget.refused.is_empty()).collect()
     }
 
-    /// Returns what changed in the course of time, of the workloads and budgets that a report lists.
+    /// Returns the time series of the workloads and budgets that a report lists.
     pub(super) fn charts(self, end: Duration) -> Charts {
         let short = self.workloads.into_iter().filter(|(_, found)| found.lowest() < found.before);
         let workloads = short.map(|(workload, found)| ReadyPods {
@@ -370,7 +373,7 @@ impl<'a> Fold<'a> {
             history: found.history,
         });
         let budgets = self.budgets.into_iter().map(|(budget, mut found)| {
-            // What holds at the end of the recording has no end in it.
+            // A span that is not over when the recording ends has no end in it. Close it there.
             found.exhausted.set(false, end);
             BudgetSpans { budget: budget.to_owned(), spans: found.exhausted.spans }
         });

@@ -1,7 +1,7 @@
 //! Tests of reports, on hand-written recordings.
 
 use super::*;
-use crate::recording::{NodeRecord, PodRecord, What};
+use crate::recording::{EventKind, NodeRecord, PodRecord};
 use evenkeel_api::time::Timestamp;
 use std::collections::BTreeMap;
 
@@ -20,12 +20,12 @@ fn node() -> NodeRecord {
     NodeRecord { allocatable: Amounts { cpu_millis: 1000, memory: 1000 }, ready: true }
 }
 
-fn event(after: u64, kind: &'static str, object: &str, what: What) -> Happened {
-    Happened { after: Duration::from_secs(after), kind, object: object.to_owned(), what }
+fn event(after: u64, kind: &'static str, object: &str, what: EventKind) -> RecordedEvent {
+    RecordedEvent { after: Duration::from_secs(after), kind, object: object.to_owned(), what }
 }
 
 /// Returns a recording of an hour on the nodes `a` and `b`, with the pod `shop/web-1` on `a`.
-fn recording(happened: Vec<Happened>) -> Recording {
+fn recording(happened: Vec<RecordedEvent>) -> Recording {
     Recording {
         start: Timestamp::UNIX_EPOCH,
         duration: Duration::from_secs(3600),
@@ -40,20 +40,20 @@ fn recording(happened: Vec<Happened>) -> Recording {
     }
 }
 
-fn moved() -> Vec<Happened> {
+fn moved() -> Vec<RecordedEvent> {
     let reason = "EvictionByEvictionAPI".to_owned();
-    let created = What::Created { pod: pod("Deployment shop/web", "", false) };
+    let created = EventKind::Created { pod: pod("Deployment shop/web", "", false) };
     vec![
-        event(1, "Change", "drain a", What::Began),
-        event(1, "Pod", "shop/web-1", What::Evicted { reason }),
-        event(1, "Pod", "shop/web-1", What::NotReady),
-        event(1, "PodDisruptionBudget", "shop/web", What::Allows { disruptions: 0 }),
+        event(1, "Change", "drain a", EventKind::Began),
+        event(1, "Pod", "shop/web-1", EventKind::Evicted { reason }),
+        event(1, "Pod", "shop/web-1", EventKind::NotReady),
+        event(1, "PodDisruptionBudget", "shop/web", EventKind::Allows { disruptions: 0 }),
         event(2, "Pod", "shop/web-2", created),
-        event(3, "Pod", "shop/web-2", What::Bound { node: "b".to_owned() }),
-        event(4, "Pod", "shop/web-1", What::Removed),
-        event(4, "Change", "drain a", What::Completed),
-        event(9, "Pod", "shop/web-2", What::Ready),
-        event(9, "PodDisruptionBudget", "shop/web", What::Allows { disruptions: 1 }),
+        event(3, "Pod", "shop/web-2", EventKind::Bound { node: "b".to_owned() }),
+        event(4, "Pod", "shop/web-1", EventKind::Removed),
+        event(4, "Change", "drain a", EventKind::Completed),
+        event(9, "Pod", "shop/web-2", EventKind::Ready),
+        event(9, "PodDisruptionBudget", "shop/web", EventKind::Allows { disruptions: 1 }),
     ]
 }
 
@@ -92,7 +92,12 @@ fn a_pod_that_fits_nowhere_is_pending_with_the_schedulers_words() {
     let mut happened = moved();
     happened.truncate(5);
     let message = "0/2 nodes are available".to_owned();
-    happened.push(event(3, "Pod", "shop/web-2", What::Unschedulable { message: message.clone() }));
+    happened.push(event(
+        3,
+        "Pod",
+        "shop/web-2",
+        EventKind::Unschedulable { message: message.clone() },
+    ));
     let report = report(&recording(happened));
     assert_eq!(report.pending.len(), 1);
     let pending = &report.pending[0];
@@ -105,7 +110,7 @@ fn a_pod_that_fits_nowhere_is_pending_with_the_schedulers_words() {
 
 #[test]
 fn budgets_that_refuse_or_were_at_their_limit_before_are_reported() {
-    let refused = What::Refused { pod: "shop/web-1".to_owned() };
+    let refused = EventKind::Refused { pod: "shop/web-1".to_owned() };
     let mut recording = recording(vec![event(5, "PodDisruptionBudget", "shop/web", refused)]);
     recording.budgets.insert("shop/db".to_owned(), 0);
     let budgets = report(&recording).budgets;
@@ -122,12 +127,12 @@ fn jobs_do_not_keep_a_cluster_from_settling() {
         3590,
         "Pod",
         "shop/tick",
-        What::Created { pod: pod("Job shop/t", "", false) },
+        EventKind::Created { pod: pod("Job shop/t", "", false) },
     ));
-    happened.push(event(3591, "Pod", "shop/tick", What::Removed));
+    happened.push(event(3591, "Pod", "shop/tick", EventKind::Removed));
     let with_job = report(&recording(happened.clone()));
     assert_eq!(with_job.settled_after, Some(Duration::from_secs(9)));
-    happened.push(event(3592, "Node", "a", What::NotReady));
+    happened.push(event(3592, "Node", "a", EventKind::NotReady));
     assert_eq!(report(&recording(happened)).settled_after, None);
     assert_eq!(report(&recording(Vec::new())).settled_after, Some(Duration::ZERO));
 }
@@ -136,10 +141,10 @@ fn jobs_do_not_keep_a_cluster_from_settling() {
 fn ended_pods_free_their_node_once() {
     let phase = "Succeeded".to_owned();
     let happened = vec![
-        event(5, "Pod", "shop/web-1", What::Ended { phase }),
-        event(6, "Pod", "shop/web-1", What::Removed),
-        event(7, "Node", "b", What::NotReady),
-        event(9, "Node", "b", What::Removed),
+        event(5, "Pod", "shop/web-1", EventKind::Ended { phase }),
+        event(6, "Pod", "shop/web-1", EventKind::Removed),
+        event(7, "Node", "b", EventKind::NotReady),
+        event(9, "Node", "b", EventKind::Removed),
     ];
     let nodes = report(&recording(happened)).nodes;
     assert_eq!((nodes[0].end, nodes[0].peak_pods), (Amounts::default(), 1));
@@ -148,20 +153,20 @@ fn ended_pods_free_their_node_once() {
 
 #[test]
 fn a_pod_that_leaves_as_another_becomes_ready_is_no_shortage() {
-    let created = What::Created { pod: pod("Deployment shop/web", "b", false) };
+    let created = EventKind::Created { pod: pod("Deployment shop/web", "b", false) };
     let replaced = |ready: u64| {
         vec![
             event(5, "Pod", "shop/web-2", created.clone()),
             // As they are sorted: pods that leave are first.
-            event(9, "Pod", "shop/web-1", What::Removed),
-            event(ready, "Pod", "shop/web-2", What::Ready),
+            event(9, "Pod", "shop/web-1", EventKind::Removed),
+            event(ready, "Pod", "shop/web-2", EventKind::Ready),
         ]
     };
     assert_eq!(report(&recording(replaced(9))).shortages, []);
     assert_eq!(charts(&recording(replaced(9))).workloads, []);
     let late = report(&recording(replaced(11))).shortages;
     assert_eq!((late[0].lowest, late[0].duration), (0, Duration::from_secs(2)));
-    let at_once = vec![event(0, "Pod", "shop/web-1", What::Removed)];
+    let at_once = vec![event(0, "Pod", "shop/web-1", EventKind::Removed)];
     let gone = &report(&recording(at_once)).shortages[0];
     assert_eq!((gone.lowest, gone.duration), (0, Duration::from_secs(3600)));
 }

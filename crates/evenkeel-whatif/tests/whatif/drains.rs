@@ -1,7 +1,7 @@
 //! Drains, and nodes more or less.
 
 use crate::fixtures::{budget, cluster, cronjob, deployment, node, placed, record, run, scenario};
-use evenkeel_whatif::{Nodes, Scenario, SimulateError, What, report, simulate};
+use evenkeel_whatif::{EventKind, Nodes, Scenario, SimulateError, report, simulate};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -196,7 +196,7 @@ fn names_of_pods_do_not_depend_on_other_workloads() {
         objects.extend_from_slice(more);
         let recording = record(&objects, &Scenario { drain: nodes("a"), seed: 7, ..scenario(10) });
         let names = recording.happened.iter().filter(|event| {
-            matches!(event.what, What::Created { .. }) && event.object.starts_with("shop/web-")
+            matches!(event.what, EventKind::Created { .. }) && event.object.starts_with("shop/web-")
         });
         names.map(|event| event.object.clone()).collect::<Vec<_>>()
     };

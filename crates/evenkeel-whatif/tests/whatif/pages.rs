@@ -1,16 +1,16 @@
 //! Reports as pages.
 
 use evenkeel_whatif::{
-    Amounts, Happened, NodeRecord, Page, PageVariant, PodRecord, Recording, What, Write, charts,
-    compare, report,
+    Amounts, EventKind, NodeRecord, Page, PageVariant, PodRecord, RecordedEvent, Recording, Write,
+    charts, compare, report,
 };
 use std::{collections::BTreeMap, time::Duration};
 
 /// Name that would be markup, a script or an attribute if it were not escaped.
 const HOSTILE: &str = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(1)>&amp;";
 
-fn event(seconds: u64, kind: &'static str, object: &str, what: What) -> Happened {
-    Happened { after: Duration::from_secs(seconds), kind, object: object.to_owned(), what }
+fn event(seconds: u64, kind: &'static str, object: &str, what: EventKind) -> RecordedEvent {
+    RecordedEvent { after: Duration::from_secs(seconds), kind, object: object.to_owned(), what }
 }
 
 /// Returns a recording in which everything that a report has happens, with this text wherever a text can be.
@@ -27,7 +27,7 @@ fn recording(text: &str) -> Recording {
     let node =
         NodeRecord { allocatable: Amounts { cpu_millis: 1000, memory: 1 << 32 }, ready: true };
     let text = || text.to_owned();
-    let refused = What::Refused { pod: text() };
+    let refused = EventKind::Refused { pod: text() };
     Recording {
         start: "2026-05-01T00:00:00Z".parse().expect("a time"),
         duration: Duration::from_hours(1),
@@ -36,15 +36,15 @@ fn recording(text: &str) -> Recording {
         pods: [(text(), pod)].into(),
         budgets: [(text(), 1)].into(),
         happened: vec![
-            event(0, "Change", &text(), What::Began),
-            event(1, "PodDisruptionBudget", &text(), What::Allows { disruptions: 0 }),
+            event(0, "Change", &text(), EventKind::Began),
+            event(1, "PodDisruptionBudget", &text(), EventKind::Allows { disruptions: 0 }),
             event(1, "PodDisruptionBudget", &text(), refused),
-            event(60, "Pod", &text(), What::Evicted { reason: text() }),
-            event(61, "Pod", &text(), What::NotReady),
-            event(62, "Pod", &text(), What::Removed),
-            event(62, "Pod", "new", What::Created { pod: new }),
-            event(62, "Pod", "new", What::Unschedulable { message: text() }),
-            event(70, "Change", &text(), What::Failed { message: text() }),
+            event(60, "Pod", &text(), EventKind::Evicted { reason: text() }),
+            event(61, "Pod", &text(), EventKind::NotReady),
+            event(62, "Pod", &text(), EventKind::Removed),
+            event(62, "Pod", "new", EventKind::Created { pod: new }),
+            event(62, "Pod", "new", EventKind::Unschedulable { message: text() }),
+            event(70, "Change", &text(), EventKind::Failed { message: text() }),
         ],
         unrecorded: 0,
         writes: BTreeMap::from([(
