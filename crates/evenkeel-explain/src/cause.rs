@@ -1,15 +1,15 @@
-//! One cause of an object's state, as an answer has it.
+//! Causes of an object's state.
 
 use evenkeel_runtime::introspect::Subject;
 use serde::Serialize;
 
-/// Why an object is not as desired, in one sentence.
+/// Reason why an object is not in its desired state, in one sentence.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Cause {
-    /// The object that says so: the explained one, or one that depends on it.
+    /// Object whose status or events state the cause: the explained one, or one of its dependents.
     pub object: Subject,
-    /// Number of further objects of the same kind that say the same.
+    /// Number of further objects of the same kind with the same cause.
     #[serde(skip_serializing_if = "is_zero")]
     pub others: usize,
     /// Sentence about that object, without its name.
@@ -33,7 +33,7 @@ impl Cause {
     }
 }
 
-/// Returns the causes without repetitions: objects of one kind with the same sentence are counted at the first.
+/// Returns the causes without repetitions: objects of one kind with the same sentence are counted in the cause of the first.
 pub(super) fn grouped(causes: impl Iterator<Item = Cause>) -> Vec<Cause> {
     let mut grouped: Vec<Cause> = Vec::new();
     for cause in causes {

@@ -1,4 +1,4 @@
-//! What an object itself says of its state: the answer to "why?" that its status and its events contain.
+//! Causes of an object's state that its own fields and events contain.
 //!
 //! | documented | function |
 //! |---|---|
@@ -51,7 +51,7 @@ const BAD_CONDITIONS: [&str; 14] = [
     "Degraded",
 ];
 
-/// Reasons of containers that wait as every container does before it starts.
+/// Reasons of waiting containers that are no problem: every container has them before it starts.
 const USUAL_WAITS: [&str; 2] = ["ContainerCreating", "PodInitializing"];
 
 /// Maximum number of different warnings of one object.
@@ -88,15 +88,14 @@ fn of_object(subject: &Subject, object: &Value, found: &Objects, now: Timestamp)
     causes.extend(
         warnings
             .into_iter()
-            .filter(|(_, message)| !says_the_same(&known, message))
+            .filter(|(_, message)| !contain_message(&known, message))
             .map(|(text, _)| text),
     );
     causes
 }
 
-/// Returns whether the causes (in lower case) contain the message of a warning already, as those of a container that waits
-/// do.
-fn says_the_same(causes: &str, message: &str) -> bool {
+/// Returns whether the causes (in lower case) already contain the message of a warning. That of a waiting container often does.
+fn contain_message(causes: &str, message: &str) -> bool {
     let message = message.to_lowercase();
     let message = message.strip_prefix("error: ").unwrap_or(&message);
     !message.is_empty() && causes.contains(message)
@@ -110,12 +109,12 @@ fn items<'a>(value: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> {
     value[field].as_array().into_iter().flatten()
 }
 
-/// Joins what is not empty with `: `.
+/// Joins the parts that are not empty with `: `.
 fn joined(parts: &[&str]) -> String {
     parts.iter().filter(|part| !part.is_empty()).copied().collect::<Vec<_>>().join(": ")
 }
 
-/// Returns the time of an object's deletion, if it is being deleted, and its finalizers.
+/// Returns the deletion timestamp and the finalizers of an object; `None` if it is not being deleted.
 fn deletion(object: &Value) -> Option<(&str, Vec<&str>)> {
     let metadata = &object["metadata"];
     let at = metadata["deletionTimestamp"].as_str()?;
@@ -141,7 +140,9 @@ fn of_deletion(object: &Value, now: Timestamp) -> Option<String> {
     })
 }
 
-/// The time of a pod's deletion is the end of its grace period. Its kubelet ends the containers, and then confirms the deletion.
+/// Returns the cause for a pod that is being deleted: its grace period, its finalizers, or a kubelet that does not confirm
+/// the deletion. The deletion timestamp of a pod is the end of its grace period. The kubelet stops the containers, and then
+/// confirms the deletion.
 fn of_pod_deletion(pod: &Value, nodes: &[Value], now: Timestamp) -> Option<String> {
     let (at, finalizers) = deletion(pod)?;
     let is_over = is_past(at, now);
@@ -276,7 +277,7 @@ fn of_spec(kind: &str, object: &Value) -> Vec<String> {
     if spec["suspend"] == true {
         causes.push("it is suspended (spec.suspend)".to_owned());
     }
-    // An old ReplicaSet of a Deployment has no replicas, which is as it should be.
+    // An old ReplicaSet of a Deployment has no replicas by design.
     let is_owned = items(&object["metadata"], "ownerReferences").next().is_some();
     if spec["replicas"] == 0 && !is_owned {
         causes.push("no pod is desired (spec.replicas is 0)".to_owned());
@@ -336,7 +337,8 @@ fn of_condition(condition: &Value) -> String {
     joined(&[&head, text(condition, "message")])
 }
 
-/// Returns the latest warnings of an object, one for each reason: the sentence, and the event's message in it.
+/// Returns the latest warnings of an object, one for each reason. Each is a sentence, with the event's message that it
+/// contains.
 fn of_events<'a>(object: &Value, events: &'a [Value]) -> Vec<(String, &'a str)> {
     let uid = text(&object["metadata"], "uid");
     let time = |event: &Value| {

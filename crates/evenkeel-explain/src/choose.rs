@@ -1,18 +1,18 @@
-//! Choice of dependents when there are more than an answer has: those with trouble first, then the newest.
+//! Chooses dependents when there are more than a limit: those that need attention first, then the newest.
 
 use crate::tree::Explained;
 use evenkeel_runtime::introspect::{ObjectReport, Subject};
 
-/// Maximum number of objects whose causes are read of one parent, so that the pods of one set leave room for others.
+/// Maximum number of dependents of one object whose causes are read, so that the pods of one set do not use up the limit.
 const MAX_OF_PARENT: usize = 10;
 
-/// Returns the subjects whose causes are read, at most `limit`, in the order of the text: the explained object, then those with
-/// trouble, then the others. Of one parent, some are taken.
+/// Returns at most `limit` objects whose causes are read, in the order of the text. Prefers the explained object, then
+/// dependents that need attention, then others. At most [`MAX_OF_PARENT`] dependents of one object are among them.
 pub(crate) fn chosen(explained: &Explained, limit: usize) -> Vec<&Subject> {
     let mut dependents = Vec::new();
     add_below(explained, &mut Vec::new(), &mut dependents);
-    // The sort is stable: the newest come first among those with trouble, and among the others.
-    dependents.sort_by_key(|dependent| !dependent.has_trouble);
+    // The sort is stable: the newest are first among those that need attention, and among the others.
+    dependents.sort_by_key(|dependent| !dependent.needs_attention);
     dependents.truncate(limit.saturating_sub(1));
     dependents.sort_by(|a, b| a.position.cmp(&b.position));
     let dependents = dependents.into_iter().map(|dependent| dependent.subject);
@@ -22,32 +22,34 @@ pub(crate) fn chosen(explained: &Explained, limit: usize) -> Vec<&Subject> {
 /// A dependent object that may be chosen.
 struct Dependent<'a> {
     subject: &'a Subject,
-    has_trouble: bool,
-    /// Place in the text: the indexes of its ancestors and its own among their siblings.
+    needs_attention: bool,
+    /// Position in the text: the index of each ancestor among its siblings, then its own.
     position: Vec<usize>,
 }
 
 fn add_below<'a>(parent: &'a Explained, path: &mut Vec<usize>, into: &mut Vec<Dependent<'a>>) {
-    let has_trouble =
+    let needs_attention =
         |child: &Explained| child.is_loud() || is_named(&parent.reports, &child.object);
     let mut children: Vec<(usize, &Explained, bool)> = parent
         .children
         .iter()
         .enumerate()
-        .map(|(index, child)| (index, child, has_trouble(child)))
+        .map(|(index, child)| (index, child, needs_attention(child)))
         .collect();
-    children.sort_by_key(|(index, child, has_trouble)| (!has_trouble, rank(*index, &child.object)));
+    children.sort_by_key(|(index, child, needs_attention)| {
+        (!needs_attention, rank(*index, &child.object))
+    });
     children.truncate(MAX_OF_PARENT);
-    for (index, child, has_trouble) in children {
+    for (index, child, needs_attention) in children {
         path.push(index);
-        into.push(Dependent { subject: &child.object, has_trouble, position: path.clone() });
+        into.push(Dependent { subject: &child.object, needs_attention, position: path.clone() });
         add_below(child, path, into);
         path.pop();
     }
 }
 
-/// Returns for each child of an object whether it is among the `limit` that are explained: those that the object's controllers
-/// wait for, then the newest revisions, and the first ones of other kinds.
+/// Returns for each child of an object whether it is explained. Selects `limit` children: first those that the object's
+/// controllers wait for, then the newest revisions, and the first ones of other kinds.
 pub(crate) fn kept(reports: &[ObjectReport], children: &[Subject], limit: usize) -> Vec<bool> {
     let mut order: Vec<usize> = (0..children.len()).collect();
     order.sort_by_cached_key(|&index| {
@@ -61,7 +63,7 @@ pub(crate) fn kept(reports: &[ObjectReport], children: &[Subject], limit: usize)
     kept
 }
 
-/// Returns the place of a child among those with as much trouble, by its index: of revisions, the last one is the newest.
+/// Returns the sort key of a child among those that equally need attention, by its index. The last revision is the newest.
 fn rank(index: usize, child: &Subject) -> usize {
     if is_revision(child) { usize::MAX - index } else { index }
 }
@@ -71,7 +73,7 @@ fn is_revision(subject: &Subject) -> bool {
     matches!(&*subject.kind, "ReplicaSet" | "ControllerRevision")
 }
 
-/// Reports whether a controller waits for a dependent: its name is a word of what is waited for.
+/// Reports whether a controller waits for a dependent: a wait of the reports contains its name as a word.
 fn is_named(reports: &[ObjectReport], subject: &Subject) -> bool {
     let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.');
     let has_name = |wait: &String| {

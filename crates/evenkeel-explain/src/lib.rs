@@ -1,6 +1,6 @@
-//! Why an object is as it is: what it and its dependents say themselves, what their controllers observe, would do and wait
-//! for, and how the scheduler evaluates a pod. It only reads. `evenkeel explain` prints an explanation, and the console shows
-//! it.
+//! Explains the state of an object: the causes in its own fields and events and in those of its dependents, the observations,
+//! next actions and waits of their controllers, and the scheduler's evaluation of a pod. It only reads. `evenkeel explain`
+//! prints an explanation, and the console shows it.
 
 mod cause;
 mod causes;

@@ -1,4 +1,4 @@
-//! Reads of an explained object, of its owners and dependents, and of their warnings, in the name of a client.
+//! Reads an explained object, its owners and dependents, and their warnings, with the rights of a client.
 
 use crate::{choose::chosen, tree::Explained};
 use bytes::Bytes;
@@ -26,17 +26,18 @@ const MAX_NODES: usize = 10;
 /// Maximum number of owners above an object.
 const MAX_OWNERS: usize = 6;
 
-/// Characters that a segment of a path has as they are.
+/// Characters that are not escaped in a segment of a path.
 const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// What the API server has of an explanation's objects.
+/// Objects of an explanation, as read from the API server.
 #[derive(Debug, Default)]
 pub struct Objects {
     /// The objects that could be read, the explained one first.
     pub objects: Vec<(Subject, Value)>,
     /// Their events of type Warning.
     pub events: Vec<Value>,
-    /// Nodes of pods that are being deleted, which their kubelets have to confirm. Some, as far as they could be read.
+    /// Nodes of some pods that are being deleted, because their kubelets confirm the deletion. Lacks nodes that could not be
+    /// read.
     pub nodes: Vec<Value>,
 }
 
@@ -66,7 +67,7 @@ async fn get(
     let escape = |text: &str| utf8_percent_encode(text, UNRESERVED).to_string();
     let mut request = Request::new(Bytes::new());
     let target = format!("{}/{}", kind.path(&escape(namespace)), escape(name));
-    // Every character that a URI cannot have is escaped.
+    // The path is valid, because all characters that a URI cannot have are escaped.
     if let Ok(target) = target.parse() {
         *request.uri_mut() = target;
     }
@@ -74,8 +75,8 @@ async fn get(
     Ok(serde_json::from_slice(answer.body()).ok().filter(Value::is_object))
 }
 
-/// Reads `limit` objects of an explanation, those with trouble first. What cannot be read, because it is gone or the user may
-/// not, is left out.
+/// Reads at most `limit` objects of an explanation; those that need attention are preferred. Leaves out objects that no longer
+/// exist or that the user may not read.
 ///
 /// # Errors
 /// When the server answers that the explained object does not exist, and no controller has it either.
@@ -122,8 +123,8 @@ pub async fn read(
     Ok(found)
 }
 
-/// Returns the owner of an object, the owner's owner, and so on, as far as they can be read. An owner that does not exist is
-/// the last one.
+/// Returns the owner of an object, the owner's owner, and so on, until one cannot be read. An owner that does not exist is the
+/// last one.
 pub async fn owners(client: &Client, resources: &ServerResources, object: &Value) -> Vec<Owner> {
     let mut owners = Vec::new();
     let mut metadata = object["metadata"].clone();
@@ -148,7 +149,7 @@ fn nodes_of_deleted(objects: &[(Subject, Value)]) -> BTreeSet<String> {
     names.filter(|name| !name.is_empty()).take(MAX_NODES).map(str::to_owned).collect()
 }
 
-/// Takes the metadata out of an object.
+/// Removes the metadata from an object, and returns them.
 fn metadata_of(object: &mut Value) -> Option<Value> {
     object.get_mut("metadata").map(Value::take)
 }
@@ -165,7 +166,7 @@ fn owner_of(resources: &ServerResources, metadata: &Value) -> Option<Owner> {
     Some(Owner { kind, subject })
 }
 
-/// Error of an explained object that does not exist.
+/// Error: the explained object does not exist.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct NoSuchObject(String);

@@ -1,4 +1,4 @@
-//! A scheduler that only makes dry runs against a live cluster.
+//! Scheduler that only makes dry runs, with the caches of a live cluster.
 
 use evenkeel_runtime::{
     cache::Caches,
@@ -12,10 +12,10 @@ use evenkeel_scheduler::{
 };
 use std::time::Duration;
 
-/// Time that reflectors have to stop.
+/// Timeout for reflectors to stop.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The scheduler's caches have not synced in time.
+/// Error: the scheduler's caches have not synced in time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "after {} s, these resources are still not read: {}; `kubectl auth can-i list {}` says whether you may",
@@ -24,9 +24,9 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
     .resources.first().map_or("pods", String::as_str)
 )]
 pub struct Unsynced {
-    /// Time that they had.
+    /// Timeout that has passed.
     pub timeout: Duration,
-    /// Plurals of the resources.
+    /// Plural names of the resources whose caches have not synced.
     pub resources: Vec<String>,
 }
 

@@ -6,12 +6,12 @@ use evenkeel_runtime::introspect::{Fact, ObjectReport, Subject, render};
 use serde::Serialize;
 use std::{collections::HashSet, fmt::Write as _};
 
-/// Spaces of a level of the text.
+/// Number of spaces by which each level of the text is indented.
 const INDENT: usize = 2;
 
 /// Source of reports about objects.
 pub trait Source {
-    /// Reason why there are no reports.
+    /// Error of the source.
     type Error;
 
     /// Returns the report of each controller that handles the object.
@@ -63,7 +63,7 @@ fn is_zero(n: &usize) -> bool {
     *n == 0
 }
 
-/// An object to explain: its parent's index among those explained before it, and its depth below the root.
+/// An object to explain next: the index of its parent among the explained objects, and its depth below the root.
 struct Next {
     object: Subject,
     parent: usize,
@@ -97,7 +97,7 @@ pub async fn explain<S: Source>(
         accepted += children.len();
         let more = all - children.len();
         let (index, depth) = (explained.len(), depth + 1);
-        // The first child is the next one.
+        // The stack returns the first child next.
         stack.extend(children.into_iter().rev().map(|object| Next {
             object,
             parent: index,
@@ -109,7 +109,7 @@ pub async fn explain<S: Source>(
     Ok(Explained { asked, ..nested(explained) })
 }
 
-/// Puts each explanation below its parent's. Parents come before their children, and the root is the first one.
+/// Nests each explanation in that of its parent. Parents come before their children, and the root is the first one.
 fn nested(mut explained: Vec<(Explained, usize)>) -> Explained {
     while let Some((mut child, parent)) = explained.pop() {
         // They were added from the last one to the first.
@@ -171,8 +171,8 @@ impl Explained {
         format!("{} ({})\n", self.object, self.asked)
     }
 
-    /// Formats the reports: those that need attention, then the controllers of dependents with these, then one line for all
-    /// that have nothing to do.
+    /// Formats the reports: those that need attention, then controllers with their dependents, then one line for all
+    /// controllers that have nothing to do.
     pub fn body(&self, now: Timestamp) -> String {
         let mut out = String::new();
         let Sections { attention, managing, observing, silent } = sections(&self.reports);
@@ -199,7 +199,7 @@ impl Explained {
         for child in &self.children {
             let note = if child.needs_no_attention() { ": nothing to do" } else { "" };
             let _ = writeln!(out, "{}{}{note}", " ".repeat(indent), child.object);
-            // Of dependents, only what needs attention.
+            // Print only the dependents that need attention.
             for report in child.reports.iter().filter(|report| needs_attention(report)) {
                 out.push_str(&render(report, now, indent + INDENT));
             }
@@ -215,8 +215,8 @@ impl Explained {
     }
 }
 
-/// Returns whether a report needs attention: it has a next action or a wait, its last pass failed, or the
-/// object does not exist. To hand keys to another controller is no action on objects.
+/// Returns whether a report needs attention: it has a next action or a wait, its last pass failed, or the object does not
+/// exist. An action that only enqueues keys of another controller does not count.
 pub fn needs_attention(report: &ObjectReport) -> bool {
     let failed = report.last.as_ref().is_some_and(|last| last.error.is_some());
     let would_act = report.would.iter().any(|action| !action.starts_with("enqueue "));
