@@ -1,4 +1,4 @@
-//! Who may send a request to the console. Any process of the machine reaches its port, and so does any page in the user's
+//! Access to the console. Every process of the machine can send requests to its port, and so can every page in the user's
 //! browser.
 //!
 //! | attack | refused by |
@@ -19,12 +19,12 @@ use std::net::SocketAddr;
 /// Length of a random token in bytes.
 const TOKEN_BYTES: usize = 32;
 
-/// Origin relation of a request, set by browsers alone.
+/// Header with the relation of a request's origin to the target. Only browsers set it.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-/// Purpose of a request, set by browsers alone.
+/// Header with the purpose of a request. Only browsers set it.
 const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
-/// A random value that a client must know. Comparisons take the same time for all wrong values.
+/// Random value that authenticates a client. Comparisons take constant time.
 pub(crate) struct Token {
     text: String,
     key: hmac::Key,
@@ -32,7 +32,7 @@ pub(crate) struct Token {
 }
 
 impl Token {
-    /// Draws a token. Fails if the system has no random numbers.
+    /// Generates a token. Fails if the system has no random numbers.
     pub(crate) fn draw(random: &SystemRandom) -> Result<Self, ring::error::Unspecified> {
         let mut bytes = [0; TOKEN_BYTES];
         random.fill(&mut bytes)?;
@@ -53,14 +53,14 @@ impl Token {
     }
 }
 
-/// Secrets of one console. They end with the process.
+/// Secrets of one console, valid until the process ends.
 pub(crate) struct Keys {
-    /// In the URL that the user receives.
+    /// Token of the URL that the user receives.
     url: Token,
 }
 
 impl Keys {
-    /// Draws all tokens.
+    /// Generates all tokens.
     ///
     /// # Errors
     /// When the system has no random numbers.
@@ -89,16 +89,16 @@ fn cookie_name(port: u16) -> String {
     format!("evenkeel-console-{port}")
 }
 
-/// Answer to the question whether a request may be served.
+/// Decision about a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access<S> {
-    /// Serve the request in the name of this session.
+    /// Serve the request for this session.
     Granted(S),
     /// Set the cookie, and redirect to the page without the token.
     Enter,
-    /// Nobody is logged in: serve only what is for everybody.
+    /// Serve only public content, because the client is not logged in.
     Stranger,
-    /// Answer with this status and reason.
+    /// Refuse the request with this status and reason.
     Refused(StatusCode, &'static str),
 }
 
@@ -279,7 +279,7 @@ mod tests {
             (Method::GET, &[("sec-fetch-site", "none"), ("sec-fetch-mode", "navigate")], 200),
             (Method::GET, &[("sec-fetch-site", "same-site"), ("sec-fetch-mode", "cors")], 403),
             (Method::GET, &[("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "no-cors")], 403),
-            // A link elsewhere. Browsers leave out the cookie unless the sites are the same.
+            // A link on another page. Browsers send the cookie only if the sites are the same.
             (Method::GET, &[("sec-fetch-site", "same-site"), ("sec-fetch-mode", "navigate")], 200),
             (Method::POST, &[("origin", "http://127.0.0.1:7070")], 200),
             (Method::POST, &[("sec-fetch-site", "same-origin")], 200),

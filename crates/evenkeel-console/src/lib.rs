@@ -1,13 +1,14 @@
-//! The console of a running cluster in the browser: nodes as a heat map, controllers, plots, objects with what controllers
-//! would do with them, and why a pod is pending. The server renders the pages; a small script keeps them current.
+//! The console of a running cluster in the browser: nodes as a heat map, controllers, plots, objects with the next actions of
+//! their controllers, and why a pod is pending. The server renders the pages; a small script keeps them current.
 //!
-//! `evenkeel up` serves it on the loopback. The URL's token lets the cluster's administrator in, in whose name the process's own
-//! client reads. Others log in with a bearer token of the API: their requests have that token, and what this process knows
-//! itself (caches, controllers, metrics) is shown by their rights (`session`, `rights`). Nothing is written, except the
-//! annotations of the simulation where [`ConsoleOptions::allows_writes`] is set. [`access`] has what keeps others out.
+//! `evenkeel up` serves it on 127.0.0.1. The URL's token authenticates the cluster's administrator, whose pages the process's
+//! own client reads. Other users log in with a bearer token of the API. The console sends their requests with that token, and
+//! shows data of this process (caches, controllers, metrics) according to their rights (`session`, `rights`). It writes
+//! nothing except the annotations of the simulation, and these only if [`ConsoleOptions::allows_writes`] is set. [`access`]
+//! refuses requests of other pages and users.
 //!
 //! Pages are bounded: a list has 500 rows, a heat map of more than 2,000 nodes a row for each zone, and a stream of changes
-//! one page. What the pages show is decided by pure functions (`view`) and templates.
+//! one page. Pure functions (`view`) and templates decide what the pages show.
 
 mod access;
 mod pages;
@@ -45,20 +46,20 @@ use tokio::{
 /// Maximum number of pages that are kept current at once.
 const MAX_STREAMS: usize = 16;
 
-/// Time after a request for which somebody is taken to look at the console.
+/// Time after a request for which the console counts as viewed.
 const VISIT: Duration = Duration::from_secs(60);
 
-/// What a console shows, and what it may do.
+/// Sources and permissions of a console.
 pub struct ConsoleOptions {
     /// Name of the cluster.
     pub cluster: String,
-    /// Client in whose name the console reads for the administrator.
+    /// Client that reads for the administrator.
     pub kube: kube::Client,
     /// Client without credentials of its own, to which the console adds the bearer token of a user who has logged in.
     pub anonymous: kube::Client,
-    /// Clock of the process, for what the console does itself: its samples and timeouts.
+    /// Clock of the process, for the console's own samples and timeouts.
     pub clock: Clock,
-    /// Clock of the cluster's components, for the ages of what pages show.
+    /// Clock of the cluster's components, for the ages of objects.
     pub cluster_clock: Clock,
     /// Runtime of the components, whose time their clock follows.
     pub runtime: Handle,
@@ -74,7 +75,7 @@ pub struct ConsoleOptions {
     pub allows_writes: bool,
 }
 
-/// The system has no random numbers for the console's tokens.
+/// Error: the system has no random numbers for the console's tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the system has no random numbers for the console's tokens")]
 pub struct NoRandomNumbers;
@@ -96,7 +97,7 @@ pub struct Console {
     streams: Arc<Semaphore>,
     /// Time of the last request.
     visited: Mutex<Option<Timestamp>>,
-    /// Wakes the sampling when somebody comes.
+    /// Wakes the sampling task when a request arrives.
     visits: Notify,
     allows_writes: bool,
 }
@@ -149,12 +150,12 @@ impl Console {
         self.samples.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the token of switches, or nothing if pages only read.
+    /// Returns the form token of switches; empty if pages only read.
     fn switch_token<'a>(&self, session: &'a Session) -> &'a str {
         if self.allows_writes { session.form_token() } else { "" }
     }
 
-    /// Returns whether somebody looks at the console.
+    /// Returns whether the console is viewed: whether a request arrived recently.
     fn is_watched(&self) -> bool {
         let visited = *self.visited.lock().unwrap_or_else(PoisonError::into_inner);
         let is_recent = visited.is_some_and(|visited| {
@@ -164,7 +165,7 @@ impl Console {
         is_recent || self.streams.available_permits() < MAX_STREAMS
     }
 
-    /// Records a request.
+    /// Records that a request arrived.
     fn visit(&self) {
         let was_watched = self.is_watched();
         let now = self.clock.now();

@@ -41,7 +41,7 @@ const MAX_NAMESPACES: usize = 500;
 /// Maximum number of listed pods of a node.
 const MAX_NODE_PODS: usize = 200;
 
-/// A page without its frame.
+/// Content of a page, without the frame around it.
 pub(crate) struct Content {
     /// Title of the page.
     pub(crate) title: String,
@@ -88,12 +88,12 @@ impl Console {
         let deployments = self.visible::<Deployment>(session, &mut refused).await?;
         let statefulsets = self.visible::<StatefulSet>(session, &mut refused).await?;
         let jobs = self.visible::<Job>(session, &mut refused).await?;
-        // Without them, pods that ended and were replaced stay listed.
+        // If the user may not list these, pods that ended and were replaced stay listed.
         let replicasets = self.visible::<ReplicaSet>(session, &mut Vec::new()).await?;
         let sees_all = refused.is_empty();
         let sees_controllers = session.check(&Right::Path(CONTROLLERS), &mut refused).await?;
         let sees_metrics = session.check(&Right::Path(METRICS), &mut refused).await?;
-        // Without the right to list events, the read fails.
+        // The read fails if the user may not list events.
         let warnings = session.source.warnings().await.ok();
         let listing = self.time.within(|| self.introspection.listing());
         let now = listing.now;
@@ -302,7 +302,7 @@ impl Console {
         name: &str,
     ) -> Result<Content, PageError> {
         let pod = session.source.object(&Pod::kind(), namespace, name).await?;
-        // The page names nodes, and pods of any namespace.
+        // The page shows nodes, and pods of all namespaces.
         session.require(&Right::list(&Node::kind(), "")).await?;
         session.require(&Right::list(&Pod::kind(), "")).await?;
         let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! What a user has to be allowed before a page shows it. The API server decides: by its answer to a read in the user's name,
-//! or, for what this process knows itself, by a SelfSubjectAccessReview.
+//! Rights that a user needs for the content of a page. The API server decides: by its answer to a read with the user's token
+//! or, for data of this process, by a SelfSubjectAccessReview.
 
 use crate::source::PageError;
 use evenkeel_api::Kind;
@@ -7,12 +7,12 @@ use evenkeel_runtime::client::{ApiError, full_text};
 use http::StatusCode;
 use serde_json::{Value, json};
 
-/// Where reports of controllers are served elsewhere; the right to read them there is the right to see them here.
+/// Path at which controllers serve their reports. Who may read this path may see the reports in the console.
 pub(crate) const CONTROLLERS: &str = "/debug/controllers";
-/// Where metrics are served elsewhere.
+/// Path at which programs serve their metrics. Who may read this path may see the metrics in the console.
 pub(crate) const METRICS: &str = "/metrics";
 
-/// A right that the API server grants or does not.
+/// Right that the API server grants or denies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Right {
     /// A verb on a resource.
@@ -28,7 +28,7 @@ pub(crate) enum Right {
         /// Name of the object. Empty for all.
         name: String,
     },
-    /// To get a path that is no resource.
+    /// The verb `get` on a non-resource URL.
     Path(&'static str),
 }
 
@@ -57,7 +57,7 @@ impl Right {
         }
     }
 
-    /// Returns the refusal for a user, with what would grant it.
+    /// Returns the error for a user without the right. It names the role that grants the right.
     pub(crate) fn refusal(&self, user: &str) -> PageError {
         let message = match self {
             Self::Resource { verb, group, resource, namespace, name } => {
@@ -80,8 +80,8 @@ impl Right {
         PageError { status: StatusCode::FORBIDDEN, message }
     }
 
-    /// Returns the reason why the API server refuses a request that needs the right. `user` is who sent it, unless it was the
-    /// cluster's administrator.
+    /// Returns the reason why the API server refuses a request that needs the right. `user` is the name of its sender; `None`
+    /// for the cluster's administrator.
     pub(crate) fn error(&self, user: Option<&str>, error: &ApiError) -> PageError {
         match (error.code(), user) {
             (403, Some(user)) => self.refusal(user),

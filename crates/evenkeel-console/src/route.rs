@@ -12,7 +12,7 @@
 use evenkeel_api::Kind;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
-/// Characters that a segment of a path or a value of a query has as they are.
+/// Characters that are not escaped in a segment of a path or a value of a query.
 const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 /// Segment for the core group, whose name is empty.
@@ -49,7 +49,7 @@ pub(crate) enum Route {
     },
 }
 
-/// What a list shows.
+/// Query of a list: its kind and its filters.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ListQuery {
     /// Plural and group, such as `deployments.apps`.
@@ -58,15 +58,15 @@ pub(crate) struct ListQuery {
     pub(crate) namespace: String,
     /// Label selector. Empty for all.
     pub(crate) labels: String,
-    /// Status of the objects, in kubectl's word. Empty for all.
+    /// Status of the objects, as kubectl prints it. Empty for all.
     pub(crate) status: String,
     /// Node of the pods. Empty for all.
     pub(crate) node: String,
-    /// Continue token of the page before.
+    /// Continue token of the previous page.
     pub(crate) after: String,
 }
 
-/// Place of an object in the API.
+/// Coordinates of an object in the API.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ObjectPath {
     /// API group. Empty for the core group.

@@ -7,7 +7,7 @@ use std::{collections::VecDeque, time::Duration};
 
 /// Interval between two samples, and between the checks whether a page has changed.
 pub(crate) const INTERVAL: Duration = Duration::from_secs(2);
-/// Interval between two samples while nobody looks: gathering metrics costs CPU.
+/// Interval between two samples while the console is not viewed, because gathering metrics costs CPU.
 pub(crate) const IDLE_INTERVAL: Duration = Duration::from_secs(20);
 /// Time that plots show, in seconds.
 const SHOWN: f64 = 300.0;
@@ -69,7 +69,7 @@ impl Sample {
 pub(crate) struct Samples(VecDeque<(Timestamp, Sample)>);
 
 impl Samples {
-    /// Adds a sample, and drops the oldest one of too many.
+    /// Adds a sample. Drops the oldest one if there are too many.
     pub(crate) fn push(&mut self, at: Timestamp, sample: Sample) {
         if self.0.len() == MAX_SAMPLES {
             self.0.pop_front();
@@ -111,7 +111,7 @@ fn seconds(later: Timestamp, earlier: Timestamp) -> f64 {
     later.duration_since(earlier).as_secs_f64()
 }
 
-/// Returns the mean duration of what came between two samples, or `None` if nothing did.
+/// Returns the mean duration of the requests between two samples, or `None` if there were none.
 fn mean_milliseconds(old: Work, new: Work) -> Option<f64> {
     let count = new.count - old.count;
     (count > 0.0).then(|| (new.seconds - old.seconds).max(0.0) * 1000.0 / count)

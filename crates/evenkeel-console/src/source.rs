@@ -1,4 +1,4 @@
-//! Reads of the cluster for pages. Only [`Source::change`] writes.
+//! Reads objects of the cluster for pages. Only [`Source::change`] writes.
 
 use crate::{
     rights::Right,
@@ -22,9 +22,9 @@ use http::{HeaderValue, Method, Request, StatusCode, header};
 use serde_json::Value;
 use std::{fmt::Display, sync::Arc, time::Duration};
 
-/// Time for which a discovery serves again.
+/// Time for which the result of discovery is reused.
 const DISCOVERY_AGE: Duration = Duration::from_secs(10);
-/// Maximum number of objects whose causes a page has.
+/// Maximum number of objects whose causes a page shows.
 const MAX_EXPLAINED: usize = 30;
 /// Maximum number of events that are read for a page.
 const MAX_EVENTS: usize = 5000;
@@ -42,7 +42,7 @@ const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io, application/j
 pub(crate) struct PageError {
     /// Status of the answer.
     pub(crate) status: StatusCode,
-    /// Reason, with what to do.
+    /// Reason, with the next step.
     pub(crate) message: String,
 }
 
@@ -59,18 +59,18 @@ impl From<http::Error> for PageError {
     }
 }
 
-/// Reads and writes in the name of one user.
+/// Reads and writes with the rights of one user.
 pub(crate) struct Source {
     /// Name of the user. `None` is the cluster's administrator.
     user: Option<String>,
-    /// Client that sends no write.
+    /// Client for reads.
     client: Client,
     /// Client of the switches, if they are allowed.
     writer: Option<Client>,
 }
 
 impl Source {
-    /// Creates the clients. `kube` has the credentials of `user`; without one, the cluster's administrator's.
+    /// Creates the clients. `kube` has the credentials of `user`, or of the cluster's administrator if `user` is `None`.
     pub(crate) fn new(
         kube: &kube::Client,
         clock: &Clock,
@@ -135,7 +135,7 @@ impl Source {
         self.read(&target, TABLE, &Right::list(kind, namespace)).await
     }
 
-    /// Returns the owner of an object, the owner's owner, and so on, as far as they exist.
+    /// Returns the owner of an object, the owner's owner, and so on, until one does not exist.
     pub(crate) async fn owners(&self, resources: &ServerResources, object: &Value) -> Vec<Subject> {
         let owners = owners(&self.client, resources, object).await;
         owners.into_iter().map(|owner| owner.subject).collect()
@@ -228,7 +228,7 @@ impl Source {
 /// Events in the core group, which have all fields of those in `events.k8s.io`.
 pub(crate) const EVENTS: Kind = Kind::new("", "v1", "Event", "events", true);
 
-/// Returns the error of an answer that is not as the API's conventions have it: an aggregated API server may answer anything.
+/// Returns the error for an answer that violates the API conventions: an aggregated API server may answer anything.
 fn unreadable(target: &str, why: &dyn Display) -> PageError {
     let message = format!("The answer of the API server to {target} cannot be read: {why}");
     PageError { status: StatusCode::BAD_GATEWAY, message }

@@ -9,7 +9,7 @@ use evenkeel_runtime::{
 use std::convert::Infallible;
 use tokio::runtime::Handle;
 
-/// Clock of the cluster's components, which shows its time only within their runtime.
+/// Clock of the cluster's components. It returns the cluster's time only within their runtime.
 pub(crate) struct ClusterTime {
     clock: Clock,
     runtime: Handle,
@@ -20,12 +20,12 @@ impl ClusterTime {
         Self { clock, runtime }
     }
 
-    /// Returns the cluster's time, by which its objects have their ages.
+    /// Returns the cluster's time, from which the ages of objects are computed.
     pub(crate) fn now(&self) -> Timestamp {
         self.within(|| self.clock.now())
     }
 
-    /// Reads what depends on the cluster's time: controllers report when they ran last, and what they would do now.
+    /// Calls a function within the runtime of the components, so that reports of controllers use the cluster's time.
     pub(crate) fn within<T>(&self, read: impl FnOnce() -> T) -> T {
         let _context = self.runtime.enter();
         read()

@@ -1,4 +1,4 @@
-//! What of a cluster needs somebody's attention: nodes, workloads and pods that are not as desired, and stay so.
+//! Objects of a cluster that need attention: nodes, workloads and pods that stay outside of their desired state.
 
 use super::{Chip, Link, podstatus::PodStatus, shorten};
 use crate::route::ObjectPath;
@@ -40,11 +40,11 @@ pub(crate) struct Item {
     pub(crate) link: Link,
     /// State in a word.
     pub(crate) state: Chip,
-    /// Why it is not as desired.
+    /// Reason why it is not in its desired state.
     pub(crate) reason: String,
 }
 
-/// Returns the objects that need attention, the worst first, and the number of those that are left out.
+/// Returns the objects that need attention, the worst first, and the number of further ones.
 pub(crate) fn attention(
     now: Timestamp,
     nodes: &[Arc<Node>],
@@ -68,7 +68,7 @@ pub(crate) fn attention(
 struct Changes<'a>(HashMap<&'a str, Timestamp>);
 
 impl<'a> Changes<'a> {
-    /// Reads when a pod was created, became ready or unready, or was deleted.
+    /// Records the times at which a pod was created, became ready or unready, or was deleted.
     fn of(pods: &'a [Arc<Pod>]) -> Self {
         let mut last = HashMap::new();
         for pod in pods {
@@ -92,7 +92,7 @@ impl<'a> Changes<'a> {
     }
 }
 
-/// Returns the uids of the controllers that are complete or have their replicas: their pods that ended need nobody.
+/// Returns the uids of the controllers that are complete or have their replicas. Their pods that ended need no attention.
 fn satisfied(workloads: &Workloads) -> HashSet<&str> {
     let has = |ready: i32, replicas: Option<i32>| ready >= replicas.unwrap_or(1);
     let replicasets = workloads.replicasets.iter().filter_map(|set| {
@@ -178,7 +178,8 @@ fn statefulset_item(now: Timestamp, object: &StatefulSet, changes: &Changes<'_>)
     Some(item::<StatefulSet>(&object.meta, Chip::new("Incomplete", tone), &reason))
 }
 
-/// Returns a Job that has failed, or has no running pod. A Job that runs may take its time.
+/// Returns a Job that has failed, or that has no running pod. A Job with a running pod needs no attention, however long it
+/// runs.
 fn job_item(now: Timestamp, object: &Job, changes: &Changes<'_>) -> Option<Item> {
     let status = &object.status;
     let is = |type_: &str| {
@@ -189,7 +190,7 @@ fn job_item(now: Timestamp, object: &Job, changes: &Changes<'_>) -> Option<Item>
         let reason = format!("{}: {}", failed.reason, failed.message);
         return Some(item::<Job>(&object.meta, Chip::new("Failed", "bad"), &reason));
     }
-    // Between two pods, none is ready.
+    // After the end of a pod, none is ready until the next one starts.
     let times = [status.start_time, changes.last(&object.meta)];
     let is_late = is_late(now, &object.meta, times.into_iter());
     let runs = status.ready.unwrap_or_default() > 0;
@@ -200,8 +201,8 @@ fn job_item(now: Timestamp, object: &Job, changes: &Changes<'_>) -> Option<Item>
     Some(item::<Job>(&object.meta, Chip::new("Incomplete", "warn"), &reason))
 }
 
-/// Returns pods that are stuck, but for those that ended and whose controller, among the uids of `satisfied`, has others. Of
-/// pods with one owner and one status, the first one stands for all.
+/// Returns pods that are stuck, except those that ended and whose controller is in `satisfied`. Of pods with the same owner and
+/// the same status, returns the first one.
 fn pod_items(now: Timestamp, pods: &[Arc<Pod>], satisfied: &HashSet<&str>) -> Vec<Item> {
     let is_replaced = |pod: &Pod| {
         matches!(&*pod.status.phase, "Failed" | "Succeeded")
@@ -238,7 +239,7 @@ fn pod_items(now: Timestamp, pods: &[Arc<Pod>], satisfied: &HashSet<&str>) -> Ve
 fn is_stuck(now: Timestamp, status: &PodStatus, pod: &Pod) -> bool {
     match status.tone() {
         "bad" => true,
-        // The time of a deletion is the end of the grace period.
+        // The deletion timestamp is the end of the grace period.
         "warn" if pod.meta.deleting() => is_old(now, pod.meta.deletion),
         "warn" => {
             let times = pod.status.conditions.iter().map(|c| c.last_transition_time);
@@ -248,7 +249,7 @@ fn is_stuck(now: Timestamp, status: &PodStatus, pod: &Pod) -> bool {
     }
 }
 
-/// Returns why a pod is stuck: what the scheduler or a container says, or else how many containers are ready.
+/// Returns why a pod is stuck: the message of the scheduler or of a container, or else the number of ready containers.
 fn pod_reason(status: &PodStatus, pod: &Pod) -> String {
     let conditions = &pod.status.conditions;
     let scheduled = condition::find(conditions, "PodScheduled");
@@ -276,7 +277,8 @@ fn pod_reason(status: &PodStatus, pod: &Pod) -> String {
     }
 }
 
-/// Returns whether an object has been unchanged for longer than [`INCOMPLETE_TIMEOUT`] since the last of these times and its creation.
+/// Returns whether an object has been unchanged for longer than [`INCOMPLETE_TIMEOUT`] since the last of these times and its
+/// creation.
 fn is_late(now: Timestamp, meta: &Meta, times: impl Iterator<Item = Option<Timestamp>>) -> bool {
     is_old(now, times.chain([meta.creation]).flatten().max())
 }

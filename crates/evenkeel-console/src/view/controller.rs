@@ -15,7 +15,7 @@ const MAX_MESSAGE: usize = 500;
 pub(crate) struct KeyRow {
     /// The key, `namespace/name`.
     pub(crate) key: String,
-    /// What happens with it.
+    /// State of the key in the queue.
     pub(crate) state: String,
     /// Number of failures in a row.
     pub(crate) failures: u32,
@@ -59,7 +59,7 @@ pub(crate) struct ControllerPage {
     pub(crate) workers: usize,
     /// Names and numbers of the queue.
     pub(crate) counts: Vec<(&'static str, usize)>,
-    /// Facts that fit no other field.
+    /// Other facts that the controller reports.
     pub(crate) facts: Vec<Fact>,
     /// First keys of each state.
     pub(crate) keys: Vec<KeyRow>,

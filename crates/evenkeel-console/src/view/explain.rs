@@ -1,4 +1,4 @@
-//! What controllers observe of an object, would do, and wait for.
+//! Reports of controllers on an object: observations, next actions and waits; and the causes of its state.
 
 use super::{
     Link,
@@ -32,12 +32,12 @@ pub(crate) struct ReportCard {
     pub(crate) last: Option<PassRow>,
 }
 
-/// Why the object is not as desired, in one sentence.
+/// Reason why the object is not in its desired state, in one sentence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CauseRow {
-    /// The dependent object that says so. Empty for the object of the page.
+    /// Dependent object with the cause. Empty for the object of the page.
     pub(crate) object: Link,
-    /// Number of further objects of the same kind that say the same.
+    /// Number of further objects of the same kind with the same cause.
     pub(crate) others: usize,
     /// Sentence about the object, without its name.
     pub(crate) text: String,
@@ -48,11 +48,11 @@ pub(crate) struct CauseRow {
 pub(crate) struct QuietLine {
     /// Name of the controller, with its page.
     pub(crate) controller: Link,
-    /// What it observes. Empty for nothing.
+    /// Facts that it observes. Empty if there are none.
     pub(crate) sees: String,
 }
 
-/// Reports on an object, those that matter first.
+/// Reports on an object, those that need attention first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Reports {
     /// Reports that need attention, and those of controllers that manage dependents.
@@ -84,7 +84,7 @@ pub(crate) fn reports(now: Timestamp, reports: &[ObjectReport]) -> Reports {
     }
 }
 
-/// Returns why an object and its dependents are not as desired. `href` returns the page of an object.
+/// Returns the causes why an object and its dependents are not in their desired state. `href` returns the page of an object.
 pub(crate) fn causes(
     root: &Subject,
     causes: Vec<Cause>,

@@ -32,7 +32,7 @@ enum State {
     Ready,
     Cordoned,
     NotReady,
-    /// The node lifecycle controller has no heartbeats of it.
+    /// The node lifecycle controller receives no heartbeats of the node.
     Unknown,
 }
 
@@ -82,7 +82,7 @@ pub(crate) struct NodeCell {
     pub(crate) class: String,
     /// State as a word.
     pub(crate) state: &'static str,
-    /// Whether the simulation cuts the node off from the API server.
+    /// Whether the simulation partitions the node from the API server.
     pub(crate) silent: bool,
     /// Number of pods on the node.
     pub(crate) pods: usize,

@@ -12,18 +12,18 @@ pub(crate) struct Layout<'a> {
     pub(crate) cluster: &'a str,
     /// Path in the navigation that the page belongs to.
     pub(crate) section: &'a str,
-    /// Path and query of the page, if the server says when it changes. Empty for others.
+    /// Path and query of the page, if the server streams its changes. Empty for others.
     pub(crate) live: &'a str,
-    /// Who looks at the page.
+    /// Viewer of the page.
     pub(crate) viewer: Viewer<'a>,
     /// Content, rendered by a template.
     pub(crate) content: &'a str,
 }
 
-/// Who looks at a page.
+/// Viewer of a page.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Viewer<'a> {
-    /// Nobody who is logged in.
+    /// Viewer who is not logged in.
     Stranger,
     /// The administrator, by the URL's token, or a user of the API.
     Known {
@@ -38,21 +38,21 @@ pub(crate) enum Viewer<'a> {
 #[derive(Debug, Clone, Template)]
 #[template(path = "login.html")]
 pub(crate) struct LoginPage<'a> {
-    /// Why the last attempt failed. Empty before the first one.
+    /// Error of the last attempt. Empty before the first one.
     pub(crate) message: &'a str,
 }
 
-/// A page that says why there is no other.
+/// Page with an error.
 #[derive(Debug, Clone, Template)]
 #[template(path = "error.html")]
 pub(crate) struct ErrorPage<'a> {
     /// Whether to log in would help.
     pub(crate) wants_login: bool,
-    /// Resource of a list that a user may perhaps see in one namespace. Empty for others.
+    /// Resource of a list that the user may be allowed to see in a single namespace. Empty for others.
     pub(crate) resource: &'a str,
-    /// What is wrong, in a few words.
+    /// Title of the error.
     pub(crate) title: &'a str,
-    /// The reason, and what to do.
+    /// Reason, with the next step.
     pub(crate) message: &'a str,
 }
 

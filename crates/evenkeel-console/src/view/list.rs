@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 pub(crate) const MAX_ROWS: usize = 500;
 /// Maximum length of a cell.
 const MAX_CELL: usize = 200;
-/// Kinds that most users look for, in this order, as plural and group.
+/// Frequently used kinds in the order of the page, as plural and group.
 const COMMON: [&str; 12] = [
     "pods",
     "nodes",
@@ -45,13 +45,13 @@ pub(crate) struct Group {
 #[derive(Debug, Clone, Template)]
 #[template(path = "kinds.html")]
 pub(crate) struct KindsPage {
-    /// Kinds that most users look for.
+    /// Frequently used kinds.
     pub(crate) common: Vec<Link>,
     /// All kinds, by group.
     pub(crate) groups: Vec<Group>,
 }
 
-/// Returns the page of kinds, those that can be listed.
+/// Returns the page of kinds that can be listed.
 pub(crate) fn kinds<'a>(listable: impl Iterator<Item = &'a Kind>) -> KindsPage {
     let mut groups: Vec<Group> = Vec::new();
     let mut common: Vec<(usize, Link)> = Vec::new();
@@ -114,7 +114,7 @@ pub(crate) struct ListPage {
     pub(crate) kind: String,
     /// Status of the objects to choose from. Empty if there is nothing to choose.
     pub(crate) statuses: Vec<StatusLink>,
-    /// What is listed.
+    /// Query of the list.
     pub(crate) query: ListQuery,
     /// Whether objects of the kind have namespaces.
     pub(crate) namespaced: bool,

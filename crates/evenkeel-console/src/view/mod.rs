@@ -1,4 +1,4 @@
-//! View models of the pages: pure functions from objects and reports to what a template shows. Templates escape every text.
+//! View models of the pages: pure functions from objects and reports to the values of templates. Templates escape every text.
 
 pub(crate) mod ago;
 pub(crate) mod attention;
@@ -18,7 +18,7 @@ pub(crate) mod scheduling;
 pub(crate) mod switches;
 pub(crate) mod tree;
 
-/// Text with a page behind it. Without a page, `href` is empty.
+/// Text that links to a page. Without a page, `href` is empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Link {
     /// Text of the link.
@@ -28,13 +28,13 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// Returns a text with a page behind it.
+    /// Returns a text that links to a page.
     pub(crate) fn new(text: impl Into<String>, href: impl Into<String>) -> Self {
         Self { text: text.into(), href: href.into() }
     }
 }
 
-/// Short state with a colour. The text alone says it, too.
+/// Short state with a colour, which only repeats what the text says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Chip {
     /// Text of the state.

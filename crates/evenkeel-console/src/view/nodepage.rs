@@ -1,4 +1,4 @@
-//! A node's faults, its resources and what its pods request of them.
+//! Faults of a node, its resources, and the requests of its pods.
 
 use super::attention;
 use crate::route::{ListQuery, list_href};
@@ -23,7 +23,7 @@ pub(crate) struct ResourceRow {
     pub(crate) requested: String,
 }
 
-/// What only pages of nodes have.
+/// Part of an object's page that only nodes have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NodeFacts {
     /// Faults of the simulation that are in effect, such as `silent until 2027-01-15T08:00:00Z`.

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 /// Maximum length of the shown fields in bytes.
 const MAX_FIELDS: usize = 200_000;
 
-/// In place of a value of a Secret.
+/// Replacement of a value of a Secret.
 const HIDDEN: &str = "(not shown)";
 
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -43,9 +43,9 @@ pub(crate) struct ObjectPage {
     pub(crate) tree: Branch,
     /// Faults and resources of a node. `None` for other objects.
     pub(crate) node: Option<NodeFacts>,
-    /// What the user may not see of the page.
+    /// Errors of parts that the user may not see.
     pub(crate) refused: Vec<String>,
-    /// Why the object is not as desired.
+    /// Causes why the object is not in its desired state.
     pub(crate) why: Vec<CauseRow>,
     /// Number of causes that are not listed.
     pub(crate) more_causes: usize,
@@ -65,8 +65,8 @@ pub(crate) struct ObjectPage {
     pub(crate) fields: String,
 }
 
-/// Returns the object without what a page does not show: managed fields, and the values of a Secret, also those in the
-/// annotation of `kubectl apply`.
+/// Returns the object without managed fields, and without the values of a Secret, including those in the annotation of `kubectl
+/// apply`.
 pub(crate) fn shown(mut object: Value) -> Value {
     let is_secret = object["kind"] == "Secret" && object["apiVersion"] == "v1";
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {

@@ -69,7 +69,7 @@ pub(crate) struct Overview {
     pub(crate) sees_all: bool,
     /// Numbers of objects.
     pub(crate) tiles: Vec<Tile>,
-    /// What the user may not see of the page.
+    /// Errors of parts that the user may not see.
     pub(crate) refused: Vec<String>,
     /// Nodes as a heat map. `None` if the user may not see nodes and pods.
     pub(crate) nodes: Option<HeatMap>,
@@ -79,19 +79,19 @@ pub(crate) struct Overview {
     pub(crate) has_controllers: bool,
     /// Controllers that work, wait or failed.
     pub(crate) busy: Vec<ControllerRow>,
-    /// Controllers that do neither.
+    /// Controllers that neither work nor wait, and that have not failed.
     pub(crate) quiet: Vec<ControllerRow>,
 }
 
 /// Number of warnings, and whether there are more.
 pub(crate) type Warnings = (usize, bool);
 
-/// What the user may see of the cluster's objects. `None` stands for a kind that the user may not list.
+/// Objects of the cluster that the user may see. `None` stands for a kind that the user may not list.
 #[derive(Debug, Default)]
 pub(crate) struct VisibleObjects<'a> {
-    /// Objects that need attention, and the number of those that are left out.
+    /// Objects that need attention, and the number of further ones.
     pub(crate) attention: (Vec<Item>, usize),
-    /// Whether these are all: the user may list nodes, pods and workloads.
+    /// Whether these are complete: whether the user may list nodes, pods and workloads.
     pub(crate) sees_all: bool,
     /// Nodes. Their shades are the requests of `pods`.
     pub(crate) nodes: Option<HeatMap>,
@@ -210,7 +210,7 @@ fn tiles_of_pods(pods: &[Arc<Pod>]) -> Vec<Tile> {
     tiles
 }
 
-/// Returns the troubles of controllers, if there are any. The lengths of their queues are in the plots.
+/// Returns the problems of controllers, if there are any. The plots show the lengths of their queues.
 fn tiles_of_controllers(listing: &Listing) -> Vec<Tile> {
     let mut tiles = Vec::new();
     let failing: usize = listing.controllers.iter().map(|c| c.queue.backing_off).sum();

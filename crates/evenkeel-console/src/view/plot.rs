@@ -41,7 +41,7 @@ pub(crate) struct Plot {
     pub(crate) lines: Vec<Line>,
     /// Highest value of the axis.
     pub(crate) top: String,
-    /// What a screen reader says.
+    /// Description for screen readers.
     pub(crate) label: String,
 }
 
@@ -110,7 +110,7 @@ fn ceiling(value: f64) -> f64 {
     steps.into_iter().map(|step| step * unit).find(|step| *step >= value).unwrap_or(value)
 }
 
-/// Formats a value with two digits that count.
+/// Formats a value with two significant digits.
 fn number(value: f64, unit: &str) -> String {
     let text = match value {
         0.0 => "0".to_owned(),

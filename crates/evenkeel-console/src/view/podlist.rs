@@ -10,7 +10,7 @@ use evenkeel_api::{
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// Status of all pods that are neither ready nor completed. No pod has this word itself: theirs are in CamelCase.
+/// Filter for all pods that are neither ready nor completed. It is no status of a pod: these are in CamelCase.
 pub(crate) const NOT_READY: &str = "not-ready";
 
 /// Pods of a page.
@@ -31,7 +31,7 @@ pub(crate) fn rank(tone: &str) -> u8 {
     }
 }
 
-/// Returns a page of the pods that a query selects. Its continue token is the number of pods before.
+/// Returns a page of the pods that a query selects. Its continue token is the number of pods on previous pages.
 pub(crate) fn pod_table(
     now: Timestamp,
     pods: &[Arc<Pod>],

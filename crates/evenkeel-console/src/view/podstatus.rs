@@ -1,4 +1,4 @@
-//! Status of a pod in one word, as in kubectl's column STATUS, and how bad it is.
+//! Status of a pod in one word, as in kubectl's column STATUS, and its tone.
 //!
 //! Upstream: `printPod`. The embedded API server prints the same word in its tables.
 
@@ -9,7 +9,7 @@ use evenkeel_api::{
     views::{ContainerState, ContainerStateTerminated, ContainerStatus, Pod},
 };
 
-/// Words that need somebody's help: the pod does not become ready by waiting.
+/// Words of pods that need attention, because they do not become ready by waiting.
 const BAD: [&str; 14] = [
     "CrashLoopBackOff",
     "CreateContainerConfigError",
@@ -80,7 +80,7 @@ impl PodStatus {
         }
         let initializing = summary.add_init_containers(pod);
         if !initializing || condition::is_true(&status.conditions, "Initialized") {
-            // The restarts of init containers that have completed do not count any more.
+            // The restarts of completed init containers no longer count.
             (summary.restarts, summary.last_restart) = (0, None);
             let of_sidecars =
                 status.init_container_statuses.iter().filter(|init| is_sidecar(pod, &init.name));
@@ -157,7 +157,7 @@ impl PodStatus {
     }
 }
 
-/// Returns how bad a word of the column STATUS is.
+/// Returns the tone of a word of the column STATUS.
 pub(crate) fn tone_of(word: &str) -> &'static str {
     let word = word.strip_prefix("Init:").unwrap_or(word);
     let exited = word.starts_with("ExitCode:") || word.starts_with("Signal:");

@@ -1,4 +1,4 @@
-//! Nodes and plugins for a pod: who refuses it and why, scores, and whom a preemption would evict.
+//! Nodes and plugins for a pod: rejections with their reasons, scores, and the victims of a preemption.
 
 use super::Link;
 use crate::route::ObjectPath;
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 const MAX_NODES: usize = 500;
 /// Maximum number of candidates for a preemption.
 const MAX_EVICTIONS: usize = 50;
-/// Maximum number of victims that are named of a candidate.
+/// Maximum number of listed victims of a candidate.
 const MAX_VICTIMS: usize = 20;
 /// Highest weighted score that has the darkest shade.
 const FULL_SCORE: i64 = 100;
@@ -22,11 +22,11 @@ const FULL_SCORE: i64 = 100;
 /// A plugin's answer about a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// The plugin refuses the node.
+    /// The plugin rejects the node.
     Refuses,
     /// Weighted score of the node, and its class in the style sheet.
     Score(i64, &'static str),
-    /// No answer: an earlier plugin refuses the node, or the plugin has none.
+    /// No answer: an earlier plugin rejects the node, or the plugin neither filters nor scores it.
     None,
 }
 
@@ -35,17 +35,17 @@ pub(crate) enum Answer {
 pub(crate) struct NodeRow {
     /// Name, with the node's page.
     pub(crate) link: Link,
-    /// Sum of scores. `None` for a refused node.
+    /// Sum of scores. `None` for a rejected node.
     pub(crate) total: Option<i64>,
-    /// Whether the scheduler would choose among this node and equal ones.
+    /// Whether the node has the highest score, so that the scheduler may choose it.
     pub(crate) is_best: bool,
-    /// Plugin that refuses the node, and its reasons. Empty for others.
+    /// Plugin that rejects the node, and its reasons. Empty for others.
     pub(crate) why: String,
     /// Answers in the order of the plugins.
     pub(crate) answers: Vec<Answer>,
 }
 
-/// Nodes that one plugin refuses for the same reasons.
+/// Nodes that one plugin rejects for the same reasons.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RefusalRow {
     /// Name of the plugin.
@@ -56,7 +56,7 @@ pub(crate) struct RefusalRow {
     pub(crate) nodes: usize,
 }
 
-/// A node that has room once pods are evicted.
+/// Candidate of a preemption: a node that is feasible once its victims are evicted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct EvictionRow {
     /// Name, with the node's page.
@@ -85,9 +85,9 @@ pub(crate) struct SchedulingPage {
     pub(crate) feasible: bool,
     /// Message of the event `FailedScheduling`. Empty if a node is feasible.
     pub(crate) message: String,
-    /// Plugins that refuse, with the number of nodes.
+    /// Plugins that reject nodes, with the number of nodes.
     pub(crate) refusals: Vec<RefusalRow>,
-    /// Plugins that refuse a node or score nodes.
+    /// Plugins that reject or score nodes.
     pub(crate) plugins: Vec<String>,
     /// Nodes: feasible ones first.
     pub(crate) nodes: Vec<NodeRow>,
@@ -148,7 +148,7 @@ pub(crate) fn scheduling(
     }
 }
 
-/// Returns the plugins that refuse a node, then those with a score other than 0, each in the order of their first answers.
+/// Returns the plugins that reject a node, then those with a score other than 0, each in the order of their first answers.
 fn plugins(nodes: &[NodeExplained]) -> Vec<&'static str> {
     let mut plugins: Vec<&'static str> = Vec::new();
     let refusing = nodes.iter().filter_map(|node| Some(node.refused.as_ref()?.plugin));

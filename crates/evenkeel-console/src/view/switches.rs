@@ -10,7 +10,7 @@ pub(crate) struct Switch {
     pub(crate) annotation: String,
     /// Current value. Empty without the annotation.
     pub(crate) value: String,
-    /// Accepted values, for people.
+    /// Description of the accepted values.
     pub(crate) values: String,
     /// Effect of the annotation.
     pub(crate) meaning: String,

@@ -12,7 +12,7 @@ pub(crate) struct Branch {
     pub(crate) link: Link,
     /// State of the object, if it is known.
     pub(crate) state: Option<Chip>,
-    /// Whether a controller acts on it, waits or failed.
+    /// Whether it needs attention: a controller has a next action or a wait for it, or failed.
     pub(crate) attention: bool,
     /// Whether it is the object of the page.
     pub(crate) is_here: bool,
@@ -22,7 +22,7 @@ pub(crate) struct Branch {
     pub(crate) more: usize,
 }
 
-/// What the tree reads of objects.
+/// Source of the pages and states of a tree's objects.
 pub(crate) trait Look {
     /// Returns the page of an object. Empty if its kind is unknown.
     fn href(&self, subject: &Subject) -> String;
@@ -65,7 +65,7 @@ impl Branch {
         self.is_here && self.children.is_empty() && self.more == 0
     }
 
-    /// Returns the tree as nested lists in HTML. A template cannot contain itself.
+    /// Returns the tree as nested lists in HTML. It is not a template, because a template cannot contain itself.
     pub(crate) fn html(&self) -> String {
         let mut out = "<ul class=\"tree\">".to_owned();
         self.write(&mut out);
