@@ -95,7 +95,7 @@ pub(crate) fn read_files(paths: &[PathBuf], options: &CloneOptions) -> Result<Cl
     Ok(cluster)
 }
 
-/// Reads the objects of a cluster, and returns the resources that it does not list, too.
+/// Reads the objects of a cluster. Also returns the resources that could not be listed.
 async fn read_cluster(args: &CloneArgs, options: &CloneOptions) -> Result<(Cluster, Vec<Skipped>)> {
     let connect = ConnectOptions {
         kubeconfig: args.kubeconfig.clone(),
@@ -153,7 +153,7 @@ mod tests {
         clone(&Line::try_parse_from([&["clone"], line].concat())?.args).await
     }
 
-    // On one thread, a server that is dropped lets go of its folder at once.
+    // On one thread, dropping a server releases its data folder immediately.
     #[tokio::test]
     async fn dumps_become_a_file_or_a_data_folder() {
         let home = tempfile::tempdir().expect("a folder");

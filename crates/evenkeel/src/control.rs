@@ -40,10 +40,10 @@ use crate::time::{self, ClusterTime, TimeReport};
 const ROOT: &str = "/debug/controllers";
 const SNAPSHOT: &str = "/snapshot";
 
-/// What a client of the socket asks of the process.
+/// Request of a socket's client that ends the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LifecycleRequest {
-    /// Stop in order.
+    /// Stop the cluster in order.
     Stop,
     /// Discard all objects and start again.
     Reset,
@@ -52,13 +52,13 @@ pub(crate) enum LifecycleRequest {
 /// Returns the state of the cluster as JSON.
 pub(crate) type ReportStatus = Box<dyn Fn() -> BoxFuture<'static, String> + Send + Sync>;
 
-/// Connection of the socket with the process's life.
+/// Channel from the socket to the part of the process that starts and stops the cluster.
 pub(crate) struct Lifecycle {
     /// Receives the first request.
     pub(crate) requests: watch::Sender<Option<LifecycleRequest>>,
     /// Answers requests for `/status`.
     pub(crate) status: ReportStatus,
-    /// Whether the objects are this process's, so that it can discard them.
+    /// Whether this process stores the objects, so that it can discard them.
     pub(crate) is_resettable: bool,
 }
 

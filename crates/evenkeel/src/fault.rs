@@ -66,7 +66,7 @@ pub(crate) struct FaultArgs {
     output: String,
 }
 
-/// What fails.
+/// Objects that fail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Target {
     List,
@@ -114,30 +114,30 @@ impl FaultKind {
     }
 }
 
-/// Returns the name of a fault: that of its annotation without the prefix.
+/// Returns the name of a fault: the name of its annotation without the prefix.
 fn fault_name(annotation: &str) -> &str {
     annotation.rsplit('/').next().unwrap_or(annotation)
 }
 
-/// Returns the end of a fault that lasts this long from now. Whole seconds are easier to read; no fault is shorter for it.
+/// Returns the end of a fault that lasts this long from now, rounded up to a whole second for readers of the annotation.
 pub(crate) fn end_after(now: Timestamp, duration: Duration) -> FaultEnd {
     FaultEnd::At(next_second(saturating_add(now, duration)))
 }
 
-/// Annotation of a node with an outage by plan: the value that the plan gave the annotation of the fault.
+/// Annotation of a node with a planned outage. Its value is that of the fault's annotation when the outage started.
 const PLANNED: &str = "evenkeel.dev/planned-outage";
 
-/// Partitions a node from the API server until an end, by plan.
+/// Starts a planned outage: partitions a node from the API server until `end`.
 ///
 /// # Errors
 /// When the API server refuses the change of the node.
-pub(crate) async fn partition_by_plan(client: &Client, node: &str, end: FaultEnd) -> Result<()> {
+pub(crate) async fn start_planned_outage(client: &Client, node: &str, end: FaultEnd) -> Result<()> {
     let value = Some(end.to_string());
     let change = Change { annotations: vec![(SILENT, value.clone()), (PLANNED, value)] };
     annotate(client, &Node::kind(), ("", node), &change).await
 }
 
-/// Ends the outage that a plan gave a node in a former run. Returns whether there was one.
+/// Ends the planned outage of a node from a previous run. Returns whether there was one.
 ///
 /// # Errors
 /// When the API server refuses the change of the node.
@@ -147,7 +147,7 @@ pub(crate) async fn end_planned_outage(client: &Client, node: &Node) -> Result<b
     Ok(true)
 }
 
-/// Returns the change that ends an outage by plan. A fault that somebody else began since then stays.
+/// Returns the change that ends a planned outage. Keeps a fault that another client has started since then.
 fn end_of_plan(annotations: &StrMap) -> Option<Change> {
     let planned = annotations.get(PLANNED)?;
     let mut change = Change { annotations: vec![(PLANNED, None)] };
@@ -163,7 +163,7 @@ struct Change {
     annotations: Vec<(&'static str, Option<String>)>,
 }
 
-/// Returns the change that begins or ends the faults of the arguments.
+/// Returns the change that starts or ends the faults of the arguments.
 fn change(args: &FaultArgs, now: Timestamp) -> Result<Change> {
     if args.duration.is_some_and(|duration| duration.is_zero()) {
         bail!("--for: write a duration above 0, such as 5m");
@@ -228,7 +228,7 @@ struct Fault {
     #[serde(skip_serializing_if = "String::is_empty")]
     zone: String,
     fault: &'static str,
-    /// Time at which it ends by itself (RFC 3339).
+    /// Time at which it ends (RFC 3339); `None` if it lasts until it is stopped.
     #[serde(skip_serializing_if = "Option::is_none")]
     until: Option<String>,
 }
@@ -326,7 +326,7 @@ pub(crate) fn main(args: &FaultArgs) -> ExitCode {
     })
 }
 
-/// Returns the names of the nodes that are to fail.
+/// Returns the names of the nodes that the arguments select.
 async fn node_names(args: &FaultArgs, client: &Client) -> Result<Vec<String>> {
     let selector = match &args.target {
         Target::Node(name) => return Ok(vec![name.clone()]),

@@ -18,7 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Time between two messages about the progress. A run that takes less has none.
+/// Interval between messages about the progress. A shorter run prints none.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Loads a copy of a cluster into memory, lets it settle, makes the change, and reports what happens. Nothing is written
@@ -94,7 +94,7 @@ struct Variant {
     /// File of the scheduler's configuration; `default` for none.
     name: String,
     report: Report,
-    /// What a page draws.
+    /// Time series for the plots of a page.
     #[serde(skip)]
     charts: Charts,
 }

@@ -23,20 +23,20 @@ use std::{
     time::Duration,
 };
 
-/// Time that a process has to stop before it is killed.
+/// Timeout for a process to stop before it is killed.
 const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Time that a killed process has to end. One that waits for a disk does not.
+/// Timeout for a killed process to end. A process that is blocked by a disk does not end.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Maximum number of reads until a record counts as the running process's: one second. A process that starts replaces the record
-/// of a crashed one.
+/// Maximum number of reads of a record until it counts as the running process's: one second. In this time, a process that
+/// starts replaces the record of a crashed one.
 const MAX_POLLS_OF_OLD_RECORD: usize = 20;
 
-/// Maximum number of processes that are asked to stop one after the other.
+/// Maximum number of processes of one cluster that are stopped one after the other.
 const MAX_PROCESSES: usize = 3;
 
-/// Time that a process has to answer on its control socket.
+/// Timeout for an answer on the control socket.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Interval at which the state of a cluster is read.
@@ -137,7 +137,7 @@ pub(crate) fn status(args: &StatusArgs) -> ExitCode {
     })
 }
 
-/// Sends a request to a control socket. A process that hangs is given up after some seconds.
+/// Sends a request to a control socket, with a timeout of [`ANSWER_TIMEOUT`].
 pub(super) async fn ask(socket: &Path, method: Method, target: &str) -> Result<Bytes> {
     let clock = Clock::system();
     tokio::select! {
@@ -150,7 +150,7 @@ pub(super) async fn ask(socket: &Path, method: Method, target: &str) -> Result<B
     }
 }
 
-/// Asks the process of a cluster that runs or starts. `None` if it does not answer.
+/// Requests the status from the process of a cluster that runs or starts. `None` if it does not answer.
 async fn live_status(cluster: &Cluster) -> Option<LiveStatus> {
     let record = cluster.record.as_ref().filter(|_| cluster.state.is_alive())?;
     let answer = ask(&record.socket, Method::GET, "/status").await.ok()?;
@@ -168,7 +168,7 @@ pub(crate) fn down(args: &DownArgs) -> ExitCode {
         }
         let mut result = Ok(ExitCode::SUCCESS);
         for cluster in &all {
-            // One that cannot be stopped does not keep the others.
+            // A cluster that cannot be stopped does not prevent the stop of the others.
             if let Err(error) = stop(&clusters, cluster).await {
                 result = Err(error);
             }
@@ -177,10 +177,10 @@ pub(crate) fn down(args: &DownArgs) -> ExitCode {
     })
 }
 
-/// Stops a cluster, and removes what it leaves. Kills a process that does not stop in time.
+/// Stops a cluster, and removes its remaining files. Kills a process that does not stop in time.
 async fn stop(clusters: &Clusters, found: &Cluster) -> Result<()> {
     let name = &found.name;
-    // `None` is a process that has ended meanwhile.
+    // `None`: the process has ended meanwhile.
     let process = match process(clusters, found).await? {
         Some(process) => ask_to_stop(clusters, process).await?,
         None => None,
@@ -205,7 +205,7 @@ async fn stop(clusters: &Clusters, found: &Cluster) -> Result<()> {
 struct Process {
     name: String,
     pid: Pid,
-    /// Start of the process. Another one may get its number.
+    /// Start of the process, which distinguishes it from a later process with the same PID.
     started_at: String,
     socket: PathBuf,
 }
@@ -219,8 +219,8 @@ impl Process {
     }
 }
 
-/// Returns the process that runs a cluster; `None` if it has ended. A process holds its lock for moments without a record:
-/// after its start, and at its end.
+/// Returns the process that runs a cluster; `None` if it has ended. Shortly after its start and before its end, a process holds
+/// the lock without a record.
 ///
 /// # Errors
 /// When the process writes no record.
@@ -244,8 +244,8 @@ async fn process(clusters: &Clusters, found: &Cluster) -> Result<Option<Process>
     )
 }
 
-/// Asks the process of a cluster over its socket to stop, or else by SIGTERM. Returns the process that was asked; `None` if it
-/// has ended.
+/// Requests the process of a cluster to stop, over its socket or, if it does not answer, by SIGTERM. Returns the process;
+/// `None` if it has ended.
 async fn ask_to_stop(clusters: &Clusters, process: Process) -> Result<Option<Process>> {
     let mut process = process;
     for _ in 0..MAX_PROCESSES {
@@ -264,8 +264,8 @@ async fn ask_to_stop(clusters: &Clusters, process: Process) -> Result<Option<Pro
     bail!("cluster {}: other processes start it again and again; try again", process.name)
 }
 
-/// Returns the process that runs a cluster after one did not answer; `None` if none does. The record may be that of a crashed
-/// process, whose number another process has by now.
+/// Reads the process that runs a cluster again after one did not answer; `None` if no process runs it. The record may be that
+/// of a crashed process, whose PID another process may have by now.
 async fn read_again(clusters: &Clusters, asked: &Process) -> Result<Option<Process>> {
     let clock = Clock::system();
     for _ in 0..MAX_POLLS_OF_OLD_RECORD {
@@ -279,7 +279,7 @@ async fn read_again(clusters: &Clusters, asked: &Process) -> Result<Option<Proce
     Ok(Some(asked.clone()))
 }
 
-/// Waits until no process runs a cluster. Returns whether that is so within a time.
+/// Waits at most `limit` until no process runs a cluster. Returns whether none does.
 async fn has_ended_within(clusters: &Clusters, name: &str, limit: Duration) -> Result<bool> {
     let clock = Clock::system();
     let ended = async {
@@ -294,7 +294,7 @@ async fn has_ended_within(clusters: &Clusters, name: &str, limit: Duration) -> R
     }
 }
 
-/// Kills the process that was asked to stop, and waits for its end.
+/// Kills a process that was requested to stop, and waits for its end.
 ///
 /// # Errors
 /// When another process runs the cluster by now, or the process does not end.
@@ -321,7 +321,7 @@ fn signal(clusters: &Clusters, process: &Process, signal: Signal) -> Result<()> 
     match kill_process(*pid, signal) {
         // It has ended meanwhile.
         Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
-        // Another process may have its number.
+        // Another process may have its PID.
         Err(_) if !clusters.find(name)?.is_some_and(|cluster| cluster.state.is_alive()) => Ok(()),
         Err(error) => Err(anyhow!(
             "cluster {name}: process {} cannot be stopped: {error}; stop it as the user who started it",

@@ -1,4 +1,4 @@
-//! Connection of a command with a running cluster: its control socket, and its API server.
+//! Connection of a command to a running cluster: to its control socket and its API server.
 
 use super::{commands::ask, folder::Clusters, named, record::Record};
 use crate::{

@@ -13,7 +13,7 @@ use std::{
 const LOCK: &str = "lock";
 const RECORD: &str = "cluster.json";
 
-/// Files that outlive a claim: the lock, and the log with what is known of a crash.
+/// Files that remain when a claim is cleaned: the lock, and the log, which may show why a process crashed.
 const KEPT: [&str; 3] = [LOCK, "log", "log.old"];
 
 /// Maximum number of times that a folder may vanish while its lock is acquired.
@@ -51,7 +51,7 @@ impl Clusters {
         self.names()?.iter().filter_map(|name| self.find(name).transpose()).collect()
     }
 
-    /// Returns the names of all folders that may be clusters', sorted.
+    /// Returns the names of all folders that may belong to clusters, sorted.
     fn names(&self) -> Result<Vec<String>> {
         let entries = match fs::read_dir(&self.folder) {
             Ok(entries) => entries,
@@ -68,7 +68,7 @@ impl Clusters {
         Ok(names)
     }
 
-    /// Returns the cluster of a name, if there is one.
+    /// Returns the cluster with this name, if it exists.
     ///
     /// # Errors
     /// When its folder cannot be read.
@@ -81,7 +81,7 @@ impl Clusters {
         Ok(state.map(|state| Cluster { name: name.to_owned(), state, record }))
     }
 
-    /// Makes the folder of a cluster for this process, and removes what a crashed process left there.
+    /// Creates and locks the folder of a cluster for this process, and removes files of a crashed process.
     ///
     /// # Errors
     /// When a process runs a cluster of this name, or the folder cannot be written.
@@ -99,7 +99,7 @@ impl Clusters {
             };
             match lock.try_lock() {
                 Ok(()) => {}
-                // A command that looks at the cluster holds a shared lock for a moment.
+                // A command that reads the state of the cluster holds a shared lock for a moment.
                 Err(TryLockError::WouldBlock) if is_locked(&folder.join(LOCK))? => {
                     bail!(in_use(name, read_record(&folder).as_ref()))
                 }
@@ -124,8 +124,8 @@ impl Clusters {
         )
     }
 
-    /// Removes what is left of crashed clusters whose data folder is gone, such as those of a test's temporary folder: nobody
-    /// starts them again.
+    /// Removes the folders of crashed clusters whose data folder no longer exists, such as a test's temporary folder, because
+    /// these clusters are not started again.
     ///
     /// # Errors
     /// When files cannot be removed.
@@ -133,7 +133,7 @@ impl Clusters {
         let is_gone = |record: &Record| record.data_dir.as_ref().is_some_and(|dir| !dir.exists());
         for name in self.names()? {
             let folder = self.folder_of(&name);
-            // The records of running clusters, which may be hundreds, are not read at each start.
+            // Skip running clusters first: there may be hundreds, and each start would read their records.
             if !is_locked(&folder.join(LOCK))? && read_record(&folder).as_ref().is_some_and(is_gone)
             {
                 self.wait_and_remove(&name)?;
@@ -142,7 +142,7 @@ impl Clusters {
         Ok(())
     }
 
-    /// Waits until the process of a cluster has ended, and removes what it left. Blocks.
+    /// Waits until the process of a cluster has ended, and removes its remaining files. Blocks the thread.
     ///
     /// # Errors
     /// When files cannot be removed.
@@ -169,13 +169,14 @@ impl Clusters {
         }
         fs::remove_file(&lock).with_context(cannot)?;
         match fs::remove_dir(folder) {
-            // Without its lock, another process may claim the name at once. Then the folder is its own.
+            // Once the lock file is removed, another process may claim the name. Then the folder belongs to it.
             Err(_) if lock.exists() || !folder.exists() => Ok(()),
             removed => removed.with_context(cannot),
         }
     }
 
-    /// Removes a cluster from the user's kubeconfig, and its files but the kept ones. The record is removed last.
+    /// Removes a cluster from the user's kubeconfig, and its files except the kept ones. Removes the record last, so that an
+    /// incomplete removal is repeated.
     fn clean(&self, folder: &Path, kept: &[&str]) -> Result<()> {
         let record = read_record(folder);
         if let Some(record) = &record
@@ -187,7 +188,7 @@ impl Clusters {
         for entry in fs::read_dir(folder)?.flatten() {
             let name = entry.file_name();
             if name != RECORD && !kept.iter().any(|kept| name == *kept) {
-                // What is left, such as a folder of the user's, does no harm.
+                // Other entries, such as a folder that the user created, do no harm.
                 let _ = fs::remove_file(entry.path());
             }
         }
@@ -220,8 +221,8 @@ impl Claim {
         write_private(&self.folder.join(RECORD), &serde_json::to_string_pretty(record)?)
     }
 
-    /// Removes the cluster's folder, and the cluster from the user's kubeconfig. The lock ends with the process, so that
-    /// whoever waits for it finds ports and data folder free.
+    /// Removes the cluster's folder, and the cluster from the user's kubeconfig. The lock is held until the process ends. A
+    /// process that waits for the lock then finds the ports and the data folder unused.
     ///
     /// # Errors
     /// When files cannot be removed.
@@ -253,7 +254,7 @@ fn is_locked(path: &Path) -> io::Result<bool> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(error),
     };
-    // A shared lock of another reader is no claim.
+    // The shared lock of another reader does not count as a lock of a running process.
     match file.try_lock_shared() {
         Ok(()) => Ok(false),
         Err(TryLockError::WouldBlock) => Ok(true),
@@ -267,7 +268,7 @@ fn is_same_file(file: &File, path: &Path) -> bool {
     opened.is_some() && opened == named
 }
 
-/// Returns a folder's record. One that cannot be read counts as none.
+/// Returns a folder's record; `None` if there is none, or if it cannot be read.
 fn read_record(folder: &Path) -> Option<Record> {
     serde_json::from_str(&fs::read_to_string(folder.join(RECORD)).ok()?).ok()
 }

@@ -47,7 +47,7 @@ pub(crate) struct LoadArgs {
     name: Option<String>,
 }
 
-/// Number of objects that were created, and of others that were applied.
+/// Numbers of created objects and of applied ones that existed before.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Loaded {
     pub(crate) created: usize,
@@ -95,7 +95,7 @@ pub(crate) async fn load_paths(
     load_manifests(client, parsed, report).await
 }
 
-/// Applies objects. `source` names where they come from, for errors; `report` gets a line for each object.
+/// Applies objects. Errors name their origin `source`; `report` gets a line for each object.
 ///
 /// # Errors
 /// When the server refuses an object.
@@ -152,7 +152,7 @@ fn read(path: &Path) -> Result<Vec<(String, String)>> {
     for entry in entries {
         let path = entry.path();
         let extension = path.extension().and_then(|extension| extension.to_str());
-        // A link to a folder above would never end.
+        // Do not follow links to folders: a link to a parent folder would lead to an endless recursion.
         let is_folder = entry.file_type().with_context(context)?.is_dir();
         if is_folder || (path.is_file() && matches!(extension, Some("yaml" | "yml" | "json"))) {
             texts.extend(read(&path)?);
@@ -161,8 +161,8 @@ fn read(path: &Path) -> Result<Vec<(String, String)>> {
     Ok(texts)
 }
 
-/// Returns the resource of an object, as the server serves it. Asks the server again for one that is not in `resources`:
-/// what was applied before may define it.
+/// Returns the resource of an object by discovery. Repeats discovery for a resource that is not in `resources`, because an
+/// object that was applied meanwhile may define it.
 async fn find_kind(
     client: &Client,
     resources: &mut Arc<ServerResources>,

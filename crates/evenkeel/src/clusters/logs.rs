@@ -1,4 +1,4 @@
-//! `evenkeel logs`: the log of a cluster.
+//! `evenkeel logs`: prints the log of a cluster.
 
 use super::{
     folder::Clusters,
@@ -56,7 +56,7 @@ pub(crate) fn logs(args: &LogsArgs) -> ExitCode {
 /// Copies new lines until the cluster has stopped.
 async fn follow(clusters: &Clusters, name: &str, log: &mut Follower) -> Result<()> {
     loop {
-        // Read the state first: what the process wrote before its end is copied afterwards.
+        // Read the state before the log, so that the last lines of a process that has ended are copied.
         let is_alive = clusters.find(name)?.is_some_and(|cluster| cluster.state.is_alive());
         let copied = log.copy_new()?;
         if !is_alive && copied == 0 {
@@ -93,7 +93,7 @@ impl Follower {
         }
     }
 
-    /// Copies what was not copied yet to standard output. Returns the number of bytes.
+    /// Copies new bytes to standard output. Returns their number.
     fn copy(&mut self) -> Result<u64> {
         let mut output = io::stdout().lock();
         let copied = io::copy(&mut self.file, &mut output)?;
@@ -108,7 +108,7 @@ impl Follower {
         if named.ino() == self.file.metadata()?.ino() {
             return Ok(copied);
         }
-        // Lines between the last read and the renaming.
+        // Copy the lines that were written between the last read and the renaming.
         let rest = self.copy()?;
         self.file = File::open(&self.path)?;
         Ok(copied + rest + self.copy()?)

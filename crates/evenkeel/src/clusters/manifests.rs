@@ -1,4 +1,4 @@
-//! Manifests of `evenkeel load`: their texts, and the order in which they are applied.
+//! Manifests of `evenkeel load`: parses them, and sorts them into the order in which they are applied.
 
 use anyhow::{Context, Result, bail};
 use evenkeel_scheduler::simulate::read_objects;
@@ -48,7 +48,8 @@ impl Manifest {
             && self.api_version().starts_with("apiextensions.k8s.io/")
     }
 
-    /// Returns the place in the order: what others need comes first, what may refuse others last.
+    /// Returns the rank in the order of application: objects that others need come first, webhooks and policies that may refuse
+    /// others last.
     fn rank(&self) -> u8 {
         match self.kind() {
             _ if self.is_definition() => 0,

@@ -3,11 +3,11 @@
 //! | file | content |
 //! |---|---|
 //! | `lock` | nothing; the running process holds its lock, which ends with the process |
-//! | `cluster.json` | the record of the running process, or of one that ended without cleaning |
+//! | `cluster.json` | the record of the running process, or of one that crashed |
 //! | `kubeconfig`, `controllers.sock` | kubeconfig and control socket; in the data folder, if the cluster has one |
 //! | `log`, `log.old` | the log |
 //!
-//! A process that stops in order removes the folder. A folder whose lock is free is of a crashed process.
+//! A process that stops in order removes the folder. A folder without a held lock belongs to a crashed process.
 
 mod commands;
 mod connection;

@@ -1,10 +1,10 @@
-//! How commands name the cluster that they are about.
+//! Cluster name argument of commands.
 
 use super::record::{Cluster, choose, cluster_of_context};
 use crate::kubeconfig::Home;
 use anyhow::Result;
 
-/// The cluster of a command without other arguments.
+/// Arguments that name a cluster, for commands without other positional arguments.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct NamedCluster {
     /// Name of the cluster. Default: the only one, or that of the kubeconfig's current context (not for down and reset), or
@@ -24,7 +24,8 @@ impl NamedCluster {
     }
 }
 
-/// Returns the cluster of a name, or else that to which kubectl would connect, or else `default`.
+/// Returns the cluster with the name. Without a name, returns the only cluster, that of the kubeconfig's current context, or
+/// `default`.
 ///
 /// # Errors
 /// When there is no such cluster, or several.
@@ -33,7 +34,7 @@ pub(super) fn find<'a>(
     name: Option<&str>,
     home: &Home,
 ) -> Result<&'a Cluster> {
-    // A name decides, so the kubeconfig is not read for it.
+    // With a name, the kubeconfig need not be readable.
     let context = if name.is_none() { home.current_context() } else { None };
     choose(clusters, name, context.as_deref().and_then(cluster_of_context))
 }

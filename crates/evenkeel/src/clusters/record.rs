@@ -1,4 +1,4 @@
-//! Records and states of clusters, and what commands find by them.
+//! Records and states of clusters, and the selection of a command's cluster.
 
 use anyhow::{Result, bail};
 use evenkeel_api::forms;
@@ -18,7 +18,7 @@ pub(crate) struct Record {
     pub(crate) pid: u32,
     /// Start of the process (RFC 3339).
     pub(crate) started_at: String,
-    /// What the start is working on. `None` once the cluster is ready.
+    /// Current stage of the start. `None` once the cluster is ready.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) starting: Option<String>,
     /// Reason why the process ended with an error.
@@ -30,7 +30,7 @@ pub(crate) struct Record {
     /// URL of the console, with its token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) console: Option<String>,
-    /// The cluster's own kubeconfig. A cluster on another API server has none.
+    /// The cluster's own kubeconfig. `None` with a remote API server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) kubeconfig: Option<PathBuf>,
     /// Control socket of the process.
@@ -43,7 +43,7 @@ pub(crate) struct Record {
     /// The user's kubeconfig, if the cluster was added to it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) merged_into: Option<PathBuf>,
-    /// Contexts that were the user's current ones before, the latest first.
+    /// Previous current contexts of the user's kubeconfig, the latest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) previous_contexts: Vec<String>,
 }
@@ -53,7 +53,7 @@ pub(crate) fn context(name: &str) -> String {
     format!("evenkeel-{name}")
 }
 
-/// Returns the cluster of a context, or `None` if the context is no cluster's.
+/// Returns the name of a context's cluster, or `None` if the context belongs to no cluster of `evenkeel up`.
 pub(crate) fn cluster_of_context(context: &str) -> Option<&str> {
     context.strip_prefix("evenkeel-").filter(|name| check_name(name).is_ok())
 }
@@ -68,12 +68,12 @@ pub(crate) enum State {
     Running,
     /// The process ended with an error.
     Failed,
-    /// The process ended without a word, for example by SIGKILL.
+    /// The process crashed or was killed, for example by SIGKILL.
     Crashed,
 }
 
 impl State {
-    /// Returns the state for a lock that a process holds or not, and a record. `None` means that there is no cluster.
+    /// Returns the state by the record and by whether a process holds the lock. `None` means that there is no cluster.
     pub(crate) fn of(is_locked: bool, record: Option<&Record>) -> Option<Self> {
         match (is_locked, record) {
             (true, Some(Record { starting: None, .. })) => Some(Self::Running),
@@ -100,7 +100,7 @@ impl State {
     }
 }
 
-/// A cluster's folder, as a command finds it.
+/// Cluster that a command has found in the state folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Cluster {
     pub(crate) name: String,

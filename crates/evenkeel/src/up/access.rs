@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Bytes of a random token: 128 bits.
+/// Length of a random token in bytes: 128 bits.
 const TOKEN_BYTES: usize = 16;
 
 /// A user with its token.

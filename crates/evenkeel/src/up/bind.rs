@@ -1,4 +1,4 @@
-//! Port of the embedded API server.
+//! Chooses the port of the embedded API server and listens on it.
 
 use super::Args;
 use crate::server::listen;
@@ -11,16 +11,17 @@ use std::{
 };
 use tokio::net::TcpListener;
 
-/// Port of the API server, unless it is in use; upstream's.
+/// Default port of the API server, as upstream's. If it is in use, [`bind`] chooses a free one.
 const DEFAULT_PORT: u16 = 6443;
 
-/// Interval at which a cluster that starts again tries its port.
-const INTERVAL: Duration = Duration::from_millis(50);
+/// Delay between attempts to listen on the port after a restart.
+const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Maximum number of tries of a cluster that starts again: five seconds.
-const MAX_TRIES: usize = 100;
+/// Maximum number of attempts to listen on the port after a restart: five seconds.
+const MAX_ATTEMPTS: usize = 100;
 
-/// Listens on the port that was asked for; on the former one after a restart; or else on the default one or a free one.
+/// Listens on the previous port after a restart. Otherwise, listens on the requested port. Without a request, listens on the
+/// default port or, if that is in use, on a free one.
 pub(super) async fn bind(args: &Args, clock: &Clock) -> Result<TcpListener> {
     let at =
         |port| SocketAddr::new(args.bind_address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)), port);
@@ -37,13 +38,13 @@ pub(super) async fn bind(args: &Args, clock: &Clock) -> Result<TcpListener> {
     }
 }
 
-/// Listens on the port that the process had before it started again. Meanwhile, the system may have given the port to a
-/// connection of somebody else, most of which are short.
+/// Listens on the port that the process had before its restart. Meanwhile, the system may have used the port for another
+/// process's outgoing connection, which usually ends soon.
 async fn bind_again(address: SocketAddr, clock: &Clock) -> Result<TcpListener> {
-    for _ in 0..MAX_TRIES {
+    for _ in 0..MAX_ATTEMPTS {
         match TcpListener::bind(address).await {
             Ok(listener) => return Ok(listener),
-            Err(error) if error.kind() == ErrorKind::AddrInUse => clock.sleep(INTERVAL).await,
+            Err(error) if error.kind() == ErrorKind::AddrInUse => clock.sleep(RETRY_INTERVAL).await,
             Err(_) => break,
         }
     }

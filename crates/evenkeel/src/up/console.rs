@@ -15,9 +15,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 /// Clocks of a console.
 #[derive(Clone, Copy)]
 pub(super) struct Clocks<'a> {
-    /// Of the process.
+    /// Clock of the process.
     pub(super) process: &'a Clock,
-    /// Of the cluster.
+    /// Clock of the cluster.
     pub(super) cluster: &'a Clock,
 }
 
@@ -29,10 +29,10 @@ pub(super) struct Clients {
     pub(super) anonymous: kube::Client,
 }
 
-/// Serves the console on the loopback. Returns its URL, or `None` without a console.
+/// Serves the console on 127.0.0.1. Returns its URL, or `None` without a console.
 ///
 /// # Errors
-/// When the port of the flag is not free. Without the flag, an error is logged: the cluster works without a console.
+/// When the port of the flag is in use. Without the flag, logs the error, and the cluster runs without a console.
 pub(super) async fn start(
     args: &Args,
     plane: &Plane,
@@ -84,7 +84,7 @@ async fn serve(
         allows_writes: args.console_writes,
     })?;
     let url = console.url(address);
-    // The cluster goes on without its console.
+    // The cluster continues without its console.
     tasks.spawn_finite("console", console.serve(listener, tasks.token()));
     Ok(url)
 }

@@ -13,14 +13,14 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// Starts the cluster in a process of its own. Returns when it is ready.
+/// Starts the cluster in a background process. Returns when it is ready.
 ///
 /// # Errors
 /// When the process cannot be started, or ends before it is ready.
 pub(super) fn start(clusters: &Clusters, name: &str, style: Style) -> Result<()> {
     let folder = clusters.folder_of(name);
     make_private_folder(&folder)?;
-    // What the process prints besides its log, such as a panic, is in its log too.
+    // Output of the process outside of its log, such as a panic message, is appended to its log.
     let log = folder.join("log");
     drop(LogFile::open(&log).with_context(|| format!("cannot write {}", log.display()))?);
     let errors = File::options().append(true).open(&log)?;
@@ -31,7 +31,7 @@ pub(super) fn start(clusters: &Clusters, name: &str, style: Style) -> Result<()>
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(errors)
-        // Ctrl-C in this terminal does not reach it.
+        // In a process group of its own, it does not receive Ctrl-C from this terminal.
         .process_group(0)
         .spawn()
         .with_context(|| {
@@ -43,7 +43,7 @@ pub(super) fn start(clusters: &Clusters, name: &str, style: Style) -> Result<()>
     let output = child.stdout.take().context("the process has no output")?;
     let mut is_stopped = false;
     for line in BufReader::new(output).lines() {
-        // Other lines than events are none of ours.
+        // Ignore lines that are no events.
         let Ok(event) = serde_json::from_str::<Event>(&line?) else { continue };
         match &event {
             Event::Failed { message } => {
@@ -67,8 +67,8 @@ pub(super) fn start(clusters: &Clusters, name: &str, style: Style) -> Result<()>
     )
 }
 
-/// Replaces this process by a new one of the same command line, which starts on `port` without the objects of the
-/// cluster. Returns only an error.
+/// Replaces this process by a new one with the same command line, which starts on `port` without the objects of the
+/// cluster. Returns only if that fails.
 pub(super) fn restart(port: u16) -> anyhow::Error {
     let arguments = restart_arguments(std::env::args_os().skip(1), port);
     match program() {

@@ -1,5 +1,4 @@
-//! Gives nodes their devices and images, as a DRA driver and a container runtime would: once a node is registered, and again
-//! when it is registered anew.
+//! Publishes the devices and images of nodes, as a DRA driver and a container runtime do, after each registration of a node.
 
 use super::{
     config::{EQUIPMENT_LABEL, Equipment},
@@ -19,17 +18,17 @@ use std::{
     time::Duration,
 };
 
-/// Interval at which the cached nodes are read during the start.
+/// Interval between reads of the cached nodes during the start.
 const START_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Interval at which they are read afterwards: a node that is registered anew gets its devices this late.
+/// Interval between reads of the cached nodes after the start: maximum time until a node that registers again gets its devices.
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// Annotation of a node whose images a configuration gave: a hash of them. Images that somebody else wrote afterwards are
-/// not taken away.
+/// Annotation of a node with a hash of the images that a configuration set. If the images have another hash, another client
+/// has changed them since then, and they are not removed.
 const IMAGES: &str = "evenkeel.dev/images";
 
-/// Nodes with the equipment that they are to have, and those that have it.
+/// Desired equipment of nodes, and the nodes that have it.
 #[derive(Clone)]
 pub(super) struct Equipper {
     client: Client,
@@ -48,19 +47,19 @@ impl Equipper {
         Self { client, caches, equipment: Arc::new(equipment), equipped: Arc::default() }
     }
 
-    /// Returns whether no node is to have devices or images.
+    /// Returns whether no node has devices or images in the configuration.
     pub(super) fn is_empty(&self) -> bool {
         self.equipment.is_empty()
     }
 
-    /// Returns the nodes that wait for their equipment, for reports.
+    /// Returns the names of the nodes without their equipment, for reports.
     pub(super) fn pending(&self) -> Vec<String> {
         let equipped = self.equipped.lock().unwrap_or_else(PoisonError::into_inner);
         let names = self.equipment.keys().filter(|name| !equipped.contains_key(*name));
         names.map(|name| format!("node {name}")).collect()
     }
 
-    /// Creates the classes, and equips all nodes as they are registered. Returns their number.
+    /// Creates the DeviceClasses, and equips each node once it is registered. Returns the number of nodes.
     ///
     /// # Errors
     /// When the server refuses an object.
@@ -76,7 +75,7 @@ impl Equipper {
         }
     }
 
-    /// Takes away what a former configuration gave and nobody changed: devices of any node, and images of `nodes`.
+    /// Removes what a previous configuration set and no other client has changed: devices of any node, and images of `nodes`.
     ///
     /// # Errors
     /// When the server refuses it.
@@ -93,11 +92,11 @@ impl Equipper {
         for name in nodes {
             let has_images =
                 self.equipment.get(name).is_some_and(|node| node.images_patch().is_some());
-            let given = cached
+            let recorded = cached
                 .get("", name)
                 .and_then(|node| Some(node.meta.annotations.get(IMAGES)?.to_owned()));
-            if let Some(given) = given.filter(|_| !has_images) {
-                self.take_images(name, &given)
+            if let Some(recorded) = recorded.filter(|_| !has_images) {
+                self.remove_images(name, &recorded)
                     .await
                     .with_context(|| format!("nodes[].images: node {name}"))?;
             }
@@ -105,12 +104,12 @@ impl Equipper {
         Ok(())
     }
 
-    /// Takes the images from a node if they are those that were given, which had the hash `given`.
-    async fn take_images(&self, node: &str, given: &str) -> Result<()> {
+    /// Removes the images of a node if they still have the hash `recorded`.
+    async fn remove_images(&self, node: &str, recorded: &str) -> Result<()> {
         let path = format!("/api/v1/nodes/{node}");
         let answer = self.client.raw(Request::get(&path).body(Bytes::new())?).await?;
         let object: Value = serde_json::from_slice(answer.body())?;
-        if images_hash(&object["status"]["images"]) == given {
+        if images_hash(&object["status"]["images"]) == recorded {
             let patch = json!({"status": {"images": null}});
             patch_object(&self.client, &format!("{path}/status"), &patch).await?;
         }
@@ -118,17 +117,17 @@ impl Equipper {
         patch_object(&self.client, &path, &patch).await
     }
 
-    /// Equips nodes that are registered anew, for as long as the cluster runs.
-    pub(super) async fn keep(self) {
+    /// Equips nodes that register again, for as long as the cluster runs.
+    pub(super) async fn run(self) {
         loop {
             self.client.clock().sleep(INTERVAL).await;
             if let Err(error) = self.equip_new().await {
-                tracing::warn!("a node has not got its devices and images again: {error:#}");
+                tracing::warn!("the devices and images of a node cannot be written: {error:#}");
             }
         }
     }
 
-    /// Equips the registered nodes that have not been.
+    /// Equips the registered nodes that are not equipped yet.
     async fn equip_new(&self) -> Result<()> {
         let nodes = self.caches.of::<Node>();
         for (name, equipment) in self.equipment.iter() {
@@ -154,7 +153,7 @@ impl Equipper {
             let path = format!("/api/v1/nodes/{node}");
             let hash = images_hash(&patch["status"]["images"]);
             let record = json!({"metadata": {"annotations": {IMAGES: hash}}});
-            // The record is first: without it, nothing would take the images away.
+            // Write the annotation first: without it, a later start would not remove the images.
             for (path, patch) in [(path.clone(), record), (format!("{path}/status"), patch)] {
                 patch_object(&self.client, &path, &patch)
                     .await
@@ -165,7 +164,7 @@ impl Equipper {
     }
 }
 
-/// Returns a hash of the images of a node's status: of their names and sizes.
+/// Returns a hash of the names and sizes of the images in a node's status.
 fn images_hash(images: &Value) -> String {
     let images = images.as_array().into_iter().flatten();
     let known: Vec<Value> =

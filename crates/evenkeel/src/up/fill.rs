@@ -1,4 +1,4 @@
-//! Settings of the configuration file that no flag replaces.
+//! Fills settings from the configuration file that no flag sets.
 
 use super::{
     config::{Cluster, Components},
@@ -6,7 +6,7 @@ use super::{
 };
 use std::path::{Path, PathBuf};
 
-/// Sets what no flag sets. Paths of the file are relative to its `folder`.
+/// Fills the settings that no flag sets. Paths in the file are relative to its `folder`.
 pub(super) fn fill(args: &mut Args, config: Cluster, folder: &Path) {
     fn fill_option<T>(flag: &mut Option<T>, value: Option<T>) {
         *flag = flag.take().or(value);
@@ -24,14 +24,14 @@ pub(super) fn fill(args: &mut Args, config: Cluster, folder: &Path) {
     args.console_writes |= config.console_writes;
     fill_option(&mut args.write_kubeconfig, config.write_kubeconfig);
     fill_option(&mut args.log_file, config.log_file.map(path));
-    // A flag replaces the pools of the file, whichever of its two forms they have.
+    // A flag replaces the pools of the file in both of their forms.
     let pools = match args.load_balancer_pool {
         Some(_) => Vec::new(),
         None => config.load_balancer_pools,
     };
     fill_option(&mut args.load_balancer_pool, config.load_balancer_pool);
     fill_list(&mut args.load, paths(config.load));
-    // Another API server has neither a folder nor a port of this process.
+    // With a remote API server, this process has no data folder and no API server port.
     if !args.is_remote() {
         fill_option(&mut args.data_dir, config.data_dir.map(path));
         fill_option(&mut args.port, config.port);
@@ -54,7 +54,7 @@ pub(super) fn fill(args: &mut Args, config: Cluster, folder: &Path) {
     fill_option(&mut flags.encryption_provider_config, server.encryption_provider_config.map(path));
     fill_list(&mut flags.enable_admission_plugins, server.enable_admission_plugins);
     fill_list(&mut flags.disable_admission_plugins, server.disable_admission_plugins);
-    // Either of the two replaces the other, also across flags and file.
+    // A mode in the flags replaces a configuration file in the file, and the other way round.
     if flags.authorization_mode.is_empty() && flags.authorization_config.is_none() {
         flags.authorization_mode = server.authorization_mode;
         flags.authorization_config = server.authorization_config.map(path);

@@ -1,11 +1,12 @@
-//! Marks of what this program generates from a configuration file, so that a later start takes away its own objects only.
+//! Marks objects that this program generates from a configuration file, so that a later start removes no other objects.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 
-/// Annotation of a generated object: a hash of its kind, namespace and name. A copy under another name has the mark of the
-/// original, which is not its own. A plain name would follow a rename in the text of the object.
+/// Annotation of a generated object: a hash of its kind, namespace and name. If a user copies the object under another name,
+/// the copy has the hash of the original, so it does not count as generated. With the plain name instead of a hash, replacing
+/// the name in the object's text would also replace it here.
 pub(crate) const GENERATED: &str = "evenkeel.dev/generated";
 
 /// Returns the mark of an object.

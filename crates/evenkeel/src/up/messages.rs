@@ -3,21 +3,21 @@
 use serde::{Deserialize, Serialize};
 use std::{io::Write as _, path::PathBuf};
 
-/// What happened in a start or an end.
+/// Event of a cluster's start or end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub(super) enum Event {
-    /// A part of the start is done.
+    /// A stage of the start is complete.
     Stage {
         stage: String,
         detail: String,
         /// Time since the start.
         elapsed_ms: u64,
     },
-    /// A part of the start takes long.
+    /// A stage of the start takes long.
     Waiting {
         stage: String,
-        /// What it waits for, as far as that is known.
+        /// Objects that the stage waits for; empty if they are unknown.
         waiting_for: Vec<String>,
         elapsed_ms: u64,
     },
@@ -26,13 +26,13 @@ pub(super) enum Event {
         name: String,
         context: String,
         url: String,
-        /// `None` for another API server, whose kubeconfig the user has.
+        /// `None` for a remote API server, because the user has its kubeconfig.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         kubeconfig: Option<PathBuf>,
         /// The user's kubeconfig, if the cluster was added to it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         merged_into: Option<PathBuf>,
-        /// URL of the console, with the token that lets a browser in.
+        /// URL of the console, with the token that authenticates the browser.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         console: Option<String>,
         elapsed_ms: u64,
@@ -43,12 +43,12 @@ pub(super) enum Event {
     Failed { message: String },
 }
 
-/// How events are printed.
+/// Format of printed events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Style {
     /// A JSON object on each line.
     Json,
-    /// Lines for people.
+    /// Lines of text for a terminal.
     Text {
         color: bool,
         /// Whether the cluster runs in the background, so that Ctrl-C does not stop it.
@@ -69,12 +69,12 @@ pub(super) struct TerminalFacts {
 }
 
 impl TerminalFacts {
-    /// Reads the facts of standard output.
+    /// Returns the facts of standard output.
     pub(super) fn of_stdout() -> Self {
         Self::of(&std::io::stdout())
     }
 
-    /// Reads the facts of an output.
+    /// Returns the facts of an output.
     #[expect(
         clippy::disallowed_methods,
         reason = "the program's edge, where the environment is read"
@@ -151,7 +151,7 @@ fn text(event: &Event, color: bool, detached: bool) -> String {
     }
 }
 
-/// Prints an event: to standard error if it is an error, or else to standard output. The reader may be gone.
+/// Prints an event: an error to standard error, others to standard output. Ignores that the output is closed.
 pub(super) fn print(event: &Event, style: Style) {
     let _ = match (event, style) {
         (Event::Failed { .. }, Style::Text { detached, .. }) => {

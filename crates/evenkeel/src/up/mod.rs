@@ -44,10 +44,10 @@ use std::{
 };
 use tracing::Level;
 
-/// Time that the report of the start has to end.
+/// Timeout for the task that reports the progress of the start.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Time that threads of the runtime have before the process is replaced.
+/// Timeout for the threads of the runtime to end, before the process is replaced.
 const RUNTIME_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Runs `evenkeel up`, and returns its exit code.
@@ -99,7 +99,7 @@ fn run(mut args: Args, style: Style) -> Result<()> {
     let claim = clusters.claim(&name)?;
     let log = start_log(&args, &claim)?;
     if let Err(error) = clusters.remove_orphans() {
-        tracing::warn!("what crashed clusters left cannot be removed: {error:#}");
+        tracing::warn!("the files of crashed clusters cannot be removed: {error:#}");
     }
     limits::raise_open_files();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
@@ -139,7 +139,7 @@ fn start_log(args: &Args, claim: &Claim) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Runs a cluster until it is to end.
+/// Runs a cluster until a signal or a client of the control socket stops it, or until it fails.
 async fn run_cluster(
     args: &Args,
     home: &Home,
@@ -187,11 +187,12 @@ async fn run_cluster(
         start.embedded(kubeconfigs, shutdown).await
     };
     reports.shut_down(REPORT_TIMEOUT).await;
-    // The folder stays for the process that follows.
+    // After a restart, the next process uses the folder.
     if !matches!(ended, Ok(Ending::Restart(_)))
         && let Some(progress) = Arc::into_inner(progress)
     {
-        // Whoever started it in the background reads no more once it was ready, and has ended once it starts again.
+        // The process that started the cluster in the background reads events only until the cluster is ready, and has ended
+        // after a restart.
         let is_unread = args.background && (progress.was_ready() || args.restarted_on.is_some());
         let failure = ended.as_ref().err().filter(|_| is_unread).map(chain);
         progress.end(failure.as_deref())?;

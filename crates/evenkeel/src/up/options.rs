@@ -156,7 +156,7 @@ pub(super) const RESTARTED_ON: &str = "--restarted-on=";
 /// Default pool of the embedded API server: addresses that are reserved for benchmarks (RFC 2544) and not routed.
 const DEFAULT_POOL: &str = "198.18.0.0/24";
 
-/// Maximum length of the part of a cluster's name that is the data folder's.
+/// Maximum length of the data folder's name within a cluster's name.
 const MAX_FOLDER_PART: usize = 40;
 
 impl Args {
@@ -166,7 +166,7 @@ impl Args {
         self.load_balancer_pool.as_deref().or(default).filter(|pool| *pool != "none")
     }
 
-    /// Returns whether an API server other than the embedded one is used.
+    /// Returns whether the cluster uses a remote API server instead of the embedded one.
     pub(super) fn is_remote(&self) -> bool {
         self.apiserver.is_some() || self.kubeconfig.is_some()
     }
@@ -179,8 +179,8 @@ impl Args {
         self.nodes.or(configured).unwrap_or(DEFAULT_NODES)
     }
 
-    /// Returns whether the cluster is added to the user's kubeconfig. One in the background is used from any shell, as those
-    /// of kind are; one in the foreground is mostly a script's.
+    /// Returns whether the cluster is added to the user's kubeconfig. By default, a cluster in the background is, because it is
+    /// used from any shell, as a cluster of kind; one in the foreground is not, because it is usually part of a script.
     pub(super) fn merges_kubeconfig(&self) -> bool {
         !self.is_remote() && self.write_kubeconfig.unwrap_or(self.detach)
     }
@@ -200,13 +200,13 @@ impl Args {
         }
     }
 
-    /// Returns whether events are printed as JSON. The starting process reads those of one in the background.
+    /// Returns whether events are printed as JSON. In the background, they always are, for the process that started this one.
     pub(super) fn prints_json(&self) -> bool {
         self.background || self.output == "json"
     }
 }
 
-/// Returns the name of a cluster: that of `--name`, or one by its data folder's absolute path, or `default`.
+/// Returns the name of a cluster: that of `--name`, or one made from the absolute path of its data folder, or `default`.
 pub(super) fn cluster_name(name: Option<&str>, data_dir: Option<&Path>) -> String {
     match (name, data_dir) {
         (Some(name), _) => name.to_owned(),
@@ -215,7 +215,8 @@ pub(super) fn cluster_name(name: Option<&str>, data_dir: Option<&Path>) -> Strin
     }
 }
 
-/// Returns a name that folders of the same name in different places do not share.
+/// Returns a name for the cluster of a data folder: the folder's name, and a hash of its path, so that folders with the same
+/// name in different places get different names.
 fn name_of_folder(folder: &Path) -> String {
     let base = folder.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
     let part: String = base
@@ -232,8 +233,9 @@ fn name_of_folder(folder: &Path) -> String {
     format!("{part}-{:08x}", hasher.finish() & 0xffff_ffff)
 }
 
-/// Returns the contexts to which the user's kubeconfig is to return, the latest first: the current one, and those to which
-/// it returns when that is another cluster's. Otherwise nothing would be left once both have stopped.
+/// Returns the contexts that can become current again in the user's kubeconfig when the cluster stops, the latest first: the
+/// current one and, if it belongs to another cluster, the previous contexts of that cluster. With these, a context is restored
+/// even if the other cluster stops first.
 pub(super) fn previous_contexts<'a>(
     current: Option<&str>,
     mut others: impl Iterator<Item = &'a Record>,

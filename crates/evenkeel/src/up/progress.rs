@@ -1,4 +1,4 @@
-//! Progress of a start: its stages, what the current one waits for, and the cluster's record.
+//! Progress of a start: reports its stages and the waits of the current one, and updates the cluster's record.
 
 use super::messages::Event;
 use crate::clusters::{Claim, Record};
@@ -9,15 +9,16 @@ use std::{
     time::Duration,
 };
 
-/// Time after which a stage is reported that is not done, and interval of further reports.
+/// Interval between reports about a stage that is not complete.
 const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 
+/// Returns the objects that a stage waits for.
 type Waits = Box<dyn Fn() -> Vec<String> + Send>;
 
-/// Prints an event to the user.
+/// Function that prints an event.
 pub(super) type Print = Box<dyn Fn(&Event) + Send + Sync>;
 
-/// A start that is reported to the user, and recorded for other commands.
+/// Progress of a start, reported to the user and recorded for other commands.
 pub(super) struct Progress {
     clock: Clock,
     started: Timestamp,
@@ -28,12 +29,12 @@ pub(super) struct Progress {
 
 struct StartState {
     record: Record,
-    /// Returns what the stage waits for.
+    /// Waits of the current stage.
     waits: Waits,
 }
 
 impl Progress {
-    /// Begins the report. The time counts from now.
+    /// Creates the progress of a start that starts now.
     pub(super) fn new(clock: Clock, print: Print, claim: Claim, record: Record) -> Self {
         let state = Mutex::new(StartState { record, waits: Box::new(Vec::new) });
         Self { started: clock.now(), clock, print, claim, state }
@@ -47,8 +48,8 @@ impl Progress {
         u64::try_from(self.clock.now().duration_since(self.started).as_millis()).unwrap_or_default()
     }
 
-    /// Changes the record. An error is logged: the cluster works, and other commands know less of it.
-    pub(super) fn record(&self, change: impl FnOnce(&mut Record)) {
+    /// Updates the record. Logs an error: the cluster works, but other commands do not see the change.
+    pub(super) fn update_record(&self, change: impl FnOnce(&mut Record)) {
         let mut state = self.state();
         change(&mut state.record);
         if let Err(error) = self.claim.write(&state.record) {
@@ -56,22 +57,26 @@ impl Progress {
         }
     }
 
-    /// Begins a stage. `waits` returns what it waits for.
-    pub(super) fn begin(&self, stage: &str, waits: impl Fn() -> Vec<String> + Send + 'static) {
+    /// Starts a stage. `waits` returns the objects that it waits for.
+    pub(super) fn start_stage(
+        &self,
+        stage: &str,
+        waits: impl Fn() -> Vec<String> + Send + 'static,
+    ) {
         self.state().waits = Box::new(waits);
-        self.record(|record| record.starting = Some(stage.to_owned()));
+        self.update_record(|record| record.starting = Some(stage.to_owned()));
     }
 
-    /// Ends the current stage.
-    pub(super) fn done(&self, detail: impl Into<String>) {
+    /// Reports the current stage as complete.
+    pub(super) fn complete_stage(&self, detail: impl Into<String>) {
         let stage = self.state().record.starting.clone().unwrap_or_default();
         let elapsed_ms = self.elapsed_ms();
         self.print(&Event::Stage { stage, detail: detail.into(), elapsed_ms });
     }
 
-    /// Ends the start.
+    /// Reports that the cluster is ready.
     pub(super) fn ready(&self) {
-        self.record(|record| record.starting = None);
+        self.update_record(|record| record.starting = None);
         let record = self.state().record.clone();
         self.print(&Event::Ready {
             context: crate::clusters::context(&record.name),
@@ -84,7 +89,7 @@ impl Progress {
         });
     }
 
-    /// Reports a stage that takes long, again and again until the cluster is ready.
+    /// Reports the current stage every [`REPORT_INTERVAL`] until the cluster is ready.
     pub(super) async fn report_waits(&self) {
         loop {
             self.clock.sleep(REPORT_INTERVAL).await;
@@ -111,11 +116,11 @@ impl Progress {
         self.state().record.starting.is_none()
     }
 
-    /// Ends the cluster. `kept_failure` is a reason that other commands show; its record and its log stay, or else nothing
-    /// does.
+    /// Ends the cluster, and removes its record and its log. With `kept_failure`, keeps them, so that other commands can show
+    /// this failure.
     pub(super) fn end(self, kept_failure: Option<&str>) -> anyhow::Result<()> {
         let Some(failure) = kept_failure else { return self.claim.remove() };
-        self.record(|record| record.failure = Some(failure.to_owned()));
+        self.update_record(|record| record.failure = Some(failure.to_owned()));
         Ok(())
     }
 }
@@ -144,14 +149,14 @@ mod tests {
         let claim = clusters.claim("a").expect("claimed");
         let progress = Progress::new(clock.clone(), print, claim, record);
         let start = async {
-            progress.begin("API server", Vec::new);
+            progress.start_stage("API server", Vec::new);
             clock.sleep(Duration::from_secs(3)).await;
-            progress.done("there");
-            progress.begin("components", || vec!["pods".to_owned()]);
+            progress.complete_stage("there");
+            progress.start_stage("components", || vec!["pods".to_owned()]);
             let recorded = clusters.find("a").expect("read").expect("there").record;
             assert_eq!(recorded.and_then(|r| r.starting).as_deref(), Some("components"));
             clock.sleep(Duration::from_secs(8)).await;
-            progress.done("there");
+            progress.complete_stage("there");
             progress.ready();
         };
         // The report ends by itself once the cluster is ready.

@@ -1,4 +1,4 @@
-//! Deletes what a former configuration gave a cluster with a data folder, and the current one does not.
+//! Deletes objects that a previous configuration added to a cluster with a data folder, and that the current one lacks.
 
 use super::generated::{GENERATED, mark};
 use anyhow::{Context as _, Result};
@@ -7,9 +7,9 @@ use evenkeel_runtime::client::{Client, DeleteOptions, ListOptions};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// Deletes the objects of some kinds, in all namespaces, whose label `label` is `true` and whose mark is their own, except
-/// those that `wanted` has. A kind that the server does not serve has none. A deletion that the server refuses is logged: the
-/// object stays.
+/// Deletes the objects of these kinds, in all namespaces, that have the label `label` with the value `true` and their own
+/// mark, except those in `desired`. Skips kinds that the server does not serve. Logs a deletion that the server refuses, and
+/// keeps the object.
 ///
 /// # Errors
 /// When the server refuses a list.
@@ -17,11 +17,11 @@ pub(super) async fn prune(
     client: &Client,
     label: &str,
     kinds: &[Kind],
-    wanted: &[Value],
+    desired: &[Value],
 ) -> Result<()> {
     let options = ListOptions { labels: format!("{label}=true"), ..ListOptions::default() };
     for kind in kinds {
-        let kept = names(wanted, &kind.kind);
+        let kept = names(desired, &kind.kind);
         let found = match client.list_metadata(kind, "", &options).await {
             Err(error) if error.is_not_found() => continue,
             found => found.with_context(|| format!("the {} cannot be listed", kind.plural))?,
@@ -38,7 +38,7 @@ pub(super) async fn prune(
             match client.delete(kind, namespace, name, &options).await {
                 Err(error) if !error.is_not_found_or_replaced() => tracing::warn!(
                     kind = %kind.kind, namespace, name, %error,
-                    "an object of a former configuration cannot be deleted; delete it with kubectl"
+                    "an object of a previous configuration cannot be deleted; delete it with kubectl"
                 ),
                 _ => {}
             }

@@ -1,4 +1,4 @@
-//! Connection to an API server outside of this process.
+//! Connection to a remote API server, which runs outside of this process.
 
 use super::Args;
 use anyhow::{Context, Result};

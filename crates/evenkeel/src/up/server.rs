@@ -6,8 +6,8 @@ use anyhow::{Context, Result};
 use evenkeel_apiserver::{Clock, Server, User};
 use std::net::SocketAddr;
 
-/// Opens the store, creates the certificates and builds the server, which knows these users, with the system's time or
-/// another one.
+/// Builds the server: opens the store, creates the certificates, and adds these users with their tokens. Its clock follows
+/// `time`, or the system's time without it.
 pub(super) async fn build(
     args: &Args,
     address: SocketAddr,

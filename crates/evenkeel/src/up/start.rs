@@ -1,4 +1,4 @@
-//! Start of a cluster, its life, and its end in order.
+//! Starts a cluster, runs it, and stops its components in order.
 
 use super::{
     access,
@@ -37,13 +37,13 @@ use futures::FutureExt as _;
 use serde_json::Value;
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
-/// Time that open requests have to complete when the server stops.
+/// Timeout for open requests to complete when the server stops.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How a cluster ended that did not fail.
+/// Reason why a cluster ended that did not fail.
 pub(super) enum Ending {
     Stopped,
-    /// It is to start again, without its objects, on this port.
+    /// The process must start the cluster again on this port, without its objects.
     Restart(u16),
 }
 
@@ -60,7 +60,7 @@ impl Extras {
     }
 }
 
-/// A cluster that is being started.
+/// Context of a cluster's start.
 pub(super) struct Start<'a> {
     pub(super) args: &'a Args,
     pub(super) clock: &'a Clock,
@@ -76,7 +76,7 @@ impl Start<'_> {
         shutdown: impl Future<Output = ()>,
     ) -> Result<Ending> {
         let Self { args, progress, .. } = self;
-        progress.begin("API server", Vec::new);
+        progress.start_stage("API server", Vec::new);
         if let (Some(_), Some(folder)) = (args.restarted_on, &args.data_dir) {
             snapshot::discard(folder)?;
         }
@@ -86,7 +86,7 @@ impl Start<'_> {
         let address = listener.local_addr().context("the listener has no address")?;
         let url = local_url(address);
         tokio::pin!(shutdown);
-        // It ends after all that runs on it.
+        // The thread ends after all components that run on it.
         let thread = args.speed.map(|speed| TimeThread::start(self.clock.now(), speed)).transpose();
         let thread = thread.context("the thread of the cluster's time cannot start")?;
         let time = thread.as_ref().map(|thread| thread.time().clone());
@@ -108,7 +108,7 @@ impl Start<'_> {
             Some(folder) => format!("state in {}", folder.display()),
             None => "state in memory".to_owned(),
         };
-        progress.done(format!("{url}, {state}"));
+        progress.complete_stage(format!("{url}, {state}"));
         let (renewed, renewed_url, paths) = (server.clone(), url.clone(), kubeconfigs.clone());
         serving.spawn_restarting_until_cancelled("kubeconfigs", move || {
             paths.clone().keep_renewed(renewed.clone(), renewed_url.clone())
@@ -138,7 +138,7 @@ impl Start<'_> {
             failure = server.failed() => Err(failure.into()),
         };
         if let Some(thread) = &thread {
-            // Components that wait for their time do so while they stop, too.
+            // Components also wait for the cluster's time while they stop.
             thread.time().set_speed(1.0);
         }
         match self.stop(plane, &serving, ended).await? {
@@ -147,21 +147,21 @@ impl Start<'_> {
         }
     }
 
-    /// Runs controllers, scheduler and nodes for another API server.
+    /// Runs controllers, scheduler and nodes against a remote API server.
     pub(super) async fn on_remote(
         &self,
         own: &Path,
         shutdown: impl Future<Output = ()>,
     ) -> Result<Ending> {
         let Self { args, progress, .. } = self;
-        progress.begin("API server", Vec::new);
+        progress.start_stage("API server", Vec::new);
         tokio::pin!(shutdown);
         let remote = tokio::select! {
             remote = remote::connect(args, self.clock) => remote?,
             () = &mut shutdown => return Ok(Ending::Stopped),
         };
-        progress.record(|record| record.url = Some(remote.url.clone()));
-        progress.done(format!("{} ({})", remote.url, remote.version));
+        progress.update_record(|record| record.url = Some(remote.url.clone()));
+        progress.complete_stage(format!("{} ({})", remote.url, remote.version));
         let extras = Extras::of(args)?;
         let mut options = plane::options(args)?;
         if let Some(ca) = &remote.ca {
@@ -180,23 +180,23 @@ impl Start<'_> {
         Ok(Ending::Stopped)
     }
 
-    /// Writes the kubeconfigs, and records what was current in the user's before.
+    /// Writes the kubeconfigs, and records the previous current context of the user's kubeconfig.
     fn write_kubeconfigs(&self, paths: &Kubeconfigs, server: &Server, url: &str) -> Result<()> {
-        self.progress.record(|record| {
+        self.progress.update_record(|record| {
             record.url = Some(url.to_owned());
-            // Before the change, so that a crash in between is cleaned.
+            // Record the change before it is made, so that the next command can undo it after a crash.
             record.merged_into = paths.user.as_ref().map(|user| user.path.clone());
         });
         let previous = paths.write(&server.kubeconfig(url))?;
-        // The context may be another cluster's, which knows the ones before it.
+        // The context may belong to another cluster, whose record has the contexts before it.
         let other = previous.as_deref().and_then(cluster_of_context);
         let other = other.and_then(|name| self.clusters.find(name).ok().flatten()?.record);
         let previous = options::previous_contexts(previous.as_deref(), other.iter());
-        self.progress.record(|record| record.previous_contexts = previous);
+        self.progress.update_record(|record| record.previous_contexts = previous);
         Ok(())
     }
 
-    /// Waits until the cluster is ready, then until a client of the control socket asks for its end, or a task fails.
+    /// Waits until the cluster is ready, then until a client of the control socket requests a stop or a reset, or a task fails.
     async fn serve(
         &self,
         plane: &Plane,
@@ -209,7 +209,7 @@ impl Start<'_> {
         let time = thread.map_or(self.clock, TimeThread::clock);
         let clocks = Clocks { process: self.clock, cluster: time };
         let console = console::start(self.args, plane, &clients, clocks, tasks).await?;
-        self.progress.record(|record| record.console = console);
+        self.progress.update_record(|record| record.console = console);
         let client = Client::builder(clients.own, self.clock.clone()).qps(-1.0).build();
         let (requests, mut requested) = watch::channel(None);
         let caches = plane.caches().clone();
@@ -236,16 +236,16 @@ impl Start<'_> {
             failed = async {
                 let equipper = self.become_ready(plane, &client, time, extras.equipment).await?;
                 if !equipper.is_empty() {
-                    tasks.spawn_until_cancelled("devices", equipper.keep());
+                    tasks.spawn_until_cancelled("devices", equipper.run());
                 }
                 if !extras.outages.is_empty() {
-                    begin_failures(extras.outages, &client, server.zip(thread), tasks);
+                    start_failures(extras.outages, &client, server.zip(thread), tasks);
                 }
                 std::future::pending::<Result<Option<LifecycleRequest>>>().await
             } => failed,
-            // A start that waits for something can be stopped, too.
+            // A cluster can also be stopped while it is starting.
             request = async {
-                // Without a socket, its sender is dropped, and nobody asks for anything.
+                // Without a socket, the sender is dropped, and there are no requests.
                 if requested.wait_for(Option::is_some).await.is_err() {
                     std::future::pending::<()>().await;
                 }
@@ -256,8 +256,8 @@ impl Start<'_> {
         }
     }
 
-    /// Waits until the cluster is ready, and creates what it is to have from the start. `time` is the cluster's. Returns what
-    /// equips nodes later.
+    /// Waits until the cluster is ready, and creates the objects of the configuration and of `--load`. `time` is the cluster's
+    /// clock. Returns the equipper, which equips nodes that register later.
     async fn become_ready(
         &self,
         plane: &Plane,
@@ -267,7 +267,7 @@ impl Start<'_> {
     ) -> Result<Equipper> {
         let Self { args, progress, .. } = self;
         let caches = plane.caches().clone();
-        progress.begin("components", move || status::unsynced(&caches));
+        progress.start_stage("components", move || status::unsynced(&caches));
         let synced = async {
             plane.synced().await;
             status::until_pods_are_admitted(plane, self.clock).await;
@@ -280,20 +280,20 @@ impl Start<'_> {
                 missing.join(", ")
             ),
         }
-        progress.done(components(args));
+        progress.complete_stage(components(args));
         let names = plane::node_names(args)?;
-        let reconnected = failures::end_former(client, plane.caches(), &names).await;
+        let reconnected = failures::end_previous(client, plane.caches(), &names).await;
         if let Some(limit) = args.wait {
             let makes_accounts = status::makes_accounts(plane);
             let awaited = status::Awaited { names, reconnected, makes_accounts };
             let (caches, time) = (plane.caches().clone(), time.clone());
             let pending = move || status::pending(&caches, &awaited, time.now());
-            progress.begin("nodes", pending.clone());
+            progress.start_stage("nodes", pending.clone());
             let ready = status::until_none_is_pending(&pending, self.clock);
             tokio::select! {
                 () = ready => {
                     let nodes = plane.caches().of::<Node>().len();
-                    progress.done(format!("{nodes} Ready"));
+                    progress.complete_stage(format!("{nodes} Ready"));
                 }
                 () = self.clock.sleep(limit) => {
                     bail!(
@@ -310,9 +310,9 @@ impl Start<'_> {
         }
         if !equipper.is_empty() {
             let waiting = equipper.clone();
-            progress.begin("devices", move || waiting.pending());
+            progress.start_stage("devices", move || waiting.pending());
             let nodes = equipper.start().await?;
-            progress.done(format!("devices and images of {nodes} nodes"));
+            progress.complete_stage(format!("devices and images of {nodes} nodes"));
         }
         let users = &args.components.users;
         let bindings: Vec<Value> = users.iter().flat_map(User::bindings).collect();
@@ -320,32 +320,33 @@ impl Start<'_> {
             prune(client, USER_LABEL, &binding_kinds(), &bindings).await.context("users")?;
         }
         if !args.is_remote() && !users.is_empty() {
-            progress.begin("users", Vec::new);
+            progress.start_stage("users", Vec::new);
             load_objects(client, "users", bindings, |_| {}).await?;
             let names: Vec<&str> = users.iter().map(|user| &*user.name).collect();
-            progress.done(format!(
+            progress.complete_stage(format!(
                 "{}; each has a kubeconfig-NAME beside the cluster's",
                 names.join(", ")
             ));
         }
         if !args.load.is_empty() {
-            progress.begin("manifests", Vec::new);
+            progress.start_stage("manifests", Vec::new);
             let report = |line: &str| tracing::info!("{line}");
             let loaded = load_paths(client, &args.load, report).await.context("--load")?;
-            progress.done(format!("{} created, {} applied", loaded.created, loaded.changed));
+            progress
+                .complete_stage(format!("{} created, {} applied", loaded.created, loaded.changed));
         }
         progress.ready();
         Ok(equipper)
     }
 
-    /// Stops the components in order. Returns what was asked for.
+    /// Stops the components in order. Returns the requested ending.
     async fn stop(
         &self,
         plane: Plane,
         serving: &Tasks,
         ended: Result<Option<LifecycleRequest>>,
     ) -> Result<Option<LifecycleRequest>> {
-        // After a failure nobody waits for the end: its reason comes next.
+        // After a failure, the error is reported next, so do not report the stop.
         if ended.is_ok() {
             self.progress.print(&Event::Stopping);
         }
@@ -357,8 +358,8 @@ impl Start<'_> {
     }
 }
 
-/// Begins the failures by plan, in the cluster's time.
-fn begin_failures(
+/// Starts the task of the planned failures, in the cluster's time.
+fn start_failures(
     outages: Vec<Outage>,
     client: &Client,
     own_time: Option<(&Server, &TimeThread)>,
@@ -377,7 +378,7 @@ fn begin_failures(
     tasks.spawn_finite("failures", failures.map(drop));
 }
 
-/// Returns the kinds of objects that give users their roles.
+/// Returns the kinds of bindings that grant roles to the users of the configuration.
 fn binding_kinds() -> [Kind; 2] {
     let kind = |kind, plural, namespaced| {
         Kind::new("rbac.authorization.k8s.io", "v1", kind, plural, namespaced)
@@ -388,7 +389,7 @@ fn binding_kinds() -> [Kind; 2] {
     ]
 }
 
-/// Logs an error of the control socket. `up` continues without it.
+/// Logs the error if the control socket cannot be opened. `up` continues without it.
 fn or_warn(control: Result<control::ControlSocket>) -> Option<control::ControlSocket> {
     control.inspect_err(|error| tracing::warn!("the control socket cannot be opened, so evenkeel explain, status, reset and snapshot cannot ask this process: {error:#}")).ok()
 }
@@ -407,7 +408,7 @@ fn components(args: &Args) -> String {
     names.join(", ")
 }
 
-/// Fails if tasks had to be aborted. `late` are their names.
+/// Returns an error if tasks had to be aborted. `late` has their names.
 fn require_stopped(late: &[String]) -> Result<()> {
     if late.is_empty() {
         Ok(())

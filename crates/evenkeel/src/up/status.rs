@@ -1,4 +1,4 @@
-//! What a cluster in this process reports of itself.
+//! Status of the cluster in this process: its report, and the conditions that a start waits for.
 
 use crate::clusters::LiveStatus;
 use evenkeel_api::{
@@ -13,16 +13,17 @@ use evenkeel_runtime::{
 };
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-/// Interval at which the caches are read until the nodes are Ready.
+/// Interval between reads of the caches until the nodes are Ready.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Interval at which the server is asked whether it serves what the caches wait for.
+/// Interval between discovery requests for the resources of unsynced caches.
 const SERVED_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Interval at which the cache of service accounts is read at the start.
+/// Interval between reads of the cache of service accounts during the start.
 const ACCOUNT_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Time that a start gives the default service account. Policies and webhooks of an old state may refuse it for ever.
+/// Maximum time that a start waits for the default service account. Policies and webhooks in an old data folder may refuse it
+/// forever.
 const ACCOUNT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Namespace and name of the service account of pods that name none.
@@ -52,8 +53,8 @@ pub(super) fn unsynced(caches: &Caches) -> Vec<String> {
     caches.unsynced().iter().map(|kind| kind.plural.clone().into_owned()).collect()
 }
 
-/// Waits until it is certain that the caches never sync, because the API server does not serve some of their resources, and
-/// returns these.
+/// Waits until discovery shows that the API server does not serve resources of unsynced caches, so that these never sync.
+/// Returns the resources.
 pub(super) async fn never_served(caches: &Caches, client: &Client) -> Vec<String> {
     loop {
         client.clock().sleep(SERVED_INTERVAL).await;
@@ -66,7 +67,7 @@ pub(super) async fn never_served(caches: &Caches, client: &Client) -> Vec<String
     }
 }
 
-/// Returns the resources that the server does not serve. Of a group whose discovery failed, nothing is known.
+/// Returns the resources that the server does not serve, except those of groups whose discovery failed.
 fn unserved(needed: &[Kind], served: &ServerResources) -> Vec<String> {
     if !served.failed.is_empty() {
         return Vec::new();
@@ -89,8 +90,8 @@ pub(super) fn makes_accounts(plane: &Plane) -> bool {
     plane.introspection().all().iter().any(makes_accounts)
 }
 
-/// Waits until the default service account exists, without which pods are refused in the namespace `default`. Nothing makes
-/// it without its controller.
+/// Waits until the default service account of the namespace `default` exists, because the server refuses pods without it. Does
+/// not wait if the controller that creates it does not run.
 pub(super) async fn until_pods_are_admitted(plane: &Plane, clock: &Clock) {
     if !makes_accounts(plane) {
         return;
@@ -109,27 +110,27 @@ pub(super) async fn until_pods_are_admitted(plane: &Plane, clock: &Clock) {
     }
 }
 
-/// Returns whether the namespace `default` has no service account for pods. A cluster without controllers has no such
-/// namespace.
+/// Returns whether the namespace `default` exists without its default service account. In a cluster without controllers, the
+/// namespace does not exist.
 fn lacks_default_account(caches: &Caches) -> bool {
     let (namespace, name) = DEFAULT_ACCOUNT;
     caches.of::<Namespace>().get("", namespace).is_some()
         && caches.of::<ServiceAccount>().get(namespace, name).is_none()
 }
 
-/// What `--wait` waits for, besides the caches.
+/// Conditions that `--wait` waits for in addition to the caches.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Awaited {
     /// Names of the simulated nodes, which may not be registered yet.
     pub(super) names: Vec<String>,
-    /// Nodes whose partition has been ended. The caches may not know it yet.
+    /// Nodes whose partition has been ended. The caches may still have the partition.
     pub(super) reconnected: BTreeSet<String>,
     /// Whether this process creates the default service account: nodes are Ready without controllers, too.
     pub(super) makes_accounts: bool,
 }
 
-/// Returns what `--wait` waits for now. A node with a fault that partitions it is not awaited: it is not Ready until the fault
-/// ends.
+/// Returns the objects that `--wait` still waits for. It does not wait for a partitioned node, which becomes Ready only when
+/// the fault ends.
 pub(super) fn pending(caches: &Caches, awaited: &Awaited, now: Timestamp) -> Vec<String> {
     let Awaited { names, reconnected, makes_accounts } = awaited;
     let nodes = caches.of::<Node>();

@@ -277,10 +277,7 @@ fn a_restart_keeps_what_stages_wrote_about_nodes() {
 fn what_a_configuration_cannot_mean_is_refused() {
     let home = Home::new();
     for (text, want) in [
-        (
-            "failures: [{unreachableNodes: [nobody]}]\n",
-            "neither a node nor a group of nodes \"nobody\"",
-        ),
+        ("failures: [{unreachableNodes: [nobody]}]\n", "no node or node group is named \"nobody\""),
         ("nodes: [{name: n, images: {a: large}}]\n", "nodes[0].images.a"),
         ("nodes: [{name: n, capacity: {cpu: x}}]\n", "nodes[0].capacity.cpu: \"x\""),
         ("users: [{name: a/b}]\n", "the name of a user has"),

@@ -45,7 +45,7 @@ impl Audit {
         let policy = match (&self.policy, &self.policy_file) {
             (Some(policy), None) => {
                 let mut policy = policy.clone();
-                // It is known here what the object is.
+                // The file may leave out apiVersion and kind, because only one kind is possible here.
                 policy.entry("apiVersion").or_insert_with(|| "audit.k8s.io/v1".into());
                 policy.entry("kind").or_insert_with(|| "Policy".into());
                 serde_json::to_string(&policy)?

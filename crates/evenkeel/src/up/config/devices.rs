@@ -71,7 +71,7 @@ impl Attribute {
 }
 
 impl Devices {
-    /// Returns the devices as a ResourceSlice has them. `names` counts the devices of each name before.
+    /// Returns the devices in the form of a ResourceSlice. `names` counts the devices so far by name.
     fn devices<'a>(&'a self, names: &mut BTreeMap<&'a str, u32>) -> Vec<Value> {
         let attributes: Map<String, Value> =
             self.attributes.iter().map(|(name, value)| (name.clone(), value.value())).collect();
@@ -173,9 +173,9 @@ impl Equipment {
                     "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice",
                     "metadata": {
                         "name": format!("{node}-{driver}-{index}"),
-                        // By it, a later start finds the slices that its configuration does not have.
+                        // A later start finds slices that its configuration lacks by this label.
                         "labels": {EQUIPMENT_LABEL: "true"},
-                        // As real drivers' slices, they end with the node.
+                        // Like the slices of real drivers, they are deleted with the node.
                         "ownerReferences": [
                             {"apiVersion": "v1", "kind": "Node", "name": node, "uid": uid, "controller": true},
                         ],

@@ -1,15 +1,15 @@
-//! Failures that a cluster has by plan: nodes that lose their connection some time after the cluster is ready.
+//! Planned failures: nodes that lose their connection to the API server some time after the cluster is ready.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, de::Error as _};
 use std::time::Duration;
 
-/// A failure of nodes.
+/// Nodes that become unreachable at the same time.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Failure {
-    /// Nodes that lose their connection to the API server: names of nodes, or of groups for all nodes of these. Their
-    /// kubelets renew no lease and report nothing.
+    /// Nodes that lose their connection to the API server: names of nodes, or of node groups, which stand for all nodes of
+    /// the group. Their kubelets renew no lease and report nothing.
     pub(crate) unreachable_nodes: Vec<String>,
     /// Time from when the cluster is ready until the failure, such as `30s`. Default: 0.
     #[serde(default, deserialize_with = "duration")]
@@ -37,44 +37,44 @@ fn optional_duration<'de, D: Deserializer<'de>>(
 pub(crate) struct Outage {
     /// Name of the node.
     pub(crate) node: String,
-    /// Begin, as a time since the cluster is ready.
-    pub(crate) after: Duration,
-    /// End, as a time since the cluster is ready. `None` if the connection does not come back.
+    /// Start, counted from when the cluster is ready.
+    pub(crate) start: Duration,
+    /// End, counted from when the cluster is ready. `None` if the connection does not come back.
     pub(crate) end: Option<Duration>,
 }
 
-/// Returns the outages, in order of their begins. Failures of a node that overlap or follow each other at once are one
-/// outage. `nodes` are the nodes of the cluster, which are named GROUP-0, GROUP-1, ….
+/// Returns the outages, ordered by start. Failures of a node that overlap, or of which one starts when the other ends, are
+/// one outage. `nodes` are the nodes of the cluster, which are named GROUP-0, GROUP-1, ….
 ///
 /// # Errors
-/// When a failure names nothing that exists.
+/// When a failure names neither a node nor a group.
 pub(crate) fn outages(failures: &[Failure], nodes: &[&str]) -> Result<Vec<Outage>, String> {
     let mut planned = Vec::new();
     for (position, failure) in failures.iter().enumerate() {
         for name in &failure.unreachable_nodes {
-            let named = named(name, nodes);
+            let named = nodes_named(name, nodes);
             if named.is_empty() {
                 return Err(format!(
-                    "failures[{position}].unreachableNodes: there is neither a node nor a group of nodes {name:?}; the nodes are {}",
+                    "failures[{position}].unreachableNodes: no node or node group is named {name:?}; nodes: {}",
                     nodes.join(", ")
                 ));
             }
-            let (after, end) =
-                (failure.after, failure.length.map(|length| failure.after.saturating_add(length)));
+            let start = failure.after;
+            let end = failure.length.map(|length| start.saturating_add(length));
             planned.extend(named.into_iter().map(|node| Outage {
                 node: node.to_owned(),
-                after,
+                start,
                 end,
             }));
         }
     }
-    planned.sort_by(|a, b| (a.after, &a.node).cmp(&(b.after, &b.node)));
+    planned.sort_by(|a, b| (a.start, &a.node).cmp(&(b.start, &b.node)));
     let mut outages: Vec<Outage> = Vec::new();
     for outage in planned {
-        // The last one of the node ends last.
+        // Outages are sorted and merged, so the node's last outage also ends last.
         let last = outages.iter_mut().rev().find(|last| last.node == outage.node);
         match last {
-            Some(last) if last.end.is_none_or(|end| outage.after <= end) => {
+            Some(last) if last.end.is_none_or(|end| outage.start <= end) => {
                 last.end = last.end.zip(outage.end).map(|(one, two)| one.max(two));
             }
             _ => outages.push(outage),
@@ -84,7 +84,7 @@ pub(crate) fn outages(failures: &[Failure], nodes: &[&str]) -> Result<Vec<Outage
 }
 
 /// Returns the node of this name, or the nodes of the group.
-fn named<'a>(name: &str, nodes: &[&'a str]) -> Vec<&'a str> {
+fn nodes_named<'a>(name: &str, nodes: &[&'a str]) -> Vec<&'a str> {
     let is_of_group = |node: &str| {
         node.strip_prefix(name).and_then(|rest| rest.strip_prefix('-')).is_some_and(|index| {
             !index.is_empty() && index.bytes().all(|byte| byte.is_ascii_digit())
@@ -97,7 +97,7 @@ fn named<'a>(name: &str, nodes: &[&'a str]) -> Vec<&'a str> {
 mod tests {
     use super::*;
 
-    /// Node, and seconds of begin and end.
+    /// Node, and seconds of start and end.
     type Planned = (&'static str, u64, Option<u64>);
 
     const NODES: [&str; 4] = ["a-0", "a-1", "a-b-0", "b-0"];
@@ -138,7 +138,7 @@ mod tests {
             let outages = outages(&failures, &NODES).expect("valid");
             let got: Vec<_> = outages
                 .iter()
-                .map(|it| (&*it.node, it.after.as_secs(), it.end.map(|end| end.as_secs())))
+                .map(|it| (&*it.node, it.start.as_secs(), it.end.map(|end| end.as_secs())))
                 .collect();
             assert_eq!(got, want, "{failures:?}");
         }
@@ -148,10 +148,10 @@ mod tests {
     fn a_failure_of_nothing_is_refused() {
         let error = outages(&[failure(&["c"], 0, None)], &NODES).expect_err("no node");
         assert!(
-            error.starts_with("failures[0].unreachableNodes: there is neither a node nor a group"),
+            error.starts_with("failures[0].unreachableNodes: no node or node group is named \"c\""),
             "{error}"
         );
-        assert!(error.ends_with("the nodes are a-0, a-1, a-b-0, b-0"), "{error}");
+        assert!(error.ends_with("; nodes: a-0, a-1, a-b-0, b-0"), "{error}");
     }
 
     #[test]

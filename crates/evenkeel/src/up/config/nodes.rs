@@ -1,4 +1,4 @@
-//! Checks of groups of nodes: what the API server would refuse, or no node can be registered with.
+//! Checks of node groups: refuses values that the API server would refuse at the registration of a node.
 
 use super::types::{Nodes, Quantity};
 use evenkeel_api::{forms, quantity};
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 /// Checks capacities, labels, zones and taints.
 ///
 /// # Errors
-/// When a value is invalid. The error begins with its path.
+/// When a value is invalid. The error starts with its path.
 pub(crate) fn check(groups: &[Nodes]) -> Result<(), String> {
     for (position, group) in groups.iter().enumerate() {
         check_group(group).map_err(|why| format!("nodes[{position}].{why}"))?;

@@ -1,4 +1,4 @@
-//! Decoding of the configuration file, with errors that name the place.
+//! Decodes the configuration file. Errors name line, column and path.
 
 use super::{nodes, types::Cluster, users};
 use anyhow::{Result, anyhow};
@@ -24,7 +24,7 @@ pub(crate) fn read(source: &str, text: &str) -> Result<Cluster> {
     Ok(cluster)
 }
 
-/// Checks what no field alone shows.
+/// Checks rules across fields.
 fn check(cluster: &Cluster) -> Result<(), String> {
     if cluster.load_balancer_pool.is_some() && !cluster.load_balancer_pools.is_empty() {
         return Err("loadBalancerPool and loadBalancerPools exclude each other".to_owned());
@@ -51,7 +51,7 @@ fn describe(source: &str, path: &str, error: &Error) -> String {
     }
 }
 
-/// Returns an error in the words of YAML's users, without the place.
+/// Returns an error without its position, in terms of YAML instead of the parser's.
 fn in_words(error: &Error) -> String {
     let text = error.to_string();
     let text = match error.location() {

@@ -1,4 +1,4 @@
-//! Users of a cluster besides its administrator, and what they may do.
+//! Users of a cluster besides its administrator, and their roles.
 
 use crate::up::generated::marked;
 use schemars::JsonSchema;
@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Label, with the value `true`, of the bindings that give users their roles.
+/// Label, with the value `true`, of the bindings that grant roles to these users.
 pub(crate) const USER_LABEL: &str = "evenkeel.dev/user";
 
 /// A user with a kubeconfig of its own, `kubeconfig-NAME` beside the cluster's.
@@ -43,7 +43,7 @@ fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> 
 }
 
 impl User {
-    /// Returns the objects that give the user its roles.
+    /// Returns the bindings that grant the user its roles, and namespaces for them.
     pub(crate) fn bindings(&self) -> Vec<Value> {
         const GROUP: &str = "rbac.authorization.k8s.io";
         let binding = |kind: &str, namespace: &str, role: &str| {
@@ -52,7 +52,7 @@ impl User {
                 "kind": kind,
                 "metadata": {
                     "name": format!("evenkeel:{}:{role}", self.name),
-                    // By it, a later start finds the bindings that its configuration does not have.
+                    // A later start finds bindings that its configuration lacks by this label.
                     "labels": {USER_LABEL: "true"},
                 },
                 "subjects": [{"kind": "User", "apiGroup": GROUP, "name": self.name}],
