@@ -1,7 +1,7 @@
 //! What a program runs besides its controllers: metrics, the connection to the API server, caches, leader election and
 //! the secure port.
 
-use crate::secure_serving::Routes;
+use crate::secure_serving::{Identity, Routes, Tls};
 use crate::{
     command_line,
     connection::{Connection, RateFactors},
@@ -77,6 +77,8 @@ pub struct Process {
     /// Metric of running controllers.
     pub running_controllers: RunningControllers,
     election: Option<leaderelection::Config>,
+    /// Certificate of the secure port. `None` if it is not served.
+    identity: Option<Identity>,
     background: Tasks,
     /// Cancelled when a signal stops the program.
     stopping: CancellationToken,
@@ -119,6 +121,7 @@ impl Process {
         let manager = builder.build()?;
         let background = Tasks::of(manager.supervisor());
         parts.log.keep_flushed(&background, &clock);
+        let mut identity = None;
         if parts.serving.port != 0 {
             let exposition = Exposition::new(&registry, parts.catalog, parts.metrics);
             let routes = exposition.routes(Routes::new());
@@ -132,8 +135,9 @@ impl Process {
                 None => (routes, Checks::usual(&manager)),
             };
             exposition.observe_health(&checks.healthz);
-            let (name, pages) = (parts.name, pages(&parts, &manager, &clock));
-            serving::add(&manager, name, parts.serving, routes, pages, checks, &clock).await?;
+            let pages = pages(&parts, &manager, &clock);
+            let of_port = identity.insert(serving::identity(parts.name, parts.serving)?).clone();
+            serving::add(&manager, parts.serving, of_port, routes, pages, checks, &clock).await?;
         }
         manager.add(RunnableGroup::Others, "credentials", |running| async move {
             running.token().run_until_cancelled_owned(config_reloader.run()).await;
@@ -148,6 +152,7 @@ impl Process {
             manager,
             running_controllers,
             election,
+            identity,
             background,
             stopping,
         })
@@ -166,6 +171,24 @@ impl Process {
         let config = leaderelection::Config { name, coordinated: false, ..election.clone() };
         let election = self.manager.new_elector(config, "leaderMigration")?;
         Ok(Some(MigrationLease { migration: migration.clone(), election }))
+    }
+
+    /// Returns the Lease of the leader election. `None` without one.
+    pub fn election(&self) -> Option<&leaderelection::Config> {
+        self.election.as_ref()
+    }
+
+    /// Returns the TLS of another port of this program, for browsers. It has the certificate of the secure port; `options` are
+    /// those of [`Parts::serving`].
+    ///
+    /// # Errors
+    /// Fails if a certificate cannot be read or created.
+    pub fn browser_tls(&self, options: &ServingOptions) -> Result<Tls> {
+        let identity = match &self.identity {
+            Some(identity) => identity.clone(),
+            None => serving::identity(self.manager.component(), options)?,
+        };
+        serving::browser_tls(identity, options)
     }
 
     /// Runs until a signal stops the program or its lease is lost.

@@ -1,5 +1,6 @@
 //! Drop-in replacement of kube-controller-manager: options, start order and credentials.
 
+mod console;
 pub mod controllers;
 pub mod options;
 pub mod plan;

@@ -1,6 +1,7 @@
 //! Main function of the program: arguments, client, leader election, controllers, secure port and shutdown.
 
 use crate::{
+    console,
     controllers::{self, KubeControllers},
     options::{self, Options},
     plan,
@@ -19,7 +20,7 @@ use evenkeel_runtime::{leaderelection, manager::RunnableGroup};
 use std::{process::ExitCode, time::Duration};
 
 /// Name of the program, of its lease, and the first part of its user agents.
-const NAME: &str = "kube-controller-manager";
+pub(crate) const NAME: &str = "kube-controller-manager";
 
 /// Table of upstream's metrics and their stability levels.
 pub const METRICS_TABLE: &str = include_str!("../data/metrics.tsv");
@@ -72,6 +73,7 @@ async fn run(options: Options, log: &Log) -> Result<()> {
         own_pages: None,
     })
     .await?;
+    console::serve(&process, &options)?;
     let manager = &process.manager;
     let controller_name = |descriptor: &Descriptor| ControllerName {
         name: descriptor.name,

@@ -27,6 +27,7 @@
 
 mod check;
 pub mod config;
+mod console;
 mod options;
 mod plugins;
 mod profiles;
@@ -105,7 +106,7 @@ fn run_program(arguments: Vec<String>, plugins: &Registry) -> ExitCode {
         if log_or_write_config(&options, &config, &log)? {
             return Ok(ExitCode::SUCCESS);
         }
-        run(&options, &config, profiles, &log).await
+        run(&options, &config, plugins, profiles, &log).await
     })
 }
 
@@ -196,6 +197,7 @@ fn log_or_write_config(
 async fn run(
     options: &Options,
     config: &KubeSchedulerConfiguration,
+    plugins: &Registry,
     profiles: Vec<Profile>,
     log: &Log,
 ) -> Result<ExitCode> {
@@ -228,6 +230,7 @@ async fn run(
     let delays_caches = config.delay_cache_until_active && leader.elect;
     let caches = if delays_caches { delayed_caches(&process) } else { env.caches.clone() };
     let client = env.client.with_user_agent("scheduler");
+    console::serve(&process, options, config, plugins, &caches)?;
     // Scheduling waits for each call of an extender, so the reads for these calls have no rate limit.
     let unlimited_client = process.connection.unlimited().with_user_agent("extenders");
     let extenders = extender::set_up(&config.extenders, &unlimited_client, &caches)

@@ -1,6 +1,7 @@
 //! Options of the program, read from its flags.
 
 use crate::config::{GoDuration, KubeSchedulerConfiguration, LeaderElectionConfiguration};
+use crate::console;
 use anyhow::{Context as _, Result};
 use evenkeel_component::{
     command_line,
@@ -11,12 +12,12 @@ use evenkeel_component::{
     },
 };
 use evenkeel_scheduler::plugins::inert::INERT;
-use std::{sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-/// Returns the flags of upstream's kube-scheduler v1.37.
+/// Returns the flags of upstream's kube-scheduler v1.37, and this program's own.
 pub(super) fn flags() -> Flags {
     let words = include_str!("../data/words.tsv");
-    Flags::from_table(include_str!("../data/flags.tsv"), words)
+    console::with_flags(Flags::from_table(include_str!("../data/flags.tsv"), words))
 }
 
 /// Validated options. The configuration file is read later, after the log has started.
@@ -37,6 +38,8 @@ pub(super) struct Options {
     pub(super) metrics: MetricsOptions,
     pub(super) serving: ServingOptions,
     pub(super) pod_max_in_unschedulable_pods: Duration,
+    /// Address of the console. `None` serves none.
+    pub(super) console: Option<SocketAddr>,
     pub(super) gates: Arc<FeatureGates>,
     pub(super) parsed_flags: ParsedFlags,
     /// Warnings to log at start.
@@ -72,6 +75,7 @@ impl Options {
             serving,
             pod_max_in_unschedulable_pods: reader
                 .duration("pod-max-in-unschedulable-pods-duration"),
+            console: console::address(&reader),
             gates,
             parsed_flags: reader.parsed().clone(),
             warnings,
@@ -143,6 +147,7 @@ impl Options {
                 &connection.content_type,
             ),
             own_credentials: false,
+            for_users: self.console.is_some(),
         }
     }
 }

@@ -44,9 +44,10 @@ pub type PluginResult = Result<Arc<dyn Plugin>, Box<dyn Error + Send + Sync>>;
 /// Function that creates a plugin from its arguments.
 ///
 /// Upstream: `PluginFactory`.
-type PluginFactory = Box<dyn Fn(&PluginContext<'_>) -> PluginResult + Send + Sync>;
+type PluginFactory = Arc<dyn Fn(&PluginContext<'_>) -> PluginResult + Send + Sync>;
 
 /// Plugin factories, by name in the configuration.
+#[derive(Clone)]
 pub struct Registry(BTreeMap<String, PluginFactory>);
 
 impl Default for Registry {
@@ -77,7 +78,7 @@ impl Registry {
         name: &str,
         factory: impl Fn(&PluginContext<'_>) -> PluginResult + Send + Sync + 'static,
     ) -> Self {
-        self.0.insert(name.to_owned(), Box::new(factory));
+        self.0.insert(name.to_owned(), Arc::new(factory));
         self
     }
 

@@ -34,7 +34,13 @@ const ARROWS: [(&str, &[&str]); 28] = [
     ("evenkeel-component", &["evenkeel-api", "evenkeel-runtime"]),
     (
         "evenkeel-controller-manager",
-        &["evenkeel-api", "evenkeel-runtime", "evenkeel-component", "evenkeel-controllers"],
+        &[
+            "evenkeel-api",
+            "evenkeel-runtime",
+            "evenkeel-component",
+            "evenkeel-console",
+            "evenkeel-controllers",
+        ],
     ),
     ("evenkeel-cloud", &["evenkeel-api", "evenkeel-runtime", "evenkeel-component"]),
     (
@@ -44,6 +50,7 @@ const ARROWS: [(&str, &[&str]); 28] = [
             "evenkeel-component-helpers",
             "evenkeel-runtime",
             "evenkeel-component",
+            "evenkeel-console",
             "evenkeel-scheduler",
         ],
     ),

@@ -58,7 +58,7 @@ impl Default for ClientSettings {
 pub struct Connection {
     /// Transport with the program's credentials.
     pub transport: Transport,
-    /// Transport without credentials, if each controller has its own.
+    /// Transport without credentials, if each controller has its own, or for requests of users.
     anonymous: Option<Transport>,
     options: ClientOptions,
     /// User agent of all clients, to which each client appends its name.
@@ -87,7 +87,7 @@ impl Connection {
         let host = config.cluster_url.authority().map(ToString::to_string).unwrap_or_default();
         let mut reloader = ConfigReloader::new(connect, clock.clone());
         let transport = reloader.transport(|_| {}).await?;
-        let anonymous = if options.own_credentials {
+        let anonymous = if options.own_credentials || options.for_users {
             let anonymous = |config: &mut Config| config.auth_info = AuthInfo::default();
             Some(reloader.transport(anonymous).await?)
         } else {
@@ -126,12 +126,19 @@ impl Connection {
         Self { options, ..self.clone() }.client(RateFactors::ONE)
     }
 
+    /// Returns a client without credentials, for requests of users with theirs. `None` unless [`ClientOptions::for_users`] or
+    /// [`ClientOptions::own_credentials`] is set.
+    pub fn anonymous(&self) -> Option<kube::Client> {
+        self.anonymous.clone().map(Into::into)
+    }
+
     /// Returns the clients of the controllers, which write while `fence` is open. They use the program's
     /// credentials, or each controller's own, which `tasks` renew.
     pub fn clients(&self, fence: &LeaderFence, tasks: &Tasks, settings: ClientSettings) -> Clients {
         let token_client =
             self.client(RateFactors::ONE).with_user_agent("token-requests").fenced(fence);
-        let own_credentials = self.anonymous.clone().map(|anonymous| {
+        let anonymous = self.anonymous.clone().filter(|_| self.options.own_credentials);
+        let own_credentials = anonymous.map(|anonymous| {
             Credentials::new(token_client, anonymous.into(), self.clock.clone(), tasks.clone())
         });
         let (this, fence) = (self.clone(), fence.clone());

@@ -5,7 +5,7 @@ use std::{
     cell::RefCell,
     collections::BTreeSet,
     fmt,
-    net::{IpAddr, Ipv4Addr},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     time::Duration,
 };
 
@@ -122,6 +122,17 @@ impl Reader {
             }
             None => UNSPECIFIED,
         }
+    }
+
+    /// Returns the IP address and port of a text flag, or `None` if it is empty.
+    pub fn socket_address(&self, flag: &str) -> Option<SocketAddr> {
+        let text = self.non_empty_text(flag)?;
+        let address = text.parse();
+        if address.is_err() {
+            let rule = "must be an IP address with a port, such as 127.0.0.1:10261 or [::1]:10261";
+            self.record_invalid(flag, format!("--{flag} {text} {rule}"));
+        }
+        address.ok()
     }
 
     /// Returns the value of a text flag, or `None` if it is empty.

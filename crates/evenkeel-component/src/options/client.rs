@@ -22,6 +22,8 @@ pub struct ClientOptions {
     pub json: bool,
     /// `--use-service-account-credentials`: each controller uses its own service account.
     pub own_credentials: bool,
+    /// Whether the program also sends requests of users, with the users' credentials.
+    pub for_users: bool,
 }
 
 impl ClientOptions {
@@ -46,6 +48,7 @@ impl ClientOptions {
             master: read.non_empty_text("master"),
             json: Self::asks_for_json("", &content),
             own_credentials: read.bool("use-service-account-credentials"),
+            for_users: false,
             qps: read.float("kube-api-qps") as f32,
             burst: u32::try_from(burst).unwrap_or_else(|_| {
                 read.record_invalid(

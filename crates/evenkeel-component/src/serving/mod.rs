@@ -9,10 +9,11 @@ mod zpages;
 
 pub use health::{Checks, leader_election, supervised_tasks};
 pub use pages::Pages;
+pub use tls::{browser_tls, identity};
 pub use zpages::ComponentInfo;
 
 use crate::options::ServingOptions;
-use crate::secure_serving::{self, Routes, ServerOptions, Trust};
+use crate::secure_serving::{self, Identity, Routes, ServerOptions, Trust};
 use anyhow::{Context, Result};
 use evenkeel_runtime::{
     clock::Clock,
@@ -21,9 +22,9 @@ use evenkeel_runtime::{
 };
 use std::{net::SocketAddr, sync::Arc};
 
-/// Adds the secure port to a manager, with `routes`, the program's `pages` and its health `checks`. Returns its
-/// address. The port is bound at once, so that a port in use is reported at the start. It serves before this instance
-/// becomes the leader.
+/// Adds the secure port to a manager, with the certificate of [`identity`], `routes`, the program's `pages` and its health
+/// `checks`. Returns its address. The port is bound at once, so that a port in use is reported at the start. It serves
+/// before this instance becomes the leader.
 ///
 /// # Errors
 /// Fails if a certificate or a kubeconfig cannot be read, or the port cannot be bound. Also fails if the ConfigMap
@@ -31,16 +32,16 @@ use std::{net::SocketAddr, sync::Arc};
 /// `--authentication-tolerate-lookup-failure` is false.
 pub async fn add(
     manager: &Manager,
-    program: &str,
     options: &ServingOptions,
+    identity: Identity,
     routes: Routes,
     pages: Pages,
     checks: Checks,
     clock: &Clock,
 ) -> Result<SocketAddr> {
-    let trust = Trust::default();
+    let (program, trust) = (manager.component(), Trust::default());
     let queues = &manager.env().metrics.queues;
-    let tls = Arc::new(tls::tls(program, options, &trust)?.with_metrics(queues));
+    let tls = Arc::new(tls::tls(identity, options, &trust)?.with_metrics(queues));
     let guard::AuthStack { guard, ca_controller, kubeconfig_reloaders } =
         guard::build(manager, program, options, &trust, clock).await?;
     let routes = pages.add_to(checks.add_to(routes), program);

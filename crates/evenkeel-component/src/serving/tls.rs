@@ -7,17 +7,11 @@ use crate::secure_serving::{
 use anyhow::{Context, Result};
 use std::path::Path;
 
-/// Returns the TLS of the secure port: certificates, settings and trusted CAs. A self-signed certificate in
-/// `--cert-dir` has the file name `program`.
+/// Returns the TLS of the secure port: certificates, settings and trusted CAs.
 ///
 /// # Errors
-/// Fails if a certificate cannot be read or created, or `--tls-curve-preferences` names no supported group.
-pub(super) fn tls(program: &str, options: &ServingOptions, trust: &Trust) -> Result<Tls> {
-    let named = options.tls.by_name.iter().map(|named| NamedFiles {
-        certificate: named.certificate.clone().into(),
-        key: named.key.clone().into(),
-        names: named.names.clone(),
-    });
+/// Fails if a certificate cannot be read, or `--tls-curve-preferences` names no supported group.
+pub(super) fn tls(identity: Identity, options: &ServingOptions, trust: &Trust) -> Result<Tls> {
     let header = &options.request_header;
     let proxy_headers = ProxyHeaders {
         allowed_names: header.allowed_names.clone(),
@@ -30,9 +24,29 @@ pub(super) fn tls(program: &str, options: &ServingOptions, trust: &Trust) -> Res
         clients: options.client_ca.as_ref().map(Into::into),
         proxies: header.client_ca.as_ref().map(|path| (path.into(), proxy_headers)),
     };
-    let identity = identity(program, options)?;
-    let tls = Tls::new(settings(options)?, identity, named.collect(), files, trust.clone());
+    let tls = Tls::new(settings(options)?, identity, named(options), files, trust.clone());
     tls.context("the secure port")
+}
+
+/// Returns the TLS of another port of the program, which is for browsers: the certificates and settings of the secure port,
+/// only HTTP/1.1, and no request for certificates of clients.
+///
+/// # Errors
+/// Fails if a certificate cannot be read, or `--tls-curve-preferences` names no supported group.
+pub fn browser_tls(identity: Identity, options: &ServingOptions) -> Result<Tls> {
+    let settings = settings(options)?.without_http2().without_client_certificates();
+    let (files, trust) = (TrustFiles::default(), Trust::default());
+    Tls::new(settings, identity, named(options), files, trust).context("the port for browsers")
+}
+
+/// Returns the certificates by server name (`--tls-sni-cert-key`).
+fn named(options: &ServingOptions) -> Vec<NamedFiles> {
+    let named = options.tls.by_name.iter().map(|named| NamedFiles {
+        certificate: named.certificate.clone().into(),
+        key: named.key.clone().into(),
+        names: named.names.clone(),
+    });
+    named.collect()
 }
 
 /// Returns the protocol versions, cipher suites and key exchange groups.
@@ -62,8 +76,13 @@ fn settings(options: &ServingOptions) -> Result<TlsSettings> {
 /// Returns the serving certificate: the one of `--tls-cert-file`, or else a self-signed one for the host. With
 /// `--cert-dir`, the self-signed certificate is stored in files, and created only if they do not exist.
 ///
+/// A self-signed certificate in `--cert-dir` has the file name `program`.
+///
 /// Upstream: `MaybeDefaultWithSelfSignedCerts`.
-fn identity(program: &str, options: &ServingOptions) -> Result<Identity> {
+///
+/// # Errors
+/// Fails if a self-signed certificate cannot be created.
+pub fn identity(program: &str, options: &ServingOptions) -> Result<Identity> {
     if let Some((certificate, key)) = &options.certificate {
         return Ok(Identity::Files { certificate: certificate.into(), key: key.into() });
     }

@@ -9,6 +9,7 @@ pub use about::{command_line, from_arguments};
 pub use choice::{Choice, KnownController, known_controllers};
 pub use configz::configz;
 
+use crate::console;
 use evenkeel_component::{
     command_line,
     features::FeatureGates,
@@ -19,7 +20,7 @@ use evenkeel_component::{
     },
 };
 use evenkeel_controllers::options as controllers;
-use std::{sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 /// Name of the program.
 const NAME: &str = "kube-controller-manager";
@@ -27,9 +28,9 @@ const NAME: &str = "kube-controller-manager";
 /// Returns the flags: those of upstream's kube-controller-manager v1.37, and this program's own.
 pub fn flags() -> Flags {
     let words = include_str!("../../data/words.tsv");
-    Flags::from_table(include_str!("../../data/flags.tsv"), words)
-        .with_own(include_str!("../../data/own.tsv"), words)
-        .with_deprecated(include_str!("../../data/retired.tsv"))
+    let flags = Flags::from_table(include_str!("../../data/flags.tsv"), words)
+        .with_own(include_str!("../../data/own.tsv"), words);
+    console::with_flags(flags).with_deprecated(include_str!("../../data/retired.tsv"))
 }
 
 /// Validated options of the program.
@@ -37,6 +38,8 @@ pub fn flags() -> Flags {
 pub struct Options {
     /// Options of the connection to the API server.
     pub client: ClientOptions,
+    /// Address of the console (`--console-bind-address`). `None` serves none.
+    pub(crate) console: Option<SocketAddr>,
     /// Controllers that `--controllers` enables.
     pub choice: Choice,
     /// Options of each controller.
@@ -93,8 +96,13 @@ impl Options {
             choice.old_names.iter().map(|(old, name)| format!("{old} is an old name of {name}")),
         );
         let leader = LeaderElectionOptions::from_flags(&read);
+        let console = console::address(&read);
         let mut options = Self {
-            client: ClientOptions::from_flags(&read),
+            client: ClientOptions {
+                for_users: console.is_some(),
+                ..ClientOptions::from_flags(&read)
+            },
+            console,
             choice,
             controllers: controllers::Options::read(&Source { read: &read, gates: &gates }),
             migration: Migration::from_flags(&read, NAME).filter(|_| leader.elect),

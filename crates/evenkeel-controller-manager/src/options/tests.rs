@@ -162,7 +162,11 @@ fn parse_help(help: &str) -> Vec<[String; 4]> {
 }
 
 /// Flags that upstream's help text lacks, and the reason.
-const OURS: [(&str, &str); 1] = [("plan", "a dry run before this program replaces upstream's")];
+const OURS: &[(&str, &str)] = &[
+    ("plan", "a dry run before this program replaces upstream's"),
+    #[cfg(feature = "console")]
+    ("console-bind-address", "the console in the browser, which upstream's program does not have"),
+];
 
 #[test]
 fn the_help_text_lists_upstreams_flags_and_ours() {
@@ -174,7 +178,8 @@ fn the_help_text_lists_upstreams_flags_and_ours() {
     let (ours, upstreams): (Vec<_>, Vec<_>) =
         parse_help(&command_line().help()).into_iter().partition(is_ours);
     assert_eq!(upstreams, recorded.collect::<Vec<_>>());
-    assert_eq!(ours.iter().map(|flag| &*flag[1]).collect::<Vec<_>>(), OURS.map(|(name, _)| name));
+    let names: Vec<&str> = OURS.iter().map(|(name, _)| *name).collect();
+    assert_eq!(ours.iter().map(|flag| &*flag[1]).collect::<Vec<_>>(), names);
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod claims;
 mod cloud;
 mod cloud_manager;
 mod cluster;
+mod console;
 mod custom;
 mod daemonset;
 mod deployment;

@@ -1,0 +1,72 @@
+//! The program's console in the browser, with the feature `console`.
+
+use crate::options::Options;
+use anyhow::Result;
+use evenkeel_component::{
+    flags::{Flags, Reader},
+    process::Process,
+};
+use std::net::SocketAddr;
+
+/// Adds the console's flag.
+pub(crate) fn with_flags(flags: Flags) -> Flags {
+    #[cfg(feature = "console")]
+    let flags = flags.with_own(evenkeel_console::program::FLAGS, evenkeel_console::program::WORDS);
+    flags
+}
+
+/// Returns the address of the console. `None` serves none.
+pub(crate) fn address(read: &Reader) -> Option<SocketAddr> {
+    #[cfg(feature = "console")]
+    return read.socket_address(evenkeel_console::program::FLAG);
+    #[cfg(not(feature = "console"))]
+    {
+        let _ = read;
+        None
+    }
+}
+
+/// Adds the console to the program, if the flag asks for it.
+///
+/// # Errors
+/// If the address is not available, or a certificate cannot be read.
+#[cfg(feature = "console")]
+pub(crate) fn serve(process: &Process, options: &Options) -> Result<()> {
+    use anyhow::Context as _;
+    use evenkeel_console::{
+        Console,
+        program::{Binding, Election, ProgramOptions},
+    };
+
+    let Some((address, anonymous)) = options.console.zip(process.connection.anonymous()) else {
+        return Ok(());
+    };
+    let manager = &process.manager;
+    let env = manager.env();
+    let election = manager.elector().zip(process.election());
+    let console = Console::of_program(ProgramOptions {
+        name: crate::program::NAME,
+        anonymous,
+        clock: process.clock.clone(),
+        caches: env.caches.clone(),
+        introspection: env.introspection.clone(),
+        registry: process.registry.clone(),
+        scheduling: None,
+        election: election.map(|(elector, lease)| Election {
+            elector: elector.clone(),
+            namespace: lease.namespace.clone(),
+            name: lease.name.clone(),
+        }),
+    });
+    let binding = Binding { address, tls: process.browser_tls(&options.serving)? };
+    let added = console.add_to(manager, binding);
+    added.with_context(|| format!("--console-bind-address: failed to listen on {address}"))?;
+    Ok(())
+}
+
+/// Does nothing: the program is built without its console.
+#[cfg(not(feature = "console"))]
+pub(crate) fn serve(_: &Process, options: &Options) -> Result<()> {
+    debug_assert!(options.console.is_none(), "there is no flag");
+    Ok(())
+}

@@ -1,0 +1,95 @@
+//! The program's console in the browser, with the feature `console`.
+
+use crate::{Registry, config::KubeSchedulerConfiguration, options::Options};
+use anyhow::Result;
+use evenkeel_component::{
+    flags::{Flags, Reader},
+    process::Process,
+};
+use evenkeel_runtime::cache::Caches;
+use std::net::SocketAddr;
+
+/// Adds the console's flag.
+pub(crate) fn with_flags(flags: Flags) -> Flags {
+    #[cfg(feature = "console")]
+    let flags = flags.with_own(evenkeel_console::program::FLAGS, evenkeel_console::program::WORDS);
+    flags
+}
+
+/// Returns the address of the console. `None` serves none.
+pub(crate) fn address(read: &Reader) -> Option<SocketAddr> {
+    #[cfg(feature = "console")]
+    return read.socket_address(evenkeel_console::program::FLAG);
+    #[cfg(not(feature = "console"))]
+    {
+        let _ = read;
+        None
+    }
+}
+
+/// Adds the console to the program, if the flag asks for it. `caches` are those of the scheduler. The dry runs of pods have the
+/// plugins of the configuration, and do not call its extenders.
+///
+/// # Errors
+/// If the address is not available, or a certificate cannot be read.
+#[cfg(feature = "console")]
+pub(crate) fn serve(
+    process: &Process,
+    options: &Options,
+    config: &KubeSchedulerConfiguration,
+    plugins: &Registry,
+    caches: &Caches,
+) -> Result<()> {
+    use crate::{NAME, configured_options, profiles::build_profiles};
+    use anyhow::Context as _;
+    use evenkeel_console::{
+        Console, Scheduling,
+        program::{Binding, Election, ProgramOptions},
+    };
+    use std::sync::Arc;
+
+    let Some((address, anonymous)) = options.console.zip(process.connection.anonymous()) else {
+        return Ok(());
+    };
+    let (config, gates, plugins) = (config.clone(), Arc::clone(&options.gates), plugins.clone());
+    let scheduler_options = move || {
+        // The program has started with the same configuration, so it is valid.
+        let profiles = build_profiles(&config, &plugins, &gates).unwrap_or_default();
+        configured_options(&config, &gates, profiles)
+    };
+    let kube = process.connection.transport.clone().into();
+    let scheduling = Scheduling::new(kube, process.clock.clone(), Box::new(scheduler_options));
+    let manager = &process.manager;
+    let election = manager.elector().zip(process.election());
+    let console = Console::of_program(ProgramOptions {
+        name: NAME,
+        anonymous,
+        clock: process.clock.clone(),
+        caches: caches.clone(),
+        introspection: manager.env().introspection.clone(),
+        registry: process.registry.clone(),
+        scheduling: Some(scheduling),
+        election: election.map(|(elector, lease)| Election {
+            elector: elector.clone(),
+            namespace: lease.namespace.clone(),
+            name: lease.name.clone(),
+        }),
+    });
+    let binding = Binding { address, tls: process.browser_tls(&options.serving)? };
+    let added = console.add_to(manager, binding);
+    added.with_context(|| format!("--console-bind-address: failed to listen on {address}"))?;
+    Ok(())
+}
+
+/// Does nothing: the program is built without its console.
+#[cfg(not(feature = "console"))]
+pub(crate) fn serve(
+    _: &Process,
+    options: &Options,
+    _: &KubeSchedulerConfiguration,
+    _: &Registry,
+    _: &Caches,
+) -> Result<()> {
+    debug_assert!(options.console.is_none(), "there is no flag");
+    Ok(())
+}
