@@ -1,6 +1,15 @@
 use super::*;
 use crate::clock::Clock;
-use std::path::Path;
+use rustls::{
+    SignatureScheme,
+    client::ResolvesClientCert,
+    pki_types::{CertificateDer, pem::PemObject as _},
+    sign::CertifiedKey,
+};
+use std::{
+    path::Path,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 fn write(folder: &Path, name: &str, hosts: &str) {
     let made = rcgen::generate_simple_self_signed([hosts.to_owned()]).unwrap();
@@ -133,4 +142,68 @@ fn error_names_the_missing_file() {
     }
     let error = tls(folder.path(), &Trust::default()).err().unwrap();
     assert!(error.to_string().contains("ca.crt"), "{error}");
+}
+
+/// A client that has no certificate, and records whether a server asked for one.
+#[derive(Debug, Default)]
+struct Asked(AtomicBool);
+
+impl ResolvesClientCert for Asked {
+    fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        self.0.store(true, Ordering::Relaxed);
+        None
+    }
+
+    fn has_certs(&self) -> bool {
+        true
+    }
+}
+
+fn asks_for_a_certificate(folder: &Path, settings: TlsSettings) -> bool {
+    let certificate = folder.join("own.crt");
+    let pem = std::fs::read(&certificate).unwrap();
+    let identity = Identity::Files { certificate, key: folder.join("own.key") };
+    let (files, trust) = (TrustFiles::default(), Trust::default());
+    let tls = Tls::new(settings, identity, Vec::new(), files, trust).unwrap();
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(&pem).unwrap()).unwrap();
+    let asked = Arc::new(Asked::default());
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_client_cert_resolver(asked.clone());
+    let name = "own".try_into().unwrap();
+    let mut client = rustls::ClientConnection::new(Arc::new(config), name).unwrap();
+    let mut server = rustls::ServerConnection::new(tls.config(true, None)).unwrap();
+    for _ in 0..10 {
+        let mut bytes = Vec::new();
+        while client.wants_write() {
+            client.write_tls(&mut bytes).unwrap();
+        }
+        if !bytes.is_empty() {
+            server.read_tls(&mut &*bytes).unwrap();
+            server.process_new_packets().unwrap();
+        }
+        bytes.clear();
+        while server.wants_write() {
+            server.write_tls(&mut bytes).unwrap();
+        }
+        if !bytes.is_empty() {
+            client.read_tls(&mut &*bytes).unwrap();
+            client.process_new_packets().unwrap();
+        }
+    }
+    assert!(!client.is_handshaking() && !server.is_handshaking(), "the handshake is complete");
+    asked.0.load(Ordering::Relaxed)
+}
+
+#[test]
+fn a_port_for_browsers_requests_no_certificate() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), "own", "own");
+    assert!(asks_for_a_certificate(folder.path(), TlsSettings::default()));
+    let for_browsers = TlsSettings::default().without_client_certificates();
+    assert!(!asks_for_a_certificate(folder.path(), for_browsers));
 }
