@@ -20,7 +20,7 @@ pub(crate) struct PendingRow {
     pub(crate) scheduling: String,
     /// Scheduler that is responsible for it.
     pub(crate) scheduler: String,
-    /// Priority.
+    /// Value of the pod's PriorityClass. 0 without one.
     pub(crate) priority: i32,
     /// Age since the creation.
     pub(crate) created: Option<Ago>,

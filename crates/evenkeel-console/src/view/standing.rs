@@ -3,7 +3,7 @@
 /// Who holds the lease of a leader election.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Holder {
-    /// This process.
+    /// This process, which leads.
     This,
     /// Another process, with its identity.
     Other(String),

@@ -146,9 +146,9 @@ fn error_names_the_missing_file() {
 
 /// A client that has no certificate, and records whether a server asked for one.
 #[derive(Debug, Default)]
-struct Asked(AtomicBool);
+struct WithoutCertificate(AtomicBool);
 
-impl ResolvesClientCert for Asked {
+impl ResolvesClientCert for WithoutCertificate {
     fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
         self.0.store(true, Ordering::Relaxed);
         None
@@ -167,7 +167,7 @@ fn asks_for_a_certificate(folder: &Path, settings: TlsSettings) -> bool {
     let tls = Tls::new(settings, identity, Vec::new(), files, trust).unwrap();
     let mut roots = rustls::RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(&pem).unwrap()).unwrap();
-    let asked = Arc::new(Asked::default());
+    let asked = Arc::new(WithoutCertificate::default());
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
