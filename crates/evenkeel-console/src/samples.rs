@@ -24,6 +24,9 @@ struct Work {
     seconds: f64,
 }
 
+/// Returns a level of a sample. `None` if the process does not have it.
+type Level = fn(&Sample) -> Option<f64>;
+
 /// Metrics at one time. Counters count since the start of the process.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Sample {
@@ -115,7 +118,7 @@ impl Samples {
             });
             Series { name, points: points.collect() }
         };
-        let levels = |value: fn(&Sample) -> Option<f64>| {
+        let levels = |value: Level| {
             let points = self.0.iter().map(|(at, sample)| (seconds(now, *at), value(sample)));
             Series { name: "", points: points.collect() }
         };
@@ -130,7 +133,7 @@ impl Samples {
             plot("Writes of the components", "/s", SHOWN, &[writes]),
             plot("Mean latency of their requests", "ms", SHOWN, &latencies),
         ];
-        let queues: [(_, fn(&Sample) -> Option<f64>); 2] = [
+        let queues: [(_, Level); 2] = [
             ("Keys that wait for a worker", |sample| sample.depth),
             ("Pods in the scheduler's queues", |sample| sample.pending),
         ];
