@@ -391,8 +391,8 @@ impl Console {
         path: &str,
         form: &str,
     ) -> Result<String, PageError> {
-        let has_switches = self.program.is_none();
-        if path != "/logout" && !(path == "/switch" && has_switches) {
+        let is_known = path == "/logout" || (path == "/switch" && self.program.is_none());
+        if !is_known {
             return Err(PageError::not_found(format!("There is no form {path}.")));
         }
         let field = |name: &str| parameter(form, name);

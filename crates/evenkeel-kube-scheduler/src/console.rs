@@ -10,21 +10,27 @@ use evenkeel_runtime::cache::Caches;
 use std::net::SocketAddr;
 
 /// Adds the console's flag.
+#[cfg(feature = "console")]
 pub(crate) fn with_flags(flags: Flags) -> Flags {
-    #[cfg(feature = "console")]
-    let flags = flags.with_own(evenkeel_console::program::FLAGS, evenkeel_console::program::WORDS);
+    flags.with_own(evenkeel_console::program::FLAGS, evenkeel_console::program::WORDS)
+}
+
+/// Adds no flag: the program is built without its console.
+#[cfg(not(feature = "console"))]
+pub(crate) fn with_flags(flags: Flags) -> Flags {
     flags
 }
 
 /// Returns the address of the console. `None` serves none.
+#[cfg(feature = "console")]
 pub(crate) fn address(read: &Reader) -> Option<SocketAddr> {
-    #[cfg(feature = "console")]
-    return read.socket_address(evenkeel_console::program::FLAG);
-    #[cfg(not(feature = "console"))]
-    {
-        let _ = read;
-        None
-    }
+    read.socket_address(evenkeel_console::program::FLAG)
+}
+
+/// Returns no address: there is no flag.
+#[cfg(not(feature = "console"))]
+pub(crate) fn address(_: &Reader) -> Option<SocketAddr> {
+    None
 }
 
 /// Adds the console to the program, if the flag asks for it. `caches` are those of the scheduler. The dry runs of pods have the

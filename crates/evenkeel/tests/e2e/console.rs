@@ -266,7 +266,7 @@ async fn of_the_manager_shows_each_user_what_rbac_allows() {
     assert!(cookie.starts_with(&name), "{cookie}");
     assert!(cookie.ends_with("; Path=/; HttpOnly; SameSite=Strict; Secure"), "{cookie}");
     let refused = format!("User {USER} may not get /debug/controllers.");
-    let hidden = ["id=\"controllers\"", "id=\"plots\"", "id=\"nodes\"", &secrets[0], secrets[1]];
+    let hidden = ["id=\"controllers\"", "id=\"plots\"", "id=\"nodes\"", secrets[0], secrets[1]];
     limited.get("/").await.has(&[&refused, "kube-controller-manager"]).lacks(&hidden);
     limited.get(&web).await.is(403).lacks(&["replicas:", "deployment-controller"]);
     limited.get("/objects?kind=pods").await.is(403).lacks(&["web-"]);
