@@ -202,10 +202,10 @@ impl World {
             controllers: Some(manager.env().introspection.clone()),
         };
         let routes = Routes::new().metrics(manager.registry().clone());
+        let (identity, checks) =
+            (serving::identity("test", options).unwrap(), Checks::usual(&manager));
         let address =
-            serving::add(&manager, "test", options, routes, pages, Checks::usual(&manager), &clock)
-                .await
-                .unwrap();
+            serving::add(&manager, options, identity, routes, pages, checks, &clock).await.unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
         let tasks = Tasks::new();
         tasks.spawn("program", async move {
