@@ -1,6 +1,6 @@
 //! `evenkeel clone`: copies a cluster's objects to a file, or into a data folder.
 
-use crate::command::exit_code;
+use crate::command::{counted, exit_code};
 use anyhow::{Context as _, Result, bail};
 use evenkeel_apiserver::Server;
 use evenkeel_runtime::{
@@ -75,7 +75,7 @@ async fn clone(args: &CloneArgs) -> Result<()> {
         }
         (None, None) => std::io::stdout().write_all(cluster.to_json().as_bytes())?,
     }
-    writeln!(messages, "{} objects", cluster.objects().len())?;
+    writeln!(messages, "{}", counted(cluster.objects().len(), "object"))?;
     Ok(())
 }
 

@@ -7,6 +7,7 @@ mod clone;
 mod clusters;
 mod command;
 mod control;
+mod durations;
 mod envtest;
 mod fault;
 mod kubeconfig;

@@ -18,6 +18,7 @@ use super::{
 use crate::{
     behaviors,
     clusters::{Clusters, cluster_of_context, load_objects, load_paths},
+    command::counted,
     control::{self, Lifecycle, LifecycleRequest, Served},
     kubeconfig::{self, Kubeconfigs},
     server::local_url,
@@ -187,11 +188,13 @@ impl Start<'_> {
             // Before the change, so that a crash in between is cleaned.
             record.merged_into = paths.user.as_ref().map(|user| user.path.clone());
         });
-        let previous = paths.write(&server.kubeconfig(url))?;
+        let previous =
+            paths.write(&server.kubeconfig(url)).context("the cluster was not started")?;
         // The context may be another cluster's, which knows the ones before it.
         let other = previous.as_deref().and_then(cluster_of_context);
         let other = other.and_then(|name| self.clusters.find(name).ok().flatten()?.record);
-        let previous = options::previous_contexts(previous.as_deref(), other.iter());
+        let previous =
+            options::previous_contexts(&paths.context, previous.as_deref(), other.iter());
         self.progress.record(|record| record.previous_contexts = previous);
         Ok(())
     }
@@ -312,7 +315,7 @@ impl Start<'_> {
             let waiting = equipper.clone();
             progress.begin("devices", move || waiting.pending());
             let nodes = equipper.start().await?;
-            progress.done(format!("devices and images of {nodes} nodes"));
+            progress.done(format!("devices and images of {}", counted(nodes, "node")));
         }
         let users = &args.components.users;
         let bindings: Vec<Value> = users.iter().flat_map(User::bindings).collect();
@@ -403,7 +406,7 @@ fn components(args: &Args) -> String {
     ];
     let mut names: Vec<String> =
         parts.iter().filter(|(_, runs)| *runs).map(|(name, _)| (*name).to_owned()).collect();
-    names.push(format!("{} simulated nodes", args.node_count()));
+    names.push(counted(usize::try_from(args.node_count()).unwrap_or(usize::MAX), "simulated node"));
     names.join(", ")
 }
 
