@@ -4,13 +4,15 @@
 //! |---|---|
 //! | phases, conditions and container states of pods | [`of_pod`] |
 //! | conditions of other kinds | [`of_conditions`] |
+//! | pods whose kubelets have not started them | [`of_binding`] |
+//! | Services and budgets that select no pod | [`of_selected`], [`of_spec`] |
 //! | deletion, grace periods and finalizers | [`of_deletion`] |
 //! | pauses, suspensions, zero replicas, cordons, unbound claims, missing addresses | [`of_spec`] |
 //! | events of type Warning | [`of_events`] |
 
 use crate::{
     cause::{Cause, grouped},
-    objects::Objects,
+    objects::{Objects, is_bound_and_not_started},
 };
 use evenkeel_api::time::{self, Timestamp};
 use evenkeel_runtime::introspect::Subject;
@@ -55,6 +57,12 @@ const BAD_CONDITIONS: [&str; 14] = [
 /// Reasons of waiting containers that are no problem: every container has them before it starts.
 const USUAL_WAITS: [&str; 2] = ["ContainerCreating", "PodInitializing"];
 
+/// Reason of conditions that say no more than the object's state does, of which another cause says why.
+const TAUTOLOGY: &str = "(MinimumReplicasUnavailable)";
+
+/// Annotation of simulated nodes that partitions them from the API server: `true`, or `until` and a time.
+const SILENT: &str = "sim.evenkeel.dev/silent";
+
 /// Maximum number of different warnings of one object.
 const MAX_WARNINGS: usize = 3;
 
@@ -67,7 +75,41 @@ pub fn of_objects(found: &Objects, now: Timestamp) -> Vec<Cause> {
             text,
         })
     });
-    grouped(causes)
+    without_repetitions(grouped(causes))
+}
+
+/// Leaves out what an earlier cause says, and what follows from any other: a quota's refusal is a condition of the
+/// Deployment, one of the ReplicaSet, and a warning.
+fn without_repetitions(causes: Vec<Cause>) -> Vec<Cause> {
+    let is_known_better = causes.iter().any(|cause| !cause.text.contains(TAUTOLOGY));
+    let mut messages: Vec<String> = Vec::new();
+    let mut kept: Vec<Cause> = Vec::new();
+    for cause in causes {
+        if is_known_better && cause.text.contains(TAUTOLOGY) {
+            continue;
+        }
+        if let Some(message) = message_of(&cause.text) {
+            if messages.contains(&message) {
+                continue;
+            }
+            messages.push(message);
+        }
+        kept.push(cause);
+    }
+    kept
+}
+
+/// Returns the message of a condition or a warning, to tell whether another one says the same. Names in quotes may differ:
+/// each attempt has another pod.
+fn message_of(cause: &str) -> Option<String> {
+    let (head, message) = cause.split_once(": ")?;
+    let is_condition = head.contains(" is True") || head.contains(" is False");
+    if !is_condition && !head.starts_with("warning ") {
+        return None;
+    }
+    let message = message.strip_prefix("Error creating: ").unwrap_or(message);
+    let outside = message.split('"').step_by(2);
+    Some(outside.collect::<Vec<_>>().join("\"\"").to_lowercase())
 }
 
 fn of_object(subject: &Subject, object: &Value, found: &Objects, now: Timestamp) -> Vec<String> {
@@ -77,10 +119,14 @@ fn of_object(subject: &Subject, object: &Value, found: &Objects, now: Timestamp)
         "Pod" if is_core => {
             causes.extend(of_pod_deletion(object, &found.nodes, now));
             causes.extend(of_pod(object, found.schedulers.as_deref()));
+            causes.extend(of_binding(object, &found.nodes, now));
         }
         _ => {
             causes.extend(of_deletion(object, now));
             causes.extend(of_spec(&subject.kind, object));
+            if subject.kind == "Service" && is_core {
+                causes.extend(found.selected.as_deref().and_then(|pods| of_selected(object, pods)));
+            }
             causes.extend(of_conditions(object));
         }
     }
@@ -158,21 +204,79 @@ fn of_pod_deletion(pod: &Value, nodes: &[Value], now: Timestamp) -> Option<Strin
     if !is_over || node.is_empty() {
         return Some(head);
     }
-    let mut cause =
-        format!("{head}, and the kubelet of node {node} has not confirmed the deletion");
-    if let Some(known) = nodes.iter().find(|known| text(&known["metadata"], "name") == node) {
-        let mut conditions = items(&known["status"], "conditions");
-        match conditions.find(|condition| text(condition, "type") == "Ready") {
-            Some(ready) if text(ready, "status") == "Unknown" => {
-                cause.push_str("; the node is unreachable (its Ready condition is Unknown)");
-            }
-            Some(ready) if text(ready, "status") == "False" => {
-                cause.push_str("; the node is not ready (its Ready condition is False)");
-            }
-            _ => {}
+    let trouble =
+        trouble_of(node, nodes, now).map_or(String::new(), |trouble| format!("; {trouble}"));
+    Some(format!("{head}, and the kubelet of node {node} has not confirmed the deletion{trouble}"))
+}
+
+/// Returns why a pod with a node is not started: its kubelet has not reported it.
+fn of_binding(pod: &Value, nodes: &[Value], now: Timestamp) -> Option<String> {
+    // Of a pod that is being deleted, the deletion says so.
+    if !is_bound_and_not_started(pod) || deletion(pod).is_some() {
+        return None;
+    }
+    let node = text(&pod["spec"], "nodeName");
+    let mut conditions = items(&pod["status"], "conditions");
+    let bound = conditions.find(|condition| text(condition, "type") == "PodScheduled");
+    let since = match bound.map_or("", |condition| text(condition, "lastTransitionTime")) {
+        "" => String::new(),
+        at => format!(" since {at}"),
+    };
+    let trouble =
+        trouble_of(node, nodes, now).map_or(String::new(), |trouble| format!("; {trouble}"));
+    Some(format!(
+        "it is bound to node {node}{since}, and the node's kubelet has not started it{trouble}"
+    ))
+}
+
+/// Returns why the kubelet of a node may do nothing, as far as the node is known.
+fn trouble_of(node: &str, nodes: &[Value], now: Timestamp) -> Option<String> {
+    if nodes.iter().any(|known| known == node) {
+        return Some("there is no such node".to_owned());
+    }
+    let known = nodes.iter().find(|known| text(&known["metadata"], "name") == node)?;
+    let is_silent = match text(&known["metadata"]["annotations"], SILENT) {
+        "true" => true,
+        until => until.strip_prefix("until ").is_some_and(|end| !is_past(end, now)),
+    };
+    if is_silent {
+        return Some(format!(
+            "a fault cuts the node off (annotation {SILENT}); `evenkeel fault node/{node} --stop` ends it"
+        ));
+    }
+    let mut conditions = items(&known["status"], "conditions");
+    let ready = conditions.find(|condition| text(condition, "type") == "Ready");
+    match ready.map_or("", |ready| text(ready, "status")) {
+        "Unknown" => Some("the node is unreachable (its Ready condition is Unknown)".to_owned()),
+        "False" => Some("the node is not ready (its Ready condition is False)".to_owned()),
+        "" => Some("no kubelet has reported the node's Ready condition".to_owned()),
+        _ => match ready.map_or("", |ready| text(ready, "lastHeartbeatTime")) {
+            "" => None,
+            at => Some(format!("the kubelet's last report of the node was at {at}")),
+        },
+    }
+}
+
+/// Returns why a Service leads nowhere: its selector matches no pod, or none that is ready.
+fn of_selected(service: &Value, pods: &[Value]) -> Option<String> {
+    let selector = service["spec"]["selector"].as_object()?;
+    let labels =
+        selector.iter().map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()));
+    let labels = labels.collect::<Vec<_>>().join(",");
+    let is_ready = |pod: &Value| {
+        items(&pod["status"], "conditions").any(|condition| {
+            text(condition, "type") == "Ready" && text(condition, "status") == "True"
+        })
+    };
+    match pods.len() {
+        0 => Some(format!("its selector {labels} matches no pod of the namespace")),
+        _ if service["spec"]["publishNotReadyAddresses"] == true => None,
+        _ if pods.iter().any(is_ready) => None,
+        1 => Some(format!("the pod that its selector {labels} matches is not ready")),
+        count => {
+            Some(format!("none of the {count} pods that its selector {labels} matches is ready"))
         }
     }
-    Some(cause)
 }
 
 fn of_pod(pod: &Value, schedulers: Option<&[String]>) -> Vec<String> {
@@ -323,6 +427,11 @@ fn of_spec(kind: &str, object: &Value) -> Vec<String> {
                     text(taint, "effect")
                 ));
             }
+        }
+        "PodDisruptionBudget"
+            if status["expectedPods"] == 0 && !status["observedGeneration"].is_null() =>
+        {
+            causes.push("its selector matches no pod of the namespace".to_owned());
         }
         "PersistentVolumeClaim" if matches!(text(status, "phase"), "Pending" | "Lost") => {
             causes.push(format!("it is not bound to a volume ({})", text(status, "phase")));
@@ -633,6 +742,110 @@ mod tests {
             let causes = of_object(&Subject::new("", "Pod", "ns", "n"), &pod, &found, now());
             assert_eq!(causes.len(), want, "{causes:?}");
         }
+    }
+
+    #[test]
+    fn a_bound_pod_that_is_not_started_says_what_its_node_is() {
+        let pod = json!({"spec": {"nodeName": "n"}, "status": {"phase": "Pending", "conditions": [
+            {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:57Z"}]}});
+        let node = |annotation: &str, ready: &str| {
+            json!({"metadata": {"name": "n", "annotations": {SILENT: annotation}}, "status": {"conditions": [
+                {"type": "Ready", "status": ready, "lastHeartbeatTime": "2026-01-01T00:00:30Z"}]}})
+        };
+        let fault = "; a fault cuts the node off (annotation sim.evenkeel.dev/silent); `evenkeel fault node/n --stop` ends it";
+        for (nodes, want) in [
+            (vec![], ""),
+            (vec![node("true", "True")], fault),
+            (vec![node("until 2026-01-01T00:01:30Z", "Unknown")], fault),
+            (
+                vec![node("until 2026-01-01T00:00:50Z", "Unknown")],
+                "; the node is unreachable (its Ready condition is Unknown)",
+            ),
+            (
+                vec![node("false", "True")],
+                "; the kubelet's last report of the node was at 2026-01-01T00:00:30Z",
+            ),
+            (
+                vec![json!({"metadata": {"name": "n"}})],
+                "; no kubelet has reported the node's Ready condition",
+            ),
+            (vec![json!("n")], "; there is no such node"),
+        ] {
+            let found = Objects { nodes, ..Objects::default() };
+            let causes = of_object(&Subject::new("", "Pod", "ns", "p"), &pod, &found, now());
+            let head = "it is bound to node n since 2026-01-01T00:00:57Z, and the node's kubelet has not started it";
+            assert_eq!(causes, [format!("{head}{want}")]);
+        }
+        let mut started = pod;
+        started["status"]["startTime"] = "2026-01-01T00:00:58Z".into();
+        assert_eq!(of("Pod", &started), [""; 0]);
+    }
+
+    #[test]
+    fn a_service_without_ready_pods_says_so() {
+        let pod =
+            |ready: &str| json!({"status": {"conditions": [{"type": "Ready", "status": ready}]}});
+        let service = json!({"spec": {"selector": {"app": "web", "tier": "front"}}});
+        for (selected, want) in [
+            (None, None),
+            (Some(vec![]), Some("its selector app=web,tier=front matches no pod of the namespace")),
+            (
+                Some(vec![pod("False")]),
+                Some("the pod that its selector app=web,tier=front matches is not ready"),
+            ),
+            (
+                Some(vec![pod("False"), pod("Unknown")]),
+                Some("none of the 2 pods that its selector app=web,tier=front matches is ready"),
+            ),
+            (Some(vec![pod("False"), pod("True")]), None),
+        ] {
+            let found = Objects { selected, ..Objects::default() };
+            let causes =
+                of_object(&Subject::new("", "Service", "ns", "s"), &service, &found, now());
+            assert_eq!(causes.iter().map(String::as_str).next(), want);
+        }
+        let budget = json!({"status": {"expectedPods": 0, "observedGeneration": 1}});
+        assert_eq!(
+            of("PodDisruptionBudget", &budget),
+            ["its selector matches no pod of the namespace"]
+        );
+    }
+
+    #[test]
+    fn a_refusal_is_a_cause_once_and_before_what_follows_from_it() {
+        let condition = |kind: &str, status: &str, reason: &str, message: &str| json!({"type": kind, "status": status, "reason": reason, "message": message});
+        let refusal =
+            |pod: &str| format!("pods \"{pod}\" is forbidden: exceeded quota: q, used: pods=2");
+        let unavailable = condition(
+            "Available",
+            "False",
+            "MinimumReplicasUnavailable",
+            "Deployment does not have minimum availability.",
+        );
+        let failure =
+            |pod: &str| condition("ReplicaFailure", "True", "FailedCreate", &refusal(pod));
+        let root = Subject::new("apps", "Deployment", "ns", "web");
+        let set = Subject::new("apps", "ReplicaSet", "ns", "web-1");
+        let deployment =
+            json!({"status": {"conditions": [unavailable.clone(), failure("web-1-a")]}});
+        let replicas =
+            json!({"metadata": {"uid": "u"}, "status": {"conditions": [failure("web-1-b")]}});
+        let event = json!({"involvedObject": {"uid": "u"}, "type": "Warning", "reason": "FailedCreate",
+            "message": format!("Error creating: {}", refusal("web-1-c"))});
+        let found = Objects {
+            objects: vec![(root.clone(), deployment), (set, replicas)],
+            events: vec![event],
+            ..Objects::default()
+        };
+        let lines: Vec<_> =
+            of_objects(&found, now()).iter().map(|cause| cause.line(&root)).collect();
+        assert_eq!(
+            lines,
+            [format!("ReplicaFailure is True (FailedCreate): {}", refusal("web-1-a"))]
+        );
+        let alone = json!({"status": {"conditions": [unavailable]}});
+        let found = Objects { objects: vec![(root.clone(), alone)], ..Objects::default() };
+        assert_eq!(of_objects(&found, now()).len(), 1, "nothing else says why");
     }
 
     #[test]

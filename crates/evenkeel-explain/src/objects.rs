@@ -20,8 +20,11 @@ const CONCURRENT_READS: usize = 8;
 /// Maximum number of warnings that are read.
 const MAX_EVENTS: usize = 500;
 
-/// Maximum number of pods that are being deleted whose nodes are read.
+/// Maximum number of pods that wait for their kubelets whose nodes are read.
 const MAX_NODES: usize = 10;
+
+/// Maximum number of pods of a Service that are read.
+const MAX_SELECTED: usize = 500;
 
 /// Maximum number of owners above an object.
 const MAX_OWNERS: usize = 6;
@@ -36,9 +39,11 @@ pub struct Objects {
     pub objects: Vec<(Subject, Value)>,
     /// Their events of type Warning.
     pub events: Vec<Value>,
-    /// Nodes of some pods that are being deleted, because their kubelets confirm the deletion. Lacks nodes that could not be
-    /// read.
+    /// Nodes of pods that wait for their kubelets, to be started or to end. Some, as far as they could be read; a name alone for
+    /// one that does not exist.
     pub nodes: Vec<Value>,
+    /// Pods that the explained object selects, if it is a Service with a selector. At most 500.
+    pub selected: Option<Vec<Value>>,
     /// Names of the profiles of all schedulers that the asked process runs; `None` if no process was asked.
     pub schedulers: Option<Vec<String>>,
 }
@@ -117,9 +122,15 @@ pub async fn read(
         }
     }
     if let Some(kind) = of_subject(&Subject::new("", "Node", "", "")) {
-        for name in nodes_of_deleted(&found.objects) {
-            found.nodes.extend(get(client, &kind, "", &name).await.ok().flatten());
+        for name in awaited_nodes(&found.objects) {
+            match get(client, &kind, "", &name).await {
+                Err(error) if error.is_not_found() => found.nodes.push(name.into()),
+                node => found.nodes.extend(node.ok().flatten()),
+            }
         }
+    }
+    if let Some(service) = found.of(&explained.object).filter(|_| is_service(&explained.object)) {
+        found.selected = selected(client, &explained.object.namespace, service).await;
     }
     found.events = warnings(client, &explained.object).await.unwrap_or_default();
     Ok(found)
@@ -141,11 +152,40 @@ pub async fn owners(client: &Client, resources: &ServerResources, object: &Value
     owners
 }
 
-/// Returns the names of the nodes of pods that are being deleted.
-fn nodes_of_deleted(objects: &[(Subject, Value)]) -> BTreeSet<String> {
-    let is_deleted = |pod: &Value| pod["metadata"]["deletionTimestamp"].is_string();
+fn is_service(subject: &Subject) -> bool {
+    subject.kind == "Service" && subject.group.is_empty()
+}
+
+/// Returns the pods that a Service selects. `None` without a selector, or if they cannot be read.
+async fn selected(client: &Client, namespace: &str, service: &Value) -> Option<Vec<Value>> {
+    let selector = service["spec"]["selector"].as_object().filter(|labels| !labels.is_empty())?;
+    let terms = selector.iter().map(|(key, value)| {
+        let term = format!("{key}={}", value.as_str().unwrap_or_default());
+        utf8_percent_encode(&term, UNRESERVED).to_string()
+    });
+    let terms = terms.collect::<Vec<_>>().join("%2C");
+    let path =
+        format!("/api/v1/namespaces/{namespace}/pods?labelSelector={terms}&limit={MAX_SELECTED}");
+    let request = Request::get(path).body(Bytes::new()).ok()?;
+    items_of(client.raw(request).await.ok()?.body())
+}
+
+/// Returns whether a pod has a node whose kubelet has not started it yet.
+pub(crate) fn is_bound_and_not_started(pod: &Value) -> bool {
+    let status = &pod["status"];
+    pod["spec"]["nodeName"].as_str().is_some_and(|node| !node.is_empty())
+        && matches!(status["phase"].as_str(), None | Some("Pending"))
+        && status["startTime"].is_null()
+        && status["containerStatuses"].is_null()
+}
+
+/// Returns the names of the nodes of pods that wait for their kubelets: they are being deleted, or not started.
+fn awaited_nodes(objects: &[(Subject, Value)]) -> BTreeSet<String> {
+    let is_awaited = |pod: &Value| {
+        pod["metadata"]["deletionTimestamp"].is_string() || is_bound_and_not_started(pod)
+    };
     let pods = objects.iter().filter(|(subject, pod)| {
-        subject.kind == "Pod" && subject.group.is_empty() && is_deleted(pod)
+        subject.kind == "Pod" && subject.group.is_empty() && is_awaited(pod)
     });
     let names = pods.filter_map(|(_, pod)| pod["spec"]["nodeName"].as_str());
     names.filter(|name| !name.is_empty()).take(MAX_NODES).map(str::to_owned).collect()
@@ -199,11 +239,11 @@ async fn warnings(client: &Client, subject: &Subject) -> Option<Vec<Value>> {
     );
     let request = Request::get(path).body(Bytes::new()).ok()?;
     let answer = client.raw(request).await.ok()?;
-    events_of(answer.body())
+    items_of(answer.body())
 }
 
 /// Returns the items of a list. `None` if the answer is no list.
-fn events_of(answer: &[u8]) -> Option<Vec<Value>> {
+fn items_of(answer: &[u8]) -> Option<Vec<Value>> {
     let mut list: Value = serde_json::from_slice(answer).ok()?;
     match list.get_mut("items")?.take() {
         Value::Array(events) => Some(events),
@@ -263,10 +303,10 @@ mod tests {
     #[test]
     fn answers_that_are_no_objects_have_nothing() {
         for answer in ["[]", "3", "\"text\"", "null", "true", "{}", "{\"items\": 3}", "no JSON"] {
-            assert_eq!(events_of(answer.as_bytes()), None, "{answer}");
+            assert_eq!(items_of(answer.as_bytes()), None, "{answer}");
             let mut value: Value = serde_json::from_str(answer).unwrap_or_default();
             assert_eq!(metadata_of(&mut value), None, "{answer}");
         }
-        assert_eq!(events_of(b"{\"items\": [1]}"), Some(vec![json!(1)]));
+        assert_eq!(items_of(b"{\"items\": [1]}"), Some(vec![json!(1)]));
     }
 }

@@ -23,7 +23,9 @@ pub enum DumpError {
     #[error("{0}")]
     InvalidText(String),
     /// The object with this number lacks a field.
-    #[error("object {0} has no {1}")]
+    #[error(
+        "object {0} has no {1}: each has apiVersion, kind and metadata.name, such as `apiVersion: v1`"
+    )]
     MissingField(usize, &'static str),
 }
 

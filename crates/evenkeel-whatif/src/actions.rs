@@ -8,7 +8,7 @@ use crate::{
 };
 use evenkeel_api::{
     View as _,
-    views::{Metadata, Node, Pod, PodDisruptionBudget},
+    views::{Metadata, Node, Pod, PodDisruptionBudget, ServiceAccount},
 };
 use evenkeel_component_helpers::scheduling::corev1;
 use evenkeel_nodes::{NodeOptions, NodesOptions, SILENT};
@@ -30,6 +30,12 @@ const LATE_RETRY: Duration = Duration::from_mins(1);
 const LATE: Duration = Duration::from_hours(1);
 /// Interval at which a drain checks whether evicted pods still exist.
 const POLL: Duration = Duration::from_secs(1);
+/// Interval at which what an applied object needs is looked for, such as the service account of a new namespace.
+const NEEDS_POLL: Duration = Duration::from_millis(100);
+/// Maximum time that it has to appear. Then the server's refusal says what is missing.
+const NEEDS_TIMEOUT: Duration = Duration::from_secs(10);
+/// Name of the service account of pods that name none. Its controller creates it in each namespace.
+const DEFAULT_ACCOUNT: &str = "default";
 /// First address of added nodes.
 const FIRST_NODE_ADDRESS: Ipv4Addr = Ipv4Addr::new(172, 31, 0, 2);
 /// First IP of pods on added nodes, in the range that RFC 6598 reserves for carriers.
@@ -80,10 +86,11 @@ impl Actor {
         for object in &scenario.apply {
             let name =
                 format!("apply {} {}", text(object, "/kind"), text(object, "/metadata/name"));
-            self.part(&name, self.apply(object)).await;
+            self.part(&name, self.apply(object, &scenario.apply)).await;
         }
         if let Some((count, like)) = &scenario.add {
-            let name = format!("add {count} nodes like {like}");
+            let nodes = if *count == 1 { "node" } else { "nodes" };
+            let name = format!("add {count} {nodes} like {like}");
             self.part(&name, async { self.add_nodes(*count, like) }).await;
         }
         if let Some(outage) = &scenario.outage {
@@ -126,12 +133,25 @@ impl Actor {
         nodes
     }
 
-    /// Applies an object as kubectl does.
-    async fn apply(&self, object: &Value) -> Result<(), String> {
-        let resources = self.client.api_resources().await.map_err(|error| error.to_string())?;
+    /// Applies an object as kubectl does, and waits until the next ones can use it: a new namespace has its service account,
+    /// the resource of a definition among `all` is served.
+    async fn apply(&self, object: &Value, all: &[Value]) -> Result<(), String> {
         let (version, kind) = (text(object, "/apiVersion"), text(object, "/kind"));
-        let resource = resources.of_kind(version, kind);
-        let resource = resource.ok_or_else(|| format!("the cluster has no {kind} of {version}"))?;
+        let is_defined = all.iter().any(|other| {
+            text(other, "/kind") == "CustomResourceDefinition"
+                && text(other, "/spec/names/kind") == kind
+        });
+        let deadline = self.clock.instant() + NEEDS_TIMEOUT;
+        let resource = loop {
+            let resources = self.client.api_resources().await.map_err(|error| error.to_string())?;
+            match resources.of_kind(version, kind) {
+                Some(resource) => break resource.clone(),
+                None if is_defined && self.clock.instant() < deadline => {
+                    self.clock.sleep(NEEDS_POLL).await;
+                }
+                None => return Err(format!("the cluster has no {kind} of {version}")),
+            }
+        };
         let namespace = match text(object, "/metadata/namespace") {
             _ if !resource.kind.namespaced => "",
             "" => "default",
@@ -141,7 +161,23 @@ impl Actor {
         let target = Target::new(resource.kind.clone(), namespace, name, "");
         let body = object.to_string().into();
         let applied = self.client.apply::<Metadata>(&target, "kubectl", true, body).await;
-        applied.map(drop).map_err(|error| error.to_string())
+        applied.map_err(|error| error.to_string())?;
+        if (version, kind) == ("v1", "Namespace") {
+            self.wait_for_account(name).await;
+        }
+        Ok(())
+    }
+
+    /// Waits until a namespace has its default service account, without which the server refuses pods.
+    async fn wait_for_account(&self, namespace: &str) {
+        let deadline = self.clock.instant() + NEEDS_TIMEOUT;
+        while self.clock.instant() < deadline {
+            let kind = ServiceAccount::kind();
+            if self.client.get_metadata(&kind, namespace, DEFAULT_ACCOUNT).await.is_ok() {
+                return;
+            }
+            self.clock.sleep(NEEDS_POLL).await;
+        }
     }
 
     /// Starts simulated nodes that are like another one.

@@ -29,7 +29,7 @@ pub struct Scenario {
     pub add: Option<(u32, String)>,
     /// Nodes to drain, one after the other.
     pub drain: Vec<Nodes>,
-    /// Nodes to remove once the others are drained.
+    /// Nodes to remove without a drain, after the others are drained.
     pub remove: Vec<Nodes>,
     /// Nodes that lose their connection.
     pub outage: Option<Outage>,
@@ -174,6 +174,11 @@ impl Nodes {
 /// # Errors
 /// The text is no duration above zero.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    duration_above_zero(text)
+        .map_err(|reason| format!("{reason}; write one such as 90s, 2h30m or 7d"))
+}
+
+fn duration_above_zero(text: &str) -> Result<Duration, String> {
     let (days, rest) = match text.split_once('d') {
         Some((days, rest)) => {
             (days.parse::<u32>().map_err(|_| format!("invalid days in {text:?}"))?, rest)
@@ -183,7 +188,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let nanos = if rest.is_empty() && days > 0 { 0 } else { duration::nanoseconds(rest)? };
     let rest = u64::try_from(nanos).map_err(|_| format!("{text:?} is negative"))?;
     let total = Duration::from_hours(24 * u64::from(days)) + Duration::from_nanos(rest);
-    if total.is_zero() { Err(format!("{text:?} is no time at all")) } else { Ok(total) }
+    if total.is_zero() { Err(format!("{text:?} is not above zero")) } else { Ok(total) }
 }
 
 #[cfg(test)]
@@ -205,8 +210,11 @@ mod tests {
             ("", None),
             ("soon", None),
         ] {
-            let found = parse_duration(text).ok();
-            assert_eq!(found, seconds.map(Duration::from_secs), "{text:?}");
+            let found = parse_duration(text);
+            if let Err(error) = &found {
+                assert!(error.ends_with("; write one such as 90s, 2h30m or 7d"), "{error}");
+            }
+            assert_eq!(found.ok(), seconds.map(Duration::from_secs), "{text:?}");
         }
     }
 

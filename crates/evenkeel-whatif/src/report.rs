@@ -66,6 +66,8 @@ pub struct Part {
     pub completed: Option<Duration>,
     /// Error with which it failed; empty if it did not fail.
     pub error: String,
+    /// What a drain that is not complete waits for: budgets that refuse evictions, or pods that terminate. Empty for none.
+    pub waits: String,
 }
 
 /// Pod that was evicted, preempted, or lost its node.
@@ -204,11 +206,38 @@ pub fn report(recording: &Recording) -> Report {
         shortages: fold.shortages(recording.duration),
         budgets: fold.budgets(recording.duration),
         nodes: fold.nodes(recording.duration),
-        parts: fold.parts,
+        parts: fold.parts(),
         evicted: fold.evicted,
         writes,
         remarks,
         timeline: recording.happened.clone(),
+    }
+}
+
+impl Report {
+    /// Reports whether nothing happened at all.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.timeline.is_empty() && self.writes.is_empty()
+    }
+
+    /// Returns the parts of the change that failed, each with its error.
+    pub fn failed(&self) -> impl Iterator<Item = (&str, &str)> {
+        let failed = self.parts.iter().filter(|part| !part.error.is_empty());
+        failed.map(|part| (&*part.description, &*part.error))
+    }
+}
+
+impl Part {
+    /// Returns how it ended, in words.
+    pub(crate) fn outcome(&self) -> String {
+        match (self.completed, &*self.error, &*self.waits) {
+            (Some(end), ..) => {
+                format!("done after {}", crate::text::time(end.saturating_sub(self.began)))
+            }
+            (None, "", "") => "not done at the end".to_owned(),
+            (None, "", waits) => format!("not done at the end: {waits}"),
+            (None, error, _) => error.to_owned(),
+        }
     }
 }
 

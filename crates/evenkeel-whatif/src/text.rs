@@ -16,7 +16,8 @@ impl Report {
     pub fn text(&self) -> String {
         let total = time(self.duration);
         let mut text = match self.settled_after {
-            Some(Duration::ZERO) => format!("Nothing happens within {total}.\n"),
+            Some(Duration::ZERO) if self.is_empty() => format!("Nothing happens within {total}.\n"),
+            Some(Duration::ZERO) => format!("Settled at once ({total} simulated).\n"),
             Some(after) => {
                 format!("Settled {} after the change ({total} simulated).\n", time(after))
             }
@@ -28,17 +29,7 @@ impl Report {
         section(
             &mut text,
             "Change",
-            self.parts.iter().map(|part| match (part.completed, &*part.error) {
-                (Some(end), _) => {
-                    format!(
-                        "{}: done after {}",
-                        part.description,
-                        time(end.saturating_sub(part.began))
-                    )
-                }
-                (None, "") => format!("{}: not done at the end", part.description),
-                (None, error) => format!("{}: {error}", part.description),
-            }),
+            self.parts.iter().map(|part| format!("{}: {}", part.description, part.outcome())),
         );
         let evicted = self.evicted.iter().map(|eviction| {
             let lone = if eviction.workload.is_empty() { ", and nothing replaces it" } else { "" };
@@ -50,7 +41,7 @@ impl Report {
                 eviction.reason
             )
         });
-        section(&mut text, &format!("Evicted: {} pods", self.evicted.len()), evicted);
+        section(&mut text, &format!("Evicted: {}", counted(self.evicted.len(), "pod")), evicted);
         self.write_pending(&mut text);
         section(
             &mut text,
@@ -73,7 +64,7 @@ impl Report {
                 let before = if budget.before { ", as before the change" } else { "" };
                 let refused = match budget.refused.len() {
                     0 => String::new(),
-                    count => format!("; evictions of {count} pods refused"),
+                    count => format!("; evictions of {} refused", counted(count, "pod")),
                 };
                 format!("{}: for {}{before}{refused}", budget.budget, time(budget.exhausted))
             }),
@@ -104,9 +95,10 @@ impl Report {
         }
         let before = self.pending.iter().filter(|pending| pending.before).count();
         let title = match before {
-            0 => format!("Pending: {} pods", self.pending.len()),
+            0 => format!("Pending: {}", counted(self.pending.len(), "pod")),
             _ => {
-                format!("Pending: {} pods, {before} of them before the change", self.pending.len())
+                let pods = counted(self.pending.len(), "pod");
+                format!("Pending: {pods}, {before} of them before the change")
             }
         };
         section(
@@ -173,11 +165,11 @@ fn section(text: &mut String, title: &str, lines: impl ExactSizeIterator<Item = 
 fn node_line(node: &NodeReport) -> String {
     let Amounts { cpu_millis, memory } = node.allocatable;
     let mut line = format!(
-        "{}: CPU {}%, memory {}%, {} pods",
+        "{}: CPU {}%, memory {}%, {}",
         node.node,
         share(node.peak.cpu_millis, cpu_millis),
         share(node.peak.memory, memory),
-        node.peak_pods
+        counted(node.peak_pods, "pod")
     );
     if !node.not_ready.is_zero() {
         let _ = write!(line, ", not ready for {}", time(node.not_ready));
@@ -186,6 +178,11 @@ fn node_line(node: &NodeReport) -> String {
         line += ", removed";
     }
     line
+}
+
+/// Returns a number with its noun, whose plural has an `s`.
+pub(crate) fn counted(count: usize, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
 /// Returns a part in percent of the whole; 0 if the whole is 0.
@@ -210,6 +207,7 @@ mod tests {
         assert_eq!(time(Duration::from_micros(2500)), "2ms");
         assert_eq!(time(Duration::ZERO), "0s");
         assert_eq!((share(1, 3), share(1, 0)), (33, 0));
+        assert_eq!([0, 1, 2].map(|count| counted(count, "pod")), ["0 pods", "1 pod", "2 pods"]);
     }
 
     #[test]

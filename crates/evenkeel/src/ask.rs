@@ -98,6 +98,7 @@ pub(crate) fn plan(args: &PlanArgs) -> ExitCode {
             options,
             gates: Gates::default(),
             timeout: Duration::from_secs(args.timeout),
+            report_waits: plan::print_waits,
         };
         let dry_run =
             plan::dry_run(client::transport(&config)?, &Clock::system(), settings).await?;

@@ -1,6 +1,9 @@
 //! `evenkeel clone`: copies a cluster's objects to a file, or into a data folder.
 
-use crate::{command::exit_code, copied::Copied};
+use crate::{
+    command::{counted, exit_code},
+    copied::Copied,
+};
 use anyhow::{Context as _, Result, bail};
 use evenkeel_apiserver::Server;
 use evenkeel_component::features::FeatureGates;
@@ -90,7 +93,7 @@ async fn clone(args: &CloneArgs) -> Result<()> {
         }
         (None, None) => std::io::stdout().write_all(cluster.to_json().as_bytes())?,
     }
-    writeln!(messages, "{} objects", cluster.objects().len())?;
+    writeln!(messages, "{}", counted(cluster.objects().len(), "object"))?;
     Ok(())
 }
 

@@ -1,10 +1,12 @@
 //! How commands run that ask something and end.
 #![expect(clippy::print_stderr, reason = "this module prints errors to the user")]
 
+use crate::{clusters::Clusters, kubeconfig::Home};
 use anyhow::{Context, Result};
-use evenkeel_runtime::client::ConnectError;
+use evenkeel_apiserver::{BuildError, OpenError, snapshot::SnapshotError};
+use evenkeel_runtime::client::{ApiError, ConnectError};
 use kube::config::KubeconfigError;
-use std::{error::Error as _, io::Write as _, process::ExitCode};
+use std::{error::Error as _, io::Write as _, path::Path, process::ExitCode};
 
 /// Message about a runtime that cannot start; its cause follows.
 pub(crate) const RUNTIME_FAILURE: &str = "this process cannot start its threads: raise its limits of processes and open files (ulimit -u, ulimit -n)";
@@ -42,18 +44,88 @@ fn no_cluster(error: &anyhow::Error) -> Option<&'static str> {
     )
 }
 
-/// Returns an error with its causes. Many errors end with the text of their cause, which is then not repeated.
+/// Returns an error with its causes, and with the next step of those that many commands have in common. Many errors end with
+/// the text of their cause, which is then not repeated.
 pub(crate) fn chain(error: &anyhow::Error) -> String {
     if let Some(text) = no_cluster(error) {
         return text.to_owned();
     }
-    let mut text = error.to_string();
-    for cause in error.chain().skip(1).map(ToString::to_string) {
-        if !text.ends_with(&cause) {
-            text = format!("{text}: {cause}");
+    let mut text = String::new();
+    for cause in error.chain() {
+        let part = cause.to_string();
+        let part = part.strip_prefix(HYPER_PREFIX).unwrap_or(&part);
+        let is_said = text.ends_with(NO_ANSWER) && cause.is::<ApiError>();
+        if !text.ends_with(part) && !is_said {
+            text = if text.is_empty() { part.to_owned() } else { format!("{text}: {part}") };
+        }
+        // Its text has those of its causes.
+        if cause.is::<ConnectError>() {
+            break;
         }
     }
-    text
+    match next_step(error) {
+        // A command may have named its own.
+        Some(step) if !text.contains(" --kubeconfig") => format!("{text}; {step}"),
+        _ => text,
+    }
+}
+
+/// End of messages that an API server does not answer, after which its error says no more.
+const NO_ANSWER: &str = "does not answer";
+
+/// Begin of the texts of a kind of transport error, which says nothing.
+const HYPER_PREFIX: &str = "ServiceError: ";
+
+/// Returns the path of a store that another process has open, if that is the error.
+fn locked_store<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<&'a str> {
+    let of_snapshot = || match cause.downcast_ref() {
+        Some(SnapshotError::Open(error)) => Some(error),
+        _ => None,
+    };
+    let of_server = || match cause.downcast_ref() {
+        Some(BuildError::Store(error)) => Some(error),
+        _ => None,
+    };
+    match cause.downcast_ref().or_else(of_snapshot).or_else(of_server)? {
+        OpenError::Locked(path) => Some(path),
+        _ => None,
+    }
+}
+
+/// Returns the next step of an error that many commands have in common.
+fn next_step(error: &anyhow::Error) -> Option<String> {
+    error.chain().find_map(|cause| {
+        if let Some(ConnectError::Kubeconfig { source, .. }) = cause.downcast_ref() {
+            return Some(match &**source {
+                KubeconfigError::ReadConfig(..) => {
+                    "name another one with --kubeconfig; `evenkeel status` prints that of a cluster that runs here".to_owned()
+                }
+                _ => "`kubectl config view --kubeconfig FILE` prints what it has".to_owned(),
+            });
+        }
+        let is_unreachable = matches!(cause.downcast_ref(), Some(ApiError::Transport { .. }))
+            || matches!(cause.downcast_ref(), Some(kube::Error::Service(_)));
+        if is_unreachable {
+            return Some(
+                "does it run? `evenkeel list` prints the clusters that run here; --kubeconfig and --context name another one"
+                    .to_owned(),
+            );
+        }
+        let locked = locked_store(cause)?;
+        let folder = Path::new(locked).parent()?;
+        let found = Clusters::of(&Home::from_env()).of_data(folder).ok().flatten()?;
+        Some(format!("it is of the cluster {0}: evenkeel down {0}", found.name))
+    })
+}
+
+/// Returns a number with its noun, whose plural has an `s`.
+pub(crate) fn counted(count: usize, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+}
+
+/// Prints a warning to standard error. The reader may be gone.
+pub(crate) fn warn(text: &str) {
+    let _ = writeln!(std::io::stderr(), "Warning: {text}");
 }
 
 /// Prints a text to standard output. The reader may be gone.
@@ -64,6 +136,53 @@ pub(crate) fn print(text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use evenkeel_runtime::client::{self, ConnectOptions};
+
+    #[tokio::test]
+    async fn a_missing_kubeconfig_is_named_once_with_the_next_step() {
+        let options =
+            ConnectOptions { kubeconfig: Some("/nonexistent".into()), ..ConnectOptions::default() };
+        let error = client::config(&options).await.map(drop).expect_err("there is none");
+        let text = chain(&error.into());
+        assert_eq!(text.matches("No such file or directory").count(), 1, "{text}");
+        assert!(text.contains("; name another one with --kubeconfig"), "{text}");
+    }
+
+    #[test]
+    fn an_api_server_that_does_not_answer_has_a_next_step() {
+        let source = std::io::Error::other("ServiceError: connection refused");
+        let error = ApiError::Transport {
+            method: http::Method::GET,
+            path: "/api".into(),
+            source: Box::new(source),
+        };
+        let text = chain(&anyhow::Error::from(error).context("discovery failed"));
+        assert_eq!(
+            text,
+            "discovery failed: GET /api: no answer from the API server: connection refused; does it run? `evenkeel list` prints \
+             the clusters that run here; --kubeconfig and --context name another one"
+        );
+        let named = || {
+            let source = std::io::Error::other("connection refused");
+            anyhow::Error::from(ApiError::Transport {
+                method: http::Method::GET,
+                path: "/api".into(),
+                source: Box::new(source),
+            })
+        };
+        let text = chain(&named().context("the API server at U does not answer"));
+        assert!(
+            text.starts_with(
+                "the API server at U does not answer: connection refused; does it run?"
+            ),
+            "{text}"
+        );
+        let text = chain(&named().context("check --apiserver and --kubeconfig"));
+        assert!(
+            text.ends_with("connection refused"),
+            "the command has named the next step: {text}"
+        );
+    }
 
     #[test]
     fn no_cause_is_printed_twice() {

@@ -3,6 +3,7 @@
 use crate::{
     clusters::Connection,
     command::{block_on, print},
+    durations,
 };
 use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum as _;
@@ -11,7 +12,6 @@ use evenkeel_api::{
     time::{Timestamp, saturating_add, seconds},
     views::{Node, Pod},
 };
-use evenkeel_component::flags::duration;
 use evenkeel_nodes::{
     CRASH, DISK_PRESSURE, FaultEnd, MEMORY_PRESSURE, NOT_READY, NodeFaults, PID_PRESSURE, SILENT,
     fault, next_second,
@@ -26,6 +26,9 @@ use std::{fmt::Write as _, process::ExitCode, time::Duration};
 
 /// Label of a node's zone.
 const ZONE: &str = "topology.kubernetes.io/zone";
+
+/// Namespace of pods without `--namespace`.
+const DEFAULT_NAMESPACE: &str = "default";
 
 /// Arguments of `evenkeel fault`.
 #[derive(Debug, Clone, clap::Args)]
@@ -42,7 +45,7 @@ pub(crate) struct FaultArgs {
 
     /// End the fault after this time of the cluster, such as 5m. Default: it lasts until --stop. The containers of a pod
     /// crash again and again for this time, and once without.
-    #[arg(long = "for", value_name = "DURATION", value_parser = duration::parse)]
+    #[arg(long = "for", value_name = "DURATION", value_parser = durations::parse)]
     duration: Option<Duration>,
 
     /// End the fault.
@@ -53,9 +56,9 @@ pub(crate) struct FaultArgs {
     #[arg(short = 'l', long, value_name = "SELECTOR")]
     selector: Option<String>,
 
-    /// Namespace of the pod.
-    #[arg(short, long, default_value = "default")]
-    namespace: String,
+    /// Namespace of the pod. Default: default.
+    #[arg(short, long)]
+    namespace: Option<String>,
 
     /// Name of the cluster. Default: the only one, or that of the kubeconfig's current context, or `default`.
     #[arg(long)]
@@ -161,6 +164,29 @@ fn end_of_plan(annotations: &StrMap) -> Option<Change> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Change {
     annotations: Vec<(&'static str, Option<String>)>,
+}
+
+/// Checks that each flag has an effect on the target.
+fn check(args: &FaultArgs) -> Result<()> {
+    if args.selector.is_some() != (args.target == Target::Nodes) {
+        bail!("nodes and --selector belong together, as in: evenkeel fault nodes -l pool=blue");
+    }
+    let flags = [
+        ("--stop", args.stop),
+        ("--for", args.duration.is_some()),
+        ("--kind", args.kind.is_some()),
+    ];
+    if args.target == Target::List
+        && let Some((flag, _)) = flags.into_iter().find(|(_, is_set)| *is_set)
+    {
+        bail!(
+            "{flag} does nothing to a list; name what it is for, as in: evenkeel fault node/NAME {flag}"
+        );
+    }
+    if args.namespace.is_some() && !matches!(args.target, Target::Pod(_) | Target::List) {
+        bail!("--namespace is for pods: nodes and zones have none");
+    }
+    Ok(())
 }
 
 /// Returns the change that starts or ends the faults of the arguments.
@@ -295,9 +321,7 @@ fn table(faults: &[Fault]) -> String {
 /// Runs `evenkeel fault`.
 pub(crate) fn main(args: &FaultArgs) -> ExitCode {
     block_on(async {
-        if args.selector.is_some() != (args.target == Target::Nodes) {
-            bail!("nodes and --selector belong together, as in: evenkeel fault nodes -l pool=blue");
-        }
+        check(args)?;
         let cluster = Connection::find(args.name.as_deref())?;
         let now = cluster.time().await?.timestamp()?;
         let client = cluster.client().await?;
@@ -311,8 +335,9 @@ pub(crate) fn main(args: &FaultArgs) -> ExitCode {
             return Ok(ExitCode::SUCCESS);
         }
         let change = change(args, now)?;
+        let namespace = args.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
         let (kind, namespace, names) = match &args.target {
-            Target::Pod(name) => (Pod::kind(), &*args.namespace, vec![name.clone()]),
+            Target::Pod(name) => (Pod::kind(), namespace, vec![name.clone()]),
             _ => (Node::kind(), "", node_names(args, &client).await?),
         };
         for name in names {
@@ -452,6 +477,30 @@ mod tests {
         }
         for target in ["a", "node", "node/", "deployment/a", "zones/a"] {
             assert!(parse_target(target).is_err(), "{target}");
+        }
+    }
+
+    #[test]
+    fn flags_without_an_effect_are_refused() {
+        for (line, want) in [
+            ("list", Ok(())),
+            ("list -o json", Ok(())),
+            ("node/a --stop", Ok(())),
+            ("pod/a -n shop", Ok(())),
+            ("nodes -l pool=blue", Ok(())),
+            ("list --stop", Err("--stop does nothing to a list")),
+            ("list --for 5m", Err("--for does nothing to a list")),
+            ("list --kind silent", Err("--kind does nothing to a list")),
+            ("list -l pool=blue", Err("nodes and --selector belong together")),
+            ("nodes", Err("nodes and --selector belong together")),
+            ("node/a -n shop", Err("--namespace is for pods")),
+        ] {
+            let checked = check(&args(line)).map_err(|error| error.to_string());
+            match (checked, want) {
+                (Ok(()), Ok(())) => {}
+                (Err(error), Err(want)) => assert!(error.starts_with(want), "{line}: {error}"),
+                (found, _) => panic!("{line}: {found:?}"),
+            }
         }
     }
 

@@ -8,6 +8,7 @@ mod clusters;
 mod command;
 mod control;
 mod copied;
+mod durations;
 mod envtest;
 mod fault;
 mod kubeconfig;

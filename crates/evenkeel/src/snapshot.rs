@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use clap::{Args, Parser, Subcommand};
 use evenkeel::explain;
 use evenkeel_apiserver::OpenError;
@@ -83,10 +83,30 @@ pub(crate) fn main_of_apiserver(arguments: Vec<String>) -> ExitCode {
     main(&ApiserverSnapshot::parse_from(arguments).args)
 }
 
+/// Checks that a folder exists.
+fn require_folder(data_dir: &Path) -> Result<()> {
+    if !data_dir.is_dir() {
+        bail!(
+            "--data-dir: there is no folder {}; `evenkeel list -o json` prints those of clusters",
+            data_dir.display()
+        );
+    }
+    Ok(())
+}
+
 /// Saves a snapshot of the folder. If a server uses the folder, requests the snapshot from that server.
 fn save(data_dir: &Path, file: &Path) -> Result<Summary> {
+    require_folder(data_dir)?;
     match snapshot::save(data_dir, file) {
         Err(SnapshotError::Open(OpenError::Locked(_))) => save_on_running_server(data_dir, file),
+        Err(SnapshotError::Open(OpenError::Io { source, .. }))
+            if source.kind() == std::io::ErrorKind::NotFound =>
+        {
+            bail!(
+                "{} has no objects; is it the data folder of a cluster (evenkeel up --data-dir)?",
+                data_dir.display()
+            )
+        }
         saved => Ok(saved?),
     }
 }
@@ -129,6 +149,10 @@ mod tests {
             let saved = tokio::task::spawn_blocking(move || save(&folder, &file)).await;
             saved.expect("no panic")
         };
+        let error = save(&home.path().join("none"), &file).expect_err("no folder");
+        assert!(error.to_string().starts_with("--data-dir: there is no folder"), "{error}");
+        let error = save(home.path(), &file).expect_err("no data");
+        assert!(error.to_string().contains("has no objects; is it the data folder"), "{error}");
         let alone = saved(&file).await.expect_err("nobody listens");
         assert!(format!("{alone:#}").contains("saves no snapshot"), "{alone:#}");
         let tasks = Tasks::new();

@@ -1,14 +1,21 @@
 //! `evenkeel what-if`: what a change would do to a cluster, in virtual time.
 
-use crate::{clone::read_files, command::exit_code};
-use anyhow::{Context as _, Result, anyhow, ensure};
+use crate::{
+    clone::read_files,
+    clusters::read_manifests,
+    command::{exit_code, print},
+};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use evenkeel_component::features::FeatureGates;
 use evenkeel_kube_scheduler::{Registry, library_options};
 use evenkeel_whatif::{
     Charts, Cluster, Comparison, Nodes, Outage, Page, PageVariant, Progress, Report, Scenario,
-    charts, clone::CloneOptions, compare, parse_duration, report, simulate_with_progress,
+    charts,
+    clone::{CloneOptions, keep},
+    compare, parse_duration, report, simulate_with_progress,
 };
 use serde::Serialize;
+use serde_json::Value;
 use std::{
     cell::Cell,
     fs,
@@ -29,7 +36,7 @@ pub(crate) struct WhatIfArgs {
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 
-    /// File or folder of objects to apply.
+    /// File or folder of objects to apply: definitions and namespaces first. One that the server refuses is an error.
     #[arg(short = 'f', long = "filename", value_name = "FILE")]
     apply: Vec<PathBuf>,
 
@@ -46,7 +53,7 @@ pub(crate) struct WhatIfArgs {
     #[arg(long, value_name = "NODE", requires = "add_nodes")]
     like: Option<String>,
 
-    /// Node to remove once the others are drained, or a label selector of nodes. May be given more than once.
+    /// Node to remove without a drain, after --drain is done, or a label selector of nodes. May be given more than once.
     #[arg(long, value_name = "NODE|SELECTOR")]
     remove_nodes: Vec<Nodes>,
 
@@ -101,12 +108,24 @@ struct Variant {
 
 /// Runs `evenkeel what-if`, and returns its exit code.
 pub(crate) fn main(args: &WhatIfArgs) -> ExitCode {
-    let printed = output(args).and_then(|text| Ok(std::io::stdout().write_all(text.as_bytes())?));
-    exit_code(printed.map(|()| ExitCode::SUCCESS))
+    exit_code(output(args).and_then(|Output { text, refused }| {
+        print(&text);
+        match refused {
+            None => Ok(ExitCode::SUCCESS),
+            Some(refused) => bail!("a part of the change failed: {refused}"),
+        }
+    }))
+}
+
+/// Output of the command.
+struct Output {
+    text: String,
+    /// The first part of the change that failed, with its error.
+    refused: Option<String>,
 }
 
 /// Runs all variants, and returns the output.
-fn output(args: &WhatIfArgs) -> Result<String> {
+fn output(args: &WhatIfArgs) -> Result<Output> {
     ensure!(args.scheduler_config.len() <= 2, "--scheduler-config: at most two can be compared");
     let cluster = read_files(&args.files, &CloneOptions::default())?;
     let scenarios = scenarios(args)?;
@@ -115,12 +134,19 @@ fn output(args: &WhatIfArgs) -> Result<String> {
         [a, b] => Some(compare([&a.report, &b.report])),
         _ => None,
     };
+    let refused = variants.iter().flat_map(|variant| variant.report.failed()).next();
+    let refused = refused.map(|(part, error)| format!("{part}: {error}"));
     let results = Results { variants, comparison };
+    Ok(Output { text: format(args, &results)?, refused })
+}
+
+/// Returns the results in the form of `--output`.
+fn format(args: &WhatIfArgs, results: &Results) -> Result<String> {
     if args.output == "json" {
-        return Ok(serde_json::to_string_pretty(&results)? + "\n");
+        return Ok(serde_json::to_string_pretty(results)? + "\n");
     }
     if args.output == "html" {
-        return page(&results);
+        return page(results);
     }
     let mut text = String::new();
     for Variant { name, report, .. } in &results.variants {
@@ -198,12 +224,31 @@ fn message(name: Option<&str>, progress: Progress, duration: Duration) -> String
     }
 }
 
+/// Returns the objects to apply, in the order in which the server takes them.
+///
+/// # Errors
+/// When a file cannot be read or has no object, or a simulation leaves one out, such as a webhook.
+fn applied(paths: &[PathBuf]) -> Result<Vec<Value>> {
+    let objects = read_manifests(paths).context("-f")?;
+    let kept = objects.into_iter().map(|object| {
+        let (kind, name) = (object["kind"].clone(), object["metadata"]["name"].clone());
+        keep(object, &CloneOptions::default()).with_context(|| {
+            format!(
+                "-f: {} {}: a simulation leaves out objects of this kind; take it out of the files",
+                kind.as_str().unwrap_or_default(),
+                name.as_str().unwrap_or_default()
+            )
+        })
+    });
+    kept.collect()
+}
+
 /// Returns the variants with their names.
 fn scenarios(args: &WhatIfArgs) -> Result<Vec<(String, Scenario)>> {
     let outage = args.outage.clone().map(|nodes| Outage { nodes, duration: args.outage_for });
     let base = Scenario {
         seed: args.seed,
-        apply: read_files(&args.apply, &CloneOptions::default())?.objects().to_vec(),
+        apply: applied(&args.apply)?,
         add: args.add_nodes.zip(args.like.clone()),
         drain: args.drain.clone(),
         remove: args.remove_nodes.clone(),
@@ -284,14 +329,42 @@ spec:
         let file = tempfile::NamedTempFile::with_suffix(".yaml")?;
         fs::write(file.path(), CLUSTER)?;
         let path = file.path().display().to_string();
-        output(&Line::try_parse_from([&["what-if", &path], more].concat())?.args)
+        Ok(output(&Line::try_parse_from([&["what-if", &path], more].concat())?.args)?.text)
+    }
+
+    #[test]
+    fn objects_are_applied_in_the_order_of_load_and_a_refused_one_is_named() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("a.yaml");
+        let pod = "{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: fresh}, spec: {containers: [{name: c, image: i}]}}";
+        let namespace = "{apiVersion: v1, kind: Namespace, metadata: {name: fresh}}";
+        let outcome = |text: &str| {
+            fs::write(&path, text).expect("written");
+            let cluster = folder.path().join("cluster");
+            fs::write(&cluster, CLUSTER).expect("written");
+            let line =
+                ["what-if", &cluster.display().to_string(), "-f", &path.display().to_string()];
+            let args = Line::try_parse_from(line).expect("arguments").args;
+            output(&args).map(|output| output.refused).map_err(|error| format!("{error:#}"))
+        };
+        assert_eq!(outcome(&format!("{pod}\n---\n{namespace}\n")), Ok(None));
+        let refused = "apply Pod p: namespaces \"fresh\" not found".to_owned();
+        assert_eq!(outcome(pod), Ok(Some(refused)));
+        let gadget = "{apiVersion: example.com/v1, kind: Gadget, metadata: {name: g}}";
+        let refused = "apply Gadget g: the cluster has no Gadget of example.com/v1".to_owned();
+        assert_eq!(outcome(gadget), Ok(Some(refused)));
+        let event = "{apiVersion: v1, kind: Event, metadata: {name: e}}";
+        let error = outcome(event).expect_err("left out");
+        assert!(error.starts_with("-f: Event e: a simulation leaves out"), "{error}");
+        let error = outcome("# nothing\n").expect_err("empty");
+        assert!(error.contains("a.yaml has no object"), "{error}");
     }
 
     #[test]
     fn a_drain_is_reported_as_text_and_as_json() {
         let text = run(&["--drain", "a", "--for", "30m"]).expect("a report");
         assert!(text.contains("drain a: done after"), "{text}");
-        assert!(text.contains("Pending: 1 pods\n"), "{text}");
+        assert!(text.contains("Pending: 1 pod\n"), "{text}");
         assert!(text.contains("0/2 nodes are available: 1 Insufficient cpu"), "{text}");
         let json = run(&["--drain", "a", "--for", "30m", "-o", "json"]).expect("a report");
         let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");

@@ -12,6 +12,8 @@ use std::process::ExitCode;
 const EXIT_WRITES_PLANNED: u8 = 2;
 /// The dry run waits for keys whose delay ends within this time.
 const MAX_DELAY: SignedDuration = SignedDuration::from_secs(10);
+/// The dry run does not wait for a key with a longer delay that had a pass: it comes again from time to time.
+const MAX_REPEAT_DELAY: SignedDuration = SignedDuration::from_secs(2);
 /// The dry run does not wait for a key that has failed this many times.
 const MAX_FAILURES: u32 = 3;
 
@@ -51,9 +53,13 @@ impl DryRun {
         }
         let (writes, events) = (self.writes.len(), self.events);
         if writes == 0 {
-            line(&format!("{} controllers would write nothing.", self.controllers.len()));
+            line(&format!(
+                "{} would write nothing.",
+                counted(self.controllers.len(), "controller")
+            ));
         } else {
-            line(&format!("{writes} writes and {events} events would be made now; none was."));
+            let (writes, events) = (counted(writes, "write"), counted(events, "event"));
+            line(&format!("{writes} and {events} would be made now; none was."));
             line("What would follow from them (the pods of a new ReplicaSet, say) is not shown.");
         }
         out
@@ -65,24 +71,34 @@ impl DryRun {
     }
 }
 
+/// Returns a number with its noun, whose plural has an `s`.
+fn counted(count: usize, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+}
+
 /// Describes the caches that have not synced, and the controllers whose queues have keys that are ready, in work or due
-/// within [`MAX_DELAY`].
+/// within [`MAX_DELAY`]. A key that had a pass and comes again later is not awaited.
 pub(super) fn describe_busy(reports: &[ControllerReport], now: Timestamp) -> Vec<String> {
     let mut busy = Vec::new();
     for report in reports {
-        let ControllerReport { name, queue, caches, .. } = report;
+        let ControllerReport { name, queue, caches, passes, .. } = report;
         for cache in caches.iter().filter(|cache| !cache.synced) {
             let why = cache.trouble.as_deref().unwrap_or("it takes long");
             busy.push(format!("{name} does not see {}: {why}", cache.resource));
         }
         let is_due_soon = |key: &&KeyState| {
-            let is_due = |until: Timestamp| until <= now + MAX_DELAY;
+            let had_pass = passes.iter().any(|pass| pass.key == key.key && pass.error.is_none());
+            let max_delay = if had_pass { MAX_REPEAT_DELAY } else { MAX_DELAY };
+            let is_due = |until: Timestamp| until <= now + max_delay;
             key.failures < MAX_FAILURES && key.delayed_until.is_some_and(is_due)
         };
         let due_soon = queue.keys.iter().filter(is_due_soon).count();
         if !queue.is_idle() || due_soon > 0 {
             let remaining = queue.ready + queue.in_flight + due_soon;
-            busy.push(format!("{name} still has {remaining} objects to look at"));
+            let first =
+                queue.keys.iter().find(|key| key.delayed_until.is_none() || is_due_soon(key));
+            let first = first.map_or(String::new(), |key| format!(", such as {}", key.key));
+            busy.push(format!("{name} still looks at {}{first}", counted(remaining, "object")));
         }
     }
     busy
@@ -96,7 +112,8 @@ pub(super) fn describe_failing(reports: &[ControllerReport]) -> Vec<String> {
             let latest = report.errors.first();
             let last = latest.map(|error| format!(", last {}: {}", error.key, error.error));
             let last = last.unwrap_or_default();
-            format!("{} failed at {} objects{last}", report.name, report.queue.backing_off)
+            let objects = counted(report.queue.backing_off, "object");
+            format!("{} failed at {objects}{last}", report.name)
         })
         .collect()
 }
@@ -104,7 +121,7 @@ pub(super) fn describe_failing(reports: &[ControllerReport]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use evenkeel_runtime::introspect::{CacheState, KeyState, QueueState};
+    use evenkeel_runtime::introspect::{CacheState, KeyState, Pass, QueueState};
 
     /// Returns the report of a controller `c` with this queue.
     fn report(queue: QueueState) -> ControllerReport {
@@ -114,23 +131,47 @@ mod tests {
     /// Returns a queue with one key that is delayed until this time and has failed this many times.
     fn delayed(seconds: i64, failures: u32) -> QueueState {
         let until = Timestamp::UNIX_EPOCH + SignedDuration::from_secs(seconds);
-        let key = KeyState { delayed_until: Some(until), failures, ..KeyState::default() };
+        let key = KeyState {
+            key: "k".to_owned(),
+            delayed_until: Some(until),
+            failures,
+            ..KeyState::default()
+        };
         QueueState { keys: vec![key], ..QueueState::default() }
     }
 
     #[test]
     fn a_controller_is_busy_while_keys_are_ready_in_work_or_due_soon() {
         let two_keys = QueueState { ready: 1, in_flight: 1, ..QueueState::default() };
-        for (queue, objects) in [
-            (QueueState::default(), 0),
-            (two_keys, 2),
-            (delayed(10, 0), 1),
-            (delayed(11, 0), 0),
-            (delayed(1, MAX_FAILURES), 0),
+        let one = "c still looks at 1 object, such as k";
+        for (queue, want) in [
+            (QueueState::default(), None),
+            (two_keys, Some("c still looks at 2 objects")),
+            (delayed(10, 0), Some(one)),
+            (delayed(11, 0), None),
+            (delayed(1, MAX_FAILURES), None),
         ] {
-            let want = (objects > 0).then(|| format!("c still has {objects} objects to look at"));
             let busy = describe_busy(&[report(queue)], Timestamp::UNIX_EPOCH);
             assert_eq!(busy, want.into_iter().collect::<Vec<_>>());
+        }
+        let pass = |key: &str, error: Option<&str>| Pass {
+            key: key.to_owned(),
+            at: Timestamp::UNIX_EPOCH,
+            seconds: 0.0,
+            because: None,
+            did: Vec::new(),
+            ended: "again".to_owned(),
+            error: error.map(str::to_owned),
+        };
+        for (seconds, pass, is_awaited) in [
+            (8, pass("k", None), false),
+            (2, pass("k", None), true),
+            (8, pass("k", Some("failed")), true),
+            (8, pass("other", None), true),
+        ] {
+            let passed = ControllerReport { passes: vec![pass], ..report(delayed(seconds, 0)) };
+            let busy = describe_busy(&[passed], Timestamp::UNIX_EPOCH);
+            assert_eq!(!busy.is_empty(), is_awaited, "{seconds}");
         }
     }
 
@@ -150,6 +191,6 @@ mod tests {
     fn failures_are_reported_with_the_number_of_failing_objects() {
         let reports =
             [1, 0].map(|backing_off| report(QueueState { backing_off, ..QueueState::default() }));
-        assert_eq!(describe_failing(&reports), ["c failed at 1 objects"]);
+        assert_eq!(describe_failing(&reports), ["c failed at 1 object"]);
     }
 }

@@ -29,6 +29,8 @@ use std::{process::ExitCode, sync::Arc, time::Duration};
 pub const SYNC_TIMEOUT: Duration = Duration::from_secs(120);
 /// Time without a request after which the controllers have finished.
 const IDLE_PERIOD: Duration = Duration::from_secs(2);
+/// Interval at which the dry run reports what it waits for.
+const REPORT_INTERVAL: SignedDuration = SignedDuration::from_secs(5);
 /// Interval between checks that the controllers have finished.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Time that tasks have to end.
@@ -44,6 +46,15 @@ pub struct DryRunSettings<'a> {
     pub gates: Gates,
     /// Maximum duration. After it, unfinished controllers are reported.
     pub timeout: Duration,
+    /// Is called every five seconds with what the run waits for, unless that is nothing.
+    pub report_waits: fn(&[String]),
+}
+
+/// Prints what a dry run waits for to the standard error.
+pub fn print_waits(waits: &[String]) {
+    use std::io::Write as _;
+    // Nothing depends on a message that cannot be written.
+    let _ = writeln!(std::io::stderr(), "waiting: {}", waits.join("; "));
 }
 
 /// Runs the controllers on the cluster of `kube`, and returns their planned writes.
@@ -84,7 +95,8 @@ pub async fn dry_run(
         }
     }
     caches.start(&reflectors);
-    unfinished.extend(wait_until_idle(&introspection, &recorded, clock, settings.timeout).await);
+    let limits = (settings.timeout, settings.report_waits);
+    unfinished.extend(wait_until_idle(&introspection, &recorded, clock, limits).await);
     for tasks in [tasks, reflectors] {
         tasks.shut_down(SHUTDOWN_TIMEOUT).await;
     }
@@ -102,9 +114,10 @@ async fn wait_until_idle(
     introspection: &Introspection,
     recorded: &RecordedWrites,
     clock: &Clock,
-    timeout: Duration,
+    (timeout, report_waits): (Duration, fn(&[String])),
 ) -> Vec<String> {
     let deadline = clock.now() + timeout;
+    let mut reported = clock.now();
     let (mut requests, mut idle_since) = (recorded.requests(), clock.now());
     let idle_period = SignedDuration::try_from(IDLE_PERIOD).unwrap_or_default();
     loop {
@@ -118,6 +131,10 @@ async fn wait_until_idle(
         }
         if now.duration_since(idle_since) >= idle_period {
             return describe_failing(&reports);
+        }
+        if now.duration_since(reported) >= REPORT_INTERVAL && !busy.is_empty() {
+            report_waits(&busy);
+            reported = now;
         }
         if now >= deadline {
             return busy.into_iter().chain(describe_failing(&reports)).collect();
@@ -137,6 +154,7 @@ fn settings<'a>(options: &Options, chosen: &'a [Descriptor]) -> Result<DryRunSet
         options: controllers::options(options)?,
         gates: controllers::gates(options),
         timeout: SYNC_TIMEOUT,
+        report_waits: print_waits,
     })
 }
 
@@ -216,6 +234,7 @@ mod tests {
             options: evenkeel_controllers::options::Options::default(),
             gates: Gates::default(),
             timeout: SYNC_TIMEOUT,
+            report_waits: |_| {},
         };
         let dry_run = dry_run(kube, &clock, settings).await.expect("a plan");
         assert_eq!(revision(&client).await, before, "nothing was written");
@@ -254,6 +273,31 @@ mod tests {
         evenkeel_api::Kind::new("coordination.k8s.io", "v1", "Lease", "leases", true)
     }
 
+    /// A namespace that is deleted is looked at again and again until its objects are gone.
+    #[tokio::test(start_paused = true)]
+    async fn what_only_comes_again_is_not_awaited() {
+        let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().expect("a time"));
+        let server = TestServer::builder().clock(clock.clone()).start().await.expect("a server");
+        let client = Client::new(server.client(), clock.clone());
+        send(&client, "POST", "/api/v1/namespaces", json!({"metadata": {"name": "dying"}})).await;
+        let held = json!({"metadata": {"name": "held", "finalizers": ["example.com/held"]}});
+        send(&client, "POST", "/api/v1/namespaces/dying/configmaps", held).await;
+        send(&client, "DELETE", "/api/v1/namespaces/dying", Value::Null).await;
+        // The controller leaves a namespace alone for its first seconds.
+        clock.sleep(Duration::from_secs(10)).await;
+        let settings = DryRunSettings {
+            chosen: &descriptors(),
+            options: evenkeel_controllers::options::Options::default(),
+            gates: Gates::default(),
+            timeout: SYNC_TIMEOUT,
+            report_waits: |waits| panic!("nothing is awaited for long: {waits:?}"),
+        };
+        let dry_run = dry_run(server.client(), &clock, settings).await.expect("a plan");
+        let is_left_out = |note: &String| note.contains(" was not asked: ");
+        assert!(dry_run.unfinished.iter().all(is_left_out), "{}", dry_run.text());
+        assert!(dry_run.text().contains("delete all configmaps in dying"), "{}", dry_run.text());
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_converged_cluster_needs_no_writes() {
         let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().expect("a time"));
@@ -264,9 +308,10 @@ mod tests {
             options: evenkeel_controllers::options::Options::default(),
             gates: Gates::default(),
             timeout: SYNC_TIMEOUT,
+            report_waits: |_| {},
         };
         let dry_run = dry_run(kube, &clock, settings).await.expect("a plan");
-        assert_eq!(dry_run.text(), "1 controllers would write nothing.\n");
+        assert_eq!(dry_run.text(), "1 controller would write nothing.\n");
         assert_eq!(dry_run.exit_code(), ExitCode::SUCCESS);
     }
 }

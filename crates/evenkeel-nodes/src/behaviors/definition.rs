@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     GROUP, KIND, PLURAL, VERSION,
+    draw::Unit,
     spec::{CURVES, field, node_fault_kinds},
 };
 use crate::annotations;
@@ -34,8 +35,10 @@ pub fn behavior_definition() -> Value {
         |description: &str| json!({"x-kubernetes-int-or-string": true, "description": description});
     let mut fields = Map::new();
     for annotation in annotations::of_pods() {
+        // Words have no range.
+        let range = Unit::of(annotation).map_or("", |_| ", or a range such as LOW..HIGH");
         let description = format!(
-            "{}, or a range such as LOW..HIGH: {}. Default: {}.",
+            "{}{range}: {}. Default: {}.",
             annotation.values, annotation.meaning, annotation.default
         );
         fields.insert(field(annotation.name), value(&description));

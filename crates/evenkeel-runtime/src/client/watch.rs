@@ -17,7 +17,7 @@ pub(crate) struct Watch {
 pub(crate) enum WatchError {
     #[error("the connection broke: {0}")]
     Transport(Box<str>),
-    #[error("the stream makes no sense: {0}")]
+    #[error("an event of the watch cannot be decoded: {0}")]
     Frame(#[from] DecodeError),
 }
 

@@ -105,7 +105,8 @@ async fn victims_are_reported_but_not_evicted() {
 fn objects_without_an_api_version_are_rejected() {
     let mut dump = Dump::default();
     let error = dump.add("{kind: Pod}").unwrap_err();
-    assert_eq!(error.to_string(), "object 1 has no apiVersion");
+    let shown = "object 1 has no apiVersion: each has apiVersion, kind and metadata.name, such as `apiVersion: v1`";
+    assert_eq!(error.to_string(), shown);
     assert!(dump.add("{apiVersion: v1, kind: PodList, items: [{metadata: {name: a}}]}").is_ok());
     assert_eq!(plural("StorageClass"), "storageclasses");
     assert_eq!(plural("CSIStorageCapacity"), "csistoragecapacities");

@@ -3,7 +3,7 @@
 use super::plot::{self, Bar, LEFT, Mark, NumberAxis, TimeAxis, WIDTH};
 use crate::{
     report::{Charts, NodeReport, Report},
-    text::{share, time},
+    text::{counted, share, time},
 };
 use std::time::Duration;
 
@@ -138,11 +138,11 @@ fn evictions(times: &[Duration], axis: TimeAxis) -> Option<Columns> {
     let length = axis.end / u32::try_from(COLUMNS).unwrap_or(1);
     let bars = columns(&counts, |index| {
         let from = length * u32::try_from(index).unwrap_or_default();
-        format!("{} from {} on", pods(counts[index]), time(from))
+        format!("{} from {} on", counted(counts[index], "pod"), time(from))
     });
     let description = format!(
         "{} evicted between {} and {} after the change; at most {} within {}",
-        pods(times.len()),
+        counted(times.len(), "pod"),
         time(*first),
         time(*last),
         counts.iter().max().copied().unwrap_or_default(),
@@ -166,11 +166,7 @@ fn nodes(nodes: &[NodeReport]) -> Option<Columns> {
         format!("{from} to {} percent", CLASSES[index])
     };
     let bars = columns(&counts, |index| {
-        let nodes = if counts[index] == 1 {
-            "1 node".to_owned()
-        } else {
-            format!("{} nodes", counts[index])
-        };
+        let nodes = counted(counts[index], "node");
         format!("{nodes} with {} of their CPU requested", class(index))
     });
     let width = (WIDTH - LEFT - 14.0) / CLASSES.len() as f64;
@@ -180,8 +176,8 @@ fn nodes(nodes: &[NodeReport]) -> Option<Columns> {
     });
     let full = shares.iter().filter(|share| **share > 90).count();
     let description = format!(
-        "{} nodes; the fullest had {highest} percent of its CPU requested, and {full} had more than 90 percent",
-        shares.len()
+        "{}; the fullest had {highest} percent of its CPU requested, and {full} had more than 90 percent",
+        counted(shares.len(), "node")
     );
     Some(Columns { bars, marks: marks.collect(), highest: counts.into_iter().max()?, description })
 }
@@ -214,8 +210,8 @@ fn budgets(charts: &Charts, axis: TimeAxis) -> Option<Rows<'_>> {
     budgets.sort_by(|(a, one), (b, two)| b.cmp(a).then_with(|| one.budget.cmp(&two.budget)));
     let (longest, first) = budgets.first()?;
     let description = format!(
-        "{} budgets allowed no disruption for some time; {} the longest, for {}",
-        budgets.len(),
+        "{} allowed no disruption for some time; {} the longest, for {}",
+        counted(budgets.len(), "budget"),
         first.budget,
         time(*longest)
     );
@@ -250,10 +246,6 @@ fn shortened(name: &str, length: usize) -> String {
     }
     let end: String = name.chars().skip(count - length + 1).collect();
     format!("…{end}")
-}
-
-fn pods(count: usize) -> String {
-    if count == 1 { "1 pod".to_owned() } else { format!("{count} pods") }
 }
 
 #[cfg(test)]

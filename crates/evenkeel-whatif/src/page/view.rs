@@ -184,7 +184,8 @@ impl<'a> VariantView<'a> {
 fn sentence(report: &Report) -> String {
     let total = time(report.duration);
     match report.settled_after {
-        Some(Duration::ZERO) => format!("Nothing happens within {total}."),
+        Some(Duration::ZERO) if report.is_empty() => format!("Nothing happens within {total}."),
+        Some(Duration::ZERO) => format!("The cluster settles at once ({total} simulated)."),
         Some(after) => {
             format!("The cluster settles {} after the change ({total} simulated).", time(after))
         }
@@ -238,11 +239,12 @@ fn tiles(report: &Report) -> Vec<Tile> {
 }
 
 fn part(part: &Part) -> PartRow<'_> {
-    let (outcome, mood) = match (part.completed, &*part.error) {
-        (Some(end), _) => (format!("done after {}", time(end.saturating_sub(part.began))), "good"),
-        (None, "") => ("not done at the end".to_owned(), "warn"),
-        (None, error) => (error.to_owned(), "bad"),
+    let mood = match (part.completed, &*part.error) {
+        (Some(_), _) => "good",
+        (None, "") => "warn",
+        (None, _) => "bad",
     };
+    let outcome = part.outcome();
     PartRow { description: &part.description, began: time(part.began), outcome, mood }
 }
 

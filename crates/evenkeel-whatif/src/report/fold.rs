@@ -10,6 +10,15 @@ use std::{
     time::Duration,
 };
 
+/// Names the first pod, and counts the others; `None` for no pod.
+fn named(pods: &[&str]) -> Option<String> {
+    match pods {
+        [] => None,
+        [only] => Some((*only).to_owned()),
+        [first, others @ ..] => Some(format!("{first} and {} more", others.len())),
+    }
+}
+
 /// State of the cluster at a time of the recording.
 #[derive(Default)]
 pub(super) struct Fold<'a> {
@@ -186,7 +195,8 @@ impl<'a> Fold<'a> {
                     String::new()
                 };
                 let description = description.to_owned();
-                self.parts.push(Part { description, began: now, completed: None, error });
+                let waits = String::new();
+                self.parts.push(Part { description, began: now, completed: None, error, waits });
             }
             _ => {}
         }
@@ -324,6 +334,36 @@ impl<'a> Fold<'a> {
             message: pod.message.to_owned(),
         });
         pending.collect()
+    }
+
+    /// Returns the parts of the change, drains that are not complete with what they wait for.
+    pub(super) fn parts(&self) -> Vec<Part> {
+        let part = |part: &Part| Part { waits: self.waits_of(part), ..part.clone() };
+        self.parts.iter().map(part).collect()
+    }
+
+    /// Returns what a drain that is not complete waits for; empty if there is nothing of it.
+    fn waits_of(&self, part: &Part) -> String {
+        let node = part.description.strip_prefix("drain ");
+        let Some(node) = node.filter(|_| part.completed.is_none() && part.error.is_empty()) else {
+            return String::new();
+        };
+        let is_left = |name: &str| self.pods.get(name).is_some_and(|pod| pod.node == node);
+        let evicted: BTreeSet<&str> =
+            self.evicted.iter().map(|eviction| &*eviction.pod).filter(|pod| is_left(pod)).collect();
+        let mut waits: Vec<String> = Vec::new();
+        for (budget, state) in &self.budgets {
+            let refused = state.refused.iter().map(String::as_str);
+            let refused: Vec<&str> =
+                refused.filter(|pod| is_left(pod) && !evicted.contains(pod)).collect();
+            if let Some(pods) = named(&refused) {
+                waits.push(format!("the budget {budget} refuses to evict {pods}"));
+            }
+        }
+        if let Some(pods) = named(&evicted.into_iter().collect::<Vec<_>>()) {
+            waits.push(format!("{pods} evicted, but not gone"));
+        }
+        waits.join("; ")
     }
 
     pub(super) fn placements(&self) -> Vec<Placement> {

@@ -103,7 +103,55 @@ fn a_budget_blocks_a_drain() {
     assert_eq!((budget.exhausted, budget.before), (Duration::from_hours(2), true));
     assert_eq!(placed(&report, "ReplicaSet shop/web"), [("a".to_owned(), 1), ("b".to_owned(), 1)]);
     let text = report.text();
-    assert!(text.contains("drain a: not done at the end"), "{text}");
+    let blocked = "drain a: not done at the end: the budget shop/web refuses to evict shop/web-0\n";
+    assert!(text.contains(blocked), "{text}");
+}
+
+#[test]
+fn a_change_that_ends_at_once_is_not_nothing() {
+    let mut objects = vec![node("a", "z1"), node("b", "z2")];
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "gone"},
+        "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let refused = run(&objects, &Scenario { apply: vec![pod], ..scenario(60) });
+    assert!(
+        refused.text().starts_with("Settled at once (1h0m0s simulated).\n"),
+        "{}",
+        refused.text()
+    );
+    let failed: Vec<_> = refused.failed().collect();
+    assert_eq!(failed, [("apply Pod p", "namespaces \"gone\" not found")]);
+    // Of a pod without a workload, nothing is left to do once it is evicted.
+    objects.extend(running("web", &["a"]).into_iter().skip(1).map(|mut pod| {
+        pod["metadata"].as_object_mut().expect("metadata").remove("ownerReferences");
+        pod
+    }));
+    let drained = run(&objects, &Scenario { drain: nodes("a"), ..scenario(60) });
+    assert_eq!(drained.evicted.len(), 1);
+    assert!(!drained.text().contains("Nothing happens"), "{}", drained.text());
+    assert!(drained.text().contains("\nEvicted: 1 pod\n"), "{}", drained.text());
+}
+
+#[test]
+fn a_pod_is_applied_right_after_its_namespace_and_a_resource_after_its_definition() {
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "fresh"}});
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "fresh"},
+        "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "gadgets.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Cluster",
+            "names": {"plural": "gadgets", "singular": "gadget", "kind": "Gadget", "listKind": "GadgetList"},
+            "versions": [{"name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object"}}}]
+        }
+    });
+    let gadget =
+        json!({"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": {"name": "g"}});
+    let apply = vec![definition, namespace, gadget, pod];
+    let report = run(&[node("a", "z1")], &Scenario { apply, ..scenario(10) });
+    assert_eq!(report.failed().collect::<Vec<_>>(), [], "{}", report.text());
+    assert_eq!(placed(&report, "fresh/p"), [("a".to_owned(), 1)]);
 }
 
 #[test]

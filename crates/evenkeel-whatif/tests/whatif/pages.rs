@@ -170,8 +170,8 @@ fn a_page_says_what_the_text_says() {
         "The cluster settles 1m10s after the change (1h0m0s simulated).",
         "1 ready before, 0 at least, 0 at the end",
         "1 pod evicted between 1m0s and 1m0s after the change",
-        "1 budgets allowed no disruption for some time; web the longest, for 59m59s",
-        "1 nodes; the fullest had 90 percent of its CPU requested",
+        "1 budget allowed no disruption for some time; web the longest, for 59m59s",
+        "1 node; the fullest had 90 percent of its CPU requested",
     ] {
         assert!(html.contains(expected), "{expected}");
     }

@@ -3,11 +3,11 @@
 use super::{
     folder::Clusters,
     named::{self, NamedCluster},
-    record::{Cluster, Record, State, choose},
+    record::{Cluster, Record, State, choose, context},
     table::{self, LiveStatus},
 };
 use crate::{
-    command::{block_on, print},
+    command::{block_on, print, warn},
     kubeconfig::Home,
 };
 use anyhow::{Context, Result, anyhow, bail};
@@ -197,7 +197,28 @@ async fn stop(clusters: &Clusters, found: &Cluster) -> Result<()> {
     removed.with_context(|| format!("cluster {name}"))?;
     let outcome = if found.state.is_alive() { "stopped" } else { "removed" };
     print(&format!("{outcome} {name}\n"));
+    if let Some(left) = left_context(clusters, found) {
+        warn(&left);
+    }
     Ok(())
+}
+
+/// Returns a message about the context that a cluster leaves in the user's kubeconfig, because the file cannot be changed.
+fn left_context(clusters: &Clusters, stopped: &Cluster) -> Option<String> {
+    let name = &stopped.name;
+    let merged = stopped.record.as_ref().and_then(|record| record.merged_into.clone());
+    // Another process may have started the cluster again.
+    let is_gone = || clusters.find(name).is_ok_and(|found| found.is_none());
+    let path = merged.filter(|_| is_gone())?;
+    let context = context(name);
+    let reason = match clusters.user_kubeconfig(path.clone()).has(&context) {
+        Ok(false) => return None,
+        Ok(true) => format!("{} cannot be written", path.display()),
+        Err(error) => format!("{error:#}"),
+    };
+    Some(format!(
+        "your kubeconfig was not changed: {reason}; once it can be, take the context out with: kubectl config delete-context {context}"
+    ))
 }
 
 /// A process that runs a cluster.
@@ -334,6 +355,16 @@ fn signal(clusters: &Clusters, process: &Process, signal: Signal) -> Result<()> 
 pub(crate) fn reset(args: &ResetArgs) -> ExitCode {
     block_on(async {
         if let Some(data_dir) = &args.data_dir {
+            let cluster = Clusters::of(&Home::from_env()).of_data(data_dir)?;
+            if let Some(Cluster { name, .. }) = cluster.filter(|found| found.state.is_alive()) {
+                bail!(
+                    "{} is the data folder of the cluster {name}, which runs; discard its objects with: evenkeel reset {name}",
+                    data_dir.display()
+                );
+            }
+            if !data_dir.is_dir() {
+                bail!("there is no folder {}", data_dir.display());
+            }
             let had_data = snapshot::discard(data_dir)?;
             let outcome = if had_data { "discarded the objects of" } else { "no objects in" };
             print(&format!("{outcome} {}\n", data_dir.display()));

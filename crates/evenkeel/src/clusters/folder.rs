@@ -13,6 +13,12 @@ use std::{
 const LOCK: &str = "lock";
 const RECORD: &str = "cluster.json";
 
+/// File of the objects in a data folder.
+const DATABASE: &str = "evenkeel.redb";
+
+/// Name of a cluster's own kubeconfig. Those of its users begin with it.
+const OWN_KUBECONFIG: &str = "kubeconfig";
+
 /// Files that remain when a claim is cleaned: the lock, and the log, which may show why a process crashed.
 const KEPT: [&str; 3] = [LOCK, "log", "log.old"];
 
@@ -43,12 +49,31 @@ impl Clusters {
         UserKubeconfig { path, lock: self.kubeconfig_lock.clone() }
     }
 
+    /// Returns whether a kubeconfig is a cluster's own, or that of one of its users: it is in a cluster's folder or beside a
+    /// cluster's data.
+    pub(crate) fn owns_kubeconfig(&self, path: &Path) -> bool {
+        let whole = |path: &Path| path.canonicalize().or_else(|_| std::path::absolute(path));
+        let (Ok(path), Ok(folder)) = (whole(path), whole(&self.folder)) else { return false };
+        let is_named = path
+            .file_name()
+            .is_some_and(|name| name.as_encoded_bytes().starts_with(OWN_KUBECONFIG.as_bytes()));
+        path.starts_with(&folder) || (is_named && path.with_file_name(DATABASE).exists())
+    }
+
     /// Returns all clusters by name, crashed ones too.
     ///
     /// # Errors
     /// When the folder cannot be read.
     pub(crate) fn all(&self) -> Result<Vec<Cluster>> {
         self.names()?.iter().filter_map(|name| self.find(name).transpose()).collect()
+    }
+
+    /// Returns the cluster of a data folder, if there is one.
+    ///
+    /// # Errors
+    /// When the clusters' folder cannot be read.
+    pub(crate) fn of_data(&self, folder: &Path) -> Result<Option<Cluster>> {
+        Ok(self.all()?.into_iter().find(|cluster| cluster.uses(folder)))
     }
 
     /// Returns the names of all folders that may belong to clusters, sorted.
@@ -176,14 +201,16 @@ impl Clusters {
     }
 
     /// Removes a cluster from the user's kubeconfig, and its files except the kept ones. Removes the record last, so that an
-    /// incomplete removal is repeated.
+    /// incomplete removal is repeated. A kubeconfig that cannot be changed keeps the cluster's context, but not its files.
     fn clean(&self, folder: &Path, kept: &[&str]) -> Result<()> {
         let record = read_record(folder);
         if let Some(record) = &record
             && let Some(path) = &record.merged_into
         {
             let users = self.user_kubeconfig(path.clone());
-            users.remove(&context(&record.name), &record.previous_contexts)?;
+            if let Err(error) = users.remove(&context(&record.name), &record.previous_contexts) {
+                tracing::warn!("cluster {}: {error:#}", record.name);
+            }
         }
         for entry in fs::read_dir(folder)?.flatten() {
             let name = entry.file_name();
@@ -330,6 +357,49 @@ mod tests {
         assert_eq!(left, ["lock", "log"]);
         let config = fs::read_to_string(&user).expect("there");
         assert!(config.contains("current-context: work") && !config.contains("evenkeel-a"));
+    }
+
+    #[test]
+    fn a_kubeconfig_that_cannot_be_read_keeps_no_cluster() {
+        let state = tempfile::tempdir().expect("a folder");
+        let clusters = clusters(state.path());
+        let user = state.path().join("config");
+        fs::write(&user, "no kubeconfig").expect("written");
+        let merged = || Record { merged_into: Some(user.clone()), ..record("a") };
+        let claim = clusters.claim("a").expect("claimed");
+        claim.write(&merged()).expect("written");
+        claim.remove().expect("removed");
+        assert_eq!(clusters.all().expect("read"), []);
+        let claim = clusters.claim("a").expect("claimed");
+        claim.write(&merged()).expect("written");
+        drop(claim);
+        clusters.wait_and_remove("a").expect("removed");
+        assert_eq!(clusters.all().expect("read"), []);
+        assert_eq!(fs::read_to_string(&user).expect("there"), "no kubeconfig");
+    }
+
+    #[test]
+    fn kubeconfigs_of_clusters_are_known() {
+        let state = tempfile::tempdir().expect("a folder");
+        let clusters = clusters(state.path());
+        let claim = clusters.claim("a").expect("claimed");
+        let data = state.path().join("data");
+        fs::create_dir(&data).expect("made");
+        for (path, want) in [
+            (claim.folder().join("kubeconfig"), true),
+            (claim.folder().join("kubeconfig-ann"), true),
+            (data.join("kubeconfig"), true),
+            (data.join("kubeconfig-ann"), true),
+            (data.join("config"), false),
+            (state.path().join("kubeconfig"), false),
+            (state.path().join("none/config"), false),
+        ] {
+            if path.parent().is_some_and(Path::exists) {
+                fs::write(&path, "").expect("written");
+            }
+            fs::write(data.join(DATABASE), "").expect("written");
+            assert_eq!(clusters.owns_kubeconfig(&path), want, "{}", path.display());
+        }
     }
 
     #[test]

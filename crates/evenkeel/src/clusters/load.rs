@@ -20,6 +20,7 @@ use evenkeel_runtime::{
 use http::{Request, StatusCode, header};
 use serde_json::Value;
 use std::{
+    collections::BTreeSet,
     fs, io,
     path::{Path, PathBuf},
     process::ExitCode,
@@ -34,6 +35,15 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Maximum number of reads of a definition: half a minute.
 const MAX_POLLS: usize = 600;
+
+/// Maximum number of reads of a namespace's default service account: ten seconds.
+const MAX_ACCOUNT_POLLS: usize = 200;
+
+/// Name of the service account of pods that name none. Its controller creates it in each namespace.
+const DEFAULT_ACCOUNT: &str = "default";
+
+/// Namespace that each cluster has from its start.
+const SYSTEM_NAMESPACE: &str = "kube-system";
 
 /// Arguments of `evenkeel load`.
 #[derive(Debug, clap::Args)]
@@ -86,13 +96,34 @@ pub(crate) async fn load_paths(
     paths: &[PathBuf],
     report: impl Fn(&str),
 ) -> Result<Loaded> {
+    load_manifests(client, parse(paths)?, report).await
+}
+
+/// Returns the objects of files and folders, in the order in which they are applied.
+///
+/// # Errors
+/// When a file cannot be read, or a path has no object.
+pub(crate) fn read_manifests(paths: &[PathBuf]) -> Result<Vec<Value>> {
+    let manifests = manifests::ordered(parse(paths)?);
+    Ok(manifests.into_iter().map(|manifest| Value::Object(manifest.object)).collect())
+}
+
+fn parse(paths: &[PathBuf]) -> Result<Vec<Manifest>> {
     let mut parsed = Vec::new();
     for path in paths {
+        let before = parsed.len();
         for (source, text) in read(path)? {
             parsed.extend(manifests::parse(&source, &text)?);
         }
+        if parsed.len() == before {
+            let path = if path.as_os_str() == "-" { Path::new("standard input") } else { path };
+            bail!(
+                "{} has no object; a folder's manifests are its files .yaml, .yml and .json",
+                path.display()
+            );
+        }
     }
-    load_manifests(client, parsed, report).await
+    Ok(parsed)
 }
 
 /// Applies objects. Errors name their origin `source`; `report` gets a line for each object.
@@ -119,8 +150,12 @@ async fn load_manifests(
 ) -> Result<Loaded> {
     let mut loaded = Loaded::default();
     let mut resources = Arc::default();
+    let mut accounts = Accounts::default();
     for manifest in manifests::ordered(parsed) {
         let kind = find_kind(client, &mut resources, &manifest).await?;
+        if kind.namespaced && manifest.may_need_account() {
+            accounts.wait_in(client, manifest.namespace()).await?;
+        }
         let is_new = apply(client, &kind, &manifest).await?;
         *(if is_new { &mut loaded.created } else { &mut loaded.changed }) += 1;
         let outcome = if is_new { "created" } else { "applied" };
@@ -134,11 +169,64 @@ async fn load_manifests(
     Ok(loaded)
 }
 
+/// Namespaces that have their default service account, without which the server refuses pods. A controller creates it shortly
+/// after the namespace.
+#[derive(Debug, Default)]
+struct Accounts {
+    present: BTreeSet<String>,
+    /// Whether the cluster has a controller that creates them, once that is known.
+    are_made: Option<bool>,
+}
+
+impl Accounts {
+    /// Waits until a namespace has its default service account, for ten seconds at most. Does not wait in a cluster without
+    /// its controller, nor for a namespace that does not exist.
+    async fn wait_in(&mut self, client: &Client, namespace: &str) -> Result<()> {
+        if self.are_made == Some(false) || self.present.contains(namespace) {
+            return Ok(());
+        }
+        for _ in 0..MAX_ACCOUNT_POLLS {
+            if exists(client, &account_path(namespace)).await? {
+                self.present.insert(namespace.to_owned());
+                return Ok(());
+            }
+            if self.are_made.is_none() {
+                self.are_made = Some(exists(client, &account_path(SYSTEM_NAMESPACE)).await?);
+            }
+            let is_awaited = self.are_made == Some(true)
+                && exists(client, &format!("/api/v1/namespaces/{namespace}")).await?;
+            if !is_awaited {
+                return Ok(());
+            }
+            client.clock().sleep(POLL_INTERVAL).await;
+        }
+        // The server's answer says what is missing, and one wait is enough.
+        self.are_made = Some(false);
+        Ok(())
+    }
+}
+
+fn account_path(namespace: &str) -> String {
+    format!("/api/v1/namespaces/{namespace}/serviceaccounts/{DEFAULT_ACCOUNT}")
+}
+
+/// Returns whether an object exists. One that the user may not read counts as present, because nobody could wait for it.
+async fn exists(client: &Client, path: &str) -> Result<bool> {
+    let Ok(request) = Request::get(path).body(Bytes::new()) else { return Ok(false) };
+    match client.raw(request).await {
+        Ok(_) => Ok(true),
+        Err(error) if error.is_not_found() => Ok(false),
+        Err(error) if error.is_forbidden() => Ok(true),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Returns the texts of a file, or of all manifests in a folder, sorted by path.
 fn read(path: &Path) -> Result<Vec<(String, String)>> {
     let source = path.display().to_string();
     if source == "-" {
-        return Ok(vec![(source, io::read_to_string(io::stdin())?)]);
+        let text = io::read_to_string(io::stdin()).context("cannot read standard input")?;
+        return Ok(vec![("standard input".to_owned(), text)]);
     }
     let context = || format!("cannot read {source}");
     if !path.is_dir() {
@@ -229,4 +317,49 @@ async fn wait_until_served(client: &Client, manifest: &Manifest) -> Result<()> {
         manifest.name(),
         (POLL_INTERVAL * u32::try_from(MAX_POLLS).unwrap_or(u32::MAX)).as_secs()
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_apiserver::Server;
+
+    const NAMESPACES: &str = "/api/v1/namespaces";
+
+    async fn create(client: &Client, path: &str, name: &str) {
+        let body = serde_json::json!({"metadata": {"name": name}}).to_string();
+        let request = Request::post(path).header(header::CONTENT_TYPE, "application/json");
+        let request = request.body(Bytes::from(body)).expect("a request");
+        client.raw(request).await.expect("created");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_new_namespace_is_waited_for_until_it_has_its_service_account() {
+        let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().expect("a time"));
+        let server = Server::builder().build().await.expect("a server");
+        let kube = kube::Client::new(server.service(), "default");
+        let client = Client::builder(kube, clock.clone()).qps(-1.0).build();
+        let seconds = |since| clock.now().duration_since(since).as_secs();
+        create(&client, NAMESPACES, "new").await;
+        // Without its controller, no namespace has one.
+        let before = clock.now();
+        Accounts::default().wait_in(&client, "new").await.expect("read");
+        assert_eq!(seconds(before), 0);
+        create(&client, &format!("{NAMESPACES}/{SYSTEM_NAMESPACE}/serviceaccounts"), "default")
+            .await;
+        let mut accounts = Accounts::default();
+        accounts.wait_in(&client, "none").await.expect("read");
+        assert_eq!(seconds(before), 0, "there is no such namespace");
+        let (waited, ()) = tokio::join!(accounts.wait_in(&client, "new"), async {
+            clock.sleep(Duration::from_secs(3)).await;
+            create(&client, &format!("{NAMESPACES}/new/serviceaccounts"), "default").await;
+        });
+        waited.expect("read");
+        assert_eq!((seconds(before), accounts.present.contains("new")), (3, true));
+        for namespace in ["late", "later"] {
+            create(&client, NAMESPACES, namespace).await;
+            accounts.wait_in(&client, namespace).await.expect("read");
+        }
+        assert_eq!(seconds(before), 13, "after one wait in vain, none follows");
+    }
 }

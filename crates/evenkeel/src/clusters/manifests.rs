@@ -4,6 +4,9 @@ use anyhow::{Context, Result, bail};
 use evenkeel_scheduler::simulate::read_objects;
 use serde_json::{Map, Value};
 
+/// Place in the order of kinds that no other one needs: workloads, and all that is not named.
+const WORKLOAD_RANK: u8 = 3;
+
 /// Object of a manifest.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Manifest {
@@ -48,6 +51,11 @@ impl Manifest {
             && self.api_version().starts_with("apiextensions.k8s.io/")
     }
 
+    /// Returns whether the object may be a pod, or make pods, which the server refuses without their service account.
+    pub(super) fn may_need_account(&self) -> bool {
+        self.rank() == WORKLOAD_RANK
+    }
+
     /// Returns the rank in the order of application: objects that others need come first, webhooks and policies that may refuse
     /// others last.
     fn rank(&self) -> u8 {
@@ -61,7 +69,7 @@ impl Manifest {
             | "ValidatingWebhookConfiguration"
             | "MutatingAdmissionPolicyBinding"
             | "ValidatingAdmissionPolicyBinding" => 4,
-            _ => 3,
+            _ => WORKLOAD_RANK,
         }
     }
 }

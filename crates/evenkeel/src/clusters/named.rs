@@ -7,7 +7,7 @@ use anyhow::Result;
 /// Arguments that name a cluster, for commands without other positional arguments.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct NamedCluster {
-    /// Name of the cluster. Default: the only one, or that of the kubeconfig's current context (not for down and reset), or
+    /// Name of the cluster, or its data folder. Default: the only one, or that of the kubeconfig's current context (not for down and reset), or
     /// `default`.
     #[arg(value_name = "NAME")]
     cluster: Option<String>,

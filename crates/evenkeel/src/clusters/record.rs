@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 use evenkeel_api::forms;
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Name of a cluster without `--name` and without a data folder.
 pub(crate) const DEFAULT_NAME: &str = "default";
@@ -43,6 +43,9 @@ pub(crate) struct Record {
     /// The user's kubeconfig, if the cluster was added to it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) merged_into: Option<PathBuf>,
+    /// File of another cluster that `$KUBECONFIG` names, so that kubectl in the shell of the start does not use this cluster.
+    #[serde(skip)]
+    pub(crate) shell_kubeconfig: Option<PathBuf>,
     /// Previous current contexts of the user's kubeconfig, the latest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) previous_contexts: Vec<String>,
@@ -120,7 +123,16 @@ pub(crate) fn check_name(name: &str) -> Result<String, String> {
     Err("a name has at most 63 lower case letters, digits and '-', and begins and ends with a letter or digit".to_owned())
 }
 
-/// Returns the cluster of a command: that of the name, or else the only one, or that of the kubeconfig's current context, or
+impl Cluster {
+    /// Returns whether this is the cluster's data folder.
+    pub(super) fn uses(&self, folder: &Path) -> bool {
+        let data_dir = self.record.as_ref().and_then(|record| record.data_dir.as_deref());
+        let whole = |path: &Path| path.canonicalize().or_else(|_| std::path::absolute(path)).ok();
+        data_dir.is_some_and(|data_dir| whole(data_dir) == whole(folder))
+    }
+}
+
+/// Returns the cluster of a command: that of the name or of the data folder, or else the only one, or that of the kubeconfig's current context, or
 /// `default`.
 ///
 /// # Errors
@@ -136,7 +148,10 @@ pub(crate) fn choose<'a>(
         (_, []) => bail!("there is no cluster; start one with: evenkeel up"),
         (Some(name), _) => match find(name) {
             Some(cluster) => Ok(cluster),
-            None => bail!("there is no cluster {name}; there are: {}", names()),
+            None => match clusters.iter().find(|cluster| cluster.uses(Path::new(name))) {
+                Some(cluster) => Ok(cluster),
+                None => bail!("there is no cluster {name}; there are: {}", names()),
+            },
         },
         (None, [only]) => Ok(only),
         (None, [first, ..]) => match current.and_then(find).or_else(|| find(DEFAULT_NAME)) {
@@ -166,6 +181,7 @@ pub(super) mod tests {
             log: "/s/log".into(),
             data_dir: None,
             merged_into: None,
+            shell_kubeconfig: None,
             previous_contexts: Vec::new(),
         }
     }
@@ -210,6 +226,23 @@ pub(super) mod tests {
             assert_eq!(cluster_of_context(context), want, "{context}");
         }
         assert_eq!(cluster_of_context(&context("b-1")), Some("b-1"));
+    }
+
+    #[test]
+    fn a_data_folder_names_its_cluster() {
+        let data = tempfile::tempdir().expect("a folder");
+        let with = |name: &str, data_dir: Option<PathBuf>| Cluster {
+            record: Some(Record { data_dir, ..record(name) }),
+            ..cluster(name, State::Running)
+        };
+        let clusters = [with("a", None), with("data-1", Some(data.path().to_owned()))];
+        let folder = data.path().join("../").join(data.path().file_name().expect("a name"));
+        for name in [data.path(), &folder] {
+            let chosen = choose(&clusters, name.to_str(), None).expect("found");
+            assert_eq!(chosen.name, "data-1");
+        }
+        let other = choose(&clusters, Some("/nonexistent"), None).expect_err("no cluster's");
+        assert!(other.to_string().starts_with("there is no cluster /nonexistent"), "{other}");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Output of `evenkeel list` and `evenkeel status`.
 
 use super::record::{Cluster, Record, State, context};
+use evenkeel_api::time;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -62,6 +63,11 @@ pub(super) fn json(cluster: &Cluster, live: Option<&LiveStatus>) -> Value {
     value
 }
 
+/// Returns the time of a start in whole seconds.
+fn since(record: &Record) -> String {
+    record.started_at.parse().map_or_else(|_| record.started_at.clone(), time::seconds)
+}
+
 /// Returns the status of a cluster.
 pub(super) fn status(cluster: &Cluster, live: Option<&LiveStatus>) -> String {
     let record = cluster.record.as_ref();
@@ -75,7 +81,7 @@ pub(super) fn status(cluster: &Cluster, live: Option<&LiveStatus>) -> String {
     let lines = [
         ("name", Some(cluster.name.clone())),
         ("state", Some(state)),
-        ("process", alive.map(|record| format!("{} since {}", record.pid, record.started_at))),
+        ("process", alive.map(|record| format!("{} since {}", record.pid, since(record)))),
         ("API server", path(|record| record.url.clone())),
         ("console", alive.and_then(|record| record.console.clone())),
         ("nodes", live.map(|live| format!("{} of {} Ready", live.ready_nodes, live.nodes))),
@@ -119,6 +125,11 @@ mod tests {
         assert!(running.contains("nodes        2 of 3 Ready\npods         5\n"), "{running}");
         assert!(running.contains("console      http://127.0.0.1:7070/?token=t\n"), "{running}");
         assert!(running.contains("process      7 since 2026-01-02T03:04:05Z\n"), "{running}");
+        let precise =
+            Record { started_at: "2026-01-02T03:04:05.029215748Z".to_owned(), ..record("a") };
+        let precise = Cluster { record: Some(precise), ..cluster("a", State::Running) };
+        let precise = status(&precise, None);
+        assert!(precise.contains("process      7 since 2026-01-02T03:04:05Z\n"), "{precise}");
         let with = |state, record| Cluster { name: "a".to_owned(), state, record: Some(record) };
         let starting = Record { starting: Some("API server".to_owned()), ..record("a") };
         let failed = Record { failure: Some("no disk".to_owned()), ..record("a") };

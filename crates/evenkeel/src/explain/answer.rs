@@ -2,8 +2,8 @@
 
 use anyhow::{Context, Result};
 use evenkeel_api::time::Timestamp;
-use evenkeel_explain::{Cause, Explained};
-use evenkeel_runtime::introspect::Subject;
+use evenkeel_explain::{Cause, Explained, Sections, sections};
+use evenkeel_runtime::introspect::{ObjectReport, Subject};
 use serde::Serialize;
 use std::fmt::Write as _;
 
@@ -11,24 +11,55 @@ use std::fmt::Write as _;
 const MAX_CAUSES: usize = 10;
 
 /// Answer to the question why an object is as it is.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug)]
 pub struct Answer {
     /// What the controllers say.
-    #[serde(flatten)]
     pub explained: Explained,
     /// Owner of the object, the owner's owner, and so on.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub owners: Vec<Subject>,
     /// What the object and those that depend on it say themselves: why they are not as desired.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub why: Vec<Cause>,
     /// The scheduler's view of a pod.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduler: Option<evenkeel_scheduler::explain::Explained>,
     /// Whether the pod waits for a node, so that the scheduler's view matters most.
-    #[serde(skip)]
     pub is_pending: bool,
+}
+
+/// Answer as JSON or YAML: in the order of the text, what matters first.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Encoded<'a> {
+    object: &'a Subject,
+    asked: &'a str,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    owners: &'a [Subject],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    why: &'a [Cause],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scheduler: Option<&'a evenkeel_scheduler::explain::Explained>,
+    reports: Vec<&'a ObjectReport>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    children: &'a [Explained],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    more: Option<usize>,
+}
+
+impl Serialize for Answer {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Explained { object, asked, reports, children, more } = &self.explained;
+        let Sections { attention, managing, observing, silent } = sections(reports);
+        Encoded {
+            object,
+            asked,
+            owners: &self.owners,
+            why: &self.why,
+            scheduler: self.scheduler.as_ref(),
+            reports: [attention, managing, observing, silent].concat(),
+            children,
+            more: (*more > 0).then_some(*more),
+        }
+        .serialize(serializer)
+    }
 }
 
 impl Answer {
@@ -39,10 +70,7 @@ impl Answer {
     pub fn format(&self, output: &str, now: Timestamp) -> Result<String> {
         match output {
             "json" => Ok(serde_json::to_string_pretty(self)? + "\n"),
-            "yaml" => {
-                let value = serde_json::to_value(self)?;
-                serde_saphyr::to_string(&value).context("the answer cannot be written as YAML")
-            }
+            "yaml" => serde_saphyr::to_string(self).context("the answer cannot be written as YAML"),
             _ => Ok(self.text(now)),
         }
     }
@@ -109,7 +137,6 @@ fn without_times(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use evenkeel_runtime::introspect::ObjectReport;
 
     fn answer(is_pending: bool) -> Answer {
         let object = Subject::new("", "Pod", "ns", "p");
@@ -159,12 +186,27 @@ mod tests {
 
     #[test]
     fn json_and_yaml_have_the_same_content() {
-        let answer = answer(true);
+        let mut answer = answer(true);
+        answer.explained.reports.push(ObjectReport {
+            controller: "busy".to_owned(),
+            exists: true,
+            waits: vec!["something".to_owned()],
+            ..ObjectReport::default()
+        });
         let json = answer.format("json", Timestamp::UNIX_EPOCH).expect("JSON");
         let yaml = answer.format("yaml", Timestamp::UNIX_EPOCH).expect("YAML");
-        let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
-        let yaml: serde_json::Value = serde_saphyr::from_str(&yaml).expect("YAML");
+        let (json_text, yaml_text) = (json, yaml);
+        let json: serde_json::Value = serde_json::from_str(&json_text).expect("JSON");
+        let yaml: serde_json::Value = serde_saphyr::from_str(&yaml_text).expect("YAML");
         assert_eq!(json, yaml);
+        // What matters comes before the controllers.
+        for text in [&json_text, &yaml_text] {
+            let place = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part} in {text}"));
+            assert!(
+                place("why") < place("scheduler") && place("default-scheduler") < place("reports")
+            );
+            assert!(place("busy") < place("taint-eviction-controller"), "{text}");
+        }
         assert_eq!(json["why"][0]["text"], "it is not scheduled");
         assert_eq!(json["object"]["kind"], "Pod", "the fields of the explanation are its own");
         assert_eq!(json["scheduler"]["scheduler"], "default-scheduler");

@@ -16,7 +16,7 @@ pub(super) fn parse(text: &str) -> Result<Map<String, Value>> {
     let config = match value {
         Value::Null => Map::new(),
         Value::Object(config) => config,
-        _ => bail!("it is no mapping"),
+        _ => bail!("it has no fields, such as clusters and contexts"),
     };
     let is_list = |list: &Value| list.is_array() || list.is_null();
     if let Some(list) = LISTS.iter().find(|list| config.get(**list).is_some_and(|v| !is_list(v))) {
@@ -44,6 +44,11 @@ fn entries<'a>(config: &'a Map<String, Value>, list: &str) -> impl Iterator<Item
 
 fn name_of(entry: &Value) -> &str {
     entry.get("name").and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Returns whether there is a context of this name.
+pub(super) fn has(config: &Map<String, Value>, context: &str) -> bool {
+    entries(config, "contexts").any(|entry| name_of(entry) == context)
 }
 
 /// Returns the kubeconfig of a single cluster with `name` for the cluster, its user and its context.

@@ -68,6 +68,14 @@ impl Home {
         }
     }
 
+    /// Returns the file of `$KUBECONFIG` from which kubectl takes the current context, if it is a cluster's own.
+    pub(crate) fn clusters_kubeconfig(
+        &self,
+        is_clusters: impl Fn(&Path) -> bool,
+    ) -> Option<PathBuf> {
+        self.named_kubeconfigs().next().filter(|path| is_clusters(path))
+    }
+
     /// Returns the current context of kubectl: that of the first kubeconfig that has one. A file that cannot be read has none.
     pub(crate) fn current_context(&self) -> Option<String> {
         self.kubeconfigs().iter().find_map(|path| {
@@ -76,12 +84,19 @@ impl Home {
         })
     }
 
-    /// Returns the kubeconfig that kubectl writes to.
-    pub(crate) fn user_kubeconfig(&self) -> Result<PathBuf> {
-        let from_variable = self.kubeconfig.as_ref().and_then(|paths| {
-            std::env::split_paths(paths).find(|path| !path.as_os_str().is_empty())
-        });
-        if let Some(first) = from_variable {
+    /// Returns the files of `$KUBECONFIG`.
+    fn named_kubeconfigs(&self) -> impl Iterator<Item = PathBuf> {
+        let named = self.kubeconfig.as_ref().map(std::env::split_paths);
+        named.into_iter().flatten().filter(|path| !path.as_os_str().is_empty())
+    }
+
+    /// Returns the user's kubeconfig: that to which kubectl writes, unless it is a cluster's own file, which other clusters
+    /// leave as it is.
+    ///
+    /// # Errors
+    /// When no variable names one.
+    pub(crate) fn user_kubeconfig(&self, is_clusters: impl Fn(&Path) -> bool) -> Result<PathBuf> {
+        if let Some(first) = self.named_kubeconfigs().find(|path| !is_clusters(path)) {
             return Ok(first);
         }
         let home = self.home.as_ref().context(
@@ -128,7 +143,9 @@ impl Kubeconfigs {
             merge::add(users, &config);
             true
         })
-        .context("your kubeconfig was not changed")?;
+        .context(
+            "your kubeconfig cannot be changed (mend the file, or leave it as it is with --write-kubeconfig=false)",
+        )?;
         Ok(previous)
     }
 
@@ -159,6 +176,19 @@ pub(crate) fn write_for_user(
 }
 
 impl UserKubeconfig {
+    /// Returns whether the file has a context.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub(crate) fn has(&self, context: &str) -> Result<bool> {
+        let cannot = || format!("{} cannot be read as a kubeconfig", self.path.display());
+        match std::fs::read_to_string(&self.path) {
+            Ok(text) => Ok(merge::has(&merge::parse(&text).with_context(cannot)?, context)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error).with_context(cannot),
+        }
+    }
+
     /// Removes a cluster. If its context is the current one, the first of `previous` that exists becomes it.
     ///
     /// # Errors
@@ -282,13 +312,21 @@ mod tests {
         let home =
             Home { home: Some("/h".into()), kubeconfig: Some("/a:/b".into()), ..Home::default() };
         assert_eq!(home.data_folder(), Some("/h/.local/share/evenkeel".into()));
-        assert_eq!(home.user_kubeconfig().expect("found"), Path::new("/a"));
+        let of = |home: &Home| home.user_kubeconfig(|_| false).map_err(|error| error.to_string());
+        assert_eq!(of(&home).as_deref(), Ok(Path::new("/a")));
         let first_is_empty = Home { kubeconfig: Some(":/b".into()), ..Home::default() };
-        assert_eq!(first_is_empty.user_kubeconfig().expect("found"), Path::new("/b"));
+        assert_eq!(of(&first_is_empty).as_deref(), Ok(Path::new("/b")));
         assert_eq!(home.state_folder(), Path::new("/h/.local/state/evenkeel"));
         assert_eq!(
-            Home::default().user_kubeconfig().map_err(|e| e.to_string()[..34].to_owned()),
+            of(&Home::default()).map_err(|error| error[..34].to_owned()),
             Err("neither KUBECONFIG nor HOME is set".to_owned())
         );
+        // A cluster's own kubeconfig is not changed for another one.
+        let is_clusters = |path: &Path| path == Path::new("/a");
+        assert_eq!(home.user_kubeconfig(is_clusters).expect("found"), Path::new("/b"));
+        assert_eq!(home.clusters_kubeconfig(is_clusters), Some("/a".into()));
+        let only = Home { kubeconfig: Some("/a".to_owned()), ..home };
+        assert_eq!(only.user_kubeconfig(is_clusters).expect("found"), Path::new("/h/.kube/config"));
+        assert_eq!(only.clusters_kubeconfig(|_| false), None);
     }
 }

@@ -80,8 +80,10 @@ pub(super) async fn observe(
     subjects: Vec<Subject>,
     clock: &Clock,
 ) -> Result<Observed> {
-    let version =
-        kube.apiserver_version().await.with_context(|| format!("{server} has no version"))?;
+    let version = kube
+        .apiserver_version()
+        .await
+        .with_context(|| format!("the API server at {server} does not tell its version"))?;
     let version = ServerVersion {
         numbers: number(&version.major).zip(number(&version.minor)),
         text: version.git_version,

@@ -7,10 +7,10 @@ mod wire;
 use crate::{
     clusters::Connection,
     command::{block_on, print},
+    durations,
 };
 use anyhow::{Context as _, Result, bail};
-use evenkeel_api::time::Timestamp;
-use evenkeel_component::flags::duration;
+use evenkeel_api::time::{Timestamp, seconds};
 use evenkeel_runtime::clock::Clock;
 use http::Method;
 use serde::{Deserialize, Serialize};
@@ -63,7 +63,7 @@ fn parse_jump(text: &str) -> Result<Duration, String> {
     let Some(duration) = text.strip_prefix('+') else {
         return Err("time only jumps ahead: write + and a duration, such as +6h".to_owned());
     };
-    duration::parse(duration)
+    durations::parse(duration)
 }
 
 /// Time of a cluster, as its process reports it.
@@ -106,7 +106,8 @@ impl TimeReport {
 
     fn text(&self) -> String {
         let of = if self.is_adjustable { "" } else { ", the system's time" };
-        format!("{}, {}x{of}\n", self.now, self.speed)
+        let now = self.now.parse().map_or_else(|_| self.now.clone(), seconds);
+        format!("{now}, {}x{of}\n", self.speed)
     }
 }
 

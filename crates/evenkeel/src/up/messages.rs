@@ -32,6 +32,9 @@ pub(super) enum Event {
         /// The user's kubeconfig, if the cluster was added to it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         merged_into: Option<PathBuf>,
+        /// File of another cluster that `$KUBECONFIG` names. It was not changed, so that this shell does not use the cluster.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        shell_kubeconfig: Option<PathBuf>,
         /// URL of the console, with the token that authenticates the browser.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         console: Option<String>,
@@ -125,7 +128,16 @@ fn text(event: &Event, color: bool, detached: bool) -> String {
             let seconds = elapsed_ms / 1000;
             format!("{} {stage:<14} not done after {seconds} s{what}\n", paint(YELLOW, "…"))
         }
-        Event::Ready { name, kubeconfig, merged_into, console, elapsed_ms, .. } => {
+        Event::Ready {
+            name,
+            kubeconfig,
+            merged_into,
+            shell_kubeconfig,
+            console,
+            elapsed_ms,
+            context,
+            ..
+        } => {
             let end = if detached {
                 format!("`evenkeel down {name}` stops it.")
             } else {
@@ -137,12 +149,21 @@ fn text(event: &Event, color: bool, detached: bool) -> String {
                 None => String::new(),
             };
             let Some(kubeconfig) = kubeconfig else { return format!("{head} {end}\n{console}") };
-            let export = match merged_into {
-                Some(_) => String::new(),
-                None => format!("    export KUBECONFIG={}\n", kubeconfig.display()),
+            let export = format!("    export KUBECONFIG={}\n", kubeconfig.display());
+            let (note, export) = match (merged_into, shell_kubeconfig) {
+                (Some(merged), Some(other)) => {
+                    let note = format!(
+                        "Context {context} is in {}, because $KUBECONFIG ({}) is another cluster's own file.\n",
+                        merged.display(),
+                        other.display()
+                    );
+                    (note, export)
+                }
+                (Some(_), None) => (String::new(), String::new()),
+                (None, _) => (String::new(), export),
             };
             format!(
-                "{head} {end}\n{console}Try:\n\n{export}    kubectl create deployment web --image=nginx --replicas=3\n    \
+                "{head} {end}\n{console}{note}Try:\n\n{export}    kubectl create deployment web --image=nginx --replicas=3\n    \
                  kubectl rollout status deployment/web\n    kubectl get all\n"
             )
         }
@@ -175,6 +196,7 @@ mod tests {
             url: "https://127.0.0.1:6443".to_owned(),
             kubeconfig: Some("/s/kubeconfig".into()),
             merged_into: None,
+            shell_kubeconfig: None,
             console: Some("http://127.0.0.1:1/?token=t".to_owned()),
             elapsed_ms: 80,
         }
@@ -216,11 +238,24 @@ mod tests {
             unreachable!()
         };
         let merged_into = Some("/home/u/.kube/config".into());
-        let merged =
-            Event::Ready { name, context, url, kubeconfig, merged_into, console, elapsed_ms };
-        let text = render(&merged, Style::Text { color: false, detached: true });
+        let merged = |shell_kubeconfig| Event::Ready {
+            name: name.clone(),
+            context: context.clone(),
+            url: url.clone(),
+            kubeconfig: kubeconfig.clone(),
+            merged_into: merged_into.clone(),
+            shell_kubeconfig,
+            console: console.clone(),
+            elapsed_ms,
+        };
+        let detached = Style::Text { color: false, detached: true };
+        let text = render(&merged(None), detached);
         assert!(text.contains("`evenkeel down a` stops it."), "{text}");
         assert!(!text.contains("export"), "the context is the current one: {text}");
+        let text = render(&merged(Some("/s/b/kubeconfig".into())), detached);
+        let note = "Context evenkeel-a is in /home/u/.kube/config, because $KUBECONFIG (/s/b/kubeconfig) is another cluster's own file.\n";
+        assert!(text.contains(note), "{text}");
+        assert!(text.contains("    export KUBECONFIG=/s/kubeconfig\n"), "{text}");
     }
 
     #[test]

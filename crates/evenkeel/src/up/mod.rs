@@ -156,7 +156,9 @@ async fn run_cluster(
     // Install the signal handler first, so that a signal during the start also stops the program gracefully.
     let shutdown = shutdown_signal();
     let clock = Clock::system();
-    let user_kubeconfig = args.merges_kubeconfig().then(|| home.user_kubeconfig()).transpose()?;
+    let is_clusters = |path: &Path| clusters.owns_kubeconfig(path);
+    let merges = args.merges_kubeconfig();
+    let user_kubeconfig = merges.then(|| home.user_kubeconfig(is_clusters)).transpose()?;
     let own = args.data_dir.as_deref().unwrap_or(claim.folder()).join("kubeconfig");
     let record = Record {
         name: name.clone(),
@@ -171,6 +173,9 @@ async fn run_cluster(
         log,
         data_dir: args.data_dir.clone(),
         merged_into: None,
+        shell_kubeconfig: home
+            .clusters_kubeconfig(is_clusters)
+            .filter(|path| merges && *path != own),
         previous_contexts: Vec::new(),
     };
     let kubeconfigs = Kubeconfigs {

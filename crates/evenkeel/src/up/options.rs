@@ -38,7 +38,7 @@ pub(crate) struct Args {
     pub(super) detach: bool,
 
     /// Also wait this long (such as 60s) until all nodes are Ready. The start fails if that takes longer.
-    #[arg(long, value_name = "DURATION", value_parser = evenkeel_component::flags::duration::parse)]
+    #[arg(long, value_name = "DURATION", value_parser = crate::durations::parse)]
     pub(super) wait: Option<Duration>,
 
     /// Apply the manifests of this file or folder once the cluster is ready. Repeatable.
@@ -240,15 +240,23 @@ fn name_of_folder(folder: &Path) -> String {
 
 /// Returns the contexts that can become current again in the user's kubeconfig when the cluster stops, the latest first: the
 /// current one and, if it belongs to another cluster, the previous contexts of that cluster. With these, a context is restored
-/// even if the other cluster stops first.
+/// even if the other cluster stops first. Each is
+/// there once, and `own`, the cluster's, is not.
 pub(super) fn previous_contexts<'a>(
+    own: &str,
     current: Option<&str>,
     mut others: impl Iterator<Item = &'a Record>,
 ) -> Vec<String> {
     let Some(current) = current else { return Vec::new() };
     let other = others.find(|other| context(&other.name) == current);
     let further = other.map_or(&[][..], |other| &other.previous_contexts);
-    std::iter::once(current.to_owned()).chain(further.iter().cloned()).collect()
+    let mut contexts: Vec<String> = Vec::new();
+    for context in std::iter::once(current).chain(further.iter().map(String::as_str)) {
+        if context != own && !contexts.iter().any(|known| known == context) {
+            contexts.push(context.to_owned());
+        }
+    }
+    contexts
 }
 
 #[cfg(test)]
@@ -323,7 +331,7 @@ mod tests {
     #[test]
     fn contexts_are_restored_through_other_clusters() {
         let record: Record = serde_json::from_str(
-            r#"{"name":"a","pid":1,"startedAt":"","socket":"","log":"","previousContexts":["work"]}"#,
+            r#"{"name":"a","pid":1,"startedAt":"","socket":"","log":"","previousContexts":["evenkeel-own","work","evenkeel-a"]}"#,
         )
         .expect("a record");
         for (current, want) in [
@@ -331,8 +339,9 @@ mod tests {
             (Some("work"), &["work"]),
             (Some("evenkeel-a"), &["evenkeel-a", "work"]),
             (Some("evenkeel-b"), &["evenkeel-b"]),
+            (Some("evenkeel-own"), &[]),
         ] {
-            assert_eq!(previous_contexts(current, [&record].into_iter()), want);
+            assert_eq!(previous_contexts("evenkeel-own", current, [&record].into_iter()), want);
         }
     }
 }

@@ -84,6 +84,7 @@ impl Progress {
             url: record.url.unwrap_or_default(),
             kubeconfig: record.kubeconfig,
             merged_into: record.merged_into,
+            shell_kubeconfig: record.shell_kubeconfig,
             console: record.console,
             elapsed_ms: self.elapsed_ms(),
         });

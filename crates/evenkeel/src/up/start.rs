@@ -18,6 +18,7 @@ use super::{
 use crate::{
     behaviors,
     clusters::{Clusters, cluster_of_context, load_objects, load_paths},
+    command::counted,
     control::{self, Lifecycle, LifecycleRequest, Served},
     kubeconfig::{self, Kubeconfigs},
     server::local_url,
@@ -201,11 +202,13 @@ impl Start<'_> {
             // Record the change before it is made, so that the next command can undo it after a crash.
             record.merged_into = paths.user.as_ref().map(|user| user.path.clone());
         });
-        let previous = paths.write(&server.kubeconfig(url))?;
+        let previous =
+            paths.write(&server.kubeconfig(url)).context("the cluster was not started")?;
         // The context may belong to another cluster, whose record has the contexts before it.
         let other = previous.as_deref().and_then(cluster_of_context);
         let other = other.and_then(|name| self.clusters.find(name).ok().flatten()?.record);
-        let previous = options::previous_contexts(previous.as_deref(), other.iter());
+        let previous =
+            options::previous_contexts(&paths.context, previous.as_deref(), other.iter());
         self.progress.update_record(|record| record.previous_contexts = previous);
         Ok(())
     }
@@ -329,7 +332,7 @@ impl Start<'_> {
             let waiting = equipper.clone();
             progress.start_stage("devices", move || waiting.pending());
             let nodes = equipper.start().await?;
-            progress.complete_stage(format!("devices and images of {nodes} nodes"));
+            progress.complete_stage(format!("devices and images of {}", counted(nodes, "node")));
         }
         let users = &args.components.users;
         let bindings: Vec<Value> = users.iter().flat_map(User::bindings).collect();
@@ -429,7 +432,7 @@ fn components(args: &Args, node_count: usize) -> String {
     let has_controllers = file.controllers.as_ref().is_none_or(|names| !names.is_empty());
     let controllers = (has_controllers && !args.no_controllers).then(|| "controllers".to_owned());
     let mut names: Vec<String> = controllers.into_iter().chain(schedulers).collect();
-    names.push(format!("{node_count} simulated nodes"));
+    names.push(counted(node_count, "simulated node"));
     names.join(", ")
 }
 

@@ -79,6 +79,7 @@ pub(crate) async fn plans_are_not_carried_out(cluster: &Cluster) {
         options,
         gates: Gates::default(),
         timeout: SYNC_TIMEOUT,
+        report_waits: |_| {},
     };
     let explained = dry_run(cluster.kube().clone(), cluster.clock(), asked).await.expect("a plan");
     let write = explained.writes.iter().find(|write| write.namespace == namespace.name);

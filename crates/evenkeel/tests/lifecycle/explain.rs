@@ -15,6 +15,8 @@ const POD: &str = "apiVersion: v1\nkind: Pod\nmetadata: {name: big}\nspec: {node
 const STUCK: &str = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: stuck}\n\
     spec: {replicas: 2, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: 'nginx:404'}]}}}\n";
 
+const SERVICE: &str = "apiVersion: v1\nkind: Service\nmetadata: {name: nobody}\nspec: {selector: {a: none}, ports: [{port: 80}]}\n";
+
 #[test]
 fn an_explanation_begins_with_the_cause() {
     let home = Home::new();
@@ -61,6 +63,27 @@ fn an_explanation_begins_with_the_cause() {
     let text = home.succeed(&["explain", "deployment/stuck", &kubeconfig]);
     let of_pods = |line: &&str| line.contains(" and 1 more: container c waits: ");
     assert!(text.lines().any(|line| of_pods(&line)), "the pods say the cause: {text}");
+    assert!(!text.contains("Available is False"), "that follows from it: {text}");
+
+    home.file("service.yaml", SERVICE);
+    home.succeed(&["load", "service.yaml"]);
+    let text = home.succeed(&["explain", "service/nobody", &kubeconfig]);
+    assert!(
+        text.contains("  why  its selector a=none matches no pod of the namespace\n"),
+        "{text}"
+    );
+
+    // The kubelet of a node that a fault cuts off starts no pod that the scheduler still binds to it.
+    home.succeed(&["fault", "node/node-0"]);
+    home.file("late.yaml", &POD.replace("big", "late").replace("nodeSelector: {disk: fast}, ", ""));
+    home.succeed(&["load", "late.yaml"]);
+    until(&own, "/api/v1/namespaces/default/pods/late", |pod| pod["spec"]["nodeName"] == "node-0");
+    let text = home.succeed(&["explain", "pod/late", &kubeconfig]);
+    assert!(text.contains("  why  it is bound to node node-0 since 20"), "{text}");
+    assert!(
+        text.contains("; a fault cuts the node off (annotation sim.evenkeel.dev/silent)"),
+        "{text}"
+    );
 }
 
 #[test]

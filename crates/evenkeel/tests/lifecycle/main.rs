@@ -168,6 +168,75 @@ fn a_start_that_fails_leaves_nothing() {
 }
 
 #[test]
+fn a_kubeconfig_that_cannot_be_read_ends_the_start_and_keeps_no_cluster() {
+    let home = Home::new();
+    home.file(".kube/config", "no kubeconfig");
+    let failed = home.fail(&["up", "-d", "--port=0", "--nodes=1", "--name=a"]);
+    assert!(failed.starts_with("Error: the cluster was not started: your kubeconfig"), "{failed}");
+    assert!(failed.contains("--write-kubeconfig=false"), "{failed}");
+    assert_eq!(home.states(), []);
+    up(&home, &["--name=b", "--write-kubeconfig=false"]);
+    home.succeed(&["down", "b"]);
+    // A file that can no longer be read does not keep a cluster from being stopped.
+    home.file(".kube/config", WORK);
+    up(&home, &["--name=c"]);
+    home.file(".kube/config", "no kubeconfig");
+    let output = home.run(&["down", "c"]);
+    let errors = text(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    assert!(errors.contains("Warning: your kubeconfig was not changed: "), "{errors}");
+    assert!(errors.contains("kubectl config delete-context evenkeel-c"), "{errors}");
+    assert_eq!(home.states(), []);
+}
+
+#[test]
+fn a_cluster_is_not_added_to_another_ones_kubeconfig() {
+    let home = Home::new();
+    up(&home, &["--name=first", "--write-kubeconfig=false"]);
+    let own = home.cluster("first").join("kubeconfig");
+    let before = std::fs::read_to_string(&own).expect("there");
+    let second = home
+        .command(&["up", "-d", "--port=0", "--nodes=1", "--name=second"])
+        .env("KUBECONFIG", &own)
+        .output()
+        .expect("the program runs");
+    let printed = text(&second.stdout);
+    assert!(second.status.success(), "{printed}{}", text(&second.stderr));
+    assert_eq!(std::fs::read_to_string(&own).expect("there"), before, "it is not changed");
+    assert_eq!(current_context(&home).as_deref(), Some("evenkeel-second"));
+    let kubeconfig = home.cluster("second").join("kubeconfig");
+    assert!(printed.contains(&format!("export KUBECONFIG={}", kubeconfig.display())), "{printed}");
+    assert!(printed.contains("is another cluster's own file"), "{printed}");
+    home.succeed(&["down", "--all"]);
+}
+
+#[test]
+fn pods_are_loaded_right_after_their_namespace() {
+    let home = Home::new();
+    let objects = |namespace: &str| {
+        format!(
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: p, namespace: {namespace}}}\nspec: {{containers: [{{name: c, image: i}}]}}\n---\n\
+             apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: d, namespace: {namespace}}}\nspec:\n  \
+             selector: {{matchLabels: {{a: b}}}}\n  template: {{metadata: {{labels: {{a: b}}}}, spec: {{containers: [{{name: c, image: i}}]}}}}\n---\n\
+             apiVersion: v1\nkind: Namespace\nmetadata: {{name: {namespace}}}\n"
+        )
+    };
+    home.file("first.yaml", &objects("first"));
+    up(&home, &["--load=first.yaml"]);
+    for namespace in ["second", "third", "fourth"] {
+        home.file("next.yaml", &objects(namespace));
+        let loaded = home.succeed(&["load", "next.yaml"]);
+        assert!(loaded.ends_with("pod/p created\ndeployment.apps/d created\n"), "{loaded}");
+    }
+    let log = home.succeed(&["logs"]);
+    assert!(!log.contains("\nW"), "{log}");
+    std::fs::create_dir(home.path("empty")).expect("made");
+    let refused = home.fail(&["load", "empty"]);
+    assert!(refused.contains("empty has no object; a folder's manifests"), "{refused}");
+    home.succeed(&["down"]);
+}
+
+#[test]
 fn a_start_that_waits_says_for_what_and_can_be_stopped() {
     let home = Home::new();
     let stored = ["--name=default", "--data-dir=data"];
@@ -264,9 +333,26 @@ fn manifests_are_loaded_and_discarded() {
         assert!(refused.contains("cannot read nowhere.yaml"), "{refused}");
         if !data.is_empty() {
             let refused = home.fail(&["reset", "--data-dir=data"]);
-            assert!(refused.contains("is in use by another process"), "{refused}");
+            assert!(
+                refused.contains("is the data folder of the cluster a, which runs"),
+                "{refused}"
+            );
+            let other = home.fail(&["up", "--name=b", "--port=0", "--data-dir=data"]);
+            assert!(other.contains("it is of the cluster a: evenkeel down a"), "{other}");
         }
-        assert_eq!(home.succeed(&["down", "a"]), "stopped a\n");
+        let by = if data.is_empty() { "a" } else { "data" };
+        assert_eq!(home.succeed(&["down", by]), "stopped a\n", "also by its data folder");
+    }
+    std::fs::create_dir(home.path("empty")).expect("made");
+    for (arguments, want) in [
+        (&["reset", "--data-dir=nowhere"][..], "there is no folder nowhere"),
+        (&["snapshot", "save", "s", "--data-dir=nowhere"], "there is no folder nowhere"),
+        (&["snapshot", "save", "s", "--data-dir=empty"], "empty has no objects"),
+        (&["explain", "pod/p", "--kubeconfig=nowhere"], "name another one with --kubeconfig"),
+        (&["preflight", "--kubeconfig=nowhere"], "name another one with --kubeconfig"),
+    ] {
+        let refused = home.fail(arguments);
+        assert!(refused.contains(want), "{arguments:?}: {refused}");
     }
     assert!(home.succeed(&["reset", "--data-dir=data"]).starts_with("discarded the objects of"));
     assert!(home.succeed(&["reset", "--data-dir=data"]).starts_with("no objects in"));

@@ -23,7 +23,7 @@ pub(crate) struct Failure {
 
 fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     let text = String::deserialize(deserializer)?;
-    evenkeel_component::flags::duration::parse(&text).map_err(D::Error::custom)
+    crate::durations::parse(&text).map_err(D::Error::custom)
 }
 
 fn optional_duration<'de, D: Deserializer<'de>>(

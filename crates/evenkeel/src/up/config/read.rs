@@ -5,7 +5,8 @@ use super::{
     types::{Cluster, Scheduler},
     users,
 };
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, bail};
+use serde_json::Value;
 use serde_saphyr::Error;
 
 /// Similarity (0 to 1) from which a known name is suggested for an unknown one.
@@ -16,6 +17,10 @@ const MIN_SIMILARITY: f64 = 0.75;
 /// # Errors
 /// When the text is no YAML or has an unknown field or a wrong value. The error has line, column and path.
 pub(crate) fn read(source: &str, text: &str) -> Result<Cluster> {
+    // What is no YAML is said first: the reader stops at the first unknown field.
+    if let Err(error) = serde_saphyr::from_str::<Value>(text) {
+        bail!("{}", describe(source, ".", &error));
+    }
     let mut path = String::new();
     let decoded = serde_saphyr::with_deserializer_from_str(text, |deserializer| {
         serde_path_to_error::deserialize(deserializer).map_err(|error| {
@@ -131,6 +136,14 @@ mod tests {
             ),
         ] {
             assert_eq!(refused(body), want);
+        }
+    }
+
+    #[test]
+    fn what_is_no_yaml_is_refused_as_such() {
+        for text in ["a: [\n", "nodes: [{name: a}\nport: 1\n", "a: \"b\n"] {
+            let error = refused(text);
+            assert!(error.starts_with("c.yaml:") && !error.contains("unknown field"), "{error}");
         }
     }
 

@@ -1,0 +1,26 @@
+//! Durations of flags and configurations, with errors that show an example.
+
+use evenkeel_component::flags::duration;
+use std::time::Duration;
+
+/// Parses a duration such as `1h30m`.
+///
+/// # Errors
+/// When the text is no duration, or negative. The error says how one is written.
+pub(crate) fn parse(text: &str) -> Result<Duration, String> {
+    duration::parse(text).map_err(|reason| format!("{reason}; write one such as 90s, 5m or 1h30m"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_shows_an_example() {
+        assert_eq!(parse("1h30m"), Ok(Duration::from_mins(90)));
+        for text in ["abc", "5", "-1m", ""] {
+            let error = parse(text).expect_err(text);
+            assert!(error.ends_with("; write one such as 90s, 5m or 1h30m"), "{error}");
+        }
+    }
+}
