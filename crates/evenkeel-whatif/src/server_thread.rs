@@ -16,7 +16,6 @@ use futures::{
     FutureExt as _, StreamExt as _,
     channel::{mpsc as channel, oneshot},
     future::{AbortHandle, BoxFuture, abortable},
-    task::AtomicWaker,
 };
 use http::{Request, Response, StatusCode};
 use http_body::Frame;
@@ -29,10 +28,9 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         mpsc::{Receiver, Sender},
     },
-    task::Poll,
     time::Duration,
 };
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle, Runtime};
 
 /// Interval of virtual time after which the server hears of the time even without a request.
 const TICK: Duration = Duration::from_secs(10);
@@ -46,7 +44,7 @@ type Id = u64;
 /// What the server is told to do.
 enum Command {
     /// Carry out a request at this time.
-    Call(Id, Timestamp, Request<kube::client::Body>),
+    Call(Id, Timestamp, Box<Request<kube::client::Body>>),
     /// Forget a request whose response nobody reads any more.
     Cancel(Id),
     /// Note the time.
@@ -115,26 +113,19 @@ impl ServerHandle {
     /// Builds the runtime of the components, in virtual time, which takes in the effects of commands when it is idle.
     pub(crate) fn runtime(&self) -> std::io::Result<Runtime> {
         let handle = self.clone();
-        let again = Arc::new(AtomicWaker::new());
         let mut builder = Builder::new_current_thread();
         builder.enable_time().start_paused(true);
-        {
-            let again = again.clone();
-            builder.on_thread_park(move || {
-                if handle.take_in_next() {
-                    again.wake();
-                }
-            });
-        }
-        let runtime = builder.build()?;
-        // The runtime is not idle before this task has run. Otherwise, time would pass after a command without an effect.
-        let task = std::future::poll_fn(move |cx| {
-            again.register(cx.waker());
-            Poll::<()>::Pending
+        builder.on_thread_park(move || {
+            if handle.take_in_next() {
+                // A task to run keeps the runtime from letting time pass if the command had no effect.
+                #[expect(
+                    clippy::disallowed_methods,
+                    reason = "it does nothing, so it cannot panic"
+                )]
+                drop(Handle::current().spawn(ready(())));
+            }
         });
-        #[expect(clippy::disallowed_methods, reason = "it does nothing, so it cannot panic")]
-        drop(runtime.spawn(task));
-        Ok(runtime)
+        builder.build()
     }
 
     /// Waits for the oldest outstanding command, and takes in its effects. Returns whether there was one.
@@ -198,7 +189,7 @@ impl ServerHandle {
         let mut components = self.lock();
         let id = components.n_calls;
         components.n_calls += 1;
-        if components.send(Command::Call(id, now, request)) {
+        if components.send(Command::Call(id, now, Box::new(request))) {
             components.waiting.insert(id, sender);
         }
         drop(components);
@@ -330,7 +321,7 @@ impl ServerThread {
                 match command {
                     Command::Call(id, now, request) => {
                         time.set(now).await;
-                        calls.start(id, request);
+                        calls.start(id, *request);
                     }
                     Command::Cancel(id) => calls.cancel(id),
                     Command::Tick(now) => time.set(now).await,
