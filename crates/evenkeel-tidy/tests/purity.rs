@@ -83,8 +83,15 @@ const KUBELET_WIRING: [&str; 12] = [
 const CLOUD_WIRING: [&str; 4] = ["mod.rs", "metrics.rs", "context.rs", "controllers.rs"];
 
 /// Shell of simulated changes: it reads files and clusters, runs the clock, makes the change, and records.
-const WHATIF_SHELL: [&str; 6] =
-    ["actions.rs", "clone/read.rs", "cluster.rs", "observe.rs", "run.rs", "wire.rs"];
+const WHATIF_SHELL: [&str; 7] = [
+    "actions.rs",
+    "clone/read.rs",
+    "cluster.rs",
+    "observe.rs",
+    "run.rs",
+    "server_thread.rs",
+    "wire.rs",
+];
 
 /// The shell of API Priority and Fairness: it waits, counts watches, and writes metrics.
 const FLOW_SHELL: [&str; 4] = ["level.rs", "limiter.rs", "metrics.rs", "watches.rs"];

@@ -41,7 +41,7 @@ pub(crate) type Answer = UnsyncBoxBody<Bytes, Infallible>;
 /// Number of a request.
 type Id = u64;
 
-/// What the server is told to do.
+/// A command to the server.
 enum Command {
     /// Carry out a request at this time.
     Call(Id, Timestamp, Box<Request<kube::client::Body>>),
