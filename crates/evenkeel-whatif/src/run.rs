@@ -120,7 +120,7 @@ pub fn simulate_with_progress(
     scenario: &Scenario,
     progress: impl Fn(Progress),
 ) -> Result<Recording, SimulateError> {
-    check(cluster, scenario)?;
+    let nodes = checked_nodes(cluster, scenario)?;
     let time = ServerTime::starting_at(cluster.time());
     std::thread::scope(|scope| {
         progress(Progress::Loading);
@@ -138,7 +138,7 @@ pub fn simulate_with_progress(
         let thread = named.spawn_scoped(scope, || thread.run(server_time, start))?;
         let recording = unknown.recv().ok().map(|unknown| {
             let runtime = server.runtime()?;
-            runtime.block_on(run(cluster, scenario, &progress, server, &unknown))
+            runtime.block_on(run(cluster, &nodes, scenario, &progress, server, &unknown))
         });
         let ended = thread.join();
         ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
@@ -146,25 +146,27 @@ pub fn simulate_with_progress(
     })
 }
 
-/// Checks whether the change can be made in the cluster.
-fn check(cluster: &Cluster, scenario: &Scenario) -> Result<(), SimulateError> {
+/// Returns the nodes of the cluster, if the change can be made in it.
+fn checked_nodes(cluster: &Cluster, scenario: &Scenario) -> Result<Vec<Node>, SimulateError> {
     let nodes = nodes_in(cluster.objects());
     if nodes.is_empty() {
         return Err(SimulateError::NoNodes);
     }
-    Ok(scenario.check(&nodes)?)
+    scenario.check(&nodes)?;
+    Ok(nodes)
 }
 
 /// Runs the components around the server. `unknown` are the objects that it does not hold.
 async fn run(
     cluster: &Cluster,
+    nodes: &[Node],
     scenario: &Scenario,
     progress: &impl Fn(Progress),
     server: ServerHandle,
     unknown: &[Value],
 ) -> Result<Recording, SimulateError> {
     let speed = Speed::of(cluster, scenario);
-    let nodes = nodes_in(cluster.objects()).iter().map(NodeOptions::of_existing).collect();
+    let nodes = nodes.iter().map(NodeOptions::of_existing).collect();
     let clock = Clock::seeded(cluster.time(), scenario.seed);
     let recorder = Recorder::new(&clock);
     let nodes = NodesOptions { nodes, ..node_options(scenario, speed) };

@@ -300,21 +300,21 @@ impl ServerThread {
     ) -> Result<(), E> {
         let effects = Effects::default();
         let (next, mut commands) = channel::unbounded();
-        let turnstile = Mutex::new(Turnstile { thread: self, next: None, is_first: true });
-        let turnstile = Arc::new(turnstile);
+        let gate = Mutex::new(CommandGate { thread: self, next: None, is_first: true });
+        let gate = Arc::new(gate);
         let mut builder = Builder::new_current_thread();
         builder.enable_time().start_paused(true);
         {
-            let (turnstile, effects) = (turnstile.clone(), effects.clone());
+            let (gate, effects) = (gate.clone(), effects.clone());
             builder.on_thread_park(move || {
-                let mut turnstile = turnstile.lock().unwrap_or_else(PoisonError::into_inner);
-                turnstile.pass(&effects);
+                let mut gate = gate.lock().unwrap_or_else(PoisonError::into_inner);
+                gate.take_next(&effects);
             });
         }
         let runtime = builder.build()?;
         runtime.block_on(async {
             let server = start.await?;
-            turnstile.lock().unwrap_or_else(PoisonError::into_inner).next = Some(next);
+            gate.lock().unwrap_or_else(PoisonError::into_inner).next = Some(next);
             let (service, tasks) = (server.service(), Tasks::new());
             let mut calls = Calls { service, effects, tasks, running: Arc::default() };
             while let Some(command) = commands.next().await {
@@ -334,7 +334,7 @@ impl ServerThread {
 }
 
 /// Lets the server's runtime take the next command when it is idle.
-struct Turnstile {
+struct CommandGate {
     thread: ServerThread,
     /// Where the runtime takes commands from; `None` before the server is ready and after
     /// all handles are dropped.
@@ -342,9 +342,9 @@ struct Turnstile {
     is_first: bool,
 }
 
-impl Turnstile {
+impl CommandGate {
     /// Reports what the last command led to, and waits for the next one.
-    fn pass(&mut self, effects: &Effects) {
+    fn take_next(&mut self, effects: &Effects) {
         let Some(next) = &self.next else { return };
         if !std::mem::replace(&mut self.is_first, false) {
             // An error means that the components have ended.
