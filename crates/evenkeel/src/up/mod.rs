@@ -49,8 +49,8 @@ use tracing::Level;
 /// Timeout for the task that reports the progress of the start.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Timeout for the threads of the runtime to end, before the process is replaced.
-const RUNTIME_TIMEOUT: Duration = Duration::from_secs(1);
+/// Timeout for the threads of the runtime to end, before the process is replaced or its name is free for another.
+const RUNTIME_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Runs `evenkeel up`, and returns its exit code.
 pub(crate) fn main(args: Args) -> ExitCode {
@@ -110,17 +110,33 @@ fn run(mut args: Args, style: Style) -> Result<()> {
     limits::raise_open_files();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.context(RUNTIME_FAILURE)?;
-    let ending = runtime.block_on(run_cluster(&args, &home, &clusters, (name, claim, log), style));
-    match ending? {
-        Ending::Stopped => Ok(()),
-        Ending::Restart(port) => {
-            runtime.shutdown_timeout(RUNTIME_TIMEOUT);
-            let name = options::cluster_name(args.name.as_deref(), args.data_dir.as_deref());
-            Err(detach::restart(port).context(format!(
-                "cluster {name} has stopped and cannot be started again; start it with `evenkeel up`"
-            )))
-        }
+    // Install the signal handler first, so that a signal during the start also stops the program gracefully.
+    let shutdown = {
+        let _entered = runtime.enter();
+        shutdown_signal()
+    };
+    let clock = Clock::system();
+    let (kubeconfigs, record) = record(&args, (&home, &clusters), (&name, &claim, log), &clock)?;
+    let print = Box::new(move |event: &Event| messages::print(event, style));
+    let progress = Arc::new(Progress::new(clock.clone(), print, claim, record));
+    let cluster = run_cluster(&args, (&clusters, kubeconfigs), (&clock, &progress), shutdown);
+    let ended = runtime.block_on(cluster);
+    // The server's last tasks hold the data folder. Whoever sees the cluster's name free again may use the folder at once.
+    runtime.shutdown_timeout(RUNTIME_TIMEOUT);
+    if let Ok(Ending::Restart(port)) = ended {
+        // The next process uses the cluster's folder.
+        return Err(detach::restart(port).context(format!(
+            "cluster {name} has stopped and cannot be started again; start it with `evenkeel up`"
+        )));
     }
+    if let Some(progress) = Arc::into_inner(progress) {
+        // The process that started the cluster in the background reads events only until the cluster is ready, and has ended
+        // after a restart.
+        let is_unread = args.background && (progress.was_ready() || args.restarted_on.is_some());
+        let failure = ended.as_ref().err().filter(|_| is_unread).map(chain);
+        progress.end(failure.as_deref())?;
+    }
+    ended.map(|_| ())
 }
 
 /// Starts the log: all of it in a file, and warnings on standard error too, or all of it with `-v`. Returns its path.
@@ -145,23 +161,19 @@ fn start_log(args: &Args, claim: &Claim) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Runs a cluster until a signal or a client of the control socket stops it, or until it fails.
-async fn run_cluster(
+/// Returns the kubeconfigs that a cluster writes, and what other commands read of it while it starts.
+fn record(
     args: &Args,
-    home: &Home,
-    clusters: &Clusters,
-    (name, claim, log): (String, Claim, PathBuf),
-    style: Style,
-) -> Result<Ending> {
-    // Install the signal handler first, so that a signal during the start also stops the program gracefully.
-    let shutdown = shutdown_signal();
-    let clock = Clock::system();
+    (home, clusters): (&Home, &Clusters),
+    (name, claim, log): (&str, &Claim, PathBuf),
+    clock: &Clock,
+) -> Result<(Kubeconfigs, Record)> {
     let is_clusters = |path: &Path| clusters.owns_kubeconfig(path);
     let merges = args.merges_kubeconfig();
     let user_kubeconfig = merges.then(|| home.user_kubeconfig(is_clusters)).transpose()?;
     let own = args.data_dir.as_deref().unwrap_or(claim.folder()).join("kubeconfig");
     let record = Record {
-        name: name.clone(),
+        name: name.to_owned(),
         pid: std::process::id(),
         started_at: clock.now().to_string(),
         starting: Some("start".to_owned()),
@@ -179,34 +191,32 @@ async fn run_cluster(
         previous_contexts: Vec::new(),
     };
     let kubeconfigs = Kubeconfigs {
-        context: context(&name),
+        context: context(name),
         own,
         user: user_kubeconfig.map(|path| clusters.user_kubeconfig(path)),
     };
-    let print = Box::new(move |event: &Event| messages::print(event, style));
-    let progress = Arc::new(Progress::new(clock.clone(), print, claim, record));
+    Ok((kubeconfigs, record))
+}
+
+/// Runs a cluster until a signal or a client of the control socket stops it, or until it fails.
+async fn run_cluster(
+    args: &Args,
+    (clusters, kubeconfigs): (&Clusters, Kubeconfigs),
+    (clock, progress): (&Clock, &Arc<Progress>),
+    shutdown: impl Future<Output = ()>,
+) -> Result<Ending> {
     let reports = Tasks::new();
-    let reported = Arc::clone(&progress);
+    let reported = Arc::clone(progress);
     let stop = reports.token();
     reports.spawn_finite("progress", async move {
         stop.run_until_cancelled_owned(reported.report_waits()).await;
     });
-    let start = Start { args, clock: &clock, progress: &progress, clusters };
+    let start = Start { args, clock, progress, clusters };
     let ended = if args.is_remote() {
         start.on_remote(&kubeconfigs.own, shutdown).await
     } else {
         start.embedded(kubeconfigs, shutdown).await
     };
     reports.shut_down(REPORT_TIMEOUT).await;
-    // After a restart, the next process uses the folder.
-    if !matches!(ended, Ok(Ending::Restart(_)))
-        && let Some(progress) = Arc::into_inner(progress)
-    {
-        // The process that started the cluster in the background reads events only until the cluster is ready, and has ended
-        // after a restart.
-        let is_unread = args.background && (progress.was_ready() || args.restarted_on.is_some());
-        let failure = ended.as_ref().err().filter(|_| is_unread).map(chain);
-        progress.end(failure.as_deref())?;
-    }
     ended
 }
