@@ -185,11 +185,11 @@ fn set_phase_transition_time(new: &mut Value, old: &Value, now: &str) {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StatusStrategy {
     /// Changes `status` only, and records managers of no other field: custom resource, or kind of flow control.
-    Custom,
+    StatusOnly,
     /// Changes `status` and `metadata`: built-in kind.
-    BuiltIn,
+    StatusAndMetadata,
     /// Changes `status` only, but records managers of metadata before it resets them: built-in kind such as ResourceClaim.
-    BuiltInStatusOnly,
+    StatusOnlyWithManagers,
     /// Changes `status`, and `metadata` except labels: Deployment.
     Deployment,
 }
@@ -199,9 +199,11 @@ impl StatusStrategy {
     fn of(strategy: &KindStrategy) -> Self {
         match (strategy.group, strategy.kind) {
             ("apps", "Deployment") => Self::Deployment,
-            ("flowcontrol.apiserver.k8s.io", _) => Self::Custom,
-            (group, kind) if status_update_resets_metadata(group, kind) => Self::BuiltInStatusOnly,
-            _ => Self::BuiltIn,
+            ("flowcontrol.apiserver.k8s.io", _) => Self::StatusOnly,
+            (group, kind) if status_update_resets_metadata(group, kind) => {
+                Self::StatusOnlyWithManagers
+            }
+            _ => Self::StatusAndMetadata,
         }
     }
 }
@@ -228,14 +230,14 @@ impl StatusStrategy {
 /// `statusStrategy.PrepareForUpdate`.
 pub fn prepare_status_update(strategy: StatusStrategy, new: &mut Value, old: &Value) {
     match strategy {
-        StatusStrategy::Custom => reset_all_but_status_and_managed_fields(new, old),
-        StatusStrategy::BuiltIn => reset_all_but_metadata_and_status(new, old),
-        StatusStrategy::BuiltInStatusOnly => {
-            prepare_status_update(StatusStrategy::BuiltIn, new, old);
+        StatusStrategy::StatusOnly => reset_all_but_status_and_managed_fields(new, old),
+        StatusStrategy::StatusAndMetadata => reset_all_but_metadata_and_status(new, old),
+        StatusStrategy::StatusOnlyWithManagers => {
+            prepare_status_update(StatusStrategy::StatusAndMetadata, new, old);
             reset_metadata_for_status(new, old);
         }
         StatusStrategy::Deployment => {
-            prepare_status_update(StatusStrategy::BuiltIn, new, old);
+            prepare_status_update(StatusStrategy::StatusAndMetadata, new, old);
             reset_metadata_fields(new, old, &["labels"]);
         }
     }
@@ -247,7 +249,7 @@ pub fn prepare_status_update(strategy: StatusStrategy, new: &mut Value, old: &Va
 /// Upstream: `podStatusStrategy.GetResetFields`, `statusStrategy.GetResetFields`.
 pub fn reset_for_status_update(strategy: StatusStrategy, new: &mut Value, old: &Value) {
     match strategy {
-        StatusStrategy::Custom => prepare_status_update(strategy, new, old),
+        StatusStrategy::StatusOnly => prepare_status_update(strategy, new, old),
         _ => reset_all_but_metadata_and_status(new, old),
     }
 }
@@ -402,11 +404,11 @@ mod tests {
             new
         };
         let metadata_kept = json!({"metadata": {"labels": {"a": "1"}, "managedFields": []}, "spec": 1, "data": 1, "status": 2});
-        assert_eq!(changed(StatusStrategy::Custom, &sent), metadata_kept);
+        assert_eq!(changed(StatusStrategy::StatusOnly, &sent), metadata_kept);
         let mut metadata_changed = metadata_kept.clone();
         metadata_changed["metadata"]["labels"]["a"] = json!("2");
-        assert_eq!(changed(StatusStrategy::BuiltIn, &sent), metadata_changed);
-        assert_eq!(changed(StatusStrategy::BuiltInStatusOnly, &sent), metadata_kept);
+        assert_eq!(changed(StatusStrategy::StatusAndMetadata, &sent), metadata_changed);
+        assert_eq!(changed(StatusStrategy::StatusOnlyWithManagers, &sent), metadata_kept);
         assert_eq!(changed(StatusStrategy::Deployment, &sent), metadata_kept);
     }
 
@@ -433,9 +435,9 @@ mod tests {
         let old = json!({"metadata": {"labels": {"a": "1"}}, "spec": 1, "status": 1});
         let sent = json!({"metadata": {"labels": {"a": "2"}}, "spec": 2});
         for (strategy, label) in [
-            (StatusStrategy::Custom, "1"),
-            (StatusStrategy::BuiltIn, "2"),
-            (StatusStrategy::BuiltInStatusOnly, "1"),
+            (StatusStrategy::StatusOnly, "1"),
+            (StatusStrategy::StatusAndMetadata, "2"),
+            (StatusStrategy::StatusOnlyWithManagers, "1"),
             (StatusStrategy::Deployment, "1"),
         ] {
             let mut new = sent.clone();

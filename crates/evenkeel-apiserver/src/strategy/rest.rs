@@ -40,7 +40,7 @@ pub(crate) trait Strategy: Send + Sync + 'static {
     /// [`prepare_update`](evenkeel_kinds::strategy::prepare_update).
     fn prepare_for_update(&self, cx: &Context<'_>, new: &mut Value, old: &Value) {
         if cx.subresource == "status" {
-            prepare_status_update(StatusStrategy::Custom, new, old);
+            prepare_status_update(StatusStrategy::StatusOnly, new, old);
         } else if cx.has_status {
             reset_field(new, old, "status");
         }

@@ -223,8 +223,11 @@ impl Write<'_> {
         match self.request.target.subresource {
             "status" => {
                 let is_custom = self.stored.custom.is_some();
-                let strategy =
-                    if is_custom { StatusStrategy::Custom } else { StatusStrategy::BuiltIn };
+                let strategy = if is_custom {
+                    StatusStrategy::StatusOnly
+                } else {
+                    StatusStrategy::StatusAndMetadata
+                };
                 reset_for_status_update(strategy, new, old);
             }
             // The approval is part of a CertificateSigningRequest's status. The kind's strategy accepts only that part.
