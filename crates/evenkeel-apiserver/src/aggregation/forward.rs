@@ -13,7 +13,6 @@
 //! Upstream: `proxyHandler.ServeHTTP`.
 
 use std::net::IpAddr;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,7 +35,7 @@ use crate::api::Api;
 use crate::https;
 use crate::proxy::upgrade::{self, Refused};
 use crate::proxy::{self, Link, escaped, headers, pieces, within_dial_timeout};
-use crate::request::{self, Upgrade};
+use crate::request::{self, RequestBody, Upgrade};
 use crate::response::{Body, BodyError, answer};
 
 /// Maximum duration of a request for a discovery document.
@@ -66,15 +65,11 @@ pub(crate) struct Forwarded<'a> {
 
 /// Sends a request to the extension API server, and returns the response. Failures of that server are responses too: an
 /// error means that the client's body cannot be read, or that the user has too many requests in flight.
-pub(crate) async fn serve<B>(
+pub(crate) async fn serve(
     forwarded: &Forwarded<'_>,
     remote: &Remote,
-    body: Pin<&mut B>,
-) -> Result<Response<Body>, StatusError>
-where
-    B: http_body::Body<Data = Bytes> + Send,
-    B::Error: std::fmt::Display,
-{
+    body: &mut RequestBody,
+) -> Result<Response<Body>, StatusError> {
     if !remote.is_available {
         return Ok(unavailable("service unavailable"));
     }

@@ -37,11 +37,9 @@ mod recover;
 mod seats;
 
 use std::panic::AssertUnwindSafe;
-use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures::FutureExt as _;
 use http::header::{CACHE_CONTROL, EXPECT, HeaderValue};
 use http::{HeaderMap, Method, Request, Response, Uri};
@@ -52,7 +50,9 @@ use crate::audit::RequestAudit;
 use crate::auth::Authenticated;
 use crate::flow::{self, Admission, Permit, RequestDigest};
 use crate::metrics::Labels;
-use crate::request::{self, Query, RemoteAddress, RequestContext, RequestInfo, Upgrade, Warnings};
+use crate::request::{
+    self, Query, RemoteAddress, RequestBody, RequestContext, RequestInfo, Upgrade, Warnings,
+};
 use crate::resource::{Path, parse_path};
 use crate::response::{Body, compress, refusal, warn};
 use crate::verbs;
@@ -124,18 +124,13 @@ impl From<Response<Body>> for Handled {
 }
 
 /// Serves one request.
-pub(crate) async fn serve<B>(
+pub(crate) async fn serve(
     api: &Arc<Api>,
     peer: Option<&Arc<User>>,
-    request: Request<B>,
-) -> Response<Body>
-where
-    B: http_body::Body<Data = Bytes> + Send + 'static,
-    B::Error: std::fmt::Display,
-{
-    let (head, body) = request.into_parts();
+    request: Request<RequestBody>,
+) -> Response<Body> {
+    let (head, mut body) = request.into_parts();
     let (method, headers) = (&head.method, &head.headers);
-    let mut body = Box::pin(body);
     let (path, query, is_watch_path) = path::normalize(head.uri.path(), head.uri.query());
     let (path, query) = (&*path, &query);
     let info = RequestInfo::new(method, path, query);
@@ -169,7 +164,7 @@ where
     let abandoned_guard = incoming.audited.audit.guard();
     let started = api.clock.instant();
     let in_flight = api.metrics.in_flight(!matches!(*method, Method::GET | Method::HEAD));
-    let handled = AssertUnwindSafe(handle(&incoming, body.as_mut()));
+    let handled = AssertUnwindSafe(handle(&incoming, &mut body));
     let handled = handled.catch_unwind().await;
     // After a panic, the state of the body is unknown.
     let is_body_usable = handled.is_ok();
@@ -211,11 +206,7 @@ where
 }
 
 /// Checks the headers and the path, and runs the stages within the request's deadline.
-async fn handle<B>(incoming: &Incoming<'_>, body: Pin<&mut B>) -> Result<Handled, StatusError>
-where
-    B: http_body::Body<Data = Bytes> + Send,
-    B::Error: std::fmt::Display,
-{
+async fn handle(incoming: &Incoming<'_>, body: &mut RequestBody) -> Result<Handled, StatusError> {
     headers::check(incoming.headers)?;
     path::check(incoming.uri.path())?;
     let deadline =
@@ -232,15 +223,11 @@ where
 }
 
 /// Runs the stages from authentication to the verb's handler.
-async fn stages<B>(
+async fn stages(
     incoming: &Incoming<'_>,
     deadline: Option<Duration>,
-    body: Pin<&mut B>,
-) -> Result<Handled, StatusError>
-where
-    B: http_body::Body<Data = Bytes> + Send,
-    B::Error: std::fmt::Display,
-{
+    body: &mut RequestBody,
+) -> Result<Handled, StatusError> {
     let Incoming { api, peer, method, path, query, ref info, headers, upgrade, ref labels, .. } =
         *incoming;
     let Authenticated { user, notes } = authenticate::authenticate(api, headers, path, peer).await;

@@ -1,11 +1,11 @@
 //! Reads request bodies up to the size limit.
 
-use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures::FutureExt as _;
-use http_body_util::BodyExt as _;
+use http_body::Body as _;
+use http_body_util::{BodyExt as _, combinators::UnsyncBoxBody};
 
 use crate::tasks::Tasks;
 use evenkeel_apimachinery::status::StatusError;
@@ -19,12 +19,21 @@ const MAX_DRAIN_BYTES: usize = 8 * 1024 * 1024;
 /// Maximum time for the drain.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Returns the whole body, or a 413 if it is too large.
-pub(crate) async fn read<B>(mut body: Pin<&mut B>) -> Result<Bytes, StatusError>
+/// Body of a request, whatever connection or in-process client it comes from. With a type for each, the whole pipeline would be
+/// compiled for each, and again in each crate that calls the server.
+pub(crate) type RequestBody = UnsyncBoxBody<Bytes, String>;
+
+/// Returns the body of a request, with errors as text.
+pub(crate) fn boxed<B>(body: B) -> RequestBody
 where
-    B: http_body::Body<Data = Bytes> + Send,
+    B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: std::fmt::Display,
 {
+    body.map_err(|error| error.to_string()).boxed_unsync()
+}
+
+/// Returns the whole body, or a 413 if it is too large.
+pub(crate) async fn read(body: &mut RequestBody) -> Result<Bytes, StatusError> {
     let too_large = || StatusError::too_large(&format!("limit is {MAX_BODY_BYTES}"));
     if body.size_hint().lower() > MAX_BODY_BYTES as u64 {
         return Err(too_large());
@@ -55,26 +64,20 @@ where
 
 /// Drains the rest of a body without delaying the response. A client that still writes can then read the response and
 /// reuse the connection. The connection closes if the rest is too large or too slow.
-pub(crate) fn discard<B>(tasks: &Tasks, mut body: Pin<Box<B>>)
-where
-    B: http_body::Body<Data = Bytes> + Send + 'static,
-{
+pub(crate) fn discard(tasks: &Tasks, mut body: RequestBody) {
     if body.is_end_stream() || body.size_hint().lower() > MAX_DRAIN_BYTES as u64 {
         return;
     }
     // Usually the rest of the body has already arrived.
-    if drain(body.as_mut()).now_or_never().is_none() {
+    if drain(&mut body).now_or_never().is_none() {
         tasks.spawn_brief(async move {
-            let _ = tokio::time::timeout(DRAIN_TIMEOUT, drain(body.as_mut())).await;
+            let _ = tokio::time::timeout(DRAIN_TIMEOUT, drain(&mut body)).await;
         });
     }
 }
 
 /// Reads and drops the body up to its end, at most [`MAX_DRAIN_BYTES`] bytes.
-async fn drain<B>(mut body: Pin<&mut B>)
-where
-    B: http_body::Body<Data = Bytes> + Send,
-{
+async fn drain(body: &mut RequestBody) {
     let mut remaining = MAX_DRAIN_BYTES;
     while let Some(Ok(frame)) = body.frame().await {
         let size = frame.data_ref().map_or(0, Bytes::len);

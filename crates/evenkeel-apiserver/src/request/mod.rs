@@ -9,6 +9,7 @@ mod info;
 pub(crate) mod query;
 mod warnings;
 
+pub(crate) use body::RequestBody;
 pub(crate) use context::{RemoteAddress, RequestContext, Upgrade};
 pub(crate) use info::RequestInfo;
 pub(crate) use query::{Query, WriteOptions};

@@ -532,7 +532,7 @@ fn is_expected_in_data_folder(name: &str) -> bool {
         || name.ends_with(".sock")
 }
 
-/// Running server. Clones are cheap.
+/// Running server. Clones are cheap. Its futures are boxed: otherwise, each crate that polls them compiles the server's code again.
 #[derive(Clone)]
 pub struct Server {
     api: Arc<Api>,
@@ -583,10 +583,11 @@ impl Server {
     ///
     /// # Errors
     /// The API's APIService cannot be written.
-    pub async fn aggregate(&self, api: &ComputedApi) -> Result<(), BuildError> {
+    pub fn aggregate(&self, api: &ComputedApi) -> BoxFuture<'_, Result<(), BuildError>> {
         self.api.table.add(computed::resource_types(api));
         let now = evenkeel_apimachinery::time::seconds(self.api.clock.now());
-        Ok(bootstrap::register(&self.api, computed::apiservice(api, &now)).await?)
+        let apiservice = computed::apiservice(api, &now);
+        Box::pin(async move { Ok(bootstrap::register(&self.api, apiservice).await?) })
     }
 
     /// Adds a control plane component (`scheduler`, `controller-manager`) to the `componentstatuses`. Each request for

@@ -18,7 +18,8 @@ use tokio::sync::Notify;
 use crate::api::Api;
 use crate::auth::refused_peer;
 use crate::pipeline;
-use crate::request::{RemoteAddress, Upgrade};
+use crate::request::body::boxed;
+use crate::request::{RemoteAddress, RequestBody, Upgrade};
 use crate::response::Body;
 use evenkeel_apimachinery::user::User;
 
@@ -102,22 +103,12 @@ impl Service {
         self.on_anonymous = Some(notify);
         self
     }
-}
 
-impl<B> tower::Service<Request<B>> for Service
-where
-    B: http_body::Body<Data = Bytes> + Send + 'static,
-    B::Error: std::fmt::Display,
-{
-    type Response = Response<Body>;
-    type Error = Infallible;
-    type Future = BoxFuture<'static, Result<Response<Body>, Infallible>>;
-
-    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+    /// Returns the response to a request. It is never an error.
+    fn respond(
+        &self,
+        mut request: Request<RequestBody>,
+    ) -> BoxFuture<'static, Result<Response<Body>, Infallible>> {
         let header_user = self.take_header_user(request.headers_mut());
         let Self { api, peer, on_anonymous, stopped, remote, .. } = self.clone();
         if let Some(remote) = remote {
@@ -141,6 +132,24 @@ where
             Ok(response)
         }
         .boxed()
+    }
+}
+
+impl<B> tower::Service<Request<B>> for Service
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: std::fmt::Display,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response<Body>, Infallible>>;
+
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        self.respond(request.map(boxed))
     }
 }
 

@@ -9,6 +9,7 @@ use crate::{
     selector::selection_attributes,
     store::{Encoded, Expect, Transaction, WriteError},
 };
+use futures::future::BoxFuture;
 use serde_json::Value;
 use std::{collections::HashSet, sync::Arc};
 
@@ -84,13 +85,15 @@ impl Server {
     ///
     /// # Errors
     /// The store cannot write.
-    pub async fn load(&self, objects: Vec<Value>) -> Result<Vec<Value>, UncheckedError> {
+    pub fn load(&self, objects: Vec<Value>) -> BoxFuture<'_, Result<Vec<Value>, UncheckedError>> {
         let is_definition = |object: &Value| object["kind"] == "CustomResourceDefinition";
         let (definitions, others): (Vec<_>, Vec<_>) = objects.into_iter().partition(is_definition);
-        let mut unknown = self.store_all(definitions).await?;
-        crd_controller::load(&self.api);
-        unknown.extend(self.store_all(others).await?);
-        Ok(unknown)
+        Box::pin(async move {
+            let mut unknown = self.store_all(definitions).await?;
+            crd_controller::load(&self.api);
+            unknown.extend(self.store_all(others).await?);
+            Ok(unknown)
+        })
     }
 
     /// Stores these objects, and returns those of unknown types.

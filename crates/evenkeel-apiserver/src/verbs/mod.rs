@@ -39,29 +39,23 @@ mod update;
 mod watch;
 mod write;
 
-use std::pin::Pin;
-
 use bytes::Bytes;
 use http::{Method, Response};
 
 use evenkeel_api::forms::path_segment;
 
 use crate::components;
-use crate::request::RequestContext;
+use crate::request::{self, RequestBody, RequestContext};
 use crate::resource::{Source, Verb};
 use crate::response::Body;
 use evenkeel_apimachinery::status::{StatusError, quote};
 
 /// Serves a request for a resource. An error of a write may depend on other writes that are not committed yet, so that
 /// the error response waits for their commits.
-pub(crate) async fn dispatch<B>(
+pub(crate) async fn dispatch(
     request: RequestContext<'_>,
-    body: Pin<&mut B>,
-) -> Result<Response<Body>, StatusError>
-where
-    B: http_body::Body<Data = Bytes> + Send,
-    B::Error: std::fmt::Display,
-{
+    body: &mut RequestBody,
+) -> Result<Response<Body>, StatusError> {
     let (api, is_read) = (request.api, matches!(request.method, &Method::GET | &Method::HEAD));
     // A read at a resource version may be served from memory. Everything else must know the writes of other servers.
     if !is_read || request.query.get("resourceVersion").is_empty() {
@@ -75,18 +69,14 @@ where
 }
 
 /// Determines the verb of a request, checks whether the resource supports it, and calls its handler.
-async fn dispatch_verb<B>(
+async fn dispatch_verb(
     request: RequestContext<'_>,
-    body: Pin<&mut B>,
-) -> Result<Response<Body>, StatusError>
-where
-    B: http_body::Body<Data = Bytes> + Send,
-    B::Error: std::fmt::Display,
-{
+    body: &mut RequestBody,
+) -> Result<Response<Body>, StatusError> {
     let target = &request.target;
     if connect::is_proxy(&request) {
         check_name(target.name, &target.resource.resource_prefix, target.subresource)?;
-        let body = crate::request::body::read(body).await?;
+        let body = request::body::read(body).await?;
         let response = connect::serve(&request, &body).await?;
         return response.ok_or_else(StatusError::method_not_allowed);
     }
@@ -160,8 +150,7 @@ where
         Verb::Watch => watch::serve(&request).await,
         _ => {
             let reads_body = connect::takes_body(request.method);
-            let body =
-                if reads_body { crate::request::body::read(body).await? } else { Bytes::new() };
+            let body = if reads_body { request::body::read(body).await? } else { Bytes::new() };
             if let Some(response) = connect::serve(&request, &body).await? {
                 return Ok(response);
             }
