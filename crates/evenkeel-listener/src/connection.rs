@@ -7,7 +7,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+use futures::future::BoxFuture;
 use http::{Request, Response};
+use http_body_util::BodyExt as _;
+use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::Service;
@@ -100,6 +104,30 @@ impl Error for ConnectionError {
     }
 }
 
+/// Stream of a connection: TCP, or TLS over it.
+trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> ByteStream for T {}
+
+/// Body of a response.
+type ResponseBody = UnsyncBoxBody<Bytes, Box<dyn Error + Send + Sync>>;
+
+/// Response, once the service has it.
+type ResponseFuture = BoxFuture<'static, Result<Response<ResponseBody>, Infallible>>;
+
+/// Service of a connection.
+struct ErasedService(Box<dyn Fn(Request<Incoming>) -> ResponseFuture + Send>);
+
+impl Service<Request<Incoming>> for ErasedService {
+    type Response = Response<ResponseBody>;
+    type Error = Infallible;
+    type Future = ResponseFuture;
+
+    fn call(&self, request: Request<Incoming>) -> ResponseFuture {
+        (self.0)(request)
+    }
+}
+
 /// Serves requests until the peer closes the connection, or until it is idle for about 90 s. When `stop` resolves,
 /// the connection ends after the responses in flight. Connections can be upgraded.
 /// # Errors
@@ -109,28 +137,46 @@ pub async fn serve<I, S, B>(
     protocol: Protocol,
     options: HttpOptions,
     service: S,
-    stop: impl Future<Output = ()>,
+    stop: impl Future<Output = ()> + Send,
 ) -> Result<(), ConnectionError>
 where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>,
-    S::Future: Unpin + Send + 'static,
-    B: http_body::Body + Unpin + Send + 'static,
-    B::Data: Send,
+    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Send + 'static,
+    S::Future: Send + 'static,
+    B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
+    let service = ErasedService(Box::new(move |request| {
+        let response = service.call(request);
+        Box::pin(async move {
+            let response = response.await?;
+            Ok(response.map(|body| body.map_err(Into::into).boxed_unsync()))
+        })
+    }));
+    serve_erased(Box::new(io), protocol, options, service, Box::pin(stop)).await
+}
+
+/// Serves a connection of any stream, service and body. HTTP/1.1 and HTTP/2 are compiled for these types once, in this crate, and
+/// not for each combination in each crate that listens.
+fn serve_erased(
+    io: Box<dyn ByteStream>,
+    protocol: Protocol,
+    options: HttpOptions,
+    service: ErasedService,
+    stop: BoxFuture<'_, ()>,
+) -> BoxFuture<'_, Result<(), ConnectionError>> {
     let activity = Arc::new(Activity::default());
     let service = CountedService::new(service, activity.clone());
     match protocol {
-        Protocol::Http1 => {
+        Protocol::Http1 => Box::pin(async move {
             let io = TokioIo::new(RecordedIo::new(io, activity.clone()));
             let mut server = http1::Builder::new();
             // hyper's timeout would also close idle connections; the watchdog distinguishes idle connections
             // from overdue heads.
             server.timer(TokioTimer::new()).header_read_timeout(None);
             drive(server.serve_connection(io, service).with_upgrades(), &activity, stop).await
-        }
-        Protocol::Http2 => {
+        }),
+        Protocol::Http2 => Box::pin(async move {
             let streams =
                 if options.http2_streams == 0 { DEFAULT_STREAMS } else { options.http2_streams };
             let mut server = http2::Builder::new(StreamExecutor::default());
@@ -145,7 +191,7 @@ where
             // Do not record when bytes arrive. Between requests they need not be a request's head:
             // clients send PING, WINDOW_UPDATE and SETTINGS frames.
             drive(server.serve_connection(TokioIo::new(io), service), &activity, stop).await
-        }
+        }),
     }
 }
 
