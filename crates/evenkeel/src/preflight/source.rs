@@ -2,7 +2,8 @@
 
 use super::Program;
 use anyhow::{Context as _, Result, bail};
-use k8s_openapi::api::core::v1::{Container, Pod};
+use serde::Deserialize;
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 
 /// Variables of the environment that name proxies, without regard to case.
@@ -31,6 +32,45 @@ pub(super) struct StaticPod {
     pub(super) proxies: Vec<(String, String)>,
 }
 
+/// A Pod's manifest: the fields that preflight reads. The decoder of a whole Pod would take longer to compile than all of this
+/// module.
+#[derive(Debug, Deserialize)]
+struct Manifest {
+    kind: String,
+    spec: Option<PodSpec>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PodSpec {
+    #[serde(default)]
+    containers: Vec<Container>,
+    security_context: Option<SecurityContext>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Container {
+    name: String,
+    image: Option<String>,
+    command: Option<Vec<String>>,
+    args: Option<Vec<String>>,
+    env: Option<Vec<EnvVar>>,
+    security_context: Option<SecurityContext>,
+}
+
+#[derive(Debug, Deserialize)]
+struct EnvVar {
+    name: String,
+    value: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SecurityContext {
+    run_as_user: Option<i64>,
+}
+
 impl Source {
     /// Parses the content of a file.
     ///
@@ -57,8 +97,13 @@ impl Source {
     }
 
     fn from_manifest(program: Program, file: PathBuf, text: &str) -> Result<Self> {
-        let pod: Pod = serde_saphyr::from_str(text).context("the manifest is no Pod")?;
-        let spec = pod.spec.context("spec: the Pod has none")?;
+        let manifest: Value = serde_saphyr::from_str(text).context("the manifest is no YAML")?;
+        let manifest: Manifest =
+            serde_path_to_error::deserialize(manifest).context("the manifest is no Pod")?;
+        if manifest.kind != "Pod" {
+            bail!("kind: {}, where a static pod has Pod", manifest.kind);
+        }
+        let spec = manifest.spec.context("spec: the Pod has none")?;
         let Some(container) = container_of(program, &spec.containers) else {
             bail!("spec.containers: none runs {}", program.name());
         };
