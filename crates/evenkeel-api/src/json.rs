@@ -107,7 +107,7 @@ impl<'de> Visitor<'de> for DocumentVisitor {
         while let Some((key, Document(value))) = entries.next_entry::<String, _>()? {
             fields.push((key, value));
         }
-        // Builds the map at once. The last of duplicate keys wins.
+        // Builds the map in one step. The last of duplicate keys wins.
         Ok(Value::Object(fields.into_iter().collect()))
     }
 }

@@ -24,7 +24,7 @@ pub(crate) enum Use {
     TokenVolume,
 }
 
-/// What a new object is known by before it has a UID, and perhaps before it has a name: its resource, namespace, name and
+/// Identity of a new object before it has a UID, and perhaps before it has a name: its resource, namespace, name and
 /// `generateName`, and kind and name of its controller. The pods of one ReplicaSet have the same origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Origin(u64);
@@ -75,7 +75,7 @@ impl Drawn {
         let (period, count) = match of {
             Use::Name => (0, self.names.entry(origin).or_default()),
             Use::Uid | Use::TokenVolume => {
-                // A clock that goes back does not begin an old period again.
+                // A clock that is set back does not begin an old period again.
                 if period > self.period {
                     (self.period, self.others) = (period, HashMap::new());
                 }
@@ -153,7 +153,7 @@ mod tests {
         let draws = draws(7, 0);
         let web = origin("shop", "web-", "web");
         let mut drawn = std::collections::HashSet::new();
-        // The clock goes back, too.
+        // The clock is also set back.
         for second in [0, 1, 3599, 3600, 3599, 3600, 9000, 0] {
             for of in [Use::Uid, Use::Name, Use::TokenVolume] {
                 let value = draws.next(of, web, at(second)).random::<u64>();

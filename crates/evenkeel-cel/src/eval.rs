@@ -133,7 +133,7 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// Evaluates `e` with one more variable.
+    /// Evaluates `expression` with one more variable.
     pub(super) fn evaluate_with(
         &mut self,
         name: &'a str,

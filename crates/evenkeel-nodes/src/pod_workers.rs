@@ -87,7 +87,6 @@ struct State {
     images: HashMap<usize, HashMap<String, Timestamp>>,
 }
 
-/// A synced pod.
 struct SyncedPod {
     uid: Text,
     host_network: bool,
@@ -479,7 +478,8 @@ impl PodWorkers {
         })
     }
 
-    /// Records images that a node has from these times on. Of two containers that pull one at once, the first one ends it.
+    /// Records images that a node has from these times on. If two containers pull an image at the same time, the pull ends when
+    /// the first of them has it.
     fn record_images(&self, node: usize, images: Vec<(String, Timestamp)>) {
         if images.is_empty() {
             return;

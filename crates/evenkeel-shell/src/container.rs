@@ -15,7 +15,7 @@ use crate::{
     shell::Variable,
 };
 
-/// Images whose entry point is a shell. A container of such an image without a command exits at once.
+/// Images whose entry point is a shell. A container of such an image without a command exits immediately.
 const SHELL_IMAGES: [&str; 5] = ["alpine", "bash", "busybox", "debian", "ubuntu"];
 
 /// Returns whether the image's entry point is a shell.
@@ -39,7 +39,7 @@ fn image_name(image: &str) -> &str {
 pub struct Processes(BTreeMap<Text, Process>);
 
 impl Processes {
-    /// Reads the processes of a pod on the node with this name and address. `image` returns a container's image.
+    /// Reads the processes of a pod on a node. `image` returns a container's image.
     pub fn read<'i>(
         pod: &PodCommand,
         node: (&str, Ipv4Addr),
@@ -63,8 +63,7 @@ impl Processes {
 }
 
 impl Environment {
-    /// Reads the environment of a pod's container on the node with this name and address. Returns `None` if the pod
-    /// does not have the container.
+    /// Reads the environment of a pod's container on a node. Returns `None` if the pod does not have the container.
     pub fn read(
         pod: &PodCommand,
         container: &str,

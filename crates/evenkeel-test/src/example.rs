@@ -158,7 +158,7 @@ where
     operator(build, async |_| end_of(ended).await);
 }
 
-/// Function of one pass, and where its result goes.
+/// Function of one pass, and the receiver of its result.
 struct Pass<F> {
     function: Arc<F>,
     end: Once<End>,

@@ -30,8 +30,8 @@ struct Decoder {
 impl Decoder {
     /// Runs `read` one level deeper.
     ///
-    /// The recursive functions of the decoder are small on purpose: in debug builds, each level needs stack for all
-    /// variables of its functions.
+    /// The recursive functions of the decoder are small, because in debug builds each level needs stack for all variables
+    /// of its functions.
     fn decode_nested<T>(
         &mut self,
         read: impl FnOnce(&mut Self) -> Result<T, WireError>,

@@ -115,7 +115,7 @@ where
     Ok(respond(response, deadline, &server, forwarded.api.aggregation.rejects_redirects))
 }
 
-/// Asks the server to switch protocols, and then copies bytes between it and the client in both directions.
+/// Requests a switch of protocols from the server, and then copies bytes between the server and the client in both directions.
 ///
 /// Upstream: `UpgradeAwareHandler.tryUpgrade`.
 async fn switch(forwarded: &Forwarded<'_>, server: &Server) -> Result<Response<Body>, StatusError> {

@@ -5,7 +5,7 @@
 //! | A token is `ID.SECRET`: six and sixteen lower-case letters or digits | `parse` |
 //! | The Secret is `bootstrap-token-ID`, of type `bootstrap.kubernetes.io/token` | `key`, `validate` |
 //! | `usage-bootstrap-authentication: "true"` allows authentication with the token | `validate` |
-//! | The token is invalid after `expiration` (RFC 3339) | `expired` |
+//! | The token is invalid after `expiration` (RFC 3339) | `has_expired` |
 //! | `auth-extra-groups` adds groups that begin with `system:bootstrappers:` | `groups` |
 
 use std::collections::BTreeSet;

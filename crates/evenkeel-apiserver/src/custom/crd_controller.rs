@@ -94,7 +94,7 @@ async fn sync(api: &Arc<Api>) -> Option<Duration> {
             let others: Vec<&Value> =
                 before.iter().chain(after.iter().skip(1)).map(|other| &other.crd).collect();
             let Some(updated) = conditions::next_status(crd, &others, &now) else { continue };
-            // The table is first: who reads `Established` finds the resource served.
+            // Update the table first, so that the resource is served when a client reads `Established`.
             let current: Vec<&Value> = others.iter().copied().chain([&updated]).collect();
             api.served.refresh(&api.table, &current);
             // Write one at a time: the accepted names of one definition affect the conditions of the next.

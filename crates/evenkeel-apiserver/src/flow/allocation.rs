@@ -82,7 +82,7 @@ pub(crate) struct SeatDemand {
     pub(crate) deviation: f64,
     /// Maximum since the last adjustment.
     pub(crate) high_watermark: usize,
-    /// Average plus deviation; follows an increase at once and a decrease slowly.
+    /// Average plus deviation; follows an increase immediately and a decrease slowly.
     pub(crate) smoothed: f64,
 }
 

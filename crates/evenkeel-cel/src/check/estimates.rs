@@ -33,7 +33,6 @@ pub(super) struct Argument<'c> {
     pub(super) size: Option<Range>,
 }
 
-/// Estimate of a call.
 pub(super) struct CallEstimate {
     /// Cost of the call, without the cost of its arguments.
     pub(super) cost: Range,
@@ -108,6 +107,8 @@ impl Estimate<'_, '_> {
         self.overload.args.get(index) == Some(&Type::Str)
     }
 
+    /// Estimates a call of a list or set function; `None` for other functions.
+    ///
     /// Upstream: the estimators of `ext/lists.go` and `ext/sets.go`.
     fn estimate_lists(&self) -> Option<CallEstimate> {
         let target_size = self.target_size();
@@ -151,6 +152,8 @@ impl Estimate<'_, '_> {
         }
     }
 
+    /// Estimates a call of a function of Kubernetes' CEL libraries; `None` for other functions.
+    ///
     /// Upstream: `EstimateCallCost`.
     fn estimate_libraries(&self) -> Option<CallEstimate> {
         let target_size = self.target_size();
@@ -231,6 +234,8 @@ impl Estimate<'_, '_> {
         }
     }
 
+    /// Estimates a call of a standard function or operator; `None` for other functions.
+    ///
     /// Upstream: `functionCost` of cel-go.
     fn estimate_standard(&self) -> Option<CallEstimate> {
         let takes = |index: usize| self.overload.args.get(index);

@@ -178,7 +178,6 @@ impl Services {
     }
 }
 
-/// One sync of a service.
 struct ServiceSync<'a> {
     controller: &'a Services,
     balancer: &'a dyn LoadBalancer,

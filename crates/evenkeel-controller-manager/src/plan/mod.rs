@@ -273,7 +273,7 @@ mod tests {
         evenkeel_api::Kind::new("coordination.k8s.io", "v1", "Lease", "leases", true)
     }
 
-    /// A namespace that is deleted is looked at again and again until its objects are gone.
+    /// A terminating namespace is reconciled repeatedly until its objects are gone.
     #[tokio::test(start_paused = true)]
     async fn what_only_comes_again_is_not_awaited() {
         let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().expect("a time"));

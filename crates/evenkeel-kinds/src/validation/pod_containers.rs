@@ -57,7 +57,7 @@ pub(super) fn containers(
     ephemeral(spec, &pod, &path.field("ephemeralContainers"), errors);
 }
 
-/// Validates `containers`, of which a pod needs at least one.
+/// Validates `containers`. A pod needs at least one container.
 ///
 /// Upstream: `validateContainers`.
 fn regular(spec: &Value, pod: &Pod<'_>, containers_path: &Path<'_>, errors: &mut Errors) {
@@ -183,6 +183,8 @@ fn common(container: &Value, pod: &Pod<'_>, path: &Path<'_>, errors: &mut Errors
         &path.field("terminationMessagePolicy"),
         text(container, "terminationMessagePolicy"),
         &["File", "FallbackToLogsOnError"],
+/// Validates the fields that all containers have.
+///
     );
     ports(container, &path.field("ports"), errors);
     env(container, path, errors);
@@ -214,6 +216,8 @@ fn resize_policy(policies: &[Value], restart: &str, path: &Path<'_>, errors: &mu
         }
         errors.required_one_of(path, resource, &["cpu", "memory"]);
         errors.required_one_of(path, action, &["NotRequired", "RestartContainer"]);
+/// Allows one policy for CPU and one for memory. A pod that never restarts allows only resizes without a restart.
+///
         if restart == "Never" && action != "NotRequired" {
             let detail = "must be 'NotRequired' when pod `restartPolicy` is 'Never'";
             errors.invalid(path, action, detail);
@@ -231,6 +235,8 @@ fn ports(container: &Value, path: &Path<'_>, errors: &mut Errors) {
             let messages = names::port_name(name);
             errors.invalid_for_each(&path.field("name"), name, &messages);
             if messages.is_empty() && !seen.insert(name) {
+/// Requires valid numbers and protocols, and distinct valid names.
+///
                 errors.duplicate(&path.field("name"), name);
             }
         }
@@ -254,6 +260,8 @@ fn conflicting_host_ports(containers: &[Value], containers_path: &Path<'_>, erro
             let Some(host) = int(port, "hostPort").filter(|host| *host != 0) else { continue };
             let key = format!("{}/{}/{host}", text(port, "protocol"), text(port, "hostIP"));
             if !seen.insert(key.clone()) {
+/// Requires that each combination of protocol, host IP and host port occurs once.
+///
                 errors.duplicate(&ports.index(index).field("hostPort"), key);
             }
         }

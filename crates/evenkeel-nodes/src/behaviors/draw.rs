@@ -43,7 +43,7 @@ pub(crate) fn range(value: &str) -> Option<(&str, &str)> {
     value.split_once(RANGE).map(|(low, high)| (low.trim(), high.trim()))
 }
 
-/// What a value is measured in.
+/// Unit of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unit {
     Count,
@@ -63,8 +63,8 @@ impl Unit {
     }
 }
 
-/// Returns the value, or the one that a hash draws from a range, all equally likely. The error is the end of a sentence
-/// about the value.
+/// Returns the value. From a range, the hash draws a value; all values are equally likely. The error is the end of a
+/// sentence about the value.
 pub(crate) fn resolve(value: &str, unit: Option<Unit>, hash: u64) -> Result<String, &'static str> {
     let Some((low, high)) = range(value) else { return Ok(value.to_owned()) };
     let (parse, suffix, invalid): (fn(&str) -> Option<i64>, _, _) = match unit {

@@ -322,7 +322,6 @@ fn hash_statuses(statuses: &[Value]) -> u64 {
     hasher.finish().max(1)
 }
 
-/// Returns the status of a container.
 fn container_status(
     facts: &Facts<'_>,
     container: &Container<'_>,

@@ -156,8 +156,8 @@ impl TestPod {
     }
 }
 
-/// Applies a strategic merge patch as far as the tests need it. Conditions are merged by type, a null removes a field,
-/// and any other value replaces the field.
+/// Applies the subset of strategic merge patches that the tests need. Conditions are merged by type, a null removes a
+/// field, and any other value replaces the field.
 fn merge(into: &mut Map<String, Value>, patch: &Map<String, Value>) {
     for (key, value) in patch {
         let conditions =
@@ -515,7 +515,7 @@ fn a_node_pulls_an_image_once() {
         "containers": [{ "name": "a", "image": "app" }, { "name": "b", "image": "app" }],
     });
     let mut first = TestPod::new(spec, annotations.clone());
-    // 10 s for each of the images, and 1 s for each of the containers, the main ones at once.
+    // 10 s for each of the images, and 1 s for each of the containers, the main ones at the same time.
     first.run(21);
     assert_eq!(first.phase(), "Pending");
     first.run(1);

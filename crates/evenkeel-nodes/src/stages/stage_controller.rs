@@ -115,7 +115,7 @@ impl StageController {
         }
         let Some(object) = self.read(staged).await? else { return Ok(PlayResult::Gone) };
         if object["metadata"]["uid"] != **staged.uid {
-            // Another object has the name. The cache has it soon.
+            // Another object has the name now. Its watch event causes the next sync.
             return Ok(PlayResult::Gone);
         }
         if staged.resource == ResourceRef::Node

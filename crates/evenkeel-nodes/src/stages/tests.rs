@@ -49,7 +49,7 @@ fn pod(version: &str) -> Value {
     })
 }
 
-/// Returns the second at which an object follows a Stage with this delay; `None` for at once.
+/// Returns the second at which an object follows a Stage with this delay; `None` for immediately.
 fn due(delay: &Value) -> Option<i64> {
     let stages = set(&[("s", json!({"selector": {}, "delay": delay, "next": {"delete": true}}))]);
     let decision = decide(&pod("1"), &stages, &Memory::default(), 10);

@@ -277,8 +277,8 @@ impl Informer {
         &self.synced
     }
 
-    /// Calls a function once the cache has synced, at once if it has. It must not block. It replaces a former one of the same
-    /// caller.
+    /// Calls `call` once the cache has synced; immediately, if it has synced already. `call` must not block. It replaces an earlier
+    /// function of the same caller.
     pub(crate) fn when_synced(&self, caller: String, call: impl FnOnce() + Send + 'static) {
         let mut waiting = self.on_synced.lock().unwrap_or_else(PoisonError::into_inner);
         if self.has_synced() {

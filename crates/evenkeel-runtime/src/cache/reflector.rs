@@ -53,7 +53,7 @@ pub(crate) struct Reflector {
 /// Outcome of one list and watch.
 #[derive(Debug)]
 enum WatchEnd {
-    /// The watch ended without an error, or a paged list is complete. Watch again at once.
+    /// The watch ended without an error, or a paged list is complete. Watch again immediately.
     Regular,
     /// The resourceVersion has expired or is too large. List again after a backoff.
     Expired,
@@ -206,7 +206,7 @@ impl Reflector {
         self.handle_watch(&mut watch).await
     }
 
-    /// Returns a watch timeout between five and ten minutes, so that the watches do not all end at once
+    /// Returns a watch timeout between five and ten minutes, so that the watches do not all end at the same time
     /// (`minWatchTimeout`).
     fn watch_timeout_seconds(&self) -> u64 {
         MIN_WATCH_TIMEOUT_SECONDS
@@ -445,7 +445,7 @@ struct OpenWatch {
 
 impl OpenWatch {
     async fn next(&mut self) -> Result<Option<Bytes>, WatchEnd> {
-        // A watch that outlives its deadline counts as dead.
+        // A watch that lasts longer than its deadline counts as broken.
         let Ok(frame) = timeout_at(self.deadline, self.watch.next()).await else { return Ok(None) };
         let frame = frame?;
         self.events += u64::from(frame.is_some());

@@ -24,7 +24,7 @@ pub struct Enqueue {
     /// Delay after the first event of a key, so that one pass handles all events until then.
     batch_period: Duration,
     filter: Filter,
-    /// Where the causes of keys are noted. `None` if nobody reads them.
+    /// Records the causes of keys. `None` if no reader of causes is registered.
     causes: Option<Arc<Causes>>,
     /// Event that is being handled. A cache's handlers run one after the other.
     event: Mutex<Option<Arc<Event>>>,
@@ -113,7 +113,7 @@ impl Enqueue {
         (enqueue(Priority::NORMAL), enqueue(Priority::LOW))
     }
 
-    /// Sets the event that is being handled, if causes are noted.
+    /// Sets the event that is being handled, if causes are recorded.
     pub(super) fn set_event(&self, event: impl FnOnce() -> Event) {
         if self.causes.is_some() {
             let event = Arc::new(event());

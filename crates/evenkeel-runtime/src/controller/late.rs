@@ -132,7 +132,7 @@ impl LateWatch {
         self.subscribed.informer.synced()
     }
 
-    /// Ends the watch. Its keys in the queue stay. Stops the cache in `caches`, unless somebody else reads it.
+    /// Ends the watch. Its keys in the queue stay. Stops the cache in `caches`, unless the cache has other readers.
     pub(crate) fn stop(self, caches: &Caches) {
         if let Some(shared) = self.shared.upgrade() {
             self.unsubscribe(&shared);

@@ -63,7 +63,6 @@ impl Subscribed {
 /// Looks up an object by namespace and name.
 pub(super) type Find = dyn Fn(&str, &str) -> Option<CachedObject> + Send + Sync;
 
-/// Object in a cache.
 pub(super) struct CachedObject {
     pub(super) uid: Arc<str>,
     pub(super) is_being_deleted: bool,

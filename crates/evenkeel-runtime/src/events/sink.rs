@@ -14,7 +14,6 @@ use tokio_util::sync::CancellationToken;
 const MAX_ATTEMPTS_PER_EVENT: u32 = 12;
 const SLEEP_DURATION: Duration = Duration::from_secs(10);
 
-/// Write of one event.
 pub(super) struct EventWrite<'a> {
     pub(super) kind: &'a Kind,
     pub(super) regarding: &'a Target,

@@ -139,7 +139,6 @@ impl Metrics {
     }
 }
 
-/// Metrics of one queue.
 pub(super) struct QueueMetrics {
     adds: IntCounter,
     depth: IntGauge,

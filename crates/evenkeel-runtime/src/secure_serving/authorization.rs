@@ -45,7 +45,6 @@ impl AlwaysAllowPaths {
     }
 }
 
-/// Result of authorization.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum AuthorizationResult {
     Allowed,
@@ -86,6 +85,8 @@ impl DelegatingAuthorizer {
 }
 
 impl From<Access> for AuthorizationResult {
+    /// Converts the result of a review. A review that both allows and denies has failed.
+    ///
     /// Upstream: `WebhookAuthorizer`
     fn from(Access { allowed, denied, reason }: Access) -> Self {
         match (allowed, denied) {

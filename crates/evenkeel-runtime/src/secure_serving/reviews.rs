@@ -26,7 +26,6 @@ use std::{
 const CACHE_CAPACITY: usize = 1024;
 /// Maximum size of a cached request in bytes, so that clients cannot exhaust memory.
 const MAX_CACHED_REQUEST_SIZE: usize = 10_000;
-/// Timeout of a review.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of attempts of a review. The constants below define the backoff between them.
 ///

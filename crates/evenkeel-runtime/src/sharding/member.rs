@@ -16,7 +16,7 @@ use std::time::Duration;
 use tokio::{sync::Notify, time::timeout};
 use tokio_util::sync::CancellationToken;
 
-/// Number of Leases that are written at once.
+/// Number of Leases that are written concurrently.
 const MAX_CONCURRENT_WRITES: usize = 8;
 
 /// Lists per retry period while shards move.
@@ -54,7 +54,7 @@ impl Member {
     }
 
     /// Takes part until `stop` is cancelled, then leaves: ends all terms, and deletes the Lease of this process, so that its
-    /// shards are free at once.
+    /// shards are free immediately.
     pub(crate) fn run(&self, stop: CancellationToken) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             let work = async { tokio::join!(self.keep_renewing(), self.keep_looking()) };
@@ -83,7 +83,7 @@ impl Member {
         }
     }
 
-    /// Renews the Lease of this process. Reads it first if somebody has changed it, or an earlier answer was lost.
+    /// Renews the Lease of this process. Reads it first if another client has changed it, or an earlier response was lost.
     async fn renew(&self, known: &mut Option<Lease>) -> Result<(), LeaseError> {
         let mut sent = self.shards.now();
         let is_leaving = self.shards.terms().is_retiring();
@@ -264,7 +264,7 @@ impl Member {
         self.shards.announce();
     }
 
-    /// Leaves for good. Others wait for the lease to expire if its deletion fails.
+    /// Leaves permanently. Others wait for the lease to expire if its deletion fails.
     async fn leave(&self) {
         let n_held = self.shards.terms().close();
         (0..n_held).for_each(|_| self.shards.metrics().released());

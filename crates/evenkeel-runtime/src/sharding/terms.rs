@@ -1,7 +1,7 @@
 //! One member's lease and its terms at shards. No I/O; callers pass the time.
 //!
 //! A term is the time between the confirmed acquisition of a shard and its end: a release, or a lapse of the member's lease.
-//! It never begins again. A member that comes back after a lapse gets new terms.
+//! A term never begins again. A member that acquires shards after a lapse gets new terms.
 
 use evenkeel_api::time::Timestamp;
 use std::{collections::BTreeMap, time::Duration};
@@ -59,7 +59,7 @@ pub(super) struct Terms {
     lapses: u64,
     /// Whether this member acquires no further shard, because it is about to leave.
     retiring: bool,
-    /// Whether this member has left for good.
+    /// Whether this member has left permanently.
     closed: bool,
     by_shard: BTreeMap<u32, Term>,
     next_id: u64,
@@ -127,7 +127,7 @@ impl Terms {
         shards.into_iter().for_each(|shard| self.leave(shard, now));
     }
 
-    /// Ends all terms for good.
+    /// Ends all terms. No new term begins afterwards.
     pub(super) fn close(&mut self) -> usize {
         self.closed = true;
         self.lapse()

@@ -11,7 +11,6 @@ pub(super) struct Metrics {
     in_flight: IntGaugeVec,
     /// Panics of admission handlers.
     pub(super) panics: IntCounter,
-    /// Panics of conversions.
     pub(super) conversion_panics: IntCounter,
     /// Reads of certificate files.
     pub(super) certificate_reads: IntCounter,

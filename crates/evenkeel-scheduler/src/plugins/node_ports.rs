@@ -2,8 +2,8 @@
 //!
 //! | documented rule | implemented in |
 //! |---|---|
-//! | `hostPort`: `hostIP`, `hostPort` and `protocol` must be unique on a node | `filter`, `pod::clashes` |
-//! | `hostIP` empty or `0.0.0.0`: all addresses of the node; ports of containers and sidecars | `pod::clashes`, `pod::host_ports` |
+//! | `hostPort`: `hostIP`, `hostPort` and `protocol` must be unique on a node | `filter`, `pod::conflicts_with` |
+//! | `hostIP` empty or `0.0.0.0`: all addresses of the node; ports of containers and sidecars | `pod::conflicts_with`, `pod::host_ports` |
 //! | a pod with such a port is deleted | `queueing_hint` |
 
 use crate::{

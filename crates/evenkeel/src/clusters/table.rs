@@ -5,7 +5,7 @@ use evenkeel_api::time;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// What a running process reports on its control socket.
+/// Status that a running process reports on its control socket.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct LiveStatus {

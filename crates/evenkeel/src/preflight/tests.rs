@@ -211,7 +211,7 @@ fn only_rights_that_later_versions_added_may_miss_on_an_older_server() {
         assert_eq!(finding.verdict, verdict, "{minor}: {finding:?}");
         assert!(finding.message.ends_with("get/list/watch devicetaintrules.resource.k8s.io"));
     }
-    // What 1.36 added is no news to a server of 1.36.
+    // A server of 1.36 already has the rights that 1.36 added.
     let of_36 = |right: &rights::Right| right.resource == "resourceclaims/binding";
     assert_eq!(of(Program::KubeScheduler, 35, of_36)[0].verdict, Verdict::Warning);
     assert_eq!(of(Program::KubeScheduler, 36, of_36)[0].verdict, Verdict::Blocker);

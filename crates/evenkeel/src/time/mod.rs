@@ -47,10 +47,10 @@ pub(crate) struct TimeArgs {
     output: String,
 }
 
-/// Parses a factor of `up --speed`: one that does not stop the time.
+/// Parses the factor of `up --speed`, which may not stop the time.
 ///
 /// # Errors
-/// When it is no number above 0 and up to 1000.
+/// The factor is not a number above 0 and up to 1000.
 pub(crate) fn parse_start_speed(text: &str) -> Result<f64, String> {
     let speed = parse_speed(text)?;
     if speed > 0.0 {

@@ -58,6 +58,8 @@ fn insert(fields: &mut Map<String, Value>, texts: &[(&str, &str)]) {
     }
 }
 
+/// Returns the requirements of a field selector as JSON. A selector that cannot be parsed has none.
+///
 /// Upstream: `fieldSelectorToAuthorizationAPI`.
 fn field_requirements(selector: &FieldRequirements<'_>) -> Vec<Value> {
     let of = |term: &FieldTerm| {

@@ -58,7 +58,7 @@ impl Source {
     /// Loads the file for the first time.
     ///
     /// # Errors
-    /// Why the file cannot be read, or why its content is invalid.
+    /// The file cannot be read, or its content is invalid. The error says why.
     pub(crate) fn load(
         path: &Path,
         server: String,

@@ -41,9 +41,9 @@ pub(super) struct Settings {
     /// Version of the SubjectAccessReview: `v1` or `v1beta1`.
     pub(super) version: String,
     pub(super) timeout: Duration,
-    /// Time for which an answer that allows is remembered; zero for not at all.
+    /// Time for which an answer that allows is cached; zero disables the cache.
     pub(super) authorized_ttl: Duration,
-    /// Time for which any other answer is remembered; zero for not at all.
+    /// Time for which any other answer is cached; zero disables the cache.
     pub(super) unauthorized_ttl: Duration,
     /// Whether a request is denied when the webhook fails. Otherwise the next authorizer decides.
     pub(super) denies_on_error: bool,
@@ -141,7 +141,7 @@ impl Webhook {
         self.remembered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks the webhook, and tries again after failures that may pass.
+    /// Sends the review to the webhook, and retries after failures that may be temporary.
     ///
     /// Upstream: `WithExponentialBackoff`.
     async fn ask_with_retries(&self, spec: &Value) -> Result<Value, Failure> {

@@ -11,7 +11,7 @@ use evenkeel_api::{View, time::Timestamp, views::Pod};
 use evenkeel_runtime::plan::{Action, Create, Delete, EventRecord, Plan, Target};
 use std::{cmp::Ordering, sync::Arc};
 
-/// Maximum number of pods created or deleted at once. Upstream: `BurstReplicas`.
+/// Maximum number of pods created or deleted in one reconciliation. Upstream: `BurstReplicas`.
 pub(crate) const BURST_REPLICAS: usize = 500;
 
 /// Feature gates that affect the decision.

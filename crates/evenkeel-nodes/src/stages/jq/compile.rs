@@ -66,7 +66,7 @@ pub(super) struct Fold {
     pub(super) variable: String,
     pub(super) init: Filter,
     pub(super) update: Filter,
-    /// What `foreach` outputs of each state; `None` for `reduce`, which outputs the last state.
+    /// Filter whose results `foreach` outputs for each state; `None` for `reduce`, which outputs the last state.
     pub(super) extract: Option<Filter>,
 }
 
@@ -134,7 +134,7 @@ fn excerpt(text: &str) -> String {
     text.chars().take(20).collect()
 }
 
-/// What is known while an expression is compiled.
+/// Variables and functions that are defined where an expression is compiled.
 #[derive(Default)]
 struct Names<'s> {
     /// Variables in scope.

@@ -15,7 +15,7 @@ pub(super) const MAX_TEXT: usize = 1024 * 1024;
 /// Maximum depth of a value, which recursive functions walk. The reader of JSON has the same bound.
 const MAX_VALUE_DEPTH: usize = 128;
 
-/// Why an evaluation stops before its end.
+/// Reason why an evaluation stops before its end.
 #[derive(Debug, PartialEq)]
 pub(super) enum Stop {
     /// An error, which `try` and `//` catch.
@@ -44,7 +44,6 @@ pub(super) struct Machine {
 /// Gets the outputs of a filter.
 pub(super) type Sink<'o> = &'o mut dyn for<'v> FnMut(&mut Machine, &'v Value) -> Result<(), Stop>;
 
-/// Returns an error.
 pub(super) fn error<T>(message: impl Into<String>) -> Result<T, Stop> {
     Err(Stop::Error(message.into()))
 }
@@ -60,7 +59,7 @@ impl Machine {
         if self.steps > MAX_STEPS { Err(Stop::Budget) } else { Ok(()) }
     }
 
-    /// Counts the creation or the walk of a value, and stops at one that is too large.
+    /// Counts the steps of the creation or the walk of a value. Fails if the value is too large.
     pub(super) fn charge_value(&mut self, value: &Value) -> Result<(), Stop> {
         self.charge_below(value, MAX_VALUE_DEPTH)
     }
@@ -178,7 +177,7 @@ impl Machine {
                 })
             }
             Filter::Try(body, handler) => {
-                // An error of what gets the outputs is none of the body.
+                // `catch` handles errors of the body, but not errors of the filter that receives the outputs.
                 let mut is_behind = false;
                 let run = self.run(body, input, scope, &mut |machine, value| {
                     let taken = out(machine, value);

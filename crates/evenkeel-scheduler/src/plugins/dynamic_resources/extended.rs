@@ -168,7 +168,6 @@ pub(super) fn create_body(claim: &ResourceClaim) -> Value {
     })
 }
 
-/// A container of a pod.
 struct PodContainer<'a> {
     container: &'a Container,
     /// Whether the container ends before the next one starts. True for init containers except sidecars.

@@ -196,7 +196,7 @@ fn expected_scores(cluster: &RandomCluster, pod: &Pod) -> Option<BTreeMap<String
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
-    /// After any series of events, the plugin filters and scores each node as if it had counted all pods anew.
+    /// After any series of events, the plugin filters and scores each node as if it had counted all pods again.
     #[test]
     fn results_equal_those_of_a_full_count(steps in steps(), n in any::<u8>()) {
         let cluster = RandomCluster::after(&steps, numbered_pod);
