@@ -26,7 +26,7 @@ const MAX_ATTRIBUTE_VALUES: u64 = 48;
 
 /// Argument of a call, with the results of the type check and of the estimate so far.
 pub(super) struct Argument<'c> {
-    pub(super) e: &'c Expression,
+    pub(super) expression: &'c Expression,
     pub(super) kind: &'c Type,
     pub(super) path: DeclaredPath<'c>,
     /// Size of the value; `None` without a known bound.
@@ -62,7 +62,7 @@ impl Argument<'_> {
 
     /// Returns the value of a literal of type `int`; `None` for other expressions.
     fn int_literal(&self) -> Option<i64> {
-        match &self.e.expr {
+        match &self.expression.expr {
             Expr::Literal(LiteralValue::Int(number)) => Some(*number.inner()),
             _ => None,
         }
