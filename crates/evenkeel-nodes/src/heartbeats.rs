@@ -71,7 +71,9 @@ impl Heartbeats {
         client: Client,
         clock: Clock,
         options: NodesOptions,
-        (nodes, faults, stages): (&Cache<Node>, NodeFaults, Option<Stages>),
+        nodes: &Cache<Node>,
+        faults: NodeFaults,
+        stages: Option<Stages>,
         queue: Queue<usize>,
     ) -> Arc<Self> {
         let node_indexes = options

@@ -18,7 +18,9 @@ use evenkeel_runtime::{
     plan::{EventRecord, Key, PatchForm, Target},
     queue::{Priority, Queue},
 };
-use evenkeel_shell::{Environment, Files, Full, Processes, Scope, Write, entrypoint_is_shell};
+use evenkeel_shell::{
+    Environment, Files, Full, NodeFields, Processes, Scope, Write, entrypoint_is_shell,
+};
 use std::{
     collections::HashMap,
     net::Ipv4Addr,
@@ -443,7 +445,7 @@ impl PodWorkers {
             Ok(read) if read.meta.uid != pod.meta.uid => Ok(None),
             Ok(read) => {
                 let image = |name: &str| image_of(pod, name);
-                let node = (&*pod.spec.node_name, host_ip);
+                let node = NodeFields { name: &pod.spec.node_name, host_ip };
                 Ok(Some(Arc::new(Processes::read(&read, node, image))))
             }
             Err(error) if error.is_not_found() => Ok(None),
@@ -651,7 +653,8 @@ impl PodWorkers {
                 };
                 let image = cached.as_ref().and_then(|pod| image_of(pod, &container.name));
                 let image = image.unwrap_or_default();
-                Ok(Environment::read(&pod, &container.name, image, (&node.name, node.ip)))
+                let node = NodeFields { name: &node.name, host_ip: node.ip };
+                Ok(Environment::read(&pod, &container.name, image, node))
             }
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error),

@@ -181,12 +181,12 @@ impl Rights {
             return;
         }
         let rules = self.rules.entry(namespace.to_owned()).or_default();
-        extend(rules, (group, resource, ""), verbs);
+        add_verbs(rules, group, resource, "", verbs);
     }
 
     /// Adds verbs in the operator's namespace. `name` is empty for all objects.
     pub(crate) fn add_own(&mut self, group: &str, resource: &str, name: &str, verbs: &[&str]) {
-        extend(&mut self.own, (group, resource, name), verbs);
+        add_verbs(&mut self.own, group, resource, name, verbs);
     }
 
     /// Adds the verbs that a cache needs.
@@ -236,7 +236,8 @@ impl Rights {
     }
 }
 
-fn extend(rules: &mut Rules, (group, resource, name): (&str, &str, &str), verbs: &[&str]) {
+/// Adds verbs to the rule of a resource. `name` is empty for all objects.
+fn add_verbs(rules: &mut Rules, group: &str, resource: &str, name: &str, verbs: &[&str]) {
     let key = (group.to_owned(), resource.to_owned(), name.to_owned());
     rules.entry(key).or_default().extend(verbs.iter().map(|verb| (*verb).to_owned()));
 }

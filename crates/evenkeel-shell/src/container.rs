@@ -18,6 +18,15 @@ use crate::{
 /// Images whose entry point is a shell. A container of such an image without a command exits immediately.
 const SHELL_IMAGES: [&str; 5] = ["alpine", "bash", "busybox", "debian", "ubuntu"];
 
+/// Fields of the pod's node that a `fieldRef` of a container can select.
+#[derive(Debug, Clone, Copy)]
+pub struct NodeFields<'a> {
+    /// `spec.nodeName`.
+    pub name: &'a str,
+    /// `status.hostIP`.
+    pub host_ip: Ipv4Addr,
+}
+
 /// Returns whether the image's entry point is a shell.
 pub fn entrypoint_is_shell(image: &str) -> bool {
     SHELL_IMAGES.contains(&image_name(image))
@@ -42,7 +51,7 @@ impl Processes {
     /// Reads the processes of a pod on a node. `image` returns a container's image.
     pub fn read<'i>(
         pod: &PodCommand,
-        node: (&str, Ipv4Addr),
+        node: NodeFields<'_>,
         image: impl Fn(&str) -> Option<&'i str>,
     ) -> Self {
         let containers = pod.spec.init_containers.iter().chain(&*pod.spec.containers);
@@ -68,7 +77,7 @@ impl Environment {
         pod: &PodCommand,
         container: &str,
         image: &str,
-        node: (&str, Ipv4Addr),
+        node: NodeFields<'_>,
     ) -> Option<Self> {
         let containers = pod.spec.init_containers.iter().chain(&*pod.spec.containers);
         let ephemerals = pod.spec.ephemeral_containers.iter().map(ContainerCommand::from);
@@ -88,7 +97,7 @@ fn process(
     pod: &PodCommand,
     container: &ContainerCommand,
     image: &str,
-    node: (&str, Ipv4Addr),
+    node: NodeFields<'_>,
 ) -> Option<Process> {
     let (environment, spec_variables) = environment(pod, container, node);
     let words = words(container, image, &spec_variables)?;
@@ -125,7 +134,7 @@ fn words(
 fn environment(
     pod: &PodCommand,
     container: &ContainerCommand,
-    node: (&str, Ipv4Addr),
+    node: NodeFields<'_>,
 ) -> (Environment, SpecVariables) {
     // The kubelet expands only variables of the spec, not those of the image and of the runtime.
     let mut spec_variables =
@@ -185,7 +194,7 @@ fn field_path(variable: &EnvVar) -> Option<&str> {
 }
 
 /// Returns the value of a `fieldRef`, or `None` if it is unknown before the pod runs.
-fn field_value(pod: &PodCommand, path: &str, node: (&str, Ipv4Addr)) -> Option<String> {
+fn field_value(pod: &PodCommand, path: &str, node: NodeFields<'_>) -> Option<String> {
     let entry = |map: &evenkeel_api::StrMap, path: &str| {
         let key = path.strip_prefix("['")?.strip_suffix("']")?;
         Some(map.get(key).unwrap_or_default().to_owned())
@@ -194,8 +203,8 @@ fn field_value(pod: &PodCommand, path: &str, node: (&str, Ipv4Addr)) -> Option<S
         "metadata.name" => Some(pod.meta.name.to_string()),
         "metadata.namespace" => Some(pod.meta.namespace.to_string()),
         "metadata.uid" => Some(pod.meta.uid.to_string()),
-        "spec.nodeName" => Some(node.0.to_owned()),
-        "status.hostIP" | "status.hostIPs" => Some(node.1.to_string()),
+        "spec.nodeName" => Some(node.name.to_owned()),
+        "status.hostIP" | "status.hostIPs" => Some(node.host_ip.to_string()),
         path => {
             let (map, key) = if let Some(key) = path.strip_prefix("metadata.labels") {
                 (&pod.meta.labels, key)

@@ -121,7 +121,7 @@ impl Authorizer {
                 if decision.is_allowed() || with_reason {
                     let shown = if decision.is_allowed() { "allowed" } else { "denied" };
                     let type_name = authorizer.authorizing.type_name();
-                    self.metrics.decided(shown, &authorizer.name, type_name);
+                    self.metrics.record_decision(shown, &authorizer.name, type_name);
                 }
                 return decision;
             }

@@ -19,7 +19,9 @@ use serde_json::Value;
 use evenkeel_apiextensions::conditions::{self, CLEANUP_FINALIZER};
 
 use crate::api::Api;
-use crate::store::{Encoded, Entry, Expect, SelectionAttributes, Transaction, WriteError, changed};
+use crate::store::{
+    Encoded, Entry, Expect, SelectionAttributes, Transaction, WriteError, wait_for_change,
+};
 use crate::verbs::delete::{Deletion, delete};
 use crate::verbs::delete_options::DeleteOptions;
 use evenkeel_apimachinery::patch::{self, Writer};
@@ -56,7 +58,7 @@ pub(crate) async fn run(api: Weak<Api>, mut changes: watch::Receiver<u64>) {
             Some(api) => sync(&api).await,
             None => return,
         };
-        if !changed(&mut changes, next_sync).await {
+        if !wait_for_change(&mut changes, next_sync).await {
             return;
         }
     }

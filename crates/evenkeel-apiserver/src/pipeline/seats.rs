@@ -30,8 +30,9 @@ pub(super) fn hold_until_written(
         if writing.timed_out(WRITE_TIMEOUT).await {
             abort.abort();
             if let Some(api) = weak.upgrade() {
-                api.metrics.terminated(labels.clone(), StatusCode::GATEWAY_TIMEOUT.as_u16());
-                api.metrics.aborted(labels);
+                api.metrics
+                    .record_termination(labels.clone(), StatusCode::GATEWAY_TIMEOUT.as_u16());
+                api.metrics.record_abort(labels);
             }
         }
     };

@@ -95,8 +95,9 @@ pub async fn dry_run(
         }
     }
     caches.start(&reflectors);
-    let limits = (settings.timeout, settings.report_waits);
-    unfinished.extend(wait_until_idle(&introspection, &recorded, clock, limits).await);
+    let (timeout, report_waits) = (settings.timeout, settings.report_waits);
+    unfinished
+        .extend(wait_until_idle(&introspection, &recorded, clock, timeout, report_waits).await);
     for tasks in [tasks, reflectors] {
         tasks.shut_down(SHUTDOWN_TIMEOUT).await;
     }
@@ -114,7 +115,8 @@ async fn wait_until_idle(
     introspection: &Introspection,
     recorded: &RecordedWrites,
     clock: &Clock,
-    (timeout, report_waits): (Duration, fn(&[String])),
+    timeout: Duration,
+    report_waits: fn(&[String]),
 ) -> Vec<String> {
     let deadline = clock.now() + timeout;
     let mut reported = clock.now();

@@ -289,9 +289,10 @@ fn check_extenders(extenders: &[ExtenderConfig]) -> Vec<FieldError> {
         for (m, resource) in extender.managed_resources.iter().enumerate() {
             let (at, name) =
                 (format!("extenders[{n}].managedResources[{m}].name"), &*resource.name);
-            let broken = qualified_name(name);
-            errors.extend(broken.iter().map(|detail| FieldError::value(at.clone(), name, detail)));
-            if broken.is_empty() && !is_extended_resource(name) {
+            let messages = qualified_name(name);
+            errors
+                .extend(messages.iter().map(|detail| FieldError::value(at.clone(), name, detail)));
+            if messages.is_empty() && !is_extended_resource(name) {
                 let rule = "is an invalid extended resource name";
                 errors.push(FieldError::value(at.clone(), name, rule));
             }

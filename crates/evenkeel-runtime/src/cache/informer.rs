@@ -181,7 +181,7 @@ impl Informer {
 
     /// Returns an object as its view, or `None` also if the cache holds another view.
     pub(crate) fn get_as<V: View>(&self, namespace: &str, name: &str) -> Option<Arc<V>> {
-        if !self.holds::<V>() {
+        if !self.is_of_view::<V>() {
             return None;
         }
         downcast(self.get(namespace, name)?)
@@ -210,7 +210,7 @@ impl Informer {
     }
 
     /// Returns whether the objects are of this view.
-    pub(crate) fn holds<V: View>(&self) -> bool {
+    pub(crate) fn is_of_view<V: View>(&self) -> bool {
         self.object_type.id == TypeId::of::<V>()
     }
 

@@ -194,7 +194,7 @@ impl View for WatchedCaches {
         (cache.version)(&watch.namespace)
     }
 
-    fn alive(&self, object: &Object) -> bool {
+    fn is_alive(&self, object: &Object) -> bool {
         self.of_kind(&object.kind).iter().any(|cache| cache.shows_alive(object))
     }
 }

@@ -80,7 +80,7 @@ async fn record_event(client: &Client, write: &EventWrite<'_>) -> Result<(), Api
 }
 
 fn log_refused(error: &ApiError, write: &EventWrite<'_>) {
-    if error.is_already_exists() || error.namespace_terminating() {
+    if error.is_already_exists() || error.is_namespace_terminating() {
         tracing::debug!(event = write.name, %error, "event refused");
     } else {
         tracing::warn!(event = write.name, %error, "event refused");

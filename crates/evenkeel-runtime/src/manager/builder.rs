@@ -624,9 +624,7 @@ impl ManagerBuilder {
         });
         let fenced = elector.as_ref().map(|elector| client.fenced(&elector.fence()));
         let member = sharding
-            .map(|sharding| {
-                Member::new(sharding, &client, &clock, &registry, (namespace, identity))
-            })
+            .map(|sharding| Member::new(sharding, &client, &clock, &registry, namespace, identity))
             .transpose()?;
         let shards = member.as_ref().map(|member| member.shards().clone());
         if let Some(shards) = &shards {

@@ -58,7 +58,7 @@ impl Writer<'_> {
     fn is_absent<R: View>(&self, target: &Target) -> bool {
         let holds_all = |cache: &Arc<Reader>| {
             let scope = cache.scope();
-            cache.holds::<R>()
+            cache.is_of_view::<R>()
                 && !cache.transforms()
                 && cache.has_synced()
                 && scope.kind == target.kind
@@ -73,7 +73,7 @@ impl Writer<'_> {
         let in_flight = (!self.view.dry_run)
             .then(|| {
                 self.caches.find_map(|cache| {
-                    let is_of_kind = cache.scope().kind == target.kind && cache.holds::<R>();
+                    let is_of_kind = cache.scope().kind == target.kind && cache.is_of_view::<R>();
                     // Objects that the cache changes, or that the server sends as protobuf, are never recognized.
                     let is_recognized = !R::PROTOBUF && !cache.transforms();
                     (is_of_kind && is_recognized).then(|| WriteInFlight::of(cache))

@@ -134,13 +134,13 @@ mod tests {
 
     #[test]
     fn explicit_denial_differs_from_no_opinion() {
-        let of = |allowed, denied| {
+        let result_of = |allowed, denied| {
             AuthorizationResult::from(Access { allowed, denied, reason: "why".to_owned() })
         };
-        assert_eq!(of(true, false), AuthorizationResult::Allowed);
-        assert_eq!(of(false, true), AuthorizationResult::Denied("why".to_owned()));
-        assert_eq!(of(false, false), AuthorizationResult::NoOpinion("why".to_owned()));
-        assert!(matches!(of(true, true), AuthorizationResult::Failed(_)));
+        assert_eq!(result_of(true, false), AuthorizationResult::Allowed);
+        assert_eq!(result_of(false, true), AuthorizationResult::Denied("why".to_owned()));
+        assert_eq!(result_of(false, false), AuthorizationResult::NoOpinion("why".to_owned()));
+        assert!(matches!(result_of(true, true), AuthorizationResult::Failed(_)));
     }
 
     #[tokio::test]

@@ -132,7 +132,7 @@ impl ReviewClient {
             None => self.review_token(token, key).await,
         };
         if let Some(metrics) = &self.metrics {
-            metrics.token_authenticated(hit, start.elapsed());
+            metrics.record_token_authentication(hit, start.elapsed());
         }
         user
     }
@@ -213,7 +213,7 @@ impl ReviewClient {
             let start = self.clock.instant();
             let answer = tokio::time::timeout(REVIEW_TIMEOUT, self.client.raw(request)).await;
             if let Some(metrics) = &self.metrics {
-                metrics.reviewed(kind, code(answer.as_ref().ok()), start.elapsed());
+                metrics.record_review(kind, code(answer.as_ref().ok()), start.elapsed());
             }
             let error = match answer {
                 Err(_) => return Err(format!("no answer within {} s", REVIEW_TIMEOUT.as_secs())),

@@ -219,7 +219,7 @@ mod tests {
             let mut terms = Terms::new(Duration::from_secs(10));
             terms.renewed(start, start);
             for shard in own {
-                terms.acquired(*shard, "1".into(), 0, start);
+                terms.begin_term(*shard, "1".into(), 0, start);
             }
             let members = members.iter().map(|name| ((*name).to_owned(), listed(name, "1", "l")));
             let shards =
@@ -307,7 +307,7 @@ mod tests {
         assert_eq!(world.actions(0), [Action::End(1)]);
         let (start, later) = (world.start, Duration::from_secs(5));
         world.terms.end(1);
-        world.terms.acquired(1, "3".into(), 0, Moment { at: start.at + later, ..start });
+        world.terms.begin_term(1, "3".into(), 0, Moment { at: start.at + later, ..start });
         assert!(world.actions(4).is_empty(), "the list is older than the term");
     }
 

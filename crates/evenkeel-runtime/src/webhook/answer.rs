@@ -122,7 +122,7 @@ impl Routes {
         });
         if let (Some((clock, metrics)), Some((start, _))) = (instruments, &in_flight) {
             let took = clock.instant().saturating_duration_since(*start);
-            metrics.answered(path, answer.status(), took.as_secs_f64());
+            metrics.record_response(path, answer.status(), took.as_secs_f64());
         }
         answer
     }

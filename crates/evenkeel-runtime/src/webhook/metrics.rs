@@ -80,7 +80,7 @@ impl Metrics {
     }
 
     /// Counts an answered request.
-    pub(super) fn answered(&self, path: &str, code: http::StatusCode, seconds: f64) {
+    pub(super) fn record_response(&self, path: &str, code: http::StatusCode, seconds: f64) {
         self.requests.with_label_values(&[path, code.as_str()]).inc();
         self.latency.with_label_values(&[path]).observe(seconds);
     }

@@ -35,8 +35,9 @@ impl Plugin for NodePorts {
         let Change::AssignedPod(Edit::Deleted(deleted)) = change else {
             return QueueingHint::Queue;
         };
-        let was_freed =
-            |port: &HostPort| deleted.requirements.ports.iter().any(|freed| port.clashes(freed));
+        let was_freed = |port: &HostPort| {
+            deleted.requirements.ports.iter().any(|freed| port.conflicts_with(freed))
+        };
         QueueingHint::when(pod.requirements.ports.iter().any(was_freed))
     }
 
@@ -65,7 +66,7 @@ impl PreFilter for NodePorts {
 
 impl Filter for NodePorts {
     fn filter(&self, _: &CycleState, pod: &PodInfo, node: NodeRef<'_>) -> StatusResult {
-        let is_in_use = |port| node.ports().iter().any(|in_use| in_use.clashes(port));
+        let is_in_use = |port| node.ports().iter().any(|in_use| in_use.conflicts_with(port));
         if pod.requirements.ports.iter().any(is_in_use) {
             return Err(Status::unschedulable(
                 "node(s) didn't have free ports for the requested pod ports",

@@ -105,9 +105,9 @@ impl TimeReport {
     }
 
     fn text(&self) -> String {
-        let of = if self.is_adjustable { "" } else { ", the system's time" };
+        let suffix = if self.is_adjustable { "" } else { ", the system's time" };
         let now = self.now.parse().map_or_else(|_| self.now.clone(), seconds);
-        format!("{now}, {}x{of}\n", self.speed)
+        format!("{now}, {}x{suffix}\n", self.speed)
     }
 }
 

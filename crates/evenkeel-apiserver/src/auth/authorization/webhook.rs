@@ -92,7 +92,7 @@ impl Webhook {
         let started = self.clock.instant();
         let matched = matches(&self.settings.conditions, &with_empty_fields(spec));
         let elapsed = self.clock.instant().saturating_duration_since(started);
-        self.metrics.conditions_evaluated(self.name(), &matched, elapsed);
+        self.metrics.record_match_conditions(self.name(), &matched, elapsed);
         match matched {
             Matched::Yes => None,
             Matched::No => Some(Decision::no_opinion("")),
@@ -122,7 +122,7 @@ impl Webhook {
                     "an authorization webhook failed"
                 );
                 if !self.settings.denies_on_error {
-                    self.metrics.failed_open(self.name(), is_timeout);
+                    self.metrics.record_fail_open(self.name(), is_timeout);
                 }
                 return self.decision_on_error(why);
             }
@@ -168,7 +168,7 @@ impl Webhook {
             Err(_) => "error",
         };
         let elapsed = self.clock.instant().saturating_duration_since(started);
-        self.metrics.asked(self.name(), outcome, elapsed);
+        self.metrics.record_webhook_call(self.name(), outcome, elapsed);
         result
     }
 

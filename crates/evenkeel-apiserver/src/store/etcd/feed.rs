@@ -141,7 +141,7 @@ fn staged(
         Ok(encoded) => encoded,
         Err(error) => {
             let key = String::from_utf8_lossy(&kv.key);
-            tracing::error!(%key, error, "an object in etcd cannot be read, and is left alone");
+            tracing::error!(%key, error, "an object in etcd cannot be decoded, and is ignored");
             return None;
         }
     };
@@ -175,7 +175,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
                 }
             }
         };
-        tracing::warn!(reason, "the watch of etcd ended, and begins anew");
+        tracing::warn!(reason, "the watch of etcd ended, and is restarted");
         let has_progress = shared.read().revision > before;
         delay = if has_progress { RETRY_DELAY } else { (delay * 2).min(MAX_RETRY_DELAY) };
         sleep(delay).await;
@@ -208,7 +208,7 @@ async fn follow(shared: &Shared, etcd: &Etcd) -> Ended {
                     return ended;
                 }
             }
-            Ok(None) => return Ended::Lost("etcd closed it".to_owned()),
+            Ok(None) => return Ended::Lost("etcd closed the watch".to_owned()),
             Err(error) => return Box::new(error).into(),
         }
     }

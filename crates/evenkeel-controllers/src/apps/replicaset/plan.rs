@@ -64,7 +64,7 @@ impl<S: Set> Observed<S> {
             return Self { set, pods, n_terminating: 0, related_pods, features };
         }
         let is_owned =
-            |pod: &Pod| pod.meta.controlled_by(&set.meta().uid) && set.matches(&pod.meta.labels);
+            |pod: &Pod| pod.meta.is_controlled_by(&set.meta().uid) && set.matches(&pod.meta.labels);
         let mut n_terminating = 0;
         let active_pods = candidates
             .into_iter()

@@ -270,8 +270,8 @@ fn filter<'s>(term: &Term<&'s str>, names: &mut Names<'s>, depth: usize) -> Resu
                 arguments.iter().map(|argument| filter(argument, names, depth)).collect();
             Filter::Call(builtin, arguments?)
         }
-        Term::Path(of, path) => {
-            let of = boxed(of, names)?;
+        Term::Path(term, path) => {
+            let term = boxed(term, names)?;
             let mut steps = Vec::new();
             for (part, optional) in &path.0 {
                 let step = match part {
@@ -286,7 +286,7 @@ fn filter<'s>(term: &Term<&'s str>, names: &mut Names<'s>, depth: usize) -> Resu
                 };
                 steps.push((step, matches!(optional, Opt::Optional)));
             }
-            Filter::Path(of, steps)
+            Filter::Path(term, steps)
         }
     })
 }

@@ -117,14 +117,15 @@ impl Machine {
                 out(self, &Value::Array(items))
             }
             Filter::Object(fields) => self.object(fields, &Map::new(), input, scope, out),
-            Filter::Negate(of) => self.run(of, input, scope, &mut |machine, value| match value
-                .as_f64()
-            {
-                Some(number) => {
-                    out(machine, &arithmetic(-number, value.as_i64().and_then(i64::checked_neg)))
-                }
-                None => error(format!("{} cannot be negated", kind(value))),
-            }),
+            Filter::Negate(filter) => {
+                self.run(filter, input, scope, &mut |machine, value| match value.as_f64() {
+                    Some(number) => out(
+                        machine,
+                        &arithmetic(-number, value.as_i64().and_then(i64::checked_neg)),
+                    ),
+                    None => error(format!("{} cannot be negated", kind(value))),
+                })
+            }
             Filter::Pipe(first, second) => self.run(first, input, scope, &mut |machine, value| {
                 machine.run(second, value, scope, out)
             }),
@@ -203,7 +204,7 @@ impl Machine {
                 })
             }
             Filter::Fold(fold) => self.fold(fold, input, scope, out),
-            Filter::Path(of, steps) => self.run(of, input, scope, &mut |machine, value| {
+            Filter::Path(filter, steps) => self.run(filter, input, scope, &mut |machine, value| {
                 machine.steps(steps, value, input, scope, out)
             }),
             Filter::Call(builtin, arguments) => builtin.run(self, arguments, input, scope, out),
@@ -484,8 +485,8 @@ pub(super) fn get<'v>(value: &'v Value, index: &Value) -> Result<Option<&'v Valu
             Ok(if from_end < 0.0 { None } else { items.get(from_end as usize) })
         }
         (Value::Null, Value::String(_) | Value::Number(_) | Value::Null) => Ok(None),
-        (of, Value::String(key)) => Err(format!("Cannot index {} with {key:?}", kind(of))),
-        (of, index) => Err(format!("Cannot index {} with {}", kind(of), kind(index))),
+        (value, Value::String(key)) => Err(format!("Cannot index {} with {key:?}", kind(value))),
+        (value, index) => Err(format!("Cannot index {} with {}", kind(value), kind(index))),
     }
 }
 

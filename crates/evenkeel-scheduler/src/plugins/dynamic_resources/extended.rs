@@ -440,7 +440,7 @@ mod tests {
             .build_claim(&extended_request.needs_devices_on(&node("n", &json!({}))).unwrap());
         assert!(
             is_extended_resource_claim(&extended_claim.claim)
-                && extended_claim.claim.meta.controlled_by("web")
+                && extended_claim.claim.meta.is_controlled_by("web")
         );
         assert_eq!(
             create_body(&extended_claim.claim),
