@@ -21,9 +21,9 @@ const SHELL_IMAGES: [&str; 5] = ["alpine", "bash", "busybox", "debian", "ubuntu"
 /// Fields of the pod's node that a `fieldRef` of a container can select.
 #[derive(Debug, Clone, Copy)]
 pub struct NodeFields<'a> {
-    /// `spec.nodeName`.
+    /// Name of the node, selected by `spec.nodeName`.
     pub name: &'a str,
-    /// `status.hostIP`.
+    /// Address of the node, selected by `status.hostIP` and `status.hostIPs`.
     pub host_ip: Ipv4Addr,
 }
 
