@@ -1,4 +1,4 @@
-//! How long it takes to decode a realistic pod into its lean view, and how big that is:
+//! Measures the time to decode a realistic pod into its lean view, and the size of the view:
 //! `cargo run --release -p evenkeel-api --example decode_speed`.
 
 #![allow(
@@ -46,7 +46,7 @@ fn measure(what: &str, input: &[u8], run: impl Fn(&[u8])) {
     );
 }
 
-/// As the server keeps one that a ReplicaSet made and that runs.
+/// Returns a running pod of a ReplicaSet, as the server stores it.
 fn pod() -> serde_json::Value {
     let fields: serde_json::Map<_, _> = (0..60)
         .map(|n| (format!("f:field{n}"), json!({".": {}, "f:name": {}, "f:value": {}})))

@@ -7,7 +7,7 @@ use crate::address;
 /// Messages about the rules that a string breaks; empty if the string is valid.
 pub type Messages = Vec<String>;
 
-// Regular expressions that the messages show. The checks themselves are written by hand.
+// Regular expressions that the messages show. The checks do not use them.
 const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 const SUBDOMAIN: &str = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
 const QUALIFIED: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";

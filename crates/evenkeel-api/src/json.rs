@@ -107,7 +107,7 @@ impl<'de> Visitor<'de> for DocumentVisitor {
         while let Some((key, Document(value))) = entries.next_entry::<String, _>()? {
             fields.push((key, value));
         }
-        // Builds the map at once. The last of duplicate keys wins.
+        // Builds the map in one step. The last of duplicate keys wins.
         Ok(Value::Object(fields.into_iter().collect()))
     }
 }
@@ -117,7 +117,7 @@ impl<'de> Visitor<'de> for DocumentVisitor {
 /// # Errors
 /// The bytes nest too deep.
 pub fn deserializer(bytes: &[u8]) -> Result<Deserializer<serde_json::de::SliceRead<'_>>, Error> {
-    if text_is_deeper(bytes, MAX_DEPTH + WRAPPER_DEPTH) {
+    if is_nested_deeper(bytes, MAX_DEPTH + WRAPPER_DEPTH) {
         return Err(Error::custom(TOO_DEEP));
     }
     let mut reader = Deserializer::from_slice(bytes);
@@ -127,7 +127,7 @@ pub fn deserializer(bytes: &[u8]) -> Result<Deserializer<serde_json::de::SliceRe
 
 /// Whether JSON text nests more than `limit` arrays and objects. The function is not recursive. It only counts brackets
 /// outside strings, so the text need not be valid JSON.
-pub fn text_is_deeper(text: &[u8], limit: usize) -> bool {
+pub fn is_nested_deeper(text: &[u8], limit: usize) -> bool {
     let (mut depth, mut position) = (0usize, 0);
     while let Some(byte) = text.get(position) {
         match byte {
@@ -202,10 +202,10 @@ mod tests {
             ("1", 0),
             ("]]][", 1),
         ] {
-            assert!(!text_is_deeper(text.as_bytes(), depth), "{text}");
-            assert!(depth == 0 || text_is_deeper(text.as_bytes(), depth - 1), "{text}");
+            assert!(!is_nested_deeper(text.as_bytes(), depth), "{text}");
+            assert!(depth == 0 || is_nested_deeper(text.as_bytes(), depth - 1), "{text}");
         }
-        assert!(!text_is_deeper(br#""\"#, 0) && !text_is_deeper(b"\"", 0));
+        assert!(!is_nested_deeper(br#""\"#, 0) && !is_nested_deeper(b"\"", 0));
     }
 
     fn any_value() -> impl Strategy<Value = Value> {
@@ -226,7 +226,7 @@ mod tests {
     proptest! {
         #[test]
         fn value_and_text_have_the_same_depth(value in any_value(), limit in 0usize..8) {
-            prop_assert_eq!(is_deeper(&value, limit), text_is_deeper(value.to_string().as_bytes(), limit));
+            prop_assert_eq!(is_deeper(&value, limit), is_nested_deeper(value.to_string().as_bytes(), limit));
         }
     }
 

@@ -125,7 +125,9 @@ impl Meta {
     }
 
     /// Whether the owner with this uid controls the object.
-    pub fn controlled_by(&self, uid: &str) -> bool {
+    ///
+    /// Upstream: `IsControlledBy`.
+    pub fn is_controlled_by(&self, uid: &str) -> bool {
         self.controller().is_some_and(|owner| &*owner.uid == uid)
     }
 }

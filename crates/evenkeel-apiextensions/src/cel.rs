@@ -309,6 +309,8 @@ fn rule_path(rule: &Rule, context: &ValueContext<'_>) -> String {
     child_path(&context.path, &rule.field_path)
 }
 
+/// Returns the error of a failed rule, with the reason that the rule names. The error shows only scalar values.
+///
 /// Upstream: `fieldErrorForReason`.
 fn field_error_for_reason(rule: &Rule, context: &ValueContext<'_>, why: String) -> FieldError {
     let path = rule_path(rule, context);

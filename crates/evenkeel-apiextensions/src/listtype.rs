@@ -46,6 +46,8 @@ pub fn validate_list_sets_and_maps(
     }
 }
 
+/// Requires that the items of a list of type `set` are distinct.
+///
 /// Upstream: `validateListSet`.
 fn validate_list_set(items: &[Value], path: &str, errors: &mut Vec<FieldError>) {
     for i in second_appearances(items) {
@@ -69,6 +71,8 @@ fn second_appearances<T: Hash + Eq>(items: &[T]) -> Vec<usize> {
     seconds
 }
 
+/// Requires that the items of a list of type `map` are objects with distinct keys.
+///
 /// Upstream: `validateListMap`.
 fn validate_list_map(
     items: &[Value],

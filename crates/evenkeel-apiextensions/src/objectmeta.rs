@@ -48,6 +48,8 @@ pub(crate) fn validate_resource(
     validate(value, schema, path, errors);
 }
 
+/// Requires a valid `apiVersion` and `kind` of an embedded resource.
+///
 /// Upstream: `validateEmbeddedResource`.
 fn validate_embedded_resource(object: &Value, path: &str, errors: &mut Vec<FieldError>) {
     let api_version = text(object, "apiVersion");

@@ -27,6 +27,8 @@ pub fn cells(
         .collect()
 }
 
+/// Converts a value to a table cell of a type; null if the value does not have the type.
+///
 /// Upstream: `cellForJSONValue`.
 fn cell(value: Option<&Value>, kind: &str, age: &impl Fn(Timestamp) -> String) -> Value {
     let Some(value) = value.filter(|v| !v.is_null()) else { return Value::Null };

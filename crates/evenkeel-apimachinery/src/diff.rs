@@ -78,6 +78,8 @@ struct Block {
     n_lines: usize,
 }
 
+/// Finds the longest blocks of lines that two texts have in common.
+///
 /// Upstream: `SequenceMatcher`.
 struct Matcher<'t> {
     old: &'t [&'t str],

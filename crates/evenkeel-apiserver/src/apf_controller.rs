@@ -179,7 +179,7 @@ async fn ensure(api: &Arc<Api>) -> Result<(), StatusError> {
 /// Returns a stored bootstrap object with its spec and annotation restored, or `None` if it needs no change. `wanted`
 /// is this version's bootstrap object.
 ///
-/// Without the annotation, the server updates the spec if nobody has modified it since the creation.
+/// Without the annotation, the server updates the spec if no user has modified it since the creation.
 ///
 /// Upstream: `ReviseIfNeeded`.
 fn revise_if_needed(object: &Value, wanted: &Value) -> Option<Value> {

@@ -232,12 +232,12 @@ impl Api {
     /// it.
     pub(crate) fn random_of<T>(
         &self,
-        of: Use,
+        value_use: Use,
         origin: Origin,
         draw: impl FnOnce(&mut StdRng) -> T,
     ) -> T {
         match &self.draws {
-            Some(draws) => draw(&mut draws.next(of, origin, self.clock.now())),
+            Some(draws) => draw(&mut draws.next(value_use, origin, self.clock.now())),
             None => self.random(draw),
         }
     }

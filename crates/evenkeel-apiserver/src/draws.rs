@@ -24,7 +24,7 @@ pub(crate) enum Use {
     TokenVolume,
 }
 
-/// What a new object is known by before it has a UID, and perhaps before it has a name: its resource, namespace, name and
+/// Identity of a new object before it has a UID, and perhaps before it has a name: its resource, namespace, name and
 /// `generateName`, and kind and name of its controller. The pods of one ReplicaSet have the same origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Origin(u64);
@@ -71,15 +71,15 @@ struct Drawn {
 
 impl Drawn {
     /// Counts a draw. Returns its period and its number, which no other draw of this use and origin has.
-    fn count(&mut self, of: Use, origin: Origin, period: u64) -> (u64, u32) {
-        let (period, count) = match of {
+    fn count(&mut self, value_use: Use, origin: Origin, period: u64) -> (u64, u32) {
+        let (period, count) = match value_use {
             Use::Name => (0, self.names.entry(origin).or_default()),
             Use::Uid | Use::TokenVolume => {
-                // A clock that goes back does not begin an old period again.
+                // A clock that is set back does not begin an old period again.
                 if period > self.period {
                     (self.period, self.others) = (period, HashMap::new());
                 }
-                (self.period, self.others.entry((of, origin)).or_default())
+                (self.period, self.others.entry((value_use, origin)).or_default())
             }
         };
         *count = count.wrapping_add(1);
@@ -95,14 +95,14 @@ impl Draws {
 
     /// Returns the generator of the next value for an object of this origin. It depends on the seed, the use, the origin,
     /// and on how many values were drawn before for the same; a value that is no name, also on the hour since the start.
-    pub(crate) fn next(&self, of: Use, origin: Origin, now: Timestamp) -> StdRng {
+    pub(crate) fn next(&self, value_use: Use, origin: Origin, now: Timestamp) -> StdRng {
         let elapsed = Duration::try_from(now.duration_since(self.start)).unwrap_or_default();
         let period = elapsed.as_secs() / PERIOD.as_secs();
         let mut drawn = self.drawn.lock().unwrap_or_else(PoisonError::into_inner);
-        let number = drawn.count(of, origin, period);
+        let number = drawn.count(value_use, origin, period);
         drop(drawn);
         let mut hasher = DefaultHasher::new();
-        (self.seed, of, origin, number).hash(&mut hasher);
+        (self.seed, value_use, origin, number).hash(&mut hasher);
         StdRng::seed_from_u64(hasher.finish())
     }
 }
@@ -136,15 +136,15 @@ mod tests {
     #[test]
     fn the_order_of_other_owners_does_not_matter() {
         let (web, api) = (origin("shop", "web-", "web"), origin("shop", "api-", "api"));
-        for of in [Use::Name, Use::Uid] {
-            let draw = |draws: &Draws, origin| draws.next(of, origin, at(0)).random::<u64>();
+        for value_use in [Use::Name, Use::Uid] {
+            let draw = |draws: &Draws, origin| draws.next(value_use, origin, at(0)).random::<u64>();
             let (one, two) = (draws(7, 0), draws(7, 0));
             let first = [draw(&one, web), draw(&one, web), draw(&one, api)];
             let second = [draw(&two, api), draw(&two, web), draw(&two, web)];
-            assert_eq!(first, [second[1], second[2], second[0]], "{of:?}");
+            assert_eq!(first, [second[1], second[2], second[0]], "{value_use:?}");
             assert_ne!(first[0], first[1], "each draw of an origin is another one");
             assert_ne!(draw(&draws(8, 0), web), first[0], "the seed decides");
-            assert_ne!(draw(&draws(7, 5), web), first[0], "a start on data draws anew");
+            assert_ne!(draw(&draws(7, 5), web), first[0], "a start with data draws other values");
         }
     }
 
@@ -153,11 +153,11 @@ mod tests {
         let draws = draws(7, 0);
         let web = origin("shop", "web-", "web");
         let mut drawn = std::collections::HashSet::new();
-        // The clock goes back, too.
+        // The clock is also set back.
         for second in [0, 1, 3599, 3600, 3599, 3600, 9000, 0] {
-            for of in [Use::Uid, Use::Name, Use::TokenVolume] {
-                let value = draws.next(of, web, at(second)).random::<u64>();
-                assert!(drawn.insert(value), "{of:?} at {second} is drawn twice");
+            for value_use in [Use::Uid, Use::Name, Use::TokenVolume] {
+                let value = draws.next(value_use, web, at(second)).random::<u64>();
+                assert!(drawn.insert(value), "{value_use:?} at {second} is drawn twice");
             }
         }
         for index in 0..1000 {
@@ -184,7 +184,7 @@ mod tests {
         }
         let draws = draws(7, 0);
         let values = [Use::Uid, Use::Name, Use::TokenVolume]
-            .map(|of| draws.next(of, base, at(0)).random::<u64>());
+            .map(|value_use| draws.next(value_use, base, at(0)).random::<u64>());
         assert!(values[0] != values[1] && values[1] != values[2], "{values:?}");
     }
 }

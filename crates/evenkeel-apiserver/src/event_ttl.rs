@@ -12,7 +12,7 @@ use evenkeel_tasks::watch;
 use serde_json::Value;
 
 use crate::api::Api;
-use crate::store::{Change, Entry, Expect, Scope, Transaction, WriteError, changed};
+use crate::store::{Change, Entry, Expect, Scope, Transaction, WriteError, wait_for_change};
 use evenkeel_apimachinery::value::{list, text};
 
 /// Resource prefix of events of both API groups.
@@ -130,7 +130,7 @@ pub(crate) async fn run(api: Weak<Api>, mut changes: watch::Receiver<u64>, ttl: 
             Some(api) => sync(&api, &mut expiry, &mut last_revision, ttl).await,
             None => return,
         };
-        if !changed(&mut changes, next_sync).await {
+        if !wait_for_change(&mut changes, next_sync).await {
             return;
         }
     }

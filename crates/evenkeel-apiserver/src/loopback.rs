@@ -124,7 +124,7 @@ pub(crate) async fn record_token_use(api: &Arc<Api>, used: &UsedSecret) {
     };
     let (namespace, name) = (&used.namespace, &used.name);
     if let Err(error) = change_managed(api, &secrets, namespace, name, "", false, set_label).await {
-        tracing::error!(namespace, name, %error, "the use of a service account token cannot be noted");
+        tracing::error!(namespace, name, %error, "the use of a service account token cannot be recorded");
     }
 }
 
@@ -142,7 +142,7 @@ pub(crate) async fn commit_missing(
             result => return result.map(drop).map_err(StatusError::from),
         }
     }
-    Err(StatusError::internal("other servers create the same objects again and again"))
+    Err(StatusError::internal("other servers create the same objects repeatedly"))
 }
 
 /// Adds the creation of an object to a transaction, unless the object exists.

@@ -118,12 +118,12 @@ impl Metrics {
     }
 
     /// Counts a request that the server terminated in self-defense.
-    pub(crate) fn terminated(&self, labels: Labels, code: u16) {
+    pub(crate) fn record_termination(&self, labels: Labels, code: u16) {
         increment(&self.terminations, Labels { dry_run: "", ..labels }, code);
     }
 
     /// Counts a request whose response was truncated.
-    pub(crate) fn aborted(&self, labels: Labels) {
+    pub(crate) fn record_abort(&self, labels: Labels) {
         increment(&self.aborts, Labels { dry_run: "", ..labels }, 0);
     }
 
@@ -159,7 +159,12 @@ impl Metrics {
     }
 
     /// Counts a health check and keeps its result.
-    pub(crate) fn checked(&self, endpoint: &'static str, check: &'static str, passed: bool) {
+    pub(crate) fn record_health_check(
+        &self,
+        endpoint: &'static str,
+        check: &'static str,
+        passed: bool,
+    ) {
         let mut checks = self.checks.lock().unwrap_or_else(PoisonError::into_inner);
         let results = checks.entry((check, endpoint)).or_default();
         results.passed = passed;

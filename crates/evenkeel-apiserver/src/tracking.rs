@@ -12,7 +12,9 @@ use tokio::time::Instant;
 
 use crate::api::Api;
 use crate::loopback;
-use crate::store::{Encoded, Expect, SelectionAttributes, Transaction, WriteError, changed};
+use crate::store::{
+    Encoded, Expect, SelectionAttributes, Transaction, WriteError, wait_for_change,
+};
 use evenkeel_apimachinery::patch::{self, Writer};
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::time::seconds;
@@ -41,12 +43,12 @@ pub(crate) async fn run(api: Weak<Api>, mut changes: watch::Receiver<u64>) {
         changes.mark_unchanged();
         let max_wait = match api.upgrade() {
             Some(api) => reconcile(&api, &mut last_creation).await.unwrap_or_else(|error| {
-                tracing::error!(%error, "it cannot be noted since when tokens are tracked");
+                tracing::error!(%error, "the start date of the tracking of tokens cannot be recorded");
                 Some(MIN_CREATION_INTERVAL)
             }),
             None => return,
         };
-        if !changed(&mut changes, max_wait).await {
+        if !wait_for_change(&mut changes, max_wait).await {
             return;
         }
     }

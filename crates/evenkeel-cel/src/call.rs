@@ -59,7 +59,7 @@ impl<'a> Evaluator<'a> {
     }
 
     /// Calls `format` or `findAll`; `None` for other methods. The size of their results is only known after the call,
-    /// so that the budget limits it. Charges the cost of the result as far as it exceeds `charged`, the cost that was
+    /// so that the budget limits it. Charges the part of the result's cost that exceeds `charged`, the cost that was
     /// deducted before the call.
     fn call_with_unknown_result_size(
         &mut self,

@@ -133,15 +133,15 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// Evaluates `e` with one more variable.
+    /// Evaluates `expression` with one more variable.
     pub(super) fn evaluate_with(
         &mut self,
         name: &'a str,
         value: Val<'a>,
-        e: &'a Expression,
+        expression: &'a Expression,
     ) -> EvalResult<'a> {
         self.variables.push((Cow::Borrowed(name), value));
-        let result = self.evaluate(e);
+        let result = self.evaluate(expression);
         self.variables.pop();
         result
     }
@@ -174,7 +174,7 @@ impl<'a> Evaluator<'a> {
             Expr::List(list) => self.list(list),
             Expr::Map(map) => self.map(&map.entries),
             Expr::Struct(literal) => self.struct_literal(&literal.type_name, &literal.entries),
-            Expr::Comprehension(c) => self.comprehension(c),
+            Expr::Comprehension(comprehension) => self.comprehension(comprehension),
             Expr::Unspecified => Err(Failure::Error("empty expression".to_owned())),
         }
     }
@@ -334,57 +334,58 @@ impl<'a> Evaluator<'a> {
         Ok(Val::Struct(type_name.into(), Rc::new(fields)))
     }
 
-    fn comprehension(&mut self, c: &'a ComprehensionExpr) -> EvalResult<'a> {
+    fn comprehension(&mut self, comprehension: &'a ComprehensionExpr) -> EvalResult<'a> {
         // Only a comprehension that binds a variable has another accumulator, which is this variable.
-        if c.accu_var != ACCUMULATOR {
-            return self.binding(c);
+        if comprehension.accu_var != ACCUMULATOR {
+            return self.binding(comprehension);
         }
-        let range = self.evaluate(&c.iter_range)?;
+        let range = self.evaluate(&comprehension.iter_range)?;
         // Values of the two iteration variables. With one variable, the second value is not used.
         let pairs: Box<dyn Iterator<Item = (Val<'a>, Val<'a>)> + 'a> = match range.pairs() {
             Some(pairs) => pairs,
             None if range.list_len().is_none() => {
                 let name = super::names::go_name(&range);
-                return Err(Failure::Error(match c.iter_var2 {
+                return Err(Failure::Error(match comprehension.iter_var2 {
                     Some(_) => format!("unsupported comprehension range type: {name}"),
                     None => format!("got '{name}', expected iterable type"),
                 }));
             }
-            None if c.iter_var2.is_some() => {
+            None if comprehension.iter_var2.is_some() => {
                 Box::new(range.elements().enumerate().map(|(i, item)| (Val::Int(i as i64), item)))
             }
             None => Box::new(range.elements().map(|item| (item, Val::Null))),
         };
         let accumulator = self.variables.len();
-        let initial = self.evaluate(&c.accu_init)?;
-        self.variables.push((Cow::Borrowed(&c.accu_var), initial));
-        let iterated = self.iterate(c, pairs, accumulator);
+        let initial = self.evaluate(&comprehension.accu_init)?;
+        self.variables.push((Cow::Borrowed(&comprehension.accu_var), initial));
+        let iterated = self.iterate(comprehension, pairs, accumulator);
         // The result sees the accumulator, but not the iteration variables.
         self.variables.truncate(accumulator + 1);
-        let result = iterated.and_then(|()| self.evaluate(&c.result));
+        let result = iterated.and_then(|()| self.evaluate(&comprehension.result));
         self.variables.truncate(accumulator);
         result
     }
 
     /// Evaluates an expression in which a variable is bound to a value, as `cel.bind` does. If the value cannot be
     /// evaluated, this is an error only where the expression uses the variable.
-    fn binding(&mut self, c: &'a ComprehensionExpr) -> EvalResult<'a> {
-        let used = self.used_bindings.entry(std::ptr::from_ref(c));
-        let is_used = *used.or_insert_with(|| super::names::uses(&c.result, &c.accu_var));
+    fn binding(&mut self, comprehension: &'a ComprehensionExpr) -> EvalResult<'a> {
+        let used = self.used_bindings.entry(std::ptr::from_ref(comprehension));
+        let is_used = *used
+            .or_insert_with(|| super::names::uses(&comprehension.result, &comprehension.accu_var));
         if !is_used {
-            return self.evaluate(&c.result);
+            return self.evaluate(&comprehension.result);
         }
-        let value = match self.evaluate(&c.accu_init) {
+        let value = match self.evaluate(&comprehension.accu_init) {
             Err(Failure::Error(error)) => Val::Failed(error.into()),
             value => value?,
         };
-        self.evaluate_with(&c.accu_var, value, &c.result)
+        self.evaluate_with(&comprehension.accu_var, value, &comprehension.result)
     }
 
     /// Runs the iterations of a comprehension. `accumulator` is the index of the accumulator in the variables.
     fn iterate(
         &mut self,
-        c: &'a ComprehensionExpr,
+        comprehension: &'a ComprehensionExpr,
         pairs: impl Iterator<Item = (Val<'a>, Val<'a>)>,
         accumulator: usize,
     ) -> Result<(), Failure> {
@@ -392,18 +393,19 @@ impl<'a> Evaluator<'a> {
         for (first, second) in pairs {
             self.charge_for_bytes(&first)?;
             self.charge_for_bytes(&second)?;
-            self.variables.push((Cow::Borrowed(&c.iter_var), first));
-            if let Some(name) = &c.iter_var2 {
+            self.variables.push((Cow::Borrowed(&comprehension.iter_var), first));
+            if let Some(name) = &comprehension.iter_var2 {
                 self.variables.push((Cow::Borrowed(name), second));
             }
-            if matches!(self.evaluate(&c.loop_cond)?, Val::Bool(false)) {
+            if matches!(self.evaluate(&comprehension.loop_cond)?, Val::Bool(false)) {
                 return Ok(());
             }
-            let next = match self.step(&c.loop_step, &c.accu_var, accumulator) {
-                // In `all` and `exists`, a later element may still decide the result.
-                Err(Failure::Error(error)) if is_logical => Val::Failed(error.into()),
-                other => other?,
-            };
+            let next =
+                match self.step(&comprehension.loop_step, &comprehension.accu_var, accumulator) {
+                    // In `all` and `exists`, a later element may still decide the result.
+                    Err(Failure::Error(error)) if is_logical => Val::Failed(error.into()),
+                    other => other?,
+                };
             self.variables.truncate(accumulator + 1);
             self.variables[accumulator].1 = next;
         }
@@ -412,8 +414,13 @@ impl<'a> Evaluator<'a> {
 
     /// Evaluates the accumulator's next value. Adds to a list or map in place: a copy in each iteration would take
     /// quadratic time. `index` is that of the accumulator in the variables.
-    fn step(&mut self, e: &'a Expression, accumulator: &str, index: usize) -> EvalResult<'a> {
-        if let Expr::Call(call) = &e.expr {
+    fn step(
+        &mut self,
+        expression: &'a Expression,
+        accumulator: &str,
+        index: usize,
+    ) -> EvalResult<'a> {
+        if let Expr::Call(call) = &expression.expr {
             match (call.func_name.as_str(), call.args.as_slice()) {
                 (op::CONDITIONAL, [condition, a, b]) => {
                     return match self.evaluate(condition)? {
@@ -438,10 +445,10 @@ impl<'a> Evaluator<'a> {
                 _ => {}
             }
         }
-        if is_variable(e, accumulator) {
+        if is_variable(expression, accumulator) {
             return Ok(std::mem::replace(&mut self.variables[index].1, Val::Null));
         }
-        self.evaluate(e)
+        self.evaluate(expression)
     }
 }
 
@@ -488,8 +495,8 @@ impl<'a> Evaluator<'a> {
     }
 }
 
-fn is_variable(e: &Expression, name: &str) -> bool {
-    matches!(&e.expr, Expr::Ident(ident) if ident == name)
+fn is_variable(expression: &Expression, name: &str) -> bool {
+    matches!(&expression.expr, Expr::Ident(ident) if ident == name)
 }
 
 /// Returns the value of a literal.

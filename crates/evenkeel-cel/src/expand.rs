@@ -48,10 +48,10 @@ pub(crate) fn expand_macros(
 
 impl Expansion<'_> {
     /// Expands the macros of all subexpressions, then the expression itself if it is a macro.
-    fn expand(&mut self, e: &mut Expression) {
-        crate::names::each_child_mut(e, &mut |child| self.expand(child));
-        let id = e.id;
-        let Expr::Call(call) = &mut e.expr else { return };
+    fn expand(&mut self, expression: &mut Expression) {
+        crate::names::each_child_mut(expression, &mut |child| self.expand(child));
+        let id = expression.id;
+        let Expr::Call(call) = &mut expression.expr else { return };
         let Some(target) = call.target.as_deref() else { return };
         let is_cel = matches!(&target.expr, Expr::Ident(name) if name == "cel");
         let expanded = match (call.func_name.as_str(), call.args.len()) {
@@ -62,7 +62,7 @@ impl Expansion<'_> {
         };
         // `None` if an error was reported.
         if let Some(expanded) = expanded {
-            *e = expanded;
+            *expression = expanded;
         }
     }
 
@@ -122,9 +122,9 @@ impl Expansion<'_> {
         copy
     }
 
-    fn renumber(&mut self, e: &mut Expression) {
-        e.id = self.offsets.new_id(e.id);
-        crate::names::each_child_mut(e, &mut |child| self.renumber(child));
+    fn renumber(&mut self, expression: &mut Expression) {
+        expression.id = self.offsets.new_id(expression.id);
+        crate::names::each_child_mut(expression, &mut |child| self.renumber(child));
     }
 
     /// Returns an expression that evaluates `result` with a variable bound to a value.
@@ -233,8 +233,8 @@ impl Expansion<'_> {
 }
 
 /// Returns the number of nodes in the syntax tree of an expression.
-fn count_nodes(e: &Expression) -> usize {
+fn count_nodes(expression: &Expression) -> usize {
     let mut nodes = 1;
-    crate::names::each_child(e, &mut |child| nodes += count_nodes(child));
+    crate::names::each_child(expression, &mut |child| nodes += count_nodes(child));
     nodes
 }

@@ -213,18 +213,21 @@ fn reworded(message: &str, source: &str, location: Location, skipped: Option<&[u
 }
 
 /// Moves the offset of each negative literal to its sign, as in cel-go. The parser's offset is that of the first digit.
-fn move_offsets_to_signs(e: &Expression, source: &str, offsets: &mut Offsets) {
-    let is_negative = match &e.expr {
+fn move_offsets_to_signs(expression: &Expression, source: &str, offsets: &mut Offsets) {
+    let is_negative = match &expression.expr {
         Expr::Literal(LiteralValue::Int(number)) => *number.inner() < 0,
         Expr::Literal(LiteralValue::Double(number)) => number.inner().is_sign_negative(),
         _ => false,
     };
     if is_negative
-        && let Some(before) = offsets.get(e.id).and_then(|offset| source.get(..offset))
+        && let Some(before) = offsets.get(expression.id).and_then(|offset| source.get(..offset))
         && let Some(sign) = before.trim_end().strip_suffix('-')
-        && let Some(offset) = usize::try_from(e.id).ok().and_then(|id| offsets.0.get_mut(id))
+        && let Some(offset) =
+            usize::try_from(expression.id).ok().and_then(|id| offsets.0.get_mut(id))
     {
         *offset = sign.len() as u32;
     }
-    crate::names::each_child(e, &mut |child| move_offsets_to_signs(child, source, offsets));
+    crate::names::each_child(expression, &mut |child| {
+        move_offsets_to_signs(child, source, offsets);
+    });
 }

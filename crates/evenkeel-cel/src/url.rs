@@ -304,7 +304,6 @@ mod tests {
         }
     }
 
-    /// What Go's `net/url` makes of these.
     #[test]
     fn urls_are_parsed_as_in_go() {
         for (text, want) in [

@@ -32,7 +32,7 @@ pub struct Descriptor {
 }
 
 /// Function that starts a controller: declares its caches and spawns its workers in the context's tasks. It
-/// returns at once.
+/// returns immediately.
 pub type Start = fn(&CloudContext) -> Result<Started, StartError>;
 
 /// Result of starting a controller.

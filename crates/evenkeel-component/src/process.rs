@@ -1,4 +1,4 @@
-//! What a program runs besides its controllers: metrics, the connection to the API server, caches, leader election and
+//! Parts of a program besides its controllers: metrics, the connection to the API server, caches, leader election and
 //! the secure port.
 
 use crate::secure_serving::{Identity, Routes, Tls};

@@ -51,13 +51,11 @@ impl Condition {
         }
     }
 
-    /// Sets the transition time.
     pub(crate) fn with_transition_time(mut self, now: Timestamp) -> Self {
         self.last_transition_time = Some(wire::whole_second(now));
         self
     }
 
-    /// Sets the probe time.
     pub(crate) fn with_probe_time(mut self, now: Timestamp) -> Self {
         self.last_probe_time = Some(wire::whole_second(now));
         self

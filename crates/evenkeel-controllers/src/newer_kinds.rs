@@ -1,4 +1,5 @@
-//! Kinds that `k8s-openapi` has for the newest Kubernetes alone: whoever uses this crate may choose its types of an older one.
+//! Kinds that `k8s-openapi` has only for the newest version of Kubernetes. Users of this crate may choose the types of an
+//! older version.
 //!
 //! Only what controllers read is typed. All other fields are kept as they are, because updates send whole objects.
 
@@ -109,7 +110,7 @@ impl ResourceClaim {
     }
 }
 
-/// Allocation of a claim, and who uses it.
+/// Allocation of a claim, and its consumers.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ResourceClaimStatus {

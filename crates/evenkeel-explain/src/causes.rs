@@ -57,7 +57,7 @@ const BAD_CONDITIONS: [&str; 14] = [
 /// Reasons of waiting containers that are no problem: every container has them before it starts.
 const USUAL_WAITS: [&str; 2] = ["ContainerCreating", "PodInitializing"];
 
-/// Reason of conditions that say no more than the object's state does, of which another cause says why.
+/// Reason of conditions that only repeat the object's state. Another cause explains that state.
 const TAUTOLOGY: &str = "(MinimumReplicasUnavailable)";
 
 /// Annotation of simulated nodes that partitions them from the API server: `true`, or `until` and a time.
@@ -229,7 +229,7 @@ fn of_binding(pod: &Value, nodes: &[Value], now: Timestamp) -> Option<String> {
     ))
 }
 
-/// Returns why the kubelet of a node may do nothing, as far as the node is known.
+/// Returns why the kubelet of a node may do nothing; `None` if the node was not read or no reason is known.
 fn trouble_of(node: &str, nodes: &[Value], now: Timestamp) -> Option<String> {
     if nodes.iter().any(|known| known == node) {
         return Some("there is no such node".to_owned());
@@ -308,8 +308,8 @@ fn of_pod(pod: &Value, schedulers: Option<&[String]>) -> Vec<String> {
     causes
 }
 
-/// Returns why no scheduler has reported an attempt for a pod with this spec. `schedulers` are the names of the profiles of
-/// the asked process, if one was asked.
+/// Returns why no scheduler has reported an attempt for a pod with this spec. `schedulers` are the profiles of
+/// the manager process that reported; `None` if none reported.
 fn of_missing_attempt(spec: &Value, schedulers: Option<&[String]>) -> String {
     const NONE: &str = "it is not scheduled: no scheduler has reported an attempt";
     let name = match text(spec, "schedulerName") {

@@ -14,7 +14,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// Maximum number of objects that are read at once.
+/// Maximum number of objects that are read concurrently.
 const CONCURRENT_READS: usize = 8;
 
 /// Maximum number of warnings that are read.
@@ -39,12 +39,12 @@ pub struct Objects {
     pub objects: Vec<(Subject, Value)>,
     /// Their events of type Warning.
     pub events: Vec<Value>,
-    /// Nodes of pods that wait for their kubelets, to be started or to end. Some, as far as they could be read; a name alone for
-    /// one that does not exist.
+    /// Nodes of pods that wait for their kubelets to start or to end them. Nodes that could not be read are left out. A node
+    /// that does not exist has only a name.
     pub nodes: Vec<Value>,
     /// Pods that the explained object selects, if it is a Service with a selector. At most 500.
     pub selected: Option<Vec<Value>>,
-    /// Names of the profiles of all schedulers that the asked process runs; `None` if no process was asked.
+    /// Names of the profiles of all schedulers that the reporting process runs; `None` if no process reported.
     pub schedulers: Option<Vec<String>>,
 }
 

@@ -16,7 +16,7 @@ pub(crate) fn selectors(data: &[u8]) {
         assert_eq!(selector.is_everything(), selector.requirements().is_empty());
         let matched = selector.matches_by(|key| (key.len().is_multiple_of(2)).then_some("1"));
         let each = |requirement: &evenkeel_api::selector::Requirement| {
-            requirement.holds((requirement.key().len().is_multiple_of(2)).then_some("1"))
+            requirement.matches((requirement.key().len().is_multiple_of(2)).then_some("1"))
         };
         assert_eq!(matched, selector.requirements().iter().all(each));
     }

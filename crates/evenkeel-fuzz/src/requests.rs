@@ -134,7 +134,7 @@ fn is_collection(path: &str) -> bool {
     matches!(rest.as_slice(), [_] | ["namespaces", _, _])
 }
 
-/// Sends a request and reads the frames of its response that are available at once.
+/// Sends a request and reads the frames of its response that are available without waiting.
 async fn send(service: &Service, request: Request<Full<Bytes>>) -> (StatusCode, Value) {
     let shown = format!("{} {}", request.method(), request.uri());
     let response = service.clone().call(request).await.expect("the service never fails");

@@ -134,6 +134,8 @@ pub(super) fn validate_update(subresource: &str, new: &Value, old: &Value, error
     }
 }
 
+/// Requires distinct conditions with a type and an allowed status. A request cannot be both approved and denied.
+///
 /// Upstream: `validateConditions`.
 fn validate_conditions(path: &Path<'_>, new: &Value, old: &Value, errors: &mut Errors) {
     let has_both = |request: &Value| {
@@ -176,6 +178,8 @@ fn validate_conditions(path: &Path<'_>, new: &Value, old: &Value, errors: &mut E
     }
 }
 
+/// Requires a valid chain of certificates. Only the subresource `status` can set the chain, and only once.
+///
 /// Upstream: `validateCertificate`.
 fn validate_certificate(
     path: &Path<'_>,

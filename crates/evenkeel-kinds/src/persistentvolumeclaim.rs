@@ -32,6 +32,8 @@ pub(crate) fn prepare_status_update(new: &mut Value, old: &Value) {
     }
 }
 
+/// Reports whether a data source is a claim or a VolumeSnapshot.
+///
 /// Upstream: `dataSourceIsPvcOrSnapshot`.
 fn is_claim_or_snapshot(source: &Value) -> bool {
     matches!(

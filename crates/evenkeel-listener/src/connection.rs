@@ -44,7 +44,7 @@ const DETECTION_TIMEOUT: Duration = Duration::from_secs(10);
 pub enum Protocol {
     /// HTTP/1.1, or 1.0.
     Http1,
-    /// HTTP/2, which carries many requests at once.
+    /// HTTP/2, which carries many requests at the same time.
     Http2,
 }
 

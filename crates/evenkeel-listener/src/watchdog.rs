@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-/// Interval of the checks.
 pub(crate) const CHECK_INTERVAL: Duration = Duration::from_secs(8);
 /// Checks after which a head is overdue: after 24 to 32 s. Upstream's `ReadHeaderTimeout` is 32 s.
 const HEAD_CHECKS: u32 = 4;
@@ -28,7 +27,7 @@ pub(crate) enum Verdict {
     Keep,
     /// The connection is idle. It closes after its open requests.
     Idle,
-    /// The head of a request is overdue. The connection closes at once.
+    /// The head of a request is overdue. The connection closes immediately.
     Overdue,
 }
 

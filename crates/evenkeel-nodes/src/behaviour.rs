@@ -37,11 +37,11 @@ pub(crate) struct Script {
     pub(crate) termination_time: Duration,
     /// Whether its image can be pulled.
     pub(crate) pullable: bool,
-    /// How long that takes to a node that lacks it.
+    /// Duration of the pull to a node that lacks the image.
     pub(crate) pull: Pull,
-    /// When it crashes whatever else it does; never if `None`.
+    /// Times at which the container crashes, which take precedence over all other exits; `None` if it never crashes.
     pub(crate) crash: Option<Crash>,
-    /// Runs that fail; none if `None`.
+    /// Runs that fail; `None` if no run fails.
     pub(crate) failure: Option<Failure>,
     /// Flags of the values that come from annotations, which take precedence over the container's command.
     pub(crate) annotated: AnnotatedValues,
@@ -63,7 +63,7 @@ impl Pull {
     pub(crate) fn duration(&self) -> Duration {
         let of_size = || {
             let (size, rate) = self.size.zip(self.rate.filter(|rate| *rate > 0))?;
-            // Rounding of the quotient is far below what anybody observes.
+            // The rounding error is far below a millisecond.
             Duration::try_from_secs_f64(size as f64 / rate as f64).ok()
         };
         self.time.or_else(of_size).unwrap_or_default().min(MAX_DURATION)

@@ -53,16 +53,16 @@ struct State {
     lease: LeaseState,
 }
 
-/// What the process knows of a node's Lease.
+/// Last known state of a node's Lease.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 enum LeaseState {
-    /// It may be missing.
+    /// The Lease may be missing.
     #[default]
     Unknown,
-    /// It is as this process wrote it, at this resource version, for the Node with the uid `owner`. As a kubelet, the
-    /// process replaces it whole, which costs the API server less than a patch.
+    /// This process wrote the Lease last, at this resource version, for the Node with the uid `owner`. Like a kubelet, the
+    /// process updates the whole Lease, which costs the API server less than a patch.
     Own { version: Text, owner: Text },
-    /// Somebody else wrote it as well, so a renewal changes nothing but its own fields.
+    /// Another client wrote the Lease too, so a renewal patches only its own fields.
     Shared,
 }
 
@@ -71,7 +71,9 @@ impl Heartbeats {
         client: Client,
         clock: Clock,
         options: NodesOptions,
-        (nodes, faults, stages): (&Cache<Node>, NodeFaults, Option<Stages>),
+        nodes: &Cache<Node>,
+        faults: NodeFaults,
+        stages: Option<Stages>,
         queue: Queue<usize>,
     ) -> Arc<Self> {
         let node_indexes = options
@@ -108,7 +110,7 @@ impl Heartbeats {
         heartbeats
     }
 
-    /// Enqueues a node at once if its conditions are not those of its health, or if its fault has ended.
+    /// Enqueues a node immediately if its conditions are not those of its health, or if its fault has ended.
     fn handle_update(&self, node: &Node, resumed: bool, now: Timestamp) {
         let Some(index) = self.node_indexes.get(&node.meta.name) else { return };
         let health = self.faults.health(node, now);
@@ -171,7 +173,7 @@ impl Heartbeats {
             Err(error) => {
                 let node = &self.options.nodes[index].name;
                 if error.is_invalid() {
-                    // It stays invalid unless somebody changes the options or the object.
+                    // A retry of the same write would fail again, until the options or the object change.
                     tracing::warn!(node, %error, "the server refuses what the kubelet writes about its node");
                 } else {
                     tracing::debug!(node, %error, "Node heartbeat failed");
@@ -206,7 +208,7 @@ impl Heartbeats {
                 state.last_report = Some(now);
                 self.lock()[index] = state.clone();
             }
-            // The Lease goes on: a node that follows Stages is not partitioned.
+            // Keep renewing the Lease: a node that follows Stages is not partitioned.
             Some(_) if self.has_stages() => {}
             Some(last) => {
                 let (health, patch) = self.health_patch(options, state.health, now);

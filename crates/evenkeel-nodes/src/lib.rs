@@ -17,7 +17,7 @@
 //! structures, functions, expansions, redirections, `&`/`wait` and `trap … TERM`, and tools such as `sleep`,
 //! `echo`, `printf`, `cat`, `touch`, `test`, `expr`, `seq`, `date`, `rm`, `mkdir` and `ls`. The interpreter
 //! executes no program. It ignores a command that it does not understand. Without a command, a bare shell
-//! (`busybox`) exits at once and `pause` waits.
+//! (`busybox`) exits immediately and `pause` waits.
 //!
 //! Files in an emptyDir outlive the container. Files in a hostPath outlive the pod, but not this process. Exec
 //! readiness probes read these files.

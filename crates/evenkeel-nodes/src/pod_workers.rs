@@ -18,7 +18,9 @@ use evenkeel_runtime::{
     plan::{EventRecord, Key, PatchForm, Target},
     queue::{Priority, Queue},
 };
-use evenkeel_shell::{Environment, Files, Full, Processes, Scope, Write, entrypoint_is_shell};
+use evenkeel_shell::{
+    Environment, Files, Full, NodeFields, Processes, Scope, Write, entrypoint_is_shell,
+};
 use std::{
     collections::HashMap,
     net::Ipv4Addr,
@@ -87,7 +89,6 @@ struct State {
     images: HashMap<usize, HashMap<String, Timestamp>>,
 }
 
-/// A synced pod.
 struct SyncedPod {
     uid: Text,
     host_network: bool,
@@ -444,7 +445,7 @@ impl PodWorkers {
             Ok(read) if read.meta.uid != pod.meta.uid => Ok(None),
             Ok(read) => {
                 let image = |name: &str| image_of(pod, name);
-                let node = (&*pod.spec.node_name, host_ip);
+                let node = NodeFields { name: &pod.spec.node_name, host_ip };
                 Ok(Some(Arc::new(Processes::read(&read, node, image))))
             }
             Err(error) if error.is_not_found() => Ok(None),
@@ -479,7 +480,8 @@ impl PodWorkers {
         })
     }
 
-    /// Records images that a node has from these times on. Of two containers that pull one at once, the first one ends it.
+    /// Records images that a node has from these times on. If two containers pull an image at the same time, the pull ends when
+    /// the first of them has it.
     fn record_images(&self, node: usize, images: Vec<(String, Timestamp)>) {
         if images.is_empty() {
             return;
@@ -651,7 +653,8 @@ impl PodWorkers {
                 };
                 let image = cached.as_ref().and_then(|pod| image_of(pod, &container.name));
                 let image = image.unwrap_or_default();
-                Ok(Environment::read(&pod, &container.name, image, (&node.name, node.ip)))
+                let node = NodeFields { name: &node.name, host_ip: node.ip };
+                Ok(Environment::read(&pod, &container.name, image, node))
             }
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error),

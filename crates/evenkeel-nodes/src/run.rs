@@ -45,7 +45,9 @@ pub async fn run(
         client.clone(),
         clock.clone(),
         options.clone(),
-        (&nodes, faults.clone(), stages.clone()),
+        &nodes,
+        faults.clone(),
+        stages.clone(),
         node_queue.clone(),
     );
     let workers = options.workers.max(1);
@@ -63,8 +65,8 @@ pub async fn run(
     });
     let stage_queue = Queue::unnamed(&clock);
     if let Some(stage_controller) = &stage_controller {
-        let nodes = (&nodes, &faults);
-        let node_workers = NodeWorkers::new(stage_controller, &options, nodes, stage_queue.clone());
+        let queue = stage_queue.clone();
+        let node_workers = NodeWorkers::new(stage_controller, &options, &nodes, &faults, queue);
         for _ in 0..STAGE_WORKERS {
             let node_workers = Arc::clone(&node_workers);
             tasks.spawn_restarting_until_cancelled("node-stages", move || {

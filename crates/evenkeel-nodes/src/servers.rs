@@ -125,7 +125,6 @@ async fn read_file(kubelets: &Kubelets, listener: &Listener, path: &str) -> Opti
     (code == Ok(0)).then(|| content.into())
 }
 
-/// Returns the response of a kubelet.
 async fn kubelet_response(
     kubelets: Kubelets,
     node: String,

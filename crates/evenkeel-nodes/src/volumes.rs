@@ -8,7 +8,7 @@ use evenkeel_component_helpers::{
 use evenkeel_runtime::cache::{Cache, CacheEvent, Caches, Index};
 use std::sync::Arc;
 
-/// Caches that decide whether volumes can be mounted.
+/// Caches of the objects that determine whether volumes can be mounted.
 pub(crate) struct Volumes {
     claims: Cache<PersistentVolumeClaim>,
     volumes: Cache<PersistentVolume>,
@@ -16,7 +16,6 @@ pub(crate) struct Volumes {
     nodes: Cache<Node>,
     /// Pods by the `namespace/name` of the claims that they use.
     pods_by_claim: Index<Pod>,
-    /// Pods by node.
     pods_by_node: Index<Pod>,
     pods: Cache<Pod>,
 }

@@ -1,4 +1,4 @@
-//! Maps by the keys of objects, of which each pass uses several.
+//! Maps by the keys of objects. Each pass uses several of these maps.
 
 use std::hash::Hash;
 

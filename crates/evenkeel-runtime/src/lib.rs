@@ -29,7 +29,7 @@ pub mod sharding;
 pub mod source;
 pub use evenkeel_tasks as tasks;
 pub mod worker;
-// Types of these crates are in this crate's signatures: whoever uses them from here has the right versions.
+// Types of these crates are in this crate's signatures. The re-exports have the right versions.
 pub use {
     bytes, evenkeel_api as api, futures, http, jiff, k8s_openapi, kube, prometheus, serde_json,
     tokio_util,

@@ -1,4 +1,4 @@
-//! What most operators use. `use evenkeel_runtime::prelude::*;`
+//! Items that most operators use. `use evenkeel_runtime::prelude::*;`
 
 #[cfg(feature = "serve")]
 pub use crate::manager::Metrics;

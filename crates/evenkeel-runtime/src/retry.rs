@@ -2,7 +2,7 @@
 //!
 //! A reconcile function rarely needs them: it returns its error, and its key is retried with backoff.
 //!
-//! | upstream | here |
+//! | upstream | Evenkeel |
 //! |---|---|
 //! | `wait.Backoff`, `Step` | [`Backoff`], [`Backoff::delays`] |
 //! | `retry.DefaultRetry`, `retry.DefaultBackoff` | [`Backoff::DEFAULT_RETRY`], [`Backoff::DEFAULT_BACKOFF`] |

@@ -12,7 +12,7 @@
 //! Requests that an operator sends in other ways, such as with [`Context::kube`](crate::operator::Context::kube), are
 //! declared with [`ControllerBuilder::writes`](crate::operator::ControllerBuilder::writes) or [`Rights::and`].
 //!
-//! Upstream: the `+kubebuilder:rbac` markers, which an author keeps in step with the code.
+//! Upstream: the `+kubebuilder:rbac` markers, which an author updates with the code.
 
 use crate::{
     cache::Scope,
@@ -85,7 +85,7 @@ impl Rights {
         self
     }
 
-    /// Returns the same rights without a verb on a resource, for tests of what it is needed for.
+    /// Returns the same rights without a verb on a resource, for tests of the requests that need it.
     #[must_use]
     pub fn without(mut self, group: &str, resource: &str, verb: &str) -> Self {
         for rules in self.rules.values_mut().chain([&mut self.own]) {
@@ -181,12 +181,12 @@ impl Rights {
             return;
         }
         let rules = self.rules.entry(namespace.to_owned()).or_default();
-        extend(rules, (group, resource, ""), verbs);
+        add_verbs(rules, group, resource, "", verbs);
     }
 
     /// Adds verbs in the operator's namespace. `name` is empty for all objects.
     pub(crate) fn add_own(&mut self, group: &str, resource: &str, name: &str, verbs: &[&str]) {
-        extend(&mut self.own, (group, resource, name), verbs);
+        add_verbs(&mut self.own, group, resource, name, verbs);
     }
 
     /// Adds the verbs that a cache needs.
@@ -236,7 +236,8 @@ impl Rights {
     }
 }
 
-fn extend(rules: &mut Rules, (group, resource, name): (&str, &str, &str), verbs: &[&str]) {
+/// Adds verbs to the rule of a resource. `name` is empty for all objects.
+fn add_verbs(rules: &mut Rules, group: &str, resource: &str, name: &str, verbs: &[&str]) {
     let key = (group.to_owned(), resource.to_owned(), name.to_owned());
     rules.entry(key).or_default().extend(verbs.iter().map(|verb| (*verb).to_owned()));
 }
@@ -253,7 +254,7 @@ pub(crate) struct Declared {
     pub(crate) controller: String,
     /// Kind that the controller reconciles. `None` if its keys are not objects.
     root: Option<Kind>,
-    /// Namespaces of the cached kinds. An empty one for the whole cluster.
+    /// Namespaces of the cached kinds. The empty namespace means the whole cluster.
     caches: BTreeMap<Kind, Vec<String>>,
     owned: BTreeSet<Kind>,
     /// Verbs of the kinds with which the controller declares to write them.
@@ -267,13 +268,13 @@ impl Declared {
         self.owned.insert(kind.clone());
     }
 
-    /// Declares verbs of writes. An owned kind then has no others.
+    /// Declares verbs of writes. For an owned kind, they replace the default verbs.
     pub(crate) fn writes(&mut self, kind: &Kind, verbs: &[&str]) {
         let known = self.written.entry(kind.clone()).or_default();
         known.extend(verbs.iter().map(|verb| (*verb).to_owned()));
     }
 
-    /// Adds what is known when the controller is built.
+    /// Sets the name, the root kind and the caches, which are known when the controller is built.
     pub(crate) fn complete<'c>(
         &mut self,
         controller: &str,

@@ -3,7 +3,7 @@
 //! A controller takes any stream of keys with
 //! [`ControllerBuilder::source`](crate::operator::ControllerBuilder::source).
 //!
-//! | upstream | here |
+//! | upstream | Evenkeel |
 //! |---|---|
 //! | `source.Channel` | [`channel`] |
 //! | a `time.Ticker` that feeds a channel | [`every`] |

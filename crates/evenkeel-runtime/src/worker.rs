@@ -1,7 +1,7 @@
 //! Worker thread of a program, with coalesced wake-ups.
 //!
 //! Each wake-up costs a system call and a context switch. A program with hundreds of requests a second is woken thousands
-//! of times, each time for one response or watch event. A worker that pauses before it polls finds several at once, as
+//! of times, each time for one response or watch event. A worker that pauses before it polls finds several in one poll, as
 //! network cards that coalesce interrupts do, and sends the resulting writes together.
 
 use std::{cell::Cell, io, time::Duration};
@@ -11,7 +11,7 @@ use tokio::runtime::{Builder, Runtime};
 /// several thousand writes per second. Waking more threads would cost a sixth more CPU time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Worker {
-    /// One thread that polls at once, for programs whose users wait for every response.
+    /// One thread that polls immediately, for programs whose users wait for every response.
     Eager,
     /// One thread that polls after a pause, which grows with the last work. A chain of requests without other
     /// work is as fast as without pauses.
@@ -21,8 +21,8 @@ pub enum Worker {
 }
 
 /// Length of a pause as a multiple of the work before it. If a worker is busy for more than a twentieth of the
-/// time, its pauses and batches grow up to [`MAX_PAUSE`]. With less work the pauses shrink, until it polls at
-/// once.
+/// time, its pauses and batches grow up to [`MAX_PAUSE`]. With less work the pauses shrink, until it polls
+/// immediately.
 const PAUSE_FACTOR: u32 = 20;
 /// Maximum pause. An API server needs longer for a few writes.
 const MAX_PAUSE: Duration = Duration::from_millis(15);

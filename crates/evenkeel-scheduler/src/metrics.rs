@@ -57,7 +57,6 @@ struct QueueMetrics {
     event_seconds: HistogramVec,
 }
 
-/// Metrics of preemption.
 #[derive(Clone)]
 struct PreemptionMetrics {
     attempts: IntCounterVec,

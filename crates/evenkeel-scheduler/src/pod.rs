@@ -54,7 +54,7 @@ pub struct HostPort {
 
 impl HostPort {
     /// Reports whether two pods with these ports cannot run on one node.
-    pub fn clashes(&self, other: &Self) -> bool {
+    pub fn conflicts_with(&self, other: &Self) -> bool {
         self.port == other.port
             && self.protocol == other.protocol
             && (self.ip == other.ip || self.ip.is_empty() || other.ip.is_empty())
@@ -80,10 +80,11 @@ impl PodInfo {
     /// Returns the info of a newer version of the pod. It shares the requirements if they are unchanged.
     #[must_use]
     pub fn updated(&self, pod: Arc<Pod>) -> Self {
-        let same_spec = pod.meta.generation == self.pod.meta.generation && pod.meta.generation != 0;
+        let has_same_spec =
+            pod.meta.generation == self.pod.meta.generation && pod.meta.generation != 0;
         let reads_status =
             || resource::depends_on_status(&pod) || resource::depends_on_status(&self.pod);
-        if same_spec && !reads_status() {
+        if has_same_spec && !reads_status() {
             return Self { pod, requirements: Arc::clone(&self.requirements) };
         }
         let updated = Self::new(pod);

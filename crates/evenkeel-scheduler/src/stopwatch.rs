@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Monotonic clock for measurements. No decision depends on its readings. The default stopwatch does not run and always
-/// reads zero, so that an attempt with it is a pure function.
+/// reads zero, so that a scheduling attempt without measurements is a pure function.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Stopwatch {
     /// `None` if the stopwatch does not run.

@@ -15,8 +15,17 @@ use crate::{
     shell::Variable,
 };
 
-/// Images whose entry point is a shell. A container of such an image without a command exits at once.
+/// Images whose entry point is a shell. A container of such an image without a command exits immediately.
 const SHELL_IMAGES: [&str; 5] = ["alpine", "bash", "busybox", "debian", "ubuntu"];
+
+/// Fields of the pod's node that a `fieldRef` of a container can select.
+#[derive(Debug, Clone, Copy)]
+pub struct NodeFields<'a> {
+    /// Name of the node, selected by `spec.nodeName`.
+    pub name: &'a str,
+    /// Address of the node, selected by `status.hostIP` and `status.hostIPs`.
+    pub host_ip: Ipv4Addr,
+}
 
 /// Returns whether the image's entry point is a shell.
 pub fn entrypoint_is_shell(image: &str) -> bool {
@@ -39,10 +48,10 @@ fn image_name(image: &str) -> &str {
 pub struct Processes(BTreeMap<Text, Process>);
 
 impl Processes {
-    /// Reads the processes of a pod on the node with this name and address. `image` returns a container's image.
+    /// Reads the processes of a pod on a node. `image` returns a container's image.
     pub fn read<'i>(
         pod: &PodCommand,
-        node: (&str, Ipv4Addr),
+        node: NodeFields<'_>,
         image: impl Fn(&str) -> Option<&'i str>,
     ) -> Self {
         let containers = pod.spec.init_containers.iter().chain(&*pod.spec.containers);
@@ -63,13 +72,12 @@ impl Processes {
 }
 
 impl Environment {
-    /// Reads the environment of a pod's container on the node with this name and address. Returns `None` if the pod
-    /// does not have the container.
+    /// Reads the environment of a pod's container on a node. Returns `None` if the pod does not have the container.
     pub fn read(
         pod: &PodCommand,
         container: &str,
         image: &str,
-        node: (&str, Ipv4Addr),
+        node: NodeFields<'_>,
     ) -> Option<Self> {
         let containers = pod.spec.init_containers.iter().chain(&*pod.spec.containers);
         let ephemerals = pod.spec.ephemeral_containers.iter().map(ContainerCommand::from);
@@ -89,7 +97,7 @@ fn process(
     pod: &PodCommand,
     container: &ContainerCommand,
     image: &str,
-    node: (&str, Ipv4Addr),
+    node: NodeFields<'_>,
 ) -> Option<Process> {
     let (environment, spec_variables) = environment(pod, container, node);
     let words = words(container, image, &spec_variables)?;
@@ -126,7 +134,7 @@ fn words(
 fn environment(
     pod: &PodCommand,
     container: &ContainerCommand,
-    node: (&str, Ipv4Addr),
+    node: NodeFields<'_>,
 ) -> (Environment, SpecVariables) {
     // The kubelet expands only variables of the spec, not those of the image and of the runtime.
     let mut spec_variables =
@@ -186,7 +194,7 @@ fn field_path(variable: &EnvVar) -> Option<&str> {
 }
 
 /// Returns the value of a `fieldRef`, or `None` if it is unknown before the pod runs.
-fn field_value(pod: &PodCommand, path: &str, node: (&str, Ipv4Addr)) -> Option<String> {
+fn field_value(pod: &PodCommand, path: &str, node: NodeFields<'_>) -> Option<String> {
     let entry = |map: &evenkeel_api::StrMap, path: &str| {
         let key = path.strip_prefix("['")?.strip_suffix("']")?;
         Some(map.get(key).unwrap_or_default().to_owned())
@@ -195,8 +203,8 @@ fn field_value(pod: &PodCommand, path: &str, node: (&str, Ipv4Addr)) -> Option<S
         "metadata.name" => Some(pod.meta.name.to_string()),
         "metadata.namespace" => Some(pod.meta.namespace.to_string()),
         "metadata.uid" => Some(pod.meta.uid.to_string()),
-        "spec.nodeName" => Some(node.0.to_owned()),
-        "status.hostIP" | "status.hostIPs" => Some(node.1.to_string()),
+        "spec.nodeName" => Some(node.name.to_owned()),
+        "status.hostIP" | "status.hostIPs" => Some(node.host_ip.to_string()),
         path => {
             let (map, key) = if let Some(key) = path.strip_prefix("metadata.labels") {
                 (&pod.meta.labels, key)

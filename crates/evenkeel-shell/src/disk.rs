@@ -34,8 +34,8 @@ impl Interpreter<'_> {
         (path, location)
     }
 
-    /// Returns the current content at a path. The outer `None` means that no run wrote the path, the inner one that
-    /// a run removed it.
+    /// Returns the current content at a path. The outer `None` means that no run wrote the path. The
+    /// inner `None` means that a run removed the path.
     fn content_at(&self, shell: &Shell, location: &FilePath) -> Option<Option<Content>> {
         let own_writes = self
             .writes

@@ -5,7 +5,8 @@ use serde_json::json;
 use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
 use crate::{
-    Environment, ExecRun, Files, Progress, RunContext, ShellSession, copies_input, reads_commands,
+    Environment, ExecRun, Files, NodeFields, Progress, RunContext, ShellSession, copies_input,
+    reads_commands,
 };
 
 /// Start time of every run, in seconds since 1970.
@@ -26,7 +27,8 @@ fn environment() -> Environment {
         },
     });
     let pod = PodCommand::decode(pod.to_string().as_bytes(), Encoding::Json).unwrap();
-    Environment::read(&pod, "c", "nginx", ("node-1", Ipv4Addr::new(172, 18, 0, 2))).unwrap()
+    let node = NodeFields { name: "node-1", host_ip: Ipv4Addr::new(172, 18, 0, 2) };
+    Environment::read(&pod, "c", "nginx", node).unwrap()
 }
 
 fn context<'a>(run: &'a str, files: &'a Files, node: &'a Files) -> RunContext<'a> {
@@ -44,11 +46,11 @@ fn execute(words: &[&str], input: Option<&str>, files: &Files, until: u64) -> Ex
 
 /// Returns the whole standard output and the whole standard error.
 fn printed(run: &ExecRun) -> (String, String) {
-    let of = |stderr| -> String {
+    let printed_to = |stderr| -> String {
         let outputs = run.outputs.iter().filter(|output| output.to_stderr == stderr);
         outputs.map(|output| &*output.text).collect()
     };
-    (of(false), of(true))
+    (printed_to(false), printed_to(true))
 }
 
 #[test]

@@ -13,7 +13,7 @@ const MAX_FILES: usize = 4096;
 const MAX_BYTES: usize = 4 * 1024 * 1024;
 /// Bytes that a version of a file takes besides its content.
 const VERSION_BYTES: usize = 128;
-/// Maximum number of versions of a file that a command writes. The oldest ones beyond it are dropped.
+/// Maximum number of versions of a file that a command writes. If there are more, the oldest versions are dropped.
 const MAX_VERSIONS: usize = 64;
 
 /// Returns the last segment of a path.
@@ -21,7 +21,7 @@ pub(crate) fn base_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// Error: no space is left for the writes of a command.
+/// Error of writes that exceed the space for the files of a pod or a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Full;
 
@@ -106,7 +106,7 @@ impl Files {
     }
 
     /// Returns the content of `path` at `time` with the time of its write, without writes of the run `except`. The
-    /// outer `None` means that no run wrote the path, the inner one that a run removed it.
+    /// outer `None` means that no run wrote the path. The inner `None` means that a run removed the path.
     pub fn at(
         &self,
         path: &FilePath,

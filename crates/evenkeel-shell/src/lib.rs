@@ -38,7 +38,7 @@ mod tests;
 use evenkeel_api::{Text, time::Timestamp};
 use std::{collections::BTreeMap, net::Ipv4Addr, time::Duration};
 
-pub use container::{Processes, entrypoint_is_pause, entrypoint_is_shell};
+pub use container::{NodeFields, Processes, entrypoint_is_pause, entrypoint_is_shell};
 pub use exec::{ExecRun, Output, Progress, ShellSession, copies_input, reads_commands};
 pub use files::{Content, FilePath, Files, Full, Scope, Write};
 pub use log::LogLine;

@@ -18,7 +18,6 @@ pub(crate) type ParseError = String;
 /// Reserved words that end a list of commands.
 const RESERVED: [&str; 8] = ["then", "else", "elif", "fi", "do", "done", "esac", "}"];
 
-/// Parses a script.
 pub(crate) fn parse_script(text: &str) -> Result<List, ParseError> {
     Parser::new(text, 0)?.parse_all()
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
 use crate::{
-    Processes, Run, RunContext,
+    NodeFields, Processes, Run, RunContext,
     files::{Content, Files, Scope},
 };
 
@@ -46,7 +46,7 @@ fn with_process<T>(
         },
     });
     let pod = PodCommand::decode(pod.to_string().as_bytes(), Encoding::Json).unwrap();
-    let node = ("node-1", Ipv4Addr::new(172, 18, 0, 2));
+    let node = NodeFields { name: "node-1", host_ip: Ipv4Addr::new(172, 18, 0, 2) };
     let processes = Processes::read(&pod, node, |_| Some("registry.k8s.io/busybox:1"));
     let process = processes.get("c").ok_or("no process")?;
     let context = RunContext {

@@ -79,7 +79,7 @@ pub(crate) fn programs(options: &Options) -> [(Part, Arc<dyn Program>, bool); 6]
     ]
 }
 
-/// What a part has after its start. It has to read everything from the server.
+/// A part after its start. It has to read all its state from the server.
 struct Started {
     client: Client,
     caches: Caches,
@@ -187,7 +187,6 @@ impl Program for CloudManager {
     }
 }
 
-/// The scheduler.
 struct Scheduler {
     seed: u64,
 }
@@ -228,7 +227,6 @@ impl Program for Nodes {
     }
 }
 
-/// Starts all controllers.
 fn start_all_controllers(
     env: Env,
     client: Client,

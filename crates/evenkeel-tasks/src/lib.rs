@@ -2,8 +2,8 @@
 //!
 //! | a task that | is started with | after a panic or an early return |
 //! |---|---|---|
-//! | works until it is stopped, and can start anew | [`Tasks::spawn_restarting`] | is restarted with backoff |
-//! | works until it is stopped | [`Tasks::spawn`], [`Tasks::spawn_until_cancelled`] | the program stops in order |
+//! | works until it is stopped, and can restart | [`Tasks::spawn_restarting`] | is restarted with backoff |
+//! | works until it is stopped | [`Tasks::spawn`], [`Tasks::spawn_until_cancelled`] | the program stops gracefully |
 //! | ends by itself | [`Tasks::spawn_finite`] | a panic is logged |
 //!
 //! [`catch_panic`] guards work on a single item, such as a key of a queue: a panic only fails that item.
@@ -195,8 +195,8 @@ impl Tasks {
     }
 
     /// Starts a task that runs until the group stops. If it panics or returns earlier, `factory` makes a new
-    /// future after a backoff. The task has to watch [`Tasks::token`] itself. State that outlives the future
-    /// must stay valid wherever the future panics.
+    /// future after a backoff. The task has to watch [`Tasks::token`] itself. State that the
+    /// next future reads must be valid wherever a future panics.
     pub fn spawn_restarting<F, Fut>(&self, name: impl Into<Cow<'static, str>>, mut factory: F)
     where
         F: FnMut() -> Fut + Send + 'static,
@@ -295,7 +295,7 @@ impl Tasks {
     /// Waits until every task has ended.
     pub async fn join(&self) {
         let mut count = self.group.count.subscribe();
-        // The wait cannot fail: the sender lives as long as the group.
+        // The wait cannot fail, because the group owns the sender.
         let _ = count.wait_for(|n| *n == 0).await;
     }
 

@@ -87,7 +87,7 @@ impl Supervisor {
         let mut failed = self.inner.first_failure.subscribe();
         match failed.wait_for(Option::is_some).await.map(|failure| failure.clone()) {
             Ok(Some(failure)) => failure,
-            // The sender lives as long as this supervisor, so the wait does not fail.
+            // This supervisor owns the sender, so the wait does not fail.
             _ => std::future::pending().await,
         }
     }

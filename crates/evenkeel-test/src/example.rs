@@ -62,7 +62,7 @@ async fn drive(
     });
     let checked = tokio::time::timeout(TIMEOUT, check).await;
     checked.expect("the example ends").expect("the example succeeds");
-    running.stop().await.expect("the operator stops in order");
+    running.stop().await.expect("the operator stops gracefully");
 }
 
 /// Runs an operator beside a server with the ConfigMap `settings`, whose data is `color: blue`. Calls `check` once its
@@ -158,7 +158,7 @@ where
     operator(build, async |_| end_of(ended).await);
 }
 
-/// Function of one pass, and where its result goes.
+/// Function of one pass, and the receiver of its result.
 struct Pass<F> {
     function: Arc<F>,
     end: Once<End>,

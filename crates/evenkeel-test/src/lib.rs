@@ -77,7 +77,7 @@ mod wait;
 #[cfg(feature = "cluster")]
 pub use cluster::{ClusterError, DEPLOYMENT_CONTROLLERS, TestCluster, TestClusterBuilder};
 pub use crds::CrdError;
-// Types of these crates are in this crate's signatures: whoever uses them from here has the right versions.
+// Types of these crates are in this crate's signatures. The re-exports have the right versions.
 pub use evenkeel_apiserver::{BuildError, Builder, Server};
 #[cfg(feature = "cluster")]
 pub use evenkeel_cloud::ip_pool::ConfigError as LoadBalancerError;

@@ -250,7 +250,7 @@ impl TestServerBuilder {
         self.configure(|server| server.seed(seed))
     }
 
-    /// Allows everything to everybody.
+    /// Allows every request of every user.
     pub fn without_rbac(self) -> Self {
         self.configure(|server| server.authorization_mode("AlwaysAllow"))
     }

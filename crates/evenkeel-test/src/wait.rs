@@ -30,7 +30,7 @@ pub enum WaitError {
     Timeout {
         /// URL of the collection.
         url: String,
-        /// How long it was observed.
+        /// Duration of the observation.
         timeout: Duration,
         /// JSON of the observed objects.
         seen: String,

@@ -72,6 +72,8 @@ fn verify_validity(certificate: &X509Certificate<'_>, now: UnixTime) -> Result<(
     Ok(())
 }
 
+/// Requires that the certificate may be used for this purpose.
+///
 /// Upstream: `checkChainForKeyUsage` of Go's `crypto/x509`. A certificate without extended key usages may be
 /// used for any purpose.
 fn verify_usage(certificate: &X509Certificate<'_>, usage: Usage) -> Result<(), Error> {

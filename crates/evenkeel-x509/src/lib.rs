@@ -6,7 +6,7 @@
 //! certificate, and users copy it into a webhook's `caBundle`. webpki alone verifies a certificate that is not
 //! in the pool.
 //!
-//! | Go's `Certificate.Verify` | here |
+//! | Go's `Certificate.Verify` | Evenkeel |
 //! |---|---|
 //! | `opts.Roots.contains(c)`: the chain is the certificate alone | [`CertPool`], `leaf::verify_root` |
 //! | `isValid(leafCertificate)`: validity, unhandled critical extensions | `leaf::verify_root` |

@@ -84,6 +84,8 @@ impl CertPool {
         self.roots.subjects()
     }
 
+    /// Returns whether the pool has this certificate.
+    ///
     /// Upstream: `CertPool.contains` of Go's `crypto/x509`, which compares all bytes.
     pub(crate) fn contains(&self, certificate: &CertificateDer<'_>) -> bool {
         self.ders.contains(certificate.as_ref())

@@ -1,4 +1,4 @@
-//! How commands run that ask something and end.
+//! Runs commands that send requests, print the answer and exit.
 #![expect(clippy::print_stderr, reason = "this module prints errors to the user")]
 
 use crate::{clusters::Clusters, kubeconfig::Home};

@@ -44,7 +44,7 @@ const SNAPSHOT: &str = "/snapshot";
 /// Request of a socket's client that ends the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LifecycleRequest {
-    /// Stop the cluster in order.
+    /// Stop the cluster gracefully.
     Stop,
     /// Discard all objects and start again.
     Reset,
@@ -75,7 +75,7 @@ pub(crate) struct Served {
     pub(crate) url: String,
     /// Introspection of the controllers, and the runtime whose time it follows.
     pub(crate) introspection: Option<(Introspection, Handle)>,
-    /// The schedulers of the process; `None` if it is none that runs components.
+    /// The schedulers of the process; `None` if the process runs no components.
     pub(crate) schedulers: Option<Schedulers>,
     /// The cluster's time, if it is not the system's.
     pub(crate) time: Option<ClusterTime>,

@@ -1,4 +1,4 @@
-//! What `evenkeel clone` writes into a data folder besides the objects, and `evenkeel up` reads there.
+//! File that `evenkeel clone` writes into a data folder besides the objects, and that `evenkeel up` reads.
 
 use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};

@@ -137,7 +137,7 @@ const PLANNED: &str = "evenkeel.dev/planned-outage";
 pub(crate) async fn start_planned_outage(client: &Client, node: &str, end: FaultEnd) -> Result<()> {
     let value = Some(end.to_string());
     let change = Change { annotations: vec![(SILENT, value.clone()), (PLANNED, value)] };
-    annotate(client, &Node::kind(), ("", node), &change).await
+    annotate(client, &Node::kind(), "", node, &change).await
 }
 
 /// Ends the planned outage of a node from a previous run. Returns whether there was one.
@@ -146,7 +146,7 @@ pub(crate) async fn start_planned_outage(client: &Client, node: &str, end: Fault
 /// When the API server refuses the change of the node.
 pub(crate) async fn end_planned_outage(client: &Client, node: &Node) -> Result<bool> {
     let Some(change) = end_of_plan(&node.meta.annotations) else { return Ok(false) };
-    annotate(client, &Node::kind(), ("", &node.meta.name), &change).await?;
+    annotate(client, &Node::kind(), "", &node.meta.name, &change).await?;
     Ok(true)
 }
 
@@ -341,7 +341,7 @@ pub(crate) fn main(args: &FaultArgs) -> ExitCode {
             _ => (Node::kind(), "", node_names(args, &client).await?),
         };
         for name in names {
-            annotate(&client, &kind, (namespace, &name), &change).await?;
+            annotate(&client, &kind, namespace, &name, &change).await?;
             let object = format!("{}/{name}", kind.kind.to_lowercase());
             match &*args.output {
                 "json" => print(&format!("{}\n", json!({ "target": object }))),
@@ -401,7 +401,8 @@ async fn pods(client: &Client) -> Result<Vec<Pod>> {
 async fn annotate(
     client: &Client,
     kind: &Kind,
-    (namespace, name): (&str, &str),
+    namespace: &str,
+    name: &str,
     change: &Change,
 ) -> Result<()> {
     let (patch, form) = (change.patch().into(), PatchForm::Merge);

@@ -264,8 +264,8 @@ fn read(path: &PathBuf) -> Result<String> {
     Ok(std::fs::read_to_string(path)?)
 }
 
-/// Returns the evaluation of a pod of a live cluster by the one of these schedulers that has a profile for it, or by one with
-/// upstream's defaults if there are none. `None` if no scheduler has. Only reads.
+/// Returns the evaluation of a pod of a live cluster by the scheduler that has a profile for it, or by a scheduler with
+/// upstream's defaults if `schedulers` is empty. `None` if no scheduler has a profile for the pod. Only reads.
 ///
 /// # Errors
 /// When the caches do not sync in time.

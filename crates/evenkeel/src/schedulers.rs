@@ -25,7 +25,7 @@ pub struct Schedulers {
 /// Configuration of one scheduler.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SchedulerConfig {
-    /// Where the configuration is written, for errors: `scheduler.configs[0]`.
+    /// Path of the configuration in errors: `scheduler.configs[0]`.
     pub place: String,
     /// A KubeSchedulerConfiguration; its `apiVersion` and `kind` may be left out.
     pub config: Map<String, Value>,

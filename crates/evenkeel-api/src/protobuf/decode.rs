@@ -30,8 +30,8 @@ struct Decoder {
 impl Decoder {
     /// Runs `read` one level deeper.
     ///
-    /// The recursive functions of the decoder are small on purpose: in debug builds, each level needs stack for all
-    /// variables of its functions.
+    /// The recursive functions of the decoder are small, because in debug builds each level needs stack for all variables
+    /// of its functions.
     fn decode_nested<T>(
         &mut self,
         read: impl FnOnce(&mut Self) -> Result<T, WireError>,
@@ -440,7 +440,7 @@ fn decode_raw(mut reader: Reader<'_>, depth: usize) -> Result<Value, WireError> 
         return super::decode_envelope(raw, depth)
             .map_err(|error| WireError::new(error.to_string()));
     }
-    if json::text_is_deeper(raw, json::MAX_DEPTH.saturating_sub(depth)) {
+    if json::is_nested_deeper(raw, json::MAX_DEPTH.saturating_sub(depth)) {
         return Err(WireError::new(json::TOO_DEEP));
     }
     json::from_slice(raw).map_err(|error| WireError::new(error.to_string()))

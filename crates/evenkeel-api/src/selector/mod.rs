@@ -114,7 +114,7 @@ impl Selector {
     pub fn matches_by<'a>(&self, get: impl Fn(&str) -> Option<&'a str>) -> bool {
         match &self.0 {
             State::All(requirements) => {
-                requirements.iter().all(|requirement| requirement.holds(get(&requirement.key)))
+                requirements.iter().all(|requirement| requirement.matches(get(&requirement.key)))
             }
             State::Nothing | State::Invalid(_) => false,
         }

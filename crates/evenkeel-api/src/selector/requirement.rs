@@ -113,7 +113,7 @@ impl Requirement {
     }
 
     /// Whether the requirement matches a label with this value, or an absent label (`None`).
-    pub fn holds(&self, value: Option<&str>) -> bool {
+    pub fn matches(&self, value: Option<&str>) -> bool {
         let is_listed = |value: &str| self.values.iter().any(|listed| **listed == *value);
         // Compares label and bound as integers. A label that is not an integer does not match.
         let matches_bound = |compare: fn(&i64, &i64) -> bool| {

@@ -7,7 +7,8 @@ use crate::decode::{Field, FromJson, Reader, Shape, Slot, Wire, WireError};
 use crate::text::Text;
 use crate::{OwnerReference, StrMap};
 
-const MESSAGE: &str = "k8s.io.api.core.v1.PersistentVolumeClaim";
+/// Protobuf message type of a claim template of a StatefulSet.
+const CLAIM_MESSAGE: &str = "k8s.io.api.core.v1.PersistentVolumeClaim";
 
 /// A claim template of a StatefulSet. Only the name is decoded. The rest stays JSON text, from which the claims are
 /// created.
@@ -28,9 +29,9 @@ impl ClaimTemplate {
     /// Converts JSON through protobuf, so that both encodings yield the same text. Servers reject objects that
     /// protobuf cannot represent.
     fn from_json_value(object: &Value) -> Self {
-        let json_of_go = crate::protobuf::from_json(MESSAGE, object)
-            .and_then(|bytes| crate::protobuf::to_json(MESSAGE, &bytes));
-        Self::of(json_of_go.as_ref().unwrap_or(object))
+        let normalized = crate::protobuf::from_json(CLAIM_MESSAGE, object)
+            .and_then(|bytes| crate::protobuf::to_json(CLAIM_MESSAGE, &bytes));
+        Self::of(normalized.as_ref().unwrap_or(object))
     }
 
     /// Returns the body of a claim created from the template. `labels` are added to the template's labels.
@@ -48,9 +49,10 @@ impl ClaimTemplate {
     }
 }
 
-kept_as_json!(ClaimTemplate, MESSAGE, ClaimTemplate::of);
+kept_as_json!(ClaimTemplate, CLAIM_MESSAGE, ClaimTemplate::of);
 
-const TEMPLATE: &str = "k8s.io.api.core.v1.PersistentVolumeClaimTemplate";
+/// Protobuf message type of the claim template of an ephemeral volume.
+const TEMPLATE_MESSAGE: &str = "k8s.io.api.core.v1.PersistentVolumeClaimTemplate";
 
 /// The claim template of a pod's ephemeral volume. It stays JSON text, from which the claim is created.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -66,9 +68,9 @@ impl EphemeralClaimTemplate {
 
     /// Converts JSON through protobuf, so that both encodings yield the same text.
     fn from_json_value(template: &Value) -> Self {
-        let json_of_go = crate::protobuf::from_json(TEMPLATE, template)
-            .and_then(|bytes| crate::protobuf::to_json(TEMPLATE, &bytes));
-        Self::of(json_of_go.as_ref().unwrap_or(template))
+        let normalized = crate::protobuf::from_json(TEMPLATE_MESSAGE, template)
+            .and_then(|bytes| crate::protobuf::to_json(TEMPLATE_MESSAGE, &bytes));
+        Self::of(normalized.as_ref().unwrap_or(template))
     }
 
     /// Returns the body of the claim with this name and owner. The claim has the labels and annotations of the
@@ -94,4 +96,4 @@ impl EphemeralClaimTemplate {
     }
 }
 
-kept_as_json!(EphemeralClaimTemplate, TEMPLATE, EphemeralClaimTemplate::of);
+kept_as_json!(EphemeralClaimTemplate, TEMPLATE_MESSAGE, EphemeralClaimTemplate::of);

@@ -71,7 +71,7 @@ fn owner_references_as_json() {
         r#"{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"a\"b","uid":"u","controller":true,"blockOwnerDeletion":true}"#
     );
     let owned = Meta { owners: [owner].into(), ..Meta::default() };
-    assert!(owned.controlled_by("u") && !owned.controlled_by("v"));
+    assert!(owned.is_controlled_by("u") && !owned.is_controlled_by("v"));
 }
 
 proptest! {

@@ -352,6 +352,8 @@ fn check_cost(name: &str, cost: u64, field_path: String, errors: &mut Vec<FieldE
 }
 
 impl TotalCost {
+    /// Adds the estimated cost of a rule. Records rules that alone take a hundredth of the limit.
+    ///
     /// Upstream: `ObserveExpressionCost`.
     fn add(&mut self, cost: u64, field_path: String) {
         self.cost = self.cost.saturating_add(cost);
@@ -361,6 +363,8 @@ impl TotalCost {
     }
 }
 
+/// Returns the message about a cost that exceeds the limit, with the factor by which it does.
+///
 /// Upstream: `getCostErrorMessage`.
 fn cost_error_message(name: &str, cost: u64, limit: u64) -> String {
     let factor = cost as f64 / limit as f64;

@@ -108,6 +108,8 @@ fn validate_root(schema: &Value, field_path: &str, errors: &mut Vec<FieldError>)
     }
 }
 
+/// Validates a schema and its subschemas by the rules of the OpenAPI version 3 subset.
+///
 /// Upstream: `ValidateCustomResourceDefinitionOpenAPISchema`.
 fn validate_openapi_schema(
     schema: &Value,
@@ -284,6 +286,8 @@ fn validate_set_items(items: &Value, field_path: &str, errors: &mut Vec<FieldErr
     }
 }
 
+/// Requires that the items of a list of type `map` are objects with the listed scalar keys.
+///
 /// Upstream: `validateMapListKeysMapSet`.
 fn validate_map_list_keys(
     items: &Value,

@@ -68,6 +68,8 @@ fn properties(schema: &Value) -> impl Iterator<Item = (&String, &Value)> {
     schema.get("properties").and_then(Value::as_object).into_iter().flatten()
 }
 
+/// Requires the invariants of structural schemas, such as a type at each level and `items` for arrays.
+///
 /// Upstream: `validateStructuralInvariants`.
 fn validate_invariants(
     schema: &Value,
@@ -117,6 +119,8 @@ fn validate_invariants(
     validate_metadata_invariants(schema, level, additional.is_some(), field_path, errors);
 }
 
+/// Requires that the schema of an integer or string neither preserves unknown fields nor is an embedded resource.
+///
 /// Upstream: `validateExtensions`.
 fn validate_extensions(schema: &Value, field_path: &str, errors: &mut Vec<FieldError>) {
     if !flag(schema, "x-kubernetes-int-or-string") {
@@ -219,6 +223,8 @@ fn is_int_or_string(any_of: Option<&Value>) -> bool {
     any_of == Some(&serde_json::json!([{"type": "integer"}, {"type": "string"}]))
 }
 
+/// Returns whether the first schema of `allOf` has the `anyOf` of an integer or string.
+///
 /// Upstream: `isIntOrStringAllOfPattern`.
 fn first_is_int_or_string(schema: &Value) -> bool {
     list(schema, "allOf").first().is_some_and(|first| is_int_or_string(first.get("anyOf")))
@@ -350,6 +356,9 @@ fn validate_completeness(
     }
 }
 
+/// Requires that the schema outside of `allOf`, `anyOf`, `oneOf` and `not` also specifies the fields that are
+/// specified within.
+///
 /// Upstream: `validateNestedValueValidationCompleteness`.
 fn validate_nested_completeness(
     values: &Value,
@@ -420,7 +429,6 @@ mod tests {
 
     use super::*;
 
-    /// Returns the fields of the errors.
     fn fields_of_errors(schema: &Value) -> Vec<String> {
         let mut errors = Vec::new();
         validate_structural(schema, "s", &mut errors);

@@ -31,6 +31,8 @@ struct Warnings {
     sets: Vec<String>,
 }
 
+/// Returns the warnings about unknown formats, and about lists of type `set` whose items are not scalars.
+///
 /// Upstream: `getUnrecognizedFormatsInCRD`, `getNonScalarListTypeSetWarnings`.
 fn all_warnings(crd: &Value) -> Warnings {
     let (mut formats, mut sets) = (Vec::new(), BTreeSet::new());

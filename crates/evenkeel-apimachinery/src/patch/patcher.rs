@@ -115,6 +115,8 @@ fn require_object(patch: &Json<'_>, prefix: &str) -> Result<Vec<String>, StatusE
     }
 }
 
+/// Applies a JSON patch with a limited number of operations.
+///
 /// Upstream: `applyJSPatch`.
 fn apply_json_patch(current: &Value, patch: &Json<'_>) -> Result<Value, StatusError> {
     if let Json::Array(operations) = patch
@@ -136,6 +138,7 @@ fn apply_json_patch(current: &Value, patch: &Json<'_>) -> Result<Value, StatusEr
     Ok(object)
 }
 
+/// Applies a merge patch, which must not be null.
 fn apply_merge_patch(current: &Value, patch: &Json<'_>) -> Result<Value, StatusError> {
     if matches!(patch, Json::Null) {
         return Err(StatusError::bad_request("Invalid JSON Patch"));
@@ -145,6 +148,8 @@ fn apply_merge_patch(current: &Value, patch: &Json<'_>) -> Result<Value, StatusE
     Ok(object)
 }
 
+/// Applies a strategic merge patch. The object keeps its kind and version.
+///
 /// Upstream: `strategicPatchObject`.
 fn apply_strategic_patch(
     current: &Value,

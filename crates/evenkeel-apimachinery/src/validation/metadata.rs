@@ -32,6 +32,8 @@ pub fn validate(owner: &Value) -> Vec<FieldError> {
     errors.into_vec()
 }
 
+/// Requires complete owner references, of which at most one is a controller. An Event cannot be an owner.
+///
 /// Upstream: `ValidateOwnerReferences`.
 fn owners(references: &[Value], path: &Path<'_>, errors: &mut Errors) {
     let mut controller: Option<String> = None;
@@ -96,6 +98,8 @@ fn in_go_order(references: &[Value]) -> BadValue {
     BadValue::Encoded(format!("[{}]", all.join(",")))
 }
 
+/// Requires that finalizers are qualified names.
+///
 /// Upstream: `ValidateFinalizers`.
 fn finalizers(finalizers: &[Value], path: &Path<'_>, errors: &mut Errors) {
     for finalizer in finalizers.iter().filter_map(Value::as_str) {
@@ -108,6 +112,8 @@ fn finalizers(finalizers: &[Value], path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Requires known operations and field types, and managers and subresources of limited length.
+///
 /// Upstream: `ValidateManagedFields`.
 fn managers(entries: &[Value], path: &Path<'_>, errors: &mut Errors) {
     for (i, entry) in entries.iter().enumerate() {

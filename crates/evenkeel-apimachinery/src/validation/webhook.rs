@@ -18,6 +18,8 @@ pub fn webhook_client(config: &Value, place: &str, errors: &mut Vec<FieldError>)
     }
 }
 
+/// Requires an `https` URL with a host, and without user, query and fragment.
+///
 /// Upstream: `ValidateWebhookURL`.
 fn url(url: &str, place: &str, errors: &mut Vec<FieldError>) {
     let form = "; desired format: https://host[/path]";
@@ -44,6 +46,8 @@ fn url(url: &str, place: &str, errors: &mut Vec<FieldError>) {
     }
 }
 
+/// Requires the name and namespace of a webhook's Service, and a valid path and port.
+///
 /// Upstream: `ValidateWebhookService`.
 fn service(service: &Value, place: &str, errors: &mut Vec<FieldError>) {
     for name in ["name", "namespace"] {

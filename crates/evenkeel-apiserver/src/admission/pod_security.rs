@@ -30,7 +30,7 @@ const VIOLATIONS_ANNOTATION: &str = "pod-security.kubernetes.io/audit-violations
 
 /// Violation of a standard, in upstream's words.
 struct Violation {
-    /// Forbidden thing, such as `hostPath volumes`.
+    /// The forbidden setting, such as `hostPath volumes`.
     reason: &'static str,
     /// Containers, volumes or fields that violate the standard; may be empty.
     detail: String,

@@ -21,7 +21,7 @@ use crate::loopback;
 
 /// Resource prefixes of the objects behind APIServices.
 pub(crate) const RESOURCE_PREFIXES: [&str; 2] = ["/services", "discovery.k8s.io/endpointslices"];
-/// Maximum number of checks that run at once.
+/// Maximum number of checks that run concurrently.
 const WORKERS: usize = 5;
 const INTERVALS: Intervals = Intervals {
     period: Duration::from_secs(30),
@@ -29,7 +29,7 @@ const INTERVALS: Intervals = Intervals {
     max_backoff: Duration::from_secs(30),
 };
 
-/// Inputs of an availability check. A change of them makes the check due at once.
+/// Inputs of an availability check. A change of them makes the check due immediately.
 #[derive(PartialEq)]
 struct CheckInputs {
     remote: RemoteInputs,

@@ -73,7 +73,6 @@ impl Server {
     }
 }
 
-/// Request for a document.
 pub(super) struct DocumentRequest<'a> {
     pub(super) path: &'a str,
     /// Value of the header `Accept`; empty sends none.

@@ -22,7 +22,7 @@ use super::registration::{self, Action};
 use crate::api::Api;
 use crate::loopback;
 use crate::resource::ResourceType;
-use crate::store::{Transaction, any_changed};
+use crate::store::{Transaction, wait_for_any_change};
 use crate::verbs::delete::{Deletion, delete};
 use crate::verbs::delete_options::DeleteOptions;
 
@@ -47,7 +47,7 @@ pub(crate) async fn run(api: Weak<Api>, mut changes: [watch::Receiver<u64>; 2]) 
             Some(api) => sync(&api).await,
             None => return,
         };
-        if !any_changed(&mut changes, retry_after).await {
+        if !wait_for_any_change(&mut changes, retry_after).await {
             return;
         }
     }

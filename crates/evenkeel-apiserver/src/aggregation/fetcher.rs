@@ -23,7 +23,7 @@ use super::schedule::{Intervals, Schedule, sleep_until};
 use crate::api::Api;
 use evenkeel_apimachinery::headers::text;
 
-/// Maximum number of servers whose documents are fetched at once.
+/// Maximum number of servers whose documents are fetched concurrently.
 const WORKERS: usize = 2;
 const INTERVALS: Intervals = Intervals {
     period: Duration::from_secs(60),

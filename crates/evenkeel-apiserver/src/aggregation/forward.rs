@@ -110,7 +110,7 @@ pub(crate) async fn serve(
     Ok(respond(response, deadline, &server, forwarded.api.aggregation.rejects_redirects))
 }
 
-/// Asks the server to switch protocols, and then copies bytes between it and the client in both directions.
+/// Requests a switch of protocols from the server, and then copies bytes between the server and the client in both directions.
 ///
 /// Upstream: `UpgradeAwareHandler.tryUpgrade`.
 async fn switch(forwarded: &Forwarded<'_>, server: &Server) -> Result<Response<Body>, StatusError> {
@@ -128,11 +128,11 @@ async fn switch(forwarded: &Forwarded<'_>, server: &Server) -> Result<Response<B
         Ok(link) => link,
         Err(why) => return Ok(unavailable(&format!("error dialing backend: {why}"))),
     };
-    let response_and_driver = match proxy::send(link, outgoing).await {
+    let (response, driver) = match proxy::send(link, outgoing).await {
         Ok(response_and_driver) => response_and_driver,
         Err(error) => return Ok(unavailable(&format!("error sending request: {error}"))),
     };
-    Ok(match upgrade::switch(&api.tasks, upgrade, response_and_driver, held) {
+    Ok(match upgrade::switch(&api.tasks, upgrade, response, driver, held) {
         Ok(response) => response,
         Err(Refused::Answer(response)) => respond(*response, deadline(None), server, true),
         Err(Refused::Invalid(why)) => unavailable(&why),

@@ -18,8 +18,8 @@ pub(super) struct Intervals {
     pub(super) max_backoff: Duration,
 }
 
-/// Schedule of the checks by object name. `I` is the type of a check's inputs: if they change, the check is due at
-/// once.
+/// Schedule of the checks by object name. `I` is the type of a check's inputs: if they change, the check is due
+/// immediately.
 pub(super) struct Schedule<I> {
     intervals: Intervals,
     items: BTreeMap<Arc<str>, Scheduled<I>>,
@@ -60,7 +60,7 @@ impl<I: PartialEq> Schedule<I> {
         }
     }
 
-    /// Marks due checks as running, and returns the names of their objects. At most `limit` checks run at once.
+    /// Marks due checks as running, and returns the names of their objects. At most `limit` checks run concurrently.
     pub(super) fn begin(&mut self, now: Instant, limit: usize) -> Vec<Arc<str>> {
         let free = limit.saturating_sub(self.running());
         let due = self.items.iter_mut().filter(|(_, item)| !item.is_running && item.due <= now);
@@ -146,7 +146,7 @@ mod tests {
             assert_eq!(schedule.next(2), Some(start + pause * SECOND));
             assert_eq!(names(schedule.begin(start + pause * SECOND, 2)), ["a"]);
         }
-        // One that changes during its check is checked again at once.
+        // One that changes during its check is checked again immediately.
         schedule.observe([("a".into(), 2), ("b".into(), 1)], start);
         assert!(schedule.begin(start, 2).is_empty());
         schedule.end("a", true, start);

@@ -28,7 +28,7 @@ const FILE_MODE: u32 = 0o600;
 /// Encoded event to write.
 struct Line {
     bytes: Vec<u8>,
-    /// Tells the request that waits whether the event was written; `None` if no request waits.
+    /// Sends the waiting request whether the event was written; `None` if no request waits.
     written: Option<oneshot::Sender<bool>>,
 }
 
@@ -314,7 +314,7 @@ mod tests {
         }
     }
 
-    /// A queue that nobody empties takes no more than its size, and requests wait once only.
+    /// A queue that is never emptied takes no more than its size, and requests wait only once.
     #[tokio::test(start_paused = true)]
     async fn a_stalled_log_stops_no_request() {
         let (queue, _lines) = mpsc::channel(2);

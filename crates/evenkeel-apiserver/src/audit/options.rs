@@ -14,7 +14,7 @@ pub struct AuditOptions {
     pub webhook: Option<AuditWebhookOptions>,
 }
 
-/// How requests wait for their events (`--audit-log-mode`).
+/// Whether requests wait until their audit events are written (`--audit-log-mode`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AuditMode {
     /// Requests do not wait. Events are dropped while the buffer is full.
@@ -51,7 +51,7 @@ pub struct AuditLogOptions {
     pub max_backups: usize,
     /// Size in bytes at which the file is rotated; 0 for no limit.
     pub max_size: u64,
-    /// How requests wait for their events.
+    /// Whether requests wait until their events are written (`--audit-log-mode`).
     pub mode: AuditMode,
     /// Maximum number of events that wait to be written.
     pub buffer_size: usize,

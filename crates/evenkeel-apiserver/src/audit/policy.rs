@@ -268,6 +268,8 @@ fn matches_name(pattern: &str, attributes: &AuditAttributes<'_>) -> bool {
     }
 }
 
+/// Requires known levels and stages. A rule may not apply to both resources and non-resource URLs.
+///
 /// Upstream: `ValidatePolicy`.
 fn validate(policy: &PolicyFile) -> Vec<FieldError> {
     let mut errors = Vec::new();

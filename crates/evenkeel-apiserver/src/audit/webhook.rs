@@ -16,7 +16,6 @@ use crate::https::Target;
 const MAX_ATTEMPTS: u32 = 5;
 /// Factor by which the delay between two attempts grows.
 const BACKOFF_FACTOR: f64 = 1.5;
-/// Timeout of one attempt.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum size of a response in bytes.
 const MAX_RESPONSE_SIZE: usize = 1024 * 1024;

@@ -17,10 +17,9 @@ use super::{User, nodes};
 use crate::clock::Clock;
 use crate::store::Store;
 
-/// Time between two looks at the configuration file.
+/// Interval at which the configuration file is checked for changes.
 const RELOAD_PERIOD: Duration = Duration::from_secs(5);
 
-/// Options of authorization.
 #[derive(Default)]
 pub(crate) struct AuthorizationOptions {
     /// Names of modes; none for the default, Node and RBAC.
@@ -78,8 +77,8 @@ impl Authorizer {
         self.authorizers.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Decides about a request. Without `with_reason`, the decision need not have RBAC's reason. The decision of a
-    /// webhook whose answer is not there is noted in `answers`, and is a denial until then.
+    /// Decides about a request. Without `with_reason`, the decision need not have RBAC's reason. A webhook
+    /// whose answer is missing counts as a denial, and the question is recorded in `answers`.
     ///
     /// Upstream: `unionAuthzHandler.Authorize`.
     pub(crate) fn decide(
@@ -122,7 +121,7 @@ impl Authorizer {
                 if decision.is_allowed() || with_reason {
                     let shown = if decision.is_allowed() { "allowed" } else { "denied" };
                     let type_name = authorizer.authorizing.type_name();
-                    self.metrics.decided(shown, &authorizer.name, type_name);
+                    self.metrics.record_decision(shown, &authorizer.name, type_name);
                 }
                 return decision;
             }

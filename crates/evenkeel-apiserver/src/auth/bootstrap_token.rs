@@ -5,7 +5,7 @@
 //! | A token is `ID.SECRET`: six and sixteen lower-case letters or digits | `parse` |
 //! | The Secret is `bootstrap-token-ID`, of type `bootstrap.kubernetes.io/token` | `key`, `validate` |
 //! | `usage-bootstrap-authentication: "true"` allows authentication with the token | `validate` |
-//! | The token is invalid after `expiration` (RFC 3339) | `expired` |
+//! | The token is invalid after `expiration` (RFC 3339) | `has_expired` |
 //! | `auth-extra-groups` adds groups that begin with `system:bootstrappers:` | `groups` |
 
 use std::collections::BTreeSet;
@@ -48,7 +48,7 @@ pub(crate) fn validate(id: &str, secret: &str, stored: &Value, now: Timestamp) -
         || text(stored, "type") != "bootstrap.kubernetes.io/token"
         || !equal(data(stored, "token-secret").as_bytes(), secret.as_bytes())
         || data(stored, "token-id") != id
-        || expired(stored, now)
+        || has_expired(stored, now)
         || data(stored, "usage-bootstrap-authentication") != "true"
     {
         return None;
@@ -68,7 +68,7 @@ fn data(secret: &Value, key: &str) -> String {
 /// Returns whether the token has expired. A token whose expiration is not a valid time counts as expired.
 ///
 /// Upstream: `HasExpired`.
-fn expired(secret: &Value, now: Timestamp) -> bool {
+fn has_expired(secret: &Value, now: Timestamp) -> bool {
     let expiration = data(secret, "expiration");
     !expiration.is_empty() && expiration.parse::<Timestamp>().map_or(true, |until| until <= now)
 }

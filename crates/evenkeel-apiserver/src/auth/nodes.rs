@@ -46,7 +46,7 @@ pub(super) fn authorize(
     let is_used = || is_used_on_node(store, node, attributes);
     match (attributes.group, attributes.resource) {
         _ if attributes.path.is_some() => rules_allow(rules, attributes),
-        ("", "secrets" | "configmaps") => read_namespaced(node, attributes, is_used),
+        ("", "secrets" | "configmaps") => allow_read_namespaced(node, attributes, is_used),
         ("", "persistentvolumeclaims") if attributes.subresource == "status" => {
             allow_if(
                 has_verb(attributes, &["update", "patch"]),
@@ -55,13 +55,13 @@ pub(super) fn authorize(
             allow_related(node, attributes, is_used)
         }
         ("", "persistentvolumeclaims") | ("resource.k8s.io", "resourceclaims") => {
-            get_one(node, attributes, is_used)
+            allow_get(node, attributes, is_used)
         }
-        ("", "serviceaccounts") => service_account(node, attributes, is_used),
+        ("", "serviceaccounts") => allow_service_account(node, attributes, is_used),
         ("", "persistentvolumes") => {
-            get_one(node, attributes, || is_volume_of_pod(store, node, attributes.name))
+            allow_get(node, attributes, || is_volume_of_pod(store, node, attributes.name))
         }
-        ("storage.k8s.io", "volumeattachments") => get_one(node, attributes, || {
+        ("storage.k8s.io", "volumeattachments") => allow_get(node, attributes, || {
             names_node(store, node, "storage.k8s.io/volumeattachments", attributes.name)
         }),
         ("storage.k8s.io", "csinodes") => csi_node(node, attributes),
@@ -106,18 +106,18 @@ fn allow_related(
     is_related: impl Fn() -> bool,
 ) -> Decision {
     allow_if(!attributes.name.is_empty(), "No Object name found")?;
-    is_related().then_some(()).ok_or_else(|| unrelated(node))
+    is_related().then_some(()).ok_or_else(|| no_relationship(node))
 }
 
 /// Returns the reason to refuse a request for an object that is not related to the node.
-fn unrelated(node: &str) -> Cow<'static, str> {
+fn no_relationship(node: &str) -> Cow<'static, str> {
     format!("no relationship found between node '{node}' and this object").into()
 }
 
 /// Allows `get` of an object that is related to the node.
 ///
 /// Upstream: `authorizeGet`.
-fn get_one(node: &str, attributes: &Attributes<'_>, is_related: impl Fn() -> bool) -> Decision {
+fn allow_get(node: &str, attributes: &Attributes<'_>, is_related: impl Fn() -> bool) -> Decision {
     allow_if(attributes.verb == "get", "can only get individual resources of this type")?;
     allow_if(attributes.subresource.is_empty(), "cannot get subresource")?;
     allow_related(node, attributes, is_related)
@@ -126,7 +126,7 @@ fn get_one(node: &str, attributes: &Attributes<'_>, is_related: impl Fn() -> boo
 /// Allows reads of a namespaced object that is related to the node.
 ///
 /// Upstream: `authorizeReadNamespacedObject`.
-fn read_namespaced(
+fn allow_read_namespaced(
     node: &str,
     attributes: &Attributes<'_>,
     is_related: impl Fn() -> bool,
@@ -141,19 +141,19 @@ fn read_namespaced(
 /// Allows a kubelet to get the ServiceAccounts of its pods, and to create tokens for them.
 ///
 /// Upstream: `authorizeServiceAccount`, `authorizeCreateToken`.
-fn service_account(
+fn allow_service_account(
     node: &str,
     attributes: &Attributes<'_>,
     is_related: impl Fn() -> bool,
 ) -> Decision {
     if attributes.verb == "get" && attributes.subresource.is_empty() {
-        return read_namespaced(node, attributes, is_related);
+        return allow_read_namespaced(node, attributes, is_related);
     }
     let is_for_one_account = attributes.verb == "create" && !attributes.name.is_empty();
     allow_if(is_for_one_account, "can only create tokens for individual service accounts")?;
     let is_for_token = attributes.subresource == "token";
     allow_if(is_for_token, "can only create token subresource of serviceaccount")?;
-    is_related().then_some(()).ok_or_else(|| unrelated(node))
+    is_related().then_some(()).ok_or_else(|| no_relationship(node))
 }
 
 /// Allows a kubelet to access its node's lease.
@@ -216,7 +216,7 @@ fn pod(store: &Store, node: &str, attributes: &Attributes<'_>) -> Decision {
         ("", "create" | "delete") | ("status", "update" | "patch") | ("eviction", "create") => {
             Ok(())
         }
-        ("", "get") => get_one(node, attributes, is_on_node),
+        ("", "get") => allow_get(node, attributes, is_on_node),
         ("", "list" | "watch") if selects_node(attributes, node) => Ok(()),
         ("", "list" | "watch") if !attributes.name.is_empty() => {
             allow_related(node, attributes, is_on_node)
@@ -305,7 +305,7 @@ fn is_used_by_a_pod(
         && store
             .within("/pods", namespace)
             .iter()
-            .any(|entry| is_on(entry, node) && refers(&decoded(entry), resource, name))
+            .any(|entry| is_on(entry, node) && refers_to(&decoded(entry), resource, name))
 }
 
 /// Returns whether a stored pod is on the node. It reads the selectable fields that the store keeps for the pod,
@@ -331,34 +331,34 @@ fn is_volume_of_pod(store: &Store, node: &str, name: &str) -> bool {
 
 /// Returns whether a pod refers to the object. References of mirror pods do not count, because the kubelet creates
 /// these pods itself and could let them refer to any object.
-fn refers(pod: &Value, resource: &str, name: &str) -> bool {
+fn refers_to(pod: &Value, resource: &str, name: &str) -> bool {
     let is_mirror = object(pod, "metadata.annotations")
         .is_some_and(|annotations| annotations.contains_key(MIRROR_ANNOTATION));
-    !is_mirror && any_reference(pod, resource, &|referred| referred == name)
+    !is_mirror && has_reference(pod, resource, &|referred| referred == name)
 }
 
 /// Returns whether a pod, mirror or not, refers to any object of a resource.
 ///
 /// Upstream: `VisitPodSecretNames`, `VisitPodConfigmapNames`.
 pub(crate) fn refers_to_any(pod: &Value, resource: &str) -> bool {
-    any_reference(pod, resource, &|referred| !referred.is_empty())
+    has_reference(pod, resource, &|referred| !referred.is_empty())
 }
 
 /// Returns whether the pod refers to an object of the resource whose name `matches` accepts.
-fn any_reference(pod: &Value, resource: &str, matches: &dyn Fn(&str) -> bool) -> bool {
+fn has_reference(pod: &Value, resource: &str, matches: &dyn Fn(&str) -> bool) -> bool {
     let volumes = list(pod, "spec.volumes");
     match resource {
         "secrets" => {
             let pull_secrets = list(pod, "spec.imagePullSecrets");
             pull_secrets.iter().any(|secret| matches(text(secret, "name")))
-                || in_environment(pod, &SECRET_SOURCES, matches)
+                || is_in_environment(pod, &SECRET_SOURCES, matches)
                 || volumes.iter().any(|volume| uses_secret(volume, matches))
         }
         "configmaps" => {
-            in_environment(pod, &CONFIG_MAP_SOURCES, matches)
+            is_in_environment(pod, &CONFIG_MAP_SOURCES, matches)
                 || volumes.iter().any(|volume| {
                     matches(text(volume, "configMap.name"))
-                        || projected(volume, "configMap", matches)
+                        || is_projected(volume, "configMap", matches)
                 })
         }
         "persistentvolumeclaims" => volumes.iter().any(|volume| {
@@ -398,7 +398,7 @@ const CONFIG_MAP_SOURCES: EnvironmentSources = EnvironmentSources {
 };
 
 /// Returns whether the `env` or `envFrom` of a container refers to an object whose name `matches` accepts.
-fn in_environment(
+fn is_in_environment(
     pod: &Value,
     sources: &EnvironmentSources,
     matches: &dyn Fn(&str) -> bool,
@@ -415,7 +415,7 @@ fn in_environment(
 
 /// Returns whether a projected volume refers to an object whose name `matches` accepts. `kind` is the field of the
 /// source.
-fn projected(volume: &Value, kind: &str, matches: &dyn Fn(&str) -> bool) -> bool {
+fn is_projected(volume: &Value, kind: &str, matches: &dyn Fn(&str) -> bool) -> bool {
     let path = format!("{kind}.name");
     list(volume, "projected.sources").iter().any(|source| matches(text(source, &path)))
 }
@@ -424,7 +424,7 @@ fn projected(volume: &Value, kind: &str, matches: &dyn Fn(&str) -> bool) -> bool
 /// Secret in one of three fields.
 fn uses_secret(volume: &Value, matches: &dyn Fn(&str) -> bool) -> bool {
     let mut sources = volume.as_object().into_iter().flat_map(|volume| volume.values());
-    projected(volume, "secret", matches)
+    is_projected(volume, "secret", matches)
         || sources.any(|source| {
             ["secretName", "secretRef.name", "nodePublishSecretRef.name"]
                 .into_iter()
@@ -462,16 +462,16 @@ mod tests {
         mirror["metadata"]["annotations"] = json!({MIRROR_ANNOTATION: "x"});
         for (resource, names) in table {
             for name in names {
-                assert!(refers(&pod, resource, name), "{resource} {name}");
-                assert!(!refers(&mirror, resource, name), "{resource} {name}");
+                assert!(refers_to(&pod, resource, name), "{resource} {name}");
+                assert!(!refers_to(&mirror, resource, name), "{resource} {name}");
             }
             for (other, names) in table.into_iter().filter(|(other, _)| *other != resource) {
                 assert!(
-                    names.iter().all(|name| !refers(&pod, resource, name)),
+                    names.iter().all(|name| !refers_to(&pod, resource, name)),
                     "{resource} {other}"
                 );
             }
-            assert!(!refers(&pod, resource, "another"));
+            assert!(!refers_to(&pod, resource, "another"));
         }
     }
 

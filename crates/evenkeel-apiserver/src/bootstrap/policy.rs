@@ -38,7 +38,7 @@ pub struct BootstrapGrant {
     pub role: String,
     /// Namespace of the binding. Empty for a ClusterRoleBinding, which grants the rule in all namespaces.
     pub namespace: String,
-    /// What the user may do by it.
+    /// Rule that the role grants to the user.
     pub rule: BootstrapRule,
 }
 

@@ -134,7 +134,7 @@ pub(crate) async fn events(
         return Ok(events);
     }
     let previous = |event: &Arc<Event>| event.previous.clone().filter(|_| with_previous);
-    // Convert the entries of all events at once, and distribute the results in the same order.
+    // Convert the entries of all events together, and distribute the results in the same order.
     let mut unconverted: Vec<Arc<Entry>> = Vec::new();
     for event in &events {
         unconverted.push(event.entry.clone());

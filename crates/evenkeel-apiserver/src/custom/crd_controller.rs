@@ -19,7 +19,9 @@ use serde_json::Value;
 use evenkeel_apiextensions::conditions::{self, CLEANUP_FINALIZER};
 
 use crate::api::Api;
-use crate::store::{Encoded, Entry, Expect, SelectionAttributes, Transaction, WriteError, changed};
+use crate::store::{
+    Encoded, Entry, Expect, SelectionAttributes, Transaction, WriteError, wait_for_change,
+};
 use crate::verbs::delete::{Deletion, delete};
 use crate::verbs::delete_options::DeleteOptions;
 use evenkeel_apimachinery::patch::{self, Writer};
@@ -56,7 +58,7 @@ pub(crate) async fn run(api: Weak<Api>, mut changes: watch::Receiver<u64>) {
             Some(api) => sync(&api).await,
             None => return,
         };
-        if !changed(&mut changes, next_sync).await {
+        if !wait_for_change(&mut changes, next_sync).await {
             return;
         }
     }
@@ -94,7 +96,7 @@ async fn sync(api: &Arc<Api>) -> Option<Duration> {
             let others: Vec<&Value> =
                 before.iter().chain(after.iter().skip(1)).map(|other| &other.crd).collect();
             let Some(updated) = conditions::next_status(crd, &others, &now) else { continue };
-            // The table is first: who reads `Established` finds the resource served.
+            // Update the table first, so that the resource is served when a client reads `Established`.
             let current: Vec<&Value> = others.iter().copied().chain([&updated]).collect();
             api.served.refresh(&api.table, &current);
             // Write one at a time: the accepted names of one definition affect the conditions of the next.

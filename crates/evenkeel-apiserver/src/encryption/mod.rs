@@ -49,7 +49,7 @@ struct KeyTransformer {
     encryptor: Encryptor,
 }
 
-/// What encrypts values.
+/// Provider that encrypts and decrypts values: none, a key of the configuration, or a KMS plugin.
 enum Encryptor {
     /// Values stay as they are.
     Identity,

@@ -88,7 +88,7 @@ pub(crate) struct EtcdLayout {
     event_ttl: Duration,
 }
 
-/// How objects of a kind are stored.
+/// Layout of the stored objects of a kind.
 struct StoredKind {
     path: String,
     kind: String,

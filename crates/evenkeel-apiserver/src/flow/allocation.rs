@@ -82,7 +82,7 @@ pub(crate) struct SeatDemand {
     pub(crate) deviation: f64,
     /// Maximum since the last adjustment.
     pub(crate) high_watermark: usize,
-    /// Average plus deviation; follows an increase at once and a decrease slowly.
+    /// Average plus deviation; follows an increase immediately and a decrease slowly.
     pub(crate) smoothed: f64,
 }
 
@@ -295,15 +295,15 @@ mod tests {
             borrowing_limit_percent: None,
         };
         // Upstream's defaults: 245 shares and 600 seats.
-        let of = |shares| limits(shares, 245, 600);
-        assert_eq!(of(shares(30, 33)), Limits { nominal: 74, min: 50, max: 674 });
-        assert_eq!(of(shares(100, 90)), Limits { nominal: 245, min: 24, max: 845 });
-        assert_eq!(of(shares(0, 0)), Limits { nominal: 0, min: 0, max: 600 });
-        assert_eq!(initial_limit(of(shares(100, 90))), 135);
+        let limits_for = |shares| limits(shares, 245, 600);
+        assert_eq!(limits_for(shares(30, 33)), Limits { nominal: 74, min: 50, max: 674 });
+        assert_eq!(limits_for(shares(100, 90)), Limits { nominal: 245, min: 24, max: 845 });
+        assert_eq!(limits_for(shares(0, 0)), Limits { nominal: 0, min: 0, max: 600 });
+        assert_eq!(initial_limit(limits_for(shares(100, 90))), 135);
         assert_eq!(max_seats(245, 6), 37);
         assert_eq!(max_seats(5, 8), 1);
         let none = Shares { borrowing_limit_percent: Some(50), ..shares(30, 33) };
-        assert_eq!(of(none).max, 111);
+        assert_eq!(limits_for(none).max, 111);
     }
 
     #[test]

@@ -31,7 +31,7 @@ type SeatNanos = i128;
 /// Upstream: `estimatedServiceDuration`.
 const ESTIMATED_SERVICE_DURATION: Duration = Duration::from_millis(3);
 
-/// How a level treats requests for which it has no free seats.
+/// Response of a priority level to requests for which it has no free seats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Queuing {
     /// The level has no limit.
@@ -470,6 +470,8 @@ impl<W> QueueSet<W> {
         seat_seconds(self.current_r)
     }
 
+    /// Releases the seats of a finished request.
+    ///
     /// Upstream: `releaseSeatsLocked`.
     fn release(&mut self, now: Duration, released: &LingeringSeats) {
         let seats = released.seats;
@@ -496,6 +498,8 @@ impl<W> QueueSet<W> {
         }
     }
 
+    /// Returns whether a request with this many seats may execute now.
+    ///
     /// Upstream: `canAccommodateSeatsLocked`.
     fn can_accommodate(&self, seats: usize) -> bool {
         match self.queuing {

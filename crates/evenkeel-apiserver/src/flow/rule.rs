@@ -104,6 +104,8 @@ impl Rule {
 }
 
 impl Subject {
+    /// Returns whether the user, one of its groups or its service account is the subject. `*` matches all names.
+    ///
     /// Upstream: `matchesSubject`.
     fn matches_subject(&self, user: &User) -> bool {
         match (&*self.kind, &self.user, &self.group, &self.service_account) {
@@ -116,6 +118,8 @@ impl Subject {
 }
 
 impl ResourceRule {
+    /// Returns whether the rule lists the verb, group, resource and namespace of a request for a resource.
+    ///
     /// Upstream: `matchesResourcePolicyRule`.
     fn matches_resource_policy_rule(&self, info: &RequestInfo<'_>) -> bool {
         let joined;
@@ -136,6 +140,8 @@ impl ResourceRule {
 }
 
 impl PathRule {
+    /// Returns whether the rule lists the verb and path of a request for a non-resource URL.
+    ///
     /// Upstream: `matchesNonResourcePolicyRule`.
     fn matches_non_resource_policy_rule(&self, verb: &str, path: &str) -> bool {
         // A pattern such as `/healthz/*` matches all paths below `/healthz/`.

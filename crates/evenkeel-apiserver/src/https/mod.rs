@@ -53,7 +53,7 @@ pub(crate) fn join_host_port(host: &str, port: impl std::fmt::Display) -> String
 pub(crate) enum Trust {
     /// Certificates that these certificate authorities signed.
     Roots(CertPool),
-    /// Every certificate, whoever signed it.
+    /// Every certificate, signed by any CA.
     Any,
 }
 

@@ -32,7 +32,7 @@ impl ShardedWatch {
     /// Counts a state of an object that is in another shard. As in upstream, an update has two states.
     ///
     /// Upstream: `RecordWatchFilteredEvent`.
-    pub(crate) fn filtered(&self) {
+    pub(crate) fn record_filtered_event(&self) {
         self.0.filtered.fetch_add(1, Ordering::Relaxed);
     }
 }

@@ -1,4 +1,6 @@
-//! Deadlines of requests (upstream's `request_deadline.go`).
+//! Deadlines of requests.
+//!
+//! Upstream: `k8s.io/apiserver/pkg/endpoints/filters/request_deadline.go`.
 
 use crate::request::{Query, RequestInfo};
 use crate::resource::is_connection;

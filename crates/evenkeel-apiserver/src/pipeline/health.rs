@@ -118,7 +118,7 @@ pub(super) fn serve(
 ) -> Option<Response<Body>> {
     let run = |check: &'static str| {
         let result = results.of(check);
-        metrics.checked(root, check, result.is_ok());
+        metrics.record_health_check(root, check, result.is_ok());
         result.inspect_err(|reason| tracing::info!(check, reason, "health check failed"))
     };
     let is_served = |check: &&str| *check != KMS || results.kms.is_some();

@@ -25,7 +25,7 @@ pub(super) fn monitor(api: &Api, labels: Labels, took: Duration, code: StatusCod
 ///
 /// Upstream: `RecordRequestTermination`.
 pub(super) fn record_termination(api: &Api, labels: Labels, code: StatusCode) {
-    api.metrics.terminated(labels, code.as_u16());
+    api.metrics.record_termination(labels, code.as_u16());
 }
 
 /// Returns the metric labels of a request for a non-resource path: its method.

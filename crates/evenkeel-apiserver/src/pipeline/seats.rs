@@ -12,8 +12,8 @@ use crate::metrics::{InFlight, Labels};
 use crate::response::Body;
 
 /// Holds the seats of a request until its response is written. If the client does not read the response within a
-/// minute, the server aborts it and releases the seats. A short response does not need this, because it is written at
-/// once.
+/// minute, the server aborts it and releases the seats. A short response does not need this, because it is written
+/// immediately.
 ///
 /// Upstream: `WithTimeoutForNonLongRunningRequests`, `ErrAbortHandler`.
 pub(super) fn hold_until_written(
@@ -30,8 +30,9 @@ pub(super) fn hold_until_written(
         if writing.timed_out(WRITE_TIMEOUT).await {
             abort.abort();
             if let Some(api) = weak.upgrade() {
-                api.metrics.terminated(labels.clone(), StatusCode::GATEWAY_TIMEOUT.as_u16());
-                api.metrics.aborted(labels);
+                api.metrics
+                    .record_termination(labels.clone(), StatusCode::GATEWAY_TIMEOUT.as_u16());
+                api.metrics.record_abort(labels);
             }
         }
     };

@@ -109,7 +109,7 @@ pub(crate) fn of_request<T>(
     remove_credentials(&mut headers);
     let protocol = headers.get(UPGRADE).filter(|_| is_upgrade).cloned();
     remove_hop_by_hop(&mut headers);
-    // The HTTP client sets it: the whole body is sent at once.
+    // The HTTP client sets it: the whole body is sent in one piece.
     headers.remove(CONTENT_LENGTH);
     if let Some(protocol) = protocol {
         headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));

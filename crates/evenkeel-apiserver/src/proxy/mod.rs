@@ -58,8 +58,8 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 pub(crate) struct Link {
     /// Byte stream that carries the connection.
     pub(crate) stream: Box<dyn Stream>,
-    /// Future that runs a simulated server in this process. It must be polled while the stream is used; it is ready at
-    /// once for a real server.
+    /// Future that runs a simulated server in this process. It must be polled while the stream is used; it is ready
+    /// immediately for a real server.
     pub(crate) server: BoxFuture<'static, ()>,
 }
 

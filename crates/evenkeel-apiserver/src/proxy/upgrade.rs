@@ -40,7 +40,8 @@ pub(crate) enum Refused {
 pub(crate) fn switch(
     tasks: &Tasks,
     upgrade: Upgrade,
-    (mut response, driver): (Response<Incoming>, BoxFuture<'static, ()>),
+    mut response: Response<Incoming>,
+    driver: BoxFuture<'static, ()>,
     held: impl Send + 'static,
 ) -> Result<Response<Body>, Refused> {
     let status = response.status();

@@ -39,6 +39,8 @@ pub(crate) fn check(cx: &Context<'_>, new: &Value, old: Option<&Value>) -> Optio
     }
 }
 
+/// Checks that the user may get all objects of the policy's `paramKind`, if the kind is new.
+///
 /// Upstream: `authorizeCreate` and `authorizeUpdate` of policies.
 fn check_policy(cx: &Context<'_>, new: &Value, old: Option<&Value>) -> Option<FieldError> {
     let kind = ParamKind::of(new)?;
@@ -59,6 +61,8 @@ fn check_policy(cx: &Context<'_>, new: &Value, old: Option<&Value>) -> Option<Fi
     Some(FieldError::forbidden("spec.paramKind", why))
 }
 
+/// Checks that the user may get or list the parameters of the binding, if its reference is new.
+///
 /// Upstream: `authorizeCreate` and `authorizeUpdate` of bindings.
 fn check_binding(
     cx: &Context<'_>,

@@ -194,6 +194,8 @@ fn carry_over(new: &mut Value, old: &Value) {
     drop_type_dependent_fields(new, old);
 }
 
+/// Copies allocated cluster IPs and ports from the old Service to fields that the new one leaves empty.
+///
 /// Upstream: `patchAllocatedValues`.
 fn patch_allocated_values(new: &mut Value, old: &Value) {
     if text(new, "spec.type") != "ExternalName" && text(old, "spec.type") != "ExternalName" {
@@ -234,6 +236,8 @@ fn patch_node_ports(new: &mut Value, old: &Value) {
     });
 }
 
+/// Drops fields that the new type does not have, unless the client changed them.
+///
 /// Upstream: `dropTypeDependentFields`.
 fn drop_type_dependent_fields(new: &mut Value, old: &Value) {
     let (new_type, old_type) = (text(new, "spec.type").to_owned(), text(old, "spec.type"));

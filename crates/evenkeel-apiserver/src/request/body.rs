@@ -10,7 +10,9 @@ use http_body_util::{BodyExt as _, combinators::UnsyncBoxBody};
 use crate::tasks::Tasks;
 use evenkeel_apimachinery::status::StatusError;
 
-/// Maximum size of a request's body in bytes, as upstream's.
+/// Maximum size of a request's body in bytes.
+///
+/// Upstream: `MaxRequestBodyBytes`.
 const MAX_BODY_BYTES: usize = 3 * 1024 * 1024;
 
 /// Maximum number of bytes to drain after the response, so that the connection can be reused.

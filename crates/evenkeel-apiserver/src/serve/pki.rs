@@ -28,7 +28,7 @@ pub(super) enum PkiError {
     File(String, io::Error),
     /// A file exists, but its contents cannot be used.
     #[error(
-        "{path} cannot be used: {why}; restore it from a copy, or remove {folder} to have all keys and certificates made anew"
+        "{path} cannot be used: {why}; restore it from a copy, or remove {folder} so that all keys and certificates are created again"
     )]
     Damaged { path: String, folder: String, why: String },
 }

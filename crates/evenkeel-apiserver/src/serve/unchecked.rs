@@ -81,7 +81,7 @@ impl Server {
     /// Stores the objects of another cluster as they are, with their UIDs, times, owners and statuses. Replaces existing
     /// objects. Returns the objects whose `apiVersion` and `kind` the server does not have.
     ///
-    /// CustomResourceDefinitions among the objects are served at once if their status has the condition `Established`.
+    /// CustomResourceDefinitions among the objects are served immediately if their status has the condition `Established`.
     ///
     /// # Errors
     /// The store cannot write.

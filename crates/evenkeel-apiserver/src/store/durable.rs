@@ -205,7 +205,7 @@ impl Durable {
         )?;
         drop(encoded);
         self.history = history;
-        tracing::warn!(folder = self.folder, "the data folder's file was written anew from memory");
+        tracing::warn!(folder = self.folder, "the data folder's file was rewritten from memory");
         Ok(())
     }
 

@@ -278,7 +278,7 @@ impl Engine {
             tracing::warn!(
                 folder = self.folder.display_path(),
                 file = self.name,
-                "the file was not closed in order; a last batch that was not synced is cut off, all others are verified"
+                "the file was not closed properly; a last batch that was not synced is cut off, all others are verified"
             );
         }
         Ok(())

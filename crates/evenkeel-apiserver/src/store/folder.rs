@@ -78,7 +78,6 @@ pub(super) trait Folder: Send + Sync {
     fn display_path(&self) -> String;
 }
 
-/// Folder on disk.
 pub(super) struct DiskFolder(pub(super) PathBuf);
 
 impl Folder for DiskFolder {

@@ -286,15 +286,15 @@ fn closed() -> WriteError {
 }
 
 /// Waits for a signal of [`Store::changes`], at most for `max_wait`. Returns `false` if the store was dropped.
-pub(crate) async fn changed(
+pub(crate) async fn wait_for_change(
     changes: &mut watch::Receiver<u64>,
     max_wait: Option<Duration>,
 ) -> bool {
-    any_changed(std::slice::from_mut(changes), max_wait).await
+    wait_for_any_change(std::slice::from_mut(changes), max_wait).await
 }
 
-/// Waits like [`changed`] for a signal of any of several collections.
-pub(crate) async fn any_changed(
+/// Waits like [`wait_for_change`] for a signal of any of several collections.
+pub(crate) async fn wait_for_any_change(
     changes: &mut [watch::Receiver<u64>],
     max_wait: Option<Duration>,
 ) -> bool {

@@ -50,7 +50,7 @@ pub use etcd::{EtcdOptions, STAND_IN_MESSAGE};
 pub(crate) use event::Event;
 #[cfg(test)]
 pub(crate) use event_bytes::MAX_BYTES;
-pub(crate) use handle::{Store, any_changed, changed, check_storable};
+pub(crate) use handle::{Store, check_storable, wait_for_any_change, wait_for_change};
 pub(crate) use index::IndexedResources;
 pub(crate) use list::{Range, Snapshot};
 pub(crate) use open::{has_file, is_its_file};

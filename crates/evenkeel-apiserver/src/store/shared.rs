@@ -33,7 +33,7 @@ pub(super) struct Shared {
     /// Reason why the store has failed permanently; `None` otherwise.
     pub(super) failed: watch::Sender<Option<Arc<str>>>,
     pending: Mutex<Pending>,
-    /// Signals a queued transaction or the drop of the store.
+    /// Signals that a transaction was queued, or that the store was dropped.
     wake: Condvar,
     /// Transformer between memory and disk.
     pub(super) transformer: Arc<dyn Transformer>,
@@ -170,8 +170,8 @@ impl Shared {
         }
     }
 
-    /// Applies the writes of etcd up to a revision to memory, and notifies watches. The last ones may be of objects that
-    /// this server does not know, so that `writes` do not contain them.
+    /// Applies the writes of etcd up to a revision to memory, and notifies watches. `writes` lacks the writes of resources that
+    /// this server does not know, so `revision` may be later than the last of `writes`.
     pub(super) fn publish_up_to(&self, revision: u64, writes: Vec<Staged>) {
         let scope_signals = self.watchers.record(writes.iter());
         self.apply(writes.into_iter(), revision, scope_signals);

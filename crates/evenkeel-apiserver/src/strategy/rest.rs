@@ -105,7 +105,7 @@ pub(crate) trait Strategy: Send + Sync + 'static {
         false
     }
 
-    /// Returns the grace period of a deletion in seconds, or `None` to delete at once. `requested` is
+    /// Returns the grace period of a deletion in seconds, or `None` to delete immediately. `requested` is
     /// `gracePeriodSeconds`.
     fn check_graceful_delete(&self, _object: &Value, _requested: Option<i64>) -> Option<i64> {
         None

@@ -53,6 +53,8 @@ pub(crate) fn accept(headers: &HeaderMap, purpose: Purpose) -> Result<Handshake,
     }
 }
 
+/// Accepts a WebSocket handshake of version 13, and chooses the protocol.
+///
 /// Upstream: `hybiServerHandshaker.ReadHandshake`.
 fn accept_websocket(headers: &HeaderMap, purpose: Purpose) -> Result<Handshake, StatusError> {
     if text(headers, SEC_WEBSOCKET_VERSION) != "13" {
@@ -85,6 +87,8 @@ fn accept_websocket(headers: &HeaderMap, purpose: Purpose) -> Result<Handshake, 
     Ok(Handshake { protocol, response })
 }
 
+/// Accepts a SPDY handshake, and chooses the protocol among `X-Stream-Protocol-Version`.
+///
 /// Upstream: `Handshake` of `httpstream`.
 fn accept_spdy(headers: &HeaderMap, purpose: Purpose) -> Result<Handshake, StatusError> {
     let requested: Vec<&str> = tokens(headers, PROTOCOL_VERSION).collect();

@@ -249,9 +249,9 @@ mod tests {
 
     #[test]
     fn messages_are_decoded() {
-        let of = |name| ChannelProtocol::choose(&[name]).expect("a protocol");
-        let (v5, v4) = (of("v5.channel.k8s.io"), of("v4.channel.k8s.io"));
-        let base64 = of("v4.base64.channel.k8s.io");
+        let protocol = |name| ChannelProtocol::choose(&[name]).expect("a protocol");
+        let (v5, v4) = (protocol("v5.channel.k8s.io"), protocol("v4.channel.k8s.io"));
+        let base64 = protocol("v4.base64.channel.k8s.io");
         let stdin = |text: &'static str| Received::Stdin(Bytes::from_static(text.as_bytes()));
         let all = Channels { stdin: true, stdout: true, stderr: true };
         let table: [(_, &[u8], _); 12] = [

@@ -36,7 +36,8 @@ pub(super) struct Pieces {
 impl Pieces {
     /// `size` is the size of all items in bytes.
     fn new(
-        (head, tail): (Vec<u8>, Vec<u8>),
+        head: Vec<u8>,
+        tail: Vec<u8>,
         entries: Vec<Arc<Entry>>,
         write_item: fn(&Entry, &mut Vec<u8>),
         separator: &'static [u8],
@@ -63,8 +64,8 @@ impl Pieces {
             piece.push(b'{');
             piece.extend_from_slice(entry.item());
         };
-        let head_and_tail = (json_head(resource, meta), b"]}\n".to_vec());
-        Self::new(head_and_tail, entries, write_item, b",", size)
+        let (head, tail) = (json_head(resource, meta), b"]}\n".to_vec());
+        Self::new(head, tail, entries, write_item, b",", size)
     }
 
     /// Creates the pieces of a list in protobuf. Each object is encoded once for all clients until it changes.
@@ -86,8 +87,8 @@ impl Pieces {
                 wire::bytes(piece, LIST_ITEMS, message);
             }
         };
-        let head_and_tail = Format::protobuf_list_head_and_tail(resource, meta, size)?;
-        Ok(Self::new(head_and_tail, entries, write_item, b"", size))
+        let (head, tail) = Format::protobuf_list_head_and_tail(resource, meta, size)?;
+        Ok(Self::new(head, tail, entries, write_item, b"", size))
     }
 
     /// Returns the whole list if it fits in one piece, or else the pieces.

@@ -455,7 +455,7 @@ impl Watcher {
             return self.selectors.matches_attributes(entry);
         }
         if let Some(sharded) = &self.sharded {
-            sharded.filtered();
+            sharded.record_filtered_event();
         }
         false
     }

@@ -79,17 +79,21 @@ impl<'p> Checker<'_, 'p> {
     }
 
     /// Determines the types of an expression and its subexpressions.
-    pub(super) fn check_expression(&mut self, e: &'p Expression) {
-        match &e.expr {
-            Expr::Literal(value) => self.set_type(e.id, literal_type(value)),
-            Expr::Ident(name) => self.check_ident(e.id, name),
-            Expr::Select(select) => self.check_select(e.id, select),
-            Expr::Call(call) => self.check_call(e.id, call),
-            Expr::List(list) => self.check_list(e.id, list),
-            Expr::Map(map) => self.check_map(e.id, &map.entries),
-            Expr::Struct(literal) => self.check_struct(e.id, literal),
-            Expr::Comprehension(comprehension) => self.check_comprehension(e.id, comprehension),
-            Expr::Unspecified => self.report(e.id, "unexpected unspecified type: ".to_owned()),
+    pub(super) fn check_expression(&mut self, expression: &'p Expression) {
+        match &expression.expr {
+            Expr::Literal(value) => self.set_type(expression.id, literal_type(value)),
+            Expr::Ident(name) => self.check_ident(expression.id, name),
+            Expr::Select(select) => self.check_select(expression.id, select),
+            Expr::Call(call) => self.check_call(expression.id, call),
+            Expr::List(list) => self.check_list(expression.id, list),
+            Expr::Map(map) => self.check_map(expression.id, &map.entries),
+            Expr::Struct(literal) => self.check_struct(expression.id, literal),
+            Expr::Comprehension(comprehension) => {
+                self.check_comprehension(expression.id, comprehension);
+            }
+            Expr::Unspecified => {
+                self.report(expression.id, "unexpected unspecified type: ".to_owned());
+            }
         }
     }
 
@@ -276,15 +280,17 @@ impl<'p> Checker<'_, 'p> {
         }
     }
 
-    fn check_comprehension(&mut self, id: u64, c: &'p ComprehensionExpr) {
-        self.check_expression(&c.iter_range);
-        self.check_expression(&c.accu_init);
-        let range = self.substitution.resolve(&self.type_of(c.iter_range.id));
-        let accumulator = self.type_of(c.accu_init.id);
+    fn check_comprehension(&mut self, id: u64, comprehension: &'p ComprehensionExpr) {
+        self.check_expression(&comprehension.iter_range);
+        self.check_expression(&comprehension.accu_init);
+        let range = self.substitution.resolve(&self.type_of(comprehension.iter_range.id));
+        let accumulator = self.type_of(comprehension.accu_init.id);
         let outer_locals = self.locals.len();
-        self.locals.push((&c.accu_var, accumulator.clone()));
+        self.locals.push((&comprehension.accu_var, accumulator.clone()));
         let (first, second) = match &range {
-            Type::List(element) if c.iter_var2.is_some() => (Type::Int, (**element).clone()),
+            Type::List(element) if comprehension.iter_var2.is_some() => {
+                (Type::Int, (**element).clone())
+            }
             Type::List(element) => ((**element).clone(), Type::Dyn),
             Type::Map(key, value) => ((**key).clone(), (**value).clone()),
             Type::Dyn | Type::Error | Type::Variable(_) => {
@@ -296,33 +302,33 @@ impl<'p> Checker<'_, 'p> {
                 let message = format!(
                     "expression of type '{other}' cannot be range of a comprehension (must be list, map, or dynamic)"
                 );
-                self.report(c.iter_range.id, message);
+                self.report(comprehension.iter_range.id, message);
                 (Type::Error, Type::Error)
             }
         };
-        self.locals.push((&c.iter_var, first));
-        if let Some(name) = &c.iter_var2 {
+        self.locals.push((&comprehension.iter_var, first));
+        if let Some(name) = &comprehension.iter_var2 {
             self.locals.push((name, second));
         }
-        self.check_expression(&c.loop_cond);
-        self.assert_type(&c.loop_cond, &Type::Bool);
-        self.check_expression(&c.loop_step);
-        self.assert_type(&c.loop_step, &accumulator);
+        self.check_expression(&comprehension.loop_cond);
+        self.assert_type(&comprehension.loop_cond, &Type::Bool);
+        self.check_expression(&comprehension.loop_step);
+        self.assert_type(&comprehension.loop_step, &accumulator);
         // The result sees the accumulator, but not the iteration variables.
         self.locals.truncate(outer_locals + 1);
-        self.check_expression(&c.result);
+        self.check_expression(&comprehension.result);
         self.locals.truncate(outer_locals);
-        let kind = self.substitution.resolve(&self.type_of(c.result.id));
+        let kind = self.substitution.resolve(&self.type_of(comprehension.result.id));
         self.set_type(id, kind);
     }
 
     /// Reports an expression whose type does not unify with the expected one.
     ///
     /// Upstream: `assertType`.
-    fn assert_type(&mut self, e: &Expression, expected: &Type) {
-        let actual = self.type_of(e.id);
+    fn assert_type(&mut self, expression: &Expression, expected: &Type) {
+        let actual = self.type_of(expression.id);
         if !self.substitution.unify(expected, &actual) {
-            self.report_mismatch(e.id, expected, &actual);
+            self.report_mismatch(expression.id, expected, &actual);
         }
     }
 }

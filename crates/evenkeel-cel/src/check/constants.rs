@@ -13,13 +13,13 @@ const CONVERSIONS: [&str; 10] =
     ["bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"];
 
 /// Evaluates the conversions of constants and compiles the constant patterns in an expression. Returns the first error.
-pub(super) fn instantiate(e: &Expression) -> Result<(), String> {
-    constant_value(e).map(|_| ())
+pub(super) fn instantiate(expression: &Expression) -> Result<(), String> {
+    constant_value(expression).map(|_| ())
 }
 
 /// Returns the value of a constant expression; `None` for others. Fails with the first error of a constant within it.
-fn constant_value(e: &Expression) -> Result<Option<Val<'_>>, String> {
-    match &e.expr {
+fn constant_value(expression: &Expression) -> Result<Option<Val<'_>>, String> {
+    match &expression.expr {
         Expr::Literal(value) => Ok(Some(literal(value))),
         Expr::Call(call) => converted_constant(call),
         Expr::List(list) => {
@@ -44,7 +44,7 @@ fn constant_value(e: &Expression) -> Result<Option<Val<'_>>, String> {
         }
         _ => {
             let mut result = Ok(());
-            names::each_child(e, &mut |child| {
+            names::each_child(expression, &mut |child| {
                 if result.is_ok() {
                     result = instantiate(child);
                 }

@@ -114,19 +114,19 @@ pub(super) fn max_cost(checked: &Checked<'_>, root: &Declared, variable: Option<
 impl<'c> Coster<'c> {
     /// Estimates the cost of an expression. Records its path, and the size of its value, for the expressions that use
     /// it.
-    fn cost(&mut self, e: &'c Expression) -> Range {
-        match &e.expr {
+    fn cost(&mut self, expression: &'c Expression) -> Range {
+        match &expression.expr {
             Expr::Literal(_) | Expr::Unspecified => Range::fixed(0),
             Expr::Ident(name) => {
                 let local_path = self.local(name).map(|local| local.path);
                 let path = local_path.unwrap_or_else(|| self.variable_path(name));
-                self.paths.insert(e.id, path);
+                self.paths.insert(expression.id, path);
                 Range::fixed(STEP_COST)
             }
-            Expr::Select(select) => self.select_cost(e.id, select),
-            Expr::Call(call) => self.call_cost(e, call),
-            Expr::List(list) => self.list_cost(e.id, list),
-            Expr::Map(map) => self.map_cost(e.id, &map.entries),
+            Expr::Select(select) => self.select_cost(expression.id, select),
+            Expr::Call(call) => self.call_cost(expression, call),
+            Expr::List(list) => self.list_cost(expression.id, list),
+            Expr::Map(map) => self.map_cost(expression.id, &map.entries),
             Expr::Struct(literal) => {
                 let mut sum = Range::fixed(STRUCT_COST);
                 for entry in &literal.entries {
@@ -136,8 +136,12 @@ impl<'c> Coster<'c> {
                 }
                 sum
             }
-            Expr::Comprehension(c) if is_binding(c) => self.binding_cost(e.id, c),
-            Expr::Comprehension(c) => self.comprehension_cost(e.id, c),
+            Expr::Comprehension(comprehension) if is_binding(comprehension) => {
+                self.binding_cost(expression.id, comprehension)
+            }
+            Expr::Comprehension(comprehension) => {
+                self.comprehension_cost(expression.id, comprehension)
+            }
         }
     }
 
@@ -146,13 +150,13 @@ impl<'c> Coster<'c> {
         self.locals.iter().rev().find(|local| local.name == name)
     }
 
-    fn path(&self, e: &Expression) -> DeclaredPath<'c> {
-        if let Expr::Ident(name) = &e.expr
+    fn path(&self, expression: &Expression) -> DeclaredPath<'c> {
+        if let Expr::Ident(name) = &expression.expr
             && let Some(local) = self.local(name)
         {
             return local.path;
         }
-        self.paths.get(&e.id).copied().unwrap_or(DeclaredPath::NoPath)
+        self.paths.get(&expression.id).copied().unwrap_or(DeclaredPath::NoPath)
     }
 
     /// Returns the path that consists of a variable only.
@@ -204,22 +208,22 @@ impl<'c> Coster<'c> {
         sum
     }
 
-    fn call_cost(&mut self, e: &'c Expression, call: &'c CallExpr) -> Range {
+    fn call_cost(&mut self, expression: &'c Expression, call: &'c CallExpr) -> Range {
         if let ("dyn", [argument]) = (call.func_name.as_str(), call.args.as_slice()) {
             let cost = self.cost(argument);
-            self.copy_size(e.id, argument);
+            self.copy_size(expression.id, argument);
             return cost.plus(Range::fixed(1));
         }
         let arg_costs: Vec<Range> = call.args.iter().map(|argument| self.cost(argument)).collect();
         let args: Vec<Argument<'c>> =
             call.args.iter().map(|argument| self.argument(argument)).collect();
         let checked = self.checked;
-        let Some(resolved) = checked.calls.get(&e.id) else { return Range::fixed(0) };
+        let Some(resolved) = checked.calls.get(&expression.id) else { return Range::fixed(0) };
         let mut target_cost = Range::fixed(0);
         let mut target = None;
-        if let Some(e) = call.target.as_deref().filter(|_| resolved.is_member) {
-            target_cost = self.cost(e);
-            target = Some(self.argument(e));
+        if let Some(expression) = call.target.as_deref().filter(|_| resolved.is_member) {
+            target_cost = self.cost(expression);
+            target = Some(self.argument(expression));
         }
         let cost_of_args = arg_costs.iter().fold(Range::fixed(0), |sum, cost| sum.plus(*cost));
         // The union of the costs of all overloads. It begins with the neutral element of the union.
@@ -233,19 +237,20 @@ impl<'c> Coster<'c> {
                     (Range::new(a.min, a.plus(*b).max), None)
                 }
                 (op::CONDITIONAL, [condition, a, b], [_, yes, no]) => {
-                    let entries = (self.entries_of(yes.e), self.entries_of(no.e));
+                    let entries = (self.entries_of(yes.expression), self.entries_of(no.expression));
                     if let (Some(yes), Some(no)) = entries {
-                        self.entries.insert(e.id, yes.union(no));
+                        self.entries.insert(expression.id, yes.union(no));
                     }
                     let result_size = yes.size_or_unknown().union(no.size_or_unknown());
                     (condition.plus(a.union(*b)), Some(result_size))
                 }
                 _ => {
                     if let (op::ADD, [a, b]) = (name, args.as_slice())
-                        && let (Some(a), Some(b)) = (self.entries_of(a.e), self.entries_of(b.e))
+                        && let (Some(a), Some(b)) =
+                            (self.entries_of(a.expression), self.entries_of(b.expression))
                         && matches!(overload.args[0], Type::Str | Type::Bytes | Type::List(_))
                     {
-                        self.entries.insert(e.id, a.union(b));
+                        self.entries.insert(expression.id, a.union(b));
                     }
                     let estimate = Estimate {
                         name: &full_name,
@@ -265,19 +270,24 @@ impl<'c> Coster<'c> {
             if let (op::INDEX, [container, _], Some(Type::List(_) | Type::Map(..))) =
                 (name, args.as_slice(), overload.args.first())
             {
-                size = self.entries_of(container.e).map(|entries| entries.value);
-                let path = self.path_after(self.path(container.e), Declared::element);
-                self.paths.insert(e.id, path);
+                size = self.entries_of(container.expression).map(|entries| entries.value);
+                let path = self.path_after(self.path(container.expression), Declared::element);
+                self.paths.insert(expression.id, path);
             }
-            size = size.or_else(|| self.size(e));
+            size = size.or_else(|| self.size(expression));
         }
-        self.set_size(e.id, size);
+        self.set_size(expression.id, size);
         target_cost.plus(cost_of_overloads)
     }
 
-    fn argument(&mut self, e: &'c Expression) -> Argument<'c> {
-        let size = self.size(e);
-        Argument { e, kind: self.checked.kind_of(e.id), path: self.path(e), size }
+    fn argument(&mut self, expression: &'c Expression) -> Argument<'c> {
+        let size = self.size(expression);
+        Argument {
+            expression,
+            kind: self.checked.kind_of(expression.id),
+            path: self.path(expression),
+            size,
+        }
     }
 
     fn list_cost(&mut self, id: u64, list: &'c ListExpr) -> Range {
@@ -312,33 +322,34 @@ impl<'c> Coster<'c> {
     }
 
     /// Adds a macro variable with the value of an expression.
-    fn push_local(&mut self, name: &'c str, e: &'c Expression) {
-        let (path, size, entries) = (self.path(e), self.size(e), self.entries_of(e));
+    fn push_local(&mut self, name: &'c str, expression: &'c Expression) {
+        let (path, size, entries) =
+            (self.path(expression), self.size(expression), self.entries_of(expression));
         self.locals.push(Local { name, path, size, entries });
     }
 
     /// Estimates an expression in which a variable is bound to a value.
-    fn binding_cost(&mut self, id: u64, c: &'c ComprehensionExpr) -> Range {
-        let sum = self.cost(&c.iter_range).plus(self.cost(&c.accu_init));
-        self.push_local(&c.accu_var, &c.accu_init);
-        let sum = sum.plus(self.cost(&c.result));
-        self.copy_size(id, &c.result);
+    fn binding_cost(&mut self, id: u64, comprehension: &'c ComprehensionExpr) -> Range {
+        let sum = self.cost(&comprehension.iter_range).plus(self.cost(&comprehension.accu_init));
+        self.push_local(&comprehension.accu_var, &comprehension.accu_init);
+        let sum = sum.plus(self.cost(&comprehension.result));
+        self.copy_size(id, &comprehension.result);
         self.locals.pop();
         sum
     }
 
-    fn comprehension_cost(&mut self, id: u64, c: &'c ComprehensionExpr) -> Range {
-        let sum = self.cost(&c.iter_range).plus(self.cost(&c.accu_init));
-        self.push_local(&c.accu_var, &c.accu_init);
+    fn comprehension_cost(&mut self, id: u64, comprehension: &'c ComprehensionExpr) -> Range {
+        let sum = self.cost(&comprehension.iter_range).plus(self.cost(&comprehension.accu_init));
+        self.push_local(&comprehension.accu_var, &comprehension.accu_init);
         let first_iter_var = self.locals.len();
-        let entries = self.entries_of(&c.iter_range);
+        let entries = self.entries_of(&comprehension.iter_range);
         let is_list = match entries {
             Some(entries) => entries.is_list,
-            None => matches!(self.checked.kind_of(c.iter_range.id), Type::List(_)),
+            None => matches!(self.checked.kind_of(comprehension.iter_range.id), Type::List(_)),
         };
-        let range_path = self.path(&c.iter_range);
+        let range_path = self.path(&comprehension.iter_range);
         let value = Local {
-            name: &c.iter_var,
+            name: &comprehension.iter_var,
             path: self.path_after(range_path, Declared::element),
             size: entries.map(|entries| entries.value),
             entries: None,
@@ -349,7 +360,7 @@ impl<'c> Coster<'c> {
             size: entries.map(|entries| entries.key),
             ..value
         };
-        match &c.iter_var2 {
+        match &comprehension.iter_var2 {
             Some(name) => {
                 self.locals.push(key);
                 self.locals.push(Local { name, ..value });
@@ -364,21 +375,21 @@ impl<'c> Coster<'c> {
             // The declared size takes precedence over that of the entries.
             key.size = Some(MAP_KEY_SIZE);
         }
-        let cost_of_condition = self.cost(&c.loop_cond);
-        let cost_of_iteration = self.cost(&c.loop_step).plus(cost_of_condition);
+        let cost_of_condition = self.cost(&comprehension.loop_cond);
+        let cost_of_iteration = self.cost(&comprehension.loop_step).plus(cost_of_condition);
         // The result sees the accumulator, but not the iteration variables.
         self.locals.truncate(first_iter_var);
-        let sum = sum.plus(self.cost(&c.result));
+        let sum = sum.plus(self.cost(&comprehension.result));
         self.locals.pop();
-        let iterations = self.size(&c.iter_range).unwrap_or(Range::UNKNOWN);
-        match &c.accu_init.expr {
+        let iterations = self.size(&comprehension.iter_range).unwrap_or(Range::UNKNOWN);
+        match &comprehension.accu_init.expr {
             Expr::Literal(_) => {
-                let size = self.size(&c.accu_init);
+                let size = self.size(&comprehension.accu_init);
                 self.set_size(id, size);
             }
             Expr::List(_) | Expr::Map(_) => {
                 self.set_size(id, Some(iterations));
-                if let Some(entries) = self.entries.get(&c.loop_step.id).copied() {
+                if let Some(entries) = self.entries.get(&comprehension.loop_step.id).copied() {
                     self.entries.insert(id, entries);
                 }
             }
@@ -402,11 +413,11 @@ impl<'c> Coster<'c> {
         }
     }
 
-    fn entries_of(&self, e: &Expression) -> Option<Entries> {
-        if let Some(entries) = self.entries.get(&e.id) {
+    fn entries_of(&self, expression: &Expression) -> Option<Entries> {
+        if let Some(entries) = self.entries.get(&expression.id) {
             return Some(*entries);
         }
-        match &e.expr {
+        match &expression.expr {
             Expr::Ident(name) => self.local(name).and_then(|local| local.entries),
             _ => None,
         }
@@ -415,21 +426,21 @@ impl<'c> Coster<'c> {
     /// Returns the size of an expression's value; `None` without a known bound.
     ///
     /// Upstream: `computeSize`.
-    fn size(&mut self, e: &Expression) -> Option<Range> {
-        if let Some(size) = self.sizes.get(&e.id) {
+    fn size(&mut self, expression: &Expression) -> Option<Range> {
+        if let Some(size) = self.sizes.get(&expression.id) {
             return Some(*size);
         }
-        if let Some(size) = literal_size(e) {
+        if let Some(size) = literal_size(expression) {
             return Some(Range::fixed(size));
         }
-        if let Some(size) = self.path(e).declared_size() {
-            self.sizes.insert(e.id, size);
+        if let Some(size) = self.path(expression).declared_size() {
+            self.sizes.insert(expression.id, size);
             return Some(size);
         }
-        if self.checked.kind_of(e.id).is_scalar() {
+        if self.checked.kind_of(expression.id).is_scalar() {
             return Some(Range::fixed(1));
         }
-        match &e.expr {
+        match &expression.expr {
             Expr::Ident(name) => self.local(name).and_then(|local| local.size),
             _ => None,
         }
@@ -437,8 +448,8 @@ impl<'c> Coster<'c> {
 }
 
 /// Returns the size of a literal; `None` for other expressions.
-fn literal_size(e: &Expression) -> Option<u64> {
-    Some(match &e.expr {
+fn literal_size(expression: &Expression) -> Option<u64> {
+    Some(match &expression.expr {
         Expr::Literal(LiteralValue::String(text)) => text.inner().chars().count() as u64,
         Expr::Literal(LiteralValue::Bytes(bytes)) => bytes.inner().len() as u64,
         Expr::Literal(_) => 1,
@@ -451,10 +462,10 @@ fn literal_size(e: &Expression) -> Option<u64> {
 /// Whether a comprehension only binds a variable to a value, as [`crate::expand`] creates it: it never iterates.
 ///
 /// Upstream: `isBind`.
-fn is_binding(c: &ComprehensionExpr) -> bool {
-    let is_empty = matches!(&c.iter_range.expr, Expr::List(list) if list.elements.is_empty());
-    let is_false =
-        matches!(&c.loop_cond.expr, Expr::Literal(LiteralValue::Boolean(b)) if !*b.inner());
+fn is_binding(comprehension: &ComprehensionExpr) -> bool {
+    let is_empty =
+        matches!(&comprehension.iter_range.expr, Expr::List(list) if list.elements.is_empty());
+    let is_false = matches!(&comprehension.loop_cond.expr, Expr::Literal(LiteralValue::Boolean(b)) if !*b.inner());
     is_empty && is_false
 }
 

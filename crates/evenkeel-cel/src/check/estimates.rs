@@ -26,14 +26,13 @@ const MAX_ATTRIBUTE_VALUES: u64 = 48;
 
 /// Argument of a call, with the results of the type check and of the estimate so far.
 pub(super) struct Argument<'c> {
-    pub(super) e: &'c Expression,
+    pub(super) expression: &'c Expression,
     pub(super) kind: &'c Type,
     pub(super) path: DeclaredPath<'c>,
     /// Size of the value; `None` without a known bound.
     pub(super) size: Option<Range>,
 }
 
-/// Estimate of a call.
 pub(super) struct CallEstimate {
     /// Cost of the call, without the cost of its arguments.
     pub(super) cost: Range,
@@ -63,7 +62,7 @@ impl Argument<'_> {
 
     /// Returns the value of a literal of type `int`; `None` for other expressions.
     fn int_literal(&self) -> Option<i64> {
-        match &self.e.expr {
+        match &self.expression.expr {
             Expr::Literal(LiteralValue::Int(number)) => Some(*number.inner()),
             _ => None,
         }
@@ -108,6 +107,8 @@ impl Estimate<'_, '_> {
         self.overload.args.get(index) == Some(&Type::Str)
     }
 
+    /// Estimates a call of a list or set function; `None` for other functions.
+    ///
     /// Upstream: the estimators of `ext/lists.go` and `ext/sets.go`.
     fn estimate_lists(&self) -> Option<CallEstimate> {
         let target_size = self.target_size();
@@ -151,6 +152,8 @@ impl Estimate<'_, '_> {
         }
     }
 
+    /// Estimates a call of a function of Kubernetes' CEL libraries; `None` for other functions.
+    ///
     /// Upstream: `EstimateCallCost`.
     fn estimate_libraries(&self) -> Option<CallEstimate> {
         let target_size = self.target_size();
@@ -231,6 +234,8 @@ impl Estimate<'_, '_> {
         }
     }
 
+    /// Estimates a call of a standard function or operator; `None` for other functions.
+    ///
     /// Upstream: `functionCost` of cel-go.
     fn estimate_standard(&self) -> Option<CallEstimate> {
         let takes = |index: usize| self.overload.args.get(index);

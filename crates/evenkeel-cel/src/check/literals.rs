@@ -24,16 +24,18 @@ pub(super) fn validate(checked: &Checked<'_>, errors: &mut Errors) {
 impl Validator<'_> {
     /// Checks an expression and its subexpressions. Within the arguments of `format`, the elements of a list or map may
     /// have different types.
-    fn check_expression(&mut self, e: &Expression, within_format: bool) {
-        match &e.expr {
-            Expr::Call(call) => self.check_call(e.id, call),
+    fn check_expression(&mut self, expression: &Expression, within_format: bool) {
+        match &expression.expr {
+            Expr::Call(call) => self.check_call(expression.id, call),
             Expr::List(list) if !within_format => self.check_list(list),
             Expr::Map(map) if !within_format => self.check_map(&map.entries),
             _ => {}
         }
-        let is_format = matches!(&e.expr, Expr::Call(call) if call.func_name == "format");
+        let is_format = matches!(&expression.expr, Expr::Call(call) if call.func_name == "format");
         let within_format = within_format || is_format;
-        crate::names::each_child(e, &mut |child| self.check_expression(child, within_format));
+        crate::names::each_child(expression, &mut |child| {
+            self.check_expression(child, within_format);
+        });
     }
 
     fn report(&mut self, id: u64, message: String) {
@@ -97,7 +99,7 @@ impl Validator<'_> {
     /// Returns the type of an element; for an optional element such as `?x`, that of the value in `x`.
     fn kind_of(&self, id: u64, is_optional: bool) -> Type {
         match self.checked.kind_of(id) {
-            Type::Optional(of) if is_optional => (**of).clone(),
+            Type::Optional(parameter) if is_optional => (**parameter).clone(),
             kind => kind.clone(),
         }
     }

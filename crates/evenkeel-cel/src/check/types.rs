@@ -83,8 +83,8 @@ pub(super) const MAX_NODES: usize = 1_000;
 
 impl Type {
     /// Returns the type of lists with elements of a type.
-    pub fn list(of: Self) -> Self {
-        Self::List(Arc::new(of))
+    pub fn list(parameter: Self) -> Self {
+        Self::List(Arc::new(parameter))
     }
 
     /// Returns the type of maps with keys and values of these types.
@@ -93,12 +93,12 @@ impl Type {
     }
 
     /// Returns the type of values that may be absent.
-    pub fn optional(of: Self) -> Self {
-        Self::Optional(Arc::new(of))
+    pub fn optional(parameter: Self) -> Self {
+        Self::Optional(Arc::new(parameter))
     }
 
-    pub(crate) fn of_type(of: Self) -> Self {
-        Self::OfTypes(Some(Arc::new(of)))
+    pub(crate) fn of_type(parameter: Self) -> Self {
+        Self::OfTypes(Some(Arc::new(parameter)))
     }
 
     /// Returns an object type with declared fields. Without a name, [`Self::named`] derives one from the field's path.
@@ -139,7 +139,9 @@ impl Type {
     /// Returns the type's parameters, such as the types of a map's keys and values.
     pub(crate) fn parameters(&self) -> [Option<&Self>; 2] {
         match self {
-            Self::List(of) | Self::Optional(of) | Self::OfTypes(Some(of)) => [Some(of), None],
+            Self::List(parameter) | Self::Optional(parameter) | Self::OfTypes(Some(parameter)) => {
+                [Some(parameter), None]
+            }
             Self::Map(key, value) => [Some(key), Some(value)],
             _ => [None, None],
         }
@@ -148,9 +150,9 @@ impl Type {
     /// Returns the type with each of its parameters replaced.
     pub(crate) fn map_parameters(&self, mut replace: impl FnMut(&Self) -> Self) -> Self {
         match self {
-            Self::List(of) => Self::list(replace(of)),
-            Self::Optional(of) => Self::optional(replace(of)),
-            Self::OfTypes(Some(of)) => Self::of_type(replace(of)),
+            Self::List(parameter) => Self::list(replace(parameter)),
+            Self::Optional(parameter) => Self::optional(replace(parameter)),
+            Self::OfTypes(Some(parameter)) => Self::of_type(replace(parameter)),
             Self::Map(key, value) => {
                 let key = replace(key);
                 Self::map(key, replace(value))
@@ -191,7 +193,7 @@ impl Type {
     /// Whether all values have the size 1.
     pub(crate) fn is_scalar(&self) -> bool {
         match self {
-            Self::Optional(of) => of.is_scalar(),
+            Self::Optional(parameter) => parameter.is_scalar(),
             Self::Bool | Self::Int | Self::Uint | Self::Double | Self::Time | Self::Duration => {
                 true
             }

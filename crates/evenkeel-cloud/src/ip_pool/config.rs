@@ -151,7 +151,7 @@ fn parse_pool(config: &PoolConfig) -> Result<Pool, ConfigError> {
     Ok(Pool { name: config.name.clone(), ranges: ranges.collect::<Result<_, _>>()? })
 }
 
-/// Checks that each name is not empty and occurs once. `kind` is the kind of the named things in the error.
+/// Checks that each name is not empty and occurs once. `kind` is the kind of the named entries in the error.
 fn check_unique<'a>(
     kind: &'static str,
     names: impl Iterator<Item = &'a String>,

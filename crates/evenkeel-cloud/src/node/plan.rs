@@ -62,18 +62,18 @@ pub(super) fn initialize_node(
     // If the cloud does not know the node's IP, fail before the taint is removed.
     addresses::node_addresses_from_node_ip(node, metadata.addresses.clone())
         .map_err(|error| InitializeError::NodeIp(name.clone(), error))?;
-    let mut change = json!({"spec": {
+    let mut patch = json!({"spec": {
         "taints": taints(node.spec.taints.iter().filter(|taint| &*taint.key != UNINITIALIZED)),
     }});
     if node.spec.provider_id.is_empty() {
-        change["spec"]["providerID"] = json!(metadata.provider_id);
+        patch["spec"]["providerID"] = json!(metadata.provider_id);
     }
     let labels = labels(node, metadata);
     if !labels.is_empty() {
-        change["metadata"] = json!({"labels": labels});
+        patch["metadata"] = json!({"labels": labels});
     }
     let mut plan = Plan::nothing();
-    plan.push(Patch { on_error: OnError::Abort, ..node_patch(node, change) });
+    plan.push(Patch { on_error: OnError::Abort, ..node_patch(node, patch) });
     plan.actions.extend(update_node_address(node, metadata)?.actions);
     plan.push(EventRecord::normal(target(node), "Synced", "Node synced successfully"));
     Ok(plan)
@@ -86,7 +86,7 @@ fn labels(node: &Node, metadata: &InstanceMetadata) -> Map<String, Value> {
         (ZONE, &metadata.zone),
         (REGION, &metadata.region),
     ];
-    let topology = topology
+    let topology_labels = topology
         .into_iter()
         .filter(|(_, value)| !value.is_empty())
         .flat_map(|(keys, value)| keys.map(|key| (key.to_owned(), json!(value))));
@@ -96,7 +96,7 @@ fn labels(node: &Node, metadata: &InstanceMetadata) -> Map<String, Value> {
         .filter(|(key, _)| !is_kubernetes_label(key) && !node.meta.labels.contains(key))
         .map(|(key, value)| (key.clone(), json!(value)));
     // The provider's zone, region and instance type replace its additional labels of the same name.
-    additional.chain(topology).collect()
+    additional.chain(topology_labels).collect()
 }
 
 /// Returns whether a label belongs to one of Kubernetes' domains.

@@ -30,7 +30,7 @@ impl Metrics {
     }
 
     /// Counts a call to the cloud provider. `Ok(false)` means that the instance does not exist.
-    pub(super) fn called(&self, operation: &str, answer: Result<bool, &CloudError>) {
+    pub(super) fn record_call(&self, operation: &str, answer: Result<bool, &CloudError>) {
         let result = match answer {
             Ok(true) => "success",
             Ok(false) => "instance_not_found",

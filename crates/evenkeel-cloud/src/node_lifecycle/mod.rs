@@ -105,12 +105,12 @@ impl InstanceMonitor {
         node: &Node,
     ) -> Result<InstanceState, CloudError> {
         let exists = instances.exists(node).await;
-        self.metrics.called("instance_exists", exists.as_ref().map(|exists| *exists));
+        self.metrics.record_call("instance_exists", exists.as_ref().map(|exists| *exists));
         if !exists? {
             return Ok(InstanceState::Gone);
         }
         let shut_down = instances.shut_down(node).await;
-        self.metrics.called("instance_shutdown", shut_down.as_ref().map(|_| true));
+        self.metrics.record_call("instance_shutdown", shut_down.as_ref().map(|_| true));
         Ok(if shut_down? { InstanceState::ShutDown } else { InstanceState::Running })
     }
 }

@@ -51,7 +51,7 @@ pub(super) fn eligible(mut nodes: Vec<Arc<Node>>) -> Vec<Arc<Node>> {
     nodes
 }
 
-/// Returns whether an update of a node must update load balancers at once. The autoscaler's taint does not count,
+/// Returns whether an update of a node must update load balancers immediately. The autoscaler's taint does not count,
 /// so that connections through the node can end by themselves. The next sync takes it into account.
 pub(super) fn should_sync_updated_node(old: &Node, new: &Node) -> bool {
     is_included(old) != is_included(new) || old.spec.provider_id != new.spec.provider_id

@@ -75,7 +75,7 @@ impl Metrics {
 
     /// Records that a sync of a service has ended, with or without success. After the last pending one, observes the
     /// seconds since the change of nodes.
-    pub(super) fn synced(&self, key: &Key) {
+    pub(super) fn record_end_of_sync(&self, key: &Key) {
         let mut node_sync = self.node_sync.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(current) = node_sync.as_mut() else { return };
         current.pending.remove(key);

@@ -166,7 +166,7 @@ impl Services {
         let sync = ServiceSync { controller: self, balancer, key, context, hosts, nodes: &nodes };
         let service = self.services.get(&key.namespace, &key.name);
         let result = sync.run(service).await;
-        self.metrics.synced(key);
+        self.metrics.record_end_of_sync(key);
         match result {
             Ok(()) => Ok(Outcome::Settled),
             Err(SyncError::Cloud(_, CloudError::RetryAfter { message, after })) => {
@@ -178,7 +178,6 @@ impl Services {
     }
 }
 
-/// One sync of a service.
 struct ServiceSync<'a> {
     controller: &'a Services,
     balancer: &'a dyn LoadBalancer,

@@ -143,7 +143,7 @@ fn add_to_quota(
     is_status_update: bool,
 ) -> Result<Option<Usage>, Refusal> {
     let hard = &quota.status.hard;
-    let mut requested = added.only(|name| hard.contains(name));
+    let mut requested = added.mask(|name| hard.contains(name));
     requested.retain(|_, amount| !amount.is_zero());
     if requested.is_empty() {
         return Ok(None);
@@ -155,12 +155,12 @@ fn add_to_quota(
         requested.get(name).is_some()
             && after.get(name).zip(hard.get(name)).is_some_and(|(after, hard)| after > *hard)
     };
-    let exceeded = requested.only(is_exceeded);
+    let exceeded = requested.mask(is_exceeded);
     if !is_status_update && !exceeded.is_empty() {
         return Err(Refusal::Exceeded {
             quota: quota.meta.name.clone(),
-            used: before.only(is_exceeded),
-            limited: Usage::from(hard).only(is_exceeded),
+            used: before.mask(is_exceeded),
+            limited: Usage::from(hard).mask(is_exceeded),
             requested: exceeded,
         });
     }

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 const DEVICES: &str = ".deviceclass.resource.k8s.io/devices";
 /// Maximum number of devices of a claim. Quotas charge this number for `allocationMode: All`.
 const MAX_DEVICES: i64 = 32;
+/// Annotation of claims that the scheduler generates for extended resources.
 const EXTENDED_RESOURCE_CLAIM_ANNOTATION: &str = "resource.kubernetes.io/extended-resource-claim";
 
 /// Names of the device classes, each with the name of the extended resource that the class provides. The name of the
@@ -29,6 +30,7 @@ impl<'a> FromIterator<&'a DeviceClass> for Classes {
     }
 }
 
+/// Returns whether a quota resource counts claims: the devices of a class, or an extended resource that a class provides.
 pub(super) fn matches_resource(name: &str, classes: &Classes) -> bool {
     if name.ends_with(DEVICES) {
         return true;
@@ -60,6 +62,7 @@ pub fn is_claim_of<'c>(
     }
 }
 
+/// Returns whether the scheduler generated the claim for the extended resources of the pod.
 fn is_generated_for(claim: &ResourceClaim, pod: &Pod) -> bool {
     let is_controlled_by_pod = claim.meta.controller().is_some_and(|owner| {
         &*owner.kind == "Pod" && &*owner.api_version == "v1" && owner.uid == pod.meta.uid

@@ -376,10 +376,10 @@ proptest! {
         a in proptest::collection::btree_map("[a-c]", 0i64..100, 0..4),
         b in proptest::collection::btree_map("[a-c]", 0i64..100, 0..4),
     ) {
-        let of = |map: &std::collections::BTreeMap<String, i64>| -> Usage {
+        let usage = |map: &std::collections::BTreeMap<String, i64>| -> Usage {
             map.iter().map(|(name, amount)| (name.as_str(), Quantity::from_units(*amount))).collect()
         };
-        let (a, b) = (of(&a), of(&b));
+        let (a, b) = (usage(&a), usage(&b));
         let mut sum = a.clone();
         sum.add(&b);
         let back = sum.saturating_sub(&b);

@@ -70,7 +70,7 @@ impl Usage {
     ///
     /// Upstream: `Mask`.
     #[must_use]
-    pub fn only(&self, keep: impl Fn(&str) -> bool) -> Self {
+    pub fn mask(&self, keep: impl Fn(&str) -> bool) -> Self {
         let kept = self.0.iter().filter(|(name, _)| keep(name));
         kept.map(|(name, amount)| (name.clone(), *amount)).collect()
     }

@@ -101,7 +101,7 @@ impl Connection {
         [Some(&transport), anonymous.as_ref()]
             .iter()
             .flatten()
-            .for_each(|_| metrics.connected(false));
+            .for_each(|_| metrics.record_new_client(false));
         let connection = Self {
             transport,
             anonymous,
@@ -154,7 +154,7 @@ impl Connection {
     }
 
     fn client_over(&self, transport: Transport, factors: RateFactors) -> Client {
-        self.metrics.connected(true);
+        self.metrics.record_new_client(true);
         Client::builder(transport, self.clock.clone())
             .qps(self.options.qps * factors.qps)
             .burst(self.options.burst.saturating_mul(factors.burst))

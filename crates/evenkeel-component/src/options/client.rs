@@ -16,7 +16,7 @@ pub struct ClientOptions {
     pub master: Option<String>,
     /// `--kube-api-qps`: requests per second. Negative means no limit.
     pub qps: f32,
-    /// `--kube-api-burst`: requests that may be sent at once.
+    /// `--kube-api-burst`: requests that may be sent in a burst.
     pub burst: u32,
     /// Whether responses are requested only as JSON.
     pub json: bool,

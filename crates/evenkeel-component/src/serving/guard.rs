@@ -15,7 +15,7 @@ use evenkeel_runtime::{
 /// Rate limit of reviews in requests per second. It suffices for the port's clients and does not overload the API
 /// server.
 const REVIEW_QPS: f32 = 200.0;
-/// Reviews that may be sent at once.
+/// Reviews that may be sent in a burst.
 const REVIEW_BURST: u32 = 400;
 
 /// Authentication and authorization of the secure port, and the controllers that reload their CAs and credentials.

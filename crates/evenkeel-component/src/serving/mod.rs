@@ -23,7 +23,7 @@ use evenkeel_runtime::{
 use std::{net::SocketAddr, sync::Arc};
 
 /// Adds the secure port to a manager, with the certificate of [`identity`], `routes`, the program's `pages` and its health
-/// `checks`. Returns its address. The port is bound at once, so that a port in use is reported at the start. It serves
+/// `checks`. Returns its address. The port is bound immediately, so that a port in use is reported at the start. It serves
 /// before this instance becomes the leader.
 ///
 /// # Errors

@@ -3,7 +3,7 @@
 
 use crate::secure_serving::{
     self,
-    negotiate::{Clause, Format, clauses, pretty},
+    negotiate::{Clause, Format, clauses, wants_pretty},
     status,
 };
 use bytes::Bytes;
@@ -159,7 +159,7 @@ fn form_of_clause(
     if let Some(version) = accepted_version(clause, kind) {
         if clause.covers("application", "json") {
             let indent = clause.parameters.get("pretty").is_some_and(|value| value == "1");
-            let format = Format::Json { pretty: indent || pretty(headers, query) };
+            let format = Format::Json { pretty: indent || wants_pretty(headers, query) };
             return Some(PageForm::Object { format, version });
         }
         if clause.covers("application", "yaml") {

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 const EXIT_WRITES_PLANNED: u8 = 2;
 /// The dry run waits for keys whose delay ends within this time.
 const MAX_DELAY: SignedDuration = SignedDuration::from_secs(10);
-/// The dry run does not wait for a key with a longer delay that had a pass: it comes again from time to time.
+/// The dry run does not wait for a key with a longer delay that had a pass: such a key is reconciled periodically.
 const MAX_REPEAT_DELAY: SignedDuration = SignedDuration::from_secs(2);
 /// The dry run does not wait for a key that has failed this many times.
 const MAX_FAILURES: u32 = 3;
@@ -77,7 +77,8 @@ fn counted(count: usize, noun: &str) -> String {
 }
 
 /// Describes the caches that have not synced, and the controllers whose queues have keys that are ready, in work or due
-/// within [`MAX_DELAY`]. A key that had a pass and comes again later is not awaited.
+/// within [`MAX_DELAY`]. The dry run does not wait for a
+/// key that had a pass and is due later.
 pub(super) fn describe_busy(reports: &[ControllerReport], now: Timestamp) -> Vec<String> {
     let mut busy = Vec::new();
     for report in reports {

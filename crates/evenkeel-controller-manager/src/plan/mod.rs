@@ -95,8 +95,9 @@ pub async fn dry_run(
         }
     }
     caches.start(&reflectors);
-    let limits = (settings.timeout, settings.report_waits);
-    unfinished.extend(wait_until_idle(&introspection, &recorded, clock, limits).await);
+    let (timeout, report_waits) = (settings.timeout, settings.report_waits);
+    unfinished
+        .extend(wait_until_idle(&introspection, &recorded, clock, timeout, report_waits).await);
     for tasks in [tasks, reflectors] {
         tasks.shut_down(SHUTDOWN_TIMEOUT).await;
     }
@@ -114,7 +115,8 @@ async fn wait_until_idle(
     introspection: &Introspection,
     recorded: &RecordedWrites,
     clock: &Clock,
-    (timeout, report_waits): (Duration, fn(&[String])),
+    timeout: Duration,
+    report_waits: fn(&[String]),
 ) -> Vec<String> {
     let deadline = clock.now() + timeout;
     let mut reported = clock.now();
@@ -273,7 +275,7 @@ mod tests {
         evenkeel_api::Kind::new("coordination.k8s.io", "v1", "Lease", "leases", true)
     }
 
-    /// A namespace that is deleted is looked at again and again until its objects are gone.
+    /// A terminating namespace is reconciled repeatedly until its objects are gone.
     #[tokio::test(start_paused = true)]
     async fn what_only_comes_again_is_not_awaited() {
         let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().expect("a time"));

@@ -34,7 +34,6 @@ fn or_nil(text: &str) -> &str {
     if text.is_empty() { "<nil>" } else { text }
 }
 
-/// Sorts the ports of a slice.
 pub(super) fn sort_slice_ports(ports: &mut [SlicePort]) {
     if ports.len() > 1 {
         ports.sort_by_cached_key(slice_port_hash);

@@ -80,7 +80,7 @@ pub(crate) fn index_key(namespace: &str, name: &str) -> String {
 
 /// Reports whether the claim was created for this pod. Upstream: `resourceclaim.IsForPod`.
 pub(crate) fn is_for_pod(claim: &Claim, pod: &Pod) -> bool {
-    claim.meta().controlled_by(&pod.meta.uid)
+    claim.meta().is_controlled_by(&pod.meta.uid)
 }
 
 /// Reports whether the claim was created for the pod's PodGroup. Upstream: `isForPodGroupByPod`.

@@ -71,7 +71,7 @@ impl Descriptor {
     }
 }
 
-/// Function that starts a controller. It declares caches, subscribes to them, and spawns workers. It returns at once,
+/// Function that starts a controller. It declares caches, subscribes to them, and spawns workers. It returns immediately,
 /// because the workers wait until the caches are synced.
 pub type Start = fn(&ControllerContext) -> Result<(), StartError>;
 

@@ -78,6 +78,8 @@ pub(crate) fn apply(kind: &str, object: &mut Value) {
     }
 }
 
+/// Sets the defaults of a StatefulSet, such as the update strategy `RollingUpdate`.
+///
 /// Upstream: `SetDefaults_StatefulSet`.
 fn stateful_set(set: &mut Value) {
     if text(set, "spec.updateStrategy.type").is_empty() {
@@ -94,6 +96,8 @@ fn stateful_set(set: &mut Value) {
     });
 }
 
+/// Sets the defaults of a Job, some of which depend on other fields.
+///
 /// Upstream: `SetDefaults_Job`.
 fn job(job: &mut Value) {
     labels_from_template(job);

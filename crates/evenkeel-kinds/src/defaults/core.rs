@@ -36,6 +36,8 @@ pub(crate) fn apply(kind: &str, object: &mut Value) {
     }
 }
 
+/// Sets the defaults of a ReplicationController. Selector and labels default to the labels of the template.
+///
 /// Upstream: `SetDefaults_ReplicationController`.
 fn replication_controller(rc: &mut Value) {
     let labels =

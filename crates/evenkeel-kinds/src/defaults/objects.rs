@@ -100,6 +100,8 @@ pub(crate) fn labels_from_template(object: &mut Value) {
     }
 }
 
+/// Sets the defaults of a HorizontalPodAutoscaler in this version.
+///
 /// Upstream: `SetDefaults_HorizontalPodAutoscaler`.
 fn autoscaler(version: &str, hpa: &mut Value) {
     fill(hpa, &[("spec.minReplicas", Int(1))]);
@@ -143,6 +145,8 @@ fn scaling_rules(behavior: &mut Value, name: &str, defaults: &Value) {
     }
 }
 
+/// Sets the defaults of a NetworkPolicy. The policy types follow from its rules.
+///
 /// Upstream: `SetDefaults_NetworkPolicy`.
 fn network_policy(policy: &mut Value) {
     fill(policy, NETWORK_POLICY);
@@ -153,6 +157,8 @@ fn network_policy(policy: &mut Value) {
     }
 }
 
+/// Sets the API group of the role and of users and groups.
+///
 /// Upstream: `SetDefaults_RoleBinding`.
 fn role_binding(binding: &mut Value) {
     fill(binding, &[("roleRef.apiGroup", Text(RBAC))]);
@@ -163,6 +169,8 @@ fn role_binding(binding: &mut Value) {
     });
 }
 
+/// Sets the defaults of a CSIDriver. The lifecycle mode defaults to `Persistent`.
+///
 /// Upstream: `SetDefaults_CSIDriver`.
 fn csi_driver(driver: &mut Value) {
     fill(driver, CSI_DRIVER);

@@ -138,6 +138,8 @@ fn container(container: &mut Value) {
     }
 }
 
+/// Sets the default source of a volume: an `emptyDir`.
+///
 /// Upstream: `SetDefaults_Volume`.
 fn volume(volume: &mut Value) {
     let Some(fields) = volume.as_object_mut() else { return };

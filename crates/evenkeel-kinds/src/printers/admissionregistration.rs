@@ -7,9 +7,9 @@ use serde_json::json;
 
 pub(super) fn printer(kind: &str) -> Option<Printer> {
     Some(match kind {
-        "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration" => {
-            |o| vec![json!(name(o)), json!(list(o, "webhooks").len()), json!(age(o))]
-        }
+        "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration" => |printed| {
+            vec![json!(name(printed)), json!(list(printed, "webhooks").len()), json!(age(printed))]
+        },
         "ValidatingAdmissionPolicy" | "MutatingAdmissionPolicy" => admission_policy,
         "ValidatingAdmissionPolicyBinding" | "MutatingAdmissionPolicyBinding" => {
             admission_policy_binding
@@ -19,22 +19,27 @@ pub(super) fn printer(kind: &str) -> Option<Printer> {
 }
 
 /// Upstream: `printValidatingAdmissionPolicy`, `printMutatingAdmissionPolicy`.
-fn admission_policy(o: &PrintedObject<'_>) -> Cells {
-    let rules = list(o, "spec.validations").len() + list(o, "spec.mutations").len();
-    let kind = get(o, "spec.paramKind").map_or_else(
+fn admission_policy(printed: &PrintedObject<'_>) -> Cells {
+    let rules = list(printed, "spec.validations").len() + list(printed, "spec.mutations").len();
+    let kind = get(printed, "spec.paramKind").map_or_else(
         || UNSET.to_owned(),
         |kind| format!("{}/{}", text(kind, "apiVersion"), text(kind, "kind")),
     );
-    vec![json!(name(o)), json!(rules), json!(kind), json!(age(o))]
+    vec![json!(name(printed)), json!(rules), json!(kind), json!(age(printed))]
 }
 
 /// Upstream: `printValidatingAdmissionPolicyBinding`, `printMutatingAdmissionPolicyBinding`.
-fn admission_policy_binding(o: &PrintedObject<'_>) -> Cells {
-    let param = match get(o, "spec.paramRef") {
+fn admission_policy_binding(printed: &PrintedObject<'_>) -> Cells {
+    let param = match get(printed, "spec.paramRef") {
         Some(param) if !text(param, "name").is_empty() => {
             format!("{}/{}", text_or(param, "namespace", "*"), text(param, "name"))
         }
         _ => UNSET.to_owned(),
     };
-    vec![json!(name(o)), json!(text(o, "spec.policyName")), json!(param), json!(age(o))]
+    vec![
+        json!(name(printed)),
+        json!(text(printed, "spec.policyName")),
+        json!(param),
+        json!(age(printed)),
+    ]
 }

@@ -12,8 +12,8 @@ pub(super) fn printer(kind: &str) -> Option<Printer> {
     })
 }
 
-fn custom_resource_definition(o: &PrintedObject<'_>) -> Cells {
-    let versions: Vec<String> = list(o, "spec.versions")
+fn custom_resource_definition(printed: &PrintedObject<'_>) -> Cells {
+    let versions: Vec<String> = list(printed, "spec.versions")
         .iter()
         .filter(|version| flag(version, "served"))
         .map(|version| match flag(version, "storage") {
@@ -21,16 +21,16 @@ fn custom_resource_definition(o: &PrintedObject<'_>) -> Cells {
             false => text(version, "name").to_owned(),
         })
         .collect();
-    let established =
-        condition(o, "Established").is_some_and(|condition| text(condition, "status") == "True");
+    let established = condition(printed, "Established")
+        .is_some_and(|condition| text(condition, "status") == "True");
     vec![
-        json!(name(o)),
-        json!(text(o, "spec.scope")),
+        json!(name(printed)),
+        json!(text(printed, "spec.scope")),
         json!(versions.join(",")),
-        json!(text(o, "metadata.creationTimestamp")),
-        json!(text(o, "spec.group")),
-        json!(text(o, "spec.names.kind")),
-        json!(join(o, "spec.names.shortNames", ",")),
+        json!(text(printed, "metadata.creationTimestamp")),
+        json!(text(printed, "spec.group")),
+        json!(text(printed, "spec.names.kind")),
+        json!(join(printed, "spec.names.shortNames", ",")),
         json!(established),
     ]
 }

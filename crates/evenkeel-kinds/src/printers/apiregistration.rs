@@ -12,15 +12,15 @@ pub(super) fn printer(kind: &str) -> Option<Printer> {
     })
 }
 
-fn api_service(o: &PrintedObject<'_>) -> Cells {
-    let service = get(o, "spec.service").map_or_else(
+fn api_service(printed: &PrintedObject<'_>) -> Cells {
+    let service = get(printed, "spec.service").map_or_else(
         || "Local".to_owned(),
         |service| format!("{}/{}", text(service, "namespace"), text(service, "name")),
     );
-    let available = match condition(o, "Available") {
+    let available = match condition(printed, "Available") {
         Some(found) if text(found, "status") == "True" => "True".to_owned(),
         Some(found) => format!("{} ({})", text(found, "status"), text(found, "reason")),
         None => "Unknown".to_owned(),
     };
-    vec![json!(name(o)), json!(service), json!(available), json!(age(o))]
+    vec![json!(name(printed)), json!(service), json!(available), json!(age(printed))]
 }

@@ -9,51 +9,54 @@ use serde_json::json;
 pub(super) fn printer(kind: &str) -> Option<Printer> {
     Some(match kind {
         "CertificateSigningRequest" => certificate_signing_request,
-        "ClusterTrustBundle" => |o| vec![json!(name(o)), json!(text(o, "spec.signerName"))],
+        "ClusterTrustBundle" => {
+            |printed| vec![json!(name(printed)), json!(text(printed, "spec.signerName"))]
+        }
         "PodCertificateRequest" => pod_certificate_request,
         _ => return None,
     })
 }
 
 /// Upstream: `printCertificateSigningRequest`.
-fn certificate_signing_request(o: &PrintedObject<'_>) -> Cells {
-    let mut status = if condition(o, "Denied").is_some() {
+fn certificate_signing_request(printed: &PrintedObject<'_>) -> Cells {
+    let mut status = if condition(printed, "Denied").is_some() {
         "Denied".to_owned()
-    } else if condition(o, "Approved").is_some() {
+    } else if condition(printed, "Approved").is_some() {
         "Approved".to_owned()
     } else {
         "Pending".to_owned()
     };
-    if condition(o, "Failed").is_some() {
+    if condition(printed, "Failed").is_some() {
         status.push_str(",Failed");
     }
-    if !text(o, "status.certificate").is_empty() {
+    if !text(printed, "status.certificate").is_empty() {
         status.push_str(",Issued");
     }
-    let duration = int(o, "spec.expirationSeconds").map_or_else(|| NONE.to_owned(), human);
+    let duration = int(printed, "spec.expirationSeconds").map_or_else(|| NONE.to_owned(), human);
     vec![
-        json!(name(o)),
-        json!(age(o)),
-        json!(text_or(o, "spec.signerName", NONE)),
-        json!(text(o, "spec.username")),
+        json!(name(printed)),
+        json!(age(printed)),
+        json!(text_or(printed, "spec.signerName", NONE)),
+        json!(text(printed, "spec.username")),
         json!(duration),
         json!(status),
     ]
 }
 
 /// Upstream: `printPodCertificateRequest`.
-fn pod_certificate_request(o: &PrintedObject<'_>) -> Cells {
+fn pod_certificate_request(printed: &PrintedObject<'_>) -> Cells {
     let state = ["Denied", "Failed", "Issued"]
         .into_iter()
-        .find(|kind| condition(o, kind).is_some())
+        .find(|kind| condition(printed, kind).is_some())
         .unwrap_or("Pending");
-    let annotations = object(o, "spec.unverifiedUserAnnotations").map_or(0, serde_json::Map::len);
+    let annotations =
+        object(printed, "spec.unverifiedUserAnnotations").map_or(0, serde_json::Map::len);
     vec![
-        json!(name(o)),
-        json!(text(o, "spec.podName")),
-        json!(text(o, "spec.serviceAccountName")),
-        json!(text(o, "spec.nodeName")),
-        json!(text(o, "spec.signerName")),
+        json!(name(printed)),
+        json!(text(printed, "spec.podName")),
+        json!(text(printed, "spec.serviceAccountName")),
+        json!(text(printed, "spec.nodeName")),
+        json!(text(printed, "spec.signerName")),
         json!(state),
         json!(annotations),
     ]

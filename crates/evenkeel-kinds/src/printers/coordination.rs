@@ -7,7 +7,13 @@ use serde_json::json;
 
 pub(super) fn printer(kind: &str) -> Option<Printer> {
     Some(match kind {
-        "Lease" => |o| vec![json!(name(o)), json!(text(o, "spec.holderIdentity")), json!(age(o))],
+        "Lease" => |printed| {
+            vec![
+                json!(name(printed)),
+                json!(text(printed, "spec.holderIdentity")),
+                json!(age(printed)),
+            ]
+        },
         _ => return None,
     })
 }

@@ -15,19 +15,21 @@ pub(crate) fn printer(kind: &str) -> Option<Printer> {
         "ConfigMap" => config_map,
         "Endpoints" => endpoints,
         "Event" => event,
-        "Namespace" => |o| vec![json!(name(o)), json!(text(o, "status.phase")), json!(age(o))],
+        "Namespace" => |printed| {
+            vec![json!(name(printed)), json!(text(printed, "status.phase")), json!(age(printed))]
+        },
         "Node" => node,
         "PersistentVolumeClaim" => claim,
         "PersistentVolume" => volume,
         "PodTemplate" => pod_template,
         "ReplicationController" => replication_controller,
         "ResourceQuota" => quota,
-        "Secret" => |o| {
+        "Secret" => |printed| {
             vec![
-                json!(name(o)),
-                json!(text(o, "type")),
-                json!(object(o, "data").map_or(0, serde_json::Map::len)),
-                json!(age(o)),
+                json!(name(printed)),
+                json!(text(printed, "type")),
+                json!(object(printed, "data").map_or(0, serde_json::Map::len)),
+                json!(age(printed)),
             ]
         },
         "ServiceAccount" => name_age,
@@ -38,15 +40,15 @@ pub(crate) fn printer(kind: &str) -> Option<Printer> {
 }
 
 /// Upstream: `printConfigMap`.
-fn config_map(o: &PrintedObject<'_>) -> Cells {
-    let keys = |field: &str| object(o, field).map_or(0, serde_json::Map::len);
-    vec![json!(name(o)), json!(keys("data") + keys("binaryData")), json!(age(o))]
+fn config_map(printed: &PrintedObject<'_>) -> Cells {
+    let keys = |field: &str| object(printed, field).map_or(0, serde_json::Map::len);
+    vec![json!(name(printed)), json!(keys("data") + keys("binaryData")), json!(age(printed))]
 }
 
 /// Upstream: `printEndpoints`.
-fn endpoints(o: &PrintedObject<'_>) -> Cells {
+fn endpoints(printed: &PrintedObject<'_>) -> Cells {
     let mut endpoints: Vec<String> = Vec::new();
-    for subset in list(o, "subsets") {
+    for subset in list(printed, "subsets") {
         let ips = || list(subset, "addresses").iter().map(|address| text(address, "ip"));
         if list(subset, "ports").is_empty() {
             endpoints.extend(ips().map(str::to_owned));
@@ -59,7 +61,7 @@ fn endpoints(o: &PrintedObject<'_>) -> Cells {
         }
     }
     let shown = if endpoints.is_empty() { NONE.to_owned() } else { first_three(&endpoints) };
-    vec![json!(name(o)), json!(shown), json!(age(o))]
+    vec![json!(name(printed)), json!(shown), json!(age(printed))]
 }
 
 /// Joins the first three items of a list, followed by the number of further ones.
@@ -69,57 +71,61 @@ pub(super) fn first_three(items: &[String]) -> String {
 }
 
 /// Upstream: `printEvent`.
-fn event(o: &PrintedObject<'_>) -> Cells {
-    let first = if get(o, "firstTimestamp").is_some() {
-        since(o, "firstTimestamp")
+fn event(printed: &PrintedObject<'_>) -> Cells {
+    let first = if get(printed, "firstTimestamp").is_some() {
+        since(printed, "firstTimestamp")
     } else {
-        since(o, "eventTime")
+        since(printed, "eventTime")
     };
-    let last = match get(o, "series") {
-        Some(_) => since(o, "series.lastObservedTime"),
-        None if get(o, "lastTimestamp").is_some() => since(o, "lastTimestamp"),
+    let last = match get(printed, "series") {
+        Some(_) => since(printed, "series.lastObservedTime"),
+        None if get(printed, "lastTimestamp").is_some() => since(printed, "lastTimestamp"),
         None => first.clone(),
     };
-    let times = int(o, "series.count").or(int(o, "count")).filter(|times| *times != 0).unwrap_or(1);
-    let kind = text(o, "involvedObject.kind").to_lowercase();
-    let target = match text(o, "involvedObject.name") {
+    let times = int(printed, "series.count")
+        .or(int(printed, "count"))
+        .filter(|times| *times != 0)
+        .unwrap_or(1);
+    let kind = text(printed, "involvedObject.kind").to_lowercase();
+    let target = match text(printed, "involvedObject.name") {
         "" => kind,
         name => format!("{kind}/{name}"),
     };
-    let component = text_or(o, "source.component", text(o, "reportingComponent"));
-    let source = match text_or(o, "source.host", text(o, "reportingInstance")) {
+    let component = text_or(printed, "source.component", text(printed, "reportingComponent"));
+    let source = match text_or(printed, "source.host", text(printed, "reportingInstance")) {
         "" => component.to_owned(),
         instance => format!("{component}, {instance}"),
     };
     vec![
         json!(last),
-        json!(text(o, "type")),
-        json!(text(o, "reason")),
+        json!(text(printed, "type")),
+        json!(text(printed, "reason")),
         json!(target),
-        json!(text(o, "involvedObject.fieldPath")),
+        json!(text(printed, "involvedObject.fieldPath")),
         json!(source),
-        json!(text(o, "message").trim()),
+        json!(text(printed, "message").trim()),
         json!(first),
         json!(times),
-        json!(name(o)),
+        json!(name(printed)),
     ]
 }
 
 /// Upstream: `printNode`.
-fn node(o: &PrintedObject<'_>) -> Cells {
-    let ready =
-        list(o, "status.conditions").iter().find(|condition| text(condition, "type") == "Ready");
+fn node(printed: &PrintedObject<'_>) -> Cells {
+    let ready = list(printed, "status.conditions")
+        .iter()
+        .find(|condition| text(condition, "type") == "Ready");
     let mut status = match ready.map(|condition| text(condition, "status")) {
         Some("True") => "Ready".to_owned(),
         Some(_) => "NotReady".to_owned(),
         None => "Unknown".to_owned(),
     };
-    if flag(o, "spec.unschedulable") {
+    if flag(printed, "spec.unschedulable") {
         status.push_str(",SchedulingDisabled");
     }
     // A role is in the key of one label, or in the value of another.
     let mut roles = BTreeSet::new();
-    for (key, value) in object(o, "metadata.labels").into_iter().flatten() {
+    for (key, value) in object(printed, "metadata.labels").into_iter().flatten() {
         let role = match key.strip_prefix("node-role.kubernetes.io/") {
             Some(role) => role,
             None if key == "kubernetes.io/role" => value.as_str().unwrap_or_default(),
@@ -136,33 +142,33 @@ fn node(o: &PrintedObject<'_>) -> Cells {
     };
     let address = |kind: &str| {
         let found =
-            list(o, "status.addresses").iter().find(|address| text(address, "type") == kind);
+            list(printed, "status.addresses").iter().find(|address| text(address, "type") == kind);
         found.map_or(NONE, |address| text(address, "address")).to_owned()
     };
-    let mut kernel = text_or(o, "status.nodeInfo.kernelVersion", UNKNOWN).to_owned();
-    let architecture = text(o, "status.nodeInfo.architecture");
+    let mut kernel = text_or(printed, "status.nodeInfo.kernelVersion", UNKNOWN).to_owned();
+    let architecture = text(printed, "status.nodeInfo.architecture");
     if !architecture.is_empty() {
         kernel = format!("{kernel} ({architecture})");
     }
     vec![
-        json!(name(o)),
+        json!(name(printed)),
         json!(status),
         json!(roles),
-        json!(age(o)),
-        json!(text(o, "status.nodeInfo.kubeletVersion")),
+        json!(age(printed)),
+        json!(text(printed, "status.nodeInfo.kubeletVersion")),
         json!(address("InternalIP")),
         json!(address("ExternalIP")),
-        json!(text_or(o, "status.nodeInfo.osImage", UNKNOWN)),
+        json!(text_or(printed, "status.nodeInfo.osImage", UNKNOWN)),
         json!(kernel),
-        json!(text_or(o, "status.nodeInfo.containerRuntimeVersion", UNKNOWN)),
+        json!(text_or(printed, "status.nodeInfo.containerRuntimeVersion", UNKNOWN)),
     ]
 }
 
 /// Formats the access modes at `path` in their short forms, in upstream's order.
 ///
 /// Upstream: `GetAccessModesAsString`.
-fn access_modes(o: &Value, path: &str) -> String {
-    let modes = list(o, path);
+fn access_modes(printed: &Value, path: &str) -> String {
+    let modes = list(printed, path);
     let short_forms = [
         ("ReadWriteOnce", "RWO"),
         ("ReadOnlyMany", "ROX"),
@@ -174,95 +180,105 @@ fn access_modes(o: &Value, path: &str) -> String {
     shown.join(",")
 }
 
-fn phase(o: &Value) -> &str {
-    if get(o, "metadata.deletionTimestamp").is_some() {
+fn phase(printed: &Value) -> &str {
+    if get(printed, "metadata.deletionTimestamp").is_some() {
         "Terminating"
     } else {
-        text(o, "status.phase")
+        text(printed, "status.phase")
     }
 }
 
 /// Returns the storage class of a volume or claim, from the beta annotation or else from the field.
 ///
 /// Upstream: `GetPersistentVolumeClass`.
-fn storage_class(o: &Value) -> &str {
-    object(o, "metadata.annotations")
+fn storage_class(printed: &Value) -> &str {
+    object(printed, "metadata.annotations")
         .and_then(|annotations| annotations.get("volume.beta.kubernetes.io/storage-class"))
         .and_then(Value::as_str)
-        .unwrap_or_else(|| text(o, "spec.storageClassName"))
+        .unwrap_or_else(|| text(printed, "spec.storageClassName"))
 }
 
 /// Upstream: `printPersistentVolumeClaim`.
-fn claim(o: &PrintedObject<'_>) -> Cells {
-    let is_bound = !text(o, "spec.volumeName").is_empty();
+fn claim(printed: &PrintedObject<'_>) -> Cells {
+    let is_bound = !text(printed, "spec.volumeName").is_empty();
     let (capacity, modes) = if is_bound {
-        let capacity = scalar_text(get(o, "status.capacity.storage"), "0");
-        (capacity, access_modes(o, "status.accessModes"))
+        let capacity = scalar_text(get(printed, "status.capacity.storage"), "0");
+        (capacity, access_modes(printed, "status.accessModes"))
     } else {
         (String::new(), String::new())
     };
     vec![
-        json!(name(o)),
-        json!(phase(o)),
-        json!(text(o, "spec.volumeName")),
+        json!(name(printed)),
+        json!(phase(printed)),
+        json!(text(printed, "spec.volumeName")),
         json!(capacity),
         json!(modes),
-        json!(storage_class(o)),
-        json!(text_or(o, "spec.volumeAttributesClassName", UNSET)),
-        json!(age(o)),
-        json!(text_or(o, "spec.volumeMode", UNSET)),
+        json!(storage_class(printed)),
+        json!(text_or(printed, "spec.volumeAttributesClassName", UNSET)),
+        json!(age(printed)),
+        json!(text_or(printed, "spec.volumeMode", UNSET)),
     ]
 }
 
 /// Upstream: `printPersistentVolume`.
-fn volume(o: &PrintedObject<'_>) -> Cells {
-    let claim = match get(o, "spec.claimRef") {
+fn volume(printed: &PrintedObject<'_>) -> Cells {
+    let claim = match get(printed, "spec.claimRef") {
         Some(claim) => format!("{}/{}", text(claim, "namespace"), text(claim, "name")),
         None => String::new(),
     };
     vec![
-        json!(name(o)),
-        json!(scalar_text(get(o, "spec.capacity.storage"), "0")),
-        json!(access_modes(o, "spec.accessModes")),
-        json!(text(o, "spec.persistentVolumeReclaimPolicy")),
-        json!(phase(o)),
+        json!(name(printed)),
+        json!(scalar_text(get(printed, "spec.capacity.storage"), "0")),
+        json!(access_modes(printed, "spec.accessModes")),
+        json!(text(printed, "spec.persistentVolumeReclaimPolicy")),
+        json!(phase(printed)),
         json!(claim),
-        json!(storage_class(o)),
-        json!(text_or(o, "spec.volumeAttributesClassName", UNSET)),
-        json!(text(o, "status.reason")),
-        json!(age(o)),
-        json!(text_or(o, "spec.volumeMode", UNSET)),
+        json!(storage_class(printed)),
+        json!(text_or(printed, "spec.volumeAttributesClassName", UNSET)),
+        json!(text(printed, "status.reason")),
+        json!(age(printed)),
+        json!(text_or(printed, "spec.volumeMode", UNSET)),
     ]
 }
 
 /// Upstream: `printPodTemplate`.
-fn pod_template(o: &PrintedObject<'_>) -> Cells {
-    let [names, images] = containers(get(o, "template.spec"));
-    vec![json!(name(o)), json!(names), json!(images), json!(labels(o, "template.metadata.labels"))]
+fn pod_template(printed: &PrintedObject<'_>) -> Cells {
+    let [names, images] = containers(get(printed, "template.spec"));
+    vec![
+        json!(name(printed)),
+        json!(names),
+        json!(images),
+        json!(labels(printed, "template.metadata.labels")),
+    ]
 }
 
 /// Upstream: `printReplicationController`.
-fn replication_controller(o: &PrintedObject<'_>) -> Cells {
-    super::workloads::replicas(o, &labels(o, "spec.selector"))
+fn replication_controller(printed: &PrintedObject<'_>) -> Cells {
+    super::workloads::replicas(printed, &labels(printed, "spec.selector"))
 }
 
 /// Upstream: `printResourceQuota`.
-fn quota(o: &PrintedObject<'_>) -> Cells {
+fn quota(printed: &PrintedObject<'_>) -> Cells {
     let (mut requests, mut limits) = (Vec::new(), Vec::new());
-    for (resource, hard) in object(o, "status.hard").into_iter().flatten() {
-        let used = object(o, "status.used").and_then(|used| used.get(resource));
+    for (resource, hard) in object(printed, "status.hard").into_iter().flatten() {
+        let used = object(printed, "status.used").and_then(|used| used.get(resource));
         let cell =
             format!("{resource}: {}/{}", scalar_text(used, "0"), scalar_text(Some(hard), "0"));
         if resource.starts_with("limits.") { limits.push(cell) } else { requests.push(cell) }
     }
-    vec![json!(name(o)), json!(requests.join(", ")), json!(limits.join(", ")), json!(age(o))]
+    vec![
+        json!(name(printed)),
+        json!(requests.join(", ")),
+        json!(limits.join(", ")),
+        json!(age(printed)),
+    ]
 }
 
 /// Returns the sorted addresses of a load balancer, without duplicates.
 ///
 /// Upstream: `loadBalancerStatusStringer`.
-pub(super) fn load_balancer(o: &Value) -> String {
-    let addresses: BTreeSet<&str> = list(o, "status.loadBalancer.ingress")
+pub(super) fn load_balancer(printed: &Value) -> String {
+    let addresses: BTreeSet<&str> = list(printed, "status.loadBalancer.ingress")
         .iter()
         .map(|ingress| text_or(ingress, "ip", text(ingress, "hostname")))
         .filter(|address| !address.is_empty())
@@ -273,25 +289,25 @@ pub(super) fn load_balancer(o: &Value) -> String {
 /// Formats the addresses at which a Service is reachable from outside the cluster.
 ///
 /// Upstream: `getServiceExternalIP`.
-fn external_ip(o: &Value) -> String {
-    let external = join(o, "spec.externalIPs", ",");
-    match text(o, "spec.type") {
+fn external_ip(printed: &Value) -> String {
+    let external = join(printed, "spec.externalIPs", ",");
+    match text(printed, "spec.type") {
         "ClusterIP" | "NodePort" if external.is_empty() => NONE.to_owned(),
         "ClusterIP" | "NodePort" => external,
-        "LoadBalancer" => match (load_balancer(o), external) {
+        "LoadBalancer" => match (load_balancer(printed), external) {
             (ips, external) if ips.is_empty() && external.is_empty() => "<pending>".to_owned(),
             (ips, external) if external.is_empty() => ips,
             (ips, external) if ips.is_empty() => external,
             (ips, external) => format!("{ips},{external}"),
         },
-        "ExternalName" => text(o, "spec.externalName").to_owned(),
+        "ExternalName" => text(printed, "spec.externalName").to_owned(),
         _ => UNKNOWN.to_owned(),
     }
 }
 
 /// Upstream: `printService`.
-fn service(o: &PrintedObject<'_>) -> Cells {
-    let ports: Vec<String> = list(o, "spec.ports")
+fn service(printed: &PrintedObject<'_>) -> Cells {
+    let ports: Vec<String> = list(printed, "spec.ports")
         .iter()
         .map(|port| {
             let (number, protocol) = (count(port, "port"), text(port, "protocol"));
@@ -301,27 +317,27 @@ fn service(o: &PrintedObject<'_>) -> Cells {
             }
         })
         .collect();
-    let ip = list(o, "spec.clusterIPs").first().and_then(Value::as_str).unwrap_or(NONE);
+    let ip = list(printed, "spec.clusterIPs").first().and_then(Value::as_str).unwrap_or(NONE);
     vec![
-        json!(name(o)),
-        json!(text(o, "spec.type")),
+        json!(name(printed)),
+        json!(text(printed, "spec.type")),
         json!(ip),
-        json!(external_ip(o)),
+        json!(external_ip(printed)),
         json!(if ports.is_empty() { NONE.to_owned() } else { ports.join(",") }),
-        json!(age(o)),
-        json!(labels(o, "spec.selector")),
+        json!(age(printed)),
+        json!(labels(printed, "spec.selector")),
     ]
 }
 
 /// Upstream: `printComponentStatus`.
-fn component_status(o: &PrintedObject<'_>) -> Cells {
+fn component_status(printed: &PrintedObject<'_>) -> Cells {
     let healthy =
-        list(o, "conditions").iter().find(|condition| text(condition, "type") == "Healthy");
+        list(printed, "conditions").iter().find(|condition| text(condition, "type") == "Healthy");
     let field = |field: &str| healthy.map_or("", |condition| text(condition, field)).to_owned();
     let status = match field("status").as_str() {
         "True" => "Healthy",
         "False" => "Unhealthy",
         _ => "Unknown",
     };
-    vec![json!(name(o)), json!(status), json!(field("message")), json!(field("error"))]
+    vec![json!(name(printed)), json!(status), json!(field("message")), json!(field("error"))]
 }

@@ -14,15 +14,15 @@ pub(super) fn printer(kind: &str) -> Option<Printer> {
 }
 
 /// Upstream: `printEndpointSlice`.
-fn endpoint_slice(o: &PrintedObject<'_>) -> Cells {
-    let ports: Vec<String> = list(o, "ports")
+fn endpoint_slice(printed: &PrintedObject<'_>) -> Cells {
+    let ports: Vec<String> = list(printed, "ports")
         .iter()
         .map(|port| match int(port, "port") {
             Some(number) => number.to_string(),
             None => text_or(port, "name", "*").to_owned(),
         })
         .collect();
-    let addresses: Vec<String> = list(o, "endpoints")
+    let addresses: Vec<String> = list(printed, "endpoints")
         .iter()
         .flat_map(|endpoint| list(endpoint, "addresses"))
         .filter_map(|address| address.as_str().map(str::to_owned))
@@ -30,10 +30,10 @@ fn endpoint_slice(o: &PrintedObject<'_>) -> Cells {
     let shown =
         |items: &[String]| if items.is_empty() { UNSET.to_owned() } else { first_three(items) };
     vec![
-        json!(name(o)),
-        json!(text(o, "addressType")),
+        json!(name(printed)),
+        json!(text(printed, "addressType")),
         json!(shown(&ports)),
         json!(shown(&addresses)),
-        json!(age(o)),
+        json!(age(printed)),
     ]
 }

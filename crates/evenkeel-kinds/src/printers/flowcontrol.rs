@@ -14,28 +14,29 @@ pub(super) fn printer(kind: &str) -> Option<Printer> {
 }
 
 /// Upstream: `printFlowSchema`.
-fn flow_schema(o: &PrintedObject<'_>) -> Cells {
-    let dangling = condition(o, "Dangling").map_or("?", |condition| text(condition, "status"));
+fn flow_schema(printed: &PrintedObject<'_>) -> Cells {
+    let dangling =
+        condition(printed, "Dangling").map_or("?", |condition| text(condition, "status"));
     vec![
-        json!(name(o)),
-        json!(text(o, "spec.priorityLevelConfiguration.name")),
-        json!(count(o, "spec.matchingPrecedence")),
-        json!(text_or(o, "spec.distinguisherMethod.type", NONE)),
-        json!(age(o)),
+        json!(name(printed)),
+        json!(text(printed, "spec.priorityLevelConfiguration.name")),
+        json!(count(printed, "spec.matchingPrecedence")),
+        json!(text_or(printed, "spec.distinguisherMethod.type", NONE)),
+        json!(age(printed)),
         json!(dangling),
     ]
 }
 
 /// Upstream: `printPriorityLevelConfiguration`.
-fn priority_level_configuration(o: &PrintedObject<'_>) -> Cells {
-    let number = |path: &str| get(o, path).cloned().unwrap_or_else(|| json!(NONE));
+fn priority_level_configuration(printed: &PrintedObject<'_>) -> Cells {
+    let number = |path: &str| get(printed, path).cloned().unwrap_or_else(|| json!(NONE));
     vec![
-        json!(name(o)),
-        json!(text(o, "spec.type")),
+        json!(name(printed)),
+        json!(text(printed, "spec.type")),
         number("spec.limited.nominalConcurrencyShares"),
         number("spec.limited.limitResponse.queuing.queues"),
         number("spec.limited.limitResponse.queuing.handSize"),
         number("spec.limited.limitResponse.queuing.queueLengthLimit"),
-        json!(age(o)),
+        json!(age(printed)),
     ]
 }

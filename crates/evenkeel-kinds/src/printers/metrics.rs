@@ -14,22 +14,27 @@ pub(crate) fn printer(kind: &str) -> Option<Printer> {
     }
 }
 
-fn node(o: &PrintedObject<'_>) -> Cells {
+fn node(printed: &PrintedObject<'_>) -> Cells {
     vec![
-        json!(name(o)),
-        json!(text(o, "usage.cpu")),
-        json!(text(o, "usage.memory")),
-        json!(text(o, "window")),
+        json!(name(printed)),
+        json!(text(printed, "usage.cpu")),
+        json!(text(printed, "usage.memory")),
+        json!(text(printed, "window")),
     ]
 }
 
-fn pod(o: &PrintedObject<'_>) -> Cells {
-    vec![json!(name(o)), sum(o, "cpu"), sum(o, "memory"), json!(text(o, "window"))]
+fn pod(printed: &PrintedObject<'_>) -> Cells {
+    vec![
+        json!(name(printed)),
+        sum(printed, "cpu"),
+        sum(printed, "memory"),
+        json!(text(printed, "window")),
+    ]
 }
 
-fn sum(o: &PrintedObject<'_>, resource: &str) -> Value {
+fn sum(printed: &PrintedObject<'_>, resource: &str) -> Value {
     let path = format!("usage.{resource}");
-    let usages = list(o, "containers").iter();
+    let usages = list(printed, "containers").iter();
     let usages = usages.filter_map(|container| text(container, &path).parse().ok());
     json!(usages.fold(Quantity::ZERO, Quantity::plus).to_string())
 }

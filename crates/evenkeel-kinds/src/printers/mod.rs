@@ -1,4 +1,5 @@
-//! Printers: the cells of the columns that `kubectl get` shows for each kind. Each API group has its file.
+//! Printers: the cells of the columns that `kubectl get` shows for each kind. Each API group has its file. A function is named after the kind
+//! whose cells it returns.
 //!
 //! Upstream: `k8s.io/kubernetes/pkg/printers/internalversion/printers.go`.
 

@@ -11,25 +11,31 @@ pub(super) fn printer(kind: &str) -> Option<Printer> {
         "IngressClass" => ingress_class,
         "Ingress" => ingress,
         "IPAddress" => ip_address,
-        "NetworkPolicy" => {
-            |o| vec![json!(name(o)), json!(selector_text(o, "spec.podSelector")), json!(age(o))]
-        }
-        "ServiceCIDR" => |o| vec![json!(name(o)), json!(join(o, "spec.cidrs", ",")), json!(age(o))],
+        "NetworkPolicy" => |printed| {
+            vec![
+                json!(name(printed)),
+                json!(selector_text(printed, "spec.podSelector")),
+                json!(age(printed)),
+            ]
+        },
+        "ServiceCIDR" => |printed| {
+            vec![json!(name(printed)), json!(join(printed, "spec.cidrs", ",")), json!(age(printed))]
+        },
         _ => return None,
     })
 }
 
 /// Upstream: `printIngressClass`.
-fn ingress_class(o: &PrintedObject<'_>) -> Cells {
-    let mut shown = name(o).to_owned();
+fn ingress_class(printed: &PrintedObject<'_>) -> Cells {
+    let mut shown = name(printed).to_owned();
     let key = "ingressclass.kubernetes.io/is-default-class";
-    if object(o, "metadata.annotations")
+    if object(printed, "metadata.annotations")
         .and_then(|annotations| annotations.get(key))
         .is_some_and(|value| value == "true")
     {
         shown.push_str(" (default)");
     }
-    let parameters = get(o, "spec.parameters").map_or_else(
+    let parameters = get(printed, "spec.parameters").map_or_else(
         || NONE.to_owned(),
         |parameters| {
             let group = text(parameters, "apiGroup");
@@ -37,15 +43,20 @@ fn ingress_class(o: &PrintedObject<'_>) -> Cells {
             format!("{}{dot}{group}/{}", text(parameters, "kind"), text(parameters, "name"))
         },
     );
-    vec![json!(shown), json!(text(o, "spec.controller")), json!(parameters), json!(age(o))]
+    vec![
+        json!(shown),
+        json!(text(printed, "spec.controller")),
+        json!(parameters),
+        json!(age(printed)),
+    ]
 }
 
 /// Maximum number of hosts of an Ingress that its row shows.
 const MAX_HOSTS: usize = 3;
 
 /// Upstream: `printIngress`.
-fn ingress(o: &PrintedObject<'_>) -> Cells {
-    let rules = list(o, "spec.rules");
+fn ingress(printed: &PrintedObject<'_>) -> Cells {
+    let rules = list(printed, "spec.rules");
     // As upstream, a rule after the third host counts as a further host, even if it has none.
     let (mut shown, mut has_more) = (Vec::new(), false);
     for rule in rules {
@@ -63,18 +74,18 @@ fn ingress(o: &PrintedObject<'_>) -> Cells {
         }
     };
     vec![
-        json!(name(o)),
-        json!(text_or(o, "spec.ingressClassName", NONE)),
+        json!(name(printed)),
+        json!(text_or(printed, "spec.ingressClassName", NONE)),
         json!(hosts),
-        json!(load_balancer(o)),
-        json!(if list(o, "spec.tls").is_empty() { "80" } else { "80, 443" }),
-        json!(age(o)),
+        json!(load_balancer(printed)),
+        json!(if list(printed, "spec.tls").is_empty() { "80" } else { "80, 443" }),
+        json!(age(printed)),
     ]
 }
 
 /// Upstream: `printIPAddress`.
-fn ip_address(o: &PrintedObject<'_>) -> Cells {
-    let parent = get(o, "spec.parentRef").map_or_else(
+fn ip_address(printed: &PrintedObject<'_>) -> Cells {
+    let parent = get(printed, "spec.parentRef").map_or_else(
         || NONE.to_owned(),
         |parent| {
             let group = text(parent, "group");
@@ -90,5 +101,5 @@ fn ip_address(o: &PrintedObject<'_>) -> Cells {
             path.to_lowercase()
         },
     );
-    vec![json!(name(o)), json!(parent)]
+    vec![json!(name(printed)), json!(parent)]
 }

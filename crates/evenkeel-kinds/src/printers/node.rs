@@ -7,7 +7,9 @@ use serde_json::json;
 
 pub(super) fn printer(kind: &str) -> Option<Printer> {
     Some(match kind {
-        "RuntimeClass" => |o| vec![json!(name(o)), json!(text(o, "handler")), json!(age(o))],
+        "RuntimeClass" => |printed| {
+            vec![json!(name(printed)), json!(text(printed, "handler")), json!(age(printed))]
+        },
         _ => return None,
     })
 }

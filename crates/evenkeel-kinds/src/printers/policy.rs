@@ -13,12 +13,12 @@ pub(super) fn printer(kind: &str) -> Option<Printer> {
 }
 
 /// Upstream: `printPodDisruptionBudget`.
-fn pod_disruption_budget(o: &PrintedObject<'_>) -> Cells {
+fn pod_disruption_budget(printed: &PrintedObject<'_>) -> Cells {
     vec![
-        json!(name(o)),
-        json!(scalar_text(get(o, "spec.minAvailable"), "N/A")),
-        json!(scalar_text(get(o, "spec.maxUnavailable"), "N/A")),
-        json!(count(o, "status.disruptionsAllowed")),
-        json!(age(o)),
+        json!(name(printed)),
+        json!(scalar_text(get(printed, "spec.minAvailable"), "N/A")),
+        json!(scalar_text(get(printed, "spec.maxUnavailable"), "N/A")),
+        json!(count(printed, "status.disruptionsAllowed")),
+        json!(age(printed)),
     ]
 }

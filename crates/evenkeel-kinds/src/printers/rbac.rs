@@ -14,9 +14,9 @@ pub(super) fn printer(kind: &str) -> Option<Printer> {
 }
 
 /// Upstream: `printRoleBinding`, `printClusterRoleBinding`.
-fn role_binding(o: &PrintedObject<'_>) -> Cells {
+fn role_binding(printed: &PrintedObject<'_>) -> Cells {
     let subjects = |kind: &str| {
-        list(o, "subjects")
+        list(printed, "subjects")
             .iter()
             .filter(|subject| text(subject, "kind") == kind)
             .map(|subject| match kind {
@@ -29,9 +29,9 @@ fn role_binding(o: &PrintedObject<'_>) -> Cells {
             .join(", ")
     };
     vec![
-        json!(name(o)),
-        json!(format!("{}/{}", text(o, "roleRef.kind"), text(o, "roleRef.name"))),
-        json!(age(o)),
+        json!(name(printed)),
+        json!(format!("{}/{}", text(printed, "roleRef.kind"), text(printed, "roleRef.name"))),
+        json!(age(printed)),
         json!(subjects("User")),
         json!(subjects("Group")),
         json!(subjects("ServiceAccount")),

@@ -16,42 +16,42 @@ pub(super) fn printer(kind: &str) -> Option<Printer> {
 }
 
 /// Upstream: `printDeviceTaint`.
-fn device_taint_rule(o: &PrintedObject<'_>) -> Cells {
+fn device_taint_rule(printed: &PrintedObject<'_>) -> Cells {
     vec![
-        json!(name(o)),
-        json!(text(o, "spec.taint.key")),
-        json!(text(o, "spec.taint.value")),
-        json!(text(o, "spec.taint.effect")),
-        json!(since(o, "spec.taint.timeAdded")),
-        json!(age(o)),
+        json!(name(printed)),
+        json!(text(printed, "spec.taint.key")),
+        json!(text(printed, "spec.taint.value")),
+        json!(text(printed, "spec.taint.effect")),
+        json!(since(printed, "spec.taint.timeAdded")),
+        json!(age(printed)),
     ]
 }
 
 /// Upstream: `printResourceClaim`.
-fn resource_claim(o: &PrintedObject<'_>) -> Cells {
+fn resource_claim(printed: &PrintedObject<'_>) -> Cells {
     let mut states = Vec::new();
-    let deleted = get(o, "metadata.deletionTimestamp").is_some();
+    let deleted = get(printed, "metadata.deletionTimestamp").is_some();
     if deleted {
         states.push("deleted");
     }
-    if get(o, "status.allocation").is_some() {
+    if get(printed, "status.allocation").is_some() {
         states.push("allocated");
-        if !list(o, "status.reservedFor").is_empty() {
+        if !list(printed, "status.reservedFor").is_empty() {
             states.push("reserved");
         }
     } else if !deleted {
         states.push("pending");
     }
-    vec![json!(name(o)), json!(states.join(",")), json!(age(o))]
+    vec![json!(name(printed)), json!(states.join(",")), json!(age(printed))]
 }
 
 /// Upstream: `printResourceSlice`.
-fn resource_slice(o: &PrintedObject<'_>) -> Cells {
+fn resource_slice(printed: &PrintedObject<'_>) -> Cells {
     vec![
-        json!(name(o)),
-        json!(text(o, "spec.nodeName")),
-        json!(text(o, "spec.driver")),
-        json!(text(o, "spec.pool.name")),
-        json!(age(o)),
+        json!(name(printed)),
+        json!(text(printed, "spec.nodeName")),
+        json!(text(printed, "spec.driver")),
+        json!(text(printed, "spec.pool.name")),
+        json!(age(printed)),
     ]
 }

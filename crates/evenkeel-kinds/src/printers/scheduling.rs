@@ -13,12 +13,12 @@ pub(super) fn printer(kind: &str) -> Option<Printer> {
 }
 
 /// Upstream: `printPriorityClass`.
-fn priority_class(o: &PrintedObject<'_>) -> Cells {
+fn priority_class(printed: &PrintedObject<'_>) -> Cells {
     vec![
-        json!(name(o)),
-        json!(count(o, "value")),
-        json!(flag(o, "globalDefault")),
-        json!(age(o)),
-        json!(text(o, "preemptionPolicy")),
+        json!(name(printed)),
+        json!(count(printed, "value")),
+        json!(flag(printed, "globalDefault")),
+        json!(age(printed)),
+        json!(text(printed, "preemptionPolicy")),
     ]
 }

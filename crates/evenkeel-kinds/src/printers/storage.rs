@@ -8,43 +8,49 @@ use serde_json::{Value, json};
 pub(super) fn printer(kind: &str) -> Option<Printer> {
     Some(match kind {
         "CSIDriver" => csi_driver,
-        "CSINode" => |o| vec![json!(name(o)), json!(list(o, "spec.drivers").len()), json!(age(o))],
+        "CSINode" => |printed| {
+            vec![
+                json!(name(printed)),
+                json!(list(printed, "spec.drivers").len()),
+                json!(age(printed)),
+            ]
+        },
         "CSIStorageCapacity" => created_at,
         "StorageClass" => storage_class,
         "VolumeAttachment" => volume_attachment,
-        "VolumeAttributesClass" => {
-            |o| vec![json!(name(o)), json!(text(o, "driverName")), json!(age(o))]
-        }
+        "VolumeAttributesClass" => |printed| {
+            vec![json!(name(printed)), json!(text(printed, "driverName")), json!(age(printed))]
+        },
         _ => return None,
     })
 }
 
 /// Upstream: `printCSIDriver`.
-fn csi_driver(o: &PrintedObject<'_>) -> Cells {
-    let tokens = get(o, "spec.tokenRequests").and_then(Value::as_array).map_or_else(
+fn csi_driver(printed: &PrintedObject<'_>) -> Cells {
+    let tokens = get(printed, "spec.tokenRequests").and_then(Value::as_array).map_or_else(
         || UNSET.to_owned(),
         |requests| {
             requests.iter().map(|request| text(request, "audience")).collect::<Vec<_>>().join(",")
         },
     );
-    let modes = join(o, "spec.volumeLifecycleModes", ",");
+    let modes = join(printed, "spec.volumeLifecycleModes", ",");
     vec![
-        json!(name(o)),
-        json!(get(o, "spec.attachRequired").and_then(Value::as_bool).unwrap_or(true)),
-        json!(flag(o, "spec.podInfoOnMount")),
-        json!(flag(o, "spec.storageCapacity")),
+        json!(name(printed)),
+        json!(get(printed, "spec.attachRequired").and_then(Value::as_bool).unwrap_or(true)),
+        json!(flag(printed, "spec.podInfoOnMount")),
+        json!(flag(printed, "spec.storageCapacity")),
         json!(tokens),
-        json!(flag(o, "spec.requiresRepublish")),
+        json!(flag(printed, "spec.requiresRepublish")),
         json!(if modes.is_empty() { NONE.to_owned() } else { modes }),
-        json!(age(o)),
+        json!(age(printed)),
     ]
 }
 
 /// Upstream: `printStorageClass`.
-fn storage_class(o: &PrintedObject<'_>) -> Cells {
-    let mut shown = name(o).to_owned();
+fn storage_class(printed: &PrintedObject<'_>) -> Cells {
+    let mut shown = name(printed).to_owned();
     let key = "storageclass.kubernetes.io/is-default-class";
-    if object(o, "metadata.annotations")
+    if object(printed, "metadata.annotations")
         .and_then(|annotations| annotations.get(key))
         .is_some_and(|value| value == "true")
     {
@@ -52,22 +58,22 @@ fn storage_class(o: &PrintedObject<'_>) -> Cells {
     }
     vec![
         json!(shown),
-        json!(text(o, "provisioner")),
-        json!(text_or(o, "reclaimPolicy", "Delete")),
-        json!(text_or(o, "volumeBindingMode", "Immediate")),
-        json!(flag(o, "allowVolumeExpansion")),
-        json!(age(o)),
+        json!(text(printed, "provisioner")),
+        json!(text_or(printed, "reclaimPolicy", "Delete")),
+        json!(text_or(printed, "volumeBindingMode", "Immediate")),
+        json!(flag(printed, "allowVolumeExpansion")),
+        json!(age(printed)),
     ]
 }
 
 /// Upstream: `printVolumeAttachment`.
-fn volume_attachment(o: &PrintedObject<'_>) -> Cells {
+fn volume_attachment(printed: &PrintedObject<'_>) -> Cells {
     vec![
-        json!(name(o)),
-        json!(text(o, "spec.attacher")),
-        json!(text(o, "spec.source.persistentVolumeName")),
-        json!(text(o, "spec.nodeName")),
-        json!(flag(o, "status.attached")),
-        json!(age(o)),
+        json!(name(printed)),
+        json!(text(printed, "spec.attacher")),
+        json!(text(printed, "spec.source.persistentVolumeName")),
+        json!(text(printed, "spec.nodeName")),
+        json!(flag(printed, "status.attached")),
+        json!(age(printed)),
     ]
 }

@@ -13,12 +13,12 @@ pub(super) fn printer(kind: &str) -> Option<Printer> {
 }
 
 /// Upstream: `printStorageVersionMigration`.
-fn storage_version_migration(o: &PrintedObject<'_>) -> Cells {
-    let group = text(o, "spec.resource.group");
-    let resource = text(o, "spec.resource.resource");
+fn storage_version_migration(printed: &PrintedObject<'_>) -> Cells {
+    let group = text(printed, "spec.resource.group");
+    let resource = text(printed, "spec.resource.resource");
     let shown = if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") };
     let status = ["Failed", "Succeeded", "Running"].into_iter().find(|kind| {
-        condition(o, kind).is_some_and(|condition| text(condition, "status") == "True")
+        condition(printed, kind).is_some_and(|condition| text(condition, "status") == "True")
     });
-    vec![json!(name(o)), json!(shown), json!(status.unwrap_or_default())]
+    vec![json!(name(printed)), json!(shown), json!(status.unwrap_or_default())]
 }

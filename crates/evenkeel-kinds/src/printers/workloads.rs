@@ -24,36 +24,40 @@ pub(crate) fn printer(kind: &str) -> Option<Printer> {
 }
 
 /// Upstream: `printDeployment`.
-fn deployment(o: &PrintedObject<'_>) -> Cells {
-    let [names, images] = containers(get(o, "spec.template.spec"));
+fn deployment(printed: &PrintedObject<'_>) -> Cells {
+    let [names, images] = containers(get(printed, "spec.template.spec"));
     vec![
-        json!(name(o)),
-        json!(format!("{}/{}", count(o, "status.readyReplicas"), count(o, "spec.replicas"))),
-        json!(count(o, "status.updatedReplicas")),
-        json!(count(o, "status.availableReplicas")),
-        json!(age(o)),
+        json!(name(printed)),
+        json!(format!(
+            "{}/{}",
+            count(printed, "status.readyReplicas"),
+            count(printed, "spec.replicas")
+        )),
+        json!(count(printed, "status.updatedReplicas")),
+        json!(count(printed, "status.availableReplicas")),
+        json!(age(printed)),
         json!(names),
         json!(images),
-        json!(crate::scale::format_selector(get(o, "spec.selector"))),
+        json!(crate::scale::format_selector(get(printed, "spec.selector"))),
     ]
 }
 
 /// Upstream: `printReplicaSet`.
-fn replica_set(o: &PrintedObject<'_>) -> Cells {
-    replicas(o, &selector_text(o, "spec.selector"))
+fn replica_set(printed: &PrintedObject<'_>) -> Cells {
+    replicas(printed, &selector_text(printed, "spec.selector"))
 }
 
 /// Returns the cells of a ReplicaSet or ReplicationController.
 ///
 /// Upstream: `printReplicaSet`, `printReplicationController`.
-pub(super) fn replicas(o: &PrintedObject<'_>, selector: &str) -> Cells {
-    let [names, images] = containers(get(o, "spec.template.spec"));
+pub(super) fn replicas(printed: &PrintedObject<'_>, selector: &str) -> Cells {
+    let [names, images] = containers(get(printed, "spec.template.spec"));
     vec![
-        json!(name(o)),
-        json!(count(o, "spec.replicas")),
-        json!(count(o, "status.replicas")),
-        json!(count(o, "status.readyReplicas")),
-        json!(age(o)),
+        json!(name(printed)),
+        json!(count(printed, "spec.replicas")),
+        json!(count(printed, "status.replicas")),
+        json!(count(printed, "status.readyReplicas")),
+        json!(age(printed)),
         json!(names),
         json!(images),
         json!(selector),
@@ -61,33 +65,35 @@ pub(super) fn replicas(o: &PrintedObject<'_>, selector: &str) -> Cells {
 }
 
 /// Upstream: `printStatefulSet`.
-fn stateful_set(o: &PrintedObject<'_>) -> Cells {
-    let [names, images] = containers(get(o, "spec.template.spec"));
-    let ready = format!("{}/{}", count(o, "status.readyReplicas"), count(o, "spec.replicas"));
-    vec![json!(name(o)), json!(ready), json!(age(o)), json!(names), json!(images)]
+fn stateful_set(printed: &PrintedObject<'_>) -> Cells {
+    let [names, images] = containers(get(printed, "spec.template.spec"));
+    let ready =
+        format!("{}/{}", count(printed, "status.readyReplicas"), count(printed, "spec.replicas"));
+    vec![json!(name(printed)), json!(ready), json!(age(printed)), json!(names), json!(images)]
 }
 
 /// Upstream: `printDaemonSet`.
-fn daemon_set(o: &PrintedObject<'_>) -> Cells {
-    let [names, images] = containers(get(o, "spec.template.spec"));
+fn daemon_set(printed: &PrintedObject<'_>) -> Cells {
+    let [names, images] = containers(get(printed, "spec.template.spec"));
     vec![
-        json!(name(o)),
-        json!(count(o, "status.desiredNumberScheduled")),
-        json!(count(o, "status.currentNumberScheduled")),
-        json!(count(o, "status.numberReady")),
-        json!(count(o, "status.updatedNumberScheduled")),
-        json!(count(o, "status.numberAvailable")),
-        json!(labels(o, "spec.template.spec.nodeSelector")),
-        json!(age(o)),
+        json!(name(printed)),
+        json!(count(printed, "status.desiredNumberScheduled")),
+        json!(count(printed, "status.currentNumberScheduled")),
+        json!(count(printed, "status.numberReady")),
+        json!(count(printed, "status.updatedNumberScheduled")),
+        json!(count(printed, "status.numberAvailable")),
+        json!(labels(printed, "spec.template.spec.nodeSelector")),
+        json!(age(printed)),
         json!(names),
         json!(images),
-        json!(selector_text(o, "spec.selector")),
+        json!(selector_text(printed, "spec.selector")),
     ]
 }
 
 /// Upstream: `printControllerRevision`.
-fn revision(o: &PrintedObject<'_>) -> Cells {
-    let owner = list(o, "metadata.ownerReferences").iter().find(|owner| flag(owner, "controller"));
+fn revision(printed: &PrintedObject<'_>) -> Cells {
+    let owner =
+        list(printed, "metadata.ownerReferences").iter().find(|owner| flag(owner, "controller"));
     let controller = owner.map_or_else(
         || NONE.to_owned(),
         |owner| {
@@ -97,43 +103,49 @@ fn revision(o: &PrintedObject<'_>) -> Cells {
             format!("{}/{}", kind.to_lowercase(), text(owner, "name"))
         },
     );
-    vec![json!(name(o)), json!(controller), json!(count(o, "revision")), json!(age(o))]
+    vec![
+        json!(name(printed)),
+        json!(controller),
+        json!(count(printed, "revision")),
+        json!(age(printed)),
+    ]
 }
 
 /// Upstream: `printJob`.
-fn job(o: &PrintedObject<'_>) -> Cells {
-    let succeeded = count(o, "status.succeeded");
-    let parallelism = count(o, "spec.parallelism");
-    let completions = match int(o, "spec.completions") {
+fn job(printed: &PrintedObject<'_>) -> Cells {
+    let succeeded = count(printed, "status.succeeded");
+    let parallelism = count(printed, "spec.parallelism");
+    let completions = match int(printed, "spec.completions") {
         Some(wanted) => format!("{succeeded}/{wanted}"),
         None if parallelism > 1 => format!("{succeeded}/1 of {parallelism}"),
         None => format!("{succeeded}/1"),
     };
-    let end = text(o, "status.completionTime").parse().unwrap_or(o.now);
-    let duration = seconds_since(text(o, "status.startTime"), end).map_or_else(String::new, human);
-    let [names, images] = containers(get(o, "spec.template.spec"));
+    let end = text(printed, "status.completionTime").parse().unwrap_or(printed.now);
+    let duration =
+        seconds_since(text(printed, "status.startTime"), end).map_or_else(String::new, human);
+    let [names, images] = containers(get(printed, "spec.template.spec"));
     vec![
-        json!(name(o)),
-        json!(job_status(o)),
+        json!(name(printed)),
+        json!(job_status(printed)),
         json!(completions),
         json!(duration),
-        json!(age(o)),
+        json!(age(printed)),
         json!(names),
         json!(images),
-        json!(selector_text(o, "spec.selector")),
+        json!(selector_text(printed, "spec.selector")),
     ]
 }
 
-fn job_status(o: &Value) -> &'static str {
+fn job_status(printed: &Value) -> &'static str {
     let has = |kind: &str| {
-        list(o, "status.conditions")
+        list(printed, "status.conditions")
             .iter()
             .any(|condition| text(condition, "type") == kind && text(condition, "status") == "True")
     };
     match () {
         () if has("Complete") => "Complete",
         () if has("Failed") => "Failed",
-        () if get(o, "metadata.deletionTimestamp").is_some() => "Terminating",
+        () if get(printed, "metadata.deletionTimestamp").is_some() => "Terminating",
         () if has("Suspended") => "Suspended",
         () if has("FailureTarget") => "FailureTarget",
         () if has("SuccessCriteriaMet") => "SuccessCriteriaMet",
@@ -142,29 +154,29 @@ fn job_status(o: &Value) -> &'static str {
 }
 
 /// Upstream: `printCronJob`.
-fn cron_job(o: &PrintedObject<'_>) -> Cells {
-    let last = if get(o, "status.lastScheduleTime").is_some() {
-        since(o, "status.lastScheduleTime")
+fn cron_job(printed: &PrintedObject<'_>) -> Cells {
+    let last = if get(printed, "status.lastScheduleTime").is_some() {
+        since(printed, "status.lastScheduleTime")
     } else {
         NONE.to_owned()
     };
-    let suspend = match get(o, "spec.suspend").and_then(Value::as_bool) {
+    let suspend = match get(printed, "spec.suspend").and_then(Value::as_bool) {
         Some(true) => "True",
         Some(false) => "False",
         None => "<unset>",
     };
-    let [names, images] = containers(get(o, "spec.jobTemplate.spec.template.spec"));
+    let [names, images] = containers(get(printed, "spec.jobTemplate.spec.template.spec"));
     vec![
-        json!(name(o)),
-        json!(text(o, "spec.schedule")),
-        json!(text_or(o, "spec.timeZone", NONE)),
+        json!(name(printed)),
+        json!(text(printed, "spec.schedule")),
+        json!(text_or(printed, "spec.timeZone", NONE)),
         json!(suspend),
-        json!(list(o, "status.active").len()),
+        json!(list(printed, "status.active").len()),
         json!(last),
-        json!(age(o)),
+        json!(age(printed)),
         json!(names),
         json!(images),
-        json!(selector_text(o, "spec.jobTemplate.spec.selector")),
+        json!(selector_text(printed, "spec.jobTemplate.spec.selector")),
     ]
 }
 
@@ -214,9 +226,9 @@ fn metric(spec: &Value, status: Option<&Value>) -> String {
 }
 
 /// Upstream: `printHorizontalPodAutoscaler`.
-fn autoscaler(o: &PrintedObject<'_>) -> Cells {
-    let statuses = list(o, "status.currentMetrics");
-    let metrics: Vec<String> = list(o, "spec.metrics")
+fn autoscaler(printed: &PrintedObject<'_>) -> Cells {
+    let statuses = list(printed, "status.currentMetrics");
+    let metrics: Vec<String> = list(printed, "spec.metrics")
         .iter()
         .enumerate()
         .map(|(index, spec)| metric(spec, statuses.get(index)))
@@ -227,16 +239,16 @@ fn autoscaler(o: &PrintedObject<'_>) -> Cells {
         more => format!("{} + {} more...", metrics[..2].join(", "), more - 2),
     };
     vec![
-        json!(name(o)),
+        json!(name(printed)),
         json!(format!(
             "{}/{}",
-            text(o, "spec.scaleTargetRef.kind"),
-            text(o, "spec.scaleTargetRef.name")
+            text(printed, "spec.scaleTargetRef.kind"),
+            text(printed, "spec.scaleTargetRef.name")
         )),
         json!(shown),
-        json!(scalar_text(get(o, "spec.minReplicas"), "<unset>")),
-        json!(count(o, "spec.maxReplicas")),
-        json!(count(o, "status.currentReplicas")),
-        json!(age(o)),
+        json!(scalar_text(get(printed, "spec.minReplicas"), "<unset>")),
+        json!(count(printed, "spec.maxReplicas")),
+        json!(count(printed, "status.currentReplicas")),
+        json!(age(printed)),
     ]
 }

@@ -1,4 +1,5 @@
-//! Validation of built-in kinds, with upstream's errors.
+//! Validation of built-in kinds, with upstream's errors. A function with the argument `errors` is named after the field or
+//! the kind that it validates, and adds an error for each rule that the value breaks.
 //!
 //! Upstream: `k8s.io/kubernetes/pkg/apis`, in the folder of each API group.
 

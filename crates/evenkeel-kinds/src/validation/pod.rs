@@ -19,7 +19,7 @@ const RESTART_POLICIES: &[&str] = &["Always", "OnFailure", "Never"];
 const MAX_HOSTNAME: usize = 64;
 /// Most search paths of a pod's resolver.
 const MAX_SEARCHES: usize = 32;
-/// Most characters of the search paths and the spaces between them.
+/// Maximum number of characters of the search paths and the spaces between them.
 const MAX_SEARCH_LENGTH: usize = 2048;
 const DNS_POLICIES: &[&str] = &["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
 

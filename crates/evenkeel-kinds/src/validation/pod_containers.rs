@@ -52,15 +52,20 @@ pub(super) fn containers(
         grace_seconds: int(spec, "terminationGracePeriodSeconds"),
         host_users: get(spec, "hostUsers") != Some(&Value::Bool(false)),
     };
-    regular(spec, &pod, &path.field("containers"), errors);
-    init(spec, &pod, &path.field("initContainers"), errors);
-    ephemeral(spec, &pod, &path.field("ephemeralContainers"), errors);
+    regular_containers(spec, &pod, &path.field("containers"), errors);
+    init_containers(spec, &pod, &path.field("initContainers"), errors);
+    ephemeral_containers(spec, &pod, &path.field("ephemeralContainers"), errors);
 }
 
-/// Validates `containers`, of which a pod needs at least one.
+/// Validates `containers`. A pod needs at least one container.
 ///
 /// Upstream: `validateContainers`.
-fn regular(spec: &Value, pod: &Pod<'_>, containers_path: &Path<'_>, errors: &mut Errors) {
+fn regular_containers(
+    spec: &Value,
+    pod: &Pod<'_>,
+    containers_path: &Path<'_>,
+    errors: &mut Errors,
+) {
     let containers = list(spec, "containers");
     if containers.is_empty() {
         return errors.required(containers_path, "");
@@ -68,7 +73,7 @@ fn regular(spec: &Value, pod: &Pod<'_>, containers_path: &Path<'_>, errors: &mut
     let mut seen = BTreeSet::new();
     for (index, container) in containers.iter().enumerate() {
         let path = containers_path.index(index);
-        common(container, pod, &path, errors);
+        container_common(container, pod, &path, errors);
         let name = text(container, "name");
         if !seen.insert(name) {
             errors.duplicate(&path.field("name"), name);
@@ -77,18 +82,18 @@ fn regular(spec: &Value, pod: &Pod<'_>, containers_path: &Path<'_>, errors: &mut
         probes(container, &path, errors);
         container_restart_policy(container, &path, errors);
     }
-    conflicting_host_ports(containers, containers_path, errors);
+    host_port_conflicts(containers, containers_path, errors);
 }
 
 /// Validates `initContainers`, sidecars included.
 ///
 /// Upstream: `validateInitContainers`.
-fn init(spec: &Value, pod: &Pod<'_>, containers_path: &Path<'_>, errors: &mut Errors) {
+fn init_containers(spec: &Value, pod: &Pod<'_>, containers_path: &Path<'_>, errors: &mut Errors) {
     let mut seen: BTreeSet<&str> =
         list(spec, "containers").iter().map(|container| text(container, "name")).collect();
     for (index, container) in list(spec, "initContainers").iter().enumerate() {
         let path = containers_path.index(index);
-        common(container, pod, &path, errors);
+        container_common(container, pod, &path, errors);
         init_container_restart_policy(container, &path, errors);
         let name = text(container, "name");
         if seen.contains(name) {
@@ -97,7 +102,7 @@ fn init(spec: &Value, pod: &Pod<'_>, containers_path: &Path<'_>, errors: &mut Er
             seen.insert(name);
         }
         // As upstream, each init container is checked alone, so errors have the path of the first one.
-        conflicting_host_ports(std::slice::from_ref(container), containers_path, errors);
+        host_port_conflicts(std::slice::from_ref(container), containers_path, errors);
         let is_sidecar = text(container, "restartPolicy") == "Always";
         if is_sidecar {
             lifecycle(container, pod.grace_seconds, &path, errors);
@@ -124,7 +129,12 @@ fn init(spec: &Value, pod: &Pod<'_>, containers_path: &Path<'_>, errors: &mut Er
 /// Validates the `ephemeralContainers` of a pod.
 ///
 /// Upstream: `validateEphemeralContainers`.
-fn ephemeral(spec: &Value, pod: &Pod<'_>, containers_path: &Path<'_>, errors: &mut Errors) {
+fn ephemeral_containers(
+    spec: &Value,
+    pod: &Pod<'_>,
+    containers_path: &Path<'_>,
+    errors: &mut Errors,
+) {
     const DETAIL: &str = "cannot be set for an Ephemeral Container";
     let targets: BTreeSet<&str> = ["containers", "initContainers"]
         .iter()
@@ -133,7 +143,7 @@ fn ephemeral(spec: &Value, pod: &Pod<'_>, containers_path: &Path<'_>, errors: &m
     let mut seen = targets.clone();
     for (index, container) in list(spec, "ephemeralContainers").iter().enumerate() {
         let path = containers_path.index(index);
-        common(container, pod, &path, errors);
+        container_common(container, pod, &path, errors);
         trimmed_image(container, &path, errors);
         let name = text(container, "name");
         if !seen.insert(name) {
@@ -173,8 +183,10 @@ pub(super) fn trimmed_image(container: &Value, path: &Path<'_>, errors: &mut Err
     }
 }
 
+/// Validates the fields that all containers have.
+///
 /// Upstream: `validateContainerCommon`.
-fn common(container: &Value, pod: &Pod<'_>, path: &Path<'_>, errors: &mut Errors) {
+fn container_common(container: &Value, pod: &Pod<'_>, path: &Path<'_>, errors: &mut Errors) {
     errors.required_valid(&path.field("name"), text(container, "name"), names::dns_label);
     if text(container, "image").is_empty() {
         errors.required(&path.field("image"), "");
@@ -204,6 +216,8 @@ fn common(container: &Value, pod: &Pod<'_>, path: &Path<'_>, errors: &mut Errors
     }
 }
 
+/// Allows one policy for CPU and one for memory. A pod that never restarts allows only resizes without a restart.
+///
 /// Upstream: `validateResizePolicy`.
 fn resize_policy(policies: &[Value], restart: &str, path: &Path<'_>, errors: &mut Errors) {
     let mut seen = BTreeSet::new();
@@ -221,6 +235,8 @@ fn resize_policy(policies: &[Value], restart: &str, path: &Path<'_>, errors: &mu
     }
 }
 
+/// Requires valid numbers and protocols, and distinct valid names.
+///
 /// Upstream: `validateContainerPorts`.
 fn ports(container: &Value, path: &Path<'_>, errors: &mut Errors) {
     let mut seen = BTreeSet::new();
@@ -244,8 +260,10 @@ fn ports(container: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Requires that each combination of protocol, host IP and host port occurs once.
+///
 /// Upstream: `checkHostPortConflicts`.
-fn conflicting_host_ports(containers: &[Value], containers_path: &Path<'_>, errors: &mut Errors) {
+fn host_port_conflicts(containers: &[Value], containers_path: &Path<'_>, errors: &mut Errors) {
     let mut seen = BTreeSet::new();
     for (index, container) in containers.iter().enumerate() {
         let path = containers_path.index(index);

@@ -190,18 +190,21 @@ mod tests {
 
     #[test]
     fn host_processes_are_all_or_none() {
-        let of = |value: bool| json!({"windowsOptions": {"hostProcess": value}});
+        let security_context = |value: bool| json!({"windowsOptions": {"hostProcess": value}});
         let field = "securityContext.windowsOptions.hostProcess";
         let cases: [(Value, Vec<String>); 4] = [
             (json!({"containers": [{}]}), vec![]),
-            (json!({"hostNetwork": true, "securityContext": of(true), "containers": [{}]}), vec![]),
             (
-                json!({"containers": [{"securityContext": of(true)}, {}]}),
+                json!({"hostNetwork": true, "securityContext": security_context(true), "containers": [{}]}),
+                vec![],
+            ),
+            (
+                json!({"containers": [{"securityContext": security_context(true)}, {}]}),
                 vec!["s".to_owned(), "s.hostNetwork".to_owned()],
             ),
             (
-                json!({"hostNetwork": true, "securityContext": of(true),
-                    "containers": [{"securityContext": of(false)}, {}]}),
+                json!({"hostNetwork": true, "securityContext": security_context(true),
+                    "containers": [{"securityContext": security_context(false)}, {}]}),
                 vec![format!("s.containers[0].{field}"), "s".to_owned()],
             ),
         ];

@@ -11,8 +11,9 @@ use serde_json::Value;
 const MAX_PROFILE_LENGTH: usize = 4095;
 /// Maximum length of the specification of a group managed service account, in bytes.
 const MAX_CREDENTIAL_SPEC: usize = 64 * 1024;
-/// Maximum lengths of a Windows user's domain, exclusive, and name, in bytes.
+/// Exclusive maximum length of the domain of a Windows user, in bytes.
 const MAX_WINDOWS_DOMAIN: usize = 256;
+/// Maximum length of the name of a Windows user, in bytes.
 const MAX_WINDOWS_USER: usize = 104;
 /// Types of the profiles of seccomp and AppArmor.
 const PROFILES: [&str; 3] = ["Localhost", "RuntimeDefault", "Unconfined"];

@@ -9,7 +9,6 @@ use evenkeel_apimachinery::value::{self, get, int, list, text};
 use serde_json::Value;
 use std::net::Ipv6Addr;
 
-/// A deprecated label.
 struct DeprecatedLabel {
     key: &'static str,
     /// Kubernetes version that deprecated the label.
@@ -26,7 +25,6 @@ const fn deprecated(
     DeprecatedLabel { key, since, replacement }
 }
 
-/// All deprecated labels.
 const DEPRECATED_LABELS: &[DeprecatedLabel] = &[
     deprecated("beta.kubernetes.io/arch", "v1.14", "kubernetes.io/arch"),
     deprecated("beta.kubernetes.io/os", "v1.14", "kubernetes.io/os"),

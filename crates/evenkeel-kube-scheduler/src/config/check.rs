@@ -169,23 +169,23 @@ impl LeaderElectionConfiguration {
     }
 }
 
-/// Checks a percentage: 0 to 100.
+/// Checks a percentage: 0 to 100. Upstream: `validatePercentageOfNodesToScore`.
 fn check_percentage(path: &str, percentage: Option<i32>) -> Option<FieldError> {
     let percentage = percentage.filter(|percentage| !(0..=100).contains(percentage))?;
     Some(FieldError::value(path.to_owned(), percentage, "not in valid range [0-100]"))
 }
 
-/// Plugins of former versions that upstream rejects by name.
+/// Plugins of earlier versions that upstream rejects by name.
 const INVALID_PLUGINS: [&str; 4] = ["AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"];
 
-/// Returns an error if the plugin is one of [`INVALID_PLUGINS`].
+/// Returns an error if the plugin is one of [`INVALID_PLUGINS`]. Upstream: `isPluginInvalid`.
 fn check_plugin_name(path: String, name: &str) -> Option<FieldError> {
     let rule =
         format!("was invalid in version \"v1\" (KubeSchedulerConfiguration is version {GROUP:?})");
     INVALID_PLUGINS.contains(&name).then(|| FieldError::value(path, name, &rule))
 }
 
-/// Checks the profiles.
+/// Requires profiles with distinct names and the same QueueSort plugin. Upstream: `validateKubeSchedulerProfile`.
 fn check_profiles(profiles: &[KubeSchedulerProfile], gates: &FeatureGates) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for (n, profile) in profiles.iter().enumerate() {
@@ -207,7 +207,7 @@ fn check_profiles(profiles: &[KubeSchedulerProfile], gates: &FeatureGates) -> Ve
     errors
 }
 
-/// Checks that no list enables an invalid plugin.
+/// Checks that no list enables an invalid plugin. Upstream: `validatePluginSetForInvalidPlugins`.
 fn check_plugin_sets(profile: &KubeSchedulerProfile, path: &str) -> Vec<FieldError> {
     let sets = profile.plugins.iter().flat_map(|plugins| &plugins.0);
     let checked = sets.filter(|(point, _)| {
@@ -221,7 +221,7 @@ fn check_plugin_sets(profile: &KubeSchedulerProfile, path: &str) -> Vec<FieldErr
     errors.collect()
 }
 
-/// Checks the plugin arguments of a profile.
+/// Checks the plugin arguments of a profile. Upstream: `validatePluginConfig`.
 fn check_plugin_configs(
     profile: &KubeSchedulerProfile,
     path: &str,
@@ -241,7 +241,7 @@ fn check_plugin_configs(
     errors
 }
 
-/// Requires the same QueueSort plugin in all profiles, because they share one queue.
+/// Requires the same QueueSort plugin in all profiles, because they share one queue. Upstream: `validateCommonQueueSort`.
 fn check_queue_sorts(profiles: &[KubeSchedulerProfile]) -> Vec<FieldError> {
     let queue_sort_set = |profile: &KubeSchedulerProfile| {
         profile
@@ -277,7 +277,8 @@ fn check_queue_sorts(profiles: &[KubeSchedulerProfile]) -> Vec<FieldError> {
     errors
 }
 
-/// Checks the extenders.
+/// Requires positive weights, distinct extended resources, and at most one extender that binds. Upstream:
+/// `validateExtenders`.
 fn check_extenders(extenders: &[ExtenderConfig]) -> Vec<FieldError> {
     let (mut errors, mut managed) = (Vec::new(), Vec::new());
     for (n, extender) in extenders.iter().enumerate() {
@@ -288,9 +289,10 @@ fn check_extenders(extenders: &[ExtenderConfig]) -> Vec<FieldError> {
         for (m, resource) in extender.managed_resources.iter().enumerate() {
             let (at, name) =
                 (format!("extenders[{n}].managedResources[{m}].name"), &*resource.name);
-            let broken = qualified_name(name);
-            errors.extend(broken.iter().map(|detail| FieldError::value(at.clone(), name, detail)));
-            if broken.is_empty() && !is_extended_resource(name) {
+            let messages = qualified_name(name);
+            errors
+                .extend(messages.iter().map(|detail| FieldError::value(at.clone(), name, detail)));
+            if messages.is_empty() && !is_extended_resource(name) {
                 let rule = "is an invalid extended resource name";
                 errors.push(FieldError::value(at.clone(), name, rule));
             }

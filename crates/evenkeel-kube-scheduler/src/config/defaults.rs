@@ -59,7 +59,6 @@ impl KubeSchedulerConfiguration {
         }
     }
 
-    /// Sets the defaults of leader election.
     fn set_leader_election_defaults(&mut self) {
         let leader = &mut self.leader_election;
         leader.leader_elect.get_or_insert(true);

@@ -103,7 +103,7 @@ pub struct ClientConnectionConfiguration {
     /// Maximum rate in requests per second. Negative means unlimited. Default: 50.
     #[serde(serialize_with = "write::serialize_float")]
     pub qps: f32,
-    /// Number of requests that may exceed `qps` at once. Default: 100.
+    /// Number of requests that may exceed `qps` in a burst. Default: 100.
     pub burst: i32,
 }
 

@@ -14,9 +14,9 @@ pub const BEHAVIOR_DEFINITION: &str = "behaviors.sim.evenkeel.dev";
 
 /// Returns the CustomResourceDefinition of Behaviors.
 pub fn behavior_definition() -> Value {
-    let selector = |of: &str| {
+    let selector = |objects: &str| {
         json!({
-            "type": "object", "description": format!("Selector of the labels of {of}. Default: all."),
+            "type": "object", "description": format!("Selector of the labels of {objects}. Default: all."),
             "properties": {
                 "matchLabels": {"type": "object", "additionalProperties": {"type": "string"}},
                 "matchExpressions": {"type": "array", "items": {

@@ -43,7 +43,7 @@ pub(crate) fn range(value: &str) -> Option<(&str, &str)> {
     value.split_once(RANGE).map(|(low, high)| (low.trim(), high.trim()))
 }
 
-/// What a value is measured in.
+/// Unit of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unit {
     Count,
@@ -63,8 +63,8 @@ impl Unit {
     }
 }
 
-/// Returns the value, or the one that a hash draws from a range, all equally likely. The error is the end of a sentence
-/// about the value.
+/// Returns the value. From a range, the hash draws a value; all values are equally likely. The error is the end of a
+/// sentence about the value.
 pub(crate) fn resolve(value: &str, unit: Option<Unit>, hash: u64) -> Result<String, &'static str> {
     let Some((low, high)) = range(value) else { return Ok(value.to_owned()) };
     let (parse, suffix, invalid): (fn(&str) -> Option<i64>, _, _) = match unit {
@@ -118,13 +118,13 @@ impl Curve {
         let of_day_before = || last.map(|(at, value)| (*at, *value));
         let of_day_after = || first.map(|(at, value)| (*at + DAY, *value));
         match (before, after) {
-            (Some(before), Some(after)) => line(before, after, time),
+            (Some(before), Some(after)) => interpolate(before, after, time),
             (Some(before), None) if self.daily => {
-                of_day_after().map_or(before.1, |after| line(before, after, time))
+                of_day_after().map_or(before.1, |after| interpolate(before, after, time))
             }
             (None, Some(after)) if self.daily => {
                 let after = (after.0 + DAY, after.1);
-                of_day_before().map_or(after.1, |before| line(before, after, time + DAY))
+                of_day_before().map_or(after.1, |before| interpolate(before, after, time + DAY))
             }
             (Some((_, value)), None) | (None, Some((_, value))) => value,
             (None, None) => 0,
@@ -132,14 +132,18 @@ impl Curve {
     }
 }
 
-/// Returns the value at a time on the line between two points.
-fn line((start, from): (Duration, i64), (end, to): (Duration, i64), time: Duration) -> i64 {
+/// Returns the value at a time on the line between two points. A point is a time and its value.
+fn interpolate(
+    (start, start_value): (Duration, i64),
+    (end, end_value): (Duration, i64),
+    time: Duration,
+) -> i64 {
     let length = end.saturating_sub(start).as_secs_f64();
     if length == 0.0 {
-        return to;
+        return end_value;
     }
-    let part = time.saturating_sub(start).as_secs_f64() / length;
-    (from as f64 + (to as f64 - from as f64) * part).round() as i64
+    let elapsed_share = time.saturating_sub(start).as_secs_f64() / length;
+    (start_value as f64 + (end_value as f64 - start_value as f64) * elapsed_share).round() as i64
 }
 
 /// Parses a time of a curve: `HH:MM` of a day, or a duration. Returns whether it is of a day.

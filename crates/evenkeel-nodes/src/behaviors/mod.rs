@@ -7,7 +7,7 @@
 //! | faults of nodes, by mean times | `outages::NodeFault`; with annotations, `node_faults::NodeFaults` |
 //! | selectors; weight, then name; containers | `select::selects`, `select::sort`, `select::apply` |
 //! | an invalid Behavior has no effect, and its condition says why | `spec::parse`, `status::patch` |
-//! | a change takes effect at once | `subscribe` |
+//! | a change takes effect immediately | `subscribe` |
 
 mod definition;
 mod draw;
@@ -203,8 +203,8 @@ impl Behaviors {
     }
 }
 
-/// Reports whether a selector may select other objects since an event: its object has other labels, or came later than
-/// those of the initial list, for which nobody waited.
+/// Reports whether a selector may select other objects since an event: the labels of the object changed, or the object
+/// was created after the initial list.
 fn has_new_labels<V>(event: &CacheEvent<V>, labels: impl Fn(&V) -> &StrMap) -> bool {
     match event {
         CacheEvent::Added { initial, .. } => !initial,

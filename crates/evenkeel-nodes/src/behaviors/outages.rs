@@ -183,12 +183,13 @@ mod tests {
         let silent = fault(HOUR, HOUR / 10);
         let not_ready = NodeFault { annotation: "sim.evenkeel.dev/not-ready", ..silent };
         let until = 1000 * HOUR;
-        let of = |fault: &NodeFault, seed: u64, node: &str| changes(fault, seed, node, until);
-        let known = of(&silent, 1, "a");
-        assert_eq!(known, of(&silent, 1, "a"));
-        assert_ne!(known, of(&silent, 2, "a"));
-        assert_ne!(known, of(&silent, 1, "b"));
-        assert_ne!(known, of(&not_ready, 1, "a"));
+        let changes_of =
+            |fault: &NodeFault, seed: u64, node: &str| changes(fault, seed, node, until);
+        let known = changes_of(&silent, 1, "a");
+        assert_eq!(known, changes_of(&silent, 1, "a"));
+        assert_ne!(known, changes_of(&silent, 2, "a"));
+        assert_ne!(known, changes_of(&silent, 1, "b"));
+        assert_ne!(known, changes_of(&not_ready, 1, "a"));
         // Decided at any time, in any order: the segment is the one that contains it.
         for millis in (0..until).rev().step_by(7_777_777) {
             let outage = silent.outage(1, "a", at(0), at(millis));

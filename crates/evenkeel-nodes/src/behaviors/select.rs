@@ -1,4 +1,4 @@
-//! What Behaviors make of a pod.
+//! Selection of the Behaviors that apply to a pod, and of the values that they set.
 
 use evenkeel_api::{
     StrMap,

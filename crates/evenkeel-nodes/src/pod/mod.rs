@@ -1,4 +1,5 @@
-//! Lifecycle of a pod on a simulated node: its facts and memory, from which the plan and the status follow.
+//! Lifecycle of a pod on a simulated node. The plan and the status are computed from facts (inputs that are read from objects)
+//! and memory (the state of earlier syncs).
 
 pub(crate) mod facts;
 pub(crate) mod memory;

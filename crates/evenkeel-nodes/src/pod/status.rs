@@ -207,7 +207,7 @@ fn initialized(facts: &Facts<'_>, memory: &Memory, phase: Phase) -> (bool, &'sta
     }
     let pairs = facts.inits.iter().zip(&*memory.inits);
     let incomplete: Vec<&str> = pairs
-        .filter(|(container, slot)| !passed(container, slot))
+        .filter(|(container, slot)| !has_passed(container, slot))
         .map(|(container, _)| container.name)
         .collect();
     if incomplete.is_empty() {
@@ -221,7 +221,7 @@ fn initialized(facts: &Facts<'_>, memory: &Memory, phase: Phase) -> (bool, &'sta
 }
 
 /// Reports whether an init container lets the next container start: it has succeeded or, as a sidecar, runs.
-fn passed(container: &Container<'_>, slot: &Slot) -> bool {
+fn has_passed(container: &Container<'_>, slot: &Slot) -> bool {
     if container.sidecar {
         slot.running().is_some()
     } else {
@@ -297,7 +297,7 @@ fn container_statuses(
 ) -> Vec<Value> {
     let ready = |container: &Container<'_>, slot: &Slot| {
         match group {
-            Group::Init if !container.sidecar => passed(container, slot),
+            Group::Init if !container.sidecar => has_passed(container, slot),
             Group::Init | Group::Main => is_ready(container, slot, now),
             // An ephemeral container has no part in the pod's readiness.
             Group::Ephemeral => false,
@@ -322,7 +322,6 @@ fn hash_statuses(statuses: &[Value]) -> u64 {
     hasher.finish().max(1)
 }
 
-/// Returns the status of a container.
 fn container_status(
     facts: &Facts<'_>,
     container: &Container<'_>,

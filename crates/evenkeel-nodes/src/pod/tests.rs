@@ -24,7 +24,7 @@ use crate::{
     Delays,
     behaviors::{Behavior, parse_spec},
 };
-use evenkeel_shell::{Files, Processes, later};
+use evenkeel_shell::{Files, NodeFields, Processes, later};
 
 /// A pod with its kubelet, and a fake API server that merges each patch into the status.
 struct TestPod {
@@ -51,6 +51,7 @@ struct TestPod {
 
 /// Address of the node.
 const HOST: Ipv4Addr = Ipv4Addr::new(172, 18, 0, 2);
+const NODE: NodeFields<'static> = NodeFields { name: "node-1", host_ip: HOST };
 /// Address of the pod.
 const POD: Ipv4Addr = Ipv4Addr::new(10, 128, 0, 1);
 
@@ -67,7 +68,7 @@ impl TestPod {
         let (writes, removed) = (0, false);
         let process = PodCommand::decode(object.to_string().as_bytes(), Encoding::Json).unwrap();
         Self {
-            processes: Processes::read(&process, ("node-1", HOST), |_| None),
+            processes: Processes::read(&process, NODE, |_| None),
             node_files: Arc::default(),
             images: BTreeMap::new(),
             object,
@@ -156,8 +157,8 @@ impl TestPod {
     }
 }
 
-/// Applies a strategic merge patch as far as the tests need it. Conditions are merged by type, a null removes a field,
-/// and any other value replaces the field.
+/// Applies the subset of strategic merge patches that the tests need. Conditions are merged by type, a null removes a
+/// field, and any other value replaces the field.
 fn merge(into: &mut Map<String, Value>, patch: &Map<String, Value>) {
     for (key, value) in patch {
         let conditions =
@@ -209,7 +210,7 @@ fn ephemeral_container_starts_in_a_running_pod_and_is_not_restarted() {
     ]);
     let text = pod.object.to_string();
     let process = PodCommand::decode(text.as_bytes(), Encoding::Json).unwrap();
-    pod.processes = Processes::read(&process, ("node-1", HOST), |_| None);
+    pod.processes = Processes::read(&process, NODE, |_| None);
     pod.run(5);
     let status =
         |pod: &TestPod, n: usize| pod.object["status"]["ephemeralContainerStatuses"][n].clone();
@@ -515,7 +516,7 @@ fn a_node_pulls_an_image_once() {
         "containers": [{ "name": "a", "image": "app" }, { "name": "b", "image": "app" }],
     });
     let mut first = TestPod::new(spec, annotations.clone());
-    // 10 s for each of the images, and 1 s for each of the containers, the main ones at once.
+    // 10 s for each of the images, and 1 s for each of the containers, the main ones at the same time.
     first.run(21);
     assert_eq!(first.phase(), "Pending");
     first.run(1);

@@ -31,7 +31,8 @@ impl NodeWorkers {
     pub(crate) fn new(
         controller: &Arc<StageController>,
         options: &NodesOptions,
-        (nodes, faults): (&Cache<Node>, &NodeFaults),
+        nodes: &Cache<Node>,
+        faults: &NodeFaults,
         queue: Queue<usize>,
     ) -> Arc<Self> {
         let names = options.nodes.iter().enumerate();

@@ -115,7 +115,7 @@ impl StageController {
         }
         let Some(object) = self.read(staged).await? else { return Ok(PlayResult::Gone) };
         if object["metadata"]["uid"] != **staged.uid {
-            // Another object has the name. The cache has it soon.
+            // Another object has the name now. Its watch event causes the next sync.
             return Ok(PlayResult::Gone);
         }
         if staged.resource == ResourceRef::Node
@@ -131,7 +131,7 @@ impl StageController {
                 }
             }
         }
-        let set = self.stages.of(staged.resource);
+        let stages = self.stages.of(staged.resource);
         let node_ip = staged.node.ip.to_string();
         let pod_ip = staged.pod_ip.map(|ip| ip.to_string()).unwrap_or_default();
         let environment = Environment {
@@ -143,7 +143,7 @@ impl StageController {
             node_port: KUBELET_PORT,
             draws: 0,
         };
-        let decision = plan(&object, &set, &memory, &environment);
+        let decision = plan(&object, &stages, &memory, &environment);
         let mut memory = decision.memory;
         decision.errors.into_iter().for_each(|why| self.report(staged, why));
         let result = self.perform(staged, decision.actions).await;

@@ -49,7 +49,7 @@ fn pod(version: &str) -> Value {
     })
 }
 
-/// Returns the second at which an object follows a Stage with this delay; `None` for at once.
+/// Returns the second at which an object follows a Stage with this delay; `None` for immediately.
 fn due(delay: &Value) -> Option<i64> {
     let stages = set(&[("s", json!({"selector": {}, "delay": delay, "next": {"delete": true}}))]);
     let decision = decide(&pod("1"), &stages, &Memory::default(), 10);
@@ -335,9 +335,9 @@ fn a_refused_request_resumes_the_stage_that_made_it() {
     assert_eq!(resumed.actions, refused.actions[1..], "with the same draws");
     // Someone else changes the object.
     deleted["metadata"]["resourceVersion"] = json!("4");
-    let anew = decide(&deleted, &stages, &memory, 6);
-    assert_eq!(anew.actions.len(), 3);
-    assert_ne!(anew.actions[1], refused.actions[1], "another draw");
+    let redrawn = decide(&deleted, &stages, &memory, 6);
+    assert_eq!(redrawn.actions.len(), 3);
+    assert_ne!(redrawn.actions[1], refused.actions[1], "another draw");
 }
 
 #[test]

@@ -54,7 +54,7 @@ pub(super) fn render(
     Ok(renderer.output)
 }
 
-/// Where a rendering continues after a list of nodes.
+/// Continuation of a rendering after a list of nodes.
 #[derive(Clone, Copy, PartialEq)]
 enum Flow {
     Next,

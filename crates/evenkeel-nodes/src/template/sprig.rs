@@ -223,7 +223,7 @@ fn fields(value: &Value) -> Result<&Map<String, Value>, String> {
     value.as_object().ok_or_else(|| format!("a {} is no map", type_name(value)))
 }
 
-/// Converts a value to an integer, as sprig does: 0 for a value that is none.
+/// Converts a value to an integer, as sprig does: 0 for a value that is not a number.
 fn int(value: &Value) -> i64 {
     match value {
         Value::Number(number) => {

@@ -140,7 +140,7 @@ fn is_running(pod: &Pod) -> bool {
     &*pod.status.phase == "Running" && !pod.meta.deleting()
 }
 
-/// What the usage of a pod depends on besides the pod.
+/// Inputs of the usage of a pod, besides the pod itself.
 struct Running<'a> {
     /// Number of running pods by the uid of the controlling owner.
     by_owner: HashMap<&'a str, i64>,

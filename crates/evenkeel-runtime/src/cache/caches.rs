@@ -35,7 +35,7 @@ const PROCESSING_LATENCY_BUCKETS: &[f64] =
 /// All caches of a program. Clones share them.
 ///
 /// Two requests for the same type and selector return the same cache. [`Caches::start`] starts the caches
-/// requested so far, so that callers can declare indexes and handlers first. Later caches start at once.
+/// requested so far, so that callers can declare indexes and handlers first. Later caches start immediately.
 #[doc(alias = "SharedInformerFactory")]
 #[derive(Clone)]
 pub struct Caches {
@@ -97,7 +97,7 @@ impl Scope {
 
 struct Entry {
     informer: Arc<Informer>,
-    /// What the readers share. Gone when nobody reads the cache any more.
+    /// State that the readers share. It is dropped with the last reader of the cache.
     readers: Weak<Reader>,
     /// Cancelled to stop the reflector.
     token: CancellationToken,
@@ -302,7 +302,7 @@ impl Caches {
         Cache::of(&self.informer(self.selected_scope(kind, selection), object_type))
     }
 
-    /// Starts the reflectors of all caches. Caches that are requested later start at once.
+    /// Starts the reflectors of all caches. Caches that are requested later start immediately.
     pub fn start(&self, tasks: &Tasks) {
         let mut state = self.state();
         state.tasks = Some(tasks.clone());
@@ -338,7 +338,7 @@ impl Caches {
         stopped.inspect(|entry| entry.token.cancel()).count() > 0
     }
 
-    /// Stops the cache of an informer if nobody reads it any more. A later request makes a new cache.
+    /// Stops the cache of an informer that has no readers any more. A later request creates a new cache.
     pub(crate) fn stop_unread(&self, informer: &Arc<Informer>) {
         let is_unread = |entry: &mut Entry| {
             Arc::ptr_eq(&entry.informer, informer)

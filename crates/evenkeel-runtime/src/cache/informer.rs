@@ -181,7 +181,7 @@ impl Informer {
 
     /// Returns an object as its view, or `None` also if the cache holds another view.
     pub(crate) fn get_as<V: View>(&self, namespace: &str, name: &str) -> Option<Arc<V>> {
-        if !self.holds::<V>() {
+        if !self.is_of_view::<V>() {
             return None;
         }
         downcast(self.get(namespace, name)?)
@@ -210,7 +210,7 @@ impl Informer {
     }
 
     /// Returns whether the objects are of this view.
-    pub(crate) fn holds<V: View>(&self) -> bool {
+    pub(crate) fn is_of_view<V: View>(&self) -> bool {
         self.object_type.id == TypeId::of::<V>()
     }
 
@@ -277,8 +277,8 @@ impl Informer {
         &self.synced
     }
 
-    /// Calls a function once the cache has synced, at once if it has. It must not block. It replaces a former one of the same
-    /// caller.
+    /// Calls `call` once the cache has synced; immediately, if it has synced already. `call` must not block. It replaces an earlier
+    /// function of the same caller.
     pub(crate) fn when_synced(&self, caller: String, call: impl FnOnce() + Send + 'static) {
         let mut waiting = self.on_synced.lock().unwrap_or_else(PoisonError::into_inner);
         if self.has_synced() {

@@ -125,7 +125,7 @@ impl<V> Cache<V> {
     where
         V: View,
     {
-        informer.holds::<V>().then(|| Self::of(informer))
+        informer.is_of_view::<V>().then(|| Self::of(informer))
     }
 
     fn of(informer: &Arc<Reader>) -> Self {

@@ -72,7 +72,7 @@ impl<V: WholeObject> Object for Packed<V> {
     }
 }
 
-/// Objects of a cache that are decoded, the one that was decoded first at the front.
+/// Decoded objects of a cache, in the order in which they were decoded.
 struct Recent<V>(Mutex<RecentState<V>>);
 
 struct RecentState<V> {

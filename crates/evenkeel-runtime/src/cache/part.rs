@@ -159,7 +159,7 @@ impl Feed {
         let initial = !self.part().synced.load(Ordering::SeqCst);
         let namespace = self.namespace();
         self.change(version, |store| store.replace(namespace, objects, initial));
-        // Of two parts that sync at once, at least one must see both.
+        // Of two parts that sync at the same time, at least one must see both.
         self.part().synced.store(true, Ordering::SeqCst);
         self.informer.set_synced();
     }

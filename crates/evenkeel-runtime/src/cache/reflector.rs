@@ -53,7 +53,7 @@ pub(crate) struct Reflector {
 /// Outcome of one list and watch.
 #[derive(Debug)]
 enum WatchEnd {
-    /// The watch ended without an error, or a paged list is complete. Watch again at once.
+    /// The watch ended without an error, or a paged list is complete. Watch again immediately.
     Regular,
     /// The resourceVersion has expired or is too large. List again after a backoff.
     Expired,
@@ -78,7 +78,7 @@ impl From<ApiError> for WatchEnd {
             Self::Expired
         } else if error.is_not_found() {
             Self::NotServed(full_text(&error).into())
-        } else if watch_forbidden(error.code()) {
+        } else if means_watch_forbidden(error.code()) {
             Self::WatchForbidden(full_text(&error).into())
         } else {
             Self::Failed(full_text(&error).into())
@@ -206,7 +206,7 @@ impl Reflector {
         self.handle_watch(&mut watch).await
     }
 
-    /// Returns a watch timeout between five and ten minutes, so that the watches do not all end at once
+    /// Returns a watch timeout between five and ten minutes, so that the watches do not all end at the same time
     /// (`minWatchTimeout`).
     fn watch_timeout_seconds(&self) -> u64 {
         MIN_WATCH_TIMEOUT_SECONDS
@@ -254,7 +254,10 @@ impl Reflector {
     async fn watch_list(&mut self) -> Result<Option<OpenWatch>, WatchEnd> {
         let mut opened = match self.open_watch("", true, self.watch_timeout_seconds()).await {
             Ok(opened) => opened,
-            Err(error) if watch_list_unsupported(error.code()) || watch_forbidden(error.code()) => {
+            Err(error)
+                if means_watch_list_unsupported(error.code())
+                    || means_watch_forbidden(error.code()) =>
+            {
                 return Ok(None);
             }
             Err(error) => return Err(error.into()),
@@ -284,7 +287,9 @@ impl Reflector {
                     Ok(Identity { meta }) => state.remove(&meta.namespace, &meta.name),
                     Err(error) => self.log_skipped(&error),
                 },
-                Event::Error(status) if watch_list_unsupported(status.code) => return Ok(None),
+                Event::Error(status) if means_watch_list_unsupported(status.code) => {
+                    return Ok(None);
+                }
                 Event::Error(status) => return Err(ApiError::Status(Box::new(status)).into()),
                 Event::Bookmark(Metadata { meta, .. }) => {
                     if meta.annotations.get(INITIAL_EVENTS_ANNOTATION) == Some("true") {
@@ -445,7 +450,7 @@ struct OpenWatch {
 
 impl OpenWatch {
     async fn next(&mut self) -> Result<Option<Bytes>, WatchEnd> {
-        // A watch that outlives its deadline counts as dead.
+        // A watch that lasts longer than its deadline counts as broken.
         let Ok(frame) = timeout_at(self.deadline, self.watch.next()).await else { return Ok(None) };
         let frame = frame?;
         self.events += u64::from(frame.is_some());
@@ -454,12 +459,12 @@ impl OpenWatch {
 }
 
 /// Returns whether the HTTP status code means that the server does not support streaming lists.
-fn watch_list_unsupported(code: u16) -> bool {
+fn means_watch_list_unsupported(code: u16) -> bool {
     matches!(code, 400 | 405 | 406 | 415 | 422 | 501)
 }
 
 /// Returns whether the HTTP status code means that this client cannot watch. It may still list.
-fn watch_forbidden(code: u16) -> bool {
+fn means_watch_forbidden(code: u16) -> bool {
     matches!(code, 403 | 405)
 }
 

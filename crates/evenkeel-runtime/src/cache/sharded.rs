@@ -21,10 +21,10 @@ pub(super) struct ReadTerms {
     changes: Option<watch::Receiver<()>>,
 }
 
-/// What changed when a reflector followed the terms.
+/// Changes after a reflector adopted the current terms.
 #[derive(Default)]
 pub(super) struct Followed {
-    /// Whether a list is necessary: there are terms whose objects the cache does not hold, or none at all.
+    /// Whether a list is necessary: the cache lacks the objects of a term, or there are no terms.
     pub(super) needs_list: bool,
     /// Whether the cache holds objects of shards without a term.
     pub(super) has_lost: bool,
@@ -34,7 +34,7 @@ pub(super) struct Followed {
 pub(super) struct Skipped {
     /// The object's resourceVersion.
     pub(super) resource_version: Text,
-    /// The same as a number; 0 if it is none.
+    /// The same as a number; 0 if it is not a number.
     pub(super) version: u64,
 }
 
@@ -100,7 +100,7 @@ impl ReadTerms {
     pub(super) async fn changed(&mut self) {
         let Some(changes) = &mut self.changes else { return pending().await };
         if changes.changed().await.is_err() {
-            // The sender lives as long as the handle.
+            // The sender is dropped with the handle.
             pending::<()>().await;
         }
     }

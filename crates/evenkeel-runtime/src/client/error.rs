@@ -173,7 +173,7 @@ impl ApiError {
     }
 
     /// Returns whether nothing can be created because the namespace is terminating.
-    pub fn namespace_terminating(&self) -> bool {
+    pub fn is_namespace_terminating(&self) -> bool {
         self.code() == 403
             && self.status().is_some_and(|status| {
                 status.causes.iter().any(|cause| &*cause.reason == "NamespaceTerminating")
@@ -196,7 +196,7 @@ impl From<&ApiError> for Failure {
             code: error.code(),
             reason: error.reason().to_owned(),
             message: full_text(error),
-            namespace_terminating: error.namespace_terminating(),
+            namespace_terminating: error.is_namespace_terminating(),
         }
     }
 }
@@ -264,9 +264,9 @@ mod tests {
             causes: Box::new([cause]),
             ..Status::default()
         }));
-        assert!(error.namespace_terminating());
+        assert!(error.is_namespace_terminating());
         assert!(Failure::from(&error).namespace_terminating);
-        assert!(!status(403, "Forbidden").namespace_terminating());
+        assert!(!status(403, "Forbidden").is_namespace_terminating());
     }
 
     #[test]

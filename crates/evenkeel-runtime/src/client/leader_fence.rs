@@ -88,7 +88,7 @@ pub(super) async fn run_fenced<T>(
 ) -> Option<T> {
     let (mut request, mut timer) = (pin!(request), pin!(None::<Sleep>));
     poll_fn(|context| {
-        // Check the fence before polling the request, because all timers of a paused process fire at once when it
+        // Check the fence before polling the request, because all timers of a paused process fire at the same time when it
         // resumes.
         let window = fence.window();
         if window == Window::Closed {
@@ -102,7 +102,7 @@ pub(super) async fn run_fenced<T>(
             timer.set(Some(sleep_until(until)));
         }
         if timer.as_mut().as_pin_mut().is_some_and(|timer| timer.poll(context).is_ready()) {
-            // Poll again at once, to check whether the fence has closed.
+            // Poll again immediately, to check whether the fence has closed.
             context.waker().wake_by_ref();
         }
         Poll::Pending

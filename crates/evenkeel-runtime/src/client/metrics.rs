@@ -106,7 +106,7 @@ impl RestMetrics {
     }
 
     /// Counts a new client. `shares_transport` is whether it uses the transport of another client.
-    pub fn connected(&self, shares_transport: bool) {
+    pub fn record_new_client(&self, shares_transport: bool) {
         let result = if shares_transport { "hit" } else { "miss" };
         self.0.transport_calls.with_label_values(&[result]).inc();
         self.0.transports.add(if shares_transport { 0.0 } else { 1.0 });
@@ -267,7 +267,7 @@ mod tests {
     fn clients_with_a_shared_transport_are_counted_as_hits() {
         let registry = Registry::new();
         let metrics = RestMetrics::new(&registry);
-        [false, true, true].into_iter().for_each(|shared| metrics.connected(shared));
+        [false, true, true].into_iter().for_each(|shared| metrics.record_new_client(shared));
         assert_eq!(metrics.0.transports.get(), 1.0);
         assert_eq!(metrics.0.transport_calls.with_label_values(&["hit"]).get(), 2);
     }

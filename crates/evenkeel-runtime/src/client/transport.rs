@@ -17,7 +17,6 @@ use tower::{BoxError, Service, ServiceExt as _, util::BoxCloneSyncService};
 /// Stack of layers that sends requests. Each request uses a clone.
 pub(super) type Stack = BoxCloneSyncService<Request<Body>, Response<PooledBody>, BoxError>;
 
-/// Body of a response.
 pub(crate) type ResponseBody = Either<PooledBody, Body>;
 
 /// Transport of requests: kube's client, or a stack that bypasses the queue of kube's client.

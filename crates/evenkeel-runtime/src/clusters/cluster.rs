@@ -68,7 +68,7 @@ impl Cluster {
         self.manager.controller_of_dynamic(kind)
     }
 
-    /// Declares a controller of a kind of which only the metadata is cached, as [`Manager::controller_of_metadata`].
+    /// Declares a controller of a kind that is cached as metadata only, as [`Manager::controller_of_metadata`].
     pub fn controller_of_metadata(&self, kind: Kind) -> ControllerBuilder<'_, Metadata> {
         self.manager.controller_of_metadata(kind)
     }
@@ -125,7 +125,7 @@ impl Cluster {
         self.manager.env().caches.configure_dynamic(kind, options);
     }
 
-    /// Like [`Cluster::cache`], for a kind of which only the metadata is cached.
+    /// Like [`Cluster::cache`], for a kind that is cached as metadata only.
     pub fn cache_metadata(&self, kind: Kind, options: CacheOptions<Metadata>) {
         self.manager.env().caches.configure_metadata(kind, options);
     }

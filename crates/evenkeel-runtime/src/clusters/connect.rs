@@ -38,7 +38,7 @@ impl Connector {
     /// Engages the cluster of the kubeconfig under a key of a Secret.
     ///
     /// # Errors
-    /// When there is none, or it is refused, which a retry does not change. When it cannot be used.
+    /// The Secret has no kubeconfig, or the kubeconfig is refused: a retry fails as well. The kubeconfig cannot be used.
     pub(super) async fn engage(
         &self,
         clusters: &Clusters,

@@ -1,4 +1,4 @@
-//! What is done with a cluster when its provider names it.
+//! Decides whether to engage, replace or keep a cluster that its provider adds.
 
 /// Step for one cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -7,7 +7,7 @@ pub(super) enum Step {
     Keep,
     /// The cluster is new.
     Engage,
-    /// The connection is another one: the cluster is left, and then engaged anew.
+    /// The connection changed: the cluster is disengaged, and then engaged again.
     Replace,
 }
 

@@ -47,7 +47,7 @@ struct State {
 
 /// Cluster that is engaged, or that was and has not ended yet.
 struct Member {
-    /// What the provider knows its connection by. `None` once the cluster is left.
+    /// Identity that the provider gave to the connection. `None` once the cluster is left.
     identity: Option<Arc<[u8]>>,
     /// Cancelled to leave the cluster.
     stop: CancellationToken,

@@ -30,7 +30,7 @@ pub enum KubeconfigError {
 /// Returns the bytes of the kubeconfig under a key of a Secret, and the kubeconfig.
 ///
 /// # Errors
-/// When there is none, or it is refused.
+/// The Secret has no kubeconfig under the key, or the kubeconfig is refused.
 pub(super) fn of_secret<'s>(
     secret: &'s Secret,
     key: &str,

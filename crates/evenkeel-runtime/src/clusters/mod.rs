@@ -57,7 +57,7 @@ use crate::manager::Manager;
 
 impl Manager {
     /// Runs controllers in each cluster of a provider. `declare` declares them when a cluster appears, with the cluster's own
-    /// client and caches. When it goes away, or its connection changes, they end after their last passes.
+    /// client and caches. When the cluster disappears, or its connection changes, the controllers end after their last passes.
     ///
     /// The leader alone connects to clusters, also with sharding. All writes to them are fenced by its lease.
     ///

@@ -115,7 +115,7 @@ impl ClusterProvider for ProfileClusters {
     }
 }
 
-/// What is done with the cluster of a profile.
+/// Action on the cluster of a profile.
 #[derive(Debug, PartialEq)]
 enum Decision<'s> {
     Leave,

@@ -1,4 +1,4 @@
-//! What names the clusters of a manager.
+//! Cluster providers: sources of the clusters of a manager.
 
 use super::engage::Clusters;
 use crate::manager::Manager;

@@ -34,7 +34,8 @@ const KEY: &str = "kubeconfig";
 /// ```
 ///
 /// The operator needs `list` and `watch` of the Secrets in that namespace. A kubeconfig that names a file or a command is
-/// refused: whoever writes a Secret must not get the operator's own. One that is refused leaves a cluster as it was.
+/// refused, because the writer of a Secret must not get the operator's credentials. A refused kubeconfig leaves the cluster
+/// unchanged.
 ///
 /// In multicluster-runtime: `kubeconfig.Provider`.
 #[doc(alias = "kubeconfig.Provider")]

@@ -163,7 +163,7 @@ impl Barrier {
     }
 
     /// Returns whether a key waits. Such a key need not be added to the queue: it would not be admitted.
-    pub(super) fn holds(&self, key: &Key) -> bool {
+    pub(super) fn is_waiting(&self, key: &Key) -> bool {
         self.lock().waiting.contains_key(key)
     }
 
@@ -415,7 +415,7 @@ mod tests {
         f.barrier.wrote(&key, &PODS, &pod_at(12));
         assert_eq!(f.barrier.admit(&key), Err(PODS));
         assert_eq!(f.barrier.admit(&other), Ok(()));
-        assert!(f.barrier.holds(&key));
+        assert!(f.barrier.is_waiting(&key));
         f.version.store(11, Ordering::SeqCst);
         f.barrier.on_cache_event(&PODS, "ns", "x", "");
         assert!(f.queue.is_empty());
@@ -439,7 +439,7 @@ mod tests {
         assert!(f.queue.is_empty());
         f.barrier.on_cache_event(&PODS, "ns", "pod", "u");
         for key in keys {
-            assert!(!f.barrier.holds(&key), "{key}");
+            assert!(!f.barrier.is_waiting(&key), "{key}");
             assert_eq!(f.queue.next().await, Some(key));
         }
     }
@@ -482,7 +482,7 @@ mod tests {
         f.barrier.wrote(&key, &PODS, &pod_at(12));
         assert_eq!(f.barrier.admit(&key), Err(PODS));
         f.barrier.forget(&key);
-        assert!(!f.barrier.holds(&key));
+        assert!(!f.barrier.is_waiting(&key));
         assert_eq!(f.barrier.admit(&key), Ok(()));
     }
 }

@@ -517,8 +517,10 @@ impl Builder {
             .iter()
             .map(|(informer, handle)| {
                 let (period, causes) = (batch_period, causes.as_ref());
-                let priorities = Enqueue::by_priority(&queue, &barrier, period, &filter, causes);
-                subscription(Arc::clone(informer), Arc::clone(handle), priorities, &barrier)
+                let (informer, handle) = (Arc::clone(informer), Arc::clone(handle));
+                let (normal_priority, low_priority) =
+                    Enqueue::by_priority(&queue, &barrier, period, &filter, causes);
+                subscription(informer, handle, normal_priority, low_priority, &barrier)
             })
             .collect();
         let replay = env.shards.clone().map(|shards| Replay {
@@ -563,7 +565,8 @@ impl Builder {
 pub(super) fn subscription(
     informer: Arc<Reader>,
     handle: Arc<Handle>,
-    (normal_priority, low_priority): (Enqueue, Enqueue),
+    normal_priority: Enqueue,
+    low_priority: Enqueue,
     barrier: &Arc<Barrier>,
 ) -> Subscribe {
     let (kind, barrier) = (informer.scope().kind.clone(), Arc::clone(barrier));

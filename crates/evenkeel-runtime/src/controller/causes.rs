@@ -74,7 +74,7 @@ pub(super) struct Causes(Mutex<FastMap<Key, Cause>>);
 
 impl Causes {
     /// Notes the cause of a key. The first one stays, but an event precedes the end of a delay.
-    pub(super) fn note(&self, key: &Key, cause: Cause) {
+    pub(super) fn record(&self, key: &Key, cause: Cause) {
         let mut causes = self.lock();
         match causes.get_mut(key) {
             Some(known @ (Cause::Retry | Cause::Again)) => *known = cause,
@@ -126,9 +126,9 @@ mod tests {
             (vec![Cause::Again], "the last pass asked for another one"),
             (vec![Cause::Source, event("y")], "a source named the key"),
         ];
-        for (noted, expected) in table {
+        for (recorded, expected) in table {
             let causes = Causes::default();
-            noted.into_iter().for_each(|cause| causes.note(&key, cause));
+            recorded.into_iter().for_each(|cause| causes.record(&key, cause));
             assert_eq!(causes.get(&key).map(|cause| cause.to_string()).as_deref(), Some(expected));
             assert!(causes.take(&key).is_some() && causes.take(&key).is_none());
         }

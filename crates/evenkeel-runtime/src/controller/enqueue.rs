@@ -24,7 +24,7 @@ pub struct Enqueue {
     /// Delay after the first event of a key, so that one pass handles all events until then.
     batch_period: Duration,
     filter: Filter,
-    /// Where the causes of keys are noted. `None` if nobody reads them.
+    /// Records the causes of keys. `None` if no reader of causes is registered.
     causes: Option<Arc<Causes>>,
     /// Event that is being handled. A cache's handlers run one after the other.
     event: Mutex<Option<Arc<Event>>>,
@@ -113,7 +113,7 @@ impl Enqueue {
         (enqueue(Priority::NORMAL), enqueue(Priority::LOW))
     }
 
-    /// Sets the event that is being handled, if causes are noted.
+    /// Sets the event that is being handled, if causes are recorded.
     pub(super) fn set_event(&self, event: impl FnOnce() -> Event) {
         if self.causes.is_some() {
             let event = Arc::new(event());
@@ -121,10 +121,10 @@ impl Enqueue {
         }
     }
 
-    fn note_cause(&self, key: &Key) {
+    fn record_cause(&self, key: &Key) {
         let Some(causes) = &self.causes else { return };
         let event = self.event.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        causes.note(key, event.map_or(Cause::Source, Cause::Event));
+        causes.record(key, event.map_or(Cause::Source, Cause::Event));
     }
 
     /// Adds a key. Keys of the initial list or of a resync have a lower priority than keys of changes.
@@ -138,10 +138,10 @@ impl Enqueue {
             return;
         }
         // If a key waits for the cache to show its own writes, the barrier enqueues it afterwards.
-        if self.barrier.holds(&key) {
+        if self.barrier.is_waiting(&key) {
             return;
         }
-        self.note_cause(&key);
+        self.record_cause(&key);
         if self.batch_period.is_zero() {
             self.queue.add(key, priority);
         } else {
@@ -167,7 +167,7 @@ impl Enqueue {
     /// Adds a key after a delay. If a key is added several times, the earliest time applies.
     pub fn add_after(&self, key: Key, delay: Duration) {
         if self.filter.selects(&key) {
-            self.note_cause(&key);
+            self.record_cause(&key);
             self.queue.add_after_with_priority(key, delay, self.priority);
         }
     }

@@ -1,4 +1,4 @@
-//! Consecutive failures of keys. The queue's rate limiter also counts passes that asked to come again at once.
+//! Consecutive failures of keys. The queue's rate limiter also counts passes that requested an immediate requeue.
 
 use crate::{
     fast_map::{FastMap, shrink_if_sparse},

@@ -103,10 +103,10 @@ impl LateWatches {
             replay.subscriptions().push((Arc::clone(&reader), Arc::clone(&handle)));
         }
         let filter = Filter::of(shared.shards());
-        let priorities =
+        let (normal_priority, low_priority) =
             Enqueue::by_priority(queue, barrier, *batch_period, &filter, causes.as_ref());
         let kept_handle = Arc::downgrade(&handle);
-        let subscribed = subscription(reader, handle, priorities, barrier)();
+        let subscribed = subscription(reader, handle, normal_priority, low_priority, barrier)();
         shared.subscribed().push(subscribed.clone());
         let watch = LateWatch { shared: self.shared.clone(), subscribed, handle: kept_handle };
         if shared.ended.load(Ordering::SeqCst) {
@@ -132,7 +132,7 @@ impl LateWatch {
         self.subscribed.informer.synced()
     }
 
-    /// Ends the watch. Its keys in the queue stay. Stops the cache in `caches`, unless somebody else reads it.
+    /// Ends the watch. Its keys in the queue stay. Stops the cache in `caches`, unless the cache has other readers.
     pub(crate) fn stop(self, caches: &Caches) {
         if let Some(shared) = self.shared.upgrade() {
             self.unsubscribe(&shared);

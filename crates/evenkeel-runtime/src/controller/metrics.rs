@@ -154,7 +154,6 @@ impl Metrics {
 /// Usual results of a reconciliation.
 const RESULTS: [&str; 4] = ["success", "requeue_after", "requeue", "error"];
 
-/// Metrics of one controller.
 pub(super) struct ControllerMetrics {
     controller: String,
     results: IntCounterVec,

@@ -33,7 +33,7 @@ use std::{
 pub struct Request {
     /// Key of the object to reconcile.
     pub key: Key,
-    /// Number of consecutive passes before this one that failed, or asked for another one at once.
+    /// Number of consecutive passes before this one that failed, or asked for another one immediately.
     pub attempt: u32,
     /// Number of this reconciliation, unique in the process. Its log lines contain it.
     pub reconcile_id: u64,

@@ -331,7 +331,7 @@ impl Shared {
     /// Enqueues a key of a source after a delay, if this process serves it.
     pub(super) fn enqueue_from_source(&self, key: Key, priority: Priority, delay: Duration) {
         if self.shards().is_none_or(|shards| shards.serves(&key)) {
-            self.note_cause(&key, Cause::Source);
+            self.record_cause(&key, Cause::Source);
             if delay.is_zero() {
                 self.queue.add(key, priority);
             } else {
@@ -341,9 +341,9 @@ impl Shared {
     }
 
     /// Notes why a key is in the queue, if reports show that.
-    pub(super) fn note_cause(&self, key: &Key, cause: Cause) {
+    pub(super) fn record_cause(&self, key: &Key, cause: Cause) {
         if let Some(causes) = &self.causes {
-            causes.note(key, cause);
+            causes.record(key, cause);
         }
     }
 
@@ -387,7 +387,7 @@ impl Shared {
             (Err(_), text) => Err(text.as_deref().unwrap_or_default()),
         };
         let because = because.map(|cause| cause.to_string());
-        self.history.passed(key, (self.clock.now(), took), recorded, because, recorded_result);
+        self.history.passed(key, self.clock.now(), took, recorded, because, recorded_result);
         let _entered = span.enter();
         tracing::trace!(%now, "reconciled");
         self.requeue_or_forget(
@@ -435,7 +435,7 @@ impl Shared {
         match pass_result {
             Ok(Some(after)) if after.is_zero() && self.reconcile.is_function() => {
                 self.metrics.count_result("requeue");
-                self.note_cause(key, Cause::Again);
+                self.record_cause(key, Cause::Again);
                 // With the backoff, which a loop without a delay would not have.
                 self.failures.requeue_after_success(key, &self.queue);
             }
@@ -447,7 +447,7 @@ impl Shared {
                     "success"
                 });
                 if let Some(after) = requeue {
-                    self.note_cause(key, Cause::Again);
+                    self.record_cause(key, Cause::Again);
                     self.queue.add_after(key.clone(), after);
                 }
             }
@@ -479,7 +479,7 @@ impl Shared {
                             "reconciliation failed, will be retried"
                         );
                     }
-                    self.note_cause(key, Cause::Retry);
+                    self.record_cause(key, Cause::Retry);
                     self.queue.add_rate_limited(key.clone());
                 }
             }

@@ -13,7 +13,7 @@ pub(super) trait View {
     /// is not watched.
     fn version(&self, watch: &Watch) -> Option<u64>;
     /// Returns whether the cache still shows this object as alive.
-    fn alive(&self, object: &Object) -> bool;
+    fn is_alive(&self, object: &Object) -> bool;
 }
 
 /// Watch of a kind in a namespace. The namespace is empty if the watch is of all namespaces.
@@ -101,7 +101,7 @@ impl Awaited {
         }
         // Check from the end, so that most calls need a single lookup.
         while let Some((object, since)) = self.deletions.last() {
-            if !has_expired(since) && view.alive(object) {
+            if !has_expired(since) && view.is_alive(object) {
                 return Some(MissingWrite::Deletion(object.clone()));
             }
             self.deletions.pop();
@@ -130,7 +130,7 @@ mod tests {
         fn version(&self, watch: &Watch) -> Option<u64> {
             self.versions.get(watch).copied()
         }
-        fn alive(&self, object: &Object) -> bool {
+        fn is_alive(&self, object: &Object) -> bool {
             self.alive.contains(&object.name)
         }
     }

@@ -63,7 +63,6 @@ impl Subscribed {
 /// Looks up an object by namespace and name.
 pub(super) type Find = dyn Fn(&str, &str) -> Option<CachedObject> + Send + Sync;
 
-/// Object in a cache.
 pub(super) struct CachedObject {
     pub(super) uid: Arc<str>,
     pub(super) is_being_deleted: bool,
@@ -195,7 +194,7 @@ impl View for WatchedCaches {
         (cache.version)(&watch.namespace)
     }
 
-    fn alive(&self, object: &Object) -> bool {
+    fn is_alive(&self, object: &Object) -> bool {
         self.of_kind(&object.kind).iter().any(|cache| cache.shows_alive(object))
     }
 }

@@ -14,7 +14,6 @@ use tokio_util::sync::CancellationToken;
 const MAX_ATTEMPTS_PER_EVENT: u32 = 12;
 const SLEEP_DURATION: Duration = Duration::from_secs(10);
 
-/// Write of one event.
 pub(super) struct EventWrite<'a> {
     pub(super) kind: &'a Kind,
     pub(super) regarding: &'a Target,
@@ -81,7 +80,7 @@ async fn record_event(client: &Client, write: &EventWrite<'_>) -> Result<(), Api
 }
 
 fn log_refused(error: &ApiError, write: &EventWrite<'_>) {
-    if error.is_already_exists() || error.namespace_terminating() {
+    if error.is_already_exists() || error.is_namespace_terminating() {
         tracing::debug!(event = write.name, %error, "event refused");
     } else {
         tracing::warn!(event = write.name, %error, "event refused");

@@ -190,7 +190,7 @@ impl History {
 
     /// Records that a pass over `key` failed at this time. For controllers without a [`crate::controller::Builder`].
     pub fn failed(&self, key: &Key, at: Timestamp, error: &str) {
-        self.passed(key, (at, Duration::ZERO), RecordedActions::default(), None, Err(error));
+        self.passed(key, at, Duration::ZERO, RecordedActions::default(), None, Err(error));
     }
 
     /// Records the end of a pass over `key`. A pass without actions or failure only updates an existing entry, unless the
@@ -198,7 +198,8 @@ impl History {
     pub(crate) fn passed(
         &self,
         key: &Key,
-        (at, took): (Timestamp, Duration),
+        at: Timestamp,
+        took: Duration,
         recorded: RecordedActions,
         because: Option<String>,
         result: Result<Option<Duration>, &str>,
@@ -308,7 +309,8 @@ mod tests {
     use crate::plan::{Create, Delete, Outcome, Target};
 
     const PODS: Kind = Kind::new("", "v1", "Pod", "pods", true);
-    const AT: (Timestamp, Duration) = (Timestamp::UNIX_EPOCH, Duration::from_millis(3));
+    const AT: Timestamp = Timestamp::UNIX_EPOCH;
+    const TOOK: Duration = Duration::from_millis(3);
 
     /// Returns the actions of a pass: a create with two of three successes, a skipped delete, and five deletes.
     fn recorded() -> RecordedActions {
@@ -329,7 +331,7 @@ mod tests {
     fn a_pass_lists_four_actions_and_the_number_of_others() {
         let history = History::default();
         let key = Key::new("ns", "a");
-        history.passed(&key, AT, recorded(), None, Ok(Some(Duration::from_secs(570))));
+        history.passed(&key, AT, TOOK, recorded(), None, Ok(Some(Duration::from_secs(570))));
         let pass = history.last(&key).unwrap();
         let did = [
             "create 2 Pod in ns",
@@ -340,7 +342,7 @@ mod tests {
         ];
         assert_eq!(pass.did, did);
         assert_eq!(pass.ended, "again in 9m30s");
-        history.passed(&key, AT, RecordedActions::default(), None, Ok(None));
+        history.passed(&key, AT, TOOK, RecordedActions::default(), None, Ok(None));
         let pass = history.last(&key).unwrap();
         assert_eq!((pass.did.len(), &*pass.ended), (5, "settled"));
     }
@@ -350,7 +352,14 @@ mod tests {
         let history = History::default();
         for n in 0..1000 {
             let key = Key::new("ns", &n.to_string());
-            history.passed(&key, AT, RecordedActions::default(), None, Err(&"é".repeat(n * 100)));
+            history.passed(
+                &key,
+                AT,
+                TOOK,
+                RecordedActions::default(),
+                None,
+                Err(&"é".repeat(n * 100)),
+            );
         }
         assert_eq!(history.passes(usize::MAX).len(), MAX_KEYS);
         let errors = history.errors();
@@ -362,7 +371,7 @@ mod tests {
     #[test]
     fn passes_without_actions_are_not_kept() {
         let history = History::default();
-        history.passed(&Key::new("ns", "a"), AT, RecordedActions::default(), None, Ok(None));
+        history.passed(&Key::new("ns", "a"), AT, TOOK, RecordedActions::default(), None, Ok(None));
         assert!(history.passes(10).is_empty());
     }
 
@@ -370,7 +379,7 @@ mod tests {
     fn a_history_of_all_passes_knows_idle_ones_with_their_causes() {
         let (history, key) = (History::of_all(), Key::new("ns", "a"));
         let because = Some("Secret ns/a was added".to_owned());
-        history.passed(&key, AT, RecordedActions::default(), because.clone(), Ok(None));
+        history.passed(&key, AT, TOOK, RecordedActions::default(), because.clone(), Ok(None));
         let pass = history.last(&key).unwrap();
         assert_eq!((pass.because, &*pass.ended), (because, "settled"));
         assert!(history.passes(10).is_empty(), "it is not notable");

@@ -83,7 +83,7 @@ impl Candidate {
                     Duration::try_from(now.duration_since(renewed))
                         .is_ok_and(|age| age >= RENEWAL_INTERVAL)
                 });
-                if self.correct(&mut spec) || is_pinged || is_due {
+                if self.update_spec(&mut spec) || is_pinged || is_due {
                     spec.renew_time = Some(MicroTime(now));
                     let body = encode(&candidate(metadata, spec))?;
                     self.client
@@ -103,7 +103,7 @@ impl Candidate {
 
     /// Gives a spec the content of the configuration. Returns whether it differed. The server accepts no other name of the
     /// lease, and answers with an error then: two programs have the same identity.
-    fn correct(&self, spec: &mut LeaseCandidateSpec) -> bool {
+    fn update_spec(&self, spec: &mut LeaseCandidateSpec) -> bool {
         let CandidateConfig { lease, binary_version, emulation_version, strategy, .. } =
             &self.config;
         let is_same = spec.lease_name == *lease

@@ -85,7 +85,7 @@ impl Config {
     /// Creates a configuration of a coordinated election (KEP-4355), with the version of the program. The server chooses the
     /// candidate with the oldest version, so that the leadership does not move back and forth during a rolling upgrade.
     ///
-    /// The server needs the feature `CoordinatedLeaderElection`. Without it nobody leads.
+    /// The server needs the feature `CoordinatedLeaderElection`. Without this feature no candidate becomes the leader.
     #[doc(alias = "CoordinatedLeaderElection")]
     pub fn coordinated(namespace: &str, name: &str, identity: &str, version: &str) -> Self {
         Self {

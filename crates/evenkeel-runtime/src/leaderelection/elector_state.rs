@@ -51,7 +51,6 @@ pub(super) struct SendTime {
     pub(super) wall: Timestamp,
 }
 
-/// State of one elector.
 #[derive(Debug)]
 pub(super) struct ElectorState {
     identity: String,
@@ -285,6 +284,8 @@ impl ElectorState {
         self.is_leader() && since > limit
     }
 
+    /// Returns whether the last observed record of the lease has not expired.
+    ///
     /// Upstream: `isLeaseValid`.
     fn is_lease_valid(&self, now: Instant) -> bool {
         let duration = Duration::from_secs(

@@ -28,7 +28,6 @@ pub(super) struct LeaseLock {
     namespace: String,
     name: String,
     labels: BTreeMap<String, String>,
-    /// Timeout of one request.
     request_timeout: Duration,
     lease: Mutex<Option<Lease>>,
 }

@@ -22,7 +22,7 @@
 //!
 //! - Wall clocks may differ by any amount, but the fastest clock must run less than `lease_duration / renew_deadline` times
 //!   (1.5 by default) as fast as the slowest.
-//! - Identities are unique among running processes, and nobody deletes or edits the Lease of a leader.
+//! - Identities are unique among running processes, and no other client deletes or edits the Lease of a leader.
 //!
 //! Without further faults, another process leads within the lease duration and two retry periods with their jitter.
 

@@ -39,7 +39,7 @@ pub enum BuildError {
     #[cfg(feature = "serve")]
     #[error("cannot listen on {address} for {purpose}")]
     Listen {
-        /// What the port serves: `probes`, `metrics` or `profiles`.
+        /// Purpose of the port: `probes`, `metrics` or `profiles`.
         purpose: &'static str,
         /// Address of the port.
         address: std::net::SocketAddr,
@@ -74,7 +74,6 @@ pub struct ManagerBuilder {
     /// Name of the Lease of [`ManagerBuilder::leader_election_id`].
     election_id: Option<String>,
     sharding: Option<Sharding>,
-    /// Sets options of caches.
     cache_options: Vec<ConfigureCache>,
     namespaces: Vec<String>,
     cache_sync_timeout: Option<Duration>,
@@ -219,7 +218,7 @@ impl ManagerBuilder {
         self
     }
 
-    /// Like [`ManagerBuilder::cache`], for a kind of which only the metadata is cached.
+    /// Like [`ManagerBuilder::cache`], for a kind that is cached as metadata only.
     pub fn cache_metadata(mut self, kind: Kind, options: CacheOptions<Metadata>) -> Self {
         self.cache_options.push(Box::new(move |caches| caches.configure_metadata(kind, options)));
         self
@@ -625,9 +624,7 @@ impl ManagerBuilder {
         });
         let fenced = elector.as_ref().map(|elector| client.fenced(&elector.fence()));
         let member = sharding
-            .map(|sharding| {
-                Member::new(sharding, &client, &clock, &registry, (namespace, identity))
-            })
+            .map(|sharding| Member::new(sharding, &client, &clock, &registry, namespace, identity))
             .transpose()?;
         let shards = member.as_ref().map(|member| member.shards().clone());
         if let Some(shards) = &shards {

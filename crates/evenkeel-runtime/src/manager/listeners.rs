@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `HealthProbeBindAddress`: `/healthz`, `/readyz`, and a path for each check | `probes` |
 //! | `metricsserver.Options`: address, TLS from files or self-signed | `Metrics`, `tls` |
-//! | `WithAuthenticationAndAuthorization`: who may read a path, for how long that is cached | `guard` |
+//! | `WithAuthenticationAndAuthorization`: authorization of reads of a path, and the cache of its results | `guard` |
 //!
 //! The ports are bound when the manager is built, so that a port in use is reported then. They are served from the
 //! manager's start until all else has stopped.
@@ -66,7 +66,7 @@ enum Security {
 }
 
 impl Metrics {
-    /// Serves metrics over plain HTTP to everybody who reaches the port, on all addresses. Port 0 is any free port.
+    /// Serves metrics over plain HTTP without authentication, on all addresses. Port 0 is any free port.
     ///
     /// ```
     /// # use evenkeel_runtime::manager::Metrics;
@@ -124,7 +124,7 @@ impl Metrics {
 
     /// Also serves profiles at `/debug/pprof/`: of the CPU time (`profile?seconds=30`), of the memory (`heap`), and the tasks by
     /// name (`goroutine`), for `go tool pprof`. On a port of [`Metrics::secure`], to users who may `get` the path:
-    /// `nonResourceURLs: ["/debug/pprof/*"]`. On a plain port everybody who reaches it can make the program profile itself.
+    /// `nonResourceURLs: ["/debug/pprof/*"]`. On a plain port any client can make the program profile itself.
     #[cfg(feature = "pprof")]
     #[doc(alias = "PprofBindAddress")]
     pub fn pprof(self) -> Self {
@@ -232,8 +232,8 @@ impl ManagerBuilder {
         self
     }
 
-    /// Serves profiles at `/debug/pprof/` over plain HTTP on this address, to everybody who reaches it: usually
-    /// `127.0.0.1`, and `kubectl port-forward`. [`Metrics::pprof`] serves them with authentication. Default: not served.
+    /// Serves profiles at `/debug/pprof/` over plain HTTP on this address, without authentication. Usually the address is
+    /// `127.0.0.1`, for `kubectl port-forward`. [`Metrics::pprof`] serves them with authentication. Default: not served.
     #[cfg(feature = "pprof")]
     #[doc(alias = "PprofBindAddress")]
     pub fn pprof_on(mut self, address: SocketAddr) -> Self {

@@ -94,7 +94,7 @@ impl MemberManager {
         &self.manager
     }
 
-    /// Starts the caches and the controllers in these groups. Controllers that are added later start at once.
+    /// Starts the caches and the controllers in these groups. Controllers that are added later start immediately.
     pub(crate) fn start(&self, caches: &Tasks, controllers: &Tasks) {
         self.manager.env.caches.start(caches);
         // A runnable logs its failure. It concerns this cluster alone.

@@ -71,7 +71,7 @@ use std::{
 };
 
 /// Shared parts of a program, and its runnables. Clones share them: one runs ([`Manager::run`]), and others add
-/// controllers and runnables meanwhile, which start at once.
+/// controllers and runnables meanwhile, which start immediately.
 #[derive(Clone)]
 pub struct Manager {
     env: Env,
@@ -98,7 +98,6 @@ pub struct Manager {
     controller_defaults: ControllerDefaults,
     /// Candidate of a coordinated election.
     candidate: Option<CandidateConfig>,
-    /// Writes of a dry run.
     dry_run_writes: Option<RecordedWrites>,
     /// Rights that the manager and its controllers need.
     rights: Arc<Mutex<Rights>>,
@@ -386,7 +385,7 @@ impl Manager {
 
     /// Adds a runnable. `run` works until [`RunContext::stopped`] completes. Servers ([`RunnableGroup::HttpServers`])
     /// call [`RunContext::ready`] when they serve. An error stops the program. If the group has started, the runnable
-    /// starts at once.
+    /// starts immediately.
     ///
     /// ```
     /// # use evenkeel_runtime::prelude::*;

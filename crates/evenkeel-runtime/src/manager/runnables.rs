@@ -38,7 +38,7 @@ impl StartedGroup {
 }
 
 impl Runnables {
-    /// Adds a runnable. If its group has started, it starts at once. While the manager stops, it is dropped.
+    /// Adds a runnable. If its group has started, it starts immediately. While the manager stops, it is dropped.
     pub(super) fn add(&self, runnable: Runnable) {
         let mut state = self.lock();
         if state.closed {

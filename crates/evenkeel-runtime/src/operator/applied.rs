@@ -25,8 +25,8 @@ struct Entry {
 }
 
 impl Applied {
-    /// Returns whether this intent is known to be what the object already is: it was applied last, and nobody has
-    /// changed the object since, except for its status.
+    /// Returns whether the object is known to have this intent already: the intent was applied last, and no other write
+    /// has changed the object since, except for its status.
     pub(super) fn is_current(&self, target: &Target, intent: &[u8], cached: &Meta) -> bool {
         let object = self.fingerprint(&target.kind, cached);
         let wanted = Entry { intent: self.hash(intent), object };

@@ -95,7 +95,7 @@ impl Manager {
         self.declare(&self.cached_dynamic(kind))
     }
 
-    /// Declares a controller of all objects of a kind of which only the metadata is cached and watched. Its passes get that
+    /// Declares a controller of all objects of a kind that is cached and watched as metadata only. Its passes get that
     /// metadata; [`Context::dynamic`] writes the objects.
     ///
     /// ```no_run
@@ -169,7 +169,7 @@ impl Manager {
         self.env().caches.dynamic(kind)
     }
 
-    /// Like [`Manager::cached`], for a kind of which only the metadata is cached.
+    /// Like [`Manager::cached`], for a kind that is cached as metadata only.
     pub fn cached_metadata(&self, kind: Kind) -> Cache<Metadata> {
         self.env().caches.metadata(kind)
     }
@@ -275,7 +275,7 @@ impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
         self.change(|builder| builder.owns(&cache))
     }
 
-    /// Like [`Self::owns`], for a kind of which only the metadata is cached.
+    /// Like [`Self::owns`], for a kind that is cached as metadata only.
     ///
     /// ```
     /// # use evenkeel_runtime::prelude::*;
@@ -317,7 +317,7 @@ impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
         self.watches_cache(&cache, move |object: &Full<W>| map(object))
     }
 
-    /// Like [`Self::watches`], for a kind of which only the metadata is cached.
+    /// Like [`Self::watches`], for a kind that is cached as metadata only.
     ///
     /// ```
     /// # use evenkeel_runtime::prelude::*;
@@ -390,7 +390,7 @@ impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
         self.change(|builder| builder.reads(&cache))
     }
 
-    /// Like [`Self::reads`], for a kind of which only the metadata is cached.
+    /// Like [`Self::reads`], for a kind that is cached as metadata only.
     pub fn reads_metadata(self, kind: Kind) -> Self {
         let cache = self.manager.cached_metadata(kind);
         self.change(|builder| builder.reads(&cache))
@@ -591,7 +591,7 @@ impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
         self.change(|builder| builder.series_events(&instance))
     }
 
-    /// Fills the queue before this process is elected, so that a new leader begins at once.
+    /// Fills the queue before this process is elected, so that a new leader begins immediately.
     ///
     /// ```
     /// # use evenkeel_runtime::prelude::*;

@@ -26,7 +26,7 @@ use std::{
 /// Action of events that name none, which events.k8s.io demands.
 pub(super) const RECONCILE: &str = "Reconcile";
 
-/// What the passes of one controller share.
+/// State that the passes of one controller share.
 pub(super) struct Shared {
     pub(super) controller: Box<str>,
     pub(super) field_manager: Box<str>,
@@ -249,7 +249,7 @@ impl<S> Context<S> {
         self.synced_cache(kind)
     }
 
-    /// Like [`Context::cached`], for a kind of which only the metadata is cached.
+    /// Like [`Context::cached`], for a kind that is cached as metadata only.
     ///
     /// # Errors
     /// As [`Context::cached`].
@@ -302,7 +302,7 @@ impl<S> Context<S> {
         Ok(found.map(|object| Arc::clone(object.object())))
     }
 
-    /// Like [`Context::get`], for a kind of which only the metadata is cached.
+    /// Like [`Context::get`], for a kind that is cached as metadata only.
     ///
     /// # Errors
     /// As [`Context::cached`].
@@ -345,7 +345,7 @@ impl<S> Context<S> {
         Ok(self.declared::<Dynamic>(kind)?.has_synced())
     }
 
-    /// Like [`Context::has_synced`], for a kind of which only the metadata is cached.
+    /// Like [`Context::has_synced`], for a kind that is cached as metadata only.
     ///
     /// # Errors
     /// As [`Context::has_synced`].

@@ -58,7 +58,7 @@ impl ControllerHandle {
     /// Enqueues the keys that `map` returns for each `W` on the `W`'s events, beginning with those that exist. From now on
     /// [`Context`](super::Context) reads the cache of `W`, and a pass waits until it shows the key's writes of `W`.
     ///
-    /// A pass that reads the cache before it has synced comes again when it has; see [`NotSynced`](super::NotSynced).
+    /// A pass that reads the cache before the cache has synced is requeued once it has; see [`NotSynced`](super::NotSynced).
     #[doc(alias = "Controller.Watch")]
     pub fn watches<W: ApiObject>(
         &self,
@@ -67,7 +67,7 @@ impl ControllerHandle {
         self.new_watch().watches(map)
     }
 
-    /// Like [`Self::watches`], for a kind of which only the metadata is cached.
+    /// Like [`Self::watches`], for a kind that is cached as metadata only.
     pub fn watches_metadata(
         &self,
         kind: Kind,
@@ -96,7 +96,7 @@ impl ControllerHandle {
         self.new_watch().owns_dynamic(kind)
     }
 
-    /// Like [`Self::owns`], for a kind of which only the metadata is cached.
+    /// Like [`Self::owns`], for a kind that is cached as metadata only.
     pub fn owns_metadata(&self, kind: Kind) -> WatchHandle {
         self.new_watch().owns_metadata(kind)
     }
@@ -115,8 +115,8 @@ impl ControllerHandle {
         NewWatch { controller: self, predicate: None, optional: false, resync: None }
     }
 
-    /// Removes the controller: its watches end, passes that run are finished, and keys that wait are dropped. Caches that
-    /// nobody else reads stop. Completes when the last pass has ended, so a pass of the controller must not wait for it.
+    /// Removes the controller: its watches end, passes that run are finished, and keys that wait are dropped. Caches without
+    /// other readers stop. Completes when the last pass has ended, so a pass of the controller must not wait for it.
     /// Another controller may have the name afterwards.
     pub async fn remove(self) {
         self.removal.remove().await;
@@ -223,7 +223,7 @@ impl NewWatch<'_> {
         self.add_owned(&cache)
     }
 
-    /// Like [`Self::owns`], for a kind of which only the metadata is cached.
+    /// Like [`Self::owns`], for a kind that is cached as metadata only.
     pub fn owns_metadata(self, kind: Kind) -> WatchHandle {
         let cache = self.controller.caches.metadata(kind);
         self.add_owned(&cache)
@@ -274,8 +274,8 @@ impl WatchHandle {
         self.watch.as_ref().is_some_and(|watch| watch.synced().is_set())
     }
 
-    /// Waits until the cache of the kind holds all objects. A pass need not wait: it reads the cache, and comes again if that has
-    /// not synced. Returns at once if the controller has ended.
+    /// Waits until the cache of the kind holds all objects. A pass need not wait: it reads the cache, and is requeued if
+    /// the cache has not synced. Returns immediately if the controller has ended.
     #[doc(alias = "WaitForCacheSync")]
     pub async fn synced(&self) {
         if let Some(watch) = &self.watch {

@@ -46,7 +46,7 @@ pub enum OwnerError {
     },
 }
 
-/// Where objects have their `apiVersion` and kind: in their type, or in their `types` field. Implemented for the
+/// Source of the `apiVersion` and kind of objects: their type, or their `types` field. Implemented for the
 /// `DynamicType`s of types of `k8s-openapi` and derived ones, and of kube's `DynamicObject`.
 pub trait KindSource: Send + Sync + Sized + 'static {
     /// Returns the `apiVersion` and the kind of an object, if it has them.
@@ -114,7 +114,7 @@ pub trait OwnerExt: Resource {
         set_owner(self, &Owner::of(owner)?, true)
     }
 
-    /// Like [`OwnerExt::controlled_by`], for an owner of which only the metadata is known.
+    /// Like [`OwnerExt::controlled_by`], for an owner that is known as metadata only.
     ///
     /// # Errors
     /// As [`OwnerExt::controlled_by`].

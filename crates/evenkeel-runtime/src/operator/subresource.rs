@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 /// Sub-resource of one object, such as `scale`, `status` or `resize`, from [`Context::subresource`] and
 /// [`DynamicObjects::subresource`](super::DynamicObjects::subresource).
 ///
-/// What it returns is dynamic, because a sub-resource may have a kind of its own: `try_parse` makes it an object of a type.
+/// The methods return dynamic objects, because a sub-resource may have its own kind. `try_parse` converts them to a type.
 #[doc(alias = "SubResourceClient")]
 pub struct SubResource<'a, S> {
     context: &'a Context<S>,

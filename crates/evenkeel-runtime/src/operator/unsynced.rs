@@ -83,7 +83,7 @@ impl Postponed {
         let _ = self.0.controller.set(controller);
     }
 
-    /// Returns the result of a pass. Its key is requeued once the cache has synced, if it read one that has not.
+    /// Returns the result of a pass. If the pass read a cache that has not synced, its key is requeued once that cache has synced.
     pub(super) fn result(&self, key: &Key, result: Result<Outcome>) -> Result<Outcome> {
         let Some(controller) = self.0.controller.get() else { return result };
         let not_synced = result.as_ref().err().and_then(|error| error.downcast_ref::<NotSynced>());

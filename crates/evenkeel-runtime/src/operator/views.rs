@@ -14,7 +14,7 @@ use std::{
 };
 use tower::{BoxError, Service};
 
-/// What distinguishes a view from the pass itself.
+/// Settings of a view of the context that differ from those of the pass.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ClientView {
     /// Namespace of all namespaced objects; none if they may be in any.

@@ -53,12 +53,12 @@ impl Writer<'_> {
         })
     }
 
-    /// Returns whether an object that no cache shows does not exist, as far as this controller can know: a declared cache
-    /// holds all of its kind, and shows the writes of this pass.
+    /// Returns whether this controller may conclude that an object that no cache shows does not exist: a declared cache
+    /// holds all objects of the kind, and shows the writes of this pass.
     fn is_absent<R: View>(&self, target: &Target) -> bool {
         let holds_all = |cache: &Arc<Reader>| {
             let scope = cache.scope();
-            cache.holds::<R>()
+            cache.is_of_view::<R>()
                 && !cache.transforms()
                 && cache.has_synced()
                 && scope.kind == target.kind
@@ -73,7 +73,7 @@ impl Writer<'_> {
         let in_flight = (!self.view.dry_run)
             .then(|| {
                 self.caches.find_map(|cache| {
-                    let is_of_kind = cache.scope().kind == target.kind && cache.holds::<R>();
+                    let is_of_kind = cache.scope().kind == target.kind && cache.is_of_view::<R>();
                     // Objects that the cache changes, or that the server sends as protobuf, are never recognized.
                     let is_recognized = !R::PROTOBUF && !cache.transforms();
                     (is_of_kind && is_recognized).then(|| WriteInFlight::of(cache))
@@ -337,12 +337,12 @@ impl<S> Context<S> {
 /// seen by the next pass over the key: it waits until the controller's caches show the write.
 impl<S> Context<S> {
     /// Applies an object (server-side apply with force, as the manager's component). Creates it if it does not exist.
-    /// Sends nothing if this intent was applied before and nobody has changed the object since, apart from its status.
+    /// Sends nothing if this intent was applied before and no other write has changed the object since, apart from its status.
     ///
     /// `object` holds exactly the fields that the controller owns. Fields of an earlier intent that it does not contain
     /// any more are removed.
     ///
-    /// An object of this name that somebody else made is adopted: its other fields stay, and the garbage collector deletes
+    /// An object of this name that another client created is adopted: its other fields stay, and the garbage collector deletes
     /// it with an owner that `object` refers to. The server refuses a second controller reference, unless the first is of an
     /// earlier intent, which it replaces. Where names may be taken, check what [`Context::get`] returns with
     /// [`is_controlled_by`](super::OwnerExt::is_controlled_by) before, or use [`Context::create`].

@@ -63,12 +63,12 @@ impl Metrics {
         Self::register_with(registry, Labels::NameAndController)
     }
 
-    fn register_with(registry: &Registry, of: Labels) -> Self {
+    fn register_with(registry: &Registry, label_set: Labels) -> Self {
         // The buckets span 10 ns to 10 s, as in component-base's workqueue metrics.
         let bounds = exponential(10e-9, 10.0, 10);
-        let labels = of.names();
+        let labels = label_set.names();
         let (depth_name, depth_help) = ("workqueue_depth", "Keys waiting in a queue.");
-        let (depth, depths) = match of {
+        let (depth, depths) = match label_set {
             Labels::Name => {
                 (int_gauges(registry, depth_name, depth_help, labels), Depths::new(depth_help))
             }
@@ -79,7 +79,7 @@ impl Metrics {
             }
         };
         Self {
-            labels: of,
+            labels: label_set,
             depth,
             depths,
             adds: counters(registry, "workqueue_adds_total", "Keys added to a queue.", labels),
@@ -98,7 +98,7 @@ impl Metrics {
                 labels,
             ),
             retries: counters(registry, "workqueue_retries_total", "Keys added for later.", labels),
-            running: crate::metrics::register(registry, RunningWork::new(of)),
+            running: crate::metrics::register(registry, RunningWork::new(label_set)),
         }
     }
 
@@ -139,7 +139,6 @@ impl Metrics {
     }
 }
 
-/// Metrics of one queue.
 pub(super) struct QueueMetrics {
     adds: IntCounter,
     depth: IntGauge,
@@ -149,25 +148,25 @@ pub(super) struct QueueMetrics {
 }
 
 impl QueueMetrics {
-    pub(super) fn added(&self) {
+    pub(super) fn record_add(&self) {
         self.adds.inc();
         self.depth.inc();
     }
 
-    pub(super) fn dropped(&self, count: usize) {
+    pub(super) fn record_drop(&self, count: usize) {
         self.depth.sub(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
-    pub(super) fn taken(&self, waited: Duration) {
+    pub(super) fn record_take(&self, waited: Duration) {
         self.depth.dec();
         self.queue_duration.observe(waited.as_secs_f64());
     }
 
-    pub(super) fn done(&self, worked: Duration) {
+    pub(super) fn record_done(&self, worked: Duration) {
         self.work_duration.observe(worked.as_secs_f64());
     }
 
-    pub(super) fn retried(&self) {
+    pub(super) fn record_retry(&self) {
         self.retries.inc();
     }
 }

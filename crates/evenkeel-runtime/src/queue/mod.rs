@@ -191,7 +191,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
             promoted.into_iter().for_each(|added| self.handle_added(added));
             match taken {
                 Taken::Key { key, waited } => {
-                    self.measure(|metrics| metrics.taken(waited));
+                    self.measure(|metrics| metrics.record_take(waited));
                     if delayed {
                         // Another worker must now wait for the next delayed key.
                         self.shared.wake.notify_one();
@@ -227,7 +227,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
     pub fn done(&self, key: &K) {
         let done = lock(&self.shared.state).done(key, self.shared.clock.instant());
         if let Some(worked) = done.worked {
-            self.measure(|metrics| metrics.done(worked));
+            self.measure(|metrics| metrics.record_done(worked));
         }
         if done.again {
             self.shared.wake.notify_one();
@@ -271,7 +271,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
     /// Like [`Queue::shut_down`], but also drops waiting keys.
     pub fn shut_down_now(&self) {
         let dropped = lock(&self.shared.state).shut_down(true);
-        self.measure(|metrics| metrics.dropped(dropped));
+        self.measure(|metrics| metrics.record_drop(dropped));
         self.shared.wake.notify_waiters();
         self.shared.idle.notify_waiters();
     }
@@ -309,7 +309,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
             if state.is_shut_down() {
                 return;
             }
-            self.measure(QueueMetrics::retried);
+            self.measure(QueueMetrics::record_retry);
             if !delay.is_zero() {
                 // An object may specify a delay beyond the range of the clock.
                 let due = now.checked_add(delay).unwrap_or(now + MAX_DELAY);
@@ -328,7 +328,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
     /// Counts an added key, and wakes a worker if the key is ready.
     fn handle_added(&self, added: Added) {
         if added != Added::Unchanged {
-            self.measure(QueueMetrics::added);
+            self.measure(QueueMetrics::record_add);
         }
         if added == Added::Ready {
             self.shared.wake.notify_one();

@@ -250,7 +250,6 @@ impl<K: Clone + Eq + Hash> State<K> {
         dropped
     }
 
-    /// Returns the status of a key.
     pub(super) fn key_status(&self, key: &K) -> KeyStatus {
         KeyStatus {
             ready: self.waiting.get(key).map(|waiting| waiting.since),

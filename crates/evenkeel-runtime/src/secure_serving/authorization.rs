@@ -45,7 +45,6 @@ impl AlwaysAllowPaths {
     }
 }
 
-/// Result of authorization.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum AuthorizationResult {
     Allowed,
@@ -86,6 +85,8 @@ impl DelegatingAuthorizer {
 }
 
 impl From<Access> for AuthorizationResult {
+    /// Converts the result of a review. A review that both allows and denies has failed.
+    ///
     /// Upstream: `WebhookAuthorizer`
     fn from(Access { allowed, denied, reason }: Access) -> Self {
         match (allowed, denied) {
@@ -133,13 +134,13 @@ mod tests {
 
     #[test]
     fn explicit_denial_differs_from_no_opinion() {
-        let of = |allowed, denied| {
+        let result_of = |allowed, denied| {
             AuthorizationResult::from(Access { allowed, denied, reason: "why".to_owned() })
         };
-        assert_eq!(of(true, false), AuthorizationResult::Allowed);
-        assert_eq!(of(false, true), AuthorizationResult::Denied("why".to_owned()));
-        assert_eq!(of(false, false), AuthorizationResult::NoOpinion("why".to_owned()));
-        assert!(matches!(of(true, true), AuthorizationResult::Failed(_)));
+        assert_eq!(result_of(true, false), AuthorizationResult::Allowed);
+        assert_eq!(result_of(false, true), AuthorizationResult::Denied("why".to_owned()));
+        assert_eq!(result_of(false, false), AuthorizationResult::NoOpinion("why".to_owned()));
+        assert!(matches!(result_of(true, true), AuthorizationResult::Failed(_)));
     }
 
     #[tokio::test]

@@ -100,7 +100,7 @@ impl Guard {
         let start = self.authenticator.clock.instant();
         let authenticated = self.authenticator.authenticate_request(request.headers(), chain).await;
         if let Some(metrics) = &self.metrics {
-            metrics.authenticated(authenticated.as_ref().ok(), start.elapsed());
+            metrics.record_authentication(authenticated.as_ref().ok(), start.elapsed());
         }
         let user = match authenticated {
             Ok(user) => user,
@@ -122,7 +122,7 @@ impl Guard {
                 AuthorizationResult::NoOpinion(_) => Decision::NoOpinion,
                 AuthorizationResult::Failed(_) => Decision::Error,
             };
-            metrics.authorized(decision, start.elapsed());
+            metrics.record_authorization(decision, start.elapsed());
         }
         match authorization {
             AuthorizationResult::Allowed => Ok(user),

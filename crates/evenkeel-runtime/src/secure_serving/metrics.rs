@@ -125,7 +125,7 @@ impl Metrics {
     }
 
     /// Counts an authentication with its duration. `user` is `None` if it failed.
-    pub(super) fn authenticated(&self, user: Option<&User>, duration: Duration) {
+    pub(super) fn record_authentication(&self, user: Option<&User>, duration: Duration) {
         let result = if user.is_some() { "success" } else { "error" };
         if let Some(user) = user {
             self.users.with_label_values(&[username_label(&user.name)]).inc();
@@ -135,7 +135,7 @@ impl Metrics {
     }
 
     /// Counts an authorization with its duration.
-    pub(super) fn authorized(&self, decision: Decision, duration: Duration) {
+    pub(super) fn record_authorization(&self, decision: Decision, duration: Duration) {
         let result = match decision {
             Decision::Allowed => "allowed",
             Decision::Denied => "denied",
@@ -152,14 +152,19 @@ impl Metrics {
     }
 
     /// Counts the authentication of a token, by whether the cache had the result (`hit`).
-    pub(super) fn token_authenticated(&self, hit: bool, duration: Duration) {
+    pub(super) fn record_token_authentication(&self, hit: bool, duration: Duration) {
         let status = if hit { "hit" } else { "miss" };
         self.token.requests.with_label_values(&[status]).inc();
         self.token.seconds.with_label_values(&[status]).observe(duration.as_secs_f64());
     }
 
     /// Counts a review by its status code. `code` is `None` without a response.
-    pub(super) fn reviewed(&self, review: Review, code: Option<StatusCode>, duration: Duration) {
+    pub(super) fn record_review(
+        &self,
+        review: Review,
+        code: Option<StatusCode>,
+        duration: Duration,
+    ) {
         let text = code.as_ref().map_or("<error>", StatusCode::as_str);
         let (total, seconds) = &self.reviews[review as usize];
         total.with_label_values(&[text]).inc();
@@ -279,8 +284,8 @@ mod tests {
         assert_eq!(metrics.token.fetching.with_label_values(&["in_flight"]).get(), 1);
         drop(in_flight);
         assert_eq!(metrics.token.fetching.with_label_values(&["in_flight"]).get(), 0);
-        metrics.reviewed(Review::Token, Some(StatusCode::CREATED), Duration::ZERO);
-        metrics.reviewed(Review::Access, None, Duration::ZERO);
+        metrics.record_review(Review::Token, Some(StatusCode::CREATED), Duration::ZERO);
+        metrics.record_review(Review::Access, None, Duration::ZERO);
         assert_eq!(metrics.reviews[0].0.with_label_values(&["201"]).get(), 1);
         assert_eq!(metrics.reviews[1].0.with_label_values(&["<error>"]).get(), 1);
         assert_eq!(metrics.token.fetches.with_label_values(&["ok"]).get(), 1);

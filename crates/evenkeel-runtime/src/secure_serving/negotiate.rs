@@ -95,7 +95,7 @@ impl Format {
 
 /// Returns the encoding of errors: one that the client accepts, or else indented JSON.
 pub fn for_errors(headers: &HeaderMap, query: &str) -> Format {
-    let json = Format::Json { pretty: pretty(headers, query) };
+    let json = Format::Json { pretty: wants_pretty(headers, query) };
     let formats = [("json", json), ("yaml", Format::Yaml)];
     // A media range with one of these parameters requests an object of another type, such as a Table.
     let accepts_status = |clause: &&Clause| {
@@ -113,7 +113,7 @@ pub fn for_errors(headers: &HeaderMap, query: &str) -> Format {
 
 /// Returns whether to indent the response for a person: when the query requests it, or for browsers and the
 /// usual tools.
-pub fn pretty(headers: &HeaderMap, query: &str) -> bool {
+pub fn wants_pretty(headers: &HeaderMap, query: &str) -> bool {
     let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
     let requested = pairs.find(|(name, value)| *name == "pretty" && !value.is_empty());
     if let Some((_, value)) = requested {
@@ -180,7 +180,7 @@ mod tests {
             ("curl/8", "a=b&pretty=0", false),
         ];
         for (name, query, expected) in table {
-            assert_eq!(pretty(&agent(name), query), expected, "{name} ?{query}");
+            assert_eq!(wants_pretty(&agent(name), query), expected, "{name} ?{query}");
         }
     }
 }

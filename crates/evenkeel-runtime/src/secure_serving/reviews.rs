@@ -26,7 +26,6 @@ use std::{
 const CACHE_CAPACITY: usize = 1024;
 /// Maximum size of a cached request in bytes, so that clients cannot exhaust memory.
 const MAX_CACHED_REQUEST_SIZE: usize = 10_000;
-/// Timeout of a review.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of attempts of a review. The constants below define the backoff between them.
 ///
@@ -133,7 +132,7 @@ impl ReviewClient {
             None => self.review_token(token, key).await,
         };
         if let Some(metrics) = &self.metrics {
-            metrics.token_authenticated(hit, start.elapsed());
+            metrics.record_token_authentication(hit, start.elapsed());
         }
         user
     }
@@ -214,7 +213,7 @@ impl ReviewClient {
             let start = self.clock.instant();
             let answer = tokio::time::timeout(REVIEW_TIMEOUT, self.client.raw(request)).await;
             if let Some(metrics) = &self.metrics {
-                metrics.reviewed(kind, code(answer.as_ref().ok()), start.elapsed());
+                metrics.record_review(kind, code(answer.as_ref().ok()), start.elapsed());
             }
             let error = match answer {
                 Err(_) => return Err(format!("no answer within {} s", REVIEW_TIMEOUT.as_secs())),

@@ -75,7 +75,7 @@ impl Sharding {
         self
     }
 
-    /// Sets the time after which other replicas take the shards of one that does not renew its Lease. Default: 15 s.
+    /// Sets the time after which other replicas take the shards of a replica that does not renew its Lease. Default: 15 s.
     pub fn lease_duration(mut self, duration: Duration) -> Self {
         self.lease_duration = duration;
         self
@@ -103,7 +103,7 @@ impl Sharding {
         self
     }
 
-    /// Sets the time between two renewals, and between two looks at the other replicas. Default: 2 s.
+    /// Sets the time between two renewals, and between two lists of the other replicas. Default: 2 s.
     pub fn retry_period(mut self, period: Duration) -> Self {
         self.retry_period = period;
         self

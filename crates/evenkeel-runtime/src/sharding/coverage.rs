@@ -25,7 +25,7 @@ impl Coverage {
     }
 
     /// Records that a cache holds the objects of these terms and of no others. Returns whether that is a change.
-    pub(super) fn cover(&mut self, id: u64, terms: &HeldTerms) -> bool {
+    pub(super) fn record(&mut self, id: u64, terms: &HeldTerms) -> bool {
         self.by_cache.insert(id, terms.clone()).as_ref() != Some(terms)
     }
 
@@ -56,13 +56,13 @@ mod tests {
         let (maps, secrets) = (coverage.next_id(), coverage.next_id());
         assert!(coverage.covers(0, 1), "caches count from their first list on");
         assert!(!coverage.has_listed(maps));
-        assert!(coverage.cover(maps, &HeldTerms::new()) && coverage.has_listed(maps));
+        assert!(coverage.record(maps, &HeldTerms::new()) && coverage.has_listed(maps));
         assert!(!coverage.covers(0, 1));
         let terms = HeldTerms::from([(0, 1), (1, 2)]);
-        assert!(coverage.cover(maps, &terms) && !coverage.cover(maps, &terms));
+        assert!(coverage.record(maps, &terms) && !coverage.record(maps, &terms));
         assert!(coverage.covers(0, 1) && coverage.covers(1, 2));
         assert!(!coverage.covers(0, 3), "another term");
-        coverage.cover(secrets, &HeldTerms::from([(1, 2)]));
+        coverage.record(secrets, &HeldTerms::from([(1, 2)]));
         assert!(!coverage.covers(0, 1) && coverage.covers(1, 2));
         assert!(coverage.forget(secrets) && !coverage.forget(secrets));
         assert!(coverage.covers(0, 1));

@@ -36,7 +36,7 @@ pub(super) struct Observed {
     pub(super) received: Instant,
 }
 
-/// What a member remembers of the others: the resource version of each one's Lease, and when it was first seen.
+/// A member's memory of the other members: the resource version of each Lease, and when it was first observed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Memory(BTreeMap<String, (String, Instant)>);
 
@@ -83,8 +83,8 @@ struct Members<'a> {
     living: BTreeSet<&'a str>,
     /// Living ones with the layout of this one.
     mine: BTreeSet<&'a str>,
-    /// Names of the Leases of dead ones. A member that starts later would take them for living ones, and wait in vain for
-    /// what they should acquire.
+    /// Names of the Leases of dead members. A member that starts later would count them as living, and would wait for
+    /// acquisitions that never happen.
     dead: Vec<&'a String>,
     next_death: Option<Instant>,
 }
@@ -164,8 +164,8 @@ fn remember(observed: &Observed, memory: &Memory) -> Memory {
     Memory(observed.members.iter().map(entry).collect())
 }
 
-/// Tells living members from dead ones. A member is dead if a list that was sent its lease duration after the last observed
-/// change shows no further one, or if its Lease is gone.
+/// Classifies members as living or dead. A member is dead if a list that was sent its lease duration after the last observed
+/// change shows no further change, or if its Lease does not exist.
 fn classify<'a>(me: &Me<'a>, observed: &'a Observed, memory: &Memory) -> Members<'a> {
     let mut members = Members {
         living: BTreeSet::from([me.identity]),
@@ -219,7 +219,7 @@ mod tests {
             let mut terms = Terms::new(Duration::from_secs(10));
             terms.renewed(start, start);
             for shard in own {
-                terms.acquired(*shard, "1".into(), 0, start);
+                terms.begin_term(*shard, "1".into(), 0, start);
             }
             let members = members.iter().map(|name| ((*name).to_owned(), listed(name, "1", "l")));
             let shards =
@@ -307,7 +307,7 @@ mod tests {
         assert_eq!(world.actions(0), [Action::End(1)]);
         let (start, later) = (world.start, Duration::from_secs(5));
         world.terms.end(1);
-        world.terms.acquired(1, "3".into(), 0, Moment { at: start.at + later, ..start });
+        world.terms.begin_term(1, "3".into(), 0, Moment { at: start.at + later, ..start });
         assert!(world.actions(4).is_empty(), "the list is older than the term");
     }
 

@@ -55,7 +55,7 @@ impl LeaseError {
         self.api().is_some_and(ApiError::is_not_found)
     }
 
-    /// Returns whether somebody else has changed or created the Lease.
+    /// Returns whether another client has changed or created the Lease.
     pub(super) fn is_conflict(&self) -> bool {
         self.api().is_some_and(|error| error.is_conflict() || error.is_already_exists())
     }
@@ -74,7 +74,6 @@ pub(super) struct Leases {
     duration: Duration,
     /// Divisor of the lease durations of others, which a defect makes greater than 1.
     divisor: u32,
-    /// Timeout of one request.
     request_timeout: Duration,
 }
 

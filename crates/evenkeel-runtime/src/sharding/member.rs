@@ -16,7 +16,7 @@ use std::time::Duration;
 use tokio::{sync::Notify, time::timeout};
 use tokio_util::sync::CancellationToken;
 
-/// Number of Leases that are written at once.
+/// Number of Leases that are written concurrently.
 const MAX_CONCURRENT_WRITES: usize = 8;
 
 /// Lists per retry period while shards move.
@@ -40,7 +40,8 @@ impl Member {
         client: &Client,
         clock: &Clock,
         registry: &Registry,
-        (namespace, identity): (&str, &str),
+        namespace: &str,
+        identity: &str,
     ) -> Result<Self, ShardingError> {
         sharding.check()?;
         let leases = Leases::new(client, clock, &sharding, namespace, identity);
@@ -54,7 +55,7 @@ impl Member {
     }
 
     /// Takes part until `stop` is cancelled, then leaves: ends all terms, and deletes the Lease of this process, so that its
-    /// shards are free at once.
+    /// shards are free immediately.
     pub(crate) fn run(&self, stop: CancellationToken) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             let work = async { tokio::join!(self.keep_renewing(), self.keep_looking()) };
@@ -83,7 +84,7 @@ impl Member {
         }
     }
 
-    /// Renews the Lease of this process. Reads it first if somebody has changed it, or an earlier answer was lost.
+    /// Renews the Lease of this process. Reads it first if another client has changed it, or an earlier response was lost.
     async fn renew(&self, known: &mut Option<Lease>) -> Result<(), LeaseError> {
         let mut sent = self.shards.now();
         let is_leaving = self.shards.terms().is_retiring();
@@ -208,7 +209,7 @@ impl Member {
         let drained = terms.drained(now);
         for shard in &drained {
             terms.end(*shard);
-            self.shards.metrics().released();
+            self.shards.metrics().record_release();
             tracing::info!(shard, "shard released");
         }
         drop(terms);
@@ -243,8 +244,8 @@ impl Member {
     async fn acquire(&self, shard: u32, found: &Found, lapses: u64) -> Result<(), LeaseError> {
         let version = self.leases.hold(shard, found, self.leases.identity()).await?;
         let now = self.shards.now();
-        if self.shards.terms().acquired(shard, version, lapses, now) {
-            self.shards.metrics().acquired();
+        if self.shards.terms().begin_term(shard, version, lapses, now) {
+            self.shards.metrics().record_acquisition();
             tracing::info!(shard, "shard acquired");
             self.shards.announce();
         }
@@ -260,14 +261,14 @@ impl Member {
             shards = n,
             "shards lost: the lease of this process was not renewed in time"
         );
-        self.shards.metrics().lost(n);
+        self.shards.metrics().record_loss(n);
         self.shards.announce();
     }
 
-    /// Leaves for good. Others wait for the lease to expire if its deletion fails.
+    /// Leaves permanently. Others wait for the lease to expire if its deletion fails.
     async fn leave(&self) {
         let n_held = self.shards.terms().close();
-        (0..n_held).for_each(|_| self.shards.metrics().released());
+        (0..n_held).for_each(|_| self.shards.metrics().record_release());
         let withdraw = async {
             while let Err(error) = self.leases.withdraw().await {
                 tracing::warn!(%error, "lease of this member of the shards not deleted");

@@ -26,22 +26,23 @@ impl Metrics {
             "Shards that this process acquired, released in a hand-over, or lost with its lease.",
             &["name", "transition"],
         );
-        let of = |transition: &str| transitions.with_label_values(&[id, transition]);
-        let (acquired, released, lost) = (of("acquired"), of("released"), of("lost"));
+        let counter = |transition: &str| transitions.with_label_values(&[id, transition]);
+        let (acquired, released, lost) =
+            (counter("acquired"), counter("released"), counter("lost"));
         Self { held: held.with_label_values(&[id]), acquired, released, lost }
     }
 
-    pub(super) fn acquired(&self) {
+    pub(super) fn record_acquisition(&self) {
         self.acquired.inc();
         self.held.inc();
     }
 
-    pub(super) fn released(&self) {
+    pub(super) fn record_release(&self) {
         self.released.inc();
         self.held.dec();
     }
 
-    pub(super) fn lost(&self, n: usize) {
+    pub(super) fn record_loss(&self, n: usize) {
         self.lost.inc_by(n as u64);
         self.held.sub(i64::try_from(n).unwrap_or(i64::MAX));
     }

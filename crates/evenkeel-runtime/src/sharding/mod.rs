@@ -22,15 +22,16 @@
 //! Caches hold all objects, except those of [`Sharding::sharded_watch`]. Such a cache lists again when a term begins, and the
 //! process serves the shard once the list is complete (`coverage`). It drops the objects of a term that has ended.
 //!
-//! # What is promised
+//! # Guarantees
 //!
 //! Two processes never work on the same key at the same time: all writes of one are sent before the first pass of the other.
-//! A request that was sent before may arrive later; a resourceVersion as precondition refuses it then. The conditions are
-//! those of [leader election](crate::leaderelection): the fastest clock runs less than `lease_duration / renew_deadline` times
-//! (1.5 by default) as fast as the slowest, identities are unique, and nobody else writes the Leases.
+//! A request may still arrive later than requests that were sent after it. A resourceVersion as precondition refuses it then.
+//! The conditions are those of [leader election](crate::leaderelection): the fastest clock runs less than
+//! `lease_duration / renew_deadline` times (1.5 by default) as fast as the slowest, identities are unique, and no other
+//! client writes the Leases.
 //!
-//! Without further faults, a shard whose holder died is served again after the lease duration and a few requests; one that is
-//! handed over in order, after its passes and a second.
+//! Without further faults, a shard whose holder crashed is served again after the lease duration and a few requests. A shard
+//! whose holder releases it is served again after the running passes and a second.
 //!
 //! Upstream has nothing like it. KEP-5866 lets servers filter lists and watches by ranges of a hash of the namespace or of the
 //! uid, but assigns no ranges. Shards are not by uid: an object that is created again has another uid, so two processes could

@@ -54,7 +54,7 @@ impl ShardedCache {
 
     /// Records that the cache holds the objects of these terms and of no others.
     pub(crate) fn cover(&self, terms: &HeldTerms) {
-        let is_change = self.shards.coverage().cover(self.id, terms);
+        let is_change = self.shards.coverage().record(self.id, terms);
         if is_change {
             self.shards.announce();
         }

@@ -1,7 +1,7 @@
 //! One member's lease and its terms at shards. No I/O; callers pass the time.
 //!
 //! A term is the time between the confirmed acquisition of a shard and its end: a release, or a lapse of the member's lease.
-//! It never begins again. A member that comes back after a lapse gets new terms.
+//! A term never begins again. A member that acquires shards after a lapse gets new terms.
 
 use evenkeel_api::time::Timestamp;
 use std::{collections::BTreeMap, time::Duration};
@@ -59,7 +59,7 @@ pub(super) struct Terms {
     lapses: u64,
     /// Whether this member acquires no further shard, because it is about to leave.
     retiring: bool,
-    /// Whether this member has left for good.
+    /// Whether this member has left permanently.
     closed: bool,
     by_shard: BTreeMap<u32, Term>,
     next_id: u64,
@@ -127,7 +127,7 @@ impl Terms {
         shards.into_iter().for_each(|shard| self.leave(shard, now));
     }
 
-    /// Ends all terms for good.
+    /// Ends all terms. No new term begins afterwards.
     pub(super) fn close(&mut self) -> usize {
         self.closed = true;
         self.lapse()
@@ -135,7 +135,7 @@ impl Terms {
 
     /// Records a confirmed acquisition that was sent after `lapses` lapses. Returns whether a term begins: it does not if the
     /// lease has lapsed since.
-    pub(super) fn acquired(
+    pub(super) fn begin_term(
         &mut self,
         shard: u32,
         version: String,
@@ -231,9 +231,9 @@ mod tests {
         let at = |seconds| fixture.at(seconds);
         let [zero, one, nine, ten, twelve] = [0, 1, 9, 10, 12].map(at);
         let terms = &mut fixture.terms;
-        assert!(!terms.acquired(3, "7".into(), 0, zero), "no member yet");
+        assert!(!terms.begin_term(3, "7".into(), 0, zero), "no member yet");
         assert_eq!(terms.renewed(zero, one), 0);
-        assert!(terms.acquired(3, "7".into(), 0, one));
+        assert!(terms.begin_term(3, "7".into(), 0, one));
         let (id, ended) = terms.begin_pass(3, one).unwrap();
         assert!(terms.begin_pass(4, one).is_none());
         assert_eq!(terms.may_write_until(3, id, nine), Some(ten.at), "from the request");
@@ -243,8 +243,8 @@ mod tests {
         assert_eq!(terms.renewed(ten, twelve), 1, "sent in time, but confirmed too late");
         assert!(ended.is_cancelled());
         assert_eq!(terms.may_write_until(3, id, twelve), None);
-        assert!(!terms.acquired(3, "8".into(), 0, twelve), "sent before the lapse");
-        assert!(terms.acquired(3, "8".into(), terms.lapses(), twelve));
+        assert!(!terms.begin_term(3, "8".into(), 0, twelve), "sent before the lapse");
+        assert!(terms.begin_term(3, "8".into(), terms.lapses(), twelve));
         assert_eq!(terms.may_write_until(3, id, twelve), None, "another term");
         assert!(fixture.clock.now() == fixture.start.wall);
     }
@@ -256,7 +256,7 @@ mod tests {
         let slept = Moment { at: one.at, wall: fixture.at(10).wall };
         let terms = &mut fixture.terms;
         terms.renewed(zero, zero);
-        terms.acquired(0, "1".into(), 0, zero);
+        terms.begin_term(0, "1".into(), 0, zero);
         assert_eq!((terms.end_if_lapsed(one), terms.end_if_lapsed(slept)), (0, 1));
     }
 
@@ -267,7 +267,7 @@ mod tests {
         let terms = &mut fixture.terms;
         terms.renewed(zero, zero);
         for shard in [0, 1, 2] {
-            terms.acquired(shard, "1".into(), 0, zero);
+            terms.begin_term(shard, "1".into(), 0, zero);
         }
         let (first, _) = terms.begin_pass(0, zero).unwrap();
         let (second, _) = terms.begin_pass(1, zero).unwrap();
@@ -291,13 +291,13 @@ mod tests {
         let zero = fixture.at(0);
         let terms = &mut fixture.terms;
         terms.renewed(zero, zero);
-        terms.acquired(0, "1".into(), 0, zero);
+        terms.begin_term(0, "1".into(), 0, zero);
         terms.retire(zero);
-        assert!(!terms.acquired(1, "1".into(), 0, zero));
+        assert!(!terms.begin_term(1, "1".into(), 0, zero));
         assert!(terms.member_until(zero).is_some() && terms.begin_pass(0, zero).is_none());
         assert_eq!((terms.drained(zero), terms.close()), (vec![0], 1));
         terms.renewed(zero, zero);
         assert!(terms.member_until(zero).is_none());
-        assert!(!terms.acquired(0, "2".into(), terms.lapses(), zero));
+        assert!(!terms.begin_term(0, "2".into(), terms.lapses(), zero));
     }
 }

@@ -46,7 +46,7 @@ enum Route {
     Conversion,
 }
 
-/// What the clones of a server share.
+/// State that the clones of a server share.
 pub(super) struct Routes {
     routes: RwLock<BTreeMap<String, Route>>,
     converters: RwLock<Converters>,
@@ -89,7 +89,6 @@ impl Routes {
         routes.insert(CONVERT.to_owned(), Route::Conversion);
     }
 
-    /// Returns all paths.
     pub(super) fn paths(&self) -> Vec<String> {
         self.routes.read().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
     }
@@ -123,7 +122,7 @@ impl Routes {
         });
         if let (Some((clock, metrics)), Some((start, _))) = (instruments, &in_flight) {
             let took = clock.instant().saturating_duration_since(*start);
-            metrics.answered(path, answer.status(), took.as_secs_f64());
+            metrics.record_response(path, answer.status(), took.as_secs_f64());
         }
         answer
     }

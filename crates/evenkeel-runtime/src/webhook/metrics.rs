@@ -11,7 +11,6 @@ pub(super) struct Metrics {
     in_flight: IntGaugeVec,
     /// Panics of admission handlers.
     pub(super) panics: IntCounter,
-    /// Panics of conversions.
     pub(super) conversion_panics: IntCounter,
     /// Reads of certificate files.
     pub(super) certificate_reads: IntCounter,
@@ -81,7 +80,7 @@ impl Metrics {
     }
 
     /// Counts an answered request.
-    pub(super) fn answered(&self, path: &str, code: http::StatusCode, seconds: f64) {
+    pub(super) fn record_response(&self, path: &str, code: http::StatusCode, seconds: f64) {
         self.requests.with_label_values(&[path, code.as_str()]).inc();
         self.latency.with_label_values(&[path]).observe(seconds);
     }

@@ -358,17 +358,17 @@ fn object(version: &str, name: &str, field: &str, value: Value) -> Value {
 async fn any_version_is_converted_to_any_other() {
     let hooks = server();
     hooks.webhook::<v2::App>().converts::<v1::App>().converts::<v1alpha1::App>();
-    let of = |version: &str| match version {
+    let app = |version: &str| match version {
         "v2" => object("v2", "shop", "size", json!(3)),
         "v1" => object("v1", "shop", "replicas", json!(3)),
         _ => object("v1alpha1", "shop", "count", json!("3")),
     };
     for from in ["v2", "v1", "v1alpha1"] {
         for to in ["v2", "v1", "v1alpha1"] {
-            let body = conversion(to, &[of(from), of(from)]);
+            let body = conversion(to, &[app(from), app(from)]);
             let (code, answer) = post(&hooks, "/convert", body).await;
             assert_eq!((code, &answer["kind"]), (StatusCode::OK, &json!("ConversionReview")));
-            let mut expected = of(to);
+            let mut expected = app(to);
             if to == "v1alpha1" && from != to {
                 expected["metadata"]["annotations"] = json!({"sized": "yes"});
             }

@@ -120,7 +120,7 @@ impl ObservedMap {
     fn of(key: &Key, maps: &Cache<Full<ConfigMap>>, pods: &Cache<Full<Pod>>) -> Option<Self> {
         let map = maps.get(&key.namespace, &key.name)?;
         let mut pods = pods.namespace(&key.namespace);
-        pods.retain(|pod| pod.meta().controlled_by(&map.meta().uid));
+        pods.retain(|pod| pod.meta().is_controlled_by(&map.meta().uid));
         pods.sort_by(|a, b| a.meta().name.cmp(&b.meta().name));
         Some(Self { map, pods })
     }

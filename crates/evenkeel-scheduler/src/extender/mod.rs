@@ -218,7 +218,9 @@ impl Extender {
         !self.config.prioritize_verb.is_empty()
     }
 
-    /// Reports whether the extender takes part in preemption.
+    /// Reports whether the extender has a preempt verb.
+    ///
+    /// Upstream: `SupportsPreemption`.
     pub fn supports_preemption(&self) -> bool {
         !self.config.preempt_verb.is_empty()
     }

@@ -53,7 +53,9 @@ pub trait Extender: std::fmt::Debug + Send + Sync + 'static {
         nodes: &'a [Arc<str>],
     ) -> PluginFuture<'a, Result<ExtenderScores, ExtenderError>>;
 
-    /// Reports whether the extender takes part in preemption.
+    /// Reports whether the extender has a preempt verb.
+    ///
+    /// Upstream: `SupportsPreemption`.
     fn supports_preemption(&self) -> bool {
         false
     }

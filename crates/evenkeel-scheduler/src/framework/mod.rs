@@ -130,7 +130,7 @@ impl Handle {
         self.waiting_pods.preempt_pod(uid, plugin)
     }
 
-    /// Moves an unschedulable pod to the active queue at once. No other pod is affected.
+    /// Moves an unschedulable pod to the active queue immediately. No other pod is affected.
     ///
     /// Upstream: `Activate`.
     pub fn activate(&self, uid: &str) {

@@ -72,7 +72,7 @@ impl WaitingPods {
         pod_in_pre_bind
     }
 
-    /// Waits until a pod enters PreBind. Returns at once if a pod entered PreBind since the last call.
+    /// Waits until a pod enters PreBind. Returns immediately if a pod entered PreBind since the last call.
     pub(crate) async fn pre_bind_started(&self) {
         self.0.pre_bind_started.notified().await;
     }

@@ -10,7 +10,7 @@ use super::Slot;
 /// Value id of a node without the label.
 const NO_VALUE: u32 = u32::MAX;
 
-/// Maximum number of columns. When it is reached, all columns are dropped and built anew on demand.
+/// Maximum number of columns. When it is reached, all columns are dropped and rebuilt on demand.
 const MAX_COLUMNS: usize = 256;
 
 /// Values of one label key on all nodes, with ids from 0. A value keeps its id when the last node loses it.
@@ -94,7 +94,7 @@ impl LabelColumn {
         id
     }
 
-    /// Reports whether so many values may be on no node that the column should be built anew.
+    /// Reports whether the column may have so many values without a node that it should be rebuilt.
     fn is_stale(&self) -> bool {
         self.values.len() > 2 * self.value_ids.len() + 64
     }

@@ -15,7 +15,7 @@ use super::Slot;
 pub(super) struct Order {
     zones: BTreeMap<Zone, Vec<(Arc<str>, Slot)>>,
     node_count: usize,
-    /// Slots in order, computed on demand: at startup, many nodes arrive at once.
+    /// Slots in order, computed on demand: at startup, many nodes arrive at the same time.
     slots: OnceLock<Vec<Slot>>,
 }
 

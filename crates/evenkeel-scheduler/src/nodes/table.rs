@@ -393,7 +393,6 @@ impl<'a> NodeRef<'a> {
         self.slot as usize
     }
 
-    /// Returns the table.
     pub(crate) fn table(self) -> &'a NodeTable {
         self.table
     }

@@ -98,7 +98,7 @@ impl Plugin for NodeAffinity {
                 added.node_selector_terms.iter().any(|term| nodeaffinity::matches(term, node))
             })
         };
-        let matches_pod = |node: &Node| nodeaffinity::required(&pod.pod.spec, node);
+        let matches_pod = |node: &Node| nodeaffinity::matches_required(&pod.pod.spec, node);
         match change {
             Change::Node(edit) => QueueingHint::when(edit.after().is_some_and(|new| {
                 matches_added_affinity(new)

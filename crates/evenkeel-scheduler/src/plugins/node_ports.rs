@@ -2,8 +2,8 @@
 //!
 //! | documented rule | implemented in |
 //! |---|---|
-//! | `hostPort`: `hostIP`, `hostPort` and `protocol` must be unique on a node | `filter`, `pod::clashes` |
-//! | `hostIP` empty or `0.0.0.0`: all addresses of the node; ports of containers and sidecars | `pod::clashes`, `pod::host_ports` |
+//! | `hostPort`: `hostIP`, `hostPort` and `protocol` must be unique on a node | `filter`, `pod::conflicts_with` |
+//! | `hostIP` empty or `0.0.0.0`: all addresses of the node; ports of containers and sidecars | `pod::conflicts_with`, `pod::host_ports` |
 //! | a pod with such a port is deleted | `queueing_hint` |
 
 use crate::{
@@ -35,8 +35,9 @@ impl Plugin for NodePorts {
         let Change::AssignedPod(Edit::Deleted(deleted)) = change else {
             return QueueingHint::Queue;
         };
-        let was_freed =
-            |port: &HostPort| deleted.requirements.ports.iter().any(|freed| port.clashes(freed));
+        let was_freed = |port: &HostPort| {
+            deleted.requirements.ports.iter().any(|freed| port.conflicts_with(freed))
+        };
         QueueingHint::when(pod.requirements.ports.iter().any(was_freed))
     }
 
@@ -65,7 +66,7 @@ impl PreFilter for NodePorts {
 
 impl Filter for NodePorts {
     fn filter(&self, _: &CycleState, pod: &PodInfo, node: NodeRef<'_>) -> StatusResult {
-        let is_in_use = |port| node.ports().iter().any(|in_use| in_use.clashes(port));
+        let is_in_use = |port| node.ports().iter().any(|in_use| in_use.conflicts_with(port));
         if pod.requirements.ports.iter().any(is_in_use) {
             return Err(Status::unschedulable(
                 "node(s) didn't have free ports for the requested pod ports",

@@ -304,7 +304,7 @@ mod tests {
                 let preferred = PreferredTerms::compile(preferred_terms(&pod.pod.spec), &cluster.table);
                 for node in cluster.table.iter() {
                     let object = node.node();
-                    prop_assert_eq!(requirement.matches(node.slot()), nodeaffinity::required(&pod.pod.spec, object), "{}", node.name());
+                    prop_assert_eq!(requirement.matches(node.slot()), nodeaffinity::matches_required(&pod.pod.spec, object), "{}", node.name());
                     let matching = preferred_terms(&pod.pod.spec).iter();
                     let matching = matching.filter(|term| nodeaffinity::matches(&term.preference, object));
                     let weight: i64 = matching.map(|term| i64::from(term.weight)).sum();

@@ -47,7 +47,7 @@ use queueing_hint_map::QueueingHintMap;
 /// Interval between checks for pods that have been unschedulable for too long.
 const FLUSH_UNSCHEDULABLE_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Number of runs of the PreEnqueue plugins of which one records the duration of each plugin.
+/// One in this many runs of the PreEnqueue plugins records the duration of each plugin.
 const PRE_ENQUEUE_SAMPLING_INTERVAL: u64 = 10;
 
 /// Position of a pod in activeQ: its sort key, its order of entry, and its uid.
@@ -478,7 +478,7 @@ impl SchedulingQueue {
         }
     }
 
-    /// Moves a pod to activeQ at once. A pod in flight is retried after its attempt fails.
+    /// Moves a pod to activeQ immediately. A pod in flight is retried after its attempt fails.
     ///
     /// Upstream: `PriorityQueue.Activate`.
     pub(crate) fn activate(&mut self, uid: &str, now: Timestamp) {

@@ -10,7 +10,6 @@ use crate::{
 };
 use std::{fmt::Display, sync::Arc};
 
-/// Returns the names of the nodes.
 pub(super) fn node_names(cycle: &Cycle<'_>, slots: &[Slot]) -> Vec<Arc<str>> {
     slots.iter().map(|slot| Arc::clone(cycle.nodes().at(*slot).name())).collect()
 }

@@ -310,7 +310,7 @@ impl<'a> Owner<'a> {
             pods.iter().filter_map(daemonset::target_node).collect();
         for node in objects_at(objects, NODES).iter().filter_map(decode::<Node>) {
             let name = &*node.meta.name;
-            let is_eligible = nodeaffinity::required(&spec, &node)
+            let is_eligible = nodeaffinity::matches_required(&spec, &node)
                 && corev1::find_untolerated_taint(&spec.tolerations, &node.spec.taints).is_none();
             if nodes_with_pod.contains(name) || !is_eligible {
                 continue;

@@ -46,8 +46,8 @@ fn compare(key: &str, path: &str, value: &Value, wanted: &Value, lines: &mut Vec
         (Value::Object(fields), Value::Object(others)) => {
             let names: BTreeSet<&String> = fields.keys().chain(others.keys()).collect();
             for name in names {
-                let of = |object: &Value| object.get(name).cloned().unwrap_or_default();
-                compare(key, &format!("{path}.{name}"), &of(value), &of(wanted), lines);
+                let field = |object: &Value| object.get(name).cloned().unwrap_or_default();
+                compare(key, &format!("{path}.{name}"), &field(value), &field(wanted), lines);
             }
         }
         (Value::Array(all), Value::Array(others)) if all.len() == others.len() => {

@@ -15,7 +15,7 @@ use crate::{
 /// Environment variable with the limit on the number of runs.
 const RUNS_VARIABLE: &str = "EVENKEEL_RUNS";
 
-/// What the environment asks for.
+/// Settings from the environment variables.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Selection {
     seed: Option<u64>,

@@ -33,7 +33,7 @@ pub struct Failure {
     pub fault: Option<Fault>,
     /// When the run failed, such as `teardown`.
     pub phase: &'static str,
-    /// What went wrong.
+    /// Message of the failure.
     pub reason: String,
     /// The write that the fault hit.
     pub hit: Option<String>,

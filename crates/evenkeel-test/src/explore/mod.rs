@@ -10,7 +10,7 @@
 //! | the operator creates and deletes no more than without the fault | a generated name for each attempt |
 //! | nothing is written for ten minutes | writes that answer each other, or that change nothing |
 //! | when the user's objects are deleted, nothing is left | a child without owner, a finalizer that stays |
-//! | no program ends by itself, no task fails for good | an error that ends the operator |
+//! | no program ends by itself, no task fails permanently | an error that ends the operator |
 //!
 //! **End states** are compared without managed fields, resource versions, generations and times. An `observedGeneration` is
 //! the current one or not. Uids and generated names stand for the objects that have them. Addresses, node ports and nodes, which
@@ -19,7 +19,7 @@
 //! Objects that were there before the scenario, and are in the end as they were, are left out: the server's own, and those that an
 //! operator writes again when it restarts.
 //!
-//! **Creates and deletes** are compared as far as the fault allows. A lost or repeated answer may repeat a create that is
+//! **Creates and deletes** are compared within the limits of the fault. A lost or repeated answer may repeat a create that is
 //! answered with `AlreadyExists`, and a delete. After a crash, a gap or stale reads, an operator may do more than without: it
 //! has seen other states in between. Steps that follow each other without [`User::settle`] may also be seen together.
 //!
@@ -43,7 +43,7 @@ pub use user::User;
 
 use crate::{BoxError, Program};
 
-/// Runs an operator and a scenario of its user again and again, with another fault each time, in virtual time.
+/// Runs an operator and a scenario of its user repeatedly, with another fault each time, in virtual time.
 ///
 /// Faults are crashes before and after each write, lost requests, lost and repeated answers, refusals, late, broken and
 /// expired watches, stale reads, disconnections, and lost leases. See [the module](self) for what must hold in the end.

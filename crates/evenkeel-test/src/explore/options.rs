@@ -78,7 +78,8 @@ impl Exploration {
         self
     }
 
-    /// Runs the operator in this many replicas, of which one leads. Faults count their writes as one. Default: 1.
+    /// Runs the operator in this many replicas. One of them leads. Faults count the writes of all replicas together.
+    /// Default: 1.
     pub fn replicas(mut self, count: u8) -> Self {
         self.replicas = count.max(1);
         self

@@ -48,7 +48,7 @@ const LAST_REQUESTS: usize = 20;
 /// Resources that a cluster writes without end, or as its nodes.
 const OF_CLUSTER: [&str; 4] = ["csinodes", "events", "leases", "nodes"];
 
-/// What a run left behind, for comparison with others.
+/// End state of a run, for comparison with other runs.
 pub(super) struct Observed {
     end: State,
     creates: BTreeMap<Collection, u64>,
@@ -92,7 +92,7 @@ where
     })
 }
 
-/// Run that is under way.
+/// Run in progress.
 struct Run<'a> {
     exploration: &'a Exploration,
     id: RunId,
@@ -184,7 +184,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Returns the faults of the run, of which that at a write is armed only when the scenario begins.
+    /// Returns the faults of the run. The fault at a write is armed only when the scenario begins.
     fn faults(&self, in_scenario: bool) -> Faults {
         let fault = self.id.fault.filter(|_| in_scenario);
         let is_late = self.id.seed > 0;
@@ -204,7 +204,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Fails if a program ended by itself, unless it lost its lease, or if one of its tasks failed for good.
+    /// Fails if a program ended by itself, unless it lost its lease, or if one of its tasks failed permanently.
     fn check_programs(&self) -> Result<(), String> {
         let loses_lease = self.id.fault.is_some_and(|fault| {
             matches!(fault.kind, FaultKind::LoseLease | FaultKind::Pause | FaultKind::Cut)
@@ -248,7 +248,7 @@ impl<'a> Run<'a> {
         counts.iter().filter(|_| is_exact).filter_map(more).collect()
     }
 
-    /// Returns the present objects of all resources that anybody has written.
+    /// Returns the present objects of all resources with at least one write.
     async fn objects(&self, with_kept: bool) -> Result<Vec<Value>, String> {
         let writes = self.simulation.log().since(0);
         let (of_cluster, others): (Vec<Write>, Vec<Write>) =

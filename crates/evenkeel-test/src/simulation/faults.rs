@@ -31,8 +31,7 @@ pub enum FaultKind {
     Panic,
     /// The part is disconnected from the server for a minute. The write is lost.
     Cut,
-    /// The server executes the write, and the part hears of later changes only ten seconds afterwards: its caches are
-    /// stale.
+    /// The server executes the write. The part receives later watch events only after ten seconds: its caches are stale.
     HoldWatches,
     /// The server executes the write, and the part's requests for leases are lost for a minute: it stops leading.
     LoseLease,
@@ -40,7 +39,7 @@ pub enum FaultKind {
     /// lost the first response.
     Repeat,
     /// The server executes the write, and the part crashes as of [`FaultKind::CrashAfter`]. For half a minute after its
-    /// restart, the part hears of no changes, and lists that accept any state (`resourceVersion=0`) lack the write.
+    /// restart, the part receives no watch events, and lists that accept any state (`resourceVersion=0`) lack the write.
     StaleRestart,
     /// The server executes the write, and all watches of the part break. They cannot resume for ten seconds, and their
     /// resource versions have then expired (410): the part lists again, and does not see the states in between.
@@ -95,7 +94,7 @@ impl FromStr for FaultKind {
 /// A fault that occurs once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fault {
-    /// Part whose write the fault hits; of replicas the one that all share.
+    /// Part whose write the fault hits. Replicas share one part.
     pub part: Part,
     /// Number of the part's write that the fault hits, counted from 1 without leases and events.
     pub at: u64,

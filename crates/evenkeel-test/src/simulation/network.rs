@@ -55,27 +55,28 @@ pub(super) struct Network {
 }
 
 impl Network {
-    /// Returns a label of a request that no other one has at this instant. `of` is what the request has in common with few
-    /// others. It must not include what differs from run to run, such as generated keys.
-    pub(super) fn label(&self, of: impl Hash) -> u64 {
+    /// Returns a label of a request that no other request has at this instant. `parts` are parts of the request that few
+    /// other requests share. They must be equal in each run, unlike generated keys.
+    pub(super) fn label(&self, parts: impl Hash) -> u64 {
         let number = {
             let mut labels = self.labels.lock().unwrap_or_else(PoisonError::into_inner);
             let now = Some(self.clock.instant());
             if labels.at != now {
                 *labels = Labels { at: now, counts: HashMap::new() };
             }
-            let count = labels.counts.entry(hash(&of)).or_default();
+            let count = labels.counts.entry(hash(&parts)).or_default();
             *count += 1;
             *count
         };
-        hash((of, number))
+        hash((parts, number))
     }
 
     pub(super) fn new(
         server: Server,
         clock: Clock,
         log: Log,
-        (latency, recovery): (Duration, Duration),
+        latency: Duration,
+        recovery: Duration,
         calls: mpsc::UnboundedSender<WorldCall>,
     ) -> Self {
         Self {

@@ -23,7 +23,7 @@ pub(super) struct StaleReads {
     stale: Option<(u64, Instant)>,
     /// Time until which no watch resumes.
     gap_until: Option<Instant>,
-    /// Paths of watches that began anew after the gap, or whose resource version has expired since.
+    /// Paths of watches that were restarted after the gap, or whose resource version has expired since.
     since_gap: BTreeSet<String>,
 }
 

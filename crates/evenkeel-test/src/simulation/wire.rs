@@ -109,7 +109,7 @@ impl Wire {
         }
     }
 
-    /// Returns at once if the wire is connected. Otherwise waits until it is connected again, and fails: only then
+    /// Returns immediately if the wire is connected. Otherwise waits until it is connected again, and fails: only then
     /// does the client notice that its request is lost.
     async fn wait_connected(&self) -> Result<(), BoxError> {
         if *self.connected.borrow() {
@@ -340,7 +340,8 @@ impl Wire {
         self.shared.call(WorldCall::Restart(self.part));
     }
 
-    /// Asks the world to restart the part, whose program ended with this error, unless the part has crashed meanwhile.
+    /// Reports to the world that the program of the part ended with this error, unless the part has crashed meanwhile. The
+    /// world restarts the part.
     pub(super) fn ended(&self, error: String) {
         if !self.is_cut() {
             self.shared.call(WorldCall::Ended(self.part, error));

@@ -135,8 +135,9 @@ impl Simulation {
     pub fn new(server: TestServer, options: SimulationOptions) -> Self {
         let clock = server.clock().clone();
         let (sender, calls) = mpsc::unbounded_channel();
-        let (api, times) = (server.server().clone(), (options.latency, options.recovery));
-        let network = Network::new(api, clock.clone(), Log::new(START), times, sender);
+        let (api, log) = (server.server().clone(), Log::new(START));
+        let SimulationOptions { latency, recovery, .. } = options;
+        let network = Network::new(api, clock.clone(), log, latency, recovery, sender);
         let network = Arc::new(network);
         let wire = Wire::new(Arc::clone(&network), USER, USER, Watches::Untouched);
         let user = Client::builder(wire.kube(), clock).user_agent(USER.name());

@@ -460,7 +460,7 @@ mod tests {
             Self(std::process::Command::new("sleep").arg("1000").spawn().expect("started"))
         }
 
-        /// Returns a record of the process, whose socket nobody serves.
+        /// Returns a record of the process. No process serves its socket.
         fn record(&self, started_at: &str) -> Record {
             let started_at = started_at.to_owned();
             let socket = PathBuf::from("/nonexistent/socket");

@@ -210,7 +210,8 @@ fn account_path(namespace: &str) -> String {
     format!("/api/v1/namespaces/{namespace}/serviceaccounts/{DEFAULT_ACCOUNT}")
 }
 
-/// Returns whether an object exists. One that the user may not read counts as present, because nobody could wait for it.
+/// Returns whether an object exists. An object that the user may not read counts as present, because the user could never
+/// observe its creation.
 async fn exists(client: &Client, path: &str) -> Result<bool> {
     let Ok(request) = Request::get(path).body(Bytes::new()) else { return Ok(false) };
     match client.raw(request).await {

@@ -7,7 +7,7 @@
 //! | `kubeconfig`, `controllers.sock` | kubeconfig and control socket; in the data folder, if the cluster has one |
 //! | `log`, `log.old` | the log |
 //!
-//! A process that stops in order removes the folder. A folder without a held lock belongs to a crashed process.
+//! A process that stops gracefully removes the folder. A folder without a held lock belongs to a crashed process.
 
 mod commands;
 mod connection;

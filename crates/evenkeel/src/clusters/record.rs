@@ -65,9 +65,9 @@ pub(crate) fn cluster_of_context(context: &str) -> Option<&str> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum State {
-    /// The process lives, and the cluster is not ready yet.
+    /// The process runs, and the cluster is not ready yet.
     Starting,
-    /// The process lives, and the cluster was ready.
+    /// The process runs, and the cluster was ready.
     Running,
     /// The process ended with an error.
     Failed,
@@ -115,7 +115,7 @@ pub(crate) struct Cluster {
 /// Checks that a name is a DNS label (RFC 1123).
 ///
 /// # Errors
-/// When it is none.
+/// The name is not a DNS label.
 pub(crate) fn check_name(name: &str) -> Result<String, String> {
     if forms::dns_label(name).is_empty() {
         return Ok(name.to_owned());

@@ -5,7 +5,7 @@ use evenkeel_api::time;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// What a running process reports on its control socket.
+/// Status that a running process reports on its control socket.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct LiveStatus {
@@ -71,7 +71,7 @@ fn since(record: &Record) -> String {
 /// Returns the status of a cluster.
 pub(super) fn status(cluster: &Cluster, live: Option<&LiveStatus>) -> String {
     let record = cluster.record.as_ref();
-    let path = |of: fn(&Record) -> Option<String>| record.and_then(of);
+    let path = |field: fn(&Record) -> Option<String>| record.and_then(field);
     let state = match (cluster.state, record) {
         (State::Starting, Some(Record { starting: Some(on), .. })) => format!("starting: {on}"),
         (State::Failed, Some(Record { failure: Some(why), .. })) => format!("failed: {why}"),

@@ -13,11 +13,11 @@ const MAX_CAUSES: usize = 10;
 /// Answer to the question why an object is as it is.
 #[derive(Debug)]
 pub struct Answer {
-    /// What the controllers say.
+    /// Reports of the controllers.
     pub explained: Explained,
     /// Owner of the object, the owner's owner, and so on.
     pub owners: Vec<Subject>,
-    /// What the object and those that depend on it say themselves: why they are not as desired.
+    /// Reasons why the object or its dependents are not as desired, from their own status and events.
     pub why: Vec<Cause>,
     /// The scheduler's view of a pod.
     pub scheduler: Option<evenkeel_scheduler::explain::Explained>,

@@ -98,7 +98,7 @@ impl Live {
             .collect())
     }
 
-    /// Returns the schedulers that the process runs. `None` if it is none of `evenkeel up`, or one of an older version.
+    /// Returns the schedulers that the process runs. `None` if the process is not `evenkeel up`, or has an older version.
     pub(super) async fn schedulers(&self) -> Option<Schedulers> {
         match self {
             Self::Socket(_) => self.get(schedulers::PATH).await.ok(),

@@ -90,7 +90,7 @@ pub fn run<'a>(args: &'a Args, sockets: &'a [PathBuf]) -> LocalBoxFuture<'a, Res
     })
 }
 
-/// Explains an object again and again, and passes the output to `print` whenever more than a time in it has changed.
+/// Explains an object repeatedly, and passes the output to `print` whenever more than a time in it has changed.
 ///
 /// # Errors
 /// When neither a manager nor the cluster responds, or the kind does not exist. An object that does not exist yet, or no more,

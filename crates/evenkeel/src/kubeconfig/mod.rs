@@ -312,13 +312,14 @@ mod tests {
         let home =
             Home { home: Some("/h".into()), kubeconfig: Some("/a:/b".into()), ..Home::default() };
         assert_eq!(home.data_folder(), Some("/h/.local/share/evenkeel".into()));
-        let of = |home: &Home| home.user_kubeconfig(|_| false).map_err(|error| error.to_string());
-        assert_eq!(of(&home).as_deref(), Ok(Path::new("/a")));
+        let user_kubeconfig =
+            |home: &Home| home.user_kubeconfig(|_| false).map_err(|error| error.to_string());
+        assert_eq!(user_kubeconfig(&home).as_deref(), Ok(Path::new("/a")));
         let first_is_empty = Home { kubeconfig: Some(":/b".into()), ..Home::default() };
-        assert_eq!(of(&first_is_empty).as_deref(), Ok(Path::new("/b")));
+        assert_eq!(user_kubeconfig(&first_is_empty).as_deref(), Ok(Path::new("/b")));
         assert_eq!(home.state_folder(), Path::new("/h/.local/state/evenkeel"));
         assert_eq!(
-            of(&Home::default()).map_err(|error| error[..34].to_owned()),
+            user_kubeconfig(&Home::default()).map_err(|error| error[..34].to_owned()),
             Err("neither KUBECONFIG nor HOME is set".to_owned())
         );
         // A cluster's own kubeconfig is not changed for another one.

@@ -21,7 +21,8 @@ impl Addition {
     const fn new(
         minor: u32,
         role: &'static str,
-        (group, resource): (&'static str, &'static str),
+        group: &'static str,
+        resource: &'static str,
         verbs: &'static [&'static str],
     ) -> Self {
         Self { minor, role, group, resource, verbs }
@@ -29,10 +30,10 @@ impl Addition {
 
     /// Returns an addition of a whole role.
     const fn role(minor: u32, role: &'static str) -> Self {
-        Self::new(minor, role, (ALL, ALL), &[ALL])
+        Self::new(minor, role, ALL, ALL, &[ALL])
     }
 
-    fn has(&self, role: &str, (group, resource): (&str, &str), verb: &str) -> bool {
+    fn has(&self, role: &str, group: &str, resource: &str, verb: &str) -> bool {
         let is = |own: &str, other: &str| own == ALL || own == other;
         self.role == role
             && is(self.group, group)
@@ -51,40 +52,50 @@ const ADDITIONS: &[Addition] = &[
     Addition::new(
         36,
         "system:controller:pvc-protection-controller",
-        ("", "persistentvolumeclaims/status"),
+        "",
+        "persistentvolumeclaims/status",
         &["update"],
     ),
     Addition::new(
         36,
         "system:controller:resource-claim-controller",
-        (DRA, "resourceclaims/binding"),
+        DRA,
+        "resourceclaims/binding",
         WRITE,
     ),
-    Addition::new(36, "system:kube-scheduler", (DRA, "resourceclaims"), &["create", "delete"]),
-    Addition::new(36, "system:kube-scheduler", (DRA, "resourceclaims/binding"), WRITE),
+    Addition::new(36, "system:kube-scheduler", DRA, "resourceclaims", &["create", "delete"]),
+    Addition::new(36, "system:kube-scheduler", DRA, "resourceclaims/binding", WRITE),
     Addition::new(
         37,
         "system:controller:device-taint-eviction-controller",
-        (DRA, "devicetaintrules"),
+        DRA,
+        "devicetaintrules",
         READ,
     ),
     Addition::new(
         37,
         "system:controller:device-taint-eviction-controller",
-        (DRA, "devicetaintrules/status"),
+        DRA,
+        "devicetaintrules/status",
         WRITE,
     ),
     Addition::role(37, "system:controller:kube-apiserver-serving-clustertrustbundle-publisher"),
-    Addition::new(37, "system:controller:node-controller", ("coordination.k8s.io", "leases"), READ),
+    Addition::new(37, "system:controller:node-controller", "coordination.k8s.io", "leases", READ),
     Addition::role(37, "system:controller:podcertificaterequestcleaner"),
     Addition::role(37, "system:controller:storage-version-migrator-controller"),
-    Addition::new(37, "system:kube-scheduler", (DRA, "devicetaintrules"), READ),
+    Addition::new(37, "system:kube-scheduler", DRA, "devicetaintrules", READ),
 ];
 
 /// Returns the minor version whose bootstrap policy was the first to grant a right of this rule. `None` if all versions that
 /// the programs are made for grant it.
-pub(super) fn added_in(grant: &BootstrapGrant, of: (&str, &str), verb: &str) -> Option<u32> {
-    let additions = ADDITIONS.iter().filter(|addition| addition.has(&grant.role, of, verb));
+pub(super) fn added_in(
+    grant: &BootstrapGrant,
+    group: &str,
+    resource: &str,
+    verb: &str,
+) -> Option<u32> {
+    let additions =
+        ADDITIONS.iter().filter(|addition| addition.has(&grant.role, group, resource, verb));
     additions.map(|addition| addition.minor).max()
 }
 

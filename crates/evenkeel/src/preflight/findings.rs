@@ -1,4 +1,4 @@
-//! The decision: what speaks for a replacement, and what against it.
+//! Findings: reasons for and against the replacement of each program.
 
 use super::{
     Program,

@@ -1,10 +1,11 @@
-//! `evenkeel preflight`: whether the programs of a cluster can be replaced, and the steps to do it and to go back.
+//! `evenkeel preflight`: whether the programs of a cluster can be replaced, and the steps of the replacement and of the
+//! rollback.
 //!
 //! | question | read by | decided by |
 //! |---|---|---|
 //! | does the program accept its flags | [`source`] | [`flags`] |
 //! | may its user do its work | [`observe`] | [`rights`], [`findings`] |
-//! | does somebody lead, under which lease | [`observe`] | [`findings`] |
+//! | is there a leader, and which lease does it hold | [`observe`] | [`findings`] |
 //! | is the API server of a suitable version | [`observe`] | [`findings`] |
 //! | what to do, in which order | | [`steps`] |
 

@@ -20,7 +20,7 @@ use k8s_openapi::api::{
 use kube::{Api, Client, api::PostParams};
 use std::time::Duration;
 
-/// Number of reviews that are in flight at once. A controller manager has hundreds of rights.
+/// Number of reviews that are in flight at the same time. A controller manager has hundreds of rights.
 const CONCURRENT_REVIEWS: usize = 16;
 
 /// Everything that the decision reads.
@@ -58,7 +58,6 @@ pub(super) struct ObservedProgram {
 /// Answer of the API server, or the error in its place.
 pub(super) type Answer<T> = Result<T, String>;
 
-/// State of a lease.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct LeaseState {
     /// Identity of the leader. Empty after a release.
@@ -158,7 +157,7 @@ async fn read_lease(kube: &Client, name: &LeaseName) -> kube::Result<Option<Leas
     }))
 }
 
-/// Asks whether a user has a right. About others, only a user may ask who may create SubjectAccessReviews.
+/// Reviews whether a user has a right. A review of another user needs the right to create SubjectAccessReviews.
 async fn review(kube: &Client, own_user: &str, user: String, right: &Right) -> kube::Result<bool> {
     let (resource, subresource) = match right.resource.split_once('/') {
         Some((resource, subresource)) => (resource, Some(subresource.to_owned())),

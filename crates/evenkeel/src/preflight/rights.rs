@@ -143,7 +143,7 @@ fn rights_of(account: Option<&'static str>, grant: &BootstrapGrant) -> Vec<Right
                     resource: resource.clone(),
                     namespace: namespace.clone(),
                     name: name.cloned(),
-                    added_in: added_in(grant, (group, resource), verb),
+                    added_in: added_in(grant, group, resource, verb),
                 }));
             }
         }

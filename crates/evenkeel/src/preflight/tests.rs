@@ -195,7 +195,11 @@ fn missing_rights_name_account_and_right() {
 #[test]
 fn only_rights_that_later_versions_added_may_miss_on_an_older_server() {
     /// Returns the findings of rights on a server of a minor version, if those are missing that the function selects.
-    fn of(program: Program, minor: u32, is_missing: fn(&rights::Right) -> bool) -> Vec<Finding> {
+    fn rights_findings(
+        program: Program,
+        minor: u32,
+        is_missing: fn(&rights::Right) -> bool,
+    ) -> Vec<Finding> {
         let mut observed = observed(subject(program, None));
         observed.version.numbers = Some((1, minor));
         for (right, answer) in &mut observed.programs[0].rights {
@@ -206,30 +210,30 @@ fn only_rights_that_later_versions_added_may_miss_on_an_older_server() {
     let added = |right: &rights::Right| right.resource == "devicetaintrules";
     for (minor, verdict) in [(35, Verdict::Warning), (36, Verdict::Warning), (37, Verdict::Blocker)]
     {
-        let found = of(Program::KubeScheduler, minor, added);
+        let found = rights_findings(Program::KubeScheduler, minor, added);
         let [finding] = &*found else { panic!("{found:?}") };
         assert_eq!(finding.verdict, verdict, "{minor}: {finding:?}");
         assert!(finding.message.ends_with("get/list/watch devicetaintrules.resource.k8s.io"));
     }
-    // What 1.36 added is no news to a server of 1.36.
+    // A server of 1.36 already has the rights that 1.36 added.
     let of_36 = |right: &rights::Right| right.resource == "resourceclaims/binding";
-    assert_eq!(of(Program::KubeScheduler, 35, of_36)[0].verdict, Verdict::Warning);
-    assert_eq!(of(Program::KubeScheduler, 36, of_36)[0].verdict, Verdict::Blocker);
+    assert_eq!(rights_findings(Program::KubeScheduler, 35, of_36)[0].verdict, Verdict::Warning);
+    assert_eq!(rights_findings(Program::KubeScheduler, 36, of_36)[0].verdict, Verdict::Blocker);
     // A role that was trimmed, and a lease that it does not name.
     for is_missing in
         [(|right| right.resource == "pods/binding") as fn(&rights::Right) -> bool, |right| {
             right.resource == "leases" && right.verb == "update"
         }]
     {
-        let found = of(Program::KubeScheduler, 36, is_missing);
+        let found = rights_findings(Program::KubeScheduler, 36, is_missing);
         assert!(found.len() == 1 && found[0].verdict == Verdict::Blocker, "{found:?}");
     }
-    let both = of(Program::KubeScheduler, 36, |right| {
+    let both = rights_findings(Program::KubeScheduler, 36, |right| {
         right.resource == "pods/binding" || right.resource == "devicetaintrules"
     });
     let verdicts: Vec<Verdict> = both.iter().map(|finding| finding.verdict).collect();
     assert_eq!(verdicts, [Verdict::Warning, Verdict::Blocker], "{both:?}");
-    let of_jobs = of(Program::KubeControllerManager, 36, |right| {
+    let of_jobs = rights_findings(Program::KubeControllerManager, 36, |right| {
         right.account == Some("job-controller") && right.object() == "pods"
     });
     assert_eq!(of_jobs[0].verdict, Verdict::Blocker, "{of_jobs:?}");
@@ -291,7 +295,7 @@ fn rights_are_those_of_the_enabled_controllers_and_of_served_resources() {
     assert_eq!(groups, [("", "pods"), ("*", "*")].into_iter().collect());
 }
 
-fn both() -> Vec<Subject> {
+fn both_programs() -> Vec<Subject> {
     Program::ALL.into_iter().map(|program| subject(program, None)).collect()
 }
 
@@ -306,7 +310,7 @@ async fn bootstrap_roles_have_all_rights() {
     .expect("a lease");
     let leases = Api::namespaced(server.client(), "kube-system");
     leases.create(&PostParams::default(), &lease).await.expect("created");
-    let observed = observe(server.client(), "in-process".to_owned(), both(), &clock);
+    let observed = observe(server.client(), "in-process".to_owned(), both_programs(), &clock);
     let observed = observed.await.expect("observed");
     let rights = findings(&observed).into_iter().filter(|finding| finding.check == "rights");
     let rights: Vec<Finding> = rights.collect();
@@ -326,9 +330,9 @@ async fn rights_without_the_binding_are_missing() {
     for name in ["system:kube-scheduler", "system:volume-scheduler"] {
         bindings.delete(name, &DeleteParams::default()).await.expect("deleted");
     }
-    let observed = observe(server.client(), "in-process".to_owned(), both(), &clock);
-    let report_of = observed.await.expect("observed");
-    let missing = finding(&report_of, "rights");
+    let observed = observe(server.client(), "in-process".to_owned(), both_programs(), &clock);
+    let observed = observed.await.expect("observed");
+    let missing = finding(&observed, "rights");
     assert_eq!(missing.verdict, Verdict::Blocker);
     assert_eq!(missing.program, Some(Program::KubeScheduler));
     assert!(missing.message.contains("create pods/binding"), "{missing:?}");
@@ -339,7 +343,8 @@ async fn rights_of_others_are_reviewed_by_users_who_may() {
     let clock = Clock::starting_at(now());
     let server = TestServer::builder().clock(clock.clone()).start().await.expect("a server");
     let kube = server.client_as("system:kube-scheduler", ["system:authenticated"]);
-    let own = observe(kube, "in-process".to_owned(), both(), &clock).await.expect("observed");
+    let own =
+        observe(kube, "in-process".to_owned(), both_programs(), &clock).await.expect("observed");
     assert_eq!(own.user, "system:kube-scheduler");
     let verdicts: Vec<(Option<Program>, Verdict)> = findings(&own)
         .into_iter()
@@ -355,7 +360,8 @@ async fn rights_of_others_are_reviewed_by_users_who_may() {
         ]
     );
     let nobody = server.client_as("nobody", ["system:authenticated"]);
-    let nobody = observe(nobody, "in-process".to_owned(), both(), &clock).await.expect("observed");
+    let nobody =
+        observe(nobody, "in-process".to_owned(), both_programs(), &clock).await.expect("observed");
     let rights = finding(&nobody, "rights");
     assert_eq!(rights.verdict, Verdict::Blocker);
     assert!(rights.message.contains("could not be reviewed"), "{rights:?}");

@@ -7,7 +7,7 @@ use clap::{
 use evenkeel_nodes::{ANNOTATIONS, PREFIX};
 use std::collections::BTreeMap;
 
-/// First line of each page, and how to write it anew.
+/// First line of each page, with the command that rewrites the page.
 pub(super) const NOTE: &str = "<!-- Written by `evenkeel man --markdown docs/reference`. -->\n";
 
 /// Returns the name and text of each page.

@@ -47,10 +47,10 @@ pub(crate) struct TimeArgs {
     output: String,
 }
 
-/// Parses a factor of `up --speed`: one that does not stop the time.
+/// Parses the factor of `up --speed`, which may not stop the time.
 ///
 /// # Errors
-/// When it is no number above 0 and up to 1000.
+/// The factor is not a number above 0 and up to 1000.
 pub(crate) fn parse_start_speed(text: &str) -> Result<f64, String> {
     let speed = parse_speed(text)?;
     if speed > 0.0 {
@@ -105,9 +105,9 @@ impl TimeReport {
     }
 
     fn text(&self) -> String {
-        let of = if self.is_adjustable { "" } else { ", the system's time" };
+        let suffix = if self.is_adjustable { "" } else { ", the system's time" };
         let now = self.now.parse().map_or_else(|_| self.now.clone(), seconds);
-        format!("{now}, {}x{of}\n", self.speed)
+        format!("{now}, {}x{suffix}\n", self.speed)
     }
 }
 

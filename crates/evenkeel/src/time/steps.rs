@@ -1,4 +1,4 @@
-//! How fast a cluster's time passes.
+//! Speed of a cluster's time, and the steps in which it advances.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub(crate) const MAX_AHEAD: Duration = Duration::from_hours(24 * 180);
 /// Maximum speed, as a factor of the system's time.
 pub(crate) const MAX_SPEED: f64 = 1000.0;
 
-/// What a cluster's time is to do.
+/// Command to change a cluster's time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct TimeSettings {
     /// Factor of the system's time, from 0 to [`MAX_SPEED`].

@@ -140,7 +140,6 @@ impl TimeThread {
         Ok(Self { time, clock, runtime: handle, thread: Some(thread) })
     }
 
-    /// Returns the time.
     pub(crate) fn time(&self) -> &ClusterTime {
         &self.time
     }

@@ -1,5 +1,5 @@
-//! The wire between components in their own time and an API server in the system's: the server's deadlines, watches and
-//! webhooks follow the time of its runtime, whoever waits for them.
+//! Connection between components in their own time and an API server in the system's time. The server's deadlines, watches
+//! and webhooks follow the time of its runtime for all clients.
 
 use evenkeel_apiserver::{Body, BodyError, Service};
 use futures::{FutureExt as _, future::BoxFuture};

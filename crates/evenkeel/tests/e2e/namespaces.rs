@@ -63,7 +63,7 @@ pub(crate) async fn end_with_all_they_hold(cluster: &Cluster) {
         .ask("POST", "configmaps", config_map("late", &[], &[]))
         .await
         .expect_err("nothing new");
-    assert!(refused.namespace_terminating(), "{refused}");
+    assert!(refused.is_namespace_terminating(), "{refused}");
     namespace.patch("configmaps/held", json!({"metadata": {"finalizers": null}})).await;
     cluster.until(&path, serde_json::Value::is_null).await;
 }

@@ -1,7 +1,7 @@
-//! What a request asks authorization webhooks, and their answers.
+//! Questions of a request to authorization webhooks, and their answers.
 //!
-//! A decision is a function of the request and of the answers so far. If it needs an answer that is not there, it notes
-//! the question and has no opinion; whoever made the decision then settles the questions, and makes it again.
+//! A decision is a function of the request and of the answers so far. If it needs an answer that is missing, it records
+//! the question and has no opinion. The caller then settles the questions, and makes the decision again.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -63,7 +63,8 @@ impl Answers {
         !self.state().open.is_empty()
     }
 
-    /// Asks the webhooks what is open. Returns whether anything was: the decisions that noted it have to be made again.
+    /// Sends the open questions to the webhooks. Returns whether a question was open. If one was, the decisions that
+    /// recorded it have to be made again.
     pub(crate) async fn settle(&self) -> bool {
         let open = std::mem::take(&mut self.state().open);
         let any = !open.is_empty();

@@ -22,7 +22,7 @@ pub(crate) enum Authorizing {
     AlwaysAllow,
     /// Allows no request.
     AlwaysDeny,
-    /// Asks another server.
+    /// Sends SubjectAccessReviews to another server.
     Webhook(Arc<Webhook>),
 }
 

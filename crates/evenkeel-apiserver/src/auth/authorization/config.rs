@@ -118,6 +118,8 @@ impl AuthorizationConfiguration {
 }
 
 impl WebhookConfiguration {
+    /// Sets the defaults of the caches of answers: five minutes for allowed requests, 30 seconds for others.
+    ///
     /// Upstream: `SetDefaults_WebhookConfiguration`.
     fn set_defaults(&mut self) {
         if self.authorized_ttl == GoDuration::default() {

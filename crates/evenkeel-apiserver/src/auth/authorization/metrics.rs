@@ -65,13 +65,13 @@ impl Metrics {
     }
 
     /// Counts a decision, `allowed` or `denied`, of the authorizer that made it.
-    pub(crate) fn decided(&self, decision: &str, name: &str, authorizer_type: &str) {
+    pub(crate) fn record_decision(&self, decision: &str, name: &str, authorizer_type: &str) {
         let labels = format!("decision=\"{decision}\",name=\"{name}\",type=\"{authorizer_type}\"");
         *self.counts().decisions.entry(labels).or_default() += 1;
     }
 
-    /// Counts a question to a webhook by its result: `success`, `timeout` or `error`.
-    pub(super) fn asked(&self, name: &str, result: &str, elapsed: Duration) {
+    /// Counts a call of a webhook by its result: `success`, `timeout` or `error`.
+    pub(super) fn record_webhook_call(&self, name: &str, result: &str, elapsed: Duration) {
         let labels = format!("name=\"{name}\",result=\"{result}\"");
         let mut counts = self.counts();
         *counts.evaluations.entry(labels.clone()).or_default() += 1;
@@ -80,14 +80,14 @@ impl Metrics {
     }
 
     /// Counts a failure of a webhook that left the decision to the next authorizer.
-    pub(super) fn failed_open(&self, name: &str, is_timeout: bool) {
+    pub(super) fn record_fail_open(&self, name: &str, is_timeout: bool) {
         let result = if is_timeout { "timeout" } else { "error" };
         let labels = format!("name=\"{name}\",result=\"{result}\"");
         *self.counts().fail_open.entry(labels).or_default() += 1;
     }
 
     /// Counts an evaluation of a webhook's conditions.
-    pub(super) fn conditions_evaluated(&self, name: &str, matched: &Matched, elapsed: Duration) {
+    pub(super) fn record_match_conditions(&self, name: &str, matched: &Matched, elapsed: Duration) {
         let labels = webhook_labels(name);
         let mut counts = self.counts();
         match matched {
@@ -104,7 +104,7 @@ impl Metrics {
     }
 
     /// Counts a reload of the configuration file of the server with this ID.
-    pub(super) fn reloaded(&self, server: &str, succeeded: bool, now: Timestamp) {
+    pub(super) fn record_config_reload(&self, server: &str, succeeded: bool, now: Timestamp) {
         let status = if succeeded { "success" } else { "failure" };
         let labels = format!("apiserver_id_hash=\"{}\",status=\"{status}\"", hash(server));
         let mut counts = self.counts();
@@ -254,10 +254,10 @@ mod tests {
     #[test]
     fn metrics_have_upstreams_names_and_labels() {
         let metrics = Metrics::default();
-        metrics.decided("allowed", "rbac", "RBAC");
-        metrics.asked("a.b", "success", Duration::from_millis(20));
-        metrics.conditions_evaluated("a.b", &Matched::No, Duration::ZERO);
-        metrics.reloaded("x", false, Timestamp::UNIX_EPOCH);
+        metrics.record_decision("allowed", "rbac", "RBAC");
+        metrics.record_webhook_call("a.b", "success", Duration::from_millis(20));
+        metrics.record_match_conditions("a.b", &Matched::No, Duration::ZERO);
+        metrics.record_config_reload("x", false, Timestamp::UNIX_EPOCH);
         let mut text = String::new();
         metrics.render(&mut text);
         for line in [

@@ -58,18 +58,20 @@ fn insert(fields: &mut Map<String, Value>, texts: &[(&str, &str)]) {
     }
 }
 
+/// Returns the requirements of a field selector as JSON. A selector that cannot be parsed has none.
+///
 /// Upstream: `fieldSelectorToAuthorizationAPI`.
 fn field_requirements(selector: &FieldRequirements<'_>) -> Vec<Value> {
-    let of = |term: &FieldTerm| {
+    let requirement_json = |term: &FieldTerm| {
         let operator = if term.equal { "In" } else { "NotIn" };
         json!({"key": &*term.field, "operator": operator, "values": [&*term.value]})
     };
     match selector {
         FieldRequirements::Raw("") => Vec::new(),
         FieldRequirements::Raw(text) => FieldSelector::parse(text)
-            .map(|selector| selector.terms().iter().map(of).collect())
+            .map(|selector| selector.terms().iter().map(requirement_json).collect())
             .unwrap_or_default(),
-        FieldRequirements::Terms(terms) => terms.iter().map(of).collect(),
+        FieldRequirements::Terms(terms) => terms.iter().map(requirement_json).collect(),
     }
 }
 
@@ -78,7 +80,7 @@ fn field_requirements(selector: &FieldRequirements<'_>) -> Vec<Value> {
 ///
 /// Upstream: `labelSelectorToAuthorizationAPI`.
 fn label_requirements(selector: &LabelRequirements<'_>) -> Vec<Value> {
-    let of = |requirement: &Requirement| {
+    let requirement_json = |requirement: &Requirement| {
         let operator = match requirement.operator() {
             Operator::Equals | Operator::DoubleEquals | Operator::In => "In",
             Operator::NotEquals | Operator::NotIn => "NotIn",
@@ -96,7 +98,7 @@ fn label_requirements(selector: &LabelRequirements<'_>) -> Vec<Value> {
     let mut requirements: Vec<Value> = match selector {
         LabelRequirements::Raw("") => return Vec::new(),
         LabelRequirements::Raw(text) => Selector::parse(text)
-            .map(|selector| selector.requirements().iter().filter_map(of).collect())
+            .map(|selector| selector.requirements().iter().filter_map(requirement_json).collect())
             .unwrap_or_default(),
         LabelRequirements::Listed(listed) => listed
             .iter()

@@ -58,7 +58,7 @@ impl Source {
     /// Loads the file for the first time.
     ///
     /// # Errors
-    /// Why the file cannot be read, or why its content is invalid.
+    /// The file cannot be read, or its content is invalid. The error says why.
     pub(crate) fn load(
         path: &Path,
         server: String,
@@ -85,7 +85,7 @@ impl Source {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let failed = |error: String| {
             tracing::error!(error, "the authorization configuration cannot be loaded again");
-            self.metrics.reloaded(&self.server, false, now);
+            self.metrics.record_config_reload(&self.server, false, now);
         };
         let text = match std::fs::read(&self.path) {
             Ok(text) if text == last.text => return None,
@@ -107,7 +107,7 @@ impl Source {
         match self.authorizers(&config) {
             Ok(authorizers) => {
                 tracing::info!(file = %self.path.display(), "the authorization configuration was loaded again");
-                self.metrics.reloaded(&self.server, true, now);
+                self.metrics.record_config_reload(&self.server, true, now);
                 self.metrics.applies(&self.server, &String::from_utf8_lossy(&last.text));
                 last.config = config;
                 Some(authorizers)

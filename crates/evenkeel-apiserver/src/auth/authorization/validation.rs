@@ -132,6 +132,8 @@ impl Checker<'_> {
         authorizers
     }
 
+    /// Validates the configuration of a webhook. Returns its compiled match conditions.
+    ///
     /// Upstream: `ValidateWebhookConfiguration`.
     fn webhook(&mut self, path: &str, webhook: &WebhookConfiguration) -> Vec<Condition> {
         const ZERO: GoDuration = GoDuration(0);
@@ -207,6 +209,8 @@ impl Checker<'_> {
         }
     }
 
+    /// Compiles match conditions, which must be distinct and not too many.
+    ///
     /// Upstream: `compileMatchConditions`.
     fn conditions(&mut self, path: &str, conditions: &[MatchCondition]) -> Vec<Condition> {
         if conditions.len() > MAX_CONDITIONS {

@@ -41,9 +41,9 @@ pub(super) struct Settings {
     /// Version of the SubjectAccessReview: `v1` or `v1beta1`.
     pub(super) version: String,
     pub(super) timeout: Duration,
-    /// Time for which an answer that allows is remembered; zero for not at all.
+    /// Time for which an answer that allows is cached; zero disables the cache.
     pub(super) authorized_ttl: Duration,
-    /// Time for which any other answer is remembered; zero for not at all.
+    /// Time for which any other answer is cached; zero disables the cache.
     pub(super) unauthorized_ttl: Duration,
     /// Whether a request is denied when the webhook fails. Otherwise the next authorizer decides.
     pub(super) denies_on_error: bool,
@@ -92,7 +92,7 @@ impl Webhook {
         let started = self.clock.instant();
         let matched = matches(&self.settings.conditions, &with_empty_fields(spec));
         let elapsed = self.clock.instant().saturating_duration_since(started);
-        self.metrics.conditions_evaluated(self.name(), &matched, elapsed);
+        self.metrics.record_match_conditions(self.name(), &matched, elapsed);
         match matched {
             Matched::Yes => None,
             Matched::No => Some(Decision::no_opinion("")),
@@ -122,7 +122,7 @@ impl Webhook {
                     "an authorization webhook failed"
                 );
                 if !self.settings.denies_on_error {
-                    self.metrics.failed_open(self.name(), is_timeout);
+                    self.metrics.record_fail_open(self.name(), is_timeout);
                 }
                 return self.decision_on_error(why);
             }
@@ -141,7 +141,7 @@ impl Webhook {
         self.remembered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks the webhook, and tries again after failures that may pass.
+    /// Sends the review to the webhook, and retries after failures that may be temporary.
     ///
     /// Upstream: `WithExponentialBackoff`.
     async fn ask_with_retries(&self, spec: &Value) -> Result<Value, Failure> {
@@ -168,7 +168,7 @@ impl Webhook {
             Err(_) => "error",
         };
         let elapsed = self.clock.instant().saturating_duration_since(started);
-        self.metrics.asked(self.name(), outcome, elapsed);
+        self.metrics.record_webhook_call(self.name(), outcome, elapsed);
         result
     }
 

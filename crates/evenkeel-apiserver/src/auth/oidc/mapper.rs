@@ -85,6 +85,9 @@ impl Mapper {
         Ok(with_authenticated_group(user))
     }
 
+    /// Returns the user name from the claims of a token. If the name is the claim `email`, `email_verified` must not
+    /// be false.
+    ///
     /// Upstream: `getUsername`.
     fn username(&self, claims: &Value) -> Result<String, String> {
         let (claim, prefix) = match &self.username {
@@ -121,6 +124,8 @@ impl Mapper {
         Ok(format!("{prefix}{name}"))
     }
 
+    /// Returns the groups from the claims of a token; none without a mapping or claim.
+    ///
     /// Upstream: `getGroups`.
     fn groups(&self, claims: &Value) -> Result<Vec<String>, String> {
         match &self.groups {
@@ -138,6 +143,8 @@ impl Mapper {
         }
     }
 
+    /// Returns the UID from the claims of a token; empty without a mapping.
+    ///
     /// Upstream: `getUID`.
     fn uid(&self, claims: &Value) -> Result<String, String> {
         match &self.uid {
@@ -153,6 +160,8 @@ impl Mapper {
         }
     }
 
+    /// Returns the extra values from the claims of a token, including the credential ID from `jti`.
+    ///
     /// Upstream: `getExtra`.
     fn extra(&self, claims: &Value) -> Result<Box<[evenkeel_apimachinery::user::Extra]>, String> {
         let mut extra: BTreeMap<Box<str>, Vec<String>> = BTreeMap::new();

@@ -141,6 +141,8 @@ impl Checker {
         }
     }
 
+    /// Requires an `https` URL with a host, and without user, query and fragment.
+    ///
     /// Upstream: `validateURL`.
     fn url(&mut self, url: &str, field: &str) {
         let parsed = url.parse::<Uri>().ok().filter(|uri| uri.authority().is_some());
@@ -165,6 +167,8 @@ impl Checker {
         }
     }
 
+    /// Requires distinct audiences. Several audiences need the match policy `MatchAny`.
+    ///
     /// Upstream: `validateAudiences`.
     fn audiences(&mut self, issuer: &Issuer, path: &str) {
         let field = format!("{path}.audiences");

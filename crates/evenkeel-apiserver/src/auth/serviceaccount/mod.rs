@@ -70,7 +70,6 @@ impl ServiceAccounts {
         &self.audiences
     }
 
-    /// Returns the signing key in PEM.
     pub(crate) fn signing_key_pem(&self) -> &str {
         self.signer.pem()
     }

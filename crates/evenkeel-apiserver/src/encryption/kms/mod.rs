@@ -73,7 +73,7 @@ struct State {
     deks: HashMap<Source, Arc<Dek>>,
     /// Version in the first status; it may not change.
     version: String,
-    /// Why the last poll failed.
+    /// Error of the last poll; `None` if the poll succeeded.
     failure: Option<String>,
 }
 
@@ -216,7 +216,7 @@ impl Kms {
     /// Encrypts a value with the current seed.
     ///
     /// # Errors
-    /// Why nothing can be encrypted now: the plugin has not answered for too long.
+    /// The plugin has not answered for too long, so nothing can be encrypted now.
     pub(super) fn encrypt(&self, value: &[u8], authenticated: &[u8]) -> Result<Vec<u8>, String> {
         let now = self.clock.now();
         let (dek, source) = {
@@ -289,6 +289,8 @@ impl Kms {
 }
 
 impl Source {
+    /// Checks the stored parts of an encrypted value: source type, sizes, key ID and annotations.
+    ///
     /// Upstream: `ValidateEncryptedObject`.
     fn check(&self) -> Result<(), String> {
         if !matches!(self.source_type, KEY | SEED) {
@@ -325,6 +327,8 @@ impl Source {
     }
 }
 
+/// Checks that the key ID is not empty and not too long.
+///
 /// Upstream: `ValidateKeyID`.
 fn check_key_id(key_id: &str) -> Result<(), String> {
     match key_id.len() {

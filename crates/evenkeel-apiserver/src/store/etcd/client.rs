@@ -27,7 +27,6 @@ pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum size in bytes of a response, as of etcd's own client.
 const MAX_RESPONSE_BYTES: usize = i32::MAX as usize;
 
-/// Error of a call.
 pub(super) type CallError = Box<Status>;
 
 /// Client of one etcd cluster. Clones are cheap.
@@ -67,7 +66,6 @@ impl Client {
         self.call("/etcdserverpb.KV/Compact", request).await
     }
 
-    /// Grants a lease.
     pub(super) async fn grant_lease(
         &self,
         request: LeaseGrantRequest,

@@ -15,7 +15,6 @@ use crate::store::transaction::{Expect, Op, Transaction, WriteError};
 /// Maximum number of operations of one transaction: etcd accepts 128 by default (`--max-txn-ops`).
 const MAX_OPS: usize = 100;
 
-/// Write of one key.
 struct KeyWrite {
     resource_prefix: ResourcePrefix,
     key: Box<str>,
@@ -120,7 +119,7 @@ impl Shared {
         if let Some(entry) = in_memory.filter(|entry| entry.revision == revision) {
             return vec![entry];
         }
-        // Another write has followed, or the object is removed at once.
+        // Another write has followed, or the object is removed immediately.
         let change = if previous.is_some() { Change::Modified } else { Change::Added };
         let entry = Arc::new(object.into_entry(Arc::from(&*key), revision, change));
         if is_removed {

@@ -1,4 +1,4 @@
-//! Compaction of etcd: removes revisions that are older than the interval. Of several servers, one compacts.
+//! Compaction of etcd: removes revisions that are older than the interval. If there are several servers, one compacts.
 //!
 //! The version of the key [`KEY`] counts compactions, and its value is the last compacted revision. A server compacts
 //! only if the version is the one that it saw last. Upstream: `compactor`.

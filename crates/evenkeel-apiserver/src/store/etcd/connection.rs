@@ -72,7 +72,8 @@ impl Etcd {
         end
     }
 
-    /// Asks the watch for its progress, so that memory reaches a revision whose writes are not below the prefix.
+    /// Requests a progress notification of the watch, so that memory reaches a revision whose writes are not below the
+    /// prefix.
     pub(super) fn request_progress(&self) {
         let requests = self.watch_requests.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(requests) = &*requests {

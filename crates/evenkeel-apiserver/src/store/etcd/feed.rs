@@ -26,11 +26,13 @@ use crate::store::state::{Staged, State};
 const PAGE_SIZE: i64 = 500;
 /// Maximum number of revisions of history that a start reads, so that it does not take long.
 const MAX_HISTORY: u64 = 16_384;
-/// Delays before the watch begins anew after an error. The delay doubles as long as etcd sends nothing.
+/// First delay before the watch is restarted after an error. The delay doubles as long as etcd sends nothing.
 const RETRY_DELAY: Duration = Duration::from_millis(20);
+/// Upper bound of the delay.
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(1);
-/// Number of attempts to reach etcd at the start, and the delay between them.
+/// Number of attempts to reach etcd at the start.
 const START_ATTEMPTS: u32 = 20;
+/// Delay between the attempts at the start.
 const START_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Reason why a watch ended.
@@ -47,7 +49,7 @@ impl From<CallError> for Ended {
     }
 }
 
-/// Loads the objects at the revision of etcd's last compaction, or at a later one if that is long ago. The watch then
+/// Loads the objects at the revision of etcd's last compaction, or at a later one if that revision is more than [`MAX_HISTORY`] revisions old. The watch then
 /// reads the changes since, so that watches of clients resume after a restart.
 pub(super) async fn load(
     etcd: &Etcd,
@@ -139,7 +141,7 @@ fn staged(
         Ok(encoded) => encoded,
         Err(error) => {
             let key = String::from_utf8_lossy(&kv.key);
-            tracing::error!(%key, error, "an object in etcd cannot be read, and is left alone");
+            tracing::error!(%key, error, "an object in etcd cannot be decoded, and is ignored");
             return None;
         }
     };
@@ -173,7 +175,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
                 }
             }
         };
-        tracing::warn!(reason, "the watch of etcd ended, and begins anew");
+        tracing::warn!(reason, "the watch of etcd ended, and is restarted");
         let has_progress = shared.read().revision > before;
         delay = if has_progress { RETRY_DELAY } else { (delay * 2).min(MAX_RETRY_DELAY) };
         sleep(delay).await;
@@ -206,7 +208,7 @@ async fn follow(shared: &Shared, etcd: &Etcd) -> Ended {
                     return ended;
                 }
             }
-            Ok(None) => return Ended::Lost("etcd closed it".to_owned()),
+            Ok(None) => return Ended::Lost("etcd closed the watch".to_owned()),
             Err(error) => return Box::new(error).into(),
         }
     }
@@ -251,7 +253,7 @@ fn writes(shared: &Shared, etcd: &Etcd, events: &[WatchEvent]) -> Vec<Staged> {
         } else {
             None
         };
-        // An object that cannot be read is deleted for clients.
+        // If the new state cannot be decoded, clients see a deletion.
         let deletion = || deleted(resource_prefix, previous, wire::unsigned(kv.mod_revision));
         let Some(staged) = put.or_else(deletion) else { continue };
         let entry = &staged.event.entry;

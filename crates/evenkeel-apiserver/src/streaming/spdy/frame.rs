@@ -11,7 +11,7 @@ const VERSION: u16 = 3;
 /// Maximum size of a control frame's payload in bytes; a larger one ends the connection.
 pub(super) const MAX_CONTROL: u32 = 32 * 1024;
 
-/// Maximum number of bytes of a data frame that [`Decoder::next`] returns at once.
+/// Maximum number of bytes of a data frame that [`Decoder::next`] returns in one call.
 const MAX_CHUNK_BYTES: usize = 16 * 1024;
 
 const FLAG_FIN: u8 = 1;

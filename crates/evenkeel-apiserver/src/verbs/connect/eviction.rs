@@ -35,7 +35,7 @@ pub(super) async fn evict(call: &Call<'_>) -> Result<Answer, StatusError> {
         return Err(StatusError::bad_request("name in URL does not match name in Eviction object"));
     }
     let eviction = Eviction::new(call)?;
-    // Delete a pod that can ignore its budget at once, and retry if it changes in the meantime.
+    // Delete a pod that can ignore its budget immediately, and retry if it changes in the meantime.
     let mut retries = 0;
     let pod = loop {
         let pod = eviction.pod()?;

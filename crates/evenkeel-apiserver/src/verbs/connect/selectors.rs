@@ -3,8 +3,8 @@
 //! | documented rule | implemented in |
 //! |---|---|
 //! | A selector has either raw text or a list of requirements | `check` |
-//! | Requirements with unknown operators are ignored, with a note. The review is then for more objects, never for fewer | `field_terms` |
-//! | Raw text that cannot be parsed is ignored, with a note | `parse` |
+//! | Requirements with unknown operators are ignored, with a message. The review is then for more objects, never for fewer | `field_terms` |
+//! | Raw text that cannot be parsed is ignored, with a message | `parse` |
 
 use evenkeel_api::forms::{label_value, qualified_name};
 use evenkeel_api::selector::{FieldSelector, FieldTerm, Selector};
@@ -58,7 +58,7 @@ impl Selectors {
         selectors
     }
 
-    /// Adds the note that a selector is ignored, wholly or in part.
+    /// Adds the message that all or some requirements of a selector are ignored.
     fn ignore(&mut self, selector: &str, wholly: bool) {
         let how = if wholly { "ignored" } else { "partially ignored" };
         self.ignored.push(format!("spec.resourceAttributes.{selector} {how} due to parse error"));

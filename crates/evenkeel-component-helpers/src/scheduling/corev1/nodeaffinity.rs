@@ -7,7 +7,7 @@ use evenkeel_api::views::{Node, NodeSelectorRequirement, NodeSelectorTerm, PodSp
 /// Returns whether the node matches `spec.nodeSelector` and the required node affinity.
 ///
 /// Upstream: `GetRequiredNodeAffinity`.
-pub fn required(spec: &PodSpec, node: &Node) -> bool {
+pub fn matches_required(spec: &PodSpec, node: &Node) -> bool {
     let labels = &node.meta.labels;
     if !spec.node_selector.iter().all(|(key, value)| labels.get(key) == Some(value)) {
         return false;

@@ -51,7 +51,7 @@ impl PodTemplate {
     pub(crate) fn fit(&self, node: &Node) -> Fit {
         let fits_node_name =
             self.spec.node_name.is_empty() || self.spec.node_name == node.meta.name;
-        if !fits_node_name || !nodeaffinity::required(&self.spec, node) {
+        if !fits_node_name || !nodeaffinity::matches_required(&self.spec, node) {
             return Fit { should_run: false, should_continue_running: false };
         }
         let has_untolerated_taint = |effects: &[&str]| {

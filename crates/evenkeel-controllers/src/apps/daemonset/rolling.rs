@@ -53,7 +53,7 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// Rolls out without `maxSurge`: deletes unavailable old pods at once, and others within `maxUnavailable`. A later
+/// Rolls out without `maxSurge`: deletes unavailable old pods immediately, and others within `maxUnavailable`. A later
 /// reconciliation creates the new pods.
 fn delete_old_pods(sync: &mut DaemonSetSync<'_>, limits: RolloutLimits) {
     let mut unavailable_nodes = 0;

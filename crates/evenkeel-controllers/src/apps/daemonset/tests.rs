@@ -847,7 +847,7 @@ proptest! {
             }
             if fit.should_run {
                 prop_assert_eq!(pods.len(), 1, "{}: {}", node.meta.name, world.history());
-                prop_assert!(pods[0].meta.controlled_by("set") && pods::is_ready(pods[0]));
+                prop_assert!(pods[0].meta.is_controlled_by("set") && pods::is_ready(pods[0]));
                 let current_hash = revision_hash(world.revisions.last().unwrap());
                 prop_assert!(is_updated(&world.set, pods[0], current_hash));
             }

@@ -85,7 +85,7 @@ fn handle_failed_creation(sync: &DeploymentSync<'_>, failure: &Failure) -> Plan 
     if failure.is_already_exists() && collisions < MAX_COLLISIONS {
         // If the cache does not contain the set with this name yet, it may be the Deployment's own new set.
         let Some(rival) = &sync.observed.rival else { return plan };
-        let is_new_set = rival.meta.controlled_by(&deployment.meta.uid)
+        let is_new_set = rival.meta.is_controlled_by(&deployment.meta.uid)
             && rival.spec.template.equal_ignoring_hash(&deployment.spec.template);
         if !is_new_set {
             status.collision_count = Some(collisions.saturating_add(1));

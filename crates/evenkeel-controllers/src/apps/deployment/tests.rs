@@ -272,7 +272,7 @@ fn new_deployment_creates_a_replica_set() {
     assert_eq!(set.meta.name, format!("web-{hash}").into());
     assert_eq!(set.spec.template.labels.get("pod-template-hash"), Some(hash));
     assert!(set.spec.selector.matches(&set.meta.labels));
-    assert!(set.meta.controlled_by("d"));
+    assert!(set.meta.is_controlled_by("d"));
     assert_eq!(world.deployment.meta.annotations.get(annotations::REVISION), Some("1"));
     assert_eq!(
         world.condition("Available"),
@@ -624,7 +624,7 @@ fn orphan_with_the_template_is_adopted() {
     world.sets[0].meta.owners = Shared::default();
     world.settle();
     assert_eq!(world.sets.len(), 1);
-    assert!(world.sets[0].meta.controlled_by("d"));
+    assert!(world.sets[0].meta.is_controlled_by("d"));
     assert_eq!(world.story(), "patch web-0\n");
 }
 

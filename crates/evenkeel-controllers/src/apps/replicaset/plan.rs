@@ -11,7 +11,7 @@ use evenkeel_api::{View, time::Timestamp, views::Pod};
 use evenkeel_runtime::plan::{Action, Create, Delete, EventRecord, Plan, Target};
 use std::{cmp::Ordering, sync::Arc};
 
-/// Maximum number of pods created or deleted at once. Upstream: `BurstReplicas`.
+/// Maximum number of pods created or deleted in one reconciliation. Upstream: `BurstReplicas`.
 pub(crate) const BURST_REPLICAS: usize = 500;
 
 /// Feature gates that affect the decision.
@@ -64,7 +64,7 @@ impl<S: Set> Observed<S> {
             return Self { set, pods, n_terminating: 0, related_pods, features };
         }
         let is_owned =
-            |pod: &Pod| pod.meta.controlled_by(&set.meta().uid) && set.matches(&pod.meta.labels);
+            |pod: &Pod| pod.meta.is_controlled_by(&set.meta().uid) && set.matches(&pod.meta.labels);
         let mut n_terminating = 0;
         let active_pods = candidates
             .into_iter()

@@ -333,7 +333,7 @@ proptest! {
             n_syncs += 1;
             prop_assert!(n_syncs < 20, "does not settle");
         }
-        let is_active_and_owned = |pod: &&Arc<Pod>| crate::pods::is_active(pod) && pod.meta.controlled_by("set");
+        let is_active_and_owned = |pod: &&Arc<Pod>| crate::pods::is_active(pod) && pod.meta.is_controlled_by("set");
         prop_assert_eq!(pods.iter().filter(is_active_and_owned).count(), usize::try_from(want).unwrap());
         prop_assert_eq!(set.status.replicas, want);
         prop_assert_eq!(set.status.observed_generation, set.meta.generation);

@@ -250,7 +250,7 @@ impl<'a> StatefulSetSync<'a> {
     }
 
     /// Reports whether the last condemned pod may be deleted. It must be available first, unless it is the first
-    /// unavailable one. A terminal pod never becomes available, so it is deleted at once. Upstream waits forever if two
+    /// unavailable one. A terminal pod never becomes available, so it is deleted immediately. Upstream waits forever if two
     /// condemned pods are terminal. Upstream: `processCondemned`.
     fn may_delete_condemned(&self, last: &Arc<Pod>) -> bool {
         let mut from_first = self.condemned.iter().rev();

@@ -1065,7 +1065,7 @@ proptest! {
         let expected: Vec<_> = (start..start + replicas).map(|n| format!("db-{n}")).collect();
         prop_assert_eq!(names, expected);
         for pod in &world.pods {
-            prop_assert!(pod.meta.controlled_by("set") && pods::is_ready(pod));
+            prop_assert!(pod.meta.is_controlled_by("set") && pods::is_ready(pod));
             if identity::ordinal(pod).unwrap() >= partition {
                 prop_assert_eq!(&*pod.spec.containers[0].image, "one");
                 prop_assert_eq!(pods::revision_of(pod), &*world.set.status.update_revision);

@@ -220,7 +220,7 @@ impl PassHandler<Autoscalers> for ReconciliationHandler {
     }
 }
 
-/// Enqueues an autoscaler at once if it is new, its spec changed, or it was deleted. Otherwise, enqueues it after the
+/// Enqueues an autoscaler immediately if it is new, its spec changed, or it was deleted. Otherwise, enqueues it after the
 /// sync period. Upstream: `enqueueHPA`, `updateHPA`.
 fn on_autoscaler(
     metrics: &Metrics,

@@ -24,7 +24,7 @@ pub struct Options {
     pub initial_readiness_delay: Duration,
     /// Whether scaling to and from zero is possible. Feature gate `HPAScaleToZero`.
     pub scale_to_zero: bool,
-    /// Whether a change of the spec is reconciled at once and `observedGeneration` is set. Feature gate
+    /// Whether a change of the spec is reconciled immediately and `observedGeneration` is set. Feature gate
     /// `HPAGeneration`.
     pub observe_generation: bool,
     /// Whether the tolerances of `behavior` count. Feature gate `HPAConfigurableTolerance`.

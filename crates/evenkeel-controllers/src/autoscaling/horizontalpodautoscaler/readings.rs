@@ -224,7 +224,6 @@ impl MetricsClient<'_> {
         get(request, steps)
     }
 
-    /// Reads an external metric.
     fn read_external_metric(
         &self,
         metric: &MetricIdentifier,

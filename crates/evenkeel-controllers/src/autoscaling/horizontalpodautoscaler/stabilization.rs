@@ -166,7 +166,7 @@ mod tests {
     fn scale_up_and_scale_down_have_separate_windows() {
         let mut history = HpaHistory::default();
         history.record_initial_recommendation(4, T0);
-        // Up at once, down after a minute.
+        // Up immediately, down after a minute.
         assert_eq!(history.stabilize_recommendation_with_behaviors(4, 8, 0, 60, at(1)), 8);
         assert_eq!(
             history.stabilize_recommendation_with_behaviors(8, 2, 0, 60, at(30)),

@@ -69,7 +69,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Enqueues a CronJob at once. After a change of its schedule, enqueues it at the next scheduled time. Upstream:
+/// Enqueues a CronJob immediately. After a change of its schedule, enqueues it at the next scheduled time. Upstream:
 /// `updateCronJob`.
 fn on_cron_job(
     event: &CacheEvent<CronJob>,

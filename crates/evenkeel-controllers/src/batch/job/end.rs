@@ -135,7 +135,7 @@ fn failed_by_limit(observed: &Observed, now: Timestamp) -> Option<FinishedCondit
     let job = &*observed.job;
     let limit = job.spec.backoff_limit.map_or(6, i64::from);
     let failed = i64::try_from(observed.counts.failed).unwrap_or(i64::MAX);
-    if failed > limit || restarted_too_often(observed, limit) {
+    if failed > limit || past_backoff_limit_on_failure(observed, limit) {
         let message = "Job has reached the specified backoff limit";
         return Some(FinishedCondition::failure("BackoffLimitExceeded", message));
     }
@@ -148,7 +148,7 @@ fn failed_by_limit(observed: &Observed, now: Timestamp) -> Option<FinishedCondit
 
 /// Reports whether restarts in place (`restartPolicy: OnFailure`) reach `backoffLimit`, or 1 if it is 0. Upstream:
 /// `pastBackoffLimitOnFailure`.
-fn restarted_too_often(observed: &Observed, limit: i64) -> bool {
+fn past_backoff_limit_on_failure(observed: &Observed, limit: i64) -> bool {
     let restarts: i64 = observed.pods.owned.iter().map(|pod| pod::restart_count(pod)).sum();
     restarts >= limit.max(1)
 }

@@ -9,7 +9,7 @@ use evenkeel_runtime::{
     plan::Key,
 };
 
-/// Enqueues a Job at once if it is new or deleted or its spec changed, and after the batch period if its
+/// Enqueues a Job immediately if it is new or deleted or its spec changed, and after the batch period if its
 /// status changed. Ignores updates of finished Jobs. Upstream: `updateJob`.
 pub(super) fn on_job(event: &CacheEvent<Job>, enqueue: &Enqueue) {
     let key = Key::of(&event.object().meta);

@@ -81,7 +81,7 @@ fn want_active(observed: &Observed) -> usize {
 /// first, then by deletion ranking. Upstream: `activePodsForRemoval`.
 fn active_pods_for_removal(observed: &Observed, surplus: usize) -> Vec<Arc<Pod>> {
     // A pod that is not adopted yet can only be deleted by a later reconciliation.
-    let is_controlled = |pod: &&Arc<Pod>| pod.meta.controlled_by(&observed.job.meta.uid);
+    let is_controlled = |pod: &&Arc<Pod>| pod.meta.is_controlled_by(&observed.job.meta.uid);
     let active: Vec<Arc<Pod>> =
         observed.counts.active.iter().filter(is_controlled).cloned().collect();
     let PodsByIndexUse { redundant: mut to_delete, needed } = if pod::is_indexed(&observed.job) {

@@ -90,7 +90,6 @@ impl Uncounted {
     }
 }
 
-/// Counts of indexes.
 #[derive(Debug)]
 pub(super) struct IndexCounts {
     /// Indexes in `status.completedIndexes`.

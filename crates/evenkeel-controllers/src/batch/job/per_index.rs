@@ -14,7 +14,6 @@ use std::{
     sync::Arc,
 };
 
-/// Failures of indexes.
 #[derive(Debug)]
 pub(super) struct PerIndexFailures {
     /// Indexes that exceeded the limit, or failed by the pod failure policy. Upstream: `calculateFailedIndexes`.

@@ -9,7 +9,7 @@
 //! | `parallelism`, `completions`, work queues without `completions` | `manage::want_active` |
 //! | `completionMode`: `Indexed`, `batch.kubernetes.io/job-completion-index`, `JOB_COMPLETION_INDEX` | `pod::is_indexed`, `manage::first_pending_indexes`, `template::with_index` |
 //! | `suspend`, `status.startTime`, condition `Suspended` | `manage::manage_job`, `status::update_suspended_condition` |
-//! | `backoffLimit`, restarts in place (`restartPolicy`: `OnFailure`) | `end::failed_by_limit`, `end::restarted_too_often` |
+//! | `backoffLimit`, restarts in place (`restartPolicy`: `OnFailure`) | `end::failed_by_limit`, `end::past_backoff_limit_on_failure` |
 //! | backoff of failed pods: 10 s, 20 s, 40 s, … | `backoff::Failures` |
 //! | `activeDeadlineSeconds` | `end::active_deadline_left` |
 //! | `backoffLimitPerIndex`, `status.failedIndexes` | `per_index::PerIndexFailures`, `manage::create_by_index` |

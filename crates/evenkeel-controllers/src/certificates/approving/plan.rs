@@ -86,7 +86,7 @@ pub(super) fn next(observed: &Observed, outcomes: &Outcomes) -> Option<Plan> {
     })
 }
 
-/// Asks the API server whether the requester has the permission.
+/// Plans a SubjectAccessReview: does the requester have the permission?
 fn create_review(observed: &Observed, permission: Permission) -> Plan {
     let review = LiveRead::review(
         REVIEWS_PATH,

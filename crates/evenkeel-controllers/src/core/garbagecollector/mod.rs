@@ -310,9 +310,9 @@ impl GarbageCollector {
 /// Kind of attempt that a worker makes for an object. Each kind has its own queue.
 #[derive(Debug, Clone, Copy)]
 enum Attempt {
-    /// Upstream: `attemptToDeleteItem`.
+    /// Deletes an object without existing owners. Upstream: `attemptToDeleteItem`.
     Delete,
-    /// Upstream: `attemptToOrphan`.
+    /// Removes the references of dependents to a deleted object. Upstream: `attemptToOrphan`.
     Orphan,
 }
 

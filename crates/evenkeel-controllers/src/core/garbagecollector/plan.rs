@@ -61,7 +61,7 @@ pub(crate) enum Decision {
     RemoveOwnerReferences(Vec<Text>),
     /// Delete the object.
     Delete {
-        /// How the API server treats the object's own dependents.
+        /// Propagation policy of the deletion, which decides about the object's own dependents.
         propagation: Propagation,
         /// Whether the object's references stop blocking its owners first, which breaks a cycle of foreground
         /// deletions. Upstream: `unblockOwnerReferencesStrategicMergePatch`.

@@ -63,7 +63,7 @@ impl ContentDeleter<'_> {
         if deletion.pods_only {
             return Ok(deletion);
         }
-        // The results are evaluated after the last step, and not anew at each step.
+        // The results are evaluated once, after the last step, and not at each step.
         let mut results = Vec::new();
         for resource in deletable().filter(|resource| !is_pods(&resource.kind)) {
             results.push((&resource.kind, self.delete_all(resource, steps)?));
@@ -179,7 +179,7 @@ impl ContentDeleter<'_> {
     }
 }
 
-/// Returns the failure of a request. A verb or resource that the server lacks is none.
+/// Returns the failure of a request; `None` if the request failed because the server lacks the verb or resource.
 fn unexpected_failure(outcome: &Outcome) -> Option<&Failure> {
     outcome.error.as_ref().filter(|error| !matches!(error.code, 404 | 405))
 }

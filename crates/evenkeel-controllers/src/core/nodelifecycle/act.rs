@@ -1,7 +1,7 @@
 //! The monitor: periodic passes over all nodes, and the I/O around [`super::plan`]. Upstream: `monitorNodeHealth`,
 //! `doNoExecuteTaintingPass`.
 //!
-//! The monitor is a shell of its own, because a pass covers all nodes at once. The zones' states depend on the health
+//! The monitor does not use the queue of the runtime, because one pass covers all nodes. The zones' states depend on the health
 //! of every node, which live reads and writes change within the pass. The zones' rate limiters, not events, decide
 //! when a node is tainted. [`super::plan`] makes the decisions.
 
@@ -91,7 +91,7 @@ impl Monitor {
     async fn pass(&self) -> Duration {
         let now = self.state.now().steady;
         let scheduled = self.state.lock().next_health_pass;
-        // The first pass is due at once.
+        // The first pass is due immediately.
         let next_health_pass = match scheduled {
             Some(time) if now < time => time,
             _ => {
@@ -319,7 +319,7 @@ impl Monitor {
         Err(HealthError::LeaseCacheBehind { cached, live })
     }
 
-    /// Taints a node at once, or enqueues it in its zone. Upstream: `processTaintBaseEviction`.
+    /// Taints a node immediately, or enqueues it in its zone. Upstream: `processTaintBaseEviction`.
     async fn process_taint_based_eviction(&self, node: &Node, ready: Option<Ready>) {
         let name = &*node.meta.name;
         let now = self.state.now().steady;
@@ -477,7 +477,6 @@ impl Monitor {
         }
     }
 
-    /// Sets the gauges of a zone.
     fn set_zone_gauges(&self, zone: &str, count: NodeCounts) {
         #[expect(clippy::cast_precision_loss, reason = "nobody has 2^52 nodes")]
         let float = |count: usize| count as f64;

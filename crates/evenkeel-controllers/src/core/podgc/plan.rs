@@ -33,7 +33,7 @@ const ORPHANED_CONDITION: DisruptionReason = DisruptionReason {
     has_generation: true,
 };
 
-/// Pods that may have to be deleted. Most pods of a cluster run on a node, and are none of these.
+/// Pods that may have to be deleted. Most pods of a cluster run on a node, and are not among these.
 #[derive(Default)]
 pub(super) struct Observed {
     /// Terminated pods, if they are more than the threshold.
@@ -60,7 +60,6 @@ pub(super) fn keys(pod: &Pod, key: &mut dyn FnMut(&str)) {
     }
 }
 
-/// A pod to delete.
 struct PodToDelete {
     pod: Arc<Pod>,
     /// Label `reason` in metrics.

@@ -74,7 +74,7 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     let hard = Usage::from(&quota.spec.hard);
     let hard_before = Usage::from(&quota.status.hard);
     let used_before = Usage::from(&quota.status.used);
-    let mut used = used_before.only(|name| hard.get(name).is_some());
+    let mut used = used_before.mask(|name| hard.get(name).is_some());
     for (name, amount) in calculate_usage(observed, now).iter() {
         used.set(name, amount);
     }

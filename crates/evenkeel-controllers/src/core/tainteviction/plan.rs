@@ -224,7 +224,7 @@ mod tests {
             (observed(&["a"], &[("a", Some(3))], Some(5)), wait(5)),
             (observed(&["a"], &[("a", Some(0))], Some(5)), wait(5)),
             (observed(&["a", "b"], &[("a", Some(-1)), ("b", Some(9))], Some(5)), wait(5)),
-            // A taint that is not tolerated evicts at once.
+            // A taint that is not tolerated evicts immediately.
             (observed(&["a", "b"], &[("a", Some(30))], Some(5)), now),
             (observed(&["a"], &[("a", Some(30))], Some(0)), now),
             (observed(&["a"], &[("a", None)], Some(5)), stay),

@@ -235,7 +235,6 @@ fn create_endpoints(
     }
 }
 
-/// Returns the update of the Endpoints.
 fn update_endpoints(
     endpoints: &Endpoints,
     observed: &Observed,

@@ -260,8 +260,8 @@ proptest! {
         let made = endpoints_after(&observed(service(&spec), &first, None));
         let made = endpoints_after(&observed(service(&spec), &second, made));
         prop_assert!(plan(&observed(service(&spec), &second, made.clone())).is_nothing());
-        let anew = endpoints_after(&observed(service(&spec), &second, None));
-        prop_assert_eq!(made.unwrap().subsets, anew.unwrap().subsets);
+        let rebuilt = endpoints_after(&observed(service(&spec), &second, None));
+        prop_assert_eq!(made.unwrap().subsets, rebuilt.unwrap().subsets);
     }
 }
 

@@ -208,7 +208,6 @@ fn traffic_distribution_hint(endpoint: &Endpoint, mode: Mode) -> Option<Endpoint
     (!hints.for_zones.is_empty() || !hints.for_nodes.is_empty()).then_some(hints)
 }
 
-/// Returns the hint for one zone.
 pub(super) fn zone_hint(zone: &str) -> Option<EndpointHints> {
     let for_zones = Box::new([ForZone { name: zone.into() }]);
     Some(EndpointHints { for_zones, for_nodes: Box::default() })

@@ -144,7 +144,7 @@ impl World {
                     counts[2] += 1;
                     self.slices.remove(&*delete.target.name).unwrap();
                 }
-                Action::Event(note) => events.push(format!("{} {}", note.reason, note.message)),
+                Action::Event(event) => events.push(format!("{} {}", event.reason, event.message)),
                 other => panic!("{other:?}"),
             }
         }

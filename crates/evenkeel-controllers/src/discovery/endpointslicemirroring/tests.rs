@@ -85,7 +85,7 @@ impl World {
                     counts[2] += 1;
                     self.slices.remove(&*delete.target.name).unwrap();
                 }
-                Action::Event(note) => events.push(note.message),
+                Action::Event(event) => events.push(event.message),
                 other => panic!("{other:?}"),
             }
         }
@@ -224,8 +224,8 @@ proptest! {
         world.endpoints = Some(endpoints(&second));
         world.pass();
         prop_assert_eq!(world.pass().0, [0; 3]);
-        let mut anew = World::new(&second);
-        anew.pass();
-        prop_assert_eq!(world.formatted(), anew.formatted());
+        let mut rebuilt = World::new(&second);
+        rebuilt.pass();
+        prop_assert_eq!(world.formatted(), rebuilt.formatted());
     }
 }

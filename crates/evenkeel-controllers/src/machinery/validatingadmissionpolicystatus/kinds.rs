@@ -206,7 +206,7 @@ mod tests {
         let nine = rule(&["many"], &["v1"], &names[..9]);
         let n_kinds = |rules: &[NamedRuleWithOperations]| matched(rules, &served()).kinds.len();
         assert_eq!(n_kinds(&[all.clone(), pods.clone()]), 10, "the second rule is not reached");
-        assert_eq!(n_kinds(&[pods.clone(), all]), 11, "each rule counts anew");
+        assert_eq!(n_kinds(&[pods.clone(), all]), 11, "each rule counts its kinds again");
         assert_eq!(n_kinds(&[nine, pods]), 10);
     }
 

@@ -94,7 +94,7 @@ fn pod_controller(
     builder.planned_with(Pods { devices, rules }, metrics)
 }
 
-/// Builds the controller of rules' status. New and changed rules are enqueued at once, and evictions enqueue their rules
+/// Builds the controller of rules' status. New and changed rules are enqueued immediately, and evictions enqueue their rules
 /// later.
 fn rule_controller(context: &ControllerContext, planner: RuleStatus) -> Controller {
     let evicted = planner.evicted.clone();

@@ -55,7 +55,7 @@ impl Memory {
     /// Returns the scheduled eviction of the pod with this uid.
     pub(super) fn scheduled(&self, uid: &str) -> Option<&Eviction> {
         match self {
-            Self::Scheduled(of, eviction) if &**of == uid => Some(eviction),
+            Self::Scheduled(pod_uid, eviction) if &**pod_uid == uid => Some(eviction),
             _ => None,
         }
     }
@@ -71,7 +71,7 @@ impl Memory {
 pub(super) fn plan(observed: &Observed, memory: &Memory, now: Timestamp) -> (Plan, Memory) {
     let pod = &*observed.pod.pod;
     let uid = &pod.meta.uid;
-    if matches!(memory, Memory::Evicted(of) if of == uid) {
+    if matches!(memory, Memory::Evicted(pod_uid) if pod_uid == uid) {
         return (Plan::nothing(), memory.clone());
     }
     let Some(eviction) = pod_eviction(&observed.pod, &observed.rules) else {

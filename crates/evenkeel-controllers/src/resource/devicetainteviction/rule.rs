@@ -345,7 +345,7 @@ mod tests {
         assert_eq!(with_status(&|_| {}), (waits.clone(), Plan::nothing()));
         let (early, late) = with_status(&|condition| condition.message = "2 pods".to_owned());
         assert_eq!((early, late.actions.len()), (waits, 1));
-        // A new generation is reported at once.
+        // A new generation is reported immediately.
         let (at_once, _) = with_status(&|condition| condition.observed_generation = Some(0));
         assert_eq!(at_once.actions.len(), 1);
         // A time in the future only delays.

@@ -77,7 +77,7 @@ impl Eviction {
 /// A pod, and the inputs for its eviction.
 pub(super) struct ObservedPod {
     pub(super) pod: Arc<Pod>,
-    /// Claims that the pod names, as far as the cache has them.
+    /// Those claims of the pod that the cache has.
     pub(super) claims: Vec<ObservedClaim>,
     /// Whether claims may belong to the pod's PodGroup: gate `DRAWorkloadResourceClaims`.
     pub(super) accepts_pod_groups: bool,

@@ -65,7 +65,6 @@ struct ClaimGauge {
 const GAUGE_NAME: &str = "dynamic_resource_allocation_resource_claims";
 /// Help text of the gauge.
 const GAUGE_HELP: &str = "Number of ResourceClaims, categorized by allocation status, admin access, and source. Source can be 'resource_claim_template' (created from a template), 'extended_resource' (extended resources), or empty (manually created by a user).";
-/// Labels of the gauge.
 const GAUGE_LABELS: [&str; 3] = ["allocated", "admin_access", "source"];
 
 impl ClaimGauge {

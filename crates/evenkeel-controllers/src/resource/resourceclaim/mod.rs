@@ -202,7 +202,7 @@ impl PassHandler<PodClaims> for Metrics {
 struct Claims {
     pods: Cache<Pod>,
     claims: Cache<Claim>,
-    /// Deleted pods, whose reservations can be released at once.
+    /// Deleted pods, whose reservations can be released immediately.
     deleted_pods: DeletedPods,
 }
 

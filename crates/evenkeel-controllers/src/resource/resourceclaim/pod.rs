@@ -48,7 +48,7 @@ pub(super) struct Observed {
     pub(super) gates: FeatureGates,
 }
 
-/// Claim and template of an entry of `spec.resourceClaims`, as far as the caches have them.
+/// Claim and template of an entry of `spec.resourceClaims`. Each is `None` if its cache lacks the object.
 #[derive(Default)]
 pub(super) struct NamedObjects {
     pub(super) claim: Option<Arc<Claim>>,
@@ -75,7 +75,7 @@ impl Observed {
     }
 }
 
-/// Reads live the claims that the cache lacks. If the cache has all claims, takes the next step at once.
+/// Reads live the claims that the cache lacks. If the cache has all claims, takes the next step immediately.
 pub(super) fn plan(observed: &Observed) -> Plan {
     if !observed.needs_claims() {
         return Plan::nothing();

@@ -33,7 +33,7 @@ pub(super) fn consumers(claim: &Claim) -> &[ResourceClaimConsumerReference] {
     claim.status.as_ref().and_then(|status| status.reserved_for.as_deref()).unwrap_or_default()
 }
 
-/// Reads live the pods that the cache lacks. If the cache has all pods, takes the next step at once.
+/// Reads live the pods that the cache lacks. If the cache has all pods, takes the next step immediately.
 pub(super) fn plan(observed: &Observed) -> Plan {
     let consumers = consumers(&observed.claim).iter().zip(&observed.decisions);
     let to_read = consumers.filter(|(_, decision)| **decision == ConsumerDecision::ReadLive);

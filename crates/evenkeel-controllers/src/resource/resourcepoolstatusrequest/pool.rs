@@ -113,7 +113,6 @@ impl<'a> Pool<'a> {
         })
     }
 
-    /// Returns the slices.
     pub(super) fn slices(&self) -> &[&'a Slice] {
         &self.slices
     }

@@ -99,7 +99,7 @@ fn action_summaries(decision: &Decision) -> Vec<String> {
             let body: Value = serde_json::from_slice(&patch.body).unwrap();
             format!("report {}", body["status"]["volumesAttached"].as_array().unwrap().len())
         }
-        Action::Event(note) => format!("{}: {}", note.reason, note.message),
+        Action::Event(event) => format!("{}: {}", event.reason, event.message),
         other => panic!("{other:?}"),
     });
     summaries.collect()

@@ -176,7 +176,7 @@ mod tests {
             Action::Create(create) => format!("create {}", create.kind.kind),
             Action::Delete(delete) => format!("delete {}", delete.target.name),
             Action::Rewrite(rewrite) => format!("change {}", rewrite.target.name),
-            Action::Event(note) => format!("{}: {}", note.reason, note.message),
+            Action::Event(event) => format!("{}: {}", event.reason, event.message),
             other => panic!("{other:?}"),
         });
         summaries.collect()

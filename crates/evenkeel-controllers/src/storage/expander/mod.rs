@@ -40,7 +40,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         .builder_watching(&DESCRIPTOR, &claims, |event, enqueue| {
             let claim = event.object();
             let may_need_expansion = match event {
-                CacheEvent::Updated { old, new } => plan::grew(old, new),
+                CacheEvent::Updated { old, new } => plan::has_grown(old, new),
                 _ => true,
             };
             if may_need_expansion && &*claim.status.phase == "Bound" {

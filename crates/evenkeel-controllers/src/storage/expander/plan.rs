@@ -22,7 +22,7 @@ pub(super) struct Observed {
 }
 
 /// Reports whether the claim's request or its capacity grew.
-pub(super) fn grew(old: &PersistentVolumeClaim, new: &PersistentVolumeClaim) -> bool {
+pub(super) fn has_grown(old: &PersistentVolumeClaim, new: &PersistentVolumeClaim) -> bool {
     volume::requested_storage(new) > volume::requested_storage(old) || capacity(new) > capacity(old)
 }
 

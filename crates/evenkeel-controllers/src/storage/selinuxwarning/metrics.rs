@@ -24,7 +24,6 @@ use std::{
 const GAUGE_NAME: &str = "selinux_warning_controller_selinux_volume_conflict";
 /// Help text of the gauge.
 const GAUGE_HELP: &str = "Conflict between two Pods using the same volume";
-/// Labels of the gauge.
 const GAUGE_LABELS: [&str; 7] = [
     "property",
     "pod1_namespace",

@@ -28,7 +28,6 @@ pub(super) struct Conflict {
 }
 
 impl Conflict {
-    /// Returns the reason of the event.
     pub(super) fn event_reason(&self) -> String {
         format!("{}Conflict", self.property)
     }

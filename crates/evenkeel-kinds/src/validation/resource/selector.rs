@@ -50,7 +50,7 @@ fn expression(source: &str, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Why an expression cannot be compiled.
+/// Reason why an expression cannot be compiled.
 enum Refusal {
     Invalid(String),
     Internal(String),

@@ -216,7 +216,7 @@ const VALUES: &[(&str, usize, Body)] = &[
         let mut found = Some(input);
         for key in items(argument(arguments))? {
             found = match found {
-                Some(of) => get(of, key).or_else(error)?,
+                Some(value) => get(value, key).or_else(error)?,
                 None => None,
             };
         }

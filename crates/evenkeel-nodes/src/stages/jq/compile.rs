@@ -66,7 +66,7 @@ pub(super) struct Fold {
     pub(super) variable: String,
     pub(super) init: Filter,
     pub(super) update: Filter,
-    /// What `foreach` outputs of each state; `None` for `reduce`, which outputs the last state.
+    /// Filter whose results `foreach` outputs for each state; `None` for `reduce`, which outputs the last state.
     pub(super) extract: Option<Filter>,
 }
 
@@ -134,7 +134,7 @@ fn excerpt(text: &str) -> String {
     text.chars().take(20).collect()
 }
 
-/// What is known while an expression is compiled.
+/// Variables and functions that are defined where an expression is compiled.
 #[derive(Default)]
 struct Names<'s> {
     /// Variables in scope.
@@ -270,8 +270,8 @@ fn filter<'s>(term: &Term<&'s str>, names: &mut Names<'s>, depth: usize) -> Resu
                 arguments.iter().map(|argument| filter(argument, names, depth)).collect();
             Filter::Call(builtin, arguments?)
         }
-        Term::Path(of, path) => {
-            let of = boxed(of, names)?;
+        Term::Path(term, path) => {
+            let term = boxed(term, names)?;
             let mut steps = Vec::new();
             for (part, optional) in &path.0 {
                 let step = match part {
@@ -286,7 +286,7 @@ fn filter<'s>(term: &Term<&'s str>, names: &mut Names<'s>, depth: usize) -> Resu
                 };
                 steps.push((step, matches!(optional, Opt::Optional)));
             }
-            Filter::Path(of, steps)
+            Filter::Path(term, steps)
         }
     })
 }

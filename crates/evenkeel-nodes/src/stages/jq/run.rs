@@ -15,7 +15,7 @@ pub(super) const MAX_TEXT: usize = 1024 * 1024;
 /// Maximum depth of a value, which recursive functions walk. The reader of JSON has the same bound.
 const MAX_VALUE_DEPTH: usize = 128;
 
-/// Why an evaluation stops before its end.
+/// Reason why an evaluation stops before its end.
 #[derive(Debug, PartialEq)]
 pub(super) enum Stop {
     /// An error, which `try` and `//` catch.
@@ -44,7 +44,6 @@ pub(super) struct Machine {
 /// Gets the outputs of a filter.
 pub(super) type Sink<'o> = &'o mut dyn for<'v> FnMut(&mut Machine, &'v Value) -> Result<(), Stop>;
 
-/// Returns an error.
 pub(super) fn error<T>(message: impl Into<String>) -> Result<T, Stop> {
     Err(Stop::Error(message.into()))
 }
@@ -60,7 +59,7 @@ impl Machine {
         if self.steps > MAX_STEPS { Err(Stop::Budget) } else { Ok(()) }
     }
 
-    /// Counts the creation or the walk of a value, and stops at one that is too large.
+    /// Counts the steps of the creation or the walk of a value. Fails if the value is too large.
     pub(super) fn charge_value(&mut self, value: &Value) -> Result<(), Stop> {
         self.charge_below(value, MAX_VALUE_DEPTH)
     }
@@ -118,14 +117,15 @@ impl Machine {
                 out(self, &Value::Array(items))
             }
             Filter::Object(fields) => self.object(fields, &Map::new(), input, scope, out),
-            Filter::Negate(of) => self.run(of, input, scope, &mut |machine, value| match value
-                .as_f64()
-            {
-                Some(number) => {
-                    out(machine, &arithmetic(-number, value.as_i64().and_then(i64::checked_neg)))
-                }
-                None => error(format!("{} cannot be negated", kind(value))),
-            }),
+            Filter::Negate(filter) => {
+                self.run(filter, input, scope, &mut |machine, value| match value.as_f64() {
+                    Some(number) => out(
+                        machine,
+                        &arithmetic(-number, value.as_i64().and_then(i64::checked_neg)),
+                    ),
+                    None => error(format!("{} cannot be negated", kind(value))),
+                })
+            }
             Filter::Pipe(first, second) => self.run(first, input, scope, &mut |machine, value| {
                 machine.run(second, value, scope, out)
             }),
@@ -178,7 +178,7 @@ impl Machine {
                 })
             }
             Filter::Try(body, handler) => {
-                // An error of what gets the outputs is none of the body.
+                // `catch` handles errors of the body, but not errors of the filter that receives the outputs.
                 let mut is_behind = false;
                 let run = self.run(body, input, scope, &mut |machine, value| {
                     let taken = out(machine, value);
@@ -204,7 +204,7 @@ impl Machine {
                 })
             }
             Filter::Fold(fold) => self.fold(fold, input, scope, out),
-            Filter::Path(of, steps) => self.run(of, input, scope, &mut |machine, value| {
+            Filter::Path(filter, steps) => self.run(filter, input, scope, &mut |machine, value| {
                 machine.steps(steps, value, input, scope, out)
             }),
             Filter::Call(builtin, arguments) => builtin.run(self, arguments, input, scope, out),
@@ -485,8 +485,8 @@ pub(super) fn get<'v>(value: &'v Value, index: &Value) -> Result<Option<&'v Valu
             Ok(if from_end < 0.0 { None } else { items.get(from_end as usize) })
         }
         (Value::Null, Value::String(_) | Value::Number(_) | Value::Null) => Ok(None),
-        (of, Value::String(key)) => Err(format!("Cannot index {} with {key:?}", kind(of))),
-        (of, index) => Err(format!("Cannot index {} with {}", kind(of), kind(index))),
+        (value, Value::String(key)) => Err(format!("Cannot index {} with {key:?}", kind(value))),
+        (value, index) => Err(format!("Cannot index {} with {}", kind(value), kind(index))),
     }
 }
 

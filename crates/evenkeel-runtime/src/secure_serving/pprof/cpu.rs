@@ -16,7 +16,7 @@ const FREQUENCY: i32 = 100;
 /// Libraries whose stacks cannot be walked from a signal handler.
 const NOT_WALKED: [&str; 4] = ["libc", "libgcc", "pthread", "vdso"];
 
-/// Samples for the number of seconds that the request names, and returns the profile.
+/// Records a profile for the number of seconds that the request names, and returns it.
 pub(super) async fn answer(request: &Request<Bytes>) -> Response<Bytes> {
     match record_profile(seconds(request)).await {
         Ok(profile) => file("profile", &profile),

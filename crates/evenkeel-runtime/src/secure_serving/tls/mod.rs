@@ -191,8 +191,8 @@ impl Tls {
         Ok(changed)
     }
 
-    /// Follows changes of the files and of [`Trust`], until dropped. Changes since the first read apply at
-    /// once.
+    /// Follows changes of the files and of [`Trust`], until dropped. Changes since the first read apply
+    /// immediately.
     pub async fn keep_reloaded(&self, clock: &Clock) {
         let queues = self.queues.as_ref();
         // A self-signed certificate in memory is not reread, so its rereads are not counted.

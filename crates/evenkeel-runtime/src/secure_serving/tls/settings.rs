@@ -53,7 +53,8 @@ impl TlsSettings {
         self
     }
 
-    /// Requests no certificate of clients, for a port for browsers: one that has certificates asks its user for a choice.
+    /// Requests no certificate of clients, for a port for browsers: a browser with certificates
+    /// would ask its user to choose one.
     #[must_use]
     pub fn without_client_certificates(mut self) -> Self {
         self.client_certificates = false;

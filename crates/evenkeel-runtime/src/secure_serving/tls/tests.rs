@@ -62,7 +62,7 @@ async fn files_that_change_are_read_again() {
         std::fs::write(folder.path().join("ca.crt"), "nonsense").unwrap();
         clock.sleep(REREAD * 3).await;
         assert!(trust.current().clients.is_some());
-        // CAs from the cluster apply at once.
+        // CAs from the cluster apply immediately.
         let proxies = rcgen::generate_simple_self_signed(["proxies".to_owned()]).unwrap();
         write(folder.path(), "ca", "again");
         trust.change(|anchors| {

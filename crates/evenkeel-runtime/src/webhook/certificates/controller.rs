@@ -29,7 +29,7 @@ const CONFLICT_DELAY: Duration = Duration::from_secs(5);
 /// Maximum time between two checks of the certificates.
 const MAX_CHECK_INTERVAL: Duration = Duration::from_secs(12 * 60 * 60);
 
-/// What the passes of the controller share.
+/// State that the passes of the controller share.
 struct Shared {
     names: Names,
     served: Arc<Served>,

@@ -55,7 +55,7 @@ impl Files {
             .map_err(|reason| failed(&self.certificate, reason))
     }
 
-    /// Reads the files again and again. The last certificate stays while they cannot be used.
+    /// Reads the files periodically. The last certificate stays while they cannot be used.
     pub(super) async fn keep_read(
         &self,
         clock: &Clock,

@@ -48,7 +48,7 @@ pub enum CertificateError {
     Name(String),
 }
 
-/// Where the certificate of a [`WebhookServer`](super::WebhookServer) comes from.
+/// Source of the certificate of a [`WebhookServer`](super::WebhookServer).
 ///
 /// ```
 /// use evenkeel_runtime::webhook::Certificates;
@@ -89,7 +89,7 @@ impl Certificates {
     ///
     /// The program needs these permissions: `create` of Secrets; `get`, `list`, `watch` and `patch` of its Secret; `list`,
     /// `watch` and `patch` of the MutatingWebhookConfigurations, ValidatingWebhookConfigurations and
-    /// CustomResourceDefinitions, as far as it has such webhooks.
+    /// CustomResourceDefinitions, for each of these kinds that calls the program.
     #[doc(alias("cert-controller", "ca-injector"))]
     pub fn self_managed(service: &str) -> Self {
         Self(Kind::SelfManaged { service: service.to_owned(), namespace: None, secret: None })

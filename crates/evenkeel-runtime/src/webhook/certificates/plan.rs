@@ -20,7 +20,7 @@ const MIN_SIGNER_LIFE: SignedDuration = SignedDuration::from_hours(1);
 /// Maximum number of CAs in a bundle.
 pub(super) const MAX_AUTHORITIES: usize = 4;
 
-/// What is made anew.
+/// Certificates to renew.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Renewal {
     /// A CA and a serving certificate.
@@ -36,7 +36,7 @@ pub(super) enum Renewal {
 /// Decision about the content of a Secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Decision {
-    /// Something is made anew, for this reason.
+    /// Certificates are renewed, for this reason.
     Renew(Renewal, String),
     /// Nothing is due before this time.
     Keep(Timestamp),

@@ -60,7 +60,6 @@ pub(super) struct FilterResults {
     variants: HashMap<NeedsDevices, Arc<Variant>>,
 }
 
-/// Allocation on one node.
 struct NodeAllocation {
     /// Allocations of the claims without an allocation, in their order, then the allocation of `extended_claim`.
     allocations: Vec<Allocation>,

@@ -61,7 +61,7 @@ pub(super) fn of_pod(
         if claim.meta.deleting() {
             return Err(format!("resourceclaim \"{name}\" is being deleted"));
         }
-        if is_generated && !claim.meta.controlled_by(&pod.meta.uid) {
+        if is_generated && !claim.meta.is_controlled_by(&pod.meta.uid) {
             return Err(format!(
                 "ResourceClaim {key} was not created for Pod {}/{} (Pod is not owner)",
                 pod.meta.namespace, pod.meta.name

@@ -168,7 +168,6 @@ pub(super) fn create_body(claim: &ResourceClaim) -> Value {
     })
 }
 
-/// A container of a pod.
 struct PodContainer<'a> {
     container: &'a Container,
     /// Whether the container ends before the next one starts. True for init containers except sidecars.
@@ -441,7 +440,7 @@ mod tests {
             .build_claim(&extended_request.needs_devices_on(&node("n", &json!({}))).unwrap());
         assert!(
             is_extended_resource_claim(&extended_claim.claim)
-                && extended_claim.claim.meta.controlled_by("web")
+                && extended_claim.claim.meta.is_controlled_by("web")
         );
         assert_eq!(
             create_body(&extended_claim.claim),

@@ -17,7 +17,8 @@ pub(super) fn after_claim_change(
     let was_allocated = edit.before().is_some_and(|claim| claim.status.allocation.is_some());
     let Some(current) = edit.after() else {
         let is_stale = |claim: &ResourceClaim| {
-            extended::is_extended_resource_claim(claim) && claim.meta.controlled_by(&pod.meta.uid)
+            extended::is_extended_resource_claim(claim)
+                && claim.meta.is_controlled_by(&pod.meta.uid)
         };
         return QueueingHint::when(
             was_allocated || edit.before().is_some_and(|claim| is_stale(claim)),

@@ -141,7 +141,7 @@ struct ClusterState {
     slices: Cache<ResourceSlice>,
     classes: Cache<DeviceClass>,
     rules: Cache<DeviceTaintRule>,
-    /// Set when slices or taint rules change. The next attempt then builds the inventory anew.
+    /// Set when slices or taint rules change. The next attempt then rebuilds the inventory.
     inventory_is_stale: Arc<AtomicBool>,
     /// Notifies waiters of every change of a claim.
     claim_changed: Arc<Notify>,

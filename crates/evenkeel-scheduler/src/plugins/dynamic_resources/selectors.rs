@@ -47,7 +47,7 @@ impl SelectorCache {
         let extensions = Extensions { bindings: true, includes: true, ..Extensions::default() };
         let program = Program::parse_with(text, extensions);
         let selector = Arc::new(Selector { text: text.into(), program });
-        // A full cache starts anew, which is simpler than a record of the least recently used entries.
+        // A full cache is cleared, which is simpler than a record of the least recently used entries.
         if self.compiled.len() >= MAX_ENTRIES {
             self.compiled.clear();
         }

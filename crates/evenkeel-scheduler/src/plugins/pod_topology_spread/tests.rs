@@ -3,7 +3,7 @@
 
 use evenkeel_api::views::{Node, Pod, TopologySpreadConstraint};
 use evenkeel_component_helpers::scheduling::corev1::{
-    find_untolerated_taint, nodeaffinity::required,
+    find_untolerated_taint, nodeaffinity::matches_required,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -105,7 +105,7 @@ fn count_on(
 
 /// Reports whether the constraint's policies for node affinity and taints include the node.
 fn is_included(constraint: &TopologySpreadConstraint, pod: &Pod, node: &Node) -> bool {
-    (&*constraint.node_affinity_policy == "Ignore" || required(&pod.spec, node))
+    (&*constraint.node_affinity_policy == "Ignore" || matches_required(&pod.spec, node))
         && (&*constraint.node_taints_policy != "Honor"
             || find_untolerated_taint(&pod.spec.tolerations, &node.spec.taints).is_none())
 }
@@ -196,7 +196,7 @@ fn expected_scores(cluster: &RandomCluster, pod: &Pod) -> Option<BTreeMap<String
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
-    /// After any series of events, the plugin filters and scores each node as if it had counted all pods anew.
+    /// After any series of events, the plugin filters and scores each node as if it had counted all pods again.
     #[test]
     fn results_equal_those_of_a_full_count(steps in steps(), n in any::<u8>()) {
         let cluster = RandomCluster::after(&steps, numbered_pod);

@@ -87,10 +87,10 @@ mod tests {
     #[test]
     fn the_newest_class_of_a_resource_applies() {
         let mut classes = ClassIndex::default();
-        let of = |classes: &mut ClassIndex, resource: &str| {
+        let class_name = |classes: &mut ClassIndex, resource: &str| {
             classes.class_of(resource).map_or(String::new(), |class| class.meta.name.to_string())
         };
-        assert_eq!(of(&mut classes, "example.com/gpu"), "");
+        assert_eq!(class_name(&mut classes, "example.com/gpu"), "");
         for (name, second, resource, expected) in [
             ("b", 1, "example.com/gpu", "b"),
             ("c", 1, "example.com/gpu", "b"),
@@ -101,13 +101,17 @@ mod tests {
             ("z", 2, "example.com/gpu", "z"),
         ] {
             classes.set(class(name, second, resource));
-            assert_eq!(of(&mut classes, "example.com/gpu"), expected, "after {name} {resource}");
+            assert_eq!(
+                class_name(&mut classes, "example.com/gpu"),
+                expected,
+                "after {name} {resource}"
+            );
         }
-        assert_eq!(of(&mut classes, "deviceclass.resource.kubernetes.io/y"), "y");
-        assert_eq!(of(&mut classes, "example.com/other"), "");
+        assert_eq!(class_name(&mut classes, "deviceclass.resource.kubernetes.io/y"), "y");
+        assert_eq!(class_name(&mut classes, "example.com/other"), "");
         classes.remove("z");
-        assert_eq!(of(&mut classes, "example.com/gpu"), "a");
-        assert_eq!(of(&mut classes, "deviceclass.resource.kubernetes.io/z"), "");
+        assert_eq!(class_name(&mut classes, "example.com/gpu"), "a");
+        assert_eq!(class_name(&mut classes, "deviceclass.resource.kubernetes.io/z"), "");
     }
 
     #[test]

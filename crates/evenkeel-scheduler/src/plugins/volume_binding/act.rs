@@ -71,7 +71,7 @@ async fn write(
     Ok(written)
 }
 
-/// Patches the object if nobody has changed it since. Returns its new resource version.
+/// Patches the object unless it has changed since the cache read it. Returns its new resource version.
 async fn patch<V: View>(client: &Client, object: &V, change: &Value) -> Result<u64, PreBindError> {
     let meta = object.meta();
     let target = Target::of(V::kind(), meta);

@@ -36,7 +36,7 @@ async fn streams_are_opened_and_finished() {
         assert_eq!(client.receive().await, Some(Frame::Ping(7)));
         client.data(1, b"abc", false).await;
         assert_eq!(client.receive().await, data(1, b"abc", false));
-        // None of these matters to anybody.
+        // The connection ignores these frames.
         client.send(Frame::Ping(2)).await;
         client.send(Frame::Settings).await;
         client.send(Frame::WindowUpdate { stream: 1, delta: u32::MAX >> 1 }).await;
@@ -69,7 +69,7 @@ async fn streams_that_may_not_be_are_refused() {
             client.open(stream, &[("name", name)]).await;
             assert_eq!(client.receive().await, answer, "{stream}");
         }
-        // A frame that is none ends the connection.
+        // An invalid frame ends the connection.
         client.io.write_all(b"\x80\x02\0\x06\0\0\0\x04\0\0\0\x01").await.expect("it is written");
         assert_eq!(client.receive().await, None);
     };

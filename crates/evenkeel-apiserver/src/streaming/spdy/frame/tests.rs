@@ -69,11 +69,11 @@ fn bytes_that_are_no_frames_are_refused() {
     for (bytes, error) in [
         // Data of stream 0.
         (b"\0\0\0\0\0\0\0\0".to_vec(), FrameError::Malformed),
-        // Version 2, and types that are none.
+        // Version 2, and types that do not exist.
         (b"\x80\x02\0\x06\0\0\0\x04\0\0\0\x01".to_vec(), FrameError::Unknown),
         (control_frame(5, 0, b""), FrameError::Unknown),
         (control_frame(10, 0, b""), FrameError::Unknown),
-        // Too short, too long, or with values that are none.
+        // Too short, too long, or with invalid values.
         (control_frame(1, 0, &[0, 0, 0, 1, 0, 0]), FrameError::Malformed),
         (control_frame(3, 0, &[0, 0, 0, 1]), FrameError::Malformed),
         (control_frame(3, 0, &[0, 0, 0, 1, 0, 0, 0, 0]), FrameError::Malformed),

@@ -162,7 +162,6 @@ struct Attribute<'a> {
     end: usize,
 }
 
-/// Value of an attribute.
 struct AttributeValue<'a> {
     /// Range of the value in the tag, with its quotes.
     range: Range<usize>,

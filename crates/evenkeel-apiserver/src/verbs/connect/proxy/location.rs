@@ -151,7 +151,7 @@ pub(super) fn service(cx: &Context<'_>) -> Result<Location, StatusError> {
     };
     let start = cx.api.random(rand::Rng::random::<u64>);
     backend::rotate(&mut slices, start);
-    let endpoint = choose_endpoint(&slices, (cx.namespace, &port_name), &pods, start);
+    let endpoint = choose_endpoint(&slices, cx.namespace, &port_name, &pods, start);
     let Some((owner, host, port)) = endpoint else {
         let why = format!("no endpoints available for service {}", quote(name));
         return Err(StatusError::unavailable(why));
@@ -163,7 +163,8 @@ pub(super) fn service(cx: &Context<'_>) -> Result<Location, StatusError> {
 /// returns a pod by namespace and name. `start` is a random number.
 fn choose_endpoint(
     slices: &[Value],
-    (namespace, port_name): (&str, &str),
+    namespace: &str,
+    port_name: &str,
     pods: &dyn Fn(&str, &str) -> Option<Value>,
     start: u64,
 ) -> Option<(Owner, String, String)> {
@@ -281,15 +282,15 @@ mod tests {
             ])),
         ];
         for start in 0..12 {
-            let found = |port| choose_endpoint(&slices, ("ns", port), &pods, start);
+            let found = |port| choose_endpoint(&slices, "ns", port, &pods, start);
             let a = |port: &str| {
                 let owner = Owner::Pod("ns".to_owned(), "a".to_owned());
                 Some((owner, "10.0.0.1".to_owned(), port.to_owned()))
             };
             assert_eq!((found("web"), found("")), (a("80"), a("81")));
             assert_eq!(found("none"), None);
-            assert_eq!(choose_endpoint(&slices, ("other", "web"), &pods, start), None);
+            assert_eq!(choose_endpoint(&slices, "other", "web", &pods, start), None);
         }
-        assert_eq!(choose_endpoint(&[], ("ns", ""), &pods, 5), None);
+        assert_eq!(choose_endpoint(&[], "ns", "", &pods, 5), None);
     }
 }

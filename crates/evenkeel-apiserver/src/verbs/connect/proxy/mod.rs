@@ -86,9 +86,9 @@ async fn switch(
     let held = (cx.api.streams.take(&cx.user.name)?, cx.api.metrics.long_running());
     let link = dial::dial(cx.api, &exchange.location).await?;
     let outgoing = exchange.request(request, true, Full::new(Bytes::new()))?;
-    let response = send(link, outgoing).await;
-    let response = response.map_err(|error| unreachable_service(&error.to_string()))?;
-    match upgrade::switch(&cx.api.tasks, upgrade, response, held) {
+    let sent = send(link, outgoing).await;
+    let (response, driver) = sent.map_err(|error| unreachable_service(&error.to_string()))?;
+    match upgrade::switch(&cx.api.tasks, upgrade, response, driver, held) {
         Ok(response) => Ok(response),
         Err(Refused::Answer(response)) => respond(*response, &exchange.links).await,
         Err(Refused::Invalid(why)) => Err(StatusError::internal(why)),

@@ -97,7 +97,7 @@ impl Allocator {
         }
     }
 
-    /// Allocates from the sets before the exhausted one, and releases the CIDRs at once, as upstream, whose metrics
+    /// Allocates from the sets before the exhausted one, and releases the CIDRs immediately, as upstream, whose metrics
     /// count both.
     fn count_vain_allocation(&mut self) {
         let mut allocated = Vec::new();

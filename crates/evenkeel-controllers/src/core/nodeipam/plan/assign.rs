@@ -172,7 +172,7 @@ mod tests {
             next(&unwritten, &[failed(500), failed(500), failed(422)]).expect("the event");
         assert_eq!(last_plan.error, Some(PlanError::new("no")));
         assert!(
-            matches!(&last_plan.actions[..], [Action::Event(note)] if note.reason == "CIDRAssignmentFailed")
+            matches!(&last_plan.actions[..], [Action::Event(event)] if event.reason == "CIDRAssignmentFailed")
         );
     }
 
@@ -193,7 +193,7 @@ mod tests {
         let exhausted = next(&observed(Allocations::Recorded(Verdict::Exhausted(range))), &[]);
         let exhausted = exhausted.expect("the event");
         assert!(
-            matches!(&exhausted.actions[..], [Action::Event(note)] if note.reason == "CIDRNotAvailable")
+            matches!(&exhausted.actions[..], [Action::Event(event)] if event.reason == "CIDRNotAvailable")
         );
         assert_eq!(
             exhausted.error,

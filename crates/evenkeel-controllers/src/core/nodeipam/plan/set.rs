@@ -11,7 +11,6 @@ const MAX_IPV6_LENGTH_DIFFERENCE: u8 = 16;
 /// Number of parts in one word of the bitmap.
 const WORD_BITS: usize = u64::BITS as usize;
 
-/// Error of a CIDR set.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CidrSetError {
     /// The CIDR is outside the set.

@@ -12,7 +12,7 @@
 //!
 //! Between these checks, the zones' rate limiters release nodes to be tainted ([`zones::Zones::take_due`],
 //! [`no_execute::taints_patch`]). Upstream: `doNoExecuteTaintingPass`. A changed node gets its `NoSchedule` taints and
-//! labels at once ([`condition_taints::plan`]). Upstream: `doNoScheduleTaintingPass`, `reconcileNodeLabels`.
+//! labels immediately ([`condition_taints::plan`]). Upstream: `doNoScheduleTaintingPass`, `reconcileNodeLabels`.
 //!
 //! | documented rule | implemented in |
 //! |---|---|

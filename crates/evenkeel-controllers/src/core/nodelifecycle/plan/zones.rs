@@ -1,6 +1,6 @@
 //! Zone disruption: states of zones, and the rate at which their nodes are tainted for eviction.
 //!
-//! The controller assumes that a few nodes that are not ready have failed, but that many at once indicate a
+//! The controller assumes that a few nodes that are not ready have failed, but that many at the same time indicate a
 //! network partition. Each zone's state therefore sets its eviction rate, and evictions stop when no zone has
 //! a ready node.
 
@@ -216,7 +216,7 @@ fn eviction_rate(state: ZoneState, size: usize, options: &Options) -> f32 {
     }
 }
 
-/// Token bucket of size one: one node at once, then `per_second` nodes each second.
+/// Token bucket of size one: one node immediately, then `per_second` nodes each second.
 #[derive(Debug)]
 struct RateLimiter {
     per_second: f32,

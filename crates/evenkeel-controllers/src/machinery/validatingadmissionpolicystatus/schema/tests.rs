@@ -124,11 +124,12 @@ fn unreadable_kinds_have_no_type() {
     let parse = |schemas: &Value| {
         Document::parse(json!({"components": {"schemas": schemas}}).to_string().as_bytes()).unwrap()
     };
-    let of = |schemas: &Value, name: &str| parse(schemas).type_of(&kind(name), name).is_some();
-    assert!(of(&with_properties(&json!({})), "T"));
-    assert!(!of(&with_properties(&json!({})), "U"), "no such kind");
+    let has_type =
+        |schemas: &Value, name: &str| parse(schemas).type_of(&kind(name), name).is_some();
+    assert!(has_type(&with_properties(&json!({})), "T"));
+    assert!(!has_type(&with_properties(&json!({})), "U"), "no such kind");
     let dangling = with_properties(&json!({"x": {"$ref": "#/components/schemas/gone"}}));
-    assert!(!of(&dangling, "T"), "a reference that leads nowhere");
+    assert!(!has_type(&dangling, "T"), "a reference that leads nowhere");
 
     // Each schema refers to the next one twice.
     let mut doubling = with_properties(&json!({"x": {"$ref": "#/components/schemas/s0"}}));
@@ -137,7 +138,7 @@ fn unreadable_kinds_have_no_type() {
         doubling[format!("s{n}")] = json!({"type": "object", "properties": {"a": next, "b": next}});
     }
     doubling["s40"] = json!({"type": "string"});
-    assert!(!of(&doubling, "T"), "too large");
+    assert!(!has_type(&doubling, "T"), "too large");
 
     let mut chain = with_properties(&json!({"x": {"$ref": "#/components/schemas/s0"}}));
     for n in 0..200 {
@@ -145,7 +146,7 @@ fn unreadable_kinds_have_no_type() {
         chain[format!("s{n}")] = json!({"type": "object", "properties": {"a": next}});
     }
     chain["s200"] = json!({"type": "string"});
-    assert!(!of(&chain, "T"), "too deep");
+    assert!(!has_type(&chain, "T"), "too deep");
 
     for bytes in ["", "[]", "{}", r#"{"components": {}}"#, r#"{"components": {"schemas": 1}}"#] {
         assert!(Document::parse(bytes.as_bytes()).is_none(), "{bytes}");

@@ -62,7 +62,7 @@ fn summaries_and_error(plan: &Plan) -> (Vec<String>, Option<String>) {
             format!("status {}", body["status"]["resourceClaimStatuses"])
         }
         Action::Update(update) => format!("reserve {}", update.target.name),
-        Action::Event(note) => format!("{}: {}", note.reason, note.message),
+        Action::Event(event) => format!("{}: {}", event.reason, event.message),
         other => panic!("{other:?}"),
     });
     (summaries.collect(), plan.error.as_ref().map(|error| error.message.clone()))

@@ -44,7 +44,7 @@ use std::sync::Arc;
 /// Consecutive writes of one object. Each write requires the resource version that the previous write returned.
 struct ConsecutiveWrites {
     actions: Vec<Action>,
-    /// Resource version that the next write requires. Empty if it is the one that the previous write returns.
+    /// Resource version that the next write requires. Empty if the write requires the version that the previous write returns.
     next_version: Arc<str>,
 }
 

@@ -92,7 +92,7 @@ fn lines(plan: &Plan) -> Vec<String> {
     };
     let lines = plan.actions.iter().map(|action| match action {
         Action::Rewrite(rewrite) => text(rewrite),
-        Action::Event(note) => format!("{}: {}", note.reason, note.message),
+        Action::Event(event) => format!("{}: {}", event.reason, event.message),
         Action::Create(create) => format!("create {}", create.kind.kind),
         Action::Delete(delete) => format!("delete {}", delete.target.name),
         other => panic!("{other:?}"),
@@ -252,7 +252,7 @@ fn failed_claim_update_is_reported_only_for_external_provisioners() {
         let plan = claim_plan(&observed, &Options::default());
         let Action::Rewrite(change) = &plan.actions[0] else { panic!("{plan:?}") };
         let failed =
-            change.failed.as_ref().map(|note| format!("{}: {}", note.reason, note.message));
+            change.failed.as_ref().map(|event| format!("{}: {}", event.reason, event.message));
         assert_eq!(failed.as_deref(), want, "{provisioner}");
     }
 }
@@ -555,7 +555,7 @@ fn reclaim_policy_decides_about_a_released_volume() {
             Action::Rewrite(change) => change.done.as_ref(),
             _ => None,
         });
-        let recorded = recorded.map(|note| format!("{} {}", note.reason, note.message));
+        let recorded = recorded.map(|event| format!("{} {}", event.reason, event.message));
         assert_eq!((recorded, decision.deletes_folder), (event, folder), "{policy} {change}");
     }
 }

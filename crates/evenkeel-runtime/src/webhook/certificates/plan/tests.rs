@@ -113,7 +113,7 @@ fn damaged_content_is_made_anew() {
     }
 }
 
-/// What is renewed at a time, until nothing is due.
+/// Renews certificates at a time until none is due, and returns the renewals.
 fn settle(mut material: Option<Material>, now: Timestamp) -> (Material, Vec<Renewal>) {
     let mut renewals = Vec::new();
     loop {

@@ -266,7 +266,7 @@ async fn a_pod_is_bound_once_its_device_is_ready() {
     fixture.clock.sleep(Duration::from_secs(300)).await;
     fixture.collect_requests();
     assert!(fixture.writes.is_empty(), "the pod waits: {:?}", fixture.writes);
-    let pending = fixture.events.iter().find(|note| note["reason"] == "BindingConditionsPending");
+    let pending = fixture.events.iter().find(|event| event["reason"] == "BindingConditionsPending");
     let note = &pending.unwrap()["note"];
     assert_eq!(*note, "waiting for binding conditions for device on node n");
     // First the driver reports an unrelated condition.
