@@ -119,6 +119,8 @@ pub struct Options {
     pub nodeipam: core::nodeipam::Options,
     /// Options of the node lifecycle controller.
     pub nodelifecycle: core::nodelifecycle::Options,
+    /// Heartbeats of nodes that renew no Leases. No flag sets it.
+    pub heartbeats: core::nodelifecycle::Heartbeats,
     /// Options of the pod garbage collector.
     pub podgc: core::podgc::Options,
     /// Options of the ReplicaSet controller.
@@ -166,6 +168,7 @@ impl Options {
             namespace: Periodic::read(flags, core::namespace::FLAGS),
             nodeipam: core::nodeipam::Options::read(flags),
             nodelifecycle: core::nodelifecycle::Options::read(flags),
+            heartbeats: core::nodelifecycle::Heartbeats::default(),
             podgc: core::podgc::Options::read(flags),
             replicaset: Workers::read(flags, apps::replicaset::WORKERS),
             replicationcontroller: Workers::read(flags, apps::replicationcontroller::WORKERS),

@@ -111,6 +111,13 @@ fn pauses(node: &Node) -> [Option<FaultEnd>; 2] {
     values(node).map(|value| value.and_then(FaultEnd::parse))
 }
 
+/// Reports whether this event changes annotations of the node that are faults.
+pub(crate) fn has_other_faults(event: &CacheEvent<Node>) -> bool {
+    let CacheEvent::Updated { old, new } = event else { return false };
+    let [old, new] = [old, new].map(|node| &node.meta.annotations);
+    FAULTS.into_iter().any(|name| old.get(name) != new.get(name))
+}
+
 /// Reports whether an annotation of the node pauses the sync of its pods, or paused it until a time that may have passed
 /// only now.
 fn has_pause(node: &Node) -> bool {
@@ -258,6 +265,20 @@ mod tests {
             let event = CacheEvent::Updated { old: old.clone(), new: new.clone() };
             let case = format!("{:?} {:?} {now}", old.meta.annotations, new.meta.annotations);
             assert_eq!(resumed_node(&event, at(now)).is_some(), resumes, "{case}");
+        }
+    }
+
+    #[test]
+    fn changes_of_any_fault_are_noticed() {
+        for (old, new, is_other) in [
+            (vec![], vec![(DISK_PRESSURE, "true")], true),
+            (vec![(SILENT, "true")], vec![(SILENT, "until 2027-01-15T08:00:05Z")], true),
+            (vec![(SILENT, "true")], vec![(SILENT, "true"), ("other", "x")], false),
+            (vec![(SILENT, "true")], vec![], true),
+        ] {
+            let [old, new] = [old, new].map(|values| std::sync::Arc::new(node(&values)));
+            let event = CacheEvent::Updated { old, new };
+            assert_eq!(has_other_faults(&event), is_other, "{event:?}");
         }
     }
 

@@ -104,19 +104,22 @@ impl Heartbeats {
         nodes.subscribe(move |event| {
             if let (Some(heartbeats), CacheEvent::Updated { new, .. }) = (weak.upgrade(), event) {
                 let now = heartbeats.clock.now();
-                heartbeats.handle_update(new, faults::resumed_node(event, now).is_some(), now);
+                let is_other =
+                    faults::has_other_faults(event) || faults::resumed_node(event, now).is_some();
+                heartbeats.handle_update(new, is_other, now);
             }
         });
         heartbeats
     }
 
-    /// Enqueues a node immediately if its conditions are not those of its health, or if its fault has ended.
-    fn handle_update(&self, node: &Node, resumed: bool, now: Timestamp) {
+    /// Enqueues a node immediately if its conditions are not those of its health, or if its faults are others. The heartbeat
+    /// also schedules the next one at the end of a fault, which may be sooner than that of the Lease.
+    fn handle_update(&self, node: &Node, has_other_faults: bool, now: Timestamp) {
         let Some(index) = self.node_indexes.get(&node.meta.name) else { return };
         let health = self.faults.health(node, now);
         let is_reported = self.has_stages()
             || is_ready(node) != health.not_ready && self.lock()[*index].health == health;
-        if resumed || !is_reported && self.faults.partition(node, now).is_none() {
+        if has_other_faults || !is_reported && self.faults.partition(node, now).is_none() {
             self.queue.add(*index, Priority::NORMAL);
         }
     }

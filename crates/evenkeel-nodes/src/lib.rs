@@ -113,4 +113,4 @@ pub use run::run;
 pub use servers::Connection;
 pub use stages::{STAGE_DEFINITION, stage_definition};
 pub use storage::{DRIVER, StorageOptions};
-pub use usage::Usage;
+pub use usage::{KnownUsage, Usage};

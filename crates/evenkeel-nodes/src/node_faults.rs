@@ -67,10 +67,11 @@ impl NodeFaults {
         state(node, &self.behaviors(node), annotation, now).end
     }
 
-    /// Reports whether a node may become silent by a Behavior, now or later.
-    pub fn may_silence(&self, node: &Node) -> bool {
+    /// Reports whether a Behavior gives a node this fault from time to time, whether it has it now or not. `annotation` is the
+    /// full name of the annotation that stands for the fault.
+    pub fn is_drawn(&self, node: &Node, annotation: &str) -> bool {
         let mut behaviors = self.behaviors(node).into_iter();
-        behaviors.any(|behavior| behavior.node_fault(SILENT).is_some())
+        behaviors.any(|behavior| behavior.node_fault(annotation).is_some())
     }
 
     /// Returns the end of the node's partition from the API server; `None` if it is not partitioned.
@@ -236,7 +237,8 @@ mod tests {
         assert_eq!(first(&faults, &node, NOT_READY), None, "it is another kind");
         let begin = first(&faults, &node, SILENT).expect("a fault");
         assert!(begin > 0, "the node is well when the Behavior is created");
-        assert!(faults.may_silence(&node) && !of_pool("other").may_silence(&node));
+        assert!(faults.is_drawn(&node, SILENT) && !faults.is_drawn(&node, NOT_READY));
+        assert!(!of_pool("other").is_drawn(&node, SILENT));
         // Each change is announced, and the faults are the same whenever they are asked for.
         let mut now = at(0);
         let mut is_on = false;

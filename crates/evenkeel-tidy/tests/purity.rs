@@ -83,10 +83,11 @@ const KUBELET_WIRING: [&str; 12] = [
 const CLOUD_WIRING: [&str; 4] = ["mod.rs", "metrics.rs", "context.rs", "controllers.rs"];
 
 /// Shell of simulated changes: it reads files and clusters, runs the clock, makes the change, and records.
-const WHATIF_SHELL: [&str; 7] = [
+const WHATIF_SHELL: [&str; 8] = [
     "actions.rs",
     "clone/read.rs",
     "cluster.rs",
+    "kubelets.rs",
     "observe.rs",
     "run.rs",
     "server_thread.rs",

@@ -3,6 +3,7 @@
 use crate::{
     change::{Nodes, Outage, Scenario},
     cluster::text,
+    kubelets::Kubelets,
     observe::{Recorder, full_name},
     recording::EventKind,
 };
@@ -56,6 +57,7 @@ pub(crate) struct Actor {
     tasks: Tasks,
     /// Options of added nodes, apart from the nodes themselves.
     node_options: NodesOptions,
+    kubelets: Kubelets,
 }
 
 impl Actor {
@@ -64,7 +66,7 @@ impl Actor {
         clock: &Clock,
         caches: &Caches,
         recorder: &Recorder,
-        node_options: NodesOptions,
+        (node_options, kubelets): (NodesOptions, &Kubelets),
     ) -> Self {
         let client = |agent| Client::builder(wire.clone(), clock.clone()).user_agent(agent).build();
         Self {
@@ -78,23 +80,23 @@ impl Actor {
             recorder: recorder.clone(),
             tasks: Tasks::new(),
             node_options,
+            kubelets: kubelets.clone(),
         }
     }
 
     /// Makes the parts of the change, one after the other.
     pub(crate) async fn change(&self, scenario: &Scenario) {
+        for description in self.planned(scenario) {
+            self.recorder.record_change(&description, EventKind::Planned);
+        }
         for object in &scenario.apply {
-            let name =
-                format!("apply {} {}", text(object, "/kind"), text(object, "/metadata/name"));
-            self.part(&name, self.apply(object, &scenario.apply)).await;
+            self.part(&apply_part(object), self.apply(object, &scenario.apply)).await;
         }
         if let Some((count, like)) = &scenario.add {
-            let nodes = if *count == 1 { "node" } else { "nodes" };
-            let name = format!("add {count} {nodes} like {like}");
-            self.part(&name, async { self.add_nodes(*count, like) }).await;
+            self.part(&add_part(*count, like), async { self.add_nodes(*count, like) }).await;
         }
         if let Some(outage) = &scenario.outage {
-            self.part("outage", self.partition(outage)).await;
+            self.part(OUTAGE_PART, self.partition(outage)).await;
         }
         let drained = self.chosen(&scenario.drain);
         for node in &drained {
@@ -113,6 +115,22 @@ impl Actor {
             let name = format!("remove {}", node.meta.name);
             self.part(&name, self.remove(&node.meta.name)).await;
         }
+    }
+
+    /// Returns the descriptions of the parts, in their order. A node that an earlier part makes or labels is not among them.
+    fn planned(&self, scenario: &Scenario) -> Vec<String> {
+        let of_nodes = |verb: &'static str, choices: &[Nodes]| {
+            let nodes = self.chosen(choices).into_iter();
+            nodes.map(move |node| format!("{verb} {}", node.meta.name))
+        };
+        let add = scenario.add.as_ref().map(|(count, like)| add_part(*count, like));
+        let outage = scenario.outage.as_ref().map(|_| OUTAGE_PART.to_owned());
+        (scenario.apply.iter().map(apply_part))
+            .chain(add)
+            .chain(outage)
+            .chain(of_nodes("drain", &scenario.drain))
+            .chain(of_nodes("remove", &scenario.remove))
+            .collect()
     }
 
     /// Records the start and the end of a part of the change.
@@ -188,11 +206,10 @@ impl Actor {
             let address = Ipv4Addr::from(first.wrapping_add(index));
             NodeOptions::like(&node, &format!("{like}-added-{index}"), address)
         });
-        let options = NodesOptions {
-            nodes: nodes.collect(),
-            first_pod_ip: FIRST_POD_ADDRESS,
-            ..self.node_options.clone()
-        };
+        let nodes: Vec<NodeOptions> = nodes.collect();
+        self.kubelets.add(nodes.iter().map(|node| node.name.clone()));
+        let options =
+            NodesOptions { nodes, first_pod_ip: FIRST_POD_ADDRESS, ..self.node_options.clone() };
         let kubelet = self.kubelet.clone();
         let (caches, clock) = (self.caches.clone(), self.clock.clone());
         let run = evenkeel_nodes::run(kubelet, caches, clock, options, self.tasks.token());
@@ -310,6 +327,20 @@ impl Actor {
             _ => Ok(()),
         }
     }
+}
+
+/// Description of an outage.
+const OUTAGE_PART: &str = "outage";
+
+/// Returns the description of an object's application.
+fn apply_part(object: &Value) -> String {
+    format!("apply {} {}", text(object, "/kind"), text(object, "/metadata/name"))
+}
+
+/// Returns the description of the addition of nodes.
+fn add_part(count: u32, like: &str) -> String {
+    let nodes = if count == 1 { "node" } else { "nodes" };
+    format!("add {count} {nodes} like {like}")
 }
 
 /// Reports whether a drain evicts a pod: not those of DaemonSets, and not the mirrors of static pods.

@@ -37,6 +37,8 @@ pub struct Scenario {
     pub duration: Duration,
     /// Virtual time that a pod of a Job runs.
     pub job_duration: Duration,
+    /// Whether to ignore the annotations and Behaviors that steer the simulation. Default: no.
+    pub ignore_behaviors: bool,
 }
 
 impl Default for Scenario {
@@ -51,6 +53,7 @@ impl Default for Scenario {
             outage: None,
             duration: Duration::from_hours(1),
             job_duration: Duration::from_mins(1),
+            ignore_behaviors: false,
         }
     }
 }

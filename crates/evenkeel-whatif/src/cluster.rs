@@ -2,9 +2,9 @@
 
 use crate::clone::{CloneOptions, keep};
 use evenkeel_api::{Encoding, View as _, time::Timestamp, views::Node};
-use evenkeel_nodes::SILENT;
+use evenkeel_nodes::{NOT_READY, NodeFaults, SILENT};
 use evenkeel_scheduler::simulate::{DumpError, read_objects};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::{
     collections::BTreeSet,
     fs, io,
@@ -110,33 +110,7 @@ impl Cluster {
     /// Returns the objects for a simulation: with the namespaces that they name, and with silent kubelets on nodes that
     /// are not ready.
     pub fn prepared(&self) -> Vec<Value> {
-        let mut objects = self.objects.clone();
-        let mut known: BTreeSet<String> = objects
-            .iter()
-            .filter(|object| object["kind"] == "Namespace")
-            .map(|object| text(object, "/metadata/name").to_owned())
-            .collect();
-        for object in &self.objects {
-            let namespace = text(object, "/metadata/namespace");
-            if !namespace.is_empty() && known.insert(namespace.to_owned()) {
-                objects.push(json!({
-                    "apiVersion": "v1", "kind": "Namespace",
-                    "metadata": {
-                        "name": namespace, "labels": { "kubernetes.io/metadata.name": namespace }
-                    },
-                    "spec": { "finalizers": ["kubernetes"] }, "status": { "phase": "Active" },
-                }));
-            }
-        }
-        for node in objects.iter_mut().filter(|object| object["kind"] == "Node") {
-            let conditions = node.pointer("/status/conditions").and_then(Value::as_array);
-            let mut ready =
-                conditions.into_iter().flatten().filter(|found| found["type"] == "Ready");
-            if ready.any(|condition| condition["status"] != "True") {
-                node["metadata"]["annotations"][SILENT] = "true".into();
-            }
-        }
-        objects
+        prepare(self.objects.clone(), self.time())
     }
 
     /// Returns the latest time at which an object was created or a condition was written: the time of the copy.
@@ -153,6 +127,69 @@ impl Cluster {
         let cidrs = found.pointer("/spec/cidrs").and_then(Value::as_array)?;
         Some(cidrs.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(","))
     }
+}
+
+/// Adds the namespaces that objects name, and the silence of nodes that are not ready without a fault by an annotation or a
+/// Behavior. Such a fault ends as it would in the cluster. `now` is the time of the copy.
+pub(crate) fn prepare(mut objects: Vec<Value>, now: Timestamp) -> Vec<Value> {
+    let is_namespace = |object: &&Value| object["kind"] == "Namespace";
+    let mut known: BTreeSet<String> = objects
+        .iter()
+        .filter(is_namespace)
+        .map(|object| text(object, "/metadata/name").to_owned())
+        .collect();
+    let mut missing = Vec::new();
+    for object in &objects {
+        let namespace = text(object, "/metadata/namespace");
+        if !namespace.is_empty() && known.insert(namespace.to_owned()) {
+            missing.push(json!({
+                "apiVersion": "v1", "kind": "Namespace",
+                "metadata": {
+                    "name": namespace, "labels": { "kubernetes.io/metadata.name": namespace }
+                },
+                "spec": { "finalizers": ["kubernetes"] }, "status": { "phase": "Active" },
+            }));
+        }
+    }
+    objects.extend(missing);
+    let faults = NodeFaults::of_objects(objects.iter().filter(|object| is_behavior(object)));
+    let is_faulty = |node: &Value| {
+        let node = nodes_in([node]).into_iter().next().unwrap_or_default();
+        READINESS_FAULTS
+            .iter()
+            .any(|name| faults.fault(&node, name, now).is_some() || faults.is_drawn(&node, name))
+    };
+    for node in objects.iter_mut().filter(|object| object["kind"] == "Node") {
+        let conditions = node.pointer("/status/conditions").and_then(Value::as_array);
+        let mut ready = conditions.into_iter().flatten().filter(|found| found["type"] == "Ready");
+        if ready.any(|condition| condition["status"] != "True") && !is_faulty(node) {
+            silence(node);
+        }
+    }
+    objects
+}
+
+/// Sets the annotation that cuts a node off from the API server.
+fn silence(node: &mut Value) {
+    let Some(metadata) = fields(node, "metadata") else { return };
+    let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
+    match annotations.as_object_mut() {
+        Some(annotations) => drop(annotations.insert(SILENT.to_owned(), "true".into())),
+        None => *annotations = json!({ SILENT: "true" }),
+    }
+}
+
+/// Faults of nodes that change their condition `Ready`.
+pub(crate) const READINESS_FAULTS: [&str; 2] = [SILENT, NOT_READY];
+
+/// Reports whether an object is a Behavior.
+pub(crate) fn is_behavior(object: &Value) -> bool {
+    object["kind"] == "Behavior" && text(object, "/apiVersion").starts_with("sim.evenkeel.dev/")
+}
+
+/// Returns the fields of an object within another one; `None` if there is no such object.
+pub(crate) fn fields<'a>(object: &'a mut Value, field: &str) -> Option<&'a mut Map<String, Value>> {
+    object.get_mut(field).and_then(Value::as_object_mut)
 }
 
 /// Returns the nodes among objects, without those that cannot be decoded.
@@ -206,9 +243,42 @@ mod tests {
         let objects = cluster.prepared();
         let namespaces = objects.iter().filter(|object| object["kind"] == "Namespace");
         assert_eq!(namespaces.count(), 1);
+        assert_eq!(silent(&objects), ["down"]);
+    }
+
+    fn silent(objects: &[Value]) -> Vec<&str> {
         let is_silent = |object: &&Value| object["metadata"]["annotations"][SILENT] == "true";
-        let silent = objects.iter().filter(is_silent).map(|node| text(node, "/metadata/name"));
-        assert_eq!(silent.collect::<Vec<_>>(), ["down"]);
+        objects.iter().filter(is_silent).map(|node| text(node, "/metadata/name")).collect()
+    }
+
+    #[test]
+    fn a_node_with_a_fault_of_its_own_recovers_as_in_the_cluster() {
+        let not_ready = |name: &str, pool: &str, annotations: &str| {
+            format!(
+                "{{apiVersion: v1, kind: Node, metadata: {{name: {name}, labels: {{pool: {pool}}}, annotations: {annotations}}},
+                  status: {{conditions: [{{type: Ready, status: Unknown, lastTransitionTime: '2026-03-02T00:00:00Z'}}]}}}}\n---\n"
+            )
+        };
+        let text = [
+            not_ready(
+                "for-an-hour",
+                "a",
+                "{sim.evenkeel.dev/silent: 'until 2026-03-02T01:00:00Z'}",
+            ),
+            not_ready(
+                "not-any-more",
+                "a",
+                "{sim.evenkeel.dev/silent: 'until 2026-03-01T01:00:00Z'}",
+            ),
+            not_ready("not-ready", "a", "{sim.evenkeel.dev/not-ready: 'true'}"),
+            not_ready("by-behavior", "b", "{}"),
+            not_ready("odd", "a", "null"),
+            "{apiVersion: sim.evenkeel.dev/v1alpha1, kind: Behavior, metadata: {name: x}, spec: {
+              nodes: {selector: {matchLabels: {pool: b}}},
+              nodeFaults: [{kind: silent, meanTimeBetweenFailures: 1h, meanTimeToRepair: 1h}]}}"
+                .to_owned(),
+        ];
+        assert_eq!(silent(&cluster(&text.concat()).prepared()), ["not-any-more", "odd"]);
     }
 
     #[test]

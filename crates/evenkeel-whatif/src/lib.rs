@@ -10,12 +10,16 @@ mod change;
 pub mod clone;
 mod cluster;
 mod compare;
+mod differences;
+mod format;
+mod kubelets;
 mod observe;
 mod page;
 mod recording;
 mod report;
 mod run;
 mod server_thread;
+mod steering;
 mod text;
 mod wire;
 

@@ -163,6 +163,8 @@ pub enum EventKind {
         /// Namespace and name of the pod.
         pod: String,
     },
+    /// The change has this part, which has not started yet.
+    Planned,
     /// A part of the change started.
     Began,
     /// A part of the change is complete.
@@ -202,10 +204,16 @@ pub struct Write {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn event(seconds: u64, kind: &'static str, object: &str, what: EventKind) -> RecordedEvent {
+    /// Returns an event of an object this many seconds after the start.
+    pub(crate) fn event(
+        seconds: u64,
+        kind: &'static str,
+        object: &str,
+        what: EventKind,
+    ) -> RecordedEvent {
         RecordedEvent { after: Duration::from_secs(seconds), kind, object: object.to_owned(), what }
     }
 

@@ -16,7 +16,10 @@ mod fold;
 
 pub use self::charts::{BudgetSpans, Charts, ReadyPods, charts};
 use self::fold::Fold;
-use crate::recording::{Amounts, IDLE_PERIOD, RecordedEvent, Recording, seconds};
+use crate::{
+    format::counted,
+    recording::{Amounts, IDLE_PERIOD, RecordedEvent, Recording, seconds},
+};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -58,9 +61,11 @@ pub struct Report {
 pub struct Part {
     /// Description, such as `drain node-1`.
     pub description: String,
-    /// Seconds until it started.
+    /// Seconds until it started; the time of the whole recording if it did not.
     #[serde(serialize_with = "seconds")]
     pub began: Duration,
+    /// Whether it started. A drain that a budget blocks keeps the parts after it from that.
+    pub started: bool,
     /// Seconds until it was complete; `None` if it was not.
     #[serde(serialize_with = "optional_seconds")]
     pub completed: Option<Duration>,
@@ -194,8 +199,9 @@ pub fn report(recording: &Recording) -> Report {
     writes.sort_by_key(|write| std::cmp::Reverse(write.count));
     let mut remarks = recording.remarks.clone();
     if recording.unrecorded > 0 {
-        remarks
-            .push(format!("{} later events found no room in the recording", recording.unrecorded));
+        let events =
+            counted(usize::try_from(recording.unrecorded).unwrap_or(usize::MAX), "later event");
+        remarks.push(format!("{events} found no room in the recording"));
     }
     Report {
         start: recording.start.to_string(),
@@ -206,7 +212,7 @@ pub fn report(recording: &Recording) -> Report {
         shortages: fold.shortages(recording.duration),
         budgets: fold.budgets(recording.duration),
         nodes: fold.nodes(recording.duration),
-        parts: fold.parts(),
+        parts: fold.parts(recording.duration),
         evicted: fold.evicted,
         writes,
         remarks,
@@ -231,8 +237,9 @@ impl Part {
     /// Returns how it ended, in words.
     pub(crate) fn outcome(&self) -> String {
         match (self.completed, &*self.error, &*self.waits) {
+            (None, "", _) if !self.started => "not begun at the end".to_owned(),
             (Some(end), ..) => {
-                format!("done after {}", crate::text::time(end.saturating_sub(self.began)))
+                format!("done after {}", crate::format::time(end.saturating_sub(self.began)))
             }
             (None, "", "") => "not done at the end".to_owned(),
             (None, "", waits) => format!("not done at the end: {waits}"),

@@ -4,11 +4,14 @@ use crate::{
     Cluster,
     actions::Actor,
     change::{NoSuchNode, Scenario},
-    cluster::nodes_in,
+    cluster::{nodes_in, text},
+    format::counted,
+    kubelets::Kubelets,
     observe::{Recorded, Recorder, full_name, node_record, pod_record},
     recording::{self, IDLE_PERIOD, Recording},
     server_thread::{self, ServerHandle, ServerTime},
-    wire::Wire,
+    steering::{Steered, steer},
+    wire::{PodMetrics, Wire},
 };
 use evenkeel_api::{
     time::Timestamp,
@@ -20,7 +23,7 @@ use evenkeel_controllers::{
     options::Options,
     wiring::descriptor::{Descriptor, StartError, descriptors},
 };
-use evenkeel_nodes::{Delays, NodeOptions, NodesOptions, SILENT, fault};
+use evenkeel_nodes::{Delays, NodeOptions, NodesOptions};
 use evenkeel_plane::{Plane, PlaneOptions};
 use evenkeel_runtime::clock::Clock;
 use serde_json::Value;
@@ -30,23 +33,25 @@ use std::{collections::BTreeMap, io, net::Ipv4Addr, sync::mpsc, time::Duration};
 const MAX_SETTLING: Duration = Duration::from_mins(30);
 /// Interval at which to check whether the cluster has settled.
 const SETTLING_CHECK: Duration = Duration::from_secs(10);
-/// Factor by which the node monitor is slower while no node is cut off.
+/// Factor by which the node monitor is slower if no node becomes ready or not ready by itself.
 const SLOW_MONITOR: u32 = 60;
-/// Maximum factor by which heartbeats and their grace period are slower while no node is cut off: periods of years.
+/// Maximum factor by which heartbeats are slower: periods of years.
 const MAX_SLOWDOWN: u64 = 10_000_000;
 /// Number of parts of the run after which progress is reported.
 const PROGRESS_STEPS: u32 = 1000;
 /// First address of pods, of the range that RFC 6598 reserves for carriers.
 const FIRST_POD_ADDRESS: Ipv4Addr = Ipv4Addr::new(100, 64, 0, 1);
 
-/// Controllers that a simulation leaves out: those of credentials, which a copy lacks, the autoscaler, because the usage of
-/// pods is unknown, and the one that only warns of conflicts between SELinux labels.
-const LEFT_OUT_CONTROLLERS: [&str; 15] = [
+/// Controller that a simulation leaves out if the usage of all pods is unknown.
+const AUTOSCALER: &str = "horizontal-pod-autoscaler-controller";
+
+/// Controllers that a simulation leaves out: those of credentials, which a copy lacks, and the one that only warns of conflicts
+/// between SELinux labels.
+const LEFT_OUT_CONTROLLERS: [&str; 14] = [
     "bootstrap-signer-controller",
     "certificatesigningrequest-approving-controller",
     "certificatesigningrequest-cleaner-controller",
     "certificatesigningrequest-signing-controller",
-    "horizontal-pod-autoscaler-controller",
     "kube-apiserver-serving-clustertrustbundle-publisher-controller",
     "legacy-serviceaccount-token-cleaner-controller",
     "persistentvolume-attach-detach-controller",
@@ -121,24 +126,32 @@ pub fn simulate_with_progress(
     progress: impl Fn(Progress),
 ) -> Result<Recording, SimulateError> {
     let nodes = checked_nodes(cluster, scenario)?;
-    let time = ServerTime::starting_at(cluster.time());
+    let Steered { start, objects, apply, has_behaviors, readiness_changes, autoscales, remarks } =
+        steer(cluster, scenario);
+    let scenario = &Scenario { apply, ..scenario.clone() };
+    let speed = Speed::of(readiness_changes, scenario.duration);
+    let time = ServerTime::starting_at(start);
     std::thread::scope(|scope| {
         progress(Progress::Loading);
         let (server, thread) = server_thread::connection();
         let (loaded, unknown) = mpsc::channel();
         let server_time = &time;
-        let start = async move {
+        let serve = async move {
             let server = start_server(cluster, server_time, scenario.seed).await?;
-            let unknown = server.load(cluster.prepared()).await?;
+            let unknown = server.load(objects).await?;
             // The other thread waits for it.
             drop(loaded.send(unknown));
             Ok::<_, SimulateError>(server)
         };
         let named = std::thread::Builder::new().name("api-server".to_owned());
-        let thread = named.spawn_scoped(scope, || thread.run(server_time, start))?;
+        let thread = named.spawn_scoped(scope, || thread.run(server_time, serve))?;
         let recording = unknown.recv().ok().map(|unknown| {
             let runtime = server.runtime()?;
-            runtime.block_on(run(cluster, &nodes, scenario, &progress, server, &unknown))
+            let remarks = remarks.into_iter().chain(unknown_types(&unknown)).collect();
+            let components =
+                Components { start, nodes: &nodes, scenario, speed, has_behaviors, autoscales };
+            let recording = runtime.block_on(components.run(&progress, server))?;
+            Ok(Recording { remarks, ..recording })
         });
         let ended = thread.join();
         ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
@@ -156,48 +169,107 @@ fn checked_nodes(cluster: &Cluster, scenario: &Scenario) -> Result<Vec<Node>, Si
     Ok(nodes)
 }
 
-/// Runs the components around the server. `unknown` are the objects that it does not hold.
-async fn run(
-    cluster: &Cluster,
-    nodes: &[Node],
-    scenario: &Scenario,
-    progress: &impl Fn(Progress),
-    server: ServerHandle,
-    unknown: &[Value],
-) -> Result<Recording, SimulateError> {
-    let speed = Speed::of(cluster, scenario);
-    let nodes = nodes.iter().map(NodeOptions::of_existing).collect();
-    let clock = Clock::seeded(cluster.time(), scenario.seed);
-    let recorder = Recorder::new(&clock);
-    let nodes = NodesOptions { nodes, ..node_options(scenario, speed) };
-    let wire = Wire::client(server.clone(), &clock, recorder.clone());
-    let options = plane_options(scenario, nodes, speed);
-    let plane = Plane::start(&wire, &clock, options)?;
-    recorder.subscribe(plane.caches());
-    let actor = Actor::new(&wire, &clock, plane.caches(), &recorder, node_options(scenario, speed));
-    let simulated = async {
-        plane.synced().await;
-        let settling = settle(&recorder, &clock, progress).await;
-        let start = recorder.begin();
-        let before = snapshot(&plane, start);
-        let end = clock.instant() + scenario.duration;
-        // A change that has not ended by then, such as a drain that a budget blocks, stays as it is.
-        let change = tokio::time::timeout_at(end, actor.change(scenario));
-        let run = async {
-            let _ = change.await;
-            tokio::time::sleep_until(end).await;
+/// Components around the server.
+struct Components<'a> {
+    /// Time at which they start.
+    start: Timestamp,
+    nodes: &'a [Node],
+    scenario: &'a Scenario,
+    speed: Speed,
+    has_behaviors: bool,
+    autoscales: bool,
+}
+
+impl Components<'_> {
+    /// Runs the components until the end of the scenario.
+    async fn run(
+        &self,
+        progress: &impl Fn(Progress),
+        server: ServerHandle,
+    ) -> Result<Recording, SimulateError> {
+        let scenario = self.scenario;
+        let clock = Clock::seeded(self.start, scenario.seed);
+        let recorder = Recorder::new(&clock);
+        let kubelets = Kubelets::new(&clock);
+        kubelets.add(self.nodes.iter().map(|node| node.meta.name.to_string()));
+        let metrics = PodMetrics::default();
+        let wire = Wire::client(server.clone(), &clock, recorder.clone(), metrics.clone());
+        let plane = Plane::start(&wire, &clock, self.plane_options(&kubelets))?;
+        kubelets.follow(plane.node_faults());
+        if let Some(usage) = plane.usage().filter(|_| self.autoscales) {
+            metrics.serve(usage);
+        }
+        recorder.subscribe(plane.caches());
+        let added = (self.node_options(), &kubelets);
+        let actor = Actor::new(&wire, &clock, plane.caches(), &recorder, added);
+        let simulated = async {
+            plane.synced().await;
+            let settling = settle(&recorder, &clock, progress).await;
+            let start = recorder.begin();
+            let before = snapshot(&plane, start);
+            let end = clock.instant() + scenario.duration;
+            // A change that has not ended by then, such as a drain that a budget blocks, stays as it is.
+            let change = tokio::time::timeout_at(end, actor.change(scenario));
+            let run = async {
+                let _ = change.await;
+                tokio::time::sleep_until(end).await;
+            };
+            report_progress(run, &clock, scenario.duration / PROGRESS_STEPS, progress).await;
+            Recording { duration: scenario.duration, settling, ..before }
         };
-        report_progress(run, &clock, scenario.duration / PROGRESS_STEPS, progress).await;
-        Recording { duration: scenario.duration, settling, remarks: remarks(unknown), ..before }
-    };
-    let recording = tokio::select! {
-        biased;
-        recording = simulated => recording,
-        () = server.tick(&clock) => unreachable!("it does not end"),
-    };
-    let Recorded { mut happened, unrecorded, writes } = recorder.take();
-    recording::sort(&mut happened);
-    Ok(Recording { happened, unrecorded, writes, ..recording })
+        let recording = tokio::select! {
+            biased;
+            recording = simulated => recording,
+            () = server.tick(&clock) => unreachable!("it does not end"),
+        };
+        let Recorded { mut happened, unrecorded, writes } = recorder.take();
+        recording::sort(&mut happened);
+        Ok(Recording { happened, unrecorded, writes, ..recording })
+    }
+
+    /// Returns the options of simulated nodes, without the nodes.
+    fn node_options(&self) -> NodesOptions {
+        let defaults = NodesOptions::default();
+        NodesOptions {
+            nodes: Vec::new(),
+            delays: Delays { job: Some(self.scenario.job_duration), ..Delays::default() },
+            lease_renewal: defaults.lease_renewal * self.speed.heartbeats,
+            lease_duration: defaults.lease_duration * self.speed.heartbeats,
+            // Reports of an unchanged status tell nobody anything: renewals of the Lease are enough.
+            status_report: Duration::MAX,
+            first_pod_ip: FIRST_POD_ADDRESS,
+            interprets_commands: false,
+            behaviors: self.has_behaviors,
+            ..defaults
+        }
+    }
+
+    /// Returns the options of controllers, scheduler and nodes.
+    fn plane_options(&self, kubelets: &Kubelets) -> PlaneOptions {
+        let mut controller_options = Options::default();
+        controller_options.binder.host_path_files = false;
+        controller_options.heartbeats = kubelets.heartbeats();
+        let lifecycle = &mut controller_options.nodelifecycle;
+        lifecycle.monitor_period *= self.speed.monitor;
+        lifecycle.monitor_grace_period *= self.speed.grace;
+        lifecycle.startup_grace_period *= self.speed.monitor;
+        let mut controllers = descriptors();
+        controllers.retain(|controller: &Descriptor| {
+            !LEFT_OUT_CONTROLLERS.contains(&controller.name)
+                && (self.autoscales || controller.name != AUTOSCALER)
+        });
+        let mut scheduler = self.scenario.scheduler.clone();
+        scheduler.seed = self.scenario.seed;
+        let nodes = self.nodes.iter().map(NodeOptions::of_existing).collect();
+        PlaneOptions {
+            controllers,
+            controller_options,
+            gates: Gates::default(),
+            scheduler: Some(scheduler),
+            nodes: NodesOptions { nodes, ..self.node_options() },
+            cloud: None,
+        }
+    }
 }
 
 /// Builds an API server in memory. It checks no permissions and limits no requests, because only the cluster's own
@@ -245,79 +317,25 @@ async fn report_progress(
 /// Factors by which the heartbeats of nodes and their monitor are slower than in a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Speed {
-    /// Of the heartbeats, and of the time after which the node monitor misses them.
+    /// Of renewals of Leases. The monitor knows which kubelets are alive, so one at the start is enough: a thousand nodes would
+    /// need 8,640,000 renewals a day.
     heartbeats: u32,
-    /// Of the other periods of the node monitor.
+    /// Of the time after which the monitor misses a node that it does not know to be alive.
+    grace: u32,
+    /// Of the other periods of the monitor.
     monitor: u32,
 }
 
 impl Speed {
-    /// Returns the factors for a scenario. If no node goes silent, a renewal tells nobody anything: one at the start is
-    /// enough for the run. A thousand nodes would need 8,640,000 renewals a day.
-    fn of(cluster: &Cluster, scenario: &Scenario) -> Self {
-        if scenario.outage.is_some() || goes_silent(cluster, scenario) {
-            return Self { heartbeats: 1, monitor: 1 };
-        }
-        let longest = scenario.duration.saturating_add(MAX_SETTLING).as_secs();
+    /// Returns the factors for a run of this length. If no node becomes ready or not ready by itself, a pass of the monitor
+    /// finds nothing.
+    fn of(readiness_changes: bool, duration: Duration) -> Self {
+        let longest = duration.saturating_add(MAX_SETTLING).as_secs();
         let factor = longest / NodesOptions::default().lease_renewal.as_secs().max(1) + 1;
         let factor = factor.clamp(u64::from(SLOW_MONITOR), MAX_SLOWDOWN);
         let heartbeats = u32::try_from(factor).unwrap_or(SLOW_MONITOR);
-        Self { heartbeats, monitor: SLOW_MONITOR }
-    }
-}
-
-/// Reports whether a node is silent that the copy shows as ready, or one that the change applies, or whether a Behavior makes
-/// nodes silent from time to time.
-fn goes_silent(cluster: &Cluster, scenario: &Scenario) -> bool {
-    let time = cluster.time();
-    let is_silent = |node: &Node| fault(&node.meta.annotations, SILENT, time).is_some();
-    let is_ready = |node: &Node| {
-        let mut conditions = node.status.conditions.iter();
-        conditions.any(|found| &*found.type_ == "Ready" && &*found.status == "True")
-    };
-    let objects = cluster.objects().iter().chain(&scenario.apply);
-    let behaviors = objects.filter(|object| object["kind"] == "Behavior");
-    let faults = evenkeel_nodes::NodeFaults::of_objects(behaviors);
-    let [known, applied] = [cluster.objects(), scenario.apply.as_slice()].map(nodes_in);
-    known.iter().any(|node| is_silent(node) && is_ready(node) || faults.may_silence(node))
-        || applied.iter().any(|node| is_silent(node) || faults.may_silence(node))
-}
-
-/// Returns the options of simulated nodes, without the nodes.
-fn node_options(scenario: &Scenario, speed: Speed) -> NodesOptions {
-    let defaults = NodesOptions::default();
-    NodesOptions {
-        nodes: Vec::new(),
-        delays: Delays { job: Some(scenario.job_duration), ..Delays::default() },
-        lease_renewal: defaults.lease_renewal * speed.heartbeats,
-        lease_duration: defaults.lease_duration * speed.heartbeats,
-        // Reports of an unchanged status tell nobody anything: renewals of the Lease are enough.
-        status_report: Duration::MAX,
-        first_pod_ip: FIRST_POD_ADDRESS,
-        interprets_commands: false,
-        ..defaults
-    }
-}
-
-/// Returns the options of controllers, scheduler and nodes.
-fn plane_options(scenario: &Scenario, nodes: NodesOptions, speed: Speed) -> PlaneOptions {
-    let mut controller_options = Options::default();
-    controller_options.binder.host_path_files = false;
-    let lifecycle = &mut controller_options.nodelifecycle;
-    lifecycle.monitor_period *= speed.monitor;
-    lifecycle.monitor_grace_period *= speed.heartbeats;
-    lifecycle.startup_grace_period *= speed.monitor;
-    let mut controllers = descriptors();
-    controllers.retain(|controller: &Descriptor| !LEFT_OUT_CONTROLLERS.contains(&controller.name));
-    let mut scheduler = scenario.scheduler.clone();
-    scheduler.seed = scenario.seed;
-    PlaneOptions {
-        controllers,
-        controller_options,
-        gates: Gates::default(),
-        scheduler: Some(scheduler),
-        nodes,
-        cloud: None,
+        let (grace, monitor) = if readiness_changes { (1, 1) } else { (heartbeats, SLOW_MONITOR) };
+        Self { heartbeats, grace, monitor }
     }
 }
 
@@ -357,13 +375,44 @@ fn snapshot(plane: &Plane, start: Timestamp) -> Recording {
 }
 
 /// Returns remarks on objects that were not loaded, by type.
-fn remarks(unknown: &[Value]) -> Vec<String> {
+fn unknown_types(unknown: &[Value]) -> Vec<String> {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for object in unknown {
-        let text = |field: &str| object[field].as_str().unwrap_or_default();
-        *counts.entry(format!("{} {}", text("apiVersion"), text("kind"))).or_default() += 1;
+        let kind = format!("{} {}", text(object, "/apiVersion"), text(object, "/kind"));
+        *counts.entry(kind).or_default() += 1;
     }
-    let remark =
-        |(kind, count)| format!("{count} objects of {kind} were left out: the type is unknown");
+    let remark = |(kind, count)| {
+        let were = if count == 1 { "was" } else { "were" };
+        let objects = counted(count, "object");
+        format!("{objects} of {kind} {were} left out: the type is unknown")
+    };
     counts.into_iter().map(remark).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn remarks_count_the_objects_of_each_type() {
+        let object = |kind: &str| json!({"apiVersion": "example.com/v1", "kind": kind});
+        let remarks = unknown_types(&[object("Gadget"), object("Widget"), object("Gadget")]);
+        let expected = [
+            "2 objects of example.com/v1 Gadget were left out: the type is unknown",
+            "1 object of example.com/v1 Widget was left out: the type is unknown",
+        ];
+        assert_eq!(remarks, expected);
+    }
+
+    #[test]
+    fn the_monitor_is_slow_if_it_would_find_nothing() {
+        let day = Duration::from_hours(24);
+        let slow = Speed::of(false, day);
+        assert_eq!((slow.monitor, slow.grace), (60, slow.heartbeats));
+        let renewal = NodesOptions::default().lease_renewal * slow.heartbeats;
+        assert!(renewal > day + MAX_SETTLING, "{renewal:?}");
+        let full = Speed::of(true, day);
+        assert_eq!((full.monitor, full.grace, full.heartbeats), (1, 1, slow.heartbeats));
+    }
 }

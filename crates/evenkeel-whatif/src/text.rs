@@ -1,11 +1,12 @@
 //! Reports and comparisons as text.
 
 use crate::{
-    compare::{Comparison, Difference},
+    compare::Comparison,
+    differences::sections,
+    format::{counted, share, time},
     recording::Amounts,
     report::{NodeReport, Report},
 };
-use evenkeel_api::duration;
 use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 
 /// Maximum number of lines of a section. The JSON output has all.
@@ -116,32 +117,18 @@ impl Report {
 }
 
 impl Comparison {
-    /// Returns the comparison as text, with the names of the variants.
+    /// Returns the comparison as text, with the names of the variants. Each line has the value of the first one, and then that
+    /// of the second one. Long sections are cut.
     pub fn text(&self, names: [&str; 2]) -> String {
         let [a, b] = names;
-        let mut text = String::new();
-        section(
-            &mut text,
-            &format!("{a} and {b} differ"),
-            self.figures.iter().map(|figure| {
-                let [a, b] = figure
-                    .values
-                    .map(|value| value.map_or("-".to_owned(), |value| value.to_string()));
-                format!("{}: {a}, {b}", figure.name)
-            }),
-        );
-        let line = |difference: &Difference| {
-            format!("{}: {}, {}", difference.name, difference.values[0], difference.values[1])
-        };
-        section(&mut text, "Pending pods", self.pending.iter().map(line));
-        section(&mut text, "Pods of workloads by node", self.placements.iter().map(line));
-        section(
-            &mut text,
-            "Highest CPU requests of nodes (in thousandths)",
-            self.peaks.iter().map(line),
-        );
-        if text.is_empty() {
-            text = format!("{a} and {b} do not differ.\n");
+        let sections = sections(self);
+        if sections.is_empty() {
+            return format!("{a} and {b} do not differ.\n");
+        }
+        let mut text = format!("{a} and {b} differ\n");
+        for found in sections {
+            let line = |(name, [a, b]): &(String, [String; 2])| format!("{name}: {a} -> {b}");
+            section(&mut text, found.title, found.rows.iter().map(line));
         }
         text
     }
@@ -180,35 +167,9 @@ fn node_line(node: &NodeReport) -> String {
     line
 }
 
-/// Returns a number with its noun, whose plural has an `s`.
-pub(crate) fn counted(count: usize, noun: &str) -> String {
-    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
-}
-
-/// Returns a part in percent of the whole; 0 if the whole is 0.
-pub(crate) fn share(part: i64, whole: i64) -> i64 {
-    if whole <= 0 { 0 } else { part.saturating_mul(100) / whole }
-}
-
-/// Formats a duration in whole seconds, or in milliseconds if it is below one second.
-pub(crate) fn time(time: Duration) -> String {
-    let unit = if time < Duration::from_secs(1) { 1_000_000 } else { 1_000_000_000 };
-    let nanos = i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
-    duration::format(nanos / unit * unit)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_and_shares_are_short() {
-        assert_eq!(time(Duration::from_millis(90_250)), "1m30s");
-        assert_eq!(time(Duration::from_micros(2500)), "2ms");
-        assert_eq!(time(Duration::ZERO), "0s");
-        assert_eq!((share(1, 3), share(1, 0)), (33, 0));
-        assert_eq!([0, 1, 2].map(|count| counted(count, "pod")), ["0 pods", "1 pod", "2 pods"]);
-    }
 
     #[test]
     fn long_sections_are_cut() {

@@ -6,15 +6,19 @@ use crate::{
     server_thread::{Answer, ServerHandle},
 };
 use bytes::Bytes;
+use evenkeel_api::selector::Selector;
+use evenkeel_nodes::Usage;
 use evenkeel_runtime::clock::Clock;
 use futures::{FutureExt as _, future::BoxFuture};
 use http::{
-    HeaderMap, HeaderValue, Method, Request, Response, StatusCode,
+    HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri,
     header::{ACCEPT, CONTENT_TYPE, USER_AGENT},
 };
 use http_body_util::{BodyExt as _, Full};
+use serde_json::{Value, json};
 use std::{
     convert::Infallible,
+    sync::{Arc, OnceLock},
     task::{Context, Poll},
 };
 
@@ -24,13 +28,61 @@ pub(crate) struct Wire {
     server: ServerHandle,
     clock: Clock,
     recorder: Recorder,
+    metrics: PodMetrics,
 }
 
 impl Wire {
     /// Returns a client of the server whose writes the recorder counts.
-    pub(crate) fn client(server: ServerHandle, clock: &Clock, recorder: Recorder) -> kube::Client {
-        kube::Client::new(Self { server, clock: clock.clone(), recorder }, "default")
+    pub(crate) fn client(
+        server: ServerHandle,
+        clock: &Clock,
+        recorder: Recorder,
+        metrics: PodMetrics,
+    ) -> kube::Client {
+        kube::Client::new(Self { server, clock: clock.clone(), recorder, metrics }, "default")
     }
+}
+
+/// Metrics of pods, which are computed on the components' side: the caches that they come from are of the same time there.
+/// Clones share them.
+#[derive(Clone, Default)]
+pub(crate) struct PodMetrics(Arc<OnceLock<Usage>>);
+
+impl PodMetrics {
+    /// Serves `metrics.k8s.io` from now on.
+    pub(crate) fn serve(&self, usage: &Usage) {
+        // There is one source in a run.
+        let _ = self.0.set(usage.clone());
+    }
+
+    /// Answers a list of the metrics of a namespace's pods; `None` for another request.
+    fn answer(&self, request: &Request<kube::client::Body>) -> Option<Response<Answer>> {
+        let usage = self.0.get()?;
+        let (namespace, selector) = metrics_of(request.method(), request.uri())?;
+        let mut items = usage.pod_metrics(&namespace);
+        items.retain(|item| {
+            let labels = item.pointer("/metadata/labels").and_then(Value::as_object);
+            let labels = labels.into_iter().flatten();
+            let labels = labels.filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)));
+            selector.matches(&labels.collect())
+        });
+        let list = json!({
+            "apiVersion": "metrics.k8s.io/v1beta1", "kind": "PodMetricsList",
+            "metadata": {}, "items": items,
+        });
+        Some(json_answer(StatusCode::OK, list.to_string().into()))
+    }
+}
+
+/// Returns the namespace and the label selector of a request for the metrics of pods; `None` for another request.
+fn metrics_of(method: &Method, uri: &Uri) -> Option<(String, Selector)> {
+    let path = uri.path().strip_prefix("/apis/metrics.k8s.io/v1beta1/namespaces/")?;
+    let namespace = path.strip_suffix("/pods").filter(|_| *method == Method::GET)?;
+    let mut parameters = uri.query().unwrap_or_default().split('&');
+    let encoded = parameters.find_map(|parameter| parameter.strip_prefix("labelSelector="));
+    let text = encoded.unwrap_or_default().replace('+', " ");
+    let text = percent_encoding::percent_decode_str(&text).decode_utf8().ok()?;
+    Some((namespace.to_owned(), Selector::parse(&text).ok()?))
 }
 
 impl tower::Service<Request<kube::client::Body>> for Wire {
@@ -46,7 +98,12 @@ impl tower::Service<Request<kube::client::Body>> for Wire {
         accept_json(request.headers_mut());
         let agent = request.headers().get(USER_AGENT).and_then(|agent| agent.to_str().ok());
         let write = write(agent.unwrap_or_default(), request.method(), request.uri().path());
-        let Some(write) = write else { return self.server.call(request, self.clock.now()) };
+        let Some(write) = write else {
+            return match self.metrics.answer(&request) {
+                Some(answer) => futures::future::ok(answer).boxed(),
+                None => self.server.call(request, self.clock.now()),
+            };
+        };
         // A namespace's deletion still asks the server, which says that it has none.
         if write.resource == "events" && matches!(write.verb, "create" | "patch") {
             self.recorder.count(write);
@@ -70,7 +127,12 @@ impl tower::Service<Request<kube::client::Body>> for Wire {
 fn written_event(method: &Method) -> Response<Answer> {
     const EVENT: &str = r#"{"apiVersion":"v1","kind":"Event","metadata":{"name":"event"}}"#;
     let code = if method == Method::POST { StatusCode::CREATED } else { StatusCode::OK };
-    let mut answer = Response::new(Full::new(Bytes::from_static(EVENT.as_bytes())).boxed_unsync());
+    json_answer(code, Bytes::from_static(EVENT.as_bytes()))
+}
+
+/// Returns an answer in JSON.
+fn json_answer(code: StatusCode, body: Bytes) -> Response<Answer> {
+    let mut answer = Response::new(Full::new(body).boxed_unsync());
     *answer.status_mut() = code;
     answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     answer
@@ -152,7 +214,7 @@ mod tests {
     async fn count_events(server: ServerHandle, clock: Clock) {
         let recorder = Recorder::new(&clock);
         recorder.begin();
-        let client = Wire::client(server, &clock, recorder.clone());
+        let client = Wire::client(server, &clock, recorder.clone(), PodMetrics::default());
         let client = evenkeel_runtime::client::Client::builder(client, clock).build();
         let kind = evenkeel_api::Kind::new("", "v1", "Event", "events", true);
         let event =
@@ -200,6 +262,29 @@ mod tests {
         let mut headers = HeaderMap::new();
         accept_json(&mut headers);
         assert!(headers.is_empty());
+    }
+
+    #[test]
+    fn requests_for_metrics_of_pods_are_recognized() {
+        let of_shop = "/apis/metrics.k8s.io/v1beta1/namespaces/shop/pods";
+        for (method, uri, expected) in [
+            (Method::GET, of_shop.to_owned(), Some("")),
+            (
+                Method::GET,
+                format!("{of_shop}?limit=1&labelSelector=app%3Dweb%2Ctier+in+%28a%2Cb%29"),
+                Some("app=web,tier in (a,b)"),
+            ),
+            (Method::GET, format!("{of_shop}?labelSelector=a%3Db%3Dc"), None),
+            (Method::GET, format!("{of_shop}/web"), None),
+            (Method::POST, of_shop.to_owned(), None),
+            (Method::GET, "/api/v1/namespaces/shop/pods".to_owned(), None),
+        ] {
+            let found = metrics_of(&method, &uri.parse().expect("a URI"));
+            let expected = expected.map(|selector| {
+                ("shop".to_owned(), Selector::parse(selector).expect("a selector"))
+            });
+            assert_eq!(found, expected, "{method} {uri}");
+        }
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub(crate) mod status;
 
 pub use definition::{BEHAVIOR_DEFINITION, behavior_definition};
 pub(crate) use draw::{draw as draw_of, happens, hash};
-pub(crate) use select::{apply, selecting_node, sort, usage};
+pub(crate) use select::{apply, selecting_node, sets_usage, sort, usage};
 pub(crate) use spec::Behavior;
 #[cfg(test)]
 pub(crate) use spec::parse as parse_spec;

@@ -13,7 +13,7 @@ use super::{
     spec::Behavior,
 };
 use crate::{
-    annotations,
+    annotations::{self, CPU, CPU_LOAD, MEMORY},
     behaviour::{Failure, Script, image_of},
 };
 
@@ -36,13 +36,26 @@ pub(crate) fn selects(
     namespace: Option<&StrMap>,
     node: Option<&StrMap>,
 ) -> bool {
-    let none = StrMap::default();
+    selects_somewhere(behavior, pod, namespace)
+        && behavior.nodes.matches(node.unwrap_or(&StrMap::default()))
+}
+
+/// Reports whether a Behavior selects a pod on one node or another.
+fn selects_somewhere(behavior: &Behavior, pod: &Pod, namespace: Option<&StrMap>) -> bool {
     let in_namespace = behavior.namespaces.is_empty()
         || behavior.namespaces.iter().any(|name| **name == *pod.meta.namespace);
     in_namespace
         && behavior.pods.matches(&pod.meta.labels)
-        && behavior.namespace_selector.matches(namespace.unwrap_or(&none))
-        && behavior.nodes.matches(node.unwrap_or(&none))
+        && behavior.namespace_selector.matches(namespace.unwrap_or(&StrMap::default()))
+}
+
+/// Reports whether a Behavior says what a container of a pod uses, on one node or another. The labels are those of the pod's
+/// namespace.
+pub(crate) fn sets_usage(behavior: &Behavior, pod: &Pod, namespace: Option<&StrMap>) -> bool {
+    let is_of_usage = |name: &str| [CPU, CPU_LOAD, MEMORY].contains(&name);
+    let sets_usage = behavior.values.iter().any(|(name, _)| is_of_usage(name))
+        || behavior.curves.iter().any(|(name, _)| is_of_usage(name));
+    sets_usage && selects_somewhere(behavior, pod, namespace)
 }
 
 /// Returns the Behaviors that select a node, in their order.

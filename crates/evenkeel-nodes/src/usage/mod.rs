@@ -1,8 +1,10 @@
 //! Resource usage of simulated nodes and pods, for `metrics.k8s.io`.
 
+mod known;
 mod measure;
 mod pages;
 
+pub use known::KnownUsage;
 pub(crate) use measure::node_usage;
 pub(crate) use pages::NodeUsage;
 

@@ -1,9 +1,12 @@
 //! Figures of a page: the data of each plot, and its description in words.
 
-use super::plot::{self, Bar, LEFT, Mark, NumberAxis, TimeAxis, WIDTH};
+use super::{
+    PageVariant,
+    plot::{self, Bar, LEFT, Mark, NumberAxis, TimeAxis, WIDTH},
+};
 use crate::{
+    format::{counted, share, time},
     report::{Charts, NodeReport, Report},
-    text::{counted, share, time},
 };
 use std::time::Duration;
 
@@ -71,8 +74,7 @@ pub(super) struct Row<'a> {
 }
 
 impl<'a> Figures<'a> {
-    pub(super) fn of(report: &'a Report, charts: &'a Charts) -> Self {
-        let axis = TimeAxis::until(last_change(report, charts), report.duration);
+    pub(super) fn of(report: &'a Report, charts: &'a Charts, axis: TimeAxis) -> Self {
         let range = if axis.end < report.duration {
             format!(
                 "The first {} of {} are drawn; later, nothing of this changes.",
@@ -118,6 +120,15 @@ impl<'a> Figures<'a> {
             nodes: nodes(&report.nodes),
         }
     }
+}
+
+/// Returns the time axis on which all variants are drawn.
+pub(super) fn axis(variants: &[PageVariant<'_>]) -> TimeAxis {
+    let axes = variants.iter().map(|PageVariant { report, charts, .. }| {
+        TimeAxis::until(last_change(report, charts), report.duration)
+    });
+    let nothing = TimeAxis::until(Duration::ZERO, Duration::MAX);
+    axes.max_by_key(|axis| axis.end).unwrap_or(nothing)
 }
 
 /// Returns the time of the last event that a plot shows.

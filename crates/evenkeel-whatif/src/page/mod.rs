@@ -4,11 +4,13 @@
 //! |---|---|
 //! | what happened in a sentence, and in figures | [`view`] |
 //! | plots of ready pods, evictions, budgets and nodes | [`plot`], [`figures`] |
+//! | the courses of two variants in one plot | [`course`] |
 //! | tables | `templates/report.html` |
 //! | differences of two variants, whose reports are side by side | `templates/page.html` |
 //!
 //! Templates escape all text. The page's policy allows no other script than its own.
 
+mod course;
 mod figures;
 mod plot;
 mod view;
@@ -18,6 +20,7 @@ use crate::{
     report::{Charts, Report},
 };
 use askama::Template;
+use course::Course;
 use view::{ComparisonView, VariantView};
 
 /// Variant of a simulation on a page.
@@ -45,6 +48,8 @@ pub struct Page<'a> {
 struct PageTemplate<'a> {
     title: String,
     comparison: Option<ComparisonView>,
+    /// Plots of both variants, if there are two.
+    courses: Vec<Course>,
     variants: Vec<VariantView<'a>>,
 }
 
@@ -59,12 +64,19 @@ impl Page<'_> {
             (Some(comparison), [a, b]) => Some(ComparisonView::of(comparison, [a, b])),
             _ => None,
         };
+        // Variants are drawn on the same axis, so that their plots can be compared.
+        let axis = figures::axis(self.variants);
+        let courses = match self.variants {
+            [a, b] => Course::all([a, b], axis),
+            _ => Vec::new(),
+        };
         let variants = self.variants.iter().enumerate();
         PageTemplate {
             title: view::title(self.variants),
             comparison,
+            courses,
             variants: variants
-                .map(|(index, variant)| VariantView::of(index, variant, names.len() > 1))
+                .map(|(index, variant)| VariantView::of(index, variant, names.len() > 1, axis))
                 .collect(),
         }
         .render()

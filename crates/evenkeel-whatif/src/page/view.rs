@@ -1,11 +1,12 @@
 //! Texts and rows of a page.
 
-use super::{PageVariant, figures::Figures};
+use super::{PageVariant, figures::Figures, plot::TimeAxis};
 use crate::{
-    compare::{Comparison, Difference, Figure},
+    compare::Comparison,
+    differences::{Section, sections},
+    format::{share, time},
     recording::Amounts,
     report::{NodeReport, Part, Report},
-    text::{share, time},
 };
 use std::{collections::BTreeMap, time::Duration};
 
@@ -124,6 +125,14 @@ pub(super) struct VariantView<'a> {
 /// Returns the title of a page.
 pub(super) fn title(variants: &[PageVariant<'_>]) -> String {
     let parts = variants.first().map_or(&[][..], |variant| &variant.report.parts);
+    let steps = |parts: &[Part]| -> Vec<String> {
+        parts.iter().map(|part| part.description.clone()).collect()
+    };
+    if let [a, b] = variants
+        && steps(parts) != steps(&b.report.parts)
+    {
+        return format!("What if: {} instead of {}", b.name, a.name);
+    }
     match parts {
         [] => "What if nothing is changed?".to_owned(),
         [one] => format!("What if: {}", one.description),
@@ -134,7 +143,7 @@ pub(super) fn title(variants: &[PageVariant<'_>]) -> String {
 }
 
 impl<'a> VariantView<'a> {
-    pub(super) fn of(index: usize, variant: &PageVariant<'a>, named: bool) -> Self {
+    pub(super) fn of(index: usize, variant: &PageVariant<'a>, named: bool, axis: TimeAxis) -> Self {
         let PageVariant { name, report, charts } = *variant;
         let heading = if named { name.to_owned() } else { "Result".to_owned() };
         Self {
@@ -144,7 +153,7 @@ impl<'a> VariantView<'a> {
             start: &report.start,
             tiles: tiles(report),
             remarks: &report.remarks,
-            figures: Figures::of(report, charts),
+            figures: Figures::of(report, charts, axis),
             parts: Table::of(report.parts.iter().map(part)),
             evicted: Table::of(report.evicted.iter().map(|eviction| EvictedRow {
                 after: time(eviction.after),
@@ -241,11 +250,13 @@ fn tiles(report: &Report) -> Vec<Tile> {
 fn part(part: &Part) -> PartRow<'_> {
     let mood = match (part.completed, &*part.error) {
         (Some(_), _) => "good",
+        (None, "") if !part.started => "quiet",
         (None, "") => "warn",
         (None, _) => "bad",
     };
     let outcome = part.outcome();
-    PartRow { description: &part.description, began: time(part.began), outcome, mood }
+    let began = if part.started { time(part.began) } else { "–".to_owned() };
+    PartRow { description: &part.description, began, outcome, mood }
 }
 
 /// Returns the pending pods, grouped by workload and message.
@@ -311,46 +322,27 @@ fn node(node: &NodeReport) -> NodeRow<'_> {
 /// Differences of two variants.
 pub(super) struct ComparisonView {
     pub(super) names: [String; 2],
-    pub(super) figures: Vec<(&'static str, [String; 2])>,
     pub(super) tables: Vec<DifferenceTable>,
-    pub(super) is_empty: bool,
 }
 
-/// Numbers that differ.
+/// Values that differ.
 pub(super) struct DifferenceTable {
     pub(super) caption: &'static str,
     pub(super) head: &'static str,
-    pub(super) table: Table<Difference>,
+    /// Class of the cells.
+    pub(super) class: &'static str,
+    pub(super) table: Table<(String, [String; 2])>,
 }
 
 impl ComparisonView {
     pub(super) fn of(comparison: &Comparison, names: [&str; 2]) -> Self {
-        let value = |value: &Option<f64>| value.map_or("–".to_owned(), |value| value.to_string());
-        let figure = |figure: &Figure| (figure.name, figure.values.each_ref().map(value));
-        let figures: Vec<_> = comparison.figures.iter().map(figure).collect();
-        let lists = [
-            ("Pending pods at the end", "Workload", &comparison.pending),
-            (
-                "Running pods of workloads by node at the end",
-                "Workload and node",
-                &comparison.placements,
-            ),
-            ("Highest CPU requests of nodes, in thousandths of a core", "Node", &comparison.peaks),
-        ];
-        let tables: Vec<DifferenceTable> = lists
-            .into_iter()
-            .filter(|(_, _, list)| !list.is_empty())
-            .map(|(caption, head, list)| DifferenceTable {
-                caption,
-                head,
-                table: Table::of(list.iter().cloned()),
-            })
-            .collect();
-        Self {
-            names: names.map(str::to_owned),
-            is_empty: figures.is_empty() && tables.is_empty(),
-            figures,
-            tables,
-        }
+        let table = |section: Section| DifferenceTable {
+            caption: section.title,
+            head: section.head,
+            class: if section.is_text { "" } else { "n" },
+            table: Table::of(section.rows.into_iter()),
+        };
+        let tables = sections(comparison).into_iter().map(table).collect();
+        Self { names: names.map(str::to_owned), tables }
     }
 }

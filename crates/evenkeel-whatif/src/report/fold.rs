@@ -19,6 +19,18 @@ fn named(pods: &[&str]) -> Option<String> {
     }
 }
 
+/// Returns a part of the change that has not started.
+fn part_of(description: &str, began: Duration) -> Part {
+    Part {
+        description: description.to_owned(),
+        began,
+        started: false,
+        completed: None,
+        error: String::new(),
+        waits: String::new(),
+    }
+}
+
 /// State of the cluster at a time of the recording.
 #[derive(Default)]
 pub(super) struct Fold<'a> {
@@ -184,19 +196,30 @@ impl<'a> Fold<'a> {
     }
 
     fn part(&mut self, description: &str, what: &EventKind, now: Duration) {
-        let open = self.parts.iter_mut().rev().find(|part| part.description == description);
-        match (what, open) {
-            (EventKind::Completed, Some(part)) => part.completed = Some(now),
-            (EventKind::Failed { message }, Some(part)) => part.error.clone_from(message),
-            (EventKind::Began | EventKind::Failed { .. }, _) => {
-                let error = if let EventKind::Failed { message } = what {
-                    message.clone()
-                } else {
-                    String::new()
-                };
-                let description = description.to_owned();
-                let waits = String::new();
-                self.parts.push(Part { description, began: now, completed: None, error, waits });
+        if *what == EventKind::Planned {
+            self.parts.push(part_of(description, Duration::MAX));
+            return;
+        }
+        // Parts may have the same description: objects of one name in two namespaces.
+        let mut same = self.parts.iter_mut().filter(|part| part.description == description);
+        let found = match what {
+            EventKind::Began => same.find(|part| !part.started),
+            _ => same.rfind(|part| part.started),
+        };
+        let part = match found {
+            Some(part) => part,
+            None => {
+                self.parts.push(part_of(description, now));
+                let Some(part) = self.parts.last_mut() else { return };
+                part
+            }
+        };
+        match what {
+            EventKind::Began => (part.began, part.started) = (now, true),
+            EventKind::Completed => part.completed = Some(now),
+            EventKind::Failed { message } => {
+                part.started = true;
+                part.error.clone_from(message);
             }
             _ => {}
         }
@@ -337,15 +360,20 @@ impl<'a> Fold<'a> {
     }
 
     /// Returns the parts of the change, drains that are not complete with what they wait for.
-    pub(super) fn parts(&self) -> Vec<Part> {
-        let part = |part: &Part| Part { waits: self.waits_of(part), ..part.clone() };
+    pub(super) fn parts(&self, end: Duration) -> Vec<Part> {
+        let part = |part: &Part| Part {
+            waits: self.waits_of(part),
+            began: part.began.min(end),
+            ..part.clone()
+        };
         self.parts.iter().map(part).collect()
     }
 
     /// Returns what a drain that is not complete waits for; empty if there is nothing of it.
     fn waits_of(&self, part: &Part) -> String {
         let node = part.description.strip_prefix("drain ");
-        let Some(node) = node.filter(|_| part.completed.is_none() && part.error.is_empty()) else {
+        let is_open = part.started && part.completed.is_none() && part.error.is_empty();
+        let Some(node) = node.filter(|_| is_open) else {
             return String::new();
         };
         let is_left = |name: &str| self.pods.get(name).is_some_and(|pod| pod.node == node);

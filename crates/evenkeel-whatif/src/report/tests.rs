@@ -1,7 +1,7 @@
 //! Tests of reports, on hand-written recordings.
 
 use super::*;
-use crate::recording::{EventKind, NodeRecord, PodRecord};
+use crate::recording::{EventKind, NodeRecord, PodRecord, tests::event};
 use evenkeel_api::time::Timestamp;
 use std::collections::BTreeMap;
 
@@ -18,10 +18,6 @@ fn pod(workload: &str, node: &str, ready: bool) -> PodRecord {
 
 fn node() -> NodeRecord {
     NodeRecord { allocatable: Amounts { cpu_millis: 1000, memory: 1000 }, ready: true }
-}
-
-fn event(after: u64, kind: &'static str, object: &str, what: EventKind) -> RecordedEvent {
-    RecordedEvent { after: Duration::from_secs(after), kind, object: object.to_owned(), what }
 }
 
 /// Returns a recording of an hour on the nodes `a` and `b`, with the pod `shop/web-1` on `a`.
@@ -106,6 +102,38 @@ fn a_pod_that_fits_nowhere_is_pending_with_the_schedulers_words() {
     assert_eq!(report.parts[0].completed, None);
     assert_eq!(report.budgets[0].exhausted, Duration::from_secs(3599));
     assert_eq!(report.shortages[0].duration, Duration::from_secs(3599));
+}
+
+#[test]
+fn parts_that_never_began_are_listed() {
+    let part = |second, name: &str, what| event(second, "Change", name, what);
+    let happened = vec![
+        part(0, "apply ConfigMap c", EventKind::Planned),
+        part(0, "apply ConfigMap c", EventKind::Planned),
+        part(0, "drain a", EventKind::Planned),
+        part(0, "drain b", EventKind::Planned),
+        part(0, "apply ConfigMap c", EventKind::Began),
+        part(1, "apply ConfigMap c", EventKind::Completed),
+        part(1, "apply ConfigMap c", EventKind::Began),
+        part(2, "apply ConfigMap c", EventKind::Failed { message: "refused".to_owned() }),
+        part(2, "cordon a", EventKind::Failed { message: "conflict".to_owned() }),
+        part(2, "drain a", EventKind::Began),
+    ];
+    let report = report(&recording(happened));
+    let outcomes: Vec<String> = report
+        .parts
+        .iter()
+        .map(|part| format!("{} {} {}", part.description, part.began.as_secs(), part.outcome()))
+        .collect();
+    let expected = [
+        "apply ConfigMap c 0 done after 1s",
+        "apply ConfigMap c 1 refused",
+        "drain a 2 not done at the end",
+        "drain b 3600 not begun at the end",
+        "cordon a 2 conflict",
+    ];
+    assert_eq!(outcomes, expected);
+    assert_eq!(report.failed().count(), 2);
 }
 
 #[test]

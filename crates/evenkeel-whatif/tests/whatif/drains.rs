@@ -1,59 +1,11 @@
 //! Drains, and nodes more or less.
 
-use crate::fixtures::{budget, cluster, cronjob, deployment, node, placed, record, run, scenario};
-use evenkeel_whatif::{EventKind, Nodes, Scenario, SimulateError, report, simulate};
+use crate::fixtures::{
+    budget, cluster, cronjob, deployment, node, nodes, placed, record, run, running, scenario,
+};
+use evenkeel_whatif::{EventKind, Scenario, SimulateError, report, simulate};
 use serde_json::{Value, json};
 use std::time::Duration;
-
-fn nodes(text: &str) -> Vec<Nodes> {
-    vec![text.parse().expect("nodes")]
-}
-
-/// Returns a ReplicaSet with its pods, which run on these nodes.
-fn running(name: &str, on: &[&str]) -> Vec<Value> {
-    let labels = json!({"app": name});
-    let spec = json!({
-        "containers": [{
-            "name": "c", "image": "web:1", "resources": {"requests": {"cpu": "500m"}}
-        }],
-        "tolerations": [{"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}]
-    });
-    let mut objects = vec![json!({
-        "apiVersion": "apps/v1", "kind": "ReplicaSet",
-        "metadata": {"name": name, "namespace": "shop", "uid": format!("uid-{name}")},
-        "spec": {
-            "replicas": on.len(), "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": spec}
-        }
-    })];
-    for (index, node) in on.iter().enumerate() {
-        let mut spec = spec.clone();
-        spec["nodeName"] = (*node).into();
-        let condition = |kind: &str| json!({"type": kind, "status": "True", "lastTransitionTime": "2026-05-01T00:05:00Z"});
-        objects.push(json!({
-            "apiVersion": "v1", "kind": "Pod",
-            "metadata": {
-                "name": format!("{name}-{index}"), "namespace": "shop", "labels": labels,
-                "uid": format!("uid-{name}-{index}"),
-                "ownerReferences": [{
-                    "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name,
-                    "uid": format!("uid-{name}"), "controller": true
-                }]
-            },
-            "spec": spec,
-            "status": {
-                "phase": "Running", "startTime": "2026-05-01T00:05:00Z", "podIP": format!("10.9.0.{index}"),
-                "conditions": [condition("PodScheduled"), condition("Initialized"),
-                    condition("ContainersReady"), condition("Ready")],
-                "containerStatuses": [{
-                    "name": "c", "image": "web:1", "imageID": "x", "ready": true, "started": true,
-                    "restartCount": 3, "state": {"running": {"startedAt": "2026-05-01T00:05:00Z"}}
-                }]
-            }
-        }));
-    }
-    objects
-}
 
 #[test]
 fn pods_of_a_copy_stay_where_they_are() {
@@ -105,6 +57,19 @@ fn a_budget_blocks_a_drain() {
     let text = report.text();
     let blocked = "drain a: not done at the end: the budget shop/web refuses to evict shop/web-0\n";
     assert!(text.contains(blocked), "{text}");
+}
+
+#[test]
+fn parts_after_a_blocked_drain_are_listed() {
+    let mut objects = running("web", &["a", "b"]);
+    objects.extend([node("a", "z1"), node("b", "z2"), node("c", "z3"), budget("web", 2)]);
+    let drain = nodes("zone in (z1,z2)");
+    let report = run(&objects, &Scenario { drain, remove: nodes("c"), ..scenario(60) });
+    let parts: Vec<_> =
+        report.parts.iter().map(|part| (&*part.description, part.started)).collect();
+    assert_eq!(parts, [("drain a", true), ("drain b", false), ("remove c", false)]);
+    let text = report.text();
+    assert!(text.contains("  drain b: not begun at the end\n  remove c: not begun"), "{text}");
 }
 
 #[test]

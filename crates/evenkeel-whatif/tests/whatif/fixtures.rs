@@ -1,7 +1,7 @@
 //! Objects of small clusters.
 
 use evenkeel_whatif::{
-    Cluster, Recording, Report, Scenario, clone::CloneOptions, report, simulate,
+    Cluster, Nodes, Recording, Report, Scenario, clone::CloneOptions, report, simulate,
 };
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -48,6 +48,57 @@ pub(crate) fn deployment(name: &str, replicas: u32, cpu: &str) -> Value {
     })
 }
 
+/// Returns the nodes that an option names.
+pub(crate) fn nodes(text: &str) -> Vec<Nodes> {
+    vec![text.parse().expect("nodes")]
+}
+
+/// Returns a ReplicaSet with its pods, which run on these nodes.
+pub(crate) fn running(name: &str, on: &[&str]) -> Vec<Value> {
+    let labels = json!({"app": name});
+    let spec = json!({
+        "containers": [{
+            "name": "c", "image": "web:1", "resources": {"requests": {"cpu": "500m"}}
+        }],
+        "tolerations": [{"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}]
+    });
+    let mut objects = vec![json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet",
+        "metadata": {"name": name, "namespace": "shop", "uid": format!("uid-{name}")},
+        "spec": {
+            "replicas": on.len(), "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": spec}
+        }
+    })];
+    for (index, node) in on.iter().enumerate() {
+        let mut spec = spec.clone();
+        spec["nodeName"] = (*node).into();
+        let condition = |kind: &str| json!({"type": kind, "status": "True", "lastTransitionTime": "2026-05-01T00:05:00Z"});
+        objects.push(json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {
+                "name": format!("{name}-{index}"), "namespace": "shop", "labels": labels,
+                "uid": format!("uid-{name}-{index}"),
+                "ownerReferences": [{
+                    "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name,
+                    "uid": format!("uid-{name}"), "controller": true
+                }]
+            },
+            "spec": spec,
+            "status": {
+                "phase": "Running", "startTime": "2026-05-01T00:05:00Z", "podIP": format!("10.9.0.{index}"),
+                "conditions": [condition("PodScheduled"), condition("Initialized"),
+                    condition("ContainersReady"), condition("Ready")],
+                "containerStatuses": [{
+                    "name": "c", "image": "web:1", "imageID": "x", "ready": true, "started": true,
+                    "restartCount": 3, "state": {"running": {"startedAt": "2026-05-01T00:05:00Z"}}
+                }]
+            }
+        }));
+    }
+    objects
+}
+
 /// Returns a budget that keeps this number of a Deployment's pods.
 pub(crate) fn budget(name: &str, min_available: u32) -> Value {
     json!({
@@ -77,6 +128,14 @@ pub(crate) fn cronjob(name: &str, schedule: &str) -> Value {
                 }]
             }}}}
         }
+    })
+}
+
+/// Returns a Behavior.
+pub(crate) fn behavior(name: &str, spec: Value) -> Value {
+    json!({
+        "apiVersion": "sim.evenkeel.dev/v1alpha1", "kind": "Behavior",
+        "metadata": {"name": name, "creationTimestamp": "2026-05-01T00:00:00Z"}, "spec": spec
     })
 }
 

@@ -1,12 +1,12 @@
 //! Outages of zones.
 
-use crate::fixtures::{deployment, node, placed, record, run, scenario};
+use crate::fixtures::{deployment, node, nodes, placed, record, run, scenario};
 use evenkeel_whatif::{Outage, Scenario};
 use serde_json::{Value, json};
 use std::time::Duration;
 
 fn outage(minutes: Option<u64>) -> Option<Outage> {
-    let nodes = "zone=z1".parse().expect("nodes");
+    let nodes = nodes("zone=z1").remove(0);
     Some(Outage { nodes, duration: minutes.map(Duration::from_mins) })
 }
 
@@ -48,15 +48,35 @@ fn a_node_that_is_silent_but_ready_in_the_copy_becomes_not_ready() {
     assert!(!recording.nodes["a"].ready, "{:?}", recording.nodes);
     assert!(recording.nodes["b"].ready);
     let objects = [node("a", "z1"), node("b", "z2"), deployment("web", 1, "500m")];
-    let report = run(&objects, &Scenario { apply: vec![silenced()], ..scenario(60) });
+    let change = |value: &str| Scenario { apply: vec![silenced(value)], ..scenario(60) };
+    let report = run(&objects, &change("true"));
     assert!(report.nodes[0].not_ready > Duration::from_mins(57), "{}", report.text());
     assert_eq!(report.nodes[1].not_ready, Duration::ZERO);
+    // The change is made at 00:11:10, and nobody has to end the fault.
+    let report = run(&objects, &change("until 2026-05-01T00:20:00Z"));
+    let not_ready = report.nodes[0].not_ready;
+    assert!(
+        (Duration::from_secs(470)..Duration::from_mins(8)).contains(&not_ready),
+        "{not_ready:?}"
+    );
 }
 
 /// Returns the change that lets a node go silent.
-fn silenced() -> Value {
+fn silenced(value: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Node",
-        "metadata": {"name": "a", "annotations": {"sim.evenkeel.dev/silent": "true"}},
+        "metadata": {"name": "a", "annotations": {"sim.evenkeel.dev/silent": value}},
     })
+}
+
+#[test]
+fn a_node_that_comes_without_a_kubelet_is_not_ready() {
+    let objects = [node("a", "z1"), node("b", "z2")];
+    let mut ghost = node("ghost", "z1");
+    ghost["metadata"].as_object_mut().expect("metadata").remove("uid");
+    let apply = vec![silenced("false"), ghost];
+    let report = run(&objects, &Scenario { apply, ..scenario(10) });
+    let not_ready: Vec<_> =
+        report.nodes.iter().map(|node| (&*node.node, node.not_ready.is_zero())).collect();
+    assert_eq!(not_ready, [("a", true), ("b", true), ("ghost", false)], "{}", report.text());
 }

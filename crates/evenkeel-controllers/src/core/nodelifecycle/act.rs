@@ -6,7 +6,7 @@
 //! when a node is tainted. [`super::plan`] makes the decisions.
 
 use super::{
-    DESCRIPTOR, Options, SharedState,
+    DESCRIPTOR, Heartbeats, Options, SharedState,
     metrics::Metrics,
     plan::{
         health::{self, Moment, NodeHealth, Ready},
@@ -57,6 +57,7 @@ pub(super) struct Monitor {
     pub(super) clock: Clock,
     pub(super) events: EventRecorder,
     pub(super) options: Options,
+    pub(super) heartbeats: Heartbeats,
     pub(super) state: SharedState,
     pub(super) metrics: Metrics,
     /// Whether a live read of the lease confirms that a node is unreachable (gate `NodeControllerLeaseCircuitBreaker`).
@@ -200,8 +201,8 @@ impl Monitor {
 
     /// Updates the recorded health of a node from its status and lease.
     fn observe_health(&self, node: &Node, lease: Option<&Lease>) -> NodeHealth {
-        let now = self.state.now();
-        self.state.lock().observe_health(node, lease, now)
+        let (now, is_alive) = (self.state.now(), self.heartbeats.come_from(node));
+        self.state.lock().observe_health(node, lease, is_alive, now)
     }
 
     /// Updates the health of a node, and logs an error.

@@ -4,11 +4,13 @@
 //! Upstream: `pkg/controller/nodelifecycle`.
 
 mod act;
+mod heartbeats;
 mod metrics;
 mod options;
 mod plan;
 mod state;
 
+pub use heartbeats::Heartbeats;
 pub use options::Options;
 
 use super::tainteviction;
@@ -69,6 +71,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         clock: context.env.clock.clone(),
         events: context.recorder(&DESCRIPTOR, DESCRIPTOR.client),
         options,
+        heartbeats: context.options.heartbeats.clone(),
         state,
         metrics: metrics::Metrics::new(&context.registry),
         confirms_with_live_lease: context.gates.enabled("NodeControllerLeaseCircuitBreaker"),

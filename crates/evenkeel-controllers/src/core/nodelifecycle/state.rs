@@ -86,16 +86,21 @@ impl State {
         self.nodes.get(name)?.health?.ready
     }
 
-    /// Updates the recorded health of a node from its status and its lease, and returns it.
+    /// Updates the recorded health of a node from its status, its lease, and whether its kubelet is known to be alive, and
+    /// returns it.
     pub(super) fn observe_health(
         &mut self,
         node: &Node,
         lease: Option<&Lease>,
+        is_alive: bool,
         now: Now,
     ) -> NodeHealth {
         let record = self.nodes.get_mut(&node.meta.name);
         let before = record.as_ref().and_then(|record| record.health);
-        let health = NodeHealth::observe(before, node, lease, now);
+        let mut health = NodeHealth::observe(before, node, lease, now);
+        if is_alive {
+            health.probe_time = now.steady;
+        }
         if let Some(record) = record {
             record.health = Some(health);
         }
@@ -127,6 +132,35 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixtures::{at, meta};
+    use evenkeel_api::{time::SignedDuration, views::NodeCondition};
+
+    #[test]
+    fn grace_begins_when_the_kubelet_is_no_longer_known_to_be_alive() {
+        let mut node = Node { meta: meta("n"), ..Node::default() };
+        let ready =
+            NodeCondition { type_: "Ready".into(), status: "True".into(), ..Default::default() };
+        node.status.conditions = Box::new([ready]);
+        let mut state = State::default();
+        let record = NodeRecord {
+            uid: "u".into(),
+            zone: "".into(),
+            health: None,
+            pods_to_mark: false,
+            rejected_patch: None,
+        };
+        state.nodes.insert("n".into(), record);
+        let mut is_overdue = |second: i64, is_alive: bool| {
+            let now = Now { steady: SignedDuration::from_secs(second), wall: at(second) };
+            let health = state.observe_health(&node, None, is_alive, now);
+            health.is_grace_period_over(&Options::default(), now)
+        };
+        // Without a Lease, for hours.
+        assert!(!is_overdue(0, true) && !is_overdue(7200, true));
+        assert!(!is_overdue(7250, false));
+        assert!(is_overdue(7251, false));
+        assert!(!is_overdue(7300, true), "it is back");
+    }
 
     #[test]
     fn lease_cache_must_reach_the_newest_live_lease() {
