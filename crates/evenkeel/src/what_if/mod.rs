@@ -1,32 +1,21 @@
 //! `evenkeel what-if`: what a change would do to a cluster, in virtual time.
 
+mod memory;
+mod run;
+mod variants;
+
 use crate::{
     clone::read_files,
-    clusters::read_manifests,
     command::{exit_code, print},
 };
-use anyhow::{Context as _, Result, anyhow, bail, ensure};
-use evenkeel_component::features::FeatureGates;
-use evenkeel_kube_scheduler::{Registry, library_options};
+use anyhow::{Result, bail};
 use evenkeel_whatif::{
-    Charts, Cluster, Comparison, Nodes, Outage, Page, PageVariant, Progress, Report, Scenario,
-    charts,
-    clone::{CloneOptions, keep},
-    compare, parse_duration, report, simulate_with_progress,
+    Charts, Comparison, Page, PageVariant, Report, clone::CloneOptions, compare, parse_duration,
 };
+use run::run_all;
 use serde::Serialize;
-use serde_json::Value;
-use std::{
-    cell::Cell,
-    fs,
-    io::Write as _,
-    path::PathBuf,
-    process::ExitCode,
-    time::{Duration, Instant},
-};
-
-/// Interval between messages about the progress. A shorter run prints none.
-const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
+use std::{path::PathBuf, process::ExitCode, time::Duration};
+use variants::ChangeArgs;
 
 /// Loads a copy of a cluster into memory, lets it settle, makes the change, and reports what happens. Nothing is written
 /// to a cluster.
@@ -36,36 +25,20 @@ pub(crate) struct WhatIfArgs {
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 
-    /// File or folder of objects to apply: definitions and namespaces first. One that the server refuses is an error.
-    #[arg(short = 'f', long = "filename", value_name = "FILE")]
-    apply: Vec<PathBuf>,
+    #[command(flatten)]
+    change: ChangeArgs,
 
-    /// Node to drain (node-1), zone (zone/NAME), or a label selector of nodes. May be given more than once. The nodes are
-    /// drained one after the other.
-    #[arg(long, value_name = "NODE|SELECTOR")]
-    drain: Vec<Nodes>,
+    /// Compare with the cluster without the change.
+    #[arg(long, conflicts_with = "versus")]
+    baseline: bool,
 
-    /// Number of nodes to add.
-    #[arg(long, value_name = "COUNT", requires = "like")]
-    add_nodes: Option<u32>,
+    /// Compare with another change: its options, such as --drain, up to the end of the line. The options of both changes, such as
+    /// --for, stand before.
+    #[arg(long, value_name = "OPTIONS", num_args = 1.., allow_hyphen_values = true)]
+    versus: Vec<String>,
 
-    /// Node that the added nodes are like.
-    #[arg(long, value_name = "NODE", requires = "add_nodes")]
-    like: Option<String>,
-
-    /// Node to remove without a drain, after --drain is done, or a label selector of nodes. May be given more than once.
-    #[arg(long, value_name = "NODE|SELECTOR")]
-    remove_nodes: Vec<Nodes>,
-
-    /// Node that loses its connection, or a label selector of nodes.
-    #[arg(long, value_name = "NODE|SELECTOR")]
-    outage: Option<Nodes>,
-
-    /// Length of the outage. Default: until the end.
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration, requires = "outage")]
-    outage_for: Option<Duration>,
-
-    /// Configuration of the scheduler (KubeSchedulerConfiguration). Two are compared. Default: upstream's defaults.
+    /// Configuration of the scheduler (KubeSchedulerConfiguration). Two are compared. With another comparison, it is that of both
+    /// variants, unless --versus names one. Default: upstream's defaults.
     #[arg(long, value_name = "FILE")]
     scheduler_config: Vec<PathBuf>,
 
@@ -80,6 +53,10 @@ pub(crate) struct WhatIfArgs {
     /// Seed of all random decisions. Equal input and an equal seed give an equal report.
     #[arg(long, default_value_t = 0)]
     seed: u64,
+
+    /// Ignore the annotations sim.evenkeel.dev/… and the Behaviors that steer the simulation.
+    #[arg(long)]
+    ignore_behaviors: bool,
 
     /// Output: text, json with a timeline, or html: a page with plots that needs no other file.
     #[arg(short, long, default_value = "text", value_parser = ["text", "json", "html"])]
@@ -98,7 +75,7 @@ struct Results {
 /// Result of one variant.
 #[derive(Debug, Serialize)]
 struct Variant {
-    /// File of the scheduler's configuration; `default` for none.
+    /// Description of the change, or file of the scheduler's configuration; `default` without a comparison.
     name: String,
     report: Report,
     /// Time series for the plots of a page.
@@ -126,9 +103,8 @@ struct Output {
 
 /// Runs all variants, and returns the output.
 fn output(args: &WhatIfArgs) -> Result<Output> {
-    ensure!(args.scheduler_config.len() <= 2, "--scheduler-config: at most two can be compared");
+    let scenarios = variants::scenarios(args)?;
     let cluster = read_files(&args.files, &CloneOptions::default())?;
-    let scenarios = scenarios(args)?;
     let variants = run_all(&cluster, &scenarios)?;
     let comparison = match &*variants {
         [a, b] => Some(compare([&a.report, &b.report])),
@@ -172,134 +148,11 @@ fn page(results: &Results) -> Result<String> {
     Ok(Page { variants: &variants, comparison: results.comparison.as_ref() }.html()?)
 }
 
-/// Messages on the standard error about a simulation that takes long.
-struct ProgressLog<'a> {
-    /// Name of the variant; `None` if there is only one.
-    name: Option<&'a str>,
-    /// Virtual time to simulate.
-    duration: Duration,
-    last: Cell<Instant>,
-}
-
-impl<'a> ProgressLog<'a> {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the user waits for this program, not for virtual time"
-    )]
-    fn now() -> Instant {
-        Instant::now()
-    }
-
-    fn new(name: Option<&'a str>, duration: Duration) -> Self {
-        Self { name, duration, last: Cell::new(Self::now()) }
-    }
-
-    /// Writes a message if the last one was some time ago.
-    fn report(&self, progress: Progress) {
-        let now = Self::now();
-        if now.duration_since(self.last.get()) < PROGRESS_INTERVAL {
-            return;
-        }
-        self.last.set(now);
-        // Nothing depends on a message that cannot be written.
-        let _ = writeln!(std::io::stderr(), "{}", message(self.name, progress, self.duration));
-    }
-}
-
-/// Returns a message about the progress.
-fn message(name: Option<&str>, progress: Progress, duration: Duration) -> String {
-    let time = |time: Duration| {
-        let seconds = time.as_secs();
-        format!("{}h{:02}m{:02}s", seconds / 3600, seconds / 60 % 60, seconds % 60)
-    };
-    let name = name.map_or(String::new(), |name| format!("{name}: "));
-    match progress {
-        Progress::Loading => format!("{name}loading the cluster"),
-        Progress::Settling(passed) => {
-            format!("{name}the cluster settles before the change: {} simulated", time(passed))
-        }
-        Progress::Changed(passed) => {
-            format!("{name}{} of {} simulated", time(passed), time(duration))
-        }
-    }
-}
-
-/// Returns the objects to apply, in the order in which the server takes them.
-///
-/// # Errors
-/// When a file cannot be read or has no object, or a simulation leaves one out, such as a webhook.
-fn applied(paths: &[PathBuf]) -> Result<Vec<Value>> {
-    let objects = read_manifests(paths).context("-f")?;
-    let kept = objects.into_iter().map(|object| {
-        let (kind, name) = (object["kind"].clone(), object["metadata"]["name"].clone());
-        keep(object, &CloneOptions::default()).with_context(|| {
-            format!(
-                "-f: {} {}: a simulation leaves out objects of this kind; take it out of the files",
-                kind.as_str().unwrap_or_default(),
-                name.as_str().unwrap_or_default()
-            )
-        })
-    });
-    kept.collect()
-}
-
-/// Returns the variants with their names.
-fn scenarios(args: &WhatIfArgs) -> Result<Vec<(String, Scenario)>> {
-    let outage = args.outage.clone().map(|nodes| Outage { nodes, duration: args.outage_for });
-    let base = Scenario {
-        seed: args.seed,
-        apply: applied(&args.apply)?,
-        add: args.add_nodes.zip(args.like.clone()),
-        drain: args.drain.clone(),
-        remove: args.remove_nodes.clone(),
-        outage,
-        duration: args.duration,
-        job_duration: args.job_duration,
-        ..Scenario::default()
-    };
-    if args.scheduler_config.is_empty() {
-        return Ok(vec![("default".to_owned(), base)]);
-    }
-    let variants = args.scheduler_config.iter().map(|path| {
-        let name = path.display().to_string();
-        let text = fs::read_to_string(path).with_context(|| name.clone())?;
-        let gates = FeatureGates::default();
-        let scheduler =
-            library_options(&text, &Registry::in_tree(), &gates).with_context(|| name.clone())?;
-        Ok((name, Scenario { scheduler, ..base.clone() }))
-    });
-    variants.collect()
-}
-
-/// Runs the variants, each on a thread of its own.
-fn run_all(cluster: &Cluster, scenarios: &[(String, Scenario)]) -> Result<Vec<Variant>> {
-    std::thread::scope(|scope| {
-        let running: Vec<_> = scenarios
-            .iter()
-            .map(|(name, scenario)| {
-                let shown = (scenarios.len() > 1).then_some(&**name);
-                let run = move || {
-                    let log = ProgressLog::new(shown, scenario.duration);
-                    simulate_with_progress(cluster, scenario, |progress| log.report(progress))
-                };
-                (name, scope.spawn(run))
-            })
-            .collect();
-        let finished = running.into_iter().map(|(name, thread)| {
-            let recording =
-                thread.join().map_err(|_| anyhow!("the simulation of {name} panicked"))?;
-            let recording = recording?;
-            let (report, charts) = (report(&recording), charts(&recording));
-            Ok(Variant { name: name.clone(), report, charts })
-        });
-        finished.collect()
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use clap::Parser;
+    use std::fs;
 
     #[derive(Parser)]
     struct Line {
@@ -389,16 +242,39 @@ spec:
     }
 
     #[test]
-    fn messages_say_how_far_a_simulation_is() {
-        let hours = Duration::from_hours;
-        let changed = Progress::Changed(Duration::from_secs(3 * 3600 + 61));
-        assert_eq!(message(None, changed, hours(24)), "3h01m01s of 24h00m00s simulated");
-        let settling = Progress::Settling(Duration::from_secs(90));
-        assert_eq!(
-            message(Some("a.yaml"), settling, hours(24)),
-            "a.yaml: the cluster settles before the change: 0h01m30s simulated"
-        );
-        assert_eq!(message(None, Progress::Loading, hours(1)), "loading the cluster");
+    fn a_change_is_compared_with_none_and_with_another() {
+        let compare = |more: &[&str]| {
+            run(&[&["--for", "30m", "--drain", "a"], more].concat()).expect("a report")
+        };
+        let text = compare(&["--baseline"]);
+        let (_, differences) =
+            text.split_once("\nno change and drain a differ\n").expect("the end");
+        for line in [
+            "  evicted pods: 0 -> 1\n",
+            "  pending pods: 0 -> 1\n",
+            "  Deployment shop/web: none -> 0/2 nodes are available: 1 Insufficient cpu",
+            "  Deployment shop/web on a: 1 -> 0\n",
+            "  evenkeel-what-if create pods/eviction: 0 -> 1\n",
+        ] {
+            assert!(differences.contains(line), "{line}: {text}");
+        }
+        assert_eq!(compare(&["--baseline"]), text);
+        let json = compare(&["--baseline", "-o", "json"]);
+        let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+        let name = |index: usize| json["variants"][index]["name"].clone();
+        assert_eq!((name(0), name(1)), ("no change".into(), "drain a".into()));
+        let evicted = serde_json::json!([{"name": "Deployment shop/web", "values": [0, 1]}]);
+        assert_eq!(json["comparison"]["evicted"], evicted);
+        let page = compare(&["--baseline", "-o", "html"]);
+        for expected in [
+            "What if: drain a instead of no change",
+            "no change: at most 0, 0 at the end (solid line); drain a: at most 1, 1 at the end",
+        ] {
+            assert!(page.contains(expected), "{expected}");
+        }
+        let text = compare(&["--versus", "--add-nodes", "1", "--like", "a", "--drain", "a"]);
+        assert!(text.contains("\ndrain a and add 1 like a, drain a differ\n"), "{text}");
+        assert!(text.contains("  pending pods: 1 -> 0\n"), "{text}");
     }
 
     #[test]
