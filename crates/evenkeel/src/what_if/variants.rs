@@ -184,7 +184,9 @@ fn scheduler(path: Option<&Path>) -> Result<SchedulerOptions> {
 pub(super) fn scenarios(args: &WhatIfArgs) -> Result<Vec<(String, Scenario)>> {
     let compares = args.baseline || !args.versus.is_empty();
     let configs: Vec<&Path> = args.scheduler_config.iter().map(PathBuf::as_path).collect();
-    let scenario = |change: &ChangeArgs, config| change.scenario(args, scheduler(config)?);
+    let scenario = |change: &ChangeArgs, config: Option<&Path>| -> Result<Scenario> {
+        change.scenario(args, scheduler(config)?)
+    };
     match &*configs {
         [a, b] if !compares => {
             let variant = |path: &Path| -> Result<(String, Scenario)> {
@@ -374,10 +376,7 @@ mod tests {
                 "--versus: the following required arguments were not provided: --like <NODE>",
             ),
             (&["--drain", "a", "--versus"], "a value is required for '--versus"),
-            (
-                &["--drain", "a", "--baseline", "--versus", "--drain", "b"],
-                "cannot be used with",
-            ),
+            (&["--drain", "a", "--baseline", "--versus", "--drain", "b"], "cannot be used with"),
             (
                 &[
                     "--scheduler-config",
