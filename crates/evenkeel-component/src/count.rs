@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 /// Formats a number with its noun, whose plural has an `s`: `1 pod`, `3 pods`.
-pub fn counted<N: Display + PartialEq + From<u8>>(count: N, noun: &str) -> String {
+pub fn counted<N: Copy + Display + PartialEq + From<u8>>(count: N, noun: &str) -> String {
     format!("{count} {noun}{}", if count == N::from(1) { "" } else { "s" })
 }
 
