@@ -3,6 +3,7 @@
 
 pub mod command_line;
 pub mod connection;
+pub mod count;
 pub mod features;
 pub mod flags;
 pub mod leading;

@@ -1,12 +1,9 @@
 //! `evenkeel clone`: copies a cluster's objects to a file, or into a data folder.
 
-use crate::{
-    command::{counted, exit_code},
-    copied::Copied,
-};
+use crate::{command::exit_code, copied::Copied};
 use anyhow::{Context as _, Result, bail};
 use evenkeel_apiserver::Server;
-use evenkeel_component::features::FeatureGates;
+use evenkeel_component::{count::counted, features::FeatureGates};
 use evenkeel_kube_scheduler::{Registry, library_options};
 use evenkeel_runtime::{
     client::{self, Client, ConnectOptions},

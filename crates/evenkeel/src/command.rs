@@ -118,11 +118,6 @@ fn next_step(error: &anyhow::Error) -> Option<String> {
     })
 }
 
-/// Returns a number with its noun, whose plural has an `s`.
-pub(crate) fn counted(count: usize, noun: &str) -> String {
-    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
-}
-
 /// Prints a warning to standard error. The reader may be gone.
 pub(crate) fn warn(text: &str) {
     let _ = writeln!(std::io::stderr(), "Warning: {text}");

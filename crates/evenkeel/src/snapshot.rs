@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand};
 use evenkeel::explain;
 use evenkeel_apiserver::OpenError;
 use evenkeel_apiserver::snapshot::{self, SnapshotError, Summary};
+use evenkeel_component::count::counted;
 use http::Method;
 
 use crate::command::{RUNTIME_FAILURE, exit_code};
@@ -65,9 +66,8 @@ pub(crate) fn main(args: &SnapshotArgs) -> ExitCode {
 
 fn describe(summary: &Summary) -> String {
     let Summary { revision, compacted, n_objects, n_records } = summary;
-    format!(
-        "{n_objects} objects at revision {revision}, history since {compacted} ({n_records} records)"
-    )
+    let (objects, records) = (counted(*n_objects, "object"), counted(*n_records, "record"));
+    format!("{objects} at revision {revision}, history since {compacted} ({records})")
 }
 
 /// `evenkeel apiserver snapshot`.

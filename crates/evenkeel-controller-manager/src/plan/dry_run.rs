@@ -1,6 +1,7 @@
 //! Report of a dry run: the planned writes, and the controllers that have not finished planning.
 
 use evenkeel_api::time::{SignedDuration, Timestamp};
+use evenkeel_component::count::counted;
 use evenkeel_runtime::{
     client::DryRunWrite,
     introspect::{ControllerReport, KeyState},
@@ -69,11 +70,6 @@ impl DryRun {
     pub fn exit_code(&self) -> ExitCode {
         if self.writes.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(EXIT_WRITES_PLANNED) }
     }
-}
-
-/// Returns a number with its noun, whose plural has an `s`.
-fn counted(count: usize, noun: &str) -> String {
-    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
 /// Describes the caches that have not synced, and the controllers whose queues have keys that are ready, in work or due

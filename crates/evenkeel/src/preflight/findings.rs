@@ -228,11 +228,12 @@ fn flags(program: &ObservedProgram) -> Vec<Finding> {
     });
     let warnings = checked.warnings.iter().map(|warning| new(Verdict::Warning, warning.clone()));
     let mut findings: Vec<Finding> = refused.chain(warnings).collect();
-    let (accepted, file) = (checked.accepted.len(), source.file.display());
-    findings.push(new(
-        Verdict::Ok,
-        format!("{accepted} flags of {file} are accepted and have an effect"),
-    ));
+    let file = source.file.display();
+    let accepted = match checked.accepted.len() {
+        1 => format!("1 flag of {file} is accepted and has an effect"),
+        count => format!("{count} flags of {file} are accepted and have an effect"),
+    };
+    findings.push(new(Verdict::Ok, accepted));
     findings
 }
 

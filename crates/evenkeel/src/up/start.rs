@@ -18,7 +18,6 @@ use super::{
 use crate::{
     behaviors,
     clusters::{Clusters, cluster_of_context, load_objects, load_paths},
-    command::counted,
     control::{self, Lifecycle, LifecycleRequest, Served},
     kubeconfig::{self, Kubeconfigs},
     server::local_url,
@@ -28,6 +27,7 @@ use anyhow::{Context, Result, bail};
 use evenkeel::explain;
 use evenkeel_api::{Kind, views::Node};
 use evenkeel_apiserver::{Server, snapshot};
+use evenkeel_component::count::counted;
 use evenkeel_plane::{NodeOptions, Plane};
 use evenkeel_runtime::{
     client::{Client, ListOptions},

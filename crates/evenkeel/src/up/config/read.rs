@@ -153,6 +153,7 @@ mod tests {
             ("port: 70000\n", "c.yaml:3:7: port:"),
             ("name: A.b\n", "c.yaml:3:"),
             ("wait: long\n", "c.yaml:3:"),
+            ("wait: 5\n", "; write one such as 90s, 5m or 1h30m"),
             ("nodes: [{name: a, taints: [{key: k, effect: No}]}]\n", "nodes[0].taints[0].effect"),
             ("nodes: 5\n", "c.yaml:3:8: nodes: a list is expected: lines that begin with \"- \""),
             ("nodes: [5]\n", "c.yaml:3:9: nodes[0]: fields are expected, such as \"name: a\""),

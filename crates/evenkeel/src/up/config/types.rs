@@ -325,5 +325,5 @@ fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D:
 
 fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
     let text = String::deserialize(deserializer)?;
-    evenkeel_component::flags::duration::parse(&text).map(Some).map_err(D::Error::custom)
+    crate::durations::parse(&text).map(Some).map_err(D::Error::custom)
 }
