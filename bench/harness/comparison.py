@@ -10,12 +10,23 @@ import time
 WARNED = "EVENKEEL_BENCH_WARNED"
 
 
-def quiet(limit=0.6):
-    """Warns when the machine does something else: wall times and CPU are higher then. The table before adds to the load, too, so
-    that bench/run warns only once, and tells its programs."""
-    load = os.getloadavg()[0]
-    if load > limit and not os.environ.get(WARNED):
-        print(f"warning: the machine is not quiet (load average {load:.1f}): figures are higher than alone", file=sys.stderr)
+def quiet(limit=0.1):
+    """Looks for a second whether the machine does something else, and warns: wall times and CPU are higher then. bench/run does
+    so once for all."""
+    if os.environ.get(WARNED):
+        return
+
+    def times():
+        with open("/proc/stat") as stat:
+            fields = list(map(int, stat.readline().split()[1:9]))
+        return sum(fields), fields[3] + fields[4]
+    before, idle_before = times()
+    time.sleep(1)
+    total, idle = times()
+    busy = 1 - (idle - idle_before) / max(1, total - before)
+    if busy > limit:
+        print(f"warning: the machine is not quiet ({100 * busy:.0f} % of its CPU is in use, load average {os.getloadavg()[0]:.1f}): "
+              "figures are higher than alone", file=sys.stderr)
 
 
 def parse(doc, rounds=1, add=lambda parser: None):
@@ -81,6 +92,8 @@ def table(options, measured):
     if options.figures:
         with open(options.figures) as file:
             measured = list(map(json.loads, file))
+    if not measured:
+        return
     values = {}
     for name, figures in measured:
         for figure, value in figures.items():

@@ -152,15 +152,17 @@ def load(port, requests, connections=16, keep=None):
 
 
 class Watch(threading.Thread):
-    """Counts the events of a watch by their type. see(event), if given, gets each."""
+    """Counts the events of a watch by their type, from a version on, or from now. see(event), if given, gets each."""
 
-    def __init__(self, port, path, see=None):
+    def __init__(self, port, path, see=None, version=None):
         super().__init__(daemon=True)
         self.port, self.path, self.see = port, path + ("&" if "?" in path else "?"), see
         self.counts, self.first, self.last, self.closed, self.failure = collections.Counter(), {}, {}, False, None
-        connection = Connection(port)
-        self.version = connection.json("GET", f"{self.path}limit=1")["metadata"]["resourceVersion"]
-        connection.close()
+        if not version:
+            connection = Connection(port)
+            version = connection.json("GET", f"{self.path}limit=1")["metadata"]["resourceVersion"]
+            connection.close()
+        self.version = version
         self.start()
 
     def run(self):
