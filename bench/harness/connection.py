@@ -11,6 +11,8 @@ import time
 TOKEN = "bench-token"
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
+# Servers close connections that are idle for a minute and more.
+IDLE_SECONDS = 30
 VERSION = re.compile(rb'"resourceVersion":"(\d+)"')
 
 
@@ -39,7 +41,8 @@ class Connection:
     """A connection that stays open, with one request at a time."""
 
     def __init__(self, port):
-        self.socket, self.received, self.body_at = dial(port), bytearray(), None
+        self.port, self.socket, self.used = port, dial(port), time.monotonic()
+        self.received, self.body_at = bytearray(), None
 
     def send(self, data):
         self.received, self.body_at = bytearray(), None
@@ -69,9 +72,13 @@ class Connection:
 
     def call(self, *arguments, **options):
         """Returns the status and the body of the response."""
+        if time.monotonic() - self.used > IDLE_SECONDS:
+            self.socket.close()
+            self.socket = dial(self.port)
         self.send(request(*arguments, **options))
         while not self.receive():
             pass
+        self.used = time.monotonic()
         return self.status, self.body()
 
     def must(self, *arguments, **options):
