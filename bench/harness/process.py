@@ -73,14 +73,15 @@ def until(condition, what, process=None, seconds=900, pause=0.02):
         time.sleep(pause)
 
 
-def until_at_rest(process, window=5, seconds=900):
-    """Waits until it has been at rest for a window of seconds. Returns when that rest began."""
-    samples, end = [], time.monotonic() + seconds
+def until_at_rest(process, window=5, beside=(), seconds=900):
+    """Waits until it has been at rest for a window of seconds, and those beside it, on which it may wait. Returns when its own
+    rest began."""
+    samples, end, group = [], time.monotonic() + seconds, (process, *beside)
     while time.monotonic() < end:
-        now, used = time.monotonic(), process.cpu()
+        now, used = time.monotonic(), [each.cpu() for each in group]
         samples.append((now, used))
-        begun = next(then for then, before in samples if used - before <= REST * (now - then))
-        if now - begun >= window:
-            return begun
+        begun = [next(then for then, before in samples if used[i] - before[i] <= REST * (now - then)) for i in range(len(group))]
+        if now - max(begun) >= window:
+            return begun[0]
         time.sleep(0.1)
-    raise SystemExit(f"{process.name} was not at rest within {seconds} s")
+    raise SystemExit(f"{' or '.join(each.name for each in group)} was not at rest within {seconds} s")
