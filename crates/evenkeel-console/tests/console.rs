@@ -951,7 +951,7 @@ async fn the_simulation_has_switches_for_time_and_faults() {
     let bearer = service_account(&cluster, "viewer", "view").await;
     visit.log_in(&bearer).await;
     let page = visit.html("/simulation").await;
-    assert!(page.contains("Only the cluster&#39;s administrator changes its time."), "{page}");
+    assert!(page.contains("Only the cluster's administrator changes its time."), "{page}");
     let token = token_of(&page);
     for (what, pairs) in [
         ("time", [("jump", "6h"), ("a", "b")]),
