@@ -24,6 +24,9 @@ const PAGES = {
   scores: "/pod/shop/hostile/scheduling",
   controller: "/controller/replicaset-controller",
   events: "/events",
+  edit: "/edit/apps/v1/deployments/shop/web",
+  whatif: "/what-if",
+  simulation: "/simulation",
   login: "/login",
   missing: "/object/core/v1/pods/shop/nobody",
 };
@@ -123,6 +126,104 @@ test("a pending pod's page begins with the cause", async () => {
   assert.ok(shown.indexOf("Why") < shown.indexOf("Controllers"));
 });
 
+/** Axe's findings on the page as it is. */
+const violations = async () => {
+  await page.evaluate(axe + ";0");
+  return page.evaluate(`axe.run(document, { resultTypes: ["violations"] }).then((r) => r.violations.map((v) =>
+    v.id + ": " + v.nodes.slice(0, 3).map((n) => n.target + " " + n.failureSummary).join(" | ")))`);
+};
+
+/** Keeps screenshots of the page as it is, in light and dark and on a phone, and checks it in each. */
+const keepAll = async (name) => {
+  for (const scheme of ["light", "dark"]) {
+    await page.scheme(scheme);
+    await keep(`${name}-${scheme}`);
+    assert.deepEqual(await violations(), [], `${name} (${scheme})`);
+  }
+  await page.scheme("light");
+  await page.size(...PHONE, true);
+  assert.ok(await page.evaluate("document.documentElement.scrollWidth") <= PHONE[0], `${name} is too wide for a phone`);
+  await keep(`${name}-phone`);
+  await page.size(...DESKTOP);
+};
+
+const submit = (id) => page.loads(() => page.evaluate(`document.getElementById(${JSON.stringify(id)}).click()`));
+const fill = (id, value) => page.evaluate(`document.getElementById(${JSON.stringify(id)}).value = ${JSON.stringify(value)}`);
+
+test("an edit is compared with what is, and nothing is written", async () => {
+  await open(PAGES.deployment);
+  await page.loads(() => page.evaluate("document.querySelector('a[href^=\"/edit/\"]').click()"));
+  const yaml = await page.evaluate("document.getElementById('yaml-text').value");
+  assert.match(yaml, /replicas: 3/);
+  await fill("yaml-text", yaml.replace("replicas: 3", "replicas: 5").replace(/image: "?nginx"?/, "image: nginx:2"));
+  await submit("compare");
+  const shown = await text();
+  for (const wanted of [/spec\.replicas\s+3\s+5\s+the edit/, /containers\[name=web\]\.image/, /deployment-controller/, /After the edit/]) {
+    assert.match(shown, wanted);
+  }
+  assert.ok(await page.evaluate("document.querySelectorAll('.compared.differs ins').length") > 0, shown);
+  await keepAll("edit-compared");
+  await fill("yaml-text", yaml.replace("replicas: 3", "replicas: -3"));
+  await submit("compare");
+  assert.match(await text(), /The edit would be refused[\s\S]*spec\.replicas/);
+  await keepAll("edit-refused");
+  await open("/edit/core/v1/pods/shop/important");
+  const pod = await page.evaluate("document.getElementById('yaml-text').value");
+  await fill("yaml-text", pod.replace("spec:\n", "spec:\n  nodeSelector: {disk: fast}\n"));
+  await submit("compare");
+  assert.match(await text(), /What the scheduler would do[\s\S]*NodeAffinity/);
+  await keepAll("edit-pod");
+  await open(PAGES.deployment);
+  assert.doesNotMatch(await text(), /nginx:2/, "nothing is written");
+});
+
+test("a what-if runs on a copy, and has a report with a timeline", async () => {
+  await open(PAGES.whatif);
+  await page.evaluate("document.querySelector('input[name=drain][value=\"node-1\"]').click()");
+  await fill("duration", "soon");
+  await submit("run");
+  assert.match(await text(), /virtual time/);
+  assert.ok(await page.evaluate("document.querySelector('input[name=drain][value=\"node-1\"]').checked"), "the form is kept");
+  await keepAll("whatif-refused");
+  await fill("duration", "2h");
+  await submit("run");
+  await page.until("document.querySelector('#runs a.button') !== null", 120_000);
+  assert.match(await text(), /drain node-1; 2h[\s\S]*simulated/);
+  await keepAll("whatif-done");
+  await page.loads(() => page.evaluate("document.querySelector('#runs a.button').click()"));
+  assert.match(await page.evaluate("document.body.innerText"), /drain[\s\S]*node-1/);
+  assert.ok(await page.evaluate("document.querySelectorAll('.tile').length") > 3, "the report has no style or content");
+  assert.deepEqual(await violations(), []);
+  await keep("whatif-report");
+  await open(PAGES.whatif);
+  await fill("duration", "31d");
+  await page.evaluate("document.querySelector('input[name=drain][value=\"node-2\"]').click()");
+  await submit("run");
+  await keepAll("whatif-running");
+  if (await page.evaluate("document.querySelector('[id^=cancel-]') !== null")) {
+    await submit("cancel-2");
+    await page.until("/It was cancelled/.test(document.getElementById('main').innerText) || document.querySelectorAll('#runs a.button').length === 2", 120_000);
+  }
+});
+
+test("the simulation's switches change faults, Behaviors and the time", async () => {
+  await open(PAGES.simulation);
+  await fill("place", "node-3");
+  await fill("lasts", "2m");
+  await submit("do-fault");
+  await page.until("/silent/.test(document.getElementById('faults').innerText)");
+  await page.loads(() => page.evaluate("document.querySelector('#behaviors button').click()"));
+  await page.until("document.querySelector('#behaviors button').getAttribute('aria-checked') === 'false'");
+  await keepAll("simulation-faults");
+  await page.loads(() => page.evaluate("document.querySelector('#faults form button').click()"));
+  await page.until("/No node has a fault/.test(document.getElementById('faults').innerText)");
+  await page.loads(() => page.evaluate("document.querySelector('#behaviors button').click()"));
+  const before = new Date(await page.evaluate("document.querySelector('.clock time').dateTime"));
+  await fill("jump", "10m");
+  await submit("do-jump");
+  await page.until(`new Date(document.querySelector('.clock time').dateTime) - ${before.getTime()} >= 600000`, 60_000);
+});
+
 test("hostile names and annotations are text", async () => {
   await open("/object/core/v1/pods/shop/hostile");
   await page.evaluate("document.getElementById('yaml').open = true");
@@ -138,10 +239,7 @@ for (const scheme of ["light", "dark"]) {
       await open(path);
       await page.evaluate("for (const d of document.querySelectorAll('details')) d.open = true");
       await keep(`${name}-${scheme}`);
-      const run = `axe.run(document, { resultTypes: ["violations"] }).then((r) => r.violations.map((v) =>
-        v.id + ": " + v.nodes.slice(0, 3).map((n) => n.target + " " + n.failureSummary).join(" | ")))`;
-      await page.evaluate(axe + ";0");
-      for (const violation of await page.evaluate(run)) found.push(`${name}: ${violation}`);
+      for (const violation of await violations()) found.push(`${name}: ${violation}`);
     }
     assert.deepEqual(found, []);
     await page.scheme("light");
@@ -163,9 +261,9 @@ test("nothing overflows on a phone", async () => {
 });
 
 test("the keyboard reaches everything, and the focus is seen", async () => {
-  for (const path of [PAGES.overview, PAGES.pods, PAGES.node, PAGES.scheduling]) {
+  for (const path of [PAGES.overview, PAGES.pods, PAGES.node, PAGES.scheduling, PAGES.edit, PAGES.whatif, PAGES.simulation]) {
     await open(path);
-    const total = await page.evaluate("document.querySelectorAll('a[href], button:not([hidden]), input:not([type=hidden]), select, summary').length");
+    const total = await page.evaluate("document.querySelectorAll('a[href], button:not([hidden]), input:not([type=hidden]), select, textarea:not([hidden]), summary').length");
     const seen = new Set();
     for (let presses = 0; presses < Math.min(total, 60); presses++) {
       await page.press("Tab");

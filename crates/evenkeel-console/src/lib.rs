@@ -4,7 +4,7 @@
 //! `evenkeel up` serves it on 127.0.0.1. The URL's token authenticates the cluster's administrator, whose pages the process's
 //! own client reads. Other users log in with a bearer token of the API. The console sends their requests with that token, and
 //! shows data of this process (caches, controllers, metrics) according to their rights (`session`, `rights`). It writes
-//! nothing except the annotations of the simulation, and these only if [`ConsoleOptions::allows_writes`] is set. [`access`]
+//! nothing except the switches of the simulation, and these only if [`ConsoleOptions::allows_writes`] is set. [`access`]
 //! refuses requests of other pages and users.
 //!
 //! The drop-in programs serve it as well, where their flag says so (`program`): by TLS, to users who log in.
@@ -13,7 +13,9 @@
 //! one page. Pure functions (`view`) and templates decide what the pages show.
 
 mod access;
+mod edit;
 mod pages;
+mod planners;
 pub mod program;
 mod rights;
 mod route;
@@ -21,14 +23,20 @@ mod samples;
 mod scheduler;
 mod serve;
 mod session;
+mod simulation;
 mod source;
 mod time;
 mod view;
+mod what_if;
 
+pub use planners::{Planners, PreviewReports};
 pub use scheduler::{MakeSchedulerOptions, Scheduling};
 pub use serve::Body;
+pub use simulation::TimeControl;
+pub use what_if::{PreparedWhatIf, Proceed, WhatIf, WhatIfChange, WhatIfProgress, WhatIfReport};
 
 use access::Keys;
+use edit::MAX_PREVIEWS;
 use evenkeel_api::{View, time::Timestamp};
 use evenkeel_nodes::NodeFaults;
 use evenkeel_runtime::{
@@ -51,6 +59,7 @@ use tokio::{
     runtime::Handle,
     sync::{Notify, Semaphore},
 };
+use what_if::WhatIfs;
 
 /// Maximum number of pages that are kept current at once.
 const MAX_STREAMS: usize = 16;
@@ -82,6 +91,12 @@ pub struct ConsoleOptions {
     pub node_faults: NodeFaults,
     /// Options of the cluster's schedulers, for dry runs.
     pub scheduler: MakeSchedulerOptions,
+    /// Planners of the cluster's controllers, for previews of edits. `None` for none.
+    pub planners: Option<Arc<dyn Planners>>,
+    /// Simulator of changes. `None` for none.
+    pub what_if: Option<Arc<dyn WhatIf>>,
+    /// The cluster's time, if it has one of its own.
+    pub time_control: Option<Arc<dyn TimeControl>>,
     /// Whether pages have switches of the simulation.
     pub allows_writes: bool,
 }
@@ -106,6 +121,9 @@ struct Parts {
     registries: Vec<Registry>,
     scheduling: Option<Scheduling>,
     node_faults: NodeFaults,
+    planners: Option<Arc<dyn Planners>>,
+    what_if: Option<Arc<dyn WhatIf>>,
+    time_control: Option<Arc<dyn TimeControl>>,
     allows_writes: bool,
 }
 
@@ -134,6 +152,14 @@ pub struct Console {
     visited: Mutex<Option<Timestamp>>,
     /// Wakes the sampling task when a request arrives.
     visits: Notify,
+    /// `None` if edits are not previewed.
+    planners: Option<Arc<dyn Planners>>,
+    /// Places of previews that run at once.
+    previewing: Semaphore,
+    /// `None` if there are no what-ifs.
+    what_if: Option<WhatIfs>,
+    /// `None` if the cluster has the system's time.
+    time_control: Option<Arc<dyn TimeControl>>,
     allows_writes: bool,
 }
 
@@ -155,6 +181,9 @@ impl Console {
             registries,
             node_faults,
             scheduler,
+            planners,
+            what_if,
+            time_control,
             allows_writes,
         } = options;
         Ok(Self::of_parts(Parts {
@@ -171,6 +200,9 @@ impl Console {
             introspection,
             node_faults,
             registries,
+            planners,
+            what_if,
+            time_control,
             allows_writes,
         }))
     }
@@ -195,6 +227,10 @@ impl Console {
             streams: Arc::new(Semaphore::new(MAX_STREAMS)),
             visited: Mutex::default(),
             visits: Notify::new(),
+            planners: parts.planners,
+            previewing: Semaphore::new(MAX_PREVIEWS),
+            what_if: parts.what_if.map(WhatIfs::new),
+            time_control: parts.time_control,
             allows_writes,
         })
     }
@@ -249,6 +285,11 @@ impl Console {
         }
     }
 
+    /// Lets open pages look for changes.
+    fn tick(&self) {
+        self.ticks.send_modify(|tick| *tick = tick.wrapping_add(1));
+    }
+
     fn families(&self) -> Vec<MetricFamily> {
         self.registries.iter().flat_map(Registry::gather).collect()
     }
@@ -282,7 +323,7 @@ impl Console {
                 }
             } else {
                 self.samples().push(self.clock.now(), self.gather());
-                self.ticks.send_modify(|tick| *tick = tick.wrapping_add(1));
+                self.tick();
             }
             let interval = if is_watched { INTERVAL } else { IDLE_INTERVAL };
             tokio::select! {

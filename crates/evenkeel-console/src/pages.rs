@@ -26,6 +26,7 @@ use crate::{
         scheduling::scheduling,
         switches::switches,
         tree::{Look, tree},
+        whatif::WhatIfForm,
     },
 };
 use askama::Template;
@@ -35,7 +36,11 @@ use evenkeel_api::{
     views::{Deployment, Job, Namespace, Node, Pod, ReplicaSet, StatefulSet},
 };
 use evenkeel_explain::{Explained, Limits, explain};
-use evenkeel_runtime::{cache::Cache, discovery::ServerResources, introspect::Subject};
+use evenkeel_runtime::{
+    cache::Cache,
+    discovery::{Resource, ServerResources},
+    introspect::Subject,
+};
 use http::StatusCode;
 use std::{collections::HashMap, sync::Arc};
 
@@ -53,7 +58,10 @@ pub(crate) struct Content {
 }
 
 impl Content {
-    fn render(title: impl Into<String>, template: &impl Template) -> Result<Self, PageError> {
+    pub(crate) fn render(
+        title: impl Into<String>,
+        template: &impl Template,
+    ) -> Result<Self, PageError> {
         let html = template.render().map_err(|error| PageError {
             status: StatusCode::INTERNAL_SERVER_ERROR,
             message: format!("The page cannot be rendered: {error}"),
@@ -74,6 +82,11 @@ impl Console {
             Route::Kinds => Self::kinds(session).await,
             Route::List(query) => self.list(session, query).await,
             Route::Object(path) => self.object(session, path).await,
+            Route::Edit(path) => self.edit(session, path, None).await,
+            Route::WhatIf => self.what_if_page(session, WhatIfForm::default(), "").await,
+            // A report is a page of its own, without the frame of the others.
+            Route::WhatIfReport(_) => Err(PageError::not_found("The report is no part of a page.")),
+            Route::Simulation => self.simulation_page(session).await,
             Route::Scheduling { namespace, name } => {
                 self.scheduling(session, namespace, name).await
             }
@@ -191,7 +204,7 @@ impl Console {
     }
 
     /// Returns the objects of a kind in all namespaces. `None` if the user may not list them, or the process does not have them.
-    async fn visible<V: View>(
+    pub(crate) async fn visible<V: View>(
         &self,
         session: &Session,
         refused: &mut Vec<String>,
@@ -248,20 +261,33 @@ impl Console {
         TimedReports { time: &self.time, introspection: &self.introspection }
     }
 
-    async fn object(&self, session: &Session, path: &ObjectPath) -> Result<Content, PageError> {
-        let (source, now) = (&session.source, self.time.now());
-        let resources = source.resources().await?;
-        let kind = resources.resources.iter().map(|resource| &resource.kind).find(|kind| {
+    /// Returns the resource of an object's path.
+    ///
+    /// # Errors
+    /// When the API server does not serve it.
+    pub(crate) fn resource_at<'a>(
+        resources: &'a ServerResources,
+        path: &ObjectPath,
+    ) -> Result<&'a Resource, PageError> {
+        let is_of_path = |kind: &Kind| {
             (&*kind.group, &*kind.version, &*kind.plural)
                 == (&*path.group, &*path.version, &*path.resource)
-        });
-        let Some(kind) = kind else {
+        };
+        let found = resources.resources.iter().find(|resource| is_of_path(&resource.kind));
+        found.ok_or_else(|| {
             let message = format!(
                 "The API server has no resource {} in {}/{}.",
                 path.resource, path.group, path.version
             );
-            return Err(PageError::not_found(message));
-        };
+            PageError::not_found(message)
+        })
+    }
+
+    async fn object(&self, session: &Session, path: &ObjectPath) -> Result<Content, PageError> {
+        let (source, now) = (&session.source, self.time.now());
+        let resources = source.resources().await?;
+        let resource = Self::resource_at(&resources, path)?;
+        let kind = &resource.kind;
         let object = source.object(kind, &path.namespace, &path.name).await?;
         let mut refused = Vec::new();
         let sees_reports = self.sees_controllers(session, &mut refused).await?;
@@ -344,6 +370,7 @@ impl Console {
             chips: object::chips(&object, pod_status.as_ref()),
             created: object::created(now, &object),
             scheduling,
+            edit: if self.previews(resource) { path.edit_href() } else { String::new() },
             tree: self.time.within(|| tree(&look, &explained, &owners)),
             why,
             more_causes,

@@ -5,73 +5,95 @@
 //! (`rights`). Pages never start a watch of the program, and nothing is sampled while nobody looks.
 
 use crate::{
-    Console, Parts,
+    Console, Parts, Planners,
     rights::Right,
     scheduler::Scheduling,
     session::Session,
     source::PageError,
     view::standing::{Holder, Standing},
 };
+use anyhow::Context as _;
 use evenkeel_api::{View as _, views::Lease};
+use evenkeel_component::{
+    flags::{Flags, Reader},
+    options::ServingOptions,
+    process::Process,
+};
 use evenkeel_nodes::NodeFaults;
 use evenkeel_runtime::{
-    cache::Caches,
-    clock::Clock,
-    introspect::Introspection,
-    leaderelection::LeaderElector,
-    manager::{Manager, RunnableGroup},
-    secure_serving::{Tls, listen},
+    cache::Caches, leaderelection::LeaderElector, manager::RunnableGroup, secure_serving::listen,
 };
-use prometheus::Registry;
-use std::{io, net::SocketAddr, sync::Arc};
+use std::{net::SocketAddr, sync::Arc};
 use tokio::runtime::Handle;
 
 /// Table of the flag with which a program serves its console, in the form of the programs' tables of flags.
-pub const FLAGS: &str = "section\tflag\ttype\tdefault\nMisc\tconsole-bind-address\tstring\t\n";
+const FLAGS: &str = "section\tflag\ttype\tdefault\nMisc\tconsole-bind-address\tstring\t\n";
 
 /// Description of the flag of [`FLAGS`].
-pub const WORDS: &str = "console-bind-address\tServe the console in the browser at this IP:PORT over TLS, such as \
+const WORDS: &str = "console-bind-address\tServe the console in the browser at this IP:PORT over TLS, such as \
     127.0.0.1:10261; empty serves none. Users log in with a bearer token of the API and see what RBAC allows them; the console only reads.\n";
 
 /// Name of the flag of [`FLAGS`].
-pub const FLAG: &str = "console-bind-address";
+const FLAG: &str = "console-bind-address";
 
-/// What the console of a program shows.
-pub struct ProgramOptions {
+/// Adds the console's flag to those of a program.
+pub fn with_flags(flags: Flags) -> Flags {
+    flags.with_own(FLAGS, WORDS)
+}
+
+/// Returns the address of the console. `None` serves none.
+pub fn address(read: &Reader) -> Option<SocketAddr> {
+    read.socket_address(FLAG)
+}
+
+/// What the console of a program shows besides its controllers and metrics.
+pub struct Shown {
     /// Name of the program.
     pub name: &'static str,
-    /// Client without credentials of its own, to which the console adds the bearer token of a user who has logged in.
-    pub anonymous: kube::Client,
-    /// Clock of the process.
-    pub clock: Clock,
     /// Caches that the program reads. The console reads those that exist, and never makes another one.
     pub caches: Caches,
-    /// Controllers of the program.
-    pub introspection: Introspection,
-    /// Metrics of the program.
-    pub registry: Registry,
     /// Dry runs of the program's scheduler. `None` for a program that schedules no pods.
     pub scheduling: Option<Scheduling>,
-    /// Leader election of the program, if it has one.
-    pub election: Option<Election>,
+    /// Planners of the program's controllers, for previews of edits. `None` for a program without controllers.
+    pub planners: Option<Arc<dyn Planners>>,
+}
+
+/// Serves the console of a program from its manager, at the address of its flag. It serves before the program becomes the
+/// leader. `serving` are the options of the program's secure port, whose certificate the console has.
+///
+/// # Errors
+/// When the address is not available, or a certificate cannot be read.
+pub fn serve(
+    process: &Process,
+    serving: &ServingOptions,
+    address: SocketAddr,
+    shown: Shown,
+) -> anyhow::Result<()> {
+    // Only a connection without credentials of its own is for users. The flag makes the program open one.
+    let Some(anonymous) = process.connection.anonymous() else { return Ok(()) };
+    let tls = Arc::new(process.browser_tls(serving)?);
+    // The port is bound at once, so that a port in use is reported at the start.
+    let listener = listen(address, false, false)
+        .with_context(|| format!("--{FLAG}: failed to listen on {address}"))?;
+    let address = listener.local_addr().context("the console's listener has no address")?;
+    let console = Console::of_program(process, anonymous, shown);
+    tracing::info!(%address, "Serving the console");
+    process.manager.add(RunnableGroup::HttpServers, "console", move |running| async move {
+        running.ready();
+        console.serve_tls(listener, tls, running.token()).await;
+        Ok(())
+    });
+    Ok(())
 }
 
 /// Leader election of a program.
-pub struct Election {
+pub(crate) struct Election {
     /// The elector, which knows the leader.
-    pub elector: Arc<LeaderElector>,
+    elector: Arc<LeaderElector>,
     /// Namespace of the Lease.
-    pub namespace: String,
+    namespace: String,
     /// Name of the Lease.
-    pub name: String,
-}
-
-/// Where a program serves its console.
-pub struct Binding {
-    /// Address and port.
-    pub address: SocketAddr,
-    /// TLS of the port, which requests no client certificates and offers only HTTP/1.1.
-    pub tls: Tls,
+    name: String,
 }
 
 /// The program that a console shows.
@@ -100,50 +122,32 @@ impl Program {
 
 impl Console {
     /// Creates the console of a program. Nothing is read until somebody looks.
-    pub fn of_program(options: ProgramOptions) -> Arc<Self> {
-        let ProgramOptions {
-            name,
-            anonymous,
-            clock,
-            caches,
-            introspection,
-            registry,
-            scheduling,
-            election,
-        } = options;
+    fn of_program(process: &Process, anonymous: kube::Client, shown: Shown) -> Arc<Self> {
+        let manager = &process.manager;
+        let election = manager.elector().zip(process.election());
+        let election = election.map(|(elector, lease)| Election {
+            elector: elector.clone(),
+            namespace: lease.namespace.clone(),
+            name: lease.name.clone(),
+        });
         Self::of_parts(Parts {
-            cluster: name.to_owned(),
+            cluster: shown.name.to_owned(),
             program: Some(Program { election }),
             keys: None,
             administrator: None,
             anonymous,
-            cluster_clock: clock.clone(),
-            clock,
+            cluster_clock: process.clock.clone(),
+            clock: process.clock.clone(),
             runtime: Handle::current(),
-            caches,
-            introspection,
-            registries: vec![registry],
-            scheduling,
+            caches: shown.caches,
+            introspection: manager.env().introspection.clone(),
+            registries: vec![process.registry.clone()],
+            scheduling: shown.scheduling,
+            planners: shown.planners,
+            what_if: None,
+            time_control: None,
             node_faults: NodeFaults::default(),
             allows_writes: false,
         })
-    }
-
-    /// Adds the console to the manager of its program. The port is bound at once, so that a port in use is reported at the
-    /// start. It serves before the program becomes the leader.
-    ///
-    /// # Errors
-    /// When the address is not available.
-    pub fn add_to(self: Arc<Self>, manager: &Manager, binding: Binding) -> io::Result<SocketAddr> {
-        let Binding { address, tls } = binding;
-        let listener = listen(address, false, false)?;
-        let address = listener.local_addr()?;
-        tracing::info!(%address, "Serving the console");
-        manager.add(RunnableGroup::HttpServers, "console", move |running| async move {
-            running.ready();
-            self.serve_tls(listener, Arc::new(tls), running.token()).await;
-            Ok(())
-        });
-        Ok(address)
     }
 }

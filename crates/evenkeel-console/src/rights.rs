@@ -38,6 +38,18 @@ impl Right {
         Self::on("list", kind, namespace, "")
     }
 
+    /// Returns the right to list all objects.
+    pub(crate) fn everything() -> Self {
+        let [all, none] = ["*", ""].map(str::to_owned);
+        Self::Resource {
+            verb: "list",
+            group: all.clone(),
+            resource: all,
+            namespace: none.clone(),
+            name: none,
+        }
+    }
+
     /// Returns the right to a verb on an object.
     pub(crate) fn on(verb: &'static str, kind: &Kind, namespace: &str, name: &str) -> Self {
         let [group, resource, namespace, name] =

@@ -5,9 +5,12 @@
 //! | `/` | nodes, controllers, plots |
 //! | `/objects`, `/objects?kind=pods&namespace=…` | kinds; objects of a kind |
 //! | `/object/GROUP/VERSION/RESOURCE/NAMESPACE/NAME` | an object; `core` and `-` stand for no group and no namespace |
+//! | `/edit/GROUP/VERSION/RESOURCE/NAMESPACE/NAME` | preview of an edit of an object |
 //! | `/pod/NAMESPACE/NAME/scheduling` | nodes and plugins for a pod |
 //! | `/controller/NAME` | queue, passes and errors of a controller |
 //! | `/events` | events |
+//! | `/what-if`, `/what-if/NUMBER` | changes of a copy of the cluster; the report of a run |
+//! | `/simulation` | switches of the simulation |
 //! | `/pending`, `/pending?namespace=…` | pods that wait for a node, in a scheduler |
 
 use evenkeel_api::Kind;
@@ -32,6 +35,14 @@ pub(crate) enum Route {
     List(ListQuery),
     /// An object with its controllers and events.
     Object(ObjectPath),
+    /// Preview of an edit of an object.
+    Edit(ObjectPath),
+    /// Changes of a copy of the cluster.
+    WhatIf,
+    /// Report of a run, by its number.
+    WhatIfReport(u64),
+    /// Switches of the simulation.
+    Simulation,
     /// Scheduling of a pod.
     Scheduling {
         /// Namespace of the pod.
@@ -97,9 +108,18 @@ impl ObjectPath {
 
     /// Returns the path of the object's page.
     pub(crate) fn href(&self) -> String {
+        self.below("object")
+    }
+
+    /// Returns the path of the preview of an edit of the object.
+    pub(crate) fn edit_href(&self) -> String {
+        self.below("edit")
+    }
+
+    fn below(&self, page: &str) -> String {
         let or = |text: &str, empty: &str| encode(if text.is_empty() { empty } else { text });
         format!(
-            "/object/{}/{}/{}/{}/{}",
+            "/{page}/{}/{}/{}/{}/{}",
             or(&self.group, CORE),
             encode(&self.version),
             encode(&self.resource),
@@ -144,6 +164,13 @@ pub(crate) fn controller_href(name: &str) -> String {
     format!("/controller/{}", encode(name))
 }
 
+/// Returns all values of a parameter of a form.
+pub(crate) fn parameters(form: &str, wanted: &str) -> Vec<String> {
+    let pairs = form.split('&').filter_map(|pair| pair.split_once('='));
+    let of_name = pairs.filter(|(name, _)| *name == wanted);
+    of_name.filter_map(|(_, value)| decode(&value.replace('+', " "))).collect()
+}
+
 /// Returns the value of a parameter of a query or of a form (`application/x-www-form-urlencoded`).
 pub(crate) fn parameter(query: &str, wanted: &str) -> Option<String> {
     let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
@@ -175,15 +202,21 @@ impl Route {
                     after: value("after"),
                 }),
             },
-            ["object", group, version, resource, namespace, name] if !name.is_empty() => {
-                Self::Object(ObjectPath {
+            [page @ ("object" | "edit"), group, version, resource, namespace, name]
+                if !name.is_empty() =>
+            {
+                let path = ObjectPath {
                     group: unless(group, CORE),
                     version: version.to_owned(),
                     resource: resource.to_owned(),
                     namespace: unless(namespace, NO_NAMESPACE),
                     name: name.to_owned(),
-                })
+                };
+                if page == "edit" { Self::Edit(path) } else { Self::Object(path) }
             }
+            ["what-if"] => Self::WhatIf,
+            ["what-if", number] => Self::WhatIfReport(number.parse().ok()?),
+            ["simulation"] => Self::Simulation,
             ["pod", namespace, name, "scheduling"] if !namespace.is_empty() && !name.is_empty() => {
                 Self::Scheduling { namespace: namespace.to_owned(), name: name.to_owned() }
             }
@@ -203,8 +236,19 @@ impl Route {
             Self::Overview | Self::Controller(_) => "/",
             Self::Events { .. } => "/events",
             Self::Pending { .. } => "/pending",
-            Self::Kinds | Self::List(_) | Self::Object(_) | Self::Scheduling { .. } => "/objects",
+            Self::WhatIf | Self::WhatIfReport(_) => "/what-if",
+            Self::Simulation => "/simulation",
+            Self::Kinds
+            | Self::List(_)
+            | Self::Object(_)
+            | Self::Edit(_)
+            | Self::Scheduling { .. } => "/objects",
         }
+    }
+
+    /// Returns whether the server streams changes of the page. A form with the user's text stays as it is.
+    pub(crate) fn is_live(&self) -> bool {
+        !matches!(self, Self::Edit(_) | Self::WhatIfReport(_))
     }
 }
 
@@ -222,6 +266,8 @@ mod tests {
         {
             let path = ObjectPath::of(kind, namespace, name);
             let href = path.href();
+            let edit = Route::parse(&path.edit_href(), "").expect("a page");
+            assert_eq!((edit.is_live(), &edit), (false, &Route::Edit(path.clone())));
             assert_eq!(Route::parse(&href, ""), Some(Route::Object(path)), "{href}");
             assert!(!href.contains(['<', '"', ' ']), "{href}");
         }
@@ -245,13 +291,23 @@ mod tests {
 
     #[test]
     fn other_paths_have_no_page() {
-        for path in ["", "/x", "/object/core/v1/pods/a", "/object/core/v1/pods/a/b/c", "/%ff"] {
+        for path in [
+            "/what-if/x",
+            "/edit/core/v1/pods/a",
+            "",
+            "/x",
+            "/object/core/v1/pods/a",
+            "/object/core/v1/pods/a/b/c",
+            "/%ff",
+        ] {
             assert_eq!(Route::parse(path, ""), None, "{path}");
         }
         assert_eq!(Route::parse("/", "x"), Some(Route::Overview));
         assert_eq!(Route::parse("/objects", ""), Some(Route::Kinds));
         let pending = Route::Pending { namespace: "a".to_owned() };
         assert_eq!(Route::parse("/pending", "namespace=a"), Some(pending));
+        assert_eq!(Route::parse("/what-if/3", ""), Some(Route::WhatIfReport(3)));
+        assert_eq!(parameters("a=1&b=2&a=x+y", "a"), ["1", "x y"]);
         assert_eq!(parameter("a=b+c%2Bd&e=", "a").as_deref(), Some("b c+d"));
     }
 }

@@ -1,13 +1,13 @@
 //! Dry runs of the scheduler for pages. Its caches run while somebody looks, and end a minute later.
 
 use crate::source::PageError;
-use evenkeel_api::time::Timestamp;
+use evenkeel_api::{time::Timestamp, views::Pod};
 use evenkeel_explain::{LiveScheduler, Unsynced};
 use evenkeel_runtime::clock::Clock;
 use evenkeel_scheduler::{DEFAULT_SCHEDULER, SchedulerOptions, explain::Explained};
 use futures::future::BoxFuture;
 use http::StatusCode;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 use tokio::sync::Mutex;
 
 /// Time after the last look for which the caches stay.
@@ -29,6 +29,8 @@ trait DryRuns: Send + Sync {
         namespace: &'a str,
         name: &'a str,
     ) -> BoxFuture<'a, Result<Explained, PageError>>;
+    /// Explains how a pod that may differ from the cluster's would be scheduled now.
+    fn explain_pod(&self, pod: Arc<Pod>) -> BoxFuture<'_, Result<Explained, PageError>>;
     /// Returns the names of the profiles.
     fn names(&self) -> &[String];
     /// Ends what nobody has used for a minute. Returns whether nothing runs.
@@ -61,6 +63,14 @@ impl Scheduling {
         self.0.explain(namespace, name).await
     }
 
+    /// Like [`Scheduling::explain`], for a pod that may differ from that of the cluster.
+    ///
+    /// # Errors
+    /// As of [`Scheduling::explain`].
+    pub(crate) async fn explain_pod(&self, pod: Arc<Pod>) -> Result<Explained, PageError> {
+        self.0.explain_pod(pod).await
+    }
+
     /// Ends the caches if nobody has looked for a minute. Returns whether none run.
     pub(crate) async fn end_if_idle(&self) -> bool {
         self.0.end_if_idle().await
@@ -88,7 +98,14 @@ impl DryRuns for DryScheduler {
         namespace: &'a str,
         name: &'a str,
     ) -> BoxFuture<'a, Result<Explained, PageError>> {
-        Box::pin(self.dry_run(namespace, name))
+        Box::pin(self.dry_run(namespace, name, |scheduler| scheduler.explain(namespace, name)))
+    }
+
+    fn explain_pod(&self, pod: Arc<Pod>) -> BoxFuture<'_, Result<Explained, PageError>> {
+        Box::pin(async move {
+            let (namespace, name) = (&*pod.meta.namespace, &*pod.meta.name);
+            self.dry_run(namespace, name, |scheduler| scheduler.explain_pod(&pod)).await
+        })
     }
 
     fn names(&self) -> &[String] {
@@ -101,14 +118,19 @@ impl DryRuns for DryScheduler {
 }
 
 impl DryScheduler {
-    async fn dry_run(&self, namespace: &str, name: &str) -> Result<Explained, PageError> {
+    async fn dry_run(
+        &self,
+        namespace: &str,
+        name: &str,
+        explain: impl FnOnce(&mut LiveScheduler) -> Option<Explained>,
+    ) -> Result<Explained, PageError> {
         let mut running = self.running.lock().await;
         if running.is_none() {
             *running = Some(self.start().await?);
         }
         let explained = running.as_mut().and_then(|running| {
             running.used = self.clock.now();
-            running.scheduler.explain(namespace, name)
+            explain(&mut running.scheduler)
         });
         explained.ok_or_else(|| {
             let names = match self.names.as_slice() {

@@ -3,8 +3,10 @@
 use crate::{
     Console,
     access::{Access, Site, decide, session_of},
+    pages::Content,
     route::{Route, parameter},
     session::Session,
+    simulation,
     source::PageError,
     view::{
         layout::{ErrorPage, Layout, LoginPage, Viewer},
@@ -40,6 +42,8 @@ pub type Body = UnsyncBoxBody<Bytes, Infallible>;
 
 /// Maximum size of a form in bytes.
 const MAX_FORM_SIZE: usize = 16 * 1024;
+/// Maximum size of a form in bytes from somebody who is logged in: it may have objects, whose characters are escaped.
+const MAX_TEXT_SIZE: usize = 2 * 1024 * 1024;
 /// Time that a form has to arrive.
 const FORM_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time that connections have to end when the console stops.
@@ -69,6 +73,26 @@ fn respond(
     let value = HeaderValue::from_static(content_type);
     response.headers_mut().insert(header::CONTENT_TYPE, value);
     response
+}
+
+/// Responds with a report, which is a whole page with a policy of its own in a `meta` element: its style and its script are in it. Without
+/// one, it gets the policy of all pages.
+fn report(html: Bytes) -> Response<Body> {
+    let policy = policy_of(&String::from_utf8_lossy(&html))
+        .map(|policy| format!("{policy}; frame-ancestors 'none'"))
+        .and_then(|policy| HeaderValue::from_str(&policy).ok());
+    let mut response = respond(StatusCode::OK, HTML, html);
+    if let Some(policy) = policy {
+        response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
+    }
+    response
+}
+
+/// Returns the policy in a page's `meta` element.
+fn policy_of(html: &str) -> Option<&str> {
+    let head = html.split_once("<body")?.0;
+    let (_, rest) = head.split_once("<meta http-equiv=\"Content-Security-Policy\" content=\"")?;
+    rest.split_once('"').map(|(policy, _)| policy).filter(|it| it.starts_with("default-src 'none'"))
 }
 
 fn redirect(to: &str) -> Response<Body> {
@@ -123,7 +147,8 @@ fn protect(response: &mut Response<Body>) {
         (header::HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
         (header::HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
     ] {
-        headers.insert(name, HeaderValue::from_static(value));
+        // A report has a policy of its own.
+        headers.entry(name).or_insert(HeaderValue::from_static(value));
     }
 }
 
@@ -180,6 +205,9 @@ impl Console {
             });
         }
         drop(listener);
+        if let Some(what_if) = &self.what_if {
+            what_if.cancel();
+        }
         tasks.shut_down(DRAIN_TIMEOUT).await;
     }
 
@@ -194,7 +222,12 @@ impl Console {
             let (console, stop) = (Arc::clone(&self), service_stop.clone());
             Box::pin(async move {
                 let (parts, body) = request.into_parts();
-                let form = Limited::new(body, MAX_FORM_SIZE).collect();
+                let find = |cookie: &str| console.sessions.find(cookie);
+                let limit = match session_of(console.site(address), &parts.headers, find) {
+                    Some(_) => MAX_TEXT_SIZE,
+                    None => MAX_FORM_SIZE,
+                };
+                let form = Limited::new(body, limit).collect();
                 let response = match tokio::time::timeout(FORM_TIMEOUT, form).await {
                     Ok(Ok(form)) => {
                         let request = Request::from_parts(parts, form.to_bytes());
@@ -220,14 +253,16 @@ impl Console {
         stop: &CancellationToken,
     ) -> Response<Body> {
         let (parts, form) = request.into_parts();
-        let port = address.port();
-        let site = match &self.program {
-            Some(_) => Site::Secure(port),
-            None => Site::Loopback(port),
-        };
-        let mut response = self.route(site, &parts, &form, stop).await;
+        let mut response = self.route(self.site(address), &parts, &form, stop).await;
         protect(&mut response);
         response
+    }
+
+    fn site(&self, address: SocketAddr) -> Site {
+        match &self.program {
+            Some(_) => Site::Secure(address.port()),
+            None => Site::Loopback(address.port()),
+        }
     }
 
     async fn route(
@@ -275,9 +310,22 @@ impl Console {
         self.visit();
         if is_form {
             return match self.carry_out(&session, path, &form).await {
-                Ok(href) if path == "/logout" => with_cookie(&href, &site.remove_cookie()),
-                Ok(href) => redirect(&href),
-                Err(error) => self.refuse(Some(&session), &error, "/objects"),
+                Ok(Done::At(href)) if path == "/logout" => {
+                    with_cookie(&href, &site.remove_cookie())
+                }
+                Ok(Done::At(href)) => redirect(&href),
+                Ok(Done::Page(content, section)) => {
+                    let (title, html) = (&*content.title, &*content.html);
+                    self.frame(StatusCode::OK, title, section, "", viewer(Some(&session)), html)
+                }
+                Err(error) => {
+                    let section = if path.starts_with(simulation::PATH) {
+                        simulation::PATH
+                    } else {
+                        "/objects"
+                    };
+                    self.refuse(Some(&session), &error, section)
+                }
             };
         }
         if path == "/live" {
@@ -287,7 +335,14 @@ impl Console {
             let error = PageError::not_found(format!("There is no page {path}."));
             return self.refuse(Some(&session), &error, "/");
         };
+        if let Route::WhatIfReport(number) = route {
+            return match self.what_if_report(&session, number).await {
+                Ok(html) => report(html),
+                Err(error) => self.refuse(Some(&session), &error, route.section()),
+            };
+        }
         let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
+        let target = if route.is_live() { target } else { "" };
         match self.content(&session, &route).await {
             Ok(content) => {
                 let (title, html) = (&*content.title, &*content.html);
@@ -317,6 +372,7 @@ impl Console {
             cluster: &self.cluster,
             is_program: self.program.is_some(),
             has_pending: self.has_pending(),
+            has_what_if: self.what_if.is_some(),
             section,
             live,
             viewer,
@@ -386,12 +442,20 @@ impl Console {
 
     /// Carries out a form. Returns the page to show next.
     async fn carry_out(
-        &self,
+        self: &Arc<Self>,
         session: &Arc<Session>,
         path: &str,
         form: &str,
-    ) -> Result<String, PageError> {
-        let is_known = path == "/logout" || (path == "/switch" && self.program.is_none());
+    ) -> Result<Done, PageError> {
+        let edited = match Route::parse(path, "") {
+            Some(Route::Edit(object)) => Some(object),
+            _ => None,
+        };
+        let switch = path.strip_prefix(simulation::PATH).and_then(|it| it.strip_prefix('/'));
+        let is_known = matches!(path, "/logout" | "/what-if" | "/what-if/cancel")
+            || (path == "/switch" && self.program.is_none())
+            || switch.is_some()
+            || edited.is_some();
         if !is_known {
             return Err(PageError::not_found(format!("There is no form {path}.")));
         }
@@ -402,13 +466,34 @@ impl Console {
         }
         if path == "/logout" {
             self.sessions.log_out(session);
-            return Ok("/login".to_owned());
+            return Ok(Done::At("/login".to_owned()));
+        }
+        if let Some(object) = edited {
+            let content = self.edit(session, &object, Some(field("yaml").unwrap_or_default()));
+            return Ok(Done::Page(content.await?, "/objects"));
+        }
+        match path {
+            "/what-if" => {
+                return Ok(match self.start_what_if(session, form).await? {
+                    None => Done::At(path.to_owned()),
+                    Some(content) => Done::Page(content, "/what-if"),
+                });
+            }
+            "/what-if/cancel" => {
+                self.cancel_what_if(session, &field("run").unwrap_or_default()).await?;
+                return Ok(Done::At("/what-if".to_owned()));
+            }
+            _ => {}
+        }
+        if let Some(what) = switch {
+            self.switch_simulation(session, what, field).await?;
+            return Ok(Done::At(simulation::PATH.to_owned()));
         }
         let change = Change::of_form(field).ok_or_else(|| PageError {
             status: StatusCode::BAD_REQUEST,
             message: "The form names no annotation of the simulation, or no object.".to_owned(),
         })?;
-        Ok(session.source.change(&change).await?.href())
+        Ok(Done::At(session.source.change(&change).await?.href()))
     }
 
     /// Answers with a stream that sends the content of a page whenever it changes (server-sent events).
@@ -420,7 +505,7 @@ impl Console {
     ) -> Response<Body> {
         let page = parameter(query, "page").unwrap_or_default();
         let (path, query) = page.split_once('?').unwrap_or((&page, ""));
-        let Some(route) = Route::parse(path, query) else {
+        let Some(route) = Route::parse(path, query).filter(Route::is_live) else {
             return respond(StatusCode::NOT_FOUND, "text/plain", "no such page\n");
         };
         let Ok(permit) = Arc::clone(&self.streams).try_acquire_owned() else {
@@ -446,6 +531,14 @@ impl Console {
         response.headers_mut().insert(header::CONTENT_TYPE, value);
         response
     }
+}
+
+/// What a form leads to.
+enum Done {
+    /// Another page, by its path.
+    At(String),
+    /// This content, in the section of the navigation.
+    Page(Content, &'static str),
 }
 
 /// Stream of a page's changes.

@@ -59,12 +59,29 @@ impl From<http::Error> for PageError {
     }
 }
 
+/// Answer of the API server to a rehearsed update.
+pub(crate) enum Rehearsed {
+    /// It would store this object.
+    Admitted(Value),
+    /// It would refuse the object.
+    Refused {
+        /// Reason.
+        message: String,
+        /// Fields with their errors.
+        causes: Vec<(String, String)>,
+    },
+}
+
 /// Reads and writes with the rights of one user.
 pub(crate) struct Source {
     /// Name of the user. `None` is the cluster's administrator.
     user: Option<String>,
     /// Client for reads.
     client: Client,
+    /// Transport of the client for reads.
+    reads: kube::Client,
+    /// Client whose writes are all dry runs of the API server ([`Source::rehearse`]).
+    rehearsals: Client,
     /// Client of the switches, if they are allowed.
     writer: Option<Client>,
 }
@@ -82,7 +99,74 @@ impl Source {
         };
         let writer = allows_writes.then(|| client(kube.clone()));
         let user = user.map(str::to_owned);
-        Self { user, client: client(dry_run(kube.clone()).0), writer }
+        let reads = dry_run(kube.clone()).0;
+        Self {
+            user,
+            client: client(reads.clone()),
+            reads,
+            rehearsals: client(kube.clone()),
+            writer,
+        }
+    }
+
+    /// Returns a client that sends only reads.
+    pub(crate) fn reads(&self) -> kube::Client {
+        self.reads.clone()
+    }
+
+    /// Returns the client for reads.
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Asks the API server what it would make of an update. It stores nothing (`dryRun=All`).
+    ///
+    /// # Errors
+    /// When the user may not update the object, or the API server does not answer. A refusal of the object is no error.
+    pub(crate) async fn rehearse(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        name: &str,
+        object: &Value,
+    ) -> Result<Rehearsed, PageError> {
+        let target = target(kind, namespace, name);
+        let request = Request::builder()
+            .method(Method::PUT)
+            .uri(format!(
+                "{target}?dryRun=All&fieldManager=evenkeel-console&fieldValidation=Strict"
+            ))
+            .header(header::CONTENT_TYPE, HeaderValue::from_static(JSON))
+            .header(header::ACCEPT, HeaderValue::from_static(JSON))
+            .body(Bytes::from(object.to_string()))?;
+        let right = Right::on("update", kind, namespace, name);
+        match self.rehearsals.raw(request).await {
+            Ok(answer) => match serde_json::from_slice(answer.body()) {
+                Ok(admitted @ Value::Object(_)) => Ok(Rehearsed::Admitted(admitted)),
+                Ok(_) => Err(unreadable(&target, &"it is no object")),
+                Err(error) => Err(unreadable(&target, &error)),
+            },
+            Err(error) => match error.status() {
+                Some(status) if matches!(status.code, 400 | 409 | 413 | 422) => {
+                    let causes = status.causes.iter();
+                    Ok(Rehearsed::Refused {
+                        message: status.message.to_string(),
+                        causes: causes
+                            .filter(|cause| !cause.field.is_empty())
+                            .map(|cause| (cause.field.to_string(), cause.message.to_string()))
+                            .collect(),
+                    })
+                }
+                // A webhook refuses, or RBAC.
+                Some(status)
+                    if status.code == 403 && status.message.starts_with("admission webhook") =>
+                {
+                    let message = status.message.to_string();
+                    Ok(Rehearsed::Refused { message, causes: Vec::new() })
+                }
+                _ => Err(right.error(self.user.as_deref(), &error)),
+            },
+        }
     }
 
     async fn read(
@@ -209,24 +293,56 @@ impl Source {
 
     /// Sets or removes an annotation. Returns the page of its object.
     pub(crate) async fn change(&self, change: &Change) -> Result<ObjectPath, PageError> {
+        let kind = if change.kind == "Node" { Node::kind() } else { Pod::kind() };
+        self.patch(&kind, &change.namespace, &change.name, &change.patch()).await?;
+        Ok(ObjectPath::of(&kind, &change.namespace, &change.name))
+    }
+
+    /// Changes an object by a merge patch (RFC 7396).
+    ///
+    /// # Errors
+    /// When this console only reads, or the API server refuses the change.
+    pub(crate) async fn patch(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        name: &str,
+        patch: &Value,
+    ) -> Result<(), PageError> {
         let Some(writer) = &self.writer else {
             let message = "This console only reads. Start the cluster with --console-writes to switch the simulation.";
             return Err(PageError { status: StatusCode::FORBIDDEN, message: message.to_owned() });
         };
-        let kind = if change.kind == "Node" { Node::kind() } else { Pod::kind() };
         let request = Request::builder()
             .method(Method::PATCH)
-            .uri(target(&kind, &change.namespace, &change.name))
+            .uri(target(kind, namespace, name))
             .header(header::CONTENT_TYPE, HeaderValue::from_static("application/merge-patch+json"))
             .header(header::ACCEPT, HeaderValue::from_static(JSON))
-            .body(Bytes::from(change.patch().to_string()))?;
-        writer.raw(request).await.map_err(|error| {
-            let right = Right::on("patch", &kind, &change.namespace, &change.name);
-            right.error(self.user.as_deref(), &error)
+            .body(Bytes::from(patch.to_string()))?;
+        let answer = writer.raw(request).await;
+        answer.map_err(|error| {
+            Right::on("patch", kind, namespace, name).error(self.user.as_deref(), &error)
         })?;
-        Ok(ObjectPath::of(&kind, &change.namespace, &change.name))
+        Ok(())
+    }
+
+    /// Returns the Behaviors of the cluster. `None` without their definition.
+    ///
+    /// # Errors
+    /// When the user may not list them, or the API server does not answer.
+    pub(crate) async fn behaviors(&self) -> Result<Option<Vec<Value>>, PageError> {
+        let target = BEHAVIORS.path("");
+        match self.read(&target, JSON, &Right::list(&BEHAVIORS, "")).await {
+            Ok(list) => items_of(list, &target).map(Some),
+            Err(error) if error.status == StatusCode::NOT_FOUND => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 }
+
+/// Behaviors of the simulation.
+pub(crate) const BEHAVIORS: Kind =
+    Kind::new("sim.evenkeel.dev", "v1alpha1", "Behavior", "behaviors", false);
 
 /// Events in the core group, which have all fields of those in `events.k8s.io`.
 pub(crate) const EVENTS: Kind = Kind::new("", "v1", "Event", "events", true);

@@ -1,14 +1,28 @@
 //! The console of a cluster in this process: access, pages, switches, changes.
 
 use bytes::Bytes;
-use evenkeel_console::{Body, Console, ConsoleOptions};
-use evenkeel_runtime::{clock::Clock, tasks::Tasks};
+use evenkeel_console::{
+    Body, Console, ConsoleOptions, Planners, PreparedWhatIf, PreviewReports, Proceed, TimeControl,
+    WhatIf, WhatIfChange, WhatIfProgress, WhatIfReport,
+};
+use evenkeel_runtime::{
+    client::Client,
+    clock::Clock,
+    discovery::ServerResources,
+    introspect::{ObjectReport, Subject},
+    tasks::Tasks,
+};
 use evenkeel_scheduler::SchedulerOptions;
 use evenkeel_test::TestCluster;
+use futures::future::BoxFuture;
 use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 use tokio_util::sync::CancellationToken;
 
 const ADDRESS: ([u8; 4], u16) = ([127, 0, 0, 1], 7070);
@@ -52,6 +66,9 @@ impl Visit {
             registries: [&[plane.registry().clone()], plane.scheduler_registries()].concat(),
             node_faults: plane.node_faults().clone(),
             scheduler: Box::new(|| vec![SchedulerOptions::default()]),
+            planners: Some(Arc::new(Scaling)),
+            what_if: Some(Arc::new(Endless)),
+            time_control: Some(Arc::new(Stopped::default())),
             allows_writes,
         });
         let console = console.expect("a console");
@@ -104,6 +121,117 @@ impl Visit {
         let (status, html) = self.page(target).await;
         assert_eq!(status, StatusCode::OK, "{target}: {html}");
         html
+    }
+}
+
+/// A planner that would scale a Deployment to what it reads.
+struct Scaling;
+
+/// Its report, which reads with the client of the preview.
+struct ScalingReports(Client);
+
+impl Planners for Scaling {
+    fn start<'a>(
+        &'a self,
+        kube: kube::Client,
+        clock: &'a Clock,
+        _: Arc<ServerResources>,
+        _: &'a Subject,
+    ) -> BoxFuture<'a, Result<Box<dyn PreviewReports>, String>> {
+        let client = Client::builder(kube, clock.clone()).qps(-1.0).build();
+        Box::pin(async move { Ok(Box::new(ScalingReports(client)) as Box<dyn PreviewReports>) })
+    }
+}
+
+impl PreviewReports for ScalingReports {
+    fn of<'a>(&'a self, subject: &'a Subject) -> BoxFuture<'a, Result<Vec<ObjectReport>, String>> {
+        Box::pin(async move {
+            let path = format!("/apis/apps/v1/namespaces/{}/deployments", subject.namespace);
+            let request = Request::get(&path).header("accept", "application/json");
+            let request = request.body(Bytes::new()).expect("a request");
+            let list = self.0.raw(request).await.map_err(|error| error.to_string())?;
+            let list: Value = serde_json::from_slice(list.body()).expect("JSON");
+            let found = list["items"].as_array().expect("items").iter();
+            let replicas = found
+                .filter(|item| item["metadata"]["name"] == *subject.name)
+                .map(|item| item["spec"]["replicas"].to_string());
+            Ok(vec![ObjectReport {
+                controller: "scaling".to_owned(),
+                object: subject.clone(),
+                exists: true,
+                would: replicas.map(|replicas| format!("scale to {replicas}")).collect(),
+                ..ObjectReport::default()
+            }])
+        })
+    }
+
+    fn stop(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
+}
+
+/// A simulator whose runs end when they are cancelled, or at once if nothing is drained.
+struct Endless;
+
+struct EndlessRun(WhatIfChange);
+
+impl WhatIf for Endless {
+    fn prepare<'a>(
+        &'a self,
+        _: &'a Client,
+        change: WhatIfChange,
+    ) -> BoxFuture<'a, Result<Box<dyn PreparedWhatIf>, String>> {
+        Box::pin(async move {
+            if change.duration == "soon" {
+                return Err("virtual time: no duration <soon>".to_owned());
+            }
+            Ok(Box::new(EndlessRun(change)) as Box<dyn PreparedWhatIf>)
+        })
+    }
+}
+
+impl PreparedWhatIf for EndlessRun {
+    fn objects(&self) -> usize {
+        if self.0.drain.contains(&"everything".to_owned()) { 50_001 } else { 7 }
+    }
+
+    fn run(self: Box<Self>, proceed: Proceed<'_>) -> Result<Option<WhatIfReport>, String> {
+        if self.0.drain.is_empty() {
+            let policy = "default-src 'none'; style-src 'unsafe-inline'";
+            let html = format!(
+                "<html><meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\"><body>the report"
+            );
+            return Ok(Some(WhatIfReport { html, summary: "Settled at once.".to_owned() }));
+        }
+        let hour = Duration::from_hours(1);
+        while proceed(WhatIfProgress::Changed(hour / 4, hour)) {
+            std::thread::yield_now();
+        }
+        Ok(None)
+    }
+}
+
+/// A cluster's time that only remembers what was asked of it.
+#[derive(Default)]
+struct Stopped(Mutex<Vec<String>>);
+
+impl TimeControl for Stopped {
+    fn speed(&self) -> f64 {
+        60.0
+    }
+
+    fn remaining_jump(&self) -> Duration {
+        let jumps = self.0.lock().expect("a lock").len();
+        Duration::from_hours(6) * u32::try_from(jumps).expect("a number")
+    }
+
+    fn set_speed(&self, speed: &str) -> Result<(), String> {
+        Err(format!("no speed {speed:?}"))
+    }
+
+    fn jump(&self, by: Duration) -> Result<(), String> {
+        self.0.lock().expect("a lock").push(format!("{by:?}"));
+        Ok(())
     }
 }
 
@@ -588,5 +716,257 @@ async fn a_user_sees_what_the_user_may_see() {
     visit.cookie = administrator;
     let web = visit.html(page).await;
     assert!(web.contains("id=\"explain\"") && web.contains("Log in as another user"), "{web}");
+    cluster.stop().await;
+}
+
+const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
+
+fn deployment(replicas: u32) -> Value {
+    let labels = json!({"app": "web"});
+    let containers = json!([{"name": "c", "image": "nginx"}]);
+    let template = json!({"metadata": {"labels": labels}, "spec": {"containers": containers}});
+    let spec =
+        json!({"replicas": replicas, "selector": {"matchLabels": labels}, "template": template});
+    json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "default"}, "spec": spec})
+}
+
+fn form_of(pairs: &[(&str, &str)]) -> String {
+    let escape = |text: &str| {
+        percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()
+    };
+    pairs
+        .iter()
+        .map(|(name, value)| format!("{name}={}", escape(value)))
+        .collect::<Vec<_>>()
+        .join("&")
+}
+
+impl Visit {
+    /// Sends a form. Returns the status, and the page.
+    async fn post(&self, target: &str, pairs: &[(&str, &str)]) -> (u16, String) {
+        let response = self.send(Method::POST, target, &ORIGIN, &form_of(pairs)).await;
+        let status = response.status().as_u16();
+        let body = response.into_body().collect().await.expect("a body").to_bytes();
+        (status, String::from_utf8_lossy(&body).into_owned())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_edit_is_previewed_and_not_written() {
+    let cluster = TestCluster::start().await.expect("a cluster");
+    let mut visit = Visit::start(&cluster, false).await;
+    create(&cluster, DEPLOYMENTS, deployment(2)).await;
+    let secret = json!({"metadata": {"name": "s"}, "stringData": {"key": "hunter2"}});
+    create(&cluster, "/api/v1/namespaces/default/secrets", secret).await;
+    let page = "/edit/apps/v1/deployments/default/web";
+    let object = visit.html("/object/apps/v1/deployments/default/web").await;
+    assert!(object.contains(&format!("href=\"{page}\"")), "{object}");
+    let form = visit.html(page).await;
+    assert!(form.contains("replicas: 2") && !form.contains("resourceVersion"), "{form}");
+    assert!(!form.contains("data-live"), "the text stays: {form}");
+    let token = token_of(&form);
+    let text = deployment(5).to_string();
+    let compare = async |visit: &Visit, text: &str| {
+        visit.post(page, &[("token", &token), ("yaml", text)]).await
+    };
+    assert_eq!(visit.post(page, &[("token", "guessed"), ("yaml", &text)]).await.0, 403);
+    let (status, html) = compare(&visit, &text).await;
+    assert_eq!(status, 200, "{html}");
+    for part in
+        ["spec.replicas", "<del>2</del>", "<ins>5</ins>", "scale to 2", "scale to 5", "no longer"]
+    {
+        assert!(html.contains(part), "{part}: {html}");
+    }
+    let live = get(&cluster, &format!("{DEPLOYMENTS}/web")).await;
+    assert_eq!(
+        (&live["spec"]["replicas"], &live["metadata"]["generation"]),
+        (&json!(2), &json!(1))
+    );
+    // The text and the API server refuse what is wrong, with the field.
+    let mut invalid = deployment(2);
+    invalid["spec"]["replicas"] = json!(-1);
+    let mut unknown = deployment(2);
+    unknown["spec"]["nonsense"] = json!(1);
+    for (text, want) in [
+        (invalid.to_string(), "<dt>spec.replicas</dt>"),
+        (unknown.to_string(), "spec.nonsense"),
+        ("a: [".to_owned(), "This is no YAML"),
+        (
+            json!({"apiVersion": "apps/v1", "kind": "Job"}).to_string(),
+            "kind: an edit cannot change it",
+        ),
+    ] {
+        let (status, html) = compare(&visit, &text).await;
+        assert_eq!(status, 200, "{html}");
+        assert!(
+            html.contains("The edit would be refused") && html.contains(want),
+            "{want}: {html}"
+        );
+    }
+    let (_, html) = compare(&visit, &live.to_string()).await;
+    assert!(html.contains("Nothing would change"), "{html}");
+    assert_eq!(visit.page("/edit/core/v1/secrets/default/s").await.0, StatusCode::NOT_FOUND);
+    assert!(!visit.html("/object/core/v1/secrets/default/s").await.contains("/edit/"));
+    // A user may preview what the user may update.
+    let token = service_account(&cluster, "viewer", "view").await;
+    let (status, html) = visit.log_in(&token).await;
+    assert_eq!(status, StatusCode::SEE_OTHER, "{html}");
+    let token = token_of(&visit.html(page).await);
+    let (status, html) = visit.post(page, &[("token", &token), ("yaml", &text)]).await;
+    assert_eq!(status, 403, "{html}");
+    assert!(html.contains("may not update deployments.apps web in namespace default"), "{html}");
+    cluster.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_is_compared_with_the_scheduler() {
+    let cluster = TestCluster::start().await.expect("a cluster");
+    let visit = Visit::start(&cluster, false).await;
+    let pod = |zone: &str| {
+        let containers = json!([{"name": "c", "image": "nginx"}]);
+        json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": "gated", "namespace": "default"},
+            "spec": {
+                "containers": containers, "schedulingGates": [{"name": "example.com/wait"}],
+                "nodeSelector": {"zone": zone},
+            },
+        })
+    };
+    let mut gated = pod("x");
+    gated["spec"].as_object_mut().expect("a spec").remove("nodeSelector");
+    create(&cluster, PODS, gated).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let page = "/edit/core/v1/pods/default/gated";
+    let token = token_of(&visit.html(page).await);
+    // The selector of a gated pod may become narrower.
+    let mut text = get(&cluster, &format!("{PODS}/gated")).await;
+    text["spec"]["nodeSelector"] = json!({"zone": "none"});
+    let (status, html) = visit.post(page, &[("token", &token), ("yaml", &text.to_string())]).await;
+    assert_eq!(status, 200, "{html}");
+    for part in ["What the scheduler would do", "3 of 3 nodes are feasible", "NodeAffinity"] {
+        assert!(html.contains(part), "{part}: {html}");
+    }
+    cluster.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_ifs_run_one_at_a_time_until_they_are_cancelled() {
+    let cluster = TestCluster::start().await.expect("a cluster");
+    let mut visit = Visit::start(&cluster, false).await;
+    let page = visit.html("/what-if").await;
+    assert!(page.contains("value=\"node-0\"") && page.contains("data-live"), "{page}");
+    let token = token_of(&page);
+    let start = async |pairs: &[(&str, &str)]| {
+        visit.post("/what-if", &[&[("token", &*token)], pairs].concat()).await
+    };
+    // What is wrong is said beside the fields, which keep their texts.
+    let (status, html) = start(&[("duration", "soon"), ("apply", "kind: <b>")]).await;
+    assert_eq!(status, 200, "{html}");
+    assert!(
+        html.contains("no duration &#60;soon&#62;") && html.contains("kind: &#60;b&#62;"),
+        "{html}"
+    );
+    let (_, html) = start(&[("drain", "everything")]).await;
+    assert!(html.contains("50001 objects; the console copies at most 50000"), "{html}");
+    // Without a change, the run ends by itself.
+    assert_eq!(start(&[("duration", "1h")]).await.0, 303);
+    let report = loop {
+        let (status, html) = visit.page("/what-if/1").await;
+        if status == StatusCode::OK {
+            break html;
+        }
+        std::thread::yield_now();
+    };
+    assert!(report.contains("the report"), "{report}");
+    let answer = visit.send(Method::GET, "/what-if/1", &[], "").await;
+    let policy = answer.headers()[header::CONTENT_SECURITY_POLICY].to_str().expect("text");
+    assert_eq!(policy, "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'");
+    assert!(visit.html("/what-if").await.contains("href=\"/what-if/1\""));
+
+    assert_eq!(start(&[("drain", "node-1"), ("drain", "node-2")]).await.0, 303);
+    let running = visit.html("/what-if").await;
+    assert!(
+        running.contains("drain node-1, node-2; 1h") && running.contains("id=\"cancel-2\""),
+        "{running}"
+    );
+    let (_, html) = start(&[]).await;
+    assert!(html.contains("Another what-if runs"), "{html}");
+    assert_eq!(visit.page("/what-if/2").await.0, StatusCode::NOT_FOUND, "it has no report");
+    assert_eq!(visit.post("/what-if/cancel", &[("token", &token), ("run", "2")]).await.0, 303);
+    while !visit.html("/what-if").await.contains("It was cancelled.") {
+        std::thread::yield_now();
+    }
+    assert_eq!(visit.post("/what-if/cancel", &[("token", &token), ("run", "2")]).await.0, 409);
+
+    let token = service_account(&cluster, "viewer", "view").await;
+    visit.log_in(&token).await;
+    for page in ["/what-if", "/what-if/1"] {
+        visit.refused(page, "may not list *.*").await;
+    }
+    let token = token_of(&visit.html("/simulation").await);
+    assert_eq!(visit.post("/what-if", &[("token", &token)]).await.0, 403);
+    cluster.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_simulation_has_switches_for_time_and_faults() {
+    let cluster = TestCluster::start().await.expect("a cluster");
+    let mut visit = Visit::start(&cluster, true).await;
+    let page = visit.html("/simulation").await;
+    assert!(page.contains("60x") && page.contains("No node has a fault."), "{page}");
+    let token = token_of(&page);
+    let post = async |visit: &Visit, what: &str, pairs: &[(&str, &str)]| {
+        let target = format!("/simulation/{what}");
+        visit.post(&target, &[&[("token", &*token)], pairs].concat()).await
+    };
+    assert_eq!(
+        visit.post("/simulation/time", &[("token", "guessed"), ("jump", "6h")]).await.0,
+        403
+    );
+    assert_eq!(post(&visit, "time", &[("jump", "+6h")]).await.0, 303);
+    assert!(visit.html("/simulation").await.contains("jumps 6h00m00s ahead"));
+    let (status, html) = post(&visit, "time", &[("jump", "soon")]).await;
+    assert_eq!(status, 400, "{html}");
+    let (status, html) = post(&visit, "time", &[("speed", "fast")]).await;
+    assert_eq!((status, html.contains("no speed &#34;fast&#34;")), (400, true), "{html}");
+    let fault = [("kind", "silent"), ("place", "node-1"), ("duration", "5m")];
+    assert_eq!(post(&visit, "fault", &fault).await.0, 303);
+    let annotation = async || {
+        let node = get(&cluster, "/api/v1/nodes/node-1").await;
+        node["metadata"]["annotations"]["sim.evenkeel.dev/silent"].clone()
+    };
+    assert!(annotation().await.as_str().is_some_and(|value| value.starts_with("until ")));
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let page = visit.html("/simulation").await;
+    assert!(page.contains("End silent of node-1") && page.contains("in 4m"), "{page}");
+    let end = [("kind", "silent"), ("place", "node/node-1"), ("action", "end")];
+    assert_eq!(post(&visit, "fault", &end).await.0, 303);
+    assert_eq!(annotation().await, Value::Null);
+    assert_eq!(post(&visit, "fault", &[("kind", "silent"), ("place", "zone/none")]).await.0, 400);
+    assert_eq!(post(&visit, "behavior", &[("name", "none"), ("suspend", "true")]).await.0, 404);
+    assert_eq!(post(&visit, "nothing", &[]).await.0, 404);
+
+    // Who may not patch nodes begins no fault, and nobody but the administrator changes the time.
+    let bearer = service_account(&cluster, "viewer", "view").await;
+    visit.log_in(&bearer).await;
+    let page = visit.html("/simulation").await;
+    assert!(page.contains("Only the cluster's administrator changes its time."), "{page}");
+    let token = token_of(&page);
+    for (what, pairs) in [
+        ("time", [("jump", "6h"), ("a", "b")]),
+        ("fault", [("kind", "silent"), ("place", "node-1")]),
+    ] {
+        let target = format!("/simulation/{what}");
+        let (status, html) =
+            visit.post(&target, &[&[("token", &*token)], &pairs[..]].concat()).await;
+        assert_eq!(status, 403, "{html}");
+    }
+    // A console that only reads has no forms, and takes none.
+    let reading = Visit::start(&cluster, false).await;
+    let page = reading.html("/simulation").await;
+    assert!(page.contains("This console only reads."), "{page}");
+    let token = token_of(&page);
+    assert_eq!(reading.post("/simulation/time", &[("token", &token), ("jump", "6h")]).await.0, 403);
     cluster.stop().await;
 }

@@ -2,28 +2,18 @@
 
 use crate::options::Options;
 use anyhow::Result;
-use evenkeel_component::{
-    flags::{Flags, Reader},
-    process::Process,
-};
-use std::net::SocketAddr;
-
-/// Adds the console's flag.
+#[cfg(not(feature = "console"))]
+use evenkeel_component::flags::{Flags, Reader};
+use evenkeel_component::process::Process;
 #[cfg(feature = "console")]
-pub(crate) fn with_flags(flags: Flags) -> Flags {
-    flags.with_own(evenkeel_console::program::FLAGS, evenkeel_console::program::WORDS)
-}
+pub(crate) use evenkeel_console::program::{address, with_flags};
+#[cfg(not(feature = "console"))]
+use std::net::SocketAddr;
 
 /// Adds no flag: the program is built without its console.
 #[cfg(not(feature = "console"))]
 pub(crate) fn with_flags(flags: Flags) -> Flags {
     flags
-}
-
-/// Returns the address of the console. `None` serves none.
-#[cfg(feature = "console")]
-pub(crate) fn address(read: &Reader) -> Option<SocketAddr> {
-    read.socket_address(evenkeel_console::program::FLAG)
 }
 
 /// Returns no address: there is no flag.
@@ -38,36 +28,16 @@ pub(crate) fn address(_: &Reader) -> Option<SocketAddr> {
 /// If the address is not available, or a certificate cannot be read.
 #[cfg(feature = "console")]
 pub(crate) fn serve(process: &Process, options: &Options) -> Result<()> {
-    use anyhow::Context as _;
-    use evenkeel_console::{
-        Console,
-        program::{Binding, Election, ProgramOptions},
-    };
+    use evenkeel_console::program::{Shown, serve};
 
-    let Some((address, anonymous)) = options.console.zip(process.connection.anonymous()) else {
-        return Ok(());
-    };
-    let manager = &process.manager;
-    let env = manager.env();
-    let election = manager.elector().zip(process.election());
-    let console = Console::of_program(ProgramOptions {
+    let Some(address) = options.console else { return Ok(()) };
+    let shown = Shown {
         name: crate::program::NAME,
-        anonymous,
-        clock: process.clock.clone(),
-        caches: env.caches.clone(),
-        introspection: env.introspection.clone(),
-        registry: process.registry.clone(),
+        caches: process.manager.env().caches.clone(),
         scheduling: None,
-        election: election.map(|(elector, lease)| Election {
-            elector: elector.clone(),
-            namespace: lease.namespace.clone(),
-            name: lease.name.clone(),
-        }),
-    });
-    let binding = Binding { address, tls: process.browser_tls(&options.serving)? };
-    let added = console.add_to(manager, binding);
-    added.with_context(|| format!("--console-bind-address: failed to listen on {address}"))?;
-    Ok(())
+        planners: Some(std::sync::Arc::new(crate::preview::Previews)),
+    };
+    serve(process, &options.serving, address, shown)
 }
 
 /// Does nothing: the program is built without its console.

@@ -1,5 +1,6 @@
 //! Scheduler that only makes dry runs, with the caches of a live cluster.
 
+use evenkeel_api::views::Pod;
 use evenkeel_runtime::{
     cache::Caches,
     client::{Client, dry_run},
@@ -10,7 +11,7 @@ use evenkeel_scheduler::{
     SchedulerOptions,
     explain::{Explained, Looker},
 };
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 /// Timeout for reflectors to stop.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -86,6 +87,11 @@ impl LiveScheduler {
     /// Evaluates a pod as if its scheduler scheduled it now. `None` if the pod does not exist, or no profile is for it.
     pub fn explain(&mut self, namespace: &str, name: &str) -> Option<Explained> {
         self.lookers.iter_mut().find_map(|looker| looker.explain(namespace, name))
+    }
+
+    /// Evaluates a pod that may differ from the cluster's, as if its scheduler scheduled it now. `None` if no profile is for it.
+    pub fn explain_pod(&mut self, pod: &Arc<Pod>) -> Option<Explained> {
+        self.lookers.iter_mut().find_map(|looker| looker.explain_pod(pod))
     }
 
     /// Returns what evaluates pods for the first scheduler, also pods that no cluster has.

@@ -2,29 +2,19 @@
 
 use crate::{Registry, config::KubeSchedulerConfiguration, options::Options};
 use anyhow::Result;
-use evenkeel_component::{
-    flags::{Flags, Reader},
-    process::Process,
-};
-use evenkeel_runtime::cache::Caches;
-use std::net::SocketAddr;
-
-/// Adds the console's flag.
+#[cfg(not(feature = "console"))]
+use evenkeel_component::flags::{Flags, Reader};
+use evenkeel_component::process::Process;
 #[cfg(feature = "console")]
-pub(crate) fn with_flags(flags: Flags) -> Flags {
-    flags.with_own(evenkeel_console::program::FLAGS, evenkeel_console::program::WORDS)
-}
+pub(crate) use evenkeel_console::program::{address, with_flags};
+use evenkeel_runtime::cache::Caches;
+#[cfg(not(feature = "console"))]
+use std::net::SocketAddr;
 
 /// Adds no flag: the program is built without its console.
 #[cfg(not(feature = "console"))]
 pub(crate) fn with_flags(flags: Flags) -> Flags {
     flags
-}
-
-/// Returns the address of the console. `None` serves none.
-#[cfg(feature = "console")]
-pub(crate) fn address(read: &Reader) -> Option<SocketAddr> {
-    read.socket_address(evenkeel_console::program::FLAG)
 }
 
 /// Returns no address: there is no flag.
@@ -47,16 +37,13 @@ pub(crate) fn serve(
     caches: &Caches,
 ) -> Result<()> {
     use crate::{NAME, configured_options, profiles::build_profiles};
-    use anyhow::Context as _;
     use evenkeel_console::{
-        Console, Scheduling,
-        program::{Binding, Election, ProgramOptions},
+        Scheduling,
+        program::{Shown, serve},
     };
     use std::sync::Arc;
 
-    let Some((address, anonymous)) = options.console.zip(process.connection.anonymous()) else {
-        return Ok(());
-    };
+    let Some(address) = options.console else { return Ok(()) };
     let (config, gates, plugins) = (config.clone(), Arc::clone(&options.gates), plugins.clone());
     let scheduler_options = move || {
         // The program has started with the same configuration, so it is valid.
@@ -65,26 +52,9 @@ pub(crate) fn serve(
     };
     let kube = process.connection.transport.clone().into();
     let scheduling = Scheduling::new(kube, process.clock.clone(), Box::new(scheduler_options));
-    let manager = &process.manager;
-    let election = manager.elector().zip(process.election());
-    let console = Console::of_program(ProgramOptions {
-        name: NAME,
-        anonymous,
-        clock: process.clock.clone(),
-        caches: caches.clone(),
-        introspection: manager.env().introspection.clone(),
-        registry: process.registry.clone(),
-        scheduling: Some(scheduling),
-        election: election.map(|(elector, lease)| Election {
-            elector: elector.clone(),
-            namespace: lease.namespace.clone(),
-            name: lease.name.clone(),
-        }),
-    });
-    let binding = Binding { address, tls: process.browser_tls(&options.serving)? };
-    let added = console.add_to(manager, binding);
-    added.with_context(|| format!("--console-bind-address: failed to listen on {address}"))?;
-    Ok(())
+    let shown =
+        Shown { name: NAME, caches: caches.clone(), scheduling: Some(scheduling), planners: None };
+    serve(process, &options.serving, address, shown)
 }
 
 /// Does nothing: the program is built without its console.

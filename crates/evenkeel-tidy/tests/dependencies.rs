@@ -112,6 +112,7 @@ const ARROWS: [(&str, &[&str]); 28] = [
         "evenkeel-console",
         &[
             "evenkeel-api",
+            "evenkeel-component",
             "evenkeel-component-helpers",
             "evenkeel-explain",
             "evenkeel-listener",

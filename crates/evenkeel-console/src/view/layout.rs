@@ -14,6 +14,8 @@ pub(crate) struct Layout<'a> {
     pub(crate) is_program: bool,
     /// Whether there is a page of the pods that wait for a node.
     pub(crate) has_pending: bool,
+    /// Whether there are pages of changes of a copy.
+    pub(crate) has_what_if: bool,
     /// Path in the navigation that the page belongs to.
     pub(crate) section: &'a str,
     /// Path and query of the page, if the server streams its changes. Empty for others.
@@ -74,6 +76,7 @@ mod tests {
             cluster: "<a>",
             is_program: false,
             has_pending: false,
+            has_what_if: true,
             section: "/",
             live: "/x?a=\"",
             viewer: Viewer::Known { user: "<b>", form_token: "t" },

@@ -3,6 +3,7 @@
 pub(crate) mod ago;
 pub(crate) mod attention;
 pub(crate) mod controller;
+pub(crate) mod edit;
 pub(crate) mod events;
 pub(crate) mod explain;
 pub(crate) mod heatmap;
@@ -16,9 +17,11 @@ pub(crate) mod plot;
 pub(crate) mod podlist;
 pub(crate) mod podstatus;
 pub(crate) mod scheduling;
+pub(crate) mod simulation;
 pub(crate) mod standing;
 pub(crate) mod switches;
 pub(crate) mod tree;
+pub(crate) mod whatif;
 
 /// Text that links to a page. Without a page, `href` is empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

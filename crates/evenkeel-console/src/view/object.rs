@@ -39,6 +39,8 @@ pub(crate) struct ObjectPage {
     pub(crate) created: Option<Ago>,
     /// Page of the pod's scheduling. Empty for other objects.
     pub(crate) scheduling: String,
+    /// Preview of an edit. Empty if there is none.
+    pub(crate) edit: String,
     /// Owners above and dependents below.
     pub(crate) tree: Branch,
     /// Faults and resources of a node. `None` for other objects.

@@ -150,6 +150,11 @@ fn tile(name: &str, href: &str, value: String, tone: &'static str) -> Tile {
     Tile { link: Link::new(name, href), value, tone }
 }
 
+/// Returns a noun after a number: in the singular after 1.
+fn noun(count: usize, singular: &str, plural: &str) -> String {
+    if count == 1 { singular.to_owned() } else { plural.to_owned() }
+}
+
 fn ready_tile(name: &str, href: &str, ready: usize, total: usize) -> Tile {
     let tone = if ready < total {
         "bad"
@@ -179,8 +184,8 @@ fn tiles_of_objects(objects: &VisibleObjects<'_>) -> Vec<Tile> {
     if let Some((count, more)) = objects.warnings {
         let tone = if count > 0 { "warn" } else { "quiet" };
         let plus = if more { "+" } else { "" };
-        let name = "warnings in the last hour";
-        tiles.push(tile(name, "/events?warnings=true", format!("{count}{plus}"), tone));
+        let name = format!("{} in the last hour", noun(count, "warning", "warnings"));
+        tiles.push(tile(&name, "/events?warnings=true", format!("{count}{plus}"), tone));
     }
     tiles
 }
@@ -200,18 +205,24 @@ fn tiles_of_pods(pods: &[Arc<Pod>]) -> Vec<Tile> {
     let ready = count(&|status| status.tone() == "good");
     let mut tiles = vec![
         tile(
-            "pods ready",
+            &format!("{} ready", noun(ready, "pod", "pods")),
             "/objects?kind=pods",
             ready.to_string(),
             if ready > 0 { "good" } else { "quiet" },
         ),
-        tile("pods not ready", &page(NOT_READY), not_ready.to_string(), tone),
+        tile(
+            &format!("{} not ready", noun(not_ready, "pod", "pods")),
+            &page(NOT_READY),
+            not_ready.to_string(),
+            tone,
+        ),
     ];
     for (word, tone) in [("Pending", "warn"), ("Completed", "quiet")] {
         let count = count(&|status| status.word == word);
         let tone = if count > 0 { tone } else { "quiet" };
         if count > 0 || word == "Pending" {
-            tiles.push(tile(&format!("pods {word}"), &page(word), count.to_string(), tone));
+            let name = format!("{} {word}", noun(count, "pod", "pods"));
+            tiles.push(tile(&name, &page(word), count.to_string(), tone));
         }
     }
     tiles
@@ -222,7 +233,8 @@ fn tiles_of_controllers(listing: &Listing) -> Vec<Tile> {
     let mut tiles = Vec::new();
     let failing: usize = listing.controllers.iter().map(|c| c.queue.backing_off).sum();
     if failing > 0 {
-        tiles.push(tile("keys in back-off", "", failing.to_string(), "bad"));
+        let name = format!("{} in back-off", noun(failing, "key", "keys"));
+        tiles.push(tile(&name, "", failing.to_string(), "bad"));
     }
     let unsynced: Vec<&str> = listing
         .caches
@@ -313,7 +325,7 @@ mod tests {
             |rows: &[ControllerRow]| rows.iter().map(|r| r.link.text.clone()).collect::<Vec<_>>();
         assert_eq!(names(&page.busy), ["failing", "recent"]);
         assert_eq!(names(&page.quiet), ["quiet"]);
-        let failing = page.tiles.iter().find(|tile| tile.link.text == "keys in back-off");
+        let failing = page.tiles.iter().find(|tile| tile.link.text == "key in back-off");
         assert_eq!(failing.map(|tile| (&*tile.value, tile.tone)), Some(("1", "bad")));
         let html = page.render().expect("rendered");
         assert!(!html.contains("<script"), "{html}");
@@ -376,9 +388,9 @@ mod tests {
         let want = [
             ("nodes Ready", "0 / 0", "quiet", "/objects?kind=nodes"),
             ("Deployments ready", "0 / 0", "quiet", "/objects?kind=deployments.apps"),
-            ("pods ready", "1", "good", "/objects?kind=pods"),
+            ("pod ready", "1", "good", "/objects?kind=pods"),
             ("pods not ready", "3", "bad", "/objects?kind=pods&status=not-ready"),
-            ("pods Pending", "1", "warn", "/objects?kind=pods&status=Pending"),
+            ("pod Pending", "1", "warn", "/objects?kind=pods&status=Pending"),
         ];
         assert_eq!(shown, want);
     }

@@ -68,6 +68,7 @@ pub fn behavior_definition() -> Value {
         },
     });
     let structure = json!({
+        "suspend": {"type": "boolean", "description": "Whether the Behavior has no effect for now. Default: false."},
         "weight": number("Of several values for a container, that of the largest weight holds, then that of the first name. Default: 0."),
         "seed": number("Seed of the draws from ranges and of failures. They depend on it and on namespace, name and container only. Default: 0."),
         "pods": {"type": "object", "description": "The pods whose containers behave so. Default: all.", "properties": {

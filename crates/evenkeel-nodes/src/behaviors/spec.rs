@@ -135,6 +135,10 @@ pub(crate) fn parse(name: &str, spec: &Value) -> Result<Behavior, Vec<String>> {
         Ok(rate) => behavior.failure_rate = rate,
         Err(why) => errors.push(format!("spec.failureRate: {why}")),
     }
+    if spec["suspend"] == true {
+        // It selects neither nodes nor pods, which are on nodes.
+        behavior.nodes = Selector::nothing();
+    }
     if errors.is_empty() { Ok(behavior) } else { Err(errors) }
 }
 
@@ -299,10 +303,28 @@ mod tests {
         assert_eq!(fields, ["cpu", "startDelay", "aBC"]);
         let names: Vec<String> =
             annotations::of_pods().map(|annotation| field(annotation.name)).collect();
-        for taken in
-            ["weight", "seed", "pods", "nodes", "containers", "images", "failureRate", "nodeFaults"]
-        {
+        for taken in [
+            "weight",
+            "seed",
+            "pods",
+            "nodes",
+            "containers",
+            "images",
+            "failureRate",
+            "nodeFaults",
+            "suspend",
+        ] {
             assert!(!names.iter().any(|name| name == taken), "{taken}");
+        }
+    }
+
+    #[test]
+    fn a_suspended_behavior_selects_no_node() {
+        let labels = evenkeel_api::StrMap::default();
+        for (suspend, selects) in [(json!(null), true), (json!(false), true), (json!(true), false)]
+        {
+            let behavior = parse("b", &json!({"exitCode": 3, "suspend": suspend})).expect("valid");
+            assert_eq!(behavior.nodes.matches(&labels), selects, "{suspend}");
         }
     }
 

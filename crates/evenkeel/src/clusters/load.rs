@@ -108,6 +108,18 @@ pub(crate) fn read_manifests(paths: &[PathBuf]) -> Result<Vec<Value>> {
     Ok(manifests.into_iter().map(|manifest| Value::Object(manifest.object)).collect())
 }
 
+/// Returns the objects of a text in the order in which they are applied. Errors name `source`.
+///
+/// # Errors
+/// When the text has none, or cannot be read.
+pub(crate) fn parse_manifests(source: &str, text: &str) -> Result<Vec<Value>> {
+    let manifests = manifests::ordered(manifests::parse(source, text)?);
+    if manifests.is_empty() {
+        bail!("{source}: there is no object");
+    }
+    Ok(manifests.into_iter().map(|manifest| Value::Object(manifest.object)).collect())
+}
+
 fn parse(paths: &[PathBuf]) -> Result<Vec<Manifest>> {
     let mut parsed = Vec::new();
     for path in paths {

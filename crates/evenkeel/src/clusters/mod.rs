@@ -24,7 +24,7 @@ pub(crate) use commands::{DownArgs, ListArgs, ResetArgs, StatusArgs, down, list,
 pub(crate) use connection::Connection;
 pub(crate) use console::{ConsoleArgs, console};
 pub(crate) use folder::{Claim, Clusters};
-pub(crate) use load::{LoadArgs, load, load_objects, load_paths, read_manifests};
+pub(crate) use load::{LoadArgs, load, load_objects, load_paths, parse_manifests, read_manifests};
 pub(crate) use logs::{LogsArgs, logs};
 pub(crate) use record::{DEFAULT_NAME, Record, check_name, cluster_of_context, context};
 pub(crate) use table::LiveStatus;

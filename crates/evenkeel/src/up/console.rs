@@ -4,13 +4,22 @@ use super::{
     config::{ConsolePort, NoConsole},
     options::{self, Args},
     plane,
+    what_if::Simulator,
 };
-use crate::server::listen;
+use crate::{
+    server::listen,
+    time::{self, ClusterTime},
+};
 use anyhow::{Context, Result};
-use evenkeel_console::{Console, ConsoleOptions};
+use evenkeel_console::{Console, ConsoleOptions, TimeControl};
+use evenkeel_controller_manager::preview::Previews;
 use evenkeel_plane::Plane;
 use evenkeel_runtime::{clock::Clock, tasks::Tasks};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
 
 /// Clocks of a console.
 #[derive(Clone, Copy)]
@@ -19,6 +28,31 @@ pub(super) struct Clocks<'a> {
     pub(super) process: &'a Clock,
     /// Clock of the cluster.
     pub(super) cluster: &'a Clock,
+    /// The cluster's time, if it is not the system's.
+    pub(super) time: Option<&'a ClusterTime>,
+}
+
+impl TimeControl for ClusterTime {
+    fn speed(&self) -> f64 {
+        self.settings().speed
+    }
+
+    fn remaining_jump(&self) -> Duration {
+        Self::remaining_jump(self)
+    }
+
+    fn set_speed(&self, speed: &str) -> Result<(), String> {
+        change(self, &format!("speed={speed}"))
+    }
+
+    fn jump(&self, by: Duration) -> Result<(), String> {
+        change(self, &format!("jump={}", by.as_secs_f64()))
+    }
+}
+
+/// Changes the time as the requests of `evenkeel time` do.
+fn change(time: &ClusterTime, query: &str) -> Result<(), String> {
+    time::change(time, query).map_err(|error| format!("{error:#}"))
 }
 
 /// Clients of the cluster's API server.
@@ -66,6 +100,13 @@ async fn serve(
     let listener = listen(address, "console").await?;
     let address = listener.local_addr().context("the console's listener has no address")?;
     let of_schedulers = args.clone();
+    let of_simulator = args.clone();
+    let time = clocks.time.cloned();
+    let simulator = Simulator {
+        schedulers: Box::new(move || {
+            plane::schedulers(&of_simulator).options().unwrap_or_default()
+        }),
+    };
     let console = Console::new(ConsoleOptions {
         cluster: options::cluster_name(args.name.as_deref(), args.data_dir.as_deref()),
         kube: clients.own.clone(),
@@ -81,6 +122,9 @@ async fn serve(
         scheduler: Box::new(move || {
             plane::schedulers(&of_schedulers).options().unwrap_or_default()
         }),
+        planners: Some(Arc::new(Previews)),
+        what_if: Some(Arc::new(simulator)),
+        time_control: time.map(|time| Arc::new(time) as Arc<dyn TimeControl>),
         allows_writes: args.console_writes,
     })?;
     let url = console.url(address);

@@ -18,6 +18,7 @@ mod remote;
 mod server;
 mod start;
 mod status;
+mod what_if;
 
 use crate::{
     clusters::{Claim, Clusters, Record, context},

@@ -224,7 +224,8 @@ impl Start<'_> {
         thread: Option<&TimeThread>,
     ) -> Result<Option<LifecycleRequest>> {
         let time = thread.map_or(self.clock, TimeThread::clock);
-        let clocks = Clocks { process: self.clock, cluster: time };
+        let own_time = thread.map(TimeThread::time);
+        let clocks = Clocks { process: self.clock, cluster: time, time: own_time };
         let console = console::start(self.args, plane, &clients, clocks, tasks).await?;
         self.progress.update_record(|record| record.console = console);
         let client = Client::builder(clients.own, self.clock.clone()).qps(-1.0).build();

@@ -11,6 +11,7 @@ use evenkeel_runtime::client;
 use http::{HeaderMap, Method, Request, StatusCode, header};
 use http_body_util::BodyExt as _;
 use kube::client::Body;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -237,6 +238,12 @@ async fn caches(running: &Running, token: &str) -> Vec<String> {
     caches
 }
 
+/// Returns the token of a page's form.
+fn form_token(html: &str) -> String {
+    let rest = html.split("name=\"token\" value=\"").nth(1).expect("a form");
+    rest.split('"').next().unwrap_or_default().to_owned()
+}
+
 fn is_without_token(log: &str, scene: &Scene) {
     assert!(log.contains("Serving the console"), "{log}");
     assert!(!log.contains(scene.admin()), "the token is logged");
@@ -307,6 +314,22 @@ async fn of_the_manager_shows_each_user_what_rbac_allows() {
     admin.get("/pending").await.is(404);
     let scheduling = format!("{}/scheduling", pod.replace("/object/core/v1/pods", "/pod"));
     admin.get(&scheduling).await.is(404);
+    let edit = web.replacen("/object/", "/edit/", 1);
+    let token = form_token(&admin.get(&edit).await.has(&["replicas: 2"]).html);
+    let path = format!("/apis/apps/v1/namespaces/{}/deployments/web", namespace.name);
+    let mut edited = cluster.get(&path).await;
+    edited["spec"]["replicas"] = json!(5);
+    let text = utf8_percent_encode(&edited.to_string(), NON_ALPHANUMERIC).to_string();
+    let parts = ["<del>2</del>", "<ins>5</ins>", ">deployment-controller</a>", ">new</span>"];
+    let form = |token: &str| format!("token={token}&yaml={text}");
+    let preview = admin.send(Method::POST, &edit, form(&token)).await.has(&parts);
+    preview.lacks(&["id=\"run-what-if\""]);
+    assert_eq!(cluster.get(&path).await["spec"]["replicas"], 2, "nothing is written");
+    let token = form_token(&limited.get(&edit).await.html);
+    let refused = limited.send(Method::POST, &edit, form(&token)).await.is(403);
+    assert!(refused.html.contains("may not update deployments.apps web"), "{}", refused.html);
+    admin.get("/what-if").await.is(404);
+    admin.get("/simulation").await.is(404);
     let form = "annotation=sim.evenkeel.dev%2Frun-time&name=x&namespace=y&value=5s".to_owned();
     admin.send(Method::POST, "/switch", form).await.is(404);
     assert_eq!(caches(&running, scene.admin()).await, before, "the console starts no watch");
@@ -424,7 +447,7 @@ async fn of_the_scheduler_shows_pending_pods_and_why() {
     assert!(page.html.contains(&format!("User {USER} may not list nodes.")), "{}", page.html);
 
     let admin = Browser::of(running.console, scene.admin()).await;
-    let parts = ["class=\"cell ready", ">pods Pending</a>", "href=\"/pending\""];
+    let parts = ["class=\"cell ready", " Pending</a>", "href=\"/pending\""];
     admin.get("/").await.has(&parts).lacks(&["id=\"controllers\"", "Deployments ready"]);
     let plots = admin.until(cluster, "/", |html| html.contains("id=\"plots\"")).await;
     plots.has(&["Pods in the scheduler&#39;s queues"]).lacks(&["Keys that wait"]);
