@@ -284,7 +284,8 @@ impl DryRunService {
                 if count == 0 {
                     return Ok(json_response(StatusCode::OK, &success_status()));
                 }
-                let write = write("delete all", "", format!("{count} objects"));
+                let s = if count == 1 { "" } else { "s" };
+                let write = write("delete all", "", format!("{count} object{s}"));
                 (write, json_response(StatusCode::OK, &success_status()))
             }
             _ => {

@@ -145,7 +145,10 @@ impl Shared {
             let remaining = format_duration(due.saturating_duration_since(now.instant));
             let at = seconds(now.wall_time(due));
             waits.push(if failures > 0 {
-                format!("back-off: comes again in {remaining} (at {at}), after {failures} failures")
+                let s = if failures == 1 { "" } else { "s" };
+                format!(
+                    "back-off: comes again in {remaining} (at {at}), after {failures} failure{s}"
+                )
             } else {
                 format!("comes again in {remaining} (at {at})")
             });

@@ -36,7 +36,12 @@ pub fn render(report: &ObjectReport, now: Timestamp, indent: usize) -> String {
     if let Some(last) = &report.last {
         let age = Duration::try_from(now.duration_since(last.at)).unwrap_or_default();
         let did = if last.did.is_empty() { "nothing".to_owned() } else { last.did.join("; ") };
-        line("last", &format!("{} ago: {did}: {}", format_duration(age), last.ended));
+        // The last action's outcome says how the pass ended.
+        let ended = match did.ends_with(&format!(": {}", last.ended)) {
+            true => String::new(),
+            false => format!(": {}", last.ended),
+        };
+        line("last", &format!("{} ago: {did}{ended}", format_duration(age)));
         if let Some(error) = &last.error {
             line("", error);
         }
@@ -79,7 +84,7 @@ mod tests {
            own     1 pod
     would  create 2 Pods ns/web-xxxxx
     waits  back-off
-    last   20s ago: create 2 Pod in ns: failed: failed
+    last   20s ago: create 2 Pod in ns: failed
            exceeded quota
            because ReplicaSet ns/web was updated
 ";

@@ -23,9 +23,9 @@ pub(super) fn describe(observed: &Observed, now: Timestamp) -> Description {
     description.fact("wanted", words::count(i64::from(sync.limits.desired), "pod"));
     let mut strategy = observed.deployment.spec.strategy.type_.to_string();
     if sync.is_rolling() {
-        let max_replicas = sync.limits.max_replicas();
+        let max_replicas = words::count(i64::from(sync.limits.max_replicas()), "pod");
         let min_available = sync.limits.min_available();
-        strategy += &format!(": at most {max_replicas} pods, at least {min_available} available");
+        strategy += &format!(": at most {max_replicas}, at least {min_available} available");
     }
     description.fact("strategy", strategy);
     if let Some(revision) = observed.deployment.meta.annotations.get(annotations::REVISION) {

@@ -41,7 +41,10 @@ pub(crate) fn describe<S: Set>(observed: &Observed<S>, now: Timestamp) -> Descri
     }
     let n_unlisted = unavailable.len().saturating_sub(MAX_LISTED);
     if n_unlisted > 0 {
-        description.waits(format!("{n_unlisted} more pods are not available"));
+        description.waits(match n_unlisted {
+            1 => "1 more pod is not available".to_owned(),
+            count => format!("{count} more pods are not available"),
+        });
     }
     for pod in &observed.pods.owned {
         description.child(&wire::target(&**pod));

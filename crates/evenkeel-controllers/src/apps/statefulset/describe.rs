@@ -65,8 +65,9 @@ fn describe_waits(sync: &StatefulSetSync<'_>, description: &mut Description) {
     let n_unavailable = sync.n_unavailable();
     let max = sync.max_unavailable();
     if n_unavailable >= max {
+        let are = if n_unavailable == 1 { "is" } else { "are" };
         description.waits(format!(
-            "{n_unavailable} of its pods are not available, of at most {max}: no more are replaced"
+            "{n_unavailable} of its pods {are} not available, of at most {max}: no more are replaced"
         ));
     }
 }

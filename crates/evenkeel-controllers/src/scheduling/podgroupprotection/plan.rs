@@ -41,7 +41,10 @@ pub(super) fn describe(observed: &Observed) -> Description {
     let mut description = Description::new();
     description.fact("activePods", n_active_pods);
     if *n_active_pods > 0 && finalizers::blocks_deletion(group.meta(), FINALIZER) {
-        description.waits(format!("{n_active_pods} active pods are members of the group"));
+        description.waits(match n_active_pods {
+            1 => "1 active pod is a member of the group".to_owned(),
+            count => format!("{count} active pods are members of the group"),
+        });
     }
     description
 }

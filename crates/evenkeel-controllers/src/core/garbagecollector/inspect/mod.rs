@@ -72,6 +72,7 @@ fn queue_position(queue: &Queue<Uid>, uid: &Uid, clock: &Clock) -> Option<String
     } else {
         let remaining: Duration = status.due?.saturating_duration_since(clock.instant());
         let remaining = words::go_duration(remaining);
-        Some(format!("back-off: is looked at again in {remaining}, after {failures} failures,"))
+        let failures = words::count(i64::from(failures), "failure");
+        Some(format!("back-off: is looked at again in {remaining}, after {failures},"))
     }
 }
