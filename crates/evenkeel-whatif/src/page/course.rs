@@ -23,12 +23,12 @@ pub(super) struct Course {
 impl Course {
     /// Returns the plots of two variants on one time axis. A number that is zero in both has none.
     pub(super) fn all(variants: [&PageVariant<'_>; 2], axis: TimeAxis) -> Vec<Self> {
-        let numbers: [(&str, fn(&Charts) -> History); 2] =
-            [("Evicted pods in all", evicted), ("Missing ready pods", missing)];
-        let course = |(title, history): (&'static str, fn(&Charts) -> History)| {
+        let course = |title, history: fn(&Charts) -> History| {
             Self::of(title, variants, variants.map(|variant| history(variant.charts)), axis)
         };
-        numbers.into_iter().filter_map(course).collect()
+        let courses =
+            [course("Evicted pods in all", evicted), course("Missing ready pods", missing)];
+        courses.into_iter().flatten().collect()
     }
 
     fn of(

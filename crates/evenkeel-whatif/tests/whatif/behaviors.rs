@@ -23,9 +23,9 @@ fn pods_start_as_behaviors_and_annotations_say() {
         let scenario = Scenario { drain: nodes("a"), ignore_behaviors, ..scenario(60) };
         shortage(&run(&objects, &scenario))
     };
-    let ready_late = behavior("late", json!({"pods": of_web, "readyDelay": "5m"}));
+    let ready_late = behavior("late", &json!({"pods": of_web, "readyDelay": "5m"}));
     let pulls =
-        behavior("pulls", json!({"pods": of_web, "images": ["web:*"], "imagePullTime": "2m"}));
+        behavior("pulls", &json!({"pods": of_web, "images": ["web:*"], "imagePullTime": "2m"}));
     let none = || json!({});
     let soon = Duration::from_secs(5);
     let minutes = Duration::from_mins;
@@ -33,11 +33,11 @@ fn pods_start_as_behaviors_and_annotations_say() {
     let own = json!({"sim.evenkeel.dev/ready-delay": "10m"});
     for (behaviors, annotations, least) in [
         (&[][..], none(), Duration::ZERO),
-        (&[ready_late.clone()], none(), minutes(5)),
+        (std::slice::from_ref(&ready_late), none(), minutes(5)),
         (&with_definition, none(), minutes(5)),
         (&[pulls], none(), minutes(2)),
         (&[], own.clone(), minutes(10)),
-        (&[ready_late], own, minutes(10)),
+        (std::slice::from_ref(&ready_late), own, minutes(10)),
     ] {
         let found = drain(behaviors, annotations.clone(), false);
         assert!((least..least + soon).contains(&found), "{behaviors:?} {annotations}: {found:?}");
@@ -48,7 +48,7 @@ fn pods_start_as_behaviors_and_annotations_say() {
 
 #[test]
 fn containers_fail_at_a_rate_by_the_seed() {
-    let fails = behavior("fails", json!({"failureRate": "40%", "runTime": "2m..5m"}));
+    let fails = behavior("fails", &json!({"failureRate": "40%", "runTime": "2m..5m"}));
     let objects = [node("a", "z1"), node("b", "z2"), deployment("web", 4, "100m"), fails];
     let failures = |seed: u64| {
         let recording = record(&objects, &Scenario { seed, ..scenario(60) });
@@ -66,7 +66,7 @@ fn containers_fail_at_a_rate_by_the_seed() {
 fn spot_nodes(seed: u64) -> Value {
     behavior(
         "spot",
-        json!({
+        &json!({
             "seed": seed,
             "nodes": {"selector": {"matchLabels": {"topology.kubernetes.io/zone": "z1"}}},
             "nodeFaults": [{"kind": "silent", "meanTimeBetweenFailures": "1h", "meanTimeToRepair": "10m"}]

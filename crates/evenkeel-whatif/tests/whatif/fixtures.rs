@@ -132,7 +132,7 @@ pub(crate) fn cronjob(name: &str, schedule: &str) -> Value {
 }
 
 /// Returns a Behavior.
-pub(crate) fn behavior(name: &str, spec: Value) -> Value {
+pub(crate) fn behavior(name: &str, spec: &Value) -> Value {
     json!({
         "apiVersion": "sim.evenkeel.dev/v1alpha1", "kind": "Behavior",
         "metadata": {"name": name, "creationTimestamp": "2026-05-01T00:00:00Z"}, "spec": spec
