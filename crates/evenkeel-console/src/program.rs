@@ -47,7 +47,7 @@ pub fn address(read: &Reader) -> Option<SocketAddr> {
 }
 
 /// What the console of a program shows besides its controllers and metrics.
-pub struct Shown {
+pub struct Contents {
     /// Name of the program.
     pub name: &'static str,
     /// Caches that the program reads. The console reads those that exist, and never makes another one.
@@ -67,7 +67,7 @@ pub fn serve(
     process: &Process,
     serving: &ServingOptions,
     address: SocketAddr,
-    shown: Shown,
+    shown: Contents,
 ) -> anyhow::Result<()> {
     // Only a connection without credentials of its own is for users. The flag makes the program open one.
     let Some(anonymous) = process.connection.anonymous() else { return Ok(()) };
@@ -122,7 +122,7 @@ impl Program {
 
 impl Console {
     /// Creates the console of a program. Nothing is read until somebody looks.
-    fn of_program(process: &Process, anonymous: kube::Client, shown: Shown) -> Arc<Self> {
+    fn of_program(process: &Process, anonymous: kube::Client, shown: Contents) -> Arc<Self> {
         let manager = &process.manager;
         let election = manager.elector().zip(process.election());
         let election = election.map(|(elector, lease)| Election {

@@ -65,7 +65,7 @@ pub(crate) enum Rehearsed {
     Admitted(Value),
     /// It would refuse the object.
     Refused {
-        /// Reason.
+        /// Reason that the server gives.
         message: String,
         /// Fields with their errors.
         causes: Vec<(String, String)>,

@@ -68,7 +68,7 @@ impl Visit {
             scheduler: Box::new(|| vec![SchedulerOptions::default()]),
             planners: Some(Arc::new(Scaling)),
             what_if: Some(Arc::new(Endless)),
-            time_control: Some(Arc::new(Stopped::default())),
+            time_control: Some(Arc::new(FixedTime::default())),
             allows_writes,
         });
         let console = console.expect("a console");
@@ -213,9 +213,9 @@ impl PreparedWhatIf for EndlessRun {
 
 /// A cluster's time that only remembers what was asked of it.
 #[derive(Default)]
-struct Stopped(Mutex<Vec<String>>);
+struct FixedTime(Mutex<Vec<String>>);
 
-impl TimeControl for Stopped {
+impl TimeControl for FixedTime {
     fn speed(&self) -> f64 {
         60.0
     }

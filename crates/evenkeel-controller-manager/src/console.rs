@@ -28,10 +28,10 @@ pub(crate) fn address(_: &Reader) -> Option<SocketAddr> {
 /// If the address is not available, or a certificate cannot be read.
 #[cfg(feature = "console")]
 pub(crate) fn serve(process: &Process, options: &Options) -> Result<()> {
-    use evenkeel_console::program::{Shown, serve};
+    use evenkeel_console::program::{Contents, serve};
 
     let Some(address) = options.console else { return Ok(()) };
-    let shown = Shown {
+    let shown = Contents {
         name: crate::program::NAME,
         caches: process.manager.env().caches.clone(),
         scheduling: None,

@@ -39,7 +39,7 @@ pub(crate) fn serve(
     use crate::{NAME, configured_options, profiles::build_profiles};
     use evenkeel_console::{
         Scheduling,
-        program::{Shown, serve},
+        program::{Contents, serve},
     };
     use std::sync::Arc;
 
@@ -52,8 +52,12 @@ pub(crate) fn serve(
     };
     let kube = process.connection.transport.clone().into();
     let scheduling = Scheduling::new(kube, process.clock.clone(), Box::new(scheduler_options));
-    let shown =
-        Shown { name: NAME, caches: caches.clone(), scheduling: Some(scheduling), planners: None };
+    let shown = Contents {
+        name: NAME,
+        caches: caches.clone(),
+        scheduling: Some(scheduling),
+        planners: None,
+    };
     serve(process, &options.serving, address, shown)
 }
 

@@ -56,7 +56,7 @@ pub(crate) enum Outcome {
     Unchanged,
     /// The API server would take the edit.
     Admitted {
-        /// Changed fields.
+        /// Fields that would change.
         rows: Vec<FieldRow>,
         /// What controllers and scheduler would do.
         compared: Compared,
@@ -75,7 +75,7 @@ impl Outcome {
 /// Refusal of an edit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Refused {
-    /// Reason.
+    /// Reason of the refusal.
     pub(crate) message: String,
     /// Fields with their errors.
     pub(crate) causes: Vec<(String, String)>,
@@ -366,7 +366,7 @@ pub(crate) struct ComparedRow {
     pub(crate) object: Link,
     /// The controller, with its page.
     pub(crate) controller: Link,
-    /// Now.
+    /// Steps as things are now.
     pub(crate) before: Vec<Step>,
     /// After the edit.
     pub(crate) after: Vec<Step>,

@@ -90,7 +90,7 @@ pub(crate) struct FaultRow {
     pub(crate) is_annotated: bool,
 }
 
-/// A Behavior.
+/// A Behavior of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BehaviorRow {
     /// Name, with its page.

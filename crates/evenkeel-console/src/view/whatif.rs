@@ -29,7 +29,7 @@ pub(crate) struct WhatIfForm {
     pub(crate) outage_for: String,
     /// Objects to apply.
     pub(crate) apply: String,
-    /// Virtual time.
+    /// Virtual time to run.
     pub(crate) duration: String,
 }
 
@@ -98,7 +98,7 @@ pub(crate) struct ChosenNode {
     pub(crate) is_chosen: bool,
 }
 
-/// A run.
+/// A run and its state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RunRow {
     /// Number of the run.
@@ -118,7 +118,7 @@ pub(crate) struct RunRow {
 /// State of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RunState {
-    /// It runs.
+    /// It has not ended.
     Running {
         /// How far it is, in words.
         words: String,
@@ -127,7 +127,7 @@ pub(crate) enum RunState {
     },
     /// It has a report.
     Done {
-        /// The report.
+        /// Link to the report.
         report: Link,
         /// What happened, in a sentence.
         summary: String,
