@@ -1,7 +1,8 @@
 //! Simulator of the console's what-ifs: copies the running cluster, and runs `evenkeel what-if` in this process.
 
-use crate::{clusters::parse_manifests, command::counted};
+use crate::clusters::parse_manifests;
 use anyhow::{Context as _, Result, bail, ensure};
+use evenkeel_component::count::counted;
 use evenkeel_console::{
     PreparedWhatIf, Proceed, WhatIf, WhatIfChange, WhatIfProgress, WhatIfReport,
 };
