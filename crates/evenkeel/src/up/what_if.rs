@@ -201,7 +201,7 @@ items:
 
     #[test]
     fn fields_become_a_scenario() {
-        let apply = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: n}\n";
+        let apply = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: team}\n";
         let full = WhatIfChange {
             drain: vec!["a".to_owned(), "zone/z".to_owned()],
             add_nodes: "3".to_owned(),
