@@ -137,7 +137,7 @@ mod tests {
         for annotation in annotations::of_pods() {
             assert!(fields.contains_key(&field(annotation.name)), "{}", annotation.name);
         }
-        assert_eq!(fields.len(), annotations::of_pods().count() + CURVES.len() + 8);
+        assert_eq!(fields.len(), annotations::of_pods().count() + CURVES.len() + 9);
         assert_eq!(BEHAVIOR_DEFINITION, format!("{PLURAL}.{GROUP}"));
     }
 }
