@@ -125,7 +125,7 @@ impl Comparison {
         if sections.is_empty() {
             return format!("{a} and {b} do not differ.\n");
         }
-        let mut text = format!("{a} and {b} differ\n");
+        let mut text = format!("{b} instead of {a}\n");
         for found in sections {
             let line = |(name, [a, b]): &(String, [String; 2])| format!("{name}: {a} -> {b}");
             section(&mut text, found.title, found.rows.iter().map(line));

@@ -39,7 +39,7 @@ fn two_scheduler_configurations_differ() {
     let nodes = comparison.figures.iter().find(|figure| figure.name == "nodes with pods");
     assert_eq!(nodes.expect("they differ").values, [Some(3.0), Some(1.0)]);
     let text = comparison.text(["spread", "packed"]);
-    assert!(text.contains("spread and packed differ\n"), "{text}");
+    assert!(text.contains("packed instead of spread\n"), "{text}");
     let same = compare([&reports[0], &reports[0]]);
     assert_eq!(same.text(["a", "b"]), "a and b do not differ.\n");
 }

@@ -248,7 +248,7 @@ spec:
         };
         let text = compare(&["--baseline"]);
         let (_, differences) =
-            text.split_once("\nno change and drain a differ\n").expect("the end");
+            text.split_once("\ndrain a instead of no change\n").expect("the end");
         for line in [
             "  evicted pods: 0 -> 1\n",
             "  pending pods: 0 -> 1\n",
@@ -273,7 +273,7 @@ spec:
             assert!(page.contains(expected), "{expected}");
         }
         let text = compare(&["--versus", "--add-nodes", "1", "--like", "a", "--drain", "a"]);
-        assert!(text.contains("\ndrain a and add 1 like a, drain a differ\n"), "{text}");
+        assert!(text.contains("\nadd 1 like a, drain a instead of drain a\n"), "{text}");
         assert!(text.contains("  pending pods: 1 -> 0\n"), "{text}");
     }
 
