@@ -7,9 +7,8 @@ use evenkeel_runtime::{
     discovery::ServerResources,
     introspect::{ObjectReport, Subject},
 };
-use std::{future::Future, pin::Pin, sync::Arc};
-
-type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+use futures::future::BoxFuture;
+use std::sync::Arc;
 
 /// Planners of all controllers, over a read-only connection.
 #[derive(Debug, Clone, Copy)]
