@@ -30,6 +30,7 @@ use crate::{
 use anyhow::{Context, Result, bail};
 pub(crate) use config::schema as config_schema;
 use evenkeel::explain;
+use evenkeel_api::time::Timestamp;
 use evenkeel_component::{
     logging::{self, LogFile},
     options::LoggingOptions,
@@ -117,15 +118,17 @@ fn run(mut args: Args, style: Style) -> Result<()> {
         shutdown_signal()
     };
     let clock = Clock::system();
-    let (kubeconfigs, record) = record(&args, (&home, &clusters), (&name, &claim, log), &clock)?;
+    let now = clock.now();
+    let (kubeconfigs, record) = record(&args, &home, &clusters, &name, &claim, log, now)?;
     let print = Box::new(move |event: &Event| messages::print(event, style));
     let progress = Arc::new(Progress::new(clock.clone(), print, claim, record));
-    let cluster = run_cluster(&args, (&clusters, kubeconfigs), (&clock, &progress), shutdown);
-    let ended = runtime.block_on(cluster);
+    let start = Start { args: &args, clock: &clock, progress: &progress, clusters: &clusters };
+    let ended = runtime.block_on(run_cluster(&start, kubeconfigs, Arc::clone(&progress), shutdown));
     // The server's last tasks hold the data folder. Whoever sees the cluster's name free again may use the folder at once.
     runtime.shutdown_timeout(RUNTIME_TIMEOUT);
     if let Ok(Ending::Restart(port)) = ended {
-        // The next process uses the cluster's folder.
+        // The next process claims the name, and uses the cluster's folder.
+        drop(progress);
         return Err(detach::restart(port).context(format!(
             "cluster {name} has stopped and cannot be started again; start it with `evenkeel up`"
         )));
@@ -165,9 +168,12 @@ fn start_log(args: &Args, claim: &Claim) -> Result<PathBuf> {
 /// Returns the kubeconfigs that a cluster writes, and what other commands read of it while it starts.
 fn record(
     args: &Args,
-    (home, clusters): (&Home, &Clusters),
-    (name, claim, log): (&str, &Claim, PathBuf),
-    clock: &Clock,
+    home: &Home,
+    clusters: &Clusters,
+    name: &str,
+    claim: &Claim,
+    log: PathBuf,
+    now: Timestamp,
 ) -> Result<(Kubeconfigs, Record)> {
     let is_clusters = |path: &Path| clusters.owns_kubeconfig(path);
     let merges = args.merges_kubeconfig();
@@ -176,7 +182,7 @@ fn record(
     let record = Record {
         name: name.to_owned(),
         pid: std::process::id(),
-        started_at: clock.now().to_string(),
+        started_at: now.to_string(),
         starting: Some("start".to_owned()),
         failure: None,
         url: None,
@@ -201,19 +207,17 @@ fn record(
 
 /// Runs a cluster until a signal or a client of the control socket stops it, or until it fails.
 async fn run_cluster(
-    args: &Args,
-    (clusters, kubeconfigs): (&Clusters, Kubeconfigs),
-    (clock, progress): (&Clock, &Arc<Progress>),
+    start: &Start<'_>,
+    kubeconfigs: Kubeconfigs,
+    progress: Arc<Progress>,
     shutdown: impl Future<Output = ()>,
 ) -> Result<Ending> {
     let reports = Tasks::new();
-    let reported = Arc::clone(progress);
     let stop = reports.token();
     reports.spawn_finite("progress", async move {
-        stop.run_until_cancelled_owned(reported.report_waits()).await;
+        stop.run_until_cancelled_owned(progress.report_waits()).await;
     });
-    let start = Start { args, clock, progress, clusters };
-    let ended = if args.is_remote() {
+    let ended = if start.args.is_remote() {
         start.on_remote(&kubeconfigs.own, shutdown).await
     } else {
         start.embedded(kubeconfigs, shutdown).await
