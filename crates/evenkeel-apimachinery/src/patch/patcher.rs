@@ -52,12 +52,12 @@ pub(super) fn patch(
     } else if form == PatchType::Strategic {
         check_kind_types(&patch, schema)?;
     }
-    decode_patched(kind, schema, &object, decoder, strict, validation).map_err(
-        |detail| match form {
+    decode_patched(kind, schema, current, object, decoder, strict, validation).map_err(|detail| {
+        match form {
             PatchType::Strategic => invalid(&go(&patch.to_value()), &detail),
             _ => invalid(&patched_text::patched_text(form, current, &patch, schema), &detail),
-        },
-    )
+        }
+    })
 }
 
 /// Rejects a strategic merge patch that sets `kind` or `apiVersion` to something other than a string. Any string is
@@ -180,33 +180,58 @@ fn apply_strategic_patch(
 }
 
 /// Decodes the patched object. The error is the reason why it is invalid.
+///
+/// Fields of a built-in kind that are as in `current` stay as they are, because they have been decoded before.
 fn decode_patched(
     kind: &GroupVersionKind,
     schema: Option<&Schema>,
-    object: &Value,
+    current: &Value,
+    patched: Value,
     decoder: DecoderKind,
     duplicate_keys: Vec<String>,
     validation: FieldValidation,
 ) -> Result<Patched, String> {
     let Some(schema) = schema else {
         let warnings = apply_field_validation(validation, &[], duplicate_keys)?;
-        return Ok(Patched { object: named(object.clone(), kind), warnings });
+        return Ok(Patched { object: named(patched, kind), warnings });
     };
-    let json = Json::from(object);
-    let actual = kinds::body_kind(&json, kind)?;
-    if decoder == DecoderKind::Text && !schema.is_custom() && !kinds::has_version(&json) {
-        return decode_internal(&actual, kind, object, duplicate_keys, validation);
+    let type_meta = type_meta(&patched);
+    let actual = kinds::body_kind(&type_meta, kind)?;
+    let has_version = kinds::has_version(&type_meta);
+    if decoder == DecoderKind::Text && !schema.is_custom() && !has_version {
+        return decode_internal(&actual, kind, &patched, duplicate_keys, validation);
     }
     if actual != *kind {
-        return Err(kind_change_error(&actual, kind, &json));
+        return Err(kind_change_error(&actual, kind, &Json::from(&patched)));
     }
-    let (object, errors) = decode_as(decoder, &json, schema);
+    let is_unchanged = |name: &str, value: &Value| current.get(name) == Some(value);
+    let (unchanged, changed): (Map<_, _>, _) = match patched {
+        Value::Object(fields) if !schema.is_custom() => {
+            let (unchanged, changed) =
+                fields.into_iter().partition(|(name, value)| is_unchanged(name, value));
+            (unchanged, Value::Object(changed))
+        }
+        other => (Map::new(), other),
+    };
+    let (mut object, errors) = decode_as(decoder, &Json::from(&changed), schema);
     if let Some(error) = errors.error {
         return Err(error);
+    }
+    if let Value::Object(fields) = &mut object {
+        fields.extend(unchanged);
     }
     let strict = duplicate_keys.into_iter().chain(errors.strict).collect();
     let warnings = apply_field_validation(validation, &[], strict)?;
     Ok(Patched { object: named(object, kind), warnings })
+}
+
+/// Returns the `apiVersion` and `kind` of an object; a value of another type as a whole.
+fn type_meta(object: &Value) -> Json<'_> {
+    let Value::Object(fields) = object else { return Json::from(object) };
+    let names = ["apiVersion", "kind"];
+    let present =
+        names.into_iter().filter_map(|name| Some((name.into(), fields.get(name)?.into())));
+    Json::Object(present.collect())
 }
 
 /// Decodes an object without a version as upstream's internal version of its kind. Its Go fields have no JSON
@@ -311,6 +336,24 @@ mod tests {
         }
         let kept = patched_lease(PatchType::Strategic, r#"{"kind": "x"}"#, FieldValidation::Ignore);
         assert_eq!(kept.expect("accepted")["kind"], "Lease");
+    }
+
+    #[test]
+    fn fields_that_a_patch_does_not_change_stay_as_they_are() {
+        let patched = |form, body| patched_lease(form, body, FieldValidation::Strict);
+        let body = r#"{"spec": {"holderIdentity": "b", "renewTime": "2026-01-02T03:04:05Z"}}"#;
+        for form in [PatchType::Merge, PatchType::Strategic] {
+            let lease = patched(form, body).expect("accepted");
+            assert_eq!(lease["metadata"], json!({"name": "a"}), "{form:?}");
+            let decoded =
+                json!({"holderIdentity": "b", "renewTime": "2026-01-02T03:04:05.000000Z"});
+            assert_eq!(lease["spec"], decoded, "{form:?}");
+        }
+        let removed = patched(PatchType::Merge, r#"{"spec": null}"#).expect("accepted");
+        assert_eq!(removed["spec"], json!({}), "as a Lease without a spec");
+        let unknown = patched(PatchType::Merge, r#"{"status": {}}"#);
+        let end = r#"strict decoding error: unknown field "status""#;
+        assert!(unknown.as_ref().is_err_and(|text| text.ends_with(end)), "{unknown:?}");
     }
 
     #[test]
