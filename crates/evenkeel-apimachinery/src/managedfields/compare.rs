@@ -1,8 +1,8 @@
 //! Comparison of two objects, with sets of fields as the result.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::field_set::FieldSet;
 use super::merge_type::{self, MergeType};
@@ -85,20 +85,7 @@ impl Walker {
             MergeType::Map(type_ref)
                 if merge_type::entries(old).is_some() || merge_type::entries(new).is_some() =>
             {
-                let keys: BTreeSet<&String> = [old, new]
-                    .into_iter()
-                    .filter_map(merge_type::entries)
-                    .flat_map(|m| m.keys())
-                    .collect();
-                for key in keys {
-                    let entry_of = |side| merge_type::entries(side).and_then(|m| m.get(key));
-                    self.child(
-                        path_element::field(key),
-                        entry_of(old),
-                        entry_of(new),
-                        merge_type::field_type(type_ref, key),
-                    );
-                }
+                self.compare_maps(merge_type::entries(old), merge_type::entries(new), type_ref);
             }
             MergeType::AssociativeList { item, keys }
                 if !(merge_type::items(old).is_empty() && merge_type::items(new).is_empty()) =>
@@ -125,6 +112,29 @@ impl Walker {
         self.path.push(element);
         self.walk(old, new, type_ref);
         self.path.pop();
+    }
+
+    /// Compares the entries of two maps, of which the equal ones need no path.
+    fn compare_maps(
+        &mut self,
+        old: Option<&Map<String, Value>>,
+        new: Option<&Map<String, Value>>,
+        type_ref: Option<TypeRef<'_>>,
+    ) {
+        let mut compare = |key: &str, old: Option<&Value>, new: Option<&Value>| {
+            if old != new {
+                let element = path_element::field(key);
+                self.child(element, old, new, merge_type::field_type(type_ref, key));
+            }
+        };
+        for (key, value) in old.into_iter().flatten() {
+            compare(key, Some(value), new.and_then(|new| new.get(key)));
+        }
+        for (key, value) in new.into_iter().flatten() {
+            if old.is_none_or(|old| !old.contains_key(key)) {
+                compare(key, None, Some(value));
+            }
+        }
     }
 
     fn compare_lists(

@@ -71,6 +71,15 @@ pub(crate) fn item_element(
     }
 }
 
+/// Returns whether a value can be a list item, so that [`item_element`] returns its path element.
+pub(crate) fn is_item(value: &Value, keys: &[Box<str>], item: TypeRef<'_>) -> bool {
+    if keys.is_empty() {
+        !matches!(value, Value::Object(_) | Value::Array(_) | Value::Null)
+    } else {
+        path_element::is_item(value, keys, item)
+    }
+}
+
 /// Returns the entries of an object; `None` if it is empty or not an object.
 pub(crate) fn entries(value: Option<&Value>) -> Option<&Map<String, Value>> {
     value.and_then(Value::as_object).filter(|m| !m.is_empty())
@@ -79,4 +88,34 @@ pub(crate) fn entries(value: Option<&Value>) -> Option<&Map<String, Value>> {
 /// Returns the items of a list; empty for anything else.
 pub(crate) fn items(value: Option<&Value>) -> &[Value] {
     value.and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::Schema;
+    use serde_json::json;
+
+    #[test]
+    fn items_are_the_values_that_have_a_path_element() {
+        let pod = Schema::builtin("", "v1", "Pod").expect("a built-in kind");
+        let list = |path: &[&str]| {
+            let type_ref = path.iter().try_fold(pod.type_ref(), |parent, name| parent.child(name));
+            type_ref.expect("a field of pods")
+        };
+        let values = json!([null, 1, "a", true, [], {}, {"name": "a"}, {"name": null}, {"ip": "1.1.1.1"}, {"key": "k"}]);
+        for path in
+            [&["metadata", "finalizers"][..], &["spec", "containers"], &["status", "podIPs"]]
+        {
+            let MergeType::AssociativeList { item, keys } =
+                merge_type(Some(list(path)), &Value::Null)
+            else {
+                panic!("{path:?} has no keys");
+            };
+            for value in values.as_array().expect("a list") {
+                let element = item_element(value, keys, item);
+                assert_eq!(is_item(value, keys, item), element.is_ok(), "{path:?} {value}");
+            }
+        }
+    }
 }

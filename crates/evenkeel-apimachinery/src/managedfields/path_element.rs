@@ -5,11 +5,11 @@
 use serde_json::Value;
 
 use crate::decode::typed::quoted;
-use crate::schema::node::{Shape, TypeRef};
+use crate::schema::node::TypeRef;
 
 /// Returns the path element of a named field.
 pub(crate) fn field(name: &str) -> Box<str> {
-    format!("f:{name}").into()
+    ["f:", name].concat().into()
 }
 
 /// Returns the path element of a value in a set, or the reason why a set cannot have the value.
@@ -32,13 +32,9 @@ pub(crate) fn of_item(
         let problem = if value.is_null() { "a null element" } else { "non-map elements" };
         return Err(format!("associative list with keys may not have {problem}"));
     };
-    let default = |key: &str| match item.shape() {
-        Shape::Struct(s) => s.field(key).and_then(|f| f.default.as_ref()),
-        _ => None,
-    };
     let mut found: Vec<(&str, &Value)> = keys
         .iter()
-        .filter_map(|key| Some((&**key, entries.get(&**key).or_else(|| default(key))?)))
+        .filter_map(|key| Some((&**key, entries.get(&**key).or_else(|| default_of(key, item))?)))
         .collect();
     if found.is_empty() {
         let keys = keys.iter().map(|k| quoted(k)).collect::<Vec<_>>().join(" ");
@@ -50,12 +46,34 @@ pub(crate) fn of_item(
     Ok(key_text(&found))
 }
 
+/// Returns whether a value can be an item of a list of type `map`, so that [`of_item`] returns its path element.
+pub(crate) fn is_item(value: &Value, keys: &[Box<str>], item: TypeRef<'_>) -> bool {
+    let Value::Object(entries) = value else { return false };
+    let has_key = |key: &str| entries.contains_key(key) || default_of(key, item).is_some();
+    keys.iter().any(|key| has_key(key))
+}
+
+/// Returns the default of a key in items of type `item`.
+fn default_of<'a>(key: &str, item: TypeRef<'a>) -> Option<&'a Value> {
+    item.as_struct()?.field(key)?.default.as_ref()
+}
+
 fn key_text(keys: &[(&str, &Value)]) -> Box<str> {
-    let parts: Vec<String> = keys
-        .iter()
-        .map(|(name, value)| format!("{}:{}", Value::from(*name), plain(value)))
-        .collect();
-    format!("k:{{{}}}", parts.join(",")).into()
+    let mut text = b"k:{".to_vec();
+    for (index, (name, value)) in keys.iter().enumerate() {
+        if index > 0 {
+            text.push(b',');
+        }
+        // Writes of JSON to memory do not fail.
+        let _ = serde_json::to_writer(&mut text, name);
+        text.push(b':');
+        match value {
+            Value::String(value) => drop(serde_json::to_writer(&mut text, value)),
+            other => text.extend_from_slice(plain(other).as_bytes()),
+        }
+    }
+    text.push(b'}');
+    String::from_utf8_lossy(&text).into()
 }
 
 /// Encodes a scalar so that equal numbers have the same text.

@@ -106,8 +106,7 @@ pub(crate) fn has_items_without_key(value: &Value, type_ref: TypeRef<'_>) -> boo
         }),
         Value::Array(items) => match merge_type::merge_type(Some(type_ref), &Value::Null) {
             MergeType::AssociativeList { item, keys } => items.iter().any(|value| {
-                merge_type::item_element(value, keys, item).is_err()
-                    || has_items_without_key(value, item)
+                !merge_type::is_item(value, keys, item) || has_items_without_key(value, item)
             }),
             _ => {
                 let Shape::List { item, .. } = type_ref.shape() else { return false };
