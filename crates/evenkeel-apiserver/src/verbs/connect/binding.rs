@@ -29,7 +29,7 @@ pub(super) async fn bind(call: &Call<'_>) -> Result<Answer, StatusError> {
         check_preconditions(&call.cx, binding, pod)?;
         assign_node(pod, binding, &now)?;
         if call.cx.api.plugins.has(Plugin::PodTopologyLabels) {
-            topology::label(call.cx.api, text(binding, "target.name"), pod)?;
+            topology::label(call.cx.api, text(binding, "target.name"), pod);
         }
         Ok(())
     };
