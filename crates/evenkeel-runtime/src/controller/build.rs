@@ -55,7 +55,7 @@ pub struct Builder {
     /// Prefix of the metrics of [`Builder::passes_metric`].
     passes: Option<&'static str>,
     batch_period: Duration,
-    min_status_interval: Duration,
+    status_throttle: Arc<StatusThrottle>,
     plans_in_turn: bool,
     backoff: Backoff,
     /// Rate limiter instead of that of `backoff`.
@@ -128,7 +128,7 @@ impl Builder {
             stale_skips: None,
             passes: None,
             batch_period: Duration::ZERO,
-            min_status_interval: Duration::ZERO,
+            status_throttle: Arc::new(StatusThrottle::new(Duration::ZERO)),
             plans_in_turn: false,
             backoff: Backoff::default(),
             rate_limiter: None,
@@ -192,7 +192,7 @@ impl Builder {
     /// `period` after a write together at the end of the period. A pass with other writes always writes its status
     /// immediately. Default: no throttle.
     pub fn min_status_interval(mut self, period: Duration) -> Self {
-        self.min_status_interval = period;
+        self.status_throttle = Arc::new(StatusThrottle::new(period));
         self
     }
 
@@ -399,7 +399,7 @@ impl Builder {
     /// Like [`Builder::planned`], with a handler that counts the planner's passes and informs its event
     /// handlers.
     pub fn planned_with<P: Planner>(self, planner: P, handler: impl PassHandler<P>) -> Controller {
-        let status_throttle = StatusThrottle::new(self.min_status_interval);
+        let status_throttle = Arc::clone(&self.status_throttle);
         let planning_lock = self.plans_in_turn.then(Mutex::default);
         self.build(Box::new(move |executor, _, env| {
             let (memories, clock) = (Memories::default(), env.clock.clone());
@@ -465,6 +465,7 @@ impl Builder {
             stale_skips,
             passes,
             batch_period,
+            status_throttle,
             backoff,
             rate_limiter,
             recovers_panics,
@@ -520,6 +521,7 @@ impl Builder {
                 let (informer, handle) = (Arc::clone(informer), Arc::clone(handle));
                 let (normal_priority, low_priority) =
                     Enqueue::by_priority(&queue, &barrier, period, &filter, causes);
+                let normal_priority = normal_priority.throttled(&status_throttle);
                 subscription(informer, handle, normal_priority, low_priority, &barrier)
             })
             .collect();

@@ -3,6 +3,7 @@
 use super::{
     barrier::Barrier,
     causes::{Cause, Causes, Event},
+    status_throttle::StatusThrottle,
 };
 use crate::{
     cache::{CacheEvent, Object},
@@ -24,6 +25,8 @@ pub struct Enqueue {
     /// Delay after the first event of a key, so that one pass handles all events until then.
     batch_period: Duration,
     filter: Filter,
+    /// Throttle of the status writes; `None` if they do not delay keys.
+    status_throttle: Option<Arc<StatusThrottle>>,
     /// Records the causes of keys. `None` if no reader of causes is registered.
     causes: Option<Arc<Causes>>,
     /// Event that is being handled. A cache's handlers run one after the other.
@@ -96,7 +99,21 @@ impl Enqueue {
         causes: Option<Arc<Causes>>,
     ) -> Self {
         let (queue, barrier, event) = (queue.clone(), Arc::clone(barrier), Mutex::default());
-        Self { queue, barrier, priority, batch_period, filter, causes, event }
+        Self {
+            queue,
+            barrier,
+            priority,
+            batch_period,
+            filter,
+            status_throttle: None,
+            causes,
+            event,
+        }
+    }
+
+    /// Makes [`Enqueue::add_for_status`] wait as the status writes do.
+    pub(super) fn throttled(self, status_throttle: &Arc<StatusThrottle>) -> Self {
+        Self { status_throttle: Some(Arc::clone(status_throttle)), ..self }
     }
 
     /// Returns those for ordinary events, and for events of low priority, of one cache.
@@ -153,6 +170,17 @@ impl Enqueue {
     pub fn add_limited(&self, key: Key, priority: Priority) {
         let is_change = self.priority >= Priority::NORMAL;
         self.add_with(key, if is_change { priority } else { priority.min(self.priority) });
+    }
+
+    /// Adds a key of which an event changes at most the status. If its status was written within
+    /// [`Builder::min_status_interval`](super::Builder::min_status_interval), the key waits until the next write is
+    /// permitted, because a pass before could not write the status.
+    pub fn add_for_status(&self, key: Key) {
+        let throttle = self.status_throttle.as_ref();
+        match throttle.and_then(|throttle| throttle.delay(&key, self.queue.clock().instant())) {
+            Some(delay) => self.add_after(key, delay),
+            None => self.add(key),
+        }
     }
 
     /// Like [`Enqueue::add`], but one pass handles all events within `period` after the first one.

@@ -26,7 +26,7 @@ pub(super) struct PlannerReconciler<P: Planner, H> {
     pub(super) memories: Memories<P::Memory>,
     pub(super) executor: Executor,
     pub(super) clock: Clock,
-    pub(super) status_throttle: StatusThrottle,
+    pub(super) status_throttle: Arc<StatusThrottle>,
     /// Lock that is held while a key is planned. `None` if several keys may be planned concurrently.
     pub(super) planning_lock: Option<Mutex<()>>,
 }

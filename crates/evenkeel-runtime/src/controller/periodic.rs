@@ -115,8 +115,8 @@ impl Periodic {
             barrier,
             local_work: None,
         };
-        let (memories, clock, status_throttle) =
-            (Memories::default(), env.clock.clone(), StatusThrottle::new(Duration::ZERO));
+        let (memories, clock) = (Memories::default(), env.clock.clone());
+        let status_throttle = Arc::new(StatusThrottle::new(Duration::ZERO));
         let passes = Arc::new(PlannerReconciler {
             planner,
             handler,

@@ -142,6 +142,11 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
         Self { shared: Arc::new(shared) }
     }
 
+    /// Returns the clock of the delays.
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.shared.clock
+    }
+
     /// Adds a key. A key that already waits keeps its position unless this priority is greater. A key in process is
     /// processed again afterwards. Does nothing after the queue is shut down.
     pub fn add(&self, key: K, priority: Priority) {

@@ -202,6 +202,7 @@ impl Planner for Podder {
 struct StatusWriter {
     maps: Cache<Full<ConfigMap>>,
     pods: Cache<Full<Pod>>,
+    passes: Arc<AtomicUsize>,
 }
 
 impl Planner for StatusWriter {
@@ -213,6 +214,7 @@ impl Planner for StatusWriter {
     }
 
     fn plan(&self, _seen: &ObservedMap, (): &(), _now: Timestamp) -> (Plan, ()) {
+        self.passes.fetch_add(1, Ordering::SeqCst);
         (Plan::nothing(), ())
     }
 
@@ -680,9 +682,20 @@ async fn stale_cache_creates_and_deletes_no_extra_pods() {
 
 /// A world with a teller of the pods of `ns/web`, which has none yet.
 async fn with_status_throttle() -> World {
-    let world = World::new();
-    let teller = StatusWriter { maps: world.maps.clone(), pods: world.pods.clone() };
-    let builder = Builder::new(&world.env, "teller", &world.maps).owns(&world.pods);
+    with_throttled_teller(|builder, pods| builder.owns(pods)).await.0
+}
+
+/// Like [`with_status_throttle`], with the teller's events and the number of its passes.
+async fn with_throttled_teller(
+    events: impl FnOnce(Builder, &Cache<Full<Pod>>) -> Builder,
+) -> (World, Arc<AtomicUsize>) {
+    let (world, passes) = (World::new(), Arc::<AtomicUsize>::default());
+    let teller = StatusWriter {
+        maps: world.maps.clone(),
+        pods: world.pods.clone(),
+        passes: Arc::clone(&passes),
+    };
+    let builder = events(Builder::new(&world.env, "teller", &world.maps), &world.pods);
     let controller = builder.min_status_interval(Duration::from_millis(100)).planned(teller);
     let stop = world.tasks.token();
     world.tasks.spawn("teller", controller.run(stop));
@@ -692,7 +705,7 @@ async fn with_status_throttle() -> World {
         (recorded(&world), world.server.seen(&Method::PUT, "configmaps").len()),
         (json!("0"), 1)
     );
-    world
+    (world, passes)
 }
 
 fn recorded(world: &World) -> Value {
@@ -725,6 +738,29 @@ async fn throttled_status_is_written_eventually() {
     assert_eq!(recorded(&world), "20", "the last change is written");
     let written = world.server.seen(&Method::PUT, "configmaps").len() - 1;
     assert_eq!(written, 3, "immediately, after 100 ms and after 200 ms");
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_that_change_only_the_status_wait_for_its_next_write() {
+    let (world, passes) = with_throttled_teller(|builder, pods| {
+        builder.watches(pods, |_, enqueue| enqueue.add_for_status(Key::new("ns", "web")))
+    })
+    .await;
+    let passes_before = passes.load(Ordering::SeqCst);
+    for n in 0..20 {
+        put_pod(&world, n);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        if n == 0 {
+            assert_eq!(recorded(&world), "1", "the first change after a pause is written at once");
+        }
+    }
+    settle().await;
+    assert_eq!(recorded(&world), "20", "the last change is written");
+    let written = world.server.seen(&Method::PUT, "configmaps").len() - 1;
+    assert_eq!(written, 3, "immediately, after 100 ms and after 200 ms");
+    // The teller's own writes of its map start a pass each, too.
+    let passes = passes.load(Ordering::SeqCst) - passes_before;
+    assert!(passes <= 6, "{passes} passes for 20 events");
 }
 
 #[tokio::test(start_paused = true)]
