@@ -36,6 +36,14 @@ pub(crate) fn changes_owner_counts(old: &Pod, new: &Pod) -> bool {
     counted(old) != counted(new)
 }
 
+/// Reports whether an update changes nothing of its owner but counts of ready and available pods in the status.
+pub(crate) fn changes_only_readiness(old: &Pod, new: &Pod) -> bool {
+    let lasting = |pod: &Pod| (pod.meta.deleting(), is_terminal(pod));
+    lasting(old) == lasting(new)
+        && old.meta.controller() == new.meta.controller()
+        && old.meta.labels == new.meta.labels
+}
+
 /// Reports whether the condition `Ready` is `True`. Upstream: `IsPodReady`.
 pub(crate) fn is_ready(pod: &Pod) -> bool {
     ready_since(pod).is_some()
@@ -83,11 +91,17 @@ fn describe_unready(pod: &Pod) -> String {
 
 /// Reports whether the pod has been ready for `min_ready_seconds`. Upstream: `IsPodAvailable`.
 pub(crate) fn is_available(pod: &Pod, min_ready_seconds: i32, now: Timestamp) -> bool {
-    match ready_since(pod) {
-        None => false,
-        Some(_) if min_ready_seconds == 0 => true,
-        Some(since) => since.is_some_and(|since| available_at(since, min_ready_seconds) <= now),
-    }
+    ready_since(pod).is_some_and(|since| is_available_since(since, min_ready_seconds, now))
+}
+
+/// Reports whether a pod that has been ready since a time is available.
+pub(crate) fn is_available_since(
+    since: Option<Timestamp>,
+    min_ready_seconds: i32,
+    now: Timestamp,
+) -> bool {
+    min_ready_seconds == 0
+        || since.is_some_and(|since| available_at(since, min_ready_seconds) <= now)
 }
 
 /// Returns the time until the next ready pod becomes available. Without such a pod, returns `min_ready_seconds`.

@@ -22,7 +22,7 @@ use evenkeel_api::{
     views::{Pod, ReplicaSet},
 };
 use evenkeel_runtime::{
-    cache::Cache,
+    cache::{Cache, CacheEvent},
     controller::Builder,
     introspect::Description,
     plan::{Key, Outcomes, PassHandler, Plan, Planned, Planner},
@@ -88,7 +88,13 @@ fn run<S: Set>(
                 event,
                 |set, pod| set.may_adopt(&pod.meta.labels),
                 pods::changes_owner_counts,
-                |key| enqueue.add(key),
+                |key| {
+                    if matches!(event, CacheEvent::Updated { old, new } if pods::changes_only_readiness(old, new)) {
+                        enqueue.add_for_status(key);
+                    } else {
+                        enqueue.add(key);
+                    }
+                },
             );
         });
     context.run(builder.planned_with(planner, deletion_age));

@@ -75,8 +75,11 @@ fn count_pods<S: Set>(observed: &Observed<S>, now: Timestamp) -> Counts {
     };
     for pod in &observed.pods.owned {
         counts.fully_labeled += i32::from(is_fully_labeled(&pod.meta.labels));
-        counts.ready += i32::from(pods::is_ready(pod));
-        counts.available += i32::from(pods::is_available(pod, min_ready_seconds, now));
+        if let Some(since) = pods::ready_since(pod) {
+            let is_available = pods::is_available_since(since, min_ready_seconds, now);
+            counts.ready += 1;
+            counts.available += i32::from(is_available);
+        }
     }
     counts
 }
