@@ -9,7 +9,7 @@ use evenkeel::schedulers::Schedulers;
 use evenkeel_cloud::ip_pool::{Config, IpPool, PoolConfig};
 use evenkeel_component::flags::Invocation;
 use evenkeel_controller_manager::options as manager;
-use evenkeel_controllers::needs::Gates;
+use evenkeel_controllers::{needs::Gates, wiring::descriptor::Descriptor};
 use evenkeel_plane::{NodeGroup, NodeOptions, Plane, PlaneOptions};
 use evenkeel_runtime::clock::Clock;
 use std::{
@@ -17,6 +17,10 @@ use std::{
     net::Ipv4Addr,
     sync::Arc,
 };
+
+/// Controllers that run by default although upstream's program leaves them out: kubeadm enables them for bootstrap tokens.
+const BOOTSTRAP_CONTROLLERS: [&str; 2] =
+    ["bootstrap-signer-controller", "token-cleaner-controller"];
 
 /// Returns the schedulers and their configurations.
 pub(super) fn schedulers(args: &Args) -> Schedulers {
@@ -158,17 +162,23 @@ fn nodes(groups: &[Nodes]) -> Result<Vec<NodeOptions>> {
 fn configure(options: &mut PlaneOptions, args: &Args) -> Result<()> {
     let components = &args.components;
     let chosen = components.controllers.as_deref();
+    let runs_by_default = |controller: &Descriptor| {
+        controller.on_by_default || BOOTSTRAP_CONTROLLERS.contains(&controller.name)
+    };
+    if chosen.is_none() {
+        options.controllers.retain(runs_by_default);
+    }
     if chosen.is_none() && components.feature_gates.is_empty() {
         return Ok(());
     }
     let program = manager_options(chosen, &components.feature_gates)?;
     if let Some(chosen) = chosen {
-        // All that have no requirement run here, also those that upstream's program leaves out.
-        let known = options.controllers.iter().map(|descriptor| (descriptor.name, true));
+        let known = options.controllers.iter();
+        let known = known.map(|controller| (controller.name, runs_by_default(controller)));
         let enabled: BTreeSet<&str> = program.choice.enabled(known).into_iter().collect();
         options
             .controllers
-            .retain(|descriptor| !chosen.is_empty() && enabled.contains(descriptor.name));
+            .retain(|controller| !chosen.is_empty() && enabled.contains(controller.name));
     }
     if !components.feature_gates.is_empty() {
         let binder = options.controller_options.binder.clone();
@@ -241,6 +251,8 @@ mod tests {
             ("[deployment-controller, replicaset-controller]", 2),
             // An old name of the Job controller.
             ("['*', -job]", all - 1),
+            // Off by default, as in upstream's program.
+            ("['*', selinux-warning-controller]", all + 1),
         ] {
             let options = configured(&format!("controllers: {chosen}\n"), &[]).expect(chosen);
             assert_eq!(options.controllers.len(), want, "{chosen}");

@@ -56,8 +56,8 @@ pub(crate) struct Cluster {
     /// Groups of simulated nodes. Default: three nodes in three zones.
     #[serde(default)]
     pub(crate) nodes: Option<Vec<Nodes>>,
-    /// Controllers to run, as in kube-controller-manager's --controllers: names, names after `-`, and `*`. Default: all; an
-    /// empty list runs none.
+    /// Controllers to run, as in kube-controller-manager's --controllers: names, names after `-`, and `*`. Default: `*`, which
+    /// leaves out selinux-warning-controller; an empty list runs none.
     #[serde(default)]
     pub(crate) controllers: Option<Vec<String>>,
     /// Scheduler of the cluster, or several side by side.
