@@ -202,7 +202,7 @@ impl Planner for Podder {
 struct StatusWriter {
     maps: Cache<Full<ConfigMap>>,
     pods: Cache<Full<Pod>>,
-    passes: Arc<AtomicUsize>,
+    passes: Arc<AtomicU32>,
 }
 
 impl Planner for StatusWriter {
@@ -688,8 +688,8 @@ async fn with_status_throttle() -> World {
 /// Like [`with_status_throttle`], with the teller's events and the number of its passes.
 async fn with_throttled_teller(
     events: impl FnOnce(Builder, &Cache<Full<Pod>>) -> Builder,
-) -> (World, Arc<AtomicUsize>) {
-    let (world, passes) = (World::new(), Arc::<AtomicUsize>::default());
+) -> (World, Arc<AtomicU32>) {
+    let (world, passes) = (World::new(), Arc::<AtomicU32>::default());
     let teller = StatusWriter {
         maps: world.maps.clone(),
         pods: world.pods.clone(),
