@@ -31,6 +31,28 @@ pub(super) struct PlannerReconciler<P: Planner, H> {
     pub(super) planning_lock: Option<Mutex<()>>,
 }
 
+/// Passes of a planner, independent of its types.
+trait Passes: Sync {
+    /// Observes and plans a pass, without acting. Returns `None` if no object exists at the key.
+    fn begin<'a>(&'a self, key: &'a Key) -> Option<Begun<'a>>;
+    /// Returns what executes the plans.
+    fn means(&self) -> Means<'_>;
+}
+
+/// Pass with its first plan.
+struct Begun<'a> {
+    plan: Plan,
+    at: Timestamp,
+    pass: Box<dyn StartedPass + 'a>,
+}
+
+/// What a planner's passes act with.
+struct Means<'a> {
+    executor: &'a Executor,
+    clock: &'a Clock,
+    status_throttle: &'a StatusThrottle,
+}
+
 /// Pass after its first plan. Independent of the planner's types.
 trait StartedPass: Send + Sync {
     /// Returns the plan that follows from the outcomes so far.
@@ -88,7 +110,7 @@ impl<P: Planner, H: PassHandler<P>> Reconcile for PlannerReconciler<P, H> {
         fence: Option<&'a LeaderFence>,
         recorded: &'a mut RecordedActions,
     ) -> BoxFuture<'a, PassResult> {
-        Box::pin(async move { self.pass(&request.key, fence, recorded).await })
+        Box::pin(pass_request(self, request, fence, recorded))
     }
 
     fn retain(&self, keep: &dyn Fn(&Key) -> bool) {
@@ -115,9 +137,8 @@ fn explanation(plan: &Plan, status_plan: &Plan, description: Description) -> Exp
     Explanation { description, would, requeue, actions_unknown: false }
 }
 
-impl<P: Planner, H: PassHandler<P>> PlannerReconciler<P, H> {
-    /// Observes and plans a pass, without acting. Returns `None` if no object exists at the key.
-    fn begin<'a>(&'a self, key: &'a Key) -> Option<(Plan, PlannedPass<'a, P, H>)> {
+impl<P: Planner, H: PassHandler<P>> Passes for PlannerReconciler<P, H> {
+    fn begin<'a>(&'a self, key: &'a Key) -> Option<Begun<'a>> {
         let lock = self.planning_lock.as_ref();
         let _guard = lock.map(|lock| lock.lock().unwrap_or_else(PoisonError::into_inner));
         let memory = self.memories.get(key);
@@ -132,23 +153,48 @@ impl<P: Planner, H: PassHandler<P>> PlannerReconciler<P, H> {
         assert_valid(&plan, key);
         let memory = self.memories.set(key, memory);
         self.handler.on_planned(&observed, plan::Planned { plan: &plan, memory: &memory, at });
-        Some((plan, PlannedPass { reconciler: self, key, observed, memory, at }))
+        let pass = Box::new(PlannedPass { reconciler: self, key, observed, memory, at });
+        Some(Begun { plan, at, pass })
     }
 
-    pub(super) async fn pass(
-        &self,
-        key: &Key,
-        fence: Option<&LeaderFence>,
-        recorded: &mut RecordedActions,
-    ) -> PassResult {
-        let Some((plan, pass)) = self.begin(key) else { return Ok(None) };
+    fn means(&self) -> Means<'_> {
         let Self { executor, clock, status_throttle, .. } = self;
-        let fenced = fence.map(|fence| executor.fenced(fence));
-        let executor = fenced.as_ref().unwrap_or(executor);
-        Driver { key, executor, clock, status_throttle, pass: &pass, recorded }
-            .drive(pass.at, plan)
-            .await
+        Means { executor, clock, status_throttle }
     }
+}
+
+impl<P: Planner, H: PassHandler<P>> PlannerReconciler<P, H> {
+    pub(super) fn pass<'a>(
+        &'a self,
+        key: &'a Key,
+        fence: Option<&'a LeaderFence>,
+        recorded: &'a mut RecordedActions,
+    ) -> impl Future<Output = PassResult> + Send + 'a {
+        pass(self, key, fence, recorded)
+    }
+}
+
+async fn pass_request(
+    passes: &dyn Passes,
+    request: Request,
+    fence: Option<&LeaderFence>,
+    recorded: &mut RecordedActions,
+) -> PassResult {
+    pass(passes, &request.key, fence, recorded).await
+}
+
+/// Runs a pass. Like the driver, this is compiled once, because it does not depend on the planner's types.
+async fn pass(
+    passes: &dyn Passes,
+    key: &Key,
+    fence: Option<&LeaderFence>,
+    recorded: &mut RecordedActions,
+) -> PassResult {
+    let Some(Begun { plan, at, pass }) = passes.begin(key) else { return Ok(None) };
+    let Means { executor, clock, status_throttle } = passes.means();
+    let fenced = fence.map(|fence| executor.fenced(fence));
+    let executor = fenced.as_ref().unwrap_or(executor);
+    Driver { key, executor, clock, status_throttle, pass: &*pass, recorded }.drive(at, plan).await
 }
 
 /// Drives a pass after its first plan. It does not depend on the planner's types, so that it is compiled only once.

@@ -14,6 +14,7 @@ use crate::{
     tasks::Tasks,
 };
 use evenkeel_api::View;
+use futures::future::BoxFuture;
 use std::{
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -29,6 +30,9 @@ pub struct Periodic {
     client: Client,
     caches: Vec<Arc<Reader>>,
 }
+
+/// Function that starts a pass, which returns the delay before the next one.
+type StartPass = Box<dyn FnMut() -> BoxFuture<'static, Duration> + Send>;
 
 impl Periodic {
     /// Creates the periodic passes of a controller with this name.
@@ -67,11 +71,16 @@ impl Periodic {
 
     /// Like [`Periodic::every`], but each pass returns the delay before the next one. After a panic, the next pass
     /// starts after a task's backoff.
-    pub fn start<F, Fut>(self, tasks: &Tasks, pass: F)
+    pub fn start<F, Fut>(self, tasks: &Tasks, mut pass: F)
     where
         F: FnMut() -> Fut + Send + 'static,
         Fut: Future<Output = Duration> + Send + 'static,
     {
+        self.start_boxed(tasks, Box::new(move || Box::pin(pass())));
+    }
+
+    /// Does the work of [`Periodic::start`], compiled once for all controllers.
+    fn start_boxed(self, tasks: &Tasks, pass: StartPass) {
         let Self { name, env: Env { clock, .. }, caches, .. } = self;
         let caches = Arc::new(caches);
         // The passes run one after the other, so the lock is always free.
