@@ -341,12 +341,13 @@ mod tests {
     #[test]
     fn fields_that_a_patch_does_not_change_stay_as_they_are() {
         let patched = |form, body| patched_lease(form, body, FieldValidation::Strict);
-        let body = r#"{"spec": {"holderIdentity": "b", "renewTime": "2026-01-02T03:04:05Z"}}"#;
+        let body =
+            r#"{"spec": {"holderIdentity": "b", "renewTime": "2026-01-02T03:04:05.000000+02:00"}}"#;
         for form in [PatchType::Merge, PatchType::Strategic] {
             let lease = patched(form, body).expect("accepted");
             assert_eq!(lease["metadata"], json!({"name": "a"}), "{form:?}");
             let decoded =
-                json!({"holderIdentity": "b", "renewTime": "2026-01-02T03:04:05.000000Z"});
+                json!({"holderIdentity": "b", "renewTime": "2026-01-02T01:04:05.000000Z"});
             assert_eq!(lease["spec"], decoded, "{form:?}");
         }
         let removed = patched(PatchType::Merge, r#"{"spec": null}"#).expect("accepted");
