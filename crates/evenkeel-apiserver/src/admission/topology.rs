@@ -20,8 +20,9 @@ pub(crate) fn label(api: &Api, node: &str, pod: &mut Value) {
     if node.is_empty() {
         return;
     }
+    let Some(nodes) = api.table.get("v1", "nodes") else { return };
     // The labels are kept beside the stored node, which need not be decoded.
-    if let Some(node) = api.store.get("nodes", node) {
+    if let Some(node) = api.store.get(&nodes.resource_prefix, node) {
         copy_labels(|key| node.selection.label(key), pod);
     }
 }
