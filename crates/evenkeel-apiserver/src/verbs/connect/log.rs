@@ -67,7 +67,7 @@ impl LogOptions {
         match self.since_seconds {
             Some(_) if self.since_time.is_some() => {
                 let rule = "at most one of `sinceTime` or `sinceSeconds` may be specified";
-                errors.push(FieldError::forbidden("", rule));
+                errors.push(FieldError::forbidden("[]", rule));
             }
             Some(seconds) if seconds < 1 => {
                 errors.push(FieldError::invalid("sinceSeconds", seconds, "must be greater than 0"));
