@@ -166,7 +166,7 @@ fn custom_object(
         let detail = format!("must be {}", expected.kind);
         let error = FieldError::invalid("kind", kind.as_str(), detail);
         let kind = GroupKind { group: expected.group.clone(), kind: kind.into() };
-        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        let name = crate::value::text(&object, "metadata.name");
         return Err(StatusError::invalid(&kind, name, &[error]));
     }
     Ok(Decoded { object: named(object, expected), warnings })

@@ -31,7 +31,6 @@ fn media(name: &str) -> &'static str {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[expect(clippy::print_stdout, reason = "the differences are for whoever runs the test")]
 async fn written_requests_get_upstreams_answers() {
     let Some(binaries) = parity::binaries("requests") else { return };
     let oracles = Oracle::both(&binaries).await;

@@ -85,28 +85,22 @@ pub fn warnings(group: &str, kind: &str, object: &Value, old: Option<&Value>) ->
             ));
         }
     }
+    let differs = |path: &str| old.is_none_or(|old| get(old, path) != get(object, path));
     match (group, kind) {
         ("", "Pod") if old.is_none() => pod::pod(object, &mut warnings),
         ("", "PodTemplate") => {
-            if old.is_none_or(|old| get(old, "template") != get(object, "template")) {
-                pod::template(object, "template", &mut warnings);
-            }
+            template_if(differs("template"), object, "template", &mut warnings);
         }
         // Upstream warns of the template that an update replaces.
         ("", "ReplicationController") => {
-            if is_respecified(object, old) {
-                pod::template(old.unwrap_or(object), "spec.template", &mut warnings);
-            }
+            let owner = old.unwrap_or(object);
+            template_if(is_respecified(object, old), owner, "spec.template", &mut warnings);
         }
         ("apps", "DaemonSet") => {
-            if old.is_none_or(|old| get(old, "spec.template") != get(object, "spec.template")) {
-                pod::template(object, "spec.template", &mut warnings);
-            }
+            template_if(differs("spec.template"), object, "spec.template", &mut warnings);
         }
         ("apps", _) => {
-            if is_respecified(object, old) {
-                pod::template(object, "spec.template", &mut warnings);
-            }
+            template_if(is_respecified(object, old), object, "spec.template", &mut warnings);
             if kind == "StatefulSet" {
                 more::stateful_set(object, old.is_some(), &mut warnings);
             }
@@ -176,6 +170,13 @@ pub fn status_warnings(kind: &str, object: &Value) -> Vec<String> {
     let mut warnings = Vec::new();
     network::status(kind, object, &mut warnings);
     warnings
+}
+
+/// Warns of an object's pod template, if the write is one that has such warnings.
+fn template_if(is_warned: bool, object: &Value, path: &str, warnings: &mut Vec<String>) {
+    if is_warned {
+        pod::template(object, path, warnings);
+    }
 }
 
 /// Returns whether an object is new, or changed so that its generation grows.

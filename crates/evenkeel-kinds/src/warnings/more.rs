@@ -135,7 +135,6 @@ pub(super) fn webhooks(configuration: &Value, warnings: &mut Vec<String>) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::warnings::warnings;
     use serde_json::json;
 

@@ -78,7 +78,8 @@ pub(super) fn check(level: Level, version: Version, metadata: &Value, spec: &Val
     });
     // Since v1.35, a pod with a user namespace of its own may have any `procMount` at the baseline level.
     let is_relaxed = version >= 35 && has_user_namespace(spec);
-    if !(is_restricted && version >= 35) && !is_relaxed {
+    let is_replaced = is_restricted && version >= 35;
+    if !is_replaced && !is_relaxed {
         check_proc_mount(spec, found);
     }
     check_selinux(spec, found, version);
