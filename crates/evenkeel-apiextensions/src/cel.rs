@@ -316,6 +316,11 @@ fn field_error_for_reason(rule: &Rule, context: &ValueContext<'_>, why: String) 
     let path = rule_path(rule, context);
     let mut error = FieldError::invalid(path, shown_value(context.value), why);
     error.kind = rule.reason;
+    if rule.reason == FieldErrorKind::Duplicate {
+        // Upstream gives such an error no message.
+        error.detail = String::new();
+        error.value = None;
+    }
     if matches!(context.value, Value::Object(_) | Value::Array(_)) || !rule.field_path.is_empty() {
         error.value = None;
     }

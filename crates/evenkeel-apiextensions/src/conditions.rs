@@ -214,9 +214,9 @@ pub fn approval_state(crd: &Value) -> [String; 3] {
             let message = format!("approved in {value}");
             return ["True".to_owned(), "ApprovedAnnotation".to_owned(), message];
         }
-        Some(value) => {
+        Some(_) => {
             let message = format!(
-                "protected groups must have approval annotation \"{APPROVAL_ANNOTATION}\" with either a URL or a reason starting with \"unapproved\", see https://github.com/kubernetes/enhancements/pull/1111: {value}"
+                "protected groups must have approval annotation \"{APPROVAL_ANNOTATION}\" with either a URL or a reason starting with \"unapproved\", see https://github.com/kubernetes/enhancements/pull/1111"
             );
             return ["False".to_owned(), "InvalidAnnotation".to_owned(), message];
         }

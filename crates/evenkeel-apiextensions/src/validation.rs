@@ -97,6 +97,9 @@ fn validate_type(
     if !fits {
         let why = format!("{path} in body must be of type {expected}: \"{actual}\"");
         errors.push(FieldError::type_invalid(path, actual, why));
+        if expected == "integer" && actual == "number" {
+            report_out_of_range(schema, path, errors);
+        }
     }
     fits
 }
@@ -120,7 +123,7 @@ fn validate_string(text: &str, schema: &Structural, path: &str, errors: &mut Vec
             schema.format,
             evenkeel_apimachinery::status::quote(text)
         );
-        errors.push(FieldError::invalid(path, text, why));
+        errors.push(FieldError::type_invalid(path, text, why));
     }
 }
 
@@ -140,8 +143,16 @@ fn validate_number(
     path: &str,
     errors: &mut Vec<FieldError>,
 ) {
+    // Upstream divides an integer by the integral part of the factor.
+    let is_fraction = schema.multiple_of.is_some_and(|factor| factor > 0.0 && factor < 1.0);
+    if is_fraction && value.is_i64() {
+        let why = format!("factor MultipleOf declared for {path} must be positive: 0");
+        errors.push(FieldError::invalid(path, 0, why));
+    }
     let mut report = |why: String| errors.push(FieldError::invalid(path, value.clone(), why));
-    if let Some(factor) = schema.multiple_of.filter(|f| *f > 0.0 && (n / f).fract() != 0.0) {
+    let factor = if is_fraction && value.is_i64() { None } else { schema.multiple_of };
+    let factor = factor.map(|factor| if value.is_i64() { factor.trunc() } else { factor });
+    if let Some(factor) = factor.filter(|f| *f > 0.0 && (n / f).fract() != 0.0) {
         report(format!("{path} in body should be a multiple of {}", go_number(factor)));
     }
     if let Some(max) = schema.maximum {
@@ -164,8 +175,11 @@ fn validate_number(
 }
 
 fn report_out_of_range(schema: &Structural, path: &str, errors: &mut Vec<FieldError>) {
-    let why =
-        format!("Checked value must be of type integer with format {} in {path}", schema.format);
+    let format = match &*schema.format {
+        "" => "(default format)".to_owned(),
+        format => format!("with format {format}"),
+    };
+    let why = format!("Checked value must be of type integer {format} in {path}");
     errors.push(FieldError::invalid("<nil>", "", why));
 }
 

@@ -3,7 +3,7 @@
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 #![deny(clippy::indexing_slicing)]
 
-pub(crate) use evenkeel_apimachinery::decode::{Decoded, FieldValidation, options};
+pub(crate) use evenkeel_apimachinery::decode::{Decoded, FieldValidation};
 
 use serde::Deserialize;
 
@@ -18,8 +18,31 @@ pub(crate) fn object(
     body: &[u8],
     validation: FieldValidation,
 ) -> Result<Decoded, StatusError> {
+    check_media_type(content_type)?;
     let schema = resource.schema(expected);
     evenkeel_apimachinery::decode::object(schema.as_ref(), expected, content_type, body, validation)
+}
+
+/// Parses the body of a DELETE, `DeleteOptions`.
+pub(crate) fn options(body: &[u8], content_type: &str) -> Result<serde_json::Value, StatusError> {
+    check_media_type(content_type)?;
+    evenkeel_apimachinery::decode::options(body, content_type)
+}
+
+/// Media types of bodies, with the default first.
+const MEDIA_TYPES: [&str; 3] =
+    ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+
+/// Refuses a body of another media type than those which have a decoder.
+///
+/// Upstream: `NegotiateInputSerializer`.
+fn check_media_type(content_type: &str) -> Result<(), StatusError> {
+    let media = content_type.split(';').next().unwrap_or_default().trim();
+    let is_known = MEDIA_TYPES.iter().any(|known| known.eq_ignore_ascii_case(media));
+    if is_known || content_type.is_empty() {
+        return Ok(());
+    }
+    Err(StatusError::unsupported_media_type(&MEDIA_TYPES))
 }
 
 /// Decodes a list that may be null, as Go writes a list without elements.

@@ -113,7 +113,7 @@ fn parse_request(request: &str) -> Result<(), String> {
 pub(super) fn validate_update(subresource: &str, new: &Value, old: &Value, errors: &mut Errors) {
     let status = Path::new("status");
     let conditions = status.field("conditions");
-    validate_conditions(&conditions, new, old, errors);
+    validate_conditions(&conditions, new, errors);
     validate_certificate(&status.field("certificate"), subresource, new, old, errors);
     for condition_type in PERMANENT_CONDITIONS {
         if conditions_of_type(new, condition_type).count()
@@ -132,17 +132,29 @@ pub(super) fn validate_update(subresource: &str, new: &Value, old: &Value, error
             errors.forbidden(&conditions, &detail);
         }
     }
+    validate_decision(&conditions, new, old, errors);
 }
 
-/// Requires distinct conditions with a type and an allowed status. A request cannot be both approved and denied.
-///
-/// Upstream: `validateConditions`.
-fn validate_conditions(path: &Path<'_>, new: &Value, old: &Value, errors: &mut Errors) {
+/// A request cannot be both approved and denied, unless it was before.
+fn validate_decision(path: &Path<'_>, new: &Value, old: &Value, errors: &mut Errors) {
     let has_both = |request: &Value| {
         APPROVAL_CONDITIONS
             .iter()
             .all(|condition_type| conditions_of_type(request, condition_type).next().is_some())
     };
+    if !has_both(new) || has_both(old) {
+        return;
+    }
+    let [approved, denied] =
+        ["Approved", "Denied"].map(|name| format!("conditions[{{\"type\": \"{name}\"}}]"));
+    let detail = format!("must specify at most one of: `{approved}`, `{denied}`");
+    errors.invalid(path, format!("{{{approved}, {denied}}}"), &detail);
+}
+
+/// Requires distinct conditions with a type and an allowed status.
+///
+/// Upstream: `validateConditions`.
+fn validate_conditions(path: &Path<'_>, new: &Value, errors: &mut Errors) {
     let mut seen: BTreeSet<&str> = BTreeSet::new();
     for (index, condition) in list(new, "status.conditions").iter().enumerate() {
         let condition_path = path.index(index);
@@ -162,17 +174,6 @@ fn validate_conditions(path: &Path<'_>, new: &Value, old: &Value, errors: &mut E
         }
         if seen.contains(&condition_type) {
             errors.duplicate(&condition_path.field("type"), condition_type);
-        }
-        let is_contradiction = APPROVAL_CONDITIONS.contains(&condition_type)
-            && APPROVAL_CONDITIONS
-                .iter()
-                .any(|other| *other != condition_type && seen.contains(other));
-        if is_contradiction && !has_both(old) {
-            errors.invalid(
-                path,
-                condition_type,
-                "Approved and Denied conditions are mutually exclusive",
-            );
         }
         seen.insert(condition_type);
     }
@@ -217,7 +218,8 @@ fn validate_chain(certificate: &str) -> Result<(), String> {
                 block.label
             ));
         }
-        X509Certificate::from_der(&block.contents).map_err(|error| error.to_string())?;
+        X509Certificate::from_der(&block.contents)
+            .map_err(|_| "x509: malformed certificate".to_owned())?;
         blocks += 1;
     }
     if blocks == 0 {

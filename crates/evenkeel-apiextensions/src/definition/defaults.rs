@@ -62,7 +62,11 @@ fn validate_default(
         validation::validate(default, None, structural, "", &mut default_errors);
         for mut error in default_errors {
             // An error about the default itself has an empty path.
-            let path = format!("{field}.{}", error.field.trim_start_matches('.'));
+            let inner = match &*error.field {
+                "<nil>" => "",
+                inner => inner.trim_start_matches('.'),
+            };
+            let path = format!("{field}.{inner}");
             error.field = path.trim_end_matches('.').to_owned();
             errors.push(error);
         }

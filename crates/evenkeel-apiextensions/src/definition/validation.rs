@@ -95,7 +95,7 @@ fn is_identical_in_all_versions(versions: &[Value], field: &str) -> bool {
 /// Upstream: `validateCustomResourceDefinitionSpec`, `validateCustomResourceDefinitionVersion`.
 fn validate_versions(crd: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
     let versions = list(crd, "spec.versions");
-    let all_versions = Value::from(versions.to_vec());
+    let all_versions = get(crd, "spec.versions").cloned().unwrap_or_default();
     let mut n_storage_versions = 0;
     let mut names = BTreeSet::new();
     let mut old_versions: BTreeMap<&str, &Value> = BTreeMap::new();
@@ -227,8 +227,8 @@ fn validate_subresources(version: &Value, field_path: &str, errors: &mut Vec<Fie
 /// Upstream: `ValidateCustomResourceColumnDefinition`.
 fn validate_column_definition(column: &Value, field_path: &str, errors: &mut Vec<FieldError>) {
     const TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
-    const FORMATS: [&str; 9] =
-        ["byte", "date", "date-time", "double", "float", "int32", "int64", "password", "time"];
+    const FORMATS: [&str; 8] =
+        ["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
     let field = |name: &str| format!("{field_path}.{name}");
     if text(column, "name").is_empty() {
         errors.push(FieldError::required(field("name"), ""));

@@ -5,13 +5,16 @@ use serde_json::Value;
 use super::json::{self, Json};
 use super::typed::{self, DecodeErrors};
 use crate::schema::node::{Rest, Shape, TypeRef};
+use crate::status::FieldError;
 
 /// Decodes a custom resource. Only metadata is decoded by its Go types. Validation refuses other values of a wrong
 /// type.
 pub(super) fn decode(body: &Json<'_>, type_ref: TypeRef<'_>) -> (Value, DecodeErrors) {
     let mut errors = DecodeErrors { strict: json::duplicate_keys(body), error: None };
     let mut value = to_stored_value(body, &mut errors);
-    prune(&mut value, type_ref, &mut String::new(), &mut errors);
+    let mut embedded = Vec::new();
+    prune(&mut value, type_ref, &mut String::new(), &mut errors, &mut embedded);
+    errors.strict.append(&mut embedded);
     (value, errors)
 }
 
@@ -48,8 +51,15 @@ fn number(text: &str) -> Option<Value> {
     Some(value)
 }
 
-/// Prunes fields that the schema does not specify. `path` is the path of `value`; it is unchanged on return.
-fn prune(value: &mut Value, type_ref: TypeRef<'_>, path: &mut String, errors: &mut DecodeErrors) {
+/// Prunes fields that the schema does not specify. `path` is the path of `value`; it is unchanged on return. Unknown
+/// fields in the metadata of embedded objects go to `embedded`, because they are reported after all others.
+fn prune(
+    value: &mut Value,
+    type_ref: TypeRef<'_>,
+    path: &mut String,
+    errors: &mut DecodeErrors,
+    embedded: &mut Vec<String>,
+) {
     let length = path.len();
     match (type_ref.shape(), value) {
         (Shape::Struct(s), Value::Object(entries)) => {
@@ -57,16 +67,17 @@ fn prune(value: &mut Value, type_ref: TypeRef<'_>, path: &mut String, errors: &m
                 enter(path, key);
                 let kept = match (s.field(key), s.rest) {
                     (Some(field), _) if s.embedded && key == "metadata" => {
-                        *value = decode_metadata(value, type_ref.to(field.node), path, errors);
+                        *value =
+                            decode_metadata(value, type_ref.to(field.node), path, errors, embedded);
                         true
                     }
                     (Some(field), _) => {
-                        prune(value, type_ref.to(field.node), path, errors);
+                        prune(value, type_ref.to(field.node), path, errors, embedded);
                         true
                     }
                     (None, Rest::Keep) => true,
                     (None, Rest::Typed(id)) => {
-                        prune(value, type_ref.to(id), path, errors);
+                        prune(value, type_ref.to(id), path, errors, embedded);
                         true
                     }
                     (None, Rest::Drop | Rest::DropInPreserved) => false,
@@ -81,14 +92,14 @@ fn prune(value: &mut Value, type_ref: TypeRef<'_>, path: &mut String, errors: &m
         (Shape::Map { value: value_type, .. }, Value::Object(entries)) => {
             for (key, value) in entries {
                 enter(path, key);
-                prune(value, type_ref.to(*value_type), path, errors);
+                prune(value, type_ref.to(*value_type), path, errors, embedded);
                 path.truncate(length);
             }
         }
         (Shape::List { item, .. }, Value::Array(items)) => {
             for (i, value) in items.iter_mut().enumerate() {
                 path.push_str(&format!("[{i}]"));
-                prune(value, type_ref.to(*item), path, errors);
+                prune(value, type_ref.to(*item), path, errors, embedded);
                 path.truncate(length);
             }
         }
@@ -135,6 +146,7 @@ fn decode_metadata(
     type_ref: TypeRef<'_>,
     path: &str,
     errors: &mut DecodeErrors,
+    embedded: &mut Vec<String>,
 ) -> Value {
     let (metadata, metadata_errors) = typed::decode(&Json::from(value), type_ref);
     // The errors have a path within the metadata, in quotes: `unknown field "x"`.
@@ -142,8 +154,17 @@ fn decode_metadata(
         Some((before, rest)) => format!("{before}\"{path}.{rest}"),
         None => error,
     };
-    errors.strict.extend(metadata_errors.strict.into_iter().map(with_full_path));
-    errors.error = errors.error.take().or(metadata_errors.error);
+    let strict = metadata_errors.strict.into_iter().map(with_full_path);
+    if path == "metadata" {
+        errors.strict.extend(strict);
+        errors.error = errors.error.take().or(metadata_errors.error);
+        return metadata;
+    }
+    embedded.extend(strict);
+    let error = metadata_errors
+        .error
+        .map(|error| FieldError::invalid(path, value.clone(), error).to_string());
+    errors.error = errors.error.take().or(error);
     metadata
 }
 

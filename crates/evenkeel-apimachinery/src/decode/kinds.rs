@@ -106,6 +106,13 @@ pub(crate) fn version_error(
     ))
 }
 
+/// Returns whether a kind is the eviction of a version that is not served any more, but still taken.
+///
+/// Upstream: `EvictionREST.AcceptsGroupVersion`.
+pub(crate) fn is_old_eviction(kind: &GroupVersionKind) -> bool {
+    (&*kind.group, &*kind.version, &*kind.kind) == ("policy", "v1beta1", "Eviction")
+}
+
 fn not_registered(actual: &GroupVersionKind) -> String {
     format!(
         "no kind \"{}\" is registered for version \"{}\" in scheme \"pkg/runtime/scheme.go:111\"",

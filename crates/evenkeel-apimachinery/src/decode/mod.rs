@@ -16,9 +16,9 @@ use evenkeel_api::protobuf::{Envelope, MAGIC, Transcoder};
 use serde_json::{Map, Value};
 
 use self::json::Json;
-use crate::group_version::GroupVersionKind;
-use crate::schema::Schema;
-use crate::status::StatusError;
+use crate::group_version::{GroupKind, GroupVersionKind};
+use crate::schema::{Schema, decode_type};
+use crate::status::{FieldError, StatusError};
 
 /// Handling of unknown and duplicate fields (`fieldValidation`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -59,6 +59,11 @@ pub fn object(
     validation: FieldValidation,
 ) -> Result<Decoded, StatusError> {
     let json;
+    let is_protobuf = content_type.starts_with("application/vnd.kubernetes.protobuf");
+    if is_protobuf && !body.starts_with(MAGIC.as_slice()) {
+        let error = "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]";
+        return Err(unrecognized(expected, error, body));
+    }
     let (content_type, body) = if body.starts_with(MAGIC.as_slice()) {
         json = from_protobuf(expected, body)?;
         ("application/json", json.as_slice())
@@ -95,10 +100,13 @@ pub(crate) fn with_schema(
             actual.kind, actual.version, expected.kind
         ))
     };
+    if schema.is_custom() {
+        return custom_object(schema, expected, &document, (content_type, body), validation);
+    }
     if actual.kind != expected.kind || actual.group != expected.group {
         return Err(refuse(&kinds::conversion_error(&actual, expected)));
     }
-    if actual.version != expected.version {
+    if actual.version != expected.version && !kinds::is_old_eviction(&actual) {
         return Err(kinds::version_error(&actual, expected)
             .map_or_else(StatusError::bad_request, |error| refuse(&error)));
     }
@@ -108,6 +116,59 @@ pub(crate) fn with_schema(
     }
     let warnings = apply_field_validation(validation, &document.duplicate_keys, errors.strict)
         .map_err(|e| refuse(&e))?;
+    Ok(Decoded { object: named(object, expected), warnings })
+}
+
+/// Decodes a custom resource, whose body must have apiVersion and kind.
+///
+/// Upstream: `unstructuredJSONScheme`.
+fn custom_object(
+    schema: &Schema,
+    expected: &GroupVersionKind,
+    document: &Document<'_>,
+    (content_type, body): (&str, &[u8]),
+    validation: FieldValidation,
+) -> Result<Decoded, StatusError> {
+    let text = |name: &str| match document.json.get(name) {
+        Some(Json::String(text)) => text.to_string(),
+        _ => String::new(),
+    };
+    let (api_version, kind) = (text("apiVersion"), text("kind"));
+    if kind.is_empty() {
+        let json = if content_type.contains("yaml") {
+            document.json.to_value().to_string()
+        } else {
+            String::from_utf8_lossy(body).into_owned()
+        };
+        let error = format!("Object 'Kind' is missing in '{json}'");
+        return Err(unrecognized(expected, &error, body));
+    }
+    let version = api_version.rsplit('/').next().unwrap_or_default();
+    let refuse = |error: &str| {
+        StatusError::bad_request(format!(
+            "{kind} in version \"{version}\" cannot be handled as a {}: {error}",
+            expected.kind
+        ))
+    };
+    let (object, errors) = decode_as(typed::DecoderKind::Text, &document.json, schema);
+    if let Some(error) = errors.error {
+        return Err(refuse(&error));
+    }
+    let warnings = apply_field_validation(validation, &document.duplicate_keys, errors.strict)
+        .map_err(|error| refuse(&error))?;
+    if api_version != expected.api_version() {
+        return Err(StatusError::bad_request(format!(
+            "the API version in the data ({api_version}) does not match the expected API version ({})",
+            expected.api_version()
+        )));
+    }
+    if kind != *expected.kind {
+        let detail = format!("must be {}", expected.kind);
+        let error = FieldError::invalid("kind", kind.as_str(), detail);
+        let kind = GroupKind { group: expected.group.clone(), kind: kind.into() };
+        let name = crate::value::text(&object, "metadata.name");
+        return Err(StatusError::invalid(&kind, name, &[error]));
+    }
     Ok(Decoded { object: named(object, expected), warnings })
 }
 
@@ -233,8 +294,17 @@ pub fn options(body: &[u8], content_type: &str) -> Result<Value, StatusError> {
             .map_err(|error| StatusError::bad_request(error.to_string()));
     }
     let document = read(content_type, body).map_err(StatusError::bad_request)?;
-    Ok(document.json.to_value())
+    let expected = GroupVersionKind {
+        group: "meta.k8s.io".into(),
+        version: "v1".into(),
+        kind: "DeleteOptions".into(),
+    };
+    kinds::body_kind(&document.json, &expected).map_err(StatusError::bad_request)?;
+    decode_type(DELETE_OPTIONS, &document.json).map_err(StatusError::bad_request)
 }
+
+/// Name of the options' type in the OpenAPI document.
+const DELETE_OPTIONS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions";
 
 /// Decodes `DeleteOptions` by kind alone, because every API group has them.
 fn options_from_protobuf(body: &[u8]) -> Result<Value, DecodeError> {

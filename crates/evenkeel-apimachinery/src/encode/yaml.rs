@@ -129,22 +129,40 @@ fn leaf(value: &Value) -> String {
     }
 }
 
-/// Encodes a string, without quotes if YAML parses the result as a string.
+/// Encodes a string: without quotes if YAML parses the result as a string, in double ones if it parses it as another
+/// type, in single ones if the characters have a meaning.
+///
+/// Upstream: `encoder.stringv`.
 fn scalar(text: &str) -> String {
-    if text.chars().any(is_escaped) {
-        return double_quoted(text);
-    }
-    let plain_start = text
-        .chars()
-        .next()
-        .is_some_and(|c| c.is_alphanumeric() || matches!(c, '_' | '/' | '.' | '(' | '<'));
-    let special =
-        text.contains(": ") || text.contains(" #") || text.ends_with(':') || text.ends_with(' ');
-    if plain_start && !special && !resolves_to_other_type(text) {
-        text.to_owned()
-    } else {
+    if text.chars().any(is_escaped) || resolves_to_other_type(text) {
+        double_quoted(text)
+    } else if has_indicators(text) {
         format!("'{}'", text.replace('\'', "''"))
+    } else {
+        text.to_owned()
     }
+}
+
+/// Returns whether characters of a text have a meaning in YAML, or would be lost.
+///
+/// Upstream: `yaml_emitter_analyze_scalar`.
+fn has_indicators(text: &str) -> bool {
+    let mut chars = text.chars();
+    let first = chars.next().unwrap_or(' ');
+    let is_alone = chars.next().is_none_or(|second| second == ' ');
+    let starts = match first {
+        '#' | ',' | '[' | ']' | '{' | '}' | '&' | '*' | '!' | '|' | '>' | '\'' | '"' | '%'
+        | '@' | '`' => true,
+        '?' | ':' | '-' => is_alone,
+        _ => false,
+    };
+    starts
+        || text.starts_with([' '])
+        || text.ends_with([' ', ':'])
+        || text.starts_with("---")
+        || text.starts_with("...")
+        || text.contains(": ")
+        || text.contains(" #")
 }
 
 fn double_quoted(text: &str) -> String {
@@ -175,28 +193,88 @@ fn double_quoted(text: &str) -> String {
 }
 
 /// Returns whether YAML 1.1 resolves a text to another type than a string.
+///
+/// Upstream: `resolve`, `isBase60Float`.
 fn resolves_to_other_type(text: &str) -> bool {
-    let lower = text.to_ascii_lowercase();
-    matches!(
-        lower.as_str(),
-        "null"
-            | "~"
-            | "true"
-            | "false"
-            | "yes"
-            | "no"
-            | "on"
-            | "off"
-            | "y"
-            | "n"
-            | ".nan"
-            | ".inf"
-            | "<<"
-    ) || text.starts_with(|c: char| c.is_ascii_digit() || c == '.')
-        && text.chars().all(|c| {
-            c.is_ascii_hexdigit()
-                || matches!(c, '.' | '_' | ':' | '-' | '+' | 'x' | 'o' | 'T' | 'Z' | ' ')
-        })
+    const WORDS: [&str; 10] = ["null", "true", "false", "yes", "no", "on", "off", "y", "n", ".inf"];
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let is_word = |word: &&str| {
+        // All small, all capital, or with a capital first letter.
+        let (head, tail) = word.split_at(usize::from(word.starts_with('.')) + 1);
+        let title = format!("{}{tail}", head.to_ascii_uppercase());
+        let text = if *word == ".inf" { unsigned } else { text };
+        text == *word || text == word.to_ascii_uppercase() || text == title
+    };
+    matches!(text, "" | "~" | "<<" | ".nan" | ".NaN" | ".NAN")
+        || WORDS.iter().any(is_word)
+        || is_number(&unsigned.replace('_', ""))
+        || is_sexagesimal(unsigned)
+        || is_time(text)
+}
+
+/// Returns whether a text is an integer or a decimal number without a sign.
+fn is_number(text: &str) -> bool {
+    let of_base = |prefix: &str, base: u32| {
+        let digits = text.strip_prefix(prefix);
+        digits.is_some_and(|digits| !digits.is_empty() && digits.chars().all(|c| c.is_digit(base)))
+    };
+    if of_base("0x", 16) || of_base("0X", 16) || of_base("0b", 2) || of_base("0o", 8) {
+        return true;
+    }
+    let (number, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let exponent = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
+    (!whole.is_empty() || !fraction.is_empty())
+        && !exponent.is_empty()
+        && [whole, fraction, exponent].iter().all(|part| part.bytes().all(|b| b.is_ascii_digit()))
+}
+
+/// Returns whether a text is a number to the base of 60, such as `1:30`.
+fn is_sexagesimal(text: &str) -> bool {
+    let (number, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let mut parts = number.split(':');
+    let is_digits = |part: &str| part.bytes().all(|b| b.is_ascii_digit() || b == b'_');
+    let first = parts.next().unwrap_or_default();
+    let mut n_more = 0_u32;
+    let are_sixtieths = parts.all(|part| {
+        n_more = n_more.saturating_add(1);
+        (1..=2).contains(&part.len()) && part.parse::<u8>().is_ok_and(|number| number < 60)
+    });
+    first.starts_with(|c: char| c.is_ascii_digit())
+        && is_digits(first)
+        && is_digits(fraction)
+        && are_sixtieths
+        && n_more > 0
+}
+
+/// Returns whether a text is a date, with or without a time.
+///
+/// Upstream: `parseTimestamp`.
+fn is_time(text: &str) -> bool {
+    let is_digits = |part: &str, longest: usize| {
+        (1..=longest).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit())
+    };
+    let (date, time) = match text.split_once(['T', 't', ' ']) {
+        Some((date, time)) => (date, Some(time)),
+        None => (text, None),
+    };
+    let date: Vec<&str> = date.split('-').collect();
+    let is_date = match date.as_slice() {
+        [year, month, day] => {
+            year.len() == 4 && is_digits(year, 4) && is_digits(month, 2) && is_digits(day, 2)
+        }
+        _ => false,
+    };
+    let is_clock = |time: &str| {
+        let time = time
+            .strip_suffix('Z')
+            .unwrap_or_else(|| time.rsplit_once(['+', '-']).map_or(time, |(time, _)| time));
+        let (clock, fraction) = time.split_once('.').unwrap_or((time, "0"));
+        clock.split(':').count() == 3
+            && clock.split(':').all(|part| is_digits(part, 2))
+            && is_digits(fraction, 9)
+    };
+    is_date && time.is_none_or(is_clock)
 }
 
 #[cfg(test)]
@@ -235,9 +313,42 @@ mod tests {
     }
 
     #[test]
+    fn strings_have_the_quotes_of_go() {
+        for (text, written) in [
+            ("2026-01-01T00:00:00Z", "\"2026-01-01T00:00:00Z\""),
+            ("2026-01-01", "\"2026-01-01\""),
+            ("", "\"\""),
+            ("8", "\"8\""),
+            ("1e3", "\"1e3\""),
+            ("-1.5", "\"-1.5\""),
+            ("0x1F", "\"0x1F\""),
+            ("1:30", "\"1:30\""),
+            ("True", "\"True\""),
+            ("tRue", "tRue"),
+            ("1.27.3", "1.27.3"),
+            ("10.96.0.1", "10.96.0.1"),
+            ("10.96.0.0/16", "10.96.0.0/16"),
+            ("100m", "100m"),
+            ("fd00::1", "fd00::1"),
+            ("-", "'-'"),
+            ("-a", "-a"),
+            ("*", "'*'"),
+            ("a: b", "'a: b'"),
+            ("a #b", "'a #b'"),
+            ("a#b", "a#b"),
+            ("it's", "it's"),
+            ("{}", "'{}'"),
+            (" a", "' a'"),
+            ("$(a)", "$(a)"),
+        ] {
+            assert_eq!(document(&json!(text)), format!("{written}\n"));
+        }
+    }
+
+    #[test]
     fn nested_values_are_in_block_style() {
         let value = json!({"a": {"b": [], "c": [{"d": 1, "e": "yes"}, [1], "x"]}, "t": "one\ntwo\n", "n": null, "s": "1.5"});
-        let text = "a:\n  b: []\n  c:\n  - d: 1\n    e: 'yes'\n  - \n    - 1\n  - x\n'n': null\ns: '1.5'\nt: |\n  one\n  two\n";
+        let text = "a:\n  b: []\n  c:\n  - d: 1\n    e: \"yes\"\n  - \n    - 1\n  - x\n\"n\": null\ns: \"1.5\"\nt: |\n  one\n  two\n";
         assert_eq!(document(&value), text);
     }
 }

@@ -16,6 +16,7 @@ use node::{Id, Tree, TypeRef};
 use openapi::Builtin;
 use serde_json::Value;
 
+use crate::decode::json::Json;
 use crate::decode::typed;
 use crate::group_version::GroupVersionKind;
 use crate::status::FieldError;
@@ -42,6 +43,15 @@ fn builtin() -> &'static Builtin {
         Err(error) => unreachable!("the schema document is part of the program: {error}"),
     });
     &TREE
+}
+
+/// Decodes a value by the type with this name in the OpenAPI document, or returns Go's error.
+pub(crate) fn decode_type(type_name: &str, json: &Json<'_>) -> Result<Value, String> {
+    let all = builtin();
+    let Some(id) = all.names.get(type_name) else { return Ok(json.to_value()) };
+    let type_ref = TypeRef { tree: &all.tree, id: *id };
+    let (value, errors) = typed::decode_from(typed::DecoderKind::Text, json, type_ref);
+    errors.error.map_or(Ok(value), Err)
 }
 
 /// Encodes a value as Go does. `type_name` is the name of its type in the OpenAPI document.

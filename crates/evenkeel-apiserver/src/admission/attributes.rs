@@ -92,8 +92,8 @@ pub(crate) fn is_exempt(cx: &Context<'_>) -> bool {
     cx.resource.group() == GROUP
 }
 
-/// Returns whether the resource is excluded from policies, but not from webhooks. A policy that denies reviews of
-/// tokens or access would break the cluster.
+/// Returns whether the resource is excluded from policies and webhooks. One that denies reviews of tokens or access would
+/// break the cluster.
 ///
 /// Upstream: `Excluded` of `admission/exclusion`.
 pub(crate) fn is_excluded(cx: &Context<'_>) -> bool {

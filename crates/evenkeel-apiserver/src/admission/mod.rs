@@ -104,7 +104,7 @@ enum Check {
 /// subresource that it handles; `*` stands for any.
 ///
 /// Upstream: `AllOrderedPlugins`.
-const CHECKS: [(Plugin, [&str; 3], Check); 13] = {
+const CHECKS: [(Plugin, [&str; 3], Check); 14] = {
     use Check::*;
     use Plugin::*;
     const CERTIFICATES: &str = "certificates.k8s.io";
@@ -117,6 +117,7 @@ const CHECKS: [(Plugin, [&str; 3], Check); 13] = {
             Update(|cx, pod, _| service_accounts::check_ephemeral(cx, pod)),
         ),
         (PodSecurity, ["", "Pod", "*"], Write(pod_security::admit)),
+        (PodSecurity, ["", "Namespace", ""], Write(pod_security::admit_namespace)),
         (Priority, ["scheduling.k8s.io", "PriorityClass", ""], Write(pods::check_default_class)),
         (OwnerReferencesPermissionEnforcement, ["*", "*", "*"], Write(owner_references::validate)),
         (PersistentVolumeClaimResize, ["", "PersistentVolumeClaim", ""], Write(resize::check)),

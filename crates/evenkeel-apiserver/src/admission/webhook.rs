@@ -7,7 +7,7 @@ use http::StatusCode;
 use serde::{Deserialize as _, Serialize};
 use serde_json::{Value, json};
 
-use super::attributes::{Attributes, Operation, admission_request, is_exempt};
+use super::attributes::{Attributes, Operation, admission_request, is_excluded, is_exempt};
 use super::plugins::Plugin;
 use super::policy;
 use super::policy::Matched;
@@ -56,7 +56,8 @@ impl Hook {
 /// Returns the webhooks of all configurations under a resource prefix, in upstream's order. Returns none if the plug-in
 /// is disabled or the resource is exempt.
 fn configured_webhooks(cx: &Context<'_>, plugin: Plugin, resource_prefix: &str) -> Vec<Hook> {
-    if !cx.api.plugins.has(plugin) || cx.api.store.count(resource_prefix) == 0 || is_exempt(cx) {
+    let is_exempt = is_exempt(cx) || is_excluded(cx);
+    if !cx.api.plugins.has(plugin) || cx.api.store.count(resource_prefix) == 0 || is_exempt {
         return Vec::new();
     }
     let configurations =

@@ -81,7 +81,14 @@ impl CustomResourceStrategy {
         if let (Some(status), Some(structural)) =
             (new.get("status"), version.structural.child("status"))
         {
-            validation::validate(status, old.get("status"), structural, "status", &mut errors);
+            // The messages name the fields without the status.
+            validation::validate(status, old.get("status"), structural, "", &mut errors);
+            for error in &mut errors {
+                error.field = match &*error.field {
+                    "" | "<nil>" => "status".to_owned(),
+                    inner => format!("status.{}", inner.trim_start_matches('.')),
+                };
+            }
         }
         if let Some(scale) = &version.scale {
             scale.validate_status(new, &mut errors);

@@ -76,6 +76,8 @@ fn schema(resource: &ResourceType, version: &Version, dialect: Dialect) -> Value
         let mut schema = document.clone();
         if dialect == Dialect::Two {
             to_openapi_v2(&mut schema);
+        } else {
+            spell_out_types(&mut schema);
         }
         describe_embedded_objects(&mut schema, dialect);
         schema["properties"]["metadata"] =
@@ -141,6 +143,24 @@ fn to_openapi_v2(schema: &mut Value) {
         }
     }
     for_each_child(schema, &mut to_openapi_v2);
+}
+
+/// Spells out the two types of an integer or string.
+///
+/// Upstream: `Structural.Unfold`.
+fn spell_out_types(schema: &mut Value) {
+    for_each_child(schema, &mut spell_out_types);
+    let types = json!([{"type": "integer"}, {"type": "string"}]);
+    let has_types = schema["anyOf"] == types || schema["allOf"][0]["anyOf"] == types;
+    if !flag(schema, "x-kubernetes-int-or-string") || has_types {
+        return;
+    }
+    if list(schema, "anyOf").is_empty() {
+        schema["anyOf"] = types;
+    } else {
+        let more = list(schema, "allOf").iter().cloned();
+        schema["allOf"] = [json!({"anyOf": types})].into_iter().chain(more).collect();
+    }
 }
 
 /// Adds `apiVersion`, `kind` and `metadata` to the schemas of embedded objects.

@@ -82,9 +82,9 @@ impl Strategy for BuiltIn {
     }
 
     fn warnings(&self, cx: &Context<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
-        // A status update cannot change the fields that have warnings.
+        // A status update cannot change the fields with other warnings.
         if cx.subresource == "status" {
-            return Vec::new();
+            return warnings::status_warnings(self.kind_strategy.kind, object);
         }
         warnings::warnings(self.kind_strategy.group, self.kind_strategy.kind, object, old)
     }

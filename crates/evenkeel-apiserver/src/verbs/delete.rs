@@ -196,6 +196,9 @@ pub(crate) async fn delete(deletion: &Deletion<'_>, key: &str) -> Result<Deleted
         let Some(entry) = api.store.latest(&stored.resource_prefix, key) else {
             return Err(StatusError::not_found(&stored.name, name));
         };
+        if options.is_unsafe() {
+            return Err(readable(stored, key, name));
+        }
         let result = attempt(deletion, &entry, name, &answers).await;
         if answers.settle().await {
             continue;
@@ -208,6 +211,18 @@ pub(crate) async fn delete(deletion: &Deletion<'_>, key: &str) -> Result<Deleted
         }
     }
     Err(StatusError::modified(&stored.name, name))
+}
+
+/// Returns the error for the deletion of an unreadable object that can be read.
+///
+/// Upstream: `corruptObjectDeleter`.
+fn readable(stored: &ResourceType, key: &str, name: &str) -> StatusError {
+    let why = format!(
+        "StorageError: invalid object, Code: 4, Key: /registry{}/{key}, ResourceVersion: 0, AdditionalErrorMsg: \
+         unsafe deletion is not allowed because the object is decodable from storage",
+        crate::etcd_layout::path_of(stored)
+    );
+    StatusError::conflict(&stored.name, name, why)
 }
 
 /// Attempts to delete an object once. Returns `None` after a conflict with another write, or if an authorization webhook
@@ -516,6 +531,7 @@ pub(super) async fn serve_collection(
 ) -> Result<Response<Body>, StatusError> {
     let options =
         DeleteOptions::parse(body, request.header(http::header::CONTENT_TYPE), request.query)?;
+    options.check_for_collection()?;
     log_options(request, body, &options)?;
     let format = request.format()?;
     let stored = request.api.table.stored_version(request.resource());

@@ -14,6 +14,9 @@ const ORPHAN: &str = "orphan";
 /// Finalizer with which the garbage collector deletes dependents before their owner.
 const FOREGROUND: &str = "foregroundDeletion";
 
+/// Name of the option that deletes an unreadable object.
+const UNSAFE: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
+
 /// Options of a deletion: `metav1.DeleteOptions`.
 #[derive(Debug, Clone, Default, Deserialize, Serialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -32,6 +35,8 @@ pub(crate) struct DeleteOptions {
     pub(crate) preconditions: Option<Preconditions>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) dry_run: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) ignore_store_read_error_with_cluster_breaking_potential: Option<bool>,
 }
 
 /// Preconditions on the object to delete.
@@ -76,18 +81,62 @@ impl DeleteOptions {
             }
         }
         errors.extend(dry_run_errors(self.dry_run.iter().map(String::as_str)));
+        errors.extend(self.unsafe_deletion_errors());
         check_errors("DeleteOptions", &errors)
+    }
+
+    /// Returns whether the deletion is of an object that cannot be read from the store.
+    pub(super) fn is_unsafe(&self) -> bool {
+        self.ignore_store_read_error_with_cluster_breaking_potential == Some(true)
+    }
+
+    /// The deletion of an unreadable object cannot have options that depend on the object.
+    ///
+    /// Upstream: `ValidateIgnoreStoreReadError`.
+    fn unsafe_deletion_errors(&self) -> Vec<FieldError> {
+        if !self.is_unsafe() {
+            return Vec::new();
+        }
+        let set = [
+            ("propagationPolicy", self.propagation_policy.is_some()),
+            ("orphanDependents", self.orphan_dependents.is_some()),
+            ("gracePeriodSeconds", self.grace_period_seconds.is_some()),
+            ("preconditions", self.preconditions.is_some()),
+        ];
+        let error = |name: &str| {
+            FieldError::invalid(UNSAFE, true, format!("cannot be set together with .{name}"))
+        };
+        set.into_iter().filter(|(_, is_set)| *is_set).map(|(name, _)| error(name)).collect()
+    }
+
+    /// Refuses options that the deletion of a collection does not have.
+    pub(super) fn check_for_collection(&self) -> Result<(), StatusError> {
+        if !self.is_unsafe() {
+            return Ok(());
+        }
+        let why = "is not allowed with DELETECOLLECTION, try again after removing the option";
+        check_errors("DeleteOptions", &[FieldError::invalid(UNSAFE, true, why)])
     }
 
     fn from_query(query: &Query) -> Result<Self, StatusError> {
         let orphan_dependents = query.has("orphanDependents");
         let propagation_policy = query.has("propagationPolicy");
+        let text = |name: &str| Some(query.get(name)).filter(|text| !text.is_empty());
+        let (uid, version) = (text("uid"), text("resourceVersion"));
+        let preconditions = (uid.is_some() || version.is_some()).then(|| Preconditions {
+            uid: uid.map(str::to_owned),
+            resource_version: version.map(str::to_owned),
+        });
         Ok(Self {
             grace_period_seconds: query.number("gracePeriodSeconds")?,
             propagation_policy: propagation_policy
                 .then(|| query.get("propagationPolicy").to_owned()),
             orphan_dependents: orphan_dependents.then(|| query.flag("orphanDependents")),
+            preconditions,
             dry_run: query.all("dryRun").map(Into::into).collect(),
+            ignore_store_read_error_with_cluster_breaking_potential: query
+                .has(UNSAFE)
+                .then(|| query.flag(UNSAFE)),
             ..Self::default()
         })
     }

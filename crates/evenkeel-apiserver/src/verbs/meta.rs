@@ -226,6 +226,33 @@ pub(super) fn generation_errors(object: &Value) -> Vec<FieldError> {
     vec![FieldError::invalid("metadata.generation", generation, why)]
 }
 
+/// Removes owner references that repeat an earlier one, and returns a warning about them. `when` says at which point of the
+/// request they were found.
+///
+/// Upstream: `dedupOwnerReferencesAndAddWarning`.
+pub(crate) fn dedup_owner_references(object: &mut Value, when: &str) -> Option<String> {
+    let references = object.pointer_mut("/metadata/ownerReferences")?.as_array_mut()?;
+    if references.len() < 2 {
+        return None;
+    }
+    let (mut kept, mut duplicates): (Vec<Value>, Vec<String>) = (Vec::new(), Vec::new());
+    for reference in std::mem::take(references) {
+        if kept.contains(&reference) {
+            duplicates.push(reference["uid"].as_str().unwrap_or_default().to_owned());
+        } else {
+            kept.push(reference);
+        }
+    }
+    *references = kept;
+    (!duplicates.is_empty()).then(|| {
+        format!(
+            ".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references in 1.20+, and \
+             may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
+            duplicates.join(", ")
+        )
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

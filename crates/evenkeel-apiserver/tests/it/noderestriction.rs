@@ -197,7 +197,8 @@ async fn a_node_makes_its_mirror_pods_only() {
         source["name"] = json!("v");
         spec("volumes", json!([source]))
     };
-    let two = [&mirror["metadata"]["ownerReferences"][0]; 2];
+    let mut two = [(); 2].map(|()| mirror["metadata"]["ownerReferences"][0].clone());
+    two[1]["uid"] = json!("another");
     let own = "node \"n1\" can only create pods with an owner reference set to itself";
     let uid = world.uid("/api/v1/nodes/n1").await;
     let mismatch =

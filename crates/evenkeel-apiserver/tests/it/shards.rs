@@ -101,7 +101,8 @@ async fn only_lists_of_whole_built_in_objects_have_shard_info() {
     let client = start().await;
     let made = make_ten(&client).await;
     define(&client).await;
-    client.make(WIDGETS, json!({"metadata": {"name": "w"}, "spec": {"color": "red"}})).await;
+    let widget = json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"color": "red"}});
+    client.make(WIDGETS, widget).await;
     let selector = shard(ShardField::Uid, 0, 2);
     let mine = made.iter().filter(|(_, uid)| selector.matches(uid)).count();
     let path = with(CONFIGMAPS, &selector, "");

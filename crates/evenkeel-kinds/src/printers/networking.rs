@@ -101,5 +101,6 @@ fn ip_address(printed: &PrintedObject<'_>) -> Cells {
             path.to_lowercase()
         },
     );
-    vec![json!(name(printed)), json!(parent)]
+    // Upstream's rows have an age, for which the table has no column.
+    vec![json!(name(printed)), json!(parent), json!(age(printed))]
 }

@@ -142,15 +142,18 @@ fn endpoint_address(
 ) {
     let path = addresses.index(index);
     match kind {
-        "IPv4" | "IPv6" => match address.parse::<std::net::IpAddr>() {
-            Err(_) => errors.invalid_for_each(&path, address, &forms::ip(address)),
-            Ok(ip) => {
-                if ip.is_ipv4() != (kind == "IPv4") {
-                    errors.invalid(addresses, address, &format!("must be an {kind} address"));
-                }
-                super::service::non_special_ip(address, &path, errors);
+        "IPv4" | "IPv6" => {
+            let form = if kind == "IPv4" { forms::ip } else { forms::canonical_ip };
+            let messages = form(address);
+            if !messages.is_empty() {
+                return errors.invalid_for_each(&path, address, &messages);
             }
-        },
+            let is_ipv4 = address.parse::<std::net::Ipv4Addr>().is_ok();
+            if is_ipv4 != (kind == "IPv4") {
+                errors.invalid(addresses, address, &format!("must be an {kind} address"));
+            }
+            super::service::non_special_ip(address, &path, errors);
+        }
         "FQDN" => fully_qualified_domain_name(address, &path, errors),
         _ => {}
     }

@@ -1,5 +1,7 @@
 //! `Warning` headers for valid writes with effects that the client may not expect.
 
+mod more;
+mod network;
 mod pod;
 mod service;
 
@@ -7,35 +9,31 @@ use crate::validation::dns_label;
 use evenkeel_apimachinery::amount::Amount;
 use evenkeel_apimachinery::value::{self, get, int, list, text};
 use serde_json::Value;
-use std::net::Ipv6Addr;
 
-struct DeprecatedLabel {
-    key: &'static str,
-    /// Kubernetes version that deprecated the label.
-    since: &'static str,
-    /// Label that replaces it.
-    replacement: &'static str,
-}
-
-const fn deprecated(
-    key: &'static str,
-    since: &'static str,
-    replacement: &'static str,
-) -> DeprecatedLabel {
-    DeprecatedLabel { key, since, replacement }
-}
-
-const DEPRECATED_LABELS: &[DeprecatedLabel] = &[
-    deprecated("beta.kubernetes.io/arch", "v1.14", "kubernetes.io/arch"),
-    deprecated("beta.kubernetes.io/os", "v1.14", "kubernetes.io/os"),
-    deprecated(
-        "failure-domain.beta.kubernetes.io/region",
-        "v1.17",
-        "topology.kubernetes.io/region",
+/// Deprecated labels of nodes, each with the text of the warning.
+const DEPRECATED_LABELS: &[(&str, &str)] = &[
+    ("app.kubernetes.io/created-by", "deprecated since v1.9"),
+    ("beta.kubernetes.io/arch", "deprecated since v1.14; use \"kubernetes.io/arch\" instead"),
+    (
+        "beta.kubernetes.io/instance-type",
+        "deprecated since v1.17; use \"node.kubernetes.io/instance-type\" instead",
     ),
-    deprecated("failure-domain.beta.kubernetes.io/zone", "v1.17", "topology.kubernetes.io/zone"),
-    deprecated("beta.kubernetes.io/instance-type", "v1.17", "node.kubernetes.io/instance-type"),
+    ("beta.kubernetes.io/os", "deprecated since v1.14; use \"kubernetes.io/os\" instead"),
+    (
+        "failure-domain.beta.kubernetes.io/region",
+        "deprecated since v1.17; use \"topology.kubernetes.io/region\" instead",
+    ),
+    (
+        "failure-domain.beta.kubernetes.io/zone",
+        "deprecated since v1.17; use \"topology.kubernetes.io/zone\" instead",
+    ),
+    ("node-role.kubernetes.io/master", "use \"node-role.kubernetes.io/control-plane\" instead"),
+    (
+        "scheduler.alpha.kubernetes.io/preferAvoidPods",
+        "deprecated since v1.22; use Taints and Tolerations instead",
+    ),
 ];
+
 /// Deprecated types of volumes, each with the text of the warning.
 const DEPRECATED_VOLUMES: &[(&str, &str)] = &[
     ("photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"),
@@ -87,21 +85,33 @@ pub fn warnings(group: &str, kind: &str, object: &Value, old: Option<&Value>) ->
             ));
         }
     }
+    let differs = |path: &str| old.is_none_or(|old| get(old, path) != get(object, path));
     match (group, kind) {
         ("", "Pod") if old.is_none() => pod::pod(object, &mut warnings),
-        ("", "PodTemplate") => pod::template(object, "template", old, &mut warnings),
-        ("", "ReplicationController") | ("apps", _) => {
-            pod::template(object, "spec.template", old, &mut warnings);
+        ("", "PodTemplate") => {
+            template_if(differs("template"), object, "template", &mut warnings);
         }
-        // A Job's generation grows with changes of its spec.
-        ("batch", "Job") if old.is_some_and(|old| get(old, "spec") == get(object, "spec")) => {}
-        ("batch", "Job") => {
+        // Upstream warns of the template that an update replaces.
+        ("", "ReplicationController") => {
+            let owner = old.unwrap_or(object);
+            template_if(is_respecified(object, old), owner, "spec.template", &mut warnings);
+        }
+        ("apps", "DaemonSet") => {
+            template_if(differs("spec.template"), object, "spec.template", &mut warnings);
+        }
+        ("apps", _) => {
+            template_if(is_respecified(object, old), object, "spec.template", &mut warnings);
+            if kind == "StatefulSet" {
+                more::stateful_set(object, old.is_some(), &mut warnings);
+            }
+        }
+        ("batch", "Job") if is_respecified(object, old) => {
             warn_about_indexed_job(object, "spec", &mut warnings);
-            pod::template(object, "spec.template", old, &mut warnings);
+            pod::template(object, "spec.template", &mut warnings);
         }
-        ("batch", "CronJob") => {
+        ("batch", "CronJob") if is_respecified(object, old) => {
             warn_about_indexed_job(object, "spec.jobTemplate.spec", &mut warnings);
-            pod::template(object, "spec.jobTemplate.spec.template", old, &mut warnings);
+            pod::template(object, "spec.jobTemplate.spec.template", &mut warnings);
         }
         ("storage.k8s.io", "CSIDriver") => {
             let requests = list(object, "spec.tokenRequests");
@@ -116,18 +126,32 @@ pub fn warnings(group: &str, kind: &str, object: &Value, old: Option<&Value>) ->
         ("", "PersistentVolume") => persistent_volume(object, &mut warnings),
         ("", "PersistentVolumeClaim") => persistent_volume_claim(object, &mut warnings),
         ("", "Service") => service::service(object, &mut warnings),
+        ("", "Node") => more::node(object, &mut warnings),
+        ("", "Endpoints") => network::endpoints(object, &mut warnings),
+        ("", "ResourceQuota") if old.is_none() => more::resource_quota(object, &mut warnings),
         ("networking.k8s.io", "Ingress")
-            if old.is_none() && annotation(object, "kubernetes.io/ingress.class").is_some() =>
+            if old.is_none()
+                && annotation(object, "kubernetes.io/ingress.class").is_some()
+                && get(object, "spec.ingressClassName").is_none() =>
         {
             warnings.push(
                     "annotation \"kubernetes.io/ingress.class\" is deprecated, please use 'spec.ingressClassName' instead"
                         .to_owned(),
                 );
         }
-        ("discovery.k8s.io", "EndpointSlice") if text(object, "addressType") == "FQDN" => {
-            // The field is `addressType`; the warning has upstream's path.
-            warnings.push("spec.addressType: FQDN endpoints are deprecated".to_owned());
+        ("networking.k8s.io", "NetworkPolicy") => network::policy(object, &mut warnings),
+        ("discovery.k8s.io", "EndpointSlice") => {
+            network::endpoint_slice(object, old.is_none(), &mut warnings);
         }
+        ("node.k8s.io", "RuntimeClass") => more::runtime_class(object, &mut warnings),
+        ("storage.k8s.io", "StorageClass") => more::storage_class(object, &mut warnings),
+        ("storage.k8s.io", "CSIStorageCapacity") => {
+            more::storage_capacity(object, &mut warnings);
+        }
+        (
+            "admissionregistration.k8s.io",
+            "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration",
+        ) => more::webhooks(object, &mut warnings),
         ("resource.k8s.io", "ResourceSlice") => {
             let driver = text(object, "spec.driver");
             if driver != driver.to_lowercase() {
@@ -139,6 +163,25 @@ pub fn warnings(group: &str, kind: &str, object: &Value, old: Option<&Value>) ->
         _ => {}
     }
     warnings
+}
+
+/// Returns the warnings about an update of the `status` of an object.
+pub fn status_warnings(kind: &str, object: &Value) -> Vec<String> {
+    let mut warnings = Vec::new();
+    network::status(kind, object, &mut warnings);
+    warnings
+}
+
+/// Warns of an object's pod template, if the write is one that has such warnings.
+fn template_if(is_warned: bool, object: &Value, path: &str, warnings: &mut Vec<String>) {
+    if is_warned {
+        pod::template(object, path, warnings);
+    }
+}
+
+/// Returns whether an object is new, or changed so that its generation grows.
+fn is_respecified(object: &Value, old: Option<&Value>) -> bool {
+    old.is_none_or(|old| get(old, "metadata.generation") != get(object, "metadata.generation"))
 }
 
 /// Warns about an Indexed Job whose failed indexes may become too many to track.
@@ -219,27 +262,15 @@ fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a Value> {
     value::object(object, "metadata.annotations")?.get(key)
 }
 
-/// Warns if the label `key` is deprecated.
-fn warn_about_deprecated_label(path: &str, key: &str, warnings: &mut Vec<String>) {
-    if let Some(label) = DEPRECATED_LABELS.iter().find(|label| label.key == key) {
-        let DeprecatedLabel { since, replacement, .. } = label;
-        warnings.push(format!(
-            "{path}: {key} is deprecated since {since}; use \"{replacement}\" instead"
-        ));
-    }
+/// Returns the warning about a label, if it is deprecated.
+fn deprecation_of_label(key: &str) -> Option<&'static str> {
+    DEPRECATED_LABELS.iter().find(|(label, _)| *label == key).map(|(_, message)| *message)
 }
 
-/// Warns about an IPv6 address that is not in canonical form.
-///
-/// Upstream: `GetWarningsForIP`.
-fn warn_about_ip(path: &str, value: Option<&str>, warnings: &mut Vec<String>) {
-    let value = value.unwrap_or_default();
-    let Ok(ip) = value.parse::<Ipv6Addr>() else { return };
-    let canonical = ip.to_string();
-    if canonical != value {
-        warnings.push(format!(
-            "{path}: IPv6 address {value:?} should be in RFC 5952 canonical format ({canonical:?})"
-        ));
+/// Warns if the label `key` is deprecated.
+fn warn_about_deprecated_label(path: &str, key: &str, warnings: &mut Vec<String>) {
+    if let Some(message) = deprecation_of_label(key) {
+        warnings.push(format!("{path}: {key} is {message}"));
     }
 }
 

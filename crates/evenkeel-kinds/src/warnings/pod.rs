@@ -1,8 +1,9 @@
 //! Warnings about pods and pod templates.
 
+use super::network::warn_about_ip;
 use super::{
-    DEPRECATED_LABELS, DEPRECATED_VOLUMES, DeprecatedLabel, annotation,
-    warn_about_deprecated_label, warn_about_fractional_bytes, warn_about_ip,
+    DEPRECATED_LABELS, DEPRECATED_VOLUMES, annotation, warn_about_deprecated_label,
+    warn_about_fractional_bytes,
 };
 use crate::app_armor;
 use crate::validation::dns_label;
@@ -46,19 +47,11 @@ pub(super) fn pod(pod: &Value, warnings: &mut Vec<String>) {
     }
 }
 
-/// Warns about a new or changed pod template.
+/// Warns about the pod template of a new or changed object.
 ///
 /// Upstream: `GetWarningsForPodTemplate`.
-pub(super) fn template(
-    object: &Value,
-    path: &str,
-    old: Option<&Value>,
-    warnings: &mut Vec<String>,
-) {
+pub(super) fn template(object: &Value, path: &str, warnings: &mut Vec<String>) {
     let Some(template) = get(object, path) else { return };
-    if old.is_some_and(|old| get(old, path) == Some(template)) {
-        return;
-    }
     if let Some(spec) = get(template, "spec") {
         pod_spec(template, spec, &format!("{path}.spec"), warnings);
         warnings.extend(app_armor::template_warnings(template, spec, path));
@@ -86,11 +79,9 @@ fn seccomp_annotations(pod: &Value, spec: &Value, path: &str, warnings: &mut Vec
 
 /// Upstream: `warningsForPodSpecAndMeta`.
 fn pod_spec(pod: &Value, spec: &Value, path: &str, warnings: &mut Vec<String>) {
-    for DeprecatedLabel { key, since, replacement } in DEPRECATED_LABELS {
+    for (key, message) in DEPRECATED_LABELS {
         if object(spec, "nodeSelector").is_some_and(|labels| labels.contains_key(*key)) {
-            warnings.push(format!(
-                "{path}.nodeSelector[{key}]: deprecated since {since}; use \"{replacement}\" instead"
-            ));
+            warnings.push(format!("{path}.nodeSelector[{key}]: {message}"));
         }
     }
     node_affinity(spec, path, warnings);

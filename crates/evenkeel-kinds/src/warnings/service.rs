@@ -1,6 +1,7 @@
 //! Warnings about Services.
 
-use super::{annotation, warn_about_ip};
+use super::annotation;
+use super::network::{warn_about_cidr, warn_about_ip};
 use evenkeel_apimachinery::value::{list, text};
 use serde_json::Value;
 
@@ -45,6 +46,9 @@ pub(super) fn service(service: &Value, warnings: &mut Vec<String>) {
         );
     }
     warn_about_ip("spec.loadBalancerIP", Some(load_balancer_ip), warnings);
+    for (index, range) in list(service, "spec.loadBalancerSourceRanges").iter().enumerate() {
+        warn_about_cidr(&format!("spec.loadBalancerSourceRanges[{index}]"), range, warnings);
+    }
     if is_external_name && !external_ips.is_empty() {
         warnings.push("spec.externalIPs is ignored when spec.type is \"ExternalName\"".to_owned());
     }

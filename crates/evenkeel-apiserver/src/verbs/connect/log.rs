@@ -67,7 +67,7 @@ impl LogOptions {
         match self.since_seconds {
             Some(_) if self.since_time.is_some() => {
                 let rule = "at most one of `sinceTime` or `sinceSeconds` may be specified";
-                errors.push(FieldError::forbidden("", rule));
+                errors.push(FieldError::forbidden("[]", rule));
             }
             Some(seconds) if seconds < 1 => {
                 errors.push(FieldError::invalid("sinceSeconds", seconds, "must be greater than 0"));
@@ -267,7 +267,7 @@ mod tests {
             ("sinceSeconds=0", "sinceSeconds: Invalid value: 0: must be greater than 0"),
             (
                 "sinceSeconds=1&sinceTime=1970-01-01T00:00:00Z",
-                ": Forbidden: at most one of `sinceTime` or `sinceSeconds` may be specified",
+                "[]: Forbidden: at most one of `sinceTime` or `sinceSeconds` may be specified",
             ),
             ("stream=Stdout", "stream: Forbidden: may not be specified"),
         ] {

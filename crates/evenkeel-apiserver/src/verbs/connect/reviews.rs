@@ -17,7 +17,8 @@ use crate::request::RequestContext;
 use crate::resource::GroupKind;
 use crate::verbs::attempt::Write;
 use crate::verbs::meta;
-use evenkeel_apimachinery::status::{FieldError, StatusError};
+use evenkeel_apimachinery::schema::go_encoded;
+use evenkeel_apimachinery::status::{BadValue, FieldError, StatusError};
 use evenkeel_apimachinery::time::seconds;
 use evenkeel_apimachinery::user::User;
 use evenkeel_apimachinery::value::{self, list};
@@ -44,21 +45,32 @@ pub(super) async fn serve(
     write.set_managed_fields_of_unstored(&mut review);
     let status = match request.resource().plural() {
         "selfsubjectreviews" => {
+            // Nothing of what was sent is in the answer.
+            review["metadata"] = json!({});
             meta::set(&mut review, "creationTimestamp", &seconds(request.now));
             json!({"userInfo": user_info(request.user)})
         }
         "tokenreviews" => review_token(request, &review).await?,
-        "selfsubjectrulesreviews" => review_rules(request, &review)?,
+        "selfsubjectrulesreviews" => {
+            let status = review_rules(request, &review)?;
+            review["metadata"] = json!({});
+            review["spec"] = json!({});
+            status
+        }
         "selfsubjectaccessreviews" => {
+            check_access(&review, Access::Own)?;
             review_access(request, &review, request.user, &write.answers).await?
         }
         plural => {
             // `subjectaccessreviews` or `localsubjectaccessreviews`.
+            let mut access = Access::Any;
             if plural == "localsubjectaccessreviews" {
-                check_local(request, &review)?;
+                check_namespace(request, &review)?;
                 meta::set(&mut review, "namespace", request.target.namespace);
+                access = Access::Local;
             }
-            let user = reviewed_user(&review)?;
+            check_access(&review, access)?;
+            let user = reviewed_user(&review);
             review_access(request, &review, &user, &write.answers).await?
         }
     };
@@ -126,26 +138,21 @@ async fn review_token(request: &RequestContext<'_>, review: &Value) -> Result<Va
 }
 
 /// Returns the user in a review's `spec`.
-fn reviewed_user(review: &Value) -> Result<Arc<User>, StatusError> {
+fn reviewed_user(review: &Value) -> Arc<User> {
     let name = review.pointer("/spec/user").and_then(Value::as_str).unwrap_or_default();
     let groups = strings(review.pointer("/spec/groups"));
-    if name.is_empty() && groups.is_empty() {
-        let error =
-            FieldError::invalid("spec.user", "", "at least one of user or group must be specified");
-        return Err(invalid(&[error]));
-    }
     let uid = review.pointer("/spec/uid").and_then(Value::as_str).unwrap_or_default();
     let extra = review.pointer("/spec/extra").and_then(Value::as_object);
     let extra = extra.into_iter().flatten().map(|(key, values)| {
         let values = strings(Some(values)).into_iter().map(Into::into).collect();
         (key.as_str().into(), values)
     });
-    Ok(Arc::new(User {
+    Arc::new(User {
         name: name.into(),
         uid: uid.into(),
         groups: groups.into_iter().map(Into::into).collect(),
         extra: extra.collect(),
-    }))
+    })
 }
 
 fn invalid(errors: &[FieldError]) -> StatusError {
@@ -156,39 +163,98 @@ fn invalid(errors: &[FieldError]) -> StatusError {
     )
 }
 
-/// Refuses a LocalSubjectAccessReview for a non-resource path or for another namespace than the path's.
-fn check_local(request: &RequestContext<'_>, review: &Value) -> Result<(), StatusError> {
-    if let Some(path) = review.pointer("/spec/nonResourceAttributes").filter(|v| !v.is_null()) {
-        let shown = json!({"Path": path["path"].as_str().unwrap_or_default(), "Verb": path["verb"].as_str().unwrap_or_default()});
-        let error = FieldError::invalid(
-            "spec.nonResourceAttributes",
-            shown,
-            "disallowed on this kind of request",
-        );
-        return Err(invalid(&[error]));
-    }
-    let namespace = review
-        .pointer("/spec/resourceAttributes/namespace")
-        .and_then(Value::as_str)
-        .unwrap_or_default();
-    let review_namespace = meta::text(review, "namespace");
-    if !review_namespace.is_empty() && review_namespace != request.target.namespace {
+/// Whose access a review is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Access {
+    /// The requesting user's.
+    Own,
+    /// A named user's.
+    Any,
+    /// A named user's in the namespace of the request.
+    Local,
+}
+
+/// Refuses a LocalSubjectAccessReview of another namespace than the path's.
+fn check_namespace(request: &RequestContext<'_>, review: &Value) -> Result<(), StatusError> {
+    let namespace = meta::text(review, "namespace");
+    if !namespace.is_empty() && namespace != request.target.namespace {
         return Err(StatusError::bad_request(
             "the namespace of the provided object does not match the namespace sent on the request",
         ));
     }
-    if namespace != request.target.namespace {
-        let error = FieldError::invalid(
-            "spec.resourceAttributes.namespace",
-            namespace,
-            "must match metadata.namespace",
-        );
-        return Err(invalid(&[error]));
-    }
     Ok(())
 }
 
-/// Returns the status of an access review: whether `user` may make the request in `spec`.
+/// Refuses an invalid access review.
+///
+/// Upstream: `ValidateSubjectAccessReview`, `ValidateSelfSubjectAccessReview`, `ValidateLocalSubjectAccessReview`.
+fn check_access(review: &Value, access: Access) -> Result<(), StatusError> {
+    let object = |path: &str| review.pointer(path).filter(|value| value.is_object());
+    let (resource, path) =
+        (object("/spec/resourceAttributes"), object("/spec/nonResourceAttributes"));
+    let text = |value: &Value, field: &str| value[field].as_str().unwrap_or_default().to_owned();
+    let shown = path.map(|path| json!({"Path": text(path, "path"), "Verb": text(path, "verb")}));
+    let mut errors = Vec::new();
+    if resource.is_some() == path.is_some() {
+        let detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
+        errors.push(FieldError::invalid("spec", shown.clone().unwrap_or_default(), detail));
+    }
+    if access != Access::Own
+        && text(&review["spec"], "user").is_empty()
+        && strings(review.pointer("/spec/groups")).is_empty()
+    {
+        let detail = "at least one of user or group must be specified";
+        errors.push(FieldError::invalid("spec.user", "", detail));
+    }
+    if let Some(resource) = resource {
+        errors.extend(Selectors::parse(resource).errors);
+    }
+    let mut metadata = review["metadata"].clone();
+    if let Some(fields) = metadata.as_object_mut() {
+        fields.retain(|name, value| {
+            let is_allowed =
+                name == "managedFields" || access == Access::Local && name == "namespace";
+            !is_allowed && !is_empty(value)
+        });
+    }
+    if !is_empty(&metadata) {
+        let name = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+        let sent = BadValue::Encoded(go_encoded(name, &review["metadata"]));
+        let detail = match access {
+            Access::Local => "must be empty except for namespace",
+            Access::Own | Access::Any => "must be empty",
+        };
+        errors.push(FieldError::invalid("metadata", sent, detail));
+    }
+    if access == Access::Local {
+        let namespace = resource.map(|resource| text(resource, "namespace"));
+        if let Some(namespace) = namespace
+            && namespace != meta::text(review, "namespace")
+        {
+            let (field, detail) =
+                ("spec.resourceAttributes.namespace", "must match metadata.namespace");
+            errors.push(FieldError::invalid(field, namespace, detail));
+        }
+        if let Some(shown) = shown {
+            let detail = "disallowed on this kind of request";
+            errors.push(FieldError::invalid("spec.nonResourceAttributes", shown, detail));
+        }
+    }
+    if errors.is_empty() { Ok(()) } else { Err(invalid(&errors)) }
+}
+
+/// Returns whether a field is as if it were not set.
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        _ => false,
+    }
+}
+
+/// Returns the status of a valid access review: whether `user` may make the request in `spec`.
 async fn review_access(
     request: &RequestContext<'_>,
     review: &Value,
@@ -198,25 +264,9 @@ async fn review_access(
     let object = |path: &str| review.pointer(path).filter(|v| v.is_object());
     let (resource, path) =
         (object("/spec/resourceAttributes"), object("/spec/nonResourceAttributes"));
-    if resource.is_some() == path.is_some() {
-        let detail = if resource.is_some() {
-            "cannot be specified in combination with resourceAttributes"
-        } else {
-            "exactly one of nonResourceAttributes or resourceAttributes must be specified"
-        };
-        let field = if resource.is_some() {
-            "spec.nonResourceAttributes"
-        } else {
-            "spec.resourceAttributes"
-        };
-        return Err(invalid(&[FieldError::invalid(field, Value::Null, detail)]));
-    }
     let spec = resource.or(path).unwrap_or(&Value::Null);
     let text = |field: &str| spec.get(field).and_then(Value::as_str).unwrap_or_default();
     let selectors = Selectors::parse(spec);
-    if !selectors.errors.is_empty() {
-        return Err(invalid(&selectors.errors));
-    }
     let attributes = Attributes {
         verb: text("verb"),
         group: text("group"),

@@ -13,21 +13,20 @@ pub(super) async fn admit(
     write: &mut Write<'_>,
     attempt: &Attempt<'_>,
 ) -> Result<QuotaUpdates, StatusError> {
-    let (mut warnings, old) = (Vec::new(), attempt.old());
+    let old = attempt.old();
     let cx = write.context(attempt.name);
+    // The client gets warnings even if what comes after them refuses the request.
+    let warnings = write.stored.strategy.warnings(&cx.strategy_context(), &attempt.new, old);
+    write.request.warnings.add(warnings);
     admission::validate(&cx, &attempt.new, old)?;
+    let mut warnings = admission::warnings(&cx, &attempt.new, old);
     let operation = if old.is_some() { Operation::Update } else { Operation::Create };
     let attributes = Attributes::new(&cx, operation, &attempt.new, old.unwrap_or(&Value::Null));
     let validated = match policy::validate(&attributes, &mut warnings).await {
         Ok(()) => webhook::validate(&attributes, &mut warnings).await,
         Err(error) => Err(error),
     };
-    // The client gets these warnings even if a policy or a webhook refuses the request.
-    write.request.warnings.add(warnings.drain(..));
-    validated?;
-    let quotas = quota::evaluate(&cx, &attempt.new, old)?;
-    warnings.extend(write.stored.strategy.warnings(&cx.strategy_context(), &attempt.new, old));
-    warnings.extend(admission::warnings(&cx, &attempt.new, old));
     write.request.warnings.add(warnings);
-    Ok(quotas)
+    validated?;
+    quota::evaluate(&cx, &attempt.new, old)
 }

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use crate::admission::Mutating;
 use crate::verbs::attempt::Write;
+use crate::verbs::meta;
 use evenkeel_apimachinery::status::StatusError;
 
 /// Applies plug-ins, policies and webhooks to `new`. Returns whether a policy or a webhook changed it. `old` is the
@@ -19,5 +20,7 @@ pub(in crate::verbs) async fn mutate(
     let mut warnings = Vec::new();
     let changed = admission.admit(new, old, &mut warnings).await;
     write.request.warnings.add(warnings);
+    let after = " after mutating admission happens";
+    write.request.warnings.add(meta::dedup_owner_references(new, after));
     changed
 }
