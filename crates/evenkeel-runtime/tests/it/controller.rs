@@ -682,7 +682,7 @@ async fn stale_cache_creates_and_deletes_no_extra_pods() {
 
 /// A world with a teller of the pods of `ns/web`, which has none yet.
 async fn with_status_throttle() -> World {
-    with_throttled_teller(|builder, pods| builder.owns(pods)).await.0
+    with_throttled_teller(Builder::owns).await.0
 }
 
 /// Like [`with_status_throttle`], with the teller's events and the number of its passes.
