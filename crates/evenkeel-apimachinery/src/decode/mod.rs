@@ -101,7 +101,7 @@ pub(crate) fn with_schema(
         ))
     };
     if schema.is_custom() {
-        return custom_object(schema, expected, &document, (content_type, body), validation);
+        return custom_object(schema, expected, &document, content_type, body, validation);
     }
     if actual.kind != expected.kind || actual.group != expected.group {
         return Err(refuse(&kinds::conversion_error(&actual, expected)));
@@ -126,7 +126,8 @@ fn custom_object(
     schema: &Schema,
     expected: &GroupVersionKind,
     document: &Document<'_>,
-    (content_type, body): (&str, &[u8]),
+    content_type: &str,
+    body: &[u8],
     validation: FieldValidation,
 ) -> Result<Decoded, StatusError> {
     let text = |name: &str| match document.json.get(name) {

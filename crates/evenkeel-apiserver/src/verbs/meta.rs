@@ -235,15 +235,14 @@ pub(crate) fn dedup_owner_references(object: &mut Value, when: &str) -> Option<S
     if references.len() < 2 {
         return None;
     }
-    let (mut kept, mut duplicates): (Vec<Value>, Vec<String>) = (Vec::new(), Vec::new());
-    for reference in std::mem::take(references) {
-        if kept.contains(&reference) {
+    let (mut seen, mut duplicates) = (HashSet::new(), Vec::new());
+    references.retain(|reference| {
+        let is_new = seen.insert(reference.to_string());
+        if !is_new {
             duplicates.push(reference["uid"].as_str().unwrap_or_default().to_owned());
-        } else {
-            kept.push(reference);
         }
-    }
-    *references = kept;
+        is_new
+    });
     (!duplicates.is_empty()).then(|| {
         format!(
             ".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references in 1.20+, and \
