@@ -1,7 +1,7 @@
 //! `Warning` headers for valid writes with effects that the client may not expect.
 
-mod more;
 mod network;
+mod objects;
 mod pod;
 mod service;
 
@@ -102,7 +102,7 @@ pub fn warnings(group: &str, kind: &str, object: &Value, old: Option<&Value>) ->
         ("apps", _) => {
             template_if(is_respecified(object, old), object, "spec.template", &mut warnings);
             if kind == "StatefulSet" {
-                more::stateful_set(object, old.is_some(), &mut warnings);
+                objects::stateful_set(object, old.is_some(), &mut warnings);
             }
         }
         ("batch", "Job") if is_respecified(object, old) => {
@@ -126,9 +126,9 @@ pub fn warnings(group: &str, kind: &str, object: &Value, old: Option<&Value>) ->
         ("", "PersistentVolume") => persistent_volume(object, &mut warnings),
         ("", "PersistentVolumeClaim") => persistent_volume_claim(object, &mut warnings),
         ("", "Service") => service::service(object, &mut warnings),
-        ("", "Node") => more::node(object, &mut warnings),
+        ("", "Node") => objects::node(object, &mut warnings),
         ("", "Endpoints") => network::endpoints(object, &mut warnings),
-        ("", "ResourceQuota") if old.is_none() => more::resource_quota(object, &mut warnings),
+        ("", "ResourceQuota") if old.is_none() => objects::resource_quota(object, &mut warnings),
         ("networking.k8s.io", "Ingress")
             if old.is_none()
                 && annotation(object, "kubernetes.io/ingress.class").is_some()
@@ -143,15 +143,15 @@ pub fn warnings(group: &str, kind: &str, object: &Value, old: Option<&Value>) ->
         ("discovery.k8s.io", "EndpointSlice") => {
             network::endpoint_slice(object, old.is_none(), &mut warnings);
         }
-        ("node.k8s.io", "RuntimeClass") => more::runtime_class(object, &mut warnings),
-        ("storage.k8s.io", "StorageClass") => more::storage_class(object, &mut warnings),
+        ("node.k8s.io", "RuntimeClass") => objects::runtime_class(object, &mut warnings),
+        ("storage.k8s.io", "StorageClass") => objects::storage_class(object, &mut warnings),
         ("storage.k8s.io", "CSIStorageCapacity") => {
-            more::storage_capacity(object, &mut warnings);
+            objects::storage_capacity(object, &mut warnings);
         }
         (
             "admissionregistration.k8s.io",
             "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration",
-        ) => more::webhooks(object, &mut warnings),
+        ) => objects::webhooks(object, &mut warnings),
         ("resource.k8s.io", "ResourceSlice") => {
             let driver = text(object, "spec.driver");
             if driver != driver.to_lowercase() {
