@@ -2,6 +2,7 @@
 //! (KEP-2579, `pod-security-admission/admission`).
 
 mod checks;
+mod levels;
 
 use crate::api::Context;
 use crate::audit;
@@ -9,22 +10,9 @@ use checks::{Violations, check};
 use evenkeel_apimachinery::group_version::GroupKind;
 use evenkeel_apimachinery::status::{FieldError, StatusError};
 use evenkeel_apimachinery::value::{Object, list, object, text};
+use levels::{LATEST, Level, Version, parse_version};
 use serde_json::Value;
 use std::collections::{BTreeMap, HashSet};
-
-/// Pod Security Standard.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Level {
-    Privileged,
-    Baseline,
-    Restricted,
-}
-
-/// Minor version of Kubernetes whose checks a standard uses.
-type Version = u32;
-
-/// Version `latest`: all checks apply.
-const LATEST: Version = Version::MAX;
 
 /// Annotation of a request's audit event with the enforced level and version.
 const ENFORCED_ANNOTATION: &str = "pod-security.kubernetes.io/enforce-policy";
@@ -197,25 +185,6 @@ fn by_controller(pods: Vec<Value>) -> Vec<Value> {
     first.into_iter().chain(more).collect()
 }
 
-impl Level {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Privileged => "privileged",
-            Self::Baseline => "baseline",
-            Self::Restricted => "restricted",
-        }
-    }
-
-    /// Parses a level.
-    ///
-    /// Upstream: `ParseLevel`.
-    fn parse(text: &str) -> Result<Self, &'static str> {
-        let levels = [Self::Privileged, Self::Baseline, Self::Restricted];
-        let found = levels.into_iter().find(|level| level.name() == text);
-        found.ok_or("must be one of privileged, baseline, restricted")
-    }
-}
-
 impl Standard {
     /// Returns a pod's violations.
     fn violations(self, metadata: &Value, spec: &Value) -> Violations {
@@ -302,20 +271,6 @@ fn parsed<T>(
         errors.push(FieldError::invalid(format!("metadata.labels[{key}]"), label, *detail));
     }
     Some(parsed)
-}
-
-/// Parses a version, `latest` or `v1.N`. N has no leading zeros.
-///
-/// Upstream: `ParseVersion`.
-fn parse_version(text: &str) -> Result<Version, &'static str> {
-    if text == "latest" {
-        return Ok(LATEST);
-    }
-    let minor = text.strip_prefix("v1.").filter(|minor| {
-        let has_leading_zero = *minor != "0" && minor.starts_with('0');
-        minor.bytes().all(|byte| byte.is_ascii_digit()) && !has_leading_zero
-    });
-    minor.and_then(|minor| minor.parse().ok()).ok_or("must be \"latest\" or \"v1.x\"")
 }
 
 /// Returns whether an update adds a container, or gives one another image.

@@ -65,6 +65,8 @@ fn is_managed_by(owner: &Value, label: &str, controllers: &[&str]) -> bool {
     value.and_then(Value::as_str).is_some_and(|value| controllers.contains(&value))
 }
 
+/// Warns about the addresses of Endpoints, but for those that controllers write.
+///
 /// Upstream: `endpointsWarnings`.
 pub(super) fn endpoints(endpoints: &Value, warnings: &mut Vec<String>) {
     let label = "endpoints.kubernetes.io/managed-by";

@@ -25,6 +25,8 @@ pub(super) fn stateful_set(set: &Value, is_update: bool, warnings: &mut Vec<Stri
     }
 }
 
+/// Warns about the pod CIDRs and deprecated fields of a node.
+///
 /// Upstream: `nodeWarnings`.
 pub(super) fn node(node: &Value, warnings: &mut Vec<String>) {
     if get(node, "spec.configSource").is_some() {
@@ -62,6 +64,8 @@ pub(super) fn resource_quota(quota: &Value, warnings: &mut Vec<String>) {
     }
 }
 
+/// Warns about deprecated labels in the node selector of a RuntimeClass.
+///
 /// Upstream: `GetWarningsForRuntimeClass`.
 pub(super) fn runtime_class(class: &Value, warnings: &mut Vec<String>) {
     let selector = object(class, "scheduling.nodeSelector");
@@ -72,6 +76,8 @@ pub(super) fn runtime_class(class: &Value, warnings: &mut Vec<String>) {
     }
 }
 
+/// Warns about deprecated labels in the topologies of a StorageClass.
+///
 /// Upstream: `GetWarningsForStorageClass`.
 pub(super) fn storage_class(class: &Value, warnings: &mut Vec<String>) {
     for (i, topology) in list(class, "allowedTopologies").iter().enumerate() {
@@ -84,6 +90,8 @@ pub(super) fn storage_class(class: &Value, warnings: &mut Vec<String>) {
     }
 }
 
+/// Warns about deprecated labels in the node selector of a CSIStorageCapacity.
+///
 /// Upstream: `GetWarningsForCSIStorageCapacity`.
 pub(super) fn storage_capacity(capacity: &Value, warnings: &mut Vec<String>) {
     for (index, one) in list(capacity, "nodeTopology.matchExpressions").iter().enumerate() {

@@ -1,6 +1,6 @@
 //! The checks of the Pod Security Standards (KEP-1933, `pod-security-admission/policy`).
 
-use super::{Level, Version};
+use super::levels::{Level, Version};
 use evenkeel_apimachinery::status::quote;
 use evenkeel_apimachinery::value::{flag, get, int, list, object, text};
 use evenkeel_kinds::validation::pod_annotations::{APP_ARMOR, SECCOMP_CONTAINER, SECCOMP_POD};
@@ -598,8 +598,8 @@ fn check_host_process(spec: &Value, violations: &mut Violations) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::LATEST;
     use super::*;
+    use crate::admission::pod_security::levels::LATEST;
     use serde_json::json;
 
     #[test]
