@@ -3,11 +3,11 @@
 /// Level of the Pod Security Standards, from the most permissive one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Level {
-    /// Anything.
+    /// Permits every pod.
     Privileged,
-    /// No known privilege escalation.
+    /// Refuses known ways to escalate privileges.
     Baseline,
-    /// Hardened pods only.
+    /// Permits hardened pods only.
     Restricted,
 }
 
