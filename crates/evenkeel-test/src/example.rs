@@ -14,7 +14,7 @@ use evenkeel_runtime::{
 };
 use kube::{
     Api, Client, Resource,
-    api::{ObjectMeta, PostParams},
+    api::{ObjectMeta, PostParams, TypeMeta},
     core::{NamespaceResourceScope, object::HasStatus},
 };
 use serde::{Deserialize, Serialize};
@@ -203,6 +203,9 @@ impl<F> Pass<F> {
 /// Kind with a status.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct WebApp {
+    /// `apiVersion` and `kind`, without which the API server refuses a new custom resource.
+    #[serde(flatten)]
+    types: Option<TypeMeta>,
     metadata: ObjectMeta,
     /// State that the operator observed.
     pub status: Option<WebAppStatus>,
@@ -284,7 +287,7 @@ where
     in_virtual_time(async {
         let server = TestServer::builder().crd_value(&definition).start().await.expect("a server");
         let apps: Api<WebApp> = Api::default_namespaced(server.client());
-        let mut shop = WebApp::default();
+        let mut shop = WebApp { types: Some(TypeMeta::resource::<WebApp>()), ..WebApp::default() };
         shop.metadata.name = Some("shop".to_owned());
         apps.create(&PostParams::default(), &shop).await.expect("a new object");
         let (pass, ended) = Pass::new(pass);
