@@ -724,20 +724,25 @@ fn put_pod(world: &World, n: u32) {
     world.server.put(PODS, json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata}));
 }
 
-#[tokio::test(start_paused = true)]
-async fn throttled_status_is_written_eventually() {
-    let world = with_status_throttle().await;
+/// Makes 20 pods, one each 10 ms, and expects that the status is written once each 100 ms.
+async fn expect_throttled_writes(world: &World) {
     for n in 0..20 {
-        put_pod(&world, n);
+        put_pod(world, n);
         tokio::time::sleep(Duration::from_millis(10)).await;
         if n == 0 {
-            assert_eq!(recorded(&world), "1", "the first change after a pause is written at once");
+            assert_eq!(recorded(world), "1", "the first change after a pause is written at once");
         }
     }
     settle().await;
-    assert_eq!(recorded(&world), "20", "the last change is written");
+    assert_eq!(recorded(world), "20", "the last change is written");
     let written = world.server.seen(&Method::PUT, "configmaps").len() - 1;
     assert_eq!(written, 3, "immediately, after 100 ms and after 200 ms");
+}
+
+#[tokio::test(start_paused = true)]
+async fn throttled_status_is_written_eventually() {
+    let world = with_status_throttle().await;
+    expect_throttled_writes(&world).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -747,17 +752,7 @@ async fn events_that_change_only_the_status_wait_for_its_next_write() {
     })
     .await;
     let passes_before = passes.load(Ordering::SeqCst);
-    for n in 0..20 {
-        put_pod(&world, n);
-        tokio::time::sleep(Duration::from_millis(10)).await;
-        if n == 0 {
-            assert_eq!(recorded(&world), "1", "the first change after a pause is written at once");
-        }
-    }
-    settle().await;
-    assert_eq!(recorded(&world), "20", "the last change is written");
-    let written = world.server.seen(&Method::PUT, "configmaps").len() - 1;
-    assert_eq!(written, 3, "immediately, after 100 ms and after 200 ms");
+    expect_throttled_writes(&world).await;
     // The teller's own writes of its map start a pass each, too.
     let passes = passes.load(Ordering::SeqCst) - passes_before;
     assert!(passes <= 6, "{passes} passes for 20 events");
