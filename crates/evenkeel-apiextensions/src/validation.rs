@@ -17,6 +17,14 @@ pub(super) fn child_path(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
+/// Moves an error from a value that was validated at the empty path to the value's own `path`. The error's message stays.
+pub fn move_error(error: &mut FieldError, path: &str) {
+    error.field = match &*error.field {
+        "" | "<nil>" => path.to_owned(),
+        inner => child_path(path, inner.trim_start_matches('.')),
+    };
+}
+
 /// Validates `value` at `path`. `old` is the correlated old value, if there is one.
 ///
 /// Upstream: `ValidateCustomResource`, `ValidateCustomResourceUpdate`.

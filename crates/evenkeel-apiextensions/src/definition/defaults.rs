@@ -61,13 +61,7 @@ fn validate_default(
         let mut default_errors = Vec::new();
         validation::validate(default, None, structural, "", &mut default_errors);
         for mut error in default_errors {
-            // An error about the default itself has an empty path.
-            let inner = match &*error.field {
-                "<nil>" => "",
-                inner => inner.trim_start_matches('.'),
-            };
-            let path = format!("{field}.{inner}");
-            error.field = path.trim_end_matches('.').to_owned();
+            validation::move_error(&mut error, field);
             errors.push(error);
         }
     }

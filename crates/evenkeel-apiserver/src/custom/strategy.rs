@@ -83,12 +83,7 @@ impl CustomResourceStrategy {
         {
             // The messages name the fields without the status.
             validation::validate(status, old.get("status"), structural, "", &mut errors);
-            for error in &mut errors {
-                error.field = match &*error.field {
-                    "" | "<nil>" => "status".to_owned(),
-                    inner => format!("status.{}", inner.trim_start_matches('.')),
-                };
-            }
+            errors.iter_mut().for_each(|error| validation::move_error(error, "status"));
         }
         if let Some(scale) = &version.scale {
             scale.validate_status(new, &mut errors);
