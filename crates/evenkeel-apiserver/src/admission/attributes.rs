@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use crate::api::{Context, Options};
 use crate::resource::ResourceType;
 use evenkeel_apimachinery::group_version::GroupVersionKind;
+use evenkeel_kinds::warnings::is_excluded_from_admission;
 
 /// API group of policies and webhook configurations, which never see writes to their own group.
 pub(crate) const GROUP: &str = "admissionregistration.k8s.io";
@@ -97,17 +98,7 @@ pub(crate) fn is_exempt(cx: &Context<'_>) -> bool {
 ///
 /// Upstream: `Excluded` of `admission/exclusion`.
 pub(crate) fn is_excluded(cx: &Context<'_>) -> bool {
-    matches!(
-        (cx.resource.group(), cx.resource.plural()),
-        ("authentication.k8s.io", "selfsubjectreviews" | "tokenreviews")
-            | (
-                "authorization.k8s.io",
-                "localsubjectaccessreviews"
-                    | "selfsubjectaccessreviews"
-                    | "selfsubjectrulesreviews"
-                    | "subjectaccessreviews"
-            )
-    )
+    is_excluded_from_admission(cx.resource.group(), cx.resource.plural())
 }
 
 /// Returns the AdmissionRequest for webhooks and CEL expressions. Empty fields are absent, as in upstream's JSON.

@@ -13,7 +13,7 @@ use parity::compare::{Verdict, compare, normalised};
 use parity::servers::{Connection, Oracle, Sent};
 use serde_json::Value;
 
-/// The requests.
+/// The written requests, by area.
 const REQUESTS: &str = include_str!("requests.yaml");
 
 /// Media types of patches and bodies by their names in the file.

@@ -5,6 +5,8 @@ mod objects;
 mod pod;
 mod service;
 
+pub use objects::is_excluded_from_admission;
+
 use crate::validation::dns_label;
 use evenkeel_apimachinery::amount::Amount;
 use evenkeel_apimachinery::value::{self, get, int, list, text};

@@ -116,6 +116,13 @@ const REVIEWS: [(&str, &str); 6] = [
     ("authorization.k8s.io", "subjectaccessreviews"),
 ];
 
+/// Returns whether the requests of a resource are never sent to webhooks, nor seen by policies.
+///
+/// Upstream: `Excluded` of `admission/exclusion`.
+pub fn is_excluded_from_admission(group: &str, plural: &str) -> bool {
+    REVIEWS.contains(&(group, plural))
+}
+
 /// Warns about rules that name reviews.
 ///
 /// Upstream: `warningsForExcludedRules`.

@@ -179,10 +179,7 @@ fn forbid_each(
     must_not: &str,
     violates: impl Fn(&Value) -> bool,
 ) {
-    let violating: Vec<&Value> = containers(spec).filter(|container| violates(container)).collect();
-    if !violating.is_empty() {
-        violations.add(reason, format!("{} must not {must_not}", container_names(&violating)));
-    }
+    require_each(spec, violations, reason, &format!("not {must_not}"), violates);
 }
 
 /// Reports AppArmor profiles other than `RuntimeDefault` and `Localhost`.

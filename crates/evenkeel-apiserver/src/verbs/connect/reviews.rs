@@ -21,7 +21,7 @@ use evenkeel_apimachinery::schema::go_encoded;
 use evenkeel_apimachinery::status::{BadValue, FieldError, StatusError};
 use evenkeel_apimachinery::time::seconds;
 use evenkeel_apimachinery::user::User;
-use evenkeel_apimachinery::value::{self, list};
+use evenkeel_apimachinery::value::{self, is_blank, list};
 
 /// Returns whether a resource is a review.
 pub(super) fn is_review(plural: &str) -> bool {
@@ -214,10 +214,10 @@ fn check_access(review: &Value, access: Access) -> Result<(), StatusError> {
         fields.retain(|name, value| {
             let is_allowed =
                 name == "managedFields" || access == Access::Local && name == "namespace";
-            !is_allowed && !is_empty(value)
+            !is_allowed && !is_blank(value)
         });
     }
-    if !is_empty(&metadata) {
+    if !is_blank(&metadata) {
         let name = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
         let sent = BadValue::Encoded(go_encoded(name, &review["metadata"]));
         let detail = match access {
@@ -241,17 +241,6 @@ fn check_access(review: &Value, access: Access) -> Result<(), StatusError> {
         }
     }
     if errors.is_empty() { Ok(()) } else { Err(invalid(&errors)) }
-}
-
-/// Returns whether a field is as if it were not set.
-fn is_empty(value: &Value) -> bool {
-    match value {
-        Value::Null => true,
-        Value::String(text) => text.is_empty(),
-        Value::Array(items) => items.is_empty(),
-        Value::Object(fields) => fields.is_empty(),
-        _ => false,
-    }
 }
 
 /// Returns the status of a valid access review: whether `user` may make the request in `spec`.
