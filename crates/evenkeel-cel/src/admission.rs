@@ -3,19 +3,19 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
-use crate::check::{Declared, Type};
+use crate::check::{DeclType, Type};
 
-fn string() -> Declared {
-    Declared::of(Type::Str)
+fn string() -> DeclType {
+    DeclType::of(Type::Str)
 }
 
-fn strings() -> Declared {
-    Declared::of(Type::list(Type::Str))
+fn strings() -> DeclType {
+    DeclType::of(Type::list(Type::Str))
 }
 
 /// Returns an object type named `kubernetes.NAME` with these fields.
-fn object<'n>(name: &str, fields: impl IntoIterator<Item = (&'n str, Declared)>) -> Declared {
-    Declared::object(Some(&format!("kubernetes.{name}")), fields)
+fn object<'n>(name: &str, fields: impl IntoIterator<Item = (&'n str, DeclType)>) -> DeclType {
+    DeclType::object(Some(&format!("kubernetes.{name}")), fields)
 }
 
 /// Type of `request`. It has no objects, because these are the variables `object` and `oldObject`.
@@ -30,7 +30,7 @@ static REQUEST: LazyLock<Type> = LazyLock::new(|| {
         let fields = [("group", string()), ("version", string()), ("resource", string())];
         object("GroupVersionResource", fields)
     };
-    let extra = Declared::of(Type::map(Type::Str, Type::list(Type::Str)));
+    let extra = DeclType::of(Type::map(Type::Str, Type::list(Type::Str)));
     let user = [("username", string()), ("uid", string()), ("groups", strings()), ("extra", extra)];
     let fields = [
         ("kind", kind()),
@@ -43,8 +43,8 @@ static REQUEST: LazyLock<Type> = LazyLock::new(|| {
         ("namespace", string()),
         ("operation", string()),
         ("userInfo", object("UserInfo", user)),
-        ("dryRun", Declared::of(Type::Bool)),
-        ("options", Declared::of(Type::Dyn)),
+        ("dryRun", DeclType::of(Type::Bool)),
+        ("options", DeclType::of(Type::Dyn)),
     ];
     object("AdmissionRequest", fields).kind
 });
@@ -53,9 +53,9 @@ static REQUEST: LazyLock<Type> = LazyLock::new(|| {
 ///
 /// Upstream: `BuildNamespaceType`.
 static NAMESPACE: LazyLock<Type> = LazyLock::new(|| {
-    let time = || Declared::of(Type::Time);
-    let number = || Declared::of(Type::Int);
-    let map = || Declared::of(Type::map(Type::Str, Type::Str));
+    let time = || DeclType::of(Type::Time);
+    let number = || DeclType::of(Type::Int);
+    let map = || DeclType::of(Type::map(Type::Str, Type::Str));
     let condition = object(
         "NamespaceCondition",
         [
@@ -83,7 +83,7 @@ static NAMESPACE: LazyLock<Type> = LazyLock::new(|| {
             ("finalizers", strings()),
         ],
     );
-    let conditions = Declared::of(Type::list(condition.kind));
+    let conditions = DeclType::of(Type::list(condition.kind));
     let status = object("NamespaceStatus", [("conditions", conditions), ("phase", string())]);
     let spec = object("NamespaceSpec", [("finalizers", strings())]);
     object("Namespace", [("metadata", metadata), ("spec", spec), ("status", status)]).kind
@@ -101,13 +101,13 @@ pub fn namespace() -> Type {
 
 /// Types of the variables that a policy declares, by name.
 #[derive(Debug, Default)]
-pub struct Variables(Arc<BTreeMap<Box<str>, Declared>>);
+pub struct Variables(Arc<BTreeMap<Box<str>, DeclType>>);
 
 impl Variables {
     /// Declares a variable. An object has the type `dyn`, also as an element of a list or map. Copies the earlier
     /// declarations only if a type that [`Self::kind`] returned is still in use.
     pub fn declare(&mut self, name: &str, kind: &Type) {
-        Arc::make_mut(&mut self.0).insert(name.into(), Declared::of(declared_type(kind)));
+        Arc::make_mut(&mut self.0).insert(name.into(), DeclType::of(declared_type(kind)));
     }
 
     /// Returns the type of the object `variables` with the declarations so far.
@@ -150,7 +150,7 @@ mod tests {
         ] {
             let mut variables = Variables::default();
             variables.declare("v", &kind);
-            let all = Declared::of(variables.kind());
+            let all = DeclType::of(variables.kind());
             assert_eq!(all.field("v").unwrap().kind, want);
         }
     }

@@ -4,7 +4,7 @@ use evenkeel_api::{
     View,
     views::{Node, Taint},
 };
-use evenkeel_runtime::plan::{Patch, PatchForm, Target};
+use evenkeel_runtime::plan::{Patch, PatchType, Target};
 use serde_json::{Value, json};
 
 /// Returns the object as the target of actions.
@@ -16,7 +16,7 @@ pub(crate) fn target<V: View>(object: &V) -> Target {
 /// replaces whole lists.
 pub(crate) fn node_patch(node: &Node, mut body: Value) -> Patch {
     body["metadata"]["resourceVersion"] = json!(&*node.meta.resource_version);
-    Patch::new(target(node), PatchForm::Merge, body.to_string())
+    Patch::new(target(node), PatchType::Merge, body.to_string())
 }
 
 /// Returns the JSON of `spec.taints`, or `null` if no taint is left.

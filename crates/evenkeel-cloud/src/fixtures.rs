@@ -4,7 +4,7 @@ use evenkeel_api::{
     Encoding, View,
     views::{Node, Service},
 };
-use evenkeel_runtime::plan::{Action, EventRecord, Patch, PatchForm, Plan};
+use evenkeel_runtime::plan::{Action, EventRecord, Patch, PatchType, Plan};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -76,7 +76,7 @@ pub(crate) fn apply(plan: &Plan, object: &mut Value) -> usize {
     for patch in &patches {
         let mut body: Value = serde_json::from_slice(&patch.body).unwrap();
         check_precondition(object, &mut body);
-        if patch.form == PatchForm::Strategic {
+        if patch.form == PatchType::Strategic {
             complete_lists(object, &mut body);
         }
         merge(object, &body);

@@ -3,7 +3,7 @@
 //!
 //! `evenkeel up` serves it on 127.0.0.1. The URL's token authenticates the cluster's administrator, whose pages the process's
 //! own client reads. Other users log in with a bearer token of the API. The console sends their requests with that token, and
-//! shows data of this process (caches, controllers, metrics) according to their rights (`session`, `rights`). It writes
+//! shows data of this process (caches, controllers, metrics) according to their permissions (`session`, `permissions`). It writes
 //! nothing except the switches of the simulation, and these only if [`ConsoleOptions::allows_writes`] is set. [`access`]
 //! refuses requests of other pages and users.
 //!
@@ -15,9 +15,9 @@
 mod access;
 mod edit;
 mod pages;
+mod permissions;
 mod planners;
 pub mod program;
-mod rights;
 mod route;
 mod samples;
 mod scheduler;

@@ -2,7 +2,7 @@
 
 use crate::{
     Console, Scheduling,
-    rights::{CONTROLLERS, METRICS, Right},
+    permissions::{CONTROLLERS, METRICS, Permission},
     route::{ListQuery, ObjectPath, Route, list_href, scheduling_href},
     samples::pods_by_queue,
     session::Session,
@@ -113,7 +113,7 @@ impl Console {
             && statefulsets.is_some()
             && jobs.is_some();
         let sees_controllers = self.sees_controllers(session, &mut refused).await?;
-        let sees_metrics = session.check(&Right::Path(METRICS), &mut refused).await?;
+        let sees_metrics = session.check(&Permission::Path(METRICS), &mut refused).await?;
         // The read fails if the user may not list events.
         let warnings = session.source.warnings().await.ok();
         let listing = self.time.within(|| self.introspection.listing());
@@ -168,7 +168,7 @@ impl Console {
         session: &Session,
         refused: &mut Vec<String>,
     ) -> Result<bool, PageError> {
-        Ok(self.has_controllers() && session.check(&Right::Path(CONTROLLERS), refused).await?)
+        Ok(self.has_controllers() && session.check(&Permission::Path(CONTROLLERS), refused).await?)
     }
 
     /// Returns why the process does not work. Empty for one that does.
@@ -183,11 +183,11 @@ impl Console {
         if !self.has_pending() {
             return Err(PageError::not_found("There is no page /pending."));
         }
-        session.require(&Right::list(&Pod::kind(), namespace)).await?;
+        session.require(&Permission::list(&Pod::kind(), namespace)).await?;
         let pods = self.cached::<Pod>().map(|pods| pods.list());
         let is_read = pods.is_some();
         let (rows, more) = pending(self.time.now(), pods.unwrap_or_default(), namespace);
-        let queues = match session.check(&Right::Path(METRICS), &mut Vec::new()).await? {
+        let queues = match session.check(&Permission::Path(METRICS), &mut Vec::new()).await? {
             true => pods_by_queue(&self.families()),
             false => Vec::new(),
         };
@@ -210,7 +210,7 @@ impl Console {
         refused: &mut Vec<String>,
     ) -> Result<Option<Vec<Arc<V>>>, PageError> {
         let Some(cache) = self.cached::<V>() else { return Ok(None) };
-        let sees = session.check(&Right::list(&V::kind(), ""), refused).await?;
+        let sees = session.check(&Permission::list(&V::kind(), ""), refused).await?;
         Ok(sees.then(|| cache.list()))
     }
 
@@ -294,9 +294,10 @@ impl Console {
         let standby = self.standby(session).await?;
         refused.extend(Some(standby).filter(|standby| !standby.is_empty()));
         let sees_events =
-            session.check(&Right::list(&EVENTS, &path.namespace), &mut refused).await?;
-        let sees_pods =
-            session.check(&Right::list(&Pod::kind(), &path.namespace), &mut Vec::new()).await?;
+            session.check(&Permission::list(&EVENTS, &path.namespace), &mut refused).await?;
+        let sees_pods = session
+            .check(&Permission::list(&Pod::kind(), &path.namespace), &mut Vec::new())
+            .await?;
         let needs_attention = |owner: &Subject| {
             let reports = self.time.within(|| self.introspection.object_reports(owner));
             sees_reports && reports.iter().any(evenkeel_explain::needs_attention)
@@ -337,7 +338,7 @@ impl Console {
         let visible_pods = match &cached_pods {
             Some(pods)
                 if is_core("Node")
-                    && session.check(&Right::list(&Pod::kind(), ""), &mut refused).await? =>
+                    && session.check(&Permission::list(&Pod::kind(), ""), &mut refused).await? =>
             {
                 Some(pods.list())
             }
@@ -398,8 +399,8 @@ impl Console {
         };
         let pod = session.source.object(&Pod::kind(), namespace, name).await?;
         // The page shows nodes, and pods of all namespaces.
-        session.require(&Right::list(&Node::kind(), "")).await?;
-        session.require(&Right::list(&Pod::kind(), "")).await?;
+        session.require(&Permission::list(&Node::kind(), "")).await?;
+        session.require(&Permission::list(&Pod::kind(), "")).await?;
         let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();
         let explained = scheduling_of.explain(namespace, name).await?;
         let page = scheduling(namespace, name, node, &explained);
@@ -407,7 +408,7 @@ impl Console {
     }
 
     async fn controller(&self, session: &Session, name: &str) -> Result<Content, PageError> {
-        session.require(&Right::Path(CONTROLLERS)).await?;
+        session.require(&Permission::Path(CONTROLLERS)).await?;
         let report = self.time.within(|| self.introspection.controller(name));
         let report = report
             .ok_or_else(|| PageError::not_found(format!("No controller {name} runs here.")))?;

@@ -2,11 +2,11 @@
 //!
 //! Everybody logs in with a bearer token of the API, and nothing of the cluster is shown before. Objects are read with the
 //! user's token. What the program has in memory is shown after the API server has allowed the user to read the same there
-//! (`rights`). Pages never start a watch of the program, and nothing is sampled while nobody looks.
+//! (`permissions`). Pages never start a watch of the program, and nothing is sampled while nobody looks.
 
 use crate::{
     Console, Parts, Planners,
-    rights::Right,
+    permissions::Permission,
     scheduler::Scheduling,
     session::Session,
     source::PageError,
@@ -110,10 +110,10 @@ impl Program {
         if elector.is_leader() {
             return Ok(Some(Standing { lease, holder: Holder::This }));
         }
-        let right = Right::on("get", &Lease::kind(), namespace, name);
+        let permission = Permission::on("get", &Lease::kind(), namespace, name);
         let holder = match elector.leader() {
             holder if holder.is_empty() => Holder::Unknown,
-            holder if session.check(&right, &mut Vec::new()).await? => Holder::Other(holder),
+            holder if session.check(&permission, &mut Vec::new()).await? => Holder::Other(holder),
             _ => Holder::Hidden,
         };
         Ok(Some(Standing { lease, holder }))

@@ -3,7 +3,7 @@
 //! A user's bearer token is in this process's memory alone, in the client that sends it. Each browser has a session of its own
 //! and a cookie with a random value. The session ends with the log-out, the process, and a user's an hour after the last request.
 
-use crate::{access::Token, rights::Right, source::PageError, source::Source};
+use crate::{access::Token, permissions::Permission, source::PageError, source::Source};
 use bytes::Bytes;
 use evenkeel_api::time::Timestamp;
 use evenkeel_runtime::{
@@ -39,14 +39,14 @@ pub(crate) struct User {
 }
 
 impl User {
-    /// Asks the API server whether the user has a right.
-    async fn has(&self, right: &Right) -> Result<bool, PageError> {
+    /// Asks the API server whether the user has a permission.
+    async fn has(&self, permission: &Permission) -> Result<bool, PageError> {
         let review = json!({
             "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
-            "spec": right.spec(),
+            "spec": permission.spec(),
         });
         let answer = post(&self.reviews, ACCESS_REVIEW, &review).await;
-        let answer = answer.map_err(|error| right.error(Some(&self.name), &error))?;
+        let answer = answer.map_err(|error| permission.error(Some(&self.name), &error))?;
         Ok(answer["status"]["allowed"] == true)
     }
 }
@@ -97,28 +97,28 @@ impl Session {
         self.form.is(candidate)
     }
 
-    /// Succeeds if the user has a right. The administrator has all.
+    /// Succeeds if the user has a permission. The administrator has all.
     ///
     /// # Errors
     /// When the user does not have it, or the API server does not say.
-    pub(crate) async fn require(&self, right: &Right) -> Result<(), PageError> {
+    pub(crate) async fn require(&self, permission: &Permission) -> Result<(), PageError> {
         let Some(user) = &self.user else { return Ok(()) };
-        match user.has(right).await? {
+        match user.has(permission).await? {
             true => Ok(()),
-            false => Err(right.refusal(&user.name)),
+            false => Err(permission.refusal(&user.name)),
         }
     }
 
-    /// Returns whether the user has a right. A refusal is added to `refused`.
+    /// Returns whether the user has a permission. A refusal is added to `refused`.
     ///
     /// # Errors
     /// When the API server does not say.
     pub(crate) async fn check(
         &self,
-        right: &Right,
+        permission: &Permission,
         refused: &mut Vec<String>,
     ) -> Result<bool, PageError> {
-        match self.require(right).await {
+        match self.require(permission).await {
             Ok(()) => Ok(true),
             Err(error) if error.status == StatusCode::FORBIDDEN => {
                 if !refused.contains(&error.message) {

@@ -4,7 +4,7 @@
 use crate::{
     Console,
     pages::Content,
-    rights::Right,
+    permissions::Permission,
     session::Session,
     source::{BEHAVIORS, PageError},
     view::simulation::{FaultChange, SimulationPage, TimeFacts, behaviors, faults},
@@ -136,7 +136,7 @@ impl Console {
         session: &Session,
         form: impl Fn(&str) -> Option<String>,
     ) -> Result<(), PageError> {
-        session.require(&Right::list(&Node::kind(), "")).await?;
+        session.require(&Permission::list(&Node::kind(), "")).await?;
         let nodes = self.cached::<Node>().map(|nodes| nodes.list()).unwrap_or_default();
         let change =
             FaultChange::of(form, lasting, &nodes, self.time.now()).map_err(bad_request)?;

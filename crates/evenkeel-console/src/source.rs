@@ -1,7 +1,7 @@
 //! Reads objects of the cluster for pages. Only [`Source::change`] writes.
 
 use crate::{
-    rights::Right,
+    permissions::Permission,
     route::{ObjectPath, encode},
     view::switches::Change,
 };
@@ -72,7 +72,7 @@ pub(crate) enum Rehearsed {
     },
 }
 
-/// Reads and writes with the rights of one user.
+/// Reads and writes with the permissions of one user.
 pub(crate) struct Source {
     /// Name of the user. `None` is the cluster's administrator.
     user: Option<String>,
@@ -139,7 +139,7 @@ impl Source {
             .header(header::CONTENT_TYPE, HeaderValue::from_static(JSON))
             .header(header::ACCEPT, HeaderValue::from_static(JSON))
             .body(Bytes::from(object.to_string()))?;
-        let right = Right::on("update", kind, namespace, name);
+        let permission = Permission::on("update", kind, namespace, name);
         match self.rehearsals.raw(request).await {
             Ok(answer) => match serde_json::from_slice(answer.body()) {
                 Ok(admitted @ Value::Object(_)) => Ok(Rehearsed::Admitted(admitted)),
@@ -164,7 +164,7 @@ impl Source {
                     let message = status.message.to_string();
                     Ok(Rehearsed::Refused { message, causes: Vec::new() })
                 }
-                _ => Err(right.error(self.user.as_deref(), &error)),
+                _ => Err(permission.error(self.user.as_deref(), &error)),
             },
         }
     }
@@ -173,18 +173,18 @@ impl Source {
         &self,
         target: &str,
         accept: &'static str,
-        right: &Right,
+        permission: &Permission,
     ) -> Result<Value, PageError> {
         let request = Request::get(target).header(header::ACCEPT, accept).body(Bytes::new())?;
         let answer = self.client.raw(request).await;
-        let answer = answer.map_err(|error| right.error(self.user.as_deref(), &error))?;
+        let answer = answer.map_err(|error| permission.error(self.user.as_deref(), &error))?;
         serde_json::from_slice(answer.body()).map_err(|error| unreadable(target, &error))
     }
 
     /// Returns the resources that the API server serves.
     pub(crate) async fn resources(&self) -> Result<Arc<ServerResources>, PageError> {
         let resources = self.client.recent_api_resources(DISCOVERY_AGE).await;
-        resources.map_err(|error| Right::Path("/apis").error(self.user.as_deref(), &error))
+        resources.map_err(|error| Permission::Path("/apis").error(self.user.as_deref(), &error))
     }
 
     /// Returns an object.
@@ -194,9 +194,9 @@ impl Source {
         namespace: &str,
         name: &str,
     ) -> Result<Value, PageError> {
-        let right = Right::on("get", kind, namespace, name);
+        let permission = Permission::on("get", kind, namespace, name);
         let target = target(kind, namespace, name);
-        match self.read(&target, JSON, &right).await? {
+        match self.read(&target, JSON, &permission).await? {
             object @ Value::Object(_) => Ok(object),
             _ => Err(unreadable(&target, &"it is no object")),
         }
@@ -216,7 +216,7 @@ impl Source {
                 target.push_str(&format!("&{name}={}", encode(value)));
             }
         }
-        self.read(&target, TABLE, &Right::list(kind, namespace)).await
+        self.read(&target, TABLE, &Permission::list(kind, namespace)).await
     }
 
     /// Returns the owner of an object, the owner's owner, and so on, until one does not exist.
@@ -253,8 +253,8 @@ impl Source {
             EVENTS.path(&encode(&path.namespace)),
             encode(&selector)
         );
-        let right = Right::list(&EVENTS, &path.namespace);
-        let mut events = items_of(self.read(&target, JSON, &right).await?, &target)?;
+        let permission = Permission::list(&EVENTS, &path.namespace);
+        let mut events = items_of(self.read(&target, JSON, &permission).await?, &target)?;
         events.retain(|event| {
             let of = &event["involvedObject"]["apiVersion"];
             of.is_null() || *of == *kind.api_version()
@@ -270,7 +270,7 @@ impl Source {
             if !after.is_empty() {
                 target.push_str(&format!("&continue={}", encode(&after)));
             }
-            let list = self.read(&target, JSON, &Right::list(&EVENTS, namespace)).await?;
+            let list = self.read(&target, JSON, &Permission::list(&EVENTS, namespace)).await?;
             after = list["metadata"]["continue"].as_str().unwrap_or_default().to_owned();
             events.extend(items_of(list, &target)?);
             if after.is_empty() || events.len() >= MAX_EVENTS {
@@ -286,7 +286,7 @@ impl Source {
     pub(crate) async fn warnings(&self) -> Result<(Vec<Value>, bool), PageError> {
         let (path, selector) = (EVENTS.path(""), encode("type=Warning"));
         let target = format!("{path}?limit={EVENTS_PAGE}&fieldSelector={selector}");
-        let list = self.read(&target, JSON, &Right::list(&EVENTS, "")).await?;
+        let list = self.read(&target, JSON, &Permission::list(&EVENTS, "")).await?;
         let more = list["metadata"]["continue"].as_str().is_some_and(|after| !after.is_empty());
         Ok((items_of(list, &target)?, more))
     }
@@ -321,7 +321,7 @@ impl Source {
             .body(Bytes::from(patch.to_string()))?;
         let answer = writer.raw(request).await;
         answer.map_err(|error| {
-            Right::on("patch", kind, namespace, name).error(self.user.as_deref(), &error)
+            Permission::on("patch", kind, namespace, name).error(self.user.as_deref(), &error)
         })?;
         Ok(())
     }
@@ -332,7 +332,7 @@ impl Source {
     /// When the user may not list them, or the API server does not answer.
     pub(crate) async fn behaviors(&self) -> Result<Option<Vec<Value>>, PageError> {
         let target = BEHAVIORS.path("");
-        match self.read(&target, JSON, &Right::list(&BEHAVIORS, "")).await {
+        match self.read(&target, JSON, &Permission::list(&BEHAVIORS, "")).await {
             Ok(list) => items_of(list, &target).map(Some),
             Err(error) if error.status == StatusCode::NOT_FOUND => Ok(None),
             Err(error) => Err(error),

@@ -7,7 +7,7 @@
 use crate::{
     Console,
     pages::Content,
-    rights::Right,
+    permissions::Permission,
     session::Session,
     source::PageError,
     view::{
@@ -287,7 +287,7 @@ impl Console {
     ) -> Result<Content, PageError> {
         let what_ifs = self.what_ifs()?;
         // A copy has everything, and so have its reports.
-        session.require(&Right::everything()).await?;
+        session.require(&Permission::everything()).await?;
         let nodes = self.cached::<Node>().map(|nodes| nodes.list()).unwrap_or_default();
         let mut names: Vec<ChosenNode> = nodes
             .iter()
@@ -328,7 +328,7 @@ impl Console {
         form: &str,
     ) -> Result<Option<Content>, PageError> {
         let what_ifs = self.what_ifs()?;
-        session.require(&Right::everything()).await?;
+        session.require(&Permission::everything()).await?;
         let form = WhatIfForm::of(form);
         let change = form.change();
         let Ok(permit) = Arc::clone(&what_ifs.busy).try_acquire_owned() else {
@@ -412,7 +412,7 @@ impl Console {
         id: &str,
     ) -> Result<(), PageError> {
         let what_ifs = self.what_ifs()?;
-        session.require(&Right::everything()).await?;
+        session.require(&Permission::everything()).await?;
         let run = id.parse().ok().and_then(|id| what_ifs.find(id)).filter(|run| run.is_running());
         let run = run.ok_or_else(|| PageError {
             status: StatusCode::CONFLICT,
@@ -429,7 +429,7 @@ impl Console {
         id: u64,
     ) -> Result<Bytes, PageError> {
         let what_ifs = self.what_ifs()?;
-        session.require(&Right::everything()).await?;
+        session.require(&Permission::everything()).await?;
         let run = what_ifs.find(id);
         let html = run.and_then(|run| match &*run.state() {
             State::Done { html, .. } => Some(html.clone()),

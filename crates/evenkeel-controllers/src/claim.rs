@@ -2,7 +2,7 @@
 
 use crate::wire;
 use evenkeel_api::{Meta, StrMap, View};
-use evenkeel_runtime::plan::{Action, OnError, Patch, PatchForm, Target};
+use evenkeel_runtime::plan::{Action, OnError, Patch, PatchType, Target};
 use std::sync::Arc;
 
 /// Status codes of a release patch that count as success. The API server answers 422 if the child lacks the owner
@@ -136,7 +136,7 @@ fn release<C: View>(owner: &Target, child: &C) -> Action {
 fn patch<C: View>(child: &C, body: String) -> Patch {
     Patch {
         on_error: OnError::Abort,
-        ..Patch::new(wire::target(child), PatchForm::Strategic, body)
+        ..Patch::new(wire::target(child), PatchType::Strategic, body)
     }
 }
 

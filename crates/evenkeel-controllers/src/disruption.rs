@@ -5,7 +5,7 @@ use evenkeel_api::{
     time::{Timestamp, seconds},
     views::Pod,
 };
-use evenkeel_runtime::plan::{OnError, Patch, PatchForm};
+use evenkeel_runtime::plan::{OnError, Patch, PatchType};
 use serde_json::{Value, json};
 
 /// Condition of a pod that is about to be deleted by a disruption. Upstream: `DisruptionTarget`.
@@ -56,7 +56,7 @@ fn status_patch(pod: &Pod, status: &Value) -> Option<Patch> {
     Some(Patch {
         subresource: "status",
         on_error: OnError::SkipRest,
-        ..Patch::new(wire::target(pod), PatchForm::Strategic, body.to_string())
+        ..Patch::new(wire::target(pod), PatchType::Strategic, body.to_string())
     })
 }
 

@@ -2,7 +2,7 @@
 
 use crate::wire;
 use evenkeel_api::{Meta, View};
-use evenkeel_runtime::plan::{PatchForm, Plan, Rewrite};
+use evenkeel_runtime::plan::{PatchType, Plan, Rewrite};
 use serde_json::json;
 
 /// Reports whether this finalizer keeps the object from being deleted now.
@@ -52,7 +52,7 @@ pub(crate) fn remove<V: View>(object: &V, finalizer: &str) -> Rewrite {
 /// Returns the change that replaces all finalizers. It requires the observed resource version.
 fn replace<V: View>(object: &V, finalizers: &[&str]) -> Rewrite {
     let body = json!({"metadata": {"finalizers": finalizers}}).to_string();
-    Rewrite::new(wire::target(object), &object.meta().resource_version, PatchForm::Merge, body)
+    Rewrite::new(wire::target(object), &object.meta().resource_version, PatchType::Merge, body)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Reads an explained object, its owners and dependents, and their warnings, with the rights of a client.
+//! Reads an explained object, its owners and dependents, and their warnings, with the permissions of a client.
 
 use crate::{choose::chosen, tree::Explained};
 use bytes::Bytes;

@@ -2,7 +2,7 @@
 
 use evenkeel_api::json;
 use evenkeel_apiextensions::jsonpath::JsonPath;
-use evenkeel_cel::check::{self, Declared, Type, Variable};
+use evenkeel_cel::check::{self, DeclType, Type, Variable};
 use evenkeel_cel::{Failure, Program, Scope, Val};
 use serde_json::Value;
 
@@ -21,7 +21,7 @@ pub(crate) fn cel(data: &[u8]) {
     let Ok(program) = Program::parse(&source) else { return };
     program.uses("self");
     program.selects("self", "metadata");
-    let root = Declared::of(Type::Dyn);
+    let root = DeclType::of(Type::Dyn);
     if let Ok(checked) = check::check(&program, &[Variable::new("self", Type::Dyn)]) {
         checked.max_cost(&root);
     }

@@ -9,7 +9,7 @@ use evenkeel_runtime::{
     cache::{Cache, CacheEvent},
     client::{ApiError, Client, Metadata},
     clock::Clock,
-    plan::PatchForm,
+    plan::PatchType,
     queue::{Priority, Queue},
 };
 use std::{
@@ -246,7 +246,7 @@ impl Heartbeats {
             }
             let labels =
                 serde_json::json!({ "metadata": { "labels": node::labels(options) } }).to_string();
-            let (kind, form) = (Node::kind(), PatchForm::Strategic);
+            let (kind, form) = (Node::kind(), PatchType::Strategic);
             self.client
                 .patch::<Metadata>(&kind, "", &options.name, "", form, labels.into())
                 .await?;
@@ -262,7 +262,7 @@ impl Heartbeats {
 
     /// Patches the status of the Node.
     async fn patch_node(&self, options: &NodeOptions, patch: String) -> Result<(), ApiError> {
-        let (kind, form) = (Node::kind(), PatchForm::Strategic);
+        let (kind, form) = (Node::kind(), PatchType::Strategic);
         self.client
             .patch::<Metadata>(&kind, "", &options.name, "status", form, patch.into())
             .await
@@ -313,7 +313,7 @@ impl Heartbeats {
     async fn patch_lease(&self, options: &NodeOptions) -> Result<LeaseState, ApiError> {
         let (name, duration) = (&options.name, self.options.lease_duration);
         let patch = node::lease_renewal_patch(name, duration, self.clock.now()).into();
-        let (kind, form) = (Lease::kind(), PatchForm::Merge);
+        let (kind, form) = (Lease::kind(), PatchType::Merge);
         self.client
             .patch::<Metadata>(&kind, node::LEASE_NAMESPACE, name, "", form, patch)
             .await

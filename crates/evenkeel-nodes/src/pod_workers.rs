@@ -15,7 +15,7 @@ use evenkeel_runtime::{
     client::{ApiError, Client, DeleteOptions, Metadata},
     clock::Clock,
     events::EventRecorder,
-    plan::{EventRecord, Key, PatchForm, Target},
+    plan::{EventRecord, Key, PatchType, Target},
     queue::{Priority, Queue},
 };
 use evenkeel_shell::{
@@ -347,7 +347,7 @@ impl PodWorkers {
     /// Writes a status. Returns the new resourceVersion; `None` if the pod no longer exists.
     async fn patch_status(&self, key: &Key, patch: String) -> Result<Option<u64>, ApiError> {
         let (namespace, name) = (&key.namespace, &key.name);
-        let form = PatchForm::Strategic;
+        let form = PatchType::Strategic;
         let kind = Pod::kind();
         match self
             .client

@@ -9,7 +9,7 @@ use evenkeel_component_helpers::{scheduling::corev1, storage::claims};
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent, Caches, Index},
     client::{ApiError, Client, Metadata},
-    plan::PatchForm,
+    plan::PatchType,
     queue::{Priority, Queue},
     tasks::Tasks,
 };
@@ -132,7 +132,7 @@ impl VolumesInUse {
             self.queue.add_after(name.into(), remaining);
         }
         let Some(body) = status_patch(&node, &used, partition.is_some()) else { return Ok(()) };
-        let (kind, form) = (Node::kind(), PatchForm::Merge);
+        let (kind, form) = (Node::kind(), PatchType::Merge);
         self.client.patch::<Metadata>(&kind, "", name, "status", form, body.into()).await.map(drop)
     }
 }

@@ -190,7 +190,7 @@ pub struct Patch {
     /// Sub-resource. Empty for the object itself.
     pub subresource: &'static str,
     /// Format of `body`.
-    pub form: PatchForm,
+    pub form: PatchType,
     /// The patch as JSON, with its preconditions (`metadata.uid`, `metadata.resourceVersion`).
     pub body: Bytes,
     /// Owner that must exist for this patch, which adopts the object. The executor reads the owner live before the
@@ -240,7 +240,7 @@ pub struct Rewrite {
     /// or the PUT. Empty if an earlier action of the plan changes the object: then only the uid must match.
     pub resource_version: Arc<str>,
     /// Format of `body`: `Merge` or `Json`.
-    pub form: PatchForm,
+    pub form: PatchType,
     /// The change as JSON.
     pub body: Bytes,
     /// Event after success.
@@ -256,7 +256,7 @@ pub struct Rewrite {
 
 /// Format of a patch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum PatchForm {
+pub enum PatchType {
     /// JSON patch (RFC 6902).
     Json,
     /// JSON merge patch (RFC 7386).

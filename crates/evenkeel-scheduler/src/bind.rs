@@ -6,7 +6,7 @@ use evenkeel_api::{View as _, views::Pod};
 use evenkeel_runtime::{
     client::{Client, Metadata},
     clock::Clock,
-    plan::PatchForm,
+    plan::PatchType,
 };
 use futures::future::try_join_all;
 use std::sync::Arc;
@@ -151,7 +151,7 @@ impl BindingCycle {
         let kind = Pod::kind();
         let meta = &pod.meta;
         let body = patch.to_string().into();
-        let form = PatchForm::Strategic;
+        let form = PatchType::Strategic;
         let written = self
             .client
             .patch::<Metadata>(&kind, &meta.namespace, &meta.name, "status", form, body)

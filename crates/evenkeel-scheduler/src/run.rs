@@ -10,7 +10,7 @@ use evenkeel_runtime::{
     client::{Client, Metadata},
     clock::Clock,
     events::SeriesEventRecorder,
-    plan::{EventRecord, PatchForm, Target},
+    plan::{EventRecord, PatchType, Target},
     tasks::{Supervisor, Tasks},
 };
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
@@ -536,7 +536,7 @@ impl Scheduler {
         self.status_patcher.send(info.uid(), async move {
             let kind = Pod::kind();
             let meta = &pod.meta;
-            let form = PatchForm::Strategic;
+            let form = PatchType::Strategic;
             let body = patch.into();
             let patched = client
                 .patch::<Metadata>(&kind, &meta.namespace, &meta.name, "status", form, body)

@@ -2,7 +2,7 @@
 
 use evenkeel_runtime::{
     manager::{ManagerBuilder, RunnableGroup},
-    plan::PatchForm,
+    plan::PatchType,
     prelude::{Arc, CacheOptions, Context, Key, Manager, Outcome, OwnerExt as _, Result, Setup},
 };
 use evenkeel_test::{BoxError, Exploration, Failure, User, simulation::FaultKind};
@@ -93,11 +93,11 @@ async fn reconcile(map: Arc<ConfigMap>, cx: Context<App>) -> Result<Outcome> {
             return Ok(Outcome::Settled);
         }
         app.outside.lock().remove(&name);
-        cx.patch(&*map, PatchForm::Merge, &finalizers(&[])).await?;
+        cx.patch(&*map, PatchType::Merge, &finalizers(&[])).await?;
         return Ok(Outcome::Settled);
     }
     if map.finalizers().is_empty() {
-        cx.patch(&*map, PatchForm::Merge, &finalizers(&[FINALIZER])).await?;
+        cx.patch(&*map, PatchType::Merge, &finalizers(&[FINALIZER])).await?;
         app.remembered.lock().insert(name.clone());
     }
     app.outside.lock().insert(name.clone());
@@ -105,7 +105,7 @@ async fn reconcile(map: Arc<ConfigMap>, cx: Context<App>) -> Result<Outcome> {
     let secrets = cx.cached::<Secret>()?.count("default").to_string();
     if map.annotations().get(SECRETS) != Some(&secrets) {
         let patch = json!({"metadata": {"annotations": {SECRETS: secrets}}});
-        cx.patch(&*map, PatchForm::Merge, &patch).await?;
+        cx.patch(&*map, PatchType::Merge, &patch).await?;
     }
     Ok(Outcome::Settled)
 }
@@ -123,7 +123,7 @@ async fn make_service(map: &ConfigMap, cx: &Context<App>) -> Result<()> {
             service.controlled_by(map)?;
             let owners =
                 json!({"metadata": {"ownerReferences": service.metadata.owner_references}});
-            cx.patch(&*created, PatchForm::Merge, &owners).await?;
+            cx.patch(&*created, PatchType::Merge, &owners).await?;
         }
         Mistake::GeneratedName => {
             let all = cx.cached::<Service>()?.namespace("default");
@@ -136,7 +136,7 @@ async fn make_service(map: &ConfigMap, cx: &Context<App>) -> Result<()> {
         }
         Mistake::LateOwner => {
             let port = json!({"spec": {"ports": service.spec.unwrap_or_default().ports}});
-            cx.patch(&service_named(map)?, PatchForm::Merge, &port).await?;
+            cx.patch(&service_named(map)?, PatchType::Merge, &port).await?;
         }
         _ => {
             service.controlled_by(map)?;

@@ -49,6 +49,7 @@ const RETIRED: [(&str, &[(&str, &str)]); 11] = [
     (
         "evenkeel-component",
         &[
+            ("Rights", "Permissions"),
             ("Second", "MigrationLease"),
             ("Place", "FilterResult"),
             ("Candidacy", "CandidateConfig"),
@@ -88,6 +89,7 @@ const RETIRED: [(&str, &[(&str, &str)]); 11] = [
             ("Recorder", "EventRecorder"),
             ("SeriesRecorder", "SeriesEventRecorder"),
             ("Note", "EventRecord"),
+            ("Declared", "DeclType, DeclaredAccess"),
             ("Deed", "RecordedAction"),
             ("Deeds", "RecordedActions"),
             ("Discovered", "ServerResources"),
@@ -163,16 +165,17 @@ const RETIRED_EVERYWHERE: [(&str, &str); 17] = [
 ];
 
 /// Parts of identifiers, between underscores, that are retired in all crates.
-const RETIRED_PARTS: [(&str, &str); 5] = [
+const RETIRED_PARTS: [(&str, &str); 6] = [
     ("told", "reported, recorded"),
     ("parked", "waiting"),
     ("happening", "event, step"),
     ("happenings", "events, steps"),
     ("give_back", "release"),
+    ("rights", "permissions"),
 ];
 
 /// Names that no type, alias or trait has: they do not say what it is. As words, and as variants, they are fine.
-const RETIRED_TYPES: [(&str, &str); 47] = [
+const RETIRED_TYPES: [(&str, &str); 50] = [
     ("AbsentOwners", "AbsentOwnerCache"),
     ("AllGone", "EnteredFullDisruption"),
     ("Ask", "the request: RequestContext, MetricsRequest"),
@@ -182,6 +185,7 @@ const RETIRED_TYPES: [(&str, &str); 47] = [
     ("Candidacy", "CandidateConfig"),
     ("Census", "PodIndex"),
     ("Correlator", "EventCorrelator"),
+    ("Declared", "DeclType, DeclaredAccess"),
     ("Deed", "RecordedAction"),
     ("Deeds", "RecordedActions"),
     ("Discovered", "ServerResources"),
@@ -191,7 +195,7 @@ const RETIRED_TYPES: [(&str, &str); 47] = [
     ("Given", "ParsedFlags, ReservedVolumes"),
     ("Held", "what is held: CountedCache"),
     ("KeysOf", "IndexFunc"),
-    ("Known", "what is known: Declared, KnownController, SharedReads"),
+    ("Known", "what is known: KnownController, SharedReads"),
     ("ListOf", "ElementIdentity"),
     ("Lost", "an error's name: Conflict"),
     ("Manage", "PodChange"),
@@ -201,8 +205,10 @@ const RETIRED_TYPES: [(&str, &str); 47] = [
     ("Note", "EventRecord"),
     ("OnTheWay", "WaitingPod, AssumedPod"),
     ("OnWay", "in-flight allocations"),
+    ("PatchForm", "PatchType"),
     ("Place", "the field's term: DevicePosition, VolumeTopology"),
     ("Places", "the field's term: VolumeTopologies"),
+    ("Rights", "Permissions"),
     ("Second", "MigrationLease"),
     ("Seen", "Observed, ConnectionActivity"),
     ("SeriesRecorder", "SeriesEventRecorder"),

@@ -17,7 +17,7 @@ use evenkeel_runtime::{
     cache::{Cache, Caches, Index},
     client::{ApiError, Client, DeleteOptions},
     clock::Clock,
-    plan::{PatchForm, Target},
+    plan::{PatchType, Target},
     tasks::Tasks,
 };
 use serde_json::{Value, json};
@@ -252,7 +252,7 @@ impl Actor {
     async fn patch_node(&self, node: &str, patch: Value) -> Result<(), ApiError> {
         let (kind, body) = (Node::kind(), patch.to_string().into());
         let patched =
-            self.client.patch::<Metadata>(&kind, "", node, "", PatchForm::Merge, body).await;
+            self.client.patch::<Metadata>(&kind, "", node, "", PatchType::Merge, body).await;
         patched.map(drop)
     }
 

@@ -201,7 +201,7 @@ fn component(agent: &str) -> String {
 mod tests {
     use super::*;
     use crate::server_thread;
-    use evenkeel_runtime::{client::Metadata, plan::PatchForm};
+    use evenkeel_runtime::{client::Metadata, plan::PatchType};
     use serde_json::Value;
 
     #[test]
@@ -222,7 +222,7 @@ mod tests {
         let body = serde_json::to_vec(&event).expect("JSON");
         let made = client.create::<Metadata>(&kind, "default", body.clone().into()).await;
         made.expect("it is answered");
-        let form = PatchForm::Strategic;
+        let form = PatchType::Strategic;
         let changed = client.patch::<Metadata>(&kind, "default", "e", "", form, body.into()).await;
         changed.expect("it is answered");
         let path = "/api/v1/namespaces/default/events";

@@ -18,7 +18,7 @@ use evenkeel_nodes::{
 };
 use evenkeel_runtime::{
     client::{Client, ListOptions, Metadata},
-    plan::PatchForm,
+    plan::PatchType,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -405,7 +405,7 @@ async fn annotate(
     name: &str,
     change: &Change,
 ) -> Result<()> {
-    let (patch, form) = (change.patch().into(), PatchForm::Merge);
+    let (patch, form) = (change.patch().into(), PatchType::Merge);
     let patched = client.patch::<Metadata>(kind, namespace, name, "", form, patch).await;
     patched.with_context(|| format!("{}/{name}", kind.kind.to_lowercase()))?;
     Ok(())

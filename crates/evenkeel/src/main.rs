@@ -63,7 +63,7 @@ enum Command {
     /// Print the writes that the controllers would send to a cluster now, without writing. Exit code 2 if there
     /// are any.
     Plan(ask::PlanArgs),
-    /// Check whether Evenkeel's programs can replace those of a cluster: rights, version, leases, flags. Print the
+    /// Check whether Evenkeel's programs can replace those of a cluster: permissions, version, leases, flags. Print the
     /// plan.
     Preflight(Box<preflight::PreflightArgs>),
     /// Simulate scheduling: print the node of each pod, and why the other nodes are unsuitable.

@@ -31,9 +31,9 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- end -}}
 {{- end -}}
 
-{{/* Service account, and the rights that both programs need: upstream's role for the program, the client CA of the
+{{/* Service account, and the permissions that both programs need: upstream's role for the program, the client CA of the
 cluster for the secure port, and one lease of its own. */}}
-{{- define "evenkeel.rights" -}}
+{{- define "evenkeel.permissions" -}}
 {{- $name := include "evenkeel.name" . -}}
 {{- $labels := include "evenkeel.labels" . -}}
 {{- $namespace := .root.Release.Namespace -}}
@@ -112,7 +112,7 @@ subjects:
 {{- end }}
 {{- end -}}
 
-{{/* What both programs have besides their Deployment and rights: a Service of the secure port, a budget, and a
+{{/* What both programs have besides their Deployment and permissions: a Service of the secure port, a budget, and a
 ServiceMonitor. */}}
 {{- define "evenkeel.around" -}}
 {{- $name := include "evenkeel.name" . -}}

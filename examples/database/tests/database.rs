@@ -3,8 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "the whole binary is tests")]
 
 mod calls;
-#[path = "../../rights.rs"]
-mod rights;
+#[path = "../../permissions.rs"]
+mod permissions;
 
 use calls::database;
 use database_operator::{Database, configurations, definition, operator, webhooks};
@@ -34,9 +34,9 @@ async fn a_database_gets_volumes_and_backups() {
     let mut crd = definition("default", 443).unwrap();
     crd["spec"]["conversion"] = json!({"strategy": "None"});
     cluster.crd_value(&crd).await.unwrap();
-    // The operator has the rights of its manifest.
+    // The operator has the permissions of its manifest.
     let manifest = include_str!("../manifests/operator.yaml");
-    let groups = rights::grant(&cluster.client(), manifest, "database-operator").await;
+    let groups = permissions::grant(&cluster.client(), manifest, "database-operator").await;
     let kube = cluster.client_as("system:serviceaccount:default:database-operator", groups);
     let hooks = || webhooks(0, "default");
     let running = cluster.run(move |_, setup| operator(kube.clone(), setup, hooks()));

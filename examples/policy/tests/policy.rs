@@ -2,8 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "the whole binary is tests")]
 
-#[path = "../../rights.rs"]
-mod rights;
+#[path = "../../permissions.rs"]
+mod permissions;
 
 use evenkeel_runtime::prelude::*;
 use evenkeel_test::{Running, TestServer, TestServerBuilder, eventually};
@@ -18,11 +18,11 @@ use kube::{
 use policy_operator::{FieldPolicy, operator};
 use serde_json::{Value, json};
 
-/// Starts a server and the operator, which has the rights of its manifest.
+/// Starts a server and the operator, which has the permissions of its manifest.
 async fn start() -> (TestServer, Running) {
     let server = TestServerBuilder::default().crd::<FieldPolicy>().start().await.unwrap();
     let manifest = include_str!("../manifests/operator.yaml");
-    let groups = rights::grant(&server.client(), manifest, "policy-operator").await;
+    let groups = permissions::grant(&server.client(), manifest, "policy-operator").await;
     let kube = server.client_as("system:serviceaccount:default:policy-operator", groups);
     let running = server.run(move |_, setup| operator(kube.clone(), setup));
     (server, running)

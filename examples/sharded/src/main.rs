@@ -1,7 +1,7 @@
 //! Runs the operator of external secrets in the cluster of the kubeconfig or of its pod. `sharded-operator crd` prints the
-//! definition, `sharded-operator rbac` the rights that the operator declares.
+//! definition, `sharded-operator rbac` the permissions that the operator declares.
 
-use evenkeel_runtime::{prelude::*, rights};
+use evenkeel_runtime::{permissions, prelude::*};
 use kube::CustomResourceExt as _;
 use sharded_operator::{ExternalSecret, Folder, operator};
 use std::io::Write as _;
@@ -18,8 +18,10 @@ async fn main() -> anyhow::Result<()> {
             return Ok(());
         }
         Some("rbac") => {
-            let rights = rights::of(|kube, setup| operator(kube, setup, Folder::new(VAULT)))?;
-            let manifest = rights.in_namespace("external-secrets").manifest("external-secrets");
+            let permissions =
+                permissions::of(|kube, setup| operator(kube, setup, Folder::new(VAULT)))?;
+            let manifest =
+                permissions.in_namespace("external-secrets").manifest("external-secrets");
             write!(std::io::stdout(), "{manifest}")?;
             return Ok(());
         }

@@ -1,7 +1,7 @@
 //! The operator on a whole cluster in this process, in virtual time.
 
-#[path = "../../rights.rs"]
-mod rights;
+#[path = "../../permissions.rs"]
+mod permissions;
 
 use evenkeel_runtime::prelude::*;
 use evenkeel_test::{TestCluster, TestServerBuilder, eventually, eventually_gone};
@@ -19,9 +19,9 @@ async fn an_application_becomes_ready_scales_and_goes() {
     let cluster = builder.start().await.unwrap();
     let dns = Dns::default();
     let published = dns.clone();
-    // The operator has the rights of its manifest.
+    // The operator has the permissions of its manifest.
     let manifest = include_str!("../manifests/operator.yaml");
-    let groups = rights::grant(&cluster.client(), manifest, "webapp-operator").await;
+    let groups = permissions::grant(&cluster.client(), manifest, "webapp-operator").await;
     let kube = cluster.client_as("system:serviceaccount:default:webapp-operator", groups);
     let running = cluster.run(move |_, setup| operator(kube.clone(), setup, published.clone()));
 

@@ -1,7 +1,7 @@
 //! Runs the operator in the cluster of the kubeconfig or of its pod. With the argument `crd`, prints its definition,
-//! with `rbac` the rights that it declares.
+//! with `rbac` the permissions that it declares.
 
-use evenkeel_runtime::{prelude::*, rights};
+use evenkeel_runtime::{prelude::*, permissions};
 use kube::CustomResourceExt as _;
 
 use {{crate_name}}::{{kind}};
@@ -15,8 +15,8 @@ async fn main() -> anyhow::Result<()> {
             return Ok(());
         }
         Some("rbac") => {
-            let rights = rights::of(operator)?.in_namespace("{{project-name}}");
-            print!("{}", rights.manifest("{{project-name}}"));
+            let permissions = permissions::of(operator)?.in_namespace("{{project-name}}");
+            print!("{}", permissions.manifest("{{project-name}}"));
             return Ok(());
         }
         _ => {}

@@ -1,4 +1,4 @@
-//! The operator on an API server in this process, in virtual time, with no more than the rights of `deploy/rbac.yaml`.
+//! The operator on an API server in this process, in virtual time, with no more than the permissions of `deploy/rbac.yaml`.
 
 use evenkeel_runtime::prelude::*;
 use evenkeel_test::{TestServer, eventually};

@@ -1,4 +1,4 @@
-# Rights that come later are found when the request is tried again.
+# Permissions that come later are found when the request is tried again.
 k create clusterrolebinding "$NS-late" --user="$NS-late" \
   --clusterrole=system:certificates.k8s.io:certificatesigningrequests:nodeclient
 issued() { [[ -n "$(k get csr "$1" -o 'jsonpath={.status.certificate}')" ]]; }

@@ -10,7 +10,7 @@ use crate::structural::{ListType, Structural};
 use evenkeel_apimachinery::go_text::{go_json, go_json_string};
 use evenkeel_apimachinery::status::{BadValue, FieldError};
 use evenkeel_apimachinery::value::{list, text};
-use evenkeel_cel::check::{Declared, Type, Variable, check};
+use evenkeel_cel::check::{DeclType, Type, Variable, check};
 use evenkeel_cel::{Program, escape};
 
 /// Limit of the estimated cost of one expression. Upstream: `StaticEstimatedCostLimit`.
@@ -28,7 +28,7 @@ struct SchemaContext<'a> {
     is_root: bool,
     /// Declaration of the schema's values, if this schema or an enclosing one has rules, and expressions can read the
     /// values.
-    declared: Option<Declared>,
+    declared: Option<DeclType>,
     /// Maximum number of values of this schema in one object; `None` if an enclosing schema sets no bound.
     max_cardinality: Option<u64>,
     /// Field path of the outermost enclosing schema whose old values cannot be correlated with new ones.
@@ -43,7 +43,7 @@ impl<'a> SchemaContext<'a> {
         schema: &'a Value,
         structural: &'a Structural,
         relative_path: &str,
-        declared: Option<Declared>,
+        declared: Option<DeclType>,
         is_uncorrelatable: bool,
     ) -> Self {
         let own_path = is_uncorrelatable.then(|| self.field_path.clone());
@@ -140,7 +140,7 @@ fn validate_nested_rules(
         let nested = context.child(schema, child, &path, field, structural.atomic_map);
         validate_nested_rules(nested, total, errors);
     }
-    let element = declared.and_then(Declared::element);
+    let element = declared.and_then(DeclType::element);
     let element_cardinality = |max_elements: Option<u64>| {
         let (max_lists, max_elements) = (context.max_cardinality?, max_elements?);
         Some(max_lists.saturating_mul(max_elements))
@@ -235,7 +235,7 @@ fn go_encoded_rule(rule: &Value) -> BadValue {
 struct RuleValidator<'c, 'a> {
     context: &'c SchemaContext<'a>,
     /// Declaration of `self`.
-    declared: &'c Declared,
+    declared: &'c DeclType,
     /// Type of `self`, in which all object types have names.
     self_type: &'c Type,
     rule: &'c Value,

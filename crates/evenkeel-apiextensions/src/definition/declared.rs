@@ -2,7 +2,7 @@
 //!
 //! Upstream: `SchemaDeclType` of `apiserver/pkg/cel/common`.
 
-use evenkeel_cel::check::{Declared, Type};
+use evenkeel_cel::check::{DeclType, Type};
 use evenkeel_cel::escape;
 
 use crate::structural::Structural;
@@ -24,55 +24,55 @@ const MIN_DURATION_SIZE: u64 = 3;
 /// Returns the maximum number of values with this declaration in one request. Each is followed by a comma.
 ///
 /// Upstream: `maxCardinality`.
-pub(super) fn max_cardinality(declared: &Declared) -> u64 {
-    MAX_REQUEST_SIZE / (declared.min_request_bytes() + 1)
+pub(super) fn max_cardinality(declared: &DeclType) -> u64 {
+    MAX_REQUEST_SIZE / (declared.min_serialized_size() + 1)
 }
 
 /// Returns the declaration of a schema's values; `None` if expressions cannot read them. If `is_resource`, an object
 /// also has `kind`, `apiVersion` and `metadata`.
-pub(super) fn declared(schema: &Structural, is_resource: bool) -> Option<Declared> {
+pub(super) fn declared(schema: &Structural, is_resource: bool) -> Option<DeclType> {
     // The schema bounds the length in characters, which have up to 4 bytes in UTF-8.
     let max_bytes = || schema.max_length.map(|characters| characters.saturating_mul(4));
     if schema.int_or_string {
-        return Some(Declared::of(Type::Dyn).with_max_size(max_bytes().unwrap_or(MAX_VALUE_SIZE)));
+        return Some(DeclType::of(Type::Dyn).with_max_size(max_bytes().unwrap_or(MAX_VALUE_SIZE)));
     }
     let nested = |schema: &Structural| declared(schema, schema.embedded_resource);
     Some(match (&*schema.kind, &*schema.format) {
         ("array", _) => {
             let item = nested(schema.items.as_deref()?)?;
             // Each item is followed by a comma.
-            let max_that_fit = MAX_VALUE_SIZE / (item.min_request_bytes() + 1);
-            Declared::list(item, schema.max_items.unwrap_or(max_that_fit))
+            let max_that_fit = MAX_VALUE_SIZE / (item.min_serialized_size() + 1);
+            DeclType::list(item, schema.max_items.unwrap_or(max_that_fit))
         }
         ("object", _) => match schema.additional_properties.as_deref() {
             Some(values) => {
                 let value = nested(values)?;
                 // The key of an entry, with quotes, colon and comma, has at least 6 bytes.
-                let max_that_fit = MAX_VALUE_SIZE / (value.min_request_bytes() + 6);
-                Declared::map(value, schema.max_properties.unwrap_or(max_that_fit))
+                let max_that_fit = MAX_VALUE_SIZE / (value.min_serialized_size() + 6);
+                DeclType::map(value, schema.max_properties.unwrap_or(max_that_fit))
             }
             None => object(schema, is_resource),
         },
         ("string", "byte") => {
             let max_size = schema.max_length.unwrap_or(MAX_VALUE_SIZE);
-            Declared::of(Type::Bytes).with_max_size(max_size)
+            DeclType::of(Type::Bytes).with_max_size(max_size)
         }
-        ("string", "duration") => Declared::of(Type::Duration)
+        ("string", "duration") => DeclType::of(Type::Duration)
             .with_max_size(MAX_TIME_SIZE)
             .with_min_request_bytes(MIN_DURATION_SIZE),
         ("string", "date") => {
-            Declared::of(Type::Time).with_max_size(DATE_SIZE).with_min_request_bytes(DATE_SIZE)
+            DeclType::of(Type::Time).with_max_size(DATE_SIZE).with_min_request_bytes(DATE_SIZE)
         }
-        ("string", "date-time") => Declared::of(Type::Time)
+        ("string", "date-time") => DeclType::of(Type::Time)
             .with_max_size(MAX_TIME_SIZE)
             .with_min_request_bytes(MIN_TIME_SIZE),
         ("string", _) => {
             let max_size = max_bytes().or_else(|| longest_enum_value(schema));
-            Declared::of(Type::Str).with_max_size(max_size.unwrap_or(MAX_VALUE_SIZE))
+            DeclType::of(Type::Str).with_max_size(max_size.unwrap_or(MAX_VALUE_SIZE))
         }
-        ("boolean", _) => Declared::of(Type::Bool),
-        ("number", _) => Declared::of(Type::Double),
-        ("integer", _) => Declared::of(Type::Int),
+        ("boolean", _) => DeclType::of(Type::Bool),
+        ("number", _) => DeclType::of(Type::Double),
+        ("integer", _) => DeclType::of(Type::Int),
         _ => return None,
     })
 }
@@ -86,7 +86,7 @@ fn longest_enum_value(schema: &Structural) -> Option<u64> {
     Some(texts.map(|text| text.len() as u64).max().unwrap_or(0))
 }
 
-fn object(schema: &Structural, is_resource: bool) -> Declared {
+fn object(schema: &Structural, is_resource: bool) -> DeclType {
     let mut fields = Vec::with_capacity(schema.properties.len());
     // The two brackets, and each required field without a default.
     let mut min_bytes = 2u64;
@@ -94,7 +94,7 @@ fn object(schema: &Structural, is_resource: bool) -> Declared {
         let Some(field) = declared(property, property.embedded_resource) else { continue };
         if schema.required.contains(name) && property.default.is_none() {
             // The name has quotes, a colon and a comma.
-            let field_bytes = (name.len() as u64).saturating_add(field.min_request_bytes() + 4);
+            let field_bytes = (name.len() as u64).saturating_add(field.min_serialized_size() + 4);
             min_bytes = min_bytes.saturating_add(field_bytes);
         }
         if let Some(name) = escape(name) {
@@ -102,11 +102,11 @@ fn object(schema: &Structural, is_resource: bool) -> Declared {
         }
     }
     if is_resource {
-        let text = || Declared::of(Type::Str).with_max_size(MAX_VALUE_SIZE);
-        let metadata = Declared::object(None, [("name", text()), ("generateName", text())]);
+        let text = || DeclType::of(Type::Str).with_max_size(MAX_VALUE_SIZE);
+        let metadata = DeclType::object(None, [("name", text()), ("generateName", text())]);
         for (name, field) in [("kind", text()), ("apiVersion", text()), ("metadata", metadata)] {
             fields.push((name.to_owned(), field));
         }
     }
-    Declared::object(None, fields).with_min_request_bytes(min_bytes)
+    DeclType::object(None, fields).with_min_request_bytes(min_bytes)
 }

@@ -114,7 +114,7 @@ attacks! {
         extreme_resource_versions,
         parameters_twice,
     ];
-    rights: [
+    permissions: [
         roles_with_more_than_one_holds,
         roles_that_join_others,
         impersonation_without_the_right,

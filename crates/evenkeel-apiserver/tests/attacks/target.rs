@@ -192,7 +192,7 @@ impl Target {
         Client { target: self, identity: Some(identity), headers: Vec::new() }
     }
 
-    /// A namespace that `ann` administers, with the rights that the role `admin` is put together of: no controller of this
+    /// A namespace that `ann` administers, with the permissions that the role `admin` is put together of: no controller of this
     /// server does that.
     pub(crate) async fn tenancy(&self) -> String {
         let namespace = self.namespace("ann").await;

@@ -260,7 +260,7 @@ async fn every_way_to_write_a_role_is_checked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rights_in_a_namespace_are_given_there_only() {
+async fn permissions_in_a_namespace_are_given_there_only() {
     let world = World::start().await;
     let (local, other) = (in_default("roles"), format!("{RBAC}/namespaces/kube-system/roles"));
     let rules = json!([writes(), rule("", &["secrets"], &["get"])]);

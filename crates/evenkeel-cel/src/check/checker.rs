@@ -165,7 +165,7 @@ impl<'p> Checker<'_, 'p> {
             Fields::Any => Type::Dyn,
             Fields::JsonPatch if ["op", "from", "path"].contains(&name) => Type::Str,
             Fields::JsonPatch => Type::Dyn,
-            Fields::Declared(fields) => {
+            Fields::DeclType(fields) => {
                 let mut field = fields.get(name);
                 // A field whose name is a reserved word is declared with its escaped name. An expression can use both.
                 if field.is_none() && crate::names::is_reserved(name) {

@@ -12,7 +12,7 @@ use cel::parser::Expression;
 
 use super::estimates::{Argument, Estimate};
 use super::range::Range;
-use super::{Checked, Declared, Type};
+use super::{Checked, DeclType, Type};
 use crate::eval::{LIST_COST, MAP_COST, STEP_COST, STRUCT_COST};
 use crate::names::{qualified_name, without_dot};
 
@@ -42,26 +42,26 @@ pub(super) enum DeclaredPath<'c> {
     NoPath,
     /// The path leads to a value without a declaration.
     Undeclared,
-    Declared(&'c Declared),
+    DeclType(&'c DeclType),
 }
 
 impl<'c> DeclaredPath<'c> {
-    fn from_declaration(declared: Option<&'c Declared>) -> Self {
-        declared.map_or(Self::Undeclared, Self::Declared)
+    fn from_declaration(declared: Option<&'c DeclType>) -> Self {
+        declared.map_or(Self::Undeclared, Self::DeclType)
     }
 
-    fn declaration(self) -> Option<&'c Declared> {
+    fn declaration(self) -> Option<&'c DeclType> {
         match self {
-            Self::Declared(declared) => Some(declared),
+            Self::DeclType(declared) => Some(declared),
             Self::NoPath | Self::Undeclared => None,
         }
     }
 
     /// Returns the path with one more step, such as a field or an element. An expression without a path has none
     /// after it, either.
-    pub(super) fn then(self, step: impl FnOnce(&'c Declared) -> Option<&'c Declared>) -> Self {
+    pub(super) fn then(self, step: impl FnOnce(&'c DeclType) -> Option<&'c DeclType>) -> Self {
         match self {
-            Self::Declared(declared) => Self::from_declaration(step(declared)),
+            Self::DeclType(declared) => Self::from_declaration(step(declared)),
             Self::NoPath | Self::Undeclared => self,
         }
     }
@@ -84,7 +84,7 @@ struct Local<'c> {
 /// State of an estimate. The maps have the ids of nodes as keys.
 pub(super) struct Coster<'c> {
     pub(super) checked: &'c Checked<'c>,
-    root: &'c Declared,
+    root: &'c DeclType,
     /// Name of the only variable that `root` declares. If it is `None`, `root` declares every variable, and the
     /// result of every selection from an expression without a path.
     variable: Option<&'c str>,
@@ -98,7 +98,7 @@ pub(super) struct Coster<'c> {
 const MAP_KEY_SIZE: Range = Range { min: 0, max: 0 };
 
 /// Returns the estimated maximum cost of an evaluation. See [`Coster::variable`] for the meaning of `variable`.
-pub(super) fn max_cost(checked: &Checked<'_>, root: &Declared, variable: Option<&str>) -> u64 {
+pub(super) fn max_cost(checked: &Checked<'_>, root: &DeclType, variable: Option<&str>) -> u64 {
     let mut coster = Coster {
         checked,
         root,
@@ -162,7 +162,7 @@ impl<'c> Coster<'c> {
     /// Returns the path that consists of a variable only.
     fn variable_path(&self, name: &str) -> DeclaredPath<'c> {
         let is_declared = self.variable.is_none_or(|variable| variable == name);
-        if is_declared { DeclaredPath::Declared(self.root) } else { DeclaredPath::Undeclared }
+        if is_declared { DeclaredPath::DeclType(self.root) } else { DeclaredPath::Undeclared }
     }
 
     /// Returns a path with one more step.
@@ -172,10 +172,10 @@ impl<'c> Coster<'c> {
     fn path_after(
         &self,
         path: DeclaredPath<'c>,
-        step: impl FnOnce(&'c Declared) -> Option<&'c Declared>,
+        step: impl FnOnce(&'c DeclType) -> Option<&'c DeclType>,
     ) -> DeclaredPath<'c> {
         match path {
-            DeclaredPath::NoPath if self.variable.is_none() => DeclaredPath::Declared(self.root),
+            DeclaredPath::NoPath if self.variable.is_none() => DeclaredPath::DeclType(self.root),
             DeclaredPath::NoPath => DeclaredPath::Undeclared,
             path => path.then(step),
         }
@@ -271,7 +271,7 @@ impl<'c> Coster<'c> {
                 (name, args.as_slice(), overload.args.first())
             {
                 size = self.entries_of(container.expression).map(|entries| entries.value);
-                let path = self.path_after(self.path(container.expression), Declared::element);
+                let path = self.path_after(self.path(container.expression), DeclType::element);
                 self.paths.insert(expression.id, path);
             }
             size = size.or_else(|| self.size(expression));
@@ -350,7 +350,7 @@ impl<'c> Coster<'c> {
         let range_path = self.path(&comprehension.iter_range);
         let value = Local {
             name: &comprehension.iter_var,
-            path: self.path_after(range_path, Declared::element),
+            path: self.path_after(range_path, DeclType::element),
             size: entries.map(|entries| entries.value),
             entries: None,
         };
@@ -368,7 +368,7 @@ impl<'c> Coster<'c> {
             None => self.locals.push(if is_list { value } else { key }),
         }
         let is_declared_map =
-            !is_list && range_path.declaration().is_some_and(super::declared::Declared::is_map);
+            !is_list && range_path.declaration().is_some_and(super::declared::DeclType::is_map);
         if let Some(key) = self.locals.get_mut(first_iter_var)
             && is_declared_map
         {

@@ -8,24 +8,24 @@ use super::types::{Fields, Type};
 
 /// Declaration of a value: its type, and how large it can be.
 #[derive(Debug, Clone)]
-pub struct Declared {
+pub struct DeclType {
     /// Static type of the value.
     pub kind: Type,
     /// Maximum number of elements, entries or bytes; 0 if it has no bound. Upstream: `MaxElements`.
     max_size: u64,
     /// Minimum number of bytes of the value in a request. Upstream: `MinSerializedSize`.
-    min_request_bytes: u64,
+    min_serialized_size: u64,
     /// Declaration of a list's elements, or of a map's values.
-    element: Option<Arc<Declared>>,
+    element: Option<Arc<DeclType>>,
 }
 
 /// Minimum number of bytes of a string, a list, a map or an object: its quotes or brackets.
 const BRACKETS: u64 = 2;
 
-impl Declared {
+impl DeclType {
     /// Returns a declaration of a type without a maximum size.
     pub fn of(kind: Type) -> Self {
-        let min_request_bytes = match kind {
+        let min_serialized_size = match kind {
             // `true`
             Type::Bool => 4,
             Type::Str | Type::Bytes | Type::List(_) | Type::Map(..) | Type::Object(_) => BRACKETS,
@@ -35,19 +35,19 @@ impl Declared {
             Type::Time => 12,
             _ => 1,
         };
-        Self { kind, max_size: 0, min_request_bytes, element: None }
+        Self { kind, max_size: 0, min_serialized_size, element: None }
     }
 
     /// Returns a declaration of a list with at most `max_size` elements.
     pub fn list(element: Self, max_size: u64) -> Self {
         let kind = Type::list(element.kind.clone());
-        Self { kind, max_size, min_request_bytes: BRACKETS, element: Some(Arc::new(element)) }
+        Self { kind, max_size, min_serialized_size: BRACKETS, element: Some(Arc::new(element)) }
     }
 
     /// Returns a declaration of a map with strings as keys and at most `max_size` entries.
     pub fn map(value: Self, max_size: u64) -> Self {
         let kind = Type::map(Type::Str, value.kind.clone());
-        Self { kind, max_size, min_request_bytes: BRACKETS, element: Some(Arc::new(value)) }
+        Self { kind, max_size, min_serialized_size: BRACKETS, element: Some(Arc::new(value)) }
     }
 
     /// Returns a declaration of an object with these fields, by their names as expressions write them. Without a name,
@@ -67,8 +67,8 @@ impl Declared {
     }
 
     /// Sets the minimum number of bytes of the value in a request.
-    pub fn with_min_request_bytes(mut self, min_request_bytes: u64) -> Self {
-        self.min_request_bytes = min_request_bytes;
+    pub fn with_min_request_bytes(mut self, min_serialized_size: u64) -> Self {
+        self.min_serialized_size = min_serialized_size;
         self
     }
 
@@ -78,8 +78,8 @@ impl Declared {
     }
 
     /// Returns the minimum number of bytes of the value in a request.
-    pub fn min_request_bytes(&self) -> u64 {
-        self.min_request_bytes
+    pub fn min_serialized_size(&self) -> u64 {
+        self.min_serialized_size
     }
 
     /// Returns the declaration of a list's elements, or of a map's values.
@@ -91,7 +91,7 @@ impl Declared {
     pub fn field(&self, name: &str) -> Option<&Self> {
         match &self.kind {
             Type::Object(object) => match &object.fields {
-                Fields::Declared(fields) => fields.get(name),
+                Fields::DeclType(fields) => fields.get(name),
                 Fields::Any | Fields::JsonPatch => None,
             },
             _ => None,

@@ -8,7 +8,7 @@ use cel::parser::Expression;
 use super::costs::DeclaredPath;
 use super::functions::{FORMAT, Overload, URL};
 use super::range::Range;
-use super::{Declared, Type};
+use super::{DeclType, Type};
 use crate::cost::{AUTHORIZATION_CHECK, LIST_CALL};
 
 /// Cost per character of traversing a string. Upstream: `StringTraversalCostFactor`.
@@ -299,7 +299,7 @@ impl Estimate<'_, '_> {
     /// Returns the type and the declared size of a list's elements; `None` for strings.
     fn element(&self, list: &Argument<'_>) -> Option<(Type, Range)> {
         let kind = list.kind.parameters()[0]?.clone();
-        let size = list.path.then(Declared::element).declared_size();
+        let size = list.path.then(DeclType::element).declared_size();
         Some((kind, size.unwrap_or(Range::UNKNOWN)))
     }
 
@@ -361,14 +361,14 @@ mod tests {
     /// Estimates that upstream has for these expressions: `t` has at most 20 characters, `l` and `s` 5 elements.
     #[test]
     fn estimates_are_upstreams() {
-        let text = || Declared::of(Type::Str).with_max_size(20);
-        let root = Declared::object(
+        let text = || DeclType::of(Type::Str).with_max_size(20);
+        let root = DeclType::object(
             Some("root"),
             [
                 ("t", text()),
-                ("n", Declared::of(Type::Int)),
-                ("l", Declared::list(Declared::of(Type::Int), 5)),
-                ("s", Declared::list(text(), 5)),
+                ("n", DeclType::of(Type::Int)),
+                ("l", DeclType::list(DeclType::of(Type::Int), 5)),
+                ("s", DeclType::list(text(), 5)),
             ],
         );
         for (source, want) in [

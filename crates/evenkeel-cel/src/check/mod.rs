@@ -18,7 +18,7 @@ mod unify;
 
 use std::collections::HashMap;
 
-pub use declared::Declared;
+pub use declared::DeclType;
 pub(crate) use idents::TYPES;
 pub use types::Type;
 
@@ -83,12 +83,12 @@ impl Checked<'_> {
 
     /// Returns the estimated maximum cost of one evaluation. `root` declares the values of all variables, with their
     /// maximum sizes.
-    pub fn max_cost(&self, root: &Declared) -> u64 {
+    pub fn max_cost(&self, root: &DeclType) -> u64 {
         costs::max_cost(self, root, None)
     }
 
     /// Returns the estimated maximum cost if `root` declares the values of this variable only.
-    pub fn max_cost_over(&self, variable: &str, root: &Declared) -> u64 {
+    pub fn max_cost_over(&self, variable: &str, root: &DeclType) -> u64 {
         costs::max_cost(self, root, Some(variable))
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use super::Declared;
+use super::DeclType;
 
 /// Static type of an expression.
 #[derive(Debug, Clone, PartialEq)]
@@ -59,8 +59,8 @@ pub struct Object {
 /// Fields of an object type.
 #[derive(Debug, Clone)]
 pub(crate) enum Fields {
-    /// Declared fields, by their names as expressions write them.
-    Declared(Arc<BTreeMap<Box<str>, Declared>>),
+    /// DeclType fields, by their names as expressions write them.
+    DeclType(Arc<BTreeMap<Box<str>, DeclType>>),
     /// Fields of every name, each of the type `dyn`.
     Any,
     /// Fields of the type `JSONPatch`.
@@ -102,9 +102,9 @@ impl Type {
     }
 
     /// Returns an object type with declared fields. Without a name, [`Self::named`] derives one from the field's path.
-    pub fn object(name: Option<&str>, fields: Arc<BTreeMap<Box<str>, Declared>>) -> Self {
+    pub fn object(name: Option<&str>, fields: Arc<BTreeMap<Box<str>, DeclType>>) -> Self {
         let name = name.unwrap_or(UNNAMED).into();
-        Self::Object(Object { name, fields: Fields::Declared(fields) })
+        Self::Object(Object { name, fields: Fields::DeclType(fields) })
     }
 
     /// Returns the type of the field with this path, in which each unnamed object type is named by its path.

@@ -9,7 +9,7 @@ use evenkeel_api::{
     Text,
     views::{Node, NodeAddress},
 };
-use evenkeel_runtime::plan::{EventRecord, OnError, Patch, PatchForm, Plan};
+use evenkeel_runtime::plan::{EventRecord, OnError, Patch, PatchType, Plan};
 use serde_json::{Map, Value, json};
 
 /// Key of the taint with which a kubelet registers a node that a cloud provider must initialize.
@@ -124,7 +124,7 @@ pub(super) fn reconcile_labels(node: &Node) -> Plan {
     let mut plan = Plan::nothing();
     if !labels.is_empty() {
         let body = json!({"metadata": {"uid": &*node.meta.uid, "labels": labels}});
-        plan.push(Patch::new(target(node), PatchForm::Strategic, body.to_string()));
+        plan.push(Patch::new(target(node), PatchType::Strategic, body.to_string()));
     }
     plan
 }
@@ -158,7 +158,7 @@ pub(super) fn update_node_address(
             json!({"metadata": {"uid": &*node.meta.uid}, "status": {"addresses": addresses}});
         plan.push(Patch {
             subresource: "status",
-            ..Patch::new(target(node), PatchForm::Merge, body.to_string())
+            ..Patch::new(target(node), PatchType::Merge, body.to_string())
         });
     }
     Ok(plan)

@@ -7,7 +7,7 @@ use evenkeel_api::{
     time::{Timestamp, seconds},
     views::{Node, NodeAddress},
 };
-use evenkeel_runtime::plan::{EventRecord, Patch, PatchForm, Plan};
+use evenkeel_runtime::plan::{EventRecord, Patch, PatchType, Plan};
 use serde_json::json;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -134,7 +134,7 @@ fn condition_patch(node: &Node, reachable: bool, now: Timestamp) -> Option<Patch
         "type": CONDITION, "status": status, "reason": reason, "message": message,
         "lastTransitionTime": now, "lastHeartbeatTime": now,
     }]}});
-    let patch = Patch::new(target(node), PatchForm::Strategic, body.to_string());
+    let patch = Patch::new(target(node), PatchType::Strategic, body.to_string());
     Some(Patch { subresource: "status", ..patch })
 }
 

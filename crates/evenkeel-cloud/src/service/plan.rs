@@ -3,7 +3,7 @@
 use super::{changes, hosts::Hosts};
 use crate::change::target;
 use evenkeel_api::views::{LoadBalancerIngress, LoadBalancerStatus, Service};
-use evenkeel_runtime::plan::{EventRecord, OnError, Patch, PatchForm, Plan};
+use evenkeel_runtime::plan::{EventRecord, OnError, Patch, PatchType, Plan};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
@@ -105,7 +105,7 @@ pub(super) fn before_ensure(service: &Service, hosts: usize) -> Plan {
             subresource: "status",
             if_live: Some(regarding.clone()),
             on_error: OnError::Abort,
-            ..Patch::new(regarding.clone(), PatchForm::Strategic, body.to_string())
+            ..Patch::new(regarding.clone(), PatchType::Strategic, body.to_string())
         });
     }
     if hosts == 0 {
@@ -134,7 +134,7 @@ pub(super) fn after_ensure(service: &Service, status: &LoadBalancerStatus) -> Pl
         });
         plan.push(Patch {
             subresource: "status",
-            ..Patch::new(target(service), PatchForm::Merge, body.to_string())
+            ..Patch::new(target(service), PatchType::Merge, body.to_string())
         });
     }
     plan
@@ -168,7 +168,7 @@ pub(super) fn after_cleanup(service: &Service) -> Plan {
         plan.push(Patch {
             subresource: "status",
             on_error: OnError::Abort,
-            ..Patch::new(target(service), PatchForm::Strategic, body.to_string())
+            ..Patch::new(target(service), PatchType::Strategic, body.to_string())
         });
     }
     plan.push(deleted_event(service));

@@ -1,5 +1,5 @@
 //! The secure port as clients see it. What upstream's kube-controller-manager v1.37.1 answered to the same requests, in a
-//! cluster with the same rights, is in `recorded.json`.
+//! cluster with the same permissions, is in `recorded.json`.
 
 use crate::{
     client::{Answer, Ca, Credential, connect, send},

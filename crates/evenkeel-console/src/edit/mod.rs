@@ -9,8 +9,8 @@ mod copy;
 use crate::{
     Console,
     pages::Content,
+    permissions::Permission,
     planners::Preview,
-    rights::Right,
     route::ObjectPath,
     session::Session,
     source::{PageError, Rehearsed},
@@ -194,7 +194,7 @@ impl Console {
     ) -> Result<Option<SchedulerPair>, PageError> {
         let Some(scheduling) = &self.scheduling else { return Ok(None) };
         for kind in [Node::kind(), Pod::kind()] {
-            if !session.check(&Right::list(&kind, ""), &mut Vec::new()).await? {
+            if !session.check(&Permission::list(&kind, ""), &mut Vec::new()).await? {
                 return Ok(None);
             }
         }

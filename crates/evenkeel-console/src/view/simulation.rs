@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_without_rights_to_write_have_no_forms() {
+    fn pages_without_permissions_to_write_have_no_forms() {
         let page = SimulationPage {
             form_token: String::new(),
             time: TimeFacts::new(at(0), Some((60.0, Duration::from_secs(3661))), true),

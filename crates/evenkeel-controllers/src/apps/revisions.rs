@@ -11,7 +11,7 @@ use evenkeel_api::{
     template::Template,
     views::{ControllerRevision, Pod},
 };
-use evenkeel_runtime::plan::{Action, Create, Delete, OnError, PatchForm, Rewrite, Target};
+use evenkeel_runtime::plan::{Action, Create, Delete, OnError, PatchType, Rewrite, Target};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use std::{collections::HashSet, sync::Arc};
@@ -115,7 +115,7 @@ pub(crate) fn rewrite(revision: &ControllerRevision, changes: &serde_json::Value
     let version = &revision.meta.resource_version;
     Rewrite {
         on_error: OnError::Abort,
-        ..Rewrite::new(wire::target(revision), version, PatchForm::Merge, changes.to_string())
+        ..Rewrite::new(wire::target(revision), version, PatchType::Merge, changes.to_string())
     }
 }
 

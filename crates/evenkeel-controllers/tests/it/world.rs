@@ -15,7 +15,7 @@ use evenkeel_runtime::{
     client::{Client, List, ListOptions},
     clock::Clock,
     controller::Env,
-    plan::PatchForm,
+    plan::PatchType,
     tasks::Tasks,
 };
 use evenkeel_test::TestServer;
@@ -178,7 +178,7 @@ impl World {
                     "ns",
                     &pod.meta.name,
                     "status",
-                    PatchForm::Merge,
+                    PatchType::Merge,
                     status.to_string().into(),
                 );
                 // It may just have been deleted.

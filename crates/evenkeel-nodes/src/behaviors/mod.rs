@@ -30,7 +30,7 @@ use evenkeel_api::{
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent, Caches, Dynamic},
     client::{ApiError, Client, ListOptions, Metadata},
-    plan::PatchForm,
+    plan::PatchType,
     queue::{Priority, Queue},
     tasks::Tasks,
 };
@@ -278,7 +278,7 @@ async fn write_condition(
     let status = object.data.get("status").unwrap_or(&Value::Null);
     let now = client.clock().now();
     let Some(patch) = status::patch(status, &errors, generation, now) else { return Ok(()) };
-    let form = PatchForm::Merge;
+    let form = PatchType::Merge;
     match client.patch::<Metadata>(&kind(), "", name, "status", form, patch.into()).await {
         Err(error) if !error.is_not_found() => Err(error),
         _ => Ok(()),

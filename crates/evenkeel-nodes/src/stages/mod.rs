@@ -33,7 +33,7 @@ use evenkeel_api::{Kind, Text};
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent, Caches, Dynamic},
     client::{ApiError, Client, Metadata},
-    plan::PatchForm,
+    plan::PatchType,
     queue::{Priority, Queue},
     tasks::Tasks,
 };
@@ -225,7 +225,7 @@ async fn write_condition(
     let status = object.data.get("status").unwrap_or(&Value::Null);
     let now = client.clock().now();
     let Some(patch) = status::patch(status, &errors, generation, now) else { return Ok(()) };
-    let form = PatchForm::Merge;
+    let form = PatchType::Merge;
     match client.patch::<Metadata>(&kind(), "", name, "status", form, patch.into()).await {
         Err(error) if !error.is_not_found() => Err(error),
         _ => Ok(()),

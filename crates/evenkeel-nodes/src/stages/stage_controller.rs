@@ -10,7 +10,7 @@ use evenkeel_runtime::{
     client::{ApiError, Client, DeleteOptions, Metadata},
     clock::Clock,
     events::EventRecorder,
-    plan::{EventRecord, Key, PatchForm, Target},
+    plan::{EventRecord, Key, PatchType, Target},
 };
 use serde_json::Value;
 use std::{
@@ -240,9 +240,9 @@ impl StageController {
         body: String,
     ) -> Result<String, ApiError> {
         let form = match form {
-            Form::Json => PatchForm::Json,
-            Form::Merge => PatchForm::Merge,
-            Form::Strategic => PatchForm::Strategic,
+            Form::Json => PatchType::Json,
+            Form::Merge => PatchType::Merge,
+            Form::Strategic => PatchType::Strategic,
         };
         let Key { namespace, name } = staged.key;
         let kind = staged.resource.kind();

@@ -15,7 +15,7 @@ use evenkeel_runtime::{
     client::{ApiError, Client, DeleteOptions, Metadata},
     clock::Clock,
     events::EventRecorder,
-    plan::{Key, PatchForm},
+    plan::{Key, PatchType},
     queue::{Priority, Queue},
     tasks::Tasks,
 };
@@ -221,7 +221,7 @@ impl Storage {
                 let body = body.to_string().into();
                 let patched = self
                     .client
-                    .patch::<Metadata>(kind, namespace, name, subresource, PatchForm::Merge, body)
+                    .patch::<Metadata>(kind, namespace, name, subresource, PatchType::Merge, body)
                     .await;
                 ignore_not_found(patched.map(drop))?;
             }

@@ -1,6 +1,6 @@
 //! Options of list and delete requests.
 
-use crate::plan::{PatchForm, Propagation};
+use crate::plan::{PatchType, Propagation};
 use std::fmt::Write as _;
 
 /// Options of a list. The default lists all objects at the newest version.
@@ -97,12 +97,12 @@ pub(crate) const APPLY_CONTENT_TYPE: &str = "application/apply-patch+yaml";
 /// Media type of a JSON merge patch.
 pub(crate) const MERGE_CONTENT_TYPE: &str = "application/merge-patch+json";
 
-pub(crate) fn patch_content_type(form: PatchForm) -> &'static str {
+pub(crate) fn patch_content_type(form: PatchType) -> &'static str {
     match form {
-        PatchForm::Json => "application/json-patch+json",
-        PatchForm::Merge => MERGE_CONTENT_TYPE,
-        PatchForm::Strategic => "application/strategic-merge-patch+json",
-        PatchForm::Apply(_) => APPLY_CONTENT_TYPE,
+        PatchType::Json => "application/json-patch+json",
+        PatchType::Merge => MERGE_CONTENT_TYPE,
+        PatchType::Strategic => "application/strategic-merge-patch+json",
+        PatchType::Apply(_) => APPLY_CONTENT_TYPE,
     }
 }
 

@@ -4,7 +4,7 @@ use super::{ApiError, Client, DeleteOptions, ListOptions, Metadata};
 use crate::{
     clock::Clock,
     discovery::FailedGroup,
-    plan::PatchForm,
+    plan::PatchType,
     scripted::{Answer, Script, Tail},
 };
 use bytes::Bytes;
@@ -118,7 +118,7 @@ async fn writes_have_the_method_path_and_content_type_of_the_api() {
     let client = script.client(&clock());
     let body = || Bytes::from_static(b"{}");
     let _: Metadata =
-        client.patch(&PODS, "ns", "a", "status", PatchForm::Strategic, body()).await.unwrap();
+        client.patch(&PODS, "ns", "a", "status", PatchType::Strategic, body()).await.unwrap();
     let _: Metadata = client.create_subresource(&PODS, "ns", "a", "binding", body()).await.unwrap();
     client
         .delete(&PODS, "ns", "a", &DeleteOptions { uid: "u".into(), ..Default::default() })

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     discovery::{self, ServerResources},
-    plan::{PatchForm, Target},
+    plan::{PatchType, Target},
 };
 use bytes::Bytes;
 use evenkeel_api::{DecodeError, Encoding, Kind, View, list::ListMeta};
@@ -175,7 +175,7 @@ impl Client {
         namespace: &str,
         name: &str,
         subresource: &str,
-        form: PatchForm,
+        form: PatchType,
         body: Bytes,
     ) -> Result<R, ApiError> {
         self.exchange_object(self.patch_request::<R>(
@@ -196,13 +196,13 @@ impl Client {
         namespace: &str,
         name: &str,
         subresource: &str,
-        form: PatchForm,
+        form: PatchType,
         body: Bytes,
     ) -> ApiRequest {
         let mut target = object_path(kind, namespace, name, subresource);
         let query = match form {
-            PatchForm::Apply(manager) => apply_query(manager, true),
-            PatchForm::Json | PatchForm::Merge | PatchForm::Strategic => self.write_query(),
+            PatchType::Apply(manager) => apply_query(manager, true),
+            PatchType::Json | PatchType::Merge | PatchType::Strategic => self.write_query(),
         };
         target.push_str(query.as_str());
         let call = ApiRequest::new(Method::PATCH, target, negotiation::accept::<R>());

@@ -21,9 +21,9 @@ use crate::{
     events::{EventRecorder, SeriesEventRecorder},
     introspect::{Description, History, Inspect},
     manager::ControllerDefaults,
+    permissions::DeclaredAccess,
     plan::{Key, Local, PassHandler, Planner},
     queue::{Backoff, Priority, Queue, RateLimiter},
-    rights::Declared,
     sharding::Shards,
 };
 use evenkeel_api::{Kind, Meta, OwnerReference, View, time::Timestamp};
@@ -62,8 +62,8 @@ pub struct Builder {
     rate_limiter: Option<Box<dyn RateLimiter<Key>>>,
     recovers_panics: bool,
     needs_leader_election: bool,
-    /// Kinds that the controller writes, for its rights.
-    declared: Declared,
+    /// Kinds that the controller writes, for its permissions.
+    declared: DeclaredAccess,
     /// Caches, each with the handler of its events.
     subscriptions: Vec<(Arc<Reader>, Handle)>,
     /// Caches of the controller once it is built, for functions that read them.
@@ -134,7 +134,7 @@ impl Builder {
             rate_limiter: None,
             recovers_panics: true,
             needs_leader_election: true,
-            declared: Declared::default(),
+            declared: DeclaredAccess::default(),
             subscriptions: Vec::new(),
             caches: ControllerCaches::default(),
             explain: None,
@@ -239,7 +239,7 @@ impl Builder {
     }
 
     /// Returns the kinds that the controller declares to write, for changes.
-    pub(crate) fn declared(&mut self) -> &mut Declared {
+    pub(crate) fn declared(&mut self) -> &mut DeclaredAccess {
         &mut self.declared
     }
 

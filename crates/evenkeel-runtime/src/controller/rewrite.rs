@@ -2,7 +2,7 @@
 
 use crate::{
     client::{Client, Metadata},
-    plan::{Failure, PatchForm, Rewrite, Target},
+    plan::{Failure, PatchType, Rewrite, Target},
 };
 use bytes::Bytes;
 use http::{Request, header::ACCEPT};
@@ -40,19 +40,19 @@ pub async fn rewrite(client: &Client, rewrite: &Rewrite) -> Result<Metadata, Fai
     client.update(kind, namespace, name, rewrite.subresource, body).await.map_err(Failure::from)
 }
 
-fn apply(object: &mut Value, form: PatchForm, change: &[u8]) -> Result<(), String> {
+fn apply(object: &mut Value, form: PatchType, change: &[u8]) -> Result<(), String> {
     match form {
-        PatchForm::Merge => {
+        PatchType::Merge => {
             let change = serde_json::from_slice(change).map_err(|error| error.to_string())?;
             json_patch::merge(object, &change);
             Ok(())
         }
-        PatchForm::Json => {
+        PatchType::Json => {
             let change: json_patch::Patch =
                 serde_json::from_slice(change).map_err(|error| error.to_string())?;
             json_patch::patch(object, &change).map_err(|error| error.to_string())
         }
-        PatchForm::Strategic | PatchForm::Apply(_) => {
+        PatchType::Strategic | PatchType::Apply(_) => {
             Err("a rewrite takes a merge patch or a JSON patch".to_owned())
         }
     }
@@ -85,9 +85,9 @@ mod tests {
     fn merge_and_json_patches_keep_other_fields() {
         let start = json!({"spec": {"replicas": 1, "paused": true}, "other": [1, 2]});
         let table = [
-            (PatchForm::Merge, r#"{"spec":{"replicas":3,"paused":null}}"#),
+            (PatchType::Merge, r#"{"spec":{"replicas":3,"paused":null}}"#),
             (
-                PatchForm::Json,
+                PatchType::Json,
                 r#"[{"op":"replace","path":"/spec/replicas","value":3},{"op":"remove","path":"/spec/paused"}]"#,
             ),
         ];
@@ -96,7 +96,7 @@ mod tests {
             apply(&mut object, form, change.as_bytes()).unwrap();
             assert_eq!(object, json!({"spec": {"replicas": 3}, "other": [1, 2]}), "{form:?}");
         }
-        assert!(apply(&mut start.clone(), PatchForm::Strategic, b"{}").is_err());
-        assert!(apply(&mut start.clone(), PatchForm::Merge, b"{").is_err());
+        assert!(apply(&mut start.clone(), PatchType::Strategic, b"{}").is_err());
+        assert!(apply(&mut start.clone(), PatchType::Merge, b"{").is_err());
     }
 }

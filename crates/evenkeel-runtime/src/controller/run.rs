@@ -16,9 +16,9 @@ use crate::{
     events::{EventRecorder, SeriesEventRecorder},
     introspect::{History, RecordedActions},
     latch::Latch,
+    permissions::DeclaredAccess,
     plan::Key,
     queue::{Priority, Queue},
-    rights::Declared,
     sharding::{Admission, Shards},
     tasks::{Tasks, catch_panic},
 };
@@ -48,7 +48,7 @@ pub struct Controller {
     pub(super) subscribe: Vec<Subscribe>,
     pub(super) sources: Vec<BoxStream<'static, (Key, Priority)>>,
     pub(super) needs_leader_election: bool,
-    pub(super) declared: Declared,
+    pub(super) declared: DeclaredAccess,
 }
 
 /// Panic of a pass that stops the program, because the controller does not recover from panics.
@@ -140,7 +140,7 @@ impl Controller {
     }
 
     /// Returns the kinds that the controller reads and writes.
-    pub(crate) fn declared(&self) -> &Declared {
+    pub(crate) fn declared(&self) -> &DeclaredAccess {
         &self.declared
     }
 

@@ -4,7 +4,7 @@ use super::wire::event_namespace;
 use crate::{
     client::{ApiError, Client, Metadata, full_text},
     clock::Clock,
-    plan::{PatchForm, Target},
+    plan::{PatchType, Target},
 };
 use bytes::Bytes;
 use evenkeel_api::Kind;
@@ -66,7 +66,7 @@ async fn record_event(client: &Client, write: &EventWrite<'_>) -> Result<(), Api
                 namespace,
                 write.name,
                 "",
-                PatchForm::Strategic,
+                PatchType::Strategic,
                 patch.clone(),
             )
             .await;

@@ -273,7 +273,7 @@ fn short(text: &str, max_chars: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{Delete, EventRecord, Patch, PatchForm, Update};
+    use crate::plan::{Delete, EventRecord, Patch, PatchType, Update};
     use evenkeel_api::Kind;
     use serde_json::json;
 
@@ -302,11 +302,11 @@ mod tests {
                 "update status of Pod ns/p: A=True (R), replicas 3",
             ),
             (
-                Patch::new(pod(), PatchForm::Merge, patch.to_string()).into(),
+                Patch::new(pod(), PatchType::Merge, patch.to_string()).into(),
                 "patch Pod ns/p: metadata.labels.a removed, spec.n 1",
             ),
             (
-                Patch::new(pod(), PatchForm::Json, r#"[{"op":"remove","path":"/a"}]"#).into(),
+                Patch::new(pod(), PatchType::Json, r#"[{"op":"remove","path":"/a"}]"#).into(),
                 "patch Pod ns/p: remove /a",
             ),
             (

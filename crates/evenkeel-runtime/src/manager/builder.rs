@@ -11,7 +11,7 @@ use crate::{
     latch::Latch,
     leaderelection::{self, CandidateConfig, Config, ConfigError, LeaderElector},
     metrics::ClusterRegistries,
-    rights::Rights,
+    permissions::Permissions,
     sharding::{Member, Sharding, ShardingError},
     tasks::Supervisor,
 };
@@ -562,17 +562,17 @@ impl ManagerBuilder {
             (None, None, Some(sharding)) => Some(sharding.election(namespace, identity)),
             (None, election, _) => election,
         };
-        let rights = rights(namespace, election.as_ref(), sharding.is_some());
+        let permissions = permissions(namespace, election.as_ref(), sharding.is_some());
         #[cfg(feature = "serve")]
-        let rights = if ports.reviews_requests() {
-            rights.and("", "authentication.k8s.io", "tokenreviews", &["create"]).and(
+        let permissions = if ports.reviews_requests() {
+            permissions.and("", "authentication.k8s.io", "tokenreviews", &["create"]).and(
                 "",
                 "authorization.k8s.io",
                 "subjectaccessreviews",
                 &["create"],
             )
         } else {
-            rights
+            permissions
         };
         // A dry run cannot write a lease.
         let (election, sharding) = if dry_run { (None, None) } else { (election, sharding) };
@@ -656,7 +656,7 @@ impl ManagerBuilder {
             controller_defaults,
             candidate,
             dry_run_writes,
-            rights: Arc::new(Mutex::new(rights)),
+            permissions: Arc::new(Mutex::new(permissions)),
             setup,
             elected: Latch::default(),
             runnables: Arc::new(Runnables::default()),
@@ -669,32 +669,32 @@ impl ManagerBuilder {
     }
 }
 
-/// Returns the rights of a manager without controllers, in the namespace of the operator.
-fn rights(namespace: &str, election: Option<&Config>, is_sharded: bool) -> Rights {
+/// Returns the permissions of a manager without controllers, in the namespace of the operator.
+fn permissions(namespace: &str, election: Option<&Config>, is_sharded: bool) -> Permissions {
     const GROUP: &str = "coordination.k8s.io";
-    let mut rights = Rights::of_namespace(namespace);
+    let mut permissions = Permissions::of_namespace(namespace);
     if let Some(Config { namespace: of_lease, name, coordinated, .. }) = election {
         // A Lease in another namespace stays there, wherever the operator runs.
         let is_own = of_lease == namespace;
         if is_own {
-            rights.add_own(GROUP, "leases", "", &["create"]);
-            rights.add_own(GROUP, "leases", name, &["get", "update"]);
-            rights.add_own("", "events", "", &["create", "patch"]);
+            permissions.add_own(GROUP, "leases", "", &["create"]);
+            permissions.add_own(GROUP, "leases", name, &["get", "update"]);
+            permissions.add_own("", "events", "", &["create", "patch"]);
         } else {
-            rights.add(of_lease, GROUP, "leases", &["create", "get", "update"]);
-            rights.add(of_lease, "", "events", &["create", "patch"]);
+            permissions.add(of_lease, GROUP, "leases", &["create", "get", "update"]);
+            permissions.add(of_lease, "", "events", &["create", "patch"]);
         }
         if *coordinated {
             let verbs = ["create", "get", "update"];
             if is_own {
-                rights.add_own(GROUP, "leasecandidates", "", &verbs);
+                permissions.add_own(GROUP, "leasecandidates", "", &verbs);
             } else {
-                rights.add(of_lease, GROUP, "leasecandidates", &verbs);
+                permissions.add(of_lease, GROUP, "leasecandidates", &verbs);
             }
         }
     }
     if is_sharded {
-        rights.add_own(GROUP, "leases", "", &["create", "delete", "get", "list", "update"]);
+        permissions.add_own(GROUP, "leases", "", &["create", "delete", "get", "list", "update"]);
     }
-    rights
+    permissions
 }

@@ -78,7 +78,7 @@ impl Manager {
             controller_defaults: self.controller_defaults.needs_leader_election(true),
             candidate: None,
             dry_run_writes: self.dry_run_writes.clone(),
-            rights: Arc::default(),
+            permissions: Arc::default(),
             setup: self.setup.clone(),
             elected: Latch::default(),
             runnables: Arc::new(Runnables::default()),

@@ -57,7 +57,7 @@ use crate::{
     latch::Latch,
     leaderelection::{self, CandidateConfig, Config, ConfigError, LeaderElector},
     metrics::ClusterRegistries,
-    rights::Rights,
+    permissions::Permissions,
     sharding::Member,
     tasks::Supervisor,
 };
@@ -99,8 +99,8 @@ pub struct Manager {
     /// Candidate of a coordinated election.
     candidate: Option<CandidateConfig>,
     dry_run_writes: Option<RecordedWrites>,
-    /// Rights that the manager and its controllers need.
-    rights: Arc<Mutex<Rights>>,
+    /// Permissions that the manager and its controllers need.
+    permissions: Arc<Mutex<Permissions>>,
     setup: Option<Setup>,
     elected: Latch,
     runnables: Arc<Runnables>,
@@ -164,14 +164,15 @@ impl Manager {
         self.dry_run_writes.as_ref()
     }
 
-    /// Returns the rights that the operator needs: those of the manager, those of the controllers that were added so far, and
-    /// those to read what is cached so far. See [`crate::rights`].
-    pub fn rights(&self) -> Rights {
-        let mut rights = self.rights.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    /// Returns the permissions that the operator needs: those of the manager, those of the controllers that were added so far, and
+    /// those to read what is cached so far. See [`crate::permissions`].
+    pub fn permissions(&self) -> Permissions {
+        let mut permissions =
+            self.permissions.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for scope in self.env.caches.scopes() {
-            rights.add_read(&scope);
+            permissions.add_read(&scope);
         }
-        rights
+        permissions
     }
 
     /// Returns the registry of the program's metrics.
@@ -430,7 +431,7 @@ impl Manager {
     /// Like [`Manager::add_controller`]. Returns what removes the controller again.
     pub(crate) fn add_removable(&self, controller: Controller) -> Removal {
         let (name, timeout) = (controller.name().to_owned(), self.cache_sync_timeout);
-        self.rights
+        self.permissions
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .add_declared(controller.declared());

@@ -14,7 +14,7 @@ use crate::{
     client::Metadata,
     controller::{self, Builder, Controller, Enqueue, Outcome, Request, owner_keys},
     manager::{ControllerDefaults, Manager},
-    plan::{Key, PatchForm, Planner, Target},
+    plan::{Key, PatchType, Planner, Target},
     queue::Backoff,
 };
 use evenkeel_api::{Kind, Meta, View};
@@ -99,7 +99,7 @@ impl Manager {
     /// metadata; [`Context::dynamic`] writes the objects.
     ///
     /// ```no_run
-    /// use evenkeel_runtime::{client::Metadata, plan::PatchForm, prelude::*, serde_json::json};
+    /// use evenkeel_runtime::{client::Metadata, plan::PatchType, prelude::*, serde_json::json};
     ///
     /// fn label_nodes(manager: &Manager) {
     ///     let nodes = Kind::new("", "v1", "Node", "nodes", false);
@@ -107,7 +107,7 @@ impl Manager {
     ///         async |node: Arc<Metadata>, cx: Context<Kind>| {
     ///             if node.meta.labels.get("example.com/seen").is_none() {
     ///                 let patch = json!({"metadata": {"labels": {"example.com/seen": "true"}}});
-    ///                 cx.dynamic(cx.state().clone()).patch(&*node, PatchForm::Merge, &patch).await?;
+    ///                 cx.dynamic(cx.state().clone()).patch(&*node, PatchType::Merge, &patch).await?;
     ///             }
     ///             Ok(Outcome::Settled)
     ///         },
@@ -904,7 +904,7 @@ impl<K, S> Finalizers<K, S> {
     ) -> Result<Arc<V>> {
         let target = Target::of(self.kind.clone(), object.meta());
         let body = serde_json::to_vec(patch)?.into();
-        let patched = context.writer().patch::<V>(&target, "", PatchForm::Merge, body).await;
+        let patched = context.writer().patch::<V>(&target, "", PatchType::Merge, body).await;
         Ok(patched.map_err(|source| FinalizerError { finalizer: finalizer.to_owned(), source })?)
     }
 }

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     cache::Dynamic,
     client::{DeleteOptions, ListOptions},
-    plan::{EventRecord, PatchForm, Target},
+    plan::{EventRecord, PatchType, Target},
 };
 use evenkeel_api::Kind;
 use k8s_openapi::api::autoscaling::v1::Scale;
@@ -175,7 +175,7 @@ impl<S> DynamicObjects<'_, S> {
     pub async fn patch(
         &self,
         object: &impl Identified,
-        form: PatchForm,
+        form: PatchType,
         patch: &Value,
     ) -> Result<Arc<DynamicObject>> {
         let target = self.target(object)?;
@@ -193,7 +193,7 @@ impl<S> DynamicObjects<'_, S> {
         new: &DynamicObject,
     ) -> Result<Option<Arc<DynamicObject>>> {
         let Some(patch) = difference(old, new, list_locked_merge_patch)? else { return Ok(None) };
-        Ok(Some(self.patch(old, PatchForm::Merge, &patch).await?))
+        Ok(Some(self.patch(old, PatchType::Merge, &patch).await?))
     }
 
     /// Like [`Context::merge_patch_with_lock`].
@@ -206,7 +206,7 @@ impl<S> DynamicObjects<'_, S> {
         new: &DynamicObject,
     ) -> Result<Option<Arc<DynamicObject>>> {
         let Some(patch) = difference(old, new, locked_merge_patch)? else { return Ok(None) };
-        Ok(Some(self.patch(old, PatchForm::Merge, &patch).await?))
+        Ok(Some(self.patch(old, PatchType::Merge, &patch).await?))
     }
 
     /// Like [`Context::json_patch`].
@@ -219,7 +219,7 @@ impl<S> DynamicObjects<'_, S> {
         new: &DynamicObject,
     ) -> Result<Option<Arc<DynamicObject>>> {
         let Some(patch) = difference(old, new, locked_json_patch)? else { return Ok(None) };
-        Ok(Some(self.patch(old, PatchForm::Json, &patch).await?))
+        Ok(Some(self.patch(old, PatchType::Json, &patch).await?))
     }
 
     /// Like [`Context::delete`].

@@ -7,7 +7,7 @@ use super::{
     ApiObject, Context, Result,
     diff::{MergePatch, json_patch, merge_patch},
 };
-use crate::plan::PatchForm;
+use crate::plan::PatchType;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::Serialize;
@@ -38,7 +38,7 @@ impl<S> Context<S> {
     #[doc(alias = "MergeFrom")]
     pub async fn merge_patch<K: ApiObject>(&self, old: &K, new: &K) -> Result<Option<Arc<K>>> {
         let Some(patch) = difference(old, new, list_locked_merge_patch)? else { return Ok(None) };
-        Ok(Some(self.patch(old, PatchForm::Merge, &patch).await?))
+        Ok(Some(self.patch(old, PatchType::Merge, &patch).await?))
     }
 
     /// Like [`Context::merge_patch`], but the patch applies only to the version of `old`, whatever it changes.
@@ -54,7 +54,7 @@ impl<S> Context<S> {
         new: &K,
     ) -> Result<Option<Arc<K>>> {
         let Some(patch) = difference(old, new, locked_merge_patch)? else { return Ok(None) };
-        Ok(Some(self.patch(old, PatchForm::Merge, &patch).await?))
+        Ok(Some(self.patch(old, PatchType::Merge, &patch).await?))
     }
 
     /// Like [`Context::merge_patch`], as a JSON patch, which names single entries of lists. One that touches a list, or an object
@@ -75,7 +75,7 @@ impl<S> Context<S> {
     /// As [`Context::merge_patch`].
     pub async fn json_patch<K: ApiObject>(&self, old: &K, new: &K) -> Result<Option<Arc<K>>> {
         let Some(patch) = difference(old, new, locked_json_patch)? else { return Ok(None) };
-        Ok(Some(self.patch(old, PatchForm::Json, &patch).await?))
+        Ok(Some(self.patch(old, PatchType::Json, &patch).await?))
     }
 }
 

@@ -8,7 +8,7 @@ use super::{
 use crate::{
     cache::{Dynamic, Full},
     controller::Error,
-    plan::{PatchForm, Target},
+    plan::{PatchType, Target},
 };
 use evenkeel_api::{Kind, View};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
@@ -233,7 +233,7 @@ impl<V: View, T, S> StatusPatch<'_, V, T, S> {
         };
         let body = serde_json::to_vec(&patch)?.into();
         let writer = self.context.writer();
-        Ok(Some(writer.patch::<V>(&self.target, "status", PatchForm::Merge, body).await?))
+        Ok(Some(writer.patch::<V>(&self.target, "status", PatchType::Merge, body).await?))
     }
 }
 

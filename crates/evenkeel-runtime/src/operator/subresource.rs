@@ -4,7 +4,7 @@ use super::{ApiObject, Context, Result, object::kind_of};
 use crate::{
     cache::Dynamic,
     client::Metadata,
-    plan::{PatchForm, Target},
+    plan::{PatchType, Target},
 };
 use evenkeel_api::View;
 use k8s_openapi::api::{autoscaling::v1::Scale, core::v1::Pod};
@@ -73,7 +73,7 @@ impl<'a, S> SubResource<'a, S> {
     ///
     /// # Errors
     /// When the kind has no such sub-resource, or the server refuses the request.
-    pub async fn patch(self, form: PatchForm, patch: &Value) -> Result<DynamicObject> {
+    pub async fn patch(self, form: PatchType, patch: &Value) -> Result<DynamicObject> {
         let (target, body) = (self.target?, serde_json::to_vec(patch)?.into());
         let Target { kind, namespace, name, .. } = &target;
         let writer = self.context.writer();
@@ -98,11 +98,11 @@ impl<S> Context<S> {
     /// a method of their own.
     ///
     /// ```
-    /// # use evenkeel_runtime::{plan::PatchForm, prelude::*, serde_json::json};
+    /// # use evenkeel_runtime::{plan::PatchType, prelude::*, serde_json::json};
     /// # use k8s_openapi::api::core::v1::Pod;
     /// # async fn run(cx: &Context, pod: &Pod) -> Result<()> {
     /// let cpu = json!({"spec": {"containers": [{"name": "web", "resources": {"limits": {"cpu": "2"}}}]}});
-    /// cx.subresource(pod, "resize").patch(PatchForm::Strategic, &cpu).await?;
+    /// cx.subresource(pod, "resize").patch(PatchType::Strategic, &cpu).await?;
     /// # Ok(())
     /// # }
     /// ```
@@ -198,7 +198,7 @@ impl<S> Context<S> {
 /// Sets the replicas by a `scale` sub-resource.
 pub(super) async fn scale<S>(subresource: SubResource<'_, S>, replicas: i32) -> Result<Scale> {
     let patch = json!({"spec": {"replicas": replicas}});
-    Ok(subresource.patch(PatchForm::Merge, &patch).await?.try_parse()?)
+    Ok(subresource.patch(PatchType::Merge, &patch).await?.try_parse()?)
 }
 
 /// Reads a `scale` sub-resource.

@@ -10,7 +10,7 @@ use crate::{
     cache::{Full, Reader, WriteInFlight},
     client::{ApiError, Client, DeleteOptions, ListOptions, negotiation, send::ApiRequest},
     controller::{self, ControllerCaches, Error},
-    plan::{PatchForm, Target},
+    plan::{PatchType, Target},
 };
 use bytes::Bytes;
 use evenkeel_api::{Encoding, Kind, Meta, View, json};
@@ -138,7 +138,7 @@ impl Writer<'_> {
         &self,
         target: &Target,
         subresource: &'static str,
-        form: PatchForm,
+        form: PatchType,
         body: Bytes,
     ) -> Result<Arc<R>, ApiError> {
         let Target { kind, namespace, name, .. } = target;
@@ -484,10 +484,10 @@ impl<S> Context<S> {
     /// # use evenkeel_runtime::prelude::*;
     /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
     /// # evenkeel_test::example::pass(async |map: Arc<ConfigMap>, cx: Context| {
-    /// use evenkeel_runtime::plan::PatchForm;
+    /// use evenkeel_runtime::plan::PatchType;
     ///
     /// let patch = serde_json::json!({"data": {"color": "red"}});
-    /// let patched = cx.patch(&*map, PatchForm::Merge, &patch).await?;
+    /// let patched = cx.patch(&*map, PatchType::Merge, &patch).await?;
     /// assert_eq!(patched.data.as_ref().unwrap()["color"], "red");
     /// # Ok(())
     /// # });
@@ -498,7 +498,7 @@ impl<S> Context<S> {
     pub async fn patch<K: ApiObject>(
         &self,
         object: &K,
-        form: PatchForm,
+        form: PatchType,
         patch: &Value,
     ) -> Result<Arc<K>> {
         let target = self.target(&kind_of::<K>(), object)?;

@@ -81,7 +81,7 @@ fn describe(target: &Target) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Create, Delete, Patch, PatchForm};
+    use super::super::{Create, Delete, Patch, PatchType};
     use super::*;
 
     const PODS: Kind = Kind::new("", "v1", "Pod", "pods", true);
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn a_sound_plan_passes() {
         let mut plan = Plan::nothing();
-        plan.push(Patch::new(pod("a"), PatchForm::Merge, "{}"));
+        plan.push(Patch::new(pod("a"), PatchType::Merge, "{}"));
         plan.push(Delete::new(pod("b")));
         plan.push(Create { count: 500, ..Create::new(PODS, "default", "{}") });
         assert_eq!(lint(&plan), Vec::<String>::new());
@@ -104,7 +104,7 @@ mod tests {
         let mut plan = Plan::nothing();
         plan.push(Patch {
             if_live: Some(pod("owner")),
-            ..Patch::new(pod("a"), PatchForm::Merge, "{}")
+            ..Patch::new(pod("a"), PatchType::Merge, "{}")
         });
         plan.push(Delete::new(pod("a")));
         plan.push(Delete::new(pod("a")));

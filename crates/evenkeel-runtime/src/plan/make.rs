@@ -5,7 +5,7 @@
 
 use super::{
     Action, Create, Delete, DeleteCollection, EventRecord, Failure, Key, LiveRead, Local, OnError,
-    Outcome, Outcomes, Patch, PatchForm, Plan, PlanError, Propagation, Rewrite, Target, Update,
+    Outcome, Outcomes, Patch, PatchType, Plan, PlanError, Propagation, Rewrite, Target, Update,
 };
 use bytes::Bytes;
 use evenkeel_api::{Kind, Meta};
@@ -130,7 +130,7 @@ impl DeleteCollection {
 
 impl Patch {
     /// Patches `target` itself, without events.
-    pub fn new(target: Target, form: PatchForm, body: impl Into<Bytes>) -> Self {
+    pub fn new(target: Target, form: PatchType, body: impl Into<Bytes>) -> Self {
         Self {
             target,
             subresource: "",
@@ -170,7 +170,7 @@ impl Rewrite {
     pub fn new(
         target: Target,
         resource_version: &str,
-        form: PatchForm,
+        form: PatchType,
         body: impl Into<Bytes>,
     ) -> Self {
         Self {

@@ -24,7 +24,7 @@ use evenkeel_runtime::{
     clock::Clock,
     leaderelection::Config,
     manager::{Manager, RunContext, RunnableGroup},
-    plan::PatchForm,
+    plan::PatchType,
     tasks::Tasks,
 };
 use http::Method;
@@ -258,7 +258,7 @@ async fn lead(context: &RunContext, client: &Client, worked: &AtomicU64) {
             known = written.ok().map(|map| map.meta.resource_version.to_string());
         }
         let body = json!({"data": {"n": n.to_string()}}).to_string();
-        let form = PatchForm::Merge;
+        let form = PatchType::Merge;
         // A lost answer needs no second attempt.
         let _ = client.patch::<Metadata>(&MAPS, "system", UNGUARDED, "", form, body.into()).await;
         let pause = client.clock().sleep(Duration::from_millis(700));

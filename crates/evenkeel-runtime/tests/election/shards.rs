@@ -22,7 +22,7 @@ use evenkeel_api::{Kind, time::Timestamp};
 use evenkeel_runtime::{
     client::Metadata,
     clock::Clock,
-    plan::PatchForm,
+    plan::PatchType,
     prelude::*,
     sharding::{Defect, Shards},
     tasks::Tasks,
@@ -135,7 +135,7 @@ async fn reconcile(map: Arc<ConfigMap>, cx: Context<Worker>) -> Result<Outcome> 
     for step in 0..steps {
         worker.step(&object, pass);
         let body = json!({"data": {"process": worker.process, "pass": pass, "step": step}});
-        let (client, form) = (&cx.inner().env.client, PatchForm::Merge);
+        let (client, form) = (&cx.inner().env.client, PatchType::Merge);
         let body = body.to_string().into();
         // A lost answer needs no second attempt.
         let _ = client.patch::<Metadata>(&SECRETS, "system", &object, "", form, body).await;

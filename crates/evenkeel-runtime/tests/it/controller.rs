@@ -9,7 +9,7 @@ use evenkeel_runtime::{
     introspect::Subject,
     plan::{
         Create, Delete, DeleteCollection, EventRecord, Failure, Key, LiveRead, Local, OnError,
-        Outcomes, PassHandler, Patch, PatchForm, Plan, Planned, Planner, Rewrite, Steps, Target,
+        Outcomes, PassHandler, Patch, PatchType, Plan, Planned, Planner, Rewrite, Steps, Target,
         Update,
     },
     tasks::Tasks,
@@ -157,7 +157,7 @@ impl Planner for Podder {
             let pod = Target::new(pods(), "ns", "orphan", "");
             plan.push(Patch {
                 if_live: Some(owner.clone()),
-                ..Patch::new(pod, PatchForm::Merge, "{}")
+                ..Patch::new(pod, PatchType::Merge, "{}")
             });
         }
         if seen.pods.len() < want {
@@ -835,7 +835,7 @@ async fn conflict_event_except_for_retried_writes() {
                 let change = Rewrite {
                     failed: Some(EventRecord::warning(target.clone(), reason, "{error}")),
                     retries_on_conflict,
-                    ..Rewrite::new(target, "stale", PatchForm::Merge, "{}")
+                    ..Rewrite::new(target, "stale", PatchType::Merge, "{}")
                 };
                 let plan = Plan::one(change);
                 let lost = context.act(&request.key, &plan).await.unwrap_err();
@@ -867,7 +867,7 @@ async fn patch_of_a_missing_object_fails_if_required() {
                 let target = Target::new(<Full<ConfigMap> as View>::kind(), "ns", "gone", "");
                 let patch = Patch {
                     fails_if_missing,
-                    ..Patch::new(target, PatchForm::Merge, r#"{"data":{"x":"y"}}"#)
+                    ..Patch::new(target, PatchType::Merge, r#"{"data":{"x":"y"}}"#)
                 };
                 let answer = context.act(&request.key, &Plan::one(patch)).await;
                 log.lock().unwrap().push(answer.err().map(|error| error.code));

@@ -1,7 +1,7 @@
 //! Kinds that are known only at run time, and kinds of which only the metadata is cached.
 
 use crate::{Fixture, Lines, context, create, fixture, map, merge, reading, start};
-use evenkeel_runtime::{client::Metadata, operator::Identified, plan::PatchForm, prelude::*};
+use evenkeel_runtime::{client::Metadata, operator::Identified, plan::PatchType, prelude::*};
 use evenkeel_test::{eventually, eventually_gone};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use kube::{
@@ -128,7 +128,7 @@ async fn label(map: Arc<Metadata>, cx: Context) -> Result<Outcome> {
     let of_kind = cx.dynamic(maps());
     if map.meta.labels.get("seen").is_none() {
         let patch = json!({"metadata": {"labels": {"seen": "true"}}});
-        of_kind.patch(&*map, PatchForm::Merge, &patch).await?;
+        of_kind.patch(&*map, PatchType::Merge, &patch).await?;
         of_kind.warning(&*map, "Labelled", "the map had no label");
     }
     let mut secret = Secret::default();
@@ -333,7 +333,7 @@ async fn dynamic_objects_have_all_writes() {
     let scale = objects.get_scale(&*third).await.unwrap();
     assert_eq!((scale.spec.unwrap().replicas, scale.status.unwrap().replicas), (Some(4), 2));
     let patch = json!({"status": {"size": 3}});
-    let patched = objects.subresource(&*third, "status").patch(PatchForm::Merge, &patch).await;
+    let patched = objects.subresource(&*third, "status").patch(PatchType::Merge, &patch).await;
     assert_eq!(patched.unwrap().data["status"]["size"], 3);
 
     // Outside of a pass, nothing waits for the cache.

@@ -195,7 +195,7 @@ async fn one_cache_holds_several_namespaces_and_shows_the_writes_in_each() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_manager_of_namespaces_needs_no_rights_elsewhere() {
+async fn a_manager_of_namespaces_needs_no_permissions_elsewhere() {
     let fixture = fixture().await;
     let admin = fixture.server.client();
     let bindings: Api<k8s_openapi::api::rbac::v1::RoleBinding> = Api::namespaced(admin, "default");

@@ -2,7 +2,7 @@
 
 use crate::{context, create, fixture, map, merge, reading};
 use evenkeel_runtime::{
-    plan::{PatchForm, Propagation},
+    plan::{PatchType, Propagation},
     prelude::*,
     serde_json::{Value, json},
 };
@@ -82,7 +82,7 @@ async fn sub_resources_are_read_and_written() {
     let live = cx.get_live::<Deployment>("default", "web").await.unwrap().unwrap();
     assert_eq!(live.spec.replicas, Some(3));
     let patch = json!({"spec": {"replicas": 2}});
-    let patched = cx.subresource(&*web, "scale").patch(PatchForm::Merge, &patch).await.unwrap();
+    let patched = cx.subresource(&*web, "scale").patch(PatchType::Merge, &patch).await.unwrap();
     assert_eq!(patched.data["spec"]["replicas"], 2);
     let read = cx.subresource(&*web, "scale").get().await.unwrap();
     assert_eq!(read.types.unwrap().kind, "Scale");

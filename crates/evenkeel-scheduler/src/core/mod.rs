@@ -20,7 +20,7 @@ use std::sync::Arc;
 use crate::{
     SchedulerOptions,
     framework::{
-        ActionType, Change, Edit, EventResource, Extender, ObjectChange, Profile, WaitingPods,
+        ActionType, Change, Delta, EventResource, Extender, ObjectChange, Profile, WaitingPods,
     },
     metrics::Metrics,
     nodes::NodeTable,
@@ -166,12 +166,12 @@ impl Core {
         let old = self.nodes.get(&node.meta.name).map(|old| Arc::clone(old.shared_node()));
         self.nodes.set_node(Arc::clone(node));
         let Some(old) = old else {
-            let change = Change::Node(Edit::Added(Arc::clone(node)));
+            let change = Change::Node(Delta::Added(Arc::clone(node)));
             return self.handle_event(EventResource::Node, ActionType::Add, change, now);
         };
         for action in changes::node_scheduling_properties_change(&old, node) {
             let change =
-                Change::Node(Edit::Updated { old: Arc::clone(&old), new: Arc::clone(node) });
+                Change::Node(Delta::Updated { old: Arc::clone(&old), new: Arc::clone(node) });
             self.handle_event(EventResource::Node, action, change, now);
         }
     }
@@ -181,7 +181,7 @@ impl Core {
     /// Upstream: `deleteNodeFromCache`.
     pub(crate) fn delete_node(&mut self, node: &Arc<Node>, now: Timestamp) {
         self.nodes.remove_node(&node.meta.name);
-        let change = Change::Node(Edit::Deleted(Arc::clone(node)));
+        let change = Change::Node(Delta::Deleted(Arc::clone(node)));
         self.handle_event(EventResource::Node, ActionType::Delete, change, now);
     }
 
@@ -263,12 +263,12 @@ impl Core {
                 for action in actions {
                     let old = old.clone();
                     let new = info.clone();
-                    let change = Change::AssignedPod(Edit::Updated { old, new });
+                    let change = Change::AssignedPod(Delta::Updated { old, new });
                     self.handle_event(EventResource::AssignedPod, action, change, now);
                 }
             }
             _ => {
-                let change = Change::AssignedPod(Edit::Added(info));
+                let change = Change::AssignedPod(Delta::Added(info));
                 self.handle_event(EventResource::AssignedPod, ActionType::Add, change, now);
             }
         }
@@ -332,7 +332,7 @@ impl Core {
         now: Timestamp,
         pre_check: impl Fn(&PodInfo) -> bool,
     ) {
-        let change = Change::AssignedPod(Edit::Deleted(pod));
+        let change = Change::AssignedPod(Delta::Deleted(pod));
         let event = Event::new(EventResource::AssignedPod, ActionType::Delete, change);
         self.queue.move_all_to_active_or_backoff_queue(&event, now, pre_check);
     }

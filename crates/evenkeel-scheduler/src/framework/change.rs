@@ -13,10 +13,10 @@ use evenkeel_api::views::{
 #[derive(Debug, Clone)]
 pub enum Change {
     /// A node was added, updated or deleted.
-    Node(Edit<Arc<Node>>),
+    Node(Delta<Arc<Node>>),
     /// A pod was assigned to a node, was updated there, or left it. A pod leaves its node when it finishes, is deleted,
     /// or is not bound after all.
-    AssignedPod(Edit<PodInfo>),
+    AssignedPod(Delta<PodInfo>),
     /// The unschedulable pod itself was updated. Queueing hints receive the new version.
     TargetPodUpdate {
         /// The pod before the update.
@@ -33,29 +33,29 @@ pub enum Change {
 #[derive(Debug, Clone)]
 pub enum ObjectChange {
     /// A PersistentVolumeClaim changed.
-    PersistentVolumeClaim(Edit<Arc<PersistentVolumeClaim>>),
+    PersistentVolumeClaim(Delta<Arc<PersistentVolumeClaim>>),
     /// A PersistentVolume changed.
-    PersistentVolume(Edit<Arc<PersistentVolume>>),
+    PersistentVolume(Delta<Arc<PersistentVolume>>),
     /// A StorageClass changed.
-    StorageClass(Edit<Arc<StorageClass>>),
+    StorageClass(Delta<Arc<StorageClass>>),
     /// A CSINode changed.
-    CsiNode(Edit<Arc<CsiNode>>),
+    CsiNode(Delta<Arc<CsiNode>>),
     /// A CSIDriver changed.
-    CsiDriver(Edit<Arc<CsiDriver>>),
+    CsiDriver(Delta<Arc<CsiDriver>>),
     /// A CSIStorageCapacity changed.
-    CsiStorageCapacity(Edit<Arc<CsiStorageCapacity>>),
+    CsiStorageCapacity(Delta<Arc<CsiStorageCapacity>>),
     /// A VolumeAttachment changed.
-    VolumeAttachment(Edit<Arc<VolumeAttachment>>),
+    VolumeAttachment(Delta<Arc<VolumeAttachment>>),
     /// A ResourceClaim changed.
-    ResourceClaim(Edit<Arc<ResourceClaim>>),
+    ResourceClaim(Delta<Arc<ResourceClaim>>),
     /// A ResourceSlice changed.
-    ResourceSlice(Edit<Arc<ResourceSlice>>),
+    ResourceSlice(Delta<Arc<ResourceSlice>>),
     /// A DeviceClass changed.
-    DeviceClass(Edit<Arc<DeviceClass>>),
+    DeviceClass(Delta<Arc<DeviceClass>>),
     /// A DeviceTaintRule changed. Plugins register for ResourceSlice to receive it.
-    DeviceTaintRule(Edit<Arc<DeviceTaintRule>>),
+    DeviceTaintRule(Delta<Arc<DeviceTaintRule>>),
     /// An object of a kind that an out-of-tree plugin watches changed.
-    Other(Edit<Arc<dyn AnyObject>>),
+    Other(Delta<Arc<dyn AnyObject>>),
 }
 
 /// An object of a kind that this crate does not name.
@@ -65,7 +65,7 @@ impl<T: Any + Send + Sync + std::fmt::Debug> AnyObject for T {}
 
 /// Addition, update or deletion of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Edit<T> {
+pub enum Delta<T> {
     /// The object was added.
     Added(T),
     /// The object was updated.
@@ -79,7 +79,7 @@ pub enum Edit<T> {
     Deleted(T),
 }
 
-impl<T> Edit<T> {
+impl<T> Delta<T> {
     /// Returns the object before the change, or `None` if it was added.
     pub fn before(&self) -> Option<&T> {
         match self {

@@ -14,7 +14,7 @@ mod status;
 mod waiting_pods;
 mod watch;
 
-pub use change::{AnyObject, Change, Edit, ObjectChange, QueueingHint};
+pub use change::{AnyObject, Change, Delta, ObjectChange, QueueingHint};
 pub use event::{ActionType, ClusterEvent, EventResource};
 pub use extender::{
     Candidate, Extender, ExtenderError, ExtenderFiltered, ExtenderScores, MetaVictims,

@@ -15,18 +15,18 @@ use std::{
 };
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::{Edit, ObjectChange, PluginFuture};
+use super::{Delta, ObjectChange, PluginFuture};
 
 /// A kind whose changes plugins can register for.
 pub trait Watched: View {
     /// Wraps a change of an object of this kind.
-    fn change(edit: Edit<Arc<Self>>) -> ObjectChange;
+    fn change(edit: Delta<Arc<Self>>) -> ObjectChange;
 }
 
 macro_rules! watched {
     ($($kind:ident),*) => {
         $(impl Watched for $kind {
-            fn change(edit: Edit<Arc<Self>>) -> ObjectChange {
+            fn change(edit: Delta<Arc<Self>>) -> ObjectChange {
                 ObjectChange::$kind(edit)
             }
         })*
@@ -48,13 +48,13 @@ watched!(
 );
 
 /// Converts a cache event to a change of the object.
-fn edit_of<V>(event: &CacheEvent<V>) -> Edit<Arc<V>> {
+fn edit_of<V>(event: &CacheEvent<V>) -> Delta<Arc<V>> {
     match event {
-        CacheEvent::Added { object, .. } => Edit::Added(Arc::clone(object)),
+        CacheEvent::Added { object, .. } => Delta::Added(Arc::clone(object)),
         CacheEvent::Updated { old, new } => {
-            Edit::Updated { old: Arc::clone(old), new: Arc::clone(new) }
+            Delta::Updated { old: Arc::clone(old), new: Arc::clone(new) }
         }
-        CacheEvent::Deleted(object) => Edit::Deleted(Arc::clone(object)),
+        CacheEvent::Deleted(object) => Delta::Deleted(Arc::clone(object)),
     }
 }
 

@@ -8,7 +8,7 @@
 
 use crate::{
     framework::{
-        ActionType, Change, ClusterEvent, CycleState, Edit, EventResource, Filter, Plugin,
+        ActionType, Change, ClusterEvent, CycleState, Delta, EventResource, Filter, Plugin,
         PreFilter, PreFilterResult, QueueingHint, Status, StatusResult,
     },
     nodes::{NodeRef, NodeTable},
@@ -32,7 +32,7 @@ impl Plugin for NodePorts {
     }
 
     fn queueing_hint(&self, pod: &PodInfo, change: &Change) -> QueueingHint {
-        let Change::AssignedPod(Edit::Deleted(deleted)) = change else {
+        let Change::AssignedPod(Delta::Deleted(deleted)) = change else {
             return QueueingHint::Queue;
         };
         let was_freed = |port: &HostPort| {

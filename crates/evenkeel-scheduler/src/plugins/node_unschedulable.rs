@@ -11,7 +11,7 @@ use evenkeel_component_helpers::scheduling::corev1;
 
 use crate::{
     framework::{
-        ActionType, Change, ClusterEvent, CycleState, Edit, EventResource, Filter, Plugin,
+        ActionType, Change, ClusterEvent, CycleState, Delta, EventResource, Filter, Plugin,
         PreFilter, PreFilterResult, QueueingHint, Status, StatusResult,
     },
     nodes::{NodeRef, NodeTable},
@@ -36,10 +36,10 @@ impl Plugin for NodeUnschedulable {
 
     fn queueing_hint(&self, pod: &PodInfo, change: &Change) -> QueueingHint {
         match change {
-            Change::Node(Edit::Updated { old, new }) => {
+            Change::Node(Delta::Updated { old, new }) => {
                 QueueingHint::when(!accepts(pod, old) && accepts(pod, new))
             }
-            Change::Node(Edit::Added(node)) => QueueingHint::when(accepts(pod, node)),
+            Change::Node(Delta::Added(node)) => QueueingHint::when(accepts(pod, node)),
             Change::TargetPodUpdate { .. } => QueueingHint::when(tolerates_unschedulable(pod)),
             _ => QueueingHint::Queue,
         }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use super::default_normalize_score_reversed;
 use crate::{
     framework::{
-        ActionType, Change, ClusterEvent, CycleState, Edit, EventResource, Filter, MAX_NODE_SCORE,
+        ActionType, Change, ClusterEvent, CycleState, Delta, EventResource, Filter, MAX_NODE_SCORE,
         Plugin, PreFilter, PreFilterResult, PreScore, PreScoreResult, QueueingHint, Score, Status,
         StatusResult,
     },
@@ -51,8 +51,8 @@ impl Plugin for TaintToleration {
             find_untolerated_taint(&pod.pod.spec.tolerations, &node.spec.taints).is_none()
         };
         match change {
-            Change::Node(Edit::Added(node)) => QueueingHint::when(tolerates(node)),
-            Change::Node(Edit::Updated { old, new }) => {
+            Change::Node(Delta::Added(node)) => QueueingHint::when(tolerates(node)),
+            Change::Node(Delta::Updated { old, new }) => {
                 QueueingHint::when(!tolerates(old) && tolerates(new))
             }
             _ => QueueingHint::Queue,

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     fixtures::{at, info, node, series},
     framework::{
-        ActionType, Change, ClusterEvent, Edit, EventResource, Plugin, PreEnqueue, Profile,
+        ActionType, Change, ClusterEvent, Delta, EventResource, Plugin, PreEnqueue, Profile,
         QueueingHint, Status, StatusResult,
     },
     metrics::Metrics,
@@ -141,12 +141,12 @@ fn node_added() -> Event {
     Event::new(
         EventResource::Node,
         ActionType::Add,
-        Change::Node(Edit::Added(node("n", &json!({})))),
+        Change::Node(Delta::Added(node("n", &json!({})))),
     )
 }
 
 fn pod_deleted() -> Event {
-    let change = Change::AssignedPod(Edit::Deleted(pod("deleted")));
+    let change = Change::AssignedPod(Delta::Deleted(pod("deleted")));
     Event::new(EventResource::AssignedPod, ActionType::Delete, change)
 }
 

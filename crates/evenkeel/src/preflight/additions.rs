@@ -1,4 +1,4 @@
-//! Rights that later minor versions added to upstream's bootstrap policy. A server of an older version lacks them.
+//! Permissions that later minor versions added to upstream's bootstrap policy. A server of an older version lacks them.
 //!
 //! Upstream: `plugin/pkg/auth/authorizer/rbac/bootstrappolicy/testdata` of the releases 1.35, 1.36 and 1.37, which has the
 //! roles with the default feature gates.
@@ -8,7 +8,7 @@ use evenkeel_apiserver::BootstrapGrant;
 /// In place of a group, a resource or a verb: all of the role, which the minor version added.
 const ALL: &str = "*";
 
-/// Rights that a minor version added to a role.
+/// Permissions that a minor version added to a role.
 struct Addition {
     minor: u32,
     role: &'static str,
@@ -86,7 +86,7 @@ const ADDITIONS: &[Addition] = &[
     Addition::new(37, "system:kube-scheduler", DRA, "devicetaintrules", READ),
 ];
 
-/// Returns the minor version whose bootstrap policy was the first to grant a right of this rule. `None` if all versions that
+/// Returns the minor version whose bootstrap policy was the first to grant a permission of this rule. `None` if all versions that
 /// the programs are made for grant it.
 pub(super) fn added_in(
     grant: &BootstrapGrant,

@@ -3,7 +3,7 @@
 use super::{
     Program,
     observe::{LeaseState, Observed, ObservedProgram, ServerVersion},
-    rights::Right,
+    permissions::Permission,
     source::StaticPod,
 };
 use evenkeel_api::time::{Timestamp, saturating_add};
@@ -33,7 +33,7 @@ pub(super) struct Finding {
     /// Program that it is about. `None` for the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) program: Option<Program>,
-    /// Subject of the check: `version`, `rights`, `lease`, `flags`, `configuration`, `controllers` or `manifest`.
+    /// Subject of the check: `version`, `permissions`, `lease`, `flags`, `configuration`, `controllers` or `manifest`.
     pub(super) check: &'static str,
     pub(super) verdict: Verdict,
     pub(super) message: String,
@@ -57,7 +57,7 @@ pub(super) fn findings(observed: &Observed) -> Vec<Finding> {
     let mut findings = vec![version(&observed.version)];
     for program in &observed.programs {
         let own = [
-            rights(program, &observed.version),
+            permissions(program, &observed.version),
             vec![lease(program, observed.now)],
             flags(program),
             configuration(program).into_iter().collect(),
@@ -102,43 +102,47 @@ fn version(server: &ServerVersion) -> Finding {
     ))
 }
 
-/// Judges the rights of a program's user, and of its controllers' service accounts. An older server's bootstrap policy lacks
+/// Judges the permissions of a program's user, and of its controllers' service accounts. An older server's bootstrap policy lacks
 /// what later versions added to ours.
-fn rights(program: &ObservedProgram, server: &ServerVersion) -> Vec<Finding> {
+fn permissions(program: &ObservedProgram, server: &ServerVersion) -> Vec<Finding> {
     let user = &program.subject.user;
-    let new = |verdict, message: String| Finding::new("rights", verdict, message);
-    let (mut missing, mut errors) = (BTreeMap::<&str, Vec<&Right>>::new(), Vec::new());
-    for (right, answer) in &program.rights {
+    let new = |verdict, message: String| Finding::new("permissions", verdict, message);
+    let (mut missing, mut errors) = (BTreeMap::<&str, Vec<&Permission>>::new(), Vec::new());
+    for (permission, answer) in &program.permissions {
         match answer {
             Ok(true) => {}
-            Ok(false) => missing.entry(right.account.unwrap_or(user)).or_default().push(right),
+            Ok(false) => {
+                missing.entry(permission.account.unwrap_or(user)).or_default().push(permission)
+            }
             Err(error) => errors.push(error),
         }
     }
-    let is_newer = |right: &&Right| {
-        server.numbers.zip(right.added_in).is_some_and(|((major, minor), added)| {
+    let is_newer = |permission: &&Permission| {
+        server.numbers.zip(permission.added_in).is_some_and(|((major, minor), added)| {
             Version { major, minor } < Version { major: BINARY.major, minor: added }
         })
     };
     let mut findings = Vec::new();
     if let Some(error) = errors.first() {
-        let (failed, all) = (errors.len(), program.rights.len());
-        let message = format!("{failed} of {all} rights of {user} could not be reviewed: {error}");
+        let (failed, all) = (errors.len(), program.permissions.len());
+        let message =
+            format!("{failed} of {all} permissions of {user} could not be reviewed: {error}");
         findings.push(
             new(Verdict::Blocker, message)
                 .next_step("Use the kubeconfig of an administrator, or the one of the program"),
         );
     }
-    for (account, rights) in missing {
-        let may_not = |rights: &[&Right]| format!("{account} may not: {}", listed(rights));
-        let (newer, rights): (Vec<_>, Vec<_>) = rights.into_iter().partition(is_newer);
+    for (account, permissions) in missing {
+        let may_not =
+            |permissions: &[&Permission]| format!("{account} may not: {}", listed(permissions));
+        let (newer, permissions): (Vec<_>, Vec<_>) = permissions.into_iter().partition(is_newer);
         if !newer.is_empty() {
             findings.push(new(Verdict::Warning, may_not(&newer)).next_step(format!(
                 "Roles of {} lack what later versions added; upgrade kube-apiserver, or allow it if a controller logs that it is forbidden",
                 server.text
             )));
         }
-        if rights.is_empty() {
+        if permissions.is_empty() {
             continue;
         }
         let step = if account == user {
@@ -148,23 +152,24 @@ fn rights(program: &ObservedProgram, server: &ServerVersion) -> Vec<Finding> {
                 "Restart kube-apiserver: it makes the role system:controller:{account} at its start"
             )
         };
-        findings.push(new(Verdict::Blocker, may_not(&rights)).next_step(step));
+        findings.push(new(Verdict::Blocker, may_not(&permissions)).next_step(step));
     }
     if findings.is_empty() {
-        let all = program.rights.len();
-        findings.push(new(Verdict::Ok, format!("{user} has all {all} rights that were reviewed")));
+        let all = program.permissions.len();
+        findings
+            .push(new(Verdict::Ok, format!("{user} has all {all} permissions that were reviewed")));
     }
     findings
 }
 
-/// Returns rights as text, with the verbs of each object together: `create/patch events`.
-fn listed(rights: &[&Right]) -> String {
+/// Returns permissions as text, with the verbs of each object together: `create/patch events`.
+fn listed(permissions: &[&Permission]) -> String {
     let mut objects: Vec<(String, Vec<&str>)> = Vec::new();
-    for right in rights {
-        let object = right.object();
+    for permission in permissions {
+        let object = permission.object();
         match objects.iter_mut().find(|(known, _)| *known == object) {
-            Some((_, verbs)) => verbs.push(&right.verb),
-            None => objects.push((object, vec![&right.verb])),
+            Some((_, verbs)) => verbs.push(&permission.verb),
+            None => objects.push((object, vec![&permission.verb])),
         }
     }
     let texts: Vec<String> =

@@ -4,7 +4,7 @@
 //! | question | read by | decided by |
 //! |---|---|---|
 //! | does the program accept its flags | [`source`] | [`flags`] |
-//! | may its user do its work | [`observe`] | [`rights`], [`findings`] |
+//! | may its user do its work | [`observe`] | [`permissions`], [`findings`] |
 //! | is there a leader, and which lease does it hold | [`observe`] | [`findings`] |
 //! | is the API server of a suitable version | [`observe`] | [`findings`] |
 //! | what to do, in which order | | [`steps`] |
@@ -13,8 +13,8 @@ mod additions;
 mod findings;
 mod flags;
 mod observe;
+mod permissions;
 mod report;
-mod rights;
 mod source;
 mod steps;
 #[cfg(test)]
@@ -63,11 +63,11 @@ pub(crate) struct PreflightArgs {
     #[arg(long, value_name = "FILE")]
     scheduler_config: Option<PathBuf>,
 
-    /// User of the kube-controller-manager. Its rights are reviewed.
+    /// User of the kube-controller-manager. Its permissions are reviewed.
     #[arg(long, value_name = "USER", default_value = Program::KubeControllerManager.user())]
     controller_manager_user: String,
 
-    /// User of the kube-scheduler. Its rights are reviewed.
+    /// User of the kube-scheduler. Its permissions are reviewed.
     #[arg(long, value_name = "USER", default_value = Program::KubeScheduler.user())]
     scheduler_user: String,
 
@@ -117,7 +117,7 @@ impl Program {
 #[derive(Debug, Clone, PartialEq)]
 struct Subject {
     program: Program,
-    /// User whose rights are reviewed.
+    /// User whose permissions are reviewed.
     user: String,
     /// File with its flags, if one was given.
     source: Option<Source>,

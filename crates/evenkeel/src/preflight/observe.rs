@@ -1,9 +1,9 @@
-//! Reads what decides about a replacement from the cluster: version, leases, and the rights of the programs' users.
+//! Reads what decides about a replacement from the cluster: version, leases, and the permissions of the programs' users.
 
 use super::{
     Program, Subject,
     flags::LeaseName,
-    rights::{self, Right, SERVICE_ACCOUNT},
+    permissions::{self, Permission, SERVICE_ACCOUNT},
 };
 use anyhow::{Context as _, Result};
 use evenkeel_api::time::Timestamp;
@@ -20,7 +20,7 @@ use k8s_openapi::api::{
 use kube::{Api, Client, api::PostParams};
 use std::time::Duration;
 
-/// Number of reviews that are in flight at the same time. A controller manager has hundreds of rights.
+/// Number of reviews that are in flight at the same time. A controller manager has hundreds of permissions.
 const CONCURRENT_REVIEWS: usize = 16;
 
 /// Everything that the decision reads.
@@ -51,8 +51,8 @@ pub(super) struct ObservedProgram {
     /// Name of the lease: by the flags, or else upstream's default.
     pub(super) lease_name: LeaseName,
     pub(super) lease: Answer<Option<LeaseState>>,
-    /// Reviewed rights: whether each is allowed.
-    pub(super) rights: Vec<(Right, Answer<bool>)>,
+    /// Reviewed permissions: whether each is allowed.
+    pub(super) permissions: Vec<(Permission, Answer<bool>)>,
 }
 
 /// Answer of the API server, or the error in its place.
@@ -125,24 +125,24 @@ async fn observe_program(
     let uses_service_accounts = subject.program == Program::KubeControllerManager
         && (subject.source.is_none() || subject.checked.uses_service_accounts);
     let elects = !subject.checked.leader_election_is_off;
-    let mut needed = rights::needed(
+    let mut needed = permissions::needed(
         subject.program,
         elects.then_some(&lease_name),
         &subject.checked.controller_accounts,
         uses_service_accounts,
     )?;
-    needed.retain(|right| right.is_served(served));
-    let reviews = needed.into_iter().map(|right| async {
-        let user = match right.account {
+    needed.retain(|permission| permission.is_served(served));
+    let reviews = needed.into_iter().map(|permission| async {
+        let user = match permission.account {
             Some(account) => format!("{SERVICE_ACCOUNT}kube-system:{account}"),
             None => subject.user.clone(),
         };
-        let answer = review(kube, own_user, user, &right).await;
-        (right, answer.map_err(|error| text(&error)))
+        let answer = review(kube, own_user, user, &permission).await;
+        (permission, answer.map_err(|error| text(&error)))
     });
-    let rights = stream::iter(reviews).buffered(CONCURRENT_REVIEWS).collect().await;
+    let permissions = stream::iter(reviews).buffered(CONCURRENT_REVIEWS).collect().await;
     let lease = read_lease(kube, &lease_name).await.map_err(|error| text(&error));
-    Ok(ObservedProgram { subject, lease_name, lease, rights })
+    Ok(ObservedProgram { subject, lease_name, lease, permissions })
 }
 
 async fn read_lease(kube: &Client, name: &LeaseName) -> kube::Result<Option<LeaseState>> {
@@ -157,19 +157,24 @@ async fn read_lease(kube: &Client, name: &LeaseName) -> kube::Result<Option<Leas
     }))
 }
 
-/// Reviews whether a user has a right. A review of another user needs the right to create SubjectAccessReviews.
-async fn review(kube: &Client, own_user: &str, user: String, right: &Right) -> kube::Result<bool> {
-    let (resource, subresource) = match right.resource.split_once('/') {
+/// Reviews whether a user has a permission. A review of another user needs the permission to create SubjectAccessReviews.
+async fn review(
+    kube: &Client,
+    own_user: &str,
+    user: String,
+    permission: &Permission,
+) -> kube::Result<bool> {
+    let (resource, subresource) = match permission.resource.split_once('/') {
         Some((resource, subresource)) => (resource, Some(subresource.to_owned())),
-        None => (&*right.resource, None),
+        None => (&*permission.resource, None),
     };
     let attributes = Some(ResourceAttributes {
-        verb: Some(right.verb.clone()),
-        group: Some(right.group.clone()),
+        verb: Some(permission.verb.clone()),
+        group: Some(permission.group.clone()),
         resource: Some(resource.to_owned()),
         subresource,
-        namespace: right.namespace.clone(),
-        name: right.name.clone(),
+        namespace: permission.namespace.clone(),
+        name: permission.name.clone(),
         ..ResourceAttributes::default()
     });
     let params = PostParams::default();

@@ -36,7 +36,7 @@ fn subject(program: Program, content: Option<&str>) -> Subject {
     Subject { program, user: program.user().to_owned(), source, checked }
 }
 
-/// Returns what is observed of a program whose user has all rights, and whose lease is held.
+/// Returns what is observed of a program whose user has all permissions, and whose lease is held.
 fn observed(subject: Subject) -> Observed {
     let lease = LeaseState {
         holder: "node-1_a".to_owned(),
@@ -49,7 +49,7 @@ fn observed(subject: Subject) -> Observed {
         name: subject.program.name().to_owned(),
     };
     let accounts = &subject.checked.controller_accounts;
-    let needed = rights::needed(subject.program, Some(&lease_name), accounts, true);
+    let needed = permissions::needed(subject.program, Some(&lease_name), accounts, true);
     let needed = needed.expect("the policy");
     Observed {
         server: "https://127.0.0.1:6443/".to_owned(),
@@ -60,7 +60,7 @@ fn observed(subject: Subject) -> Observed {
             subject,
             lease_name,
             lease: Ok(Some(lease)),
-            rights: needed.into_iter().map(|right| (right, Ok(true))).collect(),
+            permissions: needed.into_iter().map(|permission| (permission, Ok(true))).collect(),
         }],
     }
 }
@@ -169,12 +169,12 @@ fn unread_configuration_is_a_warning() {
 }
 
 #[test]
-fn missing_rights_name_account_and_right() {
+fn missing_permissions_name_account_and_permission() {
     let mut observed = observed(subject(Program::KubeControllerManager, None));
-    for (right, answer) in &mut observed.programs[0].rights {
-        let is_job = right.account == Some("job-controller") && right.object() == "pods";
-        let is_lease = right.account.is_none() && right.object().starts_with("leases");
-        if is_job || (is_lease && right.verb == "update") {
+    for (permission, answer) in &mut observed.programs[0].permissions {
+        let is_job = permission.account == Some("job-controller") && permission.object() == "pods";
+        let is_lease = permission.account.is_none() && permission.object().starts_with("leases");
+        if is_job || (is_lease && permission.verb == "update") {
             *answer = Ok(false);
         }
     }
@@ -193,48 +193,49 @@ fn missing_rights_name_account_and_right() {
 }
 
 #[test]
-fn only_rights_that_later_versions_added_may_miss_on_an_older_server() {
-    /// Returns the findings of rights on a server of a minor version, if those are missing that the function selects.
-    fn rights_findings(
+fn only_permissions_that_later_versions_added_may_miss_on_an_older_server() {
+    /// Returns the findings of permissions on a server of a minor version, if those are missing that the function selects.
+    fn permission_findings(
         program: Program,
         minor: u32,
-        is_missing: fn(&rights::Right) -> bool,
+        is_missing: fn(&permissions::Permission) -> bool,
     ) -> Vec<Finding> {
         let mut observed = observed(subject(program, None));
         observed.version.numbers = Some((1, minor));
-        for (right, answer) in &mut observed.programs[0].rights {
-            *answer = Ok(!is_missing(right));
+        for (permission, answer) in &mut observed.programs[0].permissions {
+            *answer = Ok(!is_missing(permission));
         }
-        findings(&observed).into_iter().filter(|finding| finding.check == "rights").collect()
+        findings(&observed).into_iter().filter(|finding| finding.check == "permissions").collect()
     }
-    let added = |right: &rights::Right| right.resource == "devicetaintrules";
+    let added = |permission: &permissions::Permission| permission.resource == "devicetaintrules";
     for (minor, verdict) in [(35, Verdict::Warning), (36, Verdict::Warning), (37, Verdict::Blocker)]
     {
-        let found = rights_findings(Program::KubeScheduler, minor, added);
+        let found = permission_findings(Program::KubeScheduler, minor, added);
         let [finding] = &*found else { panic!("{found:?}") };
         assert_eq!(finding.verdict, verdict, "{minor}: {finding:?}");
         assert!(finding.message.ends_with("get/list/watch devicetaintrules.resource.k8s.io"));
     }
-    // A server of 1.36 already has the rights that 1.36 added.
-    let of_36 = |right: &rights::Right| right.resource == "resourceclaims/binding";
-    assert_eq!(rights_findings(Program::KubeScheduler, 35, of_36)[0].verdict, Verdict::Warning);
-    assert_eq!(rights_findings(Program::KubeScheduler, 36, of_36)[0].verdict, Verdict::Blocker);
+    // A server of 1.36 already has the permissions that 1.36 added.
+    let of_36 =
+        |permission: &permissions::Permission| permission.resource == "resourceclaims/binding";
+    assert_eq!(permission_findings(Program::KubeScheduler, 35, of_36)[0].verdict, Verdict::Warning);
+    assert_eq!(permission_findings(Program::KubeScheduler, 36, of_36)[0].verdict, Verdict::Blocker);
     // A role that was trimmed, and a lease that it does not name.
-    for is_missing in
-        [(|right| right.resource == "pods/binding") as fn(&rights::Right) -> bool, |right| {
-            right.resource == "leases" && right.verb == "update"
-        }]
-    {
-        let found = rights_findings(Program::KubeScheduler, 36, is_missing);
+    for is_missing in [
+        (|permission| permission.resource == "pods/binding")
+            as fn(&permissions::Permission) -> bool,
+        |permission| permission.resource == "leases" && permission.verb == "update",
+    ] {
+        let found = permission_findings(Program::KubeScheduler, 36, is_missing);
         assert!(found.len() == 1 && found[0].verdict == Verdict::Blocker, "{found:?}");
     }
-    let both = rights_findings(Program::KubeScheduler, 36, |right| {
-        right.resource == "pods/binding" || right.resource == "devicetaintrules"
+    let both = permission_findings(Program::KubeScheduler, 36, |permission| {
+        permission.resource == "pods/binding" || permission.resource == "devicetaintrules"
     });
     let verdicts: Vec<Verdict> = both.iter().map(|finding| finding.verdict).collect();
     assert_eq!(verdicts, [Verdict::Warning, Verdict::Blocker], "{both:?}");
-    let of_jobs = rights_findings(Program::KubeControllerManager, 36, |right| {
-        right.account == Some("job-controller") && right.object() == "pods"
+    let of_jobs = permission_findings(Program::KubeControllerManager, 36, |permission| {
+        permission.account == Some("job-controller") && permission.object() == "pods"
     });
     assert_eq!(of_jobs[0].verdict, Verdict::Blocker, "{of_jobs:?}");
 }
@@ -242,12 +243,14 @@ fn only_rights_that_later_versions_added_may_miss_on_an_older_server() {
 #[test]
 fn a_right_that_an_older_role_grants_is_not_new() {
     let accounts = ["device-taint-eviction-controller", "job-controller"];
-    let needed = |own| rights::needed(Program::KubeControllerManager, None, &accounts, own);
-    let events = |rights: &[rights::Right], account| {
-        let mut found = rights.iter().filter(|right| {
-            right.account == account && right.verb == "create" && right.object() == "events"
+    let needed = |own| permissions::needed(Program::KubeControllerManager, None, &accounts, own);
+    let events = |permissions: &[permissions::Permission], account| {
+        let mut found = permissions.iter().filter(|permission| {
+            permission.account == account
+                && permission.verb == "create"
+                && permission.object() == "events"
         });
-        found.next().expect("the right").added_in
+        found.next().expect("the permission").added_in
     };
     let own = needed(true).expect("the policy");
     assert_eq!(events(&own, Some(accounts[0])), Some(36));
@@ -256,22 +259,28 @@ fn a_right_that_an_older_role_grants_is_not_new() {
 }
 
 #[test]
-fn rights_are_those_of_the_enabled_controllers_and_of_served_resources() {
+fn permissions_are_those_of_the_enabled_controllers_and_of_served_resources() {
     let lines =
         "--use-service-account-credentials=true --controllers=job-controller,cronjob-controller";
     let checked = subject(Program::KubeControllerManager, Some(lines)).checked;
     assert_eq!(checked.controller_accounts, ["cronjob-controller", "job-controller"]);
     let accounts = &checked.controller_accounts;
-    let needed = |own| rights::needed(Program::KubeControllerManager, None, accounts, own);
-    let rights = needed(true).expect("the policy");
-    let of_jobs = rights.iter().filter(|right| right.account == Some("job-controller"));
-    let creates: Vec<String> =
-        of_jobs.filter(|right| right.verb == "create").map(rights::Right::object).collect();
+    let needed = |own| permissions::needed(Program::KubeControllerManager, None, accounts, own);
+    let permissions = needed(true).expect("the policy");
+    let of_jobs =
+        permissions.iter().filter(|permission| permission.account == Some("job-controller"));
+    let creates: Vec<String> = of_jobs
+        .filter(|permission| permission.verb == "create")
+        .map(permissions::Permission::object)
+        .collect();
     assert_eq!(creates, ["pods", "events", "events.events.k8s.io"]);
-    assert!(rights.iter().all(|right| right.group != "coordination.k8s.io"), "no lease");
+    assert!(
+        permissions.iter().all(|permission| permission.group != "coordination.k8s.io"),
+        "no lease"
+    );
     let of_user = needed(false).expect("the policy");
-    assert!(of_user.iter().all(|right| right.account.is_none()));
-    assert!(of_user.len() < rights.len(), "each once");
+    assert!(of_user.iter().all(|permission| permission.account.is_none()));
+    assert!(of_user.len() < permissions.len(), "each once");
 
     let pods = evenkeel_api::Kind::new("", "v1", "Pod", "pods", true);
     let resource = evenkeel_runtime::discovery::Resource {
@@ -287,10 +296,10 @@ fn rights_are_those_of_the_enabled_controllers_and_of_served_resources() {
         resources: vec![resource],
         failed: Vec::new(),
     };
-    let groups: std::collections::BTreeSet<(&str, &str)> = rights
+    let groups: std::collections::BTreeSet<(&str, &str)> = permissions
         .iter()
-        .filter(|right| right.is_served(&served))
-        .map(|right| (&*right.group, &*right.resource))
+        .filter(|permission| permission.is_served(&served))
+        .map(|permission| (&*permission.group, &*permission.resource))
         .collect();
     assert_eq!(groups, [("", "pods"), ("*", "*")].into_iter().collect());
 }
@@ -300,7 +309,7 @@ fn both_programs() -> Vec<Subject> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bootstrap_roles_have_all_rights() {
+async fn bootstrap_roles_have_all_permissions() {
     let clock = Clock::starting_at(now());
     let server = TestServer::builder().clock(clock.clone()).start().await.expect("a server");
     let lease: Lease = serde_json::from_value(json!({
@@ -312,10 +321,11 @@ async fn bootstrap_roles_have_all_rights() {
     leases.create(&PostParams::default(), &lease).await.expect("created");
     let observed = observe(server.client(), "in-process".to_owned(), both_programs(), &clock);
     let observed = observed.await.expect("observed");
-    let rights = findings(&observed).into_iter().filter(|finding| finding.check == "rights");
-    let rights: Vec<Finding> = rights.collect();
-    assert_eq!(rights.len(), 2, "{rights:#?}");
-    assert!(rights.iter().all(|finding| finding.verdict == Verdict::Ok), "{rights:#?}");
+    let permissions =
+        findings(&observed).into_iter().filter(|finding| finding.check == "permissions");
+    let permissions: Vec<Finding> = permissions.collect();
+    assert_eq!(permissions.len(), 2, "{permissions:#?}");
+    assert!(permissions.iter().all(|finding| finding.verdict == Verdict::Ok), "{permissions:#?}");
     assert_eq!(finding(&observed, "version").verdict, Verdict::Ok);
     let held = observed.programs[0].lease.clone().expect("read").expect("a lease");
     assert_eq!((held.holder.as_str(), held.duration.as_secs()), ("a_1", 15));
@@ -323,7 +333,7 @@ async fn bootstrap_roles_have_all_rights() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rights_without_the_binding_are_missing() {
+async fn permissions_without_the_binding_are_missing() {
     let clock = Clock::starting_at(now());
     let server = TestServer::builder().clock(clock.clone()).start().await.expect("a server");
     let bindings = Api::<ClusterRoleBinding>::all(server.client());
@@ -332,14 +342,14 @@ async fn rights_without_the_binding_are_missing() {
     }
     let observed = observe(server.client(), "in-process".to_owned(), both_programs(), &clock);
     let observed = observed.await.expect("observed");
-    let missing = finding(&observed, "rights");
+    let missing = finding(&observed, "permissions");
     assert_eq!(missing.verdict, Verdict::Blocker);
     assert_eq!(missing.program, Some(Program::KubeScheduler));
     assert!(missing.message.contains("create pods/binding"), "{missing:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn rights_of_others_are_reviewed_by_users_who_may() {
+async fn permissions_of_others_are_reviewed_by_users_who_may() {
     let clock = Clock::starting_at(now());
     let server = TestServer::builder().clock(clock.clone()).start().await.expect("a server");
     let kube = server.client_as("system:kube-scheduler", ["system:authenticated"]);
@@ -348,7 +358,7 @@ async fn rights_of_others_are_reviewed_by_users_who_may() {
     assert_eq!(own.user, "system:kube-scheduler");
     let verdicts: Vec<(Option<Program>, Verdict)> = findings(&own)
         .into_iter()
-        .filter(|finding| finding.check == "rights")
+        .filter(|finding| finding.check == "permissions")
         .map(|finding| (finding.program, finding.verdict))
         .collect();
     // Upstream's role of the scheduler allows reviews of others, too.
@@ -362,7 +372,7 @@ async fn rights_of_others_are_reviewed_by_users_who_may() {
     let nobody = server.client_as("nobody", ["system:authenticated"]);
     let nobody =
         observe(nobody, "in-process".to_owned(), both_programs(), &clock).await.expect("observed");
-    let rights = finding(&nobody, "rights");
-    assert_eq!(rights.verdict, Verdict::Blocker);
-    assert!(rights.message.contains("could not be reviewed"), "{rights:?}");
+    let permissions = finding(&nobody, "permissions");
+    assert_eq!(permissions.verdict, Verdict::Blocker);
+    assert!(permissions.message.contains("could not be reviewed"), "{permissions:?}");
 }

@@ -84,7 +84,7 @@ impl Scene {
         (program, port)
     }
 
-    /// Gives the user rights.
+    /// Gives the user permissions.
     async fn grant(&self, name: &str, rules: Value) {
         const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
         let metadata = json!({"name": name});
@@ -265,7 +265,7 @@ async fn of_the_manager_shows_each_user_what_rbac_allows() {
     strangers_see_nothing(&running, &secrets, "kube-controller-manager").await;
     let web = format!("/object/apps/v1/deployments/{}/web", namespace.name);
 
-    // A user without rights.
+    // A user without permissions.
     let mut limited = Browser::new(running.console);
     let page = limited.log_in(USER).await.is(303);
     let cookie = page.headers[header::SET_COOKIE].to_str().expect("text");

@@ -8,7 +8,7 @@ use evenkeel_apiserver::Server;
 use evenkeel_runtime::{
     client::{Client, ListOptions, Metadata},
     clock::Clock,
-    plan::PatchForm,
+    plan::PatchType,
     tasks::Tasks,
 };
 use line::{Line, Record};
@@ -129,7 +129,7 @@ impl Scene {
     /// Asks for so many pods, and waits until `process` has made them; since when it worked.
     async fn scaled(&self, count: usize, process: &Process) -> Instant {
         let body = json!({"spec": {"replicas": count}}).to_string();
-        let form = PatchForm::Merge;
+        let form = PatchType::Merge;
         self.client
             .patch::<Metadata>(&DEPLOYMENTS, "default", "web", "", form, body.into())
             .await

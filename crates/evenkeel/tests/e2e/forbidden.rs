@@ -13,7 +13,7 @@ use std::path::Path;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_kube-controller-manager");
 
-/// Who has no rights but those that the case gives; also the user's token.
+/// Who has no permissions but those that the case gives; also the user's token.
 pub(crate) const USER: &str = "limited";
 
 const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
@@ -36,8 +36,8 @@ async fn forbidden_resources_do_not_block_others() {
     embedded.serving.stop().await;
 }
 
-/// No controller uses an account that nobody has given rights: on the API server's own roles, it would do nothing.
-pub(crate) async fn each_account_has_rights(cluster: &Cluster) {
+/// No controller uses an account that nobody has given permissions: on the API server's own roles, it would do nothing.
+pub(crate) async fn each_account_has_permissions(cluster: &Cluster) {
     let mut bound = Vec::new();
     for bindings in [BINDINGS, "/apis/rbac.authorization.k8s.io/v1/rolebindings"] {
         let bindings = cluster.get(bindings).await;
@@ -55,7 +55,7 @@ pub(crate) async fn each_account_has_rights(cluster: &Cluster) {
         .filter(|one| !bound.iter().any(|subject| subject["name"] == one.client))
         .map(|one| (one.name, one.client))
         .collect();
-    assert!(without.is_empty(), "accounts without rights: {without:?}");
+    assert!(without.is_empty(), "accounts without permissions: {without:?}");
 }
 
 /// On a cluster without other controller managers, but not necessarily with nodes. `kubeconfig` is that of [`USER`].

@@ -116,7 +116,7 @@ cases! {
         stand_for_extended_resources,
     ];
     explain: [tells_what_is_waited_for, plans_are_not_carried_out];
-    forbidden: [each_account_has_rights];
+    forbidden: [each_account_has_permissions];
     garbage: [
         background_takes_all_that_is_owned,
         foreground_takes_the_owner_last,

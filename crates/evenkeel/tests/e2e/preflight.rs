@@ -53,7 +53,7 @@ async fn cluster_with_a_running_scheduler_is_ready() {
         let mut findings = report["findings"].as_array().into_iter().flatten();
         findings.find(|finding| finding["check"] == check).cloned().unwrap_or_default()
     };
-    for check in ["version", "rights", "lease", "configuration"] {
+    for check in ["version", "permissions", "lease", "configuration"] {
         assert_eq!(find(check)["verdict"], "ok", "{check}: {report}");
     }
     let holder = embedded.cluster.get(LEASE).await["spec"]["holderIdentity"].clone();

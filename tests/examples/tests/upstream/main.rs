@@ -1,4 +1,4 @@
-//! The operators of the examples on upstream's kube-apiserver, in real time, with the rights of their manifests. The server
+//! The operators of the examples on upstream's kube-apiserver, in real time, with the permissions of their manifests. The server
 //! calls the webhooks of databases, whose certificates are rotated meanwhile.
 //!
 //! Needs the programs that `tests/upstream/build FOLDER` builds, and `EVENKEEL_UPSTREAM_BIN=FOLDER`.
@@ -10,9 +10,9 @@ mod calls;
 mod database;
 #[path = "../../../../crates/evenkeel-apiserver/tests/kube_apiserver/mod.rs"]
 mod kube_apiserver;
+#[path = "../../../../examples/permissions.rs"]
+mod permissions;
 mod policy;
-#[path = "../../../../examples/rights.rs"]
-mod rights;
 mod sharded;
 mod webapp;
 
@@ -53,7 +53,7 @@ async fn the_examples_run_on_kube_apiserver() {
     })
     .await;
     let operator_of = async |manifest: &str, name: &str| {
-        let groups = rights::grant(&kube, &without_programs(manifest), name).await;
+        let groups = permissions::grant(&kube, &without_programs(manifest), name).await;
         let account = format!("system:serviceaccount:default:{name}");
         connect(&server, Some((account.as_str(), groups.as_slice()))).await
     };

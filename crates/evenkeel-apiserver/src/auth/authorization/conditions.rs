@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use evenkeel_cel::check::{self, Declared, Type, Variable};
+use evenkeel_cel::check::{self, DeclType, Type, Variable};
 use evenkeel_cel::{PER_CALL_LIMIT, Program, Scope, Val};
 use serde_json::{Value, json};
 
@@ -91,15 +91,15 @@ pub(super) fn with_empty_fields(spec: &Value) -> Value {
 ///
 /// Upstream: `buildRequestType`.
 static SPEC: LazyLock<Type> = LazyLock::new(|| {
-    let string = || Declared::of(Type::Str);
-    let strings = || Declared::of(Type::list(Type::Str));
-    let requirement = Declared::object(
+    let string = || DeclType::of(Type::Str);
+    let strings = || DeclType::of(Type::list(Type::Str));
+    let requirement = DeclType::object(
         Some("kubernetes.SelectorRequirement"),
         [("key", string()), ("operator", string()), ("values", strings())],
     );
     let selector = |name| {
-        let requirements = Declared::of(Type::list(requirement.kind.clone()));
-        Declared::object(Some(name), [("rawSelector", string()), ("requirements", requirements)])
+        let requirements = DeclType::of(Type::list(requirement.kind.clone()));
+        DeclType::object(Some(name), [("rawSelector", string()), ("requirements", requirements)])
     };
     let texts = ["namespace", "verb", "group", "version", "resource", "subresource", "name"];
     let selectors = [
@@ -107,12 +107,12 @@ static SPEC: LazyLock<Type> = LazyLock::new(|| {
         ("labelSelector", selector("kubernetes.LabelSelectorAttributes")),
     ];
     let fields = texts.map(|name| (name, string())).into_iter().chain(selectors);
-    let resource = Declared::object(Some("kubernetes.ResourceAttributes"), fields);
-    let path = Declared::object(
+    let resource = DeclType::object(Some("kubernetes.ResourceAttributes"), fields);
+    let path = DeclType::object(
         Some("kubernetes.NonResourceAttributes"),
         [("path", string()), ("verb", string())],
     );
-    let extra = Declared::of(Type::map(Type::Str, Type::list(Type::Str)));
+    let extra = DeclType::of(Type::map(Type::Str, Type::list(Type::Str)));
     let fields = [
         ("resourceAttributes", resource),
         ("nonResourceAttributes", path),
@@ -121,7 +121,7 @@ static SPEC: LazyLock<Type> = LazyLock::new(|| {
         ("extra", extra),
         ("uid", string()),
     ];
-    Declared::object(Some("kubernetes.SubjectAccessReviewSpec"), fields).kind
+    DeclType::object(Some("kubernetes.SubjectAccessReviewSpec"), fields).kind
 });
 
 #[cfg(test)]

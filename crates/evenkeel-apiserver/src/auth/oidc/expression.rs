@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use evenkeel_apimachinery::user::User;
-use evenkeel_cel::check::{self, Declared, Type};
+use evenkeel_cel::check::{self, DeclType, Type};
 use evenkeel_cel::{PER_CALL_LIMIT, Program, Schema, Scope, Val};
 use serde_json::{Map, Value, json};
 
@@ -82,12 +82,12 @@ pub(super) fn user_info(user: &User) -> Value {
 ///
 /// Upstream: `buildUserType`.
 static USER_INFO: LazyLock<Type> = LazyLock::new(|| {
-    let string = || Declared::of(Type::Str);
-    let strings = || Declared::of(Type::list(Type::Str));
-    let extra = Declared::of(Type::map(Type::Str, Type::list(Type::Str)));
+    let string = || DeclType::of(Type::Str);
+    let strings = || DeclType::of(Type::list(Type::Str));
+    let extra = DeclType::of(Type::map(Type::Str, Type::list(Type::Str)));
     let fields =
         [("username", string()), ("uid", string()), ("groups", strings()), ("extra", extra)];
-    Declared::object(Some("kubernetes.UserInfo"), fields).kind
+    DeclType::object(Some("kubernetes.UserInfo"), fields).kind
 });
 
 /// Schema of JSON values without a schema of their own. As upstream's Go code decodes them, all numbers are doubles.

@@ -35,7 +35,7 @@ use evenkeel_api::{
     views::{ControllerRevision, Node, Pod},
 };
 use evenkeel_runtime::plan::{
-    Action, Create, Delete, EventRecord, OnError, Patch, PatchForm, Plan, PlanError, Target,
+    Action, Create, Delete, EventRecord, OnError, Patch, PatchType, Plan, PlanError, Target,
 };
 use serde_json::json;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -146,7 +146,7 @@ impl<'a> DaemonSetSync<'a> {
         let hash = revision_hash(current);
         for pod in observed.pods.owned.iter().filter(|pod| revision_of(pod) != hash) {
             let body = json!({ "metadata": { "labels": { REVISION_LABEL: hash } } });
-            let patch = Patch::new(wire::target(&**pod), PatchForm::Merge, body.to_string());
+            let patch = Patch::new(wire::target(&**pod), PatchType::Merge, body.to_string());
             self.actions.push(Patch { on_error: OnError::Abort, ..patch }.into());
         }
         self.actions.extend(history.duplicates.iter().map(|revision| {

@@ -11,7 +11,7 @@ use evenkeel_api::{
     template::{HASH_LABEL, Template},
     views::ReplicaSet,
 };
-use evenkeel_runtime::plan::{EventRecord, OnError, PatchForm, Rewrite};
+use evenkeel_runtime::plan::{EventRecord, OnError, PatchType, Rewrite};
 use serde_json::{Value, json};
 
 /// Performs the requested rollback, or records an event with the reason why it is impossible. In both cases, removes
@@ -82,7 +82,7 @@ fn rewrite(sync: &mut DeploymentSync<'_>, changes: &[Value], done: Option<EventR
     sync.rewrite = Some(Rewrite {
         done,
         on_error: OnError::Abort,
-        ..Rewrite::new(target, version, PatchForm::Json, wire::json(&changes))
+        ..Rewrite::new(target, version, PatchType::Json, wire::json(&changes))
     });
 }
 

@@ -40,7 +40,7 @@ use evenkeel_api::{
     views::{PersistentVolumeClaim, Pod, StatefulSet},
 };
 use evenkeel_runtime::plan::{
-    Action, BURST_LIMIT, Create, Delete, EventRecord, OnError, PatchForm, Plan, Rewrite, Target,
+    Action, BURST_LIMIT, Create, Delete, EventRecord, OnError, PatchType, Plan, Rewrite, Target,
 };
 use serde_json::json;
 use std::sync::Arc;
@@ -527,7 +527,7 @@ impl<'a> StatefulSetSync<'a> {
                     ..Rewrite::new(
                         target,
                         &claim.meta.resource_version,
-                        PatchForm::Merge,
+                        PatchType::Merge,
                         wire::owners_patch(&corrected),
                     )
                 });
@@ -560,7 +560,7 @@ impl<'a> StatefulSetSync<'a> {
             ..Rewrite::new(
                 wire::target(pod),
                 &pod.meta.resource_version,
-                PatchForm::Json,
+                PatchType::Json,
                 wire::json(&changes),
             )
         }));

@@ -36,7 +36,7 @@ use evenkeel_api::{
     views::{Job, Pod},
 };
 use evenkeel_runtime::plan::{
-    Action, Create, Delete, EventRecord, OnError, Patch, PatchForm, Plan, Target,
+    Action, Create, Delete, EventRecord, OnError, Patch, PatchType, Plan, Target,
 };
 use std::{sync::Arc, time::Duration};
 
@@ -222,7 +222,7 @@ pub(super) fn remove_finalizer(pod: &Pod) -> Patch {
         format!(r#"{{"metadata":{{"$deleteFromPrimitiveList/finalizers":["{finalizer}"]}}}}"#);
     Patch {
         on_error: OnError::Continue,
-        ..Patch::new(wire::target(pod), PatchForm::Strategic, body)
+        ..Patch::new(wire::target(pod), PatchType::Strategic, body)
     }
 }
 

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use evenkeel_api::{Kind, Meta, OwnerReference, Text, views::Metadata};
 use evenkeel_runtime::{
     client::{ApiError, DeleteOptions},
-    plan::{PatchForm, Propagation},
+    plan::{PatchType, Propagation},
     queue::Priority,
 };
 use futures::future::join_all;
@@ -271,7 +271,7 @@ impl GarbageCollector {
         complete_list: Vec<Value>,
     ) -> Result<(), ApiError> {
         let strategic = json!({"metadata": {"uid": &*live.meta.uid, "ownerReferences": entries}});
-        match self.patch(live, PatchForm::Strategic, &strategic).await {
+        match self.patch(live, PatchType::Strategic, &strategic).await {
             // UnsupportedMediaType: the kind has no strategic merge patch.
             Err(error) if error.code() == 415 => {
                 let owners = if complete_list.is_empty() {
@@ -282,7 +282,7 @@ impl GarbageCollector {
                 let version = &*live.meta.resource_version;
                 let merge =
                     json!({"metadata": {"resourceVersion": version, "ownerReferences": owners}});
-                self.patch(live, PatchForm::Merge, &merge).await
+                self.patch(live, PatchType::Merge, &merge).await
             }
             other => other,
         }
@@ -307,7 +307,7 @@ impl GarbageCollector {
             }
             let body = json!({"metadata": {"resourceVersion": &*meta.resource_version, "finalizers": remaining}});
             let latest_object = LiveObject { kind: live.kind, meta: &meta };
-            match self.patch(&latest_object, PatchForm::Merge, &body).await {
+            match self.patch(&latest_object, PatchType::Merge, &body).await {
                 Err(error) if error.is_conflict() && attempt < MAX_CONFLICT_RETRIES => {
                     let latest =
                         self.get_object(live.kind, &meta.namespace, &meta.name, &meta.uid).await?;
@@ -324,7 +324,7 @@ impl GarbageCollector {
     async fn patch(
         &self,
         live: &LiveObject<'_>,
-        form: PatchForm,
+        form: PatchType,
         body: &Value,
     ) -> Result<(), ApiError> {
         let LiveObject { kind, meta } = live;

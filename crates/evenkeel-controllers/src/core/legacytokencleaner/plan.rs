@@ -12,7 +12,7 @@ use evenkeel_api::{
 };
 use evenkeel_runtime::{
     cache::Full,
-    plan::{Action, Delete, LiveRead, OnError, Outcomes, Patch, PatchForm, Plan, Reply},
+    plan::{Action, Delete, LiveRead, OnError, Outcomes, Patch, PatchType, Plan, Reply},
 };
 use k8s_openapi::api::core::v1::Secret;
 use serde_json::{Value, json};
@@ -134,7 +134,7 @@ fn mark_or_delete(secret: &Full<Secret>, cutoff: &Cutoff) -> Option<Action> {
             let labels = json!({INVALID_SINCE: day.to_string()});
             let body = json!({"metadata": {"uid": &*meta.uid, "labels": labels}});
             let body = Bytes::from(body.to_string());
-            Patch { tolerates: &[409], ..Patch::new(target, PatchForm::Merge, body) }.into()
+            Patch { tolerates: &[409], ..Patch::new(target, PatchType::Merge, body) }.into()
         }
         Verdict::Delete => {
             let resource_version = Some(meta.resource_version.clone());

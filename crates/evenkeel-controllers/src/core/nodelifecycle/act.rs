@@ -28,7 +28,7 @@ use evenkeel_runtime::{
     clock::Clock,
     controller::Periodic,
     events::EventRecorder,
-    plan::{EventRecord, PatchForm, Target},
+    plan::{EventRecord, PatchType, Target},
 };
 use futures::StreamExt;
 use http::{Request, header::ACCEPT};
@@ -379,7 +379,7 @@ impl Monitor {
         };
         let Some(body) = patch(&node) else { return Ok(false) };
         let kind = Node::kind();
-        let form = PatchForm::Strategic;
+        let form = PatchType::Strategic;
         let result = self.client.patch::<Metadata>(&kind, "", name, "", form, body.into()).await;
         if result.as_ref().is_err_and(ApiError::is_invalid) {
             let now = self.state.now().steady;

@@ -2,7 +2,7 @@
 
 use crate::wire;
 use evenkeel_api::views::Node;
-use evenkeel_runtime::plan::{Patch, PatchForm, Plan};
+use evenkeel_runtime::plan::{Patch, PatchType, Plan};
 use serde_json::json;
 
 /// Annotation with the TTL in seconds.
@@ -61,7 +61,7 @@ pub(super) fn plan(node: &Node, size: ClusterSize) -> Plan {
     if annotated != Some(i64::from(size.ttl_seconds())) {
         let body =
             json!({"metadata": {"annotations": {ANNOTATION: size.ttl_seconds().to_string()}}});
-        plan.push(Patch::new(wire::target(node), PatchForm::Strategic, body.to_string()));
+        plan.push(Patch::new(wire::target(node), PatchType::Strategic, body.to_string()));
     }
     plan
 }

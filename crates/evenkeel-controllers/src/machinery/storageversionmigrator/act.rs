@@ -14,7 +14,7 @@ use evenkeel_runtime::{
     client::{ApiError, Client, ListOptions, Metadata},
     controller::{Context, Error, Outcome},
     discovery::Resource,
-    plan::{Key, PatchForm},
+    plan::{Key, PatchType},
 };
 use serde_json::json;
 use std::sync::Arc;
@@ -141,7 +141,7 @@ async fn rewrite(client: &Client, kind: &Kind, object: &Metadata) -> Result<(), 
     });
     let namespace = &*meta.namespace;
     let name = &*meta.name;
-    let form = PatchForm::Merge;
+    let form = PatchType::Merge;
     let body = body.to_string().into();
     match client.patch::<Metadata>(kind, namespace, name, "", form, body).await {
         Err(error) if !error.is_conflict() && !error.is_not_found() => Err(error),

@@ -12,7 +12,7 @@ use evenkeel_api::{Kind, time::Timestamp};
 use evenkeel_runtime::{
     client::{ListOptions, Metadata},
     discovery::Resource,
-    plan::{LiveRead, OnError, Outcomes, Patch, PatchForm, Plan, Steps, Target, Update},
+    plan::{LiveRead, OnError, Outcomes, Patch, PatchType, Plan, Steps, Target, Update},
 };
 use serde_json::Value;
 use std::{sync::Arc, time::Duration};
@@ -159,7 +159,7 @@ fn update_definition_status(
             .map_err(|error| Plan::failure(error.to_string()))?;
         let body = custom::apply_configuration(&live, stage, now).to_string();
         let target = Target::new(kind.clone(), "", definition, "");
-        let patch = Patch::new(target, PatchForm::Apply(FIELD_MANAGER), body);
+        let patch = Patch::new(target, PatchType::Apply(FIELD_MANAGER), body);
         let patch = Patch { subresource: "status", on_error: OnError::Ignore, ..patch };
         match &steps.one(patch)?.error {
             None => return Ok(()),

@@ -19,7 +19,7 @@ use evenkeel_api::{View as _, time::Timestamp};
 use evenkeel_cel::check::Type;
 use evenkeel_runtime::{
     introspect::Description,
-    plan::{Action, LiveRead, OnError, Outcome, Outcomes, Patch, PatchForm, Plan, Reply, Steps},
+    plan::{Action, LiveRead, OnError, Outcome, Outcomes, Patch, PatchType, Plan, Reply, Steps},
 };
 use k8s_openapi::api::admissionregistration::v1::{
     ExpressionWarning, ValidatingAdmissionPolicySpec,
@@ -220,7 +220,7 @@ fn status_patch(policy: &Policy, warnings: &[ExpressionWarning]) -> Patch {
             "typeChecking": checking,
         },
     });
-    let patch = Patch::new(wire::target(policy), PatchForm::Apply(FIELD_MANAGER), body.to_string());
+    let patch = Patch::new(wire::target(policy), PatchType::Apply(FIELD_MANAGER), body.to_string());
     Patch { subresource: "status", ..patch }
 }
 

@@ -11,7 +11,7 @@
 
 use super::kinds::GroupVersionKind;
 use evenkeel_cel::{
-    check::{Declared, Type},
+    check::{DeclType, Type},
     escape,
 };
 use serde_json::{Map, Value};
@@ -76,7 +76,7 @@ impl<'d> Reader<'d> {
         &mut self,
         schema: &'d Value,
         is_resource: bool,
-    ) -> Result<Option<Declared>, Unreadable> {
+    ) -> Result<Option<DeclType>, Unreadable> {
         self.left = self.left.checked_sub(1).ok_or(Unreadable)?;
         if self.depth == MAX_DEPTH {
             return Err(Unreadable);
@@ -84,7 +84,7 @@ impl<'d> Reader<'d> {
         let name = referred_name(schema);
         if let Some(name) = name {
             if self.open.contains(&name) {
-                return Ok(Some(Declared::object::<&str>(None, [])));
+                return Ok(Some(DeclType::object::<&str>(None, [])));
             }
             self.open.push(name);
         }
@@ -111,22 +111,22 @@ impl<'d> Reader<'d> {
         &mut self,
         schema: &'d Value,
         is_resource: bool,
-    ) -> Result<Option<Declared>, Unreadable> {
+    ) -> Result<Option<DeclType>, Unreadable> {
         // Built-in kinds have the format, custom resources the extension. Upstream: `isXIntOrString`.
         if schema["format"] == "int-or-string" || schema["x-kubernetes-int-or-string"] == true {
-            return Ok(Some(Declared::of(Type::Dyn)));
+            return Ok(Some(DeclType::of(Type::Dyn)));
         }
         let kind = match type_name(schema) {
             "array" => {
                 let Some(items) = schema.get("items").filter(|items| items.is_object()) else {
                     return Ok(None);
                 };
-                return Ok(self.declared(items, false)?.map(|item| Declared::list(item, 0)));
+                return Ok(self.declared(items, false)?.map(|item| DeclType::list(item, 0)));
             }
             "object" => match schema.get("additionalProperties").filter(|more| more.is_object()) {
                 Some(values) => {
                     let value = self.declared(values, false)?;
-                    return Ok(value.map(|value| Declared::map(value, 0)));
+                    return Ok(value.map(|value| DeclType::map(value, 0)));
                 }
                 None => return self.declared_object(schema, is_resource).map(Some),
             },
@@ -141,14 +141,14 @@ impl<'d> Reader<'d> {
             "integer" => Type::Int,
             _ => return Ok(None),
         };
-        Ok(Some(Declared::of(kind)))
+        Ok(Some(DeclType::of(kind)))
     }
 
     fn declared_object(
         &mut self,
         schema: &'d Value,
         is_resource: bool,
-    ) -> Result<Declared, Unreadable> {
+    ) -> Result<DeclType, Unreadable> {
         let adds_metadata = is_resource && !self.has_type_and_metadata(schema)?;
         let mut fields = Vec::new();
         for (name, property) in schema["properties"].as_object().into_iter().flatten() {
@@ -162,14 +162,14 @@ impl<'d> Reader<'d> {
             }
         }
         if adds_metadata {
-            let text = || Declared::of(Type::Str);
-            let metadata = Declared::object(None, [("name", text()), ("generateName", text())]);
+            let text = || DeclType::of(Type::Str);
+            let metadata = DeclType::object(None, [("name", text()), ("generateName", text())]);
             for (name, field) in [("kind", text()), ("apiVersion", text()), ("metadata", metadata)]
             {
                 fields.push((name.to_owned(), field));
             }
         }
-        Ok(Declared::object(None, fields))
+        Ok(DeclType::object(None, fields))
     }
 
     /// Reports whether a schema declares the fields that every resource has. Upstream: `WithTypeAndObjectMeta`.

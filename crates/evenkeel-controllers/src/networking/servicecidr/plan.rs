@@ -7,7 +7,7 @@ use evenkeel_api::{
     time::Timestamp,
     views::{MetaCondition, Metadata, ServiceCidr},
 };
-use evenkeel_runtime::plan::{EventRecord, Patch, PatchForm, Plan};
+use evenkeel_runtime::plan::{EventRecord, Patch, PatchType, Plan};
 use serde_json::json;
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
@@ -96,13 +96,13 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
 /// Returns the patch that adds the controller's finalizer.
 fn add_finalizer(cidr: &ServiceCidr) -> Patch {
     let body = json!({"metadata": {"finalizers": [FINALIZER]}});
-    Patch::new(wire::target(cidr), PatchForm::Strategic, body.to_string())
+    Patch::new(wire::target(cidr), PatchType::Strategic, body.to_string())
 }
 
 /// Returns the patch that removes the controller's finalizer.
 fn remove_finalizer(cidr: &ServiceCidr) -> Patch {
     let body = json!({"metadata": {"$deleteFromPrimitiveList/finalizers": [FINALIZER]}});
-    Patch::new(wire::target(cidr), PatchForm::Strategic, body.to_string())
+    Patch::new(wire::target(cidr), PatchType::Strategic, body.to_string())
 }
 
 /// Fields of the condition `Ready`.
@@ -146,6 +146,6 @@ fn ready_patch(cidr: &ServiceCidr, ready: &Ready, now: Timestamp) -> Option<Patc
         "metadata": {"name": cidr.meta.name},
         "status": {"conditions": [condition]},
     });
-    let patch = Patch::new(wire::target(cidr), PatchForm::Apply(FIELD_MANAGER), body.to_string());
+    let patch = Patch::new(wire::target(cidr), PatchType::Apply(FIELD_MANAGER), body.to_string());
     Some(Patch { subresource: "status", ..patch })
 }

@@ -3,7 +3,7 @@
 use super::plan::{Observed, allocated_ip, contains, is_covered, plan};
 use crate::fixtures::{T0, at, object};
 use evenkeel_api::views::{Metadata, ServiceCidr};
-use evenkeel_runtime::plan::{Action, PatchForm};
+use evenkeel_runtime::plan::{Action, PatchType};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ fn planned(cidr: Arc<ServiceCidr>, has_orphan: bool) -> (Vec<String>, Option<u64
         let Action::Patch(patch) = action else { panic!("{action:?}") };
         let body: Value = serde_json::from_slice(&patch.body).unwrap();
         match patch.form {
-            PatchForm::Apply(manager) => {
+            PatchType::Apply(manager) => {
                 assert_eq!((manager, patch.subresource), ("service-cidr-controller", "status"));
                 format!("ready {}", body["status"]["conditions"][0]["status"].as_str().unwrap())
             }

@@ -7,7 +7,7 @@ use evenkeel_api::{
     time::{SignedDuration, Timestamp, seconds},
     views::{Pod, PodDisruptionBudget},
 };
-use evenkeel_runtime::plan::{EventRecord, Patch, PatchForm, Plan};
+use evenkeel_runtime::plan::{EventRecord, Patch, PatchType, Plan};
 use serde_json::json;
 use std::{sync::Arc, time::Duration};
 
@@ -67,7 +67,7 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     });
     plan.push(Patch {
         subresource: "status",
-        ..Patch::new(wire::target(pod), PatchForm::Strategic, body.to_string())
+        ..Patch::new(wire::target(pod), PatchType::Strategic, body.to_string())
     });
     plan
 }

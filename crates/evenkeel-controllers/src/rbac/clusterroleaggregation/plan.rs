@@ -5,7 +5,7 @@ use evenkeel_api::{
     Text,
     views::{AggregationRule, ClusterRole, PolicyRule},
 };
-use evenkeel_runtime::plan::{Patch, PatchForm, Plan};
+use evenkeel_runtime::plan::{Patch, PatchType, Plan};
 use serde::Serialize;
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub(super) fn plan(observed: &Observed) -> Plan {
         return Plan::nothing();
     }
     let body = apply_configuration(&role.meta.name, &rules);
-    Plan::one(Patch::new(wire::target(role), PatchForm::Apply(FIELD_MANAGER), body))
+    Plan::one(Patch::new(wire::target(role), PatchType::Apply(FIELD_MANAGER), body))
 }
 
 /// Returns the names of the ClusterRoles whose rules the role aggregates, each once.
@@ -160,7 +160,7 @@ mod tests {
             assert!(plan.is_nothing(), "{plan:?}");
             return None;
         };
-        assert_eq!(patch.form, PatchForm::Apply(FIELD_MANAGER));
+        assert_eq!(patch.form, PatchType::Apply(FIELD_MANAGER));
         let body: Value = serde_json::from_slice(&patch.body).unwrap();
         let rules = body["rules"].as_array().map(Vec::as_slice).unwrap_or_default();
         Some(rules.iter().map(|rule| rule["verbs"][0].as_str().unwrap().to_owned()).collect())

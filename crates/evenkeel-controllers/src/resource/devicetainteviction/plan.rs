@@ -173,7 +173,7 @@ mod tests {
     };
     use super::*;
     use crate::fixtures::{T0, at};
-    use evenkeel_runtime::plan::{Action, Failure, Outcome, PatchForm, Reply, lint};
+    use evenkeel_runtime::plan::{Action, Failure, Outcome, PatchType, Reply, lint};
     use serde_json::{Value, json};
 
     /// Returns the pod with a device that is tainted at `T0`.
@@ -219,7 +219,7 @@ mod tests {
         let [_, Action::Patch(patch), Action::Delete(delete)] = &second.actions[..] else {
             panic!("{second:?}")
         };
-        assert_eq!((patch.form, patch.subresource), (PatchForm::Strategic, "status"));
+        assert_eq!((patch.form, patch.subresource), (PatchType::Strategic, "status"));
         let body: Value = serde_json::from_slice(&patch.body).unwrap();
         let condition = &body["status"]["conditions"][0];
         assert_eq!(condition["reason"], "DeletionByDeviceTaintManager");

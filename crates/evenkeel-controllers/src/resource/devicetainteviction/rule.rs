@@ -18,7 +18,7 @@ use crate::{
 use evenkeel_api::time::{SignedDuration, Timestamp, seconds};
 use evenkeel_runtime::{
     introspect::Description,
-    plan::{Patch, PatchForm, Plan},
+    plan::{Patch, PatchType, Plan},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::json;
@@ -89,7 +89,7 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
             "lastTransitionTime": seconds(now),
         }]},
     });
-    let patch = Patch::new(target, PatchForm::Apply(FIELD_MANAGER), body.to_string());
+    let patch = Patch::new(target, PatchType::Apply(FIELD_MANAGER), body.to_string());
     Plan::one(Patch { subresource: "status", ..patch })
 }
 
@@ -326,7 +326,7 @@ mod tests {
         let mut state = observed(NO_EXECUTE, &[("a", "x")], 0);
         let first = plan(&state, T0);
         let [Action::Patch(patch)] = &first.actions[..] else { panic!("{first:?}") };
-        assert_eq!((patch.form, patch.subresource), (PatchForm::Apply(FIELD_MANAGER), "status"));
+        assert_eq!((patch.form, patch.subresource), (PatchType::Apply(FIELD_MANAGER), "status"));
         let body: Value = serde_json::from_slice(&patch.body).unwrap();
         assert_eq!(body["metadata"], json!({"name": "r", "uid": "r-uid"}));
         let condition = &body["status"]["conditions"][0];

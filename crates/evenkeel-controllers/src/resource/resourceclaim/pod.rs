@@ -14,7 +14,7 @@ use evenkeel_api::{
 use evenkeel_runtime::{
     introspect::Description,
     plan::{
-        Create, EventRecord, Failure, LiveRead, OnError, Outcome, Outcomes, Patch, PatchForm, Plan,
+        Create, EventRecord, Failure, LiveRead, OnError, Outcome, Outcomes, Patch, PatchType, Plan,
         PlanError, Update,
     },
 };
@@ -253,7 +253,7 @@ fn fail_with_event(observed: &Observed, claim: &PodResourceClaim, error: &ClaimE
 /// Records claims in the pod's status, by the names of their entries.
 fn update_status(observed: &Observed, claims: &BTreeMap<String, String>) -> Plan {
     let body = plan::claim_statuses(&observed.pod, claims).to_string();
-    let patch = Patch::new(wire::target(&*observed.pod), PatchForm::Apply(FIELD_MANAGER), body);
+    let patch = Patch::new(wire::target(&*observed.pod), PatchType::Apply(FIELD_MANAGER), body);
     Plan::one(Patch { subresource: "status", on_error: OnError::Abort, ..patch })
 }
 

@@ -28,7 +28,7 @@ use evenkeel_component_helpers::{
     scheduling::corev1::OUT_OF_SERVICE_TAINT,
     storage::{attach, csi_translation},
 };
-use evenkeel_runtime::plan::{Create, Delete, EventRecord, OnError, Patch, PatchForm, Plan};
+use evenkeel_runtime::plan::{Create, Delete, EventRecord, OnError, Patch, PatchType, Plan};
 use ring::digest;
 use serde_json::{Value, json};
 use std::{
@@ -399,7 +399,7 @@ fn update_node_status(
     plan.push(Patch {
         subresource: "status",
         on_error: OnError::SkipRest,
-        ..Patch::new(wire::target(node), PatchForm::Strategic, body.to_string())
+        ..Patch::new(wire::target(node), PatchType::Strategic, body.to_string())
     });
     let is_newly_attached = |desired: &&DesiredVolume| newly_attached.contains(&&*desired.name);
     for desired in observed.desired.iter().filter(is_newly_attached) {

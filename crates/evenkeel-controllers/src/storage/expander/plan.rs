@@ -6,7 +6,7 @@ use evenkeel_api::{
     views::{PersistentVolume, PersistentVolumeClaim},
 };
 use evenkeel_component_helpers::storage::{csi_translation, volume};
-use evenkeel_runtime::plan::{EventRecord, OnError, Patch, PatchForm, Plan};
+use evenkeel_runtime::plan::{EventRecord, OnError, Patch, PatchType, Plan};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -71,7 +71,7 @@ pub(super) fn plan(observed: &Observed) -> Plan {
             subresource: "status",
             failed: Some(EventRecord::warning(wire::target(claim), EVENT_REASON, failed)),
             on_error: OnError::SkipRest,
-            ..Patch::new(wire::target(claim), PatchForm::Strategic, body.to_string())
+            ..Patch::new(wire::target(claim), PatchType::Strategic, body.to_string())
         });
     }
     plan

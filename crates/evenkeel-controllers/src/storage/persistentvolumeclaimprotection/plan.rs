@@ -16,7 +16,7 @@ use evenkeel_component_helpers::storage::{
 use evenkeel_runtime::{
     client::ListOptions,
     introspect::Description,
-    plan::{Action, LiveRead, OnError, Outcomes, PatchForm, Plan, Rewrite},
+    plan::{Action, LiveRead, OnError, Outcomes, PatchType, Plan, Rewrite},
 };
 use serde_json::json;
 use std::sync::Arc;
@@ -249,7 +249,7 @@ fn unused_condition_update(
     }
     let body = json!({"status": {"conditions": conditions}}).to_string();
     let version = &claim.meta.resource_version;
-    Some(Rewrite::new(wire::target(claim), version, PatchForm::Merge, body).of_status())
+    Some(Rewrite::new(wire::target(claim), version, PatchType::Merge, body).of_status())
 }
 
 #[cfg(test)]

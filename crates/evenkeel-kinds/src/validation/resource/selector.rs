@@ -5,7 +5,7 @@
 use super::{ErrorLists, items};
 use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{get, text};
-use evenkeel_cel::check::{Declared, Type, Variable, check};
+use evenkeel_cel::check::{DeclType, Type, Variable, check};
 use evenkeel_cel::{Extensions, Program};
 use serde_json::Value;
 use std::sync::LazyLock;
@@ -79,17 +79,17 @@ fn max_cost(source: &str) -> Result<u64, Refusal> {
 const MAX_ENTRIES: u64 = 32;
 
 /// Declaration of the variable `device`, with the maximum sizes for cost estimates.
-static DEVICE: LazyLock<Declared> = LazyLock::new(|| {
-    let by_name = |value: Declared| Declared::map(Declared::map(value, MAX_ENTRIES), MAX_ENTRIES);
+static DEVICE: LazyLock<DeclType> = LazyLock::new(|| {
+    let by_name = |value: DeclType| DeclType::map(DeclType::map(value, MAX_ENTRIES), MAX_ENTRIES);
     // The value of an attribute is a bool, an int, a string or a version.
-    let attribute = Declared::of(Type::Any).with_max_size(64);
-    Declared::object(
+    let attribute = DeclType::of(Type::Any).with_max_size(64);
+    DeclType::object(
         Some("kubernetes.DRADevice"),
         [
-            ("driver", Declared::of(Type::Str).with_max_size(63)),
-            ("allowMultipleAllocations", Declared::of(Type::Bool).with_max_size(1)),
+            ("driver", DeclType::of(Type::Str).with_max_size(63)),
+            ("allowMultipleAllocations", DeclType::of(Type::Bool).with_max_size(1)),
             ("attributes", by_name(attribute)),
-            ("capacity", by_name(Declared::of(Type::Library("kubernetes.Quantity")))),
+            ("capacity", by_name(DeclType::of(Type::Library("kubernetes.Quantity")))),
         ],
     )
 });

@@ -1,4 +1,4 @@
-//! Options of a controller that few operators need: rate limiter, panics, leader election, priorities, rights.
+//! Options of a controller that few operators need: rate limiter, panics, leader election, priorities, permissions.
 
 use super::ControllerBuilder;
 use crate::{
@@ -75,10 +75,10 @@ impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
         self.change(|builder| builder.source_with_priority(keys.boxed()))
     }
 
-    /// Declares that the controller creates, updates, patches and deletes objects of `W`, for [`Manager::rights`]. Kinds that
+    /// Declares that the controller creates, updates, patches and deletes objects of `W`, for [`Manager::permissions`]. Kinds that
     /// it [owns](Self::owns) need no such declaration.
     ///
-    /// [`Manager::rights`]: crate::manager::Manager::rights
+    /// [`Manager::permissions`]: crate::manager::Manager::permissions
     pub fn writes<W: ApiObject>(self) -> Self {
         self.writes_only::<W>(&WRITE)
     }

@@ -13,7 +13,7 @@ use crate::{
     cache::{Cache, Caches, Full},
     client::{ApiError, Client, Metadata},
     controller::{Builder, Context, Controller, Enqueue, Env, Error, Outcome},
-    plan::{Key, PatchForm},
+    plan::{Key, PatchType},
     queue::Priority,
     tasks::Tasks,
 };
@@ -190,7 +190,7 @@ impl Shared {
                 let body =
                     json!({"metadata": {"resourceVersion": version}, "data": material.data()});
                 let body = body.to_string().into();
-                client.patch(&kind, namespace, name, "", PatchForm::Merge, body).await
+                client.patch(&kind, namespace, name, "", PatchType::Merge, body).await
             }
         }
     }

@@ -3,7 +3,7 @@
 //! cert-manager's CA injector and cert-controller's rotator do the same for other servers.
 
 use super::material::Names;
-use crate::plan::PatchForm;
+use crate::plan::PatchType;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use evenkeel_api::{DecodeError, Encoding, Kind, Meta, View, json, views::Metadata};
 use serde::Deserialize;
@@ -143,7 +143,7 @@ impl<C: Caller> View for Calls<C> {
 pub(super) struct Injection {
     pub(super) kind: Kind,
     pub(super) name: String,
-    pub(super) form: PatchForm,
+    pub(super) form: PatchType,
     /// The patch as JSON. It fails if the object has changed meanwhile.
     pub(super) body: String,
 }
@@ -173,9 +173,9 @@ impl<C: Caller> Calls<C> {
             .collect();
         let (form, body) = if webhooks.is_empty() {
             let spec = json!({"conversion": {"webhook": {"clientConfig": config}}});
-            (PatchForm::Merge, json!({"metadata": metadata, "spec": spec}))
+            (PatchType::Merge, json!({"metadata": metadata, "spec": spec}))
         } else {
-            (PatchForm::Strategic, json!({"metadata": metadata, "webhooks": webhooks}))
+            (PatchType::Strategic, json!({"metadata": metadata, "webhooks": webhooks}))
         };
         let (kind, name) = (C::kind(), self.meta.name.to_string());
         Some(Injection { kind, name, form, body: body.to_string() })
@@ -227,7 +227,7 @@ mod tests {
             let calls: Calls<Mutating> = decode(&json!({"metadata": metadata, "webhooks": hooks}));
             let injection = calls.injection(&names(), b"pem");
             let body = injection.map(|injection| {
-                assert_eq!((injection.form, &*injection.name), (PatchForm::Strategic, "x"));
+                assert_eq!((injection.form, &*injection.name), (PatchType::Strategic, "x"));
                 serde_json::from_str::<serde_json::Value>(&injection.body).unwrap()
             });
             let expected = (changed != json!([]))
@@ -247,7 +247,7 @@ mod tests {
         assert_eq!(crd(json!({"strategy": "None"})), None);
         let service = json!({"namespace": "default", "name": "hooks"});
         let injection = crd(json!({"webhook": {"clientConfig": {"service": service}}})).unwrap();
-        assert_eq!(injection.form, PatchForm::Merge);
+        assert_eq!(injection.form, PatchType::Merge);
         let body: serde_json::Value = serde_json::from_str(&injection.body).unwrap();
         let config = json!({"caBundle": BASE64_STANDARD.encode("pem")});
         let expected = json!({

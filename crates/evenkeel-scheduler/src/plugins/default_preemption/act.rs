@@ -10,7 +10,7 @@ use evenkeel_api::{
 use evenkeel_runtime::{
     cache::Cache,
     client::{ApiError, DeleteOptions, Metadata},
-    plan::{PatchForm, Target},
+    plan::{PatchType, Target},
     tasks::catch_panic,
 };
 use futures::future::try_join_all;
@@ -241,7 +241,7 @@ impl Preemption {
         // The server rejects a patch whose uid differs from the object's.
         let body = json!({ "metadata": { "uid": meta.uid }, "status": status }).to_string();
         let client = &self.executor.handle.client;
-        let form = PatchForm::Strategic;
+        let form = PatchType::Strategic;
         let patched = client
             .patch::<Metadata>(&kind, &meta.namespace, &meta.name, "status", form, body.into())
             .await;

@@ -4,14 +4,14 @@ use evenkeel_api::views::{Pod, ResourceClaim};
 use std::sync::Arc;
 
 use super::extended;
-use crate::framework::{Edit, QueueingHint};
+use crate::framework::{Delta, QueueingHint};
 
 /// Returns `Queue` if a change of a claim may make the pod schedulable. `claims` returns the pod's claims.
 ///
 /// Upstream: `isSchedulableAfterClaimChange`.
 pub(super) fn after_claim_change(
     pod: &Pod,
-    edit: &Edit<Arc<ResourceClaim>>,
+    edit: &Delta<Arc<ResourceClaim>>,
     claims: impl FnOnce() -> Result<Vec<Arc<ResourceClaim>>, String>,
 ) -> QueueingHint {
     let was_allocated = edit.before().is_some_and(|claim| claim.status.allocation.is_some());
@@ -47,19 +47,19 @@ mod tests {
     fn a_deallocation_requeues_every_pod_and_other_changes_only_pods_that_use_the_claim() {
         let pod = info("web", &json!({}));
         let (none, allocated) = (json!({}), json!({ "allocation": {} }));
-        let updated = |name: &str, old: &Value, new: &Value| Edit::Updated {
+        let updated = |name: &str, old: &Value, new: &Value| Delta::Updated {
             old: claim(name, old),
             new: claim(name, new),
         };
         for (edit, expected) in [
-            (Edit::Added(claim("c", &none)), QueueingHint::Queue),
-            (Edit::Added(claim("other", &none)), QueueingHint::Skip),
+            (Delta::Added(claim("c", &none)), QueueingHint::Queue),
+            (Delta::Added(claim("other", &none)), QueueingHint::Skip),
             (updated("c", &none, &allocated), QueueingHint::Queue),
             (updated("c", &none, &none), QueueingHint::Skip),
             (updated("other", &none, &allocated), QueueingHint::Skip),
             (updated("other", &allocated, &none), QueueingHint::Queue),
-            (Edit::Deleted(claim("other", &allocated)), QueueingHint::Queue),
-            (Edit::Deleted(claim("other", &none)), QueueingHint::Skip),
+            (Delta::Deleted(claim("other", &allocated)), QueueingHint::Queue),
+            (Delta::Deleted(claim("other", &none)), QueueingHint::Skip),
         ] {
             let claims = || Ok(vec![claim("c", &none)]);
             assert_eq!(after_claim_change(&pod.pod, &edit, claims), expected, "{edit:?}");

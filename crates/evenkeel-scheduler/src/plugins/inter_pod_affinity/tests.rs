@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Args, InterPodAffinity, hint};
 use crate::{
     fixtures::{info, node, pod, table},
-    framework::{Change, CycleState, Edit, PreFilter, QueueingHint},
+    framework::{Change, CycleState, Delta, PreFilter, QueueingHint},
     nodes::{RuleKind, terms},
     plugins::random_cluster::{
         HOST, RandomCluster, ZONE, filter_results, filter_results_of_state, pod_of, scores, steps,
@@ -235,14 +235,14 @@ fn hints_queue_pods_after_changes_that_may_satisfy_their_terms() {
         pod("p", &pod_with_term("podAffinity", "web")),
         pod("p", &pod_with_term("podAntiAffinity", "web")),
     );
-    let updated = |old: &str, new: &str| Edit::Updated { old: labelled(old), new: labelled(new) };
-    let pods: [(&Pod, Edit<PodInfo>, QueueingHint); 8] = [
-        (&near, Edit::Added(labelled("web")), QueueingHint::Queue),
-        (&near, Edit::Added(labelled("db")), QueueingHint::Skip),
+    let updated = |old: &str, new: &str| Delta::Updated { old: labelled(old), new: labelled(new) };
+    let pods: [(&Pod, Delta<PodInfo>, QueueingHint); 8] = [
+        (&near, Delta::Added(labelled("web")), QueueingHint::Queue),
+        (&near, Delta::Added(labelled("db")), QueueingHint::Skip),
         (&near, updated("db", "web"), QueueingHint::Queue),
-        (&near, Edit::Deleted(labelled("web")), QueueingHint::Skip),
-        (&away, Edit::Deleted(labelled("web")), QueueingHint::Queue),
-        (&away, Edit::Added(labelled("web")), QueueingHint::Skip),
+        (&near, Delta::Deleted(labelled("web")), QueueingHint::Skip),
+        (&away, Delta::Deleted(labelled("web")), QueueingHint::Queue),
+        (&away, Delta::Added(labelled("web")), QueueingHint::Skip),
         (&away, updated("web", "db"), QueueingHint::Queue),
         (&away, updated("db", "web"), QueueingHint::Skip),
     ];
@@ -253,14 +253,14 @@ fn hints_queue_pods_after_changes_that_may_satisfy_their_terms() {
         Some(zone) => node("a", &json!({ "metadata": { "labels": { ZONE: zone } } })),
         None => node("a", &json!({})),
     };
-    let moved = |old, new| Edit::Updated { old: zone(old), new: zone(new) };
+    let moved = |old, new| Delta::Updated { old: zone(old), new: zone(new) };
     let nodes = [
-        (&near, Edit::Added(zone(Some("z"))), QueueingHint::Queue),
-        (&near, Edit::Added(zone(None)), QueueingHint::Skip),
+        (&near, Delta::Added(zone(Some("z"))), QueueingHint::Queue),
+        (&near, Delta::Added(zone(None)), QueueingHint::Skip),
         (&near, moved(None, Some("z")), QueueingHint::Queue),
         (&near, moved(Some("z"), None), QueueingHint::Skip),
         (&near, moved(Some("y"), Some("z")), QueueingHint::Queue),
-        (&away, Edit::Added(zone(None)), QueueingHint::Queue),
+        (&away, Delta::Added(zone(None)), QueueingHint::Queue),
         (&away, moved(Some("z"), None), QueueingHint::Queue),
         (&away, moved(None, Some("z")), QueueingHint::Skip),
         (&away, moved(Some("z"), Some("z")), QueueingHint::Skip),

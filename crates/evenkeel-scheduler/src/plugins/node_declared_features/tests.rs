@@ -6,7 +6,7 @@ use super::{NodeDeclaredFeatures, required_features};
 use crate::{
     fixtures::{info, node, pod, table},
     framework::{
-        Change, CycleState, Edit, Filter, Plugin, PreFilter, PreFilterResult, QueueingHint,
+        Change, CycleState, Delta, Filter, Plugin, PreFilter, PreFilterResult, QueueingHint,
     },
 };
 
@@ -69,7 +69,7 @@ fn a_pod_is_retried_when_its_required_features_change() {
         json!({"spec": {"hostNetwork": true, "hostUsers": false}}),
         json!({"spec": {"hostNetwork": true, "hostUsers": false}, "status": {"phase": "Pending", "reason": "x"}}),
     );
-    let node_added = Change::Node(Edit::Added(node("a", &json!({}))));
+    let node_added = Change::Node(Delta::Added(node("a", &json!({}))));
     for (change, expected) in [
         (pod_update(with_requirement.clone(), updated), QueueingHint::Skip),
         (pod_update(with_requirement.clone(), json!({})), QueueingHint::Queue),

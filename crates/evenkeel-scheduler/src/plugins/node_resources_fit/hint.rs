@@ -4,7 +4,7 @@ use evenkeel_api::views::{DeviceClass, Node};
 use std::sync::Arc;
 
 use crate::{
-    framework::{Change, Edit, ObjectChange, QueueingHint},
+    framework::{Change, Delta, ObjectChange, QueueingHint},
     plugins::resource_classes::implicit_resource_name,
     pod::PodInfo,
     resources::Resources,
@@ -34,7 +34,7 @@ pub(super) fn hint(
             };
             QueueingHint::when(new.fits(requests, devices_provide) && has_increased())
         }
-        Change::AssignedPod(Edit::Updated { old, new }) => {
+        Change::AssignedPod(Delta::Updated { old, new }) => {
             let old_requests = &old.requirements.requests;
             let new_requests = &new.requirements.requests;
             QueueingHint::when(exceeds_in_requested(old_requests, new_requests, requests))
@@ -47,7 +47,7 @@ pub(super) fn hint(
 }
 
 /// Reports whether the DeviceClass provides a requested resource that it did not provide before.
-fn maps_requested_resource(edit: &Edit<Arc<DeviceClass>>, requests: &Resources) -> bool {
+fn maps_requested_resource(edit: &Delta<Arc<DeviceClass>>, requests: &Resources) -> bool {
     let Some(class) = edit.after() else { return false };
     let is_requested =
         |name: &str| requests.scalars.iter().any(|(requested, _)| **requested == *name);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::{Args, NodeResourcesFit, ResourceWeight, Strategy};
 use crate::{
     fixtures::{info, merge, node, table, with_requests},
-    framework::{Change, Edit, ObjectChange, Plugin, QueueingHint},
+    framework::{Change, Delta, ObjectChange, Plugin, QueueingHint},
     nodes::NodeTable,
     plugins::{
         random_cluster::{filter_results, scores},
@@ -186,18 +186,18 @@ fn hints_queue_pods_whose_resource_a_device_class_provides() {
         &json!({ "spec": { "containers": [{ "name": "c", "resources": { "requests": {
         "deviceclass.resource.kubernetes.io/a": "1" } } }] } }),
     );
-    let updated = |old, new| Edit::Updated { old, new };
+    let updated = |old, new| Delta::Updated { old, new };
     let (without_resource, gpus) = (class("a", ""), class("a", "example.com/gpu"));
     for (n, (pod, edit, expected)) in [
-        (&waiting, Edit::Added(Arc::clone(&gpus)), QueueingHint::Queue),
-        (&waiting, Edit::Added(class("a", "example.com/nic")), QueueingHint::Skip),
-        (&waiting, Edit::Added(Arc::clone(&without_resource)), QueueingHint::Skip),
+        (&waiting, Delta::Added(Arc::clone(&gpus)), QueueingHint::Queue),
+        (&waiting, Delta::Added(class("a", "example.com/nic")), QueueingHint::Skip),
+        (&waiting, Delta::Added(Arc::clone(&without_resource)), QueueingHint::Skip),
         (&waiting, updated(Arc::clone(&without_resource), Arc::clone(&gpus)), QueueingHint::Queue),
         (&waiting, updated(Arc::clone(&gpus), Arc::clone(&gpus)), QueueingHint::Skip),
         (&waiting, updated(Arc::clone(&gpus), Arc::clone(&without_resource)), QueueingHint::Skip),
-        (&implicit, Edit::Added(Arc::clone(&without_resource)), QueueingHint::Queue),
+        (&implicit, Delta::Added(Arc::clone(&without_resource)), QueueingHint::Queue),
         (&implicit, updated(without_resource, Arc::clone(&gpus)), QueueingHint::Skip),
-        (&implicit, Edit::Added(class("b", "")), QueueingHint::Skip),
+        (&implicit, Delta::Added(class("b", "")), QueueingHint::Skip),
     ]
     .into_iter()
     .enumerate()
@@ -206,12 +206,12 @@ fn hints_queue_pods_whose_resource_a_device_class_provides() {
         assert_eq!(plugin.queueing_hint(pod, &change), expected, "{n}");
     }
     // Once devices provide the resource, the pod may fit on a node that does not advertise it.
-    let node_added = || Change::Node(Edit::Added(node("a", &json!({}))));
+    let node_added = || Change::Node(Delta::Added(node("a", &json!({}))));
     assert_eq!(plugin.queueing_hint(&waiting, &node_added()), QueueingHint::Skip);
     plugin.device_classes.as_ref().unwrap().set(gpus);
     assert_eq!(plugin.queueing_hint(&waiting, &node_added()), QueueingHint::Queue);
     let (old, new) = (node("a", &json!({})), node("a", &json!({})));
-    let unchanged = Change::Node(Edit::Updated { old, new });
+    let unchanged = Change::Node(Delta::Updated { old, new });
     assert_eq!(plugin.queueing_hint(&waiting, &unchanged), QueueingHint::Queue);
 }
 
@@ -225,11 +225,11 @@ fn hints_queue_pods_after_changes_that_may_free_resources() {
             &json!({ "status": { "allocatable": { "cpu": cpu, "pods": pods, "memory": memory } } }),
         )
     };
-    let updated = |old, new| Edit::Updated { old, new };
+    let updated = |old, new| Delta::Updated { old, new };
     for (n, (edit, expected)) in [
-        (Edit::Added(node_with("2", "1", "1Gi")), QueueingHint::Queue),
-        (Edit::Added(node_with("1", "1", "1Gi")), QueueingHint::Skip),
-        (Edit::Added(node_with("2", "0", "1Gi")), QueueingHint::Skip),
+        (Delta::Added(node_with("2", "1", "1Gi")), QueueingHint::Queue),
+        (Delta::Added(node_with("1", "1", "1Gi")), QueueingHint::Skip),
+        (Delta::Added(node_with("2", "0", "1Gi")), QueueingHint::Skip),
         (updated(node_with("1", "1", "1Gi"), node_with("2", "1", "1Gi")), QueueingHint::Queue),
         (updated(node_with("3", "1", "1Gi"), node_with("2", "1", "1Gi")), QueueingHint::Skip),
         (updated(node_with("2", "1", "1Gi"), node_with("2", "2", "1Gi")), QueueingHint::Queue),
@@ -241,13 +241,13 @@ fn hints_queue_pods_after_changes_that_may_free_resources() {
         assert_eq!(plugin.queueing_hint(&waiting, &Change::Node(edit)), expected, "{n}");
     }
     let pod_updated =
-        |old: &Value, new: &Value| Edit::Updated { old: info("o", old), new: info("o", new) };
+        |old: &Value, new: &Value| Delta::Updated { old: info("o", old), new: info("o", new) };
     let only_cpu = info(
         "p",
         &json!({ "spec": { "containers": [{ "name": "c", "resources": { "requests": { "cpu": "1" } } }] } }),
     );
     for (n, (edit, expected)) in [
-        (Edit::Deleted(info("o", &with_requests("1m", "1"))), QueueingHint::Queue),
+        (Delta::Deleted(info("o", &with_requests("1m", "1"))), QueueingHint::Queue),
         (pod_updated(&with_requests("2", "1Gi"), &with_requests("1", "1Gi")), QueueingHint::Queue),
         (pod_updated(&with_requests("2", "2Gi"), &with_requests("2", "1Gi")), QueueingHint::Skip),
     ]

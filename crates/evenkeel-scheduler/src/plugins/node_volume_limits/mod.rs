@@ -23,7 +23,7 @@ use evenkeel_component_helpers::storage::{claims, csi_translation};
 use super::volumes::{VolumeCaches, VolumeListers, named_claims};
 use crate::{
     framework::{
-        ActionType, Change, ClusterEvent, CycleState, Edit, EventResource, Filter, Handle,
+        ActionType, Change, ClusterEvent, CycleState, Delta, EventResource, Filter, Handle,
         ObjectChange, Plugin, PreFilter, PreFilterResult, QueueingHint, Status, StatusResult,
     },
     nodes::{NodeRef, NodeTable},
@@ -85,21 +85,21 @@ impl Plugin for NodeVolumeLimits {
     fn queueing_hint(&self, pod: &PodInfo, change: &Change) -> QueueingHint {
         let pod = &pod.pod;
         match change {
-            Change::AssignedPod(Edit::Deleted(deleted)) => {
+            Change::AssignedPod(Delta::Deleted(deleted)) => {
                 QueueingHint::when(deleted.pod.spec.volumes.iter().any(may_be_csi_volume))
             }
             Change::Object(ObjectChange::CsiNode(edit)) => match edit {
-                Edit::Added(_) => QueueingHint::Queue,
-                Edit::Updated { old, new } => QueueingHint::when(has_higher_limit(old, new)),
-                Edit::Deleted(_) => QueueingHint::Skip,
+                Delta::Added(_) => QueueingHint::Queue,
+                Delta::Updated { old, new } => QueueingHint::when(has_higher_limit(old, new)),
+                Delta::Deleted(_) => QueueingHint::Skip,
             },
-            Change::Object(ObjectChange::PersistentVolumeClaim(Edit::Added(claim))) => {
+            Change::Object(ObjectChange::PersistentVolumeClaim(Delta::Added(claim))) => {
                 QueueingHint::when(
                     claim.meta.namespace == pod.meta.namespace
                         && claims::of_pod(pod).any(|used| used.claim_name(pod) == *claim.meta.name),
                 )
             }
-            Change::Object(ObjectChange::VolumeAttachment(Edit::Deleted(deleted))) => {
+            Change::Object(ObjectChange::VolumeAttachment(Delta::Deleted(deleted))) => {
                 let mut drivers_of_inline_volumes = pod.spec.volumes.iter().filter_map(|volume| {
                     let plugin = csi_translation::plugin_of_inline(&volume.source)?;
                     csi_translation::driver_of(plugin)

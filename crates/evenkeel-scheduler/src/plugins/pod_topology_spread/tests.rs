@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use super::{Args, DefaultConstraint, DefaultingType, PodTopologySpread, WhenUnsatisfiable};
 use crate::{
     fixtures::{info, merge, node, table},
-    framework::{Change, CycleState, Edit, Plugin, PreFilter, PreFilterResult, QueueingHint},
+    framework::{Change, CycleState, Delta, Plugin, PreFilter, PreFilterResult, QueueingHint},
     plugins::random_cluster::{
         HOST, RandomCluster, ZONE, filter_results, filter_results_of_state, pod_of, scores, steps,
     },
@@ -309,12 +309,12 @@ fn hints_queue_pods_after_changes_that_may_satisfy_a_constraint() {
     let other_namespace =
         info("o", &json!({ "metadata": { "namespace": "bank", "labels": { "app": "web" } } }));
     for (n, (edit, expected)) in [
-        (Edit::Added(labelled("web")), QueueingHint::Queue),
-        (Edit::Added(labelled("db")), QueueingHint::Skip),
-        (Edit::Added(other_namespace), QueueingHint::Skip),
-        (Edit::Deleted(labelled("web")), QueueingHint::Queue),
-        (Edit::Updated { old: labelled("web"), new: labelled("db") }, QueueingHint::Queue),
-        (Edit::Updated { old: labelled("x"), new: labelled("db") }, QueueingHint::Skip),
+        (Delta::Added(labelled("web")), QueueingHint::Queue),
+        (Delta::Added(labelled("db")), QueueingHint::Skip),
+        (Delta::Added(other_namespace), QueueingHint::Skip),
+        (Delta::Deleted(labelled("web")), QueueingHint::Queue),
+        (Delta::Updated { old: labelled("web"), new: labelled("db") }, QueueingHint::Queue),
+        (Delta::Updated { old: labelled("x"), new: labelled("db") }, QueueingHint::Skip),
     ]
     .into_iter()
     .enumerate()
@@ -328,15 +328,15 @@ fn hints_queue_pods_after_changes_that_may_satisfy_a_constraint() {
     let taint = || json!([{ "key": "k", "effect": "NoSchedule" }]);
     let (without_zone, in_z, in_y) =
         (zone(None, json!([])), zone(Some("z"), json!([])), zone(Some("y"), json!([])));
-    let updated = |old: &std::sync::Arc<Node>, new: &std::sync::Arc<Node>| Edit::Updated {
+    let updated = |old: &std::sync::Arc<Node>, new: &std::sync::Arc<Node>| Delta::Updated {
         old: old.clone(),
         new: new.clone(),
     };
     for (n, (edit, expected)) in [
-        (Edit::Added(in_z.clone()), QueueingHint::Queue),
-        (Edit::Added(without_zone.clone()), QueueingHint::Skip),
-        (Edit::Deleted(in_z.clone()), QueueingHint::Queue),
-        (Edit::Deleted(without_zone.clone()), QueueingHint::Skip),
+        (Delta::Added(in_z.clone()), QueueingHint::Queue),
+        (Delta::Added(without_zone.clone()), QueueingHint::Skip),
+        (Delta::Deleted(in_z.clone()), QueueingHint::Queue),
+        (Delta::Deleted(without_zone.clone()), QueueingHint::Skip),
         (updated(&without_zone, &in_z), QueueingHint::Queue),
         (updated(&in_z, &without_zone), QueueingHint::Queue),
         (updated(&in_y, &in_z), QueueingHint::Queue),

@@ -10,7 +10,7 @@ use evenkeel_api::{View, views::Pod};
 use evenkeel_runtime::{
     client::Client,
     controller::rewrite,
-    plan::{PatchForm, Rewrite, Target},
+    plan::{PatchType, Rewrite, Target},
 };
 use serde_json::Value;
 use std::time::Duration;
@@ -75,6 +75,6 @@ async fn write(
 async fn patch<V: View>(client: &Client, object: &V, change: &Value) -> Result<u64, PreBindError> {
     let meta = object.meta();
     let target = Target::of(V::kind(), meta);
-    let change = Rewrite::new(target, &meta.resource_version, PatchForm::Merge, change.to_string());
+    let change = Rewrite::new(target, &meta.resource_version, PatchType::Merge, change.to_string());
     Ok(rewrite(client, &change).await?.meta.version())
 }

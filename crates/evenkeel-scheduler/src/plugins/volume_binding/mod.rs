@@ -46,7 +46,7 @@ use super::{
 
 use crate::{
     framework::{
-        ActionType, Change, ClusterEvent, Code, CycleState, Edit, EventResource, Filter, Handle,
+        ActionType, Change, ClusterEvent, Code, CycleState, Delta, EventResource, Filter, Handle,
         ObjectChange, Plugin, PluginFuture, PreBind, PreBindError, PreBindPreFlight, PreFilter,
         PreFilterResult, PreScore, PreScoreResult, QueueingHint, Reserve, Score, Status,
         StatusResult,
@@ -191,20 +191,20 @@ fn after_object_change(pod: &Pod, change: &ObjectChange) -> QueueingHint {
         }
         ObjectChange::PersistentVolume(edit) => QueueingHint::when(edit.after().is_some()),
         ObjectChange::StorageClass(edit) => match edit {
-            Edit::Added(_) => QueueingHint::Queue,
-            Edit::Updated { old, new } => {
+            Delta::Added(_) => QueueingHint::Queue,
+            Delta::Updated { old, new } => {
                 QueueingHint::when(old.allowed_topologies != new.allowed_topologies)
             }
-            Edit::Deleted(_) => QueueingHint::Skip,
+            Delta::Deleted(_) => QueueingHint::Skip,
         },
         ObjectChange::CsiNode(edit) => match edit {
-            Edit::Added(_) => QueueingHint::Queue,
-            Edit::Updated { old, new } => {
+            Delta::Added(_) => QueueingHint::Queue,
+            Delta::Updated { old, new } => {
                 QueueingHint::when(migrated_plugins(old) != migrated_plugins(new))
             }
-            Edit::Deleted(_) => QueueingHint::Skip,
+            Delta::Deleted(_) => QueueingHint::Skip,
         },
-        ObjectChange::CsiDriver(Edit::Updated { old, new }) => {
+        ObjectChange::CsiDriver(Delta::Updated { old, new }) => {
             let uses_driver = |volume: &Volume| {
                 volume.source.csi.as_deref().is_some_and(|csi| csi.driver == new.meta.name)
             };
@@ -215,15 +215,15 @@ fn after_object_change(pod: &Pod, change: &ObjectChange) -> QueueingHint {
             )
         }
         ObjectChange::CsiStorageCapacity(edit) => match edit {
-            Edit::Added(_) => QueueingHint::Queue,
-            Edit::Updated { old, new } => {
+            Delta::Added(_) => QueueingHint::Queue,
+            Delta::Updated { old, new } => {
                 let old_limit = volume_size_limit(old);
                 let increases = volume_size_limit(new).is_some_and(|new_limit| {
                     old_limit.is_none_or(|old_limit| new_limit.value() > old_limit.value())
                 });
                 QueueingHint::when(increases)
             }
-            Edit::Deleted(_) => QueueingHint::Skip,
+            Delta::Deleted(_) => QueueingHint::Skip,
         },
         _ => QueueingHint::Skip,
     }

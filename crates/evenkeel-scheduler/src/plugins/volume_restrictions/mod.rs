@@ -18,7 +18,7 @@ use evenkeel_api::views::{Pod, VolumeSource};
 use super::volumes::{CLAIM_RESOURCE, VolumeCaches, VolumeListers, named_claims, not_found};
 use crate::{
     framework::{
-        ActionType, Change, ClusterEvent, CycleState, Edit, EventResource, Filter, Handle,
+        ActionType, Change, ClusterEvent, CycleState, Delta, EventResource, Filter, Handle,
         ObjectChange, Plugin, PreFilter, PreFilterResult, QueueingHint, Status, StatusResult,
     },
     nodes::{NodeRef, NodeTable},
@@ -84,7 +84,7 @@ impl Plugin for VolumeRestrictions {
     fn queueing_hint(&self, pod: &PodInfo, change: &Change) -> QueueingHint {
         let pod = &pod.pod;
         match change {
-            Change::AssignedPod(Edit::Deleted(deleted)) => {
+            Change::AssignedPod(Delta::Deleted(deleted)) => {
                 let deleted = &deleted.pod;
                 let share_claim = || {
                     let mut names = named_claims(pod);
@@ -95,7 +95,7 @@ impl Plugin for VolumeRestrictions {
                         && (have_conflicting_disks(pod, deleted) || share_claim()),
                 )
             }
-            Change::Node(Edit::Added(_)) => QueueingHint::Queue,
+            Change::Node(Delta::Added(_)) => QueueingHint::Queue,
             Change::Object(ObjectChange::PersistentVolumeClaim(edit)) if edit.is_added() => {
                 QueueingHint::when(edit.after().is_some_and(|claim| {
                     claim.meta.namespace == pod.meta.namespace

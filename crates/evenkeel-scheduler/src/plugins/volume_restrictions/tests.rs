@@ -6,7 +6,7 @@ use super::{RestrictedVolumes, VolumeRestrictions, have_conflicting_disks};
 use crate::{
     fixtures::{info, merge, node, pod, table},
     framework::{
-        Change, CycleState, Edit, Filter, Plugin, PreFilter, PreFilterResult, QueueingHint,
+        Change, CycleState, Delta, Filter, Plugin, PreFilter, PreFilterResult, QueueingHint,
     },
     nodes::NodeTable,
     plugins::volumes::test_objects::{VolumeObjects, object, using},
@@ -137,7 +137,7 @@ fn deletion_of_a_pod_with_the_same_claim_queues_the_pod() {
     ] {
         let deleted = info("q", &deleted);
         assert_eq!(
-            plugin().queueing_hint(&waiting, &Change::AssignedPod(Edit::Deleted(deleted))),
+            plugin().queueing_hint(&waiting, &Change::AssignedPod(Delta::Deleted(deleted))),
             expected
         );
     }

@@ -23,7 +23,7 @@ use super::volumes::{
 };
 use crate::{
     framework::{
-        ActionType, Change, ClusterEvent, CycleState, Edit, EventResource, Filter, Handle,
+        ActionType, Change, ClusterEvent, CycleState, Delta, EventResource, Filter, Handle,
         ObjectChange, Plugin, PreFilter, PreFilterResult, QueueingHint, Status, StatusResult,
     },
     nodes::{NodeRef, NodeTable},
@@ -95,7 +95,7 @@ impl Plugin for VolumeZone {
                 let waits = edit.after().is_some_and(|class| volume::waits_for_consumer(class));
                 QueueingHint::when(edit.is_added() && waits)
             }
-            Change::Node(Edit::Added(_) | Edit::Updated { .. }) => QueueingHint::Queue,
+            Change::Node(Delta::Added(_) | Delta::Updated { .. }) => QueueingHint::Queue,
             Change::Object(ObjectChange::PersistentVolumeClaim(edit)) => {
                 QueueingHint::when(edit.after().is_some_and(|claim| {
                     claim.meta.namespace == pod.pod.meta.namespace
@@ -103,11 +103,11 @@ impl Plugin for VolumeZone {
                 }))
             }
             Change::Object(ObjectChange::PersistentVolume(edit)) => match edit {
-                Edit::Added(_) => QueueingHint::Queue,
-                Edit::Updated { old, new } => {
+                Delta::Added(_) => QueueingHint::Queue,
+                Delta::Updated { old, new } => {
                     QueueingHint::when(volume_topologies(old) != volume_topologies(new))
                 }
-                Edit::Deleted(_) => QueueingHint::Skip,
+                Delta::Deleted(_) => QueueingHint::Skip,
             },
             _ => QueueingHint::Skip,
         }

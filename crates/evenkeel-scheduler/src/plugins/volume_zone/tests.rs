@@ -6,7 +6,7 @@ use super::VolumeZone;
 use crate::{
     fixtures::{info, node, table},
     framework::{
-        Change, CycleState, Edit, Filter, ObjectChange, Plugin, PreFilter, PreFilterResult,
+        Change, CycleState, Delta, Filter, ObjectChange, Plugin, PreFilter, PreFilterResult,
         QueueingHint,
     },
     plugins::volumes::test_objects::{VolumeObjects, bound, object, using},
@@ -91,7 +91,7 @@ fn a_new_zone_of_a_volume_queues_the_pod() {
     let (a, b) = (volume("a"), volume("b"));
     let hint =
         |edit| plugin.queueing_hint(&pod, &Change::Object(ObjectChange::PersistentVolume(edit)));
-    assert_eq!(hint(Edit::Added(a.clone())), QueueingHint::Queue);
-    assert_eq!(hint(Edit::Updated { old: a.clone(), new: b.clone() }), QueueingHint::Queue);
-    assert_eq!(hint(Edit::Updated { old: a.clone(), new: a.clone() }), QueueingHint::Skip);
+    assert_eq!(hint(Delta::Added(a.clone())), QueueingHint::Queue);
+    assert_eq!(hint(Delta::Updated { old: a.clone(), new: b.clone() }), QueueingHint::Queue);
+    assert_eq!(hint(Delta::Updated { old: a.clone(), new: a.clone() }), QueueingHint::Skip);
 }

@@ -6,7 +6,7 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, KeyUsage
 use serde_json::json;
 use std::path::PathBuf;
 
-/// Users, each with a token that is its name. They may do everything: rights are tested with another one.
+/// Users, each with a token that is its name. They may do everything: permissions are tested with another one.
 pub(super) const USERS: [&str; 3] = ["admin", "upstream-kcm", "evenkeel-kcm"];
 
 /// The files, and the certificate authority.

@@ -6,7 +6,7 @@ use evenkeel_api::{View, cidr::Cidr, views::Node};
 use evenkeel_runtime::{
     client::ListOptions,
     plan::{
-        EventRecord, Failure, LiveRead, OnError, Outcomes, Patch, PatchForm, Plan, PlanError, Steps,
+        EventRecord, Failure, LiveRead, OnError, Outcomes, Patch, PatchType, Plan, PlanError, Steps,
     },
 };
 use serde_json::json;
@@ -91,7 +91,7 @@ fn update_cidrs_allocation(
     let patch = Patch {
         fails_if_missing: true,
         on_error: OnError::Ignore,
-        ..Patch::new(wire::target(node), PatchForm::Strategic, body)
+        ..Patch::new(wire::target(node), PatchType::Strategic, body)
     };
     let mut last_error = None;
     for _ in 0..MAX_ATTEMPTS {

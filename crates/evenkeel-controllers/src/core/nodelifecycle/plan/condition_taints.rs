@@ -7,7 +7,7 @@ use evenkeel_api::{
 };
 use evenkeel_runtime::{
     introspect::Description,
-    plan::{Patch, PatchForm, Plan},
+    plan::{Patch, PatchType, Plan},
 };
 use serde_json::{Map, Value, json};
 
@@ -55,7 +55,7 @@ const RENAMED_LABELS: [RenamedLabel; 2] = [
 pub(crate) fn plan(node: &Node, now: Timestamp) -> Plan {
     let mut plan = Plan::nothing();
     for body in taints_patch(node, now).into_iter().chain(labels_patch(node)) {
-        plan.push(Patch::new(wire::target(node), PatchForm::Strategic, body));
+        plan.push(Patch::new(wire::target(node), PatchType::Strategic, body));
     }
     plan
 }

@@ -1,10 +1,10 @@
 use super::*;
-use evenkeel_cel::check::Declared;
+use evenkeel_cel::check::DeclType;
 use serde_json::{Value, json};
 
 /// Returns a kind whose objects have the field `foo` of this type.
 fn kind(name: &str, foo: Type) -> TypedKind {
-    let object = Declared::object(Some(name), [("foo", Declared::of(foo))]).kind;
+    let object = DeclType::object(Some(name), [("foo", DeclType::of(foo))]).kind;
     let kind = GroupVersionKind { group: "g".into(), version: "v1".into(), kind: name.into() };
     TypedKind { kind, object }
 }

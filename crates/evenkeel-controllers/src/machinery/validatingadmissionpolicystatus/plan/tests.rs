@@ -54,7 +54,7 @@ fn summaries(plan: &Plan) -> Vec<String> {
         Action::Patch(patch) => {
             assert_eq!(
                 (patch.subresource, patch.form),
-                ("status", PatchForm::Apply(FIELD_MANAGER))
+                ("status", PatchType::Apply(FIELD_MANAGER))
             );
             let body: Value = serde_json::from_slice(&patch.body).unwrap();
             let status = &body["status"];

@@ -37,7 +37,7 @@ use evenkeel_api::{
     views::{PersistentVolume, PersistentVolumeClaim},
 };
 use evenkeel_component_helpers::storage;
-use evenkeel_runtime::plan::{Action, OnError, PatchForm, Rewrite};
+use evenkeel_runtime::plan::{Action, OnError, PatchType, Rewrite};
 use serde_json::{Map as Object, Value, json};
 use std::sync::Arc;
 
@@ -64,12 +64,12 @@ impl ConsecutiveWrites {
 
 /// Returns a merge patch of a volume, for now without a required resource version.
 fn change_volume(volume: &PersistentVolume, body: &Value) -> Rewrite {
-    Rewrite::new(wire::target(volume), "", PatchForm::Merge, body.to_string())
+    Rewrite::new(wire::target(volume), "", PatchType::Merge, body.to_string())
 }
 
 /// Returns a merge patch of a claim, for now without a required resource version.
 fn change_claim(claim: &PersistentVolumeClaim, body: &Value) -> Rewrite {
-    Rewrite::new(wire::target(claim), "", PatchForm::Merge, body.to_string())
+    Rewrite::new(wire::target(claim), "", PatchType::Merge, body.to_string())
 }
 
 /// Returns the writes that are missing for the binding: first `claimRef` and phase of the volume, then `volumeName` and

@@ -7,7 +7,7 @@ use evenkeel_api::{
 };
 use evenkeel_runtime::{
     client::{ApiError, Client, DeleteOptions, Metadata},
-    plan::PatchForm,
+    plan::PatchType,
 };
 use serde_json::Value;
 use std::sync::Arc;
@@ -76,7 +76,7 @@ async fn patch(
     let meta = &claim.meta;
     let change = with_preconditions(claim, version, change).to_string();
     let kind = ResourceClaim::kind();
-    let form = PatchForm::Merge;
+    let form = PatchType::Merge;
     client.patch(&kind, &meta.namespace, &meta.name, subresource, form, change.into()).await
 }
 
@@ -97,7 +97,7 @@ pub(in super::super) async fn release(
     let Some(change) = release_of(claim, pod) else { return Ok(()) };
     let meta = &claim.meta;
     let kind = ResourceClaim::kind();
-    let form = PatchForm::Strategic;
+    let form = PatchType::Strategic;
     let change = change.to_string().into();
     client
         .patch::<ResourceClaim>(&kind, &meta.namespace, &meta.name, "status", form, change)
@@ -124,7 +124,7 @@ pub(in super::super) async fn patch_pod_status(
     let kind = Pod::kind();
     let meta = &pod.meta;
     let change = pod_status(pod, claim, mappings).to_string().into();
-    let form = PatchForm::Strategic;
+    let form = PatchType::Strategic;
     let namespace = &meta.namespace;
     let name = &meta.name;
     client.patch::<Metadata>(&kind, namespace, name, "status", form, change).await.map(drop)

@@ -18,7 +18,7 @@ use super::super::{
 use crate::{
     fixtures::{at, handle, info, merge, node, series, table},
     framework::{
-        Change, CycleState, Edit, Filter as _, NominatingInfo, ObjectChange, Plugin as _,
+        Change, CycleState, Delta, Filter as _, NominatingInfo, ObjectChange, Plugin as _,
         PostBind as _, PostFilter as _, PostFilterResult, PreBind as _, PreBindError,
         PreBindPreFlight, PreFilter as _, PreFilterResult, Profile, QueueingHint, Reserve as _,
     },
@@ -538,7 +538,7 @@ async fn a_claim_of_an_earlier_attempt_is_deleted_first() {
     // The deletion requeues the pod. It requeues other pods only if it frees devices.
     let unallocated: Arc<ResourceClaim> = object("web-1", &extended_claim_json("2", &json!({})));
     let claim_deleted = |claim: &Arc<ResourceClaim>| {
-        Change::Object(ObjectChange::ResourceClaim(Edit::Deleted(Arc::clone(claim))))
+        Change::Object(ObjectChange::ResourceClaim(Delta::Deleted(Arc::clone(claim))))
     };
     for (pod, claim, expected) in [
         (&pod, &unallocated, QueueingHint::Queue),

@@ -1,13 +1,13 @@
-//! Rights that a manager derives from its controllers, under RBAC.
+//! Permissions that a manager derives from its controllers, under RBAC.
 
-#[path = "../../../../examples/rights.rs"]
+#[path = "../../../../examples/permissions.rs"]
 mod manifest;
 
 use crate::{copy, create, map};
 use evenkeel_runtime::{
     manager::BuildError,
+    permissions::{self, Permissions},
     prelude::*,
-    rights::{self, Rights},
 };
 use evenkeel_test::{TestServer, eventually_gone};
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Secret};
@@ -30,10 +30,11 @@ fn operator(kube: kube::Client, setup: Setup) -> Result<Manager, BuildError> {
     Ok(manager)
 }
 
-/// Runs the operator with these rights alone. Returns whether the copy was written, and its event.
-async fn run(rights: &Rights) -> [bool; 2] {
+/// Runs the operator with these permissions alone. Returns whether the copy was written, and its event.
+async fn run(permissions: &Permissions) -> [bool; 2] {
     let server = TestServer::start().await.unwrap();
-    let groups = manifest::grant(&server.client(), &rights.manifest("copier"), "default").await;
+    let groups =
+        manifest::grant(&server.client(), &permissions.manifest("copier"), "default").await;
     let kube = server.client_as("system:serviceaccount:default:copier", groups);
     let running = server.run(move |_, setup| operator(kube.clone(), setup));
     let maps: Api<ConfigMap> = Api::default_namespaced(server.client());
@@ -53,9 +54,9 @@ async fn run(rights: &Rights) -> [bool; 2] {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_operator_works_with_exactly_the_rights_of_its_declarations() {
-    let rights = rights::of(operator).unwrap();
-    assert_eq!(run(&rights).await, [true, true]);
+async fn an_operator_works_with_exactly_the_permissions_of_its_declarations() {
+    let permissions = permissions::of(operator).unwrap();
+    assert_eq!(run(&permissions).await, [true, true]);
     let missing = [
         // A watch that is refused is a list again and again, and a list may be a watch.
         ("", "configmaps", &["list", "watch"][..], [false, false]),
@@ -69,27 +70,30 @@ async fn an_operator_works_with_exactly_the_rights_of_its_declarations() {
         ("coordination.k8s.io", "leases", &["get"], [false, false]),
     ];
     for (group, resource, verbs, expected) in missing {
-        let mut fewer = rights.clone();
+        let mut fewer = permissions.clone();
         for verb in verbs {
             let before = fewer.clone();
             fewer = fewer.without(group, resource, verb);
-            assert_ne!(fewer, before, "{verb} {resource} is among the rights");
+            assert_ne!(fewer, before, "{verb} {resource} is among the permissions");
         }
         assert_eq!(run(&fewer).await, expected, "without {verbs:?} of {resource}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn rights_follow_what_is_declared() {
+async fn permissions_follow_what_is_declared() {
     let server = TestServer::start().await.unwrap();
     let setup = Setup::simulated(server.clock().clone(), "me");
     let manager =
         Manager::builder(server.client()).setup(setup).metrics(Metrics::secure(0)).build().unwrap();
-    let has = |rights: &Rights, resource: &str, verb: &str| {
+    let has = |permissions: &Permissions, resource: &str, verb: &str| {
         let verb = verb.to_owned();
-        rights.rules().iter().any(|rule| rule.resource == resource && rule.verbs.contains(&verb))
+        permissions
+            .rules()
+            .iter()
+            .any(|rule| rule.resource == resource && rule.verbs.contains(&verb))
     };
-    let before = manager.rights();
+    let before = manager.permissions();
     assert!(
         has(&before, "tokenreviews", "create") && has(&before, "subjectaccessreviews", "create")
     );
@@ -101,7 +105,7 @@ async fn rights_follow_what_is_declared() {
         .owns_metadata(gadgets)
         .series_events()
         .reconcile(async |_, _: Context| Ok(Outcome::Settled));
-    let after = manager.rights();
+    let after = manager.permissions();
     let table = [
         ("configmaps", "watch", true),
         ("configmaps", "patch", false),

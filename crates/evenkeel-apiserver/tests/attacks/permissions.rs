@@ -257,7 +257,7 @@ pub(crate) async fn addresses_of_the_machine_itself(target: &Target) {
     ann.post(&slices, &slice).await.is(403, "");
 }
 
-/// Sub-resources are rights of their own.
+/// Sub-resources are permissions of their own.
 pub(crate) async fn subresources(target: &Target) {
     let namespace = target.namespace("sub").await;
     let bob = target.somebody(json!([
@@ -488,8 +488,8 @@ pub(crate) async fn status_changes_no_metadata(target: &Target) {
     ] {
         let base = format!("/apis/{group}{}", if namespaced { format!("/namespaces/{namespace}") } else { String::new() });
         let path = format!("{base}/{resource}");
-        let rights = rule(group.split('/').next().unwrap_or_default(), &[&format!("{resource}/status")], &["get", "update", "patch"]);
-        let (admin, bob) = (target.admin(), target.somebody(json!([rights])).await);
+        let permissions = rule(group.split('/').next().unwrap_or_default(), &[&format!("{resource}/status")], &["get", "update", "patch"]);
+        let (admin, bob) = (target.admin(), target.somebody(json!([permissions])).await);
         admin.make(&path, json!({"metadata": {"name": name, "labels": {"a": "1"}}, "spec": spec})).await;
         let read = async || admin.get(&format!("{path}/{name}")).await.json();
         let labels = async || read().await["metadata"]["labels"].clone();

@@ -1,4 +1,4 @@
-//! Rights that the programs need: those that upstream's bootstrap policy grants to their users.
+//! Permissions that the programs need: those that upstream's bootstrap policy grants to their users.
 
 use super::{Program, additions::added_in, flags::LeaseName};
 use anyhow::Result;
@@ -16,14 +16,14 @@ const SIGNERS: &str = "signers";
 
 /// A request that a user must be allowed to send.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Right {
+pub(super) struct Permission {
     /// Service account in `kube-system` that needs it. `None` is the program's user.
     pub(super) account: Option<&'static str>,
     pub(super) verb: String,
     pub(super) group: String,
     /// Resource, or `RESOURCE/SUBRESOURCE`.
     pub(super) resource: String,
-    /// Namespace and name, if the right is restricted to them.
+    /// Namespace and name, if the permission is restricted to them.
     pub(super) namespace: Option<String>,
     pub(super) name: Option<String>,
     /// Minor version whose bootstrap policy was the first to grant it. `None` if every version that the programs are made for
@@ -31,8 +31,8 @@ pub(super) struct Right {
     pub(super) added_in: Option<u32>,
 }
 
-impl Right {
-    /// Reports whether both rights allow the same request of the same account.
+impl Permission {
+    /// Reports whether both permissions allow the same request of the same account.
     fn is_same(&self, other: &Self) -> bool {
         let Self { account, verb, group, resource, namespace, name, added_in: _ } = self;
         (account, verb, group, resource, namespace, name)
@@ -60,7 +60,7 @@ impl Right {
         text
     }
 
-    /// Reports whether the server serves the resource. A right of what it does not serve is of no use.
+    /// Reports whether the server serves the resource. A permission of what it does not serve is of no use.
     pub(super) fn is_served(&self, served: &ServerResources) -> bool {
         let resource = self.resource.split('/').next().unwrap_or_default();
         let is_unknown = served.failed.iter().any(|failed| *failed.group == *self.group);
@@ -73,8 +73,8 @@ impl Right {
     }
 }
 
-/// Returns the rights that a program needs. `controllers` are the service accounts of its controllers. With
-/// `uses_service_accounts`, these need their rights; otherwise the program's user does.
+/// Returns the permissions that a program needs. `controllers` are the service accounts of its controllers. With
+/// `uses_service_accounts`, these need their permissions; otherwise the program's user does.
 ///
 /// # Errors
 /// When the bootstrap policy cannot be read.
@@ -83,16 +83,16 @@ pub(super) fn needed(
     lease: Option<&LeaseName>,
     controllers: &[&'static str],
     uses_service_accounts: bool,
-) -> Result<Vec<Right>> {
+) -> Result<Vec<Permission>> {
     let own = bootstrap_grants(program.user())?;
     let elects = |grant: &BootstrapGrant| grant.rule.api_groups.iter().any(|it| it == COORDINATION);
-    let mut rights: Vec<Right> = own
+    let mut permissions: Vec<Permission> = own
         .iter()
         .filter(|grant| !elects(grant))
-        .flat_map(|grant| rights_of(None, grant))
+        .flat_map(|grant| permissions_of(None, grant))
         .collect();
     if let Some(lease) = lease {
-        let on_lease = |verb: &str, name: Option<&String>| Right {
+        let on_lease = |verb: &str, name: Option<&String>| Permission {
             account: None,
             verb: verb.to_owned(),
             group: COORDINATION.to_owned(),
@@ -101,42 +101,42 @@ pub(super) fn needed(
             name: name.cloned(),
             added_in: None,
         };
-        rights.push(on_lease("create", None));
-        rights.push(on_lease("get", Some(&lease.name)));
-        rights.push(on_lease("update", Some(&lease.name)));
+        permissions.push(on_lease("create", None));
+        permissions.push(on_lease("get", Some(&lease.name)));
+        permissions.push(on_lease("update", Some(&lease.name)));
     }
     for account in controllers {
         let user = format!("{SERVICE_ACCOUNT}kube-system:{account}");
         let account = uses_service_accounts.then_some(*account);
         for grant in bootstrap_grants(&user)? {
-            rights.extend(rights_of(account, &grant));
+            permissions.extend(permissions_of(account, &grant));
         }
     }
     // Roles overlap.
-    let mut unique: Vec<Right> = Vec::with_capacity(rights.len());
-    for right in rights {
-        match unique.iter_mut().find(|known| known.is_same(&right)) {
+    let mut unique: Vec<Permission> = Vec::with_capacity(permissions.len());
+    for permission in permissions {
+        match unique.iter_mut().find(|known| known.is_same(&permission)) {
             // An older role grants it, too.
-            Some(known) => known.added_in = known.added_in.min(right.added_in),
-            None => unique.push(right),
+            Some(known) => known.added_in = known.added_in.min(permission.added_in),
+            None => unique.push(permission),
         }
     }
     Ok(unique)
 }
 
-/// Returns the rights of a rule, one for each of its verbs, groups, resources and names.
-fn rights_of(account: Option<&'static str>, grant: &BootstrapGrant) -> Vec<Right> {
+/// Returns the permissions of a rule, one for each of its verbs, groups, resources and names.
+fn permissions_of(account: Option<&'static str>, grant: &BootstrapGrant) -> Vec<Permission> {
     let rule = &grant.rule;
     let namespace = Some(grant.namespace.clone()).filter(|namespace| !namespace.is_empty());
     let names: Vec<Option<&String>> = match &*rule.resource_names {
         [] => vec![None],
         names => names.iter().map(Some).collect(),
     };
-    let mut rights = Vec::new();
+    let mut permissions = Vec::new();
     for group in &rule.api_groups {
         for resource in &rule.resources {
             for name in &names {
-                rights.extend(rule.verbs.iter().map(|verb| Right {
+                permissions.extend(rule.verbs.iter().map(|verb| Permission {
                     account,
                     verb: verb.clone(),
                     group: group.clone(),
@@ -148,5 +148,5 @@ fn rights_of(account: Option<&'static str>, grant: &BootstrapGrant) -> Vec<Right
             }
         }
     }
-    rights
+    permissions
 }

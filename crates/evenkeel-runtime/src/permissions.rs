@@ -1,6 +1,6 @@
-//! Rights that an operator needs, from what its controllers declare, and their RBAC manifests.
+//! Permissions that an operator needs, from what its controllers declare, and their RBAC manifests.
 //!
-//! | a controller or manager declares | its rights |
+//! | a controller or manager declares | its permissions |
 //! |---|---|
 //! | a kind that it reconciles, owns, watches or reads | get, list, watch |
 //! | a kind that it owns | create, update, patch, delete, or the verbs that it declares with `writes` |
@@ -10,7 +10,7 @@
 //! | metrics with authentication | reviews of tokens and permissions (create) |
 //!
 //! Requests that an operator sends in other ways, such as with [`Context::kube`](crate::operator::Context::kube), are
-//! declared with [`ControllerBuilder::writes`](crate::operator::ControllerBuilder::writes) or [`Rights::and`].
+//! declared with [`ControllerBuilder::writes`](crate::operator::ControllerBuilder::writes) or [`Permissions::and`].
 //!
 //! Upstream: the `+kubebuilder:rbac` markers, which an author updates with the code.
 
@@ -40,9 +40,9 @@ type Resource = (String, String, String);
 /// Verbs by resource.
 type Rules = BTreeMap<Resource, BTreeSet<String>>;
 
-/// Rights of an operator. See [`Manager::rights`].
+/// Permissions of an operator. See [`Manager::permissions`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Rights {
+pub struct Permissions {
     /// Rules by namespace. The empty namespace is the whole cluster.
     rules: BTreeMap<String, Rules>,
     /// Namespace of the operator and of its service account.
@@ -66,7 +66,7 @@ pub struct PolicyRule {
     pub verbs: Vec<String>,
 }
 
-impl Rights {
+impl Permissions {
     pub(crate) fn of_namespace(namespace: &str) -> Self {
         Self { namespace: namespace.to_owned(), ..Self::default() }
     }
@@ -85,7 +85,7 @@ impl Rights {
         self
     }
 
-    /// Returns the same rights without a verb on a resource, for tests of the requests that need it.
+    /// Returns the same permissions without a verb on a resource, for tests of the requests that need it.
     #[must_use]
     pub fn without(mut self, group: &str, resource: &str, verb: &str) -> Self {
         for rules in self.rules.values_mut().chain([&mut self.own]) {
@@ -114,13 +114,13 @@ impl Rights {
         .collect()
     }
 
-    /// Returns the manifest of the rights: a ServiceAccount of this name in the operator's namespace, a ClusterRole with
+    /// Returns the manifest of the permissions: a ServiceAccount of this name in the operator's namespace, a ClusterRole with
     /// the rules of the cluster, a Role in each namespace with rules of its own, and their bindings.
     ///
     /// ```
-    /// # use evenkeel_runtime::rights::Rights;
-    /// let rights = Rights::default().in_namespace("shop").and("", "apps", "deployments", &["get"]);
-    /// assert!(rights.manifest("shop-operator").contains("kind: ClusterRole\n"));
+    /// # use evenkeel_runtime::permissions::Permissions;
+    /// let permissions = Permissions::default().in_namespace("shop").and("", "apps", "deployments", &["get"]);
+    /// assert!(permissions.manifest("shop-operator").contains("kind: ClusterRole\n"));
     /// ```
     pub fn manifest(&self, name: &str) -> String {
         let mut all = self.rules.clone();
@@ -196,9 +196,9 @@ impl Rights {
         }
     }
 
-    /// Adds the rights of a controller.
-    pub(crate) fn add_declared(&mut self, declared: &Declared) {
-        let Declared { root, caches, owned, written, records_series, .. } = declared;
+    /// Adds the permissions of a controller.
+    pub(crate) fn add_declared(&mut self, declared: &DeclaredAccess) {
+        let DeclaredAccess { root, caches, owned, written, records_series, .. } = declared;
         let everywhere = vec![String::new()];
         let namespaces_of = |kind: &Kind| caches.get(kind).unwrap_or(&everywhere);
         for (kind, namespaces) in caches {
@@ -249,7 +249,7 @@ fn quoted(text: &str) -> String {
 
 /// Kinds that one controller declares to read and write.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Declared {
+pub(crate) struct DeclaredAccess {
     /// Name of the controller.
     pub(crate) controller: String,
     /// Kind that the controller reconciles. `None` if its keys are not objects.
@@ -263,7 +263,7 @@ pub(crate) struct Declared {
     pub(crate) records_series: bool,
 }
 
-impl Declared {
+impl DeclaredAccess {
     pub(crate) fn owns(&mut self, kind: &Kind) {
         self.owned.insert(kind.clone());
     }
@@ -294,11 +294,11 @@ impl Declared {
     }
 }
 
-/// Returns the rights of an operator, from the function that builds it. It needs no cluster: its client has no server, and
+/// Returns the permissions of an operator, from the function that builds it. It needs no cluster: its client has no server, and
 /// it opens no ports. Call it inside a tokio runtime.
 ///
 /// ```no_run
-/// use evenkeel_runtime::{manager::BuildError, prelude::*, rights};
+/// use evenkeel_runtime::{manager::BuildError, prelude::*, permissions};
 /// use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 ///
 /// fn operator(kube: kube::Client, setup: Setup) -> Result<Manager, BuildError> {
@@ -313,7 +313,7 @@ impl Declared {
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), BuildError> {
 /// // With the argument `rbac`:
-/// print!("{}", rights::of(operator)?.in_namespace("copier").manifest("copier"));
+/// print!("{}", permissions::of(operator)?.in_namespace("copier").manifest("copier"));
 /// # Ok(())
 /// # }
 /// ```
@@ -322,13 +322,13 @@ impl Declared {
 /// Those of `operator`.
 pub fn of<E>(
     operator: impl FnOnce(kube::Client, Setup) -> Result<Manager, E>,
-) -> Result<Rights, E> {
+) -> Result<Permissions, E> {
     let no_server = tower::service_fn(|request: Request<Body>| {
         let path = request.uri().path().to_owned();
         async move { Err::<Response<Body>, BoxError>(format!("{path}: there is no server").into()) }
     });
     let kube = kube::Client::new(no_server, "default");
-    Ok(operator(kube, Setup::simulated(Clock::system(), "rights"))?.rights())
+    Ok(operator(kube, Setup::simulated(Clock::system(), "permissions"))?.permissions())
 }
 
 #[cfg(test)]
@@ -349,28 +349,28 @@ mod tests {
     }
 
     /// Returns the rules, one per line: namespace, group, resource, name, verbs.
-    fn lines(rights: &Rights) -> Vec<String> {
+    fn lines(permissions: &Permissions) -> Vec<String> {
         let line = |PolicyRule { namespace, group, resource, name, verbs }: &PolicyRule| {
             let name = if name.is_empty() { String::new() } else { format!(" {name}") };
             format!("{namespace}|{group}/{resource}{name}: {}", verbs.join(" "))
         };
-        rights.rules().iter().map(line).collect()
+        permissions.rules().iter().map(line).collect()
     }
 
     #[test]
     fn declarations_become_rules_of_their_namespaces() {
         let (sites, maps, secrets) = (kind("x.io", "sites"), kind("", "maps"), kind("", "secrets"));
-        let mut declared = Declared::default();
+        let mut declared = DeclaredAccess::default();
         declared.owns(&maps);
         declared.owns(&secrets);
         declared.writes(&secrets, &["create", "patch"]);
         let scopes = [scope(&sites, &[""]), scope(&maps, &["a", "b"]), scope(&secrets, &[""])];
         declared.complete("site", &sites, scopes.iter());
-        let mut rights = Rights::of_namespace("own");
-        rights.add_declared(&declared);
-        rights.add_own("coordination.k8s.io", "leases", "site", &["get", "update"]);
+        let mut permissions = Permissions::of_namespace("own");
+        permissions.add_declared(&declared);
+        permissions.add_own("coordination.k8s.io", "leases", "site", &["get", "update"]);
         assert_eq!(
-            lines(&rights),
+            lines(&permissions),
             [
                 "|/events: create patch",
                 "|/secrets: create get list patch watch",
@@ -382,7 +382,7 @@ mod tests {
                 "own|coordination.k8s.io/leases site: get update",
             ]
         );
-        let fewer = rights.without("", "secrets", "patch").without("", "events", "create");
+        let fewer = permissions.without("", "secrets", "patch").without("", "events", "create");
         let fewer = lines(&fewer.without("", "events", "patch").in_namespace("other"));
         assert_eq!(fewer[0], "|/secrets: create get list watch");
         assert_eq!(fewer.last().unwrap(), "other|coordination.k8s.io/leases site: get update");
@@ -390,9 +390,9 @@ mod tests {
 
     #[test]
     fn a_manifest_has_a_role_for_each_namespace() {
-        let mut rights =
-            Rights::of_namespace("own").and("", "apps", "deployments", &["get", "list"]);
-        rights.add_own("", "secrets", "tls", &["get"]);
+        let mut permissions =
+            Permissions::of_namespace("own").and("", "apps", "deployments", &["get", "list"]);
+        permissions.add_own("", "secrets", "tls", &["get"]);
         let binding = |kind: &str| {
             format!(
                 "roleRef:\n  apiGroup: rbac.authorization.k8s.io\n  kind: {kind}\n  name: \"op\"\nsubjects:\n- kind: ServiceAccount\n  name: \"op\"\n  namespace: \"own\"\n"
@@ -412,6 +412,6 @@ mod tests {
             "RoleBinding\nmetadata:\n  name: \"op\"\n  namespace: \"own\"\n",
             &binding("Role"),
         ];
-        assert_eq!(rights.manifest("op"), expected.concat());
+        assert_eq!(permissions.manifest("op"), expected.concat());
     }
 }

@@ -1,4 +1,4 @@
-//! Rights that a user needs for the content of a page. The API server decides: by its answer to a read with the user's token
+//! Permissions that a user needs for the content of a page. The API server decides: by its answer to a read with the user's token
 //! or, for data of this process, by a SelfSubjectAccessReview.
 
 use crate::source::PageError;
@@ -12,9 +12,9 @@ pub(crate) const CONTROLLERS: &str = "/debug/controllers";
 /// Path at which programs serve their metrics. Who may read this path may see the metrics in the console.
 pub(crate) const METRICS: &str = "/metrics";
 
-/// Right that the API server grants or denies.
+/// Permission that the API server grants or denies.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Right {
+pub(crate) enum Permission {
     /// A verb on a resource.
     Resource {
         /// Verb of the request.
@@ -32,13 +32,13 @@ pub(crate) enum Right {
     Path(&'static str),
 }
 
-impl Right {
-    /// Returns the right to list objects.
+impl Permission {
+    /// Returns the permission to list objects.
     pub(crate) fn list(kind: &Kind, namespace: &str) -> Self {
         Self::on("list", kind, namespace, "")
     }
 
-    /// Returns the right to list all objects.
+    /// Returns the permission to list all objects.
     pub(crate) fn everything() -> Self {
         let [all, none] = ["*", ""].map(str::to_owned);
         Self::Resource {
@@ -50,7 +50,7 @@ impl Right {
         }
     }
 
-    /// Returns the right to a verb on an object.
+    /// Returns the permission to a verb on an object.
     pub(crate) fn on(verb: &'static str, kind: &Kind, namespace: &str, name: &str) -> Self {
         let [group, resource, namespace, name] =
             [&*kind.group, &kind.plural, namespace, name].map(str::to_owned);
@@ -69,7 +69,7 @@ impl Right {
         }
     }
 
-    /// Returns the error for a user without the right. It names the role that grants the right.
+    /// Returns the error for a user without the permission. It names the role that grants the permission.
     pub(crate) fn refusal(&self, user: &str) -> PageError {
         let message = match self {
             Self::Resource { verb, group, resource, namespace, name } => {
@@ -92,7 +92,7 @@ impl Right {
         PageError { status: StatusCode::FORBIDDEN, message }
     }
 
-    /// Returns the reason why the API server refuses a request that needs the right. `user` is the name of its sender; `None`
+    /// Returns the reason why the API server refuses a request that needs the permission. `user` is the name of its sender; `None`
     /// for the cluster's administrator.
     pub(crate) fn error(&self, user: Option<&str>, error: &ApiError) -> PageError {
         match (error.code(), user) {
@@ -124,16 +124,22 @@ mod tests {
     #[test]
     fn a_refusal_names_user_verb_and_place() {
         let deployments = Kind::new("apps", "v1", "Deployment", "deployments", true);
-        for (right, want) in [
-            (Right::list(&PODS, "shop"), "User ann may not list pods in namespace shop. A Role "),
-            (Right::list(&PODS, ""), "User ann may not list pods. A ClusterRole "),
+        for (permission, want) in [
             (
-                Right::on("get", &deployments, "shop", "web"),
+                Permission::list(&PODS, "shop"),
+                "User ann may not list pods in namespace shop. A Role ",
+            ),
+            (Permission::list(&PODS, ""), "User ann may not list pods. A ClusterRole "),
+            (
+                Permission::on("get", &deployments, "shop", "web"),
                 "User ann may not get deployments.apps web in namespace shop. ",
             ),
-            (Right::Path(CONTROLLERS), "User ann may not get /debug/controllers. A ClusterRole "),
+            (
+                Permission::Path(CONTROLLERS),
+                "User ann may not get /debug/controllers. A ClusterRole ",
+            ),
         ] {
-            let refusal = right.refusal("ann");
+            let refusal = permission.refusal("ann");
             assert_eq!(refusal.status, StatusCode::FORBIDDEN);
             assert!(refusal.message.starts_with(want), "{}", refusal.message);
         }
@@ -141,10 +147,10 @@ mod tests {
 
     #[test]
     fn reviews_have_the_attributes_of_the_request() {
-        let spec = Right::on("patch", &PODS, "shop", "web").spec();
+        let spec = Permission::on("patch", &PODS, "shop", "web").spec();
         let want = json!({"verb": "patch", "group": "", "resource": "pods", "namespace": "shop", "name": "web"});
         assert_eq!(spec["resourceAttributes"], want);
-        let spec = Right::Path(METRICS).spec();
+        let spec = Permission::Path(METRICS).spec();
         assert_eq!(spec["nonResourceAttributes"], json!({"verb": "get", "path": "/metrics"}));
     }
 }

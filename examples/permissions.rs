@@ -1,4 +1,4 @@
-//! Rights of an operator's manifest, in tests.
+//! Permissions of an operator's manifest, in tests.
 
 use kube::{
     Api, Client, Discovery,
