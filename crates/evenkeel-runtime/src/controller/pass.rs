@@ -3,14 +3,16 @@
 use super::{
     execute::{Executor, Report},
     memory::Memories,
-    reconcile::{Error, Explanation, PassResult, Reconcile, Request, action_error, plan_error},
+    reconcile::{
+        Error, Explanation, PassError, PassResult, Reconcile, Request, action_error, plan_error,
+    },
     status_throttle::StatusThrottle,
 };
 use crate::{
     client::LeaderFence,
     clock::Clock,
     introspect::{self, Description, RecordedActions},
-    plan::{self, Action, Key, Outcome, Outcomes, Pass, PassHandler, Plan, Planner},
+    plan::{self, Action, Key, Outcome, Outcomes, Pass, PassHandler, Plan, PlanError, Planner},
 };
 use evenkeel_api::time::Timestamp;
 use futures::future::BoxFuture;
@@ -214,10 +216,16 @@ impl<'a> Driver<'a> {
                 self.run_steps(plan).await;
             let status_result =
                 if is_incomplete { Ok(None) } else { self.write_status(&outcomes).await };
-            let result = match failure {
-                Some(failure) => Err(failure),
-                None if is_incomplete => Ok(None),
-                None => status_result.map(|status_requeue| sooner(requeue, status_requeue)),
+            let result = match (failure, status_result) {
+                (Some(error), status_result) => {
+                    let status_requeue = status_result.unwrap_or_else(|failed| failed.requeue);
+                    Err(PassError { error, requeue: sooner(requeue, status_requeue) })
+                }
+                (None, Ok(_)) if is_incomplete => Ok(None),
+                (None, Ok(status_requeue)) => Ok(sooner(requeue, status_requeue)),
+                (None, Err(failed)) => {
+                    Err(PassError { requeue: sooner(requeue, failed.requeue), ..failed })
+                }
             };
             let took = self.clock.now().duration_since(at).try_into().unwrap_or_default();
             let succeeded = result.is_ok();
@@ -249,26 +257,32 @@ impl<'a> Driver<'a> {
     async fn write_status(&mut self, outcomes: &Outcomes) -> PassResult {
         let status_plan = self.pass.status(outcomes, self.clock.now());
         assert_valid(&status_plan, self.key);
-        if status_plan.actions.is_empty() {
-            return status_plan
-                .error
-                .map_or(Ok(status_plan.requeue), |error| Err(plan_error(error)));
+        let Plan { actions, requeue, error, .. } = status_plan;
+        if actions.is_empty() {
+            return plan_result(requeue, error);
         }
         // A pass with actions writes its status immediately. A status that only reflects observations is throttled.
         if outcomes.0.is_empty()
             && let Some(delay) = self.status_throttle.delay(self.key, self.clock.instant())
         {
-            return Ok(sooner(status_plan.requeue, Some(delay)));
+            return Ok(sooner(requeue, Some(delay)));
         }
-        let Report { outcomes, failure, .. } =
-            self.executor.run(self.key, &status_plan.actions).await;
-        self.recorded.add(&status_plan.actions, &outcomes);
+        let Report { outcomes, failure, .. } = self.executor.run(self.key, &actions).await;
+        self.recorded.add(&actions, &outcomes);
         if let Some(failure) = failure {
             // The queue's backoff delays the retry.
-            return Err(action_error(failure));
+            return Err(PassError { error: action_error(failure), requeue });
         }
         self.status_throttle.record_write(self.key, self.clock.instant());
-        status_plan.error.map_or(Ok(status_plan.requeue), |error| Err(plan_error(error)))
+        plan_result(requeue, error)
+    }
+}
+
+/// Returns the result of a plan whose actions succeeded.
+fn plan_result(requeue: Option<Duration>, error: Option<PlanError>) -> PassResult {
+    match error {
+        Some(error) => Err(PassError { error: plan_error(error), requeue }),
+        None => Ok(requeue),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{
     Env, barrier::Barrier, execute::Executor, memory::Memories, pass::PlannerReconciler,
-    status_throttle::StatusThrottle,
+    reconcile::PassError, status_throttle::StatusThrottle,
 };
 use crate::{
     cache::{Cache, Reader},
@@ -141,10 +141,10 @@ impl Periodic {
                 let mut recorded = RecordedActions::default();
                 match passes.pass(&Key::new("", ""), None, &mut recorded).await {
                     Ok(requeue) => requeue.map_or(period, |requeue| requeue.min(period)),
-                    Err(error) => {
+                    Err(PassError { error, requeue }) => {
                         let error = full_text(&*error.source);
                         tracing::warn!(controller = name, error, "The periodic pass failed");
-                        period
+                        requeue.map_or(period, |requeue| requeue.min(period))
                     }
                 }
             }

@@ -196,7 +196,22 @@ pub(super) fn plan_error(PlanError { message, terminal }: PlanError) -> Error {
 }
 
 /// Result of one pass over a key: the delay after which to requeue it, if any.
-pub(super) type PassResult = Result<Option<Duration>, Error>;
+pub(super) type PassResult = Result<Option<Duration>, PassError>;
+
+/// Failure of a pass.
+#[derive(Debug)]
+pub(super) struct PassError {
+    pub(super) error: Error,
+    /// Delay after which the pass requeues the key even if its backoff is longer, such as until a Job's
+    /// `activeDeadlineSeconds`. Upstream's controllers call `AddAfter` before the write that then fails.
+    pub(super) requeue: Option<Duration>,
+}
+
+impl From<Error> for PassError {
+    fn from(error: Error) -> Self {
+        Self { error, requeue: None }
+    }
+}
 
 /// Report on a key: the controller's observations and next actions.
 #[derive(Debug, Default)]

@@ -5,7 +5,7 @@ use super::{
     causes::{Cause, Causes},
     failures::Failures,
     metrics::ControllerMetrics,
-    reconcile::{PassResult, Reconcile, Request},
+    reconcile::{PassError, PassResult, Reconcile, Request},
     shards::Replay,
     watched::{ControllerCaches, Subscribed, WatchedCaches},
 };
@@ -380,8 +380,9 @@ impl Shared {
             return self.forget(key);
         };
         let took = start.elapsed();
-        self.metrics.observe_pass(took, pass_result.as_ref().err().map(|error| &*error.source));
-        let error_text = pass_result.as_ref().err().map(|error| full_text(&*error.source));
+        let error = pass_result.as_ref().err().map(|failed| &failed.error);
+        self.metrics.observe_pass(took, error.map(|error| &*error.source));
+        let error_text = error.map(|error| full_text(&*error.source));
         let recorded_result = match (&pass_result, &error_text) {
             (Ok(requeue), _) => Ok(*requeue),
             (Err(_), text) => Err(text.as_deref().unwrap_or_default()),
@@ -420,7 +421,7 @@ impl Shared {
             if !self.recovers_panics {
                 self.panicked.set(ReconcilePanicked { key, message: panic.clone() });
             }
-            Err(super::Error::message(format!("panic: {panic}")))
+            Err(super::Error::message(format!("panic: {panic}")).into())
         }))
     }
 
@@ -451,7 +452,7 @@ impl Shared {
                     self.queue.add_after(key.clone(), after);
                 }
             }
-            Err(error) => {
+            Err(PassError { error, requeue }) => {
                 self.metrics.count_result("error");
                 if error.terminal {
                     self.metrics.terminal_errors.inc();
@@ -481,6 +482,9 @@ impl Shared {
                     }
                     self.record_cause(key, Cause::Retry);
                     self.queue.add_rate_limited(key.clone());
+                }
+                if let Some(after) = requeue {
+                    self.queue.add_after(key.clone(), after);
                 }
             }
         }

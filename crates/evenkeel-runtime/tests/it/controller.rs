@@ -480,6 +480,42 @@ async fn error_or_empty_step_ends_the_steps() {
     }
 }
 
+/// Plans to come back after three seconds, and fails.
+struct Punctual {
+    maps: Cache<Full<ConfigMap>>,
+    plans: Arc<AtomicU32>,
+}
+
+impl Planner for Punctual {
+    type Observed = ();
+    type Memory = ();
+
+    fn observe(&self, _: &Key, (): &()) -> Option<()> {
+        (!self.maps.list().is_empty()).then_some(())
+    }
+
+    fn plan(&self, (): &(), (): &(), _now: Timestamp) -> (Plan, ()) {
+        self.plans.fetch_add(1, Ordering::SeqCst);
+        let mut plan = Plan::failure("no");
+        plan.requeue_after(Duration::from_secs(3));
+        (plan, ())
+    }
+}
+
+/// A Job's deadline is not put off by a write that fails again and again.
+#[tokio::test(start_paused = true)]
+async fn a_failed_pass_comes_back_at_the_time_it_wanted() {
+    let world = World::new();
+    world.want("web", 0);
+    let (maps, plans) = (world.maps.clone(), Arc::clone(&world.plans));
+    let builder = Builder::new(&world.env, "punctual", &world.maps);
+    let (controller, stop) = (builder.planned(Punctual { maps, plans }), world.tasks.token());
+    world.tasks.spawn("punctual", controller.run(stop));
+    // The backoff alone has passed 10 times in 2.6 s. It is longer than three seconds from then on.
+    tokio::time::sleep(Duration::from_secs(65)).await;
+    assert_eq!(world.plans.load(Ordering::SeqCst), 30);
+}
+
 /// Deletes all pods in a pass, one kind of which is refused; counts passes and those that succeeded.
 struct Cleaner {
     pods: Cache<Full<Pod>>,
