@@ -26,6 +26,8 @@ pub enum Tail {
     Hang,
     /// The connection is reset.
     Break,
+    /// The body never ends: spaces follow.
+    Endless,
 }
 
 /// A scripted response.
@@ -127,6 +129,10 @@ fn respond(answer: Answer) -> Response<StreamBody<Chunks>> {
             let broken =
                 stream::once(async { Err(io::Error::from(io::ErrorKind::ConnectionReset)) });
             chunks.chain(broken).boxed()
+        }
+        Tail::Endless => {
+            let spaces = Bytes::from(vec![b' '; 64 << 10]);
+            chunks.chain(stream::repeat_with(move || Ok(Frame::data(spaces.clone())))).boxed()
         }
     };
     let mut response =

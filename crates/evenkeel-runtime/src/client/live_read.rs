@@ -117,9 +117,11 @@ impl Client {
             ReadRequest::Discovery { max_age } => {
                 return Ok(Reply::of_resources(self.recent_api_resources(*max_age).await?));
             }
-            ReadRequest::Get { path, accept } => ApiRequest::new(Method::GET, path.clone(), accept),
+            ReadRequest::Get { path, accept } => {
+                ApiRequest::new(Method::GET, path.clone(), accept).for_list(0)
+            }
             ReadRequest::GetShared { path } => {
-                ApiRequest::new(Method::GET, path.clone(), negotiation::JSON)
+                ApiRequest::new(Method::GET, path.clone(), negotiation::JSON).for_list(0)
             }
             ReadRequest::Review { path, body } => {
                 ApiRequest::new(Method::POST, path.clone(), negotiation::JSON).json(body.clone())

@@ -8,7 +8,7 @@ use super::{
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
-use http_body_util::BodyExt as _;
+use http_body_util::{BodyExt as _, Limited};
 use kube::client::Body;
 use std::{error::Error, io, time::Duration};
 use tower::BoxError;
@@ -18,6 +18,19 @@ const MAX_RETRIES: u32 = 10;
 
 /// Delay before a GET that lost its connection is sent again, as in client-go.
 const LOST_CONNECTION_DELAY: Duration = Duration::from_secs(1);
+
+/// Maximum length in bytes of a response with one object. It exceeds any object that etcd can store, like that of a
+/// watch's frame.
+const MAX_OBJECT_BYTES: usize = 64 << 20;
+
+/// Maximum length in bytes that an item adds to a page of a list: etcd's limit of a request, with a third for JSON.
+const MAX_ITEM_BYTES: usize = 2 << 20;
+
+/// Maximum length in bytes of a list without a limit of items: a million objects of 8 KiB.
+const MAX_LIST_BYTES: usize = 8 << 30;
+
+/// Maximum length in bytes of the body of an error, and of a body that is only read to reuse its connection.
+const MAX_ERROR_BYTES: usize = 1 << 20;
 
 /// Request that can be sent repeatedly.
 pub(crate) struct ApiRequest {
@@ -31,6 +44,9 @@ pub(crate) struct ApiRequest {
     pub(crate) headers: HeaderMap,
     /// Whether the rate limit applies. It does not apply to watches, which are few and must not wait for writes.
     pub(crate) is_rate_limited: bool,
+    /// Maximum length of the response in bytes. A longer response is a transport error: a server that never ends a
+    /// response must not take this process's memory.
+    max_response_bytes: usize,
 }
 
 impl ApiRequest {
@@ -43,7 +59,18 @@ impl ApiRequest {
             body: Bytes::new(),
             headers: HeaderMap::new(),
             is_rate_limited: true,
+            max_response_bytes: MAX_OBJECT_BYTES,
         }
+    }
+
+    /// Permits the length of a list of at most `limit` items; 0 means any number.
+    pub(crate) fn for_list(mut self, limit: u32) -> Self {
+        let max_items = usize::try_from(limit).unwrap_or(usize::MAX);
+        self.max_response_bytes = match max_items {
+            0 => MAX_LIST_BYTES,
+            _ => max_items.saturating_mul(MAX_ITEM_BYTES).clamp(MAX_OBJECT_BYTES, MAX_LIST_BYTES),
+        };
+        self
     }
 
     pub(crate) fn json(self, body: Bytes) -> Self {
@@ -137,7 +164,8 @@ impl Client {
     async fn send_and_read(&self, call: &ApiRequest) -> Result<Response<Bytes>, ApiError> {
         let response = self.send(call).await?;
         let (parts, body) = response.into_parts();
-        let bytes = body.collect().await.map_err(|error| call.transport_error(error))?.to_bytes();
+        let body = Limited::new(body, call.max_response_bytes).collect().await;
+        let bytes = body.map_err(|error| call.transport_error(error))?.to_bytes();
         if let Some(metrics) = &self.shared.metrics {
             metrics.observe_response_size(&call.method, bytes.len());
         }
@@ -158,7 +186,8 @@ impl Client {
                 (Some(delay), result) => {
                     if let Ok(response) = result {
                         // Read the body to its end, so that the connection can be reused.
-                        let _ = response.into_body().collect().await;
+                        let body = Limited::new(response.into_body(), MAX_ERROR_BYTES);
+                        let _ = body.collect().await;
                     }
                     tracing::debug!(path = call.path(), attempt, wait = ?delay, "sending a request again");
                     tokio::time::sleep(delay).await;
@@ -217,7 +246,7 @@ impl Client {
 /// Returns the error of an unsuccessful response.
 async fn status_error(response: Response<ResponseBody>) -> ApiError {
     let (parts, body) = response.into_parts();
-    match body.collect().await {
+    match Limited::new(body, MAX_ERROR_BYTES).collect().await {
         Ok(body) => ApiError::Status(Box::new(negotiation::decode_status(
             &parts.headers,
             parts.status.as_u16(),
@@ -266,4 +295,18 @@ fn is_lost_connection(error: &BoxError) -> bool {
         next = cause.source();
     }
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_may_be_as_long_as_its_items() {
+        let max = |limit| {
+            let call = ApiRequest::new(Method::GET, String::new(), "").for_list(limit);
+            call.max_response_bytes >> 20
+        };
+        assert_eq!([max(1), max(500), max(100_000), max(0)], [64, 1000, 8192, 8192]);
+    }
 }

@@ -99,6 +99,20 @@ async fn a_truncated_body_is_a_transport_error() {
     assert_eq!(error.code(), 0);
 }
 
+/// A server, or a proxy before it, may never end a body, of an object or of an error.
+#[tokio::test(start_paused = true)]
+async fn an_endless_body_ends_the_request() {
+    let refusal = Answer::new(403, r#"{"kind":"Status","code":403"#).tail(Tail::Endless);
+    let script =
+        Script::new([pod().tail(Tail::Endless), refusal, busy().tail(Tail::Endless), pod()]);
+    let client = script.client(&clock());
+    let error = client.get_metadata(&PODS, "ns", "a").await.unwrap_err();
+    assert!(matches!(error, ApiError::Transport { .. }), "{error:?}");
+    assert!(crate::client::full_text(&error).ends_with("length limit exceeded"), "{error:?}");
+    assert_eq!(client.get_metadata(&PODS, "ns", "a").await.unwrap_err().code(), 403);
+    assert_eq!(client.get_metadata(&PODS, "ns", "a").await.unwrap().meta.version(), 7);
+}
+
 #[tokio::test(start_paused = true)]
 async fn each_controller_has_its_own_rate_limit() {
     let script = Script::new(std::iter::repeat_with(pod).take(6));

@@ -84,7 +84,7 @@ impl Client {
         each: &mut (dyn FnMut(&[u8], Encoding) + Send),
     ) -> Result<ListMeta, ApiError> {
         let target = kind.path(namespace) + options.query().as_str();
-        let call = ApiRequest::new(Method::GET, target, accept);
+        let call = ApiRequest::new(Method::GET, target, accept).for_list(options.limit);
         let response = self.exchange(&call).await?;
         negotiation::for_each_item(response.headers(), response.body(), each)
             .map_err(|source| decode_error(&call, source))
@@ -98,7 +98,8 @@ impl Client {
         options: &ListOptions,
     ) -> Result<List<V>, ApiError> {
         let target = kind.path(namespace) + options.query().as_str();
-        let call = ApiRequest::new(Method::GET, target, negotiation::accept_list::<V>());
+        let call = ApiRequest::new(Method::GET, target, negotiation::accept_list::<V>())
+            .for_list(options.limit);
         let response = self.exchange(&call).await?;
         negotiation::decode_list(response.headers(), response.body())
             .map_err(|source| decode_error(&call, source))
@@ -257,7 +258,8 @@ impl Client {
         selection: &ListOptions,
     ) -> Result<(), ApiError> {
         let target = kind.path(namespace) + selection.query().as_str();
-        let call = ApiRequest::new(Method::DELETE, target, negotiation::accept_list::<Metadata>());
+        let call = ApiRequest::new(Method::DELETE, target, negotiation::accept_list::<Metadata>())
+            .for_list(0);
         self.exchange(&call.json(options.body().into())).await.map(drop)
     }
 
@@ -266,7 +268,7 @@ impl Client {
     pub async fn raw(&self, request: Request<Bytes>) -> Result<Response<Bytes>, ApiError> {
         let (parts, body) = request.into_parts();
         let target = parts.uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();
-        let mut call = ApiRequest::new(parts.method, target, "");
+        let mut call = ApiRequest::new(parts.method, target, "").for_list(0);
         call.headers = parts.headers;
         call.body = body;
         self.exchange(&call).await
