@@ -130,8 +130,10 @@ pub enum ConnectError {
     /// `tls-server-name` is invalid.
     #[error("tls-server-name {0:?} is not a DNS name or an IP address")]
     ServerName(String),
-    /// The kubeconfig or the environment names a proxy that is not an HTTP proxy.
-    #[error("the proxy {0} cannot be used: only http:// proxies are supported")]
+    /// The kubeconfig or the environment names a proxy with another protocol, or an invalid URL.
+    #[error(
+        "the proxy {0} cannot be used: only http://, https:// and socks5:// proxies are supported"
+    )]
     Proxy(String),
 }
 
@@ -378,13 +380,13 @@ fn build_stack_of(config: &Config, versions: HttpVersions) -> Result<Stack, Conn
     http.enforce_http(false);
     http.set_nodelay(true);
     http.set_connect_timeout(config.connect_timeout);
-    let mut tls =
-        HttpsConnectorBuilder::new().with_tls_config(client_config(config)?).https_or_http();
+    let tls_config = client_config(config)?;
+    let connector = Connector::new(http, proxy, tls_config.clone());
+    let mut tls = HttpsConnectorBuilder::new().with_tls_config(tls_config).https_or_http();
     if let Some(name) = &config.tls_server_name {
         let parsed = name.clone().try_into().map_err(|_| ConnectError::ServerName(name.clone()))?;
         tls = tls.with_server_name_resolver(FixedServerNameResolver::new(parsed));
     }
-    let connector = Connector::new(http, proxy);
     let connector = match versions {
         HttpVersions::Http1 => tls.enable_http1().wrap_connector(connector),
         HttpVersions::All => tls.enable_all_versions().wrap_connector(connector),

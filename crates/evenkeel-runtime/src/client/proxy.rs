@@ -1,4 +1,9 @@
-//! HTTP proxies between client and server: the kubeconfig's, or else the environment's.
+//! Proxies between client and server: the kubeconfig's, or else the environment's.
+//!
+//! | URL of the proxy | server over TLS | server without TLS |
+//! |---|---|---|
+//! | `http://`, `https://` | tunnel with CONNECT | the proxy forwards each request |
+//! | `socks5://`, `socks5h://` | SOCKS5; the proxy resolves the server's name | the same |
 //!
 //! Upstream: `http.ProxyFromEnvironment`, which all of client-go's transports use.
 
@@ -8,11 +13,16 @@ use evenkeel_api::cidr::Cidr;
 use futures::future::BoxFuture;
 use http::{HeaderValue, Uri, uri::Scheme};
 use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
 use hyper_util::{
-    client::legacy::connect::{Connected, Connection, HttpConnector},
+    client::legacy::connect::{
+        Connected, Connection, HttpConnector,
+        proxy::{SocksV5, Tunnel},
+    },
     rt::TokioIo,
 };
 use percent_encoding::percent_decode_str;
+use rustls::ClientConfig;
 use std::{
     io::{self, IoSlice},
     net::IpAddr,
@@ -20,24 +30,55 @@ use std::{
     task::{Context, Poll},
     time::Duration,
 };
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::TcpStream,
-};
+use tokio::net::TcpStream;
 use tower::{BoxError, Service};
 
-/// Timeout of a CONNECT request to a proxy.
+/// Timeout of the connection to a server through a proxy.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Limit on the head of the proxy's response to CONNECT, in bytes.
-const MAX_RESPONSE_HEAD: usize = 64 * 1024;
-
-/// An HTTP proxy.
+/// A proxy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Proxy {
+    protocol: Protocol,
+    /// Scheme, host and port. The scheme of a SOCKS5 proxy is `http`, as for any connection without TLS.
     address: Uri,
-    /// Value of `Proxy-Authorization`. Never printed.
-    authorization: Option<HeaderValue>,
+    credentials: Option<Credentials>,
+}
+
+/// Protocol of a proxy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Protocol {
+    /// HTTP, with or without TLS.
+    Http,
+    Socks5,
+}
+
+/// User name and password for a proxy. Never printed.
+#[derive(Clone, PartialEq, Eq)]
+struct Credentials {
+    user: String,
+    password: String,
+    /// Value of `Proxy-Authorization`.
+    header: HeaderValue,
+}
+
+impl std::fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Credentials")
+    }
+}
+
+impl Credentials {
+    /// Parses `name:password`, which is percent-encoded.
+    fn parse(user_info: &str) -> Result<Self, http::header::InvalidHeaderValue> {
+        let (user, password) = user_info.split_once(':').unwrap_or((user_info, ""));
+        let [user, password] =
+            [user, password].map(|text| percent_decode_str(text).decode_utf8_lossy().into_owned());
+        let encoded = BASE64_STANDARD.encode(format!("{user}:{password}"));
+        let mut header = HeaderValue::try_from(format!("Basic {encoded}"))?;
+        header.set_sensitive(true);
+        Ok(Self { user, password, header })
+    }
 }
 
 impl Proxy {
@@ -50,57 +91,33 @@ impl Proxy {
         };
         // The error does not contain the password.
         let invalid = || ConnectError::Proxy(format!("{scheme}://{host_and_port}"));
+        let (protocol, scheme, default_port) = match scheme {
+            "http" => (Protocol::Http, "http", 80),
+            "https" => (Protocol::Http, "https", 443),
+            "socks5" | "socks5h" => (Protocol::Socks5, "http", 1080),
+            _ => return Err(invalid()),
+        };
         let url: Uri = format!("{scheme}://{host_and_port}").parse().map_err(|_| invalid())?;
-        let host =
-            url.host().filter(|_| url.scheme() == Some(&Scheme::HTTP)).ok_or_else(invalid)?;
-        let address = format!("http://{host}:{}", url.port_u16().unwrap_or(80));
+        let host = url.host().ok_or_else(invalid)?;
+        let address = format!("{scheme}://{host}:{}", url.port_u16().unwrap_or(default_port));
         Ok(Self {
+            protocol,
             address: address.parse().map_err(|_| invalid())?,
-            authorization: user_info.map(basic_authorization).transpose().map_err(|_| invalid())?,
+            credentials: user_info.map(Credentials::parse).transpose().map_err(|_| invalid())?,
         })
     }
 
-    /// Returns the `Proxy-Authorization` header of a forwarded request. Returns `None` for tunnels, whose
-    /// CONNECT request contains it.
+    /// Returns the `Proxy-Authorization` header of a forwarded request. Returns `None` for tunnels, which send the
+    /// credentials when they are opened.
     pub(super) fn authorization(&self, server: &Uri) -> Option<HeaderValue> {
-        self.authorization.clone().filter(|_| !is_https(server))
+        let header = self.credentials.as_ref().map(|credentials| credentials.header.clone());
+        header.filter(|_| self.forwards(server))
     }
 
-    /// Opens a tunnel to the server with CONNECT.
-    async fn open_tunnel(&self, mut stream: TcpStream, server: &Uri) -> io::Result<TcpStream> {
-        let target = format!("{}:{}", server.host().unwrap_or_default(), port(server));
-        let mut head = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n").into_bytes();
-        if let Some(value) = &self.authorization {
-            head.extend_from_slice(b"Proxy-Authorization: ");
-            head.extend_from_slice(value.as_bytes());
-            head.extend_from_slice(b"\r\n");
-        }
-        head.extend_from_slice(b"\r\n");
-        stream.write_all(&head).await?;
-        let mut answer = Vec::new();
-        // A TLS server waits for the client's first message, so nothing follows the head of a successful response.
-        while !answer.windows(4).any(|end| end == b"\r\n\r\n") {
-            if answer.len() > MAX_RESPONSE_HEAD || stream.read_buf(&mut answer).await? == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-        }
-        let answer = String::from_utf8_lossy(&answer);
-        let status = answer.lines().next().and_then(|line| line.split_once(' '));
-        match status.map(|(_, status)| status).unwrap_or_default() {
-            status if status.split(' ').next() == Some("200") => Ok(stream),
-            status => Err(io::Error::other(format!("proxy {}: {status}", self.address))),
-        }
+    /// Returns whether the proxy forwards each request, instead of the bytes of a connection.
+    fn forwards(&self, server: &Uri) -> bool {
+        self.protocol == Protocol::Http && !is_https(server)
     }
-}
-
-/// Returns the header value of basic authentication for `name:password`, which is percent-encoded.
-fn basic_authorization(user_info: &str) -> Result<HeaderValue, http::header::InvalidHeaderValue> {
-    let (name, password) = user_info.split_once(':').unwrap_or((user_info, ""));
-    let decoded = [name, password].map(|text| percent_decode_str(text).collect::<Vec<u8>>());
-    let credentials = BASE64_STANDARD.encode(decoded.join(&b':'));
-    let mut value = HeaderValue::try_from(format!("Basic {credentials}"))?;
-    value.set_sensitive(true);
-    Ok(value)
 }
 
 /// Proxies of the environment: `HTTP_PROXY`, `HTTPS_PROXY`, `NO_PROXY`. The lower-case variable applies if the
@@ -199,16 +216,52 @@ fn port(server: &Uri) -> u16 {
     server.port_u16().unwrap_or(if is_https(server) { 443 } else { 80 })
 }
 
-/// Connector to the server, directly or through a proxy. TLS uses a tunnel, other requests are forwarded.
+/// Connector to the server, directly or through a proxy.
 #[derive(Clone)]
 pub(super) struct Connector {
     http: HttpConnector,
     proxy: Option<Proxy>,
+    /// Connector to the proxy, with TLS if its URL says so.
+    to_proxy: HttpsConnector<HttpConnector>,
 }
 
 impl Connector {
-    pub(super) fn new(http: HttpConnector, proxy: Option<Proxy>) -> Self {
-        Self { http, proxy }
+    /// Creates a connector. `tls` verifies a proxy with TLS, like the server, as client-go does.
+    pub(super) fn new(http: HttpConnector, proxy: Option<Proxy>, tls: ClientConfig) -> Self {
+        let to_proxy = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
+        Self { to_proxy: to_proxy.enable_http1().wrap_connector(http.clone()), http, proxy }
+    }
+
+    /// Starts a connection to the server through the proxy.
+    fn connect_through(
+        &mut self,
+        proxy: &Proxy,
+        server: Uri,
+    ) -> BoxFuture<'static, Result<MaybeHttpsStream<Tcp>, BoxError>> {
+        let credentials = proxy.credentials.as_ref();
+        match proxy.protocol {
+            Protocol::Http if proxy.forwards(&server) => {
+                Box::pin(self.to_proxy.call(proxy.address.clone()))
+            }
+            Protocol::Http => {
+                let tunnel = Tunnel::new(proxy.address.clone(), self.to_proxy.clone());
+                let mut tunnel = match credentials {
+                    Some(credentials) => tunnel.with_auth(credentials.header.clone()),
+                    None => tunnel,
+                };
+                let opening = tunnel.call(server);
+                Box::pin(async move { Ok(opening.await?) })
+            }
+            Protocol::Socks5 => {
+                let socks = SocksV5::new(proxy.address.clone(), self.http.clone());
+                let mut socks = match credentials.cloned() {
+                    Some(Credentials { user, password, .. }) => socks.with_auth(user, password),
+                    None => socks,
+                };
+                let opening = socks.call(server);
+                Box::pin(async move { Ok(MaybeHttpsStream::Http(opening.await?)) })
+            }
+        }
     }
 }
 
@@ -225,25 +278,48 @@ impl Service<Uri> for Connector {
         let Some(proxy) = self.proxy.clone() else {
             let connecting = self.http.call(server);
             return Box::pin(async move {
-                Ok(ProxyStream { stream: connecting.await?, forwarded: false })
+                let stream = MaybeHttpsStream::Http(connecting.await?);
+                Ok(ProxyStream { stream, forwarded: false })
             });
         };
-        let connecting = self.http.call(proxy.address.clone());
+        let forwarded = proxy.forwards(&server);
+        let server = match with_port(&server) {
+            Ok(server) => server,
+            Err(error) => return Box::pin(async move { Err(error.into()) }),
+        };
+        let connecting = self.connect_through(&proxy, server);
         Box::pin(async move {
-            let stream = connecting.await?;
-            if !is_https(&server) {
-                return Ok(ProxyStream { stream, forwarded: true });
-            }
-            let opening = proxy.open_tunnel(stream.into_inner(), &server);
-            let stream = tokio::time::timeout(CONNECT_TIMEOUT, opening).await??;
-            Ok(ProxyStream { stream: TokioIo::new(stream), forwarded: false })
+            let connected = tokio::time::timeout(CONNECT_TIMEOUT, connecting).await;
+            let stream = connected
+                .map_err(BoxError::from)
+                .flatten()
+                .map_err(|source| ProxyError { address: proxy.address, source })?;
+            Ok(ProxyStream { stream, forwarded })
         })
     }
 }
 
+/// Failure to connect to the server through a proxy.
+#[derive(Debug, thiserror::Error)]
+#[error("proxy {address}")]
+struct ProxyError {
+    address: Uri,
+    source: BoxError,
+}
+
+/// Returns the server's address with its port.
+fn with_port(server: &Uri) -> Result<Uri, http::Error> {
+    let scheme = server.scheme_str().unwrap_or("https");
+    let authority = format!("{}:{}", server.host().unwrap_or_default(), port(server));
+    Uri::builder().scheme(scheme).authority(authority).path_and_query("/").build()
+}
+
+/// Connection without TLS.
+type Tcp = TokioIo<TcpStream>;
+
 /// Connection to the server, or to a forwarding proxy.
 pub(super) struct ProxyStream {
-    stream: TokioIo<TcpStream>,
+    stream: MaybeHttpsStream<Tcp>,
     /// Whether the peer is a proxy that forwards each request.
     forwarded: bool,
 }
@@ -298,10 +374,14 @@ impl Write for ProxyStream {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tasks::Tasks;
+    use crate::{client::full_text, tasks::Tasks};
     use kube::Config;
-    use std::collections::BTreeMap;
-    use tokio::{net::TcpListener, sync::oneshot};
+    use std::{collections::BTreeMap, sync::Arc};
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::TcpListener,
+        sync::oneshot,
+    };
 
     /// Returns the proxies of an environment with these variables.
     fn environment(all: &[(&str, &str)]) -> ProxyEnvironment {
@@ -353,11 +433,20 @@ mod tests {
         assert_eq!(proxy("http://a.example").address, "http://plain:80");
         let secure = proxy("https://a.example");
         assert_eq!(secure.address, "http://secure:3128");
-        assert_eq!(secure.authorization.as_ref().unwrap(), "Basic bWU6cEBzcw==");
-        assert!(!format!("{secure:?}").contains("bWU6"), "{secure:?}");
+        assert_eq!(secure.credentials.as_ref().unwrap().header, "Basic bWU6cEBzcw==");
+        let printed = format!("{secure:?}");
+        assert!(!printed.contains("bWU6") && !printed.contains("p@ss"), "{printed}");
         let none = ProxyEnvironment::default().proxy_for(&"https://a.example".parse().unwrap());
         assert_eq!(none.unwrap(), None);
-        for text in ["socks5://me:secret@proxy:1080", "https://proxy", "http://a b"] {
+        for (url, protocol, address) in [
+            ("https://proxy", Protocol::Http, "https://proxy:443"),
+            ("socks5://me:secret@proxy", Protocol::Socks5, "http://proxy:1080"),
+            ("socks5h://[fd00::1]:9", Protocol::Socks5, "http://[fd00::1]:9"),
+        ] {
+            let parsed = Proxy::parse(url).unwrap();
+            assert_eq!((parsed.protocol, parsed.address), (protocol, address.parse().unwrap()));
+        }
+        for text in ["socks4://me:secret@proxy:1080", "ftp://proxy", "http://a b"] {
             let error = Proxy::parse(text).unwrap_err().to_string();
             assert!(error.contains("http://") && !error.contains("secret"), "{error}");
         }
@@ -383,6 +472,63 @@ mod tests {
         (address, head)
     }
 
+    /// Returns a connector through a proxy.
+    fn connector(proxy: Proxy) -> Connector {
+        let mut http = HttpConnector::new();
+        http.enforce_http(false);
+        let tls =
+            ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+                .with_safe_default_protocol_versions()
+                .unwrap()
+                .with_root_certificates(rustls::RootCertStore::empty())
+                .with_no_client_auth();
+        Connector::new(http, Some(proxy), tls)
+    }
+
+    /// Sends `hello` and returns what comes back.
+    async fn echo(connected: ProxyStream) -> String {
+        let MaybeHttpsStream::Http(stream) = connected.stream else { panic!("TLS to the proxy") };
+        let mut stream = stream.into_inner();
+        stream.write_all(b"hello").await.unwrap();
+        let mut echo = [0; 5];
+        stream.read_exact(&mut echo).await.unwrap();
+        String::from_utf8(echo.to_vec()).unwrap()
+    }
+
+    /// The proxy gets the server's name and resolves it.
+    #[tokio::test]
+    async fn socks5_carries_any_connection() {
+        for server in ["https://api.example", "http://api.example:443"] {
+            let tasks = Tasks::new();
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            tasks.spawn_until_cancelled("proxy", async move {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let said = |bytes: usize| vec![0; bytes];
+                let mut greeting = said(3);
+                stream.read_exact(&mut greeting).await.unwrap();
+                assert_eq!(greeting, [5, 1, 2], "version 5, one method: user name and password");
+                stream.write_all(&[5, 2]).await.unwrap();
+                let mut credentials = said(11);
+                stream.read_exact(&mut credentials).await.unwrap();
+                assert_eq!(credentials, b"\x01\x02me\x06secret");
+                stream.write_all(&[1, 0]).await.unwrap();
+                let mut request = said(18);
+                stream.read_exact(&mut request).await.unwrap();
+                assert_eq!(request, b"\x05\x01\x00\x03\x0bapi.example\x01\xbb");
+                stream.write_all(&[5, 0, 0, 1, 0, 0, 0, 0, 0, 0]).await.unwrap();
+                let (mut from, mut to) = stream.split();
+                drop(tokio::io::copy(&mut from, &mut to).await);
+            });
+            let proxy = Proxy::parse(&format!("socks5://me:secret@{address}")).unwrap();
+            assert_eq!(proxy.authorization(&server.parse().unwrap()), None);
+            let connected = connector(proxy).call(server.parse().unwrap()).await.unwrap();
+            assert!(!connected.forwarded);
+            assert_eq!(echo(connected).await, "hello");
+            tasks.shut_down(CONNECT_TIMEOUT).await;
+        }
+    }
+
     #[tokio::test]
     async fn tls_uses_a_tunnel() {
         for (answer, opened) in [
@@ -392,9 +538,7 @@ mod tests {
             let tasks = Tasks::new();
             let (address, head) = proxy(&tasks, answer).await;
             let proxy = Proxy::parse(&format!("http://me:secret@{address}")).unwrap();
-            let mut http = HttpConnector::new();
-            http.enforce_http(false);
-            let mut connector = Connector::new(http, Some(proxy));
+            let mut connector = connector(proxy);
             let connected = connector.call("https://api.example:6443".parse().unwrap()).await;
             assert_eq!(
                 head.await.unwrap(),
@@ -403,16 +547,12 @@ mod tests {
             );
             match connected {
                 Ok(connected) => {
-                    let mut stream = connected.stream.into_inner();
-                    stream.write_all(b"hello").await.unwrap();
-                    let mut echo = [0; 5];
-                    stream.read_exact(&mut echo).await.unwrap();
-                    assert!(opened && echo == *b"hello");
+                    assert_eq!((echo(connected).await, opened), ("hello".to_owned(), true));
                 }
-                Err(error) => assert!(
-                    !opened && error.to_string().ends_with("407 Proxy Authentication Required"),
-                    "{error}"
-                ),
+                Err(error) => {
+                    let text = full_text(&*error);
+                    assert!(!opened && text.ends_with("proxy authorization required"), "{text}");
+                }
             }
             tasks.shut_down(CONNECT_TIMEOUT).await;
         }
