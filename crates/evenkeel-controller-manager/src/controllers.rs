@@ -157,10 +157,14 @@ impl Controllers for KubeControllers {
         let context = ControllerContext {
             gates: self.gates.clone(),
             resources: discover(&client).await,
-            health: self.health.clone(),
             ..ControllerContext::new(env, clients, tasks.clone(), registry, options)
         };
-        ReadyControllers { chosen: self.chosen.clone(), context, client }
+        ReadyControllers {
+            chosen: self.chosen.clone(),
+            context,
+            client,
+            health: self.health.clone(),
+        }
     }
 }
 
@@ -170,6 +174,8 @@ pub(crate) struct ReadyControllers {
     context: ControllerContext,
     /// Client for discovery.
     client: Client,
+    /// Health checks. A controller that started has one.
+    health: Health,
 }
 
 impl Ready for ReadyControllers {
@@ -179,17 +185,16 @@ impl Ready for ReadyControllers {
         else {
             return Ok(Started::Never("not implemented".to_owned()));
         };
-        match descriptor.unmet(&context.gates, &context.resources) {
-            Some(gate @ Unmet::Gate(_)) => return Ok(Started::Never(gate.to_string())),
-            Some(resource @ Unmet::Resource(_)) => {
-                return Ok(Started::NotYet(resource.to_string()));
+        match context.start(descriptor)? {
+            Some(unmet @ (Unmet::Gate(_) | Unmet::Options(_))) => {
+                Ok(Started::Never(unmet.to_string()))
             }
-            None => {}
+            Some(unmet @ Unmet::Resource(_)) => Ok(Started::NotYet(unmet.to_string())),
+            None => {
+                self.health.add(controller, || Ok(()));
+                Ok(Started::Yes)
+            }
         }
-        // A controller with its own health check replaces this check when it starts.
-        context.health.add(controller, || Ok(()));
-        context.start(descriptor)?;
-        Ok(Started::Yes)
     }
 
     async fn rediscover(&mut self) {

@@ -107,6 +107,9 @@ pub enum Unmet {
     /// The server does not serve a resource, but may do so later.
     #[error("the server has no {0}")]
     Resource(Resource),
+    /// The options leave the controller without work. Upstream: a constructor that returns no controller.
+    #[error("{0}")]
+    Options(&'static str),
 }
 
 #[cfg(test)]

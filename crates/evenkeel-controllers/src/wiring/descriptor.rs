@@ -16,7 +16,6 @@ use evenkeel_runtime::{
     client::Client,
     controller::{Builder, Controller, Enqueue, Env},
     events::EventRecorder,
-    health::Health,
     tasks::Tasks,
 };
 use prometheus::Registry;
@@ -58,7 +57,7 @@ impl Descriptor {
         gates: &[],
         resources: &[],
         cloud_only: false,
-        start: |_| Ok(()),
+        start: |_| Ok(Started::Yes),
     };
 
     /// Returns the first requirement that is not met.
@@ -73,7 +72,16 @@ impl Descriptor {
 
 /// Function that starts a controller. It declares caches, subscribes to them, and spawns workers. It returns immediately,
 /// because the workers wait until the caches are synced.
-pub type Start = fn(&ControllerContext) -> Result<(), StartError>;
+pub type Start = fn(&ControllerContext) -> Result<Started, StartError>;
+
+/// Result of starting a controller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Started {
+    /// The controller runs.
+    Yes,
+    /// The options leave the controller without work, for this reason. It gets no health check and is not counted.
+    No(&'static str),
+}
 
 /// Error that prevents the start of a controller.
 #[derive(Debug, thiserror::Error)]
@@ -106,8 +114,6 @@ pub struct ControllerContext {
     pub gates: Gates,
     /// Resources of the API server.
     pub resources: Resources,
-    /// Health checks. If a controller registers none, the program registers a check for it that always passes.
-    pub health: Health,
     /// Watches of all resources, for controllers that need them.
     pub monitors: Monitors,
 }
@@ -130,7 +136,6 @@ impl ControllerContext {
             options: Arc::new(options),
             gates: Gates::default(),
             resources: Resources::default(),
-            health: Health::new(),
         }
     }
 
@@ -142,8 +147,10 @@ impl ControllerContext {
         if let Some(unmet) = descriptor.unmet(&self.gates, &self.resources) {
             return Ok(Some(unmet));
         }
-        (descriptor.start)(self)?;
-        Ok(None)
+        match (descriptor.start)(self)? {
+            Started::Yes => Ok(None),
+            Started::No(reason) => Ok(Some(Unmet::Options(reason))),
+        }
     }
 
     /// Returns the controller's client for writes, with its user agent.

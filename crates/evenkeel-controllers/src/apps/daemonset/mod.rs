@@ -18,7 +18,7 @@ use crate::{
     options::Workers,
     owned::ByController,
     pods,
-    wiring::descriptor::{ControllerContext, Descriptor, StartError},
+    wiring::descriptor::{ControllerContext, Descriptor, StartError, Started},
 };
 use backoff::Backoff;
 use evenkeel_api::{
@@ -50,7 +50,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::DEFAULTS
 };
 
-fn start(context: &ControllerContext) -> Result<(), StartError> {
+fn start(context: &ControllerContext) -> Result<Started, StartError> {
     let caches = &context.env.caches;
     let sets = caches.of::<DaemonSet>();
     let revisions = caches.of::<ControllerRevision>();
@@ -116,7 +116,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         });
     context.run(controller);
     context.run(node_updates);
-    Ok(())
+    Ok(Started::Yes)
 }
 
 /// Reports whether the DaemonSet's selector matches these labels. An empty selector matches nothing.

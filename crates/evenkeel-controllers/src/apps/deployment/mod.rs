@@ -24,7 +24,7 @@ use crate::{
     children::on_child,
     options::Workers,
     owned::ByController,
-    wiring::descriptor::{ControllerContext, Descriptor, StartError},
+    wiring::descriptor::{ControllerContext, Descriptor, StartError, Started},
 };
 use evenkeel_api::{
     time::Timestamp,
@@ -56,7 +56,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::DEFAULTS
 };
 
-fn start(context: &ControllerContext) -> Result<(), StartError> {
+fn start(context: &ControllerContext) -> Result<Started, StartError> {
     let deployments = context.env.caches.of::<Deployment>();
     let sets = context.env.caches.of::<ReplicaSet>();
     let pods = context.env.caches.of::<Pod>();
@@ -91,7 +91,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         events::on_pod(&deployments, &cached_sets, event, |key| enqueue.add(key));
     });
     context.run(builder.planned(planner));
-    Ok(())
+    Ok(Started::Yes)
 }
 
 /// Planner of Deployments.

@@ -15,7 +15,7 @@ use crate::{
     options::Workers,
     owned::ByController,
     pods,
-    wiring::descriptor::{ControllerContext, Descriptor, StartError},
+    wiring::descriptor::{ControllerContext, Descriptor, StartError, Started},
 };
 use evenkeel_api::{
     time::Timestamp,
@@ -48,14 +48,14 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::DEFAULTS
 };
 
-fn start(context: &ControllerContext) -> Result<(), StartError> {
+fn start(context: &ControllerContext) -> Result<Started, StartError> {
     let sets = context.env.caches.of::<ReplicaSet>();
     let builder = context
         .builder(&DESCRIPTOR, &sets)
         .workers(context.options.replicaset.concurrent_syncs)
         .stale_skips_metric("replicaset_controller_stale_sync_skips_total");
     run(context, builder, sets, DeletionAge::register(&context.registry));
-    Ok(())
+    Ok(Started::Yes)
 }
 
 /// Runs the controller for another kind, without exporting the metric [`DeletionAge`].

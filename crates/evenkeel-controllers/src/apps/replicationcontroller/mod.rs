@@ -4,7 +4,7 @@
 use super::replicaset;
 use crate::{
     options::Workers,
-    wiring::descriptor::{ControllerContext, Descriptor, StartError},
+    wiring::descriptor::{ControllerContext, Descriptor, StartError, Started},
 };
 use evenkeel_api::views::ReplicationController;
 
@@ -24,10 +24,10 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::DEFAULTS
 };
 
-fn start(context: &ControllerContext) -> Result<(), StartError> {
+fn start(context: &ControllerContext) -> Result<Started, StartError> {
     let controllers = context.env.caches.of::<ReplicationController>();
     let workers = context.options.replicationcontroller.concurrent_syncs;
     let builder = context.builder(&DESCRIPTOR, &controllers).workers(workers);
     replicaset::run_without_metric(context, builder, controllers);
-    Ok(())
+    Ok(Started::Yes)
 }

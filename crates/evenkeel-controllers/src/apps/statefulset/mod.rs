@@ -20,7 +20,7 @@ use crate::{
     options::Workers,
     owned::ByController,
     pods,
-    wiring::descriptor::{ControllerContext, Descriptor, StartError},
+    wiring::descriptor::{ControllerContext, Descriptor, StartError, Started},
 };
 use evenkeel_api::{
     time::Timestamp,
@@ -51,7 +51,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::DEFAULTS
 };
 
-fn start(context: &ControllerContext) -> Result<(), StartError> {
+fn start(context: &ControllerContext) -> Result<Started, StartError> {
     let caches = &context.env.caches;
     let sets = caches.of::<StatefulSet>();
     let revisions = caches.of::<ControllerRevision>();
@@ -98,7 +98,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             on_claim(&claim_owners, event, |key| enqueue.add(key));
         });
     context.run(builder.planned_with(planner, Gauges::register(&context.registry)));
-    Ok(())
+    Ok(Started::Yes)
 }
 
 /// Enqueues the StatefulSet to which a deleted claim belonged. It waits for the deletion before it creates a claim with

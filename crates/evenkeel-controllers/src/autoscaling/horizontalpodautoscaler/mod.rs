@@ -18,7 +18,7 @@ mod tests;
 
 pub use options::Options;
 
-use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
+use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError, Started};
 use evenkeel_api::{
     time::Timestamp,
     views::{HorizontalPodAutoscaler, Pod},
@@ -46,7 +46,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::DEFAULTS
 };
 
-fn start(context: &ControllerContext) -> Result<(), StartError> {
+fn start(context: &ControllerContext) -> Result<Started, StartError> {
     let options = context.options.horizontalpodautoscaler;
     let autoscalers = context.env.caches.of();
     let pods = context.env.caches.of::<Pod>();
@@ -72,7 +72,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         .stale_skips_metric("horizontal_pod_autoscaler_controller_stale_sync_skips_total")
         .backoff(every_sync_period);
     context.run(builder.planned_with(planner, reconciliation_handler));
-    Ok(())
+    Ok(Started::Yes)
 }
 
 /// Describes an autoscaler's status for `evenkeel explain`.

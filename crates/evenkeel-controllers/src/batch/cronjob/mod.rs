@@ -12,7 +12,7 @@ mod times;
 use crate::{
     options::Workers,
     owned::{ByController, resolve_controller_ref},
-    wiring::descriptor::{ControllerContext, Descriptor, StartError},
+    wiring::descriptor::{ControllerContext, Descriptor, StartError, Started},
 };
 use evenkeel_api::{
     time::{TimeZone, Timestamp},
@@ -45,7 +45,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::DEFAULTS
 };
 
-fn start(context: &ControllerContext) -> Result<(), StartError> {
+fn start(context: &ControllerContext) -> Result<Started, StartError> {
     let crons = context.env.caches.of::<CronJob>();
     let jobs = context.env.caches.of::<Job>();
     let clock = context.env.clock.clone();
@@ -66,7 +66,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         });
     let owned_jobs = ByController::of(&jobs);
     context.run(builder.planned(CronJobs { crons, jobs, owned_jobs, local_zone }));
-    Ok(())
+    Ok(Started::Yes)
 }
 
 /// Enqueues a CronJob immediately. After a change of its schedule, enqueues it at the next scheduled time. Upstream:

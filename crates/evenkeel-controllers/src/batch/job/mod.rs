@@ -25,7 +25,7 @@ pub(crate) use end::{final_condition, is_finished};
 use crate::{
     options::Workers,
     owned::{ByController, resolve_controller_ref},
-    wiring::descriptor::{ControllerContext, Descriptor, StartError},
+    wiring::descriptor::{ControllerContext, Descriptor, StartError, Started},
 };
 use backoff::Failures;
 use evenkeel_api::{
@@ -75,7 +75,7 @@ const SYNC_BACKOFF: Backoff = Backoff {
     bucket: None,
 };
 
-fn start(context: &ControllerContext) -> Result<(), StartError> {
+fn start(context: &ControllerContext) -> Result<Started, StartError> {
     let jobs = context.env.caches.of::<Job>();
     let pods = context.env.caches.of::<Pod>();
     let metrics = Metrics::new(&context.registry);
@@ -101,7 +101,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         });
     context.run(builder.planned_with(planner, pass_metrics));
     start_orphan_pods(context, &jobs, &pods);
-    Ok(())
+    Ok(Started::Yes)
 }
 
 /// Starts the controller that removes the Job tracking finalizer from orphan pods.

@@ -5,7 +5,7 @@ mod plan;
 
 use crate::{
     options::Workers,
-    wiring::descriptor::{ControllerContext, Descriptor, StartError},
+    wiring::descriptor::{ControllerContext, Descriptor, StartError, Started},
 };
 use evenkeel_api::{time::Timestamp, views::Job};
 use evenkeel_runtime::{
@@ -32,7 +32,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::DEFAULTS
 };
 
-fn start(context: &ControllerContext) -> Result<(), StartError> {
+fn start(context: &ControllerContext) -> Result<Started, StartError> {
     let jobs = context.env.caches.of::<Job>();
     let help = "The time it took to delete the job since it became eligible for deletion";
     let name = "ttl_after_finished_controller_job_deletion_duration_seconds";
@@ -47,7 +47,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         })
         .workers(context.options.ttlafterfinished.concurrent_syncs);
     context.run(builder.planned_with(FinishedJobs { jobs }, DeletionDelay(histogram)));
-    Ok(())
+    Ok(Started::Yes)
 }
 
 /// Histogram of the times from a Job's expiry to its deletion, in seconds.

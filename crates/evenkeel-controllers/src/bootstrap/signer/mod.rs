@@ -4,7 +4,7 @@
 mod plan;
 
 use super::token::{NAMESPACE, TokenSecret, token_secrets};
-use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
+use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError, Started};
 use evenkeel_api::{View as _, time::Timestamp};
 use evenkeel_runtime::{
     cache::{Cache, Full},
@@ -30,7 +30,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::DEFAULTS
 };
 
-fn start(context: &ControllerContext) -> Result<(), StartError> {
+fn start(context: &ControllerContext) -> Result<Started, StartError> {
     let caches = &context.env.caches;
     let tokens = token_secrets(caches);
     let config_maps =
@@ -48,7 +48,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             }
         });
     context.run(builder.planned(Signer { config_maps, tokens }));
-    Ok(())
+    Ok(Started::Yes)
 }
 
 /// Planner of the signatures of the ConfigMap `cluster-info`.

@@ -3,7 +3,7 @@
 mod plan;
 
 use super::token::{NAMESPACE, TokenSecret, token_secrets};
-use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
+use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError, Started};
 use evenkeel_api::{View as _, time::Timestamp};
 use evenkeel_runtime::{
     cache::Cache,
@@ -22,7 +22,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::DEFAULTS
 };
 
-fn start(context: &ControllerContext) -> Result<(), StartError> {
+fn start(context: &ControllerContext) -> Result<Started, StartError> {
     let tokens = token_secrets(&context.env.caches);
     let builder = context.builder_watching(&DESCRIPTOR, &tokens, |event, enqueue| {
         let meta = event.object().meta();
@@ -31,7 +31,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         }
     });
     context.run(builder.planned(Cleaner { tokens }));
-    Ok(())
+    Ok(Started::Yes)
 }
 
 /// Planner that deletes expired bootstrap tokens.

@@ -4,7 +4,7 @@
 mod plan;
 
 use super::SigningRequest;
-use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
+use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError, Started};
 use evenkeel_api::time::Timestamp;
 use evenkeel_runtime::{
     cache::Cache,
@@ -24,11 +24,11 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::DEFAULTS
 };
 
-fn start(context: &ControllerContext) -> Result<(), StartError> {
+fn start(context: &ControllerContext) -> Result<Started, StartError> {
     let requests = context.env.caches.of::<SigningRequest>();
     let builder = super::controller_builder(context, &DESCRIPTOR, &requests);
     context.run(builder.planned(Approver { requests }));
-    Ok(())
+    Ok(Started::Yes)
 }
 
 /// Planner of approvals. The first plan reviews whether the requester has a permission. The plan after a positive

@@ -4,7 +4,7 @@ mod plan;
 
 use crate::{
     sweep::Sweep,
-    wiring::descriptor::{ControllerContext, Descriptor, StartError},
+    wiring::descriptor::{ControllerContext, Descriptor, StartError, Started},
 };
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::DEFAULTS
 };
 
-fn start(context: &ControllerContext) -> Result<(), StartError> {
+fn start(context: &ControllerContext) -> Result<Started, StartError> {
     Sweep::start(context, &DESCRIPTOR, POLLING_INTERVAL, plan::expiration_reason);
-    Ok(())
+    Ok(Started::Yes)
 }

@@ -5,7 +5,7 @@ mod plan;
 
 use crate::{
     needs::Resource,
-    wiring::descriptor::{ControllerContext, Descriptor, StartError},
+    wiring::descriptor::{ControllerContext, Descriptor, StartError, Started},
 };
 use evenkeel_api::time::Timestamp;
 use evenkeel_runtime::{
@@ -32,14 +32,10 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::DEFAULTS
 };
 
-fn start(context: &ControllerContext) -> Result<(), StartError> {
+fn start(context: &ControllerContext) -> Result<Started, StartError> {
     let Some(ca) = context.options.rootcacertpublisher.ca.clone().filter(|ca| !ca.is_empty())
     else {
-        tracing::info!(
-            controller = DESCRIPTOR.name,
-            "No root CA is configured; not publishing a ClusterTrustBundle (set --root-ca-file)"
-        );
-        return Ok(());
+        return Ok(Started::No("no root CA is configured; set --root-ca-file"));
     };
     let bundles =
         context.env.caches.selected::<Full<Bundle>>("", &format!("spec.signerName={SIGNER}"));
@@ -53,7 +49,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     // While no bundle exists, no event enqueues the key.
     controller.queue().add(initial_key, Priority::NORMAL);
     context.run(controller);
-    Ok(())
+    Ok(Started::Yes)
 }
 
 /// Planner of the published ClusterTrustBundle.

@@ -6,7 +6,7 @@ mod plan;
 use crate::{
     needs::Resource,
     sweep::Sweep,
-    wiring::descriptor::{ControllerContext, Descriptor, StartError},
+    wiring::descriptor::{ControllerContext, Descriptor, StartError, Started},
 };
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::DEFAULTS
 };
 
-fn start(context: &ControllerContext) -> Result<(), StartError> {
+fn start(context: &ControllerContext) -> Result<Started, StartError> {
     Sweep::start(context, &DESCRIPTOR, POLLING_INTERVAL, plan::expiration_reason);
-    Ok(())
+    Ok(Started::Yes)
 }

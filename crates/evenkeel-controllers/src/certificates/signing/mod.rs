@@ -13,7 +13,7 @@ mod usage;
 pub use options::{Options, Pair};
 
 use super::SigningRequest;
-use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
+use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError, Started};
 use authority::{AuthorityError, CertificateAuthority, PemTexts};
 use evenkeel_api::time::Timestamp;
 use evenkeel_runtime::{
@@ -38,13 +38,12 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::DEFAULTS
 };
 
-fn start(context: &ControllerContext) -> Result<(), StartError> {
+fn start(context: &ControllerContext) -> Result<Started, StartError> {
     let options = &context.options.signing;
     let start_error = |reason: String| StartError { controller: DESCRIPTOR.name, reason };
     let pairs = options.signers().map_err(|reason| start_error(reason.to_owned()))?;
     if pairs.is_empty() {
-        tracing::info!(controller = DESCRIPTOR.name, "No cert and key to sign with were given");
-        return Ok(());
+        return Ok(Started::No("no certificate and key to sign with are given"));
     }
     let mut authorities = Vec::new();
     for (signer, pair) in pairs {
@@ -57,7 +56,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let builder = super::controller_builder(context, &DESCRIPTOR, &requests);
     let max_duration = options.duration;
     context.run(builder.planned(Signing { requests, signers, authorities, max_duration }));
-    Ok(())
+    Ok(Started::Yes)
 }
 
 /// Planner of certificate signing requests.

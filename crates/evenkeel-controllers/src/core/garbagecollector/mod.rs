@@ -22,7 +22,7 @@ pub use snapshot::Snapshot;
 
 use crate::{
     options::Flags,
-    wiring::descriptor::{ControllerContext, Descriptor, StartError},
+    wiring::descriptor::{ControllerContext, Descriptor, StartError, Started},
     wiring::monitors::Monitors,
 };
 use evenkeel_api::Text;
@@ -78,26 +78,27 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::DEFAULTS
 };
 
-fn start(context: &ControllerContext) -> Result<(), StartError> {
+fn start(context: &ControllerContext) -> Result<Started, StartError> {
     let options = context.options.garbagecollector;
-    if options.enabled {
-        let client = (context.clients)(DESCRIPTOR.client).with_user_agent(DESCRIPTOR.client);
-        let collector = GarbageCollector::new(
-            context,
-            client,
-            options.concurrent_syncs,
-            metrics::register(&context.registry, sync_errors()),
-        );
-        context.monitors.follow(&context.tasks, collector.clone());
-        let inspect: Arc<dyn Inspect> = Arc::new(collector.clone());
-        context.env.introspection.add(&inspect);
-        let stop = context.tasks.token();
-        context.tasks.spawn(DESCRIPTOR.name, async move {
-            collector.run(stop).await;
-            drop(inspect);
-        });
+    if !options.enabled {
+        return Ok(Started::No("--enable-garbage-collector is off"));
     }
-    Ok(())
+    let client = (context.clients)(DESCRIPTOR.client).with_user_agent(DESCRIPTOR.client);
+    let collector = GarbageCollector::new(
+        context,
+        client,
+        options.concurrent_syncs,
+        metrics::register(&context.registry, sync_errors()),
+    );
+    context.monitors.follow(&context.tasks, collector.clone());
+    let inspect: Arc<dyn Inspect> = Arc::new(collector.clone());
+    context.env.introspection.add(&inspect);
+    let stop = context.tasks.token();
+    context.tasks.spawn(DESCRIPTOR.name, async move {
+        collector.run(stop).await;
+        drop(inspect);
+    });
+    Ok(Started::Yes)
 }
 
 /// The garbage collector. Clones share their state.

@@ -8,7 +8,7 @@ mod token;
 pub use options::Options;
 
 use super::serviceaccounttoken::token_secrets;
-use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
+use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError, Started};
 use evenkeel_api::{View as _, time::Timestamp, views::ServiceAccount};
 use evenkeel_runtime::{
     cache::{Cache, Full},
@@ -31,7 +31,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::DEFAULTS
 };
 
-fn start(context: &ControllerContext) -> Result<(), StartError> {
+fn start(context: &ControllerContext) -> Result<Started, StartError> {
     let period = context.options.legacytokencleaner.clean_up_period;
     if period.is_zero() {
         let reason = "--legacy-service-account-token-clean-up-period must be above zero".to_owned();
@@ -42,7 +42,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let passes = Periodic::new(&context.env, DESCRIPTOR.name).reads(&secrets).reads(&accounts);
     let passes = passes.client(context.client(&DESCRIPTOR));
     passes.planned(&context.tasks, SYNC_INTERVAL, Cleaner { secrets, accounts, period }, ());
-    Ok(())
+    Ok(Started::Yes)
 }
 
 /// Planner that marks and deletes unused tokens.

@@ -8,7 +8,7 @@ mod plan;
 
 use crate::{
     options::Periodic,
-    wiring::descriptor::{ControllerContext, Descriptor, StartError},
+    wiring::descriptor::{ControllerContext, Descriptor, StartError, Started},
 };
 use delete::{SyncResult, sync_namespace};
 use evenkeel_api::{time::Timestamp, views::Namespace};
@@ -47,14 +47,14 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::DEFAULTS
 };
 
-fn start(context: &ControllerContext) -> Result<(), StartError> {
+fn start(context: &ControllerContext) -> Result<Started, StartError> {
     let namespaces = context.env.caches.of::<Namespace>();
     let Options { concurrent_syncs, sync_period } = context.options.namespace;
     let builder =
         context.builder(&DESCRIPTOR, &namespaces).workers(concurrent_syncs).backoff(BACKOFF);
     let planner = Namespaces { namespaces, sync_period };
     context.run(builder.planned_with(planner, ConditionWarnings { sync_period }));
-    Ok(())
+    Ok(Started::Yes)
 }
 
 /// Planner of namespaces.

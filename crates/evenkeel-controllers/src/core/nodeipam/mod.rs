@@ -9,7 +9,7 @@ mod plan;
 
 pub use options::Options;
 
-use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
+use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError, Started};
 use evenkeel_api::{time::Timestamp, views::Node};
 use evenkeel_runtime::{
     cache::Cache,
@@ -36,10 +36,10 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::DEFAULTS
 };
 
-fn start(context: &ControllerContext) -> Result<(), StartError> {
+fn start(context: &ControllerContext) -> Result<Started, StartError> {
     let options = &context.options.nodeipam;
     if !options.enabled {
-        return Ok(());
+        return Ok(Started::No("--allocate-node-cidrs is off"));
     }
     let start_error = |reason| StartError { controller: DESCRIPTOR.name, reason };
     let config = Config::new(options).map_err(start_error)?;
@@ -55,7 +55,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         .workers(WORKERS)
         .plans_in_turn();
     context.run(builder.planned_with(planner, Recorder { state, metrics }));
-    Ok(())
+    Ok(Started::Yes)
 }
 
 /// The allocator, and the progress of its start. [`Nodes`] reads this state, and [`Recorder`] changes it.

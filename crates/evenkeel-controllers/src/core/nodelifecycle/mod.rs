@@ -14,7 +14,7 @@ pub use heartbeats::Heartbeats;
 pub use options::Options;
 
 use super::tainteviction;
-use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
+use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError, Started};
 use act::Monitor;
 use evenkeel_api::{
     time::Timestamp,
@@ -51,7 +51,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::DEFAULTS
 };
 
-fn start(context: &ControllerContext) -> Result<(), StartError> {
+fn start(context: &ControllerContext) -> Result<Started, StartError> {
     let caches = &context.env.caches;
     let nodes = caches.of::<Node>();
     let pods = caches.of::<Pod>();
@@ -78,9 +78,9 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     };
     monitor.start(context);
     if !context.gates.enabled("SeparateTaintEvictionController") {
-        (tainteviction::DESCRIPTOR.start)(context)?;
+        return (tainteviction::DESCRIPTOR.start)(context);
     }
-    Ok(())
+    Ok(Started::Yes)
 }
 
 /// Starts the controller that marks pods as not ready if their node is not ready.

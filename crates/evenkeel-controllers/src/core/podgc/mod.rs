@@ -5,7 +5,7 @@ mod plan;
 
 use crate::{
     options::Flags,
-    wiring::descriptor::{ControllerContext, Descriptor, StartError},
+    wiring::descriptor::{ControllerContext, Descriptor, StartError, Started},
 };
 use evenkeel_api::{
     Kind,
@@ -55,7 +55,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::DEFAULTS
 };
 
-fn start(context: &ControllerContext) -> Result<(), StartError> {
+fn start(context: &ControllerContext) -> Result<Started, StartError> {
     const LABELS: &[&str] = &["namespace", "reason"];
     let pods = context.env.caches.of::<Pod>();
     let nodes = context.env.caches.of::<Node>();
@@ -92,7 +92,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         .planned_with(planner, metrics);
     controller.queue().add(cluster_key(), Priority::NORMAL);
     context.run(controller);
-    Ok(())
+    Ok(Started::Yes)
 }
 
 /// Returns the queue's only key. It stands for the whole cluster.

@@ -11,7 +11,7 @@ mod tests;
 
 use crate::{
     options::Periodic,
-    wiring::descriptor::{ControllerContext, Descriptor, StartError},
+    wiring::descriptor::{ControllerContext, Descriptor, StartError, Started},
 };
 use contents::Contents;
 use evenkeel_api::{time::Timestamp, views::ResourceQuota};
@@ -49,7 +49,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::DEFAULTS
 };
 
-fn start(context: &ControllerContext) -> Result<(), StartError> {
+fn start(context: &ControllerContext) -> Result<Started, StartError> {
     let options = context.options.resourcequota;
     let quotas = context.env.caches.of::<ResourceQuota>();
     quotas.resync_every(options.sync_period);
@@ -70,7 +70,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     };
     context.monitors.follow(&context.tasks, replenish);
     context.run(controller);
-    Ok(())
+    Ok(Started::Yes)
 }
 
 /// Enqueues a quota, except after an update that does not change `spec.hard`. Most of these updates are writes of

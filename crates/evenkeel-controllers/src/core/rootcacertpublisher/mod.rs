@@ -3,7 +3,7 @@
 
 mod plan;
 
-use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
+use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError, Started};
 use evenkeel_api::{
     View,
     time::Timestamp,
@@ -35,12 +35,9 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::DEFAULTS
 };
 
-fn start(context: &ControllerContext) -> Result<(), StartError> {
+fn start(context: &ControllerContext) -> Result<Started, StartError> {
     let Some(ca) = context.options.rootcacertpublisher.ca.clone() else {
-        tracing::warn!(
-            "No root CA is configured; not publishing kube-root-ca.crt (set --root-ca-file)"
-        );
-        return Ok(());
+        return Ok(Started::No("no root CA is configured; set --root-ca-file"));
     };
     let caches = &context.env.caches;
     let namespaces = caches.of::<Namespace>();
@@ -51,7 +48,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         enqueue.add(Key::new("", &event.object().meta().namespace));
     });
     context.run(builder.planned(RootCa { namespaces, maps, ca }));
-    Ok(())
+    Ok(Started::Yes)
 }
 
 /// Planner of the ConfigMap `kube-root-ca.crt` of namespaces.

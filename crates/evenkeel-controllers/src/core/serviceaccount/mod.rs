@@ -3,7 +3,7 @@
 
 mod plan;
 
-use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
+use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError, Started};
 use evenkeel_api::{
     View,
     time::Timestamp,
@@ -31,7 +31,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 /// creates the account right after the namespace. Without the delay, both would create it, and one write would fail.
 const CREATE_DELAY: Duration = Duration::from_millis(50);
 
-fn start(context: &ControllerContext) -> Result<(), StartError> {
+fn start(context: &ControllerContext) -> Result<Started, StartError> {
     let caches = &context.env.caches;
     let namespaces = caches.of::<Namespace>();
     let accounts = caches.of::<ServiceAccount>();
@@ -44,7 +44,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         },
     );
     context.run(builder.planned(ServiceAccounts { namespaces, accounts }));
-    Ok(())
+    Ok(Started::Yes)
 }
 
 /// Planner of the service account `default` of namespaces.

@@ -10,7 +10,7 @@ mod token_secret;
 pub use options::{Options, SigningKey};
 pub(super) use token_secret::AccountRef;
 
-use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
+use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError, Started};
 use evenkeel_api::{View, time::Timestamp, views::ServiceAccount};
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent, Caches, Full, Index},
@@ -39,14 +39,10 @@ pub(super) fn token_secrets(caches: &Caches) -> Cache<Full<Secret>> {
     caches.selected("", &format!("type={}", token_secret::SECRET_TYPE))
 }
 
-fn start(context: &ControllerContext) -> Result<(), StartError> {
+fn start(context: &ControllerContext) -> Result<Started, StartError> {
     let options = &context.options.serviceaccounttoken;
     let Some(key) = &options.key else {
-        tracing::info!(
-            controller = DESCRIPTOR.name,
-            "Controller is disabled because there is no private key"
-        );
-        return Ok(());
+        return Ok(Started::No("there is no private key; set --service-account-private-key-file"));
     };
     let start_error = |error: &dyn std::fmt::Display| StartError {
         controller: DESCRIPTOR.name,
@@ -87,7 +83,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let ca = context.options.rootcacertpublisher.ca.clone();
     let sources = DataSources { ca, signer };
     context.run(builder.planned(Tokens { secrets, accounts, accounts_by_secret, sources }));
-    Ok(())
+    Ok(Started::Yes)
 }
 
 /// Planner of token Secrets.

@@ -3,7 +3,7 @@
 
 mod plan;
 
-use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
+use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError, Started};
 use evenkeel_api::{
     time::Timestamp,
     views::{Node, Pod, Taint},
@@ -43,7 +43,7 @@ pub(super) fn pods_by_node(pods: &Cache<Pod>) -> Index<Pod> {
 
 /// Starts the controller. Without the gate `SeparateTaintEvictionController`, the node lifecycle controller calls
 /// this function.
-fn start(context: &ControllerContext) -> Result<(), StartError> {
+fn start(context: &ControllerContext) -> Result<Started, StartError> {
     let pods = context.env.caches.of::<Pod>();
     let nodes = context.env.caches.of::<Node>();
     let node_pods = pods_by_node(&pods);
@@ -90,7 +90,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         });
     context.run(controller);
     context.run(node_controller);
-    Ok(())
+    Ok(Started::Yes)
 }
 
 /// Reports whether the `NoExecute` taints of a node changed.

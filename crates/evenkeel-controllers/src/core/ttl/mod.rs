@@ -3,7 +3,7 @@
 
 mod plan;
 
-use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
+use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError, Started};
 use evenkeel_api::{time::Timestamp, views::Node};
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent},
@@ -25,7 +25,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::DEFAULTS
 };
 
-fn start(context: &ControllerContext) -> Result<(), StartError> {
+fn start(context: &ControllerContext) -> Result<Started, StartError> {
     let nodes = context.env.caches.of::<Node>();
     let cluster_size = Arc::new(Mutex::new(ClusterSize::default()));
     let event_cluster_size = cluster_size.clone();
@@ -47,7 +47,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         }
     });
     context.run(builder.workers(WORKERS).planned(Nodes { nodes, cluster_size }));
-    Ok(())
+    Ok(Started::Yes)
 }
 
 /// Planner of the TTL annotations of nodes.

@@ -14,7 +14,7 @@ use super::{
     selected::{SelectorIndex, selects_pods},
     trigger::{TriggerTimeTracker, TriggerTimes},
 };
-use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
+use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError, Started};
 use evenkeel_api::{
     time::Timestamp,
     views::{Endpoints, Pod, Service},
@@ -40,7 +40,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 /// Maximum number of retries for a Service until its next event. Upstream: `maxRetries`.
 pub(super) const MAX_RETRIES: u32 = 15;
 
-fn start(context: &ControllerContext) -> Result<(), StartError> {
+fn start(context: &ControllerContext) -> Result<Started, StartError> {
     let options = context.options.endpoints;
     let caches = &context.env.caches;
     let pods = caches.of::<Pod>();
@@ -68,7 +68,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             }
         });
     context.run(builder.planned(planner));
-    Ok(())
+    Ok(Started::Yes)
 }
 
 /// Reports whether an event of Endpoints enqueues their Service. This is the case if the Endpoints were deleted,

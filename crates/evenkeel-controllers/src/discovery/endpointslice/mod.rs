@@ -22,7 +22,7 @@ use super::{
     slice_index::SlicesByService,
     trigger::{TriggerTimeTracker, TriggerTimes},
 };
-use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
+use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError, Started};
 use desired::PlacedPod;
 use evenkeel_api::{
     time::Timestamp,
@@ -70,7 +70,7 @@ const BACKOFF: Backoff = Backoff {
 /// single reconciliation. Upstream: `endpointSliceChangeMinSyncDelay`.
 const SLICE_CHANGE_DELAY: Duration = Duration::from_secs(1);
 
-fn start(context: &ControllerContext) -> Result<(), StartError> {
+fn start(context: &ControllerContext) -> Result<Started, StartError> {
     let options = context.options.endpointslice;
     let caches = &context.env.caches;
     let pods = caches.of::<Pod>();
@@ -127,7 +127,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             }
         });
     context.run(builder.planned_with(planner, handler));
-    Ok(())
+    Ok(Started::Yes)
 }
 
 /// Reports whether a node's event may change the endpoints of its pods. They have the node's zone, and are omitted

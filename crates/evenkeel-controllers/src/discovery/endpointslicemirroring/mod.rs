@@ -10,7 +10,7 @@ mod tests;
 pub use options::Options;
 
 use super::{OwnWrites, endpoints::MAX_RETRIES, slice_index::SlicesByService};
-use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
+use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError, Started};
 use evenkeel_api::{
     time::Timestamp,
     views::{EndpointSlice, Endpoints, Service},
@@ -42,7 +42,7 @@ const BACKOFF: Backoff = Backoff {
     bucket: Some(Bucket::DEFAULT),
 };
 
-fn start(context: &ControllerContext) -> Result<(), StartError> {
+fn start(context: &ControllerContext) -> Result<Started, StartError> {
     let options = context.options.endpointslicemirroring;
     let caches = &context.env.caches;
     let endpoints = caches.of::<Endpoints>();
@@ -85,7 +85,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             }
         });
     context.run(builder.planned_with(planner, handler));
-    Ok(())
+    Ok(Started::Yes)
 }
 
 /// Reports whether a Service's event starts or ends mirroring, because a Service without a selector appears or

@@ -8,7 +8,7 @@ mod plan;
 
 use crate::{
     needs::Resource,
-    wiring::descriptor::{ControllerContext, Descriptor, StartError},
+    wiring::descriptor::{ControllerContext, Descriptor, StartError, Started},
 };
 use evenkeel_api::{View as _, time::Timestamp, views::Lease};
 use evenkeel_runtime::{
@@ -43,7 +43,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 /// Queue name of deleted leases in metrics.
 const LEASE_QUEUE: &str = "storage_version_garbage_collector_leases";
 
-fn start(context: &ControllerContext) -> Result<(), StartError> {
+fn start(context: &ControllerContext) -> Result<Started, StartError> {
     let versions = context.env.caches.of::<StorageVersion>();
     let leases = context.env.caches.of::<Lease>();
     let deleted_leases =
@@ -70,7 +70,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         })
         .reads(&leases);
     context.run(builder.planned(StorageVersions { versions, leases }));
-    Ok(())
+    Ok(Started::Yes)
 }
 
 /// Returns the API servers of a StorageVersion without an identity lease in the cache. Upstream: `enqueueStorageVersion`.

@@ -13,7 +13,7 @@ mod steps;
 use crate::{
     needs::Resource,
     newer_kinds::StorageVersionMigration,
-    wiring::descriptor::{ControllerContext, Descriptor, StartError},
+    wiring::descriptor::{ControllerContext, Descriptor, StartError, Started},
 };
 use act::Migrator;
 use evenkeel_api::{Kind, View as _, time::Timestamp};
@@ -51,7 +51,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 /// Queue name in metrics of the first two parts. They have the same name in upstream.
 const HELPER_QUEUE: &str = "resource-version-controller";
 
-fn start(context: &ControllerContext) -> Result<(), StartError> {
+fn start(context: &ControllerContext) -> Result<Started, StartError> {
     let migrations = context.env.caches.of::<Migration>();
     let client = context.client(&DESCRIPTOR);
     let with_client =
@@ -82,7 +82,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         let migrator = Arc::clone(&migrator);
         async move { migrator.migrate(&request.key, &context).await }
     }));
-    Ok(())
+    Ok(Started::Yes)
 }
 
 /// Planner that starts migrations. The name of a key is a resource, and the namespace is the group of the resource.

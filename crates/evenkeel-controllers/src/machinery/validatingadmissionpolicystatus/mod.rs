@@ -12,7 +12,7 @@ mod schema;
 use crate::{
     needs::Resource,
     options::Workers,
-    wiring::descriptor::{ControllerContext, Descriptor, StartError},
+    wiring::descriptor::{ControllerContext, Descriptor, StartError, Started},
 };
 use evenkeel_api::{View as _, time::Timestamp};
 use evenkeel_runtime::{
@@ -48,7 +48,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::DEFAULTS
 };
 
-fn start(context: &ControllerContext) -> Result<(), StartError> {
+fn start(context: &ControllerContext) -> Result<Started, StartError> {
     let policies = context.env.caches.of::<Policy>();
     let builder = context
         .builder_watching(&DESCRIPTOR, &policies, |event, enqueue| {
@@ -59,7 +59,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         })
         .workers(context.options.validatingadmissionpolicystatus.concurrent_syncs);
     context.run(builder.planned(Policies(policies)));
-    Ok(())
+    Ok(Started::Yes)
 }
 
 /// Planner of the type checks of policies.

@@ -5,7 +5,7 @@ mod plan;
 #[cfg(test)]
 mod tests;
 
-use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
+use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError, Started};
 use evenkeel_api::{
     Kind,
     cidr::Cidr,
@@ -37,7 +37,7 @@ const MAX_RETRIES: u32 = 15;
 /// Kind of IPAddresses. The controller caches only their metadata.
 const IP_ADDRESS: Kind = Kind::new("networking.k8s.io", "v1", "IPAddress", "ipaddresses", false);
 
-fn start(context: &ControllerContext) -> Result<(), StartError> {
+fn start(context: &ControllerContext) -> Result<Started, StartError> {
     let caches = &context.env.caches;
     let cidrs = caches.of::<ServiceCidr>();
     let addresses = caches.metadata(IP_ADDRESS);
@@ -71,7 +71,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             }
         });
     context.run(builder.planned(ServiceCidrs { cidrs, addresses }));
-    Ok(())
+    Ok(Started::Yes)
 }
 
 /// Planner of ServiceCIDRs.

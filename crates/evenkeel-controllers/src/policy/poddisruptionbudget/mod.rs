@@ -12,7 +12,7 @@ mod tests;
 use crate::{
     options::Workers,
     pods,
-    wiring::descriptor::{ControllerContext, Descriptor, StartError},
+    wiring::descriptor::{ControllerContext, Descriptor, StartError, Started},
 };
 use evenkeel_api::{
     Kind,
@@ -49,7 +49,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::DEFAULTS
 };
 
-fn start(context: &ControllerContext) -> Result<(), StartError> {
+fn start(context: &ControllerContext) -> Result<Started, StartError> {
     let budgets = context.env.caches.of();
     let pods = context.env.caches.of::<Pod>();
     let owners = OwnerCaches::new(&context.env.caches);
@@ -71,7 +71,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     context.run(recheck.build_controller(context, controller.queue()));
     context.run(controller);
     context.run(pod_controller);
-    Ok(())
+    Ok(Started::Yes)
 }
 
 /// Builds the controller of pods. It resets stale conditions, and records an event if several budgets select a pod.

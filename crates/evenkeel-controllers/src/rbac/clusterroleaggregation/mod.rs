@@ -3,7 +3,7 @@
 
 mod plan;
 
-use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
+use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError, Started};
 use evenkeel_api::{time::Timestamp, views::ClusterRole};
 use evenkeel_runtime::{
     cache::Cache,
@@ -25,7 +25,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::DEFAULTS
 };
 
-fn start(context: &ControllerContext) -> Result<(), StartError> {
+fn start(context: &ControllerContext) -> Result<Started, StartError> {
     let roles = context.env.caches.of::<ClusterRole>();
     // All aggregated roles have the same index key.
     let aggregated_roles = roles.index("aggregated", |role, key| {
@@ -38,7 +38,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         aggregated_roles.get("").iter().for_each(|role| enqueue.add(Key::of(&role.meta)));
     });
     context.run(builder.workers(WORKERS).planned(Aggregation { roles }));
-    Ok(())
+    Ok(Started::Yes)
 }
 
 /// Planner of aggregated ClusterRoles.

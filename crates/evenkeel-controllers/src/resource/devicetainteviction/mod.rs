@@ -15,7 +15,7 @@ use crate::{
         podclaims::{Claim, ClaimName, allocated_devices, claim_name, index_key, pods_by_claim},
         rules::{RULES, Rule},
     },
-    wiring::descriptor::{ControllerContext, Descriptor, StartError},
+    wiring::descriptor::{ControllerContext, Descriptor, StartError, Started},
 };
 use evenkeel_api::{View as _, time::Timestamp, views::Pod};
 use evenkeel_runtime::{
@@ -50,7 +50,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 /// Name of the controller of rules. The keys of the main queue are pods.
 const RULE_CONTROLLER: &str = "device-taint-rule-status";
 
-fn start(context: &ControllerContext) -> Result<(), StartError> {
+fn start(context: &ControllerContext) -> Result<Started, StartError> {
     let devices = Devices::new(context);
     let has_rules = context.gates.enabled("DRADeviceTaintRules") && context.resources.has(&RULES);
     let rules = has_rules.then(|| context.env.caches.of::<Rule>());
@@ -65,7 +65,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let (rule_controller, updates) = rule_status.unzip();
     context.run(pod_controller(context, devices, updates));
     rule_controller.into_iter().for_each(|controller| context.run(controller));
-    Ok(())
+    Ok(Started::Yes)
 }
 
 /// Builds the controller of evictions. Its keys are pods. Events of their claims, of the slices of allocated devices and

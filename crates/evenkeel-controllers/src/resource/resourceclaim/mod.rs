@@ -12,7 +12,7 @@ use crate::{
     newer_kinds::ResourceClaimTemplate,
     options::Workers,
     resource::podclaims::{Claim, index_key, pods_by_claim},
-    wiring::descriptor::{ControllerContext, Descriptor, StartError},
+    wiring::descriptor::{ControllerContext, Descriptor, StartError, Started},
 };
 use deleted_uid_cache::DeletedUidCache;
 use evenkeel_api::{
@@ -54,7 +54,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 /// Name of the queue of claims. The keys of the main queue are pods.
 const CLAIM_QUEUE: &str = "resourceclaim-controller-claims";
 
-fn start(context: &ControllerContext) -> Result<(), StartError> {
+fn start(context: &ControllerContext) -> Result<Started, StartError> {
     let caches = &context.env.caches;
     let pods = caches.of::<Pod>();
     let claims = caches.of::<Claim>();
@@ -84,7 +84,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     };
     start_pod_controller(context, pod_claims, pods_by_claim, pods_by_template);
     start_claim_controller(context, Claims { pods, claims, deleted_pods: DeletedPods::default() });
-    Ok(())
+    Ok(Started::Yes)
 }
 
 /// Starts the controller of pods' claims. Its keys are pods. Events of a pod's claims and templates also enqueue the

@@ -12,7 +12,7 @@ use crate::{
         rules::{RULES, Rule},
     },
     sweep::Sweep,
-    wiring::descriptor::{ControllerContext, Descriptor, StartError},
+    wiring::descriptor::{ControllerContext, Descriptor, StartError, Started},
 };
 use evenkeel_api::{View as _, time::Timestamp};
 use evenkeel_runtime::{
@@ -40,7 +40,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::DEFAULTS
 };
 
-fn start(context: &ControllerContext) -> Result<(), StartError> {
+fn start(context: &ControllerContext) -> Result<Started, StartError> {
     let caches = &context.env.caches;
     let has_rules = context.gates.enabled("DRADeviceTaintRules") && context.resources.has(&RULES);
     let planner = Requests {
@@ -65,7 +65,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     context.run(builder.planned_with(planner, Metrics::new(&context.registry)));
     let cleanup = Descriptor { name: "resourcepoolstatusrequest-cleanup", ..DESCRIPTOR };
     Sweep::start(context, &cleanup, CLEANUP_POLLING_INTERVAL, plan::expiration_reason);
-    Ok(())
+    Ok(Started::Yes)
 }
 
 /// Planner of requests.

@@ -8,7 +8,7 @@ mod plan;
 use crate::{
     finalizers,
     needs::Resource,
-    wiring::descriptor::{ControllerContext, Descriptor, StartError},
+    wiring::descriptor::{ControllerContext, Descriptor, StartError, Started},
 };
 use evenkeel_api::{View as _, time::Timestamp, views::Pod};
 use evenkeel_runtime::{
@@ -33,7 +33,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::DEFAULTS
 };
 
-fn start(context: &ControllerContext) -> Result<(), StartError> {
+fn start(context: &ControllerContext) -> Result<Started, StartError> {
     let groups = context.env.caches.of::<PodGroup>();
     let pods = context.env.caches.of::<Pod>();
     let planner = PodGroups {
@@ -56,7 +56,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             }
         });
     context.run(builder.planned(planner));
-    Ok(())
+    Ok(Started::Yes)
 }
 
 /// Planner of the finalizers of PodGroups.

@@ -15,7 +15,7 @@ mod tests;
 pub use options::Options;
 
 use super::iscsi_fc;
-use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
+use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError, Started};
 use evenkeel_api::{
     Text,
     time::Timestamp,
@@ -46,7 +46,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::DEFAULTS
 };
 
-fn start(context: &ControllerContext) -> Result<(), StartError> {
+fn start(context: &ControllerContext) -> Result<Started, StartError> {
     let state_of_world = Arc::new(StateOfWorld::new(&context.env.caches));
     metrics::register_volume_counts(&context.registry, &state_of_world);
     let node_states = Arc::new(NodeStates::default());
@@ -136,7 +136,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         .reads(&state_of_world.drivers);
     // There is only one worker, because two concurrent reconciliations would not see each other's reservations.
     context.run(builder.planned_with(planner, handler));
-    Ok(())
+    Ok(Started::Yes)
 }
 
 /// Reports whether the pod has a volume that the controller may have to attach.

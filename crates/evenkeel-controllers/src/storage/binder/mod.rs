@@ -12,7 +12,7 @@ mod volumes;
 
 pub use options::{Options, Recycling};
 
-use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
+use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError, Started};
 use evenkeel_api::views::{PersistentVolume, PersistentVolumeClaim, Pod, StorageClass};
 use evenkeel_component_helpers::storage;
 use evenkeel_runtime::{
@@ -36,12 +36,12 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 /// Reporting component of the controller's events.
 const REPORTING_COMPONENT: &str = "persistentvolume-controller";
 
-fn start(context: &ControllerContext) -> Result<(), StartError> {
+fn start(context: &ControllerContext) -> Result<Started, StartError> {
     let binder = Arc::new(Binder::new(context));
     binder.metrics.register_counts(&context.registry, &binder);
     claims::start(context, &binder);
     volumes::start(context, &binder);
-    Ok(())
+    Ok(Started::Yes)
 }
 
 /// Creates or removes the folder of a hostPath volume, as a local action requests.

@@ -6,7 +6,7 @@ mod plan;
 
 use crate::{
     options::Workers,
-    wiring::descriptor::{ControllerContext, Descriptor, StartError},
+    wiring::descriptor::{ControllerContext, Descriptor, StartError, Started},
 };
 use evenkeel_api::{
     time::Timestamp,
@@ -41,7 +41,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 /// Reporting component of the controller's events.
 const SOURCE: &str = "ephemeral_volume";
 
-fn start(context: &ControllerContext) -> Result<(), StartError> {
+fn start(context: &ControllerContext) -> Result<Started, StartError> {
     let caches = &context.env.caches;
     let pods = caches.of::<Pod>();
     let claims = caches.of::<PersistentVolumeClaim>();
@@ -82,7 +82,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             }
         });
     context.run(builder.planned_with(volumes, metrics));
-    Ok(())
+    Ok(Started::Yes)
 }
 
 /// Planner of the claims of a pod's ephemeral volumes.

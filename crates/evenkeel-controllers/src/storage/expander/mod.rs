@@ -6,7 +6,7 @@
 
 mod plan;
 
-use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
+use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError, Started};
 use evenkeel_api::{
     time::Timestamp,
     views::{PersistentVolume, PersistentVolumeClaim},
@@ -32,7 +32,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::DEFAULTS
 };
 
-fn start(context: &ControllerContext) -> Result<(), StartError> {
+fn start(context: &ControllerContext) -> Result<Started, StartError> {
     let caches = &context.env.caches;
     let claims = caches.of::<PersistentVolumeClaim>();
     let volumes = caches.of::<PersistentVolume>();
@@ -51,7 +51,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         .workers(WORKERS)
         .reads(&volumes);
     context.run(builder.planned(Expander { claims, volumes }));
-    Ok(())
+    Ok(Started::Yes)
 }
 
 /// Planner of the events about claims that need an expansion.

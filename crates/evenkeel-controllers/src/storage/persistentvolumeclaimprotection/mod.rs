@@ -10,7 +10,7 @@ pub(super) use plan::is_terminated;
 
 use crate::{
     finalizers,
-    wiring::descriptor::{ControllerContext, Descriptor, StartError},
+    wiring::descriptor::{ControllerContext, Descriptor, StartError, Started},
 };
 use evenkeel_api::{
     Text, View,
@@ -43,7 +43,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::DEFAULTS
 };
 
-fn start(context: &ControllerContext) -> Result<(), StartError> {
+fn start(context: &ControllerContext) -> Result<Started, StartError> {
     let caches = &context.env.caches;
     let claims = caches.of::<PersistentVolumeClaim>();
     let pods = caches.of::<Pod>();
@@ -69,7 +69,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         })
         .planned_with(protection, queued);
     context.run(controller);
-    Ok(())
+    Ok(Started::Yes)
 }
 
 /// Queued claims by namespace. Clones share one queue. A claim stays queued until a reconciliation that began after the

@@ -6,7 +6,7 @@ mod plan;
 
 use crate::{
     finalizers,
-    wiring::descriptor::{ControllerContext, Descriptor, StartError},
+    wiring::descriptor::{ControllerContext, Descriptor, StartError, Started},
 };
 use evenkeel_api::{time::Timestamp, views::PersistentVolume};
 use evenkeel_runtime::{
@@ -25,7 +25,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::DEFAULTS
 };
 
-fn start(context: &ControllerContext) -> Result<(), StartError> {
+fn start(context: &ControllerContext) -> Result<Started, StartError> {
     let volumes = context.env.caches.of::<PersistentVolume>();
     let builder = context.builder_watching(&DESCRIPTOR, &volumes, |event, enqueue| {
         let meta = &event.object().meta;
@@ -35,7 +35,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         }
     });
     context.run(builder.planned(Volumes(volumes)));
-    Ok(())
+    Ok(Started::Yes)
 }
 
 /// Planner of the finalizers of PersistentVolumes.

@@ -6,7 +6,7 @@ mod metrics;
 mod plan;
 mod volume_cache;
 
-use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
+use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError, Started};
 use evenkeel_api::{
     Text, View as _,
     time::Timestamp,
@@ -39,7 +39,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::DEFAULTS
 };
 
-fn start(context: &ControllerContext) -> Result<(), StartError> {
+fn start(context: &ControllerContext) -> Result<Started, StartError> {
     let caches = &context.env.caches;
     let pods = caches.of::<Pod>();
     let planner = SelinuxPods {
@@ -67,7 +67,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         .watches(&planner.volumes, move |event, enqueue| on_volume(&of_volumes, event, enqueue))
         .watches(&planner.drivers, move |event, enqueue| on_driver(&cache, event, enqueue));
     context.run(builder.planned_with(planner, handler));
-    Ok(())
+    Ok(Started::Yes)
 }
 
 /// Enqueues new, deleted and finished pods. Other updates do not change labels. Upstream: `updatePod`.

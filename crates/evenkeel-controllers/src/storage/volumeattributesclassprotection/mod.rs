@@ -7,7 +7,7 @@ mod plan;
 use crate::{
     finalizers,
     needs::Resource,
-    wiring::descriptor::{ControllerContext, Descriptor, StartError},
+    wiring::descriptor::{ControllerContext, Descriptor, StartError, Started},
 };
 use evenkeel_api::{
     View,
@@ -36,7 +36,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::DEFAULTS
 };
 
-fn start(context: &ControllerContext) -> Result<(), StartError> {
+fn start(context: &ControllerContext) -> Result<Started, StartError> {
     let caches = &context.env.caches;
     let classes = caches.of::<VolumeAttributesClass>();
     let volumes = caches.of::<PersistentVolume>();
@@ -69,7 +69,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             });
         });
     context.run(builder.planned(planner));
-    Ok(())
+    Ok(Started::Yes)
 }
 
 /// Enqueues the classes that the object named before the event and no longer names.
