@@ -241,7 +241,8 @@ fn check_plugin_configs(
     errors
 }
 
-/// Requires the same QueueSort plugin in all profiles, because they share one queue. Upstream: `validateCommonQueueSort`.
+/// Requires the same QueueSort plugin with the same arguments in all profiles, because they share one queue. Upstream:
+/// `validateCommonQueueSort`.
 fn check_queue_sorts(profiles: &[KubeSchedulerProfile]) -> Vec<FieldError> {
     let queue_sort_set = |profile: &KubeSchedulerProfile| {
         profile
@@ -263,6 +264,12 @@ fn check_queue_sorts(profiles: &[KubeSchedulerProfile]) -> Vec<FieldError> {
             "only one queue sort plugin can be enabled",
         ));
     }
+    let args_of = |profile: &KubeSchedulerProfile, name: &str| {
+        let config = profile.plugin_config.iter().find(|config| config.name == name);
+        config.map(|config| config.args.clone())
+    };
+    let plugin = expected.enabled.first().map(|plugin| plugin.name.clone()).unwrap_or_default();
+    let expected_args = args_of(first, &plugin);
     for (n, profile) in profiles.iter().enumerate().skip(1) {
         let queue_sort = queue_sort_set(profile);
         if queue_sort != expected {
@@ -272,6 +279,12 @@ fn check_queue_sorts(profiles: &[KubeSchedulerProfile]) -> Vec<FieldError> {
                 json!(queue_sort),
                 "must be the same for all profiles",
             ));
+        }
+        if let Some(args) =
+            args_of(profile, &plugin).filter(|args| Some(args) != expected_args.as_ref())
+        {
+            let at = format!("profiles[{n}].pluginConfig.args");
+            errors.push(FieldError::value(at, args, "queueSort must be the same for all profiles"));
         }
     }
     errors

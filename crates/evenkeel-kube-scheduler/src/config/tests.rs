@@ -52,3 +52,25 @@ fn node_resources_fit_ignores_resources_that_only_extenders_manage() {
     let fit = args.iter().find(|config| config.name == "NodeResourcesFit").unwrap();
     assert_eq!(fit.args["ignoredResources"], serde_json::json!(["a.b/c"]));
 }
+
+/// All profiles share one queue, so its plugin has one set of arguments.
+#[test]
+fn the_queue_sort_plugin_has_the_same_arguments_in_all_profiles() {
+    let profile = |name: &str, args: &str| {
+        format!(
+            "- {{schedulerName: {name}, plugins: {{queueSort: {{enabled: [{{name: Mine}}], \
+             disabled: [{{name: '*'}}]}}}}, pluginConfig: [{{name: Mine, args: {args}}}]}}\n"
+        )
+    };
+    for (second, is_valid) in [("{by: cost}", true), ("{by: age}", false)] {
+        let profiles = profile("a", "{by: cost}") + &profile("b", second);
+        let config = parse(&format!("clientConnection: {{kubeconfig: kc}}\nprofiles:\n{profiles}"));
+        let errors =
+            config.validate(&FeatureGates::default()).err().map(|errors| errors.to_string());
+        let has_error = errors.as_ref().is_some_and(|errors| {
+            errors.contains("profiles[1].pluginConfig.args")
+                && errors.contains("queueSort must be the same for all profiles")
+        });
+        assert_eq!(has_error, !is_valid, "{errors:?}");
+    }
+}
