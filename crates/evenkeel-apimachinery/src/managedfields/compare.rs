@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::field_set::FieldSet;
+use super::field_set::{FieldSet, Node};
 use super::merge_type::{self, MergeType};
 use super::path_element;
 use crate::schema::node::TypeRef;
@@ -47,150 +47,144 @@ struct ItemsOfElement<'v> {
     new: Vec<&'v Value>,
 }
 
+/// Difference of two values at one path.
+#[derive(Default)]
+struct Difference {
+    added: Node,
+    modified: Node,
+    removed: Node,
+}
+
 /// Compares two objects of one type.
 ///
 /// Upstream: `Compare`.
 pub(crate) fn compare(old: &Value, new: &Value, type_ref: TypeRef<'_>) -> Comparison {
-    let mut walker = Walker::default();
-    walker.walk(Some(old), Some(new), Some(type_ref));
-    walker.out
+    // The object itself is no field.
+    let Difference { added, modified, removed } = walk(Some(old), Some(new), Some(type_ref));
+    Comparison { added: added.children, modified: modified.children, removed: removed.children }
 }
 
-#[derive(Default)]
-struct Walker {
-    path: Vec<Box<str>>,
-    out: Comparison,
+/// Compares two values; each is `None` if it is absent.
+fn walk(old: Option<&Value>, new: Option<&Value>, type_ref: Option<TypeRef<'_>>) -> Difference {
+    // Most values are unchanged and need no comparison of their fields.
+    if old.is_some() && old == new {
+        Difference::default()
+    } else {
+        walk_changed(old, new, type_ref)
+    }
 }
 
-impl Walker {
-    /// Compares two values that are owned as a whole.
-    fn leaf(&mut self, old: Option<&Value>, new: Option<&Value>) {
-        match (old, new) {
-            (None, _) => self.out.added.insert(&self.path),
-            (_, None) => self.out.removed.insert(&self.path),
-            (Some(old), Some(new)) if !equal(old, new) => self.out.modified.insert(&self.path),
-            _ => {}
+/// Like [`walk`], for two values that are not equal.
+fn walk_changed(
+    old: Option<&Value>,
+    new: Option<&Value>,
+    type_ref: Option<TypeRef<'_>>,
+) -> Difference {
+    // Without a schema, a value that is not null determines how the two are compared.
+    let Some(type_hint) = new.filter(|v| !v.is_null()).or(old).or(new) else {
+        return Difference::default();
+    };
+    let mut difference = match merge_type::merge_type(type_ref, type_hint) {
+        MergeType::Map(type_ref)
+            if merge_type::entries(old).is_some() || merge_type::entries(new).is_some() =>
+        {
+            compare_maps(merge_type::entries(old), merge_type::entries(new), type_ref)
+        }
+        MergeType::AssociativeList { item, keys }
+            if !(merge_type::items(old).is_empty() && merge_type::items(new).is_empty()) =>
+        {
+            compare_lists(merge_type::items(old), merge_type::items(new), item, keys)
+        }
+        _ => {
+            // They are owned as a whole.
+            let mut difference = Difference::default();
+            difference.modified.is_member = old.zip(new).is_some_and(|(old, new)| !equal(old, new));
+            difference
+        }
+    };
+    difference.added.is_member |= old.is_none();
+    difference.removed.is_member |= old.is_some() && new.is_none();
+    difference
+}
+
+fn compare_maps(
+    old: Option<&Map<String, Value>>,
+    new: Option<&Map<String, Value>>,
+    type_ref: Option<TypeRef<'_>>,
+) -> Difference {
+    let mut difference = Difference::default();
+    // Equal entries need no path.
+    let mut compare = |key: &str, old: Option<&Value>, new: Option<&Value>| {
+        if old != new {
+            let entry = walk_changed(old, new, merge_type::field_type(type_ref, key));
+            difference.put(path_element::field(key), entry);
+        }
+    };
+    for (key, value) in old.into_iter().flatten() {
+        compare(key, Some(value), new.and_then(|new| new.get(key)));
+    }
+    for (key, value) in new.into_iter().flatten() {
+        if old.is_none_or(|old| !old.contains_key(key)) {
+            compare(key, None, Some(value));
         }
     }
+    difference
+}
 
-    /// Compares the values at the current path; each is `None` if it is absent.
-    fn walk(&mut self, old: Option<&Value>, new: Option<&Value>, type_ref: Option<TypeRef<'_>>) {
-        // Without a schema, a value that is not null determines how the two are compared.
-        let Some(type_hint) = new.filter(|v| !v.is_null()).or(old).or(new) else { return };
-        // Most values are unchanged and need no comparison of their fields.
-        if old.is_some() && old == new {
-            return;
-        }
-        match merge_type::merge_type(type_ref, type_hint) {
-            MergeType::Map(type_ref)
-                if merge_type::entries(old).is_some() || merge_type::entries(new).is_some() =>
-            {
-                self.compare_maps(merge_type::entries(old), merge_type::entries(new), type_ref);
-            }
-            MergeType::AssociativeList { item, keys }
-                if !(merge_type::items(old).is_empty() && merge_type::items(new).is_empty()) =>
-            {
-                self.compare_lists(merge_type::items(old), merge_type::items(new), item, keys);
-            }
-            _ => return self.leaf(old, new),
-        }
-        match (old, new) {
-            (None, _) => self.out.added.insert(&self.path),
-            (_, None) => self.out.removed.insert(&self.path),
-            _ => {}
+fn compare_lists(old: &[Value], new: &[Value], item: TypeRef<'_>, keys: &[Box<str>]) -> Difference {
+    let mut by_element: BTreeMap<Box<str>, ItemsOfElement<'_>> = BTreeMap::new();
+    for value in old {
+        if let Ok(element) = merge_type::item_element(value, keys, item) {
+            by_element.entry(element).or_default().old.push(value);
         }
     }
-
-    /// Compares the values at a path element below the current path.
-    fn child(
-        &mut self,
-        element: Box<str>,
-        old: Option<&Value>,
-        new: Option<&Value>,
-        type_ref: Option<TypeRef<'_>>,
-    ) {
-        self.path.push(element);
-        self.walk(old, new, type_ref);
-        self.path.pop();
-    }
-
-    /// Compares the entries of two maps, of which the equal ones need no path.
-    fn compare_maps(
-        &mut self,
-        old: Option<&Map<String, Value>>,
-        new: Option<&Map<String, Value>>,
-        type_ref: Option<TypeRef<'_>>,
-    ) {
-        let mut compare = |key: &str, old: Option<&Value>, new: Option<&Value>| {
-            if old != new {
-                let element = path_element::field(key);
-                self.child(element, old, new, merge_type::field_type(type_ref, key));
-            }
-        };
-        for (key, value) in old.into_iter().flatten() {
-            compare(key, Some(value), new.and_then(|new| new.get(key)));
-        }
-        for (key, value) in new.into_iter().flatten() {
-            if old.is_none_or(|old| !old.contains_key(key)) {
-                compare(key, None, Some(value));
-            }
+    for value in new {
+        if let Ok(element) = merge_type::item_element(value, keys, item) {
+            by_element.entry(element).or_default().new.push(value);
         }
     }
+    let mut difference = Difference::default();
+    for (element, items) in by_element {
+        difference.put(element, compare_items(&items.old, &items.new, item));
+    }
+    difference
+}
 
-    fn compare_lists(
-        &mut self,
-        old: &[Value],
-        new: &[Value],
-        item: TypeRef<'_>,
-        keys: &[Box<str>],
-    ) {
-        let mut by_element: BTreeMap<Box<str>, ItemsOfElement<'_>> = BTreeMap::new();
-        for value in old {
-            if let Ok(element) = merge_type::item_element(value, keys, item) {
-                by_element.entry(element).or_default().old.push(value);
-            }
+/// Compares the items with the same path element. If there are several, compares them as a unit, because they also
+/// have the same owner.
+fn compare_items(old: &[&Value], new: &[&Value], item: TypeRef<'_>) -> Difference {
+    let (first_old, first_new) = (old.first().copied(), new.first().copied());
+    match (old.len() >= 2, new.len() >= 2) {
+        (false, false) => walk(first_old, first_new, Some(item)),
+        (true, true) => {
+            let mut difference = Difference::default();
+            difference.modified.is_member = old != new;
+            difference
         }
-        for value in new {
-            if let Ok(element) = merge_type::item_element(value, keys, item) {
-                by_element.entry(element).or_default().new.push(value);
-            }
+        (true, false) => {
+            let mut difference = walk(None, first_new, Some(item));
+            difference.removed.is_member = true;
+            difference
         }
-        for (element, items) in by_element {
-            self.compare_items(element, &items.old, &items.new, item);
+        (false, true) => {
+            let mut difference = walk(first_old, None, Some(item));
+            difference.added.is_member = true;
+            difference
         }
     }
+}
 
-    /// Compares the items with the same path element. If there are several, compares them as a unit, because they also
-    /// have the same owner.
-    fn compare_items(
-        &mut self,
-        element: Box<str>,
-        old: &[&Value],
-        new: &[&Value],
-        item: TypeRef<'_>,
-    ) {
-        if old.len() <= 1 && new.len() <= 1 {
-            return self.child(element, old.first().copied(), new.first().copied(), Some(item));
+impl Difference {
+    /// Adds the difference at a path element below the current path.
+    fn put(&mut self, element: Box<str>, below: Self) {
+        let Self { added, modified, removed } = below;
+        for (node, below) in
+            [(&mut self.added, added), (&mut self.modified, modified), (&mut self.removed, removed)]
+        {
+            if !below.is_empty() {
+                node.children.put(element.clone(), below);
+            }
         }
-        if old.len() >= 2 && new.len() >= 2 {
-            self.path.push(element);
-            if old != new {
-                self.out.modified.insert(&self.path);
-            }
-        } else if old.len() >= 2 {
-            if let Some(new) = new.first() {
-                self.child(element.clone(), None, Some(new), Some(item));
-            }
-            self.path.push(element);
-            self.out.removed.insert(&self.path);
-        } else {
-            if let Some(old) = old.first() {
-                self.child(element.clone(), Some(old), None, Some(item));
-            }
-            self.path.push(element);
-            self.out.added.insert(&self.path);
-        }
-        self.path.pop();
     }
 }
 

@@ -1,7 +1,5 @@
 //! Sets of field paths: trees of path elements, encoded as `fieldsV1`.
 
-use std::collections::BTreeMap;
-
 use serde_json::{Map, Value};
 
 use super::path_element;
@@ -12,20 +10,23 @@ use super::path_element;
 /// Upstream: `Set` of `fieldpath`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct FieldSet {
-    nodes: BTreeMap<Box<str>, Node>,
+    /// Sorted by path element, each once. Most sets have few elements at each level, for which a map of nodes would take
+    /// several times the memory.
+    nodes: Vec<(Box<str>, Node)>,
 }
 
 /// Node of one path element, which is a member of the set, a prefix of members, or both.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Node {
+pub(super) struct Node {
     /// Whether the path that ends with this element is a member of the set.
-    is_member: bool,
+    pub(super) is_member: bool,
     /// Members below this element, as paths without it.
-    children: FieldSet,
+    pub(super) children: FieldSet,
 }
 
 impl Node {
-    fn is_empty(&self) -> bool {
+    /// Returns whether neither the path nor one below it is a member.
+    pub(super) fn is_empty(&self) -> bool {
         !self.is_member && self.children.is_empty()
     }
 }
@@ -38,7 +39,7 @@ impl FieldSet {
         let Value::Object(entries) = fields else {
             return Err("fieldsV1 must be an object".to_owned());
         };
-        let mut set = Self::default();
+        let mut set = Self { nodes: Vec::with_capacity(entries.len()) };
         for (key, value) in entries.iter().filter(|(k, _)| *k != ".") {
             let Some(key) = path_element::normalize(key)? else { continue };
             let Value::Object(inner) = value else {
@@ -85,9 +86,32 @@ impl FieldSet {
         let Some((last, parents)) = path.split_last() else { return };
         let mut set = self;
         for parent in parents {
-            set = &mut set.nodes.entry(parent.clone()).or_default().children;
+            set = &mut set.node_or_default(parent).children;
         }
-        set.nodes.entry(last.clone()).or_default().is_member = true;
+        set.node_or_default(last).is_member = true;
+    }
+
+    fn position(&self, element: &str) -> Result<usize, usize> {
+        // Sets are mostly built in order.
+        match self.nodes.last() {
+            Some((last, _)) if **last < *element => Err(self.nodes.len()),
+            _ => self.nodes.binary_search_by(|(key, _)| (**key).cmp(element)),
+        }
+    }
+
+    fn node(&self, element: &str) -> Option<&Node> {
+        self.position(element)
+            .ok()
+            .and_then(|position| self.nodes.get(position))
+            .map(|(_, node)| node)
+    }
+
+    fn node_or_default(&mut self, element: &str) -> &mut Node {
+        let position = self.position(element).unwrap_or_else(|position| {
+            self.nodes.insert(position, (element.into(), Node::default()));
+            position
+        });
+        &mut self.nodes[position].1
     }
 
     /// Returns whether the path is in the set.
@@ -101,20 +125,24 @@ impl FieldSet {
 
     /// Returns whether the path with this single element is in the set.
     pub(crate) fn has_element(&self, element: &str) -> bool {
-        self.nodes.get(element).is_some_and(|n| n.is_member)
+        self.node(element).is_some_and(|n| n.is_member)
     }
 
     /// Returns the members below a path element, as paths without it.
     ///
     /// Upstream: `WithPrefix`.
     pub(crate) fn with_prefix(&self, element: &str) -> Option<&Self> {
-        self.nodes.get(element).map(|n| &n.children).filter(|s| !s.is_empty())
+        self.node(element).map(|n| &n.children).filter(|s| !s.is_empty())
     }
 
     /// Adds a node unless it is empty.
-    fn put(&mut self, key: Box<str>, node: Node) {
-        if !node.is_empty() {
-            self.nodes.insert(key, node);
+    pub(super) fn put(&mut self, key: Box<str>, node: Node) {
+        if node.is_empty() {
+            return;
+        }
+        match self.position(&key) {
+            Ok(position) => self.nodes[position].1 = node,
+            Err(position) => self.nodes.insert(position, (key, node)),
         }
     }
 
@@ -125,11 +153,25 @@ impl FieldSet {
         union
     }
 
-    fn add(&mut self, other: &Self) {
+    /// Adds the members of another set.
+    pub(crate) fn add(&mut self, other: &Self) {
         for (key, other_node) in &other.nodes {
-            let node = self.nodes.entry(key.clone()).or_default();
+            let node = self.node_or_default(key);
             node.is_member |= other_node.is_member;
             node.children.add(&other_node.children);
+        }
+    }
+
+    /// Removes the members of another set.
+    pub(crate) fn subtract(&mut self, other: &Self) {
+        for (key, other_node) in &other.nodes {
+            let Ok(position) = self.position(key) else { continue };
+            let node = &mut self.nodes[position].1;
+            node.is_member &= !other_node.is_member;
+            node.children.subtract(&other_node.children);
+            if node.is_empty() {
+                self.nodes.remove(position);
+            }
         }
     }
 
@@ -137,7 +179,7 @@ impl FieldSet {
     pub(crate) fn intersection(&self, other: &Self) -> Self {
         let mut intersection = Self::default();
         for (key, node) in &self.nodes {
-            let Some(other_node) = other.nodes.get(key) else { continue };
+            let Some(other_node) = other.node(key) else { continue };
             let node = Node {
                 is_member: node.is_member && other_node.is_member,
                 children: node.children.intersection(&other_node.children),
@@ -149,17 +191,8 @@ impl FieldSet {
 
     /// Returns the members that the other set lacks.
     pub(crate) fn difference(&self, other: &Self) -> Self {
-        let mut difference = Self::default();
-        for (key, node) in &self.nodes {
-            let node = match other.nodes.get(key) {
-                None => node.clone(),
-                Some(other_node) => Node {
-                    is_member: node.is_member && !other_node.is_member,
-                    children: node.children.difference(&other_node.children),
-                },
-            };
-            difference.put(key.clone(), node);
-        }
+        let mut difference = self.clone();
+        difference.subtract(other);
         difference
     }
 
@@ -169,7 +202,7 @@ impl FieldSet {
     pub(crate) fn recursive_difference(&self, other: &Self) -> Self {
         let mut difference = Self::default();
         for (key, node) in &self.nodes {
-            let node = match other.nodes.get(key) {
+            let node = match other.node(key) {
                 None => node.clone(),
                 Some(other_node) if other_node.is_member => continue,
                 Some(other_node) => Node {
@@ -263,6 +296,12 @@ pub(super) mod tests {
             prop_assert_eq!(a.union(&b).difference(&b), a.difference(&b));
             prop_assert_eq!(a.recursive_difference(&b).difference(&a), FieldSet::default());
             prop_assert!(a.recursive_difference(&a).is_empty() && a.difference(&a).is_empty());
+            // A member is in the difference exactly if the other set lacks it.
+            let (difference, mut paths) = (a.difference(&b), 0);
+            difference.for_each(&mut |path| paths += usize::from(a.has(path) && !b.has(path)));
+            let mut expected = 0;
+            a.for_each(&mut |path| expected += usize::from(!b.has(path)));
+            prop_assert_eq!(paths, expected);
             prop_assert_eq!(FieldSet::parse(&a.to_value()), Ok(a));
         }
     }

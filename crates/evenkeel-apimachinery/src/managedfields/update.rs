@@ -78,7 +78,8 @@ pub(super) fn take_ownership(
     let reset = reset_fields::reset_fields(schema, write.subresource);
     let changes = compare(old, new, schema.type_ref()).exclude_fields(&reset);
     remove_from_other_managers(schema, managers, &changes, None);
-    let owned_by_writer = changes.added_or_modified().difference(reset_fields::stripped_fields());
+    let mut owned_by_writer = changes.added_or_modified();
+    owned_by_writer.subtract(reset_fields::stripped_fields());
     if !owned_by_writer.is_empty() {
         let api_version = schema.api_version();
         let id = ManagerId {
@@ -87,12 +88,9 @@ pub(super) fn take_ownership(
             api_version: api_version.clone(),
             subresource: write.subresource.to_owned(),
         };
-        let before = managers.entries.remove(&id).map(|e| e.fields).unwrap_or_default();
-        let entry = ManagerEntry {
-            api_version,
-            fields: owned_by_writer.union(&before),
-            time: managers::time(write.now),
-        };
+        let mut fields = managers.entries.remove(&id).map(|e| e.fields).unwrap_or_default();
+        fields.add(&owned_by_writer);
+        let entry = ManagerEntry { api_version, fields, time: managers::time(write.now) };
         managers.entries.insert(id, entry);
     }
     cap_update_managers(managers);
@@ -114,7 +112,7 @@ pub(super) fn remove_from_other_managers(
         if !version_exists(schema, &entry.api_version) {
             return false;
         }
-        entry.fields = entry.fields.difference(&changed_fields);
+        entry.fields.subtract(&changed_fields);
         !entry.fields.is_empty()
     });
 }
