@@ -134,6 +134,7 @@ fn apply_json_patch(current: &Value, patch: &Json<'_>) -> Result<Value, StatusEr
             unprocessable()
         }
         json_patch::PatchError::TooDeep => StatusError::bad_request(error.to_string()),
+        json_patch::PatchError::TooMuchWork => StatusError::too_large(&error.to_string()),
     })?;
     Ok(object)
 }
