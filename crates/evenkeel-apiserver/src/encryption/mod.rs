@@ -157,6 +157,13 @@ fn authenticated_data(context: DataContext<'_>) -> Vec<u8> {
 }
 
 impl Transformer for Encryption {
+    fn refusal(&self, resource_prefix: &str) -> Option<String> {
+        match &self.transformers_for(resource_prefix).first()?.encryptor {
+            Encryptor::Identity | Encryptor::Key(_) => None,
+            Encryptor::Plugin(plugin) => plugin.refusal(),
+        }
+    }
+
     fn transform_to_storage<'a>(
         &self,
         context: DataContext<'_>,

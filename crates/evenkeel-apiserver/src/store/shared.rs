@@ -17,7 +17,7 @@ use super::index::IndexedResources;
 use super::pending::{NotStaged, Pending, QueuedTransaction, Refusal, StagedTransaction};
 use super::record::{Identity, Transformer};
 use super::state::{Collection, Staged, State};
-use super::transaction::Transaction;
+use super::transaction::{Transaction, WriteError};
 use super::watchers::{ScopeSignals, Watchers};
 use crate::resource::ResourcePrefix;
 
@@ -118,11 +118,21 @@ impl Shared {
         transaction: Transaction,
         index_values: Vec<(usize, Vec<String>)>,
     ) -> Result<StagedTransaction, Box<NotStaged>> {
+        if let Some(why) = self.transformer_refusal(&transaction) {
+            let error = WriteError::Storage(why.into());
+            return Err(Box::new(NotStaged { error, depends_on: None, transaction }));
+        }
         let staged = self.pending().stage(&self.read(), transaction, index_values);
         if self.threaded && staged.is_ok() {
             self.wake.notify_one();
         }
         staged
+    }
+
+    /// Returns the reason why the transformer does not take an object of a transaction now.
+    fn transformer_refusal(&self, transaction: &Transaction) -> Option<String> {
+        let mut stored = transaction.ops.iter().filter(|op| op.object.is_some());
+        stored.find_map(|op| self.transformer.refusal(&op.resource_prefix))
     }
 
     /// Commits the queue, publishes it, and does due maintenance. Returns the delay until the next call.

@@ -262,7 +262,20 @@ async fn a_plugin_that_is_away_costs_writes_only() {
     let text = refused["message"].as_str().unwrap_or_default();
     assert!(text.contains("the KMS plugin \"vault\" has encrypted no key yet"), "{text}");
     assert_eq!(health(&server).await, StatusCode::INTERNAL_SERVER_ERROR);
-    client.make("/api/v1/namespaces/default/configmaps", json!({"metadata": {"name": "m"}})).await;
+    // Refused Secrets refuse no other object of the same commits.
+    let configmaps = "/api/v1/namespaces/default/configmaps";
+    let writes = (0..40).map(|i| {
+        let (client, name) = (&client, format!("m{i}"));
+        async move {
+            match i % 2 {
+                0 => client.ask("POST", SECRETS, secret(&name)).await.0,
+                _ => client.ask("POST", configmaps, json!({"metadata": {"name": name}})).await.0,
+            }
+        }
+    });
+    let codes = futures::future::join_all(writes).await;
+    let expected = [StatusCode::INSUFFICIENT_STORAGE, StatusCode::CREATED].repeat(20);
+    assert_eq!(codes, expected);
     drop((client, server));
 
     let plugin = Plugin::start(&socket, "one");

@@ -213,21 +213,28 @@ impl Kms {
         Ok(())
     }
 
-    /// Encrypts a value with the current seed.
+    /// Returns the reason why no value is to be encrypted now: the plugin has not answered for too long. `None` if values are.
+    pub(super) fn refusal(&self) -> Option<String> {
+        let now = self.clock.now();
+        let state = self.state();
+        let failure = state.failure.as_deref().unwrap_or("it has no key");
+        let cause = match &state.current {
+            None => "has encrypted no key yet",
+            Some(current) if now > current.expires => "has not been healthy for three minutes",
+            Some(_) => return None,
+        };
+        Some(format!("the KMS plugin {:?} {cause}: {failure}", self.name))
+    }
+
+    /// Encrypts a value with the current seed, even if that has expired since [`Kms::refusal`] permitted the value.
     ///
     /// # Errors
-    /// The plugin has not answered for too long, so nothing can be encrypted now.
+    /// There is no seed yet, or the cipher fails.
     pub(super) fn encrypt(&self, value: &[u8], authenticated: &[u8]) -> Result<Vec<u8>, String> {
-        let now = self.clock.now();
         let (dek, source) = {
             let state = self.state();
-            let why = state.failure.as_deref().unwrap_or("it has no key");
-            let unavailable = |what: &str| format!("the KMS plugin {:?} {what}: {why}", self.name);
             let current =
-                state.current.as_ref().ok_or_else(|| unavailable("has encrypted no key yet"))?;
-            if now > current.expires {
-                return Err(unavailable("has not been healthy for three minutes"));
-            }
+                state.current.as_ref().ok_or("the KMS plugin has encrypted no key yet")?;
             (current.dek.clone(), current.source.clone())
         };
         let object = EncryptedObject {
