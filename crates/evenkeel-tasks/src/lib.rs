@@ -6,13 +6,15 @@
 //! | works until it is stopped | [`Tasks::spawn`], [`Tasks::spawn_until_cancelled`] | the program stops gracefully |
 //! | ends by itself | [`Tasks::spawn_finite`] | a panic is logged |
 //!
-//! [`catch_panic`] guards work on a single item, such as a key of a queue: a panic only fails that item.
+//! [`run_busy`] runs work that keeps a core busy for long. [`catch_panic`] guards work on a single item, such as a key of a queue: a panic only fails that item.
 
+mod busy;
 mod halt;
 mod restarts;
 mod supervisor;
 pub mod watch;
 
+pub use busy::run_busy;
 pub use halt::Halt;
 pub use restarts::{INITIAL_BACKOFF, MAX_BACKOFF, RESET_DURATION, TOLERATED_BACKOFF};
 pub use supervisor::{Supervisor, TaskFailure};

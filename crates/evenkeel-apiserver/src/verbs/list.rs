@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use base64::{DecodeError, Engine as _, alphabet};
+use evenkeel_tasks::run_busy;
 use http::{Response, StatusCode};
 use serde::{Deserialize, Serialize};
 
@@ -378,11 +379,11 @@ pub(super) async fn list_page(request: &RequestContext<'_>) -> Result<Page, Stat
 pub(super) async fn serve(request: &RequestContext<'_>) -> Result<Response<Body>, StatusError> {
     let format = request.format()?;
     let Page { entries, meta } = list_page(request).await?;
-    respond(request, &format, entries, &meta)
+    respond(request, &format, entries, &meta).await
 }
 
 /// Responds with a list of stored objects.
-pub(super) fn respond(
+pub(super) async fn respond(
     request: &RequestContext<'_>,
     format: &Format,
     entries: Vec<Arc<Entry>>,
@@ -396,9 +397,7 @@ pub(super) fn respond(
     } else if format.is_stored_protobuf(resource) && !format.is_metadata() {
         Pieces::protobuf(resource, entries, meta)?
     } else {
-        let mut items = entries.iter().map(|entry| entry.object());
-        let bytes = format.list(resource, &mut items, meta, request.now)?;
-        return Ok(answer(StatusCode::OK, content_type, Body::whole(bytes)));
+        return respond_whole(request, format, &entries, meta).await;
     };
     let pieces = match pieces.into_whole() {
         // Send a short list as a complete body, which has a `Content-Length`.
@@ -412,6 +411,26 @@ pub(super) fn respond(
         return Ok(response);
     }
     Ok(answer(StatusCode::OK, content_type, Body::pieces(pieces)))
+}
+
+/// Responds with a list that is encoded as a whole.
+async fn respond_whole(
+    request: &RequestContext<'_>,
+    format: &Format,
+    entries: &[Arc<Entry>],
+    meta: &ListMeta,
+) -> Result<Response<Body>, StatusError> {
+    let stored_bytes = entries.iter().map(|entry| entry.size()).sum();
+    let mut memory = request.api.whole_lists.admit(stored_bytes).await;
+    let encode = || {
+        let mut items = entries.iter().map(|entry| entry.object());
+        format.list(request.resource(), &mut items, meta, request.now)
+    };
+    let bytes = if memory.is_short() { encode()? } else { run_busy(encode)? };
+    memory.shrink(bytes.len());
+    let mut body = Body::whole(bytes);
+    body.hold(memory);
+    Ok(answer(StatusCode::OK, format.content_type(Purpose::List), body))
 }
 
 #[cfg(test)]

@@ -17,6 +17,10 @@ use crate::response::Body;
 use crate::store::Entry;
 use evenkeel_apimachinery::patch::{self, PatchType, Patched};
 use evenkeel_apimachinery::status::StatusError;
+use evenkeel_tasks::run_busy;
+
+/// Maximum length in bytes of a patch that is applied on the runtime's thread without giving up its other tasks.
+const MAX_INLINE_BYTES: usize = 64 * 1024;
 
 /// Patches an object.
 pub(super) async fn serve(
@@ -118,20 +122,16 @@ fn apply_patch(
     let request = write.request;
     let kind = request.kind();
     let schema = request.resource().schema(&kind);
-    if patch_type == PatchType::Apply {
-        let writer = write.writer();
-        let force = write.options.force.unwrap_or(false);
-        return patch::apply(
-            &kind,
-            schema.as_ref(),
-            Some(current),
-            body,
-            &writer,
-            force,
-            write.options.validation,
-        );
-    }
-    patch::patch(&kind, schema.as_ref(), patch_type, current, body, write.options.validation)
+    let validation = write.options.validation;
+    let apply = || match patch_type {
+        PatchType::Apply => {
+            let writer = write.writer();
+            let force = write.options.force.unwrap_or(false);
+            patch::apply(&kind, schema.as_ref(), Some(current), body, &writer, force, validation)
+        }
+        _ => patch::patch(&kind, schema.as_ref(), patch_type, current, body, validation),
+    };
+    if body.len() > MAX_INLINE_BYTES { run_busy(apply) } else { apply() }
 }
 
 /// Patches a subresource with its own kind, such as `scale`, and changes the object accordingly.

@@ -1,0 +1,33 @@
+//! Work that keeps a core busy for long.
+
+use tokio::runtime::{Handle, RuntimeFlavor};
+
+/// Runs work that keeps a core busy, such as encoding many megabytes. On a runtime with several threads, other tasks go on
+/// on another thread meanwhile: without it, as many such calls as the runtime has threads would stop everything, health
+/// checks among it. On a runtime of one thread, as in simulations, the work runs where it is called.
+///
+/// ```
+/// assert_eq!(evenkeel_tasks::run_busy(|| 6 * 7), 42);
+/// ```
+pub fn run_busy<T>(work: impl FnOnce() -> T) -> T {
+    match Handle::try_current().map(|handle| handle.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
+        _ => work(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    /// All threads of the runtime are busy with work that waits for another task.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn other_tasks_go_on() {
+        let (sender, receiver) = mpsc::channel();
+        let busy = tokio::spawn(async move { run_busy(move || receiver.recv()) });
+        let other = tokio::spawn(async move { sender.send("done") });
+        assert_eq!(busy.await.unwrap(), Ok("done"));
+        other.await.unwrap().unwrap();
+    }
+}
