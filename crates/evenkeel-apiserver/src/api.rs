@@ -203,7 +203,7 @@ pub(crate) struct Api {
     pub(crate) webhooks: Budgets,
     /// Background tasks of the server.
     pub(crate) tasks: Tasks,
-    /// Random number generator for all but what `draws` is for.
+    /// Random number generator for all values except new objects' UIDs and names, which `draws` generates.
     pub(crate) rng: Mutex<StdRng>,
     /// Generators for new objects' UIDs and names. `None` if the server has no seed, and `rng` serves.
     pub(crate) draws: Option<Draws>,

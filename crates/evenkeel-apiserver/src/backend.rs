@@ -14,7 +14,7 @@ use crate::https::join_host_port;
 use crate::loopback;
 
 /// Returns the `HOST:PORT` of an endpoint behind a port of a Service, or of its external name. Errors have upstream's
-/// text.
+/// message.
 pub(crate) fn address(api: &Api, namespace: &str, name: &str, port: i64) -> Result<String, String> {
     let entry = api.store.get("/services", &format!("{namespace}/{name}"));
     let entry = entry.ok_or_else(|| format!("service \"{name}\" not found"))?;
@@ -35,8 +35,8 @@ pub(crate) fn address(api: &Api, namespace: &str, name: &str, port: i64) -> Resu
     Ok(join_host_port(ip, port))
 }
 
-/// Returns the name of the Service port with this number. The name may be empty. Returns `None` if there is no such
-/// port.
+/// Returns the name of the Service port with this number. The name may be empty. Returns `None` if the Service has no
+/// such port.
 pub(crate) fn port_name(service: &Value, port: i64) -> Option<&str> {
     let mut ports = list(service, "spec.ports").iter();
     ports.find(|candidate| int(candidate, "port") == Some(port)).map(|port| text(port, "name"))

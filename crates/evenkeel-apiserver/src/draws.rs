@@ -1,5 +1,5 @@
-//! Random values of new objects. A seeded server draws them by what it is about to create, so that they do not depend on
-//! the order in which requests about different objects arrive.
+//! Random values of new objects. The generator of a seeded server depends on the object to create. The values therefore
+//! do not depend on the order in which requests for different objects arrive.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher as _};
@@ -43,9 +43,9 @@ impl Origin {
     }
 }
 
-/// Time for which draws other than of generated names are counted. The origins of named objects, such as Events, are
-/// almost as many as the objects, so their counts do not stay: only an object that is created again under its name draws
-/// twice.
+/// Lifetime of the counts of drawn values, except for those of generated names. Named objects, such as Events, have
+/// almost as many origins as objects, so their counts are dropped after this time. Only an object that is created again
+/// under its name draws twice.
 const PERIOD: Duration = Duration::from_secs(3600);
 
 /// Generators of a seeded server: one for each value of each origin.
@@ -93,8 +93,9 @@ impl Draws {
         Self { seed: (seed, revision), start, drawn: Mutex::default() }
     }
 
-    /// Returns the generator of the next value for an object of this origin. It depends on the seed, the use, the origin,
-    /// and on how many values were drawn before for the same; a value that is no name, also on the hour since the start.
+    /// Returns the generator of the next value for an object of this origin. The generator depends on the seed, the
+    /// use, the origin, and the number of values that were drawn before for the same use and origin. Except for names,
+    /// it also depends on the number of hours since the start.
     pub(crate) fn next(&self, value_use: Use, origin: Origin, now: Timestamp) -> StdRng {
         let elapsed = Duration::try_from(now.duration_since(self.start)).unwrap_or_default();
         let period = elapsed.as_secs() / PERIOD.as_secs();

@@ -76,7 +76,7 @@ pub fn json_web_key(data: &[u8]) {
     }
 }
 
-/// Parses the public keys of a PEM text.
+/// Parses the public keys of a PEM file.
 pub fn public_keys(pem: &[u8]) {
     for key in PublicKey::all_from_pem(pem).unwrap_or_default() {
         key.to_jwk();
@@ -100,8 +100,8 @@ pub fn query(url: &str) {
     selectors(query.get("labelSelector"));
 }
 
-/// Parses a text as the label selector and as the field selector of a list of pods, and as a shard selector. Checks that a
-/// shard selector prints as a text that parses to the same one.
+/// Parses a string as the label selector and as the field selector of a list of pods, and as a shard selector. Checks
+/// that a printed shard selector parses to the same selector.
 pub fn selectors(text: &str) {
     if text.contains("shardRange")
         && let Ok(selector) = shard_selector::parse(text)
@@ -168,7 +168,7 @@ pub fn spdy_frames(data: &[u8]) {
     assert_eq!(decoded(std::iter::once(&*bytes)), whole);
 }
 
-/// Decodes frames up to the first error, with the pieces of a data frame put together.
+/// Decodes frames up to the first error, and joins the chunks of each data frame.
 fn decoded<'a>(chunks: impl Iterator<Item = &'a [u8]>) -> Vec<streaming::Frame> {
     use streaming::Frame;
     let (mut decoder, mut frames) = (streaming::Decoder::default(), Vec::new());

@@ -70,7 +70,7 @@ pub enum StreamError {
 /// Upstream: `ConnectionInfoGetter`, and the kubelet's `containerLogs`, `getExec`.
 pub trait Kubelet: Send + Sync {
     /// Returns the lines that a container has printed so far, or with `previous` the lines of its run before the last
-    /// restart. Returns no lines if there is no such run. The call may block.
+    /// restart. Returns no lines if the container had no such run. The call may block.
     fn container_log(&self, pod: PodRef<'_>, container: &str, previous: bool) -> Vec<LogLine>;
 
     /// Streams the lines after the first `n_skipped` ones as the container prints them, until the container ends.
@@ -103,7 +103,7 @@ pub trait Kubelet: Send + Sync {
     /// Connects to a TCP port of a pod; `None` if nothing listens there.
     fn connect(&self, pod: PodRef<'_>, port: u16) -> Option<PodConnection>;
 
-    /// Connects to the server of a node's kubelet; `None` if there is no such node.
+    /// Connects to the server of a node's kubelet; `None` if the node does not exist.
     fn connect_node(&self, node: &str) -> Option<PodConnection>;
 }
 

@@ -198,7 +198,7 @@ impl Selectors {
     }
 }
 
-/// Decodes the object, and returns a field as text; empty if it is absent.
+/// Decodes the object, and returns a field as a string; empty if the field is absent.
 fn text_in(entry: &Entry, path: &JsonPath) -> String {
     let object = entry.decode().unwrap_or_default();
     match path.find(&object).first() {

@@ -45,7 +45,7 @@ pub(super) fn set_defaults(cx: &Context<'_>, pod: &mut Value) -> Result<(), Stat
     Ok(())
 }
 
-/// Sets the defaults of a LimitRange on a container. Appends texts about the defaults to `applied_defaults`, such as
+/// Sets the defaults of a LimitRange on a container. Appends a message for each default to `applied_defaults`, such as
 /// `cpu request for container c`.
 fn set_container_defaults(
     container: &mut Value,

@@ -1,4 +1,5 @@
-//! Mutating admission: runs plug-ins, policies and webhooks, in one pass or two.
+//! Mutating admission: runs plug-ins, policies and webhooks in one or two passes. The second pass is upstream's
+//! reinvocation.
 
 use serde_json::Value;
 

@@ -91,7 +91,7 @@ pub(super) fn warnings(cx: &Context<'_>, object: &Value, old: Option<&Value>) ->
     }
 }
 
-/// Returns whether a request about a pod, or one of its subresources, may change what a standard checks.
+/// Returns whether a request for a pod or a subresource of it may change fields that a standard checks.
 fn is_evaluated(cx: &Context<'_>) -> bool {
     matches!(cx.subresource, "" | "ephemeralcontainers" | "resize")
 }

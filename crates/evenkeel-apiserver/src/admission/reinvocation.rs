@@ -1,5 +1,5 @@
-//! Reinvocation: the second pass of mutating admission calls policies and webhooks again whose `reinvocationPolicy` is
-//! `IfNeeded`, if the object changed after their call in the first pass.
+//! Reinvocation: the second pass of mutating admission calls policies and webhooks again if their `reinvocationPolicy`
+//! is `IfNeeded` and the object changed after their first call.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ pub(super) struct Reinvocation<K> {
     /// Keys with `reinvocationPolicy: IfNeeded` that were called, and after whose calls the object has not changed so
     /// far.
     invoked: BTreeSet<K>,
-    /// Keys that the second pass calls, because the object changed after their calls.
+    /// Policies and webhooks that the second pass calls, because the object changed after their first call.
     reinvoked: BTreeSet<K>,
     /// Object at the end of the first pass, if `invoked` was not empty then.
     output: Option<Value>,
@@ -74,7 +74,8 @@ mod tests {
 
     use super::*;
 
-    /// Runs two passes of webhooks; each is `(if_needed, changes)`. Returns those that the second pass calls.
+    /// Runs two passes of webhooks, each given as `(if_needed, changes)`. Returns the indexes of the webhooks that the
+    /// second pass calls.
     fn second_pass(webhooks: &[(bool, bool)], changed_between: bool) -> Vec<usize> {
         let mut passes = Reinvocation::default();
         passes.begin(&json!({}));

@@ -57,7 +57,7 @@ fn check_overhead(pod: &Value, class: &Value) -> Result<(), String> {
     }
 }
 
-/// Sets fields of a pod from its RuntimeClass, which is null if the pod names none. Errors have upstream's text.
+/// Sets fields of a pod from its RuntimeClass, which is null if the pod names none. Errors have upstream's message.
 ///
 /// Upstream: `setOverhead`, `setScheduling`.
 fn apply_class(pod: &mut Value, class: &Value) -> Result<(), String> {

@@ -64,8 +64,9 @@ impl<'a> Attributes<'a> {
     }
 }
 
-/// Returns an object that a policy or a webhook has changed, in the version that admission began with: pruned, and with
-/// the defaults of the version in which it was changed. `is_converted` is whether that is another version.
+/// Converts an object that a policy or a webhook has changed back to the version that admission began with. Prunes the
+/// object and sets the defaults of the version in which it was changed. `is_converted` is whether the two versions
+/// differ.
 ///
 /// # Errors
 /// The conversion webhook fails.

@@ -27,7 +27,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Chooses an address of the server. An error has upstream's text.
+    /// Chooses an address of the server. An error has upstream's message.
     pub(super) fn of(api: &Api, remote: &Remote) -> Result<Self, String> {
         let service = &remote.service;
         let tls = remote.tls.clone()?;

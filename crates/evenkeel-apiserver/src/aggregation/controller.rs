@@ -75,8 +75,8 @@ async fn sync(api: &Arc<Api>) -> Option<Duration> {
     retry_after
 }
 
-/// Carries out an action. NotFound and Conflict are no errors: another client wrote the APIService meanwhile, and that
-/// write triggers the next sync.
+/// Carries out an action. Ignores NotFound and Conflict: another client wrote the APIService meanwhile, and that write
+/// triggers the next sync.
 async fn apply(
     api: &Arc<Api>,
     resource: &Arc<ResourceType>,
@@ -120,8 +120,7 @@ pub(crate) async fn restore_spec(
 }
 
 /// Writes the condition of an APIService unless it already has it. If the stored spec differs from that of `service`,
-/// the condition is dropped, because the write of the new spec triggers another check. NotFound and Conflict are no
-/// errors.
+/// the condition is dropped, because the write of the new spec triggers another check. Ignores NotFound and Conflict.
 ///
 /// Upstream: `updateAPIServiceStatus`.
 pub(super) async fn write_condition(

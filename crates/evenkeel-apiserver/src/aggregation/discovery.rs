@@ -102,7 +102,7 @@ pub(super) fn current(mut version: Version) -> Value {
     serde_json::to_value(version).unwrap_or_default()
 }
 
-/// Returns the JSON of a version whose server did not answer (`freshness: Stale`).
+/// Returns the JSON of a version whose server did not respond (`freshness: Stale`).
 pub(crate) fn stale(version: &str) -> Value {
     let version = Version {
         version: version.to_owned(),

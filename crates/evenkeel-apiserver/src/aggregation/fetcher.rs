@@ -42,7 +42,7 @@ struct Fetched {
     /// Name of the APIService.
     name: Arc<str>,
     documents: Documents,
-    /// Reason why the server did not answer with all documents.
+    /// Error with the reason if the server did not return all documents.
     result: Result<(), String>,
 }
 
@@ -95,8 +95,8 @@ fn begin_due_fetches(
     }
 }
 
-/// Fetches the documents. If the server does not answer, its discovery becomes stale, and the OpenAPI index stays as it
-/// was in `previous`.
+/// Fetches the documents. If the server does not respond, its discovery becomes stale, and the OpenAPI index is that of
+/// `previous`.
 async fn fetch(
     server: Result<Server, String>,
     remote: &Remote,

@@ -184,7 +184,7 @@ impl Priority {
 /// Documents of an extension API server about one APIService.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Documents {
-    /// Resources of the version: an `APIVersionDiscovery`. Null before the first answer.
+    /// Resources of the version: an `APIVersionDiscovery`. Null before the server's first response.
     pub(crate) discovery: Value,
     /// Paths of OpenAPI v3 with their URLs, such as `apis/example.com/v1`.
     pub(crate) openapi: BTreeMap<String, Value>,
@@ -310,7 +310,7 @@ impl Aggregation {
         self.remote_after(&self.current(), object)
     }
 
-    /// Reads an APIService, and reuses what the snapshot `current` has of it.
+    /// Parses an APIService, and reuses the state of the same APIService in the snapshot `current`.
     fn remote_after(&self, current: &Remotes, object: &Value) -> Option<Remote> {
         let previous = current.by_name.get(text(object, "metadata.name"));
         Remote::new(object, self.identity.as_ref(), previous.map(Arc::as_ref))

@@ -37,7 +37,7 @@ pub(super) fn put(headers: &mut HeaderMap, user: &User) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns a header's value, or upstream's error for a text that cannot be one.
+/// Returns a string as the value of a header, or upstream's error if the string is not a valid value.
 fn value(text: &str) -> Result<HeaderValue, String> {
     HeaderValue::from_bytes(text.as_bytes())
         .map_err(|_| format!("net/http: invalid header field value for {text:?}"))

@@ -18,8 +18,8 @@ use super::options::{AuditLogOptions, AuditMode};
 use super::rotation;
 use crate::clock::Clock;
 
-/// Maximum time for which a request waits until its event is written. Once a request has waited this long, further
-/// requests do not wait until a write succeeds again.
+/// Maximum time that a request waits until its event is written. After one request has waited this long, further
+/// requests do not wait before a write succeeds again.
 const MAX_WAIT: Duration = Duration::from_secs(5);
 
 /// File mode of the log: only the owner may read and write it.

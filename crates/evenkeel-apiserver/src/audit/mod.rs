@@ -140,7 +140,7 @@ impl Auditor {
     }
 }
 
-/// Audit event of one request, to which the request's handlers add fields. Without an audit policy, all methods do
+/// Audit event of one request. The request's handlers add fields to it. Without an audit policy, all methods do
 /// nothing.
 #[derive(Clone, Default)]
 pub(crate) struct RequestAudit(Option<Arc<Inner>>);

@@ -79,7 +79,7 @@ pub struct AuditWebhookOptions {
     pub buffer_size: usize,
     /// Maximum number of events in a batch.
     pub max_batch_size: usize,
-    /// Maximum time for which an event waits until its batch is full.
+    /// Maximum time that an event waits for its batch to fill up.
     pub max_batch_wait: Duration,
     /// Delay before a failed batch is sent again. It grows with each attempt.
     pub initial_backoff: Duration,

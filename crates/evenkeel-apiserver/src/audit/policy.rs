@@ -145,7 +145,7 @@ pub(crate) struct AuditPolicy {
 }
 
 impl AuditPolicy {
-    /// Parses the text of a `--audit-policy-file` (YAML or JSON). Unknown fields are ignored.
+    /// Parses the contents of a `--audit-policy-file` (YAML or JSON). Unknown fields are ignored.
     ///
     /// Upstream: `LoadPolicyFromBytes`, `NewPolicyRuleEvaluator`.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {

@@ -120,7 +120,7 @@ mod tests {
     }
 
     proptest! {
-        /// At most the wanted number stays, and nothing that stays is older than what is removed.
+        /// At most `max` backups remain, and no remaining backup is older than a removed one.
         #[test]
         fn the_newest_stay(days in prop::collection::btree_set(1i64..300, 0..12), max in 1usize..6) {
             let log = Path::new("/a/audit.log");

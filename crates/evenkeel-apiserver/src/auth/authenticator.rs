@@ -189,7 +189,7 @@ impl Authenticator {
 /// Bearer token in the header `Authorization`.
 #[derive(Debug, PartialEq, Eq)]
 enum Bearer<'a> {
-    /// There is no header, or it has another scheme.
+    /// The request has no such header, or the header has another scheme.
     None,
     /// A token after two spaces, which the server ignores as upstream does.
     ExtraSpace,

@@ -77,8 +77,8 @@ impl Authorizer {
         self.authorizers.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Decides about a request. Without `with_reason`, the decision need not have RBAC's reason. A webhook
-    /// whose answer is missing counts as a denial, and the question is recorded in `answers`.
+    /// Decides whether to allow a request. Without `with_reason`, the decision need not have RBAC's reason. A webhook
+    /// whose answer is missing counts as a denial, and its review is recorded in `answers`.
     ///
     /// Upstream: `unionAuthzHandler.Authorize`.
     pub(crate) fn decide(
@@ -146,8 +146,8 @@ impl Authorizer {
         self.authorizers().iter().any(allows)
     }
 
-    /// Returns why a user's permissions cannot be listed as rules: those of a kubelet depend on stored objects, those of
-    /// a webhook on its answers.
+    /// Returns why a user's permissions cannot be listed as rules. The permissions of a kubelet depend on stored
+    /// objects, and a webhook's decisions are not known in advance.
     ///
     /// Upstream: `RulesFor`.
     pub(crate) fn unlisted(&self, user: &User) -> Vec<&'static str> {

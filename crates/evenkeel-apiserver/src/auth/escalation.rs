@@ -23,7 +23,7 @@ const MAX_LOOKUPS: usize = 5_000_000;
 const MAX_LISTED: usize = 1_000;
 
 /// Refuses to grant `rules` unless the user holds them all. `held` are the user's own rules. The error has upstream's
-/// text.
+/// message.
 ///
 /// Upstream: `ConfirmNoEscalation`.
 pub(crate) fn confirm_no_escalation(

@@ -1,4 +1,4 @@
-//! Authentication by a front proxy, which names the user in headers of the requests that it passes on. The proxy proves
+//! Authentication by a front proxy, which names the user in headers of the requests that it forwards. The proxy proves
 //! its identity with a client certificate (`--requestheader-client-ca-file`).
 //!
 //! Upstream: `requestHeaderAuthRequestHandler`, `ClusterAuthenticationInfo`.

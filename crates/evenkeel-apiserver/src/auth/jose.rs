@@ -32,7 +32,7 @@ use x509_parser::public_key::PublicKey as Parsed;
 /// Parsed JSON web token, a JSON web signature (JWS) over claims. The signature is not verified yet.
 pub(crate) struct Jws<'a> {
     header: Header,
-    /// Signed text: encoded header and claims.
+    /// Signed part of the token: encoded header and claims.
     message: &'a str,
     /// Decoded claims: JSON.
     claims: Vec<u8>,
@@ -167,7 +167,7 @@ impl PublicKey {
         Some(Self { id: text("kid").to_owned(), material })
     }
 
-    /// Parses all keys of a PEM text: public keys, certificates and private keys. Private keys and certificates are
+    /// Parses all keys of a PEM file: public keys, certificates and private keys. Private keys and certificates are
     /// converted to their public keys.
     ///
     /// Upstream: `PublicKeysFromFile`.
@@ -288,7 +288,7 @@ pub(crate) struct Signer {
 }
 
 impl Signer {
-    /// Parses the first private key of a PEM text: RSA, P-256 or P-384.
+    /// Parses the first private key of a PEM file: RSA, P-256 or P-384.
     pub(crate) fn from_pem(pem: &str) -> Result<Self, String> {
         let key =
             PrivateKey::from_pem(pem.as_bytes(), Form::Fixed).map_err(|error| error.to_string())?;
@@ -305,7 +305,7 @@ impl Signer {
         &self.public
     }
 
-    /// Returns the PEM text of the key.
+    /// Returns the key in PEM.
     pub(crate) fn pem(&self) -> &str {
         &self.pem
     }

@@ -8,8 +8,8 @@ use crate::store::Store;
 use evenkeel_apimachinery::group_version::GroupResource;
 use evenkeel_apimachinery::status::{StatusError, quote};
 
-/// Returns a 403 with upstream's message unless the authorizers allow the request. `answers` are those of webhooks to the
-/// request so far.
+/// Returns a 403 with upstream's message unless the authorizers allow the request. `answers` are the answers of
+/// authorization webhooks so far.
 ///
 /// Upstream: `withAuthorization`.
 pub(crate) fn permit(

@@ -56,7 +56,7 @@ pub(super) struct RuleResolver {
 
 /// Grant of one role's rules by one binding to one subject.
 struct Grant {
-    /// Namespace in which the rules apply; `None` for a ClusterRoleBinding, whose rules apply in the whole cluster.
+    /// Namespace of the RoleBinding; `None` for a ClusterRoleBinding, whose rules apply in the whole cluster.
     namespace: Option<Box<str>>,
     /// Rules of the role, if it exists.
     rules: Result<Arc<[PolicyRule]>, Arc<MissingRole>>,
@@ -317,7 +317,7 @@ pub(super) fn resolve(store: &Store, version: [u64; 4]) -> RuleResolver {
     resolver
 }
 
-/// Joins the distinct errors into one text. Returns `None` if there are none.
+/// Joins the distinct errors into one message. Returns `None` without errors.
 ///
 /// Upstream: `utilerrors.NewAggregate`.
 pub(crate) fn aggregate(errors: impl Iterator<Item = String>) -> Option<String> {

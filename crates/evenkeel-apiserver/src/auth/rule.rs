@@ -31,7 +31,7 @@ pub(crate) struct Attributes<'a> {
     pub(crate) label_selector: LabelRequirements<'a>,
 }
 
-/// Label selector of a request, as text or as a review lists it.
+/// Label selector of a request: a string, or the list of requirements of an access review.
 ///
 /// Upstream: `GetLabelSelector`.
 #[derive(Debug, Clone, Copy)]
@@ -48,7 +48,7 @@ impl Default for LabelRequirements<'_> {
     }
 }
 
-/// Field selector of a request, as text or parsed.
+/// Field selector of a request: a string, or parsed.
 ///
 /// Upstream: `GetFieldSelector`.
 #[derive(Debug, Clone, Copy)]

@@ -19,13 +19,13 @@ const GROUP: &str = "rbac.authorization.k8s.io";
 pub struct BootstrapRule {
     /// Verbs that the rule allows.
     pub verbs: Vec<String>,
-    /// API groups of the resources. The core group is an empty text.
+    /// API groups of the resources. The core group is the empty string.
     pub api_groups: Vec<String>,
     /// Resources, or `RESOURCE/SUBRESOURCE`.
     pub resources: Vec<String>,
     /// Names of the objects. Empty for all objects.
     pub resource_names: Vec<String>,
-    /// Paths that are no resources'.
+    /// Paths of non-resource requests.
     #[serde(rename = "nonResourceURLs")]
     pub non_resource_urls: Vec<String>,
 }

@@ -19,7 +19,7 @@ use evenkeel_apimachinery::time::seconds;
 
 const DATA: &str = include_str!("../../data/bootstrap-objects.json");
 
-/// Placeholder for the UID in a template. No recorded object contains this text.
+/// Placeholder for the UID in a template. No recorded object contains this UID.
 const UID_PLACEHOLDER: &str = "ffffffff-ffff-4fff-8fff-ffffffffffff";
 /// Placeholder for the creation time in a template. No recorded object contains this time.
 const TIME_PLACEHOLDER: Timestamp = Timestamp::MAX;
@@ -29,7 +29,7 @@ struct Recorded {
     resource: Arc<ResourceType>,
     /// Key in the store, below the resource prefix.
     key: String,
-    /// JSON text of the object.
+    /// The object in JSON.
     text: &'static RawValue,
     /// Encoded form, made at the first use. A restarted server already has its objects and does not need it.
     template: OnceLock<Template>,

@@ -34,8 +34,8 @@ pub(crate) fn is_routed(api: &Api, path: &str) -> bool {
     }
 }
 
-/// Returns the response to a request for a discovery path, or `None` if there is no such document. The response may be
-/// a 404 or a 406.
+/// Returns the response to a request for a discovery path, or `None` if the path names no discovery document. The
+/// response may be a 404 or a 406.
 pub(crate) fn serve(
     api: &Api,
     path: &str,

@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// Returns the base64 text of `n` bytes, each of them `digit`.
+/// Returns `n` bytes, each of them `digit`, in base64.
 fn secret(digit: u8, n: usize) -> String {
     use base64::Engine as _;
     base64::engine::general_purpose::STANDARD.encode(vec![digit; n])

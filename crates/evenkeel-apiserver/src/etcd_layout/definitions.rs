@@ -1,5 +1,5 @@
-//! Conversion of CustomResourceDefinitions to their storage version `v1beta1`. It states what all versions have in common
-//! once, beside the versions.
+//! Conversion of CustomResourceDefinitions to their storage version `v1beta1`. Fields that all versions share are
+//! stated once, beside the versions.
 //!
 //! Upstream: `Convert_v1_CustomResourceDefinitionSpec_To_apiextensions_CustomResourceDefinitionSpec` and its inverse.
 

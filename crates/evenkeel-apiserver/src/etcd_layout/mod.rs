@@ -71,7 +71,8 @@ pub(crate) const RANGES: &str = "ranges";
 /// Resource prefix of the addresses of running servers.
 pub(crate) const MASTER_LEASES: &str = "masterleases";
 
-/// Time for which a server counts as running after it announced its address. Upstream: `DefaultEndpointReconcilerTTL`.
+/// Time for which a server counts as running after it has announced its address. Upstream:
+/// `DefaultEndpointReconcilerTTL`.
 const MASTER_LEASE_TTL: Duration = Duration::from_secs(15);
 
 /// Objects that are stored but not served, each with its path and kind.

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::request::{Query, RequestInfo};
 
-/// Bytes of objects in memory for which a list takes one seat.
+/// Number of bytes of objects in memory per seat of a list.
 const BYTES_PER_SEAT: u64 = 100_000;
 /// Maximum number of bytes that a list from memory holds at the same time, because the server encodes it while it sends
 /// it.

@@ -377,7 +377,7 @@ fn reject(flow_schema: Arc<FlowSchema>, reason: Reason) -> Admission {
     Admission::Reject(Rejection { flow_schema: Some(flow_schema), retry_after })
 }
 
-/// Waits until a request is dispatched. The request leaves its queue if the time limit passes first.
+/// Waits until a request is dispatched. If the time limit expires first, the request leaves its queue.
 async fn wait(
     flow_schema: Arc<FlowSchema>,
     position: QueuePosition,

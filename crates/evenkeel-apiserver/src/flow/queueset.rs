@@ -31,7 +31,7 @@ type SeatNanos = i128;
 /// Upstream: `estimatedServiceDuration`.
 const ESTIMATED_SERVICE_DURATION: Duration = Duration::from_millis(3);
 
-/// Response of a priority level to requests for which it has no free seats.
+/// How a priority level handles a request if it has no free seats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Queuing {
     /// The level has no limit.
@@ -62,7 +62,7 @@ pub(super) struct Arrival {
     pub(super) watch: bool,
 }
 
-/// Executing request, to pass to [`QueueSet::finish`].
+/// Executing request. The caller passes the ticket to [`QueueSet::finish`].
 #[derive(Debug)]
 pub(crate) struct Ticket {
     schema_index: usize,

@@ -101,7 +101,7 @@ impl Target {
 
 /// Reader of the files that a kubeconfig file names.
 struct Files<'a> {
-    /// Folder in which relative paths begin; `None` for the working directory.
+    /// Folder that relative paths start from; `None` for the working directory.
     folder: Option<&'a Path>,
 }
 
@@ -162,7 +162,7 @@ impl Files<'_> {
             (token, _) => token.to_owned(),
         };
         let mut value = HeaderValue::try_from(format!("Bearer {}", token.trim()))
-            .map_err(|_| "the token is no value of a header".to_owned())?;
+            .map_err(|_| "the token is not a valid header value".to_owned())?;
         value.set_sensitive(true);
         Ok(Some(value))
     }
@@ -193,7 +193,7 @@ mod tests {
             ("https://audit", json!({"exec": {}}), "exec is not in this server"),
             ("https://audit", json!({"client-certificate-data": "eA=="}), "must be set together"),
             ("https://audit", json!({"tokenFile": "t"}), "tokenFile: No such file"),
-            ("https://audit", json!({"token": "a\nb"}), "no value of a header"),
+            ("https://audit", json!({"token": "a\nb"}), "not a valid header value"),
         ] {
             let error = parse(server, &user).err().unwrap_or_default();
             assert!(error.contains(why), "{error}");

@@ -170,7 +170,7 @@ pub(crate) async fn exchange(
     }
 }
 
-/// Returns the reason of a failed TLS handshake. Common reasons have Go's text, which users can search for.
+/// Returns the reason of a failed TLS handshake. Common reasons have Go's message, which users can search for.
 fn handshake_error(error: &std::io::Error) -> String {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     inner.and_then(evenkeel_x509::message).unwrap_or_else(|| error.to_string())

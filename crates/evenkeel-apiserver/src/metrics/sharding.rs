@@ -55,7 +55,7 @@ impl ShardedWatches {
         ShardedWatch(counters.clone())
     }
 
-    /// Writes the metrics. Without the feature gate there are none.
+    /// Writes the metrics. Writes none if the feature gate is off.
     pub(super) fn render(&self, out: &mut String) {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if all.is_empty() {

@@ -24,9 +24,9 @@ enum Form {
     Flag,
     Integer,
     Number,
-    /// Message with YAML text; JSON is YAML, too.
+    /// Message with a value in YAML; JSON is YAML, too.
     Any,
-    /// One or more messages with YAML text.
+    /// One or more messages with values in YAML.
     Anys,
     /// One or more messages.
     Message(&'static MessageType),
@@ -213,7 +213,7 @@ fn write_text(out: &mut Vec<u8>, number: u32, value: &Value) {
     }
 }
 
-/// Writes a message with the value as YAML text in field 2.
+/// Writes a message with the value as YAML in field 2.
 fn write_any(out: &mut Vec<u8>, number: u32, value: &Value) {
     wire::message(out, number, |out| wire::bytes(out, 2, value.to_string().as_bytes()));
 }

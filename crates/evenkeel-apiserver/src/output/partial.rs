@@ -12,7 +12,7 @@ use evenkeel_apimachinery::status::StatusError;
 /// Kind of an object's metadata alone.
 pub(super) const KIND: &str = "PartialObjectMetadata";
 
-/// The `metadata` of an encoded object, as JSON text.
+/// The `metadata` of an encoded object, in JSON.
 #[derive(Deserialize)]
 struct Head<'a> {
     #[serde(borrow)]
@@ -23,7 +23,7 @@ struct Head<'a> {
 /// it.
 fn leading_metadata(object: &[u8]) -> Option<&str> {
     const FIELD: &[u8] = b",\"metadata\":";
-    /// Maximum length of what comes first.
+    /// Maximum length of the fields before `metadata`.
     const MAX_START: usize = 512;
     let fields = object.strip_prefix(b"{")?;
     let start = memchr::memmem::find(fields.get(..MAX_START).unwrap_or(fields), FIELD)?;
@@ -36,7 +36,7 @@ fn leading_metadata(object: &[u8]) -> Option<&str> {
     metadata.into_iter::<&RawValue>().next()?.ok().map(RawValue::get)
 }
 
-/// Returns the `metadata` of an encoded object as JSON text.
+/// Returns the `metadata` of an encoded object in JSON.
 fn metadata(object: &[u8]) -> Result<&str, StatusError> {
     if let Some(metadata) = leading_metadata(object) {
         return Ok(metadata);

@@ -34,8 +34,8 @@ struct Row<'a> {
     columns: &'a RawValue,
 }
 
-/// Returns the recorded column definitions by `apiVersion/resource`, as JSON text. The server decodes a text when a
-/// client requests the Table.
+/// Returns the recorded column definitions by `apiVersion/resource`, in JSON. The server decodes the definitions of a
+/// resource when a client requests its Table.
 fn columns() -> &'static BTreeMap<&'static str, &'static RawValue> {
     static ALL: OnceLock<BTreeMap<&'static str, &'static RawValue>> = OnceLock::new();
     ALL.get_or_init(|| {

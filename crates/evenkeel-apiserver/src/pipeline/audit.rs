@@ -116,7 +116,7 @@ impl Audited<'_> {
     }
 }
 
-/// Returns whether a client's ID is non-blank text. Its length has no limit.
+/// Returns whether a client's audit ID is a string that is not blank. Its length has no limit.
 fn is_valid(id: &HeaderValue) -> bool {
     std::str::from_utf8(id.as_bytes()).is_ok_and(|text| !text.trim().is_empty())
 }

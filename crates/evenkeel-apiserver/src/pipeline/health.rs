@@ -43,7 +43,7 @@ const CHECKS: &[&str] = &[
     "shutdown",
 ];
 
-/// Check that fails while etcd does not answer, if the store is in etcd.
+/// Check that fails while etcd does not respond, if the store is in etcd.
 const ETCD: &str = "etcd";
 /// Check that fails while the store refuses writes. Only readiness has it: reads still work, and a restart would not
 /// help.
@@ -85,7 +85,7 @@ pub(super) fn paths() -> impl Iterator<Item = String> {
 
 /// Results of the checks that can fail.
 pub(super) struct Results {
-    /// Whether etcd answers.
+    /// Whether etcd responds, or the reason why it does not.
     pub(super) etcd: Result<(), String>,
     /// Whether the KMS plugins are healthy; `None` without plugins.
     pub(super) kms: Option<Result<(), String>>,
@@ -161,7 +161,8 @@ fn plain_text(status: StatusCode, text: String) -> Response<Body> {
     answer(status, media, Body::whole(text.into()))
 }
 
-/// Returns a response in plain text that forbids browsers to guess another media type.
+/// Returns a plain-text response with `X-Content-Type-Options: nosniff`, so that browsers do not guess another media
+/// type.
 fn plain_text_nosniff(status: StatusCode, text: String) -> Response<Body> {
     let mut response = plain_text(status, text);
     response.headers_mut().insert("x-content-type-options", HeaderValue::from_static("nosniff"));

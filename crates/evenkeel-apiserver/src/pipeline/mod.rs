@@ -272,7 +272,7 @@ async fn stages(
         }
         let is_read = matches!(*method, Method::GET | Method::HEAD);
         let target = match parsed {
-            // Upstream's handler of custom resources passes such a request on.
+            // Upstream's handler of custom resources leaves such a request to the next handler.
             Path::Resource(target) if !is_read && target.is_custom_in_all_namespaces() => {
                 let _ = labels.set(instrument::labels_of_path(method));
                 return nonresource::serve(api, method, path, headers, query);

@@ -1,4 +1,4 @@
-//! Headers of proxied requests and of their answers.
+//! Headers of proxied requests and of their responses.
 
 use http::header::{
     AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HOST, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
@@ -60,7 +60,8 @@ pub(crate) fn names_remote_user(name: &HeaderName) -> bool {
 
 /// Removes the headers that identify the user to this server, because another server could misuse them.
 ///
-/// Upstream: `WithAuthentication`, `WithImpersonation` and the request header authenticator, which remove what they have read.
+/// Upstream: `WithAuthentication`, `WithImpersonation` and the request header authenticator, which remove the headers
+/// that they have read.
 pub(crate) fn remove_credentials(headers: &mut HeaderMap) {
     let identifies_user = |name: &HeaderName| {
         *name == AUTHORIZATION
@@ -109,7 +110,7 @@ pub(crate) fn of_request<T>(
     remove_credentials(&mut headers);
     let protocol = headers.get(UPGRADE).filter(|_| is_upgrade).cloned();
     remove_hop_by_hop(&mut headers);
-    // The HTTP client sets it: the whole body is sent in one piece.
+    // The HTTP client sets this header, because it sends the whole body at once.
     headers.remove(CONTENT_LENGTH);
     if let Some(protocol) = protocol {
         headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));

@@ -28,7 +28,7 @@ pub(crate) fn is_wanted(headers: &HeaderMap) -> bool {
 pub(crate) enum Refused {
     /// An error response of the server, which the client gets.
     Answer(Box<Response<Incoming>>),
-    /// A response that is neither a switch nor an error. The text is upstream's.
+    /// The response neither switches protocols nor reports an error. The message is upstream's.
     Invalid(String),
 }
 

@@ -235,7 +235,7 @@ impl<'a> NodePorts<'a> {
         u16::try_from(port).is_ok_and(|port| (self.is_taken)(port))
     }
 
-    /// Allocates a port. The error has upstream's text.
+    /// Allocates a port. The error has upstream's message.
     ///
     /// Upstream: `PortAllocationOperation.Allocate`.
     fn allocate(&mut self, port: i64) -> Result<(), String> {

@@ -101,7 +101,7 @@ fn check_binding(
             "unable to {failed_step} to determine minimum required permissions and user {user} does not have \"{verb}\" permission for all groups, versions and resources"
         ),
         None => {
-            // Upstream swaps user and verb in the text for mutating policies.
+            // Upstream swaps user and verb in the message for mutating policies.
             let (user, verb) = if policies.starts_with("mutating") {
                 (verb, user.as_str())
             } else {

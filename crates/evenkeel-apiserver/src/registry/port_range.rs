@@ -21,7 +21,7 @@ const KEY: &str = "servicenodeports";
 /// Allocated ports. A store of this process alone needs none, because its index has the ports of all Services.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct PortRange {
-    /// Revision of the stored bitmap; `None` if there is none.
+    /// Revision of the stored bitmap; `None` if no bitmap is stored.
     revision: Option<u64>,
     ports: BTreeSet<u16>,
 }

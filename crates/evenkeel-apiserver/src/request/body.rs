@@ -25,7 +25,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 /// compiled for each, and again in each crate that calls the server.
 pub(crate) type RequestBody = UnsyncBoxBody<Bytes, String>;
 
-/// Returns the body of a request, with errors as text.
+/// Boxes the body of a request, and converts its errors to messages.
 pub(crate) fn boxed<B>(body: B) -> RequestBody
 where
     B: http_body::Body<Data = Bytes> + Send + 'static,

@@ -76,7 +76,7 @@ impl RequestContext<'_> {
         headers::text(self.headers, USER_AGENT)
     }
 
-    /// Returns the text of a header.
+    /// Returns the value of a header.
     pub(crate) fn header(&self, name: http::HeaderName) -> &str {
         headers::text(self.headers, name)
     }

@@ -67,7 +67,7 @@ impl Query {
     }
 }
 
-/// Returns the error message of a Go function for a text that is not a number.
+/// Returns the error message of a Go function for a string that is not a number.
 ///
 /// Upstream: `strconv.NumError`.
 pub(crate) fn number_error(function: &str, text: &str, error: &ParseIntError) -> String {

@@ -9,14 +9,14 @@ use std::sync::{Mutex, PoisonError};
 pub(crate) struct Warnings(Mutex<Vec<String>>);
 
 impl Warnings {
-    /// Adds warnings. The response contains each text once.
+    /// Adds warnings. The response contains each warning once.
     ///
     /// Upstream: `AddWarning`.
     pub(crate) fn add(&self, more: impl IntoIterator<Item = String>) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(more);
     }
 
-    /// Returns the texts of all warnings.
+    /// Returns all warnings.
     pub(crate) fn into_texts(self) -> Vec<String> {
         self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
     }

@@ -180,7 +180,7 @@ impl ResourceType {
         !self.stored && self.custom.is_none()
     }
 
-    /// Returns the text of the `Warning` header if this version is deprecated.
+    /// Returns the message of the `Warning` header if this version is deprecated.
     pub(crate) fn deprecation(&self) -> Option<Box<str>> {
         match &self.custom {
             Some(custom) => custom.deprecation.clone(),

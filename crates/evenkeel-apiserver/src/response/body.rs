@@ -25,7 +25,7 @@ pub enum BodyError {
     Broken(String),
 }
 
-/// Body of a response. It is complete, or the server produces pieces while it sends them.
+/// Body of a response. It is complete, or the server produces its chunks while it sends them.
 pub struct Body {
     inner: Inner,
     /// Guards that drop with the body.
@@ -35,7 +35,7 @@ pub struct Body {
 }
 
 enum Inner {
-    /// All bytes that are not sent yet; `None` if there are none.
+    /// All bytes that are not sent yet; `None` after they are sent.
     Whole(Option<Bytes>),
     Pieces(Box<dyn Iterator<Item = Bytes> + Send>),
     Stream(Pin<Box<dyn Stream<Item = Result<Bytes, BodyError>> + Send>>),
@@ -52,17 +52,17 @@ impl Body {
         Inner::Whole(Some(bytes)).into()
     }
 
-    /// Creates a body from pieces. The iterator produces a piece when the previous one is sent.
+    /// Creates a body from chunks. The iterator produces a chunk after the previous one is sent.
     pub(crate) fn pieces(pieces: impl Iterator<Item = Bytes> + Send + 'static) -> Self {
         Inner::Pieces(Box::new(pieces)).into()
     }
 
-    /// Creates a body from a stream of pieces.
+    /// Creates a body from a stream of chunks.
     pub(crate) fn stream(stream: impl Stream<Item = Bytes> + Send + 'static) -> Self {
         Self::relay(stream.map(Ok))
     }
 
-    /// Creates a body from a stream of pieces that can break off.
+    /// Creates a body from a stream of chunks that can fail.
     pub(crate) fn relay(
         stream: impl Stream<Item = Result<Bytes, BodyError>> + Send + 'static,
     ) -> Self {
@@ -162,7 +162,7 @@ impl Body {
         }
     }
 
-    /// Turns a body of pieces into a complete one. Returns its bytes like [`peek`](Self::peek).
+    /// Turns a chunked body into a complete one. Returns its bytes like [`peek`](Self::peek).
     pub(crate) fn gather(&mut self) -> Option<Bytes> {
         if let Inner::Pieces(pieces) = &mut self.inner {
             let mut bytes = Vec::new();

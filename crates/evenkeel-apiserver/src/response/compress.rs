@@ -1,4 +1,4 @@
-//! Compression of responses above 128 KiB, as in upstream, for clients that accept gzip.
+//! Compresses responses above 128 KiB, as upstream does, for clients that accept gzip.
 
 use std::io::Write as _;
 
@@ -15,14 +15,15 @@ use evenkeel_apimachinery::headers::text;
 /// Size in bytes above which a response is compressed.
 pub(crate) const THRESHOLD: usize = 128 * 1024;
 
-/// Returns whether the client accepts gzip. As in upstream, a coding with a quality such as `gzip;q=1` does not count.
+/// Returns whether the client accepts gzip. As in upstream, an encoding with a quality, such as `gzip;q=1`, is ignored.
 ///
 /// Upstream: `responseContentEncodingSupported`.
 pub(crate) fn accepts_gzip(headers: &HeaderMap) -> bool {
     text(headers, ACCEPT_ENCODING).split(',').any(|coding| coding.trim() == "gzip")
 }
 
-/// Compresses a complete body if it is large enough. Bodies in pieces compress themselves.
+/// Compresses a complete body if it is larger than [`THRESHOLD`]. The handlers of chunked bodies compress them with
+/// [`Gzip`].
 pub(crate) fn compress(headers: &HeaderMap, response: &mut Response<Body>) {
     let should_compress = response.status().is_success()
         && response.body().size_hint().exact().is_some_and(|size| size > THRESHOLD as u64)
@@ -43,22 +44,22 @@ pub(crate) fn set_gzip_headers(response: &mut Response<Body>) {
     response.headers_mut().insert(VARY, HeaderValue::from_static("Accept-Encoding"));
 }
 
-/// Minimum size of a compressed piece in bytes, except for the last one.
-const MIN_PIECE_BYTES: usize = THRESHOLD / 4;
+/// Minimum size in bytes of a compressed chunk, except for the last one.
+const MIN_CHUNK_BYTES: usize = THRESHOLD / 4;
 
-/// Iterator that compresses pieces on demand.
+/// Iterator that compresses the chunks of a body on demand.
 pub(crate) struct Gzip<I> {
-    pieces: I,
-    /// Encoder with the compressed bytes that were not returned yet; `None` after the last piece.
+    chunks: I,
+    /// Encoder, with the compressed bytes that were not returned yet; `None` after the last chunk.
     encoder: Option<GzEncoder<Vec<u8>>>,
 }
 
 impl<I: Iterator<Item = Bytes>> Gzip<I> {
-    /// Compresses the pieces of an iterator.
-    pub(crate) fn new(pieces: I) -> Self {
+    /// Creates an iterator that compresses `chunks`.
+    pub(crate) fn new(chunks: I) -> Self {
         // The fastest level, as in upstream (`defaultGzipContentEncodingLevel`).
         let level = Compression::new(1);
-        Self { pieces, encoder: Some(GzEncoder::new(Vec::new(), level)) }
+        Self { chunks, encoder: Some(GzEncoder::new(Vec::new(), level)) }
     }
 }
 
@@ -67,10 +68,10 @@ impl<I: Iterator<Item = Bytes>> Iterator for Gzip<I> {
 
     fn next(&mut self) -> Option<Bytes> {
         let encoder = self.encoder.as_mut()?;
-        for piece in self.pieces.by_ref() {
+        for chunk in self.chunks.by_ref() {
             // Writes to memory do not fail.
-            let _ = encoder.write_all(&piece);
-            if encoder.get_ref().len() >= MIN_PIECE_BYTES {
+            let _ = encoder.write_all(&chunk);
+            if encoder.get_ref().len() >= MIN_CHUNK_BYTES {
                 return Some(std::mem::take(encoder.get_mut()).into());
             }
         }

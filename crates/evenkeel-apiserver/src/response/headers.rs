@@ -48,7 +48,7 @@ const MAX_TOTAL_WARNING_LENGTH: usize = 4 * 1024;
 /// Upstream: `truncateItemRunes`.
 const MAX_WARNING_LENGTH: usize = 256;
 
-/// Adds a `Warning` header for each distinct text: `299 - "text"`.
+/// Adds a `Warning` header for each distinct warning: `299 - "message"`.
 pub(crate) fn warn(response: &mut Response<Body>, warnings: &[String]) {
     for warning in truncated_warnings(warnings) {
         let escaped = warning.replace('\\', "\\\\").replace('"', "\\\"");

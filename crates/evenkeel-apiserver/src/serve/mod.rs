@@ -140,7 +140,8 @@ impl Builder {
         self
     }
 
-    /// Encrypts values in the data folder by the text of a `--encryption-provider-config` file (YAML or JSON).
+    /// Encrypts values in the data folder. `text` is the contents of a `--encryption-provider-config` file (YAML or
+    /// JSON).
     pub fn encryption_provider_config(mut self, text: String) -> Self {
         self.encryption_provider_config = Some(text);
         self
@@ -393,7 +394,8 @@ impl Builder {
             .build()
             .map_err(|(setting, reason)| BuildError::Setting(setting, reason))?;
         let rng = self.seed.map_or_else(StdRng::from_os_rng, StdRng::seed_from_u64);
-        // A server that starts again on its data does not draw what it drew before.
+        // Include the revision and the time, so that a server that restarts on its data does not draw the same values
+        // again.
         let draws = self.seed.map(|seed| Draws::new(seed, store.revision(), self.clock.now()));
         let api = Arc::new(Api {
             table: Table::builtin(),

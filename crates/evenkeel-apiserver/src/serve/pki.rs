@@ -43,7 +43,7 @@ const TOKEN_LENGTH: usize = 32;
 const CA_LIFETIME: SignedDuration = SignedDuration::from_hours(10 * 365 * 24);
 /// Lifetime of the server's and the administrator's certificates (1 year).
 const CERTIFICATE_LIFETIME: SignedDuration = SignedDuration::from_hours(365 * 24);
-/// Time by which certificates are backdated, for clients whose clocks are slow.
+/// Time between a certificate's `notBefore` and its creation, for clients whose clocks are slow.
 const BACKDATE: SignedDuration = SignedDuration::from_mins(5);
 
 /// Keys and certificates, with the administrator's token.

@@ -125,7 +125,7 @@ async fn is_established(server: &Server, kind: &str) -> bool {
     })
 }
 
-/// 300 watches in 40 formats, few of which are read, keep a bounded amount of memory.
+/// 300 watches in 40 formats use a bounded amount of memory, although clients read few of them.
 #[tokio::test]
 async fn watches_keep_a_bounded_history() {
     const FORMS: [&str; 5] = [

@@ -30,7 +30,7 @@ pub(super) trait Backend: Send {
         records: &mut dyn Iterator<Item = Result<StoredRecord, String>>,
     ) -> Result<(), BackendError>;
 
-    /// Reserves disk space, or returns an error if there is none. [`release`](Self::release) frees it, so that
+    /// Reserves disk space, or returns an error if the disk is full. [`release`](Self::release) frees it, so that
     /// deletions succeed on a full disk.
     fn reserve(&mut self) -> Result<(), BackendError>;
 
@@ -74,7 +74,7 @@ pub(super) enum BackendError {
 }
 
 impl BackendError {
-    /// Returns whether the engine's data may differ from what was written, now or after a crash.
+    /// Returns whether the engine's data may differ from the written data, now or after a crash.
     pub(super) fn is_loss(&self) -> bool {
         matches!(self, Self::NotSynced(_) | Self::Damaged(_))
     }

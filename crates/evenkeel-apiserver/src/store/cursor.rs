@@ -1,5 +1,5 @@
-//! Cursor of a watch in the events of a collection. It has no buffer: it reads events from the ring, and expires if the
-//! ring has dropped the next event.
+//! Cursor of a watch in the events of a collection. It has no buffer: it reads events from the collection's ring, and
+//! expires if the ring has evicted the next event.
 
 use std::sync::Arc;
 
@@ -13,15 +13,18 @@ use crate::resource::ResourcePrefix;
 
 /// Maximum number of events per call, so that one watch does not hold the lock for long.
 const MAX_EVENTS: usize = 256;
-/// Maximum total bytes of events per call, so that a watch whose client does not read holds little memory. A single
-/// event may be larger.
+/// Maximum total size of events per call in bytes, so that a watch holds little memory while its client does not read.
+/// A single event may be larger.
 pub(crate) const MAX_BYTES: usize = 64 * 1024;
 
-/// Position in the events of a collection or of a part of it.
+/// Position of a watch in the events of a collection or of a scope of it.
+///
+/// Upstream: `cacheWatcher`.
+#[doc(alias = "cacheWatcher")]
 pub(crate) struct Cursor {
     store: Store,
     resource_prefix: ResourcePrefix,
-    /// Revision up to which events were returned.
+    /// Revision of the cursor: all events up to this revision were returned.
     at: u64,
     /// Revision of the last commit that wrote to the collection or to the scope.
     signal: watch::Receiver<u64>,
@@ -38,8 +41,8 @@ impl Drop for Cursor {
 }
 
 impl Cursor {
-    /// Returns the next events after the last call, in order, without waiting. They may include events outside the
-    /// cursor's scope.
+    /// Returns the next events after the last call, ordered by revision, without waiting. The result may include events
+    /// outside the cursor's scope.
     pub(crate) fn take(&mut self) -> Result<Vec<Arc<Event>>, Expired> {
         let shared = &self.store.shared;
         // Read the events and the committed revision under one lock. Otherwise the cursor would skip the events of a
@@ -61,7 +64,7 @@ impl Cursor {
         Ok(events)
     }
 
-    /// Waits until there may be new events.
+    /// Waits until the collection or the scope may have new events.
     pub(crate) async fn changed(&mut self) {
         let at = self.at;
         // The sender outlives this cursor: the cursor holds the store, which has the sender of a collection, or the
@@ -69,16 +72,16 @@ impl Cursor {
         let _ = self.signal.wait_for(|revision| *revision > at).await;
     }
 
-    /// Returns the revision up to which events were returned.
+    /// Returns the cursor's revision: all events up to this revision were returned.
     pub(crate) fn at(&self) -> u64 {
         self.at
     }
 }
 
-/// Events that one call returns.
+/// Events that one call of [`Cursor::take`] returns.
 struct Batch {
     events: Vec<Arc<Event>>,
-    /// Whether no further events follow.
+    /// Whether the ring has no further events for the cursor.
     is_last: bool,
 }
 
@@ -98,8 +101,8 @@ fn events_since(ring: &Ring, at: u64) -> Result<Batch, Expired> {
     Ok(Batch { events, is_last: later_events.peek().is_none() })
 }
 
-/// Returns the next events of a scope, whose recorded revisions are `revisions`. These may include a commit that is not
-/// visible yet: `committed` is the last visible revision.
+/// Returns the next events of a scope. `revisions` are the scope's recorded revisions, and may include a commit that is
+/// not visible yet. `committed` is the last visible revision.
 fn recorded_events(ring: &Ring, revisions: &[u64], committed: u64) -> Result<Batch, Expired> {
     let mut budget = Budget::default();
     let mut events = Vec::with_capacity(revisions.len());
@@ -115,7 +118,7 @@ fn recorded_events(ring: &Ring, revisions: &[u64], committed: u64) -> Result<Bat
     Ok(Batch { events, is_last: revisions.len() < MAX_EVENTS })
 }
 
-/// Events and bytes that one call has returned so far.
+/// Number and size in bytes of the events that one call has returned so far.
 #[derive(Default)]
 struct Budget {
     events: usize,
@@ -123,7 +126,7 @@ struct Budget {
 }
 
 impl Budget {
-    /// Returns whether the event fits in the call's limits, and counts it. The first event always fits.
+    /// Returns whether the event fits in the limits of the call, and counts the event. The first event always fits.
     fn admits(&mut self, event: &Event) -> bool {
         let size = event.entry.size();
         let fits = self.events == 0
@@ -135,7 +138,7 @@ impl Budget {
 }
 
 impl Store {
-    /// Returns a cursor in the events of a scope of a collection after a revision.
+    /// Returns a cursor that starts after `revision` in the events of a scope of a collection.
     pub(crate) fn follow(
         &self,
         resource_prefix: &ResourcePrefix,

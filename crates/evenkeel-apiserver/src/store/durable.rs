@@ -43,7 +43,7 @@ pub(super) struct Durable {
     /// Path of the data folder, for messages.
     folder: String,
     mode: Mode,
-    /// Time before which the store does not retry the engine or the reservation; `None` if a retry need not wait.
+    /// Earliest time of the next retry of the engine or of the reservation; `None` if a retry need not wait.
     next_retry: Option<Instant>,
 }
 

@@ -272,8 +272,8 @@ impl Entry {
         self.key.split_once('/').map_or("", |(namespace, _)| namespace)
     }
 
-    /// Returns the hash by which a shard selector compares the object. That of the UID is computed once for all lists and
-    /// watches, from the metadata alone.
+    /// Returns the hash that a shard selector compares. The hash of the UID is computed once for all lists and watches,
+    /// from the metadata alone.
     pub(crate) fn shard_hash(&self, field: ShardField) -> u64 {
         match field {
             ShardField::Namespace => hash_field(self.namespace()),
@@ -387,7 +387,8 @@ impl Entry {
 }
 
 /// Selectable fields and labels of an object in one buffer: the number of fields in one byte, the values of the fields
-/// in the kind's order, and the labels as keys and values. A zero byte ends each text. Empty without fields and labels.
+/// in the kind's order, and the labels as keys and values. A zero byte ends each string. Empty without fields and
+/// labels.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct SelectionAttributes(Box<[u8]>);
 
@@ -438,7 +439,7 @@ fn push_text(packed: &mut Vec<u8>, text: &str) {
     packed.push(0);
 }
 
-/// Iterator over texts that each end with a zero byte.
+/// Iterator over strings that each end with a zero byte.
 struct Texts<'a>(&'a [u8]);
 
 impl<'a> Iterator for Texts<'a> {

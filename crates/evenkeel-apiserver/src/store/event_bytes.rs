@@ -51,7 +51,7 @@ impl HistoryBytes {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of bytes by which events exceed their part of [`MAX_BYTES`].
+    /// Returns by how many bytes the events exceed their part of [`MAX_BYTES`].
     pub(super) fn excess(&self) -> usize {
         self.bytes().saturating_sub(MAX_BYTES - RESERVED_FOR_FRAMES)
     }

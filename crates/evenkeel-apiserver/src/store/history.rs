@@ -43,7 +43,7 @@ pub(super) struct History {
     compacted: u64,
     /// Revision of the last write.
     newest: u64,
-    /// Time at which the last interval began, with the newest revision at that time.
+    /// Start of the last interval, with the newest revision at that time.
     interval_start: Option<(Instant, u64)>,
 }
 

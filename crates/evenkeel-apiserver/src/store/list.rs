@@ -1,4 +1,4 @@
-//! Reads of many objects: ranges of a collection, in their current state or at a revision.
+//! Lists ranges of a collection, in its current state or at an earlier revision.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -8,30 +8,30 @@ use super::entry::Entry;
 use super::event::Expired;
 use super::handle::Store;
 
-/// Objects of a collection at one revision, in order of key.
+/// Objects of a range of a collection at one revision, ordered by key.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     /// Revision of the objects.
     pub(crate) revision: u64,
     /// Objects of the range.
     pub(crate) entries: Vec<Arc<Entry>>,
-    /// Number of objects in the range after these; 0 without a limit.
+    /// Number of objects of the range after `entries`, for `remainingItemCount`; 0 without a limit.
     pub(crate) remaining: usize,
 }
 
-/// Part of a collection to list.
+/// Range of a collection: a namespace and a page of its keys.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Range<'a> {
     /// Namespace; empty for all.
     pub(crate) namespace: &'a str,
-    /// Key after which the range begins.
+    /// Exclusive start of the range: the last key of the previous page.
     pub(crate) after: Option<&'a str>,
     /// Maximum number of objects.
     pub(crate) limit: Option<usize>,
 }
 
 impl Store {
-    /// Returns the current objects of a range.
+    /// Lists the current objects of a range.
     pub(crate) fn list(&self, resource_prefix: &str, range: Range<'_>) -> Snapshot {
         let state = self.shared.read();
         let revision = state.revision;
@@ -51,7 +51,7 @@ impl Store {
         Snapshot { revision, entries, remaining: in_range.count() }
     }
 
-    /// Returns the objects of a range as they were at a revision.
+    /// Lists the objects of a range at an earlier revision. The collection's ring must have all events since then.
     pub(crate) fn list_at(
         &self,
         resource_prefix: &str,
@@ -63,7 +63,8 @@ impl Store {
         let Some(collection) = state.collections.get(resource_prefix) else {
             return if revision < state.compacted { Err(Expired) } else { Ok(empty()) };
         };
-        // Undo later events: an object that changed after the revision had the state before its first later event.
+        // Undo later events: at the revision, an object that changed afterwards had the `previous` state of its first
+        // later event.
         let mut undone: BTreeMap<&str, Option<&Arc<Entry>>> = BTreeMap::new();
         for event in collection.ring.since(revision)? {
             undone.entry(&event.entry.key).or_insert(event.previous.as_ref());
@@ -115,8 +116,8 @@ impl Store {
     }
 }
 
-/// Returns the bounds at which a range's keys begin: after the key `range.after`, or at `NAMESPACE/`. `prefix` is an
-/// empty buffer for the latter.
+/// Returns the bounds that start at a range's first key: after the key `range.after`, or at `NAMESPACE/`. `prefix` is
+/// an empty buffer that holds `NAMESPACE/`.
 fn bounds<'b>(range: &Range<'b>, prefix: &'b mut String) -> (Bound<&'b str>, Bound<&'b str>) {
     if let Some(after) = range.after {
         return (Bound::Excluded(after), Bound::Unbounded);

@@ -74,7 +74,7 @@ pub(super) struct NotStaged {
     pub(super) transaction: Transaction,
 }
 
-/// State in which an operation finds its object. `Written` means that the same transaction wrote it.
+/// State of an operation's object before the operation. `Written` means that the same transaction wrote the object.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Found {
     Absent,
@@ -279,7 +279,7 @@ impl Pending {
         Ok(())
     }
 
-    /// Returns the state in which an operation finds its object after the previous operations.
+    /// Returns the state of an operation's object after the previous operations.
     fn found(&self, state: &State, before: &[Op], op: &Op) -> Found {
         let (resource_prefix, key) = (&*op.resource_prefix, &*op.key);
         let is_same_object =

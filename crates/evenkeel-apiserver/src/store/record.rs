@@ -245,7 +245,7 @@ fn split(revision: u64, bytes: &[u8]) -> Result<(Head<'_>, &[u8]), DamagedRecord
     }
 }
 
-/// Splits a record, which may be damaged. Returns `None` if a length or a text is invalid.
+/// Splits a record, which may be damaged. Returns `None` if a length or a string is invalid.
 fn try_split(bytes: &[u8]) -> Option<(Head<'_>, &[u8])> {
     let (head, rest) = bytes.split_at_checked(HEAD_LENGTH)?;
     let length_at = |index: usize| -> Option<usize> {

@@ -1,5 +1,5 @@
-//! Ring of a collection's recent events. Each ring has a maximum number of events, and all rings together have a
-//! maximum number of bytes.
+//! Ring of a collection's recent events, from which watches and lists at earlier revisions are served. Each ring has a
+//! maximum number of events, and all rings together have a maximum number of bytes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,11 +10,14 @@ use super::event_bytes::{HistoryBytes, RingBytes};
 /// Maximum number of events in a ring.
 const MAX_EVENTS: usize = 16_384;
 
-/// Recent events in order of revision.
+/// Recent events of a collection, ordered by revision. The oldest events are evicted first.
+///
+/// Upstream: `watchCache`.
+#[doc(alias = "watchCache")]
 pub(super) struct Ring {
     events: VecDeque<Arc<Event>>,
     ring_bytes: Arc<RingBytes>,
-    /// Revision after which the ring has all events.
+    /// Revision of the last evicted event. The ring has all events after this revision.
     floor: u64,
 }
 
@@ -30,7 +33,7 @@ impl Ring {
         Self { events: VecDeque::new(), ring_bytes, floor }
     }
 
-    /// Appends an event, which must not be older than any other. Drops the oldest event of a full ring.
+    /// Appends an event, which must not be older than the last one. A full ring evicts its oldest event.
     pub(super) fn push(&mut self, event: Arc<Event>) {
         event.enter_ring(&self.ring_bytes);
         self.events.push_back(event);
@@ -39,7 +42,7 @@ impl Ring {
         }
     }
 
-    /// Drops the oldest event. History then begins after its revision.
+    /// Evicts the oldest event. The ring's history then begins after this event's revision.
     fn evict_oldest(&mut self) {
         if let Some(old) = self.events.pop_front() {
             old.leave_ring();
@@ -47,8 +50,8 @@ impl Ring {
         }
     }
 
-    /// Drops the oldest events until the ring is smaller by this many bytes, or only one event is left. Returns whether
-    /// it dropped any.
+    /// Evicts the oldest events until the ring is smaller by `bytes`, or only one event is left. Returns whether it
+    /// evicted any event.
     pub(super) fn evict(&mut self, bytes: usize) -> bool {
         let (before, goal) = (self.events.len(), self.bytes().saturating_sub(bytes));
         while self.events.len() > 1 && self.bytes() > goal {
@@ -57,7 +60,7 @@ impl Ring {
         self.events.len() < before
     }
 
-    /// Returns the bytes of the ring's events.
+    /// Returns the total size in bytes of the ring's events.
     pub(super) fn bytes(&self) -> usize {
         self.ring_bytes.own()
     }
@@ -67,12 +70,12 @@ impl Ring {
         self.events.len()
     }
 
-    /// Returns the revision after which the ring has all events.
+    /// Returns the revision of the last evicted event. The ring has all later events.
     pub(super) fn floor(&self) -> u64 {
         self.floor
     }
 
-    /// Returns all events in order.
+    /// Returns all events, ordered by revision.
     pub(super) fn events(&self) -> impl Iterator<Item = &Arc<Event>> {
         self.events.iter()
     }
@@ -82,7 +85,7 @@ impl Ring {
         if revision < self.floor { Err(Expired) } else { Ok(()) }
     }
 
-    /// Returns the events of `revision`. There are several if one transaction of etcd wrote several objects.
+    /// Returns all events of `revision`. A revision has several events if one etcd transaction wrote several objects.
     pub(super) fn at(
         &self,
         revision: u64,
@@ -90,12 +93,12 @@ impl Ring {
         let start = self.events.partition_point(|event| event.entry.revision < revision);
         let later = self.events.range(start..);
         let events = later.take_while(|event| event.entry.revision == revision).count();
-        // An eviction may have dropped the first events of the ring's oldest revision.
+        // The first events of the ring's oldest revision may be evicted already.
         let is_complete = events > 0 && revision > self.floor;
         if is_complete { Ok(self.events.range(start..start + events)) } else { Err(Expired) }
     }
 
-    /// Returns the events after `revision`.
+    /// Returns all events after `revision`.
     pub(super) fn since(
         &self,
         revision: u64,

@@ -37,7 +37,7 @@ pub(super) struct Shared {
     wake: Condvar,
     /// Transformer between memory and disk.
     pub(super) transformer: Arc<dyn Transformer>,
-    /// Store in etcd, of which memory is a cache; `None` for a store of this process alone.
+    /// Store in etcd, which this process caches in memory; `None` for a store of this process alone.
     pub(super) etcd: Option<Etcd>,
     /// Durable engine; `None` for a store in memory or in etcd.
     durable: Mutex<Option<Durable>>,

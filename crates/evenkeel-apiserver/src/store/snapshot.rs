@@ -51,7 +51,7 @@ pub enum SnapshotError {
     #[error(transparent)]
     Open(#[from] OpenError),
     /// The file is of another format.
-    #[error("{} is no snapshot: `evenkeel snapshot save FILE --data-dir DIR` writes one", .0.display())]
+    #[error("{} is not a snapshot: `evenkeel snapshot save FILE --data-dir DIR` writes one", .0.display())]
     NoSnapshot(PathBuf),
     /// The data folder has no objects, because they are in etcd, which saves its snapshots itself.
     #[error(

@@ -38,13 +38,13 @@ pub(crate) enum WriteError {
     /// The object is larger than etcd accepts.
     #[error("etcdserver: request is too large")]
     TooLarge,
-    /// etcd did not answer as expected. The transaction may be committed all the same.
+    /// etcd's response was not as expected. The transaction may be committed nevertheless.
     #[error("{0}")]
     Etcd(Arc<str>),
-    /// etcd did not answer in time. The transaction may be committed all the same.
+    /// etcd did not respond in time. The transaction may be committed nevertheless.
     #[error("request did not complete within requested timeout - {0}")]
     TimedOut(Arc<str>),
-    /// The store refuses writes. The text names the data folder and the remedy.
+    /// The store refuses writes. The message names the data folder and the remedy.
     #[error("{0}")]
     Storage(Arc<str>),
 }

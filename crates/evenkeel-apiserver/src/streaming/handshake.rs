@@ -18,7 +18,7 @@ const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("x-stream-protocol-
 /// Protocol of a connection after the handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Protocol {
-    /// WebSocket messages, each of which belongs to a channel.
+    /// WebSocket messages. Each message belongs to a channel.
     Channels(ChannelProtocol),
     /// SPDY streams, without WebSocket.
     Spdy(Version),

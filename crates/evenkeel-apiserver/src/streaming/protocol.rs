@@ -21,7 +21,7 @@ const CLOSE: u8 = 255;
 /// Version of a remote command protocol. Each version includes the features of those before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Version {
-    /// The error channel carries a plain text on failure, and nothing on success.
+    /// The error channel carries a plain-text message on failure, and nothing on success.
     V1,
     /// Adds a channel for the terminal's size.
     V3,

@@ -153,7 +153,7 @@ mod tests {
         [("streamtype", kind)]
     }
 
-    /// Prints what it reads, and exits with 3.
+    /// Copies its input to its output, and exits with 3.
     async fn copies(streams: Streams) -> Outcome {
         let Streams { stdin, output, .. } = streams;
         let Some(mut stdin) = stdin else { return Outcome::Exited(1) };

@@ -201,8 +201,8 @@ pub(super) struct Attempt<'a> {
     pub(super) new: Value,
     /// Request that creates the object; `None` for an update.
     pub(super) created_by: Option<CreatedBy>,
-    /// Whether upstream stores the object in another form than it is read in, so that its next write changes what is
-    /// stored even if it changes nothing.
+    /// Whether upstream's stored form of the object differs from the form that reads return. The next write then
+    /// changes the stored form even if it changes no field.
     pub(super) is_normalized_later: bool,
 }
 
@@ -213,7 +213,7 @@ impl<'a> Attempt<'a> {
     }
 }
 
-/// Returns the resource version in an object, or 0 if it has none. The error has the text of Go's `strconv`.
+/// Returns the resource version in an object, or 0 if it has none. The error has the message of Go's `strconv`.
 ///
 /// Upstream: `APIObjectVersioner.ObjectResourceVersion`.
 pub(super) fn object_version(object: &Value) -> Result<u64, String> {

@@ -225,8 +225,8 @@ fn readable(stored: &ResourceType, key: &str, name: &str) -> StatusError {
     StatusError::conflict(&stored.name, name, why)
 }
 
-/// Attempts to delete an object once. Returns `None` after a conflict with another write, or if an authorization webhook
-/// has yet to answer.
+/// Attempts to delete an object once. Returns `None` after a conflict with another write, or while an authorization
+/// webhook's answer is missing.
 async fn attempt(
     deletion: &Deletion<'_>,
     entry: &Arc<Entry>,
@@ -248,7 +248,7 @@ async fn attempt(
     let step = choose_step(api, stored, &mut new, options)?;
     if step == Step::Remove {
         check_version_after_mark(deletion, &old, name)?;
-        // What is removed is what was stored.
+        // Remove the object in its stored state.
         new = old;
     }
     if !options.is_dry_run() {

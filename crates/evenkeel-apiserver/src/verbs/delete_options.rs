@@ -9,9 +9,9 @@ use crate::resource::ResourceType;
 use crate::strategy::GarbageCollectionPolicy;
 use evenkeel_apimachinery::status::{FieldError, StatusError};
 
-/// Finalizer with which the garbage collector orphans dependents.
+/// Finalizer that lets the garbage collector orphan the dependents.
 const ORPHAN: &str = "orphan";
-/// Finalizer with which the garbage collector deletes dependents before their owner.
+/// Finalizer that lets the garbage collector delete the dependents before their owner.
 const FOREGROUND: &str = "foregroundDeletion";
 
 /// Name of the option that deletes an unreadable object.
@@ -50,7 +50,7 @@ pub(crate) struct Preconditions {
 }
 
 impl DeleteOptions {
-    /// Parses and validates the options in the body, or those in the query if there is no body.
+    /// Parses and validates the options in the body, or those in the query if the request has no body.
     pub(crate) fn parse(
         body: &[u8],
         content_type: &str,

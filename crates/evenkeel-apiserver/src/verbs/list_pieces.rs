@@ -1,5 +1,5 @@
-//! Body of a list of stored objects in pieces. Each piece is copied when it is sent, so that memory never holds a
-//! second copy of a long list.
+//! Chunked body of a list of stored objects. Each chunk is copied when it is sent, so that memory never holds a second
+//! copy of a long list.
 
 use std::sync::Arc;
 
@@ -11,16 +11,16 @@ use crate::resource::ResourceType;
 use crate::store::Entry;
 use evenkeel_apimachinery::status::StatusError;
 
-/// Approximate size of each piece, in bytes.
+/// Approximate size of each chunk, in bytes.
 const PIECE_BYTES: usize = 128 * 1024;
 
-/// Iterator over the pieces of an encoded list.
+/// Iterator over the chunks of an encoded list.
 pub(super) struct Pieces {
-    /// Bytes before the items; `None` after the first piece.
+    /// Bytes before the items; `None` after the first chunk.
     head: Option<Vec<u8>>,
     /// Objects that are not encoded yet.
     items: std::vec::IntoIter<Arc<Entry>>,
-    /// Appends an item to a piece.
+    /// Appends an item to a chunk.
     write_item: fn(&Entry, &mut Vec<u8>),
     /// Bytes between two items.
     separator: &'static [u8],
@@ -29,7 +29,7 @@ pub(super) struct Pieces {
     /// Size of the whole list, in bytes.
     size: usize,
     is_first_item: bool,
-    /// Whether the last piece was returned.
+    /// Whether the last chunk was returned.
     is_done: bool,
 }
 
@@ -56,7 +56,7 @@ impl Pieces {
         }
     }
 
-    /// Creates the pieces of a list in JSON.
+    /// Creates the chunks of a list in JSON.
     pub(super) fn json(resource: &ResourceType, entries: Vec<Arc<Entry>>, meta: &ListMeta) -> Self {
         // Each item also has a brace and a comma.
         let size = entries.iter().map(|entry| entry.item().len() + 2).sum();
@@ -68,7 +68,7 @@ impl Pieces {
         Self::new(head, tail, entries, write_item, b",", size)
     }
 
-    /// Creates the pieces of a list in protobuf. Each object is encoded once for all clients until it changes.
+    /// Creates the chunks of a list in protobuf. Each object is encoded once for all clients until it changes.
     ///
     /// # Errors
     /// 406 for an object without a protobuf message type.
@@ -91,7 +91,7 @@ impl Pieces {
         Ok(Self::new(head, tail, entries, write_item, b"", size))
     }
 
-    /// Returns the whole list if it fits in one piece, or else the pieces.
+    /// Returns the whole list if it fits in one chunk, or else the iterator.
     pub(super) fn into_whole(mut self) -> Result<Bytes, Self> {
         if self.size > PIECE_BYTES {
             return Err(self);

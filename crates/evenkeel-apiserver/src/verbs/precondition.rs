@@ -1,4 +1,4 @@
-//! Failed preconditions of writes, with the text of upstream's storage.
+//! Failed preconditions of writes, with the messages of upstream's storage.
 
 use crate::etcd_layout::path_of;
 use crate::resource::{GroupResource, ResourceType, key};
@@ -32,7 +32,7 @@ impl Precondition<'_> {
     }
 }
 
-/// Returns the text of the error for a field, `UID` or `ResourceVersion`, with another value than the expected one.
+/// Returns the error message for a field, `UID` or `ResourceVersion`, with another value than the expected one.
 ///
 /// Upstream: `Preconditions.Check` in `storage/interfaces.go`.
 pub(super) fn mismatch(field: &str, expected: &str, found: &str) -> String {

@@ -36,7 +36,7 @@ use evenkeel_apimachinery::status::{FieldError, StatusError};
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 /// Time before the end of a watch at which it sends the last bookmark.
 const LAST_BOOKMARK_LEAD: Duration = Duration::from_secs(2);
-/// Size in bytes from which a piece of initial events is sent.
+/// Size in bytes at which a chunk of initial events is sent.
 const MAX_PIECE_BYTES: usize = 64 * 1024;
 /// Default of upstream's `--min-request-timeout`, in seconds. A watch without `timeoutSeconds` ends after one to two
 /// times this value.
@@ -245,7 +245,7 @@ struct Watcher {
 }
 
 impl Watcher {
-    /// Returns the next piece of the response; `None` at its end.
+    /// Returns the next chunk of the response; `None` at its end.
     async fn next(&mut self) -> Option<Bytes> {
         if self.is_ended {
             return None;
@@ -298,7 +298,7 @@ impl Watcher {
         }
     }
 
-    /// Returns the next initial events, or `None` if there are no more.
+    /// Returns the next initial events, or `None` after the last one.
     fn initial_piece(&mut self) -> Option<Bytes> {
         let mut piece = BytesMut::new();
         while let Some(entry) = self.initial.next() {

@@ -11,8 +11,8 @@ use tokio::time::Instant;
 
 /// Maximum number of parallel calls to one webhook. Further calls wait.
 const MAX_CALLS: usize = 100;
-/// Time without a finished call after which a webhook with [`MAX_CALLS`] calls in flight counts as hanging. New calls
-/// then fail immediately.
+/// Time without a finished call before a webhook with [`MAX_CALLS`] calls in flight counts as hanging. New calls then
+/// fail immediately.
 const HANG_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Budgets of the webhooks with calls in flight, by URL.

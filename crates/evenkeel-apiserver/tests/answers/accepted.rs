@@ -1,5 +1,5 @@
-//! Differences that are accepted, with the reason: what upstream answers there is chance, or would cost far more than it is
-//! worth. They stay different in the figures.
+//! Accepted differences, each with its reason: upstream's response is random, or equality would cost far more than it
+//! is worth. The figures still count them as different.
 
 use serde_json::Value;
 
@@ -48,7 +48,7 @@ fn message(answer: &Value) -> &str {
     answer["body"]["message"].as_str().unwrap_or_default()
 }
 
-/// Equal but for what is empty, and for the generation, which counts a change from absent to empty.
+/// Equal except for empty fields, and for the generation, which a change from absent to empty increments.
 fn empties(attempt: &Attempt, theirs: &Value, ours: &Value) -> bool {
     let is_written = ["= []", "= {}", "= removed", "= null", ":[]", ":{}"]
         .iter()

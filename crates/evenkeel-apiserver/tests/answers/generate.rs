@@ -43,7 +43,7 @@ pub(crate) struct Part {
 /// What requests of a run reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reach {
-    /// Objects and their status, with changes of what the examples have.
+    /// Changes objects and their status, only in fields that the examples have.
     Narrow,
     /// All subresources, too, and fields that the examples lack.
     Wide,
@@ -75,7 +75,7 @@ impl Part {
         Some(Self { name: name.to_owned(), body })
     }
 
-    /// Whether the only write is a POST.
+    /// Returns whether the only write is a POST.
     fn creates(&self) -> bool {
         matches!(&*self.name, "binding" | "eviction" | "token")
     }
@@ -94,7 +94,7 @@ pub(crate) enum Verb {
     ApplyNew,
 }
 
-/// A request, and what it tries.
+/// A generated request, with the change that it makes.
 pub(crate) struct Attempt {
     pub(crate) seed: u64,
     pub(crate) kind: String,

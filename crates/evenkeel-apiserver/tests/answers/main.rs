@@ -1,11 +1,11 @@
-//! Generated requests to the embedded server and to upstream's kube-apiserver, whose answers are compared.
+//! Sends generated requests to the embedded server and to upstream's kube-apiserver, and compares their responses.
 //!
-//! It runs where `EVENKEEL_UPSTREAM_BIN` names the folder of upstream's programs (`tests/upstream/build FOLDER` makes them).
-//! `EVENKEEL_PARITY_REQUESTS` is the number of requests, `EVENKEEL_PARITY_SEED` the first one's seed, and
-//! `EVENKEEL_PARITY_KIND` a part of the names of kinds to try alone. There are two reaches: the wide one also writes
-//! subresources, and fills fields that the examples lack. `EVENKEEL_PARITY_REACH` (`narrow` or `wide`) names the one to try
-//! alone. `EVENKEEL_PARITY_REPORT` then names a file for all differences, one JSON object a line, and
-//! `EVENKEEL_PARITY_TABLE` one for the figures of each kind. `accepted` lists the differences that stay.
+//! The test runs if `EVENKEEL_UPSTREAM_BIN` names the folder of upstream's programs (`tests/upstream/build FOLDER`
+//! builds them). `EVENKEEL_PARITY_REQUESTS` is the number of requests, and `EVENKEEL_PARITY_SEED` the seed of the first
+//! one. `EVENKEEL_PARITY_KIND` limits the test to kinds whose names contain it. The wide reach also writes
+//! subresources, and fills fields that the examples lack. `EVENKEEL_PARITY_REACH` limits the test to one reach
+//! (`narrow` or `wide`). Then `EVENKEEL_PARITY_REPORT` names a file for all differences, one JSON object per line, and
+//! `EVENKEEL_PARITY_TABLE` a file for the figures of each kind. `accepted` lists the accepted differences.
 
 mod accepted;
 #[path = "../parity/examples.rs"]
@@ -31,9 +31,9 @@ struct Run {
     name: &'static str,
     /// Requests of an ordinary run.
     n_requests: u64,
-    /// Share of equal answers, texts apart: it only rises.
+    /// Minimum share of responses that are equal except for messages. Only raise it.
     least_equal: f64,
-    /// Share of equal answers with their texts: it only rises.
+    /// Minimum share of responses that are equal with their messages. Only raise it.
     least_equal_texts: f64,
 }
 
@@ -75,7 +75,7 @@ async fn wider_requests_get_upstreams_answers() {
     run(Reach::Wide).await;
 }
 
-/// Sends the requests of a reach, prints the report, and holds it to the shares of equal answers.
+/// Sends the requests of a reach, prints the report, and checks the shares of equal responses.
 #[expect(clippy::print_stdout, reason = "the report is for whoever runs the test")]
 async fn run(reach: Reach) {
     let run = Run::of(reach);
@@ -112,7 +112,8 @@ impl Both {
         Self([oracles[0].connect().await, oracles[1].connect().await])
     }
 
-    /// Sends a request to both, with the version of the object that each has, and notes how the answers compare.
+    /// Sends a request to both servers, each with its own resource version of the object, and records the comparison of
+    /// the responses.
     async fn try_it(&mut self, attempt: &Attempt, report: &mut Report) {
         let mut answers = Vec::new();
         for connection in &mut self.0 {
@@ -143,7 +144,8 @@ impl Both {
     }
 }
 
-/// Makes what examples rest on, reads the schemas, and makes an object of each example in both servers.
+/// Creates the objects that examples refer to, reads the schemas, and creates an object of each example in both
+/// servers.
 async fn prepare(both: &mut Both, reach: Reach) -> (Vec<Example>, Schemas) {
     let only = variable("EVENKEEL_PARITY_KIND").unwrap_or_default();
     let mut schemas = Schemas::default();

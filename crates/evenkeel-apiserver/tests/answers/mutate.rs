@@ -28,7 +28,7 @@ impl Mutation {
         rng: &mut StdRng,
     ) -> Self {
         let sites = schemas.sites(object, schema);
-        // Half of the changes are of what is there: most fields of a kind are not.
+        // Half of the changes are to fields that the object has, because most fields of a kind are absent.
         let there: Vec<&Site<'_>> =
             sites.iter().filter(|site| object.pointer(&site.pointer).is_some()).collect();
         let all: Vec<&Site<'_>> = sites.iter().collect();
@@ -36,7 +36,7 @@ impl Mutation {
         Self::of_site(pool, object, schemas, rng).expect("an object has fields")
     }
 
-    /// A change of an object at a random place below a pointer. `None` if there is no such place.
+    /// A change of an object at a random place below a pointer. `None` if no place is below the pointer.
     pub(crate) fn inside(
         prefix: &str,
         object: &Value,
@@ -92,7 +92,7 @@ impl Mutation {
         }
     }
 
-    /// The place with `*` for every index, and what is done there.
+    /// The place with `*` for every index, and the kind of change.
     pub(crate) fn class(&self) -> String {
         let place: Vec<&str> = self
             .pointer

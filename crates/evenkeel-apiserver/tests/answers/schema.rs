@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 #[derive(Default)]
 pub(crate) struct Schemas(BTreeMap<String, Value>);
 
-/// A place in an object: a JSON pointer, and the schema of what is or could be there.
+/// A place in an object: a JSON pointer, and the schema of its present or possible value.
 pub(crate) struct Site<'s> {
     pub(crate) pointer: String,
     pub(crate) schema: &'s Value,

@@ -1,7 +1,7 @@
 //! Wider changes: whole values of fields that an example lacks, made from the schemas.
 //!
-//! A mutation of an example reaches one level below what is there. Here a field that is absent gets a value with fields
-//! of its own, most of them plausible, and then often a second change inside that value.
+//! A mutation of an example reaches one level below its values. Here an absent field gets a value with fields of its
+//! own, most of them plausible. Often, a second change follows inside that value.
 
 use rand::Rng as _;
 use rand::rngs::StdRng;
@@ -11,10 +11,10 @@ use serde_json::{Map, Value, json};
 use crate::mutate::{Change, Mutation};
 use crate::schema::{Schemas, Site, type_of};
 
-/// How deep a made value goes.
+/// Maximum depth of a generated value.
 const DEPTH: usize = 5;
 
-/// Changes of an object that fill a field which is not there, and change what was filled in.
+/// Changes of an object that fill an absent field, and then change the new value.
 pub(crate) fn filled(
     object: &Value,
     schema: &Value,
@@ -87,7 +87,7 @@ impl Schemas {
     }
 }
 
-/// A text for a field of this name.
+/// A string for a field of this name.
 fn text(name: &str, rng: &mut StdRng) -> Value {
     let known: &[&str] = match name {
         "topologyKey" => &["kubernetes.io/hostname", "zone"],

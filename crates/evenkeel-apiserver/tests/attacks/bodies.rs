@@ -44,7 +44,7 @@ pub(crate) async fn yaml_aliases(target: &Target) {
     admin.give("POST", CONFIGMAPS, YAML, "a: &a [*a]\n").await.is(400, "");
 }
 
-/// CVE-2019-11254: documents that made a parser look at the same text over and over.
+/// CVE-2019-11254: documents that made a parser scan the same bytes repeatedly.
 pub(crate) async fn yaml_that_is_read_slowly(target: &Target) {
     let admin = target.admin();
     for text in [
@@ -141,14 +141,14 @@ pub(crate) async fn something_wrong_everywhere(target: &Target) {
     admin.post(&pods, &pod).await.is(422, "is invalid");
 }
 
-/// The kind of what is at this path.
+/// The kind of the objects at this path.
 fn kind(things: &str) -> String {
     format!("Kind{}", things.rsplit('/').next().unwrap_or_default())
 }
 
-/// Long lists and texts that a rule compares with each other, or quotes again and again.
+/// Long lists and strings that a rule compares with each other, or quotes repeatedly.
 pub(crate) async fn what_is_long_to_validate(target: &Target) {
-    // Upstream's answers grow with the square.
+    // Upstream's responses grow quadratically.
     let n = if target.is_upstream() { 50 } else { 100_000 };
     let namespace = target.namespace("long").await;
     let base = format!("/api/v1/namespaces/{namespace}");
@@ -224,7 +224,7 @@ pub(crate) async fn text_that_is_no_utf8(target: &Target) {
     let name = target.fresh("bytes");
     let mut body = format!(r#"{{"metadata":{{"name":"{name}"}},"data":{{"k":""#).into_bytes();
     body.extend_from_slice(b"a\xff\xed\xa0\x80\"}}");
-    // Go's decoder puts U+FFFD for what is none: what is stored is UTF-8.
+    // Go's decoder replaces invalid UTF-8 by U+FFFD: stored objects are UTF-8.
     admin.give("POST", CONFIGMAPS, JSON, &body).await.is(201, "a\u{fffd}");
     let half = format!(r#"{{"metadata":{{"name":"{}"}},"data":{{"k":"\ud800x"}}}}"#, target.fresh("half"));
     admin.give("POST", CONFIGMAPS, JSON, &half).await.is(201, "\u{fffd}x");
@@ -276,7 +276,7 @@ pub(crate) async fn hostile_protobuf(target: &Target) {
         &b"\x0a\xff\xff\xff\xff\x07a"[..],
         b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
         b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
-        // The end of a group that never began, wire types that are none, field zero.
+        // The end of a group that never began, invalid wire types, field zero.
         b"\x0c",
         b"\x0e\x00",
         b"\x02\x00",

@@ -39,7 +39,7 @@ pub(crate) async fn patterns_that_backtrack(target: &Target) {
     }
 }
 
-/// Sets and maps, of which each item could be compared with every other one.
+/// Sets and maps. A slow server compares each item with every other one.
 pub(crate) async fn long_sets(target: &Target) {
     let set = json!({"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}});
     let things = with_spec(target, set).await;

@@ -62,7 +62,7 @@ pub(crate) async fn expressions_without_end(target: &Target) {
         assert!(matches!(answer.code, 201 | 413 | 422), "{shown}: {}", answer.text());
         let class = json!({"metadata": {"name": target.fresh("deep")}, "spec": {"selectors": [{"cel": {"expression": expression}}]}});
         let answer = admin.post(CLASSES, &class).await;
-        // The embedded server does not compile this one: it takes what can be stored.
+        // The embedded server does not compile this one, but accepts it if it can be stored.
         let refused = answer.text().contains("request is too large");
         assert!(refused || matches!(answer.code, 201 | 413 | 422), "{i} {shown}: {}", answer.text());
     }
@@ -88,8 +88,8 @@ pub(crate) async fn policies_without_end(target: &Target) {
     admin.post(&configmaps, &json!({"metadata": {"name": "y"}, "data": {"a": "b"}})).await.is(201, "");
 }
 
-/// Parameters that a tenant makes for a policy by the hundred. Upstream evaluates the policy for each until the request's time
-/// is up; the embedded server bounds what the request costs with all of them.
+/// A tenant creates hundreds of parameters of a policy. Upstream evaluates the policy for each until the request times
+/// out. The embedded server limits the total cost of the request.
 pub(crate) async fn parameters_without_end(target: &Target) {
     let namespace = target.namespace("parameters").await;
     let admin = target.admin();
@@ -139,7 +139,7 @@ pub(crate) async fn rules_that_cost_too_much(target: &Target) {
     }
 }
 
-/// Conditions of a webhook that do not end are no way around it.
+/// Match conditions that do not end do not bypass a webhook.
 pub(crate) async fn match_conditions_without_end(target: &Target) {
     let namespace = target.namespace("conditions").await;
     let endless = "object.data.all(a, object.data.all(b, object.data.all(c, object.data.all(d, a + b + c + d != 'x'))))";

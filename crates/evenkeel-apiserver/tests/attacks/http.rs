@@ -5,7 +5,7 @@ use crate::target::{Answer, JSON, Target};
 const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
 const BODY: &str = r#"{"metadata":{"name":"smuggled"}}"#;
 
-/// The codes of all answers on a connection that carries these bytes.
+/// The codes of all responses on a connection that carries these bytes.
 async fn codes(target: &Target, bytes: &[u8]) -> Vec<u16> {
     let text = String::from_utf8_lossy(&target.exchange(bytes).await).into_owned();
     let answers = text.split("HTTP/1.1 ").chain(text.split("HTTP/1.0 ").skip(1)).skip(1);
@@ -38,7 +38,7 @@ pub(crate) async fn lengths_that_disagree(target: &Target) {
     }
 }
 
-/// A length and chunks: what comes after the chunks must not be another user's request, nor the body.
+/// A length and chunks: the bytes after the chunks must count neither as another user's request nor as the body.
 pub(crate) async fn a_length_and_chunks(target: &Target) {
     let hidden = format!("POST {CONFIGMAPS} HTTP/1.1\r\nHost: x\r\nContent-Type: {JSON}\r\nContent-Length: {}\r\n\r\n{BODY}", BODY.len());
     let headers = format!("Content-Length: {}\r\nTransfer-Encoding: chunked\r\n", hidden.len() + 5);
@@ -107,7 +107,7 @@ pub(crate) async fn headers_that_resemble_others(target: &Target) {
         let answer = Answer::read(&target.exchange(&request).await);
         assert_eq!(answer.code, 400, "{}", header.escape_ascii());
     }
-    // A line that goes on is part of the value above it, or refused.
+    // A continued line is part of the value above it, or refused.
     let folded = format!("GET {secrets} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer ann\r\n Impersonate-User: admin\r\n\r\n");
     let answer = Answer::read(&target.exchange(folded.as_bytes()).await);
     assert!(matches!(answer.code, 400 | 401 | 403), "{}", answer.head());
@@ -128,7 +128,8 @@ pub(crate) async fn lines_that_are_no_request(target: &Target) {
     }
 }
 
-/// The host of an absolute URI is nobody's choice: it is served here, for who asks.
+/// The client cannot choose another host with an absolute URI: this server handles the request, with the client's
+/// permissions.
 pub(crate) async fn absolute_uris(target: &Target) {
     for uri in ["http://169.254.169.254/version", "https://other.example:1/version"] {
         let request = format!("GET {uri} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");

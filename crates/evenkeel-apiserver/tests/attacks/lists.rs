@@ -8,7 +8,7 @@ use crate::target::Target;
 
 const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// CVE-2021-25743: what is stored may hold control characters; no answer has them as they are.
+/// CVE-2021-25743: stored objects may contain control characters; no response contains them unescaped.
 pub(crate) async fn control_characters(target: &Target) {
     let namespace = target.namespace("escapes").await;
     let admin = target.admin();
@@ -19,7 +19,7 @@ pub(crate) async fn control_characters(target: &Target) {
     admin.make(&events, event).await;
     for accept in ["application/json", "application/yaml", "application/json;as=Table;g=meta.k8s.io;v=v1"] {
         let answer = admin.send("GET", &events, &[("accept", accept)], b"").await;
-        // Upstream's writer of YAML does not read what it wrote.
+        // Upstream cannot read the YAML that it has written.
         let fails = target.is_upstream() && accept == "application/yaml";
         answer.is(if fails { 500 } else { 200 }, "");
         let raw = answer.text();
@@ -70,7 +70,7 @@ pub(crate) async fn selectors_of_thousands_of_terms(target: &Target) {
     let selector = json!({"matchLabels": {"a": "b"}, "matchExpressions": [{"key": "a", "operator": "In", "values": values}]});
     let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
     let deployment = json!({"metadata": {"name": target.fresh("d")}, "spec": {"selector": selector, "template": template}});
-    // The template's label is none of these values.
+    // The template's label does not have any of these values.
     admin.post("/apis/apps/v1/namespaces/default/deployments", &deployment).await.is(422, "does not match template");
 }
 

@@ -135,7 +135,7 @@ async fn frames(target: &Target, frames: &[u8]) -> Vec<u8> {
     read
 }
 
-/// Whether a frame of that kind is among what was read.
+/// Returns whether the read bytes contain a frame of this kind.
 fn has(read: &[u8], wanted: u8) -> bool {
     let mut rest = read;
     while let [a, b, c, kind, _, _, _, _, _, after @ ..] = rest {
@@ -206,7 +206,7 @@ pub(crate) async fn frames_that_are_wrong(target: &Target) {
     }
 }
 
-/// An address that runs out for one is not lost for others: creates that fail give back what they took.
+/// Creates that fail release their cluster IPs, so that others can use them.
 pub(crate) async fn refused_services_keep_no_addresses(target: &Target) {
     let namespace = target.namespace("ips").await;
     let services = format!("/api/v1/namespaces/{namespace}/services");

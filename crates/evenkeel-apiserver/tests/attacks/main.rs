@@ -1,11 +1,11 @@
-//! Attacks on a server over its socket, each with the answer that upstream's kube-apiserver gives. After each, the server
-//! serves an ordinary request and has given back what the attack took.
+//! Attacks on a server over its socket. Each expects the response of upstream's kube-apiserver. After each attack, the
+//! server serves an ordinary request, and has released all resources that the attack used.
 //!
-//! They run on the embedded server in virtual time, each on a server of its own; and on upstream's kube-apiserver where
-//! `EVENKEEL_UPSTREAM_BIN` names the folder of its programs (`tests/upstream/build FOLDER` makes them).
-//! `EVENKEEL_ATTACKS_ONLY=PART,…` runs only the cases with such a part in their names there.
+//! They run on the embedded server in virtual time, each on its own server. If `EVENKEEL_UPSTREAM_BIN` names the folder
+//! of upstream's programs (`tests/upstream/build FOLDER` builds them), they also run on upstream's kube-apiserver.
+//! There, `EVENKEEL_ATTACKS_ONLY=PART,…` runs only the cases whose names contain one of the parts.
 //!
-//! Published vulnerabilities of upstream's server are named at the case that tries them.
+//! A case that tries a published vulnerability of upstream's server names it.
 
 #[path = "../kube_apiserver/mod.rs"]
 mod kube_apiserver;
@@ -228,7 +228,7 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// Tells at once: what is printed by macros is shown only when the whole test fails.
+/// Prints a line immediately. The output of macros is shown only when the whole test fails.
 fn tell(line: &str) {
     // Nobody may be listening.
     let _ = writeln!(std::io::stderr(), "attacks on upstream: {line}");

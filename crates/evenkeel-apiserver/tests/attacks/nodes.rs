@@ -1,4 +1,4 @@
-//! A node that was taken over: what its credentials reach.
+//! Attacks with the credentials of a compromised node.
 
 use serde_json::{Value, json};
 
@@ -44,7 +44,7 @@ pub(crate) async fn secrets_of_others(target: &Target) {
         if n1.get(&format!("{base}/secrets/mine")).await.code == 200 {
             break;
         }
-        // Upstream's graph follows what it watches.
+        // Upstream updates its graph from watches, with a delay.
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
     n1.get(&format!("{base}/secrets/mine")).await.is(200, "");

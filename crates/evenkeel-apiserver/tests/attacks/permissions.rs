@@ -105,7 +105,7 @@ pub(crate) async fn impersonation_without_the_right(target: &Target) {
     target.user("ann").header("Impersonate-User", "").get(secrets).await.is(403, "\\\"ann\\\"");
 }
 
-/// The right to take somebody's name is no right to take a group, a uid or more.
+/// The permission to impersonate a user name does not include groups, UIDs or extra fields.
 pub(crate) async fn impersonation_of_one_part(target: &Target) {
     let mut users = rule("", &["users"], &["impersonate"]);
     users["resourceNames"] = json!(["jane"]);
@@ -113,7 +113,7 @@ pub(crate) async fn impersonation_of_one_part(target: &Target) {
     let secrets = "/api/v1/namespaces/kube-system/secrets";
     let bob = || target.user("bob").header("Impersonate-User", "jane");
     bob().get(secrets).await.is(403, "\\\"jane\\\" cannot list");
-    // The mode of impersonation that last allowed a user is tried first, and its refusal is the answer.
+    // The server first tries the impersonation mode that last allowed a user, and returns its refusal.
     bob().header("Impersonate-Group", "system:masters").get(secrets).await.is(403, "cannot impersonate resource \\\"groups\\\"");
     bob().header("impersonate-group", "a").header("IMPERSONATE-GROUP", "system:masters").get(secrets).await.is(403, "cannot impersonate");
     bob().header("Impersonate-Uid", "1").get(secrets).await.is(403, "cannot impersonate resource \\\"uids\\\"");
@@ -215,7 +215,8 @@ pub(crate) async fn secrets_that_are_not_mountable(target: &Target) {
     debug(from("mine")).await.is(200, "");
 }
 
-/// The right to read through a node's proxy is no right to run anything there, and no other right leads to the proxy.
+/// The permission to read through a node's proxy does not allow running commands there, and no other permission gives
+/// access to the proxy.
 pub(crate) async fn proxies_of_nodes(target: &Target) {
     let node = target.fresh("proxied");
     target.admin().make("/api/v1/nodes", json!({"metadata": {"name": node}})).await;
@@ -408,7 +409,7 @@ pub(crate) async fn devices_of_admins(target: &Target) {
     admin.make(&templates, template("t")).await;
 }
 
-/// A policy's expressions read its parameters, and say in a refusal what they read.
+/// A policy's expressions read its parameters, and a refusal may contain their values.
 pub(crate) async fn parameters_of_others(target: &Target) {
     const ADMISSION: &str = "admissionregistration.k8s.io";
     let path = |resource: &str| format!("/apis/{ADMISSION}/v1/{resource}");

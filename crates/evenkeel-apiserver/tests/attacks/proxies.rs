@@ -146,7 +146,7 @@ pub(crate) async fn aggregated_servers_get_no_foreign_users(target: &Target) {
     admin.send("DELETE", &format!("{services}/v1.{group}"), &[], b"").await;
 }
 
-/// CVE-2020-8559: a kubelet that answers an upgrade with a redirect leads nobody elsewhere.
+/// CVE-2020-8559: a kubelet that responds to an upgrade with a redirect cannot redirect the client.
 pub(crate) async fn kubelets_that_redirect(target: &Target) {
     let (address, called) = trap().await;
     let answer = format!("HTTP/1.1 302 Found\r\nLocation: http://{address}/exec\r\nContent-Length: 0\r\n\r\n");
@@ -197,10 +197,10 @@ async fn pod_with_ports(target: &Target) -> String {
     format!("{pods}/p")
 }
 
-/// A service gets the client's bytes after an upgrade, and never what says to the server who the client is.
+/// A service gets the client's bytes after an upgrade, and never the credentials of the client.
 pub(crate) async fn services_that_ask_for_credentials(target: &Target) {
     if target.is_upstream() {
-        // There is no pod behind the address.
+        // The address belongs to no pod.
         return;
     }
     let path = pod_with_ports(target).await;
@@ -222,14 +222,14 @@ pub(crate) async fn services_that_ask_for_credentials(target: &Target) {
     assert_eq!(&hello, b"hello");
 }
 
-/// Services whose answers are none, or that switch protocols unasked.
+/// Services whose responses are invalid, or that switch protocols without a request.
 pub(crate) async fn services_that_lie(target: &Target) {
     if target.is_upstream() {
         return;
     }
     let path = pod_with_ports(target).await;
     let admin = target.admin();
-    // It sends back what it gets, which is no answer.
+    // The service sends the request back, which is not a valid response.
     for path in [format!("{path}/proxy/"), format!("{path}:80/proxy/x")] {
         admin.get(&path).await.is(503, "error trying to reach service: ");
     }
@@ -302,7 +302,7 @@ async fn hook(behaviour: Behaviour) -> Hook {
     hook
 }
 
-/// Has a webhook asked about ConfigMaps of a new namespace, of which it returns the path.
+/// Registers a webhook for ConfigMaps of a new namespace. Returns the path of these ConfigMaps.
 async fn registered(target: &Target, kind: &str, config: &Value, seconds: i64) -> (String, String) {
     let namespace = target.namespace("hooked").await;
     let name = target.fresh("hook");
@@ -319,7 +319,7 @@ async fn registered(target: &Target, kind: &str, config: &Value, seconds: i64) -
     (configmaps, format!("{path}/{name}"))
 }
 
-/// One that never answers holds its own request for its time-out, and nobody else's.
+/// A webhook that never responds delays its own request by its timeout, and no other request.
 pub(crate) async fn webhooks_that_hang(target: &Target) {
     let hook = hook(Behaviour::Hang).await;
     let (path, hook_path) = registered(target, "validating", &hook.config, 1).await;
@@ -356,7 +356,7 @@ fn said(review: &Value) -> Behaviour {
     Behaviour::Says(format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{text}", text.len()))
 }
 
-/// Answers that are no answers to what was asked.
+/// Responses of a webhook that do not match the review.
 pub(crate) async fn webhooks_that_lie(target: &Target) {
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
     for says in [

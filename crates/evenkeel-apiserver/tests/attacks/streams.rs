@@ -24,7 +24,7 @@ async fn somebody<'a>(target: &'a Target, verbs: &[&str]) -> Client<'a> {
     target.somebody(json!([rule])).await
 }
 
-/// A frame of a client with a payload of this length, of which these bytes are sent.
+/// A frame of a client whose header has this payload length. Only these bytes are sent.
 fn frame(first: u8, length: u64, payload: &[u8]) -> Vec<u8> {
     let mut frame = vec![first, 0x80 | 127];
     frame.extend(length.to_be_bytes());
@@ -58,7 +58,7 @@ pub(crate) async fn to_exec_by_get_alone(target: &Target) {
     }
 }
 
-/// A message that says it is large, and one that goes on and on, end the stream.
+/// A message with a large length, and a message without an end, end the stream.
 pub(crate) async fn endless_messages(target: &Target) {
     if target.is_upstream() {
         // There is no kubelet behind its nodes.
@@ -84,7 +84,7 @@ pub(crate) async fn endless_messages(target: &Target) {
     assert!(pieces < 10_000, "it is closed");
 }
 
-/// What is no message of the protocol ends the stream, or is passed over; the server goes on.
+/// Invalid messages end the stream, or are ignored. The server continues to serve.
 pub(crate) async fn messages_that_break_the_protocol(target: &Target) {
     if target.is_upstream() {
         return;
@@ -92,12 +92,12 @@ pub(crate) async fn messages_that_break_the_protocol(target: &Target) {
     let path = pod(target).await;
     let admin = target.admin();
     for bytes in [
-        // Without a mask, of a kind that is none, with reserved bits, and a control frame that is long.
+        // Frames without a mask, of an invalid kind, with reserved bits, and a long control frame.
         vec![0x82, 0x01, 0],
         frame(0x83, 1, b"a"),
         frame(0xf2, 1, b"a"),
         frame(0x89, 65536, &[0; 1000]),
-        // Closes a channel that is none.
+        // Closes a channel that does not exist.
         frame(0x82, 2, b"\xff\x09"),
         frame(0x82, 1, b"\xff"),
         // Text that is no UTF-8.
@@ -147,7 +147,7 @@ pub(crate) async fn idle_without_end(target: &Target) {
     drop((open, stream));
 }
 
-/// A frame of SPDY that is no data.
+/// A control frame of SPDY.
 fn control(kind: u8, payload: &[u8]) -> Vec<u8> {
     let mut frame = vec![0x80, 3, 0, kind];
     frame.extend((payload.len() as u32).to_be_bytes());
@@ -163,7 +163,7 @@ async fn forwarder(target: &Target) -> (Client<'_>, String) {
     (target.somebody(json!([rule])).await, path)
 }
 
-/// Frames that announce more than they bring, headers that are no headers or grow without end.
+/// Frames with a larger length than their data, and headers that are invalid or grow without end.
 pub(crate) async fn frames_that_break_the_protocol(target: &Target) {
     if target.is_upstream() {
         // There is no kubelet behind its nodes.
@@ -192,7 +192,7 @@ pub(crate) async fn frames_that_break_the_protocol(target: &Target) {
         let _ = stream.read_to_end(&mut rest).await;
         assert!(rest.is_empty(), "{} ends it", bytes.escape_ascii());
     }
-    // Windows that overflow, data of streams that are none, and a pile of them: a ping is still answered.
+    // Windows that overflow, and data of unknown streams, also in large numbers: the server still replies to a ping.
     let (_, mut stream) = client.upgrade_to_spdy(&path, "portforward.k8s.io").await;
     let window = control(9, &[0, 0, 0, 1, 0x7f, 0xff, 0xff, 0xff]);
     let mut bytes = window.repeat(1000);

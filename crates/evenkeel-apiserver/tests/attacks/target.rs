@@ -1,4 +1,5 @@
-//! The server under attack, and its clients: HTTP/1.1 by hand over TLS, since attacks send what no library does.
+//! The server under attack, and its clients. They write HTTP/1.1 over TLS themselves, because no library sends the
+//! requests of attacks.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use tokio_rustls::client::TlsStream;
 
 use crate::kube_apiserver::{TOKENS, Upstream};
 
-/// Maximum duration of an answer. Virtual time on the embedded server.
+/// Maximum time until a response, in virtual time on the embedded server.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(100);
 
 pub(crate) const JSON: &str = "application/json";
@@ -46,7 +47,7 @@ pub(crate) struct Target {
     names: AtomicUsize,
 }
 
-/// Kubelets whose containers copy what they read, whatever the command.
+/// Kubelets whose containers copy their input to their output, whatever the command.
 struct Copies;
 
 impl Kubelet for Copies {
@@ -89,7 +90,7 @@ impl Kubelet for Copies {
 
     fn connect(&self, _: PodRef<'_>, port: u16) -> Option<PodConnection> {
         let (stream, server) = tokio::io::duplex(1024);
-        // Port 81 speaks another protocol once it is asked to, and tells what it was asked.
+        // Port 81 switches protocols on request, and sends the request back.
         let switches = port == 81;
         let copies = async move {
             let (mut reader, mut writer) = tokio::io::split(server);
@@ -114,7 +115,7 @@ impl Kubelet for Copies {
     }
 }
 
-/// A certificate with its key, and what signed it.
+/// A certificate with its key, and the certificate of its issuer.
 pub(crate) struct Identity {
     chain: Vec<CertificateDer<'static>>,
     key: KeyPair,
@@ -156,7 +157,7 @@ impl Target {
         panic!("upstream's server is not ready");
     }
 
-    /// Whether upstream's server is attacked: where the two differ for a reason that the case tells.
+    /// Returns whether upstream's server is attacked: where the two differ for a reason that the case tells.
     pub(crate) fn is_upstream(&self) -> bool {
         self.is_upstream
     }
@@ -192,8 +193,8 @@ impl Target {
         Client { target: self, identity: Some(identity), headers: Vec::new() }
     }
 
-    /// A namespace that `ann` administers, with the permissions that the role `admin` is put together of: no controller of this
-    /// server does that.
+    /// A namespace that `ann` administers. She gets the rules that the role `admin` aggregates, because no controller
+    /// of this server aggregates roles.
     pub(crate) async fn tenancy(&self) -> String {
         let namespace = self.namespace("ann").await;
         for role in ["admin", "edit", "view"] {
@@ -367,7 +368,7 @@ pub(crate) fn signed(
     Identity { chain: vec![made.der().clone()], key }
 }
 
-/// Somebody who sends requests. Each goes over a connection of its own.
+/// A client that sends each request on a connection of its own.
 pub(crate) struct Client<'a> {
     target: &'a Target,
     identity: Option<Identity>,
@@ -381,7 +382,7 @@ impl Client<'_> {
         self
     }
 
-    /// Sends a request as it stands. A connection that is refused is no answer: code 0.
+    /// Sends a request unchanged. Code 0 stands for a refused connection.
     pub(crate) async fn send(
         &self,
         method: &str,
@@ -426,7 +427,7 @@ impl Client<'_> {
         self.send(method, path, &[("content-type", media)], body).await
     }
 
-    /// Sends the head of a request for an upgrade to WebSocket; returns the head of the answer, and the connection.
+    /// Sends the head of a request for an upgrade to WebSocket. Returns the head of the response, and the connection.
     pub(crate) async fn upgrade(
         &self,
         path: &str,
@@ -453,7 +454,7 @@ impl Client<'_> {
         (Answer::read(&head), stream)
     }
 
-    /// Sends the handshake of SPDY, and returns the answer with the connection.
+    /// Sends the handshake of SPDY. Returns the response and the connection.
     pub(crate) async fn upgrade_to_spdy(
         &self,
         path: &str,
@@ -484,12 +485,12 @@ impl Client<'_> {
         self.send("GET", path, &[], b"").await
     }
 
-    /// Creates an object, whatever the answer.
+    /// Sends the creation of an object, and returns any response.
     pub(crate) async fn post(&self, path: &str, object: &Value) -> Answer {
         self.give("POST", path, JSON, object.to_string()).await
     }
 
-    /// Creates what has to be there, and returns it.
+    /// Creates an object that the case needs, and returns it.
     pub(crate) async fn make(&self, path: &str, object: Value) -> Value {
         let answer = self.post(path, &object).await;
         assert_eq!(answer.code, 201, "{path}: {}", answer.text());
@@ -502,7 +503,7 @@ impl Client<'_> {
     }
 }
 
-/// An answer; code 0 where there was none.
+/// A response; code 0 if the server sent none.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) code: u16,
@@ -515,7 +516,7 @@ impl Answer {
         Self { code: 0, head: String::new(), body: Vec::new() }
     }
 
-    /// Takes the first answer of a connection apart.
+    /// Parses the first response on a connection.
     pub(crate) fn read(bytes: &[u8]) -> Self {
         let Some(at) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else {
             return Self::none();
@@ -579,8 +580,8 @@ fn unchunk(mut body: &[u8]) -> Vec<u8> {
     whole
 }
 
-/// While it lives, virtual time stands still: a runtime that waits for sockets alone would take the next deadline for due. After
-/// a while time goes on, for answers that wait for a deadline.
+/// Guard that stops virtual time: a runtime that only waits for sockets would advance to the next deadline. After a
+/// while, time continues, for responses that wait for a deadline.
 struct HeldTime {
     /// Dropping it ends the thread that holds the time.
     _ends: std::sync::mpsc::Sender<()>,
@@ -599,7 +600,7 @@ impl HeldTime {
     }
 }
 
-/// Writes, and reads to the end. A server may answer and close before it has read all.
+/// Writes, and reads to the end. A server may respond and close before it has read everything.
 async fn exchange(stream: TlsStream<TcpStream>, bytes: &[u8]) -> std::io::Result<Vec<u8>> {
     let (mut reader, mut writer) = tokio::io::split(stream);
     let mut read = Vec::new();

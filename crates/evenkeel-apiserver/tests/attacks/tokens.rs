@@ -142,7 +142,8 @@ pub(crate) async fn tokens_for_others(target: &Target) {
     assert_eq!((&status["authenticated"], &status["audiences"]), (&json!(true), &json!(["vault"])), "{status}");
     assert_ne!(of(json!(["x"])).await["authenticated"], json!(true));
     assert_ne!(of(json!([])).await["authenticated"], json!(true));
-    // Nobody asks for a token of ten minutes less, or for one that is bound to what is not there.
+    // The server refuses a token with a lifetime below ten minutes, or one that is bound to an object that does not
+    // exist.
     let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/default/token");
     for spec in [
         json!({"expirationSeconds": 1}),
@@ -169,7 +170,7 @@ pub(crate) async fn tokens_of_accounts_that_are_gone(target: &Target) {
     assert_eq!(code(target, &token).await, 401);
 }
 
-/// Upstream reads accounts and pods from a cache, and keeps what it found for some seconds.
+/// Upstream reads accounts and pods from a cache, and keeps the results for some seconds.
 async fn until(target: &Target, token: &str, wanted: u16) {
     for _ in 0..100 {
         if code(target, token).await == wanted {

@@ -305,7 +305,7 @@ async fn events(path: &Path) -> Vec<Value> {
     panic!("the last event is missing");
 }
 
-/// Removes what differs by nature: times, ages, unique IDs, versions, tokens, and the address of the connection.
+/// Removes values that always differ: times, ages, unique IDs, versions, tokens, and the address of the connection.
 fn normalise(value: &mut Value) {
     match value {
         Value::Object(fields) => {

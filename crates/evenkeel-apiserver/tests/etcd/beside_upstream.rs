@@ -1,5 +1,5 @@
-//! One server beside upstream's kube-apiserver on the same etcd: each reads what the other writes, and both store the same
-//! keys and values.
+//! A server beside upstream's kube-apiserver on the same etcd: each reads the objects of the other one, and both store
+//! the same keys and values.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -43,7 +43,7 @@ fn map(name: &str, data: Value) -> Value {
     json!({"metadata": {"name": name}, "data": data})
 }
 
-/// Returns the body of an answer with this code.
+/// Returns the body of a response, which must have this code.
 #[track_caller]
 fn body(answer: Answer, code: u16) -> Value {
     assert_eq!(answer.code, code, "{}", answer.body);

@@ -14,7 +14,7 @@ use super::{MAPS, Sent, body, connect, map, sent, server, start_etcd, version, w
 /// Writes of the test.
 const WRITES: u64 = 150;
 
-/// Forwards connections to etcd until they are cut. Returns its URL, and what cuts all connections.
+/// Forwards connections to etcd until they are cut. Returns its URL, and a sender that cuts all connections.
 async fn proxy(etcd: &str) -> (String, watch::Sender<u64>) {
     let target = etcd.strip_prefix("http://").expect("http").to_owned();
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -59,8 +59,8 @@ async fn a_write_whose_connection_is_cut_is_never_a_wrong_success() {
     };
     let writes = async {
         let mut succeeded = Vec::new();
-        // Whether etcd may still commit a write whose answer was lost. It can do so until another write is answered,
-        // because each compares the revision that was read before.
+        // Whether etcd may still commit a write whose response was lost. It can until another write has a response,
+        // because each write compares the revision that was read before.
         let mut is_pending = false;
         for n in 1..=WRITES {
             // Each write appends its number.

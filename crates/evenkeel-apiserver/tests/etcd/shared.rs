@@ -47,7 +47,7 @@ pub(crate) async fn increments_through_two_servers_lose_none() {
         }
     });
     join_all(clients).await;
-    // The second server sees in order what is written on both.
+    // The second server observes the writes of both servers in order.
     for n in 1..=2 * INCREMENTS {
         let event = events.next().await.expect("an event");
         assert_eq!(event["object"]["data"]["n"], n.to_string(), "{event}");

@@ -23,14 +23,14 @@ const ACCEPTED: [Accepted; 3] = [
     },
 ];
 
-/// Returns the reason for which a difference stays, if it is one of these.
+/// Returns the reason of an accepted difference; `None` for any other one.
 pub(crate) fn reason(theirs: &Value, ours: &Value) -> Option<&'static str> {
     let (theirs, ours) = (lines(theirs), lines(ours));
     let found = ACCEPTED.iter().find(|accepted| (accepted.applies)(&theirs, &ours));
     found.map(|accepted| accepted.reason)
 }
 
-/// Returns the lines of what an answer says, but for those that show the expression.
+/// Returns the lines of a response's message, except for those that show the expression.
 fn lines(said: &Value) -> Vec<&str> {
     let texts = said["text"].as_array().into_iter().flatten();
     let texts = texts.filter_map(Value::as_str).chain(said["text"].as_str());

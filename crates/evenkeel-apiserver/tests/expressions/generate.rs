@@ -7,7 +7,7 @@ use rand::{Rng as _, SeedableRng as _};
 use crate::grammar::{FORMS, Kind, MACROS, RANGES};
 use crate::literals::{LITERALS, UNKNOWN};
 
-/// Where expressions are evaluated: what they can read, by type.
+/// Scope of expressions: the variables and fields that they can read, by type.
 pub(crate) struct Scope {
     pub(crate) leaves: &'static [(Kind, &'static [&'static str])],
 }
@@ -137,7 +137,7 @@ impl Making<'_> {
         made
     }
 
-    /// Replaces what stands for expressions.
+    /// Replaces the placeholders of expressions.
     fn filled(&mut self, form: &str, depth: u32) -> String {
         let mut parts = form.split('$');
         let mut made = parts.next().unwrap_or_default().to_owned();

@@ -1,6 +1,6 @@
 //! The grammar of generated expressions: forms by the type of their result.
 
-/// Type of what an expression is to be.
+/// Type of the result that an expression must have.
 pub(crate) type Kind = &'static str;
 
 /// Forms of each type. `$kind` stands for an expression of that type.

@@ -2,7 +2,7 @@
 
 use crate::grammar::Kind;
 
-/// Literals of each type: with the bounds, and some that are none.
+/// Literals of each type, with the bounds of the type and some invalid ones.
 pub(crate) const LITERALS: &[(Kind, &[&str])] = &[
     ("bool", &["true", "false", "true", "false", "1 == 1", "!false", "'a' != 'b'"]),
     (

@@ -27,10 +27,11 @@ use serde_json::Value;
 /// Expressions of an ordinary run.
 const N_EXPRESSIONS: u64 = 2_400;
 
-/// The share of expressions that both accept or refuse, and evaluate, alike in an ordinary run, texts apart: it only rises.
+/// Minimum share of expressions in an ordinary run that both servers accept or refuse, and evaluate, equally except for
+/// messages. Only raise it.
 const LEAST_EQUAL: f64 = 0.998;
 
-/// The share of equal answers with their texts: it only rises.
+/// Minimum share of responses that are equal with their messages. Only raise it.
 const LEAST_EQUAL_TEXTS: f64 = 0.99;
 
 /// Connections to each server.
@@ -81,7 +82,7 @@ async fn run(batch: u64, both: &mut [Connection; 2], report: &mut Report) {
     compiled(place, &expressions, both, report).await;
 }
 
-/// Compiles expressions in one request, or alone where upstream does not answer.
+/// Compiles expressions in one request, or each in its own request if upstream does not respond.
 async fn compiled(
     place: &ExpressionField,
     expressions: &[Generated],
@@ -104,7 +105,7 @@ async fn compiled(
     }
 }
 
-/// Defines a custom resource with the expressions that both accept, and compares what they evaluate to.
+/// Defines a custom resource with the expressions that both servers accept, and compares their results.
 async fn evaluated(
     batch: u64,
     mut expressions: Vec<(usize, Generated)>,

@@ -1,4 +1,4 @@
-//! Places for expressions: the request that holds many of them, and what an answer says about each.
+//! Places for expressions: the request that contains many of them, and the part of the response about each.
 
 use serde_json::{Value, json};
 
@@ -107,13 +107,13 @@ impl ExpressionField {
         Sent::post(self.path, (self.body)(expressions))
     }
 
-    /// Returns what an answer says about each expression.
+    /// Returns the part of a response about each expression.
     pub(crate) fn said(&self, answer: &Answer, count: usize) -> Vec<Value> {
         (0..count).map(|i| said(answer, &self.field.replace("$i", &i.to_string()))).collect()
     }
 }
 
-/// Returns the causes of an answer about a field: a code, and what they say.
+/// Returns the causes of a response about a field: the code, and the messages.
 pub(crate) fn said(answer: &Answer, field: &str) -> Value {
     let causes = answer.body["details"]["causes"].as_array();
     let Some(causes) = causes else {
@@ -136,7 +136,7 @@ pub(crate) fn said(answer: &Answer, field: &str) -> Value {
     json!({"code": code, "text": about})
 }
 
-/// A text with the number of a type's name masked: upstream makes a new one each time.
+/// Masks the number in a type's name, because upstream generates a new one each time.
 fn unnamed(text: &str) -> String {
     let mut parts = text.split("selfType");
     let mut masked = parts.next().unwrap_or_default().to_owned();
@@ -147,7 +147,7 @@ fn unnamed(text: &str) -> String {
     masked
 }
 
-/// Returns the schema of what rules read.
+/// Returns the schema of the values that rules read.
 pub(crate) fn value_schema() -> Value {
     let text = json!({"type": "string", "maxLength": 12});
     let number = json!({"type": "integer"});

@@ -13,7 +13,7 @@ use crate::scopes::VALUE;
 /// Expressions of one definition.
 pub(crate) const COUNT: usize = 40;
 
-/// Types whose values are shown, and what shows them; `$e` stands for the expression.
+/// Types whose values are printed, each with the expression that prints them; `$e` stands for the value.
 const SHOWN: &[(Kind, &str)] = &[
     ("bool", "$e"),
     ("int", "$e"),
@@ -71,7 +71,7 @@ fn values() -> [Value; 3] {
     ]
 }
 
-/// Sends the objects, and returns what each answer says about each expression.
+/// Sends the objects, and returns the part of each response about each expression.
 pub(crate) async fn evaluate(
     connection: &mut Connection,
     name: &str,

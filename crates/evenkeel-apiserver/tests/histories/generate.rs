@@ -1,4 +1,4 @@
-//! Histories by seed: a kind, and what is done to a few objects of it, one step after the other.
+//! Histories by seed: a kind, and a sequence of steps on a few objects of it.
 
 use http::Method;
 use rand::rngs::StdRng;
@@ -21,7 +21,7 @@ pub(crate) const VERSION: &str = "@VERSION@";
 /// Stands for an older version of it.
 pub(crate) const STALE: &str = "@STALE@";
 
-/// What is done, and to which object.
+/// A step: an action, and its object.
 #[derive(Debug, Clone)]
 pub(crate) struct Step {
     pub(crate) verb: &'static str,
@@ -37,7 +37,7 @@ pub(crate) struct Step {
 /// The body of a request.
 #[derive(Debug, Clone)]
 pub(crate) enum Body {
-    /// As it is, with uids and versions in place of what stands for them.
+    /// A whole object, with UIDs and versions in place of the placeholders.
     Whole(Value),
     /// The object that the server has, changed.
     Changed(Value),

@@ -178,7 +178,7 @@ impl Kind {
     }
 }
 
-/// One of some texts.
+/// Returns one of the strings.
 pub(crate) fn one(pool: &[&'static str], rng: &mut StdRng) -> &'static str {
     pool.choose(rng).expect("one")
 }

@@ -1,10 +1,10 @@
-//! Random histories on the embedded server and on upstream's kube-apiserver: each step gets the same answer, and watches see the
-//! same events in the same order.
+//! Random histories on the embedded server and on upstream's kube-apiserver: each step gets the same response, and
+//! watches receive the same events in the same order.
 //!
-//! It runs where `EVENKEEL_UPSTREAM_BIN` names the folder of upstream's programs (`tests/upstream/build FOLDER` makes them).
-//! `EVENKEEL_HISTORIES` is the number of histories, `EVENKEEL_HISTORIES_SEED` the first one's seed: `EVENKEEL_HISTORIES=1
-//! EVENKEEL_HISTORIES_SEED=n` repeats one and prints its steps. `EVENKEEL_HISTORIES_REPORT` names a file for all differences, one
-//! JSON object a line.
+//! The test runs if `EVENKEEL_UPSTREAM_BIN` names the folder of upstream's programs (`tests/upstream/build FOLDER`
+//! builds them). `EVENKEEL_HISTORIES` is the number of histories, and `EVENKEEL_HISTORIES_SEED` the seed of the first
+//! one. `EVENKEEL_HISTORIES=1 EVENKEEL_HISTORIES_SEED=n` repeats one history and prints its steps.
+//! `EVENKEEL_HISTORIES_REPORT` names a file for all differences, one JSON object per line.
 
 mod accepted;
 mod generate;
@@ -26,7 +26,8 @@ use side::Side;
 /// Histories of an ordinary run.
 const N_HISTORIES: u64 = 200;
 
-/// The share of equal steps, texts apart, in an ordinary run: it only rises. A history ends with its first difference.
+/// Minimum share of steps in an ordinary run that are equal except for messages. Only raise it. A history ends with its
+/// first difference.
 const LEAST_EQUAL: f64 = 0.998;
 
 /// Histories at a time.
@@ -96,7 +97,7 @@ fn sort_errors(status: &mut Value) {
     }
 }
 
-/// Runs a history on both servers, up to its first difference. Returns its steps with their answers.
+/// Runs a history on both servers, up to its first difference. Returns its steps with their responses.
 async fn run(
     seed: u64,
     history: &History,

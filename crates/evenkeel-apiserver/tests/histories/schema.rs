@@ -85,7 +85,7 @@ fn any(depth: usize, rng: &mut StdRng) -> Value {
     schema
 }
 
-/// A value of a schema; now and then one that is none.
+/// A random value of a schema, sometimes an invalid one.
 pub(crate) fn sample(schema: &Value, rng: &mut StdRng) -> Value {
     if rng.random_bool(0.02) {
         return [json!(null), json!("other"), json!(7), json!([]), json!({})]

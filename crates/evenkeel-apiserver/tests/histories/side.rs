@@ -1,4 +1,4 @@
-//! One server in a history: what it has answered so far, and its watches.
+//! One server in a history: its responses so far, and its watches.
 
 use std::collections::BTreeMap;
 
@@ -14,13 +14,13 @@ use crate::parity::servers::{Answer, Connection, Oracle, Sent, Stream};
 pub(crate) struct Side {
     connection: Connection,
     collection: String,
-    /// An object without anything, for updates of what is not there.
+    /// An empty object, for updates of an object that does not exist.
     skeleton: Value,
     /// Every state of each object that the server has answered.
     objects: BTreeMap<String, Vec<Value>>,
     /// Token of the last page.
     token: String,
-    /// Numbers of versions and uids, in the order in which they were seen.
+    /// Numbers of versions and UIDs, in the order of their first occurrence.
     seen: BTreeMap<String, usize>,
     watches: Vec<Stream>,
 }
@@ -52,7 +52,7 @@ impl Side {
         }
     }
 
-    /// Takes a step, and returns the answer without what is different by nature.
+    /// Takes a step, and returns the response without values that always differ.
     pub(crate) async fn take(&mut self, step: &Step) -> Answer {
         let sent = self.sent(step);
         let mut answer = self.connection.ask(&sent).await;
@@ -105,7 +105,7 @@ impl Side {
         }
     }
 
-    /// Remembers what an answer says of the objects.
+    /// Records the states of objects in a response.
     fn note(&mut self, step: &Step, answer: &Answer) {
         let body = &answer.body;
         if body["metadata"]["continue"].is_string() || matches!(step.verb, "page" | "next page") {
@@ -122,7 +122,7 @@ impl Side {
         }
     }
 
-    /// Names versions and uids by the order in which they came.
+    /// Replaces versions and UIDs by their numbers.
     fn number(&mut self, body: &mut Value) {
         let is_list = body.get("items").is_some();
         if let Some(metadata) = body.get_mut("metadata").filter(|_| is_list) {
@@ -140,7 +140,7 @@ impl Side {
         match value {
             Value::Array(items) => {
                 if name == "managedFields" {
-                    // Their order depends on the seconds in which they were written.
+                    // Their order depends on the second of each write.
                     items.sort_by_key(|entry| {
                         ["manager", "operation", "subresource"]
                             .map(|field| entry[field].to_string())
@@ -154,7 +154,7 @@ impl Side {
             Value::String(text) if matches!(name, "uid" | "resourceVersion") => {
                 let next = self.seen.len();
                 let number = *self.seen.entry(text.clone()).or_insert(next);
-                // A text here would be masked.
+                // A string here would be masked.
                 *value = json!([name, number]);
             }
             Value::String(text) if name == "message" => {
@@ -193,7 +193,7 @@ impl Side {
     }
 }
 
-/// Puts a server's uids and versions in place of what stands for them.
+/// Replaces placeholders by a server's UIDs and versions.
 fn fill(value: &mut Value, states: &[Value]) {
     let of = |state: Option<&Value>, field: &str| match state {
         Some(state) => state["metadata"][field].clone(),

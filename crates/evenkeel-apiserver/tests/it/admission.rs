@@ -14,7 +14,7 @@ const CONFIGURATIONS: &str =
     "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// Denies what is labelled so.
+/// Denies objects with the label `deny`.
 fn verdict(review: &Value) -> (StatusCode, Value) {
     let request = &review["request"];
     let allowed = request["object"]["metadata"]["labels"]["deny"].is_null();
@@ -219,7 +219,7 @@ fn allowed(review: &Value) -> (StatusCode, Value) {
     (StatusCode::OK, answer)
 }
 
-/// None of three webhooks answers before all are asked.
+/// None of three webhooks responds before all of them are called.
 #[tokio::test]
 async fn validating_webhooks_are_asked_together() {
     let client = Client::start().await;
@@ -351,7 +351,7 @@ async fn policies_are_for_the_same_objects_in_other_groups() {
     client.make(CORE_EVENTS, other).await;
 }
 
-/// Gives a new object what only the server sets: a status, a uid, a generation.
+/// Sets fields of a new object that only the server may set: status, UID and generation.
 fn forgery(review: &Value) -> (StatusCode, Value) {
     let patch = json!([
         {"op": "add", "path": "/status", "value": {"replicas": 7, "active": 7}},

@@ -63,7 +63,7 @@ async fn register(server: &Server, extension: &Extension) -> Client {
     client
 }
 
-/// Waits until something is so. What waits for a time only has to wait for other tasks; what waits for a socket needs the
+/// Waits until a condition is true. A wait for a time only has to wait for other tasks. A wait for a socket needs the
 /// clock to stand still for a while.
 async fn eventually(is_so: impl AsyncFn() -> bool) {
     for _ in 0..200 {

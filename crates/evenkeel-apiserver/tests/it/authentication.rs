@@ -245,7 +245,7 @@ async fn a_secret_holds_a_token_as_long_as_it_lives() {
     assert_eq!(client.user_of(&token).await, None);
 }
 
-/// A key in PEM, and what signs claims with it.
+/// A key in PEM, and a function that signs claims with it.
 fn legacy_signer() -> (String, impl Fn(&Value) -> String) {
     use base64::Engine as _;
     use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64;
@@ -387,7 +387,7 @@ impl Listening {
         connector.connect(name, stream).await.expect("a connection")
     }
 
-    /// The code and the body of an answer to a client with this certificate, and the server's certificate.
+    /// Returns the code and the body of the response to a client with this certificate, and the server's certificate.
     async fn get(
         &self,
         path: &str,
@@ -540,7 +540,7 @@ async fn a_front_proxy_names_the_users_of_its_requests() {
     for (common_name, headers, code, text) in [
         ("front", &masters[..], 200, "\"name\":\"default\""),
         ("front", &masters[..1], 403, "User \\\"bob\\\" cannot get"),
-        // The proxy's own certificate is no client's.
+        // The proxy's own certificate does not authenticate a client.
         ("front", &[], 401, "Unauthorized"),
         ("front", &masters[1..], 401, "Unauthorized"),
         ("front", &[masters[0], masters[1], token], 200, "\"name\":\"default\""),

@@ -67,7 +67,7 @@ fn client(server: &Server, user: &str) -> Client {
     Client(server.service_as(User::authenticated(user, ["dev"])))
 }
 
-/// Allows reading, denies what has `denied` as its name, knows nothing of the rest.
+/// Allows reads, denies requests for the name `denied`, and has no opinion about others.
 fn decide(review: &Value) -> (StatusCode, Value) {
     let attributes = &review["spec"]["resourceAttributes"];
     let status = if attributes["name"] == "denied" {
@@ -106,7 +106,7 @@ async fn a_webhook_decides_before_rbac() {
     assert_eq!(hook.take(), Vec::<Value>::new(), "administrators are not asked about");
     let ann = client(&server, "ann");
 
-    // What the webhook allows, and what it gets.
+    // The webhook's decision, and the review that it gets.
     let path = format!("{MAPS}?labelSelector=a%3Db&fieldSelector=metadata.name%3Dm");
     assert_eq!(ann.ask("GET", &path, Value::Null).await.0, StatusCode::OK);
     let attributes = json!({"verb": "list", "version": "v1", "resource": "configmaps", "namespace": "default", "name": "m",
@@ -119,11 +119,11 @@ async fn a_webhook_decides_before_rbac() {
         asked[0]["spec"],
         json!({"user": "ann", "groups": ["dev", "system:authenticated"], "resourceAttributes": attributes})
     );
-    // An answer is remembered.
+    // The decision is cached.
     assert_eq!(ann.ask("GET", &path, Value::Null).await.0, StatusCode::OK);
     assert_eq!(hook.take(), Vec::<Value>::new());
 
-    // What it does not know, RBAC decides; what it denies, nobody else allows.
+    // RBAC decides if the webhook has no opinion. Nobody can allow a request that the webhook denies.
     ann.make(MAPS, json!({"metadata": {"name": "m"}})).await;
     let (code, refused) = ann.ask("DELETE", &format!("{MAPS}/denied"), Value::Null).await;
     assert_eq!(code, StatusCode::FORBIDDEN, "{refused}");
@@ -139,7 +139,7 @@ async fn a_webhook_decides_before_rbac() {
     assert_eq!(ann.ask("GET", "/nowhere", Value::Null).await.0, StatusCode::FORBIDDEN);
     assert_eq!(hook.take(), Vec::<Value>::new());
 
-    // Checks behind the first one ask, too: this Role grants what ann lacks.
+    // Later checks also call the webhook: this Role grants permissions that ann lacks.
     let role = json!({"metadata": {"name": "big"}, "rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["*"]}]});
     ann.make(ROLES, role.clone()).await;
     let verbs: Vec<Value> = hook
@@ -151,7 +151,7 @@ async fn a_webhook_decides_before_rbac() {
     let (code, _) = ann.apply(&format!("{ROLES}/denied"), role).await;
     assert_eq!(code, StatusCode::FORBIDDEN);
 
-    // Reviews say what the webhook says.
+    // Reviews return the webhook's decision.
     let access = |verb: &str, name: &str| json!({"spec": {"resourceAttributes": {"namespace": "default", "resource": "configmaps", "verb": verb, "name": name}}});
     let reviews = format!("{REVIEWS}/selfsubjectaccessreviews");
     for (verb, name, status) in [

@@ -12,7 +12,7 @@ const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
 const REFUSED: &str = "resourceVersion should not be set on objects to be created";
 
-/// Versions that are none, as `strconv.ParseUint` has it.
+/// Resource versions that `strconv.ParseUint` refuses.
 const NO_VERSIONS: [&str; 6] = ["abc", "+5", "-5", " 5", "5.0", "18446744073709551616"];
 
 fn object(group: &str, kind: &str, metadata: Value) -> Value {

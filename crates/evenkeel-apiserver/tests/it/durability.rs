@@ -23,7 +23,7 @@ const RUN: &str = "EVENKEEL_TEST_RUN";
 /// How often writers are killed.
 const KILLS: &str = "EVENKEEL_KILLS";
 const WRITERS: usize = 16;
-/// Acknowledgements after which a writer is killed: at least, and by how much later in the next runs.
+/// Minimum number of acknowledgments before a writer is killed, and its increment in the next runs.
 const ENOUGH: usize = 200;
 const LATER: usize = 37;
 /// Kills of an ordinary test run.
@@ -39,8 +39,7 @@ fn version(object: &Value) -> u64 {
     text.parse().expect("a number")
 }
 
-/// Writes without end. A line before each write says that it is tried, and one after it that it is acknowledged: name,
-/// revision, and what was written.
+/// Writes without end. Prints a line before each write, and a line after its acknowledgment: name, revision and value.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "run and killed by the test below, as a process of its own"]
 async fn writer() {
@@ -95,7 +94,7 @@ fn tell(name: &str, revision: u64, what: &str) {
 /// Writes that the killed server acknowledged.
 #[derive(Default)]
 struct AcknowledgedWrites {
-    /// The last line of each object: revision and what.
+    /// The last line of each object: revision and value.
     last: BTreeMap<String, (u64, String)>,
     /// Every acknowledged revision of an object.
     revisions: BTreeMap<u64, String>,
@@ -114,7 +113,7 @@ impl AcknowledgedWrites {
             .spawn()
             .expect("a process");
         let (mut n, enough) = (0, ENOUGH + run % 9 * LATER);
-        // After the kill comes what was in the pipe; the last line may be cut off.
+        // After the kill, the pipe still has lines; the last one may be cut off.
         for line in BufReader::new(child.stdout.take().expect("a pipe")).split(b'\n') {
             let line = String::from_utf8(line.expect("readable")).expect("text");
             let words: Vec<&str> = line.split(' ').collect();
@@ -137,7 +136,7 @@ impl AcknowledgedWrites {
         assert!(n >= enough, "the writer ended by itself after {n} writes");
     }
 
-    /// Checks the objects that are there against what was acknowledged.
+    /// Compares the stored objects with the acknowledged writes.
     fn check(&self, list: &Value) {
         let items = list["items"].as_array().expect("a list").iter();
         let there: BTreeMap<&str, u64> = items

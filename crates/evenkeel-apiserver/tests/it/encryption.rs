@@ -1,4 +1,4 @@
-//! Encryption at rest: what the data folder's file holds, and what a restart with other keys does.
+//! Encryption at rest: contents of the data folder's file, and restarts with other keys.
 
 use std::path::Path;
 
@@ -32,7 +32,7 @@ async fn start(folder: &Path, config: Option<String>) -> Result<Server, BuildErr
     builder.build().await
 }
 
-/// How often a text stands in the store's file.
+/// Returns how often a string occurs in the store's file.
 fn found(folder: &Path, text: &str) -> usize {
     let bytes = std::fs::read(folder.join("evenkeel.redb")).expect("the file is there");
     bytes.windows(text.len()).filter(|part| *part == text.as_bytes()).count()
@@ -51,7 +51,7 @@ fn base64(text: &str) -> String {
 async fn secrets_are_encrypted_and_keys_are_rotated() {
     let folder = tempfile::tempdir().expect("a folder");
     let (first, second) = (base64("first-password"), base64("second-password"));
-    // Before there is encryption, what is stored can be read.
+    // Without encryption, stored values are readable.
     let server = start(folder.path(), None).await.expect("it starts");
     let client = Client(server.service());
     assert_eq!(client.ask("POST", SECRETS, secret("first", "first-password")).await.0, 201);

@@ -1,4 +1,4 @@
-//! Nobody grants what it does not hold.
+//! No user can grant permissions that the user does not hold.
 
 use evenkeel_apiserver::{Server, User};
 use http::StatusCode;
@@ -41,7 +41,7 @@ impl World {
     }
 }
 
-/// A rule for all that one does with roles and bindings, but for what the check asks for.
+/// A rule for all verbs on roles and bindings, except for those that the check requires.
 fn writes() -> Value {
     rule(
         GROUP,
@@ -247,7 +247,7 @@ async fn every_way_to_write_a_role_is_checked() {
             assert!(is_escalation(answer), "{answer:?}");
         }
         assert!(world.admin.get(&empty).await["rules"].as_array().is_none_or(Vec::is_empty));
-        // The twins: what is held already, and who may escalate.
+        // The counterparts: a role whose rules the user holds, and a user with the verb `escalate`.
         mallory.make(&path, role("held", json!([writes()]))).await;
         let (code, _) = mallory.apply(&new, applied(kind, role("new", json!([writes()])))).await;
         assert_eq!(code, StatusCode::CREATED);

@@ -203,7 +203,7 @@ fn document(content_type: &str, body: &Value) -> Answer {
     answer
 }
 
-/// An answer that begins, and then gets the rest of its body.
+/// A response that begins, and then gets the rest of its body.
 fn begun(rest: impl futures::Stream<Item = String> + Send + 'static) -> Answer {
     let text = futures::stream::iter(["{".to_owned()]).chain(rest);
     let frames = text.map(|text| Ok(Frame::data(Bytes::from(text))));

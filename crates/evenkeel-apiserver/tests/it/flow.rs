@@ -1,4 +1,4 @@
-//! How many requests are executed at once: seats, queues, 429, and what gives seats back.
+//! Limits of concurrent requests: seats, queues, 429, and the release of seats.
 
 #![expect(clippy::disallowed_methods, reason = "requests of a test, which ends with them")]
 
@@ -245,7 +245,7 @@ async fn a_watch_has_a_seat_only_until_it_is_initialized() {
     }
     let executing = format!("apiserver_flowcontrol_current_executing_requests{ANN}}}");
     assert_eq!(metric(&admin, &executing).await, "0");
-    // A write that they all see takes seats for a while after its answer: here all that there are, for 15 ms.
+    // A write that all watchers receive occupies seats for a while after its response: here all seats, for 15 ms.
     let body = Full::new(Bytes::from_static(br#"{"metadata":{"name":"a"}}"#));
     assert_eq!(send(&ann, post(body)).await.status(), StatusCode::CREATED);
     let seats = format!("apiserver_flowcontrol_current_executing_seats{ANN}}}");
@@ -269,7 +269,7 @@ async fn a_client_that_does_not_read_its_answer_keeps_its_seat_for_a_minute() {
     let in_flight = "apiserver_current_inflight_requests{request_kind=\"readOnly\"}";
     let one = format!("{CONFIGMAPS}/long");
     for path in [CONFIGMAPS, &one] {
-        // The seat is free when the answer is read, or its client leaves.
+        // The seat is free when the response is read, or its client disconnects.
         let read = text(send(&ann, get(path)).await).await;
         assert!(read.len() > 300 * 1024, "{path}: {}", read.len());
         drop(send(&ann, get(path)).await);

@@ -58,7 +58,7 @@ async fn filler() {
     let (code, text) = health(&client, "/readyz/etcd-readiness").await;
     assert!(code == 500 && text.contains(&folder), "{text}");
     assert_eq!(health(&client, "/livez").await.0, 200);
-    // Reads, lists and watches go on, and show what was acknowledged.
+    // Reads, lists and watches continue, and show the acknowledged writes.
     let list = client.get(CONFIGMAPS).await;
     let names = list["items"].as_array().expect("a list").iter();
     let names = names.filter(|item| item["data"]["a"].is_string()).count();

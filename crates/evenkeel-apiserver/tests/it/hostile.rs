@@ -349,7 +349,7 @@ fn what_is_accepted_can_be_read_changed_and_deleted() {
     });
 }
 
-/// A value of some depth, some levels of which are lists and others objects.
+/// A nested value. Some of its levels are lists, the others are objects.
 fn any_nest() -> impl Strategy<Value = String> {
     let depth = prop_oneof![100usize..160, MAX_DEPTH - 16..MAX_DEPTH + 8];
     depth.prop_flat_map(|depth| prop::collection::vec(any::<bool>(), depth)).prop_map(|levels| {

@@ -54,7 +54,7 @@ struct ToDecrypt {
     annotations: BTreeMap<String, Vec<u8>>,
 }
 
-/// What the plugin does, and what it was asked.
+/// Behavior of the plugin, and the calls that it received.
 #[derive(Debug)]
 struct State {
     /// ID of its key; empty if it is not healthy.
@@ -203,7 +203,7 @@ fn secret(name: &str) -> Value {
     json!({"metadata": {"name": name}, "stringData": {"password": format!("password-of-{name}")}})
 }
 
-/// How often a text stands in the store's file.
+/// Returns how often a string occurs in the store's file.
 fn found(folder: &Path, text: &str) -> usize {
     let bytes = std::fs::read(folder.join("data/evenkeel.redb")).expect("the file is there");
     bytes.windows(text.len()).filter(|part| *part == text.as_bytes()).count()
@@ -254,7 +254,7 @@ async fn a_plugin_encrypts_the_keys_of_values() {
 async fn a_plugin_that_is_away_costs_writes_only() {
     let folder = tempfile::tempdir().expect("a folder");
     let socket = folder.path().join("kms.sock");
-    // The server starts without its plugin, and refuses what it cannot encrypt.
+    // The server starts without its plugin, and refuses writes that it cannot encrypt.
     let server = start(folder.path(), &socket).await.expect("it starts");
     let client = Client(server.service());
     let (code, refused) = client.ask("POST", SECRETS, secret("a")).await;
@@ -298,7 +298,7 @@ async fn the_status_of_a_plugin_is_polled() {
     let server = start(folder.path(), &socket).await.expect("it starts");
     plugin.set_key("");
     poll(&server, StatusCode::INTERNAL_SERVER_ERROR).await;
-    // The seed of a healthy time goes on to encrypt.
+    // The seed of a healthy time continues to encrypt.
     let client = Client(server.service());
     client.make(SECRETS, secret("a")).await;
     plugin.set_key("two");

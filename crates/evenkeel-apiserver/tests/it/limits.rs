@@ -1,4 +1,4 @@
-//! Limits of what is kept: the size of objects, the age of events.
+//! Limits of stored objects: the size of objects, and the age of events.
 
 use std::time::Duration;
 
@@ -91,7 +91,7 @@ async fn events_expire_an_hour_after_they_were_last_written() {
     assert_eq!(names().await, [""; 0]);
 }
 
-/// The clock panics around the time at which an event expires: the task that deletes it fails, again and again.
+/// The clock panics around the time when an event expires: the task that deletes it fails repeatedly.
 #[tokio::test(start_paused = true)]
 async fn the_expiry_of_events_survives_panics_and_tells_of_them() {
     #[expect(clippy::disallowed_methods, reason = "the clock of a test")]
@@ -124,7 +124,7 @@ async fn the_expiry_of_events_survives_panics_and_tells_of_them() {
         assert!(text.contains("[-]tasks failed: reason withheld\n"), "{text}");
     }
     assert_eq!(client.get(EVENTS).await["items"].as_array().map(Vec::len), Some(1));
-    // Its backoff ends, and it finds what expired meanwhile.
+    // The task's backoff ends, and it deletes the events that expired meanwhile.
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(client.get(EVENTS).await["items"], json!([]));
     tokio::time::sleep(Duration::from_secs(120)).await;

@@ -103,7 +103,7 @@ impl Client {
     }
 }
 
-/// The next piece of a stream, as its events.
+/// Returns the events in the next chunk of a stream.
 async fn events(body: &mut Body) -> Vec<Value> {
     let frame = body.frame().await.expect("a frame").expect("no error").into_data().expect("data");
     frame

@@ -1,4 +1,4 @@
-//! A kubelet writes nothing but its own node and what belongs to the node's pods.
+//! A kubelet may only write its own node, and objects that belong to the node's pods.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -279,7 +279,7 @@ async fn a_node_makes_its_mirror_pods_only() {
     pod["metadata"]["ownerReferences"][0]["name"] = json!("n3");
     let (code, status) = kubelet(&world.server, "n3").ask("POST", PODS, pod).await;
     assert_eq!((code.as_u16(), &status["message"]), (404, &json!("node \"n3\" not found")));
-    // Nor may others take what mirror pods are not checked for.
+    // Other users may not create mirror pods to bypass the checks either.
     for (pod, words) in [
         (
             spec("serviceAccountName", json!("gone")),
@@ -339,7 +339,7 @@ async fn a_node_deletes_evicts_and_reports_on_its_own_pods() {
     allowed(&report(&own, json!({"status": {"phase": "Running", "podIP": "10.0.0.1"}})).await);
     allowed(&kubelet.ask("POST", &format!("{own}/eviction"), eviction("p1")).await);
     allowed(&kubelet.ask("DELETE", &format!("{own}?gracePeriodSeconds=0"), Value::Null).await);
-    // Even who is granted more goes no further.
+    // Additional RBAC permissions do not lift the restriction.
     let rbac = "/apis/rbac.authorization.k8s.io/v1";
     let binding = json!({"metadata": {"name": "nodes"}, "roleRef": {"apiGroup": "rbac.authorization.k8s.io",
         "kind": "ClusterRole", "name": "cluster-admin"}, "subjects": [
@@ -438,7 +438,7 @@ async fn a_node_asks_for_tokens_of_its_pods() {
     let (code, answer) = world.admin.ask("POST", &path, request(mine(), &[])).await;
     let words = "cannot bind token for serviceaccount \"other\" to pod running with different serviceaccount name.";
     assert_eq!((code.as_u16(), &answer["message"]), (400, &json!(words)));
-    // A token of a node goes with the node.
+    // A token that is bound to a node is invalid after the node is deleted.
     let path = format!("{accounts}/default/token");
     let (_, made) =
         world.admin.ask("POST", &path, request(bound("Node", "n2", &Value::Null), &[])).await;

@@ -1,4 +1,4 @@
-//! Proxies of pods, Services and nodes: what the service gets, and what the client.
+//! Proxies of pods, Services and nodes: the requests that backends get, and the responses that clients get.
 
 use std::sync::{Arc, Mutex};
 
@@ -83,7 +83,7 @@ impl Kubelet for Echo {
     }
 }
 
-/// A server with a pod, a Service with an endpoint, and a node; and what answers in their place.
+/// Starts a server with a pod, a Service with an endpoint, and a node. `Echo` responds in their place.
 async fn start() -> (Client, Arc<Echo>) {
     let server = Server::builder().build().await.expect("a server");
     let echo = Arc::new(Echo::default());
@@ -109,7 +109,7 @@ async fn start() -> (Client, Arc<Echo>) {
 }
 
 impl Echo {
-    /// Asks for a path; returns the answer's code, headers and body, and the request that was to be answered.
+    /// Requests a path. Returns the response's code, headers and body, and the request that the backend received.
     async fn ask(
         &self,
         client: &Client,
@@ -232,7 +232,7 @@ async fn requests_that_reach_nobody_are_refused() {
         ("pods/none/proxy/", 404, "pods \"none\" not found".to_owned()),
         ("pods/a:b:c/proxy/", 400, "invalid pod request \"a:b:c\"".to_owned()),
         ("services/s/proxy/", 503, "no endpoints available for service \"s\"".to_owned()),
-        // The EndpointSlice of another Service is no endpoint of this one.
+        // The EndpointSlice of another Service is ignored.
         (
             "services/other:web/proxy/",
             503,

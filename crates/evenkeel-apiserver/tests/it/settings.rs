@@ -18,7 +18,8 @@ fn pod(name: &str, mut spec: Value) -> Value {
     json!({"metadata": {"name": name}, "spec": spec})
 }
 
-/// What a plug-in does to one object: where it is made, the object, and what is there when the plug-in was on.
+/// Effect of a plug-in on one object: its path, the object, and a check of the response that holds only if the plug-in
+/// is enabled.
 type Effect = (&'static str, &'static str, Value, fn(StatusCode, &Value) -> bool);
 
 fn effects() -> Vec<Effect> {

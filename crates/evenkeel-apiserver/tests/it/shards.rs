@@ -65,7 +65,7 @@ async fn each_object_is_in_the_list_of_one_shard() {
         assert_eq!(names(&list), selected(&selector), "{selector}");
         assert_eq!(list["metadata"]["shardInfo"], json!({"selector": selector.to_string()}));
         found.extend(names(&list));
-        // Chunks have no count of what remains, as with any selector.
+        // Chunks have no `remainingItemCount`, as with any selector.
         let (mut chunks, mut token) = (Vec::new(), String::new());
         loop {
             let others = format!("&limit=2&continue={token}");
@@ -84,7 +84,7 @@ async fn each_object_is_in_the_list_of_one_shard() {
     assert_eq!(found, made.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>());
     let whole = client.get(CONFIGMAPS).await;
     assert_eq!(whole["metadata"]["shardInfo"], Value::Null);
-    // All objects of a namespace have the same hash, and a cluster-scoped object has that of the empty text.
+    // All objects of a namespace have the same hash, and a cluster-scoped object has that of the empty string.
     let namespaces = shard(ShardField::Namespace, 0, 1);
     assert_eq!(names(&client.get(&with(CONFIGMAPS, &namespaces, "")).await).len(), 10);
     let empty = hash_field("");

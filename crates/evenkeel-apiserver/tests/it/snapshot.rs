@@ -90,7 +90,7 @@ async fn what_is_no_snapshot_is_not_called_damaged() {
     std::fs::write(&manifest, "kind: Pod\n").expect("written");
     for result in [snapshot::verify(&manifest), snapshot::restore(&manifest, &folder)] {
         let error = result.expect_err("a manifest").to_string();
-        assert!(error.contains("web.yaml is no snapshot: `evenkeel snapshot save"), "{error}");
+        assert!(error.contains("web.yaml is not a snapshot: `evenkeel snapshot save"), "{error}");
     }
     assert!(!folder.exists());
 }

@@ -30,7 +30,7 @@ async fn a_restart_finds_everything() {
     assert_eq!(after["items"], before["items"]);
     assert_eq!(after["metadata"], before["metadata"]);
     assert_eq!(server.admin_token(), token);
-    // A watch goes on where the one before the restart ended.
+    // A watch continues where the watch before the restart ended.
     let client = Client(server.service());
     let since = format!("{path}?watch=1&resourceVersion={middle}");
     let mut watch = client.send("GET", &since, &[], bytes::Bytes::new()).await;

@@ -1,4 +1,4 @@
-//! A request ends in one transaction: whenever its client goes, all of it is stored or nothing.
+//! A request ends in one transaction: if its client disconnects, either all of its writes are stored or none.
 
 use std::task::Poll;
 
@@ -44,13 +44,14 @@ async fn cancelled(client: &Client, n_polls: usize, method: &str, path: &str, bo
     .await
 }
 
-/// Waits until what was staged before is committed or refused: commits are in order. Several reads then see one state.
+/// Waits until all staged writes are committed or refused, because commits are in order. Later reads then see the same
+/// state.
 async fn settle(client: &Client) {
     let marker = json!({"metadata": {"generateName": "settled-"}});
     client.make("/api/v1/namespaces/default/configmaps", marker).await;
 }
 
-/// Names of the Services, the addresses with their Services, and what the quota says that is used.
+/// Returns the names of the Services, the cluster IPs with their Services, and the used amounts of the quota.
 async fn state(client: &Client) -> (Vec<String>, Vec<String>, Value) {
     let name = |item: &Value| item["metadata"]["name"].as_str().expect("a name").to_owned();
     let services = client.get(SERVICES).await;
@@ -101,7 +102,7 @@ async fn be_cancelled(client: &Client) {
                 json!({"type": "NodePort", "ports": [{"port": 80}]}),
                 (web(), web(), used("1")),
             ),
-            // Only the controller lowers what is used.
+            // Only the controller lowers the used amounts.
             ("PUT", external.clone(), (web(), vec![], used("1"))),
             (
                 "PUT",
@@ -175,7 +176,7 @@ async fn a_request_cancelled_in_a_webhook_leaves_nothing() {
     assert!(!hook.take().is_empty());
 }
 
-/// Sends creations from threads of the runtime, and gives the codes of their answers.
+/// Sends creations from threads of the runtime, and returns the codes of their responses.
 async fn at_once(client: &Client, path: &'static str, bodies: Vec<Value>) -> Vec<StatusCode> {
     let create = |body: Value| {
         let client = Client(client.0.clone());

@@ -88,7 +88,7 @@ async fn lists_come_in_consistent_pages() {
     assert_eq!(selected["items"].as_array().map(Vec::len), Some(1));
 }
 
-/// In one piece and in several; an object that changed is encoded anew.
+/// In one chunk and in several; a changed object is encoded again.
 #[tokio::test(start_paused = true)]
 async fn a_list_in_protobuf_is_the_list_in_json() {
     let client = Client::start().await;
@@ -106,7 +106,7 @@ async fn a_list_in_protobuf_is_the_list_in_json() {
             let list = Transcoder::decode_envelope(&bytes).expect("a list");
             let expected = client.get(path).await;
             for item in expected["items"].as_array().expect("items") {
-                // Items of lists in JSON do not say what they are; nor do those in protobuf.
+                // Items of lists in JSON have neither kind nor apiVersion, and neither have those in protobuf.
                 assert_eq!(item.get("kind"), None);
             }
             assert_eq!(list, expected, "{path}");
@@ -189,7 +189,7 @@ async fn what_is_forgotten_is_gone() {
         assert_eq!(error["object"]["reason"], "Expired");
         assert!(watch.frame().await.is_none(), "the stream ends");
     }
-    // A page of a state that is gone; the refusal has a token with which to go on from what is there.
+    // A page of an expired revision. The refusal has a token that continues the list at the current revision.
     let token = page["continue"].as_str().expect("a token");
     let (code, gone) =
         client.ask("GET", &format!("{CONFIGMAPS}?limit=1&continue={token}"), Value::Null).await;

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::sync::Barrier;
 use tokio_rustls::TlsAcceptor;
 
-/// Makes an answer of a review.
+/// Returns the response to a review.
 pub(crate) type Answer = fn(&Value) -> (StatusCode, Value);
 
 /// A self-signed certificate with its key.
@@ -117,7 +117,7 @@ pub(crate) struct Webhook {
     asked: Arc<Mutex<Vec<Value>>>,
     /// The header `Host` of the last request.
     host: Arc<Mutex<String>>,
-    /// Waited for before each answer.
+    /// Barrier that the webhook waits at before each response.
     before: Arc<Barrier>,
 }
 
@@ -126,7 +126,7 @@ impl Webhook {
         Self::start_with(identity, path, answer, Arc::new(Barrier::new(1))).await
     }
 
-    /// A webhook that waits at a barrier before it answers.
+    /// Starts a webhook that waits at a barrier before it responds.
     pub(crate) async fn start_with(
         identity: &Identity,
         path: &'static str,

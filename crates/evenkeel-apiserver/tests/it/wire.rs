@@ -1,4 +1,4 @@
-//! Requests as bytes on a connection: what no well-behaved client sends.
+//! Requests as bytes on a connection, which no well-behaved client sends.
 
 use std::net::SocketAddr;
 
@@ -75,14 +75,14 @@ async fn a_refused_request_is_answered_before_its_body_has_come() {
             "POST /api/v1/namespaces/default/pods HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n{headers}\r\n{{"
         )
     };
-    // The answer comes, and then the connection closes although 99 bytes are missing.
+    // The response arrives, and then the connection closes although 99 bytes are missing.
     let answer = exchange(address, post("").as_bytes()).await;
     assert_eq!(status(&answer), "403", "{answer}");
     // One who may post has a minute to send the body.
     let admin = format!("Authorization: Bearer {token}\r\nContent-Type: application/json\r\n");
     let answer = exchange(address, post(&admin).as_bytes()).await;
     assert_eq!(status(&answer), "504", "{answer}");
-    // A body that does come is read, and the connection goes on.
+    // A body that arrives is read, and the connection stays open.
     let both = format!(
         "{}{}GET /version HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer {token}\r\n\r\n",
         post(""),
@@ -117,7 +117,7 @@ async fn clients_choose_no_labels_of_metrics() {
     let metrics = get(address, "/metrics", admin.as_bytes()).await;
     let counted: Vec<&str> =
         metrics.lines().filter(|line| line.starts_with("apiserver_request_total")).collect();
-    // Pods that are not there, and paths that are no resource.
+    // Pods that do not exist, and non-resource paths.
     assert_eq!(counted.len(), 2, "{counted:?}");
     assert!(counted.iter().any(|line| line.contains("resource=\"pods\"") && line.ends_with(" 20")));
     assert!(!metrics.contains("%0A") && !metrics.contains("{code=\"200\"} 99"), "{metrics}");
@@ -128,7 +128,7 @@ async fn a_client_that_does_not_read_loses_its_connection() {
     let (address, token) = listen().await;
     let admin = format!("Authorization: Bearer {token}\r\nContent-Type: application/json\r\n");
     let path = "/api/v1/namespaces/default/configmaps";
-    // More than what the sockets keep.
+    // More than the sockets buffer.
     let data = "x".repeat(1024 * 1024);
     for at in 0..24 {
         let object = format!(r#"{{"metadata":{{"name":"c{at}"}},"data":{{"a":"{data}"}}}}"#);

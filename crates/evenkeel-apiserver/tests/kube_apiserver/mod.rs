@@ -12,7 +12,7 @@ pub(crate) const TOKENS: &str = "admin,admin,admin,system:masters\nann,ann,ann\n
 
 /// Upstream's etcd, and its folder.
 pub(crate) struct Etcd {
-    /// Where it answers clients.
+    /// URL of the server for clients.
     pub(crate) url: String,
     running: Child,
     _folder: tempfile::TempDir,

@@ -1,4 +1,4 @@
-//! Whether two answers are one, but for what is different by nature: identifiers, times, versions, addresses and ports.
+//! Compares two responses, except for values that always differ: identifiers, times, versions, addresses and ports.
 
 use std::collections::BTreeSet;
 
@@ -6,19 +6,19 @@ use serde_json::{Value, json};
 
 use super::servers::Answer;
 
-/// How two answers compare.
+/// Result of the comparison of two responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Verdict {
     Equal,
-    /// But for texts.
+    /// Equal except for messages.
     Texts,
     /// Another code, reason, cause or object.
     Different,
-    /// Upstream did not answer: its handler panicked.
+    /// Upstream did not respond: its handler panicked.
     Unanswered,
 }
 
-/// Compares upstream's answer with ours.
+/// Compares upstream's response with ours.
 pub(crate) fn compare(upstream: &Answer, ours: &Answer) -> Verdict {
     let (theirs, mine) = (normalised(upstream), normalised(ours));
     if upstream.code == 0 {
@@ -32,7 +32,7 @@ pub(crate) fn compare(upstream: &Answer, ours: &Answer) -> Verdict {
     }
 }
 
-/// An answer without what is different by nature.
+/// Returns a response without values that always differ.
 pub(crate) fn normalised(answer: &Answer) -> Value {
     let mut body = answer.body.clone();
     mask("", &mut body);
@@ -46,7 +46,7 @@ const PORTS: [&str; 2] = ["nodePort", "healthCheckNodePort"];
 /// Cluster IPs: of the default range, and of the ServiceCIDR of the examples.
 const ADDRESSES: [&str; 2] = ["10.96.", "10.200."];
 
-/// Masks what is different by nature in the value of a field.
+/// Masks parts of a field's value that always differ.
 pub(crate) fn mask(name: &str, value: &mut Value) {
     match (name, &mut *value) {
         ("uid" | "resourceVersion", Value::String(_)) => *value = json!("<id>"),
@@ -74,7 +74,8 @@ pub(crate) fn mask(name: &str, value: &mut Value) {
     }
 }
 
-/// A text whose lines after the first are in no order: upstream goes through Go's maps for the errors of applied objects.
+/// Sorts the lines of a message after the first. Their order is random, because upstream iterates over Go maps for the
+/// errors of applied objects.
 fn sorted(text: String) -> String {
     match text.split_once(": errors:\n") {
         Some((head, errors)) => {
@@ -86,7 +87,7 @@ fn sorted(text: String) -> String {
     }
 }
 
-/// A text with identifiers, times of now, versions in quoted objects, and made names and addresses masked.
+/// Masks identifiers, current times, versions in quoted objects, and generated names and addresses in a string.
 pub(crate) fn mask_text(text: &str) -> String {
     let (mut is_version, mut is_port) = (false, false);
     let words = text.split_inclusive(|c: char| !(c.is_ascii_alphanumeric() || "-.:".contains(c)));
@@ -139,11 +140,12 @@ fn is_now(word: &str) -> bool {
     time <= now + jiff::SignedDuration::from_hours(1) && now.duration_since(time).as_hours() < 24
 }
 
-/// The same without texts: of a refusal code, reason, and its causes' fields and reasons in any order.
+/// Returns the response without messages. A refusal keeps its code, its reason, and the fields and reasons of its
+/// causes in any order.
 fn without_texts(mut answer: Value) -> Value {
     let body = &mut answer["body"];
     if body["kind"] != "Status" {
-        // Warnings are texts.
+        // Warnings are messages.
         answer["warnings"] = Value::Null;
         return answer;
     }
@@ -159,7 +161,7 @@ fn without_texts(mut answer: Value) -> Value {
     }})
 }
 
-/// The place of the first difference of two answers, with `*` for every index; empty if there is none.
+/// Returns the place of the first difference of two responses, with `*` for every index; empty if they are equal.
 pub(crate) fn first_difference(theirs: &Value, ours: &Value) -> String {
     let mut place = String::new();
     let (mut theirs, mut ours) = (theirs, ours);

@@ -1,4 +1,4 @@
-//! Valid objects of the built-in kinds, from which the tests make theirs.
+//! Valid objects of the built-in kinds. The tests derive their objects from these.
 
 use rcgen::{CertificateParams, KeyPair};
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! What tests of parity share: the two servers, the comparison of their answers, and the report of a run.
+//! Shared parts of the parity tests: the two servers, the comparison of their responses, and the report of a run.
 #![allow(dead_code, reason = "not every suite uses all of it")]
 
 pub(crate) mod compare;

@@ -1,4 +1,4 @@
-//! What was tried, and how the answers compared: by kind, and each class of difference.
+//! Report of the requests and the comparisons of their responses: by kind, and by class of difference.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
@@ -14,9 +14,9 @@ struct Counts {
     equal: u64,
     texts: u64,
     different: u64,
-    /// Of the different ones: ours accepted what upstream refused.
+    /// Different responses where ours accepted a request that upstream refused.
     accepted: u64,
-    /// Not counted among the others: upstream did not answer.
+    /// Requests that upstream did not respond to. The other counts do not include them.
     unanswered: u64,
 }
 
@@ -64,7 +64,7 @@ impl Report {
         self.accepted.entry(reason).or_insert((0, case.seed)).0 += 1;
     }
 
-    /// Names the reason for which a difference stays. It still counts among "but for texts" or "different".
+    /// Records the reason of an accepted difference. It still counts as "equal except for messages" or "different".
     pub(crate) fn explain(&mut self, case: &Case<'_>, reason: &'static str) {
         self.accepted.entry(reason).or_insert((0, case.seed)).0 += 1;
     }
@@ -162,13 +162,13 @@ impl Report {
         })
     }
 
-    /// The share of answers that are equal, from 0 to 1.
+    /// Returns the share of equal responses, from 0 to 1.
     pub(crate) fn share_equal(&self) -> f64 {
         let total = self.total();
         total.equal as f64 / total.all().max(1) as f64
     }
 
-    /// The share of answers that are equal but for texts, from 0 to 1.
+    /// Returns the share of responses that are equal except for messages, from 0 to 1.
     pub(crate) fn share_equal_but_texts(&self) -> f64 {
         let total = self.total();
         (total.equal + total.texts) as f64 / total.all().max(1) as f64

@@ -51,7 +51,7 @@ pub(crate) struct Answer {
 /// What a server answered, as it came.
 #[derive(Debug, Default)]
 pub(crate) struct Raw {
-    /// Zero if the connection ended without an answer.
+    /// Zero if the connection ended without a response.
     pub(crate) code: u16,
     pub(crate) headers: HeaderMap,
     pub(crate) bytes: Bytes,
@@ -70,7 +70,7 @@ pub(crate) enum Oracle {
     Embedded(Server),
 }
 
-/// An answer that goes on: a JSON document a line.
+/// A streaming response: one JSON document per line.
 pub(crate) struct Stream {
     body: UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>,
     buffer: Vec<u8>,
@@ -119,7 +119,7 @@ impl Oracle {
         }
     }
 
-    /// Sends a request whose answer does not end, on a connection of its own.
+    /// Sends a request whose response does not end, on a connection of its own.
     pub(crate) async fn stream(&self, request: Request<Full<Bytes>>) -> Stream {
         let body = match self.connect().await {
             Connection::Upstream(_, mut sender) => {
@@ -213,14 +213,14 @@ impl Connection {
         Answer { code: raw.code, warnings, body }
     }
 
-    /// Sends a request, and reads its answer to the end.
+    /// Sends a request, and reads its response to the end.
     pub(crate) async fn send(&mut self, request: Request<Full<Bytes>>) -> Raw {
         match self {
             Self::Upstream(upstream, sender) => {
                 if sender.ready().await.is_err() {
                     *sender = over_tls(upstream).await.expect("a connection");
                 }
-                // A handler that panics ends the connection without an answer.
+                // A handler that panics ends the connection without a response.
                 let Ok(response) = sender.send_request(request).await else {
                     *sender = over_tls(upstream).await.expect("a connection");
                     return Raw::default();

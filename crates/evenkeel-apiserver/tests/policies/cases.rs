@@ -1,4 +1,4 @@
-//! Policies, and what the answers to Ann's and Bob's requests contain.
+//! Policies, and the expected parts of the responses to Ann's and Bob's requests.
 
 use serde_json::{Value, json};
 
@@ -30,7 +30,7 @@ fn mutating(name: &'static str, spec: Value, [ann, bob]: [&'static str; 2]) -> C
     Case { name, kind: Kind::Mutating, spec, actions: &[], ann, bob }
 }
 
-/// A validation whose message is the text that the expression evaluates to.
+/// A validation whose message is the string that the expression evaluates to.
 fn shown(text: &str) -> Value {
     json!({"variables": [{"name": "text", "expression": text}],
         "validations": [{"expression": format!("variables.text == 'nothing'"), "message": "m"}]})

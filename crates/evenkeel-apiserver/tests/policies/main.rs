@@ -1,6 +1,7 @@
-//! Admission policies on the embedded server, and on upstream's kube-apiserver: the same requests get the same answers.
+//! Admission policies on the embedded server, and on upstream's kube-apiserver: the same requests get the same
+//! responses.
 //!
-//! The comparison runs where `EVENKEEL_UPSTREAM_BIN` names the folder of upstream's programs.
+//! The comparison runs if `EVENKEEL_UPSTREAM_BIN` names the folder of upstream's programs.
 
 mod cases;
 #[path = "../parity/mod.rs"]
@@ -14,7 +15,7 @@ use parity::kube_apiserver::TOKENS;
 use parity::servers::{Connection, Oracle};
 use serde_json::{Value, json};
 
-/// The answer to one request: its code, the status's message, reason and causes, the object's data, and the warnings.
+/// The response to one request: its code, the status's message, reason and causes, the object's data, and the warnings.
 #[derive(Debug, PartialEq)]
 struct Answer {
     code: u16,

@@ -105,7 +105,7 @@ const ACCEPTED: &[Accepted] = &[
     Accepted {
         request: "as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json",
         place: "/body",
-        reason: "events are no lists: upstream ends such a watch without one",
+        reason: "events are not lists: upstream ends such a watch without an event",
     },
 ];
 

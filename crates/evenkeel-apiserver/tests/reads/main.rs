@@ -1,8 +1,10 @@
-//! Generated reads of the same objects from the embedded server and from upstream's kube-apiserver, whose answers are compared.
+//! Sends generated reads of the same objects to the embedded server and to upstream's kube-apiserver, and compares
+//! their responses.
 //!
-//! It runs where `EVENKEEL_UPSTREAM_BIN` names the folder of upstream's programs (`tests/upstream/build FOLDER` makes them).
-//! `EVENKEEL_READS` is the number of requests, `EVENKEEL_READS_SEED` the first one's seed, and `EVENKEEL_READS_AREA` the one area
-//! to try. `EVENKEEL_READS_REPORT` names a file for all differences, one JSON object a line.
+//! The test runs if `EVENKEEL_UPSTREAM_BIN` names the folder of upstream's programs (`tests/upstream/build FOLDER`
+//! builds them). `EVENKEEL_READS` is the number of requests, and `EVENKEEL_READS_SEED` the seed of the first one.
+//! `EVENKEEL_READS_AREA` limits the test to one area. `EVENKEEL_READS_REPORT` names a file for all differences, one
+//! JSON object per line.
 
 mod accepted;
 mod generate;
@@ -27,7 +29,7 @@ use serde_json::Value;
 /// Requests of an ordinary run.
 const N_REQUESTS: u64 = 4_000;
 
-/// The share of equal answers in an ordinary run: it only rises.
+/// Minimum share of equal responses in an ordinary run. Only raise it.
 const LEAST_EQUAL: f64 = 0.99;
 
 /// Connections to each server: most of them wait for the end of a watch.
@@ -78,7 +80,7 @@ struct Side<'k> {
     known: &'k KnownObjects,
 }
 
-/// Sends a request to both, and notes how the answers compare.
+/// Sends a request to both servers, and records the comparison of the responses.
 async fn try_it(read: &Read, sides: &mut [Side<'_>; 2], report: &mut Report) {
     let [theirs, ours] = sides;
     let (theirs, ours) = futures::join!(theirs.answer(read), ours.answer(read));

@@ -1,4 +1,4 @@
-//! An answer without what is different by nature, whatever its form.
+//! Normalizes responses of any media type: removes values that always differ.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -32,7 +32,7 @@ const PRESENT: [&str; 4] =
 /// Ordinal numbers of the known objects' versions.
 pub(crate) type Versions = BTreeMap<String, usize>;
 
-/// The answer to a request as it is compared.
+/// Returns the normalized response to a request, for the comparison.
 pub(crate) fn normalised(read: &Read, raw: &Raw, versions: &Versions) -> Value {
     let mut headers = json!({});
     for name in HEADERS {
@@ -102,7 +102,7 @@ fn unhashed(read: &Read, mut body: Value) -> Value {
     body
 }
 
-/// A body as a value, and as a text where its order and spaces are compared, too.
+/// Returns a body as a value, and also as a string if its order and spaces are compared.
 fn body(media: &str, bytes: &[u8]) -> (Value, Value) {
     let text = String::from_utf8_lossy(bytes);
     if media.contains("protobuf") {
@@ -258,7 +258,7 @@ fn layout(text: &str) -> Value {
     json!({"is indented": text.contains("\n  "), "ends its line": text.ends_with('\n')})
 }
 
-/// The same without texts and their order.
+/// Returns the response without messages and their order.
 pub(crate) fn without_texts(mut answer: Value) -> Value {
     answer["text"] = Value::Null;
     answer["headers"]["warning"] = Value::Null;

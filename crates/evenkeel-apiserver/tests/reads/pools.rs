@@ -1,4 +1,4 @@
-//! What generated reads are put together of.
+//! Parts of generated reads.
 
 /// Collections that are there, and some that are not.
 pub(crate) const COLLECTIONS: [&str; 34] = [
@@ -166,7 +166,7 @@ pub(crate) const DISCOVERY: [&str; 12] = [
     "/apis/events.k8s.io/v1",
 ];
 
-/// Paths of OpenAPI documents, some of which do not exist.
+/// Paths of OpenAPI documents. Some of them do not exist.
 pub(crate) const OPENAPI: [&str; 8] = [
     "/openapi/v2",
     "/openapi/v3",
@@ -358,7 +358,7 @@ pub(crate) const FIELD_SELECTORS: [&str; 36] = [
     "metadata.name in (c1)",
 ];
 
-/// Values of `resourceVersion`, some of which stand for those of a server.
+/// Values of `resourceVersion`. Some are placeholders for versions of a server.
 pub(crate) const VERSIONS: [&str; 11] = [
     "0",
     "@CURRENT@",

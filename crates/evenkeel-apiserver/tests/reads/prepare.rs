@@ -16,10 +16,10 @@ const SERVED: [&str; 4] = [
     "/openapi/v3/apis/reads.example.com/v2beta1",
 ];
 
-/// Size of an object that makes the answers around it worth compressing, in bytes.
+/// Size in bytes of an object that makes responses with it large enough to compress.
 const BIG: usize = 150 * 1024;
 
-/// Makes all objects, and returns what is known of each server's.
+/// Creates all objects, and returns the versions and UIDs of each server's objects.
 pub(crate) async fn prepare(oracles: &[Oracle; 2]) -> [KnownObjects; 2] {
     let objects: Vec<Value> = OBJECTS
         .split("\n---\n")

@@ -1,7 +1,8 @@
-//! Generated reads with a `shardSelector` (KEP-5866), of both servers with the feature gate `ShardedListAndWatch`.
+//! Sends generated reads with a `shardSelector` (KEP-5866) to both servers, with the feature gate
+//! `ShardedListAndWatch`.
 //!
-//! Namespaces have the same hash in both, so these answers are compared. UIDs differ: each server's shards must split its
-//! own objects. `EVENKEEL_SHARDED_READS` is the number of requests.
+//! Namespaces have the same hash in both servers, so these responses are compared. UIDs differ: each server's shards
+//! must split its own objects. `EVENKEEL_SHARDED_READS` is the number of requests.
 
 use std::collections::BTreeMap;
 
@@ -99,7 +100,7 @@ const FIELDS: [&str; 10] = [
     "object.?metadata",
 ];
 
-/// Whole texts that are no selectors.
+/// Strings that are not selectors.
 const TEXTS: [&str; 16] = [
     " ",
     "true",
@@ -194,7 +195,7 @@ async fn prepare(oracle: &Oracle) -> Connection {
     connection
 }
 
-/// An answer without what differs by nature.
+/// Returns the response without values that always differ.
 async fn answer(connection: &mut Connection, method: &Method, uri: &str, accept: &str) -> Value {
     let raw = connection.send(request(method, uri, &[("accept", accept.to_owned())])).await;
     let mut body = if raw.bytes.starts_with(b"k8s\0") {

@@ -1,9 +1,9 @@
-//! Written requests to the embedded server and to upstream's kube-apiserver, whose answers are compared: what generators do
-//! not reach, such as a sequence that a rule needs.
+//! Sends handwritten requests to the embedded server and to upstream's kube-apiserver, and compares their responses.
+//! They cover cases that generators do not reach, such as a sequence that a rule needs.
 //!
-//! It runs where `EVENKEEL_UPSTREAM_BIN` names the folder of upstream's programs (`tests/upstream/build FOLDER` makes them).
-//! `requests.yaml` has the requests by area, in order: method, path, body and media type. All answers must be equal, texts
-//! included. `UNTIL` waits until its path is served.
+//! The test runs if `EVENKEEL_UPSTREAM_BIN` names the folder of upstream's programs (`tests/upstream/build FOLDER`
+//! builds them). `requests.yaml` has the requests by area, in order: method, path, body and media type. All responses
+//! must be equal, including messages. `UNTIL` waits until its path is served.
 
 #[path = "../parity/mod.rs"]
 mod parity;
@@ -54,7 +54,8 @@ async fn written_requests_get_upstreams_answers() {
     assert_eq!(n_different, 0, "upstream gave other answers");
 }
 
-/// Sends a request to both servers. Returns both answers if they differ. `NAMESPACE` in it stands for the area's namespace.
+/// Sends a request to both servers. Returns both responses if they differ. `NAMESPACE` in the request stands for the
+/// area's namespace.
 async fn ask(both: &mut [Connection; 2], namespace: &str, request: &Value) -> Option<String> {
     let request = request.to_string().replace("NAMESPACE", namespace);
     let request: Value = serde_json::from_str(&request).expect("JSON");

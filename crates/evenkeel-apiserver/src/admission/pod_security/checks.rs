@@ -136,7 +136,7 @@ fn has_user_namespace(spec: &Value) -> bool {
     get(spec, "hostUsers") == Some(&Value::Bool(false))
 }
 
-/// Quotes texts, and separates them by commas.
+/// Quotes each string, and joins the strings with commas.
 fn quoted<'t>(texts: impl IntoIterator<Item = &'t str>) -> String {
     texts.into_iter().map(|text| format!("\"{text}\"")).collect::<Vec<_>>().join(", ")
 }
@@ -343,7 +343,7 @@ fn check_host_ports(spec: &Value, violations: &mut Violations) {
     }
 }
 
-/// Reports hosts in probes and lifecycle handlers, to which the node's kubelet would connect.
+/// Reports hosts in probes and lifecycle handlers. The node's kubelet would connect to these hosts.
 ///
 /// Upstream: `CheckHostProbesAndHostLifecycle`.
 fn check_probe_hosts(spec: &Value, violations: &mut Violations) {

@@ -34,7 +34,7 @@ impl Authorize for RequestAuthorizer<'_> {
     }
 }
 
-/// Decides whether the subject may do what `request` describes.
+/// Decides whether the subject has the permission that `request` describes.
 fn decide(cx: &Context<'_>, subject: &Subject, request: &AccessRequest) -> Decision {
     let service_account = match subject {
         Subject::Requester => None,

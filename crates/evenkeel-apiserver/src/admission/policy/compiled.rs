@@ -58,7 +58,7 @@ pub(super) struct Policy {
     pub(super) name: String,
     /// Policy object as it is stored.
     pub(super) document: Value,
-    /// Match conditions, all of which must be true.
+    /// Match conditions. The policy applies if all of them are true.
     pub(super) conditions: Vec<Expression>,
     pub(super) variables: Vec<Expression>,
     pub(super) validations: Vec<Validation>,
@@ -130,8 +130,8 @@ impl Compiled {
         Some(policy)
     }
 
-    /// Removes policies of a kind that are no longer stored from the cache; `stored` are all stored policies of the
-    /// kind. Does nothing unless the cache has more policies than the store.
+    /// Removes deleted policies of a kind from the cache. `stored` has all stored policies of the kind. Does nothing
+    /// unless the cache has more policies than the store.
     pub(super) fn retain(&self, kind: PolicyKind, stored: &[Arc<Entry>]) {
         let mut cache = self.cache(kind);
         if cache.len() > stored.len() {

@@ -10,7 +10,7 @@ use evenkeel_cel::RUNTIME_COST_BUDGET;
 
 /// Results of a policy's mutations for one binding.
 pub(super) struct Mutated {
-    /// One item for each parameter for which the policy ran: whether a mutation changed the object.
+    /// One item for each parameter object that the policy ran with: whether a mutation changed the object.
     pub(super) calls: Vec<bool>,
     /// Errors of the policy. They refuse the request unless the failure policy is `Ignore`.
     pub(super) errors: Vec<PolicyError>,

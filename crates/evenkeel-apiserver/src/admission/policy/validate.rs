@@ -36,7 +36,7 @@ impl Denied {
 /// Results of a policy for one binding.
 #[derive(Debug, Default)]
 pub(super) struct Validated {
-    /// Failures, to which the binding's actions apply.
+    /// Failures. The binding's `validationActions` apply to them.
     pub(super) failures: Vec<Denied>,
     /// Failures that deny the request, whatever actions the binding has.
     pub(super) denied: Vec<Denied>,

@@ -1,7 +1,7 @@
-//! Questions of a request to authorization webhooks, and their answers.
+//! SubjectAccessReviews that a request sends to authorization webhooks, and the webhooks' answers.
 //!
-//! A decision is a function of the request and of the answers so far. If it needs an answer that is missing, it records
-//! the question and has no opinion. The caller then settles the questions, and makes the decision again.
+//! A decision is a function of the request and of the answers so far. If the decision needs an answer that is missing,
+//! it records the review and has no opinion. The caller then sends the recorded reviews, and decides again.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,7 +14,7 @@ use super::webhook::Webhook;
 /// Maximum number of questions that one request may ask.
 const MAX_QUESTIONS: usize = 256;
 
-/// Questions of one request to webhooks, and their answers.
+/// SubjectAccessReviews of one request, and the answers of webhooks to them.
 #[derive(Default)]
 pub(crate) struct Answers(Mutex<State>);
 
@@ -36,8 +36,8 @@ impl Answers {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns a webhook's decision about a review's `spec`: its answer, or what its conditions decide. Notes the
-    /// question if the answer is not there yet.
+    /// Returns a webhook's decision about a review's `spec`: the webhook's answer, or the result of its match
+    /// conditions. Records the review if the answer is missing.
     pub(crate) fn get(&self, webhook: &Arc<Webhook>, spec: Value) -> Option<Decision> {
         let mut state = self.state();
         let key = (webhook.name().into(), spec.to_string());

@@ -12,7 +12,7 @@ pub(crate) struct Named {
     pub(crate) authorizing: Authorizing,
 }
 
-/// Way in which an authorizer decides.
+/// Method by which an authorizer decides.
 pub(crate) enum Authorizing {
     /// Allows kubelets to access the objects that pods on their nodes refer to.
     Node,

@@ -36,11 +36,11 @@ pub(super) struct AuthorizerConfiguration {
 pub(super) struct WebhookConfiguration {
     #[serde(rename = "authorizedTTL")]
     pub(super) authorized_ttl: GoDuration,
-    /// Whether answers that allow are remembered. Default: true.
+    /// Whether decisions that allow are cached. Default: true.
     pub(super) cache_authorized_requests: Option<bool>,
     #[serde(rename = "unauthorizedTTL")]
     pub(super) unauthorized_ttl: GoDuration,
-    /// Whether all other answers are remembered. Default: true.
+    /// Whether all other decisions are cached. Default: true.
     pub(super) cache_unauthorized_requests: Option<bool>,
     pub(super) timeout: GoDuration,
     pub(super) subject_access_review_version: String,
@@ -118,7 +118,7 @@ impl AuthorizationConfiguration {
 }
 
 impl WebhookConfiguration {
-    /// Sets the defaults of the caches of answers: five minutes for allowed requests, 30 seconds for others.
+    /// Sets the default lifetimes of cached decisions: five minutes for allowed requests, 30 seconds for others.
     ///
     /// Upstream: `SetDefaults_WebhookConfiguration`.
     fn set_defaults(&mut self) {

@@ -7,7 +7,7 @@ pub(crate) enum Effect {
     Allow,
     /// The request is denied, whatever later authorizers would say.
     Deny,
-    /// A later authorizer decides. If there is none, the request is denied.
+    /// A later authorizer decides. Without a later one, the request is denied.
     NoOpinion,
 }
 
@@ -35,7 +35,7 @@ impl Decision {
         Self { effect: Effect::Deny, reason: String::new(), error: Some(error.to_owned()) }
     }
 
-    /// Returns the decision while a webhook's answer is missing. It denies, so that nothing rests on it.
+    /// Returns the provisional decision while a webhook's answer is missing. It denies, so that no handler acts on it.
     pub(crate) fn open() -> Self {
         Self::denied_by_error("an authorization webhook has yet to answer")
     }

@@ -112,7 +112,7 @@ impl Metrics {
         counts.last_reloads.insert(labels, now.as_second());
     }
 
-    /// Records the text of the configuration file that applies now.
+    /// Records the contents of the configuration file that applies now.
     pub(super) fn applies(&self, server: &str, config: &str) {
         self.counts().config =
             format!("apiserver_id_hash=\"{}\",hash=\"{}\"", hash(server), hash(config));
@@ -234,7 +234,7 @@ impl Family<'_> {
     }
 }
 
-/// Returns the SHA-256 digest of a text as metrics show it; empty for an empty text.
+/// Returns the SHA-256 digest of a string in the form that metrics show; empty for an empty string.
 fn hash(text: &str) -> String {
     if text.is_empty() {
         return String::new();

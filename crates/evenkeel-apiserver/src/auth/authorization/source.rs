@@ -29,9 +29,9 @@ pub struct AuthorizationWebhookOptions {
     pub config_file: PathBuf,
     /// Version of the SubjectAccessReview, `v1` or `v1beta1` (`--authorization-webhook-version`).
     pub version: String,
-    /// Time for which an answer that allows is remembered (`--authorization-webhook-cache-authorized-ttl`).
+    /// Lifetime of a cached decision that allows (`--authorization-webhook-cache-authorized-ttl`).
     pub cache_authorized_ttl: Duration,
-    /// Time for which any other answer is remembered (`--authorization-webhook-cache-unauthorized-ttl`).
+    /// Lifetime of any other cached decision (`--authorization-webhook-cache-unauthorized-ttl`).
     pub cache_unauthorized_ttl: Duration,
 }
 

@@ -33,7 +33,7 @@ pub(super) struct ValidAuthorizer<'a> {
 pub(super) type FileError<'a> = dyn Fn(&str) -> Option<String> + 'a;
 
 /// Returns the authorizers of a configuration, which must have the `required` types besides webhooks. The error has the
-/// texts of all errors.
+/// messages of all errors.
 pub(super) fn validate<'a>(
     config: &'a AuthorizationConfiguration,
     required: &BTreeSet<String>,

@@ -1,4 +1,4 @@
-//! One authorization webhook: asks it, and remembers its answers for a while.
+//! Client of one authorization webhook: sends SubjectAccessReviews, and caches the decisions.
 //!
 //! Upstream: `WebhookAuthorizer`.
 
@@ -27,11 +27,11 @@ const MAX_ATTEMPTS: u32 = 5;
 const INITIAL_BACKOFF: Duration = Duration::from_millis(500);
 /// Factor by which the delay between two attempts grows.
 const BACKOFF_FACTOR: f64 = 1.5;
-/// Maximum size of an answer in bytes.
+/// Maximum size of a response in bytes.
 const MAX_RESPONSE_SIZE: usize = 1024 * 1024;
-/// Maximum number of remembered answers.
+/// Maximum number of cached decisions.
 const MAX_REMEMBERED: usize = 8192;
-/// Maximum size in bytes of a question whose answer is remembered. Upstream: `maxControlledAttrCacheSize`.
+/// Maximum size in bytes of a review whose decision is cached. Upstream: `maxControlledAttrCacheSize`.
 const MAX_REMEMBERED_SIZE: usize = 10_000;
 
 /// Settings of a webhook.
@@ -41,9 +41,9 @@ pub(super) struct Settings {
     /// Version of the SubjectAccessReview: `v1` or `v1beta1`.
     pub(super) version: String,
     pub(super) timeout: Duration,
-    /// Time for which an answer that allows is cached; zero disables the cache.
+    /// Lifetime of a cached decision that allows; zero disables the cache.
     pub(super) authorized_ttl: Duration,
-    /// Time for which any other answer is cached; zero disables the cache.
+    /// Lifetime of any other cached decision; zero disables the cache.
     pub(super) unauthorized_ttl: Duration,
     /// Whether a request is denied when the webhook fails. Otherwise the next authorizer decides.
     pub(super) denies_on_error: bool,
@@ -58,7 +58,7 @@ pub(crate) struct Webhook {
     remembered: Mutex<Remembered>,
 }
 
-/// Remembered answers. The oldest ones give way.
+/// Cached decisions. A full cache evicts the oldest ones.
 #[derive(Default)]
 struct Remembered {
     by_spec: HashMap<String, (Decision, Instant)>,

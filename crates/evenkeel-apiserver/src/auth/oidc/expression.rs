@@ -7,7 +7,7 @@ use evenkeel_cel::check::{self, DeclType, Type};
 use evenkeel_cel::{PER_CALL_LIMIT, Program, Schema, Scope, Val};
 use serde_json::{Map, Value, json};
 
-/// Compiled CEL expression, with its source text.
+/// Compiled CEL expression, with its source.
 #[derive(Debug)]
 pub(super) struct Expression {
     pub(super) text: String,

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use super::super::jose::{Jws, PublicKey};
 
-/// Maximum time for which the request of a token with an unknown key waits for newer keys.
+/// Maximum time that a request whose token has an unknown key waits for newer keys.
 const KEYS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Last fetched keys of an issuer. A token that no key verifies triggers a fetch of newer keys.

@@ -117,7 +117,7 @@ impl Mapper {
                     return Err("oidc: email not verified".to_owned());
                 }
                 Some(_) => {
-                    return Err("oidc: parse 'email_verified' claim: it is no bool".to_owned());
+                    return Err("oidc: parse 'email_verified' claim: it is not a bool".to_owned());
                 }
             }
         }
@@ -238,7 +238,7 @@ fn string_claim(claims: &Value, claim: &str) -> Result<String, &'static str> {
         None => Err("claim not present"),
         Some(Value::String(text)) => Ok(text.clone()),
         Some(Value::Null) => Ok(String::new()),
-        Some(_) => Err("it is no string"),
+        Some(_) => Err("it is not a string"),
     }
 }
 

@@ -54,7 +54,7 @@ pub(crate) struct Configured {
 /// file must not name.
 ///
 /// # Errors
-/// Returns the text of all validation errors, each with the path of its field.
+/// Returns the messages of all validation errors, each with the path of its field.
 pub(crate) fn configure(text: &[u8], disallowed_issuers: &[String]) -> Result<Configured, String> {
     let config = AuthenticationConfiguration::parse(text)?;
     let mappers = validation::compile(&config, disallowed_issuers).map_err(|errors| {

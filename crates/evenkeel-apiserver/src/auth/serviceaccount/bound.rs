@@ -35,7 +35,7 @@ pub(crate) struct Claims<'a> {
     pub(crate) issued: Timestamp,
     /// Seconds until the token expires.
     pub(crate) seconds: i64,
-    /// Seconds after which clients should use a renewed token; `None` if that is the expiry.
+    /// Seconds after which clients should use a renewed token; `None` if they may use this one until it expires.
     pub(crate) warn_after: Option<i64>,
 }
 

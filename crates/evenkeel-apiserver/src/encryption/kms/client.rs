@@ -61,7 +61,7 @@ fn with_sources(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Calls a method like [`call`], and blocks this thread until the answer is there. The call runs on a thread and a
+/// Calls a method like [`call`], and blocks this thread until the plugin responds. The call runs on a thread and a
 /// runtime of its own, because this thread may be one of a runtime.
 pub(super) fn call_blocking<Q, A>(
     socket: &Path,

@@ -9,9 +9,9 @@ const LENGTH: usize = 32;
 
 /// Data encryption key, or the seed of such keys.
 pub(super) enum Dek {
-    /// Key of AES-GCM, with which earlier versions of upstream's server encrypted.
+    /// Key of AES-GCM. Earlier versions of upstream's server encrypted values with such keys.
     Key(Cipher),
-    /// Seed. A value begins with the info from which, with the seed, HKDF expands its key.
+    /// Seed of HKDF. A value begins with its info; HKDF expands the seed and the info to the value's key.
     Seed(Vec<u8>),
 }
 

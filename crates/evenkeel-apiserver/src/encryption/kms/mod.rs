@@ -4,8 +4,8 @@
 //! |---|---|
 //! | The status of the plugin is polled | `run`, `poll` |
 //! | A new seed is generated at the start, and when the ID of the plugin's key changes | `rotate_if_needed` |
-//! | Writes go on for three minutes after the last good status | `encrypt` |
-//! | Values of earlier seeds are decrypted through the plugin; its answers are remembered | `dek` |
+//! | Writes continue for three minutes after the last good status | `encrypt` |
+//! | Values of earlier seeds are decrypted by the plugin, and the results are cached | `dek` |
 //! | A value of another key ID is stale | `decrypt` |
 //!
 //! Upstream: `envelope/kmsv2`, `kmsv2PluginProbe`.
@@ -36,7 +36,7 @@ use wire::{
 const POLL_PERIOD: Duration = Duration::from_secs(60);
 /// Time between two polls after a failure. Upstream: `kmsv2PluginHealthzNegativeInterval`.
 const RETRY_PERIOD: Duration = Duration::from_secs(10);
-/// Time for which a seed encrypts after the last good status. Upstream: `kmsv2PluginWriteDEKSourceMaxTTL`.
+/// Time after the last good status during which a seed may encrypt values. Upstream: `kmsv2PluginWriteDEKSourceMaxTTL`.
 const WRITE_PERIOD: SignedDuration = SignedDuration::from_mins(3);
 /// Maximum size of a key's ID in bytes.
 const MAX_KEY_ID: usize = 1024;
@@ -85,7 +85,7 @@ struct Current {
     expires: Timestamp,
 }
 
-/// Encrypted key or seed, with what the plugin needs to decrypt it.
+/// Encrypted key or seed, with the key ID and the annotations that the plugin needs to decrypt it.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Source {
     source_type: i32,
@@ -131,7 +131,7 @@ impl Kms {
         }
     }
 
-    /// Polls the plugin once: checks its status, and generates a seed if there is none for its key.
+    /// Polls the plugin once: checks its status, and generates a seed unless its current key has one.
     ///
     /// Upstream: `kmsv2PluginProbe.check`.
     pub(crate) async fn poll(&self) {
@@ -144,7 +144,7 @@ impl Kms {
 
     async fn check(&self) -> Result<(), String> {
         let (socket, timeout, name) = (&*self.socket, self.timeout, &self.name);
-        // The time before the call, so that a slow answer does not extend the period of writes.
+        // Read the time before the call, so that a slow response does not extend the period of writes.
         let expires = self.clock.now().saturating_add(WRITE_PERIOD).unwrap_or(Timestamp::MAX);
         let status: Result<StatusResponse, String> =
             call(socket, timeout, STATUS, StatusRequest {}).await;
@@ -274,7 +274,7 @@ impl Kms {
         Ok((value, is_stale))
     }
 
-    /// Returns the decrypted key or seed. Asks the plugin if it is not remembered, and waits for the answer.
+    /// Returns the decrypted key or seed. If it is not cached, calls the plugin and waits for the response.
     fn dek(&self, source: &Source) -> Result<Arc<Dek>, String> {
         let known = self.state().deks.get(source).cloned();
         if let Some(known) = known {

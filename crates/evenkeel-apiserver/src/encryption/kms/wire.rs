@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use prost::Message;
 
-/// Value as it is stored, with what is needed to decrypt it.
+/// Stored value, with the encrypted key or seed and the fields that are needed to decrypt it.
 ///
 /// Upstream: `EncryptedObject`.
 #[derive(Clone, PartialEq, Message)]

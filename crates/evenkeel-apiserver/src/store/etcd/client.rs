@@ -20,7 +20,7 @@ use super::wire::{
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 /// Interval of pings on a connection. Upstream: `keepaliveTime`.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(30);
-/// Time to answer a ping. Upstream: `keepaliveTimeout`.
+/// Maximum time until the response to a ping. Upstream: `keepaliveTimeout`.
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum time of a call, as that of a request without a timeout. Upstream: `RequestTimeout`.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(60);

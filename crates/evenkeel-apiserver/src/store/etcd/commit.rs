@@ -19,7 +19,7 @@ struct KeyWrite {
     resource_prefix: ResourcePrefix,
     key: Box<str>,
     etcd_key: Vec<u8>,
-    /// Revision at which the key must be; 0 if it must not exist.
+    /// Expected revision of the key; 0 if the key must not exist.
     expected: u64,
     /// State in memory at the expected revision.
     previous: Option<Arc<Entry>>,
@@ -131,7 +131,7 @@ impl Shared {
 }
 
 impl KeyWrite {
-    /// Returns the lease with which the object expires; 0 if it does not expire.
+    /// Returns the ID of the lease that the object expires with; 0 if it does not expire.
     async fn lease(&self, etcd: &Etcd) -> Result<i64, WriteError> {
         let mut leases = etcd.leases.iter();
         let leases = leases.find(|(prefix, _)| *prefix == self.resource_prefix);

@@ -42,9 +42,9 @@ pub(in crate::store) struct Etcd {
     /// Leases of the resources whose objects expire.
     pub(super) leases: Vec<(ResourcePrefix, Leases)>,
     pub(super) compaction_interval: Duration,
-    /// Requests of the current watch stream; `None` while there is none.
+    /// Requests of the current watch stream; `None` without a stream.
     pub(super) watch_requests: Mutex<Option<UnboundedSender<WatchRequest>>>,
-    /// Whether etcd answers, or the reason why not.
+    /// Whether etcd responds, or the reason why it does not.
     pub(super) health: Mutex<Result<(), String>>,
 }
 
@@ -92,7 +92,7 @@ impl Etcd {
     }
 }
 
-/// Returns the error of a call that etcd did not answer in time. Its text is that of Go's `context`.
+/// Returns the error of a call whose response from etcd did not arrive in time. Its message is that of Go's `context`.
 pub(super) fn timed_out() -> WriteError {
     WriteError::TimedOut("context deadline exceeded".into())
 }

@@ -9,7 +9,7 @@ use crate::store::shared::Shared;
 
 /// Interval of the checks.
 const INTERVAL: Duration = Duration::from_secs(2);
-/// Time in which etcd must answer. Upstream: `--etcd-healthcheck-timeout`.
+/// Maximum time until etcd's response. Upstream: `--etcd-healthcheck-timeout`.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Checks etcd until the server shuts down.

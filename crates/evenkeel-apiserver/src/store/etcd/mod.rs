@@ -42,7 +42,7 @@ use super::shared::Shared;
 use super::transaction::WriteError;
 use crate::clock::Clock;
 
-/// Message with which a stand-in for etcd refuses every call, because it stores nothing.
+/// Error message of a stand-in for etcd, which refuses every call because it stores nothing.
 pub const STAND_IN_MESSAGE: &str = "this is a stand-in for etcd, which stores nothing";
 
 /// Delay between two requests for the progress of the watch. Upstream: `progressRequestPeriod`.
@@ -159,7 +159,7 @@ impl Store {
         self.shared.wait_for_etcd(etcd, revision).await
     }
 
-    /// Returns an error with the reason if the store is in etcd, which does not answer.
+    /// Returns an error with the reason if the store is in etcd and etcd does not respond.
     pub(crate) fn etcd_health(&self) -> Result<(), String> {
         let Some(etcd) = &self.shared.etcd else { return Ok(()) };
         etcd.health.lock().unwrap_or_else(PoisonError::into_inner).clone()

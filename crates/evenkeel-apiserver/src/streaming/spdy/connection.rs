@@ -28,7 +28,7 @@ pub(super) const MAX_STREAMS: usize = 256;
 /// Maximum number of received bytes that wait for their handler, on all streams of a connection together.
 pub(super) const MAX_WAITING_BYTES: usize = 256 * 1024;
 
-/// Minimum number of waiting bytes for which a chunk counts, because each chunk also needs memory in a queue.
+/// Minimum number of bytes that a waiting chunk counts as, because each chunk also needs memory in a queue.
 const MIN_CHUNK_BYTES: usize = 256;
 
 /// Number of frames that may wait to be written.
@@ -168,7 +168,7 @@ async fn write_frames(
     Ok(())
 }
 
-/// Reads the frames of the client and passes them to their streams.
+/// Reads the frames of the client, and sends each to its stream.
 struct ConnectionReader<'a> {
     reader: Reader,
     frames: mpsc::Sender<Frame>,
@@ -219,7 +219,7 @@ impl ConnectionReader<'_> {
                     let _ = received.send(Received::Reset);
                 }
             }
-            // Odd ids are pings of the client. Even ids would answer pings of the server, which sends none.
+            // Odd ids are pings of the client. Even ids would be replies to pings of the server, which sends none.
             Frame::Ping(id) if id % 2 == 1 => self.reply(Frame::Ping(id)).await?,
             Frame::GoAway { .. } => return Err(Gone),
             Frame::Ping(_)

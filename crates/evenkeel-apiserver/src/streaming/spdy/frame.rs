@@ -29,7 +29,7 @@ pub(crate) enum Frame {
     Reset { stream: u32, status: u32 },
     /// Parameters of the connection.
     Settings,
-    /// PING: the receiver answers with the same id.
+    /// PING: the receiver replies with the same id.
     Ping(u32),
     /// GOAWAY: the peer accepts no further streams.
     GoAway { last: u32, status: u32 },

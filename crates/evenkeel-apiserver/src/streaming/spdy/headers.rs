@@ -89,7 +89,7 @@ fn parse(mut plain: &[u8]) -> Result<Headers, FrameError> {
     if plain.is_empty() { Ok(headers) } else { Err(FrameError::Malformed) }
 }
 
-/// Removes a text with a length prefix from the front of `plain`.
+/// Removes a string with a length prefix from the front of `plain`.
 fn take_text(plain: &mut &[u8]) -> Result<String, FrameError> {
     let length = plain.try_get_u32().map_err(|_| FrameError::Malformed)?;
     let length = usize::try_from(length).map_err(|_| FrameError::Malformed)?;
@@ -122,7 +122,7 @@ impl Deflater {
         }
         let (mut remaining, mut block) = (&*plain, Vec::new());
         loop {
-            // Compression of a short text can add some bytes.
+            // Compression of short data can add some bytes.
             block.reserve(remaining.len() + 64);
             let before = self.0.total_in();
             let result = self.0.compress_vec(remaining, &mut block, FlushCompress::Sync);

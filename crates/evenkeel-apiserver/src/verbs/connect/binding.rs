@@ -45,7 +45,7 @@ pub(super) async fn bind(call: &Call<'_>) -> Result<Answer, StatusError> {
     Ok(created_answer())
 }
 
-/// Returns the answer to a successful binding or eviction: a Status with code 201.
+/// Returns the response to a successful binding or eviction: a Status with code 201.
 pub(super) fn created_answer() -> Answer {
     let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
     Answer::Object(StatusCode::CREATED, status)

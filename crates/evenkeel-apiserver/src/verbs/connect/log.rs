@@ -80,7 +80,7 @@ impl LogOptions {
         errors
     }
 
-    /// Returns the time from which lines are requested.
+    /// Returns the time of the first requested line (`sinceTime` or `sinceSeconds`).
     fn since(&self, now: Timestamp) -> Option<Timestamp> {
         match self.since_seconds {
             Some(seconds) => {
@@ -133,8 +133,8 @@ pub(super) async fn serve(call: &Call<'_>) -> Result<Answer, StatusError> {
     Ok(Answer::Raw { content_type: "text/plain", body })
 }
 
-/// Returns an error with the kubelet's text if the container has no process whose log may exist: a running or
-/// terminated one, or the previous one if `previous` is true.
+/// Returns an error with the kubelet's message unless the container has a process whose log may exist: a running or
+/// terminated process, or the previous one if `previous` is true.
 ///
 /// Upstream: `validateContainerLogStatus`.
 fn check_log_exists(pod: &Value, container: &str, previous: bool) -> Result<(), String> {

@@ -1,5 +1,5 @@
-//! Reviews: TokenReview, SelfSubjectReview, SubjectAccessReview and similar resources. The server answers them and
-//! never stores them.
+//! Reviews: TokenReview, SelfSubjectReview, SubjectAccessReview and similar resources. The server returns each with its
+//! status, and never stores it.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ pub(super) async fn serve(
     write.set_managed_fields_of_unstored(&mut review);
     let status = match request.resource().plural() {
         "selfsubjectreviews" => {
-            // Nothing of what was sent is in the answer.
+            // The response contains nothing of the sent metadata.
             review["metadata"] = json!({});
             meta::set(&mut review, "creationTimestamp", &seconds(request.now));
             json!({"userInfo": user_info(request.user)})

@@ -2,9 +2,9 @@
 //!
 //! | documented rule | implemented in |
 //! |---|---|
-//! | A selector has either raw text or a list of requirements | `check` |
+//! | A selector has either a raw selector or a list of requirements | `check` |
 //! | Requirements with unknown operators are ignored, with a message. The review is then for more objects, never for fewer | `field_terms` |
-//! | Raw text that cannot be parsed is ignored, with a message | `parse` |
+//! | A raw selector that cannot be parsed is ignored, with a message | `parse` |
 
 use evenkeel_api::forms::{label_value, qualified_name};
 use evenkeel_api::selector::{FieldSelector, FieldTerm, Selector};

@@ -15,7 +15,7 @@ pub(super) async fn admit(
 ) -> Result<QuotaUpdates, StatusError> {
     let old = attempt.old();
     let cx = write.context(attempt.name);
-    // The client gets warnings even if what comes after them refuses the request.
+    // Add the warnings first: the client gets them even if a later stage refuses the request.
     let warnings = write.stored.strategy.warnings(&cx.strategy_context(), &attempt.new, old);
     write.request.warnings.add(warnings);
     admission::validate(&cx, &attempt.new, old)?;

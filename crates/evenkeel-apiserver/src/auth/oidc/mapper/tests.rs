@@ -50,7 +50,7 @@ fn claims_map_to_a_user() {
     let table = [
         (sub(), json!({"sub": "ann"}), "oidc:ann  [system:authenticated] {}"),
         (sub(), json!({}), "oidc: parse username claims \"sub\": claim not present"),
-        (sub(), json!({"sub": 1}), "oidc: parse username claims \"sub\": it is no string"),
+        (sub(), json!({"sub": 1}), "oidc: parse username claims \"sub\": it is not a string"),
         (email(), json!({"email": "a@b"}), "a@b  [system:authenticated] {}"),
         (
             email(),
@@ -61,7 +61,7 @@ fn claims_map_to_a_user() {
         (
             email(),
             json!({"email": "a@b", "email_verified": "true"}),
-            "oidc: parse 'email_verified' claim: it is no bool",
+            "oidc: parse 'email_verified' claim: it is not a bool",
         ),
         (
             with("username", expression("claims.a.b + '!'")),
@@ -185,7 +185,7 @@ fn a_token_is_refused_if_a_validation_rule_fails() {
                 "oidc: required claim hd value does not match. Got = example.com, want = example.org",
             ),
         ),
-        ("hd", json!(1), Some("oidc: parse claim hd: it is no string")),
+        ("hd", json!(1), Some("oidc: parse claim hd: it is not a string")),
         ("exp", json!(86_401), Some("total token lifetime must not exceed 24 hours")),
         ("exp", json!("later"), Some("oidc: error evaluating claim validation expression")),
         ("sub", json!("system:admin"), Some("username cannot use reserved system: prefix")),

@@ -13,7 +13,7 @@ fn accepts(headers: &Headers) -> Result<(), String> {
     }
 }
 
-/// Sends back what comes on each stream, until a stream ends by itself.
+/// Sends the data of each stream back, until the client ends the stream.
 async fn echo(mut streams: mpsc::Receiver<Stream>) {
     while let Some(Stream { mut receiver, sender, .. }) = streams.recv().await {
         loop {

@@ -40,7 +40,7 @@ fn frames_have_the_bytes_of_the_protocol() {
         assert_eq!(&*encoder.encode(&frame).expect("it is encoded"), bytes);
         assert_eq!(decode(bytes), Ok(vec![frame]));
     }
-    // Settings have entries, and what follows is the next frame.
+    // A SETTINGS frame has entries, and the next frame follows them.
     let mut bytes = control_frame(4, 0, b"\0\0\0\x01\0\0\0\x07\0\0\x10\0");
     bytes.extend(control_frame(6, 0, &[0, 0, 0, 9]));
     assert_eq!(decode(&bytes), Ok(vec![Frame::Settings, Frame::Ping(9)]));
@@ -84,7 +84,7 @@ fn bytes_that_are_no_frames_are_refused() {
         (control_frame(6, 0, &[0, 0, 0, 0]), FrameError::Malformed),
         (control_frame(7, 0, &[0, 0, 0, 0]), FrameError::Malformed),
         (control_frame(9, 0, &[0, 0, 0, 1, 0, 0, 0, 0]), FrameError::Malformed),
-        // A control frame of 16 MiB, of which only the head has come.
+        // A control frame of 16 MiB. Only its head has arrived.
         (b"\x80\x03\0\x04\0\xff\xff\xff".to_vec(), FrameError::TooLarge),
     ] {
         assert_eq!(decode(&bytes), Err(error), "{bytes:?}");
@@ -127,7 +127,7 @@ fn frame() -> impl Strategy<Value = Frame> {
     ]
 }
 
-/// Frames with the pieces of a data frame put together.
+/// Joins the chunks of each data frame.
 fn joined(frames: Vec<Frame>) -> Vec<Frame> {
     let mut all: Vec<Frame> = Vec::new();
     for frame in frames {

@@ -46,7 +46,7 @@ fn is_kubelet(location: &Location) -> bool {
     location.is_https && matches!(location.owner, Owner::Node(_))
 }
 
-/// Returns Go's message for a port on which no program listens.
+/// Returns Go's message for a port that no program listens on.
 fn refused(location: &Location, port: u16) -> String {
     let address = crate::https::join_host_port(&location.host, port);
     format!("dial tcp {address}: connect: connection refused")

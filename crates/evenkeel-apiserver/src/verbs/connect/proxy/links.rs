@@ -53,7 +53,7 @@ impl Links {
     }
 }
 
-/// Returns whether a text has the syntax of a URL's scheme.
+/// Returns whether a string has the syntax of a URL's scheme.
 fn is_scheme(text: &str) -> bool {
     let mut bytes = text.bytes();
     bytes.next().is_some_and(|byte| byte.is_ascii_alphabetic())
