@@ -118,7 +118,7 @@ enum Defect {
 }
 
 impl Defect {
-    /// Returns the error text. Upstream's texts differ if only one object was sent.
+    /// Returns the error message. Upstream's messages differ if only one object was sent.
     fn message(&self, i: usize, is_single: bool) -> String {
         match self {
             Self::Object(why) if is_single => format!("invalid object: {why}"),

@@ -8,7 +8,7 @@ use crate::validation::child_path;
 
 /// Field at the end of a path.
 pub(crate) struct Field<'s> {
-    /// Path without the syntax of its text, such as `spec.limits[cpu]`.
+    /// Parsed path, printed without quotes: `spec.limits[cpu]`.
     pub(crate) path: String,
     pub(crate) schema: &'s Value,
 }
@@ -60,7 +60,7 @@ impl<'s> Field<'s> {
     }
 }
 
-/// Takes the next token: a delimiter, a quoted name, or the text up to the next delimiter.
+/// Takes the next token: a delimiter, a quoted name, or the characters up to the next delimiter.
 fn next_token<'t>(rest: &mut &'t str) -> Option<&'t str> {
     let bytes = rest.as_bytes();
     let length = match bytes.first()? {

@@ -129,7 +129,7 @@ fn visit(visits: &mut usize, count: usize) -> Option<()> {
     Some(())
 }
 
-/// Parses a field name up to the next dot or bracket. Returns its step, and the rest of the text. A backslash escapes a
+/// Parses a field name up to the next dot or bracket. Returns its step, and the rest of `text`. A backslash escapes a
 /// dot.
 fn parse_field(text: &str) -> (Step, &str) {
     let mut name = String::new();
@@ -169,7 +169,7 @@ fn closing_bracket(text: &str) -> Option<usize> {
     None
 }
 
-/// Parses the text within brackets.
+/// Parses the expression within brackets.
 fn parse_bracket(text: &str, remaining_nesting: usize) -> Step {
     if text == "*" {
         return Step::All;
@@ -198,13 +198,13 @@ fn parse_bracket(text: &str, remaining_nesting: usize) -> Step {
     text.parse().map_or(Step::Nothing, Step::Index)
 }
 
-/// Returns the text within single or double quotes; `None` if it has none.
+/// Returns the string within single or double quotes; `None` without quotes.
 fn unquoted(text: &str) -> Option<&str> {
     let inner = |q: char| text.strip_prefix(q)?.strip_suffix(q).filter(|inner| !inner.contains(q));
     ['\'', '"'].into_iter().find_map(inner)
 }
 
-/// Splits a text at a separator that is not in quotes.
+/// Splits a string at each separator that is not in quotes.
 fn split_outside_quotes(text: &str, separator: char) -> Vec<&str> {
     let (mut parts, mut start, mut quote) = (Vec::new(), 0, None);
     for (at, c) in text.char_indices() {
@@ -313,7 +313,7 @@ fn children(value: &Value) -> impl Iterator<Item = &Value> {
     items.iter().chain(value.as_object().into_iter().flat_map(serde_json::Map::values))
 }
 
-/// Returns whether an item passes a filter, or `None` if more than the remaining `visits` are needed.
+/// Returns whether an item matches a filter, or `None` if more than the remaining `visits` are needed.
 fn matches_filter(
     item: &Value,
     path: &JsonPath,

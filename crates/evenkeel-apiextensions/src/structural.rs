@@ -33,7 +33,7 @@ impl Pattern {
         Some(Self { text: text.into(), regex })
     }
 
-    /// Returns whether a text has a match.
+    /// Returns whether the pattern matches a part of `text`.
     pub(crate) fn is_match(&self, text: &str) -> bool {
         self.regex.is_match(text)
     }

@@ -236,7 +236,7 @@ struct RuleValidator<'c, 'a> {
     context: &'c SchemaContext<'a>,
     /// Declaration of `self`.
     declared: &'c DeclType,
-    /// Type of `self`, in which all object types have names.
+    /// Type of `self`. All object types in it have names.
     self_type: &'c Type,
     rule: &'c Value,
     field_path: String,
@@ -363,7 +363,7 @@ impl TotalCost {
     }
 }
 
-/// Returns the message about a cost that exceeds the limit, with the factor by which it does.
+/// Returns the message about a cost that exceeds the limit. The message has the quotient of cost and limit.
 ///
 /// Upstream: `getCostErrorMessage`.
 fn cost_error_message(name: &str, cost: u64, limit: u64) -> String {

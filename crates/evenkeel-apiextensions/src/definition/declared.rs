@@ -9,7 +9,7 @@ use crate::structural::Structural;
 
 /// Maximum size of a request in bytes. Upstream: `DefaultMaxRequestSizeBytes`.
 const MAX_REQUEST_SIZE: u64 = 3 * 1024 * 1024;
-/// Maximum size of one value in bytes: a request without the two quotes or brackets around the value.
+/// Maximum size in bytes of one value: a request without the two quotes, brackets or braces around the value.
 const MAX_VALUE_SIZE: u64 = MAX_REQUEST_SIZE - 2;
 /// Maximum number of bytes of a duration or a time with its quotes. Upstream: `MaxDurationSizeJSON`,
 /// `MaxDatetimeSizeJSON`.
@@ -28,10 +28,10 @@ pub(super) fn max_cardinality(declared: &DeclType) -> u64 {
     MAX_REQUEST_SIZE / (declared.min_serialized_size() + 1)
 }
 
-/// Returns the declaration of a schema's values; `None` if expressions cannot read them. If `is_resource`, an object
-/// also has `kind`, `apiVersion` and `metadata`.
-pub(super) fn declared(schema: &Structural, is_resource: bool) -> Option<DeclType> {
-    // The schema bounds the length in characters, which have up to 4 bytes in UTF-8.
+/// Returns the declaration of a schema's values; `None` if expressions cannot read them. If `is_resource_root`, an
+/// object also has `kind`, `apiVersion` and `metadata`.
+pub(super) fn declared(schema: &Structural, is_resource_root: bool) -> Option<DeclType> {
+    // The schema limits the number of characters, which have up to 4 bytes each in UTF-8.
     let max_bytes = || schema.max_length.map(|characters| characters.saturating_mul(4));
     if schema.int_or_string {
         return Some(DeclType::of(Type::Dyn).with_max_size(max_bytes().unwrap_or(MAX_VALUE_SIZE)));
@@ -51,7 +51,7 @@ pub(super) fn declared(schema: &Structural, is_resource: bool) -> Option<DeclTyp
                 let max_that_fit = MAX_VALUE_SIZE / (value.min_serialized_size() + 6);
                 DeclType::map(value, schema.max_properties.unwrap_or(max_that_fit))
             }
-            None => object(schema, is_resource),
+            None => object(schema, is_resource_root),
         },
         ("string", "byte") => {
             let max_size = schema.max_length.unwrap_or(MAX_VALUE_SIZE);
@@ -86,9 +86,9 @@ fn longest_enum_value(schema: &Structural) -> Option<u64> {
     Some(texts.map(|text| text.len() as u64).max().unwrap_or(0))
 }
 
-fn object(schema: &Structural, is_resource: bool) -> DeclType {
+fn object(schema: &Structural, is_resource_root: bool) -> DeclType {
     let mut fields = Vec::with_capacity(schema.properties.len());
-    // The two brackets, and each required field without a default.
+    // The two braces, and each required field without a default.
     let mut min_bytes = 2u64;
     for (name, property) in &schema.properties {
         let Some(field) = declared(property, property.embedded_resource) else { continue };
@@ -101,7 +101,7 @@ fn object(schema: &Structural, is_resource: bool) -> DeclType {
             fields.push((name, field));
         }
     }
-    if is_resource {
+    if is_resource_root {
         let text = || DeclType::of(Type::Str).with_max_size(MAX_VALUE_SIZE);
         let metadata = DeclType::object(None, [("name", text()), ("generateName", text())]);
         for (name, field) in [("kind", text()), ("apiVersion", text()), ("metadata", metadata)] {

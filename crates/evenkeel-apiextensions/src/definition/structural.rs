@@ -16,7 +16,7 @@ enum Level {
     Field,
 }
 
-/// Reports why the schema at `field_path` is not structural. The errors are sorted by their text.
+/// Reports why the schema at `field_path` is not structural. The errors are sorted by message.
 ///
 /// Upstream: `ValidateStructural`.
 pub(super) fn validate_structural(schema: &Value, field_path: &str, errors: &mut Vec<FieldError>) {
