@@ -26,7 +26,7 @@ impl Amount {
         }
     }
 
-    /// Parses the text of a quantity; `None` if it is malformed or out of range.
+    /// Parses a quantity; `None` if it is malformed or out of range.
     ///
     /// Upstream: `ParseQuantity`.
     pub(crate) fn parse(text: &str) -> Option<Self> {

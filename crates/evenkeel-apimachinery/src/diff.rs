@@ -1,5 +1,5 @@
-//! Unified diffs of texts, for messages. Finds unchanged lines as Python's `difflib` does: first the longest block of
-//! lines that is in both texts, then the blocks before and after it. The result is not always the smallest diff.
+//! Unified diffs of strings, for messages. Finds unchanged lines as Python's `difflib` does: first the longest block of
+//! lines that is in both strings, then the blocks before and after it. The result is not always the smallest diff.
 //!
 //! Upstream: `k8s.io/apimachinery/pkg/util/diff`, which calls `github.com/pmezard/go-difflib`.
 
@@ -9,13 +9,13 @@ use std::ops::Range;
 /// Number of unchanged lines before and after a change.
 const CONTEXT: usize = 3;
 
-/// Number of lines from which frequent lines of the new text ("popular" in difflib) cannot start a block.
+/// Minimum number of lines of the new string at which frequent lines ("popular" in difflib) cannot start a block.
 const MIN_LINES_FOR_POPULAR: usize = 200;
 
 /// Maximum number of matching pairs of lines to examine. The remaining lines count as changed.
 const MAX_PAIRS: usize = 4_000_000;
 
-/// Returns the hunks of a unified diff; empty if the texts are equal.
+/// Returns the hunks of a unified diff; empty if the strings are equal.
 pub fn unified(old: &str, new: &str) -> String {
     let (old, new): (Vec<&str>, Vec<&str>) = (old.split('\n').collect(), new.split('\n').collect());
     let changes = Matcher::new(&old, &new).changes();
@@ -71,20 +71,20 @@ fn header_range(range: &Range<usize>) -> String {
     }
 }
 
-/// Lines that are in both texts: the index of the first one in each, and their count.
+/// Lines that are in both strings: the index of the first line in each, and the number of lines.
 struct Block {
     old: usize,
     new: usize,
     n_lines: usize,
 }
 
-/// Finds the longest blocks of lines that two texts have in common.
+/// Finds the longest blocks of lines that two strings have in common.
 ///
 /// Upstream: `SequenceMatcher`.
 struct Matcher<'t> {
     old: &'t [&'t str],
     new: &'t [&'t str],
-    /// Indices of each line in the new text, without popular lines.
+    /// Indices of each line in the new string, without popular lines.
     indices_in_new: HashMap<&'t str, Vec<usize>>,
     /// Number of matching pairs of lines examined so far.
     pairs: usize,
@@ -104,7 +104,7 @@ impl<'t> Matcher<'t> {
 
     fn changes(mut self) -> Vec<Change> {
         let mut blocks = Vec::new();
-        // Ranges of old and new lines in which blocks are still to be found.
+        // Ranges of old and new lines that are not searched for blocks yet.
         let mut unmatched = VecDeque::from([(0..self.old.len(), 0..self.new.len())]);
         while let Some((old, new)) = unmatched.pop_front() {
             let block = self.longest_block(&old, &new);
@@ -132,8 +132,8 @@ impl<'t> Matcher<'t> {
         changes
     }
 
-    /// Returns the longest block within the ranges. Among equally long ones, returns the first in the old text, then
-    /// the first in the new text.
+    /// Returns the longest block within the ranges. Of equally long blocks, returns the first one in the old string,
+    /// then the first one in the new string.
     ///
     /// Upstream: `findLongestMatch`.
     fn longest_block(&mut self, old: &Range<usize>, new: &Range<usize>) -> Block {

@@ -1,4 +1,4 @@
-//! Headers of an HTTP request as text.
+//! Reads headers of an HTTP request as strings.
 
 use http::header::{AsHeaderName, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderValue};
@@ -29,7 +29,7 @@ pub fn text(headers: &HeaderMap, name: impl AsHeaderName) -> &str {
     headers.get(name).map_or("", value)
 }
 
-/// Returns a header's value as text; empty if it is not UTF-8.
+/// Returns a header's value as a string; empty if it is not UTF-8.
 pub fn value(value: &HeaderValue) -> &str {
     std::str::from_utf8(value.as_bytes()).unwrap_or_default()
 }

@@ -73,7 +73,7 @@ impl<'a> From<&'a Value> for Json<'a> {
     }
 }
 
-/// Returns the duplicate keys as error texts of strict decoding of unstructured content.
+/// Returns an error message of upstream's strict decoding of unstructured objects for each duplicate key.
 pub(crate) fn duplicate_keys(json: &Json<'_>) -> Vec<String> {
     let mut found = Vec::new();
     collect_duplicate_keys(json, &mut String::new(), &mut found);
@@ -119,7 +119,7 @@ pub(crate) fn number(text: &str) -> Value {
         .map_or(Value::Null, Value::Number)
 }
 
-/// Parses one document. Errors have the text of Go's decoder.
+/// Parses one document. Errors have the message of Go's decoder.
 pub(crate) fn parse(text: &[u8]) -> Result<Json<'_>, String> {
     let mut reader = Parser { text, position: 0, depth: 0 };
     let value = reader.value()?;
@@ -288,12 +288,12 @@ impl<'a> Parser<'a> {
         Ok(String::from_utf8_lossy(self.since(start)))
     }
 
-    /// Returns the text from `start` to the current position.
+    /// Returns the input from `start` to the current position.
     fn since(&self, start: usize) -> &'a [u8] {
         self.text.get(start..self.position).unwrap_or_default()
     }
 
-    /// Returns the text that is not parsed yet.
+    /// Returns the input that is not parsed yet.
     fn rest(&self) -> &'a [u8] {
         self.text.get(self.position..).unwrap_or_default()
     }

@@ -173,7 +173,7 @@ fn custom_object(
     Ok(Decoded { object: named(object, expected), warnings })
 }
 
-/// Applies field validation to unknown and duplicate fields. Returns the warnings, or an error text.
+/// Applies field validation to unknown and duplicate fields. Returns the warnings, or an error message.
 pub(crate) fn apply_field_validation(
     validation: FieldValidation,
     duplicate_keys: &[String],
@@ -199,7 +199,7 @@ pub(crate) fn apply_field_validation(
     }
 }
 
-/// Parses a body by its media type. Errors have upstream's text.
+/// Parses a body by its media type. Errors have upstream's message.
 pub(crate) fn read<'a>(content_type: &str, body: &'a [u8]) -> Result<Document<'a>, String> {
     if content_type.contains("yaml") {
         let document = yaml::parse(body)?;
@@ -257,7 +257,7 @@ fn unrecognized(expected: &GroupVersionKind, error: &str, body: &[u8]) -> Status
     ))
 }
 
-/// Returns the first 30 bytes of a body: as text if it looks like JSON, else in hexadecimal.
+/// Returns the first 30 bytes of a body: as a string if it looks like JSON, else in hexadecimal.
 fn summary(body: &[u8]) -> String {
     let start = body.get(..30).unwrap_or(body);
     let text = match start.first() {
@@ -275,7 +275,7 @@ pub fn file(text: &[u8]) -> Result<Value, String> {
     Ok(document.json.to_value())
 }
 
-/// Checks that a text is a JSON object or null, with the errors of Go's decoder of maps.
+/// Checks that `text` is a JSON object or null, with the errors of Go's decoder of maps.
 pub fn json_object(text: &[u8]) -> Result<(), String> {
     match json::parse(text)? {
         Json::Object(_) | Json::Null => Ok(()),

@@ -20,7 +20,7 @@ pub(crate) enum ScalarError {
     Range(String),
     /// The JSON has another type than this Go type, into which the scalar type unmarshals.
     GoType(&'static str),
-    /// The type's own parser rejected the text, with this error.
+    /// The type's own parser rejected the string with this error.
     Text(String),
 }
 
@@ -93,7 +93,7 @@ fn bytes(text: &str) -> Result<Value, ScalarError> {
     }
 }
 
-/// Returns the offset of the first invalid byte of base64 as Go reports it; `None` if the text is valid.
+/// Returns the offset of the first invalid byte of base64 as Go reports it; `None` if `text` is valid.
 ///
 /// Upstream: `decodeQuantum` of Go's `encoding/base64`.
 fn corrupt_base64(text: &[u8]) -> Option<usize> {
@@ -146,7 +146,7 @@ fn time(text: &str) -> Result<Timestamp, ScalarError> {
 /// 0000-01-01T00:00:00Z, the first time that RFC 3339 can represent in UTC.
 const YEAR_ZERO: Timestamp = Timestamp::constant(-62_167_219_200, 0);
 
-/// Returns whether a text has the form of RFC 3339. The parser also accepts leap seconds, short zones and annotations.
+/// Returns whether `text` has the form of RFC 3339. The parser also accepts leap seconds, short zones and annotations.
 fn is_rfc3339(text: &[u8]) -> bool {
     let [_, _, _, _, _, _, _, _, _, _, b'T', _, _, _, _, _, b':', b'0'..b'6', _, rest @ ..] = text
     else {
@@ -176,8 +176,8 @@ fn micro_time(text: &str) -> Result<Value, ScalarError> {
     }
 }
 
-/// Returns Go's error for a text that does not match the layout `2006-01-02T15:04:05Z07:00`, with `fraction` after the
-/// seconds. The error names the first part of the layout that does not match, or the first number out of range.
+/// Returns Go's error for a string that does not match the layout `2006-01-02T15:04:05Z07:00`, with `fraction` after
+/// the seconds. The error names the first part of the layout that does not match, or the first number out of range.
 ///
 /// Upstream: `Parse` and `ParseError` of Go's `time`.
 fn time_error(text: &str, fraction: &str) -> String {
@@ -248,7 +248,7 @@ fn time_error(text: &str, fraction: &str) -> String {
     }
 }
 
-/// Quotes a text as Go's errors about times do: each control character and each byte outside ASCII is escaped.
+/// Quotes a string as Go's errors about times do: each control character and each byte outside ASCII is escaped.
 fn quoted_time(text: &str) -> String {
     quoted_bytes(text.as_bytes())
 }

@@ -44,7 +44,7 @@ pub(crate) struct DecodeErrors {
     pub error: Option<String>,
 }
 
-/// Upstream's decoder whose error texts apply: that of JSON text, or that of unstructured objects.
+/// Decoder of upstream whose error messages apply: the decoder of JSON, or that of unstructured objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum DecoderKind {
     #[default]
@@ -57,7 +57,7 @@ pub(crate) fn decode(json: &Json<'_>, type_ref: TypeRef<'_>) -> (Value, DecodeEr
     decode_from(DecoderKind::Text, json, type_ref)
 }
 
-/// Decodes like [`decode`], with the error texts of this decoder.
+/// Decodes like [`decode`], with the error messages of this decoder.
 pub(crate) fn decode_from(
     decoder: DecoderKind,
     json: &Json<'_>,

@@ -14,8 +14,8 @@ use super::yaml_scalar;
 ///
 /// Upstream: `alias_ratio_range_low`, `alias_ratio_range_high` of go-yaml.
 const ALIAS_RANGE: (f64, f64) = (400_000.0, 4_000_000.0);
-/// Maximum total length in bytes of texts from aliases: the maximum size of a request. Upstream counts only values, so
-/// that an alias can repeat a long text without a limit.
+/// Maximum total length in bytes of strings from aliases: the maximum size of a request. Upstream counts only values,
+/// so that aliases can repeat a long string without a limit.
 const MAX_ALIASED_BYTES: usize = 3 * 1024 * 1024;
 /// Maximum number of reported duplicate keys.
 const MAX_DUPLICATE_KEYS: usize = 100;
@@ -92,7 +92,7 @@ struct Builder<'a> {
     values: usize,
     /// Number of values that came from aliases.
     aliased: usize,
-    /// Total length in bytes of the texts that came from aliases.
+    /// Total length in bytes of the strings from aliases so far.
     aliased_bytes: usize,
     depth: usize,
 }
@@ -190,7 +190,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Counts a value. Refuses a document with too many values or too long texts from aliases.
+    /// Counts a value. Refuses a document with too many values, or too long strings, from aliases.
     ///
     /// Upstream: `(*decoder).unmarshal` and `allowedAliasRatio` of go-yaml.
     fn count(&mut self, token: &Token) -> Result<(), String> {
@@ -403,7 +403,7 @@ mod tests {
         let keys =
             format!("a: &a {{{}: 1}}\nb: [{}]\n", "x".repeat(1_000), vec!["*a"; 3_200].join(","));
         assert_eq!(refused(&keys).as_deref(), Some(EXCESSIVE));
-        // Long texts with an anchor do not count without an alias.
+        // A long string with an anchor does not count without an alias.
         let anchors: String = (0..200).map(|i| format!("&a{i} [")).collect();
         assert_eq!(refused(&format!("{anchors}{long}{}", "]".repeat(200))), None);
     }

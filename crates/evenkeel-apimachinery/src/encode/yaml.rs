@@ -89,7 +89,7 @@ fn nested(value: &Value, depth: usize, out: &mut String) {
     }
 }
 
-/// Returns whether a multi-line text can be a literal block.
+/// Returns whether a multi-line string can be a literal block.
 fn is_literal(text: &str) -> bool {
     !text.starts_with([' ', '\n', '\t'])
         && text.chars().all(|c| c == '\n' || c == '\t' || !is_escaped(c))
@@ -143,7 +143,7 @@ fn scalar(text: &str) -> String {
     }
 }
 
-/// Returns whether characters of a text have a meaning in YAML, or would be lost.
+/// Returns whether characters of a string have a meaning in YAML, or would be lost.
 ///
 /// Upstream: `yaml_emitter_analyze_scalar`.
 fn has_indicators(text: &str) -> bool {
@@ -192,7 +192,7 @@ fn double_quoted(text: &str) -> String {
     out
 }
 
-/// Returns whether YAML 1.1 resolves a text to another type than a string.
+/// Returns whether YAML 1.1 resolves a plain scalar to another type than a string.
 ///
 /// Upstream: `resolve`, `isBase60Float`.
 fn resolves_to_other_type(text: &str) -> bool {
@@ -212,7 +212,7 @@ fn resolves_to_other_type(text: &str) -> bool {
         || is_time(text)
 }
 
-/// Returns whether a text is an integer or a decimal number without a sign.
+/// Returns whether `text` is an integer or a decimal number without a sign.
 fn is_number(text: &str) -> bool {
     let of_base = |prefix: &str, base: u32| {
         let digits = text.strip_prefix(prefix);
@@ -229,7 +229,7 @@ fn is_number(text: &str) -> bool {
         && [whole, fraction, exponent].iter().all(|part| part.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// Returns whether a text is a number to the base of 60, such as `1:30`.
+/// Returns whether `text` is a number in base 60, such as `1:30`.
 fn is_sexagesimal(text: &str) -> bool {
     let (number, fraction) = text.split_once('.').unwrap_or((text, ""));
     let mut parts = number.split(':');
@@ -247,7 +247,7 @@ fn is_sexagesimal(text: &str) -> bool {
         && n_more > 0
 }
 
-/// Returns whether a text is a date, with or without a time.
+/// Returns whether `text` is a date, with or without a time.
 ///
 /// Upstream: `parseTimestamp`.
 fn is_time(text: &str) -> bool {

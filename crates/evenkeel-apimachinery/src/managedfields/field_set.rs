@@ -243,7 +243,7 @@ impl FieldSet {
     }
 
     fn walk<'s>(&'s self, path: &mut Vec<&'s str>, each: &mut impl FnMut(&[&str])) {
-        // At each level all members come first, then what is below them.
+        // At each level, all members come first, then their descendants.
         for (key, _) in self.nodes.iter().filter(|(_, node)| node.is_member) {
             path.push(key);
             each(path);

@@ -5,14 +5,14 @@ use serde_json::{Map, Value};
 use super::path_element;
 use crate::schema::node::{ListKind, Rest, Shape, TypeRef};
 
-/// Unit in which a value is merged and owned.
+/// How a value is merged, and which parts of it managers own.
 #[derive(Clone, Copy)]
 pub(crate) enum MergeType<'a> {
     /// The value as a whole.
     Atomic,
     /// Each field; `None` if the schema does not specify the type.
     Map(Option<TypeRef<'a>>),
-    /// Each item, identified by these keys, or by its value if there are no keys.
+    /// Each item, identified by these keys, or by its value if `keys` is empty.
     AssociativeList { item: TypeRef<'a>, keys: &'a [Box<str>] },
 }
 

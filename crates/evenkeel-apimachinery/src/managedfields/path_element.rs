@@ -76,7 +76,7 @@ fn key_text(keys: &[(&str, &Value)]) -> Box<str> {
     String::from_utf8_lossy(&text).into()
 }
 
-/// Encodes a scalar so that equal numbers have the same text.
+/// Encodes a scalar so that equal numbers have the same encoding.
 fn plain(value: &Value) -> String {
     match value.as_f64() {
         Some(n) if value.is_f64() && n.fract() == 0.0 && n.abs() < 9e15 => (n as i64).to_string(),

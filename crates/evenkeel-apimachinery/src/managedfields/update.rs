@@ -17,7 +17,8 @@ const ANCIENT_CHANGES: &str = "ancient-changes";
 /// Sets the managed fields of `new` after `write` updated `old` (`None`: created the object). If `sent_typed` is false,
 /// the managers do not change.
 ///
-/// Upstream: `Update` of `FieldManager`; `structuredMergeManager.Update`, which keeps the managers of what it cannot convert.
+/// Upstream: `Update` of `FieldManager`; `structuredMergeManager.Update`, which keeps the managers if it cannot convert
+/// the object.
 pub(crate) fn update_managed_fields(
     schema: &Schema,
     old: Option<&Value>,

@@ -51,7 +51,7 @@ impl ElementIdentity<'_> {
     }
 }
 
-/// Positions of a list's elements, by their identity as JSON text.
+/// Positions of a list's elements, by their identity in JSON.
 #[derive(Debug, Default)]
 pub(super) struct Positions(HashMap<Option<String>, usize>);
 
@@ -75,7 +75,7 @@ pub(super) fn missing_merge_key(element: &Value, key: &str) -> StrategicError {
     ))
 }
 
-/// Returns Go's name for the type of an untyped value; for null, Go's text for a nil type.
+/// Returns Go's name for the type of an untyped value; for null, the string that Go prints for a nil type.
 pub(super) fn go_type(value: &Value) -> &'static str {
     value::go_type(value).unwrap_or("%!s(<nil>)")
 }
@@ -105,7 +105,7 @@ pub(super) fn deduplicate(list: Vec<Value>) -> Vec<Value> {
     list.into_iter().filter(|value| seen.insert(value.to_string())).collect()
 }
 
-/// Returns the values of a list as a set of JSON texts.
+/// Returns the set of a list's values, each in JSON.
 pub(super) fn json_texts(list: &[Value]) -> HashSet<String> {
     list.iter().map(Value::to_string).collect()
 }

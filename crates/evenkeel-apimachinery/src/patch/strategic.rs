@@ -22,11 +22,11 @@ const SET_ORDER: &str = "$setElementOrder";
 /// Reason why a strategic merge patch was rejected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum StrategicError {
-    /// A 400 with this text.
+    /// A 400 with this message.
     BadRequest(&'static str),
-    /// A 422 without a text.
+    /// A 422 without a message.
     Unprocessable,
-    /// A 500 with this text, since upstream does not treat these as client errors.
+    /// A 500 with this message: upstream does not treat these as client errors.
     Internal(String),
 }
 

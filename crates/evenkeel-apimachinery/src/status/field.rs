@@ -1,4 +1,4 @@
-//! Validation errors of single fields, with upstream's texts.
+//! Validation errors of single fields, with upstream's messages.
 
 use std::fmt::{self, Display};
 
@@ -13,11 +13,11 @@ use evenkeel_api::quote::quote;
 /// Upstream: `field.Error`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct FieldError {
-    /// Type of the error, which determines reason and text.
+    /// Type of the error, which determines its reason and message.
     pub kind: FieldErrorKind,
     /// Path of the field, such as `spec.ports[0].name`.
     pub field: String,
-    /// The offending value; `None` leaves it out of the text.
+    /// The invalid value; `None` leaves it out of the message.
     pub value: Option<BadValue>,
     /// Explanation of the rule that the value breaks; it may be empty.
     pub detail: String,
@@ -69,7 +69,7 @@ impl<T: Into<Value>> From<T> for BadValue {
     }
 }
 
-/// Types of [`FieldError`], each with its reason and its text.
+/// Types of [`FieldError`], each with its reason and its message.
 ///
 /// Upstream: `ErrorType`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -128,7 +128,7 @@ impl FieldErrorKind {
         }
     }
 
-    /// Returns whether the text contains the invalid value.
+    /// Returns whether the message contains the invalid value.
     fn shows_value(self) -> bool {
         !matches!(self, Self::Required | Self::Forbidden | Self::TooLong | Self::Internal)
     }
@@ -168,7 +168,7 @@ impl FieldError {
         Self::new(FieldErrorKind::Invalid, field, Some(value.into()), detail)
     }
 
-    /// Returns an error for an invalid value that the text omits.
+    /// Returns an error for an invalid value that the message omits.
     ///
     /// Upstream: `field.OmitValueType`.
     pub(crate) fn invalid_whole(field: impl Into<String>, detail: impl Into<String>) -> Self {
@@ -180,7 +180,8 @@ impl FieldError {
         Self::new(FieldErrorKind::Required, field, None, detail)
     }
 
-    /// Returns an error for a value that is not one of `supported`, which the text lists in this order.
+    /// Returns an error for a value that is not one of `supported`. The message lists the supported values in this
+    /// order.
     pub fn not_supported(
         field: impl Into<String>,
         value: impl Into<BadValue>,
@@ -212,7 +213,7 @@ impl FieldError {
         Self::new(FieldErrorKind::Forbidden, field, None, detail)
     }
 
-    /// Returns an error for a value for which a rule could not be evaluated.
+    /// Returns an error for a value whose rule could not be evaluated.
     pub fn internal(field: impl Into<String>, detail: impl Into<String>) -> Self {
         Self::new(FieldErrorKind::Internal, field, None, detail)
     }
@@ -249,7 +250,7 @@ impl FieldError {
         )
     }
 
-    /// Returns the text without the field path.
+    /// Returns the message without the field path.
     ///
     /// Upstream: `ErrorBody`.
     pub(crate) fn body(&self) -> String {

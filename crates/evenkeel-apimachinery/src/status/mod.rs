@@ -235,7 +235,7 @@ impl StatusError {
         .about(&resource.group, &resource.resource, name)
     }
 
-    /// Returns a 409 with upstream's text for an outdated resourceVersion.
+    /// Returns a 409 with upstream's message for an outdated resourceVersion.
     pub fn modified(resource: &GroupResource, name: &str) -> Self {
         Self::conflict(
             resource,
@@ -364,7 +364,7 @@ impl StatusError {
         )
     }
 
-    /// Returns a 500 with upstream's prefix before the text.
+    /// Returns a 500 with upstream's prefix before the message.
     pub fn internal(message: impl std::fmt::Display) -> Self {
         Self::new(
             StatusCode::INTERNAL_SERVER_ERROR,
@@ -374,7 +374,7 @@ impl StatusError {
         .cause("", message.to_string(), "")
     }
 
-    /// Returns a 500 with the plain text and without a reason, for an error that upstream does not convert to a Status.
+    /// Returns a 500 with only the message and no reason, for an error that upstream does not convert to a Status.
     pub fn plain_internal(message: impl Into<String>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "", message)
     }
@@ -384,8 +384,8 @@ impl StatusError {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
     }
 
-    /// Returns a 507 `InsufficientStorage`: the server cannot store anything now. The message should say what an
-    /// administrator can do.
+    /// Returns a 507 `InsufficientStorage`: the server cannot store anything now. The message should name the remedy
+    /// for an administrator.
     pub fn insufficient_storage(message: impl Into<String>) -> Self {
         Self::new(StatusCode::INSUFFICIENT_STORAGE, "InsufficientStorage", message)
     }

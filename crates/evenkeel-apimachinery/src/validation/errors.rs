@@ -64,7 +64,7 @@ impl Display for Path<'_> {
 #[derive(Debug, Default)]
 pub struct Errors {
     found: Vec<FieldError>,
-    /// Total size of the errors' texts in bytes.
+    /// Total size of the errors' messages in bytes.
     size: usize,
     is_truncated: bool,
 }
@@ -131,7 +131,7 @@ impl Errors {
         self.push(|| FieldError::invalid(path.to_string(), value(), detail));
     }
 
-    /// Adds an error: the value at `path`, which the text does not show, is invalid.
+    /// Adds an error for an invalid value at `path`. The message does not show the value.
     pub fn invalid_whole(&mut self, path: &Path<'_>, detail: &str) {
         self.push(|| FieldError::invalid_whole(path.to_string(), detail));
     }

@@ -32,7 +32,7 @@ pub fn validate(owner: &Value) -> Vec<FieldError> {
     errors.into_vec()
 }
 
-/// Requires complete owner references, of which at most one is a controller. An Event cannot be an owner.
+/// Requires complete owner references, and at most one controller among them. An Event cannot be an owner.
 ///
 /// Upstream: `ValidateOwnerReferences`.
 fn owners(references: &[Value], path: &Path<'_>, errors: &mut Errors) {
