@@ -90,8 +90,8 @@ impl Encoder {
     /// Writes a value of a type. `None` stands for Go's zero value.
     ///
     /// The type is `s` (string), `b` (boolean), `i` (integer), the name of a struct, or one of these after a prefix:
-    /// `*` for a pointer, `[]` for a list, `{}` for a map. `=text` is a type with its own JSON encoder in Go, whose zero
-    /// value is `text`.
+    /// `*` for a pointer, `[]` for a list, `{}` for a map. `=text` is a type with its own JSON encoder in Go that
+    /// encodes the zero value as `text`.
     fn write(&mut self, type_: &'static str, value: Option<&Value>) {
         let value = value.filter(|value| !value.is_null());
         if let Some(zero) = type_.strip_prefix('=') {

@@ -43,9 +43,9 @@ pub fn path_segment_or_prefix(name: &str, is_prefix: bool) -> Vec<String> {
     if is_prefix && matches!(name, "." | "..") { Vec::new() } else { forms::path_segment(name) }
 }
 
-/// Returns the text to validate: a name as it is, or a prefix without its trailing dash. A prefix may end in a dash,
-/// because the generated name continues with letters and digits. As upstream, `a` replaces the dash and the byte before
-/// it.
+/// Returns the string to validate: a name unchanged, or a prefix without its trailing dash. A prefix may end in a dash,
+/// because the generated name continues with letters and digits. As in upstream, `a` replaces the dash and the byte
+/// before it.
 ///
 /// Upstream: `maskTrailingDash`.
 fn mask_trailing_dash(name: &str, is_prefix: bool) -> String {

@@ -32,7 +32,7 @@ pub(crate) fn prepare_status_update(new: &mut Value, old: &Value) {
     }
 }
 
-/// Reports whether a data source is a claim or a VolumeSnapshot.
+/// Returns whether a data source is a claim or a VolumeSnapshot.
 ///
 /// Upstream: `dataSourceIsPvcOrSnapshot`.
 fn is_claim_or_snapshot(source: &Value) -> bool {

@@ -71,7 +71,7 @@ fn format_map_selector(controller: &Value, path: &str) -> String {
 /// Upstream: `LabelSelectorAsSelector`.
 pub(crate) fn format_selector(selector: Option<&Value>) -> String {
     let Some(selector) = selector else { return String::new() };
-    // Key and text of each requirement.
+    // Key of each requirement, and the printed requirement.
     let mut requirements: Vec<(String, String)> = Vec::new();
     for (key, value) in object(selector, "matchLabels").into_iter().flatten() {
         let requirement = format!("{key}={}", value.as_str().unwrap_or_default());

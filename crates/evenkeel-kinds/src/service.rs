@@ -195,7 +195,7 @@ fn reject_pairs_of_single_stack(service: &Value, errors: &mut Errors) {
     }
 }
 
-/// Adds the families of those cluster IPs for which `ipFamilies` has no entry.
+/// Adds the family of each cluster IP without an entry in `ipFamilies`.
 fn infer_families(service: &mut Value, configured: &[IpFamily], errors: &mut Errors) {
     let ips = list(service, "spec.clusterIPs").to_vec();
     let mut names = list(service, "spec.ipFamilies").to_vec();
@@ -230,7 +230,7 @@ fn reject_missing_families(service: &Value, configured: &[IpFamily], errors: &mu
     }
 }
 
-/// Adds the default family if there is none. Also adds the other family if the Service gets both.
+/// Adds the default family if `families` is empty. Also adds the other family if the Service gets both.
 fn complete_families(families: &mut Vec<IpFamily>, configured: &[IpFamily], gets_both: bool) {
     if families.is_empty() {
         families.extend(configured.first());

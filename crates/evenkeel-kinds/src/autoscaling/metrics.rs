@@ -1,4 +1,4 @@
-//! Fields of a HorizontalPodAutoscaler that autoscaling/v1 lacks, in the form in which its annotations keep them.
+//! Fields of a HorizontalPodAutoscaler that autoscaling/v1 lacks, in the form of the annotations that keep them.
 //!
 //! The names and the order of the struct fields are those of upstream's Go types, because annotations contain the
 //! structs as JSON.
@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// Encodes values as the JSON text of an annotation, with the escapes of Go's encoder.
+/// Encodes values as the JSON of an annotation, with the escapes of Go's encoder.
 pub(super) fn to_annotation(values: &impl Serialize) -> String {
     escape_html(serde_json::to_string(values).unwrap_or_default())
 }
@@ -545,7 +545,7 @@ impl Behavior {
         Self { scale_up: rules("scaleUp"), scale_down: rules("scaleDown") }
     }
 
-    /// Returns the rules of autoscaling/v2; null if there are none.
+    /// Returns the rules of autoscaling/v2; null without rules.
     pub(super) fn to_v2(&self) -> Value {
         let rules = |rules: &Rules| {
             let policies = rules.policies.as_ref();

@@ -24,7 +24,7 @@ const ROUND_TRIP_ANNOTATIONS: [&str; 6] = [
     "autoscaling.alpha.kubernetes.io/scale-up-tolerance",
 ];
 
-/// Returns whether a metric is the CPU usage of the pods, for which v1 has its own fields.
+/// Returns whether a metric is the CPU usage of the pods. v1 has fields of its own for this metric.
 fn is_cpu(metric: &Value) -> bool {
     text(metric, "type") == "Resource" && text(metric, "resource.name") == "cpu"
 }
@@ -91,7 +91,7 @@ pub(crate) fn drop_annotations(hpa: &mut Value) {
     }
 }
 
-/// Removes an annotation, and returns its text.
+/// Removes an annotation, and returns its value.
 fn take_annotation(hpa: &mut Value, key: &str) -> Option<String> {
     let annotations = value::get_mut(hpa, "metadata.annotations")?.as_object_mut()?;
     annotations.remove(key)?.as_str().map(str::to_owned)

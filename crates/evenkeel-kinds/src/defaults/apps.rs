@@ -96,7 +96,7 @@ fn stateful_set(set: &mut Value) {
     });
 }
 
-/// Sets the defaults of a Job, some of which depend on other fields.
+/// Sets the defaults of a Job. Some of them depend on other fields.
 ///
 /// Upstream: `SetDefaults_Job`.
 fn job(job: &mut Value) {

@@ -19,7 +19,7 @@ pub(super) const UNKNOWN: &str = "<unknown>";
 pub struct PrintedObject<'a> {
     /// Object with all its fields.
     pub object: &'a Value,
-    /// Time of the request, from which ages are computed.
+    /// Time of the request. Ages are relative to this time.
     pub now: Timestamp,
 }
 

@@ -286,7 +286,7 @@ pub(super) fn load_balancer(printed: &Value) -> String {
     addresses.into_iter().collect::<Vec<_>>().join(",")
 }
 
-/// Formats the addresses at which a Service is reachable from outside the cluster.
+/// Formats the addresses that make a Service reachable from outside the cluster.
 ///
 /// Upstream: `getServiceExternalIP`.
 fn external_ip(printed: &Value) -> String {

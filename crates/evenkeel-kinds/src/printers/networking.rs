@@ -101,6 +101,6 @@ fn ip_address(printed: &PrintedObject<'_>) -> Cells {
             path.to_lowercase()
         },
     );
-    // Upstream's rows have an age, for which the table has no column.
+    // Upstream's rows have an age, although the table has no column for it.
     vec![json!(name(printed)), json!(parent), json!(age(printed))]
 }

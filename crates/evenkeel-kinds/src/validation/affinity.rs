@@ -115,7 +115,7 @@ fn node_selector(selector: &Value, path: &Path<'_>, errors: &mut Errors) {
 }
 
 /// Validates the node selector of a required node affinity or a persistent volume. With `allow_invalid_values`, accepts
-/// values that are no valid label values.
+/// values that are not valid label values.
 ///
 /// Upstream: `ValidateNodeSelector`.
 pub(super) fn validate_node_selector(

@@ -67,7 +67,7 @@ enum TemplateCheck {
 /// Validates the selector, the pod template, and that the selector matches the labels of the template.
 fn selector_and_template(kind: &str, new: &Value, check: TemplateCheck, errors: &mut Errors) {
     let path = Path::new("spec");
-    // Names in the errors. Upstream has the same texts for ReplicaSets and Deployments.
+    // Names in the errors. Upstream has the same messages for ReplicaSets and Deployments.
     let (selector_owner, template_owner) = match kind {
         "StatefulSet" => ("statefulset", kind),
         "DaemonSet" => ("daemonset", kind),
@@ -188,7 +188,7 @@ pub(super) fn count_or_percent(value: Option<&Value>, path: &Path<'_>, errors: &
     }
 }
 
-/// Returns the percentage of a value such as `"25%"`, or `None` if the value is no percentage.
+/// Returns the percentage of a value such as `"25%"`, or `None` if the value is not a percentage.
 pub(super) fn percent(value: Option<&Value>) -> Option<i64> {
     let digits = value?.as_str()?.strip_suffix('%')?;
     // `i64::from_str` would also accept a sign.
@@ -198,7 +198,7 @@ pub(super) fn percent(value: Option<&Value>) -> Option<i64> {
     digits.parse().ok()
 }
 
-/// Returns whether a value is zero or absent. A text that is neither a percentage nor a number counts as zero.
+/// Returns whether a value is zero or absent. A string that is neither a percentage nor a number counts as zero.
 ///
 /// Upstream: `getIntOrPercentValue`.
 fn is_zero(value: Option<&Value>) -> bool {

@@ -113,7 +113,7 @@ fn status(new: &Value, errors: &mut Errors) {
 /// Upstream: `CrossVersionObjectReferenceValidationOptions`.
 #[derive(Clone, Copy)]
 enum ApiVersions {
-    /// Any text, even an invalid version.
+    /// Any string, even an invalid version.
     Any,
     /// Valid versions of any group.
     Valid,

@@ -7,7 +7,7 @@ use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{self, get, int, list, object, text};
 use serde_json::{Value, json};
 
-/// Maximum `parallelism` and `maxFailedIndexes` of an Indexed Job, because the status lists indexes as text.
+/// Maximum `parallelism` and `maxFailedIndexes` of an Indexed Job, because the status lists indexes in a string.
 const MAX_OF_INDEXED: i64 = 100_000;
 
 /// Number of completions above which `parallelism` and `maxFailedIndexes` have a lower maximum.

@@ -121,7 +121,7 @@ fn controlled_template(
 }
 
 /// Validates the keys of the maps in `fields`, and the total size of their values. `size_path` is the path of the error
-/// about the size; pass an empty one for a ConfigMap. Then the error has the path `[]`, and `data` is not Base64.
+/// about the size. For a ConfigMap, it is empty: the error then has the path `[]`, and `data` is not Base64.
 fn data_keys(new: &Value, fields: &[&str], size_path: &str, errors: &mut Errors) {
     let mut size = 0;
     for field in fields {
@@ -146,7 +146,7 @@ fn data_keys(new: &Value, fields: &[&str], size_path: &str, errors: &mut Errors)
     }
 }
 
-/// Returns the number of bytes that a Base64 text encodes: three bytes for every four characters, less the padding.
+/// Returns the number of bytes that a Base64 string encodes: three bytes for every four characters, less the padding.
 fn decoded_length(text: &str) -> usize {
     let padding = text.bytes().rev().take(2).take_while(|byte| *byte == b'=').count();
     (text.len() / 4 * 3).saturating_sub(padding)

@@ -177,7 +177,7 @@ pub(super) fn update_status(new: &Value, old: &Value, errors: &mut Errors) {
 mod tests {
     use super::*;
 
-    /// Asserts the errors, each by the start of its text.
+    /// Asserts that each error's message starts with the expected string.
     #[track_caller]
     fn check(validate: impl FnOnce(&mut Errors), expected: &[&str]) {
         let mut errors = Errors::default();

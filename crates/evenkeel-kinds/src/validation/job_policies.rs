@@ -179,7 +179,7 @@ fn success_policy_rule(rule: &Value, completions: i64, path: &Path<'_>, errors: 
     }
 }
 
-/// Returns the number of indexes in a text such as `0-2,5`, each below `completions`.
+/// Returns the number of indexes in a list such as `0-2,5`. Each index must be below `completions`.
 ///
 /// Upstream: `validateIndexesFormat`.
 pub(super) fn count_of_indexes(indexes: &str, completions: i64) -> Result<i64, String> {

@@ -159,7 +159,7 @@ impl Update<'_> {
                 }
             }
         }
-        // Times have one canonical form, so their texts have the same order as the times.
+        // Times have one canonical form, so comparing the strings compares the times.
         if (self.changes("startTime") || self.changes("completionTime"))
             && !start.is_empty()
             && !completion.is_empty()
@@ -314,8 +314,8 @@ impl Update<'_> {
     }
 }
 
-/// Returns the first index that is in both texts. Skips intervals that cannot be parsed, because they have a
-/// separate error.
+/// Returns the first index that is in both lists. Skips intervals that cannot be parsed, because they have a separate
+/// error.
 ///
 /// Upstream: `validateFailedIndexesNotOverlapCompleted`.
 fn overlap(completed: &str, failed: &str, completions: i64) -> Option<i64> {

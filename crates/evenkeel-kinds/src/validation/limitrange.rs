@@ -78,7 +78,7 @@ fn resource_name(kind: &str, name: &str, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Quantity of a limit: its amount, and its text in the object.
+/// Quantity of a limit: its amount, and the string in the object.
 #[derive(Clone, Copy)]
 struct Limit<'a> {
     amount: Amount,

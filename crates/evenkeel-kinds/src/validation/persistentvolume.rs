@@ -168,7 +168,7 @@ fn same_requirement(new: &Value, old: &Value) -> bool {
         && list(new, "values") == list(old, "values")
 }
 
-/// Context on which the rules of a volume's spec depend.
+/// Context of the validation of a volume's spec.
 #[derive(Clone, Copy)]
 struct Context<'a> {
     /// Name of the volume. It is empty for an inline spec.

@@ -429,7 +429,7 @@ impl Source<'_> {
     }
 }
 
-/// Returns whether a text is a host and a port. An IPv6 address must be in brackets.
+/// Returns whether a string is a host and a port. An IPv6 address must be in brackets.
 ///
 /// Upstream: `SplitHostPort`.
 fn is_host_port(pair: &str) -> bool {
@@ -444,7 +444,7 @@ fn is_host_port(pair: &str) -> bool {
     !host.contains([':', '[', ']']) && !port.contains(['[', ']'])
 }
 
-/// Returns whether a text is the name of an iSCSI initiator or target: `iqn.2001-04.com.example:name`, or `eui.` or
+/// Returns whether a string is the name of an iSCSI initiator or target: `iqn.2001-04.com.example:name`, or `eui.` or
 /// `naa.` with a number.
 ///
 /// Upstream: `iscsiInitiatorIqnRegex`, `iscsiInitiatorEuiRegex`, `iscsiInitiatorNaaRegex`.
@@ -466,7 +466,7 @@ fn is_iscsi_name(name: &str) -> bool {
     name.starts_with("iqn") && has_qualified_name(name)
 }
 
-/// Returns whether a text ends with a qualified name such as `iqn.2001-04.com.example:name`. Scans the text only
+/// Returns whether a string ends with a qualified name such as `iqn.2001-04.com.example:name`. Scans the string only
 /// once, even if `iqn.` occurs many times.
 fn has_qualified_name(text: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.');
@@ -492,7 +492,7 @@ fn has_qualified_name(text: &str) -> bool {
     })
 }
 
-/// Returns the length of a date such as `2001-04.` at the start of a text, or `None` if the text starts with no
+/// Returns the length of a date such as `2001-04.` at the start of a string; `None` if the string does not start with a
 /// date.
 fn date_end(text: &str) -> Option<usize> {
     let (date, _) = text.as_bytes().split_at_checked(8)?;

@@ -73,7 +73,7 @@ pub(super) fn container_claims(
     let claims_path = resources_path.field("claims");
     // Keys of the previous entries: the name of a claim, or `name/request`.
     let mut seen = BTreeSet::<String>::new();
-    // Names of claims for which a previous entry names a request.
+    // Names of claims that a previous entry names with a request.
     let mut claims_with_request = BTreeSet::new();
     for (index, claim) in list(container, "resources.claims").iter().enumerate() {
         let path = claims_path.index(index);

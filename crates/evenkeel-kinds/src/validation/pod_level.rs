@@ -25,7 +25,8 @@ pub(super) fn resources(spec: &Value, spec_path: &Path<'_>, errors: &mut Errors)
     consistency(spec, stated, &path, errors);
 }
 
-/// Requires that the pod states at least what its containers need together.
+/// Requires that pod-level requests and huge page limits are at least the aggregate of the containers, and that no
+/// container's limit exceeds the pod's.
 ///
 /// Upstream: `validatePodResourceConsistency`.
 fn consistency(spec: &Value, stated: &Value, path: &Path<'_>, errors: &mut Errors) {

@@ -66,7 +66,8 @@ pub(super) fn resize(new: &Value, old: &Value, errors: &mut Errors) {
     errors.extend(resize_errors);
 }
 
-/// Whether the node of a pod can resize the pod. A node that can also reports the resources of running containers.
+/// Returns whether the node of a pod can resize the pod. A node that can also reports the resources of running
+/// containers.
 ///
 /// Upstream: `isPodResizeRequestSupported`.
 fn node_supports_resize(pod: &Value) -> bool {
@@ -172,7 +173,7 @@ fn reset_cpu_and_memory(holder: &mut Value, old: &Value) {
     }
 }
 
-/// Whether the map of resources at `field` lost a resource.
+/// Returns whether the map of resources at `field` lost a resource.
 ///
 /// Upstream: `resourcesRemoved`.
 fn removes(new: &Value, old: &Value, field: &str) -> bool {

@@ -173,8 +173,8 @@ fn windows_user(name: &str) -> Vec<&'static str> {
     messages
 }
 
-/// Returns whether a text is the NetBIOS name of a domain: 1 to 15 characters, without some that Windows reserves, and not
-/// beginning with a dot.
+/// Returns whether a string is the NetBIOS name of a domain: 1 to 15 characters, none of them reserved by Windows, and
+/// not beginning with a dot.
 fn is_net_bios(domain: &str) -> bool {
     const RESERVED: [char; 9] = ['\\', '/', ':', '*', '?', '"', '<', '>', '|'];
     (1..=15).contains(&domain.chars().count())
@@ -182,7 +182,7 @@ fn is_net_bios(domain: &str) -> bool {
         && !domain.starts_with('.')
 }
 
-/// Returns whether a text is a DNS name, with letters of either case.
+/// Returns whether a string is a DNS name, with letters of either case.
 fn is_dns(domain: &str) -> bool {
     domain.split('.').all(|label| names::dns_label(&label.to_ascii_lowercase()).is_empty())
 }

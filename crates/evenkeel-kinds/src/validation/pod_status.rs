@@ -126,7 +126,7 @@ fn transitions(
     }
 }
 
-/// Whether a container has a rule that restarts all containers of the pod.
+/// Returns whether a container has a rule that restarts all containers of the pod.
 ///
 /// Upstream: `AllContainersCouldRestart`.
 fn all_may_restart(spec: &Value) -> bool {
@@ -136,7 +136,7 @@ fn all_may_restart(spec: &Value) -> bool {
         .any(|rule| text(rule, "action") == "RestartAllContainers")
 }
 
-/// Whether a container of a pod may run again after its process ended with the exit code `code`.
+/// Returns whether a container of a pod may run again after its process ended with the exit code `code`.
 ///
 /// Upstream: `ContainerShouldRestart`, `FindMatchingContainerRestartRule`.
 fn may_restart(container: &Value, spec: &Value, code: i64) -> bool {

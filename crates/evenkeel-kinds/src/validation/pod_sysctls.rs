@@ -38,7 +38,7 @@ pub(super) fn sysctls(spec: &Value, context: &Value, path: &Path<'_>, errors: &m
     }
 }
 
-/// Returns whether a text is the name of a sysctl: words that are separated by dots or slashes.
+/// Returns whether a string is the name of a sysctl: words that are separated by dots or slashes.
 ///
 /// Upstream: `IsValidSysctlName`.
 fn is_sysctl(name: &str) -> bool {

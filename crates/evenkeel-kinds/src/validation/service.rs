@@ -40,8 +40,7 @@ pub(super) fn service(service: &Value, errors: &mut Errors) {
     policies(spec, kind, &path, errors);
 }
 
-/// Rejects addresses to which a Service must not send its clients' traffic, such as loopback and link-local
-/// addresses.
+/// Rejects addresses that a Service must not send its clients' traffic to, such as loopback and link-local addresses.
 ///
 /// Upstream: `ValidateEndpointIP`.
 pub(super) fn non_special_ip(ip: &str, path: &Path<'_>, errors: &mut Errors) {

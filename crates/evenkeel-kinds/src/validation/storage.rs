@@ -195,7 +195,8 @@ pub(super) fn driver_name(name: &str, path: &Path<'_>, errors: &mut Errors) {
     errors.invalid_for_each(path, name, &names::dns_subdomain(&name.to_lowercase()));
 }
 
-/// Validates what comes between the attacher of an update and that of a new object, whose rule is declarative.
+/// Validates all fields except the attacher. Upstream validates the attacher of an update before these fields. A
+/// declarative rule validates that of a new object after them.
 ///
 /// Upstream: `ValidateVolumeAttachment`.
 fn volume_attachment(new: &Value, errors: &mut Errors) {

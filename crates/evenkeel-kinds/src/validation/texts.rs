@@ -1,4 +1,4 @@
-//! Texts of the errors when one field of a valid object changes. The expected texts are from kube-apiserver v1.37.
+//! Error messages when one field of a valid object changes. The expected messages are from kube-apiserver v1.37.
 
 use super::{Errors, ValidationTarget, create, update};
 use crate::defaults;
@@ -297,7 +297,7 @@ fn errors_of_an_update_have_upstreams_texts() {
                 r#"spec.successPolicy: Invalid value: {"Rules":[{"SucceededIndexes":null,"SucceededCount":1}]}: field is immutable"#,
             ],
         ),
-        // Upstream's field is a pointer: an empty text differs from an unset field.
+        // Upstream's field is a pointer: an empty string differs from an unset field.
         (
             "batch",
             "Job",

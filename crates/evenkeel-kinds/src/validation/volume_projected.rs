@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 const KEY_TYPES: [&str; 6] =
     ["RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519"];
 
-/// An hour in seconds: the shortest time for which a pod certificate can be asked.
+/// An hour in seconds: the minimum lifetime of a pod certificate.
 const HOUR: i64 = 3600;
 
 /// Returns whether Kubernetes itself defines a signer.

@@ -12,7 +12,7 @@ use evenkeel_apimachinery::amount::Amount;
 use evenkeel_apimachinery::value::{self, get, int, list, text};
 use serde_json::Value;
 
-/// Deprecated labels of nodes, each with the text of the warning.
+/// Deprecated labels of nodes, each with the message of the warning.
 const DEPRECATED_LABELS: &[(&str, &str)] = &[
     ("app.kubernetes.io/created-by", "deprecated since v1.9"),
     ("beta.kubernetes.io/arch", "deprecated since v1.14; use \"kubernetes.io/arch\" instead"),
@@ -36,7 +36,7 @@ const DEPRECATED_LABELS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Deprecated types of volumes, each with the text of the warning.
+/// Deprecated types of volumes, each with the message of the warning.
 const DEPRECATED_VOLUMES: &[(&str, &str)] = &[
     ("photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"),
     ("gitRepo", "deprecated in v1.11, and disabled by default in v1.33+"),

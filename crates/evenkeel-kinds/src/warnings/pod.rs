@@ -13,7 +13,7 @@ use evenkeel_apimachinery::value::{get, int, list, object, text};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Deprecated annotations of pods, each with the text of the warning.
+/// Deprecated annotations of pods, each with the message of the warning.
 const DEPRECATED_ANNOTATIONS: &[(&str, &str)] = &[
     (
         "scheduler.alpha.kubernetes.io/critical-pod",

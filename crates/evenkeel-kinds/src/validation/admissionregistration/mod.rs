@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 const FAILURE_POLICIES: [&str; 2] = ["Fail", "Ignore"];
 const MATCH_POLICIES: [&str; 2] = ["Equivalent", "Exact"];
 const OPERATIONS: [&str; 5] = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
-/// Operations for which a policy may mutate the object.
+/// Operations whose object a policy may mutate.
 const MUTATING_OPERATIONS: [&str; 4] = ["*", "CONNECT", "CREATE", "UPDATE"];
 const REINVOCATION_POLICIES: [&str; 2] = ["IfNeeded", "Never"];
 const SCOPES: [&str; 3] = ["*", "Cluster", "Namespaced"];
@@ -221,7 +221,7 @@ fn mutating_operations(resources: &Value, path: &Path<'_>, errors: &mut Errors) 
     }
 }
 
-/// Returns whether `field` differs from the old object, or there is no old object.
+/// Returns whether `field` differs from the old object. Without an old object, returns true.
 fn is_changed(new: &Value, old: Option<&Value>, field: &str) -> bool {
     old.is_none_or(|old| !same(get(new, field), get(old, field)))
 }

@@ -35,7 +35,7 @@ pub(super) fn capacities(
     }
 }
 
-/// Quantity: its amount, and its text in the object.
+/// Quantity: its amount, and the string in the object.
 #[derive(Clone, Copy, Default)]
 struct Quantity<'v> {
     amount: Amount,

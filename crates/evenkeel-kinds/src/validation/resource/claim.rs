@@ -76,7 +76,7 @@ impl<'v> RequestNames<'v> {
         )
     }
 
-    /// Returns whether the text names a request, or a request and one of its alternatives.
+    /// Returns whether `reference` names a request, or a request and one of its alternatives.
     fn has(&self, reference: &str) -> bool {
         match reference.split_once('/') {
             None => self.0.contains_key(reference),

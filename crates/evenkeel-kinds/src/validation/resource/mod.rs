@@ -1,9 +1,9 @@
 //! Validation of resource.k8s.io: device classes, claims, claim templates, slices and taint rules.
 //!
-//! Upstream has two kinds of rules for this group: handwritten Go code, and declarative tags on the types. If both
-//! find an error, a response lists it once, with the text of the declarative rule. Errors of declarative validation
-//! come last. Therefore, each function adds a handwritten rule's error to one list and a declarative rule's error
-//! to another.
+//! Upstream has two kinds of rules for this group: handwritten Go code, and declarative tags on the types. If both find
+//! an error, a response lists it once, with the message of the declarative rule. Errors of declarative validation come
+//! last. Therefore, each function adds a handwritten rule's error to one list and a declarative rule's error to
+//! another.
 //!
 //! Fields of feature gates that are off by default need no rules, because a write drops them.
 //!
@@ -137,7 +137,7 @@ fn declared(item: &Value, path: &Path<'_>) -> BadValue {
     }
 }
 
-/// Returns the text of an item in a list of strings.
+/// Returns an item of a list of strings.
 fn item_text(item: &Value) -> &str {
     item.as_str().unwrap_or_default()
 }

@@ -19,7 +19,7 @@ const MAX_DEVICES_WITH_ADVANCED_FEATURES: usize = 64;
 const MAX_COUNTER_SETS: usize = 8;
 /// Maximum number of counters of a counter set, or in a device's consumption of one.
 const MAX_COUNTERS: usize = 32;
-/// Maximum number of counter sets from which a device consumes.
+/// Maximum number of counter sets that a device consumes from.
 const MAX_COUNTER_CONSUMPTIONS: usize = 2;
 /// Maximum number of attributes and capacities of a device, together.
 const MAX_ATTRIBUTES_AND_CAPACITIES: usize = 32;
@@ -242,7 +242,7 @@ fn device_attribute(attribute: &Value, path: &Path<'_>, lists: &mut ErrorLists) 
     }
 }
 
-/// Returns whether the text is a semantic version such as `1.2.3-alpha.1+build.2`.
+/// Returns whether `text` is a semantic version such as `1.2.3-alpha.1+build.2`.
 ///
 /// Upstream: `semverRe`.
 fn is_semantic_version(text: &str) -> bool {

@@ -1,9 +1,9 @@
-//! Each test compares the fields and texts of an object's errors.
+//! Each test compares the fields and messages of an object's errors.
 
 use super::*;
 use serde_json::json;
 
-/// Returns each error's field and text, such as `spec.driver: Required value`. Without `old`, `new` is created.
+/// Returns each error's field and message, such as `spec.driver: Required value`. Without `old`, `new` is created.
 fn errors_of(kind: &str, new: &Value, old: Option<&Value>, subresource: &str) -> Vec<String> {
     let mut errors = Errors::default();
     let group = "resource.k8s.io";
