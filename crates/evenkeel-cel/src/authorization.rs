@@ -1,4 +1,4 @@
-//! Values of authorization checks: what the variable `authorizer` and its methods return.
+//! Values of authorization checks: the variable `authorizer`, and the results of its methods.
 //!
 //! Upstream: `cel/library/authz.go`.
 

@@ -226,8 +226,8 @@ pub(super) fn add<'a>(a: &Val<'a>, b: &Val<'a>) -> Outcome<'a> {
     })
 }
 
-/// Adds elements to a list of type `map` with these keys, or of type `set` if there are none. An element replaces the
-/// one with the same keys.
+/// Adds elements to a list of type `map` with these keys, or of type `set` without keys. An element replaces the one
+/// with the same keys.
 ///
 /// Upstream: `unstructuredSetList.Add`, `unstructuredMapList.Add`.
 fn merge_lists<'a>(

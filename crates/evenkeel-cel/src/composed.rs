@@ -31,7 +31,7 @@ pub(crate) struct CompositedVariables<'a> {
     cost_limit: Cell<u64>,
     /// Index of a variable that must be evaluated before the current expression begins again.
     postponed: Cell<Option<usize>>,
-    /// Remaining cost of evaluations that stop and begin again. It bounds the time for which no budget pays.
+    /// Remaining cost of evaluations that stop and begin again. It limits work that is charged to no other budget.
     restart_budget: Cell<u64>,
 }
 
@@ -371,7 +371,8 @@ mod tests {
         // Each case parses dozens of expressions, which takes a thread each.
         #![proptest_config(ProptestConfig::with_cases(24))]
 
-        /// The value is that of the expression in which each variable is written out.
+        /// An expression with variables has the same value as the expression with each variable replaced by its
+        /// definition.
         #[test]
         fn a_variable_is_as_its_expression(
             shapes in prop::collection::vec((0u8..5, any::<prop::sample::Index>(), any::<prop::sample::Index>()), 1..12),

@@ -55,7 +55,7 @@ impl Val<'_> {
         }
     }
 
-    /// Whether upstream has no overload to compare the two values: it cannot compare an object or a list with a
+    /// Returns whether upstream has no overload to compare the two values: it cannot compare an object or a list with a
     /// schema to a value of another type, except null.
     pub(crate) fn refuses_comparison(&self, other: &Self) -> bool {
         match self {
@@ -69,7 +69,7 @@ impl Val<'_> {
         }
     }
 
-    /// Whether two values are equal; numbers are compared across their types.
+    /// Returns whether two values are equal; numbers are compared across their types.
     pub fn equals(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Null, Self::Null) => true,
@@ -101,7 +101,7 @@ impl Val<'_> {
         }
     }
 
-    /// Whether two numbers, lists or maps are equal, whatever their variants.
+    /// Returns whether two numbers, lists or maps are equal, whatever their variants.
     fn equals_number_or_container(&self, other: &Self) -> bool {
         if let (Some(a), Some(b)) = (Number::of(self), Number::of(other)) {
             return a.compare(b) == Some(Ordering::Equal);

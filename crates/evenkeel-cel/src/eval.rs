@@ -366,8 +366,8 @@ impl<'a> Evaluator<'a> {
         result
     }
 
-    /// Evaluates an expression in which a variable is bound to a value, as `cel.bind` does. If the value cannot be
-    /// evaluated, this is an error only where the expression uses the variable.
+    /// Evaluates an expression that binds a variable to a value, such as `cel.bind`. An error of the value counts only
+    /// where the expression uses the variable.
     fn binding(&mut self, comprehension: &'a ComprehensionExpr) -> EvalResult<'a> {
         let used = self.used_bindings.entry(std::ptr::from_ref(comprehension));
         let is_used = *used

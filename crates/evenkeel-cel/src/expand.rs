@@ -12,12 +12,12 @@ use crate::macros::{ACCUMULATOR, OLD_ACCUMULATOR};
 use crate::parse::Offsets;
 use crate::report::{Errors, Location};
 
-/// Iteration variable of a comprehension over an empty list. It is no valid identifier, so that it cannot clash with a
-/// variable of the expression.
+/// Iteration variable of a comprehension over an empty list. It is not a valid identifier, so that it cannot clash with
+/// a variable of the expression.
 const UNUSED: &str = "#unused";
-/// Variable that holds the list of `sortBy`. It is no valid identifier, either.
+/// Variable that holds the list of `sortBy`. It is not a valid identifier, either.
 const SORTED: &str = "@__sortBy_input__";
-/// Method that sorts a list by a list of keys. Its name is no valid identifier: only the expansion of `sortBy` calls
+/// Method that sorts a list by a list of keys. Its name is not a valid identifier: only the expansion of `sortBy` calls
 /// it.
 pub(crate) const SORT_BY_KEYS: &str = "@sortByAssociatedKeys";
 

@@ -54,7 +54,7 @@ pub(crate) fn bytes(text: &str) -> Result<Vec<u8>, String> {
     })
 }
 
-/// Whether upstream supports the format for values of this type.
+/// Returns whether upstream supports the format for values of this type.
 pub fn is_known(kind: &str, format: &str) -> bool {
     match kind {
         "integer" => matches!(format, "int32" | "int64"),
@@ -63,7 +63,7 @@ pub fn is_known(kind: &str, format: &str) -> bool {
     }
 }
 
-/// Whether a text has the format; an unknown format accepts any text.
+/// Returns whether a string has the format; an unknown format accepts any string.
 pub fn fits(format: &str, text: &str) -> bool {
     match format {
         "date-time" | "datetime" => text.parse::<jiff::Timestamp>().is_ok(),
@@ -139,7 +139,7 @@ fn is_color(text: &str) -> bool {
     matches!(digits.len(), 3 | 6) && digits.chars().all(|c| c.is_ascii_hexdigit())
 }
 
-/// Whether the text is a Go duration, or a phrase such as `3 days` that strfmt also accepts.
+/// Returns whether `text` is a Go duration, or a phrase such as `3 days`, which strfmt also accepts.
 fn is_duration(text: &str) -> bool {
     let mut rest = text.trim_start_matches(['-', '+']);
     if rest == "0" {

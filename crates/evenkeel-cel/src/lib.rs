@@ -96,7 +96,7 @@ impl Program {
         &self.expression
     }
 
-    /// Returns the text of the expression.
+    /// Returns the source of the expression.
     pub(crate) fn source(&self) -> &str {
         &self.source
     }
@@ -118,12 +118,12 @@ impl Program {
         self.depth
     }
 
-    /// Whether the expression uses a variable.
+    /// Returns whether the expression uses a variable.
     pub fn uses(&self, variable: &str) -> bool {
         names::uses(&self.expression, variable)
     }
 
-    /// Whether the expression reads a field of a variable by the field's name.
+    /// Returns whether the expression reads a field of a variable by the field's name.
     pub fn selects(&self, variable: &str, field: &str) -> bool {
         names::selects(&self.expression, variable, field)
     }

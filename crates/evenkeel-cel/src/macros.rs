@@ -13,8 +13,8 @@ use cel::common::ast::{
 };
 use cel::parser::{Macro, MacroExprHelper, ParseError, Parser};
 
-/// Function that adds an entry to the map in the accumulator of a comprehension. Only expanded macros call it: its
-/// name is no valid identifier.
+/// Function that adds an entry to the map in the accumulator of a comprehension. Only expanded macros call it: its name
+/// is not a valid identifier.
 pub(crate) const MAP_INSERT: &str = "cel.@mapInsert";
 
 /// Name of the accumulator of a comprehension, the same as in the parser's own macros.

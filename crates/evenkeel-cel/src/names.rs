@@ -90,7 +90,7 @@ pub(crate) fn without_dot(name: &str) -> &str {
     name.strip_prefix('.').unwrap_or(name)
 }
 
-/// Whether a name is a reserved word of CEL.
+/// Returns whether a name is a reserved word of CEL.
 pub(crate) fn is_reserved(name: &str) -> bool {
     RESERVED.contains(&name)
 }
@@ -177,15 +177,15 @@ pub(super) fn depth(expression: &Expression) -> usize {
     deepest + 1
 }
 
-/// Whether an expression contains a variable's name, even if a macro binds another variable of that name.
+/// Returns whether an expression contains a variable's name, even if a macro binds another variable of that name.
 pub(super) fn uses(expression: &Expression, variable: &str) -> bool {
     let mut found = matches!(&expression.expr, Expr::Ident(name) if name == variable);
     each_child(expression, &mut |child| found = found || uses(child, variable));
     found
 }
 
-/// Whether an expression reads a field of a variable by the field's name: `variable.field`, `has(variable.field)` or
-/// `variable.?field`.
+/// Returns whether an expression reads a field of a variable by the field's name: `variable.field`,
+/// `has(variable.field)` or `variable.?field`.
 ///
 /// Upstream: `hasSelectExp`.
 pub(super) fn selects(expression: &Expression, variable: &str, field: &str) -> bool {
@@ -202,12 +202,12 @@ pub(super) fn selects(expression: &Expression, variable: &str, field: &str) -> b
     found
 }
 
-/// Whether an expression is a string literal with this text.
+/// Returns whether an expression is a string literal with this value.
 fn is_string(expression: &Expression, text: &str) -> bool {
     matches!(&expression.expr, Expr::Literal(LiteralValue::String(literal)) if literal.inner() == text)
 }
 
-/// Returns the type of this name, such as `int`; `None` if there is no such type.
+/// Returns the type of this name, such as `int`; `None` for an unknown name.
 pub fn type_named(name: &str) -> Option<&'static str> {
     crate::check::TYPES.iter().map(|(known, _)| *known).find(|known| *known == name)
 }

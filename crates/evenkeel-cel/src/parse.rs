@@ -46,7 +46,7 @@ impl Offsets {
     }
 }
 
-/// Parses an expression, and expands its macros. The error has the text of all syntax errors.
+/// Parses an expression, and expands its macros. The error has the messages of all syntax errors.
 pub(crate) fn parse(source: &str, extensions: Extensions) -> Result<(Expression, Offsets), String> {
     let mut errors = Errors::default();
     if let Err(error) = bounds::check(source) {
@@ -71,15 +71,15 @@ pub(crate) fn parse(source: &str, extensions: Extensions) -> Result<(Expression,
     }
 }
 
-/// Parses an expression in which macros are calls like others, and without optional syntax. The error is the message of
-/// the first syntax error.
+/// Parses an expression without optional syntax, and without expanding macros. The error is the message of the first
+/// syntax error.
 pub(crate) fn parse_without_macros(source: &str) -> Result<Expression, String> {
     bounds::check(source)?;
     let parser = || Env::default().parser().enable_optional_syntax(false);
     match parse_on_large_stack(source, parser) {
         Ok(Ok((expression, _))) => Ok(expression),
         Ok(Err(syntax_errors)) => {
-            // cel-go checks the tree, whose errors have no such prefix, after it has parsed the whole text.
+            // cel-go checks the tree after it has parsed the whole expression. Errors of the tree have no such prefix.
             let is_early = |(_, message): &&(Location, String)| message.starts_with("Syntax error");
             let first = syntax_errors.iter().find(is_early).or(syntax_errors.first());
             Err(first.map_or_else(|| "no syntax tree".to_owned(), |(_, message)| message.clone()))
@@ -114,7 +114,7 @@ fn parse_syntax(source: &str, parser: Parser) -> Parsed {
 const INCOMPLETE: [&str; 5] = ["No `", "Incomplete ", "Unknown `", "UNKNOWN", "unsupported ident"];
 
 /// Returns the parser's errors with the locations and messages that cel-go has. Errors about missing nodes are only
-/// kept if there are no others, because cel-go does not report them.
+/// kept without other errors, because cel-go does not report them.
 fn in_words_of_cel_go(source: &str, errors: &ParseErrors) -> Vec<(Location, String)> {
     let is_incomplete =
         |error: &ParseError| INCOMPLETE.iter().any(|prefix| error.msg.starts_with(prefix));

@@ -297,7 +297,7 @@ impl<'p> Parser<'p> {
             }
             'x' => {
                 let Some(number) = self.hex_digits() else { return wrong(self.rest) };
-                // No text has a surrogate; its replacement stands in for it.
+                // No string has a surrogate; the replacement character stands for it.
                 char::from_u32(number).unwrap_or(char::REPLACEMENT_CHARACTER)
             }
             letter if letter.is_ascii() && !letter.is_ascii_alphanumeric() => letter,

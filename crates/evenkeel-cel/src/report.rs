@@ -65,7 +65,7 @@ impl Errors {
         self.count == 0
     }
 
-    /// Returns the text of all errors, ordered by location; `Ok` if there are none.
+    /// Returns the messages of all errors, ordered by location; `Ok` without errors.
     pub(crate) fn into_result(mut self, source: &str) -> Result<(), String> {
         if self.is_empty() {
             return Ok(());
@@ -80,7 +80,7 @@ impl Errors {
     }
 }
 
-/// Returns the text of an error: its message, the source line, and a pointer to the column.
+/// Formats an error: its message, the source line, and a pointer to the column.
 fn text(source: &str, location: Location, message: &str) -> String {
     let Location { line, column } = location;
     let head = format!("ERROR: <input>:{line}:{}: {message}", column + 1);

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::rc::Rc;
 
-/// Text of a string value. Copies share the text, because an expression may read a string any number of times.
+/// A string value. Copies share the bytes, because an expression may read a string any number of times.
 #[derive(Debug, Clone)]
 pub enum Text<'a> {
     /// Text of an object or an expression.
@@ -14,7 +14,7 @@ pub enum Text<'a> {
 }
 
 impl Text<'_> {
-    /// Copies the text to a new string.
+    /// Converts the value to an owned string.
     pub fn into_owned(self) -> String {
         self.to_string()
     }

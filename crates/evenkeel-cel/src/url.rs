@@ -9,7 +9,7 @@ use crate::functions::address_error;
 /// A parsed URL: absolute, or an absolute path.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Url {
-    /// Original text of the URL.
+    /// The URL as it was parsed.
     pub text: String,
     /// Scheme in lower case, without the colon; empty for a path.
     pub scheme: String,
@@ -36,12 +36,12 @@ impl Url {
         Ok(Self { text: text.to_owned(), ..url })
     }
 
-    /// Whether a text is a valid request URI: an absolute URL or an absolute path.
+    /// Returns whether a string is a valid request URI: an absolute URL or an absolute path.
     pub(crate) fn is_request_uri(text: &str) -> bool {
         parse_parts(text, true).is_ok()
     }
 
-    /// Returns the reason why a text is not a valid request URI; `None` if it is valid.
+    /// Returns the reason why a string is not a valid request URI; `None` if it is valid.
     pub(crate) fn request_uri_error(text: &str) -> Option<String> {
         let why = parse_parts(text, true).err()?;
         Some(format!("parse {}: {why}", quote(text)))
@@ -103,7 +103,7 @@ fn parse_parts(text: &str, is_request: bool) -> Result<Url, String> {
     Ok(url)
 }
 
-/// Splits a URL into scheme and rest; the scheme is empty if there is none.
+/// Splits a URL into scheme and rest; the scheme is empty if the URL has none.
 fn split_scheme(text: &str) -> Result<(&str, &str), String> {
     for (at, byte) in text.bytes().enumerate() {
         match byte {
@@ -179,7 +179,7 @@ fn decode_host(scheme: &str, host: &str) -> Result<String, String> {
     Ok(format!("[{name}]{port}"))
 }
 
-/// Whether a text is empty, or a colon followed by any number of digits.
+/// Returns whether `port` is empty, or a colon followed by any number of digits.
 fn is_optional_port(port: &str) -> bool {
     port.is_empty()
         || port.strip_prefix(':').is_some_and(|port| port.bytes().all(|b| b.is_ascii_digit()))
@@ -194,12 +194,12 @@ enum Part {
     Other,
 }
 
-/// Whether a host may contain this byte without an escape.
+/// Returns whether a host may contain this byte without an escape.
 fn is_host_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-_.~!$&'()*+,;=:[]<>\"".contains(&byte)
 }
 
-/// Whether a path may contain this byte without an escape.
+/// Returns whether a path may contain this byte without an escape.
 fn is_path_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-_.~$&+,/:;=@".contains(&byte)
 }
@@ -240,7 +240,7 @@ fn unescaped(text: &str, part: Part) -> Result<Vec<u8>, String> {
     Ok(decoded)
 }
 
-/// Returns the escaped form of a path: the original text if it is validly escaped, else the default encoding.
+/// Returns the escaped form of a path: the original path if it is validly escaped, else the default encoding.
 ///
 /// Upstream: Go's `URL.EscapedPath`.
 fn escaped_path(original: &str) -> Result<String, String> {
@@ -367,7 +367,7 @@ mod tests {
     }
 
     proptest! {
-        /// Any text is parsed or refused, and a path that was escaped stays as it is.
+        /// Any string is parsed or refused, and escaping an escaped path does not change it.
         #[test]
         fn escaped_paths_stay(text in "[a-z]{0,3}:?/?/?[-a-z:@\\[\\]%0-9é?#<>. ]{0,20}") {
             if let Ok(url) = Url::parse(&text) {

@@ -20,13 +20,14 @@ pub trait Schema: std::fmt::Debug {
     fn kind(&self) -> &str;
     /// Returns the OpenAPI format.
     fn format(&self) -> &str;
-    /// Whether the schema describes an object with named fields, as opposed to a map.
+    /// Returns whether the schema describes an object with named fields, as opposed to a map.
     fn names_fields(&self) -> bool;
     /// Returns the schema of a field of an object, or of a map's values.
     fn child(&self, name: &str) -> Option<&dyn Schema>;
     /// Returns the schema of a list's elements.
     fn items(&self) -> Option<&dyn Schema>;
-    /// Whether the order of a list's elements does not matter for equality, as for the list types `set` and `map`.
+    /// Returns whether the order of a list's elements does not matter for equality, as for the list types `set` and
+    /// `map`.
     fn is_unordered(&self) -> bool;
     /// Returns the keys of a list of type `map`, or no keys for one of type `set`; `None` for other lists.
     fn list_keys(&self) -> Option<&[Box<str>]> {
@@ -148,12 +149,12 @@ impl<'a> Val<'a> {
         Self::Str(text.into().into())
     }
 
-    /// Returns a value of type `string` that borrows its text.
+    /// Returns a value of type `string` that borrows `text`.
     pub fn borrowed(text: &'a str) -> Self {
         Self::Str(text.into())
     }
 
-    /// Parses a semantic version; `None` if the text is not one.
+    /// Parses a semantic version; `None` if `text` is invalid.
     pub fn semver(text: &str) -> Option<Self> {
         super::functions::semver(text, false).ok()
     }

@@ -301,8 +301,8 @@ impl<'c> Coster<'c> {
         sum
     }
 
-    /// Returns the range to which the sizes of elements are added by union: its neutral element. For no elements, it
-    /// is 0.
+    /// Returns the initial range of a union of the sizes of elements: the neutral element of the union, or 0 without
+    /// elements.
     fn initial_union(is_empty: bool) -> Range {
         Range::new(if is_empty { 0 } else { u64::MAX }, 0)
     }
@@ -328,7 +328,7 @@ impl<'c> Coster<'c> {
         self.locals.push(Local { name, path, size, entries });
     }
 
-    /// Estimates an expression in which a variable is bound to a value.
+    /// Estimates an expression that binds a variable to a value.
     fn binding_cost(&mut self, id: u64, comprehension: &'c ComprehensionExpr) -> Range {
         let sum = self.cost(&comprehension.iter_range).plus(self.cost(&comprehension.accu_init));
         self.push_local(&comprehension.accu_var, &comprehension.accu_init);
@@ -459,7 +459,8 @@ fn literal_size(expression: &Expression) -> Option<u64> {
     })
 }
 
-/// Whether a comprehension only binds a variable to a value, as [`crate::expand`] creates it: it never iterates.
+/// Returns whether a comprehension only binds a variable to a value, as [`crate::expand`] creates it: it never
+/// iterates.
 ///
 /// Upstream: `isBind`.
 fn is_binding(comprehension: &ComprehensionExpr) -> bool {

@@ -102,7 +102,7 @@ impl Estimate<'_, '_> {
         self.target.map_or(Range::UNKNOWN, Argument::size_or_unknown)
     }
 
-    /// Whether the overload takes a string as this argument, rather than a parsed value such as an IP address.
+    /// Returns whether the overload takes a string as this argument, rather than a parsed value such as an IP address.
     fn takes_string(&self, index: usize) -> bool {
         self.overload.args.get(index) == Some(&Type::Str)
     }
@@ -319,8 +319,8 @@ impl Estimate<'_, '_> {
     fn size_of_replace(&self) -> Range {
         let (size, from, to) = (self.target_size(), self.size(0), self.size(1));
         let occurrences = |size: u64, from: u64| (size as f64 / from as f64).ceil() as u64;
-        // An empty string occurs before each character and at the end. A replacement that does not make the text longer
-        // (for the maximum) or shorter (for the minimum) does not count: the text keeps its size.
+        // An empty string occurs before each character and at the end. A replacement that does not make the string
+        // longer (for the maximum) or shorter (for the minimum) does not count: the string keeps its size.
         let (max_replaced, max_kept) = match from.min {
             0 => (size.max.saturating_add(1), size.max),
             from if to.max <= from => (0, size.max),
@@ -347,7 +347,7 @@ impl Estimate<'_, '_> {
     }
 }
 
-/// Returns the cost of searching a text of this size for a pattern. An empty text costs as much as one character.
+/// Returns the cost of searching a string of this size for a pattern. An empty string costs as much as one character.
 fn search_cost(text: Range, pattern: Range) -> Range {
     text.plus(Range::fixed(1)).scaled(READ).times(pattern.scaled(PATTERN))
 }

@@ -33,8 +33,8 @@ fn type_named(name: &str) -> Option<Type> {
     TYPES.iter().find(|(type_name, _)| *type_name == name).map(|(_, kind)| kind())
 }
 
-/// Whether cel-go treats a type of a library as a struct: selecting a field is another error than for other types. No
-/// such struct has fields.
+/// Returns whether cel-go treats a type of a library as a struct: selecting a field is another error than for other
+/// types. No such struct has fields.
 pub(super) fn is_struct(library: &str) -> bool {
     library != IP && library != CIDR
 }

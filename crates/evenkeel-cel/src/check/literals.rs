@@ -109,8 +109,8 @@ impl Validator<'_> {
     }
 }
 
-/// Whether a literal is a valid first argument of a function. In `matches(text, pattern)`, upstream checks the text
-/// as if it were the pattern; so does this function.
+/// Returns whether a literal is a valid first argument of a function. In `matches(text, pattern)`, upstream checks
+/// `text` as if it were the pattern, and so does this function.
 fn is_valid(name: &str, value: &LiteralValue) -> bool {
     let argument = match (name, value) {
         ("duration" | "timestamp", LiteralValue::String(text)) => Val::borrowed(text.inner()),

@@ -107,7 +107,7 @@ impl Type {
         Self::Object(Object { name, fields: Fields::DeclType(fields) })
     }
 
-    /// Returns the type of the field with this path, in which each unnamed object type is named by its path.
+    /// Returns the type of the field at `path`, and names each unnamed object type in it after its path.
     ///
     /// Upstream: `MaybeAssignTypeName`.
     pub fn named(&self, path: &str) -> Self {
@@ -161,7 +161,7 @@ impl Type {
         }
     }
 
-    /// Whether two types are equal except for their parameters.
+    /// Returns whether two types are equal except for their parameters.
     pub(crate) fn has_kind_of(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Library(a), Self::Library(b)) => a == b,
@@ -170,7 +170,7 @@ impl Type {
         }
     }
 
-    /// Whether `null` can be assigned to the type.
+    /// Returns whether `null` can be assigned to the type.
     pub(crate) fn is_nullable(&self) -> bool {
         matches!(
             self,
@@ -185,12 +185,12 @@ impl Type {
         )
     }
 
-    /// Whether the type matches every other type.
+    /// Returns whether the type matches every other type.
     pub(crate) fn is_wildcard(&self) -> bool {
         matches!(self, Self::Dyn | Self::Any | Self::Error)
     }
 
-    /// Whether all values have the size 1.
+    /// Returns whether all values have the size 1.
     pub(crate) fn is_scalar(&self) -> bool {
         match self {
             Self::Optional(parameter) => parameter.is_scalar(),

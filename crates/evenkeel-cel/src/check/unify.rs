@@ -34,7 +34,7 @@ impl Substitution {
         Type::Variable(u32::try_from(self.bound.len() - 1).unwrap_or(u32::MAX))
     }
 
-    /// Whether a value of type `a` can be used where `b` is expected. If so, binds the variables of both.
+    /// Returns whether a value of type `a` can be used where `b` is expected. If so, binds the variables of both.
     ///
     /// Upstream: `isAssignable`.
     pub(super) fn unify(&mut self, a: &Type, b: &Type) -> bool {
@@ -85,8 +85,8 @@ impl Substitution {
         rest.is_some()
     }
 
-    /// Whether a value of type `a` can be used where `b` is expected. Binds variables even if the result is false.
-    /// Once no step remains, the result is always false.
+    /// Returns whether a value of type `a` can be used where `b` is expected. Binds variables even if the result is
+    /// false. Once no step remains, the result is always false.
     ///
     /// Upstream: `internalIsAssignable`.
     fn is_assignable(&mut self, a: &Type, b: &Type, depth: usize) -> bool {
@@ -145,7 +145,7 @@ impl Substitution {
         Substituted::Valid
     }
 
-    /// Whether a type does not refer to a variable, directly or through the bindings of its own variables.
+    /// Returns whether a type does not refer to a variable, directly or through the bindings of its own variables.
     ///
     /// Upstream: `notReferencedIn`.
     fn is_free_of(&mut self, variable: &Type, within: &Type, depth: usize) -> bool {
@@ -207,7 +207,7 @@ pub(super) fn most_general(a: &Type, b: &Type) -> Type {
     if is_equal_or_less_specific(a, b) { a.clone() } else { b.clone() }
 }
 
-/// Whether `a` is at least as general as `b`.
+/// Returns whether `a` is at least as general as `b`.
 ///
 /// Upstream: `isEqualOrLessSpecific`.
 fn is_equal_or_less_specific(a: &Type, b: &Type) -> bool {
@@ -229,7 +229,7 @@ mod tests {
     use super::*;
     use crate::Program;
 
-    /// Number of variables, each of which stands for a type with the next one twice.
+    /// Number of variables. Each stands for a type that contains the next variable twice.
     const LEVELS: usize = 40;
 
     /// Makes variables whose expansion has a part for each path through all levels; returns the first.

@@ -4,7 +4,7 @@
 
 use evenkeel_api::quote::quote;
 
-/// Returns Go's error for a text that is not an IP address; `None` for a valid one.
+/// Returns Go's error for a string that is not an IP address; `None` for a valid address.
 pub(crate) fn parse_error(text: &str) -> Option<String> {
     let error = match text.find(['.', ':', '%']) {
         None => Some(("unable to parse IP", "")),
@@ -21,8 +21,8 @@ pub(crate) fn parse_error(text: &str) -> Option<String> {
     })
 }
 
-/// Message of an error, and the rest of the text from the error on; empty if the error has no position. `None`
-/// without an error.
+/// Message of an error, and the rest of the string from the error's position; empty if the error has no position.
+/// `None` without an error.
 type Problem<'t> = Option<(&'static str, &'t str)>;
 
 /// Checks the four fields of an IPv4 address.

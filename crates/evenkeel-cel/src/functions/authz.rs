@@ -118,7 +118,7 @@ mod tests {
     use crate::authorization::{Authorize, Decision, Subject};
     use crate::{Failure, PER_CALL_LIMIT, Program, Scope};
 
-    /// Allows what begins with `get`, and shows the request in its reason.
+    /// Allows verbs that begin with `get`, and prints the request in its reason.
     #[derive(Debug)]
     struct PrintedRequest;
 
@@ -230,7 +230,7 @@ mod tests {
                 "authorizer.serviceAccount('a', 'b').group('').resource('p').namespace('n').check('get').reason()",
                 350_006,
             ),
-            // 10 for the list, 1 for the text, and 50 for each possible requirement.
+            // 10 for the list, 1 for the string, and 50 for each possible requirement.
             (
                 "authorizer.group('').resource('p').labelSelector('a=b').check('get').error()",
                 350_004 + 10 + 1 + 100,

@@ -100,7 +100,7 @@ const FORMATS: [&str; 13] = [
     "datetime",
 ];
 
-/// Returns the errors of a text that does not have the format; `optional.none()` if it has.
+/// Returns the errors of a string that does not have the format; `optional.none()` for a valid string.
 fn validate<'a>(format: &str, text: &str) -> Val<'a> {
     use evenkeel_api::forms::{
         dns_1035_label, dns_label, dns_subdomain, label_value, qualified_name,
@@ -131,7 +131,7 @@ fn validate<'a>(format: &str, text: &str) -> Val<'a> {
     Val::some(Val::list(errors.into_iter().map(Val::str).collect()))
 }
 
-/// Whether a value is the zero value of its type in Go.
+/// Returns whether a value is the zero value of its type in Go.
 fn is_zero(value: &Val<'_>) -> bool {
     match value {
         Val::Null | Val::Optional(None) => true,
@@ -154,7 +154,7 @@ fn no_overload(name: &str, value: &Val<'_>) -> String {
     format!("no such overload: {name}({})", value.type_name())
 }
 
-/// Whether the conversion `bool`, `bytes`, `duration` or `timestamp` takes values of this type.
+/// Returns whether the conversion `bool`, `bytes`, `duration` or `timestamp` takes values of this type.
 fn is_convertible(name: &str, value: &Val<'_>) -> bool {
     match value {
         Val::Str(_) => true,

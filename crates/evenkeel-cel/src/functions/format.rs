@@ -71,7 +71,7 @@ pub(crate) fn clause(text: &str) -> Result<(char, Option<usize>, &str), String> 
     }
 }
 
-/// Formatted text with a maximum length. A longer text fails as if it exceeded the cost budget.
+/// Formatted string with a maximum length. A longer string fails as if it exceeded the cost budget.
 struct Output {
     text: String,
     /// Maximum length in bytes.
@@ -85,7 +85,7 @@ impl Output {
         Ok(())
     }
 
-    /// Adds a text `count` times.
+    /// Appends `with` to the string `count` times.
     fn pad(&mut self, with: &str, count: usize) -> Result<(), Failure> {
         self.check_limit(count.saturating_mul(with.len()))?;
         self.text.push_str(&with.repeat(count));

@@ -89,7 +89,7 @@ fn masked(ip: IpAddr, length: u8) -> IpAddr {
     }
 }
 
-/// Whether `inner` lies within `outer`. An address is a CIDR whose prefix length is its [`bit_length`].
+/// Returns whether `inner` lies within `outer`. An address is a CIDR whose prefix length is its [`bit_length`].
 ///
 /// Upstream: `cidrContainsCIDR`, `cidrContainsIP`.
 fn contains(outer: Cidr, inner: Cidr) -> bool {

@@ -4,7 +4,7 @@ use evenkeel_api::quote::quote;
 
 /// Error of a number that does not fit its type.
 const RANGE: &str = "value out of range";
-/// Error of a text that is not a number.
+/// Error of a string that is not a number.
 const SYNTAX: &str = "invalid syntax";
 
 /// Returns the error of a function of Go's `strconv`.
@@ -29,8 +29,8 @@ pub(super) fn parse_i64(text: &str) -> Result<i64, String> {
     text.parse().map_err(|_| parse_error("Atoi", text, RANGE))
 }
 
-/// Parses a floating-point number like Go's `strconv.ParseFloat`. Returns `None` for invalid text and for numbers beyond
-/// the range. Unlike Go, it refuses hexadecimal numbers and underscores.
+/// Parses a floating-point number like Go's `strconv.ParseFloat`. Returns `None` for an invalid string and for numbers
+/// beyond the range. Unlike Go, it refuses hexadecimal numbers and underscores.
 pub(super) fn parse_f64(text: &str) -> Option<f64> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     if unsigned.eq_ignore_ascii_case("nan") {
@@ -43,7 +43,8 @@ pub(super) fn parse_f64(text: &str) -> Option<f64> {
     (is_infinity || number.is_finite()).then_some(number)
 }
 
-/// Formats a number like Go's `%g`: the shortest text, in scientific notation if the exponent is below -4 or above 5.
+/// Formats a number like Go's `%g`: in the shortest form, and in scientific notation if the exponent is below -4 or
+/// above 5.
 pub(crate) fn double_text(number: f64) -> String {
     if number.is_nan() {
         return "NaN".to_owned();

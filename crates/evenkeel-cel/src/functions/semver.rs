@@ -149,7 +149,7 @@ fn normalized(text: &str) -> Result<String, String> {
     Ok(parts.join("."))
 }
 
-/// Parses a semantic version; `lenient` also accepts what [`normalized`] completes.
+/// Parses a semantic version; `lenient` also accepts versions that [`normalized`] completes.
 pub(crate) fn semver<'a>(text: &str, lenient: bool) -> Outcome<'a> {
     let version = if lenient { Semver::parse(&normalized(text)?) } else { Semver::parse(text) }?;
     Ok(Val::Semver(Rc::new(version)))

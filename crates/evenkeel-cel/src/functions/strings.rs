@@ -83,7 +83,7 @@ fn quote(text: &str) -> String {
 const MAX_COMPILED: usize = 64;
 
 thread_local! {
-    /// Compiled patterns, by their text. Compiling a pattern takes longer than most searches.
+    /// Compiled patterns, by source. Compiling a pattern takes longer than most searches.
     static COMPILED: RefCell<HashMap<String, Regex>> = RefCell::default();
 }
 
@@ -101,7 +101,7 @@ fn regex(pattern: &str) -> Result<Regex, String> {
     })
 }
 
-/// Whether a text is a regular expression.
+/// Returns whether a string is a regular expression.
 pub(crate) fn is_pattern(text: &str) -> bool {
     regex(text).is_ok()
 }
@@ -133,7 +133,7 @@ fn char_at<'a>(text: &str, at: i64) -> Outcome<'a> {
     Ok(Val::str(text.chars().skip(at as usize).take(1).collect::<String>()))
 }
 
-/// Converts an index in characters to one in bytes; the length of the text if it is out of bounds.
+/// Converts an index in characters to an index in bytes; the length of `text` if the index is out of bounds.
 fn byte_index(text: &str, characters: usize) -> usize {
     text.char_indices().nth(characters).map_or(text.len(), |(at, _)| at)
 }
@@ -143,16 +143,16 @@ fn checked_index(from: i64) -> Result<usize, String> {
     usize::try_from(from).map_err(|_| format!("index out of range: {from}"))
 }
 
-/// Returns the index in characters of the first occurrence of a substring that begins at `from` or later; -1 if there
-/// is none.
+/// Returns the index in characters of the first occurrence of a substring that begins at `from` or later; -1 if the
+/// string has none.
 fn index<'a>(text: &str, part: &str, from: i64) -> Outcome<'a> {
     let start = byte_index(text, checked_index(from)?);
     let found = text[start..].find(part);
     Ok(Val::Int(found.map_or(-1, |at| text[..start + at].chars().count() as i64)))
 }
 
-/// Returns the index in characters of the last occurrence of a substring that begins at `from` or earlier; -1 if
-/// there is none.
+/// Returns the index in characters of the last occurrence of a substring that begins at `from` or earlier; -1 if the
+/// string has none.
 fn last_index<'a>(text: &str, part: &str, from: i64) -> Outcome<'a> {
     let start = byte_index(text, checked_index(from)?);
     // An occurrence at `start` ends here.

@@ -24,7 +24,7 @@ pub struct Time {
     /// Seconds since 1970.
     seconds: i64,
     nanos: u32,
-    /// Offset in seconds, east of UTC, with which the timestamp is formatted. It does not count in comparisons.
+    /// Offset east of UTC in seconds. The timestamp is formatted with this offset; comparisons ignore it.
     offset: i32,
 }
 
@@ -75,9 +75,9 @@ impl Time {
         self.seconds
     }
 
-    /// Returns the civil time this number of seconds later. The second result must be added to its year: the civil
-    /// time is computed within one cycle of 400 years, after which the calendar repeats itself, because it may be out
-    /// of the range of [`DateTime`].
+    /// Returns the civil time this number of seconds later, and a number to add to its year. The civil time may be out
+    /// of the range of [`DateTime`]. It is therefore computed within one cycle of 400 years, after which the calendar
+    /// repeats itself.
     fn civil(self, seconds: i64) -> (DateTime, i64) {
         const CYCLE: i64 = 146_097 * DAY;
         let since = self.seconds.saturating_add(seconds);
@@ -206,7 +206,7 @@ fn named_zone(name: &str) -> Result<TimeZone, String> {
 }
 
 /// Parses a timestamp as Go does with `time.RFC3339`: it also accepts a fraction after a comma, and hours of one digit.
-/// `None` if the text has another form.
+/// `None` if `text` has another form.
 ///
 /// # Errors
 /// The timestamp is out of range.
@@ -261,7 +261,7 @@ fn parse_digits<N: std::str::FromStr>(text: &str) -> Option<N> {
     if is_number { text.parse().ok() } else { None }
 }
 
-/// Parses a fraction of a second at the beginning of a text. Returns its nanoseconds, and the rest of the text.
+/// Parses a fraction of a second at the beginning of a string. Returns its nanoseconds, and the rest of the string.
 fn parse_fraction(text: &str) -> Option<(i32, &str)> {
     let Some(rest) = text.strip_prefix(['.', ',']) else { return Some((0, text)) };
     let length = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();

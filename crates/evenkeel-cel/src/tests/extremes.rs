@@ -213,7 +213,7 @@ fn object() -> Value {
     json!({"list": texts, "map": map, "text": "aé".repeat(2_000), "deep": [[[[1]]]]})
 }
 
-/// Evaluates an expression, and checks that its result is no larger than what the cost and its parts allow.
+/// Evaluates an expression, and checks that the size of its result is bounded by its cost and its parts.
 fn check(source: &str, object: &Value) {
     let Ok(program) = super::parse(source) else { return };
     let scope = Scope::default().with("self", Val::of(object, None));
@@ -222,7 +222,8 @@ fn check(source: &str, object: &Value) {
     assert!(left <= TEST_BUDGET, "{source}");
     match result {
         Ok(value) => {
-            // A result consists of the object, of the expression's literals, and of what was paid for.
+            // A result consists of the object, the expression's literals, and values whose creation the budget was
+            // charged for.
             let most = 20 * (TEST_BUDGET - left) + source.len() as u64 + 10_000;
             assert!(value.nodes(u64::MAX) <= most, "{source}");
             let _ = value.to_json();
