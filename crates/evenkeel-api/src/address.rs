@@ -1,4 +1,4 @@
-//! IP addresses as text.
+//! IP addresses in text form: parsing and canonical form.
 
 // `core::net` has only address types and no I/O, which this crate must not do.
 use core::net::{IpAddr, Ipv4Addr};

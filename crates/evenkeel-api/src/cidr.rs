@@ -44,22 +44,22 @@ impl Cidr {
         self.length
     }
 
-    /// Whether this is an IPv4 range.
+    /// Returns whether this is an IPv4 range.
     pub fn is_ipv4(&self) -> bool {
         self.first.is_ipv4()
     }
 
-    /// Whether the other range lies completely within this one.
+    /// Returns whether the other range lies completely within this one.
     pub fn covers(&self, other: &Self) -> bool {
         self.length <= other.length && self.contains(other.first)
     }
 
-    /// Whether both ranges share an address.
+    /// Returns whether both ranges share an address.
     pub fn overlaps(&self, other: &Self) -> bool {
         self.contains(other.first) || other.contains(self.first)
     }
 
-    /// Whether the range contains the address.
+    /// Returns whether the range contains the address.
     pub fn contains(&self, address: IpAddr) -> bool {
         address.is_ipv4() == self.first.is_ipv4() && self.first <= address && address <= self.last()
     }

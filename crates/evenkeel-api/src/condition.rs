@@ -30,7 +30,7 @@ pub fn find<'a, C: Condition>(conditions: &'a [C], type_: &str) -> Option<&'a C>
     conditions.iter().find(|condition| condition.type_() == type_)
 }
 
-/// Whether the condition of this type exists and is `True`.
+/// Returns whether the condition of this type exists and is `True`.
 pub fn is_true<C: Condition>(conditions: &[C], type_: &str) -> bool {
     find(conditions, type_).is_some_and(|condition| condition.status() == TRUE)
 }

@@ -12,12 +12,12 @@ const UNITS: [(&str, u64); 8] = [
     ("h", 3_600_000_000_000),
 ];
 
-/// Returns a duration in Go's canonical form: `90m` becomes `1h30m0s`. Fails if the text is not a duration.
+/// Returns a duration in Go's canonical form: `90m` becomes `1h30m0s`. Fails if `text` is not a duration.
 pub fn canonical(text: &str) -> Result<String, String> {
     nanoseconds(text).map(format)
 }
 
-/// Parses a duration to nanoseconds. Errors have Go's texts.
+/// Parses a duration to nanoseconds. Errors have Go's messages.
 ///
 /// Upstream: Go's `time.ParseDuration`.
 pub fn nanoseconds(text: &str) -> Result<i64, String> {
@@ -78,7 +78,7 @@ pub fn nanoseconds(text: &str) -> Result<i64, String> {
 /// Maximum absolute value of a duration in nanoseconds: 2^63, the absolute value of `i64::MIN`.
 const LIMIT: u64 = 1 << 63;
 
-/// Splits the text into its leading digits and the rest.
+/// Splits `text` into its leading digits and the rest.
 fn split_digits(text: &str) -> (&str, &str) {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     text.split_at(end)

@@ -24,7 +24,7 @@ fn is_lower_or_digit(byte: u8) -> bool {
     byte.is_ascii_lowercase() || byte.is_ascii_digit()
 }
 
-/// Whether the text matches the regular expression [`LABEL`].
+/// Returns whether `text` matches the regular expression [`LABEL`].
 fn is_label(text: &str) -> bool {
     let bytes = text.as_bytes();
     match (bytes.first(), bytes.last()) {
@@ -37,12 +37,12 @@ fn is_label(text: &str) -> bool {
     }
 }
 
-/// Whether the text matches the regular expression [`SUBDOMAIN`].
+/// Returns whether `text` matches the regular expression [`SUBDOMAIN`].
 fn is_subdomain(text: &str) -> bool {
     text.split('.').all(is_label)
 }
 
-/// Adds a message if the text is longer than `limit` bytes.
+/// Adds a message if `text` is longer than `limit` bytes.
 fn check_max_length(text: &str, limit: usize, messages: &mut Messages) {
     if text.len() > limit {
         messages.push(format!("must be no more than {limit} characters"));
@@ -176,7 +176,7 @@ pub fn wildcard_subdomain(text: &str) -> Messages {
     messages
 }
 
-/// Whether the text matches the regular expression [`QUALIFIED`].
+/// Returns whether `text` matches the regular expression [`QUALIFIED`].
 fn is_qualified_part(text: &str) -> bool {
     let bytes = text.as_bytes();
     match (bytes.first(), bytes.last()) {
@@ -262,7 +262,7 @@ pub fn path_segment(text: &str) -> Messages {
         .collect()
 }
 
-/// Adds a message if the text is `.` or begins with `..`, because a volume has a file for each key.
+/// Adds a message if `text` is `.` or begins with `..`, because a volume has a file for each key.
 fn check_not_parent_directory(text: &str, messages: &mut Messages) {
     match text {
         "." | ".." => messages.push(format!("must not be '{text}'")),

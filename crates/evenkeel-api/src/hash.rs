@@ -45,7 +45,7 @@ pub fn fnv32(bytes: &[u8]) -> u32 {
         .fold(FNV_OFFSET_BASIS, |hash, byte| hash.wrapping_mul(FNV_PRIME) ^ u32::from(*byte))
 }
 
-/// Maps each byte of a text to a letter or digit of [`ALPHANUMS`].
+/// Maps each byte of a string to a letter or digit of [`ALPHANUMS`].
 ///
 /// Upstream: `SafeEncodeString`.
 pub fn safe_encode_string(text: &str) -> String {
@@ -55,8 +55,8 @@ pub fn safe_encode_string(text: &str) -> String {
 /// Returns the hash of a pod template, for the name of a ReplicaSet and the label on its pods. Another collision count
 /// yields another hash.
 ///
-/// The hash depends only on the canonical text, so it is the same in every release. It differs from upstream's hash.
-/// That is harmless, because controllers find a template's ReplicaSet by comparing templates.
+/// The hash depends only on the canonical JSON, so it is the same in every release. It differs from upstream's hash,
+/// which is harmless: controllers find a template's ReplicaSet by comparing templates.
 pub fn template(template: &Template, collisions: Option<i32>) -> String {
     let mut fnv = Fnv32a::default();
     for (name, map) in [("labels", &template.labels), ("annotations", &template.annotations)] {

@@ -107,7 +107,7 @@ impl FromScalar for IntOrString {
                 let int = i32::try_from(number);
                 Self::Int(int.map_err(|_| format!("{number} is out of range"))?)
             }
-            Scalar::Number(number) => return Err(format!("{number} is no whole number")),
+            Scalar::Number(number) => return Err(format!("{number} is not a whole number")),
         };
         Ok(())
     }

@@ -20,7 +20,7 @@ pub const MAX_DEPTH: usize = 256;
 /// Additional levels of lists, watch events and reviews around an object.
 const WRAPPER_DEPTH: usize = 8;
 
-/// Error text for a document that nests too deep, as Go's decoder words it.
+/// Error message of Go's decoder for a document that nests too deep.
 pub const TOO_DEEP: &str = "exceeded max depth";
 
 /// Decodes JSON with objects of at most [`MAX_DEPTH`] levels. `serde_json`'s own limit of 128 levels would reject
@@ -125,8 +125,8 @@ pub fn deserializer(bytes: &[u8]) -> Result<Deserializer<serde_json::de::SliceRe
     Ok(reader)
 }
 
-/// Whether JSON text nests more than `limit` arrays and objects. The function is not recursive. It only counts brackets
-/// outside strings, so the text need not be valid JSON.
+/// Returns whether a JSON document nests more than `limit` arrays and objects. The function is not recursive. It only
+/// counts brackets outside strings, so the document need not be valid JSON.
 pub fn is_nested_deeper(text: &[u8], limit: usize) -> bool {
     let (mut depth, mut position) = (0usize, 0);
     while let Some(byte) = text.get(position) {
@@ -157,7 +157,7 @@ fn end_of_string(text: &[u8], mut position: usize) -> usize {
     }
 }
 
-/// Whether a value nests more than `limit` arrays and objects. Does not visit deeper levels.
+/// Returns whether a value nests more than `limit` arrays and objects. Does not visit deeper levels.
 pub fn is_deeper(value: &Value, limit: usize) -> bool {
     let inner_limit = limit.checked_sub(1);
     match (value, inner_limit) {

@@ -13,7 +13,7 @@ impl<T> Map<T> {
         Some(&self.0[index].1)
     }
 
-    /// Whether the map contains `key`.
+    /// Returns whether the map contains `key`.
     pub fn contains(&self, key: &str) -> bool {
         self.get(key).is_some()
     }
@@ -28,7 +28,7 @@ impl<T> Map<T> {
         self.0.len()
     }
 
-    /// Whether the map has no entries.
+    /// Returns whether the map has no entries.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -59,7 +59,7 @@ impl<K: Into<Text>, T> FromIterator<(K, T)> for Map<T> {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Unread;
 
-/// A JSON value as text, which is passed on without decoding; empty if it is absent.
+/// A JSON value that is kept in encoded form; empty if it is absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct RawJson(pub Text);
 

@@ -21,7 +21,7 @@ impl StrMap {
         Some(&self.0[index].1)
     }
 
-    /// Whether the map contains `key`.
+    /// Returns whether the map contains `key`.
     pub fn contains(&self, key: &str) -> bool {
         self.get(key).is_some()
     }
@@ -36,13 +36,13 @@ impl StrMap {
         self.0.len()
     }
 
-    /// Whether the map has no entries.
+    /// Returns whether the map has no entries.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether both maps share one allocation, as equal labels do in objects that were decoded in succession. Maps
-    /// with different allocations may still be equal.
+    /// Returns whether both maps share one allocation, as equal labels do in objects that were decoded in succession.
+    /// Maps with different allocations may still be equal.
     pub fn is_same(&self, other: &Self) -> bool {
         self.0.is_same(&other.0)
     }
@@ -68,7 +68,7 @@ message! {
     pub struct Meta("k8s.io.apimachinery.pkg.apis.meta.v1.ObjectMeta") {
         /// Name, unique within the namespace and resource.
         name: Text = 1 "name",
-        /// Prefix from which the server generated the name; empty otherwise. A PUT of metadata keeps it.
+        /// Prefix of a name that the server generated; empty otherwise. A PUT of metadata keeps it.
         generate_name: Text = 2 "generateName",
         /// Namespace; empty for cluster-scoped objects.
         namespace: Text = 3 "namespace",
@@ -114,7 +114,7 @@ impl Meta {
         }
     }
 
-    /// Whether the object is terminating.
+    /// Returns whether the object is terminating.
     pub fn deleting(&self) -> bool {
         self.deletion.is_some()
     }
@@ -124,7 +124,7 @@ impl Meta {
         self.owners.iter().find(|owner| owner.controller)
     }
 
-    /// Whether the owner with this uid controls the object.
+    /// Returns whether the owner with this uid controls the object.
     ///
     /// Upstream: `IsControlledBy`.
     pub fn is_controlled_by(&self, uid: &str) -> bool {

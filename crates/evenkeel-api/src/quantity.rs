@@ -40,11 +40,11 @@ pub struct Quantity {
 /// Error for a malformed quantity.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
-    /// The text is not a number with a suffix.
-    #[error("{0:?} is no quantity: it must be a number with an optional suffix")]
+    /// The string is not a number with a suffix.
+    #[error("{0:?} is not a quantity: it must be a number with an optional suffix")]
     Format(Box<str>),
     /// The suffix is unknown.
-    #[error("{0:?} is no quantity: its suffix is unknown")]
+    #[error("{0:?} is not a quantity: its suffix is unknown")]
     Suffix(Box<str>),
 }
 
@@ -63,7 +63,7 @@ impl Quantity {
     /// Parses a quantity such as `100m`, `1.5Gi` or `12e6`.
     ///
     /// # Errors
-    /// The text is malformed.
+    /// The string is malformed.
     pub fn parse(text: &str) -> Result<Self, QuantityError> {
         parse::parse(text)
     }
@@ -88,7 +88,7 @@ impl Quantity {
         Self::new(i128::from(millis) * (NANO / 1000), Format::BinarySi)
     }
 
-    /// Whether the quantity is zero.
+    /// Returns whether the quantity is zero.
     pub fn is_zero(self) -> bool {
         self.high == 0 && self.low == 0
     }
@@ -159,7 +159,7 @@ fn div_away(value: i128, by: i128) -> i128 {
 }
 
 impl fmt::Display for Quantity {
-    /// Formats the canonical form: the largest suffix with which the number has no fraction.
+    /// Formats the canonical form, which has the largest suffix that leaves the number without a fraction.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nanos = self.nanos();
         if nanos == 0 {
@@ -184,7 +184,7 @@ impl fmt::Display for Quantity {
             power += 1;
         }
         if self.format == Format::DecimalExponent {
-            // The number counts billionths, 10^-9, of which each power is a thousand.
+            // The number counts billionths (10^-9), and each power is a factor of a thousand.
             match power as i64 * 3 - 9 {
                 0 => write!(f, "{number}"),
                 exponent => write!(f, "{number}e{exponent}"),

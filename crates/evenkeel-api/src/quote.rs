@@ -31,7 +31,7 @@ pub fn quote(text: &str) -> String {
     quoted
 }
 
-/// Escapes the characters in a JSON text that Go's encoder escapes in strings: HTML characters and two line
+/// Escapes the characters of a JSON document that Go's encoder escapes in strings: HTML characters and two line
 /// separators.
 pub fn escape_html(json: String) -> String {
     let is_escaped = |c: char| matches!(c, '<' | '>' | '&' | '\u{2028}' | '\u{2029}');

@@ -18,7 +18,7 @@ use std::fmt;
 /// Number of hashes, and the greatest end of a range.
 pub const HASH_SPACE: u128 = 1 << 64;
 
-/// Returns the FNV-1a hash of 64 bits, by which shard selectors divide objects.
+/// Returns the 64-bit FNV-1a hash that shard selectors divide objects by.
 ///
 /// Upstream: `HashField`.
 pub fn hash_field(value: &str) -> u64 {
@@ -86,7 +86,7 @@ pub struct ShardSelector {
 }
 
 impl ShardSelector {
-    /// Creates a selector. Without ranges it selects nothing, and has no text that a server accepts.
+    /// Creates a selector. Without ranges, it selects nothing, and no server accepts its string.
     pub fn new(field: ShardField, ranges: Vec<ShardRange>) -> Self {
         Self { field, ranges }
     }
@@ -96,7 +96,7 @@ impl ShardSelector {
         self.field
     }
 
-    /// Returns the ranges, in the order of the selector's text.
+    /// Returns the ranges, in the order of the selector's string.
     pub fn ranges(&self) -> &[ShardRange] {
         &self.ranges
     }

@@ -20,7 +20,7 @@ const MAX_REMEMBERED: usize = 256;
 pub struct Shared<T>(Option<Arc<[T]>>);
 
 impl<T> Shared<T> {
-    /// Whether both lists share one allocation.
+    /// Returns whether both lists share one allocation.
     pub fn is_same(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
             (Some(a), Some(b)) => Arc::ptr_eq(a, b),

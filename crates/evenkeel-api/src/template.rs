@@ -17,13 +17,13 @@ use crate::{OwnerReference, StrMap};
 /// Label with the template's hash, which a Deployment sets on its ReplicaSets and their pods.
 pub const HASH_LABEL: &str = "pod-template-hash";
 
-/// A `PodTemplateSpec` as a workload controller needs it: labels to compare, and the other fields as text to pass on.
+/// A `PodTemplateSpec` for workload controllers: decoded labels, and the other fields as canonical JSON.
 ///
-/// The text is canonical JSON, the same for an object in JSON and in protobuf: keys are sorted, quantities are in
+/// The JSON does not depend on the encoding of the object, JSON or protobuf: keys are sorted, quantities are in
 /// canonical form, and null, empty or zero values are left out. Two templates are semantically equal exactly if their
-/// texts are equal.
+/// JSON is equal.
 ///
-/// The text has all other fields of the template, because a controller also writes whole templates back.
+/// The JSON has all other fields of the template, because a controller also writes whole templates back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
     /// Labels of the objects created from the template.
@@ -70,7 +70,7 @@ impl Template {
         }
     }
 
-    /// Whether both templates are equal, ignoring [`HASH_LABEL`].
+    /// Returns whether both templates are equal, ignoring [`HASH_LABEL`].
     ///
     /// Upstream: `EqualIgnoreHash`.
     pub fn equal_ignoring_hash(&self, other: &Self) -> bool {
@@ -210,7 +210,7 @@ fn labels_without_hash(labels: &StrMap) -> impl Iterator<Item = (&str, &str)> {
     labels.iter().filter(|(key, _)| *key != HASH_LABEL)
 }
 
-/// Returns the fields of a template's metadata for which [`Template`] has no field, as JSON without braces.
+/// Returns the fields of a template's metadata that [`Template`] does not decode, as JSON without braces.
 fn other(meta: &Value) -> String {
     // Upstream writes `creationTimestamp: null` in every template, which carries no information.
     let excluded = ["labels", "annotations", "finalizers", "creationTimestamp"];

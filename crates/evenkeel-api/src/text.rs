@@ -17,7 +17,7 @@ pub struct Text(EcoString);
 /// have the same owner, image and labels.
 const REMEMBERED: usize = 1024;
 
-/// Length in bytes from which strings are not remembered, because long strings rarely recur.
+/// Minimum length in bytes of strings that are not remembered, because long strings rarely recur.
 const TOO_LONG: usize = 8192;
 
 thread_local! {
@@ -30,13 +30,13 @@ impl Text {
         Self(EcoString::new())
     }
 
-    /// Returns the text as a string slice.
+    /// Returns the string as a slice.
     #[inline]
     pub fn as_str(&self) -> &str {
         self.0.as_str()
     }
 
-    /// Returns the text. A long string shares its bytes with an equal one that this thread decoded recently.
+    /// Creates a `Text`. A long string shares its bytes with an equal one that this thread decoded recently.
     pub fn interned(text: &str) -> Self {
         let is_inline = text.len() <= EcoString::INLINE_LIMIT;
         if is_inline || text.len() >= TOO_LONG {

@@ -119,7 +119,7 @@ impl<'a> Event<'a> {
 
 fn parse_event_type(text: &str) -> Result<EventType, DecodeError> {
     EventType::parse(text).ok_or_else(|| {
-        WireError::new(format!("{text:?} is no type of event"))
+        WireError::new(format!("{text:?} is not a type of event"))
             .at_field("type")
             .into_decode_error("WatchEvent")
     })

@@ -217,7 +217,7 @@ fn fill_converted<'de, D: Deserializer<'de>>(
     error.map_or(Ok(()), Err)
 }
 
-/// Moves an error to `kept`, because what is called through a `dyn` does not know its type.
+/// Moves an error to `kept`, because a function that is called through a `dyn` does not know the error's type.
 fn keep<T, E>(result: Result<T, E>, kept: &mut Option<E>) -> Result<T, DecodeFailed> {
     result.map_err(|error| {
         *kept = Some(error);
@@ -307,7 +307,7 @@ impl<'de> Visitor<'de> for EntriesVisitor<'_> {
     }
 }
 
-/// Decodes the next entry of a map; returns false if there is none.
+/// Decodes the next entry of a map; returns false after the last one.
 fn next_entry<'de, A: MapAccess<'de>>(
     map: &mut A,
     key: &mut Text,

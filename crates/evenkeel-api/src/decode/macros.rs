@@ -12,8 +12,8 @@
 /// }
 /// ```
 ///
-/// The number is the field's number in upstream's protobuf definition, and the string is its name in JSON. The last
-/// field may be written `=> inline_field: Type = 2`, for a field whose own fields upstream inlines in JSON.
+/// The number is the field's number in upstream's protobuf definition, and the string is its name in JSON. Upstream
+/// inlines the fields of some structs in JSON. Such a field comes last, and is written `=> inline_field: Type = 2`.
 macro_rules! message {
     (
         $(#[$attribute:meta])*

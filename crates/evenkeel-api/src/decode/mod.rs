@@ -63,7 +63,7 @@ pub(crate) trait Field: Sized {
 
     /// Returns the value of a field that is absent or null.
     fn absent() -> Self;
-    /// Whether the value counts as absent. If so, an optional field is `None`.
+    /// Returns whether the value counts as absent. If so, an optional field is `None`.
     fn is_absent(&self) -> bool {
         false
     }
@@ -71,7 +71,7 @@ pub(crate) trait Field: Sized {
     fn slot(&mut self) -> Slot<'_>;
     /// Completes the value after its slot was filled.
     fn settle(&mut self) {}
-    /// Converts the value of an earlier part of the message to a state, to which later parts are merged.
+    /// Converts the value of an earlier part of the message to a state that later parts are merged into.
     fn into_partial(self) -> Self::Partial;
     /// Merges one occurrence of the field: appends to lists and maps, merges messages, replaces scalars.
     fn merge(
@@ -121,7 +121,7 @@ pub(crate) fn decode_message<T: Field>(
 /// Decodes JSON. If that fails, decodes again without `serde_json`'s own limit on nesting, and determines the path of
 /// the error. Most valid input is decoded only once.
 fn read_json(field: &mut dyn JsonField, kind: &str, bytes: &[u8]) -> Result<(), DecodeError> {
-    // Here `serde_json`'s own limit applies, so the depth of the text need not be measured first.
+    // Here `serde_json`'s own limit applies, so the depth of the JSON need not be measured first.
     if read_all(field, serde_json::Deserializer::from_slice(bytes)).is_ok() {
         return Ok(());
     }
@@ -135,7 +135,7 @@ fn read_json(field: &mut dyn JsonField, kind: &str, bytes: &[u8]) -> Result<(), 
     })
 }
 
-/// Decodes one value, and rejects any text after it.
+/// Decodes one value, and rejects any input after it.
 fn read_all(
     field: &mut dyn JsonField,
     mut deserializer: serde_json::Deserializer<serde_json::de::SliceRead<'_>>,

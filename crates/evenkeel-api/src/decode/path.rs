@@ -1,4 +1,4 @@
-//! Field path of a position in JSON text, for error messages: `serde_json` reports only line and column.
+//! Field path of a position in a JSON document, for error messages: `serde_json` reports only line and column.
 
 /// An object or array that is open at the current position.
 enum Container {
@@ -11,7 +11,7 @@ enum Container {
 /// Returns the path, such as `spec.containers[0].image`, of the value at a line and column. The path of the whole
 /// document is `.`. As in errors of `serde_json`, lines and columns are counted from 1, and columns in bytes.
 ///
-/// The text before that position must be valid JSON, which the parser has checked. Otherwise the path is unspecified.
+/// The JSON before that position must be valid, which the parser has checked. Otherwise the path is unspecified.
 pub(super) fn field_at(text: &[u8], line: usize, column: usize) -> String {
     let line_start: usize = text
         .split_inclusive(|byte| *byte == b'\n')
@@ -22,7 +22,7 @@ pub(super) fn field_at(text: &[u8], line: usize, column: usize) -> String {
     path(&open_containers(text.get(..end).unwrap_or(text)))
 }
 
-/// Scans JSON text, which may be truncated, and returns the containers that are open at its end, outermost first.
+/// Scans a JSON document, which may be truncated, and returns the containers that are open at its end, outermost first.
 fn open_containers(text: &[u8]) -> Vec<Container> {
     let mut open = Vec::new();
     let mut position = 0;
@@ -63,8 +63,8 @@ fn open_containers(text: &[u8]) -> Vec<Container> {
     open
 }
 
-/// Returns the length in bytes of the JSON string at the start of the text, including its quotes. An unterminated
-/// string extends to the end of the text.
+/// Returns the length in bytes of the JSON string at the start of `text`, including its quotes. An unterminated string
+/// extends to the end of `text`.
 fn string_length(text: &[u8]) -> usize {
     let mut escaped = false;
     for (index, byte) in text.iter().enumerate().skip(1) {
@@ -100,7 +100,7 @@ fn path(open: &[Container]) -> String {
 mod tests {
     use super::field_at;
 
-    /// Returns the path at the mark `^` in the text, after removing the mark.
+    /// Removes the mark `^` from the JSON, and returns the path at its position.
     fn path_at_mark(marked: &str) -> String {
         let (before, after) = marked.split_once('^').expect("a mark");
         let line = before.matches('\n').count() + 1;

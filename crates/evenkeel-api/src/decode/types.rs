@@ -382,7 +382,7 @@ impl Field for RawJson {
                     let value: serde_json::Value =
                         crate::json::from_slice(body.expect_bytes(wire)?)
                             .map_err(|error| WireError::new(error.to_string()))?;
-                    // Format the JSON as `set_json` does, so that both encodings yield the same text.
+                    // Format the JSON as `set_json` does, so that both encodings yield the same string.
                     *partial = Self(value.to_string().into());
                 }
                 _ => body.skip(number, wire)?,
@@ -459,6 +459,6 @@ impl Field for Timestamp {
             return Ok(time::ZERO);
         }
         Timestamp::new(partial.seconds, partial.nanos)
-            .map_err(|_| WireError::new(format!("{} seconds is no time", partial.seconds)))
+            .map_err(|_| WireError::new(format!("invalid time: {} seconds", partial.seconds)))
     }
 }

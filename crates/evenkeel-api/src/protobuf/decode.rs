@@ -305,7 +305,7 @@ fn add_zero_values(descriptor: &'static Descriptor, object: &mut Map<String, Val
     }
 }
 
-/// Whether Go's JSON encoder omits a value that is not a pointer.
+/// Returns whether Go's JSON encoder omits a value that is not a pointer.
 fn is_omitted(field: &FieldDescriptor, value: &Value) -> bool {
     let is_struct = match field.kind {
         Kind::Message(index) => Schema::get().message(index).form != Form::List,
@@ -366,7 +366,7 @@ fn for_each_field(
     Ok(())
 }
 
-/// Returns the text, with invalid UTF-8 replaced.
+/// Converts bytes to a string, and replaces invalid UTF-8.
 fn lossy_string(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
@@ -398,7 +398,7 @@ fn decode_time(form: Form, reader: Reader<'_>) -> Result<Value, WireError> {
         nanos = 0;
     }
     let time = Timestamp::new(seconds, nanos)
-        .map_err(|_| WireError::new(format!("{seconds} seconds is no time")))?;
+        .map_err(|_| WireError::new(format!("invalid time: {seconds} seconds")))?;
     Ok(match form {
         _ if !has_fields || time == time::ZERO => Value::Null,
         Form::MicroTime => time::micros(time).into(),
@@ -423,7 +423,7 @@ fn decode_quantity(reader: Reader<'_>) -> Result<Value, WireError> {
     Ok(quantity.to_string().into())
 }
 
-/// Decodes a `RawExtension` that `depth` arrays and objects enclose. It contains JSON text, or an object in a protobuf
+/// Decodes a `RawExtension` that `depth` arrays and objects enclose. It contains JSON, or an object in a protobuf
 /// envelope.
 fn decode_raw(mut reader: Reader<'_>, depth: usize) -> Result<Value, WireError> {
     let mut raw: &[u8] = &[];

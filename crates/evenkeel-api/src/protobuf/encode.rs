@@ -348,7 +348,7 @@ fn integer(value: &Value, min: i64, max: i64) -> Result<i64, WireError> {
     };
     number
         .filter(|number| (min..=max).contains(number))
-        .ok_or_else(|| WireError::new(format!("{value} is no whole number in range")))
+        .ok_or_else(|| WireError::new(format!("{value} is not a whole number in range")))
 }
 
 /// Returns the error for a JSON value of the wrong type.

@@ -25,7 +25,7 @@ const METADATA: u32 = 1;
 pub struct Transcoder;
 
 impl Transcoder {
-    /// Whether a kind, such as `apps/v1` `Deployment`, has a protobuf form. Custom resources have none.
+    /// Returns whether a kind, such as `apps/v1` `Deployment`, has a protobuf form. Custom resources have none.
     pub fn supports(api_version: &str, kind: &str) -> bool {
         schema::message_of(api_version, kind).is_some()
     }

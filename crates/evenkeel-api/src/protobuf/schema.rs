@@ -88,7 +88,7 @@ pub(crate) enum Form {
     Quantity,
     /// An integer or a string.
     IntOrString,
-    /// Any JSON, whose text is the message's only field.
+    /// Any JSON, which is the message's only field.
     Raw,
     /// A list, the message's only field.
     List,

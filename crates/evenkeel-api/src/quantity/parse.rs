@@ -40,7 +40,7 @@ pub(super) fn parse(text: &str) -> Result<Quantity, QuantityError> {
     Ok(Quantity::new(if is_negative { -nanos } else { nanos }, format))
 }
 
-/// Splits the text into its leading digits and the rest.
+/// Splits `text` into its leading digits and the rest.
 fn split_digits(text: &str) -> (&str, &str) {
     text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
 }

@@ -35,12 +35,12 @@ impl FieldSelector {
         &self.0
     }
 
-    /// Whether the selector matches everything.
+    /// Returns whether the selector matches everything.
     pub fn is_everything(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether the selector matches an object. `get` returns a field's value, empty for a missing field.
+    /// Returns whether the selector matches an object. `get` returns a field's value, empty for a missing field.
     pub fn matches<'a>(&self, get: impl Fn(&str) -> &'a str) -> bool {
         self.0.iter().all(|term| (get(&term.field) == &*term.value) == term.equal)
     }

@@ -24,8 +24,8 @@ enum State {
     /// An absent selector, which matches nothing.
     #[default]
     Nothing,
-    /// Requirements, all of which must match. Those of `matchLabels` come first, sorted by key. An empty list matches
-    /// everything.
+    /// Requirements. An object must meet all of them. The requirements of `matchLabels` come first, sorted by key. An
+    /// empty list matches everything.
     All(Box<[Requirement]>),
     /// An invalid selector, which matches nothing.
     Invalid(Box<str>),
@@ -69,22 +69,22 @@ impl Selector {
     /// Parses a query string such as `a=b,c!=d,e in (f,g),!h,i>1`.
     ///
     /// # Errors
-    /// The text does not parse, or a key or value is invalid.
+    /// The syntax is invalid, or a key or value is invalid.
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
         query::parse(text)
     }
 
-    /// Whether the selector matches everything.
+    /// Returns whether the selector matches everything.
     pub fn is_everything(&self) -> bool {
         matches!(&self.0, State::All(requirements) if requirements.is_empty())
     }
 
-    /// Whether the selector matches nothing, because it is absent or invalid.
+    /// Returns whether the selector matches nothing, because it is absent or invalid.
     pub fn is_nothing(&self) -> bool {
         !matches!(self.0, State::All(_))
     }
 
-    /// Whether the selector has no requirements: it matches everything or nothing.
+    /// Returns whether the selector has no requirements: it matches everything or nothing.
     pub fn is_empty(&self) -> bool {
         self.requirements().is_empty()
     }
@@ -105,12 +105,12 @@ impl Selector {
         }
     }
 
-    /// Whether the selector matches an object with these labels.
+    /// Returns whether the selector matches an object with these labels.
     pub fn matches(&self, labels: &StrMap) -> bool {
         self.matches_by(|key| labels.get(key))
     }
 
-    /// Whether the selector matches an object. `get` returns the value of a label.
+    /// Returns whether the selector matches an object. `get` returns the value of a label.
     pub fn matches_by<'a>(&self, get: impl Fn(&str) -> Option<&'a str>) -> bool {
         match &self.0 {
             State::All(requirements) => {

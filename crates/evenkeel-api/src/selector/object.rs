@@ -14,7 +14,7 @@ message! {
     pub struct LabelSelector("k8s.io.apimachinery.pkg.apis.meta.v1.LabelSelector") {
         /// Labels that an object must have with these values.
         match_labels: StrMap = 1 "matchLabels",
-        /// Further requirements, all of which must match.
+        /// Further requirements. All of them must match.
         match_expressions: Box<[Expression]> = 2 "matchExpressions",
     }
 }
@@ -104,7 +104,7 @@ impl Selector {
 }
 
 impl serde::Serialize for Selector {
-    /// Serializes the object form; null if there is none.
+    /// Serializes the object form; null if the selector has none.
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.to_json().serialize(serializer)
     }

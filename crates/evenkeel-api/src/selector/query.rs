@@ -10,7 +10,7 @@ enum Token<'a> {
     Word(&'a str),
     /// An operator such as `!=`, a comma or a parenthesis.
     Sign(&'a str),
-    /// The end of the text.
+    /// The end of the query string.
     End,
 }
 

@@ -112,7 +112,7 @@ impl Requirement {
         &self.values
     }
 
-    /// Whether the requirement matches a label with this value, or an absent label (`None`).
+    /// Returns whether the requirement matches a label with this value, or an absent label (`None`).
     pub fn matches(&self, value: Option<&str>) -> bool {
         let is_listed = |value: &str| self.values.iter().any(|listed| **listed == *value);
         // Compares label and bound as integers. A label that is not an integer does not match.

@@ -85,7 +85,7 @@ fn find(descriptor: &'static Descriptor, name: &str) -> Option<&'static FieldDes
     })
 }
 
-/// Whether a field's value, as canonical text, is equivalent to the absence of the field.
+/// Returns whether a field's value, in canonical JSON, is equivalent to the absence of the field.
 fn equals_absence(field: &FieldDescriptor, text: &str) -> bool {
     match field.label {
         Label::Repeated => text == "[]",

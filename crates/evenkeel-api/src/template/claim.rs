@@ -1,4 +1,4 @@
-//! Claim templates of StatefulSets and of pods' ephemeral volumes, kept as text.
+//! Claim templates of StatefulSets and of pods' ephemeral volumes, kept in JSON.
 
 use serde_json::{Value, json};
 
@@ -10,13 +10,12 @@ use crate::{OwnerReference, StrMap};
 /// Protobuf message type of a claim template of a StatefulSet.
 const CLAIM_MESSAGE: &str = "k8s.io.api.core.v1.PersistentVolumeClaim";
 
-/// A claim template of a StatefulSet. Only the name is decoded. The rest stays JSON text, from which the claims are
-/// created.
+/// A claim template of a StatefulSet. Only the name is decoded. The controller creates the claims from the JSON.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClaimTemplate {
     /// `metadata.name`, which is also the name of the pod's volume.
     pub name: Text,
-    /// The object as JSON text.
+    /// The object in JSON.
     object: Text,
 }
 
@@ -26,8 +25,8 @@ impl ClaimTemplate {
         Self { name, object: object.to_string().into() }
     }
 
-    /// Converts JSON through protobuf, so that both encodings yield the same text. Servers reject objects that
-    /// protobuf cannot represent.
+    /// Converts JSON through protobuf, so that both encodings yield the same JSON. Servers reject objects that protobuf
+    /// cannot represent.
     fn from_json_value(object: &Value) -> Self {
         let normalized = crate::protobuf::from_json(CLAIM_MESSAGE, object)
             .and_then(|bytes| crate::protobuf::to_json(CLAIM_MESSAGE, &bytes));
@@ -54,10 +53,10 @@ kept_as_json!(ClaimTemplate, CLAIM_MESSAGE, ClaimTemplate::of);
 /// Protobuf message type of the claim template of an ephemeral volume.
 const TEMPLATE_MESSAGE: &str = "k8s.io.api.core.v1.PersistentVolumeClaimTemplate";
 
-/// The claim template of a pod's ephemeral volume. It stays JSON text, from which the claim is created.
+/// The claim template of a pod's ephemeral volume. The controller creates the claim from its JSON.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EphemeralClaimTemplate {
-    /// Metadata and spec as JSON text.
+    /// Metadata and spec in JSON.
     template: Text,
 }
 
@@ -66,7 +65,7 @@ impl EphemeralClaimTemplate {
         Self { template: template.to_string().into() }
     }
 
-    /// Converts JSON through protobuf, so that both encodings yield the same text.
+    /// Converts JSON through protobuf, so that both encodings yield the same JSON.
     fn from_json_value(template: &Value) -> Self {
         let normalized = crate::protobuf::from_json(TEMPLATE_MESSAGE, template)
             .and_then(|bytes| crate::protobuf::to_json(TEMPLATE_MESSAGE, &bytes));

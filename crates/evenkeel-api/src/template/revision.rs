@@ -11,8 +11,8 @@ use crate::quote::escape_html;
 const MESSAGE: &str = "k8s.io.api.core.v1.PodTemplateSpec";
 
 impl Template {
-    /// Returns the patch that replaces `spec.template` with this template. The text equals the output of Go's encoder
-    /// byte for byte, with sorted keys, because names of revisions are hashes of this text.
+    /// Returns the patch that replaces `spec.template` with this template. The JSON equals the output of Go's encoder
+    /// byte for byte, with sorted keys, because names of revisions are hashes of it.
     ///
     /// Upstream: `getPatch`.
     pub fn patch_json(&self) -> String {
@@ -37,8 +37,8 @@ impl RevisionTemplate {
         Self(template.map(|template| Arc::new(Template::from_json_value(template))))
     }
 
-    /// Whether the revision has this template. Compares decoded values and not text, so that revisions of other
-    /// releases or programs match.
+    /// Returns whether the revision has this template. Compares decoded values and not the JSON, so that revisions of
+    /// other releases or programs match.
     ///
     /// Upstream: `EqualRevision`.
     pub fn matches_template(&self, template: &Template) -> bool {
@@ -54,7 +54,7 @@ impl FromJson for RevisionTemplate {
 
 impl Field for RevisionTemplate {
     const SHAPE: Shape = Shape::Named("k8s.io.apimachinery.pkg.runtime.RawExtension");
-    /// The value of an earlier part, and the last bytes of the only field of a `RawExtension`, which is JSON text.
+    /// The value of an earlier part, and the last bytes of the only field of a `RawExtension`, which is JSON.
     type Partial = (Self, Vec<u8>);
 
     fn absent() -> Self {

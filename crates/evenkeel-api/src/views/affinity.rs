@@ -35,7 +35,7 @@ message! {
 }
 
 message! {
-    /// Requirements on labels and fields of a node, all of which must match. An empty term matches no node.
+    /// Requirements on labels and fields of a node. All of them must match. An empty term matches no node.
     pub struct NodeSelectorTerm("k8s.io.api.core.v1.NodeSelectorTerm") {
         /// Requirements on node labels.
         match_expressions: Box<[NodeSelectorRequirement]> = 1 "matchExpressions",
@@ -67,7 +67,7 @@ message! {
 }
 
 message! {
-    /// Affinity to topology domains in which certain pods run.
+    /// Affinity to topology domains where selected pods run.
     pub struct PodAffinity("k8s.io.api.core.v1.PodAffinity") {
         /// Terms that must all match at the pod's node.
         required_during_scheduling_ignored_during_execution: Box<[PodAffinityTerm]> = 1 "requiredDuringSchedulingIgnoredDuringExecution",
@@ -77,7 +77,7 @@ message! {
 }
 
 message! {
-    /// Anti-affinity to topology domains in which certain pods run.
+    /// Anti-affinity to topology domains where selected pods run.
     pub struct PodAntiAffinity("k8s.io.api.core.v1.PodAntiAffinity") {
         /// Terms that must not match at the pod's node.
         required_during_scheduling_ignored_during_execution: Box<[PodAffinityTerm]> = 1 "requiredDuringSchedulingIgnoredDuringExecution",

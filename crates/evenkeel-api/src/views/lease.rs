@@ -32,7 +32,7 @@ message! {
         lease_transitions: Option<i32> = 5 "leaseTransitions",
         /// Strategy of coordinated leader election, such as `OldestEmulationVersion`; empty without one.
         strategy: Text = 6 "strategy",
-        /// Identity to which the holder should yield, set by coordinated leader election.
+        /// Identity that the holder should yield the lease to, set by coordinated leader election.
         preferred_holder: Text = 7 "preferredHolder",
     }
 }

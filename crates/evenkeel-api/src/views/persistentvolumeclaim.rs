@@ -74,7 +74,7 @@ message! {
         allocated_resources: Map<Quantity> = 5 "allocatedResources",
         /// VolumeAttributesClass in force; empty for none.
         current_volume_attributes_class_name: Text = 8 "currentVolumeAttributesClassName",
-        /// Progress of a change of the VolumeAttributesClass; absent if there is none.
+        /// Progress of a change of the VolumeAttributesClass; absent without a change.
         modify_volume_status: Option<Box<ModifyVolumeStatus>> = 9 "modifyVolumeStatus",
     }
 }

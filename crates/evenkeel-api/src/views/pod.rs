@@ -172,7 +172,7 @@ message! {
         scheduler_name: Text = 19 "schedulerName",
         /// Tolerations of node taints.
         tolerations: Box<[Toleration]> = 22 "tolerations",
-        /// PriorityClass from which admission sets the priority; empty for the default class.
+        /// PriorityClass whose value admission sets as the priority; empty for the default class.
         priority_class_name: Text = 24 "priorityClassName",
         /// Priority among pods, set by admission; a higher one is more important.
         priority: Option<i32> = 25 "priority",
@@ -190,7 +190,7 @@ message! {
         resource_claims: Box<[PodResourceClaim]> = 39 "resourceClaims",
         /// Requests and limits of the whole pod; if absent, the sums over the containers apply.
         resources: Option<Box<ResourceRequirements>> = 40 "resources",
-        /// PodGroup with which the pod is scheduled; absent for none.
+        /// PodGroup that the pod is scheduled with; absent for none.
         scheduling_group: Option<Box<PodSchedulingGroup>> = 43 "schedulingGroup",
     }
 }

@@ -118,7 +118,7 @@ message! {
     pub struct EnvVar("k8s.io.api.core.v1.EnvVar") {
         /// Name of the variable.
         name: Text = 1 "name",
-        /// Value, in which `$(NAME)` references an earlier variable; empty if `valueFrom` is set.
+        /// Value. `$(NAME)` in it references an earlier variable. Empty if `valueFrom` is set.
         value: Text = 2 "value",
         /// Source of the value.
         value_from: Option<Box<EnvVarSource>> = 3 "valueFrom",

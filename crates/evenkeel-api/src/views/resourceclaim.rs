@@ -193,7 +193,7 @@ message! {
     pub struct ResourceClaimStatus("k8s.io.api.resource.v1.ResourceClaimStatus") {
         /// Allocation of devices; absent until the claim is allocated.
         allocation: Option<Box<AllocationResult>> = 1 "allocation",
-        /// Consumers for which the claim is reserved.
+        /// Consumers that the claim is reserved for.
         reserved_for: Box<[ResourceClaimConsumerReference]> = 2 "reservedFor",
         /// Status of the allocated devices.
         devices: Box<[AllocatedDeviceStatus]> = 4 "devices",
@@ -245,7 +245,7 @@ message! {
 }
 
 message! {
-    /// A consumer for which a claim is reserved.
+    /// A consumer that a claim is reserved for.
     pub struct ResourceClaimConsumerReference("k8s.io.api.resource.v1.ResourceClaimConsumerReference") {
         /// API group of the consumer; empty for the core group.
         api_group: Text = 1 "apiGroup",
@@ -291,7 +291,7 @@ message! {
         selectors: Box<[DeviceSelector]> = 1 "selectors",
         /// Configuration for the drivers.
         config: Box<[DeviceClassConfiguration]> = 2 "config",
-        /// Extended resource with which containers can request devices of the class; empty for none.
+        /// Extended resource that containers can request to get devices of the class; empty for none.
         extended_resource_name: Text = 4 "extendedResourceName",
     }
 }

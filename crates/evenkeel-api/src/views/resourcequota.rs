@@ -43,9 +43,9 @@ message! {
 }
 
 message! {
-    /// Scopes of counted objects, all of which must match.
+    /// Scopes of the counted objects. An object must match all of them.
     pub struct ScopeSelector("k8s.io.api.core.v1.ScopeSelector") {
-        /// Requirements on scopes, all of which must match.
+        /// Requirements on scopes. All of them must match.
         match_expressions: Box<[ScopedResourceSelectorRequirement]> = 1 "matchExpressions",
     }
 }

@@ -33,7 +33,7 @@ message! {
         cluster_ips: Box<[Text]> = 18 "clusterIPs",
         /// `ClusterIP`, `NodePort`, `LoadBalancer` or `ExternalName`.
         type_: Text = 4 "type",
-        /// Addresses at which nodes accept traffic for the Service, routed by the administrator.
+        /// Addresses that nodes accept traffic for the Service on. The administrator routes the traffic to the nodes.
         external_ips: Box<[Text]> = 5 "externalIPs",
         /// `None` (the default), or `ClientIP` to connect each client to the same pod.
         session_affinity: Text = 7 "sessionAffinity",
@@ -51,7 +51,7 @@ message! {
         external_traffic_policy: Text = 11 "externalTrafficPolicy",
         /// Node port of the health check for the external traffic policy `Local`; 0 for none.
         health_check_node_port: i32 = 12 "healthCheckNodePort",
-        /// DNS name for which an `ExternalName` Service is an alias.
+        /// DNS name that an `ExternalName` Service is an alias of.
         external_name: Text = 10 "externalName",
         /// Whether endpoints count as ready, even if their pods are not.
         publish_not_ready_addresses: bool = 13 "publishNotReadyAddresses",
@@ -95,7 +95,7 @@ message! {
 message! {
     /// Duration of the session affinity by client address.
     pub struct ClientIpConfig("k8s.io.api.core.v1.ClientIPConfig") {
-        /// Seconds for which a client keeps its pod; 10800 by default, 0 if unset.
+        /// Seconds of session affinity: how long a client is routed to the same pod. 10800 by default, 0 if unset.
         timeout_seconds: i32 = 1 "timeoutSeconds",
     }
 }
@@ -137,7 +137,7 @@ message! {
         port: i32 = 1 "port",
         /// `TCP`, `UDP` or `SCTP`.
         protocol: Text = 2 "protocol",
-        /// Reason for the problem in CamelCase; empty if there is none.
+        /// Reason for the problem in CamelCase; empty without a problem.
         error: Text = 3 "error",
     }
 }

@@ -29,7 +29,7 @@ message! {
 view!(StorageClass, "storage.k8s.io", "v1", "StorageClass", "storageclasses", cluster_scoped);
 
 message! {
-    /// Requirements on the labels of a node, all of which must match.
+    /// Requirements on the labels of a node. All of them must match.
     pub struct TopologySelectorTerm("k8s.io.api.core.v1.TopologySelectorTerm") {
         /// Requirements, each on a different label.
         match_label_expressions: Box<[TopologySelectorLabelRequirement]> = 1 "matchLabelExpressions",

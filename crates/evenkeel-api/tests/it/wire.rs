@@ -22,7 +22,7 @@ macro_rules! recorded {
     };
 }
 
-/// An answer without its envelope.
+/// Returns a response without its envelope.
 fn inside(answer: &'static [u8], encoding: Encoding) -> &'static [u8] {
     match encoding {
         Encoding::Json => answer,
