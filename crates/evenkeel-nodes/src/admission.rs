@@ -56,7 +56,8 @@ struct HostPort<'a> {
 }
 
 impl HostPort<'_> {
-    /// Reports whether both need the same port of the node. An empty IP address means all addresses.
+    /// Returns whether both host ports use the same port and protocol of the node. An empty IP address means all
+    /// addresses.
     fn conflicts_with(&self, other: &Self) -> bool {
         let is_any = |ip: &str| ip.is_empty() || ip == "0.0.0.0";
         let is_tcp = |protocol: &str| protocol.is_empty() || protocol == "TCP";

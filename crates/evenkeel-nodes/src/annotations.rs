@@ -271,7 +271,7 @@ fn refuse_on_pods(_: &mut Script, _: &str) -> Result<(), &'static str> {
     Err("has no effect on a pod: the annotation belongs to nodes")
 }
 
-/// Checks a value that is no part of a run: `annotated_usage` reads it from the annotations.
+/// Accepts a value that is not part of a run's script: `annotated_usage` reads it from the annotations.
 fn check_quantity(_: &mut Script, value: &str) -> Result<(), &'static str> {
     quantity(value).map(|_| ())
 }
@@ -306,7 +306,7 @@ mod tests {
         );
     }
 
-    /// Returns the value that begins a text: `0` of `0, or …`.
+    /// Returns the value at the start of a description: `0` of `0, or …`.
     fn first_value(text: &str) -> &str {
         text.split([',', ' ']).next().unwrap_or_default().trim_matches('`')
     }

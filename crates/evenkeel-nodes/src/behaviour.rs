@@ -39,7 +39,7 @@ pub(crate) struct Script {
     pub(crate) pullable: bool,
     /// Duration of the pull to a node that lacks the image.
     pub(crate) pull: Pull,
-    /// Times at which the container crashes, which take precedence over all other exits; `None` if it never crashes.
+    /// Times at which the container crashes. They take precedence over all other exits. `None` if it never crashes.
     pub(crate) crash: Option<Crash>,
     /// Runs that fail; `None` if no run fails.
     pub(crate) failure: Option<Failure>,
@@ -75,7 +75,7 @@ impl Pull {
 pub(crate) struct Failure {
     /// Rate of runs that fail, in millionths.
     pub(crate) rate: u32,
-    /// Hash from which the draws follow.
+    /// Hash that determines the draws.
     pub(crate) hash: u64,
 }
 
@@ -89,7 +89,7 @@ pub(crate) struct AnnotatedValues {
 }
 
 impl Script {
-    /// Reports whether the run after `restarts` restarts fails.
+    /// Returns whether the run after `restarts` restarts fails.
     pub(crate) fn fails(&self, restarts: u32) -> bool {
         self.failure.is_some_and(|failure| happens(failure.hash, restarts, failure.rate))
     }
@@ -103,7 +103,7 @@ impl Script {
         self.crashes.then_some(CRASH_EXIT_CODE)
     }
 
-    /// Reports whether the run after `restarts` restarts may end by itself.
+    /// Returns whether the run after `restarts` restarts may end by itself.
     pub(crate) fn may_end(&self, restarts: u32) -> bool {
         self.crash_limit.is_none_or(|limit| restarts < limit)
     }
@@ -131,7 +131,7 @@ pub(crate) fn defaults(delays: &Delays, run_time: Option<Duration>) -> Script {
 /// Image tags that cannot be pulled, so that users can make a rollout fail by its image.
 const UNPULLABLE_TAGS: [&str; 3] = ["404", "non-existent", "nonexistent"];
 
-/// Reports whether the image can be pulled: its tag is not one of `UNPULLABLE_TAGS`.
+/// Returns whether the image can be pulled: its tag is not one of `UNPULLABLE_TAGS`.
 pub(crate) fn is_pullable(image: &str) -> bool {
     let name = image.rsplit('/').next().unwrap_or_default();
     name.split_once(':').is_none_or(|(_, tag)| !UNPULLABLE_TAGS.contains(&tag))

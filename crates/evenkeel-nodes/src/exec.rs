@@ -30,9 +30,9 @@ use crate::{
     stdin::{Read, Stdin},
 };
 
-/// Time ahead of now up to which a command is interpreted.
+/// How far ahead of the current time a command is interpreted.
 const HORIZON: Duration = Duration::from_secs(60);
-/// Size in bytes from which output is not merged into one chunk any more.
+/// Size in bytes of a chunk that no more output is merged into.
 const MAX_CHUNK_BYTES: usize = 32 * 1024;
 /// Exit code of a command whose container ends or whose client disconnects: that of SIGKILL.
 const KILLED_EXIT_CODE: i32 = 137;
@@ -97,7 +97,7 @@ pub enum ExecError {
 type Interpret =
     Arc<dyn Fn(&RunContext<'_>, Duration) -> (ExecRun, Option<ShellSession>) + Send + Sync>;
 
-/// Point up to which the output of a command was sent.
+/// How much of the output of a command was sent.
 enum Sent {
     /// The command ended with this exit code; the session of its shell if the shell continues.
     All(i32, Option<Box<ShellSession>>),
@@ -172,7 +172,7 @@ struct Execution {
     clock: Clock,
     container: ContainerRef,
     environment: Arc<Environment>,
-    /// Run of the container in which the command began.
+    /// Run of the container when the command began.
     run: CurrentRun,
     tty: bool,
     stdin: Stdin,
@@ -556,7 +556,7 @@ impl Execution {
         self.output.send(chunk).await.map_err(|_| Stop::Exit(KILLED_EXIT_CODE))
     }
 
-    /// Returns the current run of the container. Fails if the run in which the command began has ended.
+    /// Returns the current run of the container. Fails if that is not the run in which the command began.
     fn current_run(&self) -> Result<CurrentRun, Stop> {
         let run = self.kubelets.workers().and_then(|workers| workers.current_run(&self.container));
         run.filter(|run| run.id == self.run.id).ok_or(Stop::Exit(KILLED_EXIT_CODE))

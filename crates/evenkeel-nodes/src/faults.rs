@@ -18,7 +18,7 @@ use std::{fmt, time::Duration};
 
 use crate::annotations::{DISK_PRESSURE, MEMORY_PRESSURE, NOT_READY, PID_PRESSURE, SILENT};
 
-/// Time for which a container of a crashing pod runs before it crashes.
+/// Run time of a container of a crashing pod before it crashes.
 const CRASH_DELAY: Duration = Duration::from_secs(1);
 
 /// Prefix of a value that ends the fault at a time.
@@ -46,7 +46,7 @@ impl FaultEnd {
         time::parse(value.strip_prefix(UNTIL)?).ok().map(Self::At)
     }
 
-    /// Reports whether the fault is over at this time.
+    /// Returns whether the fault is over at this time.
     pub fn is_over(self, now: Timestamp) -> bool {
         self.remaining(now).is_some_and(|remaining| remaining.is_zero())
     }
@@ -111,15 +111,14 @@ fn pauses(node: &Node) -> [Option<FaultEnd>; 2] {
     values(node).map(|value| value.and_then(FaultEnd::parse))
 }
 
-/// Reports whether this event changes annotations of the node that are faults.
+/// Returns whether an event changes annotations of the node that set faults.
 pub(crate) fn has_other_faults(event: &CacheEvent<Node>) -> bool {
     let CacheEvent::Updated { old, new } = event else { return false };
     let [old, new] = [old, new].map(|node| &node.meta.annotations);
     FAULTS.into_iter().any(|name| old.get(name) != new.get(name))
 }
 
-/// Reports whether an annotation of the node pauses the sync of its pods, or paused it until a time that may have passed
-/// only now.
+/// Returns whether the node has an annotation that pauses the sync of its pods, even if the pause may have just ended.
 fn has_pause(node: &Node) -> bool {
     pauses(node).iter().any(Option::is_some)
 }

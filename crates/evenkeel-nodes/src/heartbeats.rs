@@ -140,7 +140,7 @@ impl Heartbeats {
         (health, Some(conditions_patch(options, &node, health, now)))
     }
 
-    /// Reports whether Stages write the status of nodes.
+    /// Returns whether Stages write the status of nodes.
     fn has_stages(&self) -> bool {
         self.stages.as_ref().is_some_and(|stages| stages.exist_for(ResourceRef::Node))
     }
@@ -309,7 +309,7 @@ impl Heartbeats {
         Ok(LeaseState::Own { version: replaced.meta.resource_version, owner })
     }
 
-    /// Renews the Lease, and keeps what others wrote.
+    /// Renews the Lease, and keeps fields that other clients wrote.
     async fn patch_lease(&self, options: &NodeOptions) -> Result<LeaseState, ApiError> {
         let (name, duration) = (&options.name, self.options.lease_duration);
         let patch = node::lease_renewal_patch(name, duration, self.clock.now()).into();
@@ -340,7 +340,7 @@ impl Heartbeats {
     }
 }
 
-/// Reports whether the node's Ready condition is True.
+/// Returns whether the node's Ready condition is True.
 fn is_ready(node: &Node) -> bool {
     node.status
         .conditions

@@ -1,4 +1,4 @@
-//! Handle through which an API server reads container logs of the simulated kubelets.
+//! Handle that gives an API server access to the simulated kubelets: container logs, commands and ports.
 
 use evenkeel_api::time::Timestamp;
 use evenkeel_shell::later;
@@ -15,7 +15,7 @@ use crate::{
     pod_workers::PodWorkers,
 };
 
-/// Time ahead of now up to which the lines of a followed log are computed.
+/// How far ahead of the current time the lines of a followed log are computed.
 const HORIZON: Duration = Duration::from_secs(60);
 
 /// Handle of the simulated kubelets; it has no logs until [`run`](crate::run()) starts them.
@@ -95,7 +95,7 @@ struct Follower {
 /// Run with its lines, including those that it will print up to `until`.
 struct InterpretedRun {
     run: LoggedRun,
-    /// Time up to which the lines are computed.
+    /// End of the computed lines.
     until: Timestamp,
     lines: Vec<LogLine>,
 }

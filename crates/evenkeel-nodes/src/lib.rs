@@ -2,7 +2,7 @@
 //! containers ran. No container runs. The kubelets work with any API server.
 //!
 //! [`run()`] serves all nodes of one process with one pod cache and one queue, which is also the timer wheel. A pod
-//! takes a few hundred bytes. The pure `pod::plan` decides what the kubelet writes next for a pod.
+//! takes a few hundred bytes. The pure function `pod::plan` decides the next writes of the kubelet for a pod.
 //!
 //! # What pods do
 //!
@@ -30,12 +30,13 @@
 //!
 //! # Behaviors
 //!
-//! With [`NodesOptions::behaviors`], custom resources of the kind Behavior ([`behavior_definition`]) say the same of all
-//! pods that they select. An annotation of a pod takes precedence.
+//! With [`NodesOptions::behaviors`], custom resources of the kind Behavior ([`behavior_definition`]) set the same
+//! values for all pods that they select. An annotation of a pod takes precedence.
 //!
 //! # Stages
 //!
-//! With [`NodesOptions::stages`], pods and nodes follow the Stages of KWOK ([`stage_definition`]) while there are any.
+//! With [`NodesOptions::stages`], pods and nodes follow the Stages of KWOK ([`stage_definition`]) while at least one
+//! Stage exists.
 //!
 //! # Resource usage of nodes and pods
 //!
@@ -61,10 +62,10 @@
 //!
 //! # Faults
 //!
-//! The annotation `sim.evenkeel.dev/silent: "true"` partitions a node from the API server: its kubelet renews no
-//! Lease, reports no node status and writes no pod status, while the pods run on. Without the annotation, the
-//! kubelet reports the current state again. Other annotations make the kubelet report that the node is not ready or
-//! under pressure. With the value `until` and a time, a fault ends by itself.
+//! The annotation `sim.evenkeel.dev/silent: "true"` partitions a node from the API server: its kubelet renews no Lease,
+//! and reports neither node nor pod status. The pods continue to run. After the annotation is removed, the kubelet
+//! reports the current state again. Other annotations make the kubelet report that the node is not ready or under
+//! pressure. With the value `until` and a time, a fault ends by itself.
 //!
 //! # Volumes
 //!

@@ -84,7 +84,7 @@ impl LoggedRun {
         })
     }
 
-    /// Reports whether both are the same run with the same inputs.
+    /// Returns whether both are the same run with the same inputs.
     pub(crate) fn prints_the_same_as(&self, other: &Self) -> bool {
         let input = |run: &Self| {
             (run.start, run.end, run.signal, run.files.changes(), run.node_files.changes())

@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 struct WebServer {
     /// Name of the image without registry and tag.
     image: &'static str,
-    /// Port on which the image listens.
+    /// Port that the image listens on.
     port: u16,
     /// Folder whose files the image serves; `None` if it serves no files.
     folder: Option<&'static str>,
@@ -89,7 +89,7 @@ pub(crate) fn listener(pod: &Pod, port: u16) -> Option<Listener> {
     })
 }
 
-/// Reports whether a running container listens on a port.
+/// Returns whether a running container listens on a port.
 fn listens_on(container: &Container, port: u16) -> bool {
     let declared = container.ports.iter().any(|declared| {
         declared.container_port == i32::from(port) && matches!(&*declared.protocol, "" | "TCP")
@@ -108,7 +108,7 @@ fn web_server_of(image: &str) -> Option<&'static WebServer> {
 }
 
 impl Listener {
-    /// Reports whether the container is ready. Otherwise its probes and requests fail.
+    /// Returns whether the container is ready. Otherwise its probes and requests fail.
     pub(crate) fn is_ready(&self) -> bool {
         self.is_ready
     }

@@ -27,7 +27,7 @@ pub struct NodeFaults(Source);
 /// Behaviors that make nodes fail.
 #[derive(Clone, Default)]
 enum Source {
-    /// There are none.
+    /// No faults.
     #[default]
     None,
     /// Those of the cluster now.
@@ -67,8 +67,8 @@ impl NodeFaults {
         state(node, &self.behaviors(node), annotation, now).end
     }
 
-    /// Reports whether a Behavior gives a node this fault from time to time, whether it has it now or not. `annotation` is the
-    /// full name of the annotation that stands for the fault.
+    /// Returns whether a Behavior gives a node this fault from time to time, even if the node does not have the fault
+    /// now. `annotation` is the full name of the annotation that sets the fault.
     pub fn is_drawn(&self, node: &Node, annotation: &str) -> bool {
         let mut behaviors = self.behaviors(node).into_iter();
         behaviors.any(|behavior| behavior.node_fault(annotation).is_some())
@@ -79,8 +79,8 @@ impl NodeFaults {
         self.fault(node, SILENT, now)
     }
 
-    /// Returns the end of the time in which the node's kubelet syncs no pods; `None` if it syncs them. A kubelet whose
-    /// container runtime is down skips its pods.
+    /// Returns when the node's kubelet resumes the sync of its pods; `None` if the sync is not paused. A kubelet skips
+    /// its pods while its container runtime is down.
     pub(crate) fn pod_sync_pause(&self, node: &Node, now: Timestamp) -> Option<FaultEnd> {
         let behaviors = self.behaviors(node);
         let ends = [SILENT, NOT_READY].map(|name| state(node, &behaviors, name, now).end);

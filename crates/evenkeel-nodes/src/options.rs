@@ -35,7 +35,7 @@ pub struct NodesOptions {
     pub stages: bool,
     /// Simulated storage that provisions volumes; `None` if nothing or another driver provisions them.
     pub storage: Option<StorageOptions>,
-    /// Handle through which an API server reads container logs while the nodes run.
+    /// Handle that gives an API server access to the kubelets while the nodes run.
     pub kubelets: Kubelets,
 }
 

@@ -85,7 +85,7 @@ struct State {
     addresses: Addresses,
     /// Files that pods wrote to each node, by index of the node.
     node_files: HashMap<usize, Arc<Files>>,
-    /// Images of each node, by index of the node, and the time from which it has them.
+    /// Images of each node, by index of the node, with the times of their availability.
     images: HashMap<usize, HashMap<String, Timestamp>>,
 }
 
@@ -627,7 +627,7 @@ impl PodWorkers {
         })
     }
 
-    /// Reports whether the container runs according to the pod's status in the API server.
+    /// Returns whether the container runs according to the pod's status in the API server.
     pub(crate) async fn has_written_running(&self, container: &ContainerRef) -> bool {
         let pod = self.client.get::<Pod>(&container.namespace, &container.pod).await;
         pod.is_ok_and(|pod| {
@@ -677,7 +677,7 @@ impl PodWorkers {
     /// nothing if the pod no longer exists.
     ///
     /// # Errors
-    /// If there is no space left.
+    /// The pod's files have no space left.
     pub(crate) fn record(&self, run: &CurrentRun, command: CommandWrites) -> Result<(), Full> {
         let Some(pod) = self.pods.get(&run.key.namespace, &run.key.name) else { return Ok(()) };
         let mut state = self.lock();

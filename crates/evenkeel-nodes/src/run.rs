@@ -24,8 +24,8 @@ const NODE_WORKERS: usize = 16;
 const STAGE_WORKERS: usize = 4;
 
 /// Runs the nodes of `options` until `shutdown` is cancelled. Node and Pod objects then stay as they are, and a later
-/// run recovers its state from their status. The caller starts the caches, before or after this call; the nodes begin once the
-/// caches hold what they have to know.
+/// run recovers its state from their status. The caller starts the caches, before or after this call. The nodes begin
+/// once the caches have synced.
 pub async fn run(
     client: Client,
     caches: Caches,

@@ -74,7 +74,7 @@ impl Volumes {
         });
     }
 
-    /// Reports whether all claims of the pod are bound, and their volumes are attached if their drivers require it.
+    /// Returns whether all claims of the pod are bound, and their volumes are attached if their drivers require it.
     pub(crate) fn are_mountable(&self, pod: &Pod) -> bool {
         let mut claims = claims::of_pod(pod).peekable();
         if claims.peek().is_none() {
@@ -90,7 +90,7 @@ impl Volumes {
         })
     }
 
-    /// Reports whether a claim is bound, and its volume is attached to the node if its driver requires it.
+    /// Returns whether a claim is bound, and its volume is attached to the node if its driver requires it.
     fn is_mountable(&self, claim: &PersistentVolumeClaim, node: Option<&Arc<Node>>) -> bool {
         let Some(volume) = self.bound_volume(claim) else { return false };
         let driver = self.driver(&volume);

@@ -83,7 +83,7 @@ pub(crate) fn start(
     });
 }
 
-/// Reports whether a pod has ended.
+/// Returns whether a pod has ended.
 fn is_terminal(pod: &Pod) -> bool {
     matches!(&*pod.status.phase, "Succeeded" | "Failed")
 }

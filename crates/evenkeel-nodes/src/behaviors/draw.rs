@@ -13,7 +13,7 @@ pub(crate) const MILLION: u32 = 1_000_000;
 
 /// Returns a hash of a seed and of names. It is the same on each machine and in each version.
 pub(crate) fn hash(seed: u64, names: &[&str]) -> u64 {
-    // FNV-1a over the names, each with a byte behind it that is in no UTF-8 text.
+    // FNV-1a over the names. A byte that does not occur in UTF-8 ends each name.
     let bytes = names.iter().flat_map(|name| name.bytes().chain([0xff]));
     let hash = bytes.fold(0xcbf2_9ce4_8422_2325 ^ seed, |hash: u64, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -33,7 +33,7 @@ pub(crate) fn draw(hash: u64, n: u64) -> u64 {
     mix(hash.wrapping_add(n.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
 }
 
-/// Reports whether the draw number `n` of a hash is within a rate in millionths.
+/// Returns whether draw number `n` of a hash is within a rate in millionths.
 pub(crate) fn happens(hash: u64, n: u32, rate: u32) -> bool {
     draw(hash, n.into()) % u64::from(MILLION) < u64::from(rate)
 }

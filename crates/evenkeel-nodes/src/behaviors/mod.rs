@@ -46,7 +46,7 @@ const VERSION: &str = "v1alpha1";
 const KIND: &str = "Behavior";
 const PLURAL: &str = "behaviors";
 
-/// Interval at which the server is asked for objects while the cache has not synced.
+/// Interval between requests for the objects while the cache has not synced.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Returns the kind of Behaviors.
@@ -114,7 +114,8 @@ impl Behaviors {
         behaviors
     }
 
-    /// Calls `changed` after each change of Behaviors or of what their selectors read besides pods.
+    /// Calls `changed` after each change of Behaviors, and of the labels of namespaces and nodes that their selectors
+    /// read.
     pub(crate) fn subscribe(&self, changed: impl Fn() + Clone + Send + Sync + 'static) {
         let of_behaviors = changed.clone();
         self.cache.subscribe(move |event| {
@@ -203,8 +204,8 @@ impl Behaviors {
     }
 }
 
-/// Reports whether a selector may select other objects since an event: the labels of the object changed, or the object
-/// was created after the initial list.
+/// Returns whether a selector may select other objects after an event: the object's labels changed, or the object was
+/// created after the initial list.
 fn has_new_labels<V>(event: &CacheEvent<V>, labels: impl Fn(&V) -> &StrMap) -> bool {
     match event {
         CacheEvent::Added { initial, .. } => !initial,

@@ -124,7 +124,8 @@ mod tests {
         found
     }
 
-    /// Returns the share of a time in which nodes have the fault, and the mean lengths of its segments without and with it.
+    /// Returns the share of time that nodes have the fault, and the mean lengths of the segments without and with the
+    /// fault.
     fn measure(fault: &NodeFault, nodes: u32, until: u64) -> (f64, [f64; 2]) {
         let (mut sums, mut counts) = ([0u64; 2], [0u64; 2]);
         for node in 0..nodes {

@@ -28,8 +28,8 @@ pub(crate) fn sort(behaviors: &mut [Arc<Behavior>]) {
     });
 }
 
-/// Reports whether a Behavior selects a pod. The labels are those of its namespace and of its node; without them, only
-/// a selector that selects everything matches.
+/// Returns whether a Behavior selects a pod. `namespace` and `node` are the labels of the pod's namespace and node.
+/// Without them, only a selector that selects everything matches.
 pub(crate) fn selects(
     behavior: &Behavior,
     pod: &Pod,
@@ -40,7 +40,7 @@ pub(crate) fn selects(
         && behavior.nodes.matches(node.unwrap_or(&StrMap::default()))
 }
 
-/// Reports whether a Behavior selects a pod on one node or another.
+/// Returns whether a Behavior selects a pod on at least one possible node.
 fn selects_somewhere(behavior: &Behavior, pod: &Pod, namespace: Option<&StrMap>) -> bool {
     let in_namespace = behavior.namespaces.is_empty()
         || behavior.namespaces.iter().any(|name| **name == *pod.meta.namespace);
@@ -49,8 +49,8 @@ fn selects_somewhere(behavior: &Behavior, pod: &Pod, namespace: Option<&StrMap>)
         && behavior.namespace_selector.matches(namespace.unwrap_or(&StrMap::default()))
 }
 
-/// Reports whether a Behavior says what a container of a pod uses, on one node or another. The labels are those of the pod's
-/// namespace.
+/// Returns whether a Behavior sets the usage of a container of a pod on at least one possible node. `namespace` has the
+/// labels of the pod's namespace.
 pub(crate) fn sets_usage(behavior: &Behavior, pod: &Pod, namespace: Option<&StrMap>) -> bool {
     let is_of_usage = |name: &str| [CPU, CPU_LOAD, MEMORY].contains(&name);
     let sets_usage = behavior.values.iter().any(|(name, _)| is_of_usage(name))
@@ -125,7 +125,7 @@ fn of_container<'a>(
     behaviors.iter().map(|behavior| &**behavior).filter(applies)
 }
 
-/// Reports whether one of the images that a Behavior names is this one. At its end, `*` stands for anything.
+/// Returns whether a Behavior names the image. A `*` at the end of a named image matches any suffix.
 fn has_image(behavior: &Behavior, image: &str) -> bool {
     behavior.images.iter().any(|named| match named.strip_suffix('*') {
         Some(prefix) => image.starts_with(prefix),

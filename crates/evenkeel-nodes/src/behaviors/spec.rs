@@ -1,4 +1,4 @@
-//! The spec of a Behavior: what it selects, and what it sets.
+//! The spec of a Behavior: its selectors, and the values that it sets.
 
 use evenkeel_api::{
     Text,
@@ -45,7 +45,7 @@ pub(crate) struct Behavior {
     pub(super) nodes: Selector,
     /// Names of the containers; empty for all.
     pub(super) containers: Vec<String>,
-    /// Images of the containers, or what they begin with, before a `*`; empty for all.
+    /// Images of the containers. An image that ends with `*` is a prefix. Empty for all.
     pub(super) images: Vec<String>,
     /// Values of annotations of pods, by name; a value may be a range.
     pub(super) values: Vec<(&'static str, String)>,
@@ -55,12 +55,12 @@ pub(crate) struct Behavior {
     pub(super) curves: Vec<(&'static str, Curve)>,
     /// Faults of the nodes, each of another kind.
     pub(super) node_faults: Vec<NodeFault>,
-    /// Time of the object's creation, from which the times of the nodes' faults count.
+    /// Creation time of the object. The times of the nodes' faults are relative to it.
     pub(crate) created: Timestamp,
 }
 
 impl Behavior {
-    /// Reports whether nodes get faults.
+    /// Returns whether the Behavior gives nodes faults.
     pub(crate) fn fails_nodes(&self) -> bool {
         !self.node_faults.is_empty()
     }
@@ -142,7 +142,7 @@ pub(crate) fn parse(name: &str, spec: &Value) -> Result<Behavior, Vec<String>> {
     if errors.is_empty() { Ok(behavior) } else { Err(errors) }
 }
 
-/// Returns the texts of an array.
+/// Returns the strings of an array.
 fn texts(value: &Value) -> Vec<String> {
     let items = value.as_array().into_iter().flatten();
     items.filter_map(|item| item.as_str().map(str::to_owned)).collect()
@@ -172,7 +172,7 @@ fn selector(value: Option<&Value>) -> Result<Selector, String> {
     Ok(Selector::all(labels.chain(expressions).collect::<Result<Vec<_>, String>>()?))
 }
 
-/// Reads the value of an annotation: a text or a whole number, or a range of them.
+/// Parses the value of an annotation: a string or a whole number, or a range of them.
 fn value(annotation: &Annotation, value: &Value) -> Result<Option<String>, String> {
     let value = match value {
         Value::Null => return Ok(None),
@@ -244,7 +244,7 @@ fn fault_of_kind(kind: &Value) -> Result<&'static str, String> {
     let found = node_fault_kinds().find(|(name, _)| kind.as_str() == Some(name));
     found.map(|(_, annotation)| annotation).ok_or_else(|| {
         let known: Vec<&str> = node_fault_kinds().map(|(name, _)| name).collect();
-        format!("{kind} is no fault of nodes; there are {}", known.join(", "))
+        format!("{kind} is not a fault of nodes; the faults are {}", known.join(", "))
     })
 }
 
@@ -390,7 +390,7 @@ mod tests {
             (json!({"cpuCurve": [{"at": "8", "value": "1"}]}), "spec.cpuCurve: \"8\" is neither"),
             (
                 faults(&[("gone", "1h", "1m")]),
-                "spec.nodeFaults[0].kind: \"gone\" is no fault of nodes; there are silent, not-ready, memory-pressure",
+                "spec.nodeFaults[0].kind: \"gone\" is not a fault of nodes; the faults are silent, not-ready, memory-pressure",
             ),
             (
                 faults(&[("silent", "1h", "1m"), ("silent", "2h", "1m")]),

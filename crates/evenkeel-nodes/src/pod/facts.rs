@@ -83,7 +83,7 @@ impl<'a> Facts<'a> {
 pub(crate) struct Container<'a> {
     pub(crate) name: &'a str,
     pub(crate) image: &'a str,
-    /// Time from which the node has the image, also while it is being pulled; `None` if the node lacks it.
+    /// Time when the node has the image; in the future while the image is being pulled. `None` without the image.
     pub(crate) image_at: Option<Timestamp>,
     /// Whether the container is a sidecar: an init container that keeps running (`restartPolicy: Always`).
     pub(crate) sidecar: bool,
@@ -112,7 +112,7 @@ impl RestartPolicy {
         }
     }
 
-    /// Reports whether a container with this exit code restarts.
+    /// Returns whether a container with this exit code restarts.
     pub(crate) fn restarts_after(self, exit_code: i32) -> bool {
         match self {
             Self::Always => true,

@@ -212,7 +212,7 @@ impl Phase {
         }
     }
 
-    /// Reports whether the pod has ended.
+    /// Returns whether the pod has ended.
     pub(crate) fn is_terminal(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed)
     }
@@ -285,8 +285,8 @@ impl Memory {
         self.ephemerals.get(ephemerals.position(|container| *container.common.name == *name)?)
     }
 
-    /// Records what a command writes to the pod's files. The next sync evaluates all runs again, because they may read
-    /// these files. Writes to a container's own files are dropped once the run of the command has ended.
+    /// Records the writes of a command to the pod's files. The next sync evaluates all runs again, because they may
+    /// read these files. Writes to a container's own files are dropped once the run of the command has ended.
     ///
     /// # Errors
     /// If the pod's files have no space left.
@@ -309,7 +309,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Reports whether any container runs.
+    /// Returns whether any container runs.
     pub(crate) fn is_running(&self) -> bool {
         self.slots().any(|slot| slot.running().is_some())
     }

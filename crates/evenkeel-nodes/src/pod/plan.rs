@@ -39,7 +39,7 @@ use evenkeel_shell::{Files, later};
 pub(super) const INITIAL_CRASH_LOOP_BACKOFF: Duration = Duration::from_secs(10);
 /// Maximum delay of CrashLoopBackOff.
 pub(super) const MAX_CRASH_LOOP_BACKOFF: Duration = Duration::from_secs(300);
-/// Time from the end of a backoff after which a crash restarts the container without delay.
+/// Time after the end of a backoff until the backoff is reset: a later crash restarts the container without delay.
 const CRASH_LOOP_BACKOFF_RESET: Duration = Duration::from_secs(600);
 /// Exit code of a container that SIGKILL ends.
 const SIGKILL_EXIT_CODE: i32 = 137;
@@ -82,7 +82,7 @@ pub(crate) struct PodEvent {
 /// Reason of the events about annotations that are not understood.
 pub(crate) const INVALID_SIMULATION: &str = "InvalidSimulation";
 
-/// Makes all transitions that are due at `now`, and decides what to write. The result depends only on the arguments.
+/// Makes all transitions that are due at `now`, and decides the writes. The result depends only on the arguments.
 pub(crate) fn plan(facts: &Facts<'_>, memory: &Memory, now: Timestamp) -> Decision {
     let mut sync = PodSync {
         facts,
@@ -236,7 +236,7 @@ impl PodSync<'_> {
     }
 
     /// Makes the next transition of a container if it is due, and returns `now`. Otherwise returns the time of the next
-    /// transition; `None` if there is none before a change of the pod.
+    /// transition; `None` if none is due before the pod changes.
     fn step(
         &mut self,
         container: &Container<'_>,

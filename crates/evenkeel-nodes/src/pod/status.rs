@@ -220,7 +220,7 @@ fn initialized(facts: &Facts<'_>, memory: &Memory, phase: Phase) -> (bool, &'sta
     )
 }
 
-/// Reports whether an init container lets the next container start: it has succeeded or, as a sidecar, runs.
+/// Returns whether an init container lets the next container start: it has succeeded or, as a sidecar, runs.
 fn has_passed(container: &Container<'_>, slot: &Slot) -> bool {
     if container.sidecar {
         slot.running().is_some()
@@ -280,7 +280,7 @@ fn readiness_gates(facts: &Facts<'_>) -> (bool, &'static str, String) {
     }
 }
 
-/// Reports whether the container runs and its readiness probe succeeds.
+/// Returns whether the container runs and its readiness probe succeeds.
 fn is_ready(container: &Container<'_>, slot: &Slot, now: Timestamp) -> bool {
     let script = &container.script;
     let since = slot.running().filter(|_| script.ready && !slot.unready);

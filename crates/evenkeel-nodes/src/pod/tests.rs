@@ -43,7 +43,7 @@ struct TestPod {
     rejection: Option<Rejection>,
     processes: Processes,
     node_files: Arc<Files>,
-    /// Images of the node, and the time from which it has them.
+    /// Images of the node, with the times of their availability.
     images: BTreeMap<String, Timestamp>,
     /// Behaviors that select the pod, by precedence.
     behaviors: Vec<Arc<Behavior>>,
@@ -140,7 +140,7 @@ impl TestPod {
         self.object["status"]["phase"].as_str().unwrap()
     }
 
-    /// Returns the condition of this type; null if there is none.
+    /// Returns the condition of this type; null if the pod has no such condition.
     fn condition(&self, kind: &str) -> &Value {
         let conditions = self.object["status"]["conditions"].as_array().unwrap();
         conditions.iter().find(|condition| condition["type"] == kind).unwrap_or(&Value::Null)

@@ -27,8 +27,9 @@ impl State {
         self.admissions.remove(key);
     }
 
-    /// Reports whether a pod was admitted, or is being. The first write of an admitted pod's status has its start time; the
-    /// cache may not show it yet, and may not yet show that a pod was rejected.
+    /// Returns whether a pod was admitted, or is being admitted. The first status of an admitted pod has its start
+    /// time. The cache may lag behind, and show neither this status nor that of a rejected pod. Therefore, this also
+    /// checks the kubelet's own records.
     fn is_admitted(&self, pod: &Pod) -> bool {
         if pod.status.start_time.is_some() {
             return true;

@@ -35,7 +35,7 @@ impl Expression {
         Query::parse(source).map(Self::Jq)
     }
 
-    /// Parses an expression of CEL, in which the object is `self`.
+    /// Parses a CEL expression. Its variable `self` is the object.
     ///
     /// # Errors
     /// A syntax error, or a variable or function that does not exist.
@@ -99,12 +99,13 @@ impl ValueFrom {
         })
     }
 
-    /// Returns a duration in nanoseconds; `None` if the expression returns an empty string. The default is in nanoseconds.
-    /// The expression returns a string: a duration such as `5s`, or the time (RFC 3339) at which it ends. If that time has
-    /// passed, the duration is negative. An expression of CEL may also return a duration, or a number of nanoseconds.
+    /// Returns a duration in nanoseconds; `None` if the expression returns an empty string. The default is in
+    /// nanoseconds. The expression returns a string: a duration such as `5s`, or an end time in RFC 3339. If that time
+    /// has passed, the duration is negative. An expression of CEL may also return a duration, or a number of
+    /// nanoseconds.
     ///
     /// # Errors
-    /// The expression of CEL fails, or returns no duration.
+    /// The CEL expression fails, or does not return a duration.
     pub(crate) fn duration(&self, object: &Value, now: Timestamp) -> Result<Option<i64>, String> {
         let value = match &self.expression {
             None => return Ok(self.default),
@@ -116,7 +117,7 @@ impl ValueFrom {
                     value => to_integer(value),
                 };
                 return length.map(Some).ok_or_else(|| match &value {
-                    Val::Str(text) => format!("{:?} is no duration", &**text),
+                    Val::Str(text) => format!("{:?} is not a duration", &**text),
                     value => format!("its type is {}, not duration", value.type_name()),
                 });
             }
@@ -132,7 +133,7 @@ impl ValueFrom {
     }
 }
 
-/// Parses a duration, or the time at which it ends. Returns nanoseconds.
+/// Parses a duration, or the end time of a duration. Returns nanoseconds.
 fn nanoseconds(text: &str, now: Timestamp) -> Option<i64> {
     if let Ok(end) = time::parse(text) {
         return i64::try_from(end.duration_since(now).as_nanos()).ok();

@@ -130,7 +130,7 @@ impl Stages {
         });
     }
 
-    /// Reports whether there are Stages for a resource.
+    /// Returns whether a resource has Stages.
     pub(crate) fn exist_for(&self, resource: ResourceRef) -> bool {
         self.shared.exist[resource as usize].load(Ordering::Acquire)
     }

@@ -28,7 +28,7 @@ const THROTTLE_DELAY: Duration = Duration::from_secs(1);
 /// State of an object between two decisions.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Memory {
-    /// Resource version of the object and generation of the Stages for which the pending Stage was chosen.
+    /// Resource version of the object, and generation of the Stages, when the pending Stage was chosen.
     pub(crate) chosen_for: Option<(String, u64)>,
     /// The chosen Stage, until its steps are performed.
     pub(crate) pending: Option<Pending>,
@@ -54,8 +54,8 @@ impl Memory {
         self.pending = Some(Pending { n_done: step, ..performed });
     }
 
-    /// Returns the time at which a Stage with this delay is due that is chosen now. Delays a Stage after too many
-    /// consecutive ones without a delay.
+    /// Returns when a Stage that is chosen now is due after this delay. Postpones a Stage after too many consecutive
+    /// Stages without a delay.
     fn throttled_due(&mut self, now: Timestamp, delay: Duration) -> Timestamp {
         let (count, last) = self.consecutive;
         let due = saturating_add(now, delay);
@@ -99,7 +99,7 @@ pub(crate) struct Decision {
     pub(crate) wake: Option<Timestamp>,
     /// Errors of expressions during the choice. They do not affect the other Stages.
     pub(crate) errors: Vec<String>,
-    /// Error for which the steps after the actions are not performed.
+    /// Error because of which the steps after the actions are not performed.
     pub(crate) failure: Option<String>,
 }
 
@@ -252,7 +252,7 @@ fn pick(weights: &[Option<i64>], draw: u64) -> usize {
     0
 }
 
-/// Reports whether a selector selects an object.
+/// Returns whether a selector selects an object.
 fn selects(selector: Option<&Selector>, object: &Value, now: Timestamp) -> Result<bool, String> {
     let Some(selector) = selector else { return Ok(false) };
     let metadata = &object["metadata"];
@@ -270,7 +270,7 @@ fn selects(selector: Option<&Selector>, object: &Value, now: Timestamp) -> Resul
     Ok(true)
 }
 
-/// Reports whether an object meets a requirement.
+/// Returns whether an object meets a requirement.
 fn meets(requirement: &Requirement, object: &Value, now: Timestamp) -> Result<bool, String> {
     let query = match &requirement.expression {
         Expression::Jq(query) => query,

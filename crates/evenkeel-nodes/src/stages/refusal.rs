@@ -15,7 +15,7 @@ pub(super) enum Refusal {
 
 /// Classifies the error of a request about the object with this name.
 pub(super) fn classify(error: &ApiError, name: &str) -> Refusal {
-    // The server also answers 404 if the subresource does not exist. Then the message names no object.
+    // The server also returns a 404 if the subresource does not exist. The message then names no object.
     let names_object = || error.to_string().contains(&format!("\"{name}\""));
     if error.is_other_uid() || error.is_not_found() && names_object() {
         return Refusal::Gone;

@@ -54,7 +54,7 @@ pub(crate) enum Operator {
 #[derive(Debug, Clone)]
 pub(crate) struct Delay {
     pub(crate) duration: ValueFrom,
-    /// Upper end of the range from which the delay is drawn. `duration` is the lower end.
+    /// Upper end of the range of the random delay. `duration` is the lower end.
     pub(crate) jitter: Option<ValueFrom>,
 }
 
@@ -199,7 +199,7 @@ fn requirement(value: &Value) -> Result<Requirement, String> {
     Ok(Requirement { expression, operator, values })
 }
 
-/// Reads an expression that returns a value (`…From`). `None` if there is none, or if it is invalid.
+/// Parses an expression that returns a value (`…From`). Returns `None` if it is absent or invalid.
 fn expression(field: &str, value: &Value, errors: &mut Errors) -> Option<Expression> {
     let jq = value["jq"]["expression"].as_str().or_else(|| value["expressionFrom"].as_str());
     let parsed = match (value["cel"]["expression"].as_str(), jq) {
@@ -337,7 +337,8 @@ fn check_subresource(field: &str, resource: ResourceRef, subresource: &str, erro
     };
     if !subresource.is_empty() && !patchable.contains(&subresource) {
         let patchable = patchable.join(", ");
-        errors.push(format!("{field}: {subresource:?} is no subresource to patch ({patchable})"));
+        errors
+            .push(format!("{field}: {subresource:?} is not a subresource to patch ({patchable})"));
     }
 }
 

@@ -19,7 +19,7 @@ pub(crate) enum Action {
     Delete,
 }
 
-/// Actions, each with the index of its step; and the error for which the remaining steps have no actions.
+/// Actions, each with the index of its step, and the error because of which the remaining steps have no actions.
 pub(crate) type Actions = (Vec<(usize, Action)>, Option<String>);
 
 /// Returns the actions of a Stage's steps after the first `n_done`. All templates read the object as it is now. After a
@@ -80,7 +80,7 @@ fn body(patch: &Patch, object: &Value, environment: &Environment<'_>) -> Result<
         return Ok(Value::Object(Map::from_iter([(patch.root.clone(), body)])));
     }
     let Value::Array(operations) = body else {
-        return Err("the output of the template is no list of operations".to_owned());
+        return Err("the output of the template is not a list of operations".to_owned());
     };
     let below = |mut operation: Value| {
         let path = operation["path"].as_str().unwrap_or_default();

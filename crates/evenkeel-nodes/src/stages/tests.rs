@@ -49,7 +49,7 @@ fn pod(version: &str) -> Value {
     })
 }
 
-/// Returns the second at which an object follows a Stage with this delay; `None` for immediately.
+/// Returns the second when an object follows a Stage with this delay; `None` for immediately.
 fn due(delay: &Value) -> Option<i64> {
     let stages = set(&[("s", json!({"selector": {}, "delay": delay, "next": {"delete": true}}))]);
     let decision = decide(&pod("1"), &stages, &Memory::default(), 10);
@@ -223,7 +223,7 @@ fn a_failing_stage_says_why() {
         ),
         (
             json!({"patches": [{"type": "json", "root": "spec", "template": "a: b"}]}),
-            "Stage s: step 0: the output of the template is no list",
+            "Stage s: step 0: the output of the template is not a list",
         ),
     ] {
         let stages = set(&[("s", json!({"selector": {}, "next": next}))]);
@@ -265,11 +265,11 @@ fn invalid_stages_name_their_field() {
         ),
         (
             json!({"resourceRef": {"kind": "Pod"}, "next": {"patches": [{"subresource": "statu", "template": "a: b"}]}}),
-            "spec.next.patches[0].subresource: \"statu\" is no subresource to patch (status, ephemeralcontainers, resize)",
+            "spec.next.patches[0].subresource: \"statu\" is not a subresource to patch (status, ephemeralcontainers, resize)",
         ),
         (
             json!({"resourceRef": {"kind": "Node"}, "steps": [{"patch": {"subresource": "resize", "template": "a: b"}}]}),
-            "spec.steps[0].patch.subresource: \"resize\" is no subresource to patch (status)",
+            "spec.steps[0].patch.subresource: \"resize\" is not a subresource to patch (status)",
         ),
         (
             json!({"resourceRef": {"kind": "Node"}, "next": {"statusTemplate": "a: b", "statusSubresource": "scale"}}),
@@ -412,7 +412,7 @@ fn cycles_without_a_delay_are_slowed_down() {
     }
     assert_eq!(n_plays, 100);
     assert!(second >= 89, "{second}");
-    // A pause is no cycle.
+    // Stages with a pause do not count as a cycle.
     let mut memory = Memory::default();
     for n in 0..50 {
         let decision = decide(&pod(&n.to_string()), &stages[0], &memory, 2 * n);

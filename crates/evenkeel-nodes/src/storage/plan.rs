@@ -72,7 +72,7 @@ pub(super) fn sync_claim(
     }
 }
 
-/// Reports whether this provisioner must provision a volume for the claim now.
+/// Returns whether this provisioner must provision a volume for the claim now.
 fn must_provision(claim: &PersistentVolumeClaim, class: &StorageClass) -> bool {
     let annotations = &claim.meta.annotations;
     let waits_for_scheduling =
@@ -166,7 +166,7 @@ fn patch(kind: Kind, meta: &Meta, subresource: &'static str, mut body: Value) ->
     Write::Patch { target: Target::of(kind, meta), subresource, body }
 }
 
-/// Reports whether this provisioner created the volume.
+/// Returns whether this provisioner created the volume.
 fn is_provisioned_here(volume: &PersistentVolume) -> bool {
     volume.meta.annotations.get(volume::PROVISIONED_BY) == Some(DRIVER)
 }
@@ -220,7 +220,7 @@ pub(super) fn sync_attachment(attachment: &VolumeAttachment) -> Vec<Write> {
     writes
 }
 
-/// Reports whether an object has a finalizer.
+/// Returns whether an object has a finalizer.
 fn has_finalizer(meta: &Meta, finalizer: &str) -> bool {
     meta.finalizers.iter().any(|present| **present == *finalizer)
 }

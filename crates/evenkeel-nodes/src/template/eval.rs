@@ -73,7 +73,7 @@ struct Renderer<'a> {
 }
 
 impl Renderer<'_> {
-    /// Appends a text to the output.
+    /// Appends a string to the output.
     fn print(&mut self, text: &str) -> Result<(), String> {
         if self.output.len() + text.len() > MAX_OUTPUT {
             return Err(format!("the output is longer than {MAX_OUTPUT} bytes"));
@@ -232,7 +232,7 @@ impl Renderer<'_> {
         let Some((first, arguments)) = command.split_first() else { return Ok(Value::Null) };
         let Operand::Function(function) = first else {
             if !arguments.is_empty() || last.is_some() {
-                return Err("a value that is no function has arguments".to_owned());
+                return Err("a value that is not a function has arguments".to_owned());
             }
             return self.operand(first, dot, variables);
         };

@@ -23,8 +23,8 @@ pub(super) enum Call {
     Values(Body),
 }
 
-/// Number of bytes of text that a function reads or writes in one step. Without these steps, a template could spend much
-/// time on long texts within its bound of steps.
+/// Number of bytes of strings that a function reads or writes in one step. Without these steps, a template could spend
+/// much time on long strings within its limit of steps.
 pub(super) const BYTES_PER_STEP: usize = 16;
 
 /// Body of a function. The error is the end of a sentence that starts with the function's name.
@@ -69,7 +69,7 @@ const FUNCTIONS: &[(&str, Body)] = &[
     }),
     ("slice", slice),
     ("print", |arguments, _| Ok(print_all(arguments).into())),
-    // As Go's, it separates all arguments by spaces, and `print` only those that are no strings.
+    // As in Go, `println` separates all arguments by spaces, and `print` only separates arguments that are not strings.
     ("println", |arguments, _| {
         let texts: Vec<String> = arguments.iter().map(print::text).collect();
         Ok(format!("{}\n", texts.join(" ")).into())
@@ -100,7 +100,7 @@ const FUNCTIONS: &[(&str, Body)] = &[
     ("Quote", |arguments, _| {
         Ok(match one(arguments)? {
             Value::String(text) => print::quoted(text),
-            // As KWOK, quote the JSON of a value that is no string.
+            // As in KWOK, quote the JSON of a value that is not a string.
             other => print::quoted(&other.to_string()),
         }
         .into())
@@ -250,8 +250,8 @@ fn escape(text: &str) -> String {
     pairs.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
 }
 
-/// Reports whether two values are equal. `nil` equals only itself, and comparing it with any type is no error. A number
-/// equals the string that it prints as, because KWOK's templates get numbers of the object as strings of digits.
+/// Returns whether two values are equal. `nil` equals only itself, and may be compared with any type. A number equals
+/// the string that it prints as, because KWOK's templates get numbers of the object as strings of digits.
 fn equal(one: &Value, two: &Value) -> Result<bool, String> {
     match (one, two) {
         (Value::Null, _) | (_, Value::Null) => Ok(one == two),

@@ -101,12 +101,12 @@ fn tokens(body: &str) -> Result<(Vec<Token>, &str, bool), String> {
     }
 }
 
-/// Returns the length of the name at the start of a text.
+/// Returns the length of the name at the start of a string.
 fn name_length(text: &str) -> usize {
     text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len())
 }
 
-/// Reads the first token of a text.
+/// Reads the first token of a string.
 fn token(text: &str) -> Result<(Kind, &str), String> {
     let mut chars = text.chars();
     let first = chars.next().ok_or("an action is not closed with }}")?;

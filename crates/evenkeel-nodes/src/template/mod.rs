@@ -8,7 +8,7 @@
 //! | functions | `functions::find` |
 //! | how values are printed | `print::text`, `print::printf` |
 //!
-//! A number of an object is a number here. In KWOK, it is a string of digits, so that a comparison with a number fails. A
+//! Numbers of an object stay numbers. In KWOK, they are strings of digits, so that a comparison with a number fails. A
 //! field of `null` is `null`.
 
 mod eval;

@@ -37,7 +37,7 @@ pub(super) struct Branch {
 /// Commands. The value of each is the last argument of the next one.
 #[derive(Debug, Clone)]
 pub(super) struct Pipeline {
-    /// Variables to which the value is assigned.
+    /// Variables that the value is assigned to.
     pub(super) variables: Vec<String>,
     /// Whether the variables exist already (`=`).
     pub(super) assigns: bool,
@@ -261,7 +261,7 @@ fn commands(
     commands.push(command);
     let mut later = commands.iter().skip(1).filter_map(|command| command.first());
     if later.any(|first| matches!(first, Operand::Literal(_) | Operand::Dot)) {
-        return Err("a command behind \"|\" is no function".to_owned());
+        return Err("a command after \"|\" is not a function".to_owned());
     }
     Ok(commands)
 }

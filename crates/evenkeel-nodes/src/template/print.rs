@@ -3,7 +3,7 @@
 use serde_json::{Number, Value};
 use std::fmt::Write as _;
 
-/// Reports whether a value counts as true: it is neither a zero value nor empty.
+/// Returns whether a value counts as true: it is neither a zero value nor empty.
 pub(super) fn is_true(value: &Value) -> bool {
     match value {
         Value::Null => false,
@@ -174,7 +174,7 @@ fn formatted(
     })
 }
 
-/// Returns a text in quotation marks, with escapes.
+/// Returns a string in quotation marks, with escapes.
 pub(super) fn quoted(text: &str) -> String {
     Value::from(text).to_string()
 }

@@ -215,12 +215,12 @@ fn items(value: &Value) -> Result<&[Value], String> {
     match value {
         Value::Array(items) => Ok(items),
         Value::Null => Ok(&[]),
-        other => Err(format!("a {} is no list", type_name(other))),
+        other => Err(format!("a {} is not a list", type_name(other))),
     }
 }
 
 fn fields(value: &Value) -> Result<&Map<String, Value>, String> {
-    value.as_object().ok_or_else(|| format!("a {} is no map", type_name(value)))
+    value.as_object().ok_or_else(|| format!("a {} is not a map", type_name(value)))
 }
 
 /// Converts a value to an integer, as sprig does: 0 for a value that is not a number.
@@ -252,7 +252,7 @@ fn divide(arguments: &[Value], by: fn(i64, i64) -> Option<i64>) -> Result<Value,
     Ok(by(int(one), int(two)).ok_or("division by zero")?.into())
 }
 
-/// Indents the lines of a text.
+/// Indents the lines of a string.
 fn indent(arguments: &[Value], machine: &mut Machine<'_>, before: &str) -> Result<Value, String> {
     let (count, input) = two(arguments)?;
     let (count, input) = (count_of(count)?, text(input));

@@ -1,4 +1,4 @@
-//! Rows from what Go documents of `text/template`, and from the functions that stages use.
+//! Examples from Go's documentation of `text/template`, and of the functions that stages use.
 
 use super::*;
 use serde_json::json;
@@ -18,7 +18,7 @@ fn render(source: &str, object: &Value) -> Result<String, String> {
     Template::parse(source)?.render(object, &environment)
 }
 
-/// Checks that templates render to these texts.
+/// Checks that each template renders to the expected string.
 fn check(rows: &[(&str, &str)]) {
     let object = json!({
         "s": "text", "n": 23, "f": 1.5, "t": true, "zero": 0, "none": null, "empty": [],
@@ -181,7 +181,7 @@ fn errors_say_what_is_wrong() {
         ("{{.s.x}}", "can't evaluate field x in a value of type string"),
         ("{{lt 1 \"a\"}}", "lt: incompatible types"),
         ("{{fail \"no\"}}", "fail: no"),
-        ("{{\"a\" | 5}}", "a command behind \"|\" is no function"),
+        ("{{\"a\" | 5}}", "a command after \"|\" is not a function"),
         ("{{range .s}}{{end}}", "range can't iterate over text"),
         ("{{div 1 0}}", "div: division by zero"),
     ] {

@@ -9,18 +9,19 @@ use crate::{
     behaviour::annotated_usage,
 };
 
-/// Tells pods whose usage is set from those that would use half of what they request, which is a guess.
+/// Decides whether a pod's usage is set by annotations or Behaviors. The default, half of the pod's requests, is only a
+/// guess.
 #[derive(Debug)]
 pub struct KnownUsage(Vec<Behavior>);
 
 impl KnownUsage {
-    /// Returns what these Behaviors know, as the API server has them. Those that are invalid have no effect.
+    /// Creates the decision from Behavior objects of the API server. Invalid Behaviors have no effect.
     pub fn of_objects<'a>(behaviors: impl IntoIterator<Item = &'a Value>) -> Self {
         Self(behaviors.into_iter().filter_map(parse_object).collect())
     }
 
-    /// Reports whether an annotation of the pod, or a Behavior on one node or another, sets the CPU or memory that one of its
-    /// containers uses. The labels are those of its namespace.
+    /// Returns whether an annotation of the pod, or a Behavior on at least one possible node, sets the CPU or memory
+    /// usage of one of its containers. `namespace` has the labels of the pod's namespace.
     pub fn includes(&self, pod: &Pod, namespace: Option<&StrMap>) -> bool {
         let is_annotated = |container: &str| {
             [CPU, CPU_LOAD, MEMORY]

@@ -135,7 +135,7 @@ fn metrics_object(meta: &Meta, now: Timestamp) -> Value {
     json!({"metadata": metadata, "timestamp": seconds(now), "window": WINDOW})
 }
 
-/// Reports whether a pod runs and is not being deleted.
+/// Returns whether a pod runs and is not being deleted.
 fn is_running(pod: &Pod) -> bool {
     &*pod.status.phase == "Running" && !pod.meta.deleting()
 }

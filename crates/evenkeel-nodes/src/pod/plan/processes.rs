@@ -12,7 +12,7 @@ use crate::pod::{
     memory::{CommandState, ShellExit, Slot},
 };
 
-/// Time for which a run lasts that fails, and would not end by itself.
+/// Duration of a failing run that would not end by itself.
 const FAILURE_DELAY: Duration = Duration::from_secs(1);
 
 /// Returns the exit code of a run that fails.
@@ -69,7 +69,7 @@ impl PodSync<'_> {
         run_id(self.facts.uid, container.name, slot.restarts).into()
     }
 
-    /// Returns the context in which the interpreter evaluates a run.
+    /// Returns the context of the interpreter for a run.
     fn run_context<'p>(
         &'p self,
         start: Timestamp,
@@ -120,7 +120,7 @@ impl PodSync<'_> {
         }
     }
 
-    /// Returns when and with which exit code the run that began at `since` ends by itself; `None` if it does not. An
+    /// Returns the end and the exit code of the run that began at `since`; `None` if it does not end by itself. An
     /// attached shell's exit takes precedence, then a crash, then annotations, then the container's command, then the
     /// default.
     pub(super) fn exit_of_run(
@@ -160,7 +160,7 @@ impl PodSync<'_> {
         Some((later(since, run_time), exit_code))
     }
 
-    /// Returns when and with which exit code the run ends after SIGTERM at `stopped_at`; no time if it does not end.
+    /// Returns the end and the exit code of the run after SIGTERM at `stopped_at`; no time if the run does not end.
     pub(super) fn exit_after_signal(
         &mut self,
         container: &Container<'_>,
@@ -217,7 +217,7 @@ impl PodSync<'_> {
         }
     }
 
-    /// Reports whether the readiness probe of a process fails now.
+    /// Returns whether the readiness probe of a process fails now.
     fn readiness_fails(&self, process: &Process) -> bool {
         let run = format!("{}/probe", self.facts.uid);
         process.readiness(&self.run_context(self.now, None, &run)) == Some(false)

@@ -316,7 +316,7 @@ impl Builtin {
     }
 }
 
-/// Calls a function of values. Both what it reads and what it returns count by their sizes.
+/// Calls a function of values. The budget is charged for the sizes of its arguments and of its result.
 fn call(
     body: Body,
     input: &Value,
@@ -428,7 +428,7 @@ impl Filters {
                         if is_decided { Err(Stop::Enough) } else { Ok(()) }
                     })
                 };
-                // With two arguments, the first one generates what the second one judges.
+                // With two arguments, the first one generates the values that the second one tests.
                 let run = match second {
                     None => {
                         let mut members = members(input)?.into_iter();
@@ -482,7 +482,7 @@ impl Filters {
         }
     }
 
-    /// Returns what the function makes of items that are sorted by their keys.
+    /// Returns the function's result for items that are sorted by their keys.
     fn grouped(self, keyed: Vec<(Value, Value)>) -> Value {
         match self {
             Self::MinBy => keyed.into_iter().next().map(|(_, item)| item).unwrap_or_default(),
@@ -576,26 +576,26 @@ fn members(value: &Value) -> Result<Vec<&Value>, Stop> {
 fn items(value: &Value) -> Result<&[Value], Stop> {
     match value {
         Value::Array(items) => Ok(items),
-        other => error(format!("{} is no array", kind(other))),
+        other => error(format!("{} is not an array", kind(other))),
     }
 }
 
 fn string(value: &Value) -> Result<&str, Stop> {
     match value {
         Value::String(text) => Ok(text),
-        other => error(format!("{} is no string", kind(other))),
+        other => error(format!("{} is not a string", kind(other))),
     }
 }
 
 fn number(value: &Value) -> Result<f64, Stop> {
-    value.as_f64().map_or_else(|| error(format!("{} is no number", kind(value))), Ok)
+    value.as_f64().map_or_else(|| error(format!("{} is not a number", kind(value))), Ok)
 }
 
 fn at(value: &Value, index: i64) -> Result<Value, Stop> {
     Ok(get(value, &index.into()).or_else(error)?.cloned().unwrap_or_default())
 }
 
-/// Reports whether an object has a key, or an array an index.
+/// Returns whether an object has a key, or an array has an index.
 fn has(value: &Value, key: &Value) -> Result<Value, Stop> {
     match (value, key) {
         (Value::Object(fields), Value::String(key)) => Ok(fields.contains_key(key).into()),
@@ -617,7 +617,7 @@ fn flatten(items: &[Value], depth: f64, flat: &mut Vec<Value>) {
     }
 }
 
-/// Reports whether a value contains another: a text its part, an array and an object their parts' parts.
+/// Returns whether a value contains another one: a substring for strings, and recursively for arrays and objects.
 fn contains(value: &Value, part: &Value, machine: &mut Machine) -> Result<bool, Stop> {
     machine.charge(1)?;
     Ok(match (value, part) {

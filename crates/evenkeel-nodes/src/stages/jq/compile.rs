@@ -1,4 +1,4 @@
-//! Compiles the syntax tree of an expression, and refuses what is not evaluated.
+//! Compiles the syntax tree of a jq expression to filters. Refuses unsupported syntax and functions.
 
 use jaq_core::{
     load::{
@@ -12,30 +12,30 @@ use serde_json::{Number, Value};
 
 use super::builtins::{Builtin, find};
 
-/// Maximum depth of the tree.
+/// Maximum depth of the syntax tree.
 const MAX_DEPTH: usize = 64;
 
-/// Maximum number of filters, because each may take a place on the stack at the same time.
-const MAX_NODES: usize = 200;
+/// Maximum number of filters of an expression. The evaluation of each may need a stack frame at the same time.
+const MAX_FILTERS: usize = 200;
 
-/// Maximum number of tokens, at each of which the parser may recurse: `-`, `try`, `if`, `|`.
+/// Maximum number of tokens. The parser may recurse at each token, such as `-`, `try`, `if` or `|`.
 const MAX_TOKENS: usize = 400;
 
-/// Maximum depth of nested brackets, for each of which the parser recurses several times.
+/// Maximum depth of nested brackets. The parser recurses several times for each level.
 const MAX_NESTED: usize = 24;
 
-/// A filter: it gets a value, and outputs any number of values.
+/// Filter: a function of an input value that outputs any number of values.
 #[derive(Debug, Clone)]
 pub(super) enum Filter {
     Identity,
-    /// The value and all values in it (`..`).
+    /// Outputs the input and, recursively, all values in it (`..`).
     Recurse,
     Value(Value),
-    /// Text with interpolated filters, and whether these are printed as JSON.
+    /// String with interpolated filters, and whether their outputs are printed as JSON.
     Text(Vec<Piece>, bool),
-    /// Array of the outputs of a filter.
+    /// Array of the outputs of a filter; empty without a filter.
     Array(Option<Box<Self>>),
-    /// Object of keys and values.
+    /// Object, from filters for its keys and values.
     Object(Vec<(Self, Self)>),
     Negate(Box<Self>),
     Pipe(Box<Self>, Box<Self>),
@@ -52,39 +52,39 @@ pub(super) enum Filter {
     Try(Box<Self>, Option<Box<Self>>),
     If(Box<Self>, Box<Self>, Option<Box<Self>>),
     Variable(String),
-    /// `reduce f as $x (init; update)`, or `foreach` with what it outputs.
+    /// `reduce f as $x (init; update)`, or `foreach f as $x (init; update; extract)`.
     Fold(Box<Fold>),
-    /// Steps from the outputs of a filter.
+    /// Steps from each output of a filter. The flag is whether a step is optional.
     Path(Box<Self>, Vec<(Step, bool)>),
     Call(Builtin, Vec<Self>),
 }
 
-/// Loop over the outputs of a filter.
+/// Loop over the outputs of `source`: `reduce` or `foreach`.
 #[derive(Debug, Clone)]
 pub(super) struct Fold {
     pub(super) source: Filter,
     pub(super) variable: String,
     pub(super) init: Filter,
     pub(super) update: Filter,
-    /// Filter whose results `foreach` outputs for each state; `None` for `reduce`, which outputs the last state.
+    /// Filter that `foreach` applies to each state; `None` for `reduce`, which outputs only the last state.
     pub(super) extract: Option<Filter>,
 }
 
-/// Part of a text.
+/// Part of a string with interpolated filters.
 #[derive(Debug, Clone)]
 pub(super) enum Piece {
     Text(String),
     Filter(Filter),
 }
 
-/// Step of a path. A step is optional (`?`) if its error is ignored.
+/// Step of a path. The errors of an optional step (`?`) are ignored.
 #[derive(Debug, Clone)]
 pub(super) enum Step {
     /// All items or fields (`[]`).
     All,
     /// `.name` or `[f]`
     Index(Filter),
-    /// Part of an array or text (`[from:to]`).
+    /// Slice of an array or a string (`[from:to]`).
     Range(Option<Filter>, Option<Filter>),
 }
 
@@ -100,11 +100,11 @@ pub(super) fn compile(source: &str) -> Result<Filter, String> {
         let at = found.map_or("its end".to_owned(), |at| format!("{:?}", excerpt(at)));
         format!("{source:?} is not a jq expression, at {at}")
     })?;
-    filter(&term, &mut Names::default(), 0)
+    filter(&term, &mut Scope::default(), 0)
 }
 
-/// Checks that there are not too many tokens, nor brackets in brackets, for the stack of the parser. `n_tokens` is the
-/// number of tokens before.
+/// Checks that the number of tokens and the depth of nested brackets do not overflow the stack of the parser.
+/// `n_tokens` counts the tokens so far.
 fn check_tokens(tokens: &[Token<&str>], n_tokens: &mut usize, depth: usize) -> Result<(), String> {
     if depth > MAX_NESTED {
         return Err(format!("brackets are nested more than {MAX_NESTED} times"));
@@ -129,39 +129,39 @@ fn check_tokens(tokens: &[Token<&str>], n_tokens: &mut usize, depth: usize) -> R
     Ok(())
 }
 
-/// Returns the first characters of a text.
+/// Returns the first characters of `text`, for error messages.
 fn excerpt(text: &str) -> String {
     text.chars().take(20).collect()
 }
 
-/// Variables and functions that are defined where an expression is compiled.
+/// State of a compilation: the variables in scope, and the number of filters so far.
 #[derive(Default)]
-struct Names<'s> {
-    /// Variables in scope.
+struct Scope<'s> {
+    /// Names of the variables in scope, with their `$`.
     variables: Vec<&'s str>,
     /// Number of filters so far.
-    nodes: usize,
+    filters: usize,
 }
 
 /// Compiles a term.
-fn filter<'s>(term: &Term<&'s str>, names: &mut Names<'s>, depth: usize) -> Result<Filter, String> {
+fn filter<'s>(term: &Term<&'s str>, scope: &mut Scope<'s>, depth: usize) -> Result<Filter, String> {
     if depth > MAX_DEPTH {
         return Err(format!("the expression is nested more than {MAX_DEPTH} times"));
     }
     let depth = depth + 1;
-    names.nodes += 1;
-    if names.nodes > MAX_NODES {
-        return Err(format!("the expression has more than {MAX_NODES} parts"));
+    scope.filters += 1;
+    if scope.filters > MAX_FILTERS {
+        return Err(format!("the expression has more than {MAX_FILTERS} filters"));
     }
     let boxed =
-        |term: &Term<&'s str>, names: &mut Names<'s>| filter(term, names, depth).map(Box::new);
+        |term: &Term<&'s str>, scope: &mut Scope<'s>| filter(term, scope, depth).map(Box::new);
     Ok(match term {
         Term::Id => Filter::Identity,
         Term::Recurse => Filter::Recurse,
         Term::Num(digits) => {
             let integer = digits.parse::<i64>().ok().map(Number::from);
             let number = integer.or_else(|| digits.parse().ok().and_then(Number::from_f64));
-            Filter::Value(number.map(Value::Number).ok_or(format!("{digits} is no number"))?)
+            Filter::Value(number.map(Value::Number).ok_or(format!("{digits} is not a number"))?)
         }
         Term::Str(format, parts) => {
             let is_json = match format {
@@ -174,26 +174,26 @@ fn filter<'s>(term: &Term<&'s str>, names: &mut Names<'s>, depth: usize) -> Resu
                 pieces.push(match part {
                     StrPart::Str(text) => Piece::Text((*text).to_owned()),
                     StrPart::Char(c) => Piece::Text(c.to_string()),
-                    StrPart::Term(term) => Piece::Filter(filter(term, names, depth)?),
+                    StrPart::Term(term) => Piece::Filter(filter(term, scope, depth)?),
                 });
             }
             Filter::Text(pieces, is_json)
         }
         Term::Arr(items) => {
-            let items = items.as_ref().map(|items| boxed(items, names)).transpose()?;
+            let items = items.as_ref().map(|items| boxed(items, scope)).transpose()?;
             Filter::Array(items)
         }
         Term::Obj(entries) => {
             let mut fields = Vec::new();
             for (key, value) in entries {
                 fields.push(match (key, value) {
-                    (_, Some(value)) => (filter(key, names, depth)?, filter(value, names, depth)?),
+                    (_, Some(value)) => (filter(key, scope, depth)?, filter(value, scope, depth)?),
                     (Term::Var(name), None) => {
-                        let value = filter(key, names, depth)?;
+                        let value = filter(key, scope, depth)?;
                         (Filter::Value(name.trim_start_matches('$').into()), value)
                     }
                     (_, None) => {
-                        let key = filter(key, names, depth)?;
+                        let key = filter(key, scope, depth)?;
                         let step = (Step::Index(key.clone()), false);
                         (key, Filter::Path(Box::new(Filter::Identity), vec![step]))
                     }
@@ -201,17 +201,17 @@ fn filter<'s>(term: &Term<&'s str>, names: &mut Names<'s>, depth: usize) -> Resu
             }
             Filter::Object(fields)
         }
-        Term::Neg(term) => Filter::Negate(boxed(term, names)?),
+        Term::Neg(term) => Filter::Negate(boxed(term, scope)?),
         Term::BinOp(left, operator, right) => {
-            let first = boxed(left, names)?;
+            let first = boxed(left, scope)?;
             if let BinaryOp::Pipe(Some(pattern)) = operator {
                 let name = variable(pattern)?;
-                names.variables.push(name);
-                let rest = boxed(right, names);
-                names.variables.pop();
+                scope.variables.push(name);
+                let rest = boxed(right, scope);
+                scope.variables.pop();
                 return Ok(Filter::Bind(first, name.to_owned(), rest?));
             }
-            let second = boxed(right, names)?;
+            let second = boxed(right, scope)?;
             match operator {
                 BinaryOp::Pipe(_) => Filter::Pipe(first, second),
                 BinaryOp::Comma => Filter::Comma(first, second),
@@ -228,15 +228,15 @@ fn filter<'s>(term: &Term<&'s str>, names: &mut Names<'s>, depth: usize) -> Resu
         Term::Fold(keyword, source, pattern, arguments) => {
             let name = variable(pattern)?;
             let (source, init) = match arguments.first() {
-                Some(init) => (filter(source, names, depth)?, filter(init, names, depth)?),
+                Some(init) => (filter(source, scope, depth)?, filter(init, scope, depth)?),
                 None => return Err(format!("{keyword} has no initial value")),
             };
-            names.variables.push(name);
+            scope.variables.push(name);
             let mut rest = Vec::new();
             for argument in arguments.iter().skip(1) {
-                rest.push(filter(argument, names, depth)?);
+                rest.push(filter(argument, scope, depth)?);
             }
-            names.variables.pop();
+            scope.variables.pop();
             let mut rest = rest.into_iter();
             let (update, extract) = (rest.next(), rest.next());
             let update = update.ok_or_else(|| format!("{keyword} has no update"))?;
@@ -248,18 +248,18 @@ fn filter<'s>(term: &Term<&'s str>, names: &mut Names<'s>, depth: usize) -> Resu
             Filter::Fold(Box::new(Fold { source, variable, init, update, extract }))
         }
         Term::TryCatch(body, handler) => {
-            let handler = handler.as_ref().map(|handler| boxed(handler, names)).transpose()?;
-            Filter::Try(boxed(body, names)?, handler)
+            let handler = handler.as_ref().map(|handler| boxed(handler, scope)).transpose()?;
+            Filter::Try(boxed(body, scope)?, handler)
         }
         Term::IfThenElse(branches, otherwise) => {
-            let mut last = otherwise.as_ref().map(|term| boxed(term, names)).transpose()?;
+            let mut last = otherwise.as_ref().map(|term| boxed(term, scope)).transpose()?;
             for (condition, then) in branches.iter().rev() {
-                let branch = Filter::If(boxed(condition, names)?, boxed(then, names)?, last);
+                let branch = Filter::If(boxed(condition, scope)?, boxed(then, scope)?, last);
                 last = Some(Box::new(branch));
             }
             last.map_or(Filter::Identity, |filter| *filter)
         }
-        Term::Var(name) if names.variables.contains(name) => Filter::Variable((*name).to_owned()),
+        Term::Var(name) if scope.variables.contains(name) => Filter::Variable((*name).to_owned()),
         Term::Var(name) => return Err(format!("undefined variable {name}")),
         Term::Call(name, arguments) => {
             let builtin = find(name, arguments.len());
@@ -267,19 +267,19 @@ fn filter<'s>(term: &Term<&'s str>, names: &mut Names<'s>, depth: usize) -> Resu
                 format!("the jq function {name}/{} is not known", arguments.len())
             })?;
             let arguments: Result<_, _> =
-                arguments.iter().map(|argument| filter(argument, names, depth)).collect();
+                arguments.iter().map(|argument| filter(argument, scope, depth)).collect();
             Filter::Call(builtin, arguments?)
         }
         Term::Path(term, path) => {
-            let term = boxed(term, names)?;
+            let term = boxed(term, scope)?;
             let mut steps = Vec::new();
             for (part, optional) in &path.0 {
                 let step = match part {
-                    Part::Index(index) => Step::Index(filter(index, names, depth)?),
+                    Part::Index(index) => Step::Index(filter(index, scope, depth)?),
                     Part::Range(None, None) => Step::All,
                     Part::Range(from, to) => {
                         let mut bound = |bound: &Option<Term<&'s str>>| {
-                            bound.as_ref().map(|bound| filter(bound, names, depth)).transpose()
+                            bound.as_ref().map(|bound| filter(bound, scope, depth)).transpose()
                         };
                         Step::Range(bound(from)?, bound(to)?)
                     }
@@ -291,7 +291,7 @@ fn filter<'s>(term: &Term<&'s str>, names: &mut Names<'s>, depth: usize) -> Resu
     })
 }
 
-/// Returns the name of the only variable of a pattern.
+/// Returns the name of a pattern's variable. Patterns of arrays and objects are not supported.
 fn variable<'s>(pattern: &Pattern<&'s str>) -> Result<&'s str, String> {
     match pattern {
         Pattern::Var(name) => Ok(name),

@@ -1,14 +1,14 @@
-//! Expressions of jq that read an object, evaluated in a bounded number of steps.
+//! jq expressions over an object, evaluated in a bounded number of steps.
 //!
-//! The syntax is that of the parser of `jaq-core`. Its interpreter has no bound that a caller could set, and evaluates
-//! natively what may never end (`range(infinite)`), so the evaluation is done here.
+//! The parser is that of `jaq-core`. Its interpreter is not used: it has no limit that a caller could set, and
+//! evaluates endless functions (`range(infinite)`) natively.
 //!
 //! | documented rule | implemented in |
 //! |---|---|
 //! | paths, operators, `if`, `reduce`, `?//` and variables | `compile::compile`, `run::Machine` |
 //! | functions | `builtins::find` |
 //!
-//! Assignments, definitions and `label` are refused: an expression only selects.
+//! Assignments, definitions and `label` are refused, because an expression only selects values.
 
 mod builtins;
 mod compile;
@@ -21,7 +21,7 @@ use serde_json::Value;
 /// Maximum length of an expression in bytes.
 const MAX_SOURCE: usize = 4096;
 
-/// Maximum number of opening brackets in an expression, even in texts, because the lexer recurses at each one.
+/// Maximum number of opening brackets in an expression, even in strings, because the lexer recurses at each one.
 const MAX_BRACKETS: usize = 200;
 
 /// A compiled expression.

@@ -9,7 +9,7 @@ use super::compile::{Filter, Fold, Piece, Step};
 /// Maximum number of steps of an evaluation. A value that is created or read as a whole counts by its size.
 const MAX_STEPS: u64 = 200_000;
 
-/// Maximum length of a text in bytes.
+/// Maximum length of a string in bytes.
 pub(super) const MAX_TEXT: usize = 1024 * 1024;
 
 /// Maximum depth of a value, which recursive functions walk. The reader of JSON has the same bound.
@@ -22,7 +22,7 @@ pub(super) enum Stop {
     Error(String),
     /// The evaluation takes too many steps.
     Budget,
-    /// A filter such as `first(f)` has what it needs.
+    /// A filter such as `first(f)` has all outputs that it needs.
     Enough,
 }
 
@@ -87,7 +87,7 @@ impl Machine {
         }
     }
 
-    /// Counts the creation or the walk of a text.
+    /// Charges the budget for the creation or the scan of a string.
     fn charge_text(&mut self, text: &str) -> Result<(), Stop> {
         if text.len() > MAX_TEXT { Err(Stop::Budget) } else { self.charge(text.len() / 64) }
     }
@@ -237,7 +237,7 @@ impl Machine {
         }
     }
 
-    /// Evaluates the pieces of a text behind `prefix`.
+    /// Evaluates the remaining parts of a string, and appends each output to `prefix`.
     fn text(
         &mut self,
         pieces: &[Piece],
@@ -279,7 +279,7 @@ impl Machine {
         };
         self.run(key, input, scope, &mut |machine, key| {
             let Value::String(key) = key else {
-                return error(format!("{} is no key of an object", kind(key)));
+                return error(format!("{} is not a key of an object", kind(key)));
             };
             machine.run(value, input, scope, &mut |machine, value| {
                 machine.charge_value(value)?;
@@ -291,7 +291,7 @@ impl Machine {
         })
     }
 
-    /// Evaluates `or` and `and`. `decides` is the value with which the second filter is not evaluated.
+    /// Evaluates `or` and `and`. If the first filter outputs `decides`, the second one is not evaluated.
     fn logic(
         &mut self,
         first: &Filter,
@@ -467,7 +467,7 @@ pub(super) fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// Returns a text as it is, and another value as JSON.
+/// Returns a string unchanged, and any other value as JSON.
 pub(super) fn to_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -490,7 +490,7 @@ pub(super) fn get<'v>(value: &'v Value, index: &Value) -> Result<Option<&'v Valu
     }
 }
 
-/// Returns a part of an array or text; bounds below 0 count from its end.
+/// Returns a slice of an array or a string; bounds below 0 count from its end.
 fn part(value: &Value, from: Option<i64>, to: Option<i64>) -> Option<Value> {
     let bounds = |length: usize| {
         let length = i64::try_from(length).unwrap_or(i64::MAX);

@@ -128,7 +128,7 @@ fn expressions_of_stages_read_objects() {
     assert_eq!(run(".metadata.ownerReferences.[].kind"), Some(vec![json!("Job")]));
     let ready = ".status.conditions.[] | select( .type == \"Ready\" ) | .status";
     assert_eq!(run(ready), Some(vec![json!("True")]));
-    // A missing field is no output, and an error is no answer.
+    // A missing field yields no output, and an error yields `None`.
     assert_eq!(run(".metadata.deletionTimestamp"), Some(vec![]));
     assert_eq!(run(".status.containerStatuses.[].state"), None);
     assert_eq!(run(".metadata.labels[\"x\"]"), Some(vec![]));
