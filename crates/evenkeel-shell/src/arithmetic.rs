@@ -25,7 +25,7 @@ pub(crate) fn evaluate(text: &str, variables: &mut dyn Variables) -> Result<i64,
     if evaluator.position < text.len() { evaluator.syntax_error() } else { Ok(value) }
 }
 
-/// State of the evaluation of an expression, which is parsed and evaluated in one pass.
+/// State of the evaluation of an expression. The evaluator parses and evaluates at the same time.
 struct Evaluator<'r> {
     text: &'r str,
     position: usize,
@@ -232,7 +232,7 @@ impl<'r> Evaluator<'r> {
                     self.position += sign.len();
                     self.set_variable(name, value.wrapping_add(step));
                     let rest = &self.text[self.position..];
-                    // The value of `x++` is no variable, so neither operator can follow.
+                    // The value of `x++` is not a variable, so neither operator can follow.
                     return match rest.starts_with("++") || rest.starts_with("--") {
                         true => self.syntax_error(),
                         false => Ok(value),
@@ -268,7 +268,7 @@ impl<'r> Evaluator<'r> {
             Some(digits) => number(digits).map(i64::wrapping_neg),
             None => number(text),
         };
-        value.ok_or_else(|| format!("variable {name} is no number"))
+        value.ok_or_else(|| format!("variable {name} is not a number"))
     }
 
     fn set_variable(&mut self, name: &str, value: i64) -> i64 {

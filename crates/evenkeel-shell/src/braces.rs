@@ -82,8 +82,8 @@ fn comma_positions(inner: &str) -> Option<(Vec<usize>, usize)> {
     None
 }
 
-/// Expands a range such as `1..5` or `a..e`, with an optional step as in `1..9..2`. Returns `None` if the text is
-/// no range or the range is too long.
+/// Expands a range such as `1..5` or `a..e`, with an optional step as in `1..9..2`. Returns `None` if `text` is not a
+/// range, or the range is too long.
 fn range(text: &str) -> Option<Vec<String>> {
     let mut parts = text.split("..");
     let (from, to, step) = (parts.next()?, parts.next()?, parts.next());

@@ -8,7 +8,7 @@ use crate::{
     shell::{Flow, Halt, Input, Shell, Variable, unsupported},
 };
 
-/// Maximum nesting of shells and commands at which another shell may start.
+/// Maximum nesting of shells and commands. Beyond it, no further shell starts.
 const MAX_SHELL_DEPTH: u32 = 50;
 
 /// Folders that contain the usual commands in every image, so that `/bin/NAME` is the command `NAME`.

@@ -56,7 +56,7 @@ impl Interpreter<'_> {
         }
     }
 
-    /// Returns the text of a file, or `None` if the path does not exist or is a folder.
+    /// Returns the contents of a file; `None` if the path does not exist or is a folder.
     pub(crate) fn read(&self, shell: &Shell, path: &str) -> Result<Option<Arc<str>>, Halt> {
         if matches!(path, "/dev/null") {
             return Ok(Some("".into()));

@@ -1,10 +1,10 @@
-//! Lossless conversion of bytes to text, for files and streams that are not UTF-8.
+//! Lossless conversion of bytes to strings, for files and streams that are not UTF-8.
 
 /// Private-use character that represents the byte 0 outside of valid UTF-8. The following 255 characters represent
 /// the other bytes.
 const ZERO_BYTE: u32 = 0x10_FF00;
 
-/// Converts bytes to a text that [`bytes`] converts back to the same bytes. UTF-8 without private-use characters
+/// Converts bytes to a string that [`bytes`] converts back to the same bytes. UTF-8 without private-use characters
 /// stays unchanged.
 pub fn text(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
@@ -22,7 +22,7 @@ pub fn text(bytes: &[u8]) -> String {
     text
 }
 
-/// Converts a text from [`text`] back to its bytes.
+/// Converts a string from [`text`] back to its bytes.
 pub fn bytes(text: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     for c in text.chars() {

@@ -51,7 +51,7 @@ pub enum Progress {
 /// Outcome of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExecRun {
-    /// Printed texts, in the order of time.
+    /// Chunks of output, ordered by time.
     pub outputs: Vec<Output>,
     /// Changes to files.
     pub writes: Vec<Write>,
@@ -118,7 +118,7 @@ impl Environment {
         interpreter
     }
 
-    /// Returns the shell in which a command of a client starts.
+    /// Returns the initial shell of a client's command.
     fn first_shell(&self, tty: bool, address: Ipv4Addr) -> Shell {
         let mut shell = Shell::new(&self.working_dir, self.variables_at(address));
         shell.errors = Some(usize::from(!tty));

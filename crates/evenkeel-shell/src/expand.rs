@@ -54,7 +54,7 @@ impl Interpreter<'_> {
             }
             let value = self.expand_piece(shell, piece)?;
             if piece.quoted {
-                // Quotes around nothing but "$@" make no field if there are no arguments.
+                // Without arguments, quotes around only "$@" make no field.
                 let is_empty_before_arguments = value.is_empty()
                     && matches!(word.0.get(n + 1),
                     Some(Piece { part: Part::Variable { name, .. }, .. }) if &**name == "@");
@@ -139,7 +139,7 @@ impl Interpreter<'_> {
         let stream = self.outputs.len();
         self.outputs.push(String::new());
         child.output = Some(stream);
-        // bash does not pass `set -e` on to command substitutions.
+        // In bash, command substitutions do not inherit `set -e`.
         child.errexit &= !shell.bash;
         let (end, status) = self.run_child(child, run)?;
         shell.now = end.ok_or(Halt::Forever)?;
@@ -268,12 +268,12 @@ pub(crate) fn is_service_variable(name: &str) -> bool {
     name.ends_with("_SERVICE_HOST") || name.contains("_SERVICE_PORT") || name.ends_with("_PORT")
 }
 
-/// Returns whether the shell would expand the text to file names.
+/// Returns whether the shell would expand `text` to file names.
 fn has_glob(text: &str) -> bool {
     text.contains(['*', '?']) || text.find('[').is_some_and(|index| text[index..].contains(']'))
 }
 
-/// Returns the text without the prefix or suffix that matches a pattern.
+/// Returns `text` without the prefix or suffix that matches a pattern.
 fn without_match(text: &[char], pattern: &Pattern, suffix: bool, longest: bool) -> String {
     // Only the first 1,024 lengths are tried, to bound the work on long values.
     let limit = text.len().min(1024);

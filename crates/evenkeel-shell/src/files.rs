@@ -9,7 +9,8 @@ use crate::later;
 /// Maximum number of files per pod or node. Writes to further files are dropped.
 const MAX_FILES: usize = 4096;
 
-/// Maximum size in bytes up to which commands may add to the files of a pod or a node, including past versions.
+/// Maximum size in bytes of the files of a pod or a node, including past versions. Beyond it, commands cannot add to
+/// them.
 const MAX_BYTES: usize = 4 * 1024 * 1024;
 /// Bytes that a version of a file takes besides its content.
 const VERSION_BYTES: usize = 128;
@@ -50,7 +51,7 @@ pub struct FilePath {
 /// Content at a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
-    /// Regular file with its text.
+    /// Regular file with its contents.
     File(Arc<str>),
     /// Folder with or without files.
     Folder,
@@ -248,7 +249,7 @@ impl Mounts {
         FilePath { scope: Scope::Container(container.into()), path: path.into() }
     }
 
-    /// Returns the paths at which volumes are mounted.
+    /// Returns the mount paths of the volumes.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|(path, _)| &**path)
     }
@@ -316,7 +317,7 @@ mod tests {
         assert_eq!(files.next_change(at(100), "two"), Some(at(110)));
         let changes = files.changes();
         files.replace(&two, at(105), &[&write(0, "/a", Some("y"))]);
-        assert_eq!(files.changes(), changes, "the same writes are no change");
+        assert_eq!(files.changes(), changes, "the same writes do not count as a change");
         files.replace(&one, at(100), &[&write(0, "/a", Some("x"))]);
         assert_eq!(text(&files, "/a", 111, "").as_deref(), Some("y"));
     }

@@ -66,7 +66,7 @@ pub(crate) struct Printed {
 /// Texts that a process prints, with their times.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
-    /// Time up to which texts are recorded.
+    /// End of the recorded output.
     until: Duration,
     /// Texts in the order of interpretation. Texts of background jobs are not in the order of time.
     pub(crate) printed: Vec<Printed>,
@@ -89,7 +89,7 @@ impl Log {
         Ok(())
     }
 
-    /// Prints the last text of a command, without regard to the maximum length.
+    /// Prints the last output of a command, even beyond the maximum length.
     pub(crate) fn print_last(&mut self, at: Duration, stream: usize, text: &str) {
         self.printed.push(Printed { at, stream, job: 0, text: text.to_owned() });
     }
@@ -110,7 +110,7 @@ pub(crate) struct Interpreter<'a> {
     pub(crate) depth: u32,
     /// Time of SIGTERM, until the script has handled it.
     pub(crate) signal: Option<Duration>,
-    /// Writes so far, in the order in which they were made.
+    /// Writes so far, in order.
     pub(crate) writes: Vec<OwnWrite>,
     /// Number of writes ever made, those included that were removed since.
     pub(crate) n_writes: u64,
@@ -212,7 +212,7 @@ impl<'a> Interpreter<'a> {
         let id = job.id;
         self.writes.retain(|own| own.job != id || own.write.after <= now);
         if let Some(log) = &mut self.log {
-            // Keep the number of texts, which distinguishes the iterations of a loop.
+            // Keep the number of outputs, which distinguishes the iterations of a loop.
             let later_texts = log.printed.iter_mut().filter(|text| text.job == id && text.at > now);
             for printed in later_texts {
                 log.length -= printed.text.len();
@@ -809,7 +809,7 @@ pub(crate) struct OwnWrite {
 
 /// File that a command writes by a redirection.
 struct OpenedFile {
-    /// Index of the stream whose text is written to the file afterwards.
+    /// Index of the stream whose output is written to the file afterwards.
     stream: usize,
     path: String,
     /// Content before the command, if the command appends.

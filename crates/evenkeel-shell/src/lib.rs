@@ -1,13 +1,12 @@
-//! Interpreter for the commands of simulated containers: computes how long they run, their exit code, how they
-//! handle SIGTERM, which files they write and what they print. It executes nothing and runs shell scripts in
-//! simulated time.
+//! Interpreter for the commands of simulated containers. It computes their run time, exit code, reaction to SIGTERM,
+//! written files and output. It executes nothing, and runs shell scripts in simulated time.
 //!
 //! A run is a pure function of the process's arguments, its environment variables, the files it reads and its start
 //! time; the run's ID seeds random draws. [`Files`] holds the content of each file at every time, past and future,
 //! so that a process that waits for another's file is interpreted again when files change.
 //!
-//! The parser is our own, because it must bound its work on any text. The available parsers recurse without a bound
-//! or take exponential time on nested parentheses.
+//! The parser is our own, because its work must be bounded for any input. The available parsers recurse without a
+//! limit, or take exponential time for nested parentheses.
 
 mod archive;
 mod arithmetic;

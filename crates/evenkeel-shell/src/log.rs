@@ -7,14 +7,14 @@ use crate::interpreter::Printed;
 /// Line that a container prints.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogLine {
-    /// Time since the start of the container at which the line was complete.
+    /// Time between the start of the container and the end of the line.
     pub after: Duration,
     /// Text of the line with its newline. Only the last line may lack the newline.
     pub text: String,
 }
 
-/// Sorts the output up to `until` by time and splits it into lines. When the container ends, the remaining text
-/// without a newline is a line too.
+/// Sorts the output up to `until` by time and splits it into lines. When the container ends, remaining output without a
+/// newline is a line, too.
 pub(crate) fn lines(
     mut printed: Vec<Printed>,
     until: Duration,

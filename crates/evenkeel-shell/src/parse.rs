@@ -12,7 +12,7 @@ const MAX_LENGTH: usize = 64 * 1024;
 /// Maximum nesting of commands, quotes and expansions.
 const MAX_DEPTH: usize = 64;
 
-/// Message of a rejected text.
+/// Message of a syntax error, or of an unsupported construct.
 pub(crate) type ParseError = String;
 
 /// Reserved words that end a list of commands.
@@ -22,7 +22,7 @@ pub(crate) fn parse_script(text: &str) -> Result<List, ParseError> {
     Parser::new(text, 0)?.parse_all()
 }
 
-/// Returns whether a text is an incomplete script that further lines may complete.
+/// Returns whether further lines may complete an incomplete script.
 pub(crate) fn is_incomplete(text: &str) -> bool {
     let is_joined = text.ends_with("\\\n");
     parse_script(text).err().map_or(is_joined, |message| {
@@ -32,7 +32,7 @@ pub(crate) fn is_incomplete(text: &str) -> bool {
     })
 }
 
-/// Start of the error for a text that ends too early.
+/// Start of the error for a script that ends too early.
 const AT_END: &str = "at \"\":";
 /// Ends of the errors for unclosed quotes and expansions.
 pub(crate) const NOT_CLOSED: &str = "something is not closed";
@@ -82,7 +82,7 @@ impl<'t> Parser<'t> {
         found
     }
 
-    /// Returns an error with the text at this position.
+    /// Returns an error with the rest of the line at this position.
     pub(crate) fn error<T>(&self, message: &str) -> Result<T, ParseError> {
         let near: String = self.rest().chars().take(20).collect();
         Err(format!("at {near:?}: {message}"))
@@ -266,7 +266,8 @@ impl<'t> Parser<'t> {
         Ok(Command { kind, redirects })
     }
 
-    /// Parses `name() command`. Returns an empty simple command if the text is no function definition.
+    /// Parses `name() command`. Returns an empty simple command if the script has no function definition at this
+    /// position.
     fn function_or_nothing(&mut self, name: &str) -> Result<CommandKind, ParseError> {
         let no_function = Ok(CommandKind::Simple { assignments: Vec::new(), words: Vec::new() });
         let after = self.text[self.position + name.len()..].trim_start_matches([' ', '\t']);
@@ -455,7 +456,7 @@ impl<'t> Parser<'t> {
                 let word = self.word()?;
                 match word.plain().and_then(|text| text.parse().ok()) {
                     Some(fd) => RedirectTarget::Duplicate(fd),
-                    None => return self.error("that is no stream that is understood"),
+                    None => return self.error("that is not a supported stream"),
                 }
             }
             _ => return self.error("it is not understood"),
@@ -514,7 +515,7 @@ impl<'t> Parser<'t> {
     }
 }
 
-/// Returns whether the text is a valid name of a variable or a function.
+/// Returns whether `text` is a valid name of a variable or a function.
 pub(crate) fn is_name(text: &str) -> bool {
     text.starts_with(|c: char| c == '_' || c.is_ascii_alphabetic())
         && text.chars().all(|c| c == '_' || c.is_ascii_alphanumeric())

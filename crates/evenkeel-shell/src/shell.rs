@@ -48,7 +48,7 @@ pub(crate) struct Variable {
     pub(crate) exported: bool,
 }
 
-/// Target of a stream: an index into the interpreter's outputs. `None` discards the text.
+/// Target of a stream: an index into the interpreter's outputs. `None` discards the output.
 pub(crate) type Stream = Option<usize>;
 
 /// Source of standard input.

@@ -142,7 +142,7 @@ pub(crate) enum Modifier {
 }
 
 impl Word {
-    /// Returns the word's text if it is a single unquoted text.
+    /// Returns the word's string if it is a single unquoted literal.
     pub(crate) fn plain(&self) -> Option<&str> {
         match &*self.0 {
             [Piece { quoted: false, part: Part::Text(text) }] => Some(text),

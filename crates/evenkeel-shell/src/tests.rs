@@ -503,7 +503,7 @@ fn a_redirect_to_a_folder_fails() {
     assert!(run.writes.iter().all(|write| write.content == Some(Content::Folder)));
 }
 
-/// Generates scripts from random valid and invalid pieces.
+/// Generates scripts from random valid and invalid fragments.
 fn arbitrary_script() -> impl Strategy<Value = String> {
     let pieces = &[
         "if ",

@@ -10,11 +10,11 @@ use crate::{
     shell::{Flow, Halt, Shell, unsupported},
 };
 
-/// Error text for a file or folder that does not exist.
+/// Error message for a file or folder that does not exist.
 pub(crate) const NO_SUCH_FILE: &str = "No such file or directory";
 
 impl Interpreter<'_> {
-    /// Runs a command that is no builtin of the shell.
+    /// Runs a command that is not a builtin of the shell.
     pub(crate) fn run_tool(&mut self, shell: &mut Shell, name: &str, words: &[String]) -> Flow {
         match name {
             "sleep" => sleep(shell, words),
@@ -513,8 +513,10 @@ fn compute_expr(left: &str, operator: &str, right: String) -> Result<String, Hal
                 "/" => a.checked_div(b),
                 _ => a.checked_rem(b),
             });
-            return value
-                .map_or_else(|| unsupported("expr on what is no number"), |n| Ok(n.to_string()));
+            return value.map_or_else(
+                || unsupported("expr on a value that is not a number"),
+                |n| Ok(n.to_string()),
+            );
         }
     };
     Ok(i32::from(truth).to_string())

@@ -5,7 +5,7 @@ use crate::{
     syntax::{Modifier, Part, Piece, Word},
 };
 
-/// Delimiter at which a word ends.
+/// Delimiter that ends a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Delimiter {
     Blank,
@@ -56,7 +56,7 @@ impl Parser<'_> {
         if self.position == from { self.error("a word was to follow") } else { Ok(word) }
     }
 
-    /// Parses the whole text of a here-document.
+    /// Parses the whole body of a here-document.
     pub(crate) fn here_text(&mut self) -> Result<Word, ParseError> {
         self.pieces(Delimiter::End, true)
     }
@@ -168,7 +168,7 @@ impl Parser<'_> {
         None
     }
 
-    /// Parses a text in single quotes.
+    /// Parses a string in single quotes.
     fn single_quoted(&mut self) -> Result<String, ParseError> {
         let body = &self.rest()[1..];
         let Some(end) = body.find('\'') else { return self.error(QUOTE_NOT_CLOSED) };
@@ -279,7 +279,7 @@ impl Parser<'_> {
     }
 }
 
-/// Appends the collected text as a piece.
+/// Appends the collected text as a piece of the word.
 fn flush(pieces: &mut Vec<Piece>, text: &mut String, quoted: bool) {
     if !text.is_empty() {
         pieces.push(Piece { quoted, part: Part::Text(std::mem::take(text)) });
