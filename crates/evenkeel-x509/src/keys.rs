@@ -15,7 +15,7 @@ use rustls_pki_types::{PrivateKeyDer, pem::PemObject as _};
 /// Error from reading a private key.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    /// The text contains no PEM block with a private key.
+    /// The PEM contains no block with a private key.
     #[error("no private key in PEM: {0}")]
     Pem(rustls_pki_types::pem::Error),
     /// The key type is not supported.
@@ -94,10 +94,10 @@ const OCTET_STRING: u8 = 0x04;
 const BIT_STRING: u8 = 0x03;
 
 impl PrivateKey {
-    /// Parses the first private key of a PEM text: PKCS#1, PKCS#8 or SEC 1.
+    /// Parses the first private key in PEM: PKCS#1, PKCS#8 or SEC 1.
     ///
     /// # Errors
-    /// When the text has no private key, or one of a type that is not supported.
+    /// The PEM has no private key, or a key of an unsupported type.
     pub fn from_pem(pem: &[u8], form: Form) -> Result<Self, KeyError> {
         Self::from_der(&PrivateKeyDer::from_pem_slice(pem).map_err(KeyError::Pem)?, form)
     }

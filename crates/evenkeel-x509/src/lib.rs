@@ -12,7 +12,7 @@
 //! | `isValid(leafCertificate)`: validity, unhandled critical extensions | `leaf::verify_root` |
 //! | `VerifyHostname`: alternative names only | `server::ServerVerifier` |
 //! | `checkChainForKeyUsage` | `leaf::Usage` |
-//! | texts of errors | [`mod@message`] |
+//! | error messages | [`mod@message`] |
 
 mod client;
 pub mod keys;

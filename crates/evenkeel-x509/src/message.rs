@@ -82,8 +82,8 @@ fn wrong_name_message(expected: &ServerName<'_>, presented: &[String]) -> String
     }
 }
 
-/// Returns the name in webpki's text `DnsName("a")` or `IpAddress(10.0.0.1)`. Returns `None` if the name is of the other
-/// kind.
+/// Returns the name in webpki's output `DnsName("a")` or `IpAddress(10.0.0.1)`. Returns `None` if the name is of the
+/// other kind.
 fn name_of_kind(presented: &str, is_address: bool) -> Option<&str> {
     let kind = if is_address { "IpAddress(" } else { "DnsName(" };
     let name = presented.strip_prefix(kind)?.strip_suffix(')')?;

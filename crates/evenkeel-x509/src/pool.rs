@@ -13,7 +13,7 @@ use std::{collections::HashSet, sync::Arc};
 /// Error from making a [`CertPool`] or a verifier.
 #[derive(Debug, thiserror::Error)]
 pub enum PoolError {
-    /// The text is not valid PEM.
+    /// The bytes are not valid PEM.
     #[error("{0}")]
     Pem(String),
     /// A certificate cannot be used as a root.
@@ -40,10 +40,10 @@ impl CertPool {
         Self { roots: RootCertStore::empty(), ders: HashSet::new() }
     }
 
-    /// Parses the certificates of a PEM text and ignores sections of other types.
+    /// Parses the certificates of a PEM file and ignores sections of other types.
     ///
     /// # Errors
-    /// When the PEM is malformed, or a certificate cannot be used as a root.
+    /// The PEM is malformed, or a certificate cannot be used as a root.
     pub fn from_pem(pem: &[u8]) -> Result<Self, PoolError> {
         let mut pool = Self::empty();
         for certificate in CertificateDer::pem_slice_iter(pem) {

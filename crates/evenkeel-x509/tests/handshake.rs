@@ -100,7 +100,7 @@ async fn handshake(server: ServerConfig, client: ClientConfig, name: &str) -> io
 
 type Versions = [&'static SupportedProtocolVersion; 1];
 
-/// Asks a server with this certificate; Go's text when the client refuses it.
+/// Connects to a server with this certificate. Returns Go's message if the client refuses the certificate.
 async fn ask(server: &Identity, roots: &[&Identity], name: &str) -> Result<(), String> {
     let mut answers = Vec::new();
     for version in [[&TLS12], [&TLS13]] {
