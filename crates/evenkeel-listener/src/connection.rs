@@ -36,7 +36,7 @@ const MAX_HEADER_LIST: u32 = 64 * 1024;
 const MAX_PENDING_RESET_STREAMS: usize = 20;
 /// Limit on streams that were reset for the client's protocol errors. One more closes the connection.
 const MAX_ERROR_RESET_STREAMS: usize = 256;
-/// Time in which a client without TLS has to send its first bytes, which show the protocol.
+/// Maximum time until a client without TLS sends its first bytes, which show the protocol.
 const DETECTION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The version of HTTP that a connection speaks.

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 pub(crate) const CHECK_INTERVAL: Duration = Duration::from_secs(8);
-/// Checks after which a head is overdue: after 24 to 32 s. Upstream's `ReadHeaderTimeout` is 32 s.
+/// Number of checks after which a head is overdue: 24 to 32 s. Upstream's `ReadHeaderTimeout` is 32 s.
 const HEAD_CHECKS: u32 = 4;
-/// Checks after which a connection is idle: after 88 to 96 s. Upstream's `IdleTimeout` is 90 s.
+/// Number of checks after which a connection is idle: 88 to 96 s. Upstream's `IdleTimeout` is 90 s.
 const IDLE_CHECKS: u32 = 12;
 
 /// Snapshot of a connection's counters.
@@ -38,7 +38,7 @@ pub(crate) struct Watchdog {
     requests: u64,
     /// Checks in a row without a request in flight or a new one.
     idle_checks: u32,
-    /// Checks in a row in which a request's head was incomplete.
+    /// Number of consecutive checks that found a request's head incomplete.
     head_checks: u32,
 }
 
