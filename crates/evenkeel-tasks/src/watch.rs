@@ -1,7 +1,7 @@
 //! Channel of one value that changes, with the interface of `tokio::sync::watch`.
 //!
-//! A change wakes the tasks that wait for it in the order in which they started to wait. `tokio::sync::watch` wakes them in
-//! random order, with which simulations would not be reproducible.
+//! A change wakes the tasks that wait for it in the order in which they started to wait. `tokio::sync::watch` wakes
+//! them in random order, which would make simulations irreproducible.
 
 use std::{
     fmt,
@@ -83,7 +83,7 @@ impl<T> Sender<T> {
         }))
     }
 
-    /// Returns whether there is no receiver.
+    /// Returns whether all receivers were dropped.
     pub fn is_closed(&self) -> bool {
         Arc::strong_count(&self.0) == 1
     }
@@ -99,7 +99,7 @@ impl<T> Sender<T> {
         Ref(self.0.read())
     }
 
-    /// Replaces the value, and returns the former one.
+    /// Replaces the value, and returns the previous one.
     pub fn send_replace(&self, value: T) -> T {
         let mut former = value;
         self.send_modify(|value| std::mem::swap(value, &mut former));
@@ -114,7 +114,7 @@ impl<T> Sender<T> {
         });
     }
 
-    /// Changes the value, unless `change` returns that it has not. Returns what `change` returned.
+    /// Calls `change` with the value, and notifies receivers if `change` returns true. Returns the result of `change`.
     pub fn send_if_modified(&self, change: impl FnOnce(&mut T) -> bool) -> bool {
         let mut value = self.0.write();
         if !change(&mut value) {
@@ -174,7 +174,7 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// Waits until the value is one for which `holds` returns true, and returns it.
+    /// Waits until `holds` returns true for the value, and returns the value.
     ///
     /// # Errors
     /// When the sender was dropped with another value.
