@@ -133,8 +133,8 @@ impl Kind {
             && (has_validation || !has_null(object))
     }
 
-    /// Asserts what holds for every decoded object: it is not too deep, and its JSON decodes to the same object
-    /// without warnings.
+    /// Asserts the invariants of a decoded object: it is not too deep, and its JSON decodes to the same object without
+    /// warnings.
     pub(crate) fn assert_decodes_again(&self, object: &Value) {
         assert_depth(object);
         let text = serde_json::to_vec(object).expect("a value is JSON");

@@ -7,16 +7,16 @@
 //! | patches | `json_patch`, `merge_patch`, `strategic_patch`, `apply`, `managed_fields` |
 //! | parameters and headers | `selectors`, `continue_token`, `bearer_token`, `headers` |
 //! | expressions | `cel`, `custom_resource`, `jsonpath` |
-//! | texts in objects | `texts`, `cron` |
+//! | strings in objects | `texts`, `cron` |
 //! | responses of webhooks | `webhook` |
 //! | connections after their upgrade | `spdy_frames` |
 //! | files | `store_record`, `encryption`, `configuration`, `certificates` |
 //!
-//! `cargo test -p evenkeel-fuzz` runs every target over its corpus (`corpus/TARGET`) and a fixed number of
-//! mutations of the corpus. `libfuzzer/run TARGET` searches for new inputs, guided by coverage. An input that
-//! failed stays in the corpus.
+//! `cargo test -p evenkeel-fuzz` runs every target over its corpus (`corpus/TARGET`) and a fixed number of mutations of
+//! the corpus. `libfuzzer/run TARGET` searches for new inputs, guided by coverage. Keep an input that failed in the
+//! corpus.
 //!
-//! There is no target for CBOR because no body is decoded as CBOR.
+//! CBOR has no target, because no body is decoded as CBOR.
 
 mod bodies;
 mod certificates;
@@ -74,7 +74,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "yaml_body", run: bodies::yaml },
 ];
 
-/// Returns the target of this name, or `None` if there is none.
+/// Returns the target of this name; `None` for an unknown name.
 pub fn target(name: &str) -> Option<Target> {
     TARGETS.iter().copied().find(|target| target.name == name)
 }

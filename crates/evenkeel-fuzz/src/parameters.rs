@@ -6,8 +6,7 @@ use evenkeel_apimachinery::encode::accept;
 use evenkeel_apiserver::fuzz;
 use http::{HeaderMap, HeaderValue};
 
-/// Parses label and field selectors. Checks that a label selector prints as a text that parses to the same
-/// selector.
+/// Parses label and field selectors. Checks that a printed label selector parses to the same selector.
 pub(crate) fn selectors(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     if let Ok(selector) = Selector::parse(&text) {

@@ -1,4 +1,4 @@
-//! Fuzz targets for texts within objects.
+//! Fuzz targets for parsers of strings within objects.
 
 use evenkeel_api::cidr::Cidr;
 use evenkeel_api::quantity::Quantity;
