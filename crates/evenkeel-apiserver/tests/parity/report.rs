@@ -64,7 +64,7 @@ impl Report {
         self.accepted.entry(reason).or_insert((0, case.seed)).0 += 1;
     }
 
-    /// Records the reason of an accepted difference. It still counts as "equal except for messages" or "different".
+    /// Records the reason of an accepted difference. It still counts as "but for texts" or "different".
     pub(crate) fn explain(&mut self, case: &Case<'_>, reason: &'static str) {
         self.accepted.entry(reason).or_insert((0, case.seed)).0 += 1;
     }

@@ -123,6 +123,8 @@ fn service_account(spec: &mut Value) {
     }
 }
 
+/// Sets the defaults of a container: image pull policy, fields in `CONTAINER`, and those of its probes.
+///
 /// Upstream: `SetDefaults_Container`.
 fn container(container: &mut Value) {
     if !container.is_object() {

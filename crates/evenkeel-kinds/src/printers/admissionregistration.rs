@@ -18,6 +18,8 @@ pub(super) fn printer(kind: &str) -> Option<Printer> {
     })
 }
 
+/// Returns the cells of an admission policy: name, number of validations or mutations, parameter kind, and age.
+///
 /// Upstream: `printValidatingAdmissionPolicy`, `printMutatingAdmissionPolicy`.
 fn admission_policy(printed: &PrintedObject<'_>) -> Cells {
     let rules = list(printed, "spec.validations").len() + list(printed, "spec.mutations").len();
@@ -28,6 +30,8 @@ fn admission_policy(printed: &PrintedObject<'_>) -> Cells {
     vec![json!(name(printed)), json!(rules), json!(kind), json!(age(printed))]
 }
 
+/// Returns the cells of an admission policy's binding: name, policy, parameter, and age.
+///
 /// Upstream: `printValidatingAdmissionPolicyBinding`, `printMutatingAdmissionPolicyBinding`.
 fn admission_policy_binding(printed: &PrintedObject<'_>) -> Cells {
     let param = match get(printed, "spec.paramRef") {

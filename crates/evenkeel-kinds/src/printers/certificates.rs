@@ -17,6 +17,8 @@ pub(super) fn printer(kind: &str) -> Option<Printer> {
     })
 }
 
+/// Returns the cells of a CertificateSigningRequest. The status combines approval, failure and issuance.
+///
 /// Upstream: `printCertificateSigningRequest`.
 fn certificate_signing_request(printed: &PrintedObject<'_>) -> Cells {
     let mut status = if condition(printed, "Denied").is_some() {
@@ -43,6 +45,8 @@ fn certificate_signing_request(printed: &PrintedObject<'_>) -> Cells {
     ]
 }
 
+/// Returns the cells of a PodCertificateRequest. The state is that of its first condition, or `Pending`.
+///
 /// Upstream: `printPodCertificateRequest`.
 fn pod_certificate_request(printed: &PrintedObject<'_>) -> Cells {
     let state = ["Denied", "Failed", "Issued"]

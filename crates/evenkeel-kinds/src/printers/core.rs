@@ -39,12 +39,16 @@ pub(crate) fn printer(kind: &str) -> Option<Printer> {
     })
 }
 
+/// Returns the cells of a ConfigMap: name, number of keys, and age.
+///
 /// Upstream: `printConfigMap`.
 fn config_map(printed: &PrintedObject<'_>) -> Cells {
     let keys = |field: &str| object(printed, field).map_or(0, serde_json::Map::len);
     vec![json!(name(printed)), json!(keys("data") + keys("binaryData")), json!(age(printed))]
 }
 
+/// Returns the cells of an Endpoints: name, the first three endpoints, and age.
+///
 /// Upstream: `printEndpoints`.
 fn endpoints(printed: &PrintedObject<'_>) -> Cells {
     let mut endpoints: Vec<String> = Vec::new();
@@ -70,6 +74,8 @@ pub(super) fn first_three(items: &[String]) -> String {
     if items.len() > 3 { format!("{shown} + {} more...", items.len() - 3) } else { shown }
 }
 
+/// Returns the cells of an Event. Series and fields of both API groups determine the times and the count.
+///
 /// Upstream: `printEvent`.
 fn event(printed: &PrintedObject<'_>) -> Cells {
     let first = if get(printed, "firstTimestamp").is_some() {
@@ -110,6 +116,8 @@ fn event(printed: &PrintedObject<'_>) -> Cells {
     ]
 }
 
+/// Returns the cells of a Node: status, roles, version, addresses and system information.
+///
 /// Upstream: `printNode`.
 fn node(printed: &PrintedObject<'_>) -> Cells {
     let ready = list(printed, "status.conditions")
@@ -198,6 +206,8 @@ fn storage_class(printed: &Value) -> &str {
         .unwrap_or_else(|| text(printed, "spec.storageClassName"))
 }
 
+/// Returns the cells of a PersistentVolumeClaim. Capacity and access modes are empty before it is bound.
+///
 /// Upstream: `printPersistentVolumeClaim`.
 fn claim(printed: &PrintedObject<'_>) -> Cells {
     let is_bound = !text(printed, "spec.volumeName").is_empty();
@@ -220,6 +230,8 @@ fn claim(printed: &PrintedObject<'_>) -> Cells {
     ]
 }
 
+/// Returns the cells of a PersistentVolume, with the claim as `NAMESPACE/NAME`.
+///
 /// Upstream: `printPersistentVolume`.
 fn volume(printed: &PrintedObject<'_>) -> Cells {
     let claim = match get(printed, "spec.claimRef") {
@@ -241,6 +253,8 @@ fn volume(printed: &PrintedObject<'_>) -> Cells {
     ]
 }
 
+/// Returns the cells of a PodTemplate: name, containers, images, and the labels of its pods.
+///
 /// Upstream: `printPodTemplate`.
 fn pod_template(printed: &PrintedObject<'_>) -> Cells {
     let [names, images] = containers(get(printed, "template.spec"));
@@ -252,11 +266,15 @@ fn pod_template(printed: &PrintedObject<'_>) -> Cells {
     ]
 }
 
+/// Returns the cells of a ReplicationController: those of a ReplicaSet, with its own form of selector.
+///
 /// Upstream: `printReplicationController`.
 fn replication_controller(printed: &PrintedObject<'_>) -> Cells {
     super::workloads::replicas(printed, &labels(printed, "spec.selector"))
 }
 
+/// Returns the cells of a ResourceQuota: used and hard amounts of requests and of limits.
+///
 /// Upstream: `printResourceQuota`.
 fn quota(printed: &PrintedObject<'_>) -> Cells {
     let (mut requests, mut limits) = (Vec::new(), Vec::new());
@@ -305,6 +323,8 @@ fn external_ip(printed: &Value) -> String {
     }
 }
 
+/// Returns the cells of a Service, with its ports as `PORT:NODEPORT/PROTOCOL`.
+///
 /// Upstream: `printService`.
 fn service(printed: &PrintedObject<'_>) -> Cells {
     let ports: Vec<String> = list(printed, "spec.ports")
@@ -329,6 +349,8 @@ fn service(printed: &PrintedObject<'_>) -> Cells {
     ]
 }
 
+/// Returns the cells of a ComponentStatus: name, and the state, message and error of the condition `Healthy`.
+///
 /// Upstream: `printComponentStatus`.
 fn component_status(printed: &PrintedObject<'_>) -> Cells {
     let healthy =

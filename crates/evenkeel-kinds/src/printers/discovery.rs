@@ -13,6 +13,8 @@ pub(super) fn printer(kind: &str) -> Option<Printer> {
     })
 }
 
+/// Returns the cells of an EndpointSlice: name, address type, the first three ports and addresses, and age.
+///
 /// Upstream: `printEndpointSlice`.
 fn endpoint_slice(printed: &PrintedObject<'_>) -> Cells {
     let ports: Vec<String> = list(printed, "ports")

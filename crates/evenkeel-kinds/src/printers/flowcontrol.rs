@@ -13,6 +13,8 @@ pub(super) fn printer(kind: &str) -> Option<Printer> {
     })
 }
 
+/// Returns the cells of a FlowSchema, with the status of the condition `Dangling`, or `?` without it.
+///
 /// Upstream: `printFlowSchema`.
 fn flow_schema(printed: &PrintedObject<'_>) -> Cells {
     let dangling =
@@ -27,6 +29,8 @@ fn flow_schema(printed: &PrintedObject<'_>) -> Cells {
     ]
 }
 
+/// Returns the cells of a PriorityLevelConfiguration: type, shares, and parameters of its queues.
+///
 /// Upstream: `printPriorityLevelConfiguration`.
 fn priority_level_configuration(printed: &PrintedObject<'_>) -> Cells {
     let number = |path: &str| get(printed, path).cloned().unwrap_or_else(|| json!(NONE));

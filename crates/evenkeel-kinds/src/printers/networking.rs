@@ -25,6 +25,8 @@ pub(super) fn printer(kind: &str) -> Option<Printer> {
     })
 }
 
+/// Returns the cells of an IngressClass. The name shows whether the class is the default.
+///
 /// Upstream: `printIngressClass`.
 fn ingress_class(printed: &PrintedObject<'_>) -> Cells {
     let mut shown = name(printed).to_owned();
@@ -54,6 +56,8 @@ fn ingress_class(printed: &PrintedObject<'_>) -> Cells {
 /// Maximum number of hosts of an Ingress that its row shows.
 const MAX_HOSTS: usize = 3;
 
+/// Returns the cells of an Ingress: class, the first three hosts, addresses, and ports.
+///
 /// Upstream: `printIngress`.
 fn ingress(printed: &PrintedObject<'_>) -> Cells {
     let rules = list(printed, "spec.rules");
@@ -83,6 +87,8 @@ fn ingress(printed: &PrintedObject<'_>) -> Cells {
     ]
 }
 
+/// Returns the cells of an IPAddress: name, the parent's resource, namespace and name, and age.
+///
 /// Upstream: `printIPAddress`.
 fn ip_address(printed: &PrintedObject<'_>) -> Cells {
     let parent = get(printed, "spec.parentRef").map_or_else(

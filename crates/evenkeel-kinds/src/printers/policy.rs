@@ -12,6 +12,8 @@ pub(super) fn printer(kind: &str) -> Option<Printer> {
     })
 }
 
+/// Returns the cells of a PodDisruptionBudget. `N/A` stands for an unset bound.
+///
 /// Upstream: `printPodDisruptionBudget`.
 fn pod_disruption_budget(printed: &PrintedObject<'_>) -> Cells {
     vec![

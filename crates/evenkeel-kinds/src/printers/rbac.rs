@@ -13,6 +13,8 @@ pub(super) fn printer(kind: &str) -> Option<Printer> {
     })
 }
 
+/// Returns the cells of a RoleBinding or a ClusterRoleBinding, with its subjects by kind.
+///
 /// Upstream: `printRoleBinding`, `printClusterRoleBinding`.
 fn role_binding(printed: &PrintedObject<'_>) -> Cells {
     let subjects = |kind: &str| {

@@ -15,6 +15,8 @@ pub(super) fn printer(kind: &str) -> Option<Printer> {
     })
 }
 
+/// Returns the cells of a DeviceTaintRule: key, value, effect and age of its taint.
+///
 /// Upstream: `printDeviceTaint`.
 fn device_taint_rule(printed: &PrintedObject<'_>) -> Cells {
     vec![
@@ -27,6 +29,8 @@ fn device_taint_rule(printed: &PrintedObject<'_>) -> Cells {
     ]
 }
 
+/// Returns the cells of a ResourceClaim. The state lists deletion, allocation and reservation, or is `pending`.
+///
 /// Upstream: `printResourceClaim`.
 fn resource_claim(printed: &PrintedObject<'_>) -> Cells {
     let mut states = Vec::new();
@@ -45,6 +49,8 @@ fn resource_claim(printed: &PrintedObject<'_>) -> Cells {
     vec![json!(name(printed)), json!(states.join(",")), json!(age(printed))]
 }
 
+/// Returns the cells of a ResourceSlice: name, node, driver, pool, and age.
+///
 /// Upstream: `printResourceSlice`.
 fn resource_slice(printed: &PrintedObject<'_>) -> Cells {
     vec![

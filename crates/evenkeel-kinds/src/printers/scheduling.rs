@@ -12,6 +12,8 @@ pub(super) fn printer(kind: &str) -> Option<Printer> {
     })
 }
 
+/// Returns the cells of a PriorityClass: name, value, whether it is the default, age, and preemption policy.
+///
 /// Upstream: `printPriorityClass`.
 fn priority_class(printed: &PrintedObject<'_>) -> Cells {
     vec![

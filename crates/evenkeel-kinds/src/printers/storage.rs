@@ -25,6 +25,8 @@ pub(super) fn printer(kind: &str) -> Option<Printer> {
     })
 }
 
+/// Returns the cells of a CSIDriver: its capabilities, token audiences and lifecycle modes.
+///
 /// Upstream: `printCSIDriver`.
 fn csi_driver(printed: &PrintedObject<'_>) -> Cells {
     let tokens = get(printed, "spec.tokenRequests").and_then(Value::as_array).map_or_else(
@@ -46,6 +48,8 @@ fn csi_driver(printed: &PrintedObject<'_>) -> Cells {
     ]
 }
 
+/// Returns the cells of a StorageClass. The name shows whether the class is the default.
+///
 /// Upstream: `printStorageClass`.
 fn storage_class(printed: &PrintedObject<'_>) -> Cells {
     let mut shown = name(printed).to_owned();
@@ -66,6 +70,8 @@ fn storage_class(printed: &PrintedObject<'_>) -> Cells {
     ]
 }
 
+/// Returns the cells of a VolumeAttachment: attacher, volume, node, and whether the volume is attached.
+///
 /// Upstream: `printVolumeAttachment`.
 fn volume_attachment(printed: &PrintedObject<'_>) -> Cells {
     vec![

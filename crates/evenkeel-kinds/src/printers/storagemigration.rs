@@ -12,6 +12,8 @@ pub(super) fn printer(kind: &str) -> Option<Printer> {
     })
 }
 
+/// Returns the cells of a StorageVersionMigration: name, resource, and the first true condition of its progress.
+///
 /// Upstream: `printStorageVersionMigration`.
 fn storage_version_migration(printed: &PrintedObject<'_>) -> Cells {
     let group = text(printed, "spec.resource.group");

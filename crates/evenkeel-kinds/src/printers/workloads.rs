@@ -23,6 +23,8 @@ pub(crate) fn printer(kind: &str) -> Option<Printer> {
     })
 }
 
+/// Returns the cells of a Deployment: replicas by state, containers, images, and selector.
+///
 /// Upstream: `printDeployment`.
 fn deployment(printed: &PrintedObject<'_>) -> Cells {
     let [names, images] = containers(get(printed, "spec.template.spec"));
@@ -42,6 +44,8 @@ fn deployment(printed: &PrintedObject<'_>) -> Cells {
     ]
 }
 
+/// Returns the cells of a ReplicaSet: replicas by state, containers, images, and selector.
+///
 /// Upstream: `printReplicaSet`.
 fn replica_set(printed: &PrintedObject<'_>) -> Cells {
     replicas(printed, &selector_text(printed, "spec.selector"))
@@ -64,6 +68,8 @@ pub(super) fn replicas(printed: &PrintedObject<'_>, selector: &str) -> Cells {
     ]
 }
 
+/// Returns the cells of a StatefulSet: ready and desired replicas, age, containers, and images.
+///
 /// Upstream: `printStatefulSet`.
 fn stateful_set(printed: &PrintedObject<'_>) -> Cells {
     let [names, images] = containers(get(printed, "spec.template.spec"));
@@ -72,6 +78,8 @@ fn stateful_set(printed: &PrintedObject<'_>) -> Cells {
     vec![json!(name(printed)), json!(ready), json!(age(printed)), json!(names), json!(images)]
 }
 
+/// Returns the cells of a DaemonSet: pods by state, node selector, containers, images, and selector.
+///
 /// Upstream: `printDaemonSet`.
 fn daemon_set(printed: &PrintedObject<'_>) -> Cells {
     let [names, images] = containers(get(printed, "spec.template.spec"));
@@ -90,6 +98,8 @@ fn daemon_set(printed: &PrintedObject<'_>) -> Cells {
     ]
 }
 
+/// Returns the cells of a ControllerRevision, with its controller as `KIND.GROUP/NAME`.
+///
 /// Upstream: `printControllerRevision`.
 fn revision(printed: &PrintedObject<'_>) -> Cells {
     let owner =
@@ -111,6 +121,8 @@ fn revision(printed: &PrintedObject<'_>) -> Cells {
     ]
 }
 
+/// Returns the cells of a Job: status, completions, duration, containers, images, and selector.
+///
 /// Upstream: `printJob`.
 fn job(printed: &PrintedObject<'_>) -> Cells {
     let succeeded = count(printed, "status.succeeded");
@@ -153,6 +165,8 @@ fn job_status(printed: &Value) -> &'static str {
     }
 }
 
+/// Returns the cells of a CronJob: schedule, time zone, suspension, active Jobs, and the last schedule time.
+///
 /// Upstream: `printCronJob`.
 fn cron_job(printed: &PrintedObject<'_>) -> Cells {
     let last = if get(printed, "status.lastScheduleTime").is_some() {
@@ -225,6 +239,8 @@ fn metric(spec: &Value, status: Option<&Value>) -> String {
     if is_resource { format!("{}: {pair}", text(spec, &format!("{field}.name"))) } else { pair }
 }
 
+/// Returns the cells of a HorizontalPodAutoscaler: target, the first two metrics, and bounds and number of replicas.
+///
 /// Upstream: `printHorizontalPodAutoscaler`.
 fn autoscaler(printed: &PrintedObject<'_>) -> Cells {
     let statuses = list(printed, "status.currentMetrics");

@@ -40,6 +40,8 @@ fn weight(weighted: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Validates a term of pod affinity or anti-affinity: selectors, namespaces, label keys and the topology key.
+///
 /// Upstream: `validatePodAffinityTerm`.
 fn pod_term(term: &Value, path: &Path<'_>, errors: &mut Errors) {
     for field in ["labelSelector", "namespaceSelector"] {
@@ -60,6 +62,8 @@ fn pod_term(term: &Value, path: &Path<'_>, errors: &mut Errors) {
     errors.invalid_for_each(&path.field("topologyKey"), key, &names::qualified_name(key));
 }
 
+/// Validates the required and preferred node affinity.
+///
 /// Upstream: `validateNodeAffinity`.
 fn node_affinity(node: &Value, path: &Path<'_>, errors: &mut Errors) {
     if let Some(required) = get(node, "requiredDuringSchedulingIgnoredDuringExecution") {
@@ -144,6 +148,8 @@ pub(super) fn has_invalid_value(selector: &Value) -> bool {
     values.any(|value| value.as_str().is_some_and(|value| !names::label_value(value).is_empty()))
 }
 
+/// Validates a term of a node selector: operators and values of its label and field requirements.
+///
 /// Upstream: `ValidateNodeSelectorTerm`.
 fn node_term(term: &Value, allow_invalid_values: bool, path: &Path<'_>, errors: &mut Errors) {
     let match_expressions_path = path.field("matchExpressions");

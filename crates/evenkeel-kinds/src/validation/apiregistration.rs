@@ -10,6 +10,8 @@ pub(super) fn create(kind: &str, new: &Value, errors: &mut Errors) {
     }
 }
 
+/// Validates an APIService: the name must be `VERSION.GROUP`, and priorities must be in their ranges.
+///
 /// Upstream: `ValidateAPIService`.
 fn api_service(new: &Value, errors: &mut Errors) {
     let path = Path::new("spec");

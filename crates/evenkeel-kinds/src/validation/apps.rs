@@ -211,6 +211,8 @@ fn is_zero(value: Option<&Value>) -> bool {
     }
 }
 
+/// Rejects a percentage above 100%.
+///
 /// Upstream: `IsNotMoreThan100Percent`.
 fn at_most_100_percent(value: Option<&Value>, path: &Path<'_>, errors: &mut Errors) {
     if percent(value).is_some_and(|percent| percent > 100) {
@@ -218,6 +220,9 @@ fn at_most_100_percent(value: Option<&Value>, path: &Path<'_>, errors: &mut Erro
     }
 }
 
+/// Validates the fields of a Deployment's spec other than selector and template: strategy, rollout parameters and
+/// deadlines.
+///
 /// Upstream: `ValidateDeploymentSpec`.
 fn deployment(new: &Value, path: &Path<'_>, errors: &mut Errors) {
     let path = path.field("strategy");
@@ -266,6 +271,8 @@ fn deployment(new: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Validates the update strategy of a DaemonSet. Exactly one of `maxUnavailable` and `maxSurge` must be non-zero.
+///
 /// Upstream: `ValidateDaemonSetSpec`.
 fn daemon_set(new: &Value, path: &Path<'_>, errors: &mut Errors) {
     match text(new, "spec.updateStrategy.type") {
@@ -304,6 +311,8 @@ fn daemon_set(new: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Validates the fields of a StatefulSet's spec other than selector and template, such as the update strategy.
+///
 /// Upstream: `ValidateStatefulSetSpec`.
 fn stateful_set(new: &Value, path: &Path<'_>, errors: &mut Errors) {
     let policy = text(new, "spec.podManagementPolicy");
@@ -373,6 +382,8 @@ fn stateful_set_immutable(new: &Value, errors: &mut Errors) {
     }
 }
 
+/// Rejects changes of a StatefulSet's immutable fields.
+///
 /// Upstream: `ValidateStatefulSetUpdate`.
 fn stateful_set_update(new: &Value, old: &Value, errors: &mut Errors) {
     for (field, type_name) in [
@@ -393,6 +404,8 @@ fn immutable(field: &str, type_name: &'static str, new: &Value, old: &Value, err
     errors.immutable_as(&Path::new(&path), after, before, quoted);
 }
 
+/// Validates a ControllerRevision: `revision` is not negative, and `data` is an object.
+///
 /// Upstream: `validateControllerRevision`.
 fn revision(new: &Value, errors: &mut Errors) {
     errors.non_negative(&Path::new("revision"), int(new, "revision"));

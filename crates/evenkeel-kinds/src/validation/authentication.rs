@@ -61,6 +61,8 @@ pub fn token_request(spec: &Value, lifetime: i64, audiences: &[String]) -> Vec<F
     errors.into_vec()
 }
 
+/// Requires exactly one attestation, `admissionReviewAPIGroups`, with a single valid API group.
+///
 /// Upstream: `validateWebhookAttestations`.
 fn webhook_attestations(
     attestations: Option<&Map<String, Value>>,

@@ -94,6 +94,8 @@ fn horizontal_pod_autoscaler(new: &Value, old: Option<&Value>, errors: &mut Erro
     }
 }
 
+/// Rejects negative generations and numbers of replicas in the status.
+///
 /// Upstream: `ValidateHorizontalPodAutoscalerStatusUpdate`.
 fn status(new: &Value, errors: &mut Errors) {
     let path = Path::new("status");
@@ -137,6 +139,8 @@ impl ApiVersions {
     }
 }
 
+/// Validates kind, name and API version of a reference to another object.
+///
 /// Upstream: `ValidateCrossVersionObjectReference`.
 fn object_reference(
     reference: &Value,
@@ -153,6 +157,8 @@ fn object_reference(
     }
 }
 
+/// Validates a metric: its type must be known, and exactly the source of that type must be set.
+///
 /// Upstream: `validateMetricSpec`.
 fn metric(metric: &Value, versions: ApiVersions, path: &Path<'_>, errors: &mut Errors) {
     let kind = text(metric, "type");
@@ -185,6 +191,8 @@ fn metric(metric: &Value, versions: ApiVersions, path: &Path<'_>, errors: &mut E
     }
 }
 
+/// Validates one source of a metric: the name of its resource or metric, and its target.
+///
 /// Upstream: `validateObjectSource` and those of the other sources.
 fn metric_source(
     kind: &str,
@@ -275,6 +283,8 @@ fn metric_target(source: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Validates the name of a metric.
+///
 /// Upstream: `validateMetricIdentifier`.
 fn metric_name(source: &Value, path: &Path<'_>, errors: &mut Errors) {
     let metric = path.field("metric");
@@ -284,6 +294,9 @@ fn metric_name(source: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Validates the scaling rules of one direction: the stabilization window, and at least one policy with positive
+/// values.
+///
 /// Upstream: `validateScalingRules`.
 fn scaling_rules(rules: &Value, path: &Path<'_>, errors: &mut Errors) {
     if let Some(seconds) = int(rules, "stabilizationWindowSeconds") {

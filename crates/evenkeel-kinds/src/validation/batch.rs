@@ -36,6 +36,8 @@ pub(crate) fn update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) 
     }
 }
 
+/// Validates a new Job, including the pods' labels and the selector, which the server generates.
+///
 /// Upstream: `ValidateJobCreate`.
 fn job(new: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
@@ -121,6 +123,8 @@ fn generated_selector(new: &Value, errors: &mut Errors) {
     }
 }
 
+/// Validates a Job's spec except for its selector.
+///
 /// Upstream: `validateJobSpec`.
 fn job_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     for field in [
@@ -183,6 +187,8 @@ fn job_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Requires a domain-prefixed path such as `acme.io/foo`.
+///
 /// Upstream: `IsDomainPrefixedPath`.
 fn managed_by(manager: &str, path: &Path<'_>, errors: &mut Errors) {
     match manager.split_once('/') {
@@ -259,6 +265,8 @@ fn at_most(
     }
 }
 
+/// Validates an updated Job: the new spec, and the fields that are immutable.
+///
 /// Upstream: `ValidateJobSpecUpdate`.
 fn job_update(new: &Value, old: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
@@ -331,6 +339,8 @@ fn template_update(new: &Value, old: &Value, errors: &mut Errors) {
     }
 }
 
+/// Validates a CronJob's spec. A schedule with a time zone is only accepted if an update does not change it.
+///
 /// Upstream: `validateCronJobSpec`.
 fn cron_job(new: &Value, old: Option<&Value>, errors: &mut Errors) {
     let path = Path::new("spec");

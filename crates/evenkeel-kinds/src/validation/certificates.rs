@@ -103,6 +103,8 @@ fn signer_labels(part: &str, check: fn(&str) -> Vec<String>, path: &Path<'_>, er
     }
 }
 
+/// Validates the spec of a new CertificateSigningRequest: the PEM request, usages, signer name and expiration.
+///
 /// Upstream: `ValidateCertificateSigningRequestCreate`.
 fn certificate_signing_request(new: &Value, errors: &mut Errors) {
     let path = Path::new("spec");

@@ -26,6 +26,8 @@ pub(super) fn conditions(conditions: &[Value], path: &Path<'_>, errors: &mut Err
     }
 }
 
+/// Validates the fields of one condition.
+///
 /// Upstream: `ValidateCondition`.
 fn condition(condition: &Value, path: &Path<'_>, errors: &mut Errors) {
     match text(condition, "type") {
@@ -62,6 +64,9 @@ fn condition(condition: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Returns whether a string is a reason in upstream's form: a letter, then letters, digits, `_`, `,` and `:`. It must
+/// not end with `,` or `:`.
+///
 /// Upstream: `IsValidConditionReason`.
 fn is_condition_reason(reason: &str) -> bool {
     let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';

@@ -10,6 +10,8 @@ pub(super) fn create(kind: &str, new: &Value, errors: &mut Errors) {
     }
 }
 
+/// Validates a Lease: a positive duration, and a count of transitions that is not negative.
+///
 /// Upstream: `ValidateLeaseSpec`.
 fn lease(new: &Value, errors: &mut Errors) {
     let path = Path::new("spec");

@@ -73,6 +73,8 @@ pub(crate) fn update(target: ValidationTarget<'_>, new: &Value, old: &Value, err
     }
 }
 
+/// Requires a selector and a matching template, and numbers that are not negative.
+///
 /// Upstream: `ValidateReplicationControllerSpec`.
 fn replication_controller(new: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
@@ -91,6 +93,8 @@ fn replication_controller(new: &Value, errors: &mut Errors) {
     }
 }
 
+/// Validates a pod template. Its labels must match the selector, and its restart policy must be `Always`.
+///
 /// Upstream: `ValidatePodTemplateSpecForRC`.
 fn controlled_template(
     template: &Value,
@@ -152,6 +156,8 @@ fn decoded_length(text: &str) -> usize {
     (text.len() / 4 * 3).saturating_sub(padding)
 }
 
+/// Validates the keys and the total size of a ConfigMap.
+///
 /// Upstream: `ValidateConfigMap`.
 fn config_map(new: &Value, errors: &mut Errors) {
     data_keys(new, &["data", "binaryData"], "", errors);
@@ -172,6 +178,8 @@ fn immutable_data(new: &Value, old: &Value, fields: &[&str], errors: &mut Errors
     }
 }
 
+/// Validates the keys and the total size of a Secret, and requires the keys and annotations of its type.
+///
 /// Upstream: `ValidateSecret`.
 fn secret(new: &Value, errors: &mut Errors) {
     data_keys(new, &["data"], "data", errors);
@@ -221,6 +229,8 @@ fn docker_config(value: &str, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Validates the addresses and ports of each subset.
+///
 /// Upstream: `ValidateEndpoints`.
 fn endpoints(new: &Value, errors: &mut Errors) {
     let subsets_path = Path::new("subsets");
@@ -277,6 +287,8 @@ fn endpoints(new: &Value, errors: &mut Errors) {
     }
 }
 
+/// Requires the phase `Terminating` exactly if the namespace has a deletion timestamp.
+///
 /// Upstream: `ValidateNamespaceStatusUpdate`.
 fn namespace_status(new: &Value, errors: &mut Errors) {
     let (expected, when) = match get(new, "metadata.deletionTimestamp") {

@@ -45,6 +45,8 @@ pub(super) fn create(new: &Value, errors: &mut Errors) {
     }
 }
 
+/// Requires a positive swap capacity in the node's status.
+///
 /// Upstream: `validateNodeSwapStatus`.
 fn swap(new: &Value, errors: &mut Errors) {
     // As upstream, the path of the error is not that of the field, `status.nodeInfo.swap`.
@@ -92,6 +94,8 @@ fn declared_features(new: &Value, errors: &mut Errors) {
     }
 }
 
+/// Validates keys, values and effects of taints, and rejects two taints with the same key and effect.
+///
 /// Upstream: `validateNodeTaints`.
 fn taints(new: &Value, errors: &mut Errors) {
     // As upstream, the path of the errors is not that of the field, `spec.taints`.

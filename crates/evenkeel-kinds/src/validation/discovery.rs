@@ -33,12 +33,16 @@ pub(super) fn update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) 
     declared_immutable("addressType", new, old, errors);
 }
 
+/// Validates the address type, the ports and the endpoints of a slice.
+///
 /// Upstream: `ValidateEndpointSlice`.
 fn endpoint_slice(new: &Value, errors: &mut Errors) {
     address_type_and_ports(new, errors);
     endpoints(new, errors);
 }
 
+/// Validates the address type and the ports: their number, unique names, protocols and application protocols.
+///
 /// Upstream: `validateAddressType`, `validatePorts`.
 fn address_type_and_ports(new: &Value, errors: &mut Errors) {
     let address_type = text(new, "addressType");
@@ -68,6 +72,8 @@ fn address_type_and_ports(new: &Value, errors: &mut Errors) {
     }
 }
 
+/// Validates the endpoints: addresses of the slice's type and their number, node names, hostnames and hints.
+///
 /// Upstream: `validateEndpoints`.
 fn endpoints(new: &Value, errors: &mut Errors) {
     let address_type = text(new, "addressType");
@@ -159,6 +165,8 @@ fn endpoint_address(
     }
 }
 
+/// Requires a DNS name of at least two segments. A trailing dot is allowed.
+///
 /// Upstream: `IsFullyQualifiedDomainName`.
 fn fully_qualified_domain_name(name: &str, path: &Path<'_>, errors: &mut Errors) {
     if name.is_empty() {

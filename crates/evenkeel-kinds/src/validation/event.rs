@@ -84,6 +84,8 @@ pub(super) fn update(request_group: &str, new: &Value, old: &Value, errors: &mut
     }
 }
 
+/// Requires a count of at least 2 and the time of the last event, if the Event has a series.
+///
 /// Upstream: `validateV1EventSeries`.
 fn series(event: &Value, errors: &mut Errors) {
     if get(event, "series").is_none() {
@@ -97,6 +99,8 @@ fn series(event: &Value, errors: &mut Errors) {
     }
 }
 
+/// Validates fields that Events of both API groups share. The paths of errors depend on the group of the request.
+///
 /// Upstream: `legacyValidateEvent`.
 fn any_version(request_group: &str, event: &Value, errors: &mut Errors) {
     let namespace = text(event, "metadata.namespace");

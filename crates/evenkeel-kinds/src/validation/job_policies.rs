@@ -74,6 +74,8 @@ pub(super) fn pod_failure_policy(
     }
 }
 
+/// Validates a rule for exit codes: operator, container name, and values.
+///
 /// Upstream: `validatePodFailurePolicyRuleOnExitCodes`.
 fn on_exit_codes(codes: &Value, containers: &BTreeSet<&str>, path: &Path<'_>, errors: &mut Errors) {
     let operator = text(codes, "operator");
@@ -107,6 +109,8 @@ fn on_exit_codes(codes: &Value, containers: &BTreeSet<&str>, path: &Path<'_>, er
     }
 }
 
+/// Validates type and status of each pod condition that a rule matches.
+///
 /// Upstream: `validatePodFailurePolicyRuleOnPodConditions`.
 fn on_pod_conditions(conditions: &[Value], path: &Path<'_>, errors: &mut Errors) {
     check_count(conditions, MAX_POD_CONDITIONS, path, errors);
@@ -140,6 +144,9 @@ pub(super) fn success_policy(
     }
 }
 
+/// Validates a rule of a success policy: indexes must be in the range of completions, and the count must not exceed
+/// them.
+///
 /// Upstream: `validateSuccessPolicyRule`.
 fn success_policy_rule(rule: &Value, completions: i64, path: &Path<'_>, errors: &mut Errors) {
     let indexes = get(rule, "succeededIndexes").and_then(Value::as_str);

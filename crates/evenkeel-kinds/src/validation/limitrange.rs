@@ -58,6 +58,8 @@ pub(super) fn limit_range(new: &Value, errors: &mut Errors) {
     }
 }
 
+/// Requires a standard type (`Pod`, `Container`, `PersistentVolumeClaim`), or a qualified name with a prefix.
+///
 /// Upstream: `validateLimitRangeTypeName`.
 fn limit_type(kind: &str, path: &Path<'_>, errors: &mut Errors) {
     let messages = names::qualified_name(kind);
@@ -68,6 +70,8 @@ fn limit_type(kind: &str, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Validates the name of a limited resource. Pods and containers only accept resources of containers.
+///
 /// Upstream: `validateLimitRangeResourceName`.
 fn resource_name(kind: &str, name: &str, path: &Path<'_>, errors: &mut Errors) {
     match kind {

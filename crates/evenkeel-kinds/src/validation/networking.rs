@@ -42,6 +42,9 @@ pub(super) fn update_status(kind: &str, new: &Value, errors: &mut Errors) {
     }
 }
 
+/// Validates an Ingress: a default backend or rules, TLS, and the class. A new Ingress must not name two different
+/// classes.
+///
 /// Upstream: `ValidateIngressSpec`.
 fn ingress(new: &Value, is_create: bool, errors: &mut Errors) {
     let path = Path::new("spec");
@@ -105,6 +108,8 @@ fn ingress_host(host: &str, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Validates the host of a rule, and the path, path type and backend of each of its HTTP paths.
+///
 /// Upstream: `validateIngressRules`, `validateHTTPIngressRuleValue`.
 fn ingress_rule(rule: &Value, path: &Path<'_>, errors: &mut Errors) {
     let host = text(rule, "host");
@@ -170,6 +175,8 @@ fn ingress_rule(rule: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Requires either a resource or a Service with a port name or number.
+///
 /// Upstream: `validateIngressBackend`.
 fn ingress_backend(backend: &Value, path: &Path<'_>, errors: &mut Errors) {
     match (get(backend, "service"), get(backend, "resource")) {
@@ -207,6 +214,8 @@ fn ingress_backend(backend: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Validates the controller's name and the reference to parameters of an IngressClass.
+///
 /// Upstream: `ValidateIngressClass`.
 fn ingress_class(new: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
@@ -254,6 +263,8 @@ fn ingress_class(new: &Value, errors: &mut Errors) {
     }
 }
 
+/// Validates API group, kind and name of a reference to an object in the same namespace.
+///
 /// Upstream: `validateIngressTypedLocalObjectReference`.
 fn typed_reference(reference: &Value, path: &Path<'_>, errors: &mut Errors) {
     if let Some(group) = get(reference, "apiGroup").and_then(Value::as_str) {
@@ -265,6 +276,8 @@ fn typed_reference(reference: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Validates selectors, ports and peers of a NetworkPolicy's rules, and its policy types.
+///
 /// Upstream: `ValidateNetworkPolicySpec`.
 fn network_policy(new: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
@@ -300,6 +313,8 @@ fn network_policy(new: &Value, errors: &mut Errors) {
     }
 }
 
+/// Validates protocol, port and `endPort`. Only a numeric port may have an end, which must not be smaller.
+///
 /// Upstream: `ValidateNetworkPolicyPort`.
 fn network_policy_port(port: &Value, path: &Path<'_>, errors: &mut Errors) {
     let protocols = ["TCP", "UDP", "SCTP"];
@@ -340,6 +355,8 @@ fn network_policy_port(port: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Requires exactly one kind of peer: pod and namespace selectors, or an IP block.
+///
 /// Upstream: `ValidateNetworkPolicyPeer`.
 fn network_policy_peer(peer: &Value, path: &Path<'_>, errors: &mut Errors) {
     let mut peer_count = 0;

@@ -28,6 +28,8 @@ fn handler(new: &Value, errors: &mut Errors) {
     errors.required_valid(&Path::new("handler"), text(new, "handler"), names::dns_label);
 }
 
+/// Validates the pod overhead, the node selector and the tolerations of a RuntimeClass.
+///
 /// Upstream: `ValidateRuntimeClass`.
 fn overhead_and_scheduling(new: &Value, errors: &mut Errors) {
     if let Some(overhead) = get(new, "overhead.podFixed") {
@@ -41,6 +43,8 @@ fn overhead_and_scheduling(new: &Value, errors: &mut Errors) {
     }
 }
 
+/// Validates tolerations, and rejects duplicates.
+///
 /// Upstream: `validateTolerations`.
 fn tolerations(scheduling: &Value, path: &Path<'_>, errors: &mut Errors) {
     pod::tolerations(scheduling, path, errors);

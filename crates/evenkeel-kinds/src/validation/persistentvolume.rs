@@ -186,6 +186,8 @@ pub(super) fn inline_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     validate_spec(spec, context, path, errors);
 }
 
+/// Validates the spec of a PersistentVolume, or of an inline volume of a VolumeAttachment.
+///
 /// Upstream: `ValidatePersistentVolumeSpec`.
 fn validate_spec(spec: &Value, context: Context<'_>, path: &Path<'_>, errors: &mut Errors) {
     let is_inline = context.is_inline;

@@ -25,6 +25,9 @@ pub(super) fn create(claim: &Value, path: &Path<'_>, errors: &mut Errors) {
     validate_spec(claim, None, path, errors);
 }
 
+/// Validates the spec of a PersistentVolumeClaim. An update may keep values that are invalid for a new claim if the old
+/// claim has them.
+///
 /// Upstream: `ValidatePersistentVolumeClaimSpec`, `ValidationOptionsForPersistentVolumeClaim`.
 fn validate_spec(claim: &Value, old: Option<&Value>, path: &Path<'_>, errors: &mut Errors) {
     let spec = claim.get("spec").unwrap_or(&Value::Null);

@@ -205,6 +205,8 @@ impl Source<'_> {
         Source { value: secret, path: &path }.required(fields, errors);
     }
 
+    /// Requires a path without `..`, and a known type.
+    ///
     /// Upstream: `validateHostPathVolumeSource`.
     fn host_path(&self, errors: &mut Errors) {
         let path = text(self.value, "path");
@@ -217,6 +219,8 @@ impl Source<'_> {
         errors.one_of(&self.path.field("type"), kind, HOST_PATH_TYPES);
     }
 
+    /// Requires the disk's ID in the field `id`, and a partition from 0 to 255.
+    ///
     /// Upstream: `validateGCEPersistentDiskVolumeSource`, `validateAWSElasticBlockStoreVolumeSource`.
     fn disk(&self, id: &str, errors: &mut Errors) {
         self.required(&[id], errors);
@@ -227,6 +231,8 @@ impl Source<'_> {
         }
     }
 
+    /// Requires endpoints and a path. The namespace of the endpoints must not be empty.
+    ///
     /// Upstream: `validateGlusterfsPersistentVolumeSource`.
     fn glusterfs(&self, errors: &mut Errors) {
         self.required(&["endpoints", "path"], errors);
@@ -243,6 +249,8 @@ impl Source<'_> {
         }
     }
 
+    /// Requires either the name or the UUID of a dataset.
+    ///
     /// Upstream: `validateFlockerVolumeSource`.
     fn flocker(&self, errors: &mut Errors) {
         let name = text(self.value, "datasetName");
@@ -261,6 +269,8 @@ impl Source<'_> {
         }
     }
 
+    /// Requires a server and an absolute path.
+    ///
     /// Upstream: `validateNFSVolumeSource`.
     fn nfs(&self, errors: &mut Errors) {
         self.required(&["server", "path"], errors);
@@ -270,6 +280,8 @@ impl Source<'_> {
         }
     }
 
+    /// Requires a volume, and a registry as a list of `HOST:PORT`.
+    ///
     /// Upstream: `validateQuobyteVolumeSource`.
     fn quobyte(&self, errors: &mut Errors) {
         let registry = text(self.value, "registry");
@@ -328,6 +340,8 @@ impl Source<'_> {
         }
     }
 
+    /// Requires either target WWNs with a LUN, or WWIDs.
+    ///
     /// Upstream: `validateFCVolumeSource`.
     fn fibre_channel(&self, errors: &mut Errors) {
         let path = self.path.field("targetWWNs");
@@ -352,6 +366,8 @@ impl Source<'_> {
         }
     }
 
+    /// Requires a driver, and rejects options in the namespaces of Kubernetes.
+    ///
     /// Upstream: `validateFlexPersistentVolumeSource`.
     fn flex_volume(&self, errors: &mut Errors) {
         self.required(&["driver"], errors);
@@ -366,6 +382,9 @@ impl Source<'_> {
         }
     }
 
+    /// Requires name and URI of the disk, and validates the caching mode. The kind of disk determines the form of the
+    /// URI.
+    ///
     /// Upstream: `validateAzureDisk`.
     fn azure_disk(&self, errors: &mut Errors) {
         self.required(&["diskName", "diskURI"], errors);
@@ -392,6 +411,8 @@ impl Source<'_> {
         }
     }
 
+    /// Validates the volume, and the reference to its Secret.
+    ///
     /// Upstream: `validateStorageOSPersistentVolumeSource`.
     fn storageos(&self, errors: &mut Errors) {
         self.storageos_volume(errors);
@@ -408,6 +429,8 @@ impl Source<'_> {
         }
     }
 
+    /// Requires a driver and a volume handle, and validates the references to Secrets.
+    ///
     /// Upstream: `validateCSIPersistentVolumeSource`.
     fn csi(&self, errors: &mut Errors) {
         let driver = text(self.value, "driver");

@@ -191,6 +191,8 @@ fn identity(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     name("subdomain", names::dns_label, errors);
 }
 
+/// Validates the IP address and the hostnames of each alias.
+///
 /// Upstream: `ValidateHostAliases`.
 fn host_aliases(spec: &Value, aliases_path: &Path<'_>, errors: &mut Errors) {
     for (index, alias) in list(spec, "hostAliases").iter().enumerate() {
@@ -222,6 +224,8 @@ fn hostname_override(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     errors.invalid_for_each(path, name, &names::dns_subdomain(name));
 }
 
+/// Validates the DNS configuration. The policy `None` requires nameservers.
+///
 /// Upstream: `validatePodDNSConfig`.
 fn dns(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let policy = text(spec, "dnsPolicy");
@@ -280,6 +284,8 @@ fn searches(config: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Validates topology spread constraints, and rejects two with the same topology key and action.
+///
 /// Upstream: `validateTopologySpreadConstraints`.
 fn spread_constraints(spec: &Value, constraints_path: &Path<'_>, errors: &mut Errors) {
     let constraints = list(spec, "topologySpreadConstraints");
@@ -377,6 +383,8 @@ pub(super) fn tolerations(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Validates readiness gates and scheduling gates. The names of scheduling gates must be unique.
+///
 /// Upstream: `validateReadinessGates`, `validateSchedulingGates`.
 fn gates(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let readiness_gates_path = path.field("readinessGates");

@@ -64,6 +64,8 @@ pub(super) fn values(owner: &Value, old: Option<&Value>, path: &Path<'_>, errors
     }
 }
 
+/// Returns whether a string is a 32-bit integer without a plus sign or leading zeros.
+///
 /// Upstream: `GetDeletionCostFromPodAnnotations`.
 fn is_deletion_cost(text: &str) -> bool {
     let starts_well =
@@ -71,6 +73,8 @@ fn is_deletion_cost(text: &str) -> bool {
     starts_well && text.parse::<i32>().is_ok()
 }
 
+/// Validates a seccomp profile in an annotation: a known name, or `localhost/` with a path.
+///
 /// Upstream: `ValidateSeccompProfile`.
 fn seccomp_profile(profile: &str, path: &Path<'_>, errors: &mut Errors) {
     match profile.strip_prefix("localhost/") {

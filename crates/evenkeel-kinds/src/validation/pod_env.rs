@@ -52,6 +52,8 @@ pub(super) fn env(container: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Validates the source of an environment variable. Exactly one source must be set.
+///
 /// Upstream: `validateEnvVarValueFrom`.
 fn env_source(variable: &Value, source: &Value, path: &Path<'_>, errors: &mut Errors) {
     let mut source_count = 0;
@@ -183,6 +185,8 @@ pub(super) fn resource_field_ref(
     divisor(reference, name, is_huge, path, errors);
 }
 
+/// Validates the divisor of a resource reference. The allowed divisors depend on the resource.
+///
 /// Upstream: `validateContainerResourceDivisor`.
 fn divisor(reference: &Value, name: &str, is_huge: bool, path: &Path<'_>, errors: &mut Errors) {
     const SIZES: [&str; 13] =

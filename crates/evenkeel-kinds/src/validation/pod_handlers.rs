@@ -46,6 +46,8 @@ pub(super) fn probes(container: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Validates the handler of a probe, and its times and thresholds.
+///
 /// Upstream: `validateProbe`.
 fn probe(probe: &Value, path: &Path<'_>, errors: &mut Errors) {
     handler(probe, &["exec", "httpGet", "tcpSocket", "grpc"], None, path, errors);

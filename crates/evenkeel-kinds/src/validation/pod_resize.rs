@@ -76,6 +76,9 @@ fn node_supports_resize(pod: &Value) -> bool {
     running.is_none_or(|status| get(status, "resources").is_some())
 }
 
+/// Validates a resize of pod-level resources: only CPU and memory may change, and nothing may be removed. Resets
+/// allowed changes in `masked`.
+///
 /// Upstream: `validatePodLevelResourcesResize`.
 fn pod_level(new: &Value, old: &Value, masked: &mut Value, path: &Path<'_>, errors: &mut Errors) {
     let is_set =

@@ -83,6 +83,8 @@ fn ids(context: &Value, fields: &[&str], path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Validates the seccomp profile. Only the type `Localhost` has a path, and requires it.
+///
 /// Upstream: `validateSeccompProfileField`.
 fn seccomp_profile(context: &Value, path: &Path<'_>, errors: &mut Errors) {
     let Some(profile) = get(context, "seccompProfile") else { return };

@@ -164,6 +164,8 @@ fn may_restart(container: &Value, spec: &Value, code: i64) -> bool {
         .unwrap_or(true)
 }
 
+/// Requires that each claim status names a unique entry of `spec.resourceClaims`, and a valid claim.
+///
 /// Upstream: `validatePodResourceClaimStatuses`.
 fn claim_statuses(pod: &Value, statuses_path: &Path<'_>, errors: &mut Errors) {
     let claims = list(pod, "spec.resourceClaims");
@@ -184,6 +186,9 @@ fn claim_statuses(pod: &Value, statuses_path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Validates the claim for extended resources. Each mapping must name a container, a resource that the container
+/// requests, and a request of the claim.
+///
 /// Upstream: `validatePodExtendedResourceClaimStatus`.
 fn extended_claim(pod: &Value, path: &Path<'_>, errors: &mut Errors) {
     let Some(status) = get(pod, "status.extendedResourceClaimStatus") else { return };
@@ -269,6 +274,8 @@ fn families(ips: &[Value], list_type: &'static str, path: &Path<'_>, errors: &mu
     }
 }
 
+/// Validates the IPs of a pod: valid addresses, at most one per family, and the first one equal to `podIP`.
+///
 /// Upstream: `validatePodIPs`.
 fn pod_ips(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Errors) {
     let (ips, first) = (list(new, "status.podIPs"), text(new, "status.podIP"));
@@ -288,6 +295,8 @@ fn pod_ips(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Validates the IPs of a pod's node: valid addresses, at most one per family, and the first one equal to `hostIP`.
+///
 /// Upstream: `validateHostIPs`.
 fn host_ips(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Errors) {
     let ips = list(new, "status.hostIPs");
@@ -300,6 +309,8 @@ fn host_ips(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Errors) {
     families(ips, "[]core.HostIP", path, errors);
 }
 
+/// Validates the Linux users of container statuses, and rejects them for Windows pods.
+///
 /// Upstream: `validateContainerStatusUsers`.
 fn users(pod: &Value, field: &str, statuses_path: &Path<'_>, errors: &mut Errors) {
     let system = get(pod, "spec.os").map_or("linux", |os| text(os, "name"));
@@ -323,6 +334,8 @@ fn users(pod: &Value, field: &str, statuses_path: &Path<'_>, errors: &mut Errors
     }
 }
 
+/// Validates the allocated resources in container statuses: names that the container requests, and their health.
+///
 /// Upstream: `validateContainerStatusAllocatedResourcesStatus`.
 fn allocated_resources(
     pod: &Value,

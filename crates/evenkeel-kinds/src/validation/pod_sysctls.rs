@@ -8,6 +8,9 @@ use std::collections::BTreeSet;
 /// Maximum length of a sysctl's name in bytes.
 const MAX_SYSCTL: usize = 253;
 
+/// Validates the names of sysctls, rejects duplicates, and rejects sysctls of a namespace that the pod shares with the
+/// host.
+///
 /// Upstream: `validateSysctls`, `ValidateHostSysctl`.
 pub(super) fn sysctls(spec: &Value, context: &Value, path: &Path<'_>, errors: &mut Errors) {
     let mut seen = BTreeSet::new();

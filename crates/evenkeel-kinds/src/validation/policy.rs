@@ -27,6 +27,9 @@ pub(super) fn update_status(kind: &str, new: &Value, errors: &mut Errors) {
     }
 }
 
+/// Validates a PodDisruptionBudget: at most one of `minAvailable` and `maxUnavailable`, the selector and the eviction
+/// policy.
+///
 /// Upstream: `ValidatePodDisruptionBudgetSpec`.
 fn pod_disruption_budget(new: &Value, errors: &mut Errors) {
     let path = Path::new("spec");

@@ -67,6 +67,8 @@ pub(super) fn is_native(name: &str) -> bool {
     !name.contains('/') || name.contains("kubernetes.io/")
 }
 
+/// Returns whether a name is that of an extended resource: qualified, and not native to Kubernetes.
+///
 /// Upstream: `IsExtendedResourceName`.
 fn is_extended(name: &str) -> bool {
     !is_native(name)
@@ -211,6 +213,9 @@ pub(super) fn pod_requirements(resources: &Value, path: &Path<'_>, errors: &mut 
     requirements_of(resources, pod_resource_name, path, errors);
 }
 
+/// Validates limits and requests. A request must not exceed its limit, and must equal it if the resource cannot be
+/// overcommitted.
+///
 /// Upstream: `validateResourceRequirements`.
 fn requirements_of(
     resources: &Value,

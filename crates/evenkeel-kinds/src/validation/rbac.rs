@@ -28,6 +28,8 @@ pub(super) fn update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) 
     subject_names(new, errors);
 }
 
+/// Validates the rules of a role, and the selectors of a ClusterRole's aggregation rule.
+///
 /// Upstream: `ValidateRole`, `ValidateClusterRole`.
 fn role(kind: &str, new: &Value, errors: &mut Errors) {
     let rules_path = Path::new("rules");
@@ -96,6 +98,8 @@ fn policy_rule(rule: &Value, namespaced: bool, path: &Path<'_>, errors: &mut Err
     }
 }
 
+/// Validates the reference to the role, and each subject.
+///
 /// Upstream: `ValidateRoleBinding`, `ValidateClusterRoleBinding`.
 fn role_binding(kind: &str, new: &Value, errors: &mut Errors) {
     let path = Path::new("roleRef");
@@ -123,6 +127,8 @@ fn subject_names(new: &Value, errors: &mut Errors) {
     }
 }
 
+/// Validates a subject by its kind. A service account in a ClusterRoleBinding needs a namespace.
+///
 /// Upstream: `ValidateRoleBindingSubject`.
 fn role_subject(kind: &str, subject: &Value, path: &Path<'_>, errors: &mut Errors) {
     let name = text(subject, "name");

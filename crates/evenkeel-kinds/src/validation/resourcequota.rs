@@ -88,6 +88,8 @@ impl<'a> Unfit<'a> {
     }
 }
 
+/// Returns whether a scope may limit a resource.
+///
 /// Upstream: `IsResourceQuotaScopeValidForResource`.
 fn applies(scope: &str, resource: &str) -> bool {
     match scope {
@@ -113,6 +115,8 @@ fn applies(scope: &str, resource: &str) -> bool {
     }
 }
 
+/// Rejects unknown scopes, scopes that do not apply to a limited resource, and conflicting scopes.
+///
 /// Upstream: `validateResourceQuotaScopes`.
 fn quota_scopes(new: &Value, path: &Path<'_>, errors: &mut Errors) {
     let value = || get(new, "spec.scopes").cloned().unwrap_or_default();
@@ -133,6 +137,8 @@ fn quota_scopes(new: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Validates the requirements of the scope selector: scope, operator and values.
+///
 /// Upstream: `validateScopedResourceSelectorRequirement`.
 fn scope_selector(new: &Value, path: &Path<'_>, errors: &mut Errors) {
     let path = path.field("matchExpressions");

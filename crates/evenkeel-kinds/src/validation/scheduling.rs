@@ -25,6 +25,8 @@ pub(super) fn update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) 
     immutable(&["preemptionPolicy"], new, old, errors);
 }
 
+/// Validates a PriorityClass: the value, the preemption policy, and the reserved prefix `system-`.
+///
 /// Upstream: `ValidatePriorityClass`.
 fn priority_class(new: &Value, errors: &mut Errors) {
     let name = text(new, "metadata.name");

@@ -121,6 +121,8 @@ fn only_of_load_balancers(spec: &Value, kind: &str, path: &Path<'_>, errors: &mu
     }
 }
 
+/// Validates the ports of a Service: names, numbers, protocols and target ports. Several ports need unique names.
+///
 /// Upstream: `validateServicePort`.
 fn ports(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let ports_path = path.field("ports");

@@ -97,6 +97,8 @@ fn immutable_hidden(field: &str, new: &Value, old: &Value, errors: &mut Errors) 
     }
 }
 
+/// Validates provisioner, parameters, reclaim policy, binding mode and allowed topologies.
+///
 /// Upstream: `ValidateStorageClass`.
 fn storage_class(new: &Value, errors: &mut Errors) {
     provisioner(text(new, "provisioner"), &Path::new("provisioner"), errors);
@@ -114,6 +116,8 @@ fn storage_class(new: &Value, errors: &mut Errors) {
     allowed_topologies(list(new, "allowedTopologies"), errors);
 }
 
+/// Requires a qualified name; its letter case is ignored.
+///
 /// Upstream: `validateProvisioner`.
 fn provisioner(name: &str, path: &Path<'_>, errors: &mut Errors) {
     if name.is_empty() {
@@ -124,6 +128,8 @@ fn provisioner(name: &str, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Validates parameters of a class: their number, their total size, and keys that are not empty.
+///
 /// Upstream: `validateParameters`.
 fn parameters(new: &Value, errors: &mut Errors) {
     let path = Path::new("parameters");
@@ -145,6 +151,8 @@ fn text_size(texts: &Object) -> usize {
     texts.iter().map(|(key, value)| key.len() + value.as_str().map_or(0, str::len)).sum()
 }
 
+/// Validates the terms of allowed topologies, and rejects duplicate terms, keys and values.
+///
 /// Upstream: `validateAllowedTopologies`.
 fn allowed_topologies(topologies: &[Value], errors: &mut Errors) {
     let allowed_topologies_path = Path::new("allowedTopologies");
@@ -238,6 +246,8 @@ fn volume_attachment(new: &Value, errors: &mut Errors) {
     }
 }
 
+/// Validates the drivers of a CSINode: unique names, node IDs, allocatable counts and topology keys.
+///
 /// Upstream: `ValidateCSINode`.
 fn csi_node(new: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
@@ -294,6 +304,9 @@ fn csi_node_update(new: &Value, old: &Value, errors: &mut Errors) {
     }
 }
 
+/// Validates a CSIDriver's spec: required fields, the fsGroup policy, token requests, lifecycle modes and the update
+/// period.
+///
 /// Upstream: `validateCSIDriverSpec`.
 fn csi_driver(new: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
@@ -334,6 +347,8 @@ fn csi_driver(new: &Value, errors: &mut Errors) {
     }
 }
 
+/// Requires unique audiences, and lifetimes from 10 minutes to 2^32 seconds.
+///
 /// Upstream: `validateTokenRequests`.
 fn token_requests(requests: &[Value], path: &Path<'_>, errors: &mut Errors) {
     let mut audiences = BTreeSet::new();
@@ -355,6 +370,8 @@ fn token_requests(requests: &[Value], path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Validates node topology, storage class name and capacity.
+///
 /// Upstream: `ValidateCSIStorageCapacity`.
 fn storage_capacity(new: &Value, errors: &mut Errors) {
     if let Some(selector) = get(new, "nodeTopology") {
@@ -367,6 +384,8 @@ fn storage_capacity(new: &Value, errors: &mut Errors) {
     }
 }
 
+/// Validates the driver name, and requires at least one parameter.
+///
 /// Upstream: `ValidateVolumeAttributesClass`.
 fn volume_attributes_class(new: &Value, errors: &mut Errors) {
     provisioner(text(new, "driverName"), &Path::new("driverName"), errors);

@@ -84,6 +84,8 @@ pub(super) fn volumes<'a>(
     valid
 }
 
+/// Requires exactly one type of volume, and validates its fields.
+///
 /// Upstream: `validateVolumeSource`.
 fn source(volume: &Value, path: &Path<'_>, errors: &mut Errors) {
     let mut source_count = 0;
@@ -332,6 +334,8 @@ pub(super) fn descending_path(target: &str, path: &Path<'_>, errors: &mut Errors
     no_backsteps(target, path, errors);
 }
 
+/// Validates mount propagation. Only privileged containers may use `Bidirectional`.
+///
 /// Upstream: `validateMountPropagation`.
 fn propagation(container: &Value, mount: &Value, path: &Path<'_>, errors: &mut Errors) {
     let Some(mode) = get(mount, "mountPropagation").and_then(Value::as_str) else { return };
@@ -342,6 +346,8 @@ fn propagation(container: &Value, mount: &Value, path: &Path<'_>, errors: &mut E
     }
 }
 
+/// Validates recursive read-only mounts, which need `readOnly` and no mount propagation.
+///
 /// Upstream: `validateMountRecursiveReadOnly`.
 fn recursive_read_only(mount: &Value, path: &Path<'_>, errors: &mut Errors) {
     let Some(mode) = get(mount, "recursiveReadOnly").and_then(Value::as_str) else { return };

@@ -204,6 +204,8 @@ fn warn_about_indexed_job(object: &Value, path: &str, warnings: &mut Vec<String>
     }
 }
 
+/// Warns about deprecated annotations, the reclaim policy `Recycle`, and deprecated node labels in the node affinity.
+///
 /// Upstream: `GetWarningsForPersistentVolume`.
 fn persistent_volume(volume: &Value, warnings: &mut Vec<String>) {
     for (key, message) in [
@@ -246,6 +248,8 @@ fn persistent_volume(volume: &Value, warnings: &mut Vec<String>) {
     }
 }
 
+/// Warns about the deprecated storage class annotation, and about storage amounts with a fraction of a byte.
+///
 /// Upstream: `GetWarningsForPersistentVolumeClaim`.
 fn persistent_volume_claim(claim: &Value, warnings: &mut Vec<String>) {
     if annotation(claim, CLASS_ANNOTATION).is_some() {

@@ -82,6 +82,9 @@ pub(super) fn endpoints(endpoints: &Value, warnings: &mut Vec<String>) {
     }
 }
 
+/// Warns about new slices of type FQDN, and about addresses that are not in canonical form. Controllers of Kubernetes
+/// write canonical addresses, so the addresses of their slices are not checked.
+///
 /// Upstream: `warnOnDeprecatedAddressType`, `warnOnBadIPs`.
 pub(super) fn endpoint_slice(slice: &Value, is_new: bool, warnings: &mut Vec<String>) {
     if is_new && text(slice, "addressType") == "FQDN" {

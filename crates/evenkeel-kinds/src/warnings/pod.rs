@@ -77,6 +77,9 @@ fn seccomp_annotations(pod: &Value, spec: &Value, path: &str, warnings: &mut Vec
     }
 }
 
+/// Warns about deprecated labels, annotations and fields, and about values that are probably mistakes, of a pod or a
+/// pod template.
+///
 /// Upstream: `warningsForPodSpecAndMeta`.
 fn pod_spec(pod: &Value, spec: &Value, path: &str, warnings: &mut Vec<String>) {
     for (key, message) in DEPRECATED_LABELS {
@@ -151,6 +154,8 @@ fn containers<'a>(spec: &'a Value, path: &'a str) -> impl Iterator<Item = (&'a V
     })
 }
 
+/// Warns about deprecated node labels in required and preferred node affinity.
+///
 /// Upstream: `GetWarningsForNodeSelectorTerm`.
 fn node_affinity(spec: &Value, path: &str, warnings: &mut Vec<String>) {
     let required =
@@ -178,6 +183,8 @@ fn node_affinity(spec: &Value, path: &str, warnings: &mut Vec<String>) {
     }
 }
 
+/// Warns about terms of pod affinity and anti-affinity with a null label selector, which matches no pod.
+///
 /// Upstream: `warningsForPodAffinityTerms`, `warningsForWeightedPodAffinityTerms`.
 fn pod_affinity(spec: &Value, path: &str, warnings: &mut Vec<String>) {
     for kind in ["podAffinity", "podAntiAffinity"] {

@@ -60,6 +60,8 @@ fn references(new: &Value, errors: &mut Errors) {
     }
 }
 
+/// Validates a reference to parameters. Exactly one of name and selector must be set.
+///
 /// Upstream: `validateParamRef`.
 fn param_ref(reference: &Value, path: &Path<'_>, errors: &mut Errors) {
     let name = text(reference, "name");
@@ -82,6 +84,8 @@ fn param_ref(reference: &Value, path: &Path<'_>, errors: &mut Errors) {
     errors.required_one_of(&field_path, action, &NOT_FOUND_ACTIONS);
 }
 
+/// Rejects unknown and duplicate actions, and `Deny` together with `Warn`.
+///
 /// Upstream: `validateValidationActions`.
 fn validation_actions(actions: &[String], errors: &mut Errors) {
     let path = Path::new("spec.validationActions");

@@ -20,6 +20,8 @@ pub(super) fn config(config: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Requires an `https` URL with a host, and without user, fragment and query.
+///
 /// Upstream: `ValidateWebhookURL`.
 fn url(text: &str, path: &Path<'_>, errors: &mut Errors) {
     let url = match Url::parse(text) {

@@ -78,6 +78,8 @@ fn lone_wildcard(items: &[String], noun: &str, path: &Path<'_>, errors: &mut Err
     }
 }
 
+/// Validates the operations of a rule, and its API groups, versions and resources.
+///
 /// Upstream: `validateRuleWithOperations`.
 fn rule_with_operations(rule: &Value, path: &Path<'_>, errors: &mut Errors) {
     let operations = items(rule, "operations");
@@ -92,6 +94,8 @@ fn rule_with_operations(rule: &Value, path: &Path<'_>, errors: &mut Errors) {
     self::rule(rule, path, errors);
 }
 
+/// Validates API groups, versions, resources and scope of a rule. A wildcard must be the only entry.
+///
 /// Upstream: `validateRule`.
 fn rule(rule: &Value, path: &Path<'_>, errors: &mut Errors) {
     let groups = items(rule, "apiGroups");
@@ -112,6 +116,8 @@ fn rule(rule: &Value, path: &Path<'_>, errors: &mut Errors) {
     optional(rule, "scope", &SCOPES, path, errors);
 }
 
+/// Rejects empty entries, and entries that a wildcard in the same list also covers.
+///
 /// Upstream: `validateResources`.
 fn resources(resources: &[String], path: &Path<'_>, errors: &mut Errors) {
     if resources.is_empty() {
@@ -177,6 +183,8 @@ fn match_conditions(conditions: &[Value], path: &Path<'_>, errors: &mut Errors) 
     }
 }
 
+/// Validates the match policy, the selectors, and the included and excluded rules of a policy.
+///
 /// Upstream: `validateMatchResources`.
 fn match_resources(resources: &Value, path: &Path<'_>, errors: &mut Errors) {
     match get(resources, "matchPolicy") {
@@ -197,6 +205,8 @@ fn match_resources(resources: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Validates a rule, and its resource names, which must be unique.
+///
 /// Upstream: `validateNamedRuleWithOperations`.
 fn named_rule_with_operations(rule: &Value, path: &Path<'_>, errors: &mut Errors) {
     let mut seen = BTreeSet::new();

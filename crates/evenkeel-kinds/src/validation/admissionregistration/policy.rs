@@ -130,6 +130,8 @@ fn common(new: &Value, old: Option<&Value>, may_mutate: bool, errors: &mut Error
     }
 }
 
+/// Validates API version and kind of a policy's parameters.
+///
 /// Upstream: `validateParamKind`.
 fn param_kind(param: &Value, path: &Path<'_>, errors: &mut Errors) {
     let field_path = path.field("apiVersion");
@@ -166,6 +168,8 @@ fn param_kind(param: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Requires a CEL identifier as the name, and an expression.
+///
 /// Upstream: `validateVariable`.
 fn variable(variable: &Value, path: &Path<'_>, errors: &mut Errors) {
     let name = text(variable, "name");
@@ -179,6 +183,8 @@ fn variable(variable: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Returns whether a name is a CEL identifier that is not reserved.
+///
 /// Upstream: `isCELIdentifier`.
 fn is_cel_identifier(name: &str) -> bool {
     !name.starts_with(|c: char| c.is_ascii_digit())
@@ -186,6 +192,8 @@ fn is_cel_identifier(name: &str) -> bool {
         && !CEL_RESERVED.contains(&name)
 }
 
+/// Validates a validation: expression, messages and reason. A message must be one line.
+///
 /// Upstream: `validateValidation`.
 fn validation(validation: &Value, path: &Path<'_>, errors: &mut Errors) {
     if text(validation, "expression").trim().is_empty() {
@@ -205,6 +213,8 @@ fn validation(validation: &Value, path: &Path<'_>, errors: &mut Errors) {
     optional(validation, "reason", &REASONS, path, errors);
 }
 
+/// Validates the key and the length of the value expression of an audit annotation.
+///
 /// Upstream: `validateAuditAnnotation`.
 fn audit_annotation(policy: &str, annotation: &Value, path: &Path<'_>, errors: &mut Errors) {
     let key = text(annotation, "key");
@@ -225,6 +235,8 @@ fn audit_annotation(policy: &str, annotation: &Value, path: &Path<'_>, errors: &
     }
 }
 
+/// Validates a mutation. Exactly the field of its patch type must be set.
+///
 /// Upstream: `validateMutation`.
 fn mutation(mutation: &Value, path: &Path<'_>, errors: &mut Errors) {
     let kind = text(mutation, "patchType");

@@ -54,6 +54,9 @@ fn is_recognized(version: &str) -> bool {
     REVIEW_VERSIONS.contains(&version)
 }
 
+/// Validates the webhooks of a configuration, and their names and review versions. Some rules only apply if the old
+/// object follows them.
+///
 /// Upstream: `validateValidatingWebhookConfiguration`, `validateMutatingWebhookConfiguration`.
 pub(super) fn configuration(new: &Value, old: Option<&Value>, errors: &mut Errors) {
     let options = Options::new(new, old);
@@ -73,6 +76,8 @@ pub(super) fn configuration(new: &Value, old: Option<&Value>, errors: &mut Error
     }
 }
 
+/// Validates a webhook: name, rules, policies, side effects, timeout, selectors, client and match conditions.
+///
 /// Upstream: `validateValidatingWebhook`, `validateMutatingWebhook`.
 fn webhook(hook: &Value, options: &Options, path: &Path<'_>, errors: &mut Errors) {
     fully_qualified_name(text(hook, "name"), &path.field("name"), errors);
@@ -108,6 +113,8 @@ fn webhook(hook: &Value, options: &Options, path: &Path<'_>, errors: &mut Errors
     }
 }
 
+/// Requires a DNS name of at least three segments.
+///
 /// Upstream: `IsFullyQualifiedName`.
 fn fully_qualified_name(name: &str, path: &Path<'_>, errors: &mut Errors) {
     let messages = dns_subdomain(name);
@@ -121,6 +128,8 @@ fn fully_qualified_name(name: &str, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Requires unique review versions. `require_recognized` is whether one of them must be known to this server.
+///
 /// Upstream: `validateAdmissionReviewVersions`.
 fn review_versions(
     versions: &[String],

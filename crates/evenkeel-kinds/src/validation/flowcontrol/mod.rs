@@ -51,6 +51,8 @@ pub(super) fn update_status(new: &Value, errors: &mut Errors) {
     }
 }
 
+/// Validates a FlowSchema: matching precedence, distinguisher method, priority level and rules.
+///
 /// Upstream: `ValidateFlowSchema`.
 fn flow_schema(new: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
@@ -128,6 +130,9 @@ fn mandatory_flow_schema(name: &str) -> Option<Value> {
     }
 }
 
+/// Validates a PriorityLevelConfiguration with its status. The spec of a mandatory level is fixed, except for the
+/// shares of `exempt`.
+///
 /// Upstream: `ValidatePriorityLevelConfiguration`.
 fn priority_level_configuration(new: &Value, old: Option<&Value>, errors: &mut Errors) {
     let annotations = get(new, "metadata.annotations");
@@ -141,6 +146,8 @@ fn priority_level_configuration(new: &Value, old: Option<&Value>, errors: &mut E
     declared(new, old, errors);
 }
 
+/// Validates the spec of a priority level by its type. Exactly the level named `exempt` has the type `Exempt`.
+///
 /// Upstream: `ValidatePriorityLevelConfigurationSpec`, without the rules of [`declared`].
 fn priority_level_spec(new: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
@@ -178,6 +185,8 @@ fn lendable_percent(level: &Value, path: &Path<'_>, errors: &mut Errors) {
     errors.in_range(&path.field("lendablePercent"), int(level, "lendablePercent"), 0, 100);
 }
 
+/// Validates shares, limit response, and the lending and borrowing of seats.
+///
 /// Upstream: `ValidateLimitedPriorityLevelConfiguration`.
 fn limited_priority_level(limited: &Value, path: &Path<'_>, errors: &mut Errors) {
     shares(limited, path, errors);
@@ -198,6 +207,8 @@ fn limited_priority_level(limited: &Value, path: &Path<'_>, errors: &mut Errors)
     }
 }
 
+/// Validates the number and length of queues, and the hand size of shuffle sharding.
+///
 /// Upstream: `ValidatePriorityLevelQueuingConfiguration`.
 fn queuing_configuration(queuing: &Value, path: &Path<'_>, errors: &mut Errors) {
     let number = |name: &str| int(queuing, name).unwrap_or_default();

@@ -37,6 +37,8 @@ pub(super) fn policy_rules_with_subjects(rule: &Value, path: &Path<'_>, errors: 
     }
 }
 
+/// Requires exactly the field that belongs to the kind of the subject.
+///
 /// Upstream: `ValidateFlowSchemaSubject`.
 fn subject(subject: &Value, path: &Path<'_>, errors: &mut Errors) {
     let kinds = [("ServiceAccount", "serviceAccount"), ("User", "user"), ("Group", "group")];
@@ -71,6 +73,8 @@ fn subject(subject: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Validates name and namespace of a service account; `*` stands for all names.
+///
 /// Upstream: `ValidateServiceAccountSubject`.
 fn service_account(account: &Value, path: &Path<'_>, errors: &mut Errors) {
     match text(account, "name") {
@@ -113,6 +117,8 @@ fn verbs(rule: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Validates verbs and URLs of a rule for non-resource requests.
+///
 /// Upstream: `ValidateFlowSchemaNonResourcePolicyRule`.
 fn non_resource_policy_rule(rule: &Value, path: &Path<'_>, errors: &mut Errors) {
     verbs(rule, path, errors);
@@ -150,6 +156,8 @@ fn non_resource_url(url: &str) -> Option<&'static str> {
     }
 }
 
+/// Validates verbs, API groups, resources and namespaces of a rule. Without `clusterScope`, it needs a namespace.
+///
 /// Upstream: `ValidateFlowSchemaResourcePolicyRule`.
 fn resource_policy_rule(rule: &Value, path: &Path<'_>, errors: &mut Errors) {
     verbs(rule, path, errors);

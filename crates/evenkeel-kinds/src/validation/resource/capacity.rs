@@ -52,6 +52,8 @@ impl<'v> Quantity<'v> {
     }
 }
 
+/// Validates the request policy of a capacity: either valid values or a valid range, with a default.
+///
 /// Upstream: `validateRequestPolicy`, `validateValidRequestValues`.
 fn request_policy(capacity: Quantity<'_>, policy: &Value, path: &Path<'_>, errors: &mut Errors) {
     let values: Vec<Quantity<'_>> =
@@ -79,6 +81,8 @@ fn request_policy(capacity: Quantity<'_>, policy: &Value, path: &Path<'_>, error
     }
 }
 
+/// Requires unique values in ascending order, at most the capacity, and among them the default.
+///
 /// Upstream: `validateRequestPolicyValidValues`.
 fn valid_values(
     default: Quantity<'_>,
@@ -118,6 +122,8 @@ fn valid_values(
     }
 }
 
+/// Validates a range of requests: the minimum, maximum, step and default must be consistent and at most the capacity.
+///
 /// Upstream: `validateRequestPolicyRange`.
 fn valid_range(
     default: Quantity<'_>,

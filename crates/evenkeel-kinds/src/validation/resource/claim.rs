@@ -139,6 +139,8 @@ fn device_claim(spec: &Value, path: &Path<'_>, lists: &mut ErrorLists) {
     });
 }
 
+/// Validates a request for devices. Exactly one of `exactly` and `firstAvailable` must be set.
+///
 /// Upstream: `validateDeviceRequest`.
 fn device_request(request: &Value, path: &Path<'_>, lists: &mut ErrorLists) {
     names::label(text(request, "name"), &path.field("name"), &mut lists.handwritten);
@@ -174,6 +176,8 @@ fn exact_or_alternatives(
     set(alternatives, MAX_ALTERNATIVES, name, &path, lists, device_sub_request);
 }
 
+/// Validates an alternative in `firstAvailable`: its name, device class and devices.
+///
 /// Upstream: `validateDeviceSubRequest`.
 fn device_sub_request(request: &Value, path: &Path<'_>, lists: &mut ErrorLists) {
     names::label(text(request, "name"), &path.field("name"), &mut lists.handwritten);
@@ -183,6 +187,8 @@ fn device_sub_request(request: &Value, path: &Path<'_>, lists: &mut ErrorLists) 
     requested_devices(request, path, lists);
 }
 
+/// Validates a request with `exactly`: its device class and devices.
+///
 /// Upstream: `validateExactDeviceRequest`.
 fn exact_device_request(request: &Value, path: &Path<'_>, lists: &mut ErrorLists) {
     let class = text(request, "deviceClassName");
@@ -218,6 +224,8 @@ fn requested_devices(request: &Value, path: &Path<'_>, lists: &mut ErrorLists) {
     }
 }
 
+/// Validates a constraint: `matchAttribute` or `distinctAttribute` must be set, with a fully qualified name.
+///
 /// Upstream: `validateDeviceConstraint`.
 fn device_constraint(constraint: &Value, path: &Path<'_>, lists: &mut ErrorLists) {
     let attribute = |field| get(constraint, field).and_then(Value::as_str);

@@ -99,6 +99,8 @@ fn consumers_of_allocation(new: &Value, old: &Value, path: &Path<'_>, errors: &m
     }
 }
 
+/// Validates an allocation: its devices, their configuration, and the node selector.
+///
 /// Upstream: `validateAllocationResult`, `validateDeviceAllocationResult`.
 fn allocation_result(
     allocation: &Value,
@@ -127,6 +129,8 @@ fn allocation_result(
     }
 }
 
+/// Validates one allocated device: the request that it satisfies, and its driver, pool and name.
+///
 /// Upstream: `validateDeviceRequestAllocationResult`.
 fn device_result(
     result: &Value,
@@ -155,6 +159,8 @@ fn share_id(device: &Value, path: &Path<'_>, lists: &mut ErrorLists) {
     }
 }
 
+/// Validates the status of one device. The device must be allocated to the claim.
+///
 /// Upstream: `validateDeviceStatus`.
 fn device_status(device: &Value, is_allocated: bool, path: &Path<'_>, lists: &mut ErrorLists) {
     let errors = &mut lists.handwritten;
@@ -184,6 +190,8 @@ fn device_status(device: &Value, is_allocated: bool, path: &Path<'_>, lists: &mu
     }
 }
 
+/// Validates interface name, IP addresses and hardware address of a network device.
+///
 /// Upstream: `validateNetworkDeviceData`.
 fn network_device_data(network: &Value, path: &Path<'_>, lists: &mut ErrorLists) {
     let max_bytes = |field: &str, limit: usize, lists: &mut ErrorLists| {

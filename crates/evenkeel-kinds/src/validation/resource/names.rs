@@ -132,6 +132,8 @@ pub(super) fn declared_fully_qualified(name: &str, path: &Path<'_>, errors: &mut
     }
 }
 
+/// Requires a C identifier of limited length.
+///
 /// Upstream: `validateCIdentifier`.
 fn identifier(id: &str, path: &Path<'_>, errors: &mut Errors) {
     if id.len() > MAX_IDENTIFIER {

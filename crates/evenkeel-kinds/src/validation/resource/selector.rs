@@ -37,6 +37,8 @@ pub(super) fn selectors(list: &[Value], stored: bool, path: &Path<'_>, lists: &m
     });
 }
 
+/// Validates a CEL expression that selects devices: its length, syntax, types and estimated cost.
+///
 /// Upstream: `validateCELExpression`.
 fn expression(source: &str, path: &Path<'_>, errors: &mut Errors) {
     if source.len() > MAX_EXPRESSION_BYTES {

@@ -61,6 +61,8 @@ pub(super) fn resource_slice(slice: &Value, old: Option<&Value>, lists: &mut Err
     });
 }
 
+/// Validates the name, the number of slices and the generation of a pool.
+///
 /// Upstream: `validateResourcePool`.
 fn pool(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     names::pool(text(spec, "pool.name"), &path.field("name"), errors);
@@ -152,6 +154,8 @@ fn devices(spec: &Value, old: Option<&Value>, path: &Path<'_>, lists: &mut Error
     }
 }
 
+/// Validates a device of a slice. Unchanged capacities and taints of an update are not validated again.
+///
 /// Upstream: `validateDevice`.
 fn device(
     device: &Value,
@@ -191,6 +195,8 @@ fn device(
     binding_conditions(device, path, lists);
 }
 
+/// Validates names and values of attributes, and the total number of attributes and capacities.
+///
 /// Upstream: `validateDeviceAttribute`.
 fn attributes(device: &Value, path: &Path<'_>, lists: &mut ErrorLists) {
     let size = |field| object(device, field).map_or(0, Object::len);
