@@ -46,7 +46,7 @@ const ADJUSTMENTS_PER_ENSURE: u32 = 6;
 const CONFIG_CONSUMER: &str = "api-priority-and-fairness-config-consumer-v1";
 /// Field manager of the bootstrap configuration.
 const CONFIG_PRODUCER: &str = "api-priority-and-fairness-config-producer-v1";
-/// Annotation that says whether the server updates the object's spec.
+/// Annotation that determines whether the server updates the object's spec.
 const AUTO_UPDATE: &str = "apf.kubernetes.io/autoupdate-spec";
 /// Objects that the server always restores, regardless of their annotation.
 const MANDATORY: [&str; 2] = ["exempt", "catch-all"];
@@ -266,7 +266,8 @@ async fn write(
     put(api, &resource_type, old, &new).await
 }
 
-/// Stores a changed object. If another writer changed the object first, its change stays and triggers the next sync.
+/// Stores a changed object. If another writer has changed the object first, keeps that change, which triggers the next
+/// sync.
 async fn put(
     api: &Arc<Api>,
     resource_type: &ResourceType,

@@ -88,7 +88,7 @@ impl Context<'_> {
         authorizer.decide(store, self.user, attributes, self.answers, false).is_allowed()
     }
 
-    /// Returns the kind that admission plug-ins see:
+    /// Returns the kind of the object that admission plug-ins get:
     ///
     /// - `pods/binding`, `pods/eviction`, `serviceaccounts/token`: kind of the posted object, such as `Binding`.
     /// - `exec`, `attach`, `portforward`, `proxy`: kind of the connection's options, such as `PodExecOptions`.
@@ -167,7 +167,7 @@ pub(crate) struct Api {
     /// Cache of the impersonation mode that last allowed each user's request. The server tries it first for the next
     /// one.
     pub(crate) impersonation_modes: LastModes,
-    /// Policy of audit events, and where they go; `None` without auditing.
+    /// Policy and destinations of audit events; `None` without auditing.
     pub(crate) auditor: Option<Arc<Auditor>>,
     /// KMS plugins that encrypt stored values.
     pub(crate) kms_plugins: Vec<Arc<Kms>>,

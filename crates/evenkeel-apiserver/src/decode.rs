@@ -33,7 +33,7 @@ pub(crate) fn options(body: &[u8], content_type: &str) -> Result<serde_json::Val
 const MEDIA_TYPES: [&str; 3] =
     ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
 
-/// Refuses a body of another media type than those which have a decoder.
+/// Refuses a body whose media type has no decoder.
 ///
 /// Upstream: `NegotiateInputSerializer`.
 fn check_media_type(content_type: &str) -> Result<(), StatusError> {

@@ -13,7 +13,7 @@ const FILE: u32 = 0o600;
 /// Creates a private folder and its missing parents. Makes an existing folder private if `ours` accepts the
 /// names of all its entries. Does not change a folder with other files, but logs a warning.
 pub(crate) fn make_folder(path: &Path, ours: impl Fn(&str) -> bool) -> io::Result<()> {
-    // If the path exists but is no folder, later accesses to its entries fail.
+    // If the path exists but is not a folder, later accesses to its entries fail.
     match DirBuilder::new().recursive(true).mode(FOLDER).create(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}

@@ -100,7 +100,7 @@ pub trait Kubelet: Send + Sync {
         streams: Streams,
     ) -> BoxFuture<'static, Result<(), StreamError>>;
 
-    /// Connects to a TCP port of a pod; `None` if nothing listens there.
+    /// Connects to a TCP port of a pod; `None` if no process listens on it.
     fn connect(&self, pod: PodRef<'_>, port: u16) -> Option<PodConnection>;
 
     /// Connects to the server of a node's kubelet; `None` if the node does not exist.
@@ -148,7 +148,7 @@ impl Kubelets {
         container: &str,
         previous: bool,
     ) -> Vec<LogLine> {
-        // Never fails, because nothing closes the semaphore.
+        // This never fails, because no code closes the semaphore.
         let permit = self.log_reads.clone().acquire_owned().await.ok();
         let (kubelet, container) = (kubelet.clone(), container.to_owned());
         let (namespace, name) = (pod.namespace.to_owned(), pod.name.to_owned());

@@ -150,7 +150,7 @@ impl Selectors {
     }
 
     /// Returns the smallest known scope that contains every selected object: the object if its name is required, else
-    /// the objects of all namespaces that have a required value of an indexed field, else those of `namespace` (empty:
+    /// the objects of all namespaces with a required value of an indexed field, else the objects in `namespace` (empty:
     /// all namespaces).
     pub(crate) fn scope(&self, resource: &ResourceType, namespace: &str) -> Scope {
         let first_equal = |matches: fn(&Field) -> bool| {

@@ -24,7 +24,7 @@ use evenkeel_apimachinery::value::{set, text};
 pub(crate) const RESOURCE_PREFIX: &str = "/configmaps";
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "kube-apiserver-legacy-service-account-token-tracking";
-/// Minimum interval at which a deleted ConfigMap is created again.
+/// Minimum interval between creations of a ConfigMap that is deleted again.
 const MIN_CREATION_INTERVAL: Duration = Duration::from_secs(30 * 60);
 
 /// Adds the creation of the ConfigMap to a transaction, unless it exists.

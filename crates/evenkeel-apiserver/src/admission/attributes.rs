@@ -8,7 +8,7 @@ use crate::resource::ResourceType;
 use evenkeel_apimachinery::group_version::GroupVersionKind;
 use evenkeel_kinds::warnings::is_excluded_from_admission;
 
-/// API group of policies and webhook configurations, which never see writes to their own group.
+/// API group of policies and webhook configurations, which are not called for writes to their own group.
 pub(crate) const GROUP: &str = "admissionregistration.k8s.io";
 
 /// Operation of a request, as admission distinguishes them.

@@ -221,7 +221,7 @@ impl Usage<'_> {
         quantities.map(|quantity| if fits { quantity.milli_value() } else { quantity.value() })
     }
 
-    /// Returns a message if the request or the limit is below the minimum, or there is no request.
+    /// Returns a message if the request or the limit is below the minimum, or the request is absent.
     fn below_min(&self, name: &str, min: Quantity) -> Option<String> {
         let [request, limit, bound] = self.comparable(name, min);
         let prefix = format!("minimum {name} usage per {} is {min}", self.limit_type);
@@ -237,7 +237,7 @@ impl Usage<'_> {
         }
     }
 
-    /// Returns a message if the request or the limit is above the maximum, or there is no limit.
+    /// Returns a message if the request or the limit is above the maximum, or the limit is absent.
     fn above_max(&self, name: &str, max: Quantity) -> Option<String> {
         let [request, limit, bound] = self.comparable(name, max);
         let prefix = format!("maximum {name} usage per {} is {max}", self.limit_type);
@@ -253,7 +253,8 @@ impl Usage<'_> {
         }
     }
 
-    /// Returns a message if the request of a claim is above the maximum, or there is no request. Claims have no limits.
+    /// Returns a message if the request of a claim is above the maximum, or the request is absent. Claims have no
+    /// limits.
     fn request_above_max(&self, name: &str, max: Quantity) -> Option<String> {
         let [request, _, bound] = self.comparable(name, max);
         let prefix = format!("maximum {name} usage per {} is {max}", self.limit_type);

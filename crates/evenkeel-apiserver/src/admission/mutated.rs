@@ -16,7 +16,7 @@ pub(super) fn prune_and_default(cx: &Context<'_>, object: &mut Value) {
     if let Some(schema) = resource.schema(kind) {
         *object = evenkeel_apimachinery::patch::decode_again(&schema, kind, object);
     }
-    // The strategy of the resource knows the defaults of its own kind only.
+    // The strategy of the resource only has the defaults of its own kind.
     if *kind == resource.gvk {
         resource.strategy.default(object);
     }

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 pub(super) fn check(cx: &Context<'_>, pod: &Value, old: &Value) -> Result<(), StatusError> {
     let node = text(pod, "spec.nodeName");
     let generation = |pod: &Value| int(pod, "metadata.generation").unwrap_or_default();
-    // The generation grows with each change of the spec. The same generation means that nothing is resized.
+    // The generation increases with each change of the spec. An equal generation means that the update resizes nothing.
     if node.is_empty() || generation(pod) == generation(old) {
         return Ok(());
     }

@@ -133,7 +133,7 @@ fn namespace_warnings(cx: &Context<'_>, namespace: &Value, old: &Value) -> Vec<S
     existing_pods(new, name, pods)
 }
 
-/// Says which of a namespace's pods violate a standard, those with the same violations in one line.
+/// Returns warnings about a namespace's pods that violate a standard, one line for all pods with the same violations.
 fn existing_pods(standard: Standard, namespace: &str, pods: Vec<Value>) -> Vec<String> {
     let n_pods = pods.len();
     let mut named: BTreeMap<String, (String, usize)> = BTreeMap::new();
@@ -221,8 +221,9 @@ fn policy_of(cx: &Context<'_>) -> Policy {
 }
 
 impl Policy {
-    /// Returns the policy that a namespace's labels set, and the errors of those labels. An unknown version counts as the
-    /// latest one, an unknown level as the strictest one, but for audits and warnings, which it turns off.
+    /// Returns the policy that a namespace's labels set, and the errors of those labels. An unknown version counts as
+    /// the latest one. An unknown level to enforce counts as the strictest one; an unknown level of audits or warnings
+    /// turns them off.
     ///
     /// Upstream: `PolicyToEvaluate`.
     fn of(namespace: &Value) -> (Self, Vec<FieldError>) {
@@ -244,7 +245,7 @@ impl Policy {
             audit: standard(audit, Level::Privileged),
             warn: standard(warn, Level::Privileged),
         };
-        // What is enforced is also warned of, unless the namespace says otherwise.
+        // Violations of the enforced level also cause warnings, unless the namespace sets a level of warnings.
         if let (Some(Ok(level)), None) = (enforce.0, warn.0)
             && level > Level::Privileged
         {
@@ -273,7 +274,7 @@ fn parsed<T>(
     Some(parsed)
 }
 
-/// Returns whether an update adds a container, or gives one another image.
+/// Returns whether an update adds a container, or changes the image of one.
 ///
 /// Upstream: `isSignificantPodUpdate`.
 fn is_significant(new: &Value, old: &Value) -> bool {

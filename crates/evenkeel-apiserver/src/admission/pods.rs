@@ -103,7 +103,7 @@ pub(super) fn check_default_class(
     Err(StatusError::forbidden(&cx.resource.name, cx.name, why))
 }
 
-/// Returns the PriorityClass with this name, or a 403 if there is none.
+/// Returns the PriorityClass with this name, or a 403 if it does not exist.
 fn named_class(cx: &Context<'_>, name: &str) -> Result<Value, StatusError> {
     let class = match cx.api.table.get("scheduling.k8s.io/v1", "priorityclasses") {
         Some(resource) => cx.api.read(&resource, "", name)?,

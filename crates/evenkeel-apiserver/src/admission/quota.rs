@@ -105,8 +105,8 @@ fn may_change_usage(cx: &Context<'_>, kind: EvaluatorKind, old: Option<&Value>) 
     }
 }
 
-/// Returns the usage of each quota after the write; an inner `None` for a quota whose usage stays. Returns `None` if
-/// the write changes the usage of no quota.
+/// Returns the usage of each quota after the write. The item of a quota is `None` if its usage does not change. Returns
+/// `None` if the write changes the usage of no quota.
 fn usage_after(
     cx: &Context<'_>,
     evaluator: &Evaluator,

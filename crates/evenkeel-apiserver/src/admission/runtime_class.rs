@@ -110,7 +110,7 @@ fn merged_selector(pod: &Value, class: &Value) -> Result<Object, String> {
     Ok(merged)
 }
 
-/// Returns the tolerations without those that another one covers. Of equal tolerations, the first stays.
+/// Returns the tolerations without those that another one covers. Keeps the first of equal tolerations.
 fn merged_tolerations(tolerations: &[Value]) -> Vec<Value> {
     let mut kept: Vec<Value> = Vec::with_capacity(tolerations.len());
     for (index, toleration) in tolerations.iter().enumerate() {

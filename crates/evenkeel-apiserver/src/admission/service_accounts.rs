@@ -183,7 +183,7 @@ fn mounts_token(account: &Value, pod: &Value) -> bool {
 }
 
 /// Adds a volume with the token, and mounts it in every container that mounts nothing at [`MOUNT_PATH`]. Reuses the
-/// pod's volume for tokens if there is one.
+/// pod's volume for tokens if it has one.
 fn mount_token(cx: &Context<'_>, pod: &mut Value) {
     let existing = list(pod, "spec.volumes")
         .iter()

@@ -70,7 +70,7 @@ fn configured_webhooks(cx: &Context<'_>, plugin: Plugin, resource_prefix: &str) 
     configurations.flat_map(hooks).collect()
 }
 
-/// Mutating webhooks for one request, which run in one pass or two.
+/// Mutating webhooks for one request, which run in one or two passes of mutating admission.
 pub(super) struct Mutating {
     webhooks: Vec<Hook>,
     /// State of the passes. The keys are the indexes of webhooks.
@@ -411,8 +411,8 @@ fn decode_review(name: &str, uid: &str, review: &Value) -> Result<Allowed, Webho
     Ok(Allowed { patch, warnings: warnings.collect() })
 }
 
-/// Returns the error for a denied request from the `status` in the webhook's response. Its code is the webhook's if
-/// that is at least 400, or else 400. Its reason is the webhook's, or empty, and so are its details.
+/// Returns the error for a denied request from the `status` in the webhook's response. The code is the webhook's if
+/// that is at least 400, or else 400. Reason and details are those of the webhook, or empty.
 ///
 /// Upstream: `ToStatusErr` in `admission/plugin/webhook/errors`.
 fn denied(name: &str, status: &Value) -> StatusError {

@@ -39,7 +39,7 @@ struct CheckInputs {
 
 /// Result of probing an extension API server.
 struct Probed {
-    /// APIService as it was stored when the probe began.
+    /// Stored APIService at the start of the probe.
     api_service: Value,
     result: Result<(), String>,
 }

@@ -137,7 +137,7 @@ async fn fetch_discovery(server: &Server, remote: &Remote) -> Result<Version, St
             discovery::aggregated(answer.body(), &remote.group, &remote.version)
         }
         StatusCode::SERVICE_UNAVAILABLE => Err("service unavailable".to_owned()),
-        // The server does not know aggregated discovery.
+        // The server does not support aggregated discovery.
         _ => {
             let path = remote.path();
             let answer = server.get(&document(path, "application/json")).await?;

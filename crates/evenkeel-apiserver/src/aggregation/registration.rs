@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use evenkeel_apimachinery::value::{flag, get, list, text};
 use serde_json::{Value, json};
 
-/// Label whose value says when the server restores an APIService.
+/// Label whose value determines when the server restores an APIService.
 const AUTOMANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
 /// Value of the label for APIServices that are restored when the server starts.
 const ON_START: &str = "onstart";
@@ -82,7 +82,7 @@ fn desired_specs(definitions: &[Value]) -> BTreeMap<String, Value> {
     specs
 }
 
-/// Returns the value of the label [`AUTOMANAGED`]; empty if there is none.
+/// Returns the value of the label [`AUTOMANAGED`]; empty without the label.
 fn automanaged(service: &Value) -> &str {
     let labels = get(service, "metadata.labels");
     labels.and_then(|labels| labels.get(AUTOMANAGED)).and_then(Value::as_str).unwrap_or_default()

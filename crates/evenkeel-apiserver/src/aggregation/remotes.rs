@@ -18,7 +18,7 @@ use crate::resource::Rows;
 use crate::resource::document::Document;
 use crate::streaming::StreamLimits;
 
-/// Group of APIServices. This server always serves it itself, whatever an APIService says.
+/// Group of APIServices. This server always serves the group itself, even if an APIService names another server.
 pub(crate) const GROUP: &str = "apiregistration.k8s.io";
 
 /// Service of an extension API server.
@@ -43,17 +43,17 @@ pub(crate) struct Remote {
     pub(crate) group: String,
     pub(crate) version: String,
     pub(crate) service: ServiceReference,
-    /// TLS configuration for connections to the server, or the reason why it cannot be made.
+    /// TLS configuration for connections to the server, or the reason why it is invalid.
     pub(crate) tls: Result<Arc<ClientConfig>, String>,
     /// Whether the condition `Available` is true.
     pub(crate) is_available: bool,
     /// Path of the API's discovery document: `/api/VERSION` or `/apis/GROUP/VERSION`.
     path: String,
-    /// Settings that `tls` was made from.
+    /// Settings that `tls` was created from.
     trust: TrustSettings,
 }
 
-/// Fields of an APIService that say which server certificates are accepted.
+/// Fields of an APIService that determine which server certificates are accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct TrustSettings {
     /// `insecureSkipTLSVerify`: accepts every certificate.
@@ -101,7 +101,8 @@ impl Remote {
             skips_verification: flag(object, "spec.insecureSkipTLSVerify"),
             ca_bundle: text(object, "spec.caBundle").to_owned(),
         };
-        // Keep the configuration while the settings stay: it caches the TLS sessions that new connections resume.
+        // Keep the configuration while the settings are unchanged: it caches the TLS sessions that new connections
+        // resume.
         let tls = match previous {
             Some(previous) if previous.trust == trust => previous.tls.clone(),
             _ => tls(&trust, identity),
@@ -206,7 +207,7 @@ pub(crate) struct Remotes {
 
 /// Discovery document that lists this server's own resources and the APIs of extension API servers.
 struct MergedDocument {
-    /// Own resources that the document was made from.
+    /// This server's resources that the document was built from.
     rows: Arc<Rows>,
     document: Arc<OnceLock<Document>>,
 }
@@ -316,7 +317,7 @@ impl Aggregation {
         Remote::new(object, self.identity.as_ref(), previous.map(Arc::as_ref))
     }
 
-    /// Replaces the APIs by those of these APIServices. The documents of APIs that stay are kept.
+    /// Replaces the APIs by those of these APIServices. Keeps the documents of APIs that are in both sets.
     pub(crate) fn set_services(&self, objects: &[Value]) {
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         let remotes = objects.iter().filter_map(|object| self.remote_after(&current, object));

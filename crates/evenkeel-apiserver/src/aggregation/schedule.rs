@@ -41,7 +41,7 @@ impl<I: PartialEq> Schedule<I> {
         Self { intervals, items: BTreeMap::new() }
     }
 
-    /// Replaces the objects. New objects and those with changed inputs are due now.
+    /// Replaces the objects. New objects and objects with changed inputs are due now.
     pub(super) fn observe(
         &mut self,
         inputs_by_name: impl IntoIterator<Item = (Arc<str>, I)>,
@@ -108,7 +108,7 @@ fn backoff(intervals: &Intervals, failures: u32) -> Duration {
     intervals.first_backoff.saturating_mul(factor).min(intervals.max_backoff)
 }
 
-/// Sleeps until this time, or forever if there is none.
+/// Sleeps until this time; forever if it is `None`.
 pub(super) async fn sleep_until(time: Option<Instant>) {
     match time {
         Some(time) => tokio::time::sleep_until(time).await,

@@ -1,4 +1,4 @@
-//! Request headers that pass the authenticated user to an extension API server.
+//! Request headers that name the authenticated user to an extension API server.
 
 use evenkeel_apimachinery::user::User;
 use http::HeaderMap;

@@ -2,7 +2,7 @@
 //!
 //! | documented rule | implemented in |
 //! |---|---|
-//! | `Metadata` has no bodies; `Request` has the request's object, `RequestResponse` also that of the response | `set_request_object`, `set_response_object` |
+//! | Events of level `Metadata` have no bodies, `Request` has the request's object, and `RequestResponse` also the response's object | `set_request_object`, `set_response_object` |
 //! | `objectRef` names the object as the URL does; the request's object supplies missing fields | `begin`, `set_request_object` |
 //! | `responseStatus` has the status code, and the fields of a response that is a Status | `set_response_status`, `set_response_code` |
 //! | An annotation keeps its first value | `annotate` |
@@ -269,7 +269,7 @@ impl AuditEvent {
         self.response_status.get_or_insert_default().code = code.as_u16();
     }
 
-    /// Returns the object as it is written: without managed fields if the policy omits them.
+    /// Returns the object for the event: without managed fields if the policy omits them.
     fn written_object(&self, mut object: Value) -> Value {
         if self.config.omit_managed_fields {
             without_managed_fields(&mut object);
@@ -334,8 +334,8 @@ fn user_agent(header: &str) -> String {
     format!("{}...TRUNCATED", &header[..end.unwrap_or_default()])
 }
 
-/// Returns the IP addresses that a request came from: those in `X-Forwarded-For`, the one in `X-Real-Ip` unless it is
-/// among them, and the one of the connection unless it is already the last.
+/// Returns the IP addresses that a request came from: the addresses in `X-Forwarded-For`, the address in `X-Real-Ip`
+/// unless it is among them, and the address of the connection unless it is already the last one.
 ///
 /// Upstream: `SourceIPs` of `apimachinery/pkg/util/net`.
 fn source_ips(headers: &HeaderMap, remote: Option<IpAddr>) -> Vec<String> {

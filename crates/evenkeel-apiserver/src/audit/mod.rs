@@ -140,8 +140,8 @@ impl Auditor {
     }
 }
 
-/// Audit event of one request. The request's handlers add fields to it. Without an audit policy, all methods do
-/// nothing.
+/// Audit event of one request. The request's handlers add fields to it. Without an audit policy, the methods have no
+/// effect.
 #[derive(Clone, Default)]
 pub(crate) struct RequestAudit(Option<Arc<Inner>>);
 

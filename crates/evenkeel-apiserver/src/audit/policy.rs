@@ -99,7 +99,7 @@ pub(crate) struct RequestAuditConfig {
     pub(crate) omit_managed_fields: bool,
 }
 
-/// Audit policy as it is in its file. Absent strings and lists are empty.
+/// Contents of an audit policy file. Absent strings and lists are empty.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct PolicyFile {
@@ -110,7 +110,7 @@ struct PolicyFile {
     omit_managed_fields: bool,
 }
 
-/// Rule of a policy as it is in the file.
+/// Rule of a policy in the file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct RuleFile {

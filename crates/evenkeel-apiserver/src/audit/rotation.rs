@@ -1,4 +1,4 @@
-//! Names of rotated audit logs, and the choice of those to remove.
+//! Names of rotated audit logs, and the choice of logs to remove.
 //!
 //! Upstream: `lumberjack.Logger`.
 
@@ -39,8 +39,8 @@ fn time_of(log: &Path, name: &str) -> Option<Timestamp> {
     time.to_zoned(TimeZone::UTC).ok().map(|zoned| zoned.timestamp())
 }
 
-/// Returns the rotated logs to remove: those beyond the newest `max_backups`, and those older than `max_age` days. Zero
-/// means no limit. `names` are all files in the log's folder.
+/// Returns the rotated logs to remove: all but the newest `max_backups`, and logs older than `max_age` days. Zero means
+/// no limit. `names` are all files in the log's folder.
 pub(super) fn removed<'a>(
     log: &Path,
     names: &'a [String],

@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(sender.collect(first, &mut events).await.len(), 1);
     }
 
-    /// A server that is not there costs the events of a batch, and the queue stays bounded.
+    /// An unreachable server loses the events of a batch, and the queue stays bounded.
     #[tokio::test(start_paused = true)]
     async fn what_cannot_be_sent_is_counted() {
         let webhook = webhook(2);

@@ -6,7 +6,7 @@
 //! | Static tokens (`--token-auth-file`) | `add_csv` |
 //! | Service account tokens, of the TokenRequest API and of Secrets | `serviceaccount/mod.rs` |
 //! | Bootstrap tokens (`--enable-bootstrap-token-auth`) | `bootstrap_token::validate` |
-//! | JSON web tokens that other issuers than this server signed (`--authentication-config`) | `oidc/mod.rs` |
+//! | JSON web tokens that issuers other than this server signed (`--authentication-config`) | `oidc/mod.rs` |
 //! | Front proxies (`--requestheader-client-ca-file`), tried before all other authenticators | `front_proxy::user`, `../serve/service.rs` |
 //! | Anonymous requests, for all paths or some of them | `anonymous::allows` |
 //! | The server uses the first authenticator that accepts a token; JWT authenticators come last | `authenticate_token` |
@@ -32,7 +32,7 @@ use evenkeel_apimachinery::user::User;
 /// Warning to a client that sends two spaces before its token.
 const EXTRA_SPACE: &str = "the provided Authorization header contains extra space before the bearer token, and is ignored";
 
-/// Authenticator of requests: all configured ways to identify a user.
+/// Authenticator of requests, with all configured methods to identify a user.
 ///
 /// Upstream: `authenticator.Config.New`.
 pub(crate) struct Authenticator {
@@ -142,7 +142,7 @@ impl Authenticator {
         requested_audiences: &[String],
         notes: &mut Notes,
     ) -> Outcome {
-        // A token that names no audiences is valid for those requested audiences that are the server's own.
+        // A token without audiences is valid for the requested audiences that are among the server's audiences.
         let server_audiences = intersect(self.service_accounts.audiences(), requested_audiences);
         let respond = |user: Arc<User>| {
             let audiences = server_audiences.clone();
@@ -220,7 +220,7 @@ fn csv_fields(line: &str) -> Vec<String> {
     let mut chars = line.chars().peekable();
     while let Some(c) = chars.next() {
         match c {
-            // Two quotes within quotes stand for one.
+            // Two quotes within quotes are an escaped quote.
             '"' if is_quoted && chars.peek() == Some(&'"') => {
                 chars.next();
                 field.push('"');

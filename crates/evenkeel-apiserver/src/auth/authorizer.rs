@@ -223,7 +223,7 @@ mod tests {
             name: "p",
             ..Attributes::default()
         };
-        // The store has no roles, so that RBAC allows nothing.
+        // The store has no roles, so RBAC allows nothing.
         let (admin, other) =
             (User::authenticated("a", ["system:masters"]), User::authenticated("b", []));
         let table: [(&[&str], bool, &str); 6] = [

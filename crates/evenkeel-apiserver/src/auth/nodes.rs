@@ -34,7 +34,7 @@ pub(super) type Decision = Result<(), Cow<'static, str>>;
 
 /// Decides whether a kubelet may make a request; `rules` are the rules of the ClusterRole `system:node`. The authorizer
 /// allows all writes of pods and nodes, and all creations of other objects that name their node, because it does not
-/// see the objects. The NodeRestriction admission plug-in checks these objects.
+/// get the objects. The NodeRestriction admission plug-in checks these objects.
 ///
 /// Upstream: `NodeAuthorizer.Authorize`.
 pub(super) fn authorize(
@@ -282,7 +282,7 @@ fn names_node(store: &Store, node: &str, resource_prefix: &str, key: &str) -> bo
         .is_some_and(|entry| text(&decoded(&entry), "spec.nodeName") == node)
 }
 
-/// Returns the stored object; null if it does not decode.
+/// Returns the stored object; null if it cannot be decoded.
 fn decoded(entry: &Entry) -> Value {
     entry.decode().unwrap_or_default()
 }

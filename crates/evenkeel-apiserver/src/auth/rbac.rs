@@ -44,7 +44,7 @@ pub(super) const RBAC_RESOURCES: [&str; 4] =
 pub(super) struct RuleResolver {
     /// Revision of the last change of each resource in [`RBAC_RESOURCES`] that the rules were resolved from.
     pub(super) version: [u64; 4],
-    /// Errors of the roles and bindings that do not decode. They grant nothing.
+    /// Errors of roles and bindings that cannot be decoded. Such objects grant nothing.
     pub(super) unreadable: Vec<String>,
     /// Grants by user name, including the user names of service accounts.
     users: HashMap<Box<str>, Vec<Grant>>,
@@ -80,7 +80,7 @@ pub(crate) struct ResolvedRules {
     pub(crate) missing: Vec<Arc<MissingRole>>,
 }
 
-/// Role that a binding refers to, although it does not exist.
+/// Role that does not exist, although a binding refers to it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct MissingRole {
     /// Singular name of the role's resource.

@@ -40,8 +40,8 @@ pub(crate) fn objects(resource: &ResourceType) -> Result<Vec<Value>, StatusError
     recorded::of(resource)
 }
 
-/// Creates the missing objects. Existing objects keep users' changes, except for fields on which extension API servers
-/// and discovery rely. `ca` is the PEM of the client certificate authorities.
+/// Creates the missing objects. Existing objects keep users' changes, except in fields that extension API servers and
+/// discovery rely on. `ca` is the PEM of the client certificate authorities.
 pub(crate) async fn install(
     api: &Arc<Api>,
     ca: &str,

@@ -12,7 +12,7 @@ use evenkeel_apimachinery::status::StatusError;
 /// API group of roles and bindings.
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// Rule of a role (`PolicyRule` of rbac.authorization.k8s.io/v1). In each list, `*` stands for everything.
+/// Rule of a role (`PolicyRule` of rbac.authorization.k8s.io/v1). In each list, `*` matches everything.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 #[non_exhaustive]

@@ -31,7 +31,7 @@ struct Recorded {
     key: String,
     /// The object in JSON.
     text: &'static RawValue,
-    /// Encoded form, made at the first use. A restarted server already has its objects and does not need it.
+    /// Encoded form, created at the first use. A restarted server already has its objects and does not need it.
     template: OnceLock<Template>,
 }
 

@@ -32,7 +32,7 @@ pub(crate) async fn read(
     to_version(api, version, objects).await
 }
 
-/// Converts objects to `version`, and prunes those that were of another version.
+/// Converts objects to `version`, and prunes the converted objects.
 pub(crate) async fn to_version(
     api: &Api,
     version: &Version,

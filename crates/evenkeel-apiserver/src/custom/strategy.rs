@@ -94,8 +94,8 @@ impl CustomResourceStrategy {
     }
 }
 
-/// Returns an error that says that expressions were not evaluated, if earlier errors prevent it: expressions may only
-/// rely on an object that matches its schema.
+/// Returns an error that expressions were not evaluated if earlier errors prevent it: expressions may rely on an object
+/// that matches its schema.
 fn expressions_blocked_by(errors: &[FieldError]) -> Option<FieldError> {
     let blocks = |error: &FieldError| {
         matches!(

@@ -18,7 +18,7 @@ const GCM_NONCE_LENGTH: usize = 12;
 const SECRETBOX_NONCE_LENGTH: usize = 24;
 /// Length of the authentication tags of AES-GCM and Poly1305, in bytes.
 const TAG_LENGTH: usize = 16;
-/// Length of a block of AES, and so of an initialization vector, in bytes.
+/// Length in bytes of an AES block, and of an initialization vector.
 const BLOCK_LENGTH: usize = 16;
 
 const TOO_SHORT: &str = "the stored value is too short";

@@ -51,7 +51,7 @@ struct KeyTransformer {
 
 /// Provider that encrypts and decrypts values: none, a key of the configuration, or a KMS plugin.
 enum Encryptor {
-    /// Values stay as they are.
+    /// Values are not encrypted.
     Identity,
     Key(Cipher),
     Plugin(Arc<Kms>),
@@ -110,7 +110,7 @@ impl Encryption {
         &self.plugins
     }
 
-    /// Returns the transformers of a resource: those of the resource itself, or else of its group, or else of all
+    /// Returns the transformers of a resource: those for the resource itself, or else for its group, or else for all
     /// resources.
     ///
     /// Upstream: `transformerFromOverrides`.
@@ -129,7 +129,8 @@ fn named(group: &str, resource: &str) -> GroupResource {
 }
 
 impl KeyTransformer {
-    /// Creates a transformer for each key of a provider; one that encrypts nothing for `identity`.
+    /// Creates a transformer for each key of a provider. The provider `identity` gets one transformer that encrypts
+    /// nothing.
     fn for_provider(provider: &Provider, plugins: &[Arc<Kms>]) -> Result<Vec<Self>, String> {
         if let Some(kms) = &provider.kms {
             let plugin = plugins.iter().find(|plugin| plugin.name() == kms.name);

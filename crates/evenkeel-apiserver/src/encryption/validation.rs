@@ -144,7 +144,7 @@ fn provider_errors(provider: &Provider, path: &str) -> Vec<FieldError> {
     keys.iter().enumerate().flat_map(errors).collect()
 }
 
-/// Returns the errors of a KMS plugin. `names` are those of earlier ones.
+/// Returns the errors of a KMS plugin. `names` are the names of earlier plugins.
 ///
 /// Upstream: `validateKMSConfiguration`.
 fn kms_errors(kms: &KmsConfiguration, path: &str, names: &BTreeSet<&String>) -> Vec<FieldError> {

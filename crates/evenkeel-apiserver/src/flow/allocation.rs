@@ -107,7 +107,7 @@ pub(crate) struct Borrower {
     pub(crate) exempt: bool,
     pub(crate) limits: Limits,
     pub(crate) demand: SeatDemand,
-    /// Current limit, which stays if no new one can be computed.
+    /// Current limit, which is kept if no new limit can be computed.
     pub(crate) current: usize,
 }
 

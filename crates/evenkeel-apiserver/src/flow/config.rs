@@ -200,8 +200,8 @@ fn match_all_rule(groups: &[&str]) -> Value {
     })
 }
 
-/// Returns the condition `Dangling`, which says whether the FlowSchema's priority level exists. Returns `None` if the
-/// FlowSchema already has this condition.
+/// Returns the condition `Dangling`, which reports whether the FlowSchema's priority level exists. Returns `None` if
+/// the FlowSchema already has this condition.
 ///
 /// Upstream: `presyncFlowSchemaStatus`.
 pub(crate) fn dangling_condition(schema: &Value, levels: &[Value], now: &str) -> Option<Value> {

@@ -344,7 +344,7 @@ impl Flows {
     }
 }
 
-/// Binds a FlowSchema to its level. Returns `None` if the level does not exist or a UID is no valid header value.
+/// Binds a FlowSchema to its level. Returns `None` if the level does not exist or a UID is not a valid header value.
 fn bind(schema: Schema, levels: &[Arc<PriorityLevel>]) -> Option<Arc<FlowSchema>> {
     let Schema { name, uid, level, distinguisher, rules } = schema;
     let level = levels.iter().find(|existing| existing.name == level)?.clone();

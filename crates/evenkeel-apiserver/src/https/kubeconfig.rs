@@ -127,7 +127,8 @@ impl Files<'_> {
         self.folder.map_or_else(|| PathBuf::from(path), |folder| folder.join(path))
     }
 
-    /// Returns the certificate authorities of a cluster; those of the system if it names none.
+    /// Returns the certificate authorities of a cluster; the system's certificate authorities if the cluster names
+    /// none.
     fn roots(&self, cluster: &Value) -> Result<CertPool, String> {
         const FIELD: &str = "certificate-authority";
         match self.read(cluster, FIELD)? {

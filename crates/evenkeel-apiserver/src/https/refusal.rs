@@ -1,4 +1,4 @@
-//! Errors that stand for unsuccessful responses.
+//! Errors that represent unsuccessful responses.
 
 use evenkeel_api::json;
 use evenkeel_apimachinery::status::quote;

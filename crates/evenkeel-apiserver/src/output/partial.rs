@@ -19,8 +19,8 @@ struct Head<'a> {
     metadata: Option<&'a RawValue>,
 }
 
-/// Returns the `metadata` of an object that is encoded as the store does, after `kind` and `apiVersion`. Reads nothing behind
-/// it.
+/// Returns the `metadata` of an object in the store's encoding, where it follows `kind` and `apiVersion`. Does not read
+/// the fields after it.
 fn leading_metadata(object: &[u8]) -> Option<&str> {
     const FIELD: &[u8] = b",\"metadata\":";
     /// Maximum length of the fields before `metadata`.
@@ -61,7 +61,7 @@ pub(super) fn partial(
     Ok(())
 }
 
-/// Decodes the PartialObjectMetadata of an encoded object, and nothing else of it.
+/// Decodes the PartialObjectMetadata of an encoded object, and no other fields.
 pub(super) fn partial_value(version: &'static str, object: &[u8]) -> Result<Value, StatusError> {
     Ok(with_metadata(version, parse(metadata(object)?.as_bytes())?))
 }

@@ -322,7 +322,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the checked permissions if only those with these prefixes are granted.
+    /// Returns the permissions that are checked if only permissions with these prefixes are granted.
     fn asked(
         impersonated: &Impersonated<'_>,
         user: &User,

@@ -100,7 +100,7 @@ impl Incoming<'_> {
         }
     }
 
-    /// Returns whether the response lasts as long as the client listens.
+    /// Returns whether the response lasts until the client disconnects.
     fn is_long_running(&self) -> bool {
         self.info.verb == "watch" || flow::is_long_running(&self.info, self.path)
     }

@@ -8,7 +8,7 @@ use percent_encoding::percent_decode_str;
 use crate::request::Query;
 
 /// Returns the decoded path and the query of a request, and whether the path had the deprecated prefix `watch`. Empty
-/// segments of a proxy's path are dropped; those of other paths stay, so that no resource matches.
+/// segments of a proxy's path are dropped. Other paths keep them, so that they match no resource.
 pub(super) fn normalize<'a>(path: &'a str, query: Option<&str>) -> (Cow<'a, str>, Query, bool) {
     let path = percent_decode_str(path).decode_utf8_lossy();
     let path: Cow<'_, str> = match (path.find("//"), path.find("/proxy/")) {

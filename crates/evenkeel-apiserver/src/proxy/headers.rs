@@ -97,7 +97,7 @@ fn remove_cors(headers: &mut HeaderMap) {
     }
 }
 
-/// Sets the headers of `request` from those of the client's request. `is_upgrade` keeps the headers that ask for
+/// Sets the headers of `request` from those of the client's request. With `is_upgrade`, keeps the headers that request
 /// another protocol.
 pub(crate) fn of_request<T>(
     client: &HeaderMap,

@@ -50,7 +50,7 @@ pub(crate) fn check(
 ///
 /// Upstream: `resourceclaimStatusStrategy.ValidateUpdate`.
 fn check_status(cx: &Context<'_>, verb: &str, new: &Value, old: &Value) -> Vec<FieldError> {
-    // An allocation that already has admin access may stay.
+    // An allocation that already has admin access may be kept.
     let had_admin_access = admin_result_path(old).is_some();
     let new_admin_access = if had_admin_access { None } else { admin_result_path(new) };
     let mut errors: Vec<FieldError> =

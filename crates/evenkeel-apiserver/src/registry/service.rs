@@ -122,8 +122,8 @@ fn allocate(cx: &Context<'_>, service: &mut Value, old: Option<&Value>) -> Resul
     if errors.is_empty() { Ok(()) } else { Err(StatusError::invalid(&kind, cx.name, &errors)) }
 }
 
-/// Removes a valid internal traffic policy of an ExternalName Service, which does not use it. An invalid one stays, so
-/// that validation refuses it.
+/// Removes a valid internal traffic policy of an ExternalName Service, which does not use it. An invalid policy is
+/// kept, so that validation refuses it.
 ///
 /// Upstream: `defaultOnReadInternalTrafficPolicy`.
 fn drop_unused_policy(service: &mut Value) {
@@ -344,7 +344,7 @@ fn allocate_cluster_ip(
         let free = cluster_ips::find_free(api, ranges, family, |ip| !has_service(ip));
         return free.map(|ip| ip.to_string()).ok_or(AllocationError::Full);
     }
-    // An invalid address stays, so that validation refuses it.
+    // An invalid address is kept, so that validation refuses it.
     let Ok(address) = requested.parse() else { return Ok(requested.to_owned()) };
     match cluster_ips::refusal(api, ranges, address, has_service) {
         None => Ok(requested.to_owned()),

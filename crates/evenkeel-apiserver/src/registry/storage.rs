@@ -16,7 +16,7 @@ fn is_service(resource: &ResourceType) -> bool {
     &*resource.resource_prefix == service::RESOURCE_PREFIX
 }
 
-/// Allocates the cluster IPs and node ports of a Service, and nothing for other resources. `old` is `None` for a
+/// Allocates the cluster IPs and node ports of a Service. Does nothing for other resources. `old` is `None` for a
 /// create.
 ///
 /// Upstream: `Allocators` of `registry/core/service/storage`.

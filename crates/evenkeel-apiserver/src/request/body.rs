@@ -21,8 +21,8 @@ const MAX_DRAIN_BYTES: usize = 8 * 1024 * 1024;
 /// Maximum time for the drain.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Body of a request, whatever connection or in-process client it comes from. With a type for each, the whole pipeline would be
-/// compiled for each, and again in each crate that calls the server.
+/// Body of a request from any connection or in-process client. With a type for each source, the whole pipeline would be
+/// compiled for each source, and again in each crate that calls the server.
 pub(crate) type RequestBody = UnsyncBoxBody<Bytes, String>;
 
 /// Boxes the body of a request, and converts its errors to messages.

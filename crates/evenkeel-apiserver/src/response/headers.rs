@@ -38,7 +38,7 @@ pub(crate) fn answer(code: StatusCode, content_type: HeaderValue, body: Body) ->
     response
 }
 
-/// Maximum total length of a response's warnings in characters. If they are longer, each of them is truncated.
+/// Maximum total length of a response's warnings in characters. If the warnings are longer, each one is truncated.
 ///
 /// Upstream: `truncateAtTotalRunes`.
 const MAX_TOTAL_WARNING_LENGTH: usize = 4 * 1024;

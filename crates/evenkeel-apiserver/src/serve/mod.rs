@@ -284,8 +284,9 @@ impl Builder {
         self
     }
 
-    /// Sets whether new objects have `managedFields`. Without them, an object's fields have owners from the first server-side
-    /// apply on, as those of an object whose managed fields a client has reset. Default: true, as upstream's.
+    /// Sets whether new objects have `managedFields`. Without them, an object's fields get owners at its first
+    /// server-side apply, like the fields of an object whose managed fields a client has reset. Default: true, as in
+    /// upstream.
     pub fn tracks_field_managers(mut self, enabled: bool) -> Self {
         self.tracks_field_managers = enabled;
         self
@@ -296,7 +297,7 @@ impl Builder {
         Box::pin(self.open())
     }
 
-    /// Opens the store in etcd. Returns `None` if a stand-in is in etcd's place, which stores nothing.
+    /// Opens the store in etcd. Returns `None` if the endpoint is a stand-in for etcd that stores nothing.
     async fn connect(&self, options: &EtcdOptions) -> Result<Option<Store>, BuildError> {
         let setting = |reason: &str| BuildError::Setting("etcd-servers", reason.to_owned());
         if self.encryption_provider_config.is_some() {

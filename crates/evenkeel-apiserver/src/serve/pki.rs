@@ -379,7 +379,7 @@ impl Files {
         }
     }
 
-    /// Returns the validity of a certificate. Fails if it does not parse or does not belong to `key`.
+    /// Returns the validity of a certificate. Fails if the certificate cannot be parsed or does not belong to `key`.
     fn check_certificate(
         &self,
         file: &str,

@@ -96,7 +96,7 @@ impl Server {
         })
     }
 
-    /// Stores these objects, and returns those of unknown types.
+    /// Stores these objects, and returns the objects of unknown types.
     async fn store_all(&self, objects: Vec<Value>) -> Result<Vec<Value>, UncheckedError> {
         let rows = self.api.table.rows();
         let mut unknown = Vec::new();

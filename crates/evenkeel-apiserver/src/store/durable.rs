@@ -114,10 +114,10 @@ impl Durable {
         Some(Refusal { why: why.into(), accepts_deletions })
     }
 
-    /// Commits a batch, which is on disk when this returns.
+    /// Commits a batch. The batch is on disk when this returns.
     ///
     /// # Errors
-    /// Reason why nothing of the batch was written.
+    /// Reason why no part of the batch was written.
     pub(super) fn commit(
         &mut self,
         batch: &[QueuedTransaction],

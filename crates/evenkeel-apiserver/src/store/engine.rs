@@ -88,7 +88,7 @@ fn folder_error(error: &io::Error) -> BackendError {
 fn engine_error(error: &redb::Error) -> BackendError {
     match error {
         redb::Error::Io(error) if super::folder::is_full(error) => folder_error(error),
-        // The engine reports an unknown or truncated file this way.
+        // The engine reports an unknown or truncated file with this error.
         redb::Error::Io(error)
             if matches!(
                 error.kind(),
@@ -404,7 +404,7 @@ impl Backend for Engine {
             }
             Err(error) => {
                 let error = failure_error(&failure).unwrap_or(error);
-                // The old file stays. Remove the new one to free its space.
+                // The old file is kept. Remove the new one to free its space.
                 let _ = self.folder.remove(&name);
                 Err(error)
             }

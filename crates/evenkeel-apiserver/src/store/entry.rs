@@ -216,7 +216,7 @@ pub(crate) struct Entry {
     pub(crate) revision: u64,
     /// Kind of the write that created this state.
     pub(crate) change: Change,
-    /// Whether the next write stores the object even if it does not change, because its form on disk is outdated.
+    /// Whether the object's form on disk is outdated. The next write then stores the object even if it does not change.
     pub(crate) is_stale: bool,
     /// Attributes for selectors.
     pub(crate) selection: SelectionAttributes,

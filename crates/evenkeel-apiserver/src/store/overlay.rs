@@ -1,5 +1,5 @@
 //! Copy-on-write overlay of a database file: reads fall through to the file, writes stay in memory. redb repairs an
-//! unclean file when it opens it. Verification opens the overlay instead, so that a damaged file stays as evidence.
+//! unclean file when it opens it. Verification opens the overlay instead, so that a damaged file is kept as evidence.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug};

@@ -239,8 +239,8 @@ impl Pending {
         Some(Staged { resource_prefix: op.resource_prefix, event, values })
     }
 
-    /// Checks every precondition against the state that the previous operations would leave. If the error does not
-    /// follow from the committed state alone, it comes with the pending revision that it depends on.
+    /// Checks every precondition against the state that the previous operations would leave. If the error depends on
+    /// pending writes, it is returned with the pending revision that it depends on.
     pub(super) fn check(
         &self,
         state: &State,

@@ -180,14 +180,14 @@ impl Shared {
         }
     }
 
-    /// Applies the writes of etcd up to a revision to memory, and notifies watches. `writes` lacks the writes of resources that
-    /// this server does not know, so `revision` may be later than the last of `writes`.
+    /// Applies the writes of etcd up to a revision to memory, and notifies watches. `writes` lacks writes of unknown
+    /// resources, so `revision` may be later than that of the last write.
     pub(super) fn publish_up_to(&self, revision: u64, writes: Vec<Staged>) {
         let scope_signals = self.watchers.record(writes.iter());
         self.apply(writes.into_iter(), revision, scope_signals);
     }
 
-    /// Replaces all objects by those of a revision without the changes in between, so that all watches expire.
+    /// Replaces all objects by those of a revision. The changes in between are unknown, so all watches expire.
     pub(super) fn replace(&self, revision: u64, objects: Vec<Staged>) {
         let signals = {
             let mut state = self.write();

@@ -100,8 +100,8 @@ pub fn restore(file: &Path, data_dir: &Path) -> Result<Summary, SnapshotError> {
     copy(file, &database, &target, Some(revision + BUMP_REVISION))
 }
 
-/// Removes the data of a folder that no server uses, damaged data too. Keys and certificates stay. Returns whether there
-/// was any data.
+/// Removes the data of a folder that no server uses, even damaged data. Keeps keys and certificates. Returns whether
+/// the folder had data.
 ///
 /// # Errors
 /// A server uses the folder, or the files cannot be removed.
@@ -150,7 +150,7 @@ fn damaged(path: &Path, error: BackendError) -> SnapshotError {
     open_error(&path.display().to_string(), engine::NotOpened::Failed(error)).into()
 }
 
-/// Checks that a file begins as those of the engine do. An empty one does, too: it is damaged.
+/// Checks that a file begins like a file of the engine. An empty file also passes: it is a damaged one.
 fn require_snapshot(path: &Path) -> Result<(), SnapshotError> {
     let io = |source| OpenError::Io { path: path.display().to_string(), source };
     let mut head = Vec::new();

@@ -138,7 +138,7 @@ impl State {
         }
     }
 
-    /// Replaces all objects by those of a revision, which becomes the compacted one. Returns the signals of all
+    /// Replaces all objects by those of a revision, which becomes the compacted revision. Returns the signals of all
     /// collections.
     pub(super) fn replace(
         &mut self,

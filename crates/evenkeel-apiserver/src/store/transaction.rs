@@ -20,13 +20,13 @@ pub(crate) enum Expect {
 /// Error of a transaction that the store did not commit.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WriteError {
-    /// The precondition of an operation does not hold; nothing is written.
+    /// The precondition of an operation is not met. Nothing is written.
     #[error("the object is not at the expected revision")]
     Mismatch {
         /// Index of that operation in its transaction.
         op: usize,
     },
-    /// Another object already has a value that must be unique in its resource; nothing is written.
+    /// Another object already has a value that must be unique in its resource. Nothing is written.
     #[error("{value} is taken")]
     Taken {
         /// Value in the resource's index.

@@ -186,7 +186,7 @@ pub(crate) trait Strategy: Send + Sync + 'static {
 pub(crate) enum GarbageCollectionPolicy {
     /// The garbage collector deletes dependents after their owner.
     DeleteDependents,
-    /// The garbage collector removes the owner references of dependents, which stay.
+    /// The garbage collector removes the owner references of dependents, and keeps the dependents.
     OrphanDependents,
 }
 

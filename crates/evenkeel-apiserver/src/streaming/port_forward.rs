@@ -284,7 +284,7 @@ mod tests {
             assert_eq!(client.receive().await, data(3, why, false));
             assert_eq!(client.receive().await, data(3, b"", true));
             assert_eq!(client.receive().await, reset(1, CANCEL));
-            // A second stream of the same kind, and requests that stay incomplete.
+            // A second stream of the same kind, and requests that remain incomplete.
             client.open_accepted(5, &stream("error", "80", "y")).await;
             client.open(7, &stream("error", "80", "y")).await;
             client.receive().await;

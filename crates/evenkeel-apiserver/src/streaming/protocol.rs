@@ -18,7 +18,7 @@ pub(super) const RESIZE: u8 = 4;
 /// Close signal of v5, in the position of the channel number. The next byte is the channel to close.
 const CLOSE: u8 = 255;
 
-/// Version of a remote command protocol. Each version includes the features of those before.
+/// Version of a remote command protocol. Each version includes the features of earlier versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Version {
     /// The error channel carries a plain-text message on failure, and nothing on success.

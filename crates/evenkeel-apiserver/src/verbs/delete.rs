@@ -5,7 +5,7 @@
 //! | `preconditions`: uid and resourceVersion | `check_preconditions` |
 //! | `gracePeriodSeconds`; a later request can shorten it | `choose_step`, `shorten_grace_period` |
 //! | `metadata.deletionTimestamp`, `metadata.deletionGracePeriodSeconds` | `set_deletion` |
-//! | an object with finalizers stays | `choose_step` |
+//! | an object with finalizers is not removed | `choose_step` |
 //! | `propagationPolicy`, `orphanDependents` | `apply_finalizers`, `delete_options::finalizers` |
 //! | `dryRun` | `attempt` |
 //! | a namespace's `spec.finalizers` | `namespace::mark_terminating`, `namespace::is_finalized` |
@@ -267,7 +267,7 @@ async fn attempt(
 
 /// Result of a deletion's commit.
 enum Committed {
-    /// Another write came first, so nothing is committed.
+    /// Another write changed the object first, so nothing is committed.
     Nothing,
     /// The step is committed; the object in the response has this revision.
     At(u64),
@@ -295,7 +295,7 @@ async fn commit(
             let expect = if is_marked { Expect::Written } else { unchanged };
             transaction.delete(resource_prefix, &entry.key, expect);
         }
-        // The later operations are those of other objects.
+        // The later operations concern other objects.
         let n_own_ops = transaction.len();
         if step != Step::Mark {
             registry::finish_write(api, stored, None, new, &mut transaction);
@@ -306,7 +306,8 @@ async fn commit(
                 let last_write = written.get(n_own_ops.saturating_sub(1));
                 return Ok(Committed::At(last_write.map_or(0, |entry| entry.revision)));
             }
-            // The mark changed nothing, so the object keeps its revision in the response, removed or not.
+            // Setting the deletion fields changed nothing, so the object keeps its revision in the response, removed or
+            // not.
             Ok(_) => return Ok(Committed::At(entry.revision)),
             Err(WriteError::Mismatch { op }) if op < n_own_ops => return Ok(Committed::Nothing),
             // Another object of the transaction changed, so read it again.

@@ -306,7 +306,7 @@ async fn read_page(
     let limit = page_limit(options);
     let selects_all = options.selectors.is_everything();
     let after = options.token.as_ref().map(Token::after);
-    // With selectors, the store returns all objects, and the limit applies to those that match.
+    // With selectors, the store returns all objects, and the limit applies to the selected ones.
     let range = Range {
         namespace: request.target.namespace,
         after,

@@ -81,7 +81,7 @@ pub(super) fn wipe_system_fields(object: &mut Value) {
     }
 }
 
-/// Copies the fields that the server sets from `old` to `new` before validation. A client's value stays if `old` has
+/// Copies the fields that the server sets from `old` to `new` before validation. Keeps a client's value if `old` has
 /// none, so that validation refuses it.
 ///
 /// Upstream: `BeforeUpdate`.

@@ -57,7 +57,8 @@ pub(crate) async fn dispatch(
     body: &mut RequestBody,
 ) -> Result<Response<Body>, StatusError> {
     let (api, is_read) = (request.api, matches!(request.method, &Method::GET | &Method::HEAD));
-    // A read at a resource version may be served from memory. Everything else must know the writes of other servers.
+    // A read at a resource version may be served from memory. All other requests must observe the writes of other
+    // servers.
     if !is_read || request.query.get("resourceVersion").is_empty() {
         api.store.catch_up().await?;
     }

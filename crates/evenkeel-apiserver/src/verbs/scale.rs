@@ -59,7 +59,7 @@ pub(super) fn copy_managers_to_scale(
     }
 }
 
-/// Removes the replicas that stand for those of an object without any. Otherwise an apply would conflict with them.
+/// Removes replicas that represent an unset field of the object. Otherwise, an apply would conflict with them.
 pub(super) fn remove_unset_replicas(view: &mut Value) {
     if value::int(view, "spec.replicas") == Some(i64::from(UNSET)) {
         value::remove(view, "spec.replicas");
@@ -79,8 +79,8 @@ pub(super) fn update_scale_managers(
 }
 
 /// Copies the managers of a written Scale to the object `new`, which replaces `old`. The managers of other fields come
-/// from `old`. Returns whether `new` has its managed fields, which is only so if the view is a Scale. `stored` is the
-/// resource in its stored version.
+/// from `old`. Returns whether the managed fields of `new` are set, which is only true for a view of the kind Scale.
+/// `stored` is the resource in its stored version.
 pub(super) fn copy_managers_to_object(
     request: &RequestContext<'_>,
     stored: &ResourceType,

@@ -121,7 +121,7 @@ mod tests {
         assert!(tokio::time::timeout(Duration::from_millis(50), waits).await.is_err());
         tokio::time::sleep(Duration::from_millis(200)).await;
         assert_eq!(budgets.begin("https://a", clock.instant()).await.err(), Some(Hangs));
-        // Calls of other webhooks succeed, and those of this one once a call ends.
+        // Calls of other webhooks succeed. Calls of this webhook succeed after a call has ended.
         drop(budgets.begin("https://b", clock.instant()).await.expect("a call"));
         calls.pop();
         drop(budgets.begin("https://a", clock.instant()).await.expect("a call"));

@@ -81,7 +81,8 @@ async fn exchange(
     https::send(&address, &roots(ca_bundle)?, request, MAX_RESPONSE_SIZE).await
 }
 
-/// Returns the certificate authorities of a `caBundle` (PEM in base64), or those of the system if it is empty.
+/// Returns the certificate authorities of a `caBundle` (PEM in base64), or the system's certificate authorities if it
+/// is empty.
 fn roots(ca_bundle: &str) -> Result<CertPool, String> {
     let pem =
         base64::prelude::BASE64_STANDARD.decode(ca_bundle).map_err(|error| error.to_string())?;

@@ -7,7 +7,7 @@ use crate::generate::Attempt;
 
 /// A class of accepted differences.
 pub(crate) struct Accepted {
-    /// What differs, and why it stays so.
+    /// The difference, and the reason why it is accepted.
     pub(crate) reason: &'static str,
     applies: fn(&Attempt, &Value, &Value) -> bool,
 }

@@ -62,7 +62,7 @@ impl Mutation {
         Some(Self { pointer: site.pointer.clone(), change: changes.choose(rng)?.clone() })
     }
 
-    /// Changes an object. What is not there any more stays so.
+    /// Changes an object. Does nothing if the place no longer exists.
     pub(crate) fn apply(&self, object: &mut Value) {
         let Some((parent, name)) = self.pointer.rsplit_once('/') else { return };
         let name = name.replace("~1", "/").replace("~0", "~");

@@ -15,7 +15,7 @@ pub(crate) struct Site<'s> {
 }
 
 impl Schemas {
-    /// Adds those of a group's document.
+    /// Adds the schemas of a group's document.
     pub(crate) fn add(&mut self, document: &Value) {
         for (name, schema) in document["components"]["schemas"].as_object().into_iter().flatten() {
             self.0.insert(name.clone(), schema.clone());
@@ -56,7 +56,7 @@ impl Schemas {
         sites: &mut Vec<Site<'s>>,
     ) {
         let resolved = self.resolve(schema);
-        // The enumeration stands beside a reference, if there is one.
+        // The enumeration, if any, is beside a reference.
         sites.push(Site { pointer: pointer.to_owned(), schema: resolved });
         let Some(value) = value else { return };
         match value {

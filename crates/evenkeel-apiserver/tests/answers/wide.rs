@@ -1,4 +1,4 @@
-//! Wider changes: whole values of fields that an example lacks, made from the schemas.
+//! Wider changes: whole values of fields that an example lacks, generated from the schemas.
 //!
 //! A mutation of an example reaches one level below its values. Here an absent field gets a value with fields of its
 //! own, most of them plausible. Often, a second change follows inside that value.

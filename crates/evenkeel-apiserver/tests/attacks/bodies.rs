@@ -1,4 +1,4 @@
-//! Bodies that are made to confuse or exhaust a decoder.
+//! Bodies that try to confuse or exhaust a decoder.
 
 use std::io::Write as _;
 
@@ -79,7 +79,7 @@ pub(crate) async fn yaml_merges(target: &Target) {
     target.admin().give("POST", CONFIGMAPS, YAML, &text).await.is(400, "");
 }
 
-/// The last of several values counts, for who decides and for who stores.
+/// The last of several values counts, both for authorization and admission and for the stored object.
 pub(crate) async fn keys_twice(target: &Target) {
     let admin = target.admin();
     let name = target.fresh("twice");
@@ -89,7 +89,7 @@ pub(crate) async fn keys_twice(target: &Target) {
     let made = admin.give("POST", CONFIGMAPS, JSON, &body).await;
     made.is(201, "");
     assert_eq!((&made.json()["metadata"]["name"], &made.json()["data"]["k"]), (&json!(name), &json!("b")));
-    // A namespace that stands twice: the last one is compared with the path.
+    // A duplicate namespace: the last one is compared with the path.
     let body = r#"{"metadata":{"name":"x","namespace":"default","namespace":"kube-system"}}"#;
     admin.give("POST", CONFIGMAPS, JSON, body).await.is(400, "does not match");
 }
@@ -117,7 +117,7 @@ pub(crate) async fn keys_twice_deep_below_long_keys(target: &Target) {
     assert!(made.head().len() < 16_384, "{}", made.head().len());
 }
 
-/// A list with something wrong in every item: a server that compares each error with each would not come to an end.
+/// A list with an error in every item: a server that compares each error with every other one would not finish.
 pub(crate) async fn something_wrong_everywhere(target: &Target) {
     let admin = target.admin();
     let n = if target.is_upstream() { 2_000 } else { 100_000 };
@@ -249,7 +249,7 @@ pub(crate) async fn what_is_no_document(target: &Target) {
     }
 }
 
-/// Bodies are never unpacked, whatever they say they are.
+/// Bodies are never decompressed, whatever their `Content-Encoding`.
 pub(crate) async fn compressed_bombs(target: &Target) {
     let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
     for _ in 0..64 {
@@ -296,7 +296,7 @@ pub(crate) async fn larger_than_a_request_may_be(target: &Target) {
     let body = format!(r#"{{"metadata":{{"name":"x"}},"data":{{"k":"{}"}}}}"#, "x".repeat(4 * 1024 * 1024));
     admin.give("POST", CONFIGMAPS, JSON, &body).await.is(413, "");
     admin.give("PATCH", &format!("{CONFIGMAPS}/x"), crate::target::MERGE, &body).await.is(413, "");
-    // In chunks, without a length that tells of it.
+    // In chunks, without a `Content-Length` that reveals the size.
     let mut bytes = format!("POST {CONFIGMAPS} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer admin\r\nContent-Type: {JSON}\r\nTransfer-Encoding: chunked\r\n\r\n").into_bytes();
     for _ in 0..64 {
         bytes.extend_from_slice(b"10000\r\n");

@@ -1,4 +1,4 @@
-//! Definitions of custom resources that are made to cost much, to shadow other kinds, or to fill objects without end.
+//! Definitions of custom resources that try to cost much, to shadow other kinds, or to fill objects without end.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Expressions that are made to nest, to run or to grow without end.
+//! Expressions that try to nest, to run or to grow without end.
 
 use serde_json::{Value, json};
 

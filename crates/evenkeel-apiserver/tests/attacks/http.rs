@@ -21,7 +21,7 @@ async fn made_nothing(target: &Target) {
     target.admin().get(&format!("{CONFIGMAPS}/smuggled")).await.is(404, "");
 }
 
-/// Two lengths: whoever stands between could have read the other.
+/// Two lengths: a proxy in between may use the other one.
 pub(crate) async fn lengths_that_disagree(target: &Target) {
     for headers in [
         "Content-Length: 5\r\nContent-Length: 32\r\n",
@@ -43,7 +43,7 @@ pub(crate) async fn a_length_and_chunks(target: &Target) {
     let hidden = format!("POST {CONFIGMAPS} HTTP/1.1\r\nHost: x\r\nContent-Type: {JSON}\r\nContent-Length: {}\r\n\r\n{BODY}", BODY.len());
     let headers = format!("Content-Length: {}\r\nTransfer-Encoding: chunked\r\n", hidden.len() + 5);
     let codes = codes(target, format!("{}0\r\n\r\n{hidden}", create(&headers)).as_bytes()).await;
-    // An empty body is refused, and a request after it has no credentials of those before it.
+    // An empty body is refused, and a request after it does not get the credentials of an earlier request.
     assert!(codes.iter().all(|code| matches!(code, 400 | 403)) && !codes.is_empty(), "{codes:?}");
     made_nothing(target).await;
 }

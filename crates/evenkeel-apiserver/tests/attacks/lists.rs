@@ -128,7 +128,7 @@ pub(crate) async fn extreme_resource_versions(target: &Target) {
     }
 }
 
-/// The first value of a parameter counts, for who decides and for who lists.
+/// The first value of a parameter counts, both for authorization and for the list.
 pub(crate) async fn parameters_twice(target: &Target) {
     let own = target.tenancy().await;
     let admin = target.admin();

@@ -1,4 +1,4 @@
-//! Many of everything: connections, streams, watches and requests that are given up. What they took is given back.
+//! Large numbers of connections, streams, watches and aborted requests. The server must release all their resources.
 
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -7,7 +7,7 @@ use crate::target::{JSON, Target};
 
 const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// Requests whose clients go away in the middle of the body.
+/// Requests whose clients disconnect in the middle of the body.
 pub(crate) async fn bodies_that_are_given_up(target: &Target) {
     let head = format!("POST {CONFIGMAPS} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer admin\r\nContent-Type: {JSON}\r\nContent-Length: 1000\r\n\r\n{{\"metadata\":");
     let mut open = Vec::new();
@@ -21,7 +21,7 @@ pub(crate) async fn bodies_that_are_given_up(target: &Target) {
     drop(open);
 }
 
-/// Watches whose clients go away.
+/// Watches whose clients disconnect.
 pub(crate) async fn watches_that_are_given_up(target: &Target) {
     let head = format!("GET {CONFIGMAPS}?watch=1 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer admin\r\n\r\n");
     let mut open = Vec::new();
@@ -111,7 +111,7 @@ fn get_version() -> Vec<u8> {
     block
 }
 
-/// Sends frames after the preface, and reads until the server closes or says no more for a while.
+/// Sends frames after the preface, and reads until the server closes or sends nothing for a while.
 async fn frames(target: &Target, frames: &[u8]) -> Vec<u8> {
     let stream = target.connect(None, b"h2").await.expect("a connection");
     let (mut reader, mut writer) = tokio::io::split(stream);
@@ -158,7 +158,7 @@ pub(crate) async fn streams_reset_at_once(target: &Target) {
     frames(target, &all).await;
 }
 
-/// CVE-2023-45288: headers that go on without end, although their stream was refused.
+/// CVE-2023-45288: headers that continue without end, although their stream was refused.
 pub(crate) async fn headers_that_go_on(target: &Target) {
     let mut all = frame(1, 1, 1, &get_version());
     let mut more = vec![0x40, 1, b'x', 0x7f, 0x81, 0x7c];

@@ -78,7 +78,7 @@ pub(crate) async fn other_nodes(target: &Target) {
     target.user("nameless").get("/api/v1/nodes").await.is(403, "");
 }
 
-/// What decides where pods go is not the node's to write.
+/// A node may not write labels and taints that determine the scheduling of pods.
 pub(crate) async fn labels_and_taints_of_ones_own(target: &Target) {
     node(target, "n1").await;
     let n1 = target.user("n1");
@@ -87,7 +87,7 @@ pub(crate) async fn labels_and_taints_of_ones_own(target: &Target) {
         json!({"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}}),
         json!({"metadata": {"labels": {"x.kubernetes.io/y": ""}}}),
         json!({"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}}),
-        // CVE-2025-5187: a node that owns itself to nobody is collected.
+        // CVE-2025-5187: a node whose owner does not exist is garbage-collected.
         json!({"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "Namespace", "name": "x", "uid": "x"}]}}),
         json!({"spec": {"configSource": {"configMap": {"name": "x", "namespace": "y", "kubeletConfigKey": "z"}}}}),
     ] {
@@ -103,7 +103,7 @@ pub(crate) async fn labels_and_taints_of_ones_own(target: &Target) {
     }
 }
 
-/// Mirror pods lead to nothing: no secrets, no accounts, no claims (CVE-2025-4563), no other node.
+/// Mirror pods give no access to Secrets, service accounts, claims (CVE-2025-4563) or other nodes.
 pub(crate) async fn mirror_pods(target: &Target) {
     node(target, "n1").await;
     node(target, "n2").await;
@@ -164,7 +164,7 @@ pub(crate) async fn pods_of_other_nodes(target: &Target) {
     n1.give("PUT", &format!("{pods}/mine"), JSON, pod("mine", "n1").to_string()).await.is(403, "");
 }
 
-/// CVE-2021-25735: a policy sees the node as it is, not as the request says that it was.
+/// CVE-2021-25735: a policy gets the stored node as the old object, not one from the request.
 pub(crate) async fn old_nodes_in_policies(target: &Target) {
     let name = target.fresh("frozen");
     node(target, &name).await;

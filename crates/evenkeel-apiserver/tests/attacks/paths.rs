@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::target::Target;
 
-/// Every way to spell a secret of somebody else from one's own namespace. None is answered with it.
+/// All spellings of a path to another user's Secret from one's own namespace. No response contains the Secret.
 async fn none_leads_to(target: &Target, marker: &str, paths: &[String]) {
     let ann = target.user("ann");
     for path in paths {
@@ -54,7 +54,8 @@ pub(crate) async fn dots_and_slashes(target: &Target) {
     none_leads_to(target, "bWFya2VyLW9mLXRoZS1wcml6ZQ", &paths).await;
 }
 
-/// CVE-2022-3162: custom resources of the same group, CVE-2019-11247: those of the cluster through a namespace.
+/// CVE-2022-3162: custom resources of the same group. CVE-2019-11247: cluster-scoped custom resources through a
+/// namespace.
 pub(crate) async fn custom_resources_of_others(target: &Target) {
     let own = target.tenancy().await;
     let visible = target.define(&own, |_| {}).await;

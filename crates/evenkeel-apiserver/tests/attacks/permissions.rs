@@ -1,4 +1,4 @@
-//! Users who try to do more than they may.
+//! Users who try to exceed their permissions.
 
 use serde_json::{Value, json};
 
@@ -76,7 +76,7 @@ pub(crate) async fn roles_with_more_than_one_holds(target: &Target) {
     }
 }
 
-/// Rules reach who is bound to `admin` through labels of other roles.
+/// Through labels, the rules of other roles are aggregated into `admin`, and apply to its subjects.
 pub(crate) async fn roles_that_join_others(target: &Target) {
     let bob = target.somebody(json!([rule(GROUP, &["clusterroles"], &["create", "update", "patch", "get"])])).await;
     let path = format!("{RBAC}/clusterroles");
@@ -101,7 +101,7 @@ pub(crate) async fn impersonation_without_the_right(target: &Target) {
     }
     let twice = target.user("ann").header("Impersonate-User", "ann").header("Impersonate-User", "admin");
     twice.get(secrets).await.is(403, "");
-    // An empty name is nobody: the request stays that of its user.
+    // An empty name impersonates nobody: the request keeps its user.
     target.user("ann").header("Impersonate-User", "").get(secrets).await.is(403, "\\\"ann\\\"");
 }
 
@@ -165,8 +165,8 @@ pub(crate) async fn roles_of_a_billion_permissions(target: &Target) {
     }
 }
 
-/// CVE-2023-2728 and CVE-2024-3177: an account's list of mountable secrets holds for containers of every sort, and for
-/// every way into their environment.
+/// CVE-2023-2728 and CVE-2024-3177: a service account's list of mountable Secrets applies to all types of containers,
+/// and to all sources of their environment.
 pub(crate) async fn secrets_that_are_not_mountable(target: &Target) {
     let namespace = target.namespace("mountable").await;
     let base = format!("/api/v1/namespaces/{namespace}");
@@ -304,7 +304,7 @@ pub(crate) async fn subresources(target: &Target) {
     }
 }
 
-/// What a request of status or scale carries besides is dropped.
+/// The server drops all other fields of a request for status or scale.
 pub(crate) async fn status_and_scale_change_nothing_else(target: &Target) {
     let namespace = target.namespace("status").await;
     let rules = json!([rule("", &["pods/status"], &["update", "patch"]), rule("apps", &["deployments/scale", "deployments/status"], &["*"])]);
@@ -497,7 +497,7 @@ pub(crate) async fn status_changes_no_metadata(target: &Target) {
         let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u"});
         let mut metadata = json!({"labels": {"a": "2", "b": "3"}, "finalizers": ["x.example/f"], "ownerReferences": [owner]});
         if resource == "deployments" {
-            // Of its metadata only the labels stay.
+            // Only the labels of its metadata are kept.
             metadata = json!({"labels": {"a": "2"}});
         }
         let status = format!("{path}/{name}/status");
@@ -519,7 +519,7 @@ pub(crate) async fn status_changes_no_metadata(target: &Target) {
     }
 }
 
-/// A dry run leaves nothing: no object, no address, no port, no token that works longer.
+/// A dry run leaves no object, cluster IP, node port or valid token behind.
 pub(crate) async fn dry_runs(target: &Target) {
     let namespace = target.namespace("dry").await;
     let admin = target.admin();

@@ -1,4 +1,4 @@
-//! Sub-resources that lead elsewhere, and webhooks: whom the server may be made to call.
+//! Proxies and webhooks: which servers an attacker can make the server call.
 
 use std::net::{Ipv4Addr, SocketAddr};
 

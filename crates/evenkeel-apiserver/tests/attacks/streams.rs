@@ -18,7 +18,7 @@ async fn pod(target: &Target) -> String {
     format!("{pods}/p/exec?command=cat&stdin=1&stdout=1")
 }
 
-/// Somebody who may do this with `pods/exec`, and with nothing else.
+/// Returns a client with only these verbs on `pods/exec`.
 async fn somebody<'a>(target: &'a Target, verbs: &[&str]) -> Client<'a> {
     let rule = json!({"apiGroups": [""], "resources": ["pods/exec"], "verbs": verbs});
     target.somebody(json!([rule])).await
@@ -28,13 +28,14 @@ async fn somebody<'a>(target: &'a Target, verbs: &[&str]) -> Client<'a> {
 fn frame(first: u8, length: u64, payload: &[u8]) -> Vec<u8> {
     let mut frame = vec![first, 0x80 | 127];
     frame.extend(length.to_be_bytes());
-    // A mask of zeros leaves the payload as it is.
+    // A mask of zeros does not change the payload.
     frame.extend([0; 4]);
     frame.extend(payload);
     frame
 }
 
-/// KEP-4006: WebSocket comes with GET, and read access to `pods/exec` would be enough to execute commands.
+/// KEP-4006: WebSocket starts with GET. Without a further check, read access to `pods/exec` would be enough to execute
+/// commands.
 pub(crate) async fn to_exec_by_get_alone(target: &Target) {
     let path = pod(target).await;
     let reader = somebody(target, &["get"]).await;
@@ -102,7 +103,7 @@ pub(crate) async fn messages_that_break_the_protocol(target: &Target) {
         frame(0x82, 1, b"\xff"),
         // Text that is no UTF-8.
         frame(0x81, 2, b"\xff\xfe"),
-        // A continuation of nothing.
+        // A continuation without a first frame.
         frame(0x80, 1, b"a"),
     ] {
         let (answer, mut stream) = admin.upgrade(&path, V5).await;
@@ -155,7 +156,7 @@ fn control(kind: u8, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Somebody who may do this with ports of pods, and the path of the pod's ports.
+/// Returns a client that may forward ports of pods, and the path of a pod's ports.
 async fn forwarder(target: &Target) -> (Client<'_>, String) {
     let path = pod(target).await;
     let path = path.replace("/exec?command=cat&stdin=1&stdout=1", "/portforward");
@@ -178,7 +179,7 @@ pub(crate) async fn frames_that_break_the_protocol(target: &Target) {
         b"\x80\x03\0\x01\0\xff\xff\xff".to_vec(),
         b"\x80\x02\0\x06\0\0\0\x04\0\0\0\x01".to_vec(),
         control(77, b""),
-        // 2^32 settings, headers that are not compressed, data of no stream, a window that grows by nothing.
+        // 2^32 settings, uncompressed headers, data without a stream, and a window update of zero.
         control(4, &[0xff; 4]),
         control(1, &[0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8]),
         vec![0; 8],

@@ -157,7 +157,7 @@ impl Target {
         panic!("upstream's server is not ready");
     }
 
-    /// Returns whether upstream's server is attacked: where the two differ for a reason that the case tells.
+    /// Returns whether upstream's server is the target. A case that depends on it states the reason for the difference.
     pub(crate) fn is_upstream(&self) -> bool {
         self.is_upstream
     }
@@ -208,7 +208,7 @@ impl Target {
         namespace
     }
 
-    /// Somebody who may do these things everywhere, and nothing else.
+    /// Returns a client with only these rules, in all namespaces.
     pub(crate) async fn somebody(&self, rules: Value) -> Client<'_> {
         let name = self.fresh("user");
         self.grant(&name, rules).await;
@@ -288,13 +288,13 @@ impl Target {
         TlsConnector::from(Arc::new(config)).connect(name, stream).await
     }
 
-    /// Sends bytes, and reads all that comes until the server closes the connection.
+    /// Sends bytes, and reads until the server closes the connection.
     pub(crate) async fn exchange(&self, bytes: &[u8]) -> Vec<u8> {
         let stream = self.connect(None, b"http/1.1").await.expect("a connection");
         exchange(stream, bytes).await.unwrap_or_default()
     }
 
-    /// What holds after every attack: the server serves, and nothing of the attack is left in it.
+    /// Checks the server after an attack: it serves requests, and has released all resources of the attack.
     pub(crate) async fn is_as_before(&self) {
         let admin = self.admin();
         assert_eq!(admin.get("/readyz").await.code, 200, "it is ready");
@@ -303,7 +303,7 @@ impl Target {
         admin.make(path, json!({"metadata": {"name": name}})).await;
         assert_eq!(admin.send("DELETE", &format!("{path}/{name}"), &[], b"").await.code, 200);
         if self.is_upstream {
-            // It shares its server with other cases, and tells of the last second.
+            // The case shares the server with other cases, and the metrics lag behind by up to a second.
             return;
         }
         for _ in 0..1000 {

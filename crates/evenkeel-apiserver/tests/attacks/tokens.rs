@@ -158,7 +158,7 @@ pub(crate) async fn tokens_for_others(target: &Target) {
     target.user("bob").post(&path, &json!({"spec": {}})).await.is(403, "");
 }
 
-/// A token ends with its account, although another one of the same name comes.
+/// A token becomes invalid with its service account, even if another account of the same name is created.
 pub(crate) async fn tokens_of_accounts_that_are_gone(target: &Target) {
     let (namespace, token) = token(target, json!({})).await;
     assert_eq!(code(target, &token).await, 403);
@@ -197,7 +197,7 @@ pub(crate) async fn tokens_of_pods_that_are_gone(target: &Target) {
     until(target, token, 401).await;
 }
 
-/// A wrong token is refused, whatever stands beside it.
+/// A wrong token is refused, whatever other credentials the request has.
 pub(crate) async fn tokens_beside_each_other(target: &Target) {
     let wrong = target.user("wrong");
     wrong.get("/version").await.is(401, "");
@@ -206,7 +206,7 @@ pub(crate) async fn tokens_beside_each_other(target: &Target) {
     let twice = target.user("ann").header("Authorization", "Bearer admin");
     twice.get(NAMESPACES).await.is(403, "");
     let with = target.certificate(|params| params.distinguished_name.push(DnType::CommonName, "root"));
-    // Upstream looks at the certificate first, and then at nothing else.
+    // Upstream checks the certificate first, and then ignores other credentials.
     let answer = target.with_certificate(with).header("Authorization", "Bearer wrong").get(NAMESPACES).await;
     assert!(matches!(answer.code, 401 | 403), "{}", answer.text());
     for value in ["Bearer", "Bearer ", "admin", "Token admin", "Bearer,admin", "Bearer=admin"] {

@@ -386,7 +386,7 @@ async fn requests_have_the_events_of_their_policy() {
     assert_eq!(last["responseObject"]["metadata"]["managedFields"], Value::Null);
     assert_eq!(last["responseStatus"]["code"], 201);
     assert_eq!(last["annotations"]["authorization.k8s.io/decision"], "allow");
-    // Bob's requests have no events, and those without a valid user have one.
+    // Bob's requests have no events, and requests without a valid user have one.
     let bob = requests().iter().position(|sent| sent.0 == "bob").expect("a request");
     assert_eq!(stages(bob), Vec::<String>::new());
     let wrong = requests().iter().position(|sent| sent.0 == "wrong").expect("a request");

@@ -26,8 +26,8 @@ const WRITERS: [&str; 2] = ["ours", "peer"];
 /// PersistentVolumeClaim, and the labels that a Job has from its template. This server stores them.
 const STORED_WITH_DEFAULTS: &[&str] = &["PersistentVolumeClaim", "Job"];
 
-/// Kinds whose values do not always have the same length: the cluster IP of a Service is random, and controllers write the
-/// status of the others soon after they are made.
+/// Kinds whose values do not always have the same length: the cluster IP of a Service is random, and controllers write
+/// the status of the other kinds soon after their creation.
 const OF_ANY_LENGTH: [&str; 4] =
     ["Service", "CustomResourceDefinition", "FlowSchema", "PriorityLevelConfiguration"];
 

@@ -14,7 +14,7 @@ pub(crate) const SERVICES: &str = "/api/v1/namespaces/default/services";
 const INCREMENTS: usize = 100;
 /// Concurrent clients of each server.
 const CLIENTS: usize = 10;
-/// Services that are made by each client.
+/// Number of Services that each client creates.
 pub(crate) const SERVICES_OF_CLIENT: usize = 3;
 
 /// Increments the counter once, as often as it takes.

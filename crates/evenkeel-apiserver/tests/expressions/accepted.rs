@@ -1,4 +1,4 @@
-//! Differences that stay, each with its reason.
+//! Accepted differences, each with its reason.
 
 use serde_json::Value;
 
@@ -58,7 +58,7 @@ fn interface(theirs: &[&str], ours: &[&str]) -> bool {
         && theirs.iter().any(|line| line.contains("internal error: interface conversion"))
 }
 
-/// The same but for the last digits of one number.
+/// Returns whether both are equal except for the last digits of one number.
 fn rounded(theirs: &[&str], ours: &[&str]) -> bool {
     let number = |lines: &[&str]| -> Option<f64> {
         match lines {

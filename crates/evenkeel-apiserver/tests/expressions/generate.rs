@@ -21,7 +21,7 @@ pub(crate) struct Generated {
     pub(crate) change: &'static str,
 }
 
-/// Changes of a valid expression, and how often each is made, of a hundred expressions.
+/// Changes of a valid expression, each with its frequency per hundred expressions.
 const CHANGES: &[(&str, u32)] = &[
     ("token removed", 6),
     ("token doubled", 3),

@@ -3,7 +3,7 @@
 /// Type of the result that an expression must have.
 pub(crate) type Kind = &'static str;
 
-/// Forms of each type. `$kind` stands for an expression of that type.
+/// Forms of each type. `$kind` is a placeholder for an expression of that type.
 pub(crate) const FORMS: &[(Kind, &[&str])] = &[
     (
         "bool",

@@ -1,4 +1,4 @@
-//! Literals of generated expressions, and parts that nothing knows.
+//! Literals of generated expressions, and unknown names.
 
 use crate::grammar::Kind;
 

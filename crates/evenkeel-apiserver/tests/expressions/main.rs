@@ -1,10 +1,10 @@
-//! Generated CEL expressions on the embedded server and on upstream's kube-apiserver: both refuse the same ones with the same
-//! words, and evaluate the others to the same values and errors.
+//! Generated CEL expressions on the embedded server and on upstream's kube-apiserver. Both refuse the same expressions
+//! with the same messages, and evaluate the others to the same values and errors.
 //!
-//! It runs where `EVENKEEL_UPSTREAM_BIN` names the folder of upstream's programs (`tests/upstream/build FOLDER` makes them).
-//! `EVENKEEL_EXPRESSIONS` is the number of expressions, `EVENKEEL_EXPRESSIONS_SEED` the first one's seed, and
-//! `EVENKEEL_EXPRESSIONS_REPORT` names a file for all differences, one JSON object a line. `accepted` lists the differences
-//! that stay.
+//! The test runs if `EVENKEEL_UPSTREAM_BIN` names the folder of upstream's programs (`tests/upstream/build FOLDER`
+//! builds them). `EVENKEEL_EXPRESSIONS` is the number of expressions, and `EVENKEEL_EXPRESSIONS_SEED` the seed of the
+//! first one. `EVENKEEL_EXPRESSIONS_REPORT` names a file for all differences, one JSON object per line. `accepted`
+//! lists the accepted differences.
 
 mod accepted;
 mod generate;

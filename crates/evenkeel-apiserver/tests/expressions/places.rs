@@ -14,11 +14,11 @@ pub(crate) struct ExpressionField {
     pub(crate) count: usize,
     scope: &'static Scope,
     kind: Kind,
-    /// What surrounds an expression; `$e` stands for it.
+    /// JSON around an expression; `$e` is the placeholder of the expression.
     form: &'static str,
     path: &'static str,
     body: fn(&[Generated]) -> Value,
-    /// The part of a field's path that names an expression; `$i` stands for its index.
+    /// The part of a field's path that names an expression; `$i` is the placeholder of its index.
     field: &'static str,
 }
 
@@ -169,7 +169,7 @@ pub(crate) fn value_schema() -> Value {
     }})
 }
 
-/// Returns a definition with a property for each of these rules.
+/// Returns a CustomResourceDefinition with a property for each of these rules.
 pub(crate) fn definition(name: &str, rules: impl IntoIterator<Item = (String, Value)>) -> Value {
     let properties: serde_json::Map<String, Value> = rules
         .into_iter()

@@ -1,4 +1,4 @@
-//! Differences that stay, each with its reason.
+//! Accepted differences, each with its reason.
 
 use crate::generate::Step;
 use crate::kinds::Kind;

@@ -11,7 +11,7 @@ use crate::kinds::{Kind, merge, one};
 /// Names of the objects.
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
-/// Name of the object that ends a history: every watch sees it.
+/// Name of the object that ends a history: every watch receives it.
 pub(crate) const END: &str = "end";
 
 /// Stands for the uid of the object that a server has.
@@ -206,7 +206,7 @@ fn apply(kind: &Kind, name: &'static str, rng: &mut StdRng) -> Step {
     for _ in 0..rng.random_range(0..3) {
         merge(&mut object, &kind.change(rng));
     }
-    // Upstream stores the empty lists and maps of applied metadata, which nobody sees but the next write.
+    // Upstream stores the empty lists and maps of applied metadata, which only the next write observes.
     let metadata = object["metadata"].as_object_mut().expect("metadata");
     metadata.retain(|_, value| *value != json!({}) && *value != json!([]));
     let manager = one(&["fieldManager=m1", "fieldManager=m2", "fieldManager=m3"], rng);

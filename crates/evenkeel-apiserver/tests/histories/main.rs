@@ -78,7 +78,7 @@ async fn define(oracle: &Oracle, kinds: &[Kind]) {
     }
 }
 
-/// Sorts errors that upstream finds in the order of Go's maps, which is random: those of a custom object's fields, and the
+/// Sorts errors that upstream reports in the random order of Go's maps: errors of a custom object's fields, and
 /// managers that an apply conflicts with.
 fn sort_errors(status: &mut Value) {
     let is_custom = status["details"]["group"] == "histories.example.com";

@@ -10,7 +10,7 @@ use crate::generate::{Body, END, History, STALE, Step, UID, VERSION};
 use crate::parity::compare::mask;
 use crate::parity::servers::{Answer, Connection, Oracle, Sent, Stream};
 
-/// A server, as a history sees it.
+/// A server, as a history observes it.
 pub(crate) struct Side {
     connection: Connection,
     collection: String,
@@ -126,7 +126,7 @@ impl Side {
     fn number(&mut self, body: &mut Value) {
         let is_list = body.get("items").is_some();
         if let Some(metadata) = body.get_mut("metadata").filter(|_| is_list) {
-            // Other histories write meanwhile.
+            // Other histories write at the same time.
             metadata["resourceVersion"] = "a list's".into();
             if metadata["continue"].as_str().is_some_and(|token| !token.is_empty()) {
                 metadata["continue"] = "a token".into();

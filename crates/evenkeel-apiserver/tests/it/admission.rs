@@ -23,7 +23,7 @@ fn verdict(review: &Value) -> (StatusCode, Value) {
     (StatusCode::OK, answer)
 }
 
-/// Has this webhook asked about each ConfigMap that is made in the namespace `default`.
+/// Registers this webhook for the creation of ConfigMaps in the namespace `default`.
 async fn configure(client: &Client, config: &Value) {
     let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["CREATE"]});
     let webhook = json!({"name": "maps.example.com", "clientConfig": config, "rules": [rule], "sideEffects": "None",

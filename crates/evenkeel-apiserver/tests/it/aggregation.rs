@@ -296,7 +296,7 @@ async fn discovery_and_openapi_include_the_servers_documents() {
     let index = client.get("/openapi/v3").await;
     let url = &index["paths"]["apis/shop.example.com/v1"]["serverRelativeURL"];
     assert_eq!(url, "/openapi/v3/apis/shop.example.com/v1?hash=1");
-    // The server's own documents stay.
+    // The server's own documents are kept.
     let own = index["paths"]["apis/apps/v1"]["serverRelativeURL"].as_str().expect("a URL");
     assert!(!own.contains("evil"), "{own}");
     assert_eq!(
@@ -424,7 +424,7 @@ async fn definitions_have_apiservices_that_come_back() {
     client.patch(&one, "merge-patch+json", labelled).await;
     eventually(async || client.ask("GET", &one, Value::Null).await.0 == StatusCode::NOT_FOUND)
         .await;
-    // Those of built-in groups come back with the server's next start.
+    // APIServices of built-in groups are created again at the server's next start.
     client.ask("DELETE", &format!("{SERVICES}/v1.apps"), Value::Null).await;
     pass(Duration::from_secs(60)).await;
     assert_eq!(

@@ -31,7 +31,7 @@ async fn start(options: AuthenticationOptions) -> (Server, Client) {
 }
 
 impl Client {
-    /// The user of a token, as the server sees it; `None` if it refuses the token.
+    /// Returns the user of a token according to the server; `None` if the server refuses the token.
     async fn user_of(&self, token: &str) -> Option<Value> {
         let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
         let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
@@ -122,7 +122,7 @@ async fn tokens_of_another_issuer_make_users() {
     );
     let review = client.token_review(&old.sign(&claims(&[("sub", json!("root"))])), &[]).await;
     assert!(review["error"].as_str().is_some_and(|error| error.contains("reserved")), "{review}");
-    // Keys rotate: a token with the new one is accepted at once, and one with the old one no longer.
+    // Keys rotate: a token of the new key is accepted immediately, and a token of the old key is refused.
     issuer.publish(&[&new]);
     assert_eq!(client.user_of(&new.sign(&claims(&[]))).await, Some(ann));
     assert_eq!(client.user_of(&token).await, None);
@@ -199,7 +199,7 @@ async fn account(client: &Client, name: &str) -> String {
 
 #[tokio::test]
 async fn a_secret_holds_a_token_as_long_as_it_lives() {
-    // The key signs tokens of Secrets as the token controller does: those of the old form.
+    // The key signs legacy tokens, as the token controller does for Secrets.
     let (key, signer) = legacy_signer();
     let options = AuthenticationOptions {
         service_account_keys: vec![key],
@@ -545,7 +545,7 @@ async fn a_front_proxy_names_the_users_of_its_requests() {
         ("front", &masters[1..], 401, "Unauthorized"),
         ("front", &[masters[0], masters[1], token], 200, "\"name\":\"default\""),
         ("other", &masters[..], 401, "Unauthorized"),
-        // Without a certificate, the headers are worth nothing.
+        // Without a certificate, the headers are ignored.
         ("", &masters[..], 403, "User \\\"system:anonymous\\\" cannot get"),
     ] {
         let (ca, certificate, key) = administrator(named(common_name));

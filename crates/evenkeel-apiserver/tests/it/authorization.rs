@@ -277,7 +277,7 @@ async fn a_changed_file_applies_without_a_restart() {
     files.config(&json!([mode("AlwaysDeny"), mode("AlwaysAllow")]));
     tokio::time::sleep(Duration::from_secs(6)).await;
     assert_eq!(code().await, StatusCode::OK);
-    // What is not valid changes nothing: the file has to keep the types that it began with.
+    // An invalid file changes nothing: it must keep its initial types.
     files.config(&json!([mode("AlwaysAllow")]));
     tokio::time::sleep(Duration::from_secs(6)).await;
     assert_eq!(code().await, StatusCode::OK);

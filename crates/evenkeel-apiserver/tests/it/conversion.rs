@@ -187,7 +187,7 @@ async fn each_version_sees_the_object_in_its_own_form() {
     );
 }
 
-/// Prefixes the host of a gauge, which it sees in the form of v1.
+/// Prefixes the host of a gauge, which the webhook gets in version v1.
 fn admitted(review: &Value) -> (StatusCode, Value) {
     let request = &review["request"];
     let host = request["object"]["spec"]["hostPort"].as_str().unwrap_or_default();

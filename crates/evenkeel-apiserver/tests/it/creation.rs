@@ -1,4 +1,4 @@
-//! What a client says of the version of an object that is created.
+//! Resource versions in requests that create objects.
 
 use bytes::Bytes;
 use http::StatusCode;

@@ -203,7 +203,7 @@ async fn custom_objects_outlive_a_restart() {
     let before = client.get(&format!("{WIDGETS}/a")).await;
     drop((client, server));
     let server = build().await.expect("the same folder");
-    // Served at once: nobody waits for a definition that was established before.
+    // Served immediately: no request waits for a definition that was established before.
     let after = Client(server.service()).get(&format!("{WIDGETS}/a")).await;
     assert_eq!(after, before);
 }

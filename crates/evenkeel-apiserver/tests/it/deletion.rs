@@ -1,4 +1,4 @@
-//! Admission of deletions: policies and webhooks see the request, and may warn.
+//! Admission of deletions: policies and webhooks get the request, and may warn.
 
 use base64::Engine as _;
 use bytes::Bytes;

@@ -147,7 +147,7 @@ impl AcknowledgedWrites {
             match &**what {
                 "made" => assert_eq!(found, Some(*revision), "{name}"),
                 "gone" => assert_eq!(found, None, "{name}"),
-                // Whether the last write was committed nobody knows.
+                // The last write may or may not be committed.
                 _ => {}
             }
         }

@@ -67,7 +67,7 @@ async fn secrets_are_encrypted_and_keys_are_rotated() {
         .ask("POST", CONFIGMAPS, json!({"metadata": {"name": "c"}, "data": {"a": "open"}}))
         .await;
     assert_eq!(code, 201);
-    // A write that changes nothing encrypts a value that was not.
+    // A write that changes nothing encrypts an unencrypted value.
     let stored = client.get(&format!("{SECRETS}/first")).await;
     assert_eq!(stored["data"]["password"], first.as_str());
     let (code, again) = client.ask("PUT", &format!("{SECRETS}/first"), stored.clone()).await;
@@ -79,7 +79,7 @@ async fn secrets_are_encrypted_and_keys_are_rotated() {
     assert_eq!(found(folder.path(), &second), 0);
     assert!(found(folder.path(), "\"a\":\"open\"") > 0, "only Secrets are encrypted");
 
-    // A new key encrypts; values of the old one are read as long as it is there.
+    // The new key encrypts. Values of the old key are readable while the configuration contains it.
     let both = [("new", "B"), ("old", "A")];
     let server = start(folder.path(), Some(config(&both, ""))).await;
     let server = server.expect("it starts");
@@ -106,7 +106,7 @@ async fn secrets_are_encrypted_and_keys_are_rotated() {
     assert_eq!(events(new.body_mut()).await[0]["object"]["metadata"]["name"], "third");
     drop((client, server, old, new));
 
-    // Without the keys nothing is lost, and the error names object and key.
+    // Without the keys, no data is lost, and the error names the object and the key.
     for config in [None, Some(config(&[("other", "C")], "identity"))] {
         let Err(error) = start(folder.path(), config).await else { panic!("it cannot be read") };
         assert!(matches!(error, BuildError::Store(OpenError::Undecryptable { .. })), "{error}");

@@ -9,7 +9,7 @@ use crate::Client;
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// A server, and who rules it.
+/// A server, and its users.
 struct World {
     server: Server,
     admin: Client,
@@ -140,7 +140,7 @@ async fn bindings_give_what_the_writer_holds_or_may_bind() {
     assert!(is_escalation(
         &mallory.ask("POST", &local, binding("b", "Role", "secrets", "eve")).await
     ));
-    // A role that is not there could come to be anything.
+    // A role that does not exist could get any rules later.
     for (path, kind, plural) in
         [(&cluster, "ClusterRole", "clusterroles"), (&local, "Role", "roles")]
     {
@@ -197,7 +197,7 @@ async fn every_way_to_write_a_binding_is_checked() {
     for answer in &refused {
         assert!(is_escalation(answer), "{answer:?}");
     }
-    // What the garbage collector changes may always change, and so may nothing at all.
+    // Changes of the garbage collector, and updates without changes, are always allowed.
     for part in [json!({"finalizers": ["a.b/c"]}), json!({"finalizers": null}), json!({})] {
         let (code, answer) =
             mallory.patch(&root, "merge-patch+json", json!({"metadata": part})).await;
@@ -301,7 +301,7 @@ async fn aggregation_rules_are_the_administrators() {
         let message = answer["message"].as_str().unwrap_or_default();
         assert!(*code == StatusCode::FORBIDDEN && message.ends_with(MUST), "{answer}");
     }
-    // Who holds everything by a binding is as good as who is in system:masters.
+    // A user with all permissions by a binding is equivalent to a member of system:masters.
     let boss = binding("boss", "ClusterRole", "cluster-admin", "boss");
     world.admin.make(&format!("{RBAC}/clusterrolebindings"), boss).await;
     let boss = world.user("boss");

@@ -88,7 +88,7 @@ impl Extension {
         while tokio::net::TcpStream::connect(("127.0.0.1", self.port)).await.is_ok() {}
     }
 
-    /// Requests of clients since the last call, without those that the server makes itself.
+    /// Returns the requests of clients since the last call, without requests of the server itself.
     pub(crate) fn take(&self) -> Vec<ReceivedRequest> {
         let all = std::mem::take(&mut *self.asked.lock().expect("no panic before"));
         let is_own = |asked: &ReceivedRequest| {

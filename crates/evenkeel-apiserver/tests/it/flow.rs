@@ -19,7 +19,7 @@ use crate::Client;
 const FLOWCONTROL: &str = "/apis/flowcontrol.apiserver.k8s.io/v1";
 const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// A body that never comes: its request keeps its seat.
+/// A body that never arrives: its request keeps its seat.
 struct Never;
 
 impl http_body::Body for Never {
@@ -71,7 +71,8 @@ async fn text(response: Response<Body>) -> String {
     String::from_utf8(bytes.to_vec()).expect("text")
 }
 
-/// A server, a client of its administrator, and a user who may do everything but is not exempt.
+/// Starts a server. Returns it with a client of its administrator, and a service of a user who has all permissions but
+/// is not exempt.
 async fn start(builder: Builder) -> (Server, Client, Service) {
     let server = builder.build().await.expect("a server in memory");
     let admin = Client(server.service());
@@ -102,7 +103,7 @@ async fn limit_ann(admin: &Client, queue: bool) -> [String; 2] {
         "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "clusterScope": true, "namespaces": ["*"]}]}]}});
     let (code, schema) = admin.ask("POST", &format!("{FLOWCONTROL}/flowschemas"), schema).await;
     assert_eq!(code, StatusCode::CREATED, "{schema}");
-    // The controller sees them shortly after.
+    // The controller observes them shortly afterwards.
     tokio::time::sleep(Duration::from_millis(1)).await;
     [schema, level].map(|object| object["metadata"]["uid"].as_str().expect("a uid").to_owned())
 }
@@ -188,7 +189,7 @@ async fn a_request_waits_in_its_queue_for_a_quarter_of_its_time() {
     held.abort();
     assert_eq!(waits.await.expect("an answer").0, StatusCode::OK);
     assert_eq!(metric(&admin, &waiting).await, "0");
-    // A client that leaves its queue leaves nothing.
+    // A client that leaves its queue leaves no request behind.
     let held = tokio::spawn({
         let ann = server.service_as(User::authenticated("ann", []));
         async move { send(&ann, post(Never)).await.status() }
@@ -384,7 +385,7 @@ async fn the_servers_own_configuration_is_restored() {
     assert_eq!(client.get(&exempt).await["spec"]["matchingPrecedence"], 1);
     let shares = "/spec/limited/nominalConcurrencyShares";
     assert_eq!(client.get(&low).await.pointer(shares), Some(&json!(100)));
-    // Whoever wants to change it says so.
+    // A user who wants to change it sets the annotation.
     let mut own = wider;
     own["metadata"] = json!({"annotations": {"apf.kubernetes.io/autoupdate-spec": "false"}});
     assert_eq!(client.ask("PATCH", &low, own).await.0, StatusCode::OK);

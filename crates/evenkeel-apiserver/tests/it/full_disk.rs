@@ -1,4 +1,4 @@
-//! A full disk over the wire. A limit on the size of files stands for it, in a process of its own.
+//! Requests while the disk is full. A limit on the size of files simulates the full disk, in a separate process.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;

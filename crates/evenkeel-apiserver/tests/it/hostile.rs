@@ -1,5 +1,5 @@
-//! Bodies that are made to end the server: nested without end, or growing far beyond their size. Each is refused, and the
-//! next request is served. The tests run on a stack as a worker of the default runtime has.
+//! Bodies that try to crash the server: nested without end, or growing far beyond their size. Each is refused, and the
+//! next request is served. The tests run on a stack of the size that a worker of the default runtime has.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const JSON_PATCH: &str = "application/json-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
 
-/// Runs a test in virtual time, on 2 MiB of stack whatever the environment says.
+/// Runs a test in virtual time, on 2 MiB of stack regardless of the environment.
 fn on_a_workers_stack<F: Future<Output = ()>>(test: impl FnOnce() -> F + Send + 'static) {
     let runtime = || {
         let mut builder = tokio::runtime::Builder::new_current_thread();
@@ -302,7 +302,7 @@ async fn read(client: &Client, path: &str, accept: &str) -> (StatusCode, Value) 
     (code, evenkeel_api::json::from_slice(&bytes).unwrap_or_default())
 }
 
-/// Where a nested value can stand: path of the collection, media type, and the body with the value in it.
+/// Returns requests that contain a nested value: path of the collection, media type, and body.
 fn places(nest: &str) -> Vec<(&'static str, &'static str, Vec<u8>)> {
     let custom = format!(
         r#"{{"apiVersion":"example.com/v1","kind":"Anything","metadata":{{"name":"x"}},"spec":{nest}}}"#

@@ -26,7 +26,7 @@ fn rule(group: &str, resource: &str, verb: &str, names: &[&str]) -> Value {
     json!({"apiGroups": [group], "resources": [resource], "verbs": [verb], "resourceNames": names})
 }
 
-/// Whom the server sees, or the code and message of its refusal.
+/// Returns the user according to the server, or the code and message of its refusal.
 async fn seen(client: &Client, headers: &[(&str, &str)]) -> Result<Value, (StatusCode, String)> {
     let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});

@@ -306,7 +306,7 @@ async fn the_status_of_a_plugin_is_polled() {
     assert_eq!(plugin.counts().0, 2, "the new key has a seed of its own");
 }
 
-/// Lets the next poll come, and waits until the health is this.
+/// Lets the server poll the plugin, and waits until the health check has this status.
 async fn poll(server: &Server, expected: StatusCode) {
     // The task begins to wait.
     for _ in 0..10 {

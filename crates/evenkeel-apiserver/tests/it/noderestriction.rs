@@ -103,7 +103,7 @@ async fn a_node_registers_itself_only() {
     let labels = json!({"metadata": {"labels": {"kubernetes.io/hostname": "n3", "node.kubernetes.io/a": "b", "x": "y"}},
         "spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}});
     allowed(&new.ask("POST", NODES, node("n3", labels)).await);
-    // A user in the group that does not say which node it is may nothing.
+    // A user in the group `system:nodes` without a node's name has no permissions.
     let none = kubelet(&world.server, "");
     let (code, _) = none.ask("POST", NODES, node("n5", json!({}))).await;
     assert_eq!(code, StatusCode::FORBIDDEN);
@@ -695,7 +695,7 @@ async fn a_node_asks_for_certificates_of_its_pods() {
     ] {
         refused(&world.kubelet.ask("POST", path, request("r", more)).await, words);
     }
-    // The server may know too little yet.
+    // The server may not have observed the objects yet.
     for more in [
         json!({"nodeUID": "x"}),
         json!({"podName": "gone"}),

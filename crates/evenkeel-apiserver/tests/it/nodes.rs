@@ -1,4 +1,4 @@
-//! What kubelets may see.
+//! Read permissions of kubelets.
 
 use evenkeel_apiserver::{Server, User};
 use serde_json::{Value, json};

@@ -250,7 +250,7 @@ async fn requests_that_reach_nobody_are_refused() {
         );
         assert_eq!(request, "");
     }
-    // A server that says nothing.
+    // A server that sends nothing.
     let path = format!("{PODS}/p/proxy/");
     let (head, ..) = echo.ask(&client, ("GET", &path), &[], "", "").await;
     assert_eq!(head.status, 503);

@@ -1,4 +1,5 @@
-//! What the server tells of itself: flows, ids of requests, parts, warnings, since when tokens are tracked.
+//! Information that the server returns about itself: flows, request IDs, components, warnings, and since when it tracks
+//! tokens.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

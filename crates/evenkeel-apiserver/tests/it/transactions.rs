@@ -207,7 +207,7 @@ async fn services_made_at_once_share_nothing() {
     }
 }
 
-/// Of objects made at once, as many are stored as the quota allows, and each is counted.
+/// Of objects that are created concurrently, the server stores as many as the quota allows, and counts each.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn objects_made_at_once_stay_within_their_quota() {
     let client = Client::start().await;

@@ -34,7 +34,7 @@ async fn an_object_lives_and_dies() {
     assert_ne!(changed["metadata"]["resourceVersion"], made["metadata"]["resourceVersion"]);
     // The version is stale now.
     assert_eq!(client.ask("PUT", &path, got).await.0, 409);
-    // What changes nothing keeps its version.
+    // A write that changes nothing keeps the resource version.
     let (_, same) = client.ask("PUT", &path, changed.clone()).await;
     assert_eq!(same, changed);
     let (code, patched) = client.ask("PATCH", &path, json!({"data": {"b": "3"}})).await;
@@ -135,7 +135,7 @@ async fn a_watch_sees_what_its_selector_sees() {
     let left = events(&mut watch).await;
     assert_eq!((left.len(), &left[0]["type"]), (1, &json!("DELETED")));
     assert_eq!(left[0]["object"]["metadata"]["labels"]["n"], "a");
-    // In virtual time a bookmark comes by itself.
+    // In virtual time, a bookmark arrives without further requests.
     let bookmark =
         tokio::time::timeout(Duration::from_secs(100), events(&mut watch)).await.expect("in time");
     assert_eq!(bookmark[0]["type"], "BOOKMARK");
@@ -159,7 +159,7 @@ async fn a_young_server_remembers_all_its_revisions() {
     }
 }
 
-/// Changes an object so often, and so large a one, that the events of before are forgotten.
+/// Changes a large object so often that the earlier events are evicted.
 async fn outlast_the_memory(client: &Client, name: &str) {
     let large = json!({"data": {"large": "x".repeat(150_000)}});
     let path = format!("{CONFIGMAPS}/{name}");

@@ -17,7 +17,7 @@ async fn listen() -> (SocketAddr, String) {
     (address, token)
 }
 
-/// Sends bytes and reads all that comes until the server closes the connection.
+/// Sends bytes and reads until the server closes the connection.
 async fn exchange(address: SocketAddr, request: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).await.expect("a connection");
     stream.write_all(request).await.expect("sent");
@@ -59,7 +59,7 @@ async fn a_header_that_cannot_be_read_refuses_the_request() {
         assert_eq!(status(&answer), "400", "{}", header.escape_ascii());
         assert!(answer.contains("cannot be read"), "{answer}");
     }
-    // A name in UTF-8 is a name: of somebody who may nothing here.
+    // A name in UTF-8 is valid: it names a user without permissions.
     let answer = with("Impersonate-User: jürgen".as_bytes()).await;
     assert_eq!(status(&answer), "403");
     assert!(answer.contains("User \\\"jürgen\\\" cannot list"), "{answer}");
@@ -78,7 +78,7 @@ async fn a_refused_request_is_answered_before_its_body_has_come() {
     // The response arrives, and then the connection closes although 99 bytes are missing.
     let answer = exchange(address, post("").as_bytes()).await;
     assert_eq!(status(&answer), "403", "{answer}");
-    // One who may post has a minute to send the body.
+    // A user with the permission to create has a minute to send the body.
     let admin = format!("Authorization: Bearer {token}\r\nContent-Type: application/json\r\n");
     let answer = exchange(address, post(&admin).as_bytes()).await;
     assert_eq!(status(&answer), "504", "{answer}");

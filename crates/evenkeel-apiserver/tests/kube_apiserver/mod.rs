@@ -43,7 +43,7 @@ impl Etcd {
         ]
     }
 
-    /// Stops it, or lets it go on.
+    /// Stops or continues the process.
     #[allow(dead_code, reason = "not every suite stops it")]
     pub(crate) fn signal(&self, signal: &str) {
         let pid = self.running.id().to_string();

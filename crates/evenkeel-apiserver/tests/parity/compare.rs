@@ -60,7 +60,7 @@ pub(crate) fn mask(name: &str, value: &mut Value) {
         (_, Value::String(text)) => *text = sorted(mask_text(text)),
         (_, Value::Array(items)) => items.iter_mut().for_each(|item| mask(name, item)),
         (_, Value::Object(fields)) => {
-            // A key may be an identifier, or a name that was made.
+            // A key may be an identifier, or a generated name.
             let masked: Vec<(String, Value)> = std::mem::take(fields)
                 .into_iter()
                 .map(|(key, mut value)| {
@@ -133,7 +133,7 @@ fn is_uuid(word: &str) -> bool {
         })
 }
 
-/// Times that no example has: those of the last days.
+/// Returns whether a word is a recent time. No example has a time of the last days.
 fn is_now(word: &str) -> bool {
     let Ok(time) = word.parse::<jiff::Timestamp>() else { return false };
     let now = evenkeel_apiserver::Clock::system().now();

@@ -38,7 +38,8 @@ pub(crate) fn binaries(test: &str) -> Option<PathBuf> {
 pub(crate) struct Seeds(Mutex<Range<u64>>);
 
 impl Seeds {
-    /// Returns as many seeds as the variable `count` says, or else `default`, from the one that the variable `first` names.
+    /// Returns seeds. The variable `count` has their number (default: `default`), and the variable `first` the first
+    /// seed.
     pub(crate) fn from_variables(first: &str, count: &str, default: u64) -> Self {
         let first = number(first).unwrap_or_default();
         Self(Mutex::new(first..first + number(count).unwrap_or(default)))

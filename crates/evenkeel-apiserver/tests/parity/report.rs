@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::compare::Verdict;
 
-/// How often each verdict was given.
+/// Number of comparisons with each verdict.
 #[derive(Debug, Default, Clone, Copy)]
 struct Counts {
     equal: u64,
@@ -44,7 +44,7 @@ pub(crate) struct Report {
     seed_variable: &'static str,
     kinds: BTreeMap<String, Counts>,
     classes: BTreeMap<String, (u64, u64)>,
-    /// Differences that stay, by their reason.
+    /// Accepted differences, by reason.
     accepted: BTreeMap<&'static str, (u64, u64)>,
     /// All that differs, one JSON object each.
     differences: Vec<Value>,
@@ -58,7 +58,7 @@ impl Report {
         Self { seed_variable, kinds, classes, accepted, differences }
     }
 
-    /// Notes a difference that stays for a reason: it counts as equal.
+    /// Records an accepted difference with its reason. It counts as equal.
     pub(crate) fn accept(&mut self, case: &Case<'_>, reason: &'static str) {
         self.kinds.entry(case.kind.to_owned()).or_default().equal += 1;
         self.accepted.entry(reason).or_insert((0, case.seed)).0 += 1;
@@ -116,7 +116,7 @@ impl Report {
         }
     }
 
-    /// The figures of each kind and the reasons of differences that stay, in Markdown.
+    /// Returns the figures of each kind and the reasons of accepted differences, in Markdown.
     fn table(&self) -> String {
         let mut lines = vec![
             "| kind | requests | equal | but for texts | different | accepted by ours alone |"

@@ -63,7 +63,7 @@ pub(crate) enum Connection {
     Embedded(evenkeel_apiserver::Service),
 }
 
-/// A server that connections can be made to.
+/// A server that accepts connections.
 #[derive(Clone)]
 pub(crate) enum Oracle {
     Upstream(Arc<Upstream>),
@@ -155,7 +155,7 @@ impl Oracle {
     }
 }
 
-/// A connection to upstream's server; `None` while it does not listen.
+/// Connects to upstream's server; `None` while it does not listen.
 async fn over_tls(upstream: &Upstream) -> Option<SendRequest<Full<Bytes>>> {
     let mut roots = RootCertStore::empty();
     let ca = CertificateDer::from_pem_slice(upstream.ca.as_bytes()).expect("a certificate");

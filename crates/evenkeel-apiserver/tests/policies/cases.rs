@@ -45,7 +45,7 @@ fn patch(value: &str) -> Value {
     json!({"patchType": "JSONPatch", "jsonPatch": {"expression": expression}})
 }
 
-/// The cases whose policies are made last: when they take effect, all do.
+/// The cases whose policies are created last. When these take effect, all policies do.
 pub(crate) fn last() -> Vec<Case> {
     vec![
         validating("last-validating", valid("false"), ["denied request", "denied request"]),

@@ -10,7 +10,7 @@ use crate::pools::{
     METHODS, OBJECTS, OLD_WATCHES, OPENAPI, OPENAPI_ACCEPTS, PATHS, VERSIONS,
 };
 
-/// Stands for a token that continues the same list after one page; see [`Read::page`].
+/// Placeholder of a token that continues the same list after one page; see [`Read::page`].
 pub(crate) const CONTINUE: &str = "@CONTINUE@";
 /// Stands for the entity tag of the same path.
 pub(crate) const ETAG: &str = "@ETAG@";
@@ -94,7 +94,7 @@ pub(crate) fn read(seed: u64) -> Read {
             let pools: [&[&str]; 5] = [&COLLECTIONS, &OBJECTS, &PATHS, &DISCOVERY, &HEALTH];
             read.path = one(pools.choose(&mut rng).expect("a pool"), &mut rng);
             read.method = one(&METHODS, &mut rng).parse().expect("a method");
-            // What would be deleted has to stay.
+            // The objects must remain: send writes as dry runs.
             if matches!(read.method, Method::DELETE | Method::POST | Method::PUT | Method::PATCH) {
                 read.query.push(("dryRun", "All".to_owned()));
             }

@@ -178,7 +178,7 @@ fn number(value: &mut Value, versions: &Versions) {
     }
 }
 
-/// Leaves nothing but its metadata of a bookmark's object: upstream encodes the other fields of some kinds as if they were empty.
+/// Keeps only the metadata of a bookmark's object, because upstream encodes empty other fields for some kinds.
 fn bookmarks(body: &mut Value) {
     let mut events = match body {
         Value::Array(events) => events.iter_mut().collect(),
@@ -191,7 +191,7 @@ fn bookmarks(body: &mut Value) {
     }
 }
 
-/// Masks ages, versions in messages, and those in continue tokens.
+/// Masks ages, and versions in messages and in continue tokens.
 fn settle(name: &str, value: &mut Value) {
     match value {
         // The keys of a server.
@@ -233,7 +233,7 @@ fn opened(token: &str) -> String {
     content.to_string()
 }
 
-/// A message without the versions that it tells.
+/// Returns a message without the versions in it.
 fn unversioned(message: &str) -> String {
     let mut out = String::new();
     let mut rest = message;
@@ -253,7 +253,7 @@ fn unversioned(message: &str) -> String {
     out
 }
 
-/// How JSON is laid out. The order of its fields means nothing, as does the style of YAML.
+/// Returns the layout of JSON. The order of its fields is ignored, and so is the style of YAML.
 fn layout(text: &str) -> Value {
     json!({"is indented": text.contains("\n  "), "ends its line": text.ends_with('\n')})
 }

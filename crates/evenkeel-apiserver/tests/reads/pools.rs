@@ -150,7 +150,7 @@ pub(crate) const OLD_WATCHES: [&str; 8] = [
     "/api/v1/watch/nothing",
 ];
 
-/// Paths of discovery documents, twice those that are aggregated.
+/// Paths of discovery documents. Those of aggregated documents occur twice.
 pub(crate) const DISCOVERY: [&str; 12] = [
     "/api",
     "/apis",

@@ -8,7 +8,7 @@ use crate::parity::servers::{Answer, Connection, Oracle, Sent};
 
 const OBJECTS: &str = include_str!("objects.yaml");
 
-/// What is served once the servers know all definitions.
+/// Paths that are served once the servers have processed all definitions.
 const SERVED: [&str; 4] = [
     "/apis/reads.example.com/v1/racks",
     "/apis/reads.example.com/v2beta1/widgets",

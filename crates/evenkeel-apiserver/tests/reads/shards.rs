@@ -217,7 +217,7 @@ async fn answer(connection: &mut Connection, method: &Method, uri: &str, accept:
     if body["metadata"]["continue"].as_str().is_some_and(|token| !token.is_empty()) {
         body["metadata"]["continue"] = "<token>".into();
     }
-    // Columns are those of any Table.
+    // The columns are those of any Table.
     body["columnDefinitions"] = Value::Null;
     mask("", &mut body);
     json!({"code": raw.code, "items": items, "body": body})
@@ -246,7 +246,8 @@ async fn check_split(connection: &mut Connection) {
     assert_eq!(n_found, all.len());
 }
 
-/// The types and names of a watch's events of each of two shards, while objects are created, changed and deleted.
+/// Returns the types and names of a watch's events for each of two shards, while objects are created, changed and
+/// deleted.
 async fn watched(oracle: &Oracle) -> Vec<Vec<(String, String)>> {
     let mut connection = oracle.connect().await;
     let path = "/api/v1/configmaps";
@@ -307,7 +308,7 @@ async fn sharded_reads_get_upstreams_answers() {
             |rng: &mut SmallRng, from: &[&'static str]| from.choose(rng).copied().unwrap_or("");
         let (path, others) = (pick(&mut rng, &PATHS), pick(&mut rng, &OTHERS));
         let (accept, selector) = (pick(&mut rng, &ACCEPTS), selector(&mut rng));
-        // Deletes nothing. A deletion takes `resourceVersion` for a precondition.
+        // Must delete nothing. A deletion uses `resourceVersion` as a precondition.
         let is_deletion = rng.random_bool(0.05) && !others.contains("resourceVersion");
         let (method, others) = if is_deletion {
             (Method::DELETE, format!("{others}&dryRun=All"))

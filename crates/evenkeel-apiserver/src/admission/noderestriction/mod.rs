@@ -72,7 +72,7 @@ fn check(write: &Write<'_>) -> Result<(), Refusal> {
     }
 }
 
-/// Checks that a node changes only those fields of a claim's status that change when the volume is resized.
+/// Checks that a node only changes the fields of a claim's status that a resize of the volume changes.
 ///
 /// Upstream: `admitPVCStatus`.
 fn claim(write: &Write<'_>) -> Result<(), Refusal> {

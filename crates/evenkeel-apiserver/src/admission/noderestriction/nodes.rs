@@ -63,7 +63,7 @@ fn update(write: &Write<'_>) -> Result<(), Refusal> {
     }
 }
 
-/// Returns the changed labels that a node may not change, joined by commas; `None` if there are none.
+/// Returns the changed labels that a node may not change, joined by commas; `None` without such labels.
 ///
 /// Upstream: `getModifiedLabels`, `getForbiddenLabels`.
 fn forbidden_labels(new: &Value, old: &Value) -> Option<String> {

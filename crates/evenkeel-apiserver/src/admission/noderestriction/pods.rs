@@ -166,8 +166,8 @@ const PROJECTED_SOURCES: [(&str, &str); 5] = [
     ("podCertificate", "podcertificates"),
 ];
 
-/// Returns the resource of an API object that the pod refers to; `None` if there is none. A node
-/// must not gain access to objects by creating a pod that refers to them.
+/// Returns the resource of an API object that the pod refers to; `None` if it refers to no object. A node must not gain
+/// access to objects by creating a pod that refers to them.
 ///
 /// Upstream: `HasAPIObjectReference`.
 fn object_reference(pod: &Value) -> Result<Option<&'static str>, Refusal> {
@@ -191,7 +191,7 @@ fn object_reference(pod: &Value) -> Result<Option<&'static str>, Refusal> {
     Ok(None)
 }
 
-/// Returns the resource of an API object that the volume refers to; `None` if there is none.
+/// Returns the resource of an API object that the volume refers to; `None` if it refers to no object.
 fn volume_reference(volume: &Value) -> Result<Option<&'static str>, Refusal> {
     let has = |field: &str| get(volume, field).is_some();
     let name = || quote(text(volume, "name"));

@@ -12,7 +12,7 @@ use crate::resource::GroupResource;
 pub(super) enum Refusal {
     /// Reason that the client receives in a 403.
     Forbidden(String),
-    /// Error that the client receives as it is.
+    /// Error that the client receives unchanged.
     Other(StatusError),
 }
 

@@ -50,8 +50,9 @@ fn containers(spec: &Value) -> impl Iterator<Item = &Value> {
         .flat_map(|name| list(spec, name))
 }
 
-/// Returns a pod's violations of one version of a standard: those of the baseline level by the names of its checks, then
-/// those of the restricted one. A stricter check takes the place of the baseline's.
+/// Returns a pod's violations of one version of a standard. Violations of the baseline level come first, ordered by the
+/// names of the checks, then those of the restricted level. A restricted check replaces the baseline check that it
+/// extends.
 ///
 /// Upstream: `checkRegistry`.
 pub(super) fn check(level: Level, version: Version, metadata: &Value, spec: &Value) -> Violations {

@@ -75,7 +75,7 @@ impl Failures {
         }));
     }
 
-    /// Returns the key and the value of the annotation with the first failures; `None` if there are none.
+    /// Returns the key and the value of the annotation with the first failures; `None` without failures.
     pub(super) fn published(mut self) -> Option<(&'static str, String)> {
         if self.0.is_empty() {
             return None;

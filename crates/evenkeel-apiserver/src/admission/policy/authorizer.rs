@@ -1,4 +1,4 @@
-//! Answers the authorization checks of CEL expressions with the server's authorizers.
+//! Runs the authorization checks of CEL expressions with the server's authorizers.
 //!
 //! Upstream: `NewAuthorizerVal` of `cel/library/authz.go`.
 

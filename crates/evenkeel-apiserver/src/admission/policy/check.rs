@@ -61,7 +61,8 @@ fn check_match_conditions(
     }
 }
 
-/// Checks the expressions of a policy. `mutates` tells a MutatingAdmissionPolicy from a ValidatingAdmissionPolicy.
+/// Checks the expressions of a policy. `mutates` is whether it is a MutatingAdmissionPolicy, and not a
+/// ValidatingAdmissionPolicy.
 fn check_policy(object: &Value, mutates: bool, errors: &mut Vec<FieldError>) {
     let spec = &object["spec"];
     let params = get(spec, "paramKind").is_some();

@@ -56,7 +56,7 @@ pub(super) struct Mutation {
 /// Policy with parsed expressions.
 pub(super) struct Policy {
     pub(super) name: String,
-    /// Policy object as it is stored.
+    /// Stored policy object.
     pub(super) document: Value,
     /// Match conditions. The policy applies if all of them are true.
     pub(super) conditions: Vec<Expression>,

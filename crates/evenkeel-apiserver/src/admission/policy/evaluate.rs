@@ -85,7 +85,7 @@ impl<'a> Bindings<'a> {
     }
 }
 
-/// Adds the policy's variables. A variable may use those before it. It is evaluated when an expression first uses it.
+/// Adds the policy's variables. A variable may use earlier variables. It is evaluated when an expression first uses it.
 pub(super) fn with_variables<'s>(policy: &'s Policy, scope: Scope<'s>) -> Scope<'s> {
     let program = |variable: &'s Expression| {
         (variable.name.as_str(), variable.program.as_ref().map_err(String::as_str))

@@ -78,7 +78,7 @@ fn bound_policies(cx: &Context<'_>, kind: PolicyKind) -> Vec<BoundPolicy> {
     policies.into_iter().filter_map(with_bindings).collect()
 }
 
-/// Mutating policies for one request, which run in one pass or two.
+/// Mutating policies for one request, which run in one or two passes of mutating admission.
 pub(super) struct Mutating {
     policies: Vec<BoundPolicy>,
     /// State of the passes. The keys are the indexes of a policy and of its binding.

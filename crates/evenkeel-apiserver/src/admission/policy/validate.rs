@@ -102,7 +102,7 @@ fn validate_with_params(
     }
 }
 
-/// Evaluates the validations of a policy, and the messages of those that fail. All share one cost budget.
+/// Evaluates the validations of a policy, and the messages of failed validations. All share one cost budget.
 fn run_validations(
     request: &Attributes<'_>,
     policy: &Policy,

@@ -63,8 +63,8 @@ impl Answers {
         !self.state().open.is_empty()
     }
 
-    /// Sends the open questions to the webhooks. Returns whether a question was open. If one was, the decisions that
-    /// recorded it have to be made again.
+    /// Sends the recorded reviews to the webhooks. Returns whether any review was recorded. If so, the caller must
+    /// repeat the decisions that recorded them.
     pub(crate) async fn settle(&self) -> bool {
         let open = std::mem::take(&mut self.state().open);
         let any = !open.is_empty();

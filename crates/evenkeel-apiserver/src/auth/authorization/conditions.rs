@@ -6,7 +6,7 @@ use evenkeel_cel::check::{self, DeclType, Type, Variable};
 use evenkeel_cel::{PER_CALL_LIMIT, Program, Scope, Val};
 use serde_json::{Value, json};
 
-/// Compiled condition, with its source text.
+/// Compiled condition, with its source.
 #[derive(Debug)]
 pub(super) struct Condition {
     text: String,
@@ -62,7 +62,8 @@ pub(super) fn matches(conditions: &[Condition], spec: &Value) -> Matched {
     if errors.is_empty() { Matched::Yes } else { Matched::Failed(errors) }
 }
 
-/// Returns a review's `spec` with every string, list and map that conditions read, also those that JSON omits.
+/// Returns a review's `spec` with every string, list and map that conditions read, including empty ones, which JSON
+/// omits.
 ///
 /// Upstream: `convertObjectToUnstructured`.
 pub(super) fn with_empty_fields(spec: &Value) -> Value {

@@ -70,7 +70,7 @@ pub(super) struct MatchCondition {
     pub(super) expression: String,
 }
 
-/// Duration in nanoseconds, which may be negative. Zero stands for an absent one.
+/// Duration in nanoseconds, which may be negative. Zero if absent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct GoDuration(pub(super) i64);
 

@@ -5,7 +5,7 @@
 pub(crate) enum Effect {
     /// The request is allowed.
     Allow,
-    /// The request is denied, whatever later authorizers would say.
+    /// The request is denied without asking later authorizers.
     Deny,
     /// A later authorizer decides. Without a later one, the request is denied.
     NoOpinion,
@@ -17,7 +17,7 @@ pub(crate) struct Decision {
     pub(crate) effect: Effect,
     /// May be empty.
     pub(crate) reason: String,
-    /// Error that occurred on the way, such as that of a webhook.
+    /// Error of an authorizer that did not decide, such as a webhook.
     pub(crate) error: Option<String>,
 }
 

@@ -42,7 +42,7 @@ pub(crate) struct Source {
     server: String,
     clock: Clock,
     metrics: Arc<Metrics>,
-    /// Types besides webhooks that the file must keep, because it had them at the start.
+    /// Types other than webhooks that the file had at the start. Later versions must keep them.
     required: BTreeSet<String>,
     last: Mutex<Loaded>,
 }
@@ -58,7 +58,7 @@ impl Source {
     /// Loads the file for the first time.
     ///
     /// # Errors
-    /// The file cannot be read, or its content is invalid. The error says why.
+    /// The file cannot be read, or its content is invalid. The error has the reason.
     pub(crate) fn load(
         path: &Path,
         server: String,
@@ -78,7 +78,7 @@ impl Source {
         Ok((source, authorizers))
     }
 
-    /// Loads the file again if it has changed. Returns the new authorizers, or `None` if the old ones stay.
+    /// Loads the file again if it has changed. Returns the new authorizers, or `None` to keep the old ones.
     ///
     /// Upstream: `checkFile`.
     pub(crate) fn reload(&self, now: Timestamp) -> Option<Vec<Named>> {

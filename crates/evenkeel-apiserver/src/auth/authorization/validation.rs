@@ -14,7 +14,7 @@ use super::config::{
 };
 use crate::auth::rbac::aggregate;
 
-/// Types that upstream knows, sorted.
+/// Types that upstream supports, sorted.
 const TYPES: [&str; 6] = ["ABAC", "AlwaysAllow", "AlwaysDeny", "Node", "RBAC", "Webhook"];
 /// Maximum number of match conditions of a webhook.
 const MAX_CONDITIONS: usize = 64;
@@ -32,8 +32,8 @@ pub(super) struct ValidAuthorizer<'a> {
 /// Returns why a file is not a regular file that can be read; `None` if it is.
 pub(super) type FileError<'a> = dyn Fn(&str) -> Option<String> + 'a;
 
-/// Returns the authorizers of a configuration, which must have the `required` types besides webhooks. The error has the
-/// messages of all errors.
+/// Returns the authorizers of a configuration. Apart from webhooks, it must have the `required` types. The error has
+/// the messages of all errors.
 pub(super) fn validate<'a>(
     config: &'a AuthorizationConfiguration,
     required: &BTreeSet<String>,

@@ -26,7 +26,7 @@ pub(crate) struct AnonymousConfig {
     pub(crate) conditions: Vec<AnonymousCondition>,
 }
 
-/// Path for which the server allows anonymous requests.
+/// Path that the server allows anonymous requests for.
 ///
 /// Upstream: `AnonymousAuthCondition`.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -56,7 +56,7 @@ pub(crate) struct Issuer {
     pub(crate) url: String,
     #[serde(rename = "discoveryURL")]
     pub(crate) discovery_url: String,
-    /// Certificate authorities for the issuer's server, in PEM; empty for those of the system.
+    /// Certificate authorities for the issuer's server, in PEM; empty for the system's certificate authorities.
     pub(crate) certificate_authority: String,
     pub(crate) audiences: Vec<String>,
     pub(crate) audience_match_policy: String,

@@ -117,7 +117,7 @@ fn issuer_url(issuer: &str) -> &str {
     if issuer == "accounts.google.com" { "https://accounts.google.com" } else { issuer }
 }
 
-/// Refuses a token that is for none of the configured audiences, has expired, or is not valid yet.
+/// Refuses a token that has none of the configured audiences, has expired, or is not valid yet.
 ///
 /// Upstream: `IDTokenVerifier.Verify` of go-oidc, `verifyAudience`.
 fn check_audience_and_times(

@@ -72,8 +72,8 @@ impl ServiceAccountInfo {
     }
 }
 
-/// Returns the user of a service account, for callers that know only its names. Unlike the user of a token, this user
-/// is not in the group `system:authenticated`.
+/// Returns the user of a service account, for callers that only have its namespace and name. Unlike the user of a
+/// token, this user is not in the group `system:authenticated`.
 ///
 /// Upstream: `MakeUsername`, `MakeGroupNames`.
 pub(crate) fn user_of(namespace: &str, name: &str) -> User {

@@ -1,4 +1,4 @@
-//! Legacy tokens: those in Secrets of the type `kubernetes.io/service-account-token`. They do not expire.
+//! Legacy tokens: tokens in Secrets of the type `kubernetes.io/service-account-token`. They do not expire.
 //!
 //! | documented rule | implemented in |
 //! |---|---|

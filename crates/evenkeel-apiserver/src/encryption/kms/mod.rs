@@ -181,8 +181,8 @@ impl Kms {
         }
     }
 
-    /// Extends the period of writes if the seed is of this key. Otherwise generates a seed; the old one stays in place
-    /// if that fails.
+    /// Extends the period of writes if the seed belongs to this key. Otherwise generates a seed; if that fails, keeps
+    /// the old one.
     ///
     /// Upstream: `rotateDEKOnKeyIDChange`.
     async fn rotate_if_needed(&self, key_id: &str, expires: Timestamp) -> Result<(), String> {

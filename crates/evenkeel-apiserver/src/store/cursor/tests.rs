@@ -211,7 +211,7 @@ async fn a_cursor_returns_all_events_of_a_revision() {
     let large = (0..MAX_EVENTS + 44).map(|n| added(&format!("a/{n}"), 8));
     store.shared.publish_up_to(8, [added("a/x", 7)].into_iter().chain(large).collect());
     store.shared.publish_up_to(9, vec![added("b/x", 9), added("a/y", 9)]);
-    // Writes that this server does not know.
+    // Writes of resources that this server does not know.
     store.shared.publish_up_to(12, Vec::new());
     assert_eq!(store.revision(), 12);
     for (cursor, expected) in cursors.iter_mut().zip([304, 304, 304, 300]) {

@@ -18,7 +18,7 @@ use crate::store::shared::Shared;
 /// Key of the last compaction. It is not below the prefix of objects.
 const KEY: &str = "compact_rev_key";
 
-/// Last compaction that a server knows.
+/// Last compaction that a server knows about.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct LastCompaction {
     /// Version of the key.

@@ -24,7 +24,7 @@ use crate::store::state::{Staged, State};
 
 /// Number of objects per page of the initial list. Upstream: `maxLimit` of a reflector's pages.
 const PAGE_SIZE: i64 = 500;
-/// Maximum number of revisions of history that a start reads, so that it does not take long.
+/// Maximum number of revisions of history that a starting server reads, so that the start does not take long.
 const MAX_HISTORY: u64 = 16_384;
 /// First delay before the watch is restarted after an error. The delay doubles as long as etcd sends nothing.
 const RETRY_DELAY: Duration = Duration::from_millis(20);

@@ -1,9 +1,9 @@
 //! Store in etcd, in kube-apiserver's layout, which several servers may share. Memory is a watch cache: only the watch of
 //! etcd (`feed`) changes it, in order, and the store's revision is etcd's.
 //!
-//! A commit (`commit`) checks its transaction against memory, sends one transaction to etcd, and waits until the watch has
-//! brought memory to its revision. All keys of one transaction have the same revision. Commits of several requests run
-//! concurrently; nothing is pending.
+//! A commit (`commit`) checks its transaction against memory, sends one transaction to etcd, and waits until the watch
+//! has brought memory to its revision. All keys of one transaction have the same revision. Commits of several requests
+//! run concurrently, without pending writes in memory.
 //!
 //! | part | module |
 //! |---|---|
@@ -50,7 +50,7 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 /// Delay before the first such request. Usually the watch is only some milliseconds behind.
 const FIRST_PROGRESS_DELAY: Duration = Duration::from_millis(10);
 
-/// Delay before a read is repeated after an error. Reads change nothing, so that they are repeated until the time-out.
+/// Delay before a read is repeated after an error. Reads change nothing, so they are repeated until the timeout.
 const RETRY_DELAY: Duration = Duration::from_millis(250);
 
 /// Reason why a store in etcd could not be opened.
@@ -144,7 +144,7 @@ impl Store {
         self.shared.etcd.is_some()
     }
 
-    /// Waits until memory has all writes that were committed before the call, also those of other servers.
+    /// Waits until memory has all writes that were committed before the call, including writes of other servers.
     pub(crate) async fn catch_up(&self) -> Result<(), WriteError> {
         let Some(etcd) = &self.shared.etcd else { return Ok(()) };
         let revision = async {

@@ -17,7 +17,7 @@ pub(super) fn on(folder: &FaultyFolder) -> Result<Store, OpenError> {
     Store::open_in(Arc::new(folder.clone()), Arc::new(Identity), NUMBERS, clock(), false)
 }
 
-/// The second of two transactions fails at each of its writes, and the disk crashes.
+/// The second of two transactions fails at each of its writes in turn, and then the disk crashes.
 #[tokio::test(start_paused = true)]
 async fn a_crash_leaves_a_whole_transaction_or_nothing_of_it() {
     let (numbers, others): (ResourcePrefix, ResourcePrefix) = ("numbers".into(), "others".into());

@@ -79,8 +79,8 @@ struct Run {
     folder: FaultyFolder,
     store: Store,
     model: Model,
-    /// Batches that the store refused since the last commit. A crash leaves at most one of them, and leaves it whole.
-    /// The test does not know which of them reached the disk.
+    /// Batches that the store refused since the last commit. A crash leaves at most one whole batch of them. The test
+    /// does not know which batch reached the disk.
     doubtful: Vec<Vec<PlannedOp>>,
     next_mark: u64,
     trace: Vec<String>,

@@ -27,7 +27,7 @@ pub(super) async fn persist(
 ) -> Result<Written, AttemptError> {
     let (api, stored) = (write.request.api, &*write.stored);
     if write.answers.are_missing() {
-        // The attempt rests on decisions that are not made yet. The caller makes it again.
+        // The attempt depends on provisional authorization decisions. The caller repeats it.
         return Err(AttemptError::Race);
     }
     let created = attempt.old.is_none();

@@ -46,7 +46,7 @@ async fn streams_are_opened_and_finished() {
         assert_eq!(client.receive().await, data(1, b"", true));
         client.open_accepted(3, A).await;
         client.send(Frame::Reset { stream: 3, status: 5 }).await;
-        // The server is done, says so, and closes its direction.
+        // The server has finished, sends GOAWAY, and closes its direction.
         assert_eq!(client.receive().await, go_away());
         assert_eq!(client.receive().await, None);
         drop(client);
@@ -107,7 +107,7 @@ async fn a_client_that_is_not_read_from_is_held_back() {
     let blocked = Notify::new();
     let piece = [7; 4096];
     let total = 4 * MAX_WAITING_BYTES / piece.len();
-    // Reads nothing before the client is held back.
+    // Reads nothing until flow control blocks the client.
     let slow = async |mut streams: mpsc::Receiver<Stream>| {
         let Some(mut stream) = streams.recv().await else { return };
         blocked.notified().await;

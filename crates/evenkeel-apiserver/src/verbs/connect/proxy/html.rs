@@ -35,7 +35,7 @@ const LINKS: [(&[u8], &[&[u8]]); 25] = [
     (b"video", &[b"poster", b"src"]),
 ];
 
-/// Elements whose content is text, even if it looks like tags.
+/// Elements whose content is text, even if it contains tags.
 const RAW_TEXT: [&[u8]; 9] = [
     b"iframe",
     b"noembed",
