@@ -100,7 +100,8 @@ pub fn validate_expressions(
     evaluate_rules(&ValueContext { schema, value, old, path, ratchets: true }, budget, errors);
 }
 
-/// Evaluates all rules of `schema` on a default, which is at `path`: as a value that stays, and then as a new one.
+/// Evaluates all rules of `schema` on a default, which is at `path`: first as an unchanged value, and then as a new
+/// one.
 ///
 /// Upstream: `validate` of `schema/defaulting`.
 pub(crate) fn validate_default(

@@ -50,7 +50,7 @@ pub fn set_condition(crd: &mut Value, kind: &str, state: [&str; 3], now: &str) {
     set(crd, "status.conditions", conditions);
 }
 
-/// Returns the definition with its next status, or `None` if the status stays the same. `others` are all other
+/// Returns the definition with its next status, or `None` if the status does not change. `others` are all other
 /// definitions.
 pub fn next_status(crd: &Value, others: &[&Value], now: &str) -> Option<Value> {
     let mut new = crd.clone();
@@ -244,7 +244,7 @@ mod tests {
             "listKind": format!("{kind}List"), "shortNames": ["s"]}}, "status": {"acceptedNames": {"plural": "", "kind": ""}, "conditions": null}})
     }
 
-    /// Applies next statuses until the status stays the same. Returns the definition and the number of changes.
+    /// Applies next statuses until the status does not change. Returns the definition and the number of changes.
     fn settle(mut crd: Value, others: &[&Value]) -> (Value, usize) {
         let mut steps = 0;
         while let Some(next) = next_status(&crd, others, "t") {

@@ -185,7 +185,7 @@ fn restored_metadata(original: &Value, converted: &Value) -> Result<Value, Strin
                 "metadata.{name}[{key}] must be a string, but is {kind} in converted object"
             ));
         }
-        // An invalid value may stay as it was stored.
+        // An invalid stored value may remain unchanged.
         if *after != before {
             validate_pairs(name, after)?;
         }

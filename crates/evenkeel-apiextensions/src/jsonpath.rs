@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-/// Maximum nesting of brackets. A deeper path selects nothing.
+/// Maximum nesting of brackets. A path with deeper nesting selects nothing.
 const MAX_NESTING: usize = 16;
 
 /// Maximum number of values that one search visits. Steps such as `..` multiply their results, so even a short path

@@ -104,7 +104,7 @@ impl ScalePaths {
     /// Sets the object's replicas to those of a Scale. Upstream: `scaleUpdatedObjectInfo`.
     ///
     /// # Errors
-    /// When the Scale has negative replicas, or still those of [`scale_to_write`](Self::scale_to_write).
+    /// The Scale has negative replicas, or still has the placeholder of [`scale_to_write`](Self::scale_to_write).
     pub fn set_replicas(
         &self,
         kind: &GroupKind,

@@ -17,7 +17,8 @@ pub(super) fn child_path(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
-/// Moves an error from a value that was validated at the empty path to the value's own `path`. The error's message stays.
+/// Moves an error from a value that was validated at the empty path to the value's own `path`. Does not change the
+/// message.
 pub fn move_error(error: &mut FieldError, path: &str) {
     error.field = match &*error.field {
         "" | "<nil>" => path.to_owned(),
