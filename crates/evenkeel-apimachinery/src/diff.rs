@@ -138,7 +138,7 @@ impl<'t> Matcher<'t> {
     /// Upstream: `findLongestMatch`.
     fn longest_block(&mut self, old: &Range<usize>, new: &Range<usize>) -> Block {
         let mut best = Block { old: old.start, new: new.start, n_lines: 0 };
-        // Lengths of the blocks that end at the previous old line, by the index of their last line in the new text.
+        // Lengths of the blocks that end at the previous old line, by the index of their last line in the new string.
         let mut lengths: HashMap<usize, usize> = HashMap::new();
         for index in old.clone() {
             let matches =
@@ -187,7 +187,7 @@ mod tests {
             ("a\nb", "a\nc", "@@ -1,2 +1,2 @@\n a\n-b\n+c\n"),
             ("a", "", "@@ -1 +1 @@\n-a\n+\n"),
             ("1\n2\n3\n4\n5\n6", "1\n2\n3\n4\n5\n6\n7", "@@ -4,3 +4,4 @@\n 4\n 5\n 6\n+7\n"),
-            // The longest block stays, although the diff is then not the smallest.
+            // The longest block is kept, although the diff is then not the smallest.
             ("a\nb", "a\nc\na\nb", "@@ -1,2 +1,4 @@\n+a\n+c\n a\n b\n"),
             (
                 "x\n1\n2\n3\n4\n5\n6\n7\ny",
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn popular_lines_do_not_start_a_block() {
-        // A line with more than 1 % of the occurrences stays only next to another unchanged line.
+        // A line with more than 1 % of the occurrences only counts as unchanged next to another unchanged line.
         let line = |index: usize| {
             if index.is_multiple_of(20) { "}".to_owned() } else { index.to_string() }
         };

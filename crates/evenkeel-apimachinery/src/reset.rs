@@ -94,7 +94,7 @@ pub fn reset_all_but_metadata_and_status(new: &mut Value, old: &Value) {
     }
 }
 
-/// Resets every field of `new` except `status` and `metadata.managedFields` to its value in `old`. These two stay
+/// Resets every field of `new` except `status` and `metadata.managedFields` to its value in `old`. These two remain
 /// absent if `new` lacks them. The rest of the metadata, such as labels and annotations, is reset.
 pub fn reset_all_but_status_and_managed_fields(new: &mut Value, old: &Value) {
     let status = new.as_object_mut().and_then(|map| map.remove("status"));

@@ -1,4 +1,4 @@
-//! Decoding of custom resources: unknown fields are pruned, other fields stay as written, and metadata is typed.
+//! Decoding of custom resources: unknown fields are pruned, other fields are kept unchanged, and metadata is typed.
 
 use serde_json::Value;
 
@@ -51,8 +51,8 @@ fn number(text: &str) -> Option<Value> {
     Some(value)
 }
 
-/// Prunes fields that the schema does not specify. `path` is the path of `value`; it is unchanged on return. Unknown
-/// fields in the metadata of embedded objects go to `embedded`, because they are reported after all others.
+/// Prunes fields that the schema does not specify. `path` is the path of `value`; it is unchanged on return. Adds
+/// unknown fields in the metadata of embedded objects to `embedded`, because they are reported after all other fields.
 fn prune(
     value: &mut Value,
     type_ref: TypeRef<'_>,

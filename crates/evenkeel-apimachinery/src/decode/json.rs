@@ -42,8 +42,8 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// Converts to an untyped value: integers stay integers, other numbers become floats, the last of duplicate keys
-    /// wins.
+    /// Converts to an untyped value: integers remain integers, other numbers become floats, and the last one of
+    /// duplicate keys wins.
     pub(crate) fn to_value(&self) -> Value {
         match self {
             Self::Null => Value::Null,

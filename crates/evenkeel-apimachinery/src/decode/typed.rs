@@ -98,8 +98,8 @@ pub(crate) fn zero_value(type_ref: TypeRef<'_>) -> Value {
     }
 }
 
-/// Replaces empty lists and maps by null, as upstream's storage encoding does. Decoding has already removed those
-/// with `omitempty`.
+/// Replaces empty lists and maps by null, as upstream's storage encoding does. Decoding has already removed empty
+/// fields with `omitempty`.
 pub(crate) fn null_empty(value: &mut Value, type_ref: TypeRef<'_>) {
     match (type_ref.shape(), value) {
         (Shape::List { .. } | Shape::Map { .. }, value) if is_omitted(value) => {

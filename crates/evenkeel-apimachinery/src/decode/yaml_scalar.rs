@@ -85,7 +85,7 @@ fn integer(text: &str) -> Option<String> {
     Some(if value == 0 { "0".to_owned() } else { format!("{sign}{value}") })
 }
 
-/// Parses a decimal fraction, with or without an exponent. Infinities and NaN have no JSON form and stay strings.
+/// Parses a decimal fraction, with or without an exponent. Infinities and NaN have no JSON form and remain strings.
 fn float(text: &str) -> Option<String> {
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
     let allowed = |c: char| c.is_ascii_digit() || matches!(c, '.' | 'e' | 'E' | '+' | '-');

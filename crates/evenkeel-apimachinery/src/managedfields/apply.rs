@@ -1,4 +1,4 @@
-//! Server-side apply: merges the applied fields, removes those no longer applied, and finds conflicts.
+//! Server-side apply: merges the applied fields, removes fields that are no longer applied, and finds conflicts.
 //!
 //! Upstream: `sigs.k8s.io/structured-merge-diff/v6/merge`, `structuredMergeManager`.
 

@@ -28,7 +28,7 @@ pub(crate) fn update_managed_fields(
 ) {
     let mut managers = managers_before(old, new, write.subresource);
     managers::remove_managed_fields(new);
-    // After a client has reset the managed fields, they stay absent until an apply.
+    // After a client has reset the managed fields, they remain absent until an apply.
     if managers.entries.is_empty() && old.is_some() {
         return;
     }

@@ -182,7 +182,7 @@ fn apply_strategic_patch(
 
 /// Decodes the patched object. The error is the reason why it is invalid.
 ///
-/// Fields of a built-in kind that are as in `current` stay as they are, because they have been decoded before.
+/// Fields of a built-in kind that are equal in `current` are kept unchanged, because they have been decoded before.
 fn decode_patched(
     kind: &GroupVersionKind,
     schema: Option<&Schema>,

@@ -33,7 +33,7 @@ pub enum BadValue {
 }
 
 impl BadValue {
-    /// Returns the approximate length of the text in bytes.
+    /// Returns the approximate length of the message in bytes.
     fn size(&self) -> usize {
         fn size(value: &Value) -> usize {
             match value {
@@ -145,7 +145,7 @@ impl FieldError {
         Self::invalid("<nil>", Value::Null, detail)
     }
 
-    /// Returns the approximate length of the text in bytes.
+    /// Returns the approximate length of the message in bytes.
     pub(crate) fn size(&self) -> usize {
         self.field.len() + self.detail.len() + self.value.as_ref().map_or(0, BadValue::size) + 16
     }

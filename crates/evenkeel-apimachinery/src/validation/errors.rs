@@ -106,7 +106,7 @@ impl Errors {
         self.is_truncated |= other.is_truncated;
     }
 
-    /// Returns whether there are no errors.
+    /// Returns whether no error was added.
     pub fn is_empty(&self) -> bool {
         self.found.is_empty()
     }
