@@ -32,8 +32,8 @@ pub(crate) fn copy_annotations(pod: &mut Value) {
     }
 }
 
-/// Returns warnings about the annotations of a new pod, as its client sent it: those without a valid profile, and those
-/// with a profile that no field names.
+/// Returns warnings about the annotations of a new pod in the form that its client sent: annotations without a valid
+/// profile, and annotations whose profile no field names.
 pub fn warnings(pod: &Value) -> Vec<String> {
     if text(pod, "spec.os.name") == "windows" {
         return Vec::new();
@@ -46,7 +46,7 @@ pub fn warnings(pod: &Value) -> Vec<String> {
     uncovered(pod, spec, "", is_covered)
 }
 
-/// Returns warnings about the annotations of a pod template, which is at `path`: those whose profile no field names.
+/// Returns warnings about annotations of the pod template at `path` whose profile no field names.
 ///
 /// Upstream: `warningsForPodSpecAndMeta`.
 pub(crate) fn template_warnings(template: &Value, spec: &Value, path: &str) -> Vec<String> {

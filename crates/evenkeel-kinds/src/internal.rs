@@ -40,7 +40,7 @@ struct Field {
 
 impl Field {
     /// Parses `name[=path]:type[:o]`. By default, the path is the name with a lower-case first letter. The suffix `:o`
-    /// stands for `omitempty`.
+    /// means `omitempty`.
     fn parse(cell: &'static str) -> Option<Self> {
         let (name, type_) = cell.split_once(':')?;
         let (type_, omit_empty) = match type_.strip_suffix(":o") {

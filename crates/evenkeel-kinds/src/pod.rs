@@ -40,7 +40,7 @@ pub fn prepare_update(subresource: &str, new: &mut Value, old: &Value) {
             }
             preserve_status_fields(new, old);
         }
-        // The subresource changes only the ephemeral containers. The new resource version and managed fields stay.
+        // The subresource changes only the ephemeral containers. Keep the new resource version and managed fields.
         "ephemeralcontainers" => {
             let containers = value::get(new, "spec.ephemeralContainers").cloned();
             let metadata = new.get("metadata").cloned();

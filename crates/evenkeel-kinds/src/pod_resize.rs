@@ -9,7 +9,7 @@ use crate::pod_resources;
 const CONTAINERS: [&str; 2] = ["spec.containers", "spec.initContainers"];
 
 /// Resets all fields except the resources and the resize policies of containers, and the resources of the pod. If
-/// containers are added or removed, leaves the pod as it is. Validation then rejects it.
+/// containers are added or removed, does not change the pod. Validation then rejects it.
 ///
 /// Upstream: `podResizeStrategy`, `dropNonResizeUpdates`.
 pub(crate) fn prepare(new: &mut Value, old: &Value) {

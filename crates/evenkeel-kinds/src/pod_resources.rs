@@ -137,7 +137,7 @@ pub(crate) fn default(pod: &mut Value) {
 }
 
 /// Returns the QoS class of a pod: Guaranteed if all limits equal the requests, BestEffort without limits and requests,
-/// and Burstable otherwise. If the pod has pod-level resources, those of the containers do not count.
+/// and Burstable otherwise. If the pod has pod-level resources, the containers' resources do not count.
 ///
 /// Upstream: `ComputePodQOS`.
 pub(crate) fn qos_class(pod: &Value) -> &'static str {

@@ -49,7 +49,7 @@ pub fn ip_families(service: &Value) -> Vec<IpFamily> {
     names.filter_map(IpFamily::parse).collect()
 }
 
-/// Makes `clusterIPs` agree with `clusterIP` for clients that know only `clusterIP`.
+/// Makes `clusterIPs` agree with `clusterIP` for clients that only support `clusterIP`.
 ///
 /// Upstream: `normalizeClusterIPs`.
 pub fn normalize_cluster_ips(service: &mut Value, old: Option<&Value>) {

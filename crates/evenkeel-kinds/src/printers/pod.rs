@@ -67,8 +67,8 @@ fn condition<'a>(pod: &'a Value, kind: &str) -> Option<&'a Value> {
     list(pod, "status.conditions").iter().find(|condition| text(condition, "type") == kind)
 }
 
-/// Summarizes a pod. A pod that is initializing only has the restarts of its init containers. Later, only those of
-/// sidecars and containers count.
+/// Summarizes a pod. While a pod is initializing, only restarts of its init containers count. Later, only restarts of
+/// sidecars and main containers count.
 fn summarize(pod: &Value) -> Summary {
     let mut summary = Summary {
         reason: text_or(pod, "status.reason", text(pod, "status.phase")).to_owned(),

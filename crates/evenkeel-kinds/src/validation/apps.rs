@@ -58,7 +58,7 @@ pub(crate) fn update(target: ValidationTarget<'_>, new: &Value, old: &Value, err
 /// Rules that apply to the pod template of a workload.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum TemplateCheck {
-    /// All rules for pod templates, and those of the workload.
+    /// All rules for pod templates, and the rules of the workload.
     Full,
     /// Only the rules of the workload, such as for the restart policy.
     Workload,
@@ -128,8 +128,8 @@ fn selector_and_template(kind: &str, new: &Value, check: TemplateCheck, errors: 
     }
 }
 
-/// Returns a StatefulSet's pod template as the controller instantiates it: the volumes of the claim templates come
-/// first, and the host name and the subdomain, which the controller sets, are absent.
+/// Returns a StatefulSet's pod template in the form that the controller instantiates. The volumes of the claim
+/// templates come first. Host name and subdomain are absent, because the controller sets them.
 fn template_of_pods(set: &Value, template: &Value) -> Value {
     let mut template = template.clone();
     let claims = list(set, "spec.volumeClaimTemplates");

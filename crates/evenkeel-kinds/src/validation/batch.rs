@@ -250,7 +250,7 @@ fn completion_mode(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Rejects a number above the maximum. The error ends with `when`, which says in which case the maximum applies.
+/// Rejects a number above the maximum. The error ends with `when`, the case in which the maximum applies.
 fn at_most(
     spec: &Value,
     field: &str,

@@ -30,8 +30,8 @@ pub(super) fn is_mirror(pod: &Value) -> bool {
     annotation(pod, MIRROR).is_some()
 }
 
-/// Validates the annotations of a pod or of a template. `old` is the previous pod or
-/// template of an update, whose invalid deletion cost may stay.
+/// Validates the annotations of a pod or of a template. `old` is the previous pod or template of an update. An update
+/// may keep its invalid deletion cost.
 ///
 /// Upstream: `ValidatePodSpecificAnnotations`.
 pub(super) fn values(owner: &Value, old: Option<&Value>, path: &Path<'_>, errors: &mut Errors) {

@@ -59,7 +59,7 @@ pub(super) fn pod_resource_claims(spec: &Value, path: &Path<'_>, errors: &mut Er
 /// Validates the resource claims of a container. Each must name a claim of the pod, and may name one request of
 /// that claim.
 ///
-/// No two entries may overlap: an entry without a request stands for all requests of the claim, so it conflicts with
+/// Two entries may not overlap. An entry without a request refers to all requests of the claim, so it conflicts with
 /// every other entry for the same claim.
 ///
 /// Upstream: `validateResourceClaimNames`.

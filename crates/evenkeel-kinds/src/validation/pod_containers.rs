@@ -278,7 +278,7 @@ fn host_port_conflicts(containers: &[Value], containers_path: &Path<'_>, errors:
     }
 }
 
-/// Requires that ports on the host's network are those of the containers.
+/// Requires that host ports equal the container ports if the pod uses the host's network.
 ///
 /// Upstream: `validatePodHostNetworkDeps`.
 pub(super) fn host_network_ports(spec: &Value, path: &Path<'_>, errors: &mut Errors) {

@@ -109,10 +109,10 @@ pub(super) const VOLUME_FIELDS: &[&str] = &[
     "metadata.uid",
 ];
 
-/// Pod fields that upstream knows, but that only selectors may use.
+/// Pod fields that upstream supports in selectors only.
 const SELECTOR_FIELDS: [&str; 3] = ["spec.restartPolicy", "spec.schedulerName", "status.phase"];
 
-/// Resources of a container that `resourceFieldRef` may reference, besides huge pages.
+/// Resources of a container, other than huge pages, that `resourceFieldRef` may reference.
 const RESOURCE_FIELDS: &[&str] = &[
     "limits.cpu",
     "limits.ephemeral-storage",

@@ -1,4 +1,4 @@
-//! Validation of `pods/resize`: the amounts of CPU and memory can change, and nothing else.
+//! Validation of `pods/resize`: only the amounts of CPU and memory can change.
 
 use super::{pod, pod_annotations};
 use crate::pod_resources;
@@ -152,7 +152,7 @@ fn immutable_parts(
 }
 
 /// Sets the requests and limits of `holder`, a pod's spec or a container, for CPU and memory to those of `old`. A
-/// comparison with `old` then shows other changes only.
+/// comparison with `old` then only shows other changes.
 ///
 /// Upstream: `dropCPUMemoryUpdates`.
 fn reset_cpu_and_memory(holder: &mut Value, old: &Value) {

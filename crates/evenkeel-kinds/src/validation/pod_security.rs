@@ -18,7 +18,7 @@ const MAX_WINDOWS_USER: usize = 104;
 /// Types of the profiles of seccomp and AppArmor.
 const PROFILES: [&str; 3] = ["Localhost", "RuntimeDefault", "Unconfined"];
 
-/// Validates the security context of a container. `host_users` says whether its pod has the host's users.
+/// Validates the security context of a container. `host_users` is whether its pod uses the host's user namespace.
 ///
 /// Upstream: `ValidateSecurityContext`.
 pub(super) fn of_container(

@@ -232,7 +232,7 @@ fn extended_claim(pod: &Value, path: &Path<'_>, errors: &mut Errors) {
     errors.required_valid(&path.field("resourceClaimName"), claim, names::dns_subdomain);
 }
 
-/// Validates new addresses. Those of the old pod may stay.
+/// Validates new addresses. The old pod's addresses may be kept.
 ///
 /// Upstream: `IsValidIPForLegacyField`.
 fn addresses(new: &[Value], old: &[Value], addresses_path: &Path<'_>, errors: &mut Errors) {

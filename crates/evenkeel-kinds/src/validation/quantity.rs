@@ -9,8 +9,8 @@ use serde_json::Value;
 
 const CONTAINER_RESOURCES: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
 
-/// Validates the quantities of a map such as `status.capacity`. None is negative, and those of integer resources
-/// are integers.
+/// Validates the quantities of a map such as `status.capacity`. No quantity may be negative, and quantities of integer
+/// resources must be integers.
 pub(super) fn validate_quantities(map: Option<&Object>, path: &Path<'_>, errors: &mut Errors) {
     for (name, quantity) in map.into_iter().flatten() {
         validate_quantity(name, quantity, &path.field(name), errors);

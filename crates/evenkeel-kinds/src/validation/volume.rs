@@ -44,8 +44,8 @@ const SOURCES: &[&str] = &[
     "image",
 ];
 
-/// Valid volumes of a pod, which containers may use, by name. The value tells whether the volume is a claim, which can
-/// be a block device.
+/// Valid volumes of a pod, which containers may use, by name. The value is whether the volume is a claim, which can be
+/// a block device.
 pub(super) type Volumes<'a> = BTreeMap<&'a str, bool>;
 
 /// Validates `spec.volumes`, and returns the valid ones. `pod_name` is empty for a template.

@@ -65,7 +65,7 @@ fn is_managed_by(owner: &Value, label: &str, controllers: &[&str]) -> bool {
     value.and_then(Value::as_str).is_some_and(|value| controllers.contains(&value))
 }
 
-/// Warns about the addresses of Endpoints, but for those that controllers write.
+/// Warns about the addresses of Endpoints, except for Endpoints that controllers write.
 ///
 /// Upstream: `endpointsWarnings`.
 pub(super) fn endpoints(endpoints: &Value, warnings: &mut Vec<String>) {

@@ -116,7 +116,7 @@ const REVIEWS: [(&str, &str); 6] = [
     ("authorization.k8s.io", "subjectaccessreviews"),
 ];
 
-/// Returns whether the requests of a resource are never sent to webhooks, nor seen by policies.
+/// Returns whether requests for a resource are excluded from webhooks and policies.
 ///
 /// Upstream: `Excluded` of `admission/exclusion`.
 pub fn is_excluded_from_admission(group: &str, plural: &str) -> bool {

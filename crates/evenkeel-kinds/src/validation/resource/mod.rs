@@ -38,7 +38,7 @@ struct ErrorLists {
 }
 
 impl ErrorLists {
-    /// Appends the errors to those of the object, beginning with handwritten validation.
+    /// Appends the errors to those of the object: first handwritten, then declarative ones.
     fn add_to(self, errors: &mut Errors) {
         errors.extend(self.handwritten);
         errors.extend(self.declarative);
