@@ -97,7 +97,7 @@ impl PartialEq for Val<'_> {
 
 /// State of one evaluation.
 pub(super) struct Evaluator<'a> {
-    /// Variables of the scope, then those of macros, the innermost last.
+    /// Variables of the scope, followed by the variables of macros, the innermost last.
     variables: Vec<(Cow<'a, str>, Val<'a>)>,
     n_scope_variables: usize,
     remaining_budget: u64,
@@ -106,7 +106,7 @@ pub(super) struct Evaluator<'a> {
     /// the expression.
     used_bindings: HashMap<*const ComprehensionExpr, bool>,
     composited: Option<Rc<CompositedVariables<'a>>>,
-    /// Number of further levels of nesting that may be evaluated; see [`run`].
+    /// Remaining levels of nesting that may be evaluated; see [`run`].
     remaining_depth: usize,
 }
 
@@ -359,7 +359,7 @@ impl<'a> Evaluator<'a> {
         let initial = self.evaluate(&comprehension.accu_init)?;
         self.variables.push((Cow::Borrowed(&comprehension.accu_var), initial));
         let iterated = self.iterate(comprehension, pairs, accumulator);
-        // The result sees the accumulator, but not the iteration variables.
+        // The accumulator is in scope of the result, but the iteration variables are not.
         self.variables.truncate(accumulator + 1);
         let result = iterated.and_then(|()| self.evaluate(&comprehension.result));
         self.variables.truncate(accumulator);

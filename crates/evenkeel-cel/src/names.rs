@@ -67,7 +67,7 @@ pub fn unescape(name: &str) -> String {
     unescaped
 }
 
-/// Returns the Go type that cel-go prints for a value; not for lists and maps.
+/// Returns the Go type that cel-go prints for a value that is neither a list nor a map.
 pub(crate) fn go_name(value: &Val<'_>) -> String {
     match value {
         Val::Null => "types.Null".to_owned(),

@@ -101,7 +101,7 @@ fn parse_on_large_stack(source: &str, parser: fn() -> Parser) -> std::io::Result
     })
 }
 
-/// Parses an expression. The parser expands its own macros; those of [`expand`] remain.
+/// Parses an expression. The parser expands its own macros, but not those of [`expand`].
 fn parse_syntax(source: &str, parser: Parser) -> Parsed {
     parser
         .max_recursion_depth(bounds::MAX_NESTED)
@@ -141,7 +141,7 @@ fn in_words_of_cel_go(source: &str, errors: &ParseErrors) -> Vec<(Location, Stri
     worded
 }
 
-/// Prefixes of the errors of macros. Their columns count bytes; those of other errors count characters.
+/// Prefixes of the errors of macros. Columns of these errors count bytes; columns of other errors count characters.
 const OF_MACROS: [&str; 5] = [
     "argument must be",
     "argument is not",

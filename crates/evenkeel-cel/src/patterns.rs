@@ -128,7 +128,7 @@ impl<'p> Parser<'p> {
         self.rest = self.rest.get(length..).unwrap_or_default();
     }
 
-    /// Translates a character that stands for itself.
+    /// Translates a literal character.
     fn literal(&mut self, letter: char) {
         self.translated.push_str(&regex::escape(letter.encode_utf8(&mut [0; 4])));
     }
@@ -242,8 +242,8 @@ impl<'p> Parser<'p> {
         Ok(true)
     }
 
-    /// Parses an escape that stands for characters, and translates it if these are several. `is_member` is true within
-    /// a character class.
+    /// Parses an escape for a character or a class of characters, and translates a class. `is_member` is true within a
+    /// character class.
     fn escaped(&mut self, start: &'p str, is_member: bool) -> Result<Escaped, String> {
         let Some(letter) = self.rest.chars().next() else {
             return Err("trailing backslash at end of expression: ``".to_owned());

@@ -314,7 +314,7 @@ impl<'p> Checker<'_, 'p> {
         self.assert_type(&comprehension.loop_cond, &Type::Bool);
         self.check_expression(&comprehension.loop_step);
         self.assert_type(&comprehension.loop_step, &accumulator);
-        // The result sees the accumulator, but not the iteration variables.
+        // The accumulator is in scope of the result, but the iteration variables are not.
         self.locals.truncate(outer_locals + 1);
         self.check_expression(&comprehension.result);
         self.locals.truncate(outer_locals);

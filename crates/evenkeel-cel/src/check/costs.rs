@@ -377,7 +377,7 @@ impl<'c> Coster<'c> {
         }
         let cost_of_condition = self.cost(&comprehension.loop_cond);
         let cost_of_iteration = self.cost(&comprehension.loop_step).plus(cost_of_condition);
-        // The result sees the accumulator, but not the iteration variables.
+        // The accumulator is in scope of the result, but the iteration variables are not.
         self.locals.truncate(first_iter_var);
         let sum = sum.plus(self.cost(&comprehension.result));
         self.locals.pop();

@@ -17,7 +17,7 @@ pub(super) struct Overload {
     /// Types of the arguments, with the target of a method first.
     pub(super) args: Vec<Type>,
     pub(super) result: Type,
-    /// Number of type variables in `args` and `result`, which are numbered from 0. Each stands for any type.
+    /// Number of type variables in `args` and `result`. They are numbered from 0, and each represents any type.
     pub(super) n_variables: u32,
 }
 
@@ -29,14 +29,14 @@ pub(super) const CIDR: &str = "net.CIDR";
 pub(super) const SEMVER: &str = "kubernetes.Semver";
 pub(super) const FORMAT: &str = "kubernetes.NamedFormat";
 
-/// Types whose values can be compared by `<`. `ordered` in a signature stands for each of them.
+/// Types whose values can be compared by `<`. `ordered` in a signature represents each of them.
 const ORDERED: [&str; 8] =
     ["int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes"];
-/// Types whose values can be added. `summable` in a signature stands for each of them.
+/// Types whose values can be added. `summable` in a signature represents each of them.
 const SUMMABLE: [&str; 4] = ["int", "uint", "double", "duration"];
 
-/// Signatures of the overloads of each function: `(arguments) result`, with a dot before those of methods. `ordered`
-/// and `summable` stand for each type of [`ORDERED`] and [`SUMMABLE`]. `A`, `B` and `V` are type variables.
+/// Signatures of the overloads of each function: `(arguments) result`, with a leading dot for methods. `ordered` and
+/// `summable` represent each type of [`ORDERED`] and [`SUMMABLE`]. `A`, `B` and `V` are type variables.
 #[rustfmt::skip]
 const FUNCTIONS: &[(&str, &[&str])] = &[
     ("!_", &["(bool) bool"]),
@@ -227,8 +227,8 @@ pub(super) fn find(name: &str, extensions: Extensions) -> Option<&'static [Overl
     OVERLOADS.get(name).filter(|_| is_enabled).map(Vec::as_slice)
 }
 
-/// Replaces `ordered` or `summable` by each of its types: returns one signature for each. Other signatures are returned
-/// as they are.
+/// Replaces `ordered` or `summable` by each of its types, and returns one signature for each type. Returns other
+/// signatures unchanged.
 fn expand_type_class(signature: &str) -> Vec<String> {
     for (class, types) in [("ordered", &ORDERED[..]), ("summable", &SUMMABLE[..])] {
         if signature.contains(class) {

@@ -33,8 +33,8 @@ fn type_named(name: &str) -> Option<Type> {
     TYPES.iter().find(|(type_name, _)| *type_name == name).map(|(_, kind)| kind())
 }
 
-/// Returns whether cel-go treats a type of a library as a struct: selecting a field is another error than for other
-/// types. No such struct has fields.
+/// Returns whether cel-go treats a type of a library as a struct without fields. Selecting a field of such a type is a
+/// different error than for other types.
 pub(super) fn is_struct(library: &str) -> bool {
     library != IP && library != CIDR
 }
@@ -45,7 +45,7 @@ impl<'p> Checker<'_, 'p> {
         self.locals.iter().rev().find(|(local, _)| *local == name).map(|(_, kind)| kind)
     }
 
-    /// Returns the type of the variable or type that an unqualified name refers to. With a leading dot, it does not
+    /// Returns the type of the variable or type that an unqualified name refers to. A name with a leading dot does not
     /// refer to a macro variable.
     pub(super) fn simple_name_type(&self, name: &str) -> Option<Type> {
         if let Some(kind) = self.local_type(name) {

@@ -61,7 +61,7 @@ pub struct Object {
 pub(crate) enum Fields {
     /// DeclType fields, by their names as expressions write them.
     DeclType(Arc<BTreeMap<Box<str>, DeclType>>),
-    /// Fields of every name, each of the type `dyn`.
+    /// A field of any name, each of type `dyn`.
     Any,
     /// Fields of the type `JSONPatch`.
     JsonPatch,

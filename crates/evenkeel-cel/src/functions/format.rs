@@ -262,7 +262,7 @@ impl Output {
     }
 }
 
-/// Returns a double, or the special value that a string such as `Infinity` stands for; `None` for other values.
+/// Returns a double, or the special value of a string such as `Infinity`; `None` for other values.
 fn double(value: &Val<'_>) -> Option<f64> {
     match value {
         Val::Double(n) => Some(*n),

@@ -6,7 +6,7 @@ use super::Outcome;
 use crate::expand::SORT_BY_KEYS;
 use crate::value::Val;
 
-/// Returns the values of a list's optional elements, without those that are absent.
+/// Returns the values of a list's optional elements, without absent elements.
 ///
 /// Upstream: `optUnwrap` of cel-go's `cel`.
 pub(super) fn unwrap_optionals<'a>(list: &Val<'a>) -> Outcome<'a> {
@@ -110,7 +110,7 @@ fn sort_by_keys<'a>(mut keyed: Vec<(Val<'a>, Val<'a>)>) -> Outcome<'a> {
     Ok(Val::list(keyed.into_iter().map(|(_, item)| item).collect()))
 }
 
-/// Orders two values. NaN comes after all others, so that sorting has a total order.
+/// Orders two values. NaN is ordered after all other values, so that the order is total.
 fn order(a: &Val<'_>, b: &Val<'_>) -> Ordering {
     let is_ordered = |value: &Val<'_>| value.compare(value).is_some();
     a.compare(b).unwrap_or_else(|| is_ordered(b).cmp(&is_ordered(a)))

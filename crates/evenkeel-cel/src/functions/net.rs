@@ -44,7 +44,7 @@ fn parse_ip_addr(text: &str) -> Result<IpAddr, String> {
     text.parse().ok().filter(|ip| !is_mapped(ip)).ok_or_else(not_allowed)
 }
 
-/// Parses a CIDR. The prefix length has no sign and no leading zeros; host bits stay as they are.
+/// Parses a CIDR. The prefix length has no sign and no leading zeros. Keeps the host bits.
 ///
 /// Upstream: `parseCIDR`.
 fn parse_cidr(text: &str) -> Result<Cidr, String> {
@@ -107,7 +107,7 @@ pub(super) fn member<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
     }
 }
 
-/// Calls a method of an IP address. The methods behave as those of Go's `netip.Addr`.
+/// Calls a method of an IP address. The methods behave like those of Go's `netip.Addr`.
 fn ip_method<'a>(name: &str, ip: IpAddr) -> Option<Val<'a>> {
     let link_local = match ip {
         IpAddr::V4(v4) => v4.is_link_local(),

@@ -9,7 +9,7 @@ use super::Outcome;
 use super::number::parse_u64;
 use crate::value::Val;
 
-/// A semantic version. Build metadata is not kept, because it does not count in comparisons.
+/// A semantic version. Build metadata is dropped, because comparisons ignore it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Semver {
     /// Major, minor and patch number.
@@ -94,7 +94,7 @@ fn has_leading_zeros(text: &str) -> bool {
     text.len() > 1 && text.starts_with('0')
 }
 
-/// Parses the major, minor or patch number; `name` says which one.
+/// Parses the major, minor or patch number. `name` is its name in errors.
 fn number(name: &str, text: &str) -> Result<u64, String> {
     if !is_digits(text) {
         return Err(format!("Invalid character(s) found in {name} number {}", quote(text)));

@@ -57,7 +57,7 @@ pub(super) fn global<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
     }
 }
 
-/// Quotes a string as CEL's literals are written. Upstream: `quote` of cel-go's `ext/strings.go`.
+/// Quotes a string as a CEL literal. Upstream: `quote` of cel-go's `ext/strings.go`.
 fn quote(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
