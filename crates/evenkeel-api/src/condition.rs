@@ -35,8 +35,8 @@ pub fn is_true<C: Condition>(conditions: &[C], type_: &str) -> bool {
     find(conditions, type_).is_some_and(|condition| condition.status() == TRUE)
 }
 
-/// Returns the conditions with `new` at the end instead of any condition of the same type. Keeps the transition time
-/// if the status stays the same.
+/// Returns the conditions with `new` at the end instead of any condition of the same type. Keeps the transition time if
+/// the status does not change.
 ///
 /// Returns `None` if neither the status nor the reason changes. Like upstream's controllers, the caller then leaves
 /// the condition unchanged, including its message and times.

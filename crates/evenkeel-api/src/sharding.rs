@@ -1,4 +1,5 @@
-//! Shard selectors of lists and watches: the objects whose hash of one metadata field is in given ranges (KEP-5866).
+//! Shard selectors of lists and watches. They select objects whose hash of one metadata field is in given ranges
+//! (KEP-5866).
 //!
 //! ```
 //! use evenkeel_api::sharding::{ShardField, ShardRange, ShardSelector};
@@ -63,7 +64,7 @@ pub struct ShardRange {
 }
 
 impl ShardRange {
-    /// Creates the range from `start` up to `end`, which it does not contain. Returns `None` if it is empty, or `end` is
+    /// Creates the range from `start` (inclusive) to `end` (exclusive). Returns `None` if it is empty, or `end` is
     /// greater than [`HASH_SPACE`].
     pub fn new(start: u128, end: u128) -> Option<Self> {
         if start >= end {

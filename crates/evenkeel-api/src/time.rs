@@ -31,7 +31,7 @@ pub fn parse(text: &str) -> Result<Timestamp, jiff::Error> {
 /// Parses exactly the form `2026-01-02T03:04:05Z`, which nearly every time on the wire has. Returns `None` for other
 /// forms.
 fn parse_plain(text: &[u8]) -> Option<Timestamp> {
-    // The letters stand for the digits of year, month, day, hour, minute (`n`) and second.
+    // The letters are the digits of year, month, day, hour, minute (`n`) and second.
     let &[
         y1,
         y2,

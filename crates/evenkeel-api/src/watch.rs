@@ -125,7 +125,7 @@ fn parse_event_type(text: &str) -> Result<EventType, DecodeError> {
     })
 }
 
-/// Returns the type of an event in protobuf, and its object as it is encoded in a `RawExtension`.
+/// Returns the type of an event in protobuf, and its object in the encoding of a `RawExtension`.
 fn event_fields(body: &[u8]) -> Result<(Cow<'_, str>, &[u8]), WireError> {
     let (mut type_, mut raw) = (Cow::Borrowed(""), &[][..]);
     let mut reader = Reader::new(body);

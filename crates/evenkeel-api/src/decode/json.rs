@@ -1,7 +1,7 @@
 //! JSON decoding: nulls count as absent, and unknown fields are skipped.
 //!
-//! A field says with a [`Slot`] how it is read. Everything that is generic over `serde`'s deserializers works on slots,
-//! so it is compiled once and not for each of some thousand types.
+//! A [`Slot`] of each field defines how the field is read. All code that is generic over `serde`'s deserializers works
+//! on slots. It is therefore compiled once, and not for each of some thousand types.
 
 use std::fmt;
 

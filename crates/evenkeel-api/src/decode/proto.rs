@@ -26,8 +26,7 @@ pub(crate) enum Wire {
     End,
     /// Four bytes in little-endian order.
     Fixed32,
-    /// Not a wire type of protobuf. It stands for a message without a length prefix, which extends to the reader's
-    /// end.
+    /// Not a wire type of protobuf, but a message without a length prefix, which extends to the reader's end.
     Message,
 }
 

@@ -417,7 +417,7 @@ impl Field for Timestamp {
     const SHAPE: Shape = Shape::Named("time");
     type Partial = TimeFields;
 
-    /// Returns Go's zero time, which stands for an absent time. `Option` converts it to `None`.
+    /// Returns Go's zero time, which represents an absent time. `Option` converts it to `None`.
     fn absent() -> Self {
         time::ZERO
     }

@@ -84,7 +84,7 @@ impl ReverseEncoder {
         self.write_tag(number, VARINT);
     }
 
-    /// Writes a message without its length. A null value stands for the zero value of the message.
+    /// Writes a message without its length. A null value is encoded as the zero value of the message.
     fn write_message(
         &mut self,
         descriptor: &'static Descriptor,

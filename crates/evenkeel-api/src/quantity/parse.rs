@@ -45,7 +45,7 @@ fn split_digits(text: &str) -> (&str, &str) {
     text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
 }
 
-/// Factor that a suffix stands for.
+/// Factor that a suffix represents.
 enum Unit {
     /// Ten to the power of this exponent, with the format that the suffix implies.
     PowerOfTen(i32, Format),

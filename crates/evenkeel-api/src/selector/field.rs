@@ -72,7 +72,7 @@ fn split_terms(text: &str) -> Vec<&str> {
     terms
 }
 
-/// Operators of field selectors, and whether each requires equality. An operator stands before its own prefixes.
+/// Operators of field selectors, and whether each requires equality. An operator is listed before its own prefixes.
 const OPERATORS: [(&str, bool); 3] = [("!=", false), ("==", true), ("=", true)];
 
 /// Parses a term such as `a=b`. The first operator in the term separates field and value.

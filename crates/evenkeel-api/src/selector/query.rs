@@ -22,7 +22,7 @@ impl<'a> Token<'a> {
         }
     }
 
-    /// Returns the operator that the token stands for after a key. `in` and `notin` are keywords only after a key.
+    /// Returns the operator that the token represents after a key. `in` and `notin` are keywords only after a key.
     fn as_operator(self) -> Option<Operator> {
         Some(match self {
             Token::Sign("=") => Operator::Equals,
