@@ -20,7 +20,7 @@ pub(crate) fn reject<'a>(
         .or_else(|| check_resources(pod, active, capacity))
 }
 
-/// Checks the node's capacity of `pods`, which no container requests.
+/// Checks the node's capacity of `pods`. Each pod counts as one, and no container requests them.
 fn check_pod_count(active: usize, capacity: &[(String, String)]) -> Option<Rejection> {
     let max_pods = capacity_of(capacity, "pods")?.value();
     (i64::try_from(active).unwrap_or(i64::MAX) >= max_pods).then(|| Rejection {
@@ -86,7 +86,7 @@ fn check_resources<'a>(
     others: impl Iterator<Item = &'a Pod> + Clone,
     capacity: &[(String, String)],
 ) -> Option<Rejection> {
-    // As upstream, extended resources that the node does not report are ignored.
+    // As in upstream, extended resources that the node does not report are ignored.
     let is_reported = |name: &str| !name.contains('/') || capacity_of(capacity, name).is_some();
     let pod_requests: Vec<_> = resource::pod_requests(pod, &[])
         .into_iter()

@@ -1,4 +1,5 @@
-//! The table of annotations that steer the simulation. Reading, checks of names and the documentation follow it.
+//! Table of the annotations that steer the simulation. The parser, the check of names and the documentation are derived
+//! from it.
 
 use crate::{
     behaviour::{Script, duration, exit_code, parse_choice, positive_quantity, quantity},
@@ -8,7 +9,7 @@ use crate::{
 /// Prefix of all simulation annotations.
 pub const PREFIX: &str = "sim.evenkeel.dev/";
 
-// Names of annotations that are also read outside of a container's run.
+// Names of annotations that are not only read for a container's run.
 pub(crate) const CPU: &str = "cpu";
 pub(crate) const CPU_LOAD: &str = "cpu-load";
 pub(crate) const MEMORY: &str = "memory";
@@ -25,7 +26,7 @@ pub const PID_PRESSURE: &str = "sim.evenkeel.dev/pid-pressure";
 /// Full name of the annotation of a pod whose containers crash.
 pub const CRASH: &str = "sim.evenkeel.dev/crash";
 
-/// Values of the faults of nodes, in Markdown.
+/// Accepted values of the annotations for node faults, in Markdown.
 const FAULT_VALUES: &str = "`true`, or `until 2026-01-02T03:04:05Z`";
 
 /// Annotation of pods or nodes that steers the simulation.

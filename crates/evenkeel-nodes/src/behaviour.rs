@@ -13,7 +13,7 @@ use crate::{
 /// Maximum duration: 100 years.
 const MAX_DURATION: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
-/// Exit code of a container that crashes, unless something sets another.
+/// Exit code of a container that crashes, unless an annotation or a Behavior sets another one.
 pub(crate) const CRASH_EXIT_CODE: i32 = 1;
 
 /// Simulated run of one container.
@@ -21,13 +21,13 @@ pub(crate) const CRASH_EXIT_CODE: i32 = 1;
 pub(crate) struct Script {
     /// Time after which the container exits by itself; never if `None`.
     pub(crate) run_time: Option<Duration>,
-    /// Exit code when `run_time` is over; of the runs that fail if there is a rate of them.
+    /// Exit code when `run_time` is over. With `failure`, only failing runs have this code.
     pub(crate) exit_code: i32,
     /// Whether the end after `run_time` is a crash.
     pub(crate) crashes: bool,
     /// Number of runs that end by themselves; later runs do not end. `None` for no limit.
     pub(crate) crash_limit: Option<u32>,
-    /// Time from when the container may start to running: image pull and creation.
+    /// Time from the moment that the container may start until it runs: image pull and creation.
     pub(crate) start_delay: Duration,
     /// Time from running to ready.
     pub(crate) ready_delay: Duration,
@@ -43,14 +43,14 @@ pub(crate) struct Script {
     pub(crate) crash: Option<Crash>,
     /// Runs that fail; `None` if no run fails.
     pub(crate) failure: Option<Failure>,
-    /// Flags of the values that come from annotations, which take precedence over the container's command.
+    /// Flags of the values that annotations set. Such values take precedence over the container's command.
     pub(crate) annotated: AnnotatedValues,
 }
 
 /// Pull of a container's image.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Pull {
-    /// Time of the pull, whatever the size of the image.
+    /// Fixed time of the pull, which does not depend on the size of the image.
     pub(crate) time: Option<Duration>,
     /// Thousandths of bytes of the image.
     pub(crate) size: Option<i64>,
@@ -59,7 +59,7 @@ pub(crate) struct Pull {
 }
 
 impl Pull {
-    /// Returns the time that the pull takes, 100 years at most.
+    /// Returns the duration of the pull, at most 100 years.
     pub(crate) fn duration(&self) -> Duration {
         let of_size = || {
             let (size, rate) = self.size.zip(self.rate.filter(|rate| *rate > 0))?;
@@ -70,7 +70,7 @@ impl Pull {
     }
 }
 
-/// Runs of a container that fail, drawn by their number.
+/// Random failures of a container's runs, drawn by the number of the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Failure {
     /// Rate of runs that fail, in millionths.
@@ -94,8 +94,8 @@ impl Script {
         self.failure.is_some_and(|failure| happens(failure.hash, restarts, failure.rate))
     }
 
-    /// Returns the exit code of a run that ends by itself, which takes precedence over that of the container's command;
-    /// `None` if nothing sets one.
+    /// Returns the configured exit code of a run that ends by itself. It takes precedence over the exit code of the
+    /// container's command. `None` if none is configured.
     pub(crate) fn own_exit_code(&self) -> Option<i32> {
         if self.annotated.exit_code {
             return Some(self.exit_code);
@@ -109,7 +109,7 @@ impl Script {
     }
 }
 
-/// Returns the run of a container without annotations.
+/// Returns the default run of a container, without annotations.
 pub(crate) fn defaults(delays: &Delays, run_time: Option<Duration>) -> Script {
     Script {
         run_time,

@@ -92,8 +92,8 @@ pub enum ExecError {
     Unreadable(String),
 }
 
-/// Interprets a command up to a time since its start. Returns its outcome, and the session of a shell that continues
-/// after the command.
+/// Interprets a command up to a time since its start. Returns its outcome, and the session of its shell if the shell
+/// continues after the command.
 type Interpret =
     Arc<dyn Fn(&RunContext<'_>, Duration) -> (ExecRun, Option<ShellSession>) + Send + Sync>;
 
@@ -166,7 +166,7 @@ impl Kubelets {
     }
 }
 
-/// Command that is being executed, or a client that is attached.
+/// Execution of a command, or an attached client.
 struct Execution {
     kubelets: Kubelets,
     clock: Clock,
@@ -365,8 +365,8 @@ impl Execution {
     }
 
     /// Interprets a command, repeatedly if necessary, and sends its output when it is due. All durations are counted
-    /// from `start`. `began` is the begin of the command, `by` the ID of its writes. `n_sent` counts the
-    /// sent parts of its output.
+    /// from `start`. `began` is the start of the command, and `by` the ID of its writes. `n_sent` counts the sent parts
+    /// of its output.
     async fn run_to_end(
         &mut self,
         by: &Arc<str>,

@@ -3,7 +3,7 @@
 //! | documented effect | implemented in |
 //! |---|---|
 //! | values of the annotations | `parse`, `errors` |
-//! | which faults are in effect, also those of Behaviors | `node_faults::NodeFaults` |
+//! | faults in effect, including those of Behaviors | `node_faults::NodeFaults` |
 //! | a fault ends by itself at its time | `FaultEnd` |
 //! | containers crash | `Crash` |
 
@@ -85,7 +85,7 @@ pub fn fault(annotations: &StrMap, name: &str, now: Timestamp) -> Option<FaultEn
     FaultEnd::parse(annotations.get(name)?).filter(|end| !end.is_over(now))
 }
 
-/// Returns the node if with this event of its annotations its kubelet resumes to sync pods, or is to resume at another time than
+/// Returns the node if this event changes when its kubelet resumes the sync of pods: now, or at another time than
 /// before.
 pub(crate) fn resumed_node(event: &CacheEvent<Node>, now: Timestamp) -> Option<&Node> {
     let is_over = |end: &FaultEnd| end.is_over(now);
@@ -93,7 +93,7 @@ pub(crate) fn resumed_node(event: &CacheEvent<Node>, now: Timestamp) -> Option<&
         CacheEvent::Updated { old, new } => {
             let has_none = pauses(new).iter().flatten().all(is_over);
             let is_other = has_pause(old) && pauses(old) != pauses(new);
-            // A value that means no fault ends that of a Behavior.
+            // A value that means no fault also ends the fault of a Behavior.
             let may_end = has_pause(old) || values(old) != values(new);
             (is_other || may_end && has_none).then_some(&**new)
         }
@@ -106,7 +106,7 @@ fn values(node: &Node) -> [Option<&str>; 2] {
     [SILENT, NOT_READY].map(|name| node.meta.annotations.get(name))
 }
 
-/// Returns the ends of the node's faults that pause the sync of its pods, whether they are over or not.
+/// Returns the ends of the node's faults that pause the sync of its pods, including faults that are over.
 fn pauses(node: &Node) -> [Option<FaultEnd>; 2] {
     values(node).map(|value| value.and_then(FaultEnd::parse))
 }
@@ -123,14 +123,14 @@ fn has_pause(node: &Node) -> bool {
     pauses(node).iter().any(Option::is_some)
 }
 
-/// Annotations of nodes that are faults.
+/// Annotations of nodes that set faults.
 pub(crate) const FAULTS: [&str; 5] =
     [SILENT, NOT_READY, MEMORY_PRESSURE, DISK_PRESSURE, PID_PRESSURE];
 
-/// Value that means no fault, as no annotation does.
+/// Value that means no fault, like an absent annotation.
 pub(crate) const NO_FAULT: &str = "false";
 
-/// Returns one sentence per fault of a node whose value is not understood, for events on the node.
+/// Returns one sentence per fault annotation of a node with an invalid value, for events on the node.
 pub(crate) fn errors(annotations: &StrMap) -> Vec<String> {
     let invalid = FAULTS.into_iter().filter_map(|name| {
         let value = annotations.get(name)?;
@@ -144,7 +144,7 @@ pub(crate) fn errors(annotations: &StrMap) -> Vec<String> {
     invalid.collect()
 }
 
-/// Returns the errors that came with this event of a node.
+/// Returns the errors that this event of a node adds.
 pub(crate) fn new_errors(event: &CacheEvent<Node>) -> Vec<String> {
     match event {
         CacheEvent::Added { object, .. } => errors(&object.meta.annotations),
@@ -179,8 +179,9 @@ pub fn next_second(time: Timestamp) -> Timestamp {
 pub(crate) enum Crash {
     /// Each run crashes after a second, until the end.
     Repeated(FaultEnd),
-    /// A run that began before this time crashes at it. It is a whole second, as the start of a run in the pod's status
-    /// is: after a restart, the run that followed the crash still began at or after it.
+    /// A run that began before this time crashes at this time. It is a whole second, like the start of a run in the
+    /// pod's status. Therefore, after a restart of the kubelet, the run after the crash still began at or after this
+    /// time.
     Once(Timestamp),
 }
 
@@ -309,7 +310,7 @@ mod tests {
         for (crash, since, now, want) in [
             (parse("true"), 0, 100, Some(1)),
             (until, 0, 5, Some(1)),
-            // It would crash at the end, and does not.
+            // The run would crash exactly at the end of the fault, and therefore does not.
             (until, 9, 9, None),
             (until, 0, 10, None),
             (once, 0, 5, Some(10)),

@@ -35,7 +35,7 @@ pub(crate) struct Heartbeats {
     nodes: Cache<Node>,
     /// Faults of the nodes.
     faults: NodeFaults,
-    /// Stages, which write the status of nodes if there are any of nodes.
+    /// Stages of the cluster. If there are Stages of nodes, they write the status of the nodes.
     stages: Option<Stages>,
     /// Queue of indexes into `options.nodes`.
     queue: Queue<usize>,
@@ -112,8 +112,8 @@ impl Heartbeats {
         heartbeats
     }
 
-    /// Enqueues a node immediately if its conditions are not those of its health, or if its faults are others. The heartbeat
-    /// also schedules the next one at the end of a fault, which may be sooner than that of the Lease.
+    /// Enqueues a node immediately if its conditions differ from its health, or if its faults changed. The heartbeat
+    /// then schedules the next one, at the end of a fault if that is sooner than the renewal of the Lease.
     fn handle_update(&self, node: &Node, has_other_faults: bool, now: Timestamp) {
         let Some(index) = self.node_indexes.get(&node.meta.name) else { return };
         let health = self.faults.health(node, now);
@@ -124,8 +124,8 @@ impl Heartbeats {
         }
     }
 
-    /// Returns the health of the node, and the patch of its conditions if they differ from it: because the health has
-    /// changed since the report of `reported`, or because another writer marked the node not ready.
+    /// Returns the health of the node, and the patch of its conditions if they differ from it: the health has changed
+    /// since the report of `reported`, or another writer has marked the node not ready.
     fn health_patch(
         &self,
         options: &NodeOptions,
@@ -166,7 +166,7 @@ impl Heartbeats {
                 self.queue.forget(&index);
                 self.queue.add_after(index, self.next_heartbeat(index));
             }
-            // The Node was deleted. As a real kubelet, a simulated one does not register it again.
+            // The Node was deleted. Like a real kubelet, a simulated one does not register it again.
             Err(error) if error.is_not_found() => {
                 tracing::warn!(
                     node = self.options.nodes[index].name,
@@ -228,8 +228,8 @@ impl Heartbeats {
         Ok(())
     }
 
-    /// Creates the Node, or updates the labels and status of an existing one. Of a node whose object is to stay as it is,
-    /// it updates the conditions only. The status of an existing node that follows Stages is theirs. Returns the reported
+    /// Creates the Node, or updates the labels and status of an existing one. With [`NodeOptions::existing`], updates
+    /// only the conditions. Does not update the status of an existing node that follows Stages. Returns the reported
     /// health.
     ///
     /// Upstream: `registerWithAPIServer`.
@@ -348,7 +348,7 @@ fn is_ready(node: &Node) -> bool {
         .any(|condition| &*condition.type_ == "Ready" && &*condition.status == "True")
 }
 
-/// Returns the patch of the status of a node that exists. Conditions whose status stays keep their transition times.
+/// Returns the status patch of an existing node. Conditions with an unchanged status keep their transition times.
 fn conditions_patch(options: &NodeOptions, node: &Node, health: Health, now: Timestamp) -> String {
     let since = |kind: &str, status: &str| since(node, kind, status).unwrap_or(now);
     node::status_patch(options, health, &since, now)

@@ -18,7 +18,7 @@ use crate::{
 /// How far ahead of the current time the lines of a followed log are computed.
 const HORIZON: Duration = Duration::from_secs(60);
 
-/// Handle of the simulated kubelets; it has no logs until [`run`](crate::run()) starts them.
+/// Handle of the simulated kubelets. Without effect until [`run`](crate::run()) starts them.
 #[derive(Clone, Default)]
 pub struct Kubelets(Arc<Mutex<Weak<PodWorkers>>>);
 
@@ -37,7 +37,7 @@ impl Kubelets {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).upgrade()
     }
 
-    /// Returns the lines that the container has printed by now; `None` if no simulated kubelet has run it.
+    /// Returns the lines that the container has printed so far; `None` if no simulated kubelet has run it.
     pub fn log(&self, container: &ContainerRef) -> Option<Vec<LogLine>> {
         let workers = self.workers()?;
         let run = workers.logged_run(container)?;
@@ -130,8 +130,8 @@ impl Follower {
         }
     }
 
-    /// Returns the lines printed since the last call, and when to look again. Pods change often, so a run is
-    /// interpreted again only if its inputs changed.
+    /// Returns the lines printed since the last call, and the time of the next call. Pods change often, so a run is
+    /// interpreted again only if its inputs have changed.
     async fn new_lines(&mut self, run: LoggedRun, now: Timestamp) -> (Vec<LogLine>, Timestamp) {
         let is_current =
             |known: &InterpretedRun| known.until > now && known.run.prints_the_same_as(&run);

@@ -9,7 +9,7 @@ use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 use crate::pod::memory::run_id;
 use crate::pod::memory::{Memory, Slot, State};
 
-/// Reference to a container's log: of its current run, or of the previous one.
+/// Reference to the log of a container: of its current or of its previous run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContainerRef {
     /// Namespace of the pod.

@@ -3,7 +3,7 @@
 //! | documented rule | implemented in |
 //! |---|---|
 //! | an annotation takes precedence over Behaviors; `false` means no fault | `state` |
-//! | of several Behaviors, that of the largest weight holds, by kind of fault | `state` |
+//! | for each kind of fault, the Behavior with the largest weight applies | `state` |
 //! | the fault of a Behavior begins and ends by itself | `next_change` |
 //! | a silent node writes nothing | `partition` |
 //! | a node that is not ready, or under pressure, reports it | `health` |
@@ -30,9 +30,9 @@ enum Source {
     /// No faults.
     #[default]
     None,
-    /// Those of the cluster now.
+    /// Current Behaviors of the cluster.
     Live(Behaviors),
-    /// These, by precedence.
+    /// Fixed Behaviors, by precedence.
     Fixed(Arc<[Arc<Behavior>]>),
 }
 
@@ -48,7 +48,7 @@ impl NodeFaults {
         Self::of(Some(Behaviors::watch(caches)))
     }
 
-    /// Returns the faults by these Behaviors, as the API server has them. Those that are invalid have no effect.
+    /// Returns the faults of these Behavior objects of the API server. Invalid Behaviors have no effect.
     pub fn of_objects<'a>(behaviors: impl IntoIterator<Item = &'a Value>) -> Self {
         let parsed = behaviors.into_iter().filter_map(parse_object);
         let mut failing: Vec<_> = parsed.filter(Behavior::fails_nodes).map(Arc::new).collect();
@@ -56,13 +56,13 @@ impl NodeFaults {
         Self(Source::Fixed(failing.into()))
     }
 
-    /// Follows these Behaviors, if there are any.
+    /// Follows these Behaviors; without Behaviors, only annotations set faults.
     pub(crate) fn of(behaviors: Option<Behaviors>) -> Self {
         Self(behaviors.map_or(Source::None, Source::Live))
     }
 
-    /// Returns the end of a node's fault; `None` if it is not in effect. `annotation` is the full name of the annotation that
-    /// stands for it.
+    /// Returns the end of a node's fault; `None` if it is not in effect. `annotation` is the full name of the
+    /// annotation that sets it.
     pub fn fault(&self, node: &Node, annotation: &str, now: Timestamp) -> Option<FaultEnd> {
         state(node, &self.behaviors(node), annotation, now).end
     }
@@ -87,7 +87,7 @@ impl NodeFaults {
         ends.into_iter().flatten().reduce(FaultEnd::max)
     }
 
-    /// Returns the health that the faults of a node ask for.
+    /// Returns the health that a node reports because of its faults.
     pub(crate) fn health(&self, node: &Node, now: Timestamp) -> Health {
         let behaviors = self.behaviors(node);
         let has = |name| state(node, &behaviors, name, now).end.is_some();
@@ -114,7 +114,7 @@ impl NodeFaults {
         }
     }
 
-    /// Returns the Behaviors that make a node fail, by precedence, the last one first.
+    /// Returns the Behaviors that make a node fail, in ascending order of precedence.
     fn behaviors(&self, node: &Node) -> Vec<Arc<Behavior>> {
         match &self.0 {
             Source::None => Vec::new(),
@@ -129,7 +129,7 @@ impl NodeFaults {
 struct State {
     /// End of the fault; `None` if it is not in effect.
     end: Option<FaultEnd>,
-    /// Time of the next change by itself, if there is one.
+    /// Time of the next change without a change of objects; `None` without such a change.
     until: Option<Timestamp>,
 }
 
@@ -140,7 +140,7 @@ fn state(node: &Node, behaviors: &[Arc<Behavior>], annotation: &str, now: Timest
         Some(end @ FaultEnd::Open) => return State { end: Some(end), until: None },
         Some(end @ FaultEnd::At(until)) => return State { end: Some(end), until: Some(until) },
         None if annotations.get(annotation) == Some(NO_FAULT) => return State::default(),
-        // A fault that is over, or a value that is not understood, is as no annotation.
+        // A fault that is over, or an invalid value, counts as an absent annotation.
         None => {}
     }
     let drawn = behaviors
@@ -182,7 +182,7 @@ mod tests {
         json!([{ "kind": kind, "meanTimeBetweenFailures": between, "meanTimeToRepair": repair }])
     }
 
-    /// Returns the first time of a fault, in seconds, which are tried one by one.
+    /// Returns the second of the first fault. Tries each second.
     fn first(faults: &NodeFaults, node: &Node, annotation: &str) -> Option<i64> {
         (0..100_000).find(|second| faults.fault(node, annotation, at(*second)).is_some())
     }
@@ -239,7 +239,7 @@ mod tests {
         assert!(begin > 0, "the node is well when the Behavior is created");
         assert!(faults.is_drawn(&node, SILENT) && !faults.is_drawn(&node, NOT_READY));
         assert!(!of_pool("other").is_drawn(&node, SILENT));
-        // Each change is announced, and the faults are the same whenever they are asked for.
+        // `next_change` returns each change, and the faults do not depend on when they are read.
         let mut now = at(0);
         let mut is_on = false;
         for _ in 0..20 {
@@ -258,7 +258,8 @@ mod tests {
     #[test]
     fn annotations_and_weights_decide_by_kind() {
         let always = "100000h";
-        // One whose nodes nearly always have the fault from the first second on, and one whose nodes never have it.
+        // One Behavior whose nodes nearly always have the fault from the first second on, and one whose nodes never
+        // have it.
         let bad = |name: &str, weight: i64| {
             behavior(
                 name,

@@ -30,10 +30,10 @@ pub struct NodesOptions {
     /// Whether Behaviors of the cluster ([`behavior_definition`](crate::behavior_definition)) steer pods and nodes. The definition
     /// may be installed later. Default: false.
     pub behaviors: bool,
-    /// Whether pods and nodes follow the Stages of the cluster ([`stage_definition`](crate::stage_definition)) while there
-    /// are any. The definition may be installed later. Default: false.
+    /// Whether pods and nodes follow the Stages of the cluster ([`stage_definition`](crate::stage_definition)) while at
+    /// least one exists. The definition may be installed later. Default: false.
     pub stages: bool,
-    /// Simulated storage that provisions volumes; `None` if nothing or another driver provisions them.
+    /// Simulated storage that provisions volumes; `None` if another driver, or none, provisions them.
     pub storage: Option<StorageOptions>,
     /// Handle that gives an API server access to the kubelets while the nodes run.
     pub kubelets: Kubelets,
@@ -68,12 +68,12 @@ pub struct NodeOptions {
     pub ip: Ipv4Addr,
     /// `status.capacity` and `status.allocatable`: resource names with quantities, such as `cpu` and `8`.
     pub capacity: Vec<(String, String)>,
-    /// Labels besides those that every kubelet sets (host name, operating system, architecture).
+    /// Labels in addition to those of every kubelet (host name, operating system, architecture).
     pub labels: Vec<(String, String)>,
     /// Taints at registration: key, value and effect.
     pub taints: Vec<(String, String, String)>,
-    /// Whether the Node object exists and stays as it is, apart from the kubelet's conditions. The kubelet then
-    /// registers no node.
+    /// Whether the Node object exists. The kubelet then registers no node, and changes only the conditions of the
+    /// object.
     pub existing: bool,
 }
 
@@ -111,8 +111,8 @@ impl NodeOptions {
         }
     }
 
-    /// Returns a new node with the allocatable resources, labels and taints of another one. The taints and labels that
-    /// describe only that node are left out: conditions, host name.
+    /// Returns a new node with the allocatable resources, labels and taints of another one. Omits taints and labels
+    /// that only describe that node: conditions, host name.
     pub fn like(node: &Node, name: &str, ip: Ipv4Addr) -> Self {
         let labels = node.meta.labels.iter().filter(|(key, _)| *key != "kubernetes.io/hostname");
         let taints = node.spec.taints.iter();
@@ -160,11 +160,11 @@ pub struct NodeGroup {
     pub prefix: String,
     /// Number of nodes.
     pub count: u32,
-    /// Zones, over which the nodes are spread in turn. Without zones, the nodes have no zone label.
+    /// Zones that the nodes are spread over in turn. Without zones, the nodes have no zone label.
     pub zones: Vec<String>,
-    /// Resource names with quantities, besides those of [`NodeOptions::new`] or in their place.
+    /// Resource names with quantities, which add to or replace those of [`NodeOptions::new`].
     pub capacity: Vec<(String, String)>,
-    /// Labels besides those of the kubelet and the zone.
+    /// Labels in addition to those of the kubelet and the zone.
     pub labels: Vec<(String, String)>,
     /// Taints at registration: key, value and effect.
     pub taints: Vec<(String, String, String)>,
@@ -201,7 +201,7 @@ impl NodeGroup {
 /// Durations of simulated work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delays {
-    /// Time from when a container may start to running.
+    /// Time from the moment that a container may start until it runs.
     pub start: Duration,
     /// Time from running to ready.
     pub ready: Duration,

@@ -76,7 +76,7 @@ pub(crate) struct PodWorkers {
 
 /// State that the workers share.
 struct State {
-    /// Pods that follow the built-in life cycle, since their first sync.
+    /// Pods that follow the built-in life cycle, after their first sync.
     synced_pods: HashMap<Key, SyncedPod>,
     /// Uids of the pods whose admission has begun, and whose memory is not stored yet.
     admissions: HashMap<Key, Text>,
@@ -102,7 +102,7 @@ struct SyncedPod {
     file_bytes: usize,
 }
 
-/// Maximum total size in bytes of the files in pods to whose files commands write.
+/// Maximum total size in bytes of the files of all pods that commands have written to.
 const MAX_FILE_BYTES: usize = 256 * 1024 * 1024;
 
 /// Current run of a running container.
@@ -355,7 +355,7 @@ impl PodWorkers {
             .await
         {
             Ok(written) => Ok(Some(written.meta.version())),
-            // A conflict is an error: another pod may have the name by now. The cache has that pod before the retry.
+            // A conflict is an error: another pod may have the name now. The cache has that pod before the retry.
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error),
         }
@@ -470,7 +470,8 @@ impl PodWorkers {
         }
     }
 
-    /// Returns from when a node has an image: it was pulled there, or the Node's status has it. `None` if the node lacks it.
+    /// Returns when a node has an image: a recorded pull ends, or the Node's status lists the image. `None` if the node
+    /// lacks it.
     fn image_at(&self, node: usize, image: &str) -> Option<Timestamp> {
         let pulled = self.lock().images.get(&node).and_then(|images| images.get(image)).copied();
         pulled.or_else(|| {
@@ -480,8 +481,8 @@ impl PodWorkers {
         })
     }
 
-    /// Records images that a node has from these times on. If two containers pull an image at the same time, the pull ends when
-    /// the first of them has it.
+    /// Records images with the times when a node has them. If two containers pull an image at the same time, the
+    /// earlier end counts.
     fn record_images(&self, node: usize, images: Vec<(String, Timestamp)>) {
         if images.is_empty() {
             return;
@@ -508,7 +509,7 @@ impl PodWorkers {
             file_bytes = previous.file_bytes;
         }
         for command in &commands {
-            // The writes fit, because they fitted into the previous memory.
+            // The writes fit, because they did fit into the previous memory.
             let _ = memory.record(pod, command);
         }
         exits.retain(|exit: &ShellExit| {

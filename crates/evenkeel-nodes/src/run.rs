@@ -86,7 +86,8 @@ pub async fn run(
         pod_queue.clone(),
     );
     kubelets.set(&pod_workers);
-    // Only the caches know which nodes are partitioned, and must not write, and how the pods run.
+    // Wait for the caches: they determine which nodes are partitioned, and therefore must not write, and how the pods
+    // run.
     let known = async {
         nodes.synced().await;
         if let Some(behaviors) = &behaviors {
@@ -107,7 +108,7 @@ pub async fn run(
     tasks.join().await;
 }
 
-/// Starts the tasks that work off the queues of nodes and pods.
+/// Starts the tasks that process the queues of nodes and pods.
 fn spawn_workers(
     tasks: &Tasks,
     heartbeats: &Arc<Heartbeats>,

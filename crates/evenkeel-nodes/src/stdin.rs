@@ -75,7 +75,7 @@ impl Stdin {
         self.typed.clear();
     }
 
-    /// Removes the last Ctrl-C and all input before it. Returns whether there was one.
+    /// Removes the last Ctrl-C and all input before it. Returns whether the input had a Ctrl-C.
     pub(crate) fn take_interrupt(&mut self) -> bool {
         let last = self.typed.iter().rposition(|typed| *typed == Typed::Interrupt);
         if let Some(last) = last {

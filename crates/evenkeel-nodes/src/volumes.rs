@@ -125,7 +125,7 @@ impl Volumes {
 }
 
 /// Returns the name of a volume in `status.volumesAttached`; `None` if its driver does not attach volumes. A driver
-/// without a CSIDriver object attaches them.
+/// without a CSIDriver object does attach volumes.
 ///
 /// Upstream: `skipAttach`.
 fn attached_name(volume: &PersistentVolume, driver: Option<&CsiDriver>) -> Option<String> {

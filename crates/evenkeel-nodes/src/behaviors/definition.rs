@@ -1,4 +1,4 @@
-//! The CustomResourceDefinition of Behaviors, made from the table of annotations.
+//! The CustomResourceDefinition of Behaviors, derived from the table of annotations.
 
 use serde_json::{Map, Value, json};
 
@@ -35,7 +35,7 @@ pub fn behavior_definition() -> Value {
         |description: &str| json!({"x-kubernetes-int-or-string": true, "description": description});
     let mut fields = Map::new();
     for annotation in annotations::of_pods() {
-        // Words have no range.
+        // Values that are words have no range.
         let range = Unit::of(annotation).map_or("", |_| ", or a range such as LOW..HIGH");
         let description = format!(
             "{}{range}: {}. Default: {}.",

@@ -8,7 +8,7 @@ use crate::{annotations::Annotation, behaviour::duration};
 /// Separator of the two ends of a range.
 const RANGE: &str = "..";
 
-/// Number of parts of a rate.
+/// Denominator of rates: they are in millionths.
 pub(crate) const MILLION: u32 = 1_000_000;
 
 /// Returns a hash of a seed and of names. It is the same on each machine and in each version.
@@ -21,7 +21,7 @@ pub(crate) fn hash(seed: u64, names: &[&str]) -> u64 {
     mix(hash)
 }
 
-/// Finalizes a hash, so that each bit depends on all bits. It is that of SplitMix64.
+/// Finalizes a hash as SplitMix64 does, so that each bit depends on all bits.
 fn mix(hash: u64) -> u64 {
     let hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -63,8 +63,8 @@ impl Unit {
     }
 }
 
-/// Returns the value. From a range, the hash draws a value; all values are equally likely. The error is the end of a
-/// sentence about the value.
+/// Returns a single value unchanged, or draws a value from a range by the hash. All values of a range are equally
+/// likely. The error is the end of a sentence about the value.
 pub(crate) fn resolve(value: &str, unit: Option<Unit>, hash: u64) -> Result<String, &'static str> {
     let Some((low, high)) = range(value) else { return Ok(value.to_owned()) };
     let (parse, suffix, invalid): (fn(&str) -> Option<i64>, _, _) = match unit {
@@ -89,16 +89,17 @@ fn millis(text: &str) -> Option<i64> {
     Quantity::parse(text).ok().map(Quantity::milli_value)
 }
 
-/// Returns the number between two others that a hash draws; `None` if the first one is larger.
+/// Draws a number from `low` to `high` by a hash; `None` if `low` is larger.
 fn between(low: i64, high: i64, hash: u64) -> Option<i64> {
     let count = u64::try_from(high.checked_sub(low)?).ok()?.checked_add(1)?;
     low.checked_add_unsigned(hash % count)
 }
 
-/// Usage over time: a line through points.
+/// Usage over time: a piecewise linear curve through points.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Curve {
-    /// Whether the times are those of a day (UTC), which the curve repeats. Otherwise they are since the pod's start.
+    /// Whether the times are times of the day (UTC), and the curve repeats daily. Otherwise, they count from the pod's
+    /// start.
     pub(crate) daily: bool,
     /// Times, ascending, each with thousandths of the unit. Not empty.
     pub(crate) points: Vec<(Duration, i64)>,
@@ -146,7 +147,7 @@ fn interpolate(
     (start_value as f64 + (end_value as f64 - start_value as f64) * elapsed_share).round() as i64
 }
 
-/// Parses a time of a curve: `HH:MM` of a day, or a duration. Returns whether it is of a day.
+/// Parses a time of a curve: `HH:MM` of a day, or a duration. Also returns whether it is a time of the day.
 pub(crate) fn curve_time(text: &str) -> Result<(bool, Duration), &'static str> {
     const INVALID: &str = "is neither a time of day such as 08:30 nor a duration such as 5m";
     let Some((hours, minutes)) = text.split_once(':') else {
@@ -169,7 +170,7 @@ mod tests {
         assert_eq!(hash(7, &["ns", "web"]), hash(7, &["ns", "web"]));
         assert_ne!(hash(7, &["ns", "web"]), hash(8, &["ns", "web"]));
         assert_ne!(hash(7, &["ns", "web"]), hash(7, &["nsw", "eb"]));
-        // The value is part of the interface: a seed means the same in each version.
+        // The hash is part of the interface: a seed gives the same draws in each version.
         assert_eq!(hash(0, &[]), mix(0xcbf2_9ce4_8422_2325));
         let of_pods = |rate| {
             let names = (0..1000).map(|n| format!("web-{n}"));

@@ -1,4 +1,4 @@
-//! Behaviors: custom resources that select pods and say how their containers run, and nodes and say how they fail.
+//! Behaviors: custom resources that determine how the containers of selected pods run, and how selected nodes fail.
 //!
 //! | documented rule | implemented in |
 //! |---|---|
@@ -6,7 +6,7 @@
 //! | ranges, rates and curves | `draw::resolve`, `draw::happens`, `draw::value` |
 //! | faults of nodes, by mean times | `outages::NodeFault`; with annotations, `node_faults::NodeFaults` |
 //! | selectors; weight, then name; containers | `select::selects`, `select::sort`, `select::apply` |
-//! | an invalid Behavior has no effect, and its condition says why | `spec::parse`, `status::patch` |
+//! | an invalid Behavior has no effect, and its condition has the reason | `spec::parse`, `status::patch` |
 //! | a change takes effect immediately | `subscribe` |
 
 mod definition;
@@ -54,7 +54,7 @@ fn kind() -> Kind {
     Kind::new(GROUP, VERSION, KIND, PLURAL, false)
 }
 
-/// Waits until a cache has synced, or the server says that it does not serve the kind, or forbids the list.
+/// Waits until a cache has synced, or the server does not serve the kind or forbids the list.
 pub(crate) async fn synced_or_undefined(
     client: &Client,
     kind: &Kind,
@@ -88,9 +88,9 @@ pub(crate) struct Behaviors {
 #[derive(Default)]
 struct Valid {
     by_name: BTreeMap<Text, Arc<Behavior>>,
-    /// All of them, by precedence.
+    /// All valid Behaviors, by precedence.
     sorted: Arc<[Arc<Behavior>]>,
-    /// Those that make nodes fail, by precedence.
+    /// Behaviors that make nodes fail, by precedence.
     failing: Arc<[Arc<Behavior>]>,
 }
 
@@ -140,14 +140,14 @@ impl Behaviors {
         });
     }
 
-    /// Waits until the Behaviors, and the namespaces that their selectors read, are known. Without their definition there
-    /// are no Behaviors, nor are there any that this process may read if the server forbids the list.
+    /// Waits until the caches have the Behaviors, and the namespaces that their selectors read. Does not wait for
+    /// Behaviors if their definition is not installed, or if the server forbids the list.
     pub(crate) async fn synced(&self, client: &Client) {
         self.namespaces.synced().await;
         synced_or_undefined(client, &kind(), self.cache.synced()).await;
     }
 
-    /// Returns the Behaviors that select a pod, by precedence, the last one first.
+    /// Returns the Behaviors that select a pod, in ascending order of precedence.
     pub(crate) fn of_pod(&self, pod: &Pod) -> Vec<Arc<Behavior>> {
         let sorted = Arc::clone(&lock(&self.valid).sorted);
         if sorted.is_empty() {
@@ -162,17 +162,17 @@ impl Behaviors {
         selected.cloned().collect()
     }
 
-    /// Returns the Behaviors that make a node fail, by precedence, the last one first.
+    /// Returns the Behaviors that make a node fail, in ascending order of precedence.
     pub(crate) fn of_node(&self, node: &Node) -> Vec<Arc<Behavior>> {
         let failing = Arc::clone(&lock(&self.valid).failing);
         selecting_node(&failing, node)
     }
 
-    /// Calls `changed` after each change of Behaviors that makes nodes fail otherwise than before.
+    /// Calls `changed` after each change of Behaviors that changes the faults of nodes.
     pub(crate) fn subscribe_node_faults(&self, changed: impl Fn() + Send + Sync + 'static) {
         let faults = |object: &Dynamic| {
             let spec = object.data.get("spec")?;
-            // Another seed or selector means other faults.
+            // A change of the seed or of a selector also changes the faults.
             spec.get("nodeFaults").is_some().then(|| spec.clone())
         };
         self.cache.subscribe(move |event| {
@@ -244,7 +244,7 @@ fn parse(object: &Dynamic) -> Result<Behavior, Vec<String>> {
     parsed.map(|behavior| Behavior { created: created.unwrap_or_default(), ..behavior })
 }
 
-/// Reads a Behavior as the API server has it; `None` if it is invalid.
+/// Parses a Behavior object of the API server; `None` if it is invalid.
 pub(crate) fn parse_object(object: &Value) -> Option<Behavior> {
     let metadata = &object["metadata"];
     let parsed = spec::parse(metadata["name"].as_str().unwrap_or_default(), &object["spec"]);
@@ -252,7 +252,7 @@ pub(crate) fn parse_object(object: &Value) -> Option<Behavior> {
     parsed.ok().map(|behavior| Behavior { created: created.unwrap_or_default(), ..behavior })
 }
 
-/// Writes the conditions of Behaviors that a queue names.
+/// Writes the conditions of the Behaviors in the queue.
 async fn write_conditions(cache: Cache<Dynamic>, client: Client, queue: Queue<Text>) {
     while let Some(name) = queue.next().await {
         let work = async {

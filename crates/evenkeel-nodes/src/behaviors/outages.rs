@@ -1,15 +1,16 @@
 //! Faults of nodes that a Behavior draws: alternating times without and with the fault, each exponentially distributed.
 //!
-//! The draws depend on the seed, the node's name, the kind of the fault and the time since the Behavior was created. Time is
-//! divided into windows, each with draws of its own, so that a decision is as cheap after a year as after a minute. The
-//! distribution has no memory, so a window that begins in a state drawn by the share of the two means continues the process.
+//! The draws depend on the seed, the node's name, the kind of the fault and the time since the Behavior was created.
+//! Time is divided into windows, each with draws of its own, so that a decision is as cheap after a year as after a
+//! minute. The initial state of a window is drawn with the ratio of the two means. Because the distribution is
+//! memoryless, this continues the process.
 
 use evenkeel_api::time::{Timestamp, saturating_add};
 use std::time::Duration;
 
 use super::draw;
 
-/// Length of a window in mean cycles: a time without the fault and one with it.
+/// Length of a window in mean cycles. A cycle is a time without the fault and a time with it.
 const CYCLES: u64 = 32;
 
 /// Maximum number of windows that a decision looks ahead for the next change.
@@ -18,7 +19,7 @@ const MAX_WINDOWS: u64 = 16;
 /// A fault that nodes have from time to time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NodeFault {
-    /// Full name of the annotation of nodes that stands for the same fault.
+    /// Full name of the annotation of nodes that sets the same fault.
     pub(crate) annotation: &'static str,
     /// Mean time from the end of a fault to the next one, in milliseconds. At least 1.
     pub(crate) between_failures: u64,
@@ -36,14 +37,14 @@ pub(crate) struct Outage {
 }
 
 impl NodeFault {
-    /// Returns the state of the fault for a node. `since` is the creation of the Behavior with this seed: the node has no fault
-    /// then.
+    /// Returns the state of the fault for a node. `since` is the creation time of the Behavior with this seed; the node
+    /// has no fault at that time.
     pub(crate) fn outage(&self, seed: u64, node: &str, since: Timestamp, now: Timestamp) -> Outage {
         let age = u64::try_from(now.duration_since(since).as_millis()).unwrap_or_default();
         let length = self.window_length();
         let mut window = age / length;
         let (is_on, mut end) = self.segment(seed, node, window, age);
-        // The next window may begin as this one ends.
+        // The next window may begin in the state in which this one ends.
         for _ in 0..MAX_WINDOWS {
             let begin = (window + 1).saturating_mul(length);
             if end < begin {
@@ -92,7 +93,7 @@ fn uniform(draw: u64) -> f64 {
 
 /// Returns an exponentially distributed number of milliseconds, at least 1.
 fn exponential(mean: u64, draw: u64) -> u64 {
-    // Whole milliseconds are the same on each machine, whatever the last bit of its logarithm.
+    // Whole milliseconds are the same on each machine, even if the last bit of its logarithm differs.
     ((mean as f64 * -uniform(draw).ln()).ceil() as u64).max(1)
 }
 
@@ -191,7 +192,7 @@ mod tests {
         assert_ne!(known, changes_of(&silent, 2, "a"));
         assert_ne!(known, changes_of(&silent, 1, "b"));
         assert_ne!(known, changes_of(&not_ready, 1, "a"));
-        // Decided at any time, in any order: the segment is the one that contains it.
+        // Decisions at any time and in any order return the segment that contains the time.
         for millis in (0..until).rev().step_by(7_777_777) {
             let outage = silent.outage(1, "a", at(0), at(millis));
             let next = known.partition_point(|(begin, _)| *begin <= millis);
@@ -200,7 +201,7 @@ mod tests {
                 assert_eq!(outage.until, at(*end), "{millis}");
             }
         }
-        // The draws are part of the interface: a seed means the same in each version.
+        // The draws are part of the interface: a seed gives the same draws in each version.
         assert_eq!(known[..3], [(0, false), (329_291, true), (784_588, false)]);
     }
 

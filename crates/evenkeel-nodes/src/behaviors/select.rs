@@ -20,8 +20,7 @@ use crate::{
 /// Length of a day in seconds.
 const DAY_SECONDS: i64 = 86_400;
 
-/// Sorts Behaviors by precedence, the last one first: by weight, and of equal weight by name, the first in the alphabet
-/// last.
+/// Sorts Behaviors by ascending precedence: by weight, and for equal weights by name in reverse alphabetical order.
 pub(crate) fn sort(behaviors: &mut [Arc<Behavior>]) {
     behaviors.sort_by(|one, two| {
         (one.weight, Reverse(&one.name)).cmp(&(two.weight, Reverse(&two.name)))
@@ -64,7 +63,7 @@ pub(crate) fn selecting_node(behaviors: &[Arc<Behavior>], node: &Node) -> Vec<Ar
     selected.cloned().collect()
 }
 
-/// Returns the run of a container as these Behaviors change it, which select its pod and are sorted.
+/// Applies Behaviors to the run of a container. The Behaviors select the container's pod, and are sorted.
 pub(crate) fn apply(
     behaviors: &[Arc<Behavior>],
     pod: &Pod,
@@ -76,7 +75,7 @@ pub(crate) fn apply(
             let Some(annotation) = annotations::of_pod(name) else { continue };
             let hash = hash(behavior, pod, container, name);
             if let Ok(value) = draw::resolve(value, Unit::of(annotation), hash) {
-                // A valid Behavior has valid values only.
+                // A valid Behavior has only valid values.
                 let _ = (annotation.apply)(&mut script, &value);
             }
         }
@@ -88,7 +87,7 @@ pub(crate) fn apply(
     script
 }
 
-/// Returns the usage that these Behaviors set for a container, by the name of the annotation that they stand for.
+/// Returns the usage that these Behaviors set for a container, by the name of the corresponding annotation.
 pub(crate) fn usage(
     behaviors: &[Arc<Behavior>],
     pod: &Pod,

@@ -20,10 +20,10 @@ use crate::{
     faults::FAULTS,
 };
 
-/// Least mean time of a fault, and between two. Kubelets are not simulated more finely.
+/// Minimum mean time of a fault, and between two faults. Simulated kubelets have no finer resolution.
 const LEAST_MEAN: Duration = Duration::from_secs(1);
 
-/// Fields with curves, and the annotation of pods that each stands for.
+/// Fields with curves, each with the corresponding annotation of pods.
 pub(crate) const CURVES: [(&str, &str); 3] =
     [("cpuCurve", CPU), ("cpuLoadCurve", CPU_LOAD), ("memoryCurve", MEMORY)];
 
@@ -53,7 +53,7 @@ pub(crate) struct Behavior {
     pub(super) failure_rate: Option<u32>,
     /// Usage over time, by the name of the annotation.
     pub(super) curves: Vec<(&'static str, Curve)>,
-    /// Faults of the nodes, each of another kind.
+    /// Faults of the nodes, at most one of each kind.
     pub(super) node_faults: Vec<NodeFault>,
     /// Creation time of the object. The times of the nodes' faults are relative to it.
     pub(crate) created: Timestamp,
@@ -65,13 +65,13 @@ impl Behavior {
         !self.node_faults.is_empty()
     }
 
-    /// Returns the fault of nodes that this annotation stands for.
+    /// Returns the fault of nodes for this annotation.
     pub(crate) fn node_fault(&self, annotation: &str) -> Option<&NodeFault> {
         self.node_faults.iter().find(|fault| fault.annotation == annotation)
     }
 }
 
-/// Returns the field of a Behavior that stands for an annotation of pods: `startDelay` for `start-delay`.
+/// Returns the field of a Behavior for an annotation of pods: `startDelay` for `start-delay`.
 pub(crate) fn field(annotation: &str) -> String {
     let mut words = annotation.split('-');
     let first = words.next().unwrap_or_default().to_owned();
@@ -81,7 +81,7 @@ pub(crate) fn field(annotation: &str) -> String {
     })
 }
 
-/// Reads a Behavior.
+/// Parses the spec of a Behavior.
 ///
 /// # Errors
 /// One sentence per error. An invalid Behavior has no effect.
@@ -136,7 +136,7 @@ pub(crate) fn parse(name: &str, spec: &Value) -> Result<Behavior, Vec<String>> {
         Err(why) => errors.push(format!("spec.failureRate: {why}")),
     }
     if spec["suspend"] == true {
-        // It selects neither nodes nor pods, which are on nodes.
+        // Such a Behavior selects no nodes, and therefore no pods.
         behavior.nodes = Selector::nothing();
     }
     if errors.is_empty() { Ok(behavior) } else { Err(errors) }

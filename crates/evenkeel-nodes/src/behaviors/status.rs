@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 /// Type of the condition.
 const VALID: &str = "Valid";
 
-/// Returns the merge patch of the status of an object with these errors; `None` if the condition says so already.
+/// Returns the merge patch of the status of an object with these errors; `None` if the status already has them.
 pub(crate) fn patch(
     status: &Value,
     errors: &[String],

@@ -59,7 +59,7 @@ impl<'a> Facts<'a> {
         self
     }
 
-    /// Adds from when the node has the containers' images.
+    /// Adds the times when the node has the containers' images.
     pub(crate) fn with_images(mut self, image_at: impl Fn(&str) -> Option<Timestamp>) -> Self {
         let containers = self.inits.iter_mut().chain(&mut self.mains);
         for container in containers.chain(&mut self.ephemerals) {

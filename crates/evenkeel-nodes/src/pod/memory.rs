@@ -103,7 +103,7 @@ pub(crate) struct Slot {
     /// End of the previous run (`lastState`).
     pub(crate) last: Option<Ended>,
     pub(crate) restarts: u32,
-    /// Delay of the backoff after the next crash, and the end of the last backoff.
+    /// Delay of the backoff after the next crash, with the end of the last backoff.
     pub(crate) backoff: Option<(Duration, Timestamp)>,
     /// Outcome of the container's command in this run.
     pub(crate) command: CommandState,

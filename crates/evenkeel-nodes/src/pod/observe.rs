@@ -26,8 +26,9 @@ use crate::{
 };
 use evenkeel_shell::later;
 
-/// Returns the facts of `pod` on the node with the address `host_ip`. The caller must replace two of them: that the
-/// volumes can be mounted, and that the node admits the pod. `behaviors` select the pod, and are sorted by precedence.
+/// Returns the facts of `pod` on the node with the address `host_ip`. The caller must replace the two default facts
+/// that the volumes can be mounted, and that the node admits the pod. `behaviors` select the pod, and are sorted by
+/// precedence.
 pub(crate) fn facts<'a>(
     pod: &'a Pod,
     host_ip: Ipv4Addr,

@@ -67,7 +67,7 @@ pub(crate) struct Decision {
     pub(crate) events: Vec<PodEvent>,
     /// Changes of the node's files, to keep once the writes have succeeded.
     pub(crate) node_writes: Vec<NodeWrites>,
-    /// Images that the node has from these times on, to keep likewise.
+    /// Images with the times when the node has them, to keep once the writes have succeeded.
     pub(crate) images: Vec<(String, Timestamp)>,
 }
 
@@ -79,7 +79,7 @@ pub(crate) struct PodEvent {
     pub(crate) message: String,
 }
 
-/// Reason of the events about annotations that are not understood.
+/// Reason of the events about invalid annotations.
 pub(crate) const INVALID_SIMULATION: &str = "InvalidSimulation";
 
 /// Makes all transitions that are due at `now`, and decides the writes. The result depends only on the arguments.
@@ -270,7 +270,7 @@ impl PodSync<'_> {
             }
             State::PullBackOff => None,
             State::Running { since } => {
-                // Whoever knew of the pull may have forgotten it.
+                // A restarted kubelet no longer has the image in its records.
                 self.add_image(container, since);
                 self.end_of_run(container, since, slot)
             }
@@ -284,7 +284,8 @@ impl PodSync<'_> {
         }
     }
 
-    /// Returns when the node has the container's image: it may have it already, or another container pulls it.
+    /// Returns when the node has the container's image. The node may have the image already, or another container may
+    /// be pulling it.
     ///
     /// Upstream: `EnsureImageExists`.
     fn pull(&mut self, container: &Container<'_>) -> Timestamp {
@@ -297,7 +298,7 @@ impl PodSync<'_> {
         pulled.map_or(self.now, |at| at.max(self.now))
     }
 
-    /// Records that the node has the container's image from `at` on, unless that is known.
+    /// Records that the node has the container's image from `at` on, unless the image is recorded already.
     fn add_image(&mut self, container: &Container<'_>, at: Timestamp) {
         let is_known = self.images.iter().any(|(image, _)| *image == container.image);
         if container.image_at.is_none() && !is_known {
@@ -391,7 +392,7 @@ impl PodSync<'_> {
         }
     }
 
-    /// Stops all containers: first all but the sidecars, then the sidecars in reverse order. A running container ends
+    /// Stops all containers: first the main containers, then the sidecars in reverse order. A running container ends
     /// when it exits, at the latest at the end of the grace period.
     fn stop(&mut self, stopping: Stopping) {
         let limit = match (stopping.reason, self.facts.deletion) {

@@ -31,7 +31,7 @@ pub(crate) fn patch(
     }
     let is_running = memory.is_running();
     let written = &mut memory.written;
-    // As upstream, the written phase is not terminal while containers run and hold resources.
+    // As in upstream, the written phase is not terminal while containers run and hold resources.
     let is_delayed = phase.is_terminal() && is_running;
     if written.phase != phase && !is_delayed {
         written.phase = phase;
@@ -299,7 +299,7 @@ fn container_statuses(
         match group {
             Group::Init if !container.sidecar => has_passed(container, slot),
             Group::Init | Group::Main => is_ready(container, slot, now),
-            // An ephemeral container has no part in the pod's readiness.
+            // An ephemeral container does not count for the pod's readiness.
             Group::Ephemeral => false,
         }
     };

@@ -1,4 +1,4 @@
-//! Pods that count when a kubelet admits another one: those that it has admitted, or is admitting.
+//! Pods that count when a kubelet admits another pod: the pods that it has admitted or is admitting.
 
 use evenkeel_api::views::Pod;
 use evenkeel_runtime::plan::Key;
@@ -7,8 +7,8 @@ use std::sync::Arc;
 use super::{State, key};
 
 impl State {
-    /// Begins the admission of a pod. Returns those of the node's pods that were admitted before it. From now on, the pod
-    /// counts itself, so that of two pods that arrive together one fits.
+    /// Begins the admission of a pod. Returns the node's pods that were admitted before it. From now on, the pod itself
+    /// counts, so that only one of two pods that arrive together takes the last resources.
     ///
     /// Upstream: `HandlePodAdditions`, which admits one pod after the other.
     pub(super) fn begin_admission(
@@ -22,7 +22,7 @@ impl State {
         pods_on_node
     }
 
-    /// Ends the admission of a pod, which is rejected or whose memory is stored.
+    /// Ends the admission of a pod: it is rejected, or its memory is stored.
     pub(super) fn end_admission(&mut self, key: &Key) {
         self.admissions.remove(key);
     }

@@ -17,7 +17,7 @@ struct TestServer {
     /// Methods of the next writes to fail.
     failing: Arc<Mutex<Vec<Method>>>,
     writes: Arc<Mutex<Vec<String>>>,
-    /// Path that cannot be read, and the code of the responses.
+    /// Path whose reads fail, and the code of these responses.
     unread: Arc<Mutex<Option<(&'static str, u16)>>>,
 }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::jq::Query;
 use crate::behaviour::duration;
 
-/// Maximum cost of an expression of CEL.
+/// Maximum cost of a CEL expression.
 const CEL_BUDGET: u64 = 1_000_000;
 
 /// An expression that reads an object.
@@ -24,13 +24,13 @@ pub(crate) enum Expression {
 /// A value of a Stage: fixed, or from an expression.
 #[derive(Debug, Clone)]
 pub(crate) struct ValueFrom {
-    /// Value without an expression, or if the expression returns none.
+    /// Value without an expression, or if the expression returns no value.
     pub(crate) default: Option<i64>,
     pub(crate) expression: Option<Expression>,
 }
 
 impl Expression {
-    /// Parses an expression of jq.
+    /// Parses a jq expression.
     pub(crate) fn jq(source: &str) -> Result<Self, String> {
         Query::parse(source).map(Self::Jq)
     }
@@ -46,7 +46,7 @@ impl Expression {
     }
 }
 
-/// Evaluates an expression of CEL.
+/// Evaluates a CEL expression.
 pub(crate) fn cel<'a>(program: &'a Program, object: &'a Value) -> Result<Val<'a>, String> {
     let scope = Scope::default().with("self", Val::of(object, None));
     let mut budget = CEL_BUDGET;
@@ -71,10 +71,10 @@ pub(crate) fn unix(now: Timestamp) -> f64 {
 }
 
 impl ValueFrom {
-    /// Returns an integer; `None` if the expression returns a string that is empty or no number.
+    /// Returns an integer; `None` if the expression returns a string that is empty or not a number.
     ///
     /// # Errors
-    /// The expression of CEL fails, or returns neither a number nor a duration nor a bool.
+    /// The CEL expression fails, or returns neither a number nor a duration nor a bool.
     pub(crate) fn integer(&self, object: &Value, now: Timestamp) -> Result<Option<i64>, String> {
         let value = match &self.expression {
             None => return Ok(self.default),
@@ -101,8 +101,7 @@ impl ValueFrom {
 
     /// Returns a duration in nanoseconds; `None` if the expression returns an empty string. The default is in
     /// nanoseconds. The expression returns a string: a duration such as `5s`, or an end time in RFC 3339. If that time
-    /// has passed, the duration is negative. An expression of CEL may also return a duration, or a number of
-    /// nanoseconds.
+    /// has passed, the duration is negative. A CEL expression may also return a duration, or a number of nanoseconds.
     ///
     /// # Errors
     /// The CEL expression fails, or does not return a duration.

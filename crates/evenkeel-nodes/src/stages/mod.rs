@@ -8,9 +8,9 @@
 //! | fields of a Stage; `next` as steps | `spec::parse`, `definition::stage_definition` |
 //! | selectors, weights, delays and jitter | `spec::Stage`, `plan::plan` |
 //! | steps: events, finalizers, patches, deletion | `steps::actions` |
-//! | which failed requests are retried | `refusal::classify` |
-//! | expressions of jq and CEL | `expressions::Expression`, `jq/mod.rs` |
-//! | an invalid Stage has no effect, and its condition says why | `spec::parse` |
+//! | retries of failed requests | `refusal::classify` |
+//! | jq and CEL expressions | `expressions::Expression`, `jq/mod.rs` |
+//! | an invalid Stage has no effect, and its condition has the reason | `spec::parse` |
 
 mod definition;
 mod expressions;
@@ -83,7 +83,7 @@ struct Valid {
 /// Stages for a resource at one time.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct StageSet {
-    /// Sorted by their names.
+    /// Stages, sorted by name.
     pub(crate) stages: Vec<Arc<Stage>>,
     /// Number of changes of these Stages since the start.
     pub(crate) generation: u64,

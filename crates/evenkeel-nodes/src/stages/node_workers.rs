@@ -16,7 +16,7 @@ use std::{
 use super::{PlayResult, StageController, spec::ResourceRef, stage_controller::StagedObject};
 use crate::{NodeFaults, NodesOptions};
 
-/// Workers of all simulated nodes of the process, idle without Stages of nodes.
+/// Workers of all simulated nodes of the process. They are idle without Stages of nodes.
 pub(crate) struct NodeWorkers {
     controller: Arc<StageController>,
     options: NodesOptions,

@@ -22,7 +22,7 @@ const IMMEDIATE: Duration = Duration::from_millis(10);
 /// Maximum number of consecutive Stages that are due immediately. The next one is delayed by [`THROTTLE_DELAY`].
 const MAX_CONSECUTIVE: u32 = 10;
 
-/// Delay of a Stage after [`MAX_CONSECUTIVE`] ones that were due immediately. A longer pause resets the count.
+/// Delay of a Stage after [`MAX_CONSECUTIVE`] Stages that were due immediately. A longer pause resets the count.
 const THROTTLE_DELAY: Duration = Duration::from_secs(1);
 
 /// State of an object between two decisions.
@@ -38,15 +38,15 @@ pub(crate) struct Memory {
     n_played: u64,
     /// Number of consecutive Stages that were due immediately, and the time at which the last one was due.
     consecutive: (u32, Option<Timestamp>),
-    /// Errors of the last choice that had any. Each is reported once.
+    /// Errors of the last choice with errors. Each error is reported once.
     reported: Vec<String>,
 }
 
 impl Memory {
-    /// Makes a Stage pending again, to be resumed at `step`, whose request may succeed later. `version` is the resource
-    /// version of the object after the earlier steps; `None` if they changed nothing.
+    /// Makes a Stage pending again. The Stage resumes at `step`, whose request may succeed later. `version` is the
+    /// resource version of the object after the earlier steps; `None` if they changed nothing.
     ///
-    /// If something else changes the object, a Stage is chosen again.
+    /// If another client changes the object, a Stage is chosen again.
     pub(crate) fn resume(&mut self, performed: Pending, step: usize, version: Option<String>) {
         if let (Some(version), Some((chosen_for, _))) = (version, &mut self.chosen_for) {
             *chosen_for = version;
@@ -105,9 +105,9 @@ pub(crate) struct Decision {
 
 /// Decides for an object with the Stages for its resource.
 ///
-/// An object follows one Stage after the other. After a change of the object, a Stage is chosen again even if one is pending,
-/// and its delay starts again. A change of Stages has the same effect, unless the pending one still exists and selects the
-/// object.
+/// An object follows one Stage after the other. After a change of the object, a Stage is chosen again even if one is
+/// pending, and its delay starts again. A change of Stages has the same effect, unless the pending Stage still exists
+/// and selects the object.
 pub(crate) fn plan(
     object: &Value,
     set: &StageSet,
@@ -221,9 +221,9 @@ fn choose(
     Some(Pending { stage: Arc::clone(stage), due, n_done: 0, n_played_before: memory.n_played })
 }
 
-/// Returns the index of the candidate that a draw selects by weight. If no candidate has a weight above 0, those with a
-/// weight are equally likely; without any weight, all are. Otherwise, candidates without a weight or with the weight 0 are
-/// not selected.
+/// Returns the index of the candidate that a draw selects by weight. If no candidate has a weight above 0, the
+/// candidates with a weight are equally likely; without any weight, all candidates are. Otherwise, candidates without a
+/// weight or with the weight 0 are not selected.
 ///
 /// There must be at least one candidate.
 fn pick(weights: &[Option<i64>], draw: u64) -> usize {

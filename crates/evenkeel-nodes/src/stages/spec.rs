@@ -83,7 +83,7 @@ pub(crate) struct Finalizers {
     pub(crate) empty: bool,
 }
 
-/// Patch of the object, made by a template.
+/// Patch of the object, which a template generates.
 #[derive(Debug, Clone)]
 pub(crate) struct Patch {
     pub(crate) subresource: String,

@@ -173,7 +173,7 @@ impl StageController {
     }
 
     /// Returns the delay until the pending Stage is due, if neither the object nor the Stages changed since the last
-    /// decision. The inner `None` means that no Stage is pending; the outer one, that a decision is necessary.
+    /// decision. The inner `None` means that no Stage is pending, and the outer `None` that a decision is necessary.
     fn delay_if_unchanged(
         &self,
         staged: &StagedObject<'_>,
@@ -263,7 +263,7 @@ impl StageController {
         self.client.delete(&staged.resource.kind(), namespace, name, &options).await.map(drop)
     }
 
-    /// Records an event that says why the object cannot follow a Stage.
+    /// Records an event with the reason why the object cannot follow a Stage.
     fn report(&self, staged: &StagedObject<'_>, message: String) {
         self.record(staged, Event { warning: true, reason: INVALID_STAGE.to_owned(), message });
     }

@@ -195,7 +195,7 @@ fn steps_happen_in_order() {
     ];
     let want: Vec<(usize, Action)> = want.into_iter().enumerate().collect();
     assert_eq!(decision.actions, want);
-    // Steps that are done do not happen again.
+    // Performed steps are not repeated.
     let mut memory = decide(&pod("1"), &stages, &Memory::default(), 0).memory;
     memory.chosen_for = None;
     let pending = decide(
@@ -333,7 +333,7 @@ fn a_refused_request_resumes_the_stage_that_made_it() {
     deleted["metadata"]["resourceVersion"] = json!("3");
     let resumed = decide(&deleted, &stages, &memory, 6);
     assert_eq!(resumed.actions, refused.actions[1..], "with the same draws");
-    // Someone else changes the object.
+    // Another client changes the object.
     deleted["metadata"]["resourceVersion"] = json!("4");
     let redrawn = decide(&deleted, &stages, &memory, 6);
     assert_eq!(redrawn.actions.len(), 3);
@@ -378,7 +378,7 @@ fn a_failing_expression_stops_no_other_stage() {
     let again = decide(&pod("2"), &stages, &decision.memory, 1);
     assert_eq!(reasons(&again), ["good"]);
     assert_eq!(again.errors, [""; 0], "reported once");
-    // Stages whose weight fails are not picked; bools and fractions are weights.
+    // A Stage is not picked if its weight expression fails. Bools and fractions are valid weights.
     let weighted = |source: &str, reason: &str| json!({"selector": {}, "weightFrom": cel(source), "next": {"event": {"reason": reason}}});
     for weight in ["true", "1.5", "duration('1s')", "self.spec.replicas"] {
         let stages = set(&[

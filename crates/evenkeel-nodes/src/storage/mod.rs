@@ -1,5 +1,5 @@
-//! Simulated storage: provisions, resizes, deletes and attaches volumes without storing data. It takes the place of the
-//! external provisioner, resizer and attacher of a CSI driver.
+//! Simulated storage: provisions, resizes, deletes and attaches volumes without storing data. It replaces the external
+//! provisioner, resizer and attacher of a CSI driver.
 
 mod plan;
 #[cfg(test)]
@@ -241,7 +241,7 @@ impl Storage {
     }
 }
 
-/// Turns the error that an object does not exist into success.
+/// Returns success for the error that an object does not exist.
 fn ignore_not_found(result: Result<(), ApiError>) -> Result<(), ApiError> {
     match result {
         Err(error) if error.is_not_found() => Ok(()),

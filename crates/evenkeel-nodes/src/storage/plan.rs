@@ -171,8 +171,8 @@ fn is_provisioned_here(volume: &PersistentVolume) -> bool {
     volume.meta.annotations.get(volume::PROVISIONED_BY) == Some(DRIVER)
 }
 
-/// Deletes a released volume with reclaim policy `Delete`. The removal of the finalizer stands for the deletion of
-/// its storage.
+/// Deletes a released volume with reclaim policy `Delete`. The removal of the finalizer simulates the deletion of its
+/// storage.
 pub(super) fn sync_volume(volume: &PersistentVolume) -> Vec<Write> {
     if !is_provisioned_here(volume) {
         return Vec::new();
@@ -184,7 +184,7 @@ pub(super) fn sync_volume(volume: &PersistentVolume) -> Vec<Write> {
     let remove_finalizer = must_delete || (meta.deleting() && !is_delete_policy);
     let mut writes = Vec::new();
     // Patch before the deletion. After the deletion, other controllers remove their finalizers, and the list in this
-    // patch would restore those.
+    // patch would restore them.
     if remove_finalizer && has_finalizer(meta, PROVISIONER_FINALIZER) {
         writes.push(without_finalizer(PersistentVolume::kind(), meta, PROVISIONER_FINALIZER));
     }

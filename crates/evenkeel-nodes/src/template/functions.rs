@@ -45,7 +45,7 @@ impl Function {
                 machine.count_steps(print::weight(&value))?;
                 Ok(value)
             }
-            // Only a call without arguments gets here, because the renderer evaluates all others.
+            // This call has no arguments, because the renderer evaluates calls with arguments.
             Call::And | Call::Or => Err(format!("{}: an argument is missing", self.name)),
         }
     }

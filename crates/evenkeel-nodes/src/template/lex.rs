@@ -13,7 +13,7 @@ pub(super) enum Piece {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Token {
     pub(super) kind: Kind,
-    /// Whether a space is before the token: `.a .b` are two arguments, `.a.b` is one.
+    /// Whether a space precedes the token: `.a .b` are two arguments, `.a.b` is one.
     pub(super) spaced: bool,
 }
 
@@ -27,7 +27,7 @@ pub(super) enum Kind {
     /// Variable such as `$name`, without the dollar sign.
     Variable(String),
     Dot,
-    /// Text, number or character.
+    /// String, number or character.
     Literal(Value),
     Pipe,
     Comma,
@@ -217,7 +217,7 @@ fn delimited(text: &str, delimiter: char) -> Result<(Kind, &str), String> {
     }
 }
 
-/// Reads a character's code of this number of hexadecimal digits.
+/// Reads a character code with this number of hexadecimal digits.
 fn code(chars: &mut std::str::Chars<'_>, digits: usize) -> Result<char, String> {
     let word: String = chars.by_ref().take(digits).collect();
     let code = u32::from_str_radix(&word, 16).ok().and_then(char::from_u32);

@@ -1,5 +1,5 @@
-//! Go's templates (`text/template`) over JSON, with bounds, and the functions that KWOK's stages use: those of Go, of
-//! KWOK, and the common ones of the library sprig.
+//! Go's templates (`text/template`) over JSON, with limits. They have the functions that KWOK's stages use: Go's,
+//! KWOK's, and common functions of the library sprig.
 //!
 //! | documented rule | implemented in |
 //! |---|---|
@@ -68,7 +68,7 @@ impl Template {
     /// Renders the template with an object as its dot.
     ///
     /// # Errors
-    /// One sentence: a function fails, or the output or the number of steps is above its bound.
+    /// One sentence: a function fails, or the output or the number of steps exceeds its limit.
     pub(crate) fn render(
         &self,
         object: &Value,

@@ -37,7 +37,7 @@ pub(super) fn type_name(value: &Value) -> &'static str {
     }
 }
 
-/// Returns a value as an action prints it.
+/// Returns the output of an action for a value.
 pub(super) fn printed(value: &Value) -> String {
     match value {
         Value::Null => "<no value>".to_owned(),

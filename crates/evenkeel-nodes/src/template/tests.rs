@@ -214,7 +214,7 @@ fn output_steps_and_depth_are_bounded() {
     }
 }
 
-/// A function whose time grew with the square of a value would take minutes here.
+/// A function that takes quadratic time would take minutes here.
 #[test]
 fn functions_take_large_values() {
     let n = 50_000_u32;

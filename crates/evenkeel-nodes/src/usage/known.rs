@@ -1,4 +1,4 @@
-//! Pods whose usage annotations or Behaviors set.
+//! Finds pods whose usage is set by annotations or Behaviors.
 
 use evenkeel_api::{StrMap, views::Pod};
 use serde_json::Value;
@@ -15,7 +15,7 @@ use crate::{
 pub struct KnownUsage(Vec<Behavior>);
 
 impl KnownUsage {
-    /// Creates the decision from Behavior objects of the API server. Invalid Behaviors have no effect.
+    /// Returns the decision with these Behavior objects of the API server. Invalid Behaviors have no effect.
     pub fn of_objects<'a>(behaviors: impl IntoIterator<Item = &'a Value>) -> Self {
         Self(behaviors.into_iter().filter_map(parse_object).collect())
     }
@@ -57,7 +57,7 @@ mod tests {
             (json!({}), vec![behavior(json!({"pods": of_web, "startDelay": "1s"}))], false),
             (json!({}), vec![behavior(json!({"pods": of_web, "cpu": "much"}))], false),
             (json!({}), vec![behavior(json!({"pods": {"namespaces": ["x"]}, "cpu": "1"}))], false),
-            // Which node the pod gets is not known yet.
+            // The pod has no node yet.
             (
                 json!({}),
                 vec![behavior(json!({

@@ -22,7 +22,7 @@ const WINDOW: &str = "15s";
 /// Usage of a container without a request and without an annotation for the resource.
 const DEFAULT_USAGE: ResourceUsage = ResourceUsage { millicores: 1, bytes: 8 << 20 };
 
-/// Usage of a node besides its pods, such as the kubelet's.
+/// Usage of a node apart from its pods, such as the kubelet's.
 const NODE_OVERHEAD: ResourceUsage = ResourceUsage { millicores: 50, bytes: 256 << 20 };
 
 /// Returns the Behaviors that select a pod, by precedence.
@@ -82,7 +82,7 @@ pub(super) fn node_metrics(
     nodes.iter().map(metrics).collect()
 }
 
-/// Returns the usage of a node with that of its running pods.
+/// Returns the usage of a node and of its running pods.
 pub(crate) fn node_usage(
     node: &str,
     pods: &[Arc<Pod>],

@@ -28,7 +28,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Returns the usage of the nodes and pods in `caches`, which the caller starts.
+    /// Creates a source of the usage of the nodes and pods in `caches`. The caller starts the caches.
     pub fn new(caches: &Caches, clock: Clock) -> Self {
         Self { pods: caches.of(), nodes: caches.of(), clock, behaviors: None }
     }

@@ -89,7 +89,7 @@ impl NodeUsage {
         page
     }
 
-    /// Returns the page `/metrics`, with those of the kubelet's metrics that a simulated kubelet has.
+    /// Returns the page `/metrics`, with the subset of the kubelet's metrics that a simulated kubelet has.
     pub(crate) fn kubelet_metrics(&self) -> String {
         let containers: usize = self.pods.iter().map(|pod| pod.containers.len()).sum();
         format!(

@@ -148,7 +148,7 @@ impl PodSync<'_> {
             None => script.run_time.map(|run_time| (run_time, 0)),
         };
         let fails = script.fails(slot.restarts);
-        // With a failure rate, the exit code is that of the runs that fail.
+        // With a failure rate, only failing runs have the exit code.
         let own_exit_code =
             script.own_exit_code().filter(|_| fails || script.failure.is_none() || script.crashes);
         let with_own = |exit_code: i32| own_exit_code.unwrap_or(exit_code);

@@ -18,7 +18,7 @@ const MAX_REGEX: usize = 256 * 1024;
 /// A function that expressions call.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Builtin {
-    /// Function of the input and of the values of its arguments: of all combinations of these.
+    /// Function of the input and of argument values. It is called for each combination of the arguments' outputs.
     Values(fn(&Value, &[Value], &mut Machine) -> Result<Value, Stop>),
     /// Function that evaluates its arguments itself.
     Filters(Filters),
@@ -173,7 +173,7 @@ const VALUES: &[(&str, usize, Body)] = &[
     ("trim", 0, |input, _, _| Ok(string(input)?.trim().into())),
     ("split", 1, |input, arguments, machine| {
         let (text, separator) = (string(input)?, string(argument(arguments))?);
-        // There may be as many parts as bytes.
+        // The result may have as many parts as `text` has bytes.
         machine.charge(text.len())?;
         match separator {
             "" => Ok(text.chars().map(|c| Value::from(c.to_string())).collect()),
@@ -507,7 +507,7 @@ impl Filters {
     }
 }
 
-/// Collects the first outputs of a filter, and evaluates no more of it.
+/// Collects the first outputs of a filter, and then stops its evaluation.
 fn take(
     machine: &mut Machine,
     filter: &Filter,
@@ -607,7 +607,7 @@ fn has(value: &Value, key: &Value) -> Result<Value, Stop> {
     }
 }
 
-/// Collects items, and instead of an array its items, down to a depth.
+/// Collects items, and replaces each array by its items, down to a depth.
 fn flatten(items: &[Value], depth: f64, flat: &mut Vec<Value>) {
     for item in items {
         match item {

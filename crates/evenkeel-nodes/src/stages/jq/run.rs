@@ -12,7 +12,7 @@ const MAX_STEPS: u64 = 200_000;
 /// Maximum length of a string in bytes.
 pub(super) const MAX_TEXT: usize = 1024 * 1024;
 
-/// Maximum depth of a value, which recursive functions walk. The reader of JSON has the same bound.
+/// Maximum depth of a value, which recursive functions walk. The JSON parser has the same limit.
 const MAX_VALUE_DEPTH: usize = 128;
 
 /// Reason why an evaluation stops before its end.
@@ -41,7 +41,7 @@ pub(super) struct Machine {
     pub(super) now: f64,
 }
 
-/// Gets the outputs of a filter.
+/// Callback that receives each output of a filter.
 pub(super) type Sink<'o> = &'o mut dyn for<'v> FnMut(&mut Machine, &'v Value) -> Result<(), Stop>;
 
 pub(super) fn error<T>(message: impl Into<String>) -> Result<T, Stop> {
@@ -53,18 +53,18 @@ impl Machine {
         Self { steps: 0, now }
     }
 
-    /// Counts steps, and stops at too many.
+    /// Charges steps to the budget, and stops the evaluation if they exceed it.
     pub(super) fn charge(&mut self, steps: usize) -> Result<(), Stop> {
         self.steps = self.steps.saturating_add(u64::try_from(steps).unwrap_or(u64::MAX));
         if self.steps > MAX_STEPS { Err(Stop::Budget) } else { Ok(()) }
     }
 
-    /// Counts the steps of the creation or the walk of a value. Fails if the value is too large.
+    /// Charges the budget for the creation or the scan of a value. Fails if the value is too large.
     pub(super) fn charge_value(&mut self, value: &Value) -> Result<(), Stop> {
         self.charge_below(value, MAX_VALUE_DEPTH)
     }
 
-    /// Counts a value that is at most this deep.
+    /// Charges the budget for a value of at most this depth.
     fn charge_below(&mut self, value: &Value, depth: usize) -> Result<(), Stop> {
         let Some(below) = depth.checked_sub(1) else { return Err(Stop::Budget) };
         match value {
@@ -92,7 +92,7 @@ impl Machine {
         if text.len() > MAX_TEXT { Err(Stop::Budget) } else { self.charge(text.len() / 64) }
     }
 
-    /// Evaluates a filter, and hands over each output.
+    /// Evaluates a filter, and calls `out` with each output.
     pub(super) fn run(
         &mut self,
         filter: &Filter,
@@ -440,7 +440,7 @@ impl Machine {
     }
 }
 
-/// Returns the number as an integer if it is one.
+/// Returns the number as an integer if it has an integer value.
 pub(super) fn arithmetic(float: f64, whole: Option<i64>) -> Value {
     if let Some(whole) = whole {
         return whole.into();

@@ -1,4 +1,4 @@
-//! Rows from the manual of jq, and from the expressions of stages.
+//! Examples from the manual of jq, and expressions of stages.
 
 use super::*;
 use serde_json::json;
@@ -190,7 +190,7 @@ fn large_values_are_bounded() {
     }
 }
 
-/// The parser recurses at more than brackets. A worker's stack suffices for every expression.
+/// The parser does not only recurse at brackets. A worker's stack suffices for every expression.
 #[test]
 fn hostile_expressions_are_refused() {
     let run = || {
