@@ -136,7 +136,7 @@ fn environment(
     container: &ContainerCommand,
     node: NodeFields<'_>,
 ) -> (Environment, SpecVariables) {
-    // The kubelet expands only variables of the spec, not those of the image and of the runtime.
+    // The kubelet expands only variables of the spec, not variables of the image or the runtime.
     let mut spec_variables =
         SpecVariables { variables: BTreeMap::new(), env_from: !container.env_from.is_empty() };
     let mut variables = BTreeMap::new();

@@ -129,7 +129,7 @@ impl Interpreter<'_> {
         Ok(true)
     }
 
-    /// Records a write of the script, unless the content stays the same. `None` removes the file or folder.
+    /// Records a write of the script, unless the content is unchanged. `None` removes the file or folder.
     pub(crate) fn record_write(
         &mut self,
         shell: &Shell,

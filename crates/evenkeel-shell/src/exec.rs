@@ -1,7 +1,7 @@
-//! Commands that clients execute in a running container, besides its own process (`kubectl exec`). A command is
-//! interpreted like a container's process: its output, with times, is computed ahead from its input and the files.
-//! The command is interpreted again when its input is complete, when files change, and when the computed time has
-//! passed.
+//! Commands that clients execute in a running container beside its own process (`kubectl exec`). A command is
+//! interpreted like a container's process: the interpreter computes its output, with times, from its input and the
+//! files. The command is interpreted again when its input is complete, when files change, and when the computed time
+//! has passed.
 
 use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
@@ -29,7 +29,7 @@ const BUILTINS: [&str; 22] = [
 pub struct Output {
     /// Time since the start of the run.
     pub after: Duration,
-    /// Whether the text is printed to standard error. With a terminal, all text is printed to standard output.
+    /// Whether the output is written to standard error. With a terminal, all output is written to standard output.
     pub to_stderr: bool,
     /// Printed text. [`encoding`](crate::encoding) describes how it represents bytes that are not UTF-8.
     pub text: String,
@@ -44,7 +44,7 @@ pub enum Progress {
     Running,
     /// The command waits for the rest of its standard input.
     NeedsInput,
-    /// The program with this name does not exist, so nothing was started.
+    /// The program with this name does not exist, so no process was started.
     NotFound(String),
 }
 

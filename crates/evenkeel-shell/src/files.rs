@@ -12,7 +12,7 @@ const MAX_FILES: usize = 4096;
 /// Maximum size in bytes of the files of a pod or a node, including past versions. Beyond it, commands cannot add to
 /// them.
 const MAX_BYTES: usize = 4 * 1024 * 1024;
-/// Bytes that a version of a file takes besides its content.
+/// Bytes that a version of a file takes in addition to its content.
 const VERSION_BYTES: usize = 128;
 /// Maximum number of versions of a file that a command writes. If there are more, the oldest versions are dropped.
 const MAX_VERSIONS: usize = 64;

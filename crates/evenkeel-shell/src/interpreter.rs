@@ -58,7 +58,7 @@ pub(crate) struct Printed {
     pub(crate) at: Duration,
     /// 0 for standard output, 1 for standard error if the two are separate.
     pub(crate) stream: usize,
-    /// ID of the background job that prints the text, or 0 for the shell itself.
+    /// ID of the background job that prints the output, or 0 for the shell itself.
     pub(crate) job: u32,
     pub(crate) text: String,
 }
@@ -112,7 +112,7 @@ pub(crate) struct Interpreter<'a> {
     pub(crate) signal: Option<Duration>,
     /// Writes so far, in order.
     pub(crate) writes: Vec<OwnWrite>,
-    /// Number of writes ever made, those included that were removed since.
+    /// Number of writes so far, including removed ones.
     pub(crate) n_writes: u64,
     /// Container log, or `None` unless the caller reads it.
     pub(crate) log: Option<Log>,

@@ -81,7 +81,7 @@ struct Probe {
     timeout: Duration,
 }
 
-/// Input of a run besides its process.
+/// Inputs of a run in addition to its process.
 #[derive(Debug, Clone, Copy)]
 pub struct RunContext<'a> {
     /// Start time of the run.

@@ -44,7 +44,7 @@ pub(crate) struct Parser<'t> {
     pub(crate) text: &'t str,
     pub(crate) position: usize,
     pub(crate) depth: usize,
-    /// End of a line with here-documents, and the position after their text.
+    /// End of a line with here-documents, and the position after their bodies.
     here_documents: Option<(usize, usize)>,
 }
 

@@ -54,7 +54,7 @@ pub(crate) type Stream = Option<usize>;
 /// Source of standard input.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Input {
-    /// Text that the interpreter knows, such as the output of the previous command in a pipeline.
+    /// Known content, such as the output of the previous command in a pipeline.
     Text(Arc<str>),
     /// Standard input of the interpreted process.
     Process,
@@ -145,7 +145,7 @@ impl Shell {
         child
     }
 
-    /// Sets the value of a variable, which stays exported or not.
+    /// Sets the value of a variable. Does not change whether it is exported.
     pub(crate) fn set(&mut self, name: &str, value: String) {
         let exported = self.variables.get(name).is_some_and(|variable| variable.exported);
         self.variables.insert(name.to_owned(), Variable { value: Some(value), exported });

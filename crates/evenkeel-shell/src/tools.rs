@@ -83,8 +83,8 @@ impl Interpreter<'_> {
         }
     }
 
-    /// Handles an unknown command. In a command of a client it does not exist. In the container's process, its
-    /// outcome is unknown.
+    /// Handles an unknown command. In a command of a client, the command does not exist. In the container's process,
+    /// its outcome is unknown.
     pub(crate) fn command_not_found(&mut self, shell: &mut Shell, name: &str) -> Flow {
         let Some(exec) = &mut self.exec else { return unsupported(format!("command {name}")) };
         shell.status = 127;
