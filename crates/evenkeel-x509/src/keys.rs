@@ -174,7 +174,7 @@ impl PrivateKey {
                 (der_value(SEQUENCE, &[EDWARDS_KEY_OID]), pair.public_key().as_ref())
             }
         };
-        // The leading zero says that the last byte has no unused bits.
+        // The leading zero is the number of unused bits of the last byte.
         der_value(SEQUENCE, &[&algorithm, &der_value(BIT_STRING, &[&[0], key])])
     }
 }

@@ -242,7 +242,7 @@ async fn what_is_no_root_is_refused() {
     let old = Identity { der: first, key: KeyPair::generate().unwrap(), params: params(|_| {}) };
     assert!(ask(&renewed, &[&old], "localhost").await.is_err());
 
-    // A root's certificate, shown by somebody who has not its key.
+    // A root's certificate, presented by a server without its key.
     let thief = Identity {
         der: root.der.clone(),
         key: KeyPair::generate().unwrap(),
