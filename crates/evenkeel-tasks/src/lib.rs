@@ -219,8 +219,8 @@ impl Tasks {
         self.spawn_restarting_until(name, &self.token(), factory);
     }
 
-    /// Like [`Tasks::spawn_restarting_until_cancelled`], but the task also ends when `stop` is cancelled. The
-    /// caller may cancel `stop`, and so may the task when its work is done.
+    /// Like [`Tasks::spawn_restarting_until_cancelled`], but the task also ends when `stop` is cancelled. The caller
+    /// may cancel `stop`, and the task may cancel it when its work is done.
     pub fn spawn_restarting_until<F, Fut>(
         &self,
         name: impl Into<Cow<'static, str>>,
@@ -390,7 +390,8 @@ impl Drop for RunningGuard {
     }
 }
 
-/// Awaits a future and catches its panic. State that the future shares must stay valid wherever it panics.
+/// Awaits a future and catches its panic. State that the future shares must be valid at every point where the future
+/// can panic.
 ///
 /// # Errors
 /// The message of the panic.

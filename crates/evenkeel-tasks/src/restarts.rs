@@ -9,7 +9,7 @@ pub const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
 pub const MAX_BACKOFF: Duration = Duration::from_secs(60);
 /// Run time after which a task counts as recovered: the next failure starts again with the initial backoff.
 pub const RESET_DURATION: Duration = Duration::from_secs(120);
-/// Backoff from which on the health check fails. Upstream's leader election adaptor tolerates an expired lease for
+/// Backoff at which the health check begins to fail. Upstream's leader election adaptor tolerates an expired lease for
 /// the same time.
 pub const TOLERATED_BACKOFF: Duration = Duration::from_secs(20);
 

@@ -16,7 +16,7 @@ use tokio::{sync::Notify, task::coop::consume_budget};
 /// Owner of the value. Tasks that wait learn that it is dropped.
 pub struct Sender<T>(Arc<Shared<T>>);
 
-/// Receiver of a [`Sender`]'s value. It has seen the value that there was when it was made, or at its last return.
+/// Receiver of a [`Sender`]'s value. It has seen the value at its creation, and each value that it returned since.
 pub struct Receiver<T> {
     shared: Arc<Shared<T>>,
     /// Number of the last change that this receiver has seen.
@@ -155,7 +155,7 @@ impl<T> Receiver<T> {
     /// Waits until the value changes, or has changed since it was last seen.
     ///
     /// # Errors
-    /// When the sender was dropped without such a change.
+    /// The sender was dropped without such a change.
     pub async fn changed(&mut self) -> Result<(), Closed> {
         consume_budget().await;
         loop {
@@ -177,7 +177,7 @@ impl<T> Receiver<T> {
     /// Waits until `holds` returns true for the value, and returns the value.
     ///
     /// # Errors
-    /// When the sender was dropped with another value.
+    /// The sender was dropped, and `holds` returns false for its last value.
     pub async fn wait_for(
         &mut self,
         mut holds: impl FnMut(&T) -> bool,
