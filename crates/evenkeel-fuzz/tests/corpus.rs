@@ -11,7 +11,7 @@ use mutate::Mutator;
 
 /// Mutated inputs for each target.
 const MUTATIONS: usize = 1500;
-/// No mutated input is longer, so that a debug build stays quick.
+/// Maximum length of a mutated input, so that a debug build is fast.
 const MAX_LENGTH: usize = 4096;
 /// The stack of the server's threads.
 const STACK: usize = 2 * 1024 * 1024;
@@ -28,7 +28,7 @@ fn corpus(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
     inputs
 }
 
-/// Runs a target, and says which input failed.
+/// Runs a target, and reports the input that failed.
 fn run(target: Target, origin: &str, data: &[u8]) {
     let run = panic::catch_unwind(AssertUnwindSafe(|| (target.run)(data)));
     assert!(run.is_ok(), "{} fails on {origin}: b\"{}\"", target.name, data.escape_ascii());

@@ -1,6 +1,6 @@
 //! Mutations of inputs, from a fixed seed.
 
-/// What the formats of all targets are made of.
+/// Tokens that occur in the formats of the targets.
 const TOKENS: [&[u8]; 36] = [
     b"{",
     b"}",
@@ -44,7 +44,7 @@ const TOKENS: [&[u8]; 36] = [
 pub(crate) struct Mutator(u64);
 
 impl Mutator {
-    /// A mutator whose seed is made of a name.
+    /// Creates a mutator whose seed is derived from a name.
     pub(crate) fn new(name: &str) -> Self {
         Self(name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
