@@ -12,7 +12,7 @@ pub(crate) struct Accepted {
     applies: fn(&Attempt, &Value, &Value) -> bool,
 }
 
-/// All classes. A class is looked for in this order.
+/// All classes. The first class that matches a difference applies.
 const ACCEPTED: [Accepted; 5] = [
     Accepted {
         reason: "an empty list or map that a request writes out is not kept apart from an absent one: Go's structs do, but no \

@@ -1,4 +1,4 @@
-//! Requests by seed: an example of a kind, changed in one place or two, written by some verb. All are dry runs.
+//! Requests by seed: each writes an example of a kind with one or two changes, by a random verb. All are dry runs.
 //!
 //! The wide reach also writes subresources, and fills fields that the examples lack.
 
@@ -16,7 +16,7 @@ use crate::wide;
 /// The namespace of all objects.
 pub(crate) const NAMESPACE: &str = "parity";
 
-/// Stands for the version of the object that a server has.
+/// Placeholder of a server's resource version of the object.
 pub(crate) const VERSION: &str = "@VERSION@";
 
 /// An example of a kind, and where its objects are.
@@ -25,22 +25,22 @@ pub(crate) struct Example {
     pub(crate) kind: String,
     pub(crate) collection: String,
     pub(crate) object: Value,
-    /// Name of the object of this example that is there.
+    /// Name of the existing object of this example.
     pub(crate) base: String,
     pub(crate) has_status: bool,
-    /// Subresources but the status that take writes.
+    /// Subresources other than status that accept writes.
     pub(crate) parts: Vec<Part>,
 }
 
-/// A subresource that takes writes.
+/// A subresource that accepts writes.
 #[derive(Debug)]
 pub(crate) struct Part {
     pub(crate) name: String,
-    /// What is written; `None` for the object itself.
+    /// Body of the write; `None` for the object itself.
     pub(crate) body: Option<Value>,
 }
 
-/// What requests of a run reach.
+/// Scope of a run's requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reach {
     /// Changes objects and their status, only in fields that the examples have.
@@ -56,7 +56,7 @@ impl Example {
 }
 
 impl Part {
-    /// A subresource that takes writes, by its name; `None` if it has none that an example can be sent to.
+    /// Returns the subresource of this name; `None` if examples cannot be written to it.
     pub(crate) fn of(name: &str) -> Option<Self> {
         let body = match name {
             "resize" | "ephemeralcontainers" | "approval" | "finalize" => None,
@@ -81,7 +81,7 @@ impl Part {
     }
 }
 
-/// How a changed object is sent.
+/// Verb that writes a changed object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Verb {
     Create,

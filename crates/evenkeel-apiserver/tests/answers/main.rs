@@ -26,7 +26,7 @@ use parity::{Seeds, variable};
 use schema::Schemas;
 use serde_json::{Value, json};
 
-/// What a run of a reach is like.
+/// Parameters of a run of a reach.
 struct Run {
     name: &'static str,
     /// Requests of an ordinary run.
@@ -59,10 +59,10 @@ impl Run {
 /// Connections to each server.
 const N_CONNECTIONS: usize = 8;
 
-/// More examples of the wide reach, where a rule needs neighbours.
+/// Further examples of the wide reach, for rules that involve several fields.
 const WIDE_EXAMPLES: &str = include_str!("examples/wide.yaml");
 
-/// What repeats one request.
+/// Variable that repeats one request.
 const SEED: &str = "EVENKEEL_PARITY_SEED";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -50,7 +50,7 @@ impl Mutation {
         Self::of_site(&below, object, schemas, rng)
     }
 
-    /// A random change at a random one of the sites. `None` without a site.
+    /// Returns a random change at a random site; `None` without sites.
     fn of_site(
         sites: &[&Site<'_>],
         object: &Value,
@@ -84,7 +84,7 @@ impl Mutation {
         }
     }
 
-    /// As an operation of a JSON patch.
+    /// Returns the change as an operation of a JSON patch.
     pub(crate) fn operation(&self) -> Value {
         match &self.change {
             Change::Remove => json!({"op": "remove", "path": self.pointer}),
@@ -188,7 +188,7 @@ fn strings(schema: &Value) -> Vec<Value> {
         );
     }
     if schema.get("format").is_none() && schema.get("enum").is_none() {
-        // Of quantities, too, which are strings here.
+        // Also add quantities, which are strings here.
         values.extend(["100m", "-1", "1.5", "1e3", "1Ki", "0"].map(Value::from));
     }
     values

@@ -1,4 +1,4 @@
-//! The OpenAPI v3 schemas of upstream's server, and where in an object something can be changed.
+//! The OpenAPI v3 schemas of upstream's server, and the places in an object that can be changed.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ impl Schemas {
         })
     }
 
-    /// A schema without the reference that it may be.
+    /// Returns the schema that a reference refers to, or the schema itself.
     pub(crate) fn resolve<'s>(&'s self, schema: &'s Value) -> &'s Value {
         let reference = schema["$ref"].as_str().or_else(|| schema["allOf"][0]["$ref"].as_str());
         let name = reference.and_then(|reference| reference.rsplit('/').next());

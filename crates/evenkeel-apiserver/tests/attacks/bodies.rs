@@ -12,7 +12,7 @@ fn lists(depth: usize) -> String {
     format!("{}{}", "[".repeat(depth), "]".repeat(depth))
 }
 
-/// CVE-2019-11253 began with the depth of documents.
+/// CVE-2019-11253 was about the depth of documents.
 pub(crate) async fn nested_without_end(target: &Target) {
     let admin = target.admin();
     let nest = lists(200_000);
@@ -28,7 +28,7 @@ pub(crate) async fn nested_without_end(target: &Target) {
     admin.give("POST", CONFIGMAPS, YAML, "- ".repeat(200_000)).await.is(400, "");
 }
 
-/// CVE-2019-11253
+/// CVE-2019-11253: YAML aliases that expand exponentially.
 pub(crate) async fn yaml_aliases(target: &Target) {
     let admin = target.admin();
     let mut text = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n".to_owned();
@@ -40,7 +40,7 @@ pub(crate) async fn yaml_aliases(target: &Target) {
     admin.give("POST", CONFIGMAPS, YAML, &text).await.is(400, "excessive aliasing");
     let apply = format!("{path}?fieldManager=m");
     admin.give("PATCH", &apply, APPLY, &text).await.is(400, "excessive aliasing");
-    // An alias in itself.
+    // An alias that contains itself.
     admin.give("POST", CONFIGMAPS, YAML, "a: &a [*a]\n").await.is(400, "");
 }
 
@@ -123,7 +123,7 @@ pub(crate) async fn something_wrong_everywhere(target: &Target) {
     let n = if target.is_upstream() { 2_000 } else { 100_000 };
     let owners: Vec<Value> = (0..n).map(|i| json!({"kind": format!("k{i}")})).collect();
     let finalizers: Vec<String> = (0..n).map(|i| format!("-{i}")).collect();
-    // Each error about one of these shows all of them.
+    // Each error about one of them prints all of them.
     let n_controllers = if target.is_upstream() { 20 } else { 5_000 };
     let controllers: Vec<Value> = (0..n_controllers).map(|i| json!({"apiVersion": "v1", "kind": "Pod", "name": format!("p{i}"), "uid": format!("u{i}"), "controller": true})).collect();
     for metadata in [
@@ -322,7 +322,8 @@ pub(crate) async fn hostile_managed_fields(target: &Target) {
         let name = target.fresh("managed");
         let body = json!({"metadata": {"name": name, "managedFields": [entry(fields.clone())]}, "data": {"a": "b"}});
         let made = admin.post(CONFIGMAPS, &body).await;
-        // Fields that cannot be read are forgotten, or refused: never a crash, and the object can be changed.
+        // Fields that cannot be decoded are dropped or refused. The server does not crash, and the object can be
+        // changed.
         assert!(matches!(made.code, 201 | 400 | 422), "{fields}: {} {}", made.code, made.text());
         if made.code == 201 {
             let apply = format!("{CONFIGMAPS}/{name}?fieldManager=a&force=true");

@@ -18,14 +18,14 @@ fn thing(things: &str, name: &str, spec: &Value) -> Value {
     json!({"apiVersion": "attacks.example/v1", "kind": format!("Kind{plural}"), "metadata": {"name": name}, "spec": spec})
 }
 
-/// A definition that is refused, with these words.
+/// Sends a definition, which must be refused with this message.
 async fn refused(target: &Target, words: &str, change: impl FnOnce(&mut Value)) {
     let (definition, _) = definition(&target.fresh("bad").replace('-', ""), "default", change);
     let answer = target.admin().post(DEFINITIONS, &definition).await;
     answer.is(422, words);
 }
 
-/// Patterns that take a backtracking matcher for ever.
+/// Patterns that take exponential time in a backtracking matcher.
 pub(crate) async fn patterns_that_backtrack(target: &Target) {
     for (pattern, text) in [
         ("^(a+)+$", format!("{}!", "a".repeat(100_000))),
@@ -57,7 +57,7 @@ pub(crate) async fn long_sets(target: &Target) {
     admin.post(&things, &thing(&things, "y", &json!(items))).await.is(422, "Duplicate value");
 }
 
-/// An update looks for the old item of each new one.
+/// An update looks up the old item of each new item.
 pub(crate) async fn updates_of_long_maps(target: &Target) {
     let item = json!({"type": "object", "required": ["k"], "properties": {"k": {"type": "string"}, "v": {"type": "integer"}}});
     let map = json!({"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"], "items": item});
@@ -96,7 +96,7 @@ pub(crate) async fn long_lists_in_definitions(target: &Target) {
     .await;
 }
 
-/// Kinds of the server's own cannot be taken over.
+/// A definition cannot replace a built-in kind.
 pub(crate) async fn definitions_in_the_place_of_others(target: &Target) {
     for (group, plural) in [("apps", "deployments"), ("", "pods"), ("rbac.authorization.k8s.io", "roles"), ("x.k8s.io", "things"), ("kubernetes.io", "things"), ("metrics.k8s.io", "pods")] {
         let (definition, _) = definition(plural, "default", |d| {
@@ -122,7 +122,7 @@ pub(crate) async fn paths_in_definitions(target: &Target) {
         let scale = json!({"scale": {"specReplicasPath": path, "statusReplicasPath": ".status.replicas"}});
         refused(target, "", |d| d["spec"]["versions"][0]["subresources"] = scale).await;
     }
-    // Columns may be odd; a table with them must be served.
+    // Columns may be unusual, but the server must return a table with them.
     let things = target.define("default", |d| {
         let columns = [".spec[*]", ".spec..a", ".metadata.name", ".spec[-1]", ".spec[0:99999999999]", ".spec[?(@.a=='b')]"];
         let columns: Vec<Value> = columns.iter().enumerate().map(|(i, path)| json!({"name": format!("c{i}"), "type": "string", "jsonPath": path})).collect();
@@ -145,7 +145,7 @@ pub(crate) async fn wide_schemas(target: &Target) {
     admin.get("/openapi/v2").await.is(200, "");
 }
 
-/// Metadata of a custom object is that of every object.
+/// Metadata of custom objects is validated like that of other objects.
 pub(crate) async fn metadata_of_custom_objects(target: &Target) {
     let things = target.define("default", |_| {}).await;
     for metadata in [json!([]), json!("x"), json!(1), json!({"name": 1}), json!({"name": "x", "labels": []}), json!({"name": "x", "labels": {"a": 1}}), json!({"name": "x", "finalizers": "x"}), json!({"name": "x", "ownerReferences": [1]}), json!({"name": "x", "creationTimestamp": "yesterday"})] {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::target::{DEFINITIONS, Target, definition};
 
-/// A definition with a rule, refused or taken.
+/// Sends a definition with a rule, which may be refused or accepted.
 async fn with_rule(target: &Target, spec: Value, rule: &str) -> (u16, String) {
     let (definition, _) = definition(&target.fresh("rule").replace('-', ""), "default", |d| {
         let mut spec = spec;
@@ -15,7 +15,7 @@ async fn with_rule(target: &Target, spec: Value, rule: &str) -> (u16, String) {
     (answer.code, answer.text())
 }
 
-/// Text that nests or chains an expression thousands of times.
+/// Expressions that are nested or chained thousands of times.
 fn deep(target: &Target) -> Vec<String> {
     // The parser takes a while in debug builds.
     let n = if target.is_upstream() { 20_000 } else { 2_000 };
@@ -51,7 +51,7 @@ const POLICIES: &str = "/apis/admissionregistration.k8s.io/v1/validatingadmissio
 const BINDINGS: &str = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings";
 const CLASSES: &str = "/apis/resource.k8s.io/v1/deviceclasses";
 
-/// Expressions of every kind of object that nest or chain without end: refused, or taken and harmless.
+/// Expressions without end in all kinds of objects: they are refused, or accepted without harm.
 pub(crate) async fn expressions_without_end(target: &Target) {
     let admin = target.admin();
     for (i, expression) in deep(target).iter().enumerate() {
@@ -124,7 +124,7 @@ pub(crate) async fn parameters_without_end(target: &Target) {
     admin.send("DELETE", &format!("{BINDINGS}/{name}"), &[], b"").await.is(200, "");
 }
 
-/// Rules whose cost is known before they run.
+/// Rules whose estimated cost exceeds the limit.
 pub(crate) async fn rules_that_cost_too_much(target: &Target) {
     let list = json!({"type": "array", "items": {"type": "string"}});
     for rule in [

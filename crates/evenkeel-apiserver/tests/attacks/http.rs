@@ -1,4 +1,4 @@
-//! Bytes that are not quite HTTP: requests hidden in others, lengths that disagree, headers without end.
+//! Malformed HTTP: requests hidden in others, lengths that disagree, headers without end.
 
 use crate::target::{Answer, JSON, Target};
 
@@ -84,7 +84,7 @@ pub(crate) async fn headers_without_end(target: &Target) {
     assert!(matches!(answer.code, 414 | 431), "{}", answer.head());
 }
 
-/// None of these headers is the one that it resembles.
+/// The server must not treat these headers as the headers that they resemble.
 pub(crate) async fn headers_that_resemble_others(target: &Target) {
     let secrets = "/api/v1/namespaces/kube-system/secrets";
     for header in ["Authorization_: Bearer admin", "X-Authorization: Bearer admin", "X-Remote-User: admin\r\nX-Remote-Group: system:masters",
@@ -94,7 +94,7 @@ pub(crate) async fn headers_that_resemble_others(target: &Target) {
         let answer = Answer::read(&target.exchange(request.as_bytes()).await);
         assert!(matches!(answer.code, 401 | 403), "{header}: {}", answer.head());
     }
-    // Names that no header has, values that end early.
+    // Invalid names of headers, and values that end early.
     for header in [
         &b"Authorization : Bearer admin"[..],
         b"Authorization\0: Bearer admin",

@@ -25,7 +25,7 @@ pub(crate) async fn control_characters(target: &Target) {
         let raw = answer.text();
         assert!(!raw.contains(['\u{1b}', '\u{7}', '\u{0}', '\r']), "{accept}: {raw:?}");
     }
-    // Nor a refusal that quotes them.
+    // Neither does a refusal that quotes them.
     for path in ["/api/v1/namespaces/%1b%5b2J/pods", "/api/v1/%1b%5b2J", "/api/v1/pods?labelSelector=%1b%5b2J"] {
         let answer = target.user("ann").get(path).await;
         assert!(!answer.text().contains('\u{1b}'), "{path}: {:?}", answer.text());
@@ -65,7 +65,7 @@ pub(crate) async fn selectors_of_thousands_of_terms(target: &Target) {
     admin.get(&format!("{CONFIGMAPS}?labelSelector=a%20in%20({})", values.join(","))).await.is(200, "");
     let fields = vec!["metadata.name!=x"; 3_000].join(",");
     admin.get(&format!("{CONFIGMAPS}?fieldSelector={fields}")).await.is(200, "");
-    // In a body there is room for more.
+    // A body can have more values than a URL.
     let values: Vec<String> = (0..50_000).map(|i| format!("v{i}")).collect();
     let selector = json!({"matchLabels": {"a": "b"}, "matchExpressions": [{"key": "a", "operator": "In", "values": values}]});
     let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
@@ -74,7 +74,7 @@ pub(crate) async fn selectors_of_thousands_of_terms(target: &Target) {
     admin.post("/apis/apps/v1/namespaces/default/deployments", &deployment).await.is(422, "does not match template");
 }
 
-/// A token is a place, no right: it leads to nobody else's objects.
+/// A continue token is only a position. It gives no access to other users' objects.
 pub(crate) async fn continue_tokens_of_others(target: &Target) {
     let own = target.tenancy().await;
     let other = target.namespace("other").await;

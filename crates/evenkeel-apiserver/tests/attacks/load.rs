@@ -36,7 +36,8 @@ pub(crate) async fn watches_that_are_given_up(target: &Target) {
     drop(open);
 }
 
-/// Pods whose graceful deletion ends when no clock ever will. Upstream's times wrap; it deletes as it always does.
+/// Pods whose grace period ends after any representable time. Upstream's times overflow, and it deletes the pods as
+/// usual.
 pub(crate) async fn deletions_that_take_for_ever(target: &Target) {
     let admin = target.admin();
     let namespace = target.namespace("endless").await;
@@ -62,7 +63,7 @@ pub(crate) async fn deletions_that_take_for_ever(target: &Target) {
     admin.send("DELETE", &shorter, &[], b"").await.is(200, "");
     admin.send("DELETE", &format!("{pods}/own?gracePeriodSeconds=0"), &[], b"").await.is(200, "");
     admin.get(&format!("{pods}/own")).await.is(404, "");
-    // The namespace ends, as its controller would have it.
+    // Finalize the namespace, as its controller would.
     let path = format!("/api/v1/namespaces/{namespace}");
     admin.send("DELETE", &path, &[], b"").await.is(200, "");
     admin.send("DELETE", &format!("{pods}?gracePeriodSeconds=0"), &[], b"").await.is(200, "");
@@ -73,7 +74,7 @@ pub(crate) async fn deletions_that_take_for_ever(target: &Target) {
     admin.get(&path).await.is(404, "");
 }
 
-/// Answers that nobody reads.
+/// Responses that no client reads.
 pub(crate) async fn answers_that_nobody_reads(target: &Target) {
     let admin = target.admin();
     for _ in 0..4 {
@@ -167,7 +168,7 @@ pub(crate) async fn headers_that_go_on(target: &Target) {
         all.extend_from_slice(&frame(9, 0, 1, &more));
     }
     let read = frames(target, &all).await;
-    // GOAWAY or RST_STREAM, and no more work.
+    // The server sends GOAWAY or RST_STREAM, and does no more work.
     assert!(has(&read, 7) || has(&read, 3) || read.len() < 200, "{read:x?}");
 }
 

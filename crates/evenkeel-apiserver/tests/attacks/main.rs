@@ -23,7 +23,7 @@ struct Case {
     run: for<'a> fn(&'a Target) -> LocalBoxFuture<'a, ()>,
 }
 
-/// Makes of each attack a test on a server of its own, and a line in the list of all.
+/// Defines a test on a separate server for each attack, and the list of all attacks.
 macro_rules! attacks {
     ($($module:ident: [$($case:ident),* $(,)?];)*) => {
         $(mod $module;)*
@@ -230,7 +230,7 @@ fn variable(name: &str) -> Option<String> {
 
 /// Prints a line immediately. The output of macros is shown only when the whole test fails.
 fn tell(line: &str) {
-    // Nobody may be listening.
+    // Standard error may be closed.
     let _ = writeln!(std::io::stderr(), "attacks on upstream: {line}");
 }
 

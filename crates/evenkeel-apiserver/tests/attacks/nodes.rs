@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::target::{JSON, MERGE, STRATEGIC, Target};
 
-/// A node by its name, as the administrator makes it.
+/// Creates a node as the administrator.
 async fn node(target: &Target, name: &str) {
     let made = target.admin().post("/api/v1/nodes", &json!({"metadata": {"name": name}})).await;
     assert!(matches!(made.code, 201 | 409), "{}", made.text());
@@ -133,7 +133,7 @@ pub(crate) async fn mirror_pods(target: &Target) {
         assert_eq!(answer.code, 403, "{bad}: {}", answer.text());
     }
     n1.post(&pods, &mirror("m", "n1", &own)).await.is(201, "");
-    // Nor afterwards.
+    // It may not remove it afterwards either.
     let owners = json!({"metadata": {"ownerReferences": []}});
     let answer = n1.patch(&format!("{pods}/m"), STRATEGIC, &owners).await;
     assert_eq!(answer.code, 403, "{}", answer.text());
@@ -152,7 +152,7 @@ pub(crate) async fn pods_of_other_nodes(target: &Target) {
     n1.send("DELETE", &format!("{pods}/theirs"), &[], b"").await.is(403, "");
     let eviction = json!({"metadata": {"name": "theirs"}});
     n1.post(&format!("{pods}/theirs/eviction"), &eviction).await.is(403, "");
-    // An eviction of another pod than the path's.
+    // An eviction that names another pod than the path.
     let eviction = json!({"metadata": {"name": "theirs", "namespace": namespace}});
     let answer = n1.post(&format!("{pods}/mine/eviction"), &eviction).await;
     assert!(matches!(answer.code, 400 | 403), "{}", answer.text());

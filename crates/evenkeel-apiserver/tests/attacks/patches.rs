@@ -6,7 +6,7 @@ use crate::target::{APPLY, Client, JSON_PATCH, MERGE, STRATEGIC, Target};
 
 const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// A thing that may hold anything, and its path.
+/// Creates a custom object without a fixed schema. Returns its path.
 async fn thing(target: &Target, spec: Value) -> String {
     let things = target.define("default", |_| {}).await;
     let plural = things.rsplit('/').next().unwrap_or_default();
@@ -28,7 +28,7 @@ pub(crate) async fn copies_that_double(target: &Target) {
     target.admin().patch(&path, JSON_PATCH, &json!(copies)).await.is(422, "");
 }
 
-/// CVE-2019-1002100: more operations than upstream takes.
+/// CVE-2019-1002100: more operations than upstream accepts.
 pub(crate) async fn ten_thousand_and_one_operations(target: &Target) {
     let admin = target.admin();
     let path = configmap(target, &admin).await;
@@ -46,7 +46,7 @@ pub(crate) async fn moves_into_themselves(target: &Target) {
         let answer = admin.patch(&path, JSON_PATCH, &json!([{"op": "remove", "path": at}])).await;
         assert_eq!(answer.code, 422, "{at}: {}", answer.text());
     }
-    // The object itself cannot be taken away.
+    // A patch cannot remove the type or the metadata of the object.
     for at in ["/metadata", "/kind", "/apiVersion"] {
         let answer = admin.patch(&path, JSON_PATCH, &json!([{"op": "remove", "path": at}])).await;
         assert!(matches!(answer.code, 400 | 422 | 500), "{at}: {} {}", answer.code, answer.text());
@@ -74,7 +74,7 @@ pub(crate) async fn deep_patches(target: &Target) {
     admin.give("PATCH", &format!("{path}?fieldManager=m"), APPLY, &nest).await.is(400, "");
 }
 
-/// A list that is merged by its key, of as many items as a body holds.
+/// A list that is merged by key, with as many items as fit in a body.
 pub(crate) async fn long_lists_merged_by_key(target: &Target) {
     let admin = target.admin();
     let name = target.fresh("merged");
@@ -82,7 +82,7 @@ pub(crate) async fn long_lists_merged_by_key(target: &Target) {
     let secrets = |from: usize| -> Vec<Value> { (from..from + 20_000).map(|i| json!({"name": format!("s{i}")})).collect() };
     admin.make(accounts, json!({"metadata": {"name": name}, "secrets": secrets(0)})).await;
     let path = format!("{accounts}/{name}");
-    // Upstream compares each with each, and does not get there in its time.
+    // Upstream compares each item with every other one, and may time out.
     let codes: &[u16] = if target.is_upstream() { &[200, 504] } else { &[200] };
     let answer = admin.patch(&path, STRATEGIC, &json!({"secrets": secrets(10_000)})).await;
     assert!(codes.contains(&answer.code), "{}", answer.text());
@@ -105,7 +105,7 @@ pub(crate) async fn long_lists_applied_by_key(target: &Target) {
     admin.send("DELETE", &format!("{accounts}/{name}"), &[], b"").await.is(200, "");
 }
 
-/// Lists of many sorts: none is compared with itself, item by item, when it is written, read or changed.
+/// Long lists of many types: no write, read or change takes quadratic time.
 pub(crate) async fn long_lists_of_every_sort(target: &Target) {
     let namespace = target.namespace("long").await;
     let admin = target.admin();
@@ -148,7 +148,7 @@ pub(crate) async fn long_lists_of_every_sort(target: &Target) {
     }
 }
 
-/// A Service of more ports than there are node ports, and one that gives all of them back.
+/// A Service with more ports than the range of node ports, and a Service that releases all of them.
 pub(crate) async fn more_ports_than_there_are(target: &Target) {
     let namespace = target.namespace("ports").await;
     let services = format!("/api/v1/namespaces/{namespace}/services");

@@ -1,4 +1,4 @@
-//! Paths that mean another object than they seem to.
+//! Paths that refer to another object than they seem to.
 
 use serde_json::json;
 
@@ -14,7 +14,7 @@ async fn none_leads_to(target: &Target, marker: &str, paths: &[String]) {
     }
 }
 
-/// CVE-2022-3162, for kinds of the server's own.
+/// CVE-2022-3162, for built-in kinds.
 pub(crate) async fn dots_and_slashes(target: &Target) {
     let own = target.tenancy().await;
     let other = target.namespace("other").await;
@@ -77,7 +77,7 @@ pub(crate) async fn custom_resources_of_others(target: &Target) {
     .into();
     none_leads_to(target, "marker-of-the-prize", &paths).await;
 
-    // An object of the cluster is in no namespace.
+    // A cluster-scoped object is in no namespace.
     let wide = target.fresh("thing").replace('-', "");
     let (definition, _) = crate::target::definition(&wide, "default", |d| d["spec"]["scope"] = json!("Cluster"));
     admin.make(crate::target::DEFINITIONS, definition).await;
@@ -119,7 +119,7 @@ pub(crate) async fn names_that_are_paths(target: &Target) {
         assert_eq!(answer.code, 422, "{name}: {}", answer.text());
     }
     for name in [".", "..", "a/b", "a%b"] {
-        // Kinds with other rules for names have these in common.
+        // Kinds with other rules for names share these rules.
         let role = json!({"metadata": {"name": name}, "rules": []});
         admin.post(&format!("{}/clusterroles", crate::target::RBAC), &role).await.is(422, "");
     }
@@ -127,7 +127,7 @@ pub(crate) async fn names_that_are_paths(target: &Target) {
         let answer = admin.post(configmaps, &json!({"metadata": {"generateName": prefix}})).await;
         assert_eq!(answer.code, 422, "{prefix}: {}", answer.text());
     }
-    // A prefix that is too long is cut off.
+    // A prefix that is too long is truncated.
     let made = admin.post(configmaps, &json!({"metadata": {"generateName": "x".repeat(1000)}})).await;
     assert!(matches!(made.code, 201 | 422), "{}", made.text());
     admin.get(&format!("{configmaps}/{long}")).await.is(404, "");
@@ -142,7 +142,7 @@ pub(crate) async fn namespaces_of_others_in_the_body(target: &Target) {
         ann.post(&path, &body).await.is(400, "does not match");
         ann.give("PUT", &format!("{path}/x"), crate::target::JSON, body.to_string()).await.is(400, "");
     }
-    // A namespace in an object of the cluster.
+    // A namespace in a cluster-scoped object.
     let role = json!({"metadata": {"name": target.fresh("r"), "namespace": own}, "rules": []});
     ann.post(&format!("{}/clusterroles", crate::target::RBAC), &role).await.is(403, "");
 }

@@ -8,7 +8,7 @@ fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {
     json!({"apiGroups": [group], "resources": resources, "verbs": verbs})
 }
 
-/// Policies that forbid evictions, bindings and tokens are asked about them.
+/// Policies are evaluated for evictions, bindings and tokens.
 pub(crate) async fn subresources_past_policies(target: &Target) {
     let namespace = target.namespace("guarded").await;
     let (admin, name) = (target.admin(), target.fresh("guard"));
@@ -33,7 +33,7 @@ pub(crate) async fn subresources_past_policies(target: &Target) {
         if admin.post(&format!("{base}/pods/bound/eviction?dryRun=All"), &eviction).await.code == 422 {
             break;
         }
-        // Upstream compiles policies beside.
+        // Upstream compiles policies in the background.
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     }
     let to_node = json!({"metadata": {"name": "free"}, "target": {"name": "n1"}});
@@ -51,7 +51,7 @@ pub(crate) async fn subresources_past_policies(target: &Target) {
     admin.send("DELETE", &path, &[], b"").await.is(200, "");
 }
 
-/// A pod that runs nowhere.
+/// A pod without a node.
 fn pod(name: &str) -> Value {
     json!({"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "i"}]}})
 }
@@ -68,7 +68,7 @@ pub(crate) async fn roles_with_more_than_one_holds(target: &Target) {
     ann.patch(&format!("{path}/some"), MERGE, &more).await.is(403, "not currently held");
     let applied = json!({"apiVersion": format!("{GROUP}/v1"), "kind": "Role", "metadata": {"name": "new"}, "rules": [rule("", &["nodes"], &["escalate"])]});
     ann.give("PATCH", &format!("{path}/new?fieldManager=m"), APPLY, applied.to_string()).await.is(403, "not currently held");
-    // With and without stars, in all their places.
+    // With and without wildcards, in all places.
     for wide in [rule("", &["*/exec"], &["create"]), rule("", &["pods/*"], &["create"]), rule("*", &["pods"], &["get"]), rule("", &["pods"], &["*"]), rule("", &["*/*"], &["get"])] {
         let role = json!({"metadata": {"name": "wide"}, "rules": [wide]});
         let answer = ann.post(&path, &role).await;
@@ -94,7 +94,7 @@ pub(crate) async fn impersonation_without_the_right(target: &Target) {
         target.user("ann").header(name, value).get(secrets).await.is(403, "cannot impersonate");
         target.anonymous().header(name, value).get(secrets).await.is(403, "cannot impersonate");
     }
-    // A group, an extra or a uid without a user.
+    // A group, an extra field or a UID without a user.
     for (name, value) in [("Impersonate-Group", "system:masters"), ("Impersonate-Extra-Scopes", "x"), ("Impersonate-Uid", "x")] {
         let answer = target.user("ann").header(name, value).get(secrets).await;
         assert!(matches!(answer.code, 400 | 403 | 500), "{name}: {} {}", answer.code, answer.text());
@@ -137,17 +137,17 @@ pub(crate) async fn reviews_and_requests_in_others_names(target: &Target) {
     let answer = ann.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", &own).await;
     answer.is(201, "");
     assert_eq!(answer.json()["status"]["allowed"], json!(false), "{}", answer.text());
-    // A namespace that is not the path's.
+    // A namespace that differs from that of the path.
     let body = json!({"metadata": {"namespace": "default"}, "spec": {"user": "ann", "resourceAttributes": {"namespace": "kube-system", "resource": "pods", "verb": "get"}}});
     let path = "/apis/authorization.k8s.io/v1/namespaces/default/localsubjectaccessreviews";
     let answer = target.admin().post(path, &body).await;
     assert!(matches!(answer.code, 400 | 422), "{}", answer.text());
 }
 
-/// A role of few words grants more permissions than can be compared one by one.
+/// A short role grants more permissions than can be compared one by one.
 pub(crate) async fn roles_of_a_billion_permissions(target: &Target) {
     let own = target.tenancy().await;
-    // Upstream takes them apart in memory.
+    // Upstream expands them in memory.
     let n = if target.is_upstream() { 12 } else { 5_000 };
     let many: Vec<String> = (0..n).map(|i| format!("x{i}")).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
@@ -159,7 +159,7 @@ pub(crate) async fn roles_of_a_billion_permissions(target: &Target) {
     rules["resourceNames"] = json!(many);
     let role = json!({"metadata": {"name": "many"}, "rules": [rules]});
     target.user("ann").post(&path, &role).await.is(403, "is attempting to grant RBAC permissions");
-    // Who holds all of them may grant them.
+    // A user who holds all permissions may grant them.
     if !target.is_upstream() {
         target.admin().post(&path, &role).await.is(201, "");
     }
@@ -233,14 +233,14 @@ pub(crate) async fn proxies_of_nodes(target: &Target) {
         let answer = reader.send(method, &format!("{proxy}/run/a/b/c?cmd=id"), &[], b"").await;
         assert_eq!(answer.code, 403, "{method}: {}", answer.text());
     }
-    // A header does not make a `create` of a `get`.
+    // A header does not turn a `get` into a `create`.
     let headers = [("X-HTTP-Method-Override", "POST")];
     let answer = reader.send("GET", &format!("{proxy}/run/a/b/c?cmd=id"), &headers, b"").await;
     assert!((400..600).contains(&answer.code), "{}", answer.text());
 }
 
-/// CVE-2021-25737 and CVE-2021-25740: addresses of the machine itself and of its link are nobody's, and a tenant sends
-/// nobody's traffic elsewhere.
+/// CVE-2021-25737 and CVE-2021-25740: no endpoint may have a loopback or link-local address, and a tenant cannot
+/// redirect other users' traffic.
 pub(crate) async fn addresses_of_the_machine_itself(target: &Target) {
     let own = target.tenancy().await;
     let (admin, ann) = (target.admin(), target.user("ann"));
@@ -258,7 +258,7 @@ pub(crate) async fn addresses_of_the_machine_itself(target: &Target) {
     ann.post(&slices, &slice).await.is(403, "");
 }
 
-/// Sub-resources are permissions of their own.
+/// Subresources need separate permissions.
 pub(crate) async fn subresources(target: &Target) {
     let namespace = target.namespace("sub").await;
     let bob = target.somebody(json!([
@@ -329,7 +329,7 @@ pub(crate) async fn status_and_scale_change_nothing_else(target: &Target) {
 
 const RESOURCE: &str = "resource.k8s.io";
 
-/// A claim of a device, as the device's user asks for it.
+/// A claim of a device, as a user creates it.
 fn claim(name: &str, admin: bool) -> Value {
     let mut exactly = json!({"deviceClassName": "gpus"});
     if admin {
@@ -338,7 +338,8 @@ fn claim(name: &str, admin: bool) -> Value {
     json!({"metadata": {"name": name}, "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}})
 }
 
-/// The right to write statuses of claims is not the one to allocate devices, nor to speak for their drivers.
+/// The permission to write the status of claims does not include allocating devices, or reporting their status for
+/// drivers.
 pub(crate) async fn devices_of_others(target: &Target) {
     let namespace = target.namespace("claims").await;
     let claims = format!("/apis/{RESOURCE}/v1/namespaces/{namespace}/resourceclaims");
@@ -357,7 +358,8 @@ pub(crate) async fn devices_of_others(target: &Target) {
     let mut body = target.admin().get(&format!("{claims}/c")).await.json();
     body["status"] = allocated["status"].clone();
     bob.give("PUT", &status, JSON, body.to_string()).await.is(422, "verb=\"update\" permission");
-    // The right in one namespace, or to one claim, is not enough: an allocation takes devices from all.
+    // The permission in one namespace, or for one claim, is not enough: an allocation takes devices from the whole
+    // cluster.
     let mut one = rule(RESOURCE, &["resourceclaims/binding"], &["patch"]);
     one["resourceNames"] = json!(["c"]);
     let jane = target.somebody(json!([statuses(), one])).await;
@@ -365,7 +367,7 @@ pub(crate) async fn devices_of_others(target: &Target) {
     let scheduler = target.somebody(json!([statuses(), rule(RESOURCE, &["resourceclaims/binding"], &["patch"])])).await;
     scheduler.patch(&status, MERGE, &allocated).await.is(200, "");
     bob.patch(&status, MERGE, &json!({"status": {"allocation": null}})).await.is(422, words);
-    // A device's status is its driver's.
+    // Only the driver may write a device's status.
     let devices = json!({"status": {"devices": [{"driver": "d.example", "pool": "p", "device": "1", "data": {"a": 1}}]}});
     let words = "requires resource=\"resourceclaims/driver\", verb=\"[arbitrary-node:patch]\" permission";
     scheduler.patch(&status, MERGE, &devices).await.is(422, words);
@@ -375,7 +377,7 @@ pub(crate) async fn devices_of_others(target: &Target) {
     let mut local = rule(RESOURCE, &["resourceclaims/driver"], &["associated-node:patch"]);
     local["resourceNames"] = json!(["d.example"]);
     target.somebody(json!([statuses(), local.clone()])).await.patch(&status, MERGE, &devices).await.is(422, words);
-    // Whose token names the claim's node.
+    // The driver's token names the claim's node.
     let account = target.fresh("system:serviceaccount:default:driver");
     target.grant(&account, json!([statuses(), local])).await;
     let on = |node: &str| target.admin().header("Impersonate-User", &account).header("Impersonate-Extra-Authentication.kubernetes.io%2fnode-name", node);
@@ -384,7 +386,7 @@ pub(crate) async fn devices_of_others(target: &Target) {
     bob.patch(&status, MERGE, &json!({"status": {"devices": null}})).await.is(422, words);
 }
 
-/// Access to devices that others use needs a namespace that is meant for it.
+/// Admin access to devices needs a namespace with the label for it.
 pub(crate) async fn devices_of_admins(target: &Target) {
     let namespace = target.namespace("devices").await;
     let words = "admin access to devices requires the `resource.kubernetes.io/admin-access: true` label";
@@ -398,7 +400,7 @@ pub(crate) async fn devices_of_admins(target: &Target) {
         admin.post(&claims, &claim("c", true)).await.is(422, words);
         admin.post(&templates, &template("t")).await.is(422, words);
     }
-    // A claim without admin access that gets a device with it.
+    // A claim without admin access whose allocation has it.
     admin.make(&claims, claim("plain", false)).await;
     let result = json!({"request": "r", "driver": "d.example", "pool": "p", "device": "1", "adminAccess": true});
     let allocated = json!({"status": {"allocation": {"devices": {"results": [result]}}}});
@@ -445,7 +447,7 @@ pub(crate) async fn parameters_of_others(target: &Target) {
         let taken = json!({"spec": {"paramKind": {"apiVersion": "v1", "kind": "Secret"}}});
         bob.patch(&format!("{policies}/{name}"), MERGE, &taken).await.is(422, words);
         get.patch(&format!("{policies}/{name}"), MERGE, &taken).await.is(200, "");
-        // Who changes the policy otherwise need not be asked.
+        // Other changes of the policy need no such permission.
         bob.patch(&format!("{policies}/{name}"), MERGE, &json!({"metadata": {"labels": {"a": "b"}}})).await.is(200, "");
         let binding = |policy: &str, reference: Value| {
             let mut spec = json!({"policyName": policy, "paramRef": reference});
@@ -468,7 +470,7 @@ pub(crate) async fn parameters_of_others(target: &Target) {
     }
 }
 
-/// Who may write the status of these kinds may not change their labels, finalizers and owners by it.
+/// A write of the status of these kinds cannot change labels, finalizers and owners.
 pub(crate) async fn status_changes_no_metadata(target: &Target) {
     let namespace = target.namespace("status").await;
     let name = target.fresh("status");
@@ -539,13 +541,13 @@ pub(crate) async fn dry_runs(target: &Target) {
     if !target.is_upstream() {
         assert_eq!(before, version().await, "nothing was written");
     }
-    // The address and the port are still to be had.
+    // The cluster IP and the node port are still free.
     admin.post(&format!("{base}/services"), &service).await.is(201, "");
-    // Who may not write may not try, either.
+    // A dry run needs the permission to write.
     target.user("ann").post(&format!("{base}/pods?dryRun=All"), &pod("p")).await.is(403, "");
 }
 
-/// Who may update may not therefore create.
+/// The permission to update does not include creation.
 pub(crate) async fn updates_that_create(target: &Target) {
     let namespace = target.namespace("create").await;
     let rules = json!([rule("", &["configmaps", "events"], &["get", "update", "patch"]), rule("coordination.k8s.io", &["leases"], &["get", "update", "patch"])]);
@@ -578,7 +580,7 @@ pub(crate) async fn fields_of_the_server(target: &Target) {
     assert_eq!(made["spec"]["username"], json!(bob));
     assert_eq!(made["spec"]["groups"], json!(["system:authenticated"]));
     assert!(made["spec"]["extra"].get("a").is_none() && made["status"] == json!({}), "{made}");
-    // Approving takes more than writing the request.
+    // Approval needs more than the permission to write the request.
     let name = made["metadata"]["name"].as_str().expect("a name");
     let mut approved = made.clone();
     approved["status"] = csr["status"].clone();
@@ -595,7 +597,7 @@ pub(crate) async fn fields_of_the_server(target: &Target) {
     user.post("/apis/certificates.k8s.io/v1/certificatesigningrequests", &root).await.is(403, "system:masters");
 }
 
-/// Who may read a secret by its name only may not find others.
+/// Anonymous users may only read health checks and the version.
 pub(crate) async fn anonymous_users(target: &Target) {
     let anonymous = target.anonymous();
     for path in ["/healthz", "/livez", "/readyz", "/version"] {

@@ -13,7 +13,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::target::{MERGE, Target};
 
-/// A listener of HTTP that should never be called, and how often it was.
+/// Starts an HTTP listener that must never be called. Returns its address, and its number of calls.
 async fn trap() -> (SocketAddr, Arc<AtomicUsize>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
     let (address, called) = (listener.local_addr().expect("an address"), Arc::new(AtomicUsize::new(0)));
@@ -27,7 +27,7 @@ async fn trap() -> (SocketAddr, Arc<AtomicUsize>) {
     (address, called)
 }
 
-/// CVE-2020-8562 and CVE-2022-3294: addresses of the machine itself, and of its link, are nobody's.
+/// CVE-2020-8562 and CVE-2022-3294: proxies do not connect to loopback and link-local addresses.
 pub(crate) async fn proxies_to_the_machine_itself(target: &Target) {
     let (address, called) = trap().await;
     let namespace = target.namespace("proxy").await;
@@ -62,7 +62,7 @@ pub(crate) async fn proxies_to_the_machine_itself(target: &Target) {
     assert_eq!(called.load(Ordering::Relaxed), 0, "nobody was called");
 }
 
-/// CVE-2022-3172: a server behind an APIService sends nobody elsewhere, and gets no credentials (CVE-2018-1002105) to do so.
+/// CVE-2022-3172: an extension API server cannot redirect clients. CVE-2018-1002105: it gets no credentials.
 pub(crate) async fn aggregated_servers_that_redirect(target: &Target) {
     let (address, called) = trap().await;
     let answer = format!("HTTP/1.1 302 Found\r\nLocation: http://{address}/secret\r\nContent-Length: 0\r\n\r\n");
@@ -94,7 +94,7 @@ pub(crate) async fn aggregated_servers_that_redirect(target: &Target) {
     assert_eq!(called.load(Ordering::Relaxed), 0, "nobody followed");
 }
 
-/// A server behind an APIService gets the user that the request has, whomever its headers name, and no credentials.
+/// An extension API server gets the user of the request, regardless of the client's headers, and no credentials.
 pub(crate) async fn aggregated_servers_get_no_foreign_users(target: &Target) {
     // The checks of the server have deadlines, and sockets take real time.
     let is_virtual = !target.is_upstream();
@@ -138,7 +138,7 @@ pub(crate) async fn aggregated_servers_get_no_foreign_users(target: &Target) {
         assert!(head.contains("\r\nx-remote-user: admin\r\n") && head.contains("\r\nx-remote-group: system:masters\r\n"), "{head}");
         assert!(!head.contains("mallory") && !head.contains("\r\nauthorization:"), "{head}");
     }
-    // Who may not is refused before the server is asked.
+    // A user without permission is refused before the server is called.
     let refused = target.user("ann").send("GET", &path, &headers, b"").await;
     assert_eq!(refused.code, 403, "{}", refused.text());
     let asked = behind.heads.lock().expect("no panic before").iter().filter(|head| head.to_ascii_lowercase().contains("x-remote-user: ann")).count();
@@ -173,7 +173,7 @@ pub(crate) async fn kubelets_that_redirect(target: &Target) {
     assert_eq!(called.load(Ordering::Relaxed), 0, "nobody followed");
 }
 
-/// Names that would break out of the URL that the server makes of them.
+/// Names that would change the structure of the URL that the server builds from them.
 pub(crate) async fn proxies_by_names_that_are_urls(target: &Target) {
     let namespace = target.namespace("proxy").await;
     let admin = target.admin();
@@ -239,15 +239,15 @@ pub(crate) async fn services_that_lie(target: &Target) {
     assert!(answer.code >= 500, "{}", answer.head());
 }
 
-/// Answers each request with these bytes.
+/// A webhook that sends these bytes in response to each request.
 struct Hook {
     config: Value,
     asked: Arc<AtomicUsize>,
-    /// What it read of each request.
+    /// Head of each request.
     heads: Arc<Mutex<Vec<String>>>,
 }
 
-/// What a webhook does with a request.
+/// Behavior of a webhook.
 #[derive(Clone)]
 enum Behaviour {
     Hang,
@@ -328,7 +328,7 @@ pub(crate) async fn webhooks_that_hang(target: &Target) {
     let (hung, other) = futures::join!(admin.post(&path, &hanging), admin.get("/version"));
     hung.is(500, "failed calling webhook");
     other.is(200, "");
-    // Its own registration is not subject to it.
+    // The webhook is not called for its own configuration.
     admin.send("DELETE", &hook_path, &[], b"").await.is(200, "");
 }
 
@@ -338,7 +338,8 @@ pub(crate) async fn webhooks_without_end(target: &Target) {
     target.admin().post(&path, &json!({"metadata": {"name": "x"}})).await.is(500, "failed calling webhook");
 }
 
-/// CVE-2020-8561: redirects would lead requests of the server to anywhere. Upstream follows them; this server does not.
+/// CVE-2020-8561: redirects could make the server send requests to any address. Upstream follows them; this server does
+/// not.
 pub(crate) async fn webhooks_that_redirect(target: &Target) {
     let (address, called) = trap().await;
     for code in [301, 302, 307, 308] {

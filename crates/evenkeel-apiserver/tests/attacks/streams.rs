@@ -7,7 +7,7 @@ use crate::target::{Client, Target};
 
 const V5: &str = "v5.channel.k8s.io";
 
-/// A pod that runs on a node, and the path of its commands.
+/// Creates a pod that runs on a node. Returns the path of its `exec` subresource.
 async fn pod(target: &Target) -> String {
     let (namespace, node) = (target.namespace("streams").await, target.fresh("node"));
     let admin = target.admin();
@@ -53,7 +53,7 @@ pub(crate) async fn to_exec_by_get_alone(target: &Target) {
     assert_eq!(answer.code, 403, "{}", answer.text());
     for path in [path.clone(), path.replace("/p/", "/absent/")] {
         let answer = somebody(target, &["get", "create"]).await.get(&path).await;
-        // Upstream looks for the node's address first.
+        // Upstream looks up the node's address first.
         let codes = if target.is_upstream() { [500, 404] } else { [400, 404] };
         assert!(codes.contains(&answer.code), "{}", answer.text());
     }
@@ -101,7 +101,7 @@ pub(crate) async fn messages_that_break_the_protocol(target: &Target) {
         // Closes a channel that does not exist.
         frame(0x82, 2, b"\xff\x09"),
         frame(0x82, 1, b"\xff"),
-        // Text that is no UTF-8.
+        // A text frame that is not UTF-8.
         frame(0x81, 2, b"\xff\xfe"),
         // A continuation without a first frame.
         frame(0x80, 1, b"a"),
@@ -124,7 +124,7 @@ pub(crate) async fn messages_that_break_the_protocol(target: &Target) {
     assert_eq!(read, expected);
 }
 
-/// Streams that nobody uses have no end; one user gets only so many, and others still get theirs.
+/// Idle streams stay open. A user gets a limited number, and other users still get theirs.
 pub(crate) async fn idle_without_end(target: &Target) {
     if target.is_upstream() {
         return;
@@ -174,7 +174,7 @@ pub(crate) async fn frames_that_break_the_protocol(target: &Target) {
     let bomb = include_bytes!("../../../evenkeel-fuzz/corpus/spdy_frames/bomb");
     for bytes in [
         bomb.to_vec(),
-        // Settings and a stream that are 16 MiB, of another version, or of no type.
+        // Settings and a stream of 16 MiB, of another version, or of an unknown type.
         b"\x80\x03\0\x04\0\xff\xff\xff".to_vec(),
         b"\x80\x03\0\x01\0\xff\xff\xff".to_vec(),
         b"\x80\x02\0\x06\0\0\0\x04\0\0\0\x01".to_vec(),
@@ -214,7 +214,7 @@ pub(crate) async fn streams_without_end(target: &Target) {
     let (_, mut stream) = client.upgrade_to_spdy(&path, "portforward.k8s.io").await;
     let ping = control(6, &[0, 0, 0, 1]).repeat(1000);
     let mut written = 0;
-    // What nobody reads is not kept: the server reads no further.
+    // The server does not buffer unread data: it stops reading.
     while let Ok(done) =
         tokio::time::timeout(std::time::Duration::from_secs(5), stream.write_all(&ping)).await
     {

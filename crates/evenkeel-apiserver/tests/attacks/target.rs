@@ -224,7 +224,7 @@ impl Target {
         namespace
     }
 
-    /// Lets a user do these things everywhere.
+    /// Grants these rules to a user in all namespaces.
     pub(crate) async fn grant(&self, user: &str, rules: Value) {
         let name = self.fresh("grant");
         let role = json!({"metadata": {"name": name}, "rules": rules});
@@ -261,7 +261,7 @@ impl Target {
         Identity { chain, key: KeyPair::from_pem(&self.ca_key).expect("a key") }
     }
 
-    /// A connection, with HTTP/2 where it is asked for.
+    /// Opens a connection, with HTTP/2 on request.
     pub(crate) async fn connect(
         &self,
         identity: Option<&Identity>,
@@ -314,7 +314,7 @@ impl Target {
             };
             let left = gauge("apiserver_current_inflight_requests")
                 + gauge("apiserver_longrunning_requests");
-            // The request that asks is one.
+            // The request for the metrics counts as one.
             if left <= 1.0 {
                 return;
             }
@@ -341,7 +341,7 @@ pub(crate) fn definition(
     (definition, format!("/apis/attacks.example/v1/namespaces/{namespace}/{plural}"))
 }
 
-/// Somebody's own authority.
+/// A certificate authority that the server does not trust.
 pub(crate) fn other_authority(name: &str) -> Issuer<'static, KeyPair> {
     authority(name, KeyPair::generate().expect("a key"))
 }
@@ -376,7 +376,7 @@ pub(crate) struct Client<'a> {
 }
 
 impl Client<'_> {
-    /// The same with a header more.
+    /// Adds a header to each request.
     pub(crate) fn header(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
         self.headers.push((name.to_owned(), value.as_ref().to_owned()));
         self
@@ -550,7 +550,7 @@ impl Answer {
         &self.head
     }
 
-    /// Panics unless the code is this one and the message contains the words.
+    /// Panics unless the response has this code, and its message contains `words`.
     #[track_caller]
     pub(crate) fn is(&self, code: u16, words: &str) {
         let text = self.text();
@@ -588,7 +588,7 @@ struct HeldTime {
 }
 
 impl HeldTime {
-    /// Long enough for a body of this size on a busy machine.
+    /// Holds the time long enough for the upload of a body of this size on a busy machine.
     fn during_upload(size: usize) -> Self {
         let at_most = if size < 16 * 1024 { 1 } else { 20 };
         let (ends, ended) = std::sync::mpsc::channel();
@@ -605,7 +605,7 @@ async fn exchange(stream: TlsStream<TcpStream>, bytes: &[u8]) -> std::io::Result
     let (mut reader, mut writer) = tokio::io::split(stream);
     let mut read = Vec::new();
     let writing = async {
-        // It may be refused before it is whole.
+        // The server may refuse the request before it has read all of it.
         let _ = writer.write_all(bytes).await;
         let _ = writer.flush().await;
     };

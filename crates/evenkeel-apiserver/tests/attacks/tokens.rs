@@ -1,4 +1,4 @@
-//! Tokens and certificates that are forged, of others, or over.
+//! Tokens and certificates that are forged, stolen or expired.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64;
@@ -10,7 +10,7 @@ use crate::target::{Target, other_authority, signed};
 
 const NAMESPACES: &str = "/api/v1/namespaces";
 
-/// A service account of a namespace of its own and a token for it.
+/// Creates a service account in a new namespace, and a token for it.
 async fn token(target: &Target, spec: Value) -> (String, String) {
     let namespace = target.namespace("tokens").await;
     let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/default/token");
@@ -18,7 +18,7 @@ async fn token(target: &Target, spec: Value) -> (String, String) {
     (namespace, made["status"]["token"].as_str().expect("a token").to_owned())
 }
 
-/// The code for somebody with this token: 403 where it is somebody's.
+/// Returns the code of a request with this token: 403 if the token is valid.
 async fn code(target: &Target, token: &str) -> u16 {
     target.user(token).get(NAMESPACES).await.code
 }
@@ -50,7 +50,7 @@ pub(crate) async fn algorithms_that_are_none(target: &Target) {
     assert_eq!(code(target, &format!("{header}.{claims}")).await, 401);
 }
 
-/// A signature with the public key as if it were a secret.
+/// A signature that uses the public key as a shared secret.
 pub(crate) async fn public_keys_as_secrets(target: &Target) {
     let (_, token) = token(target, json!({})).await;
     let [header, claims, _] = parts(&token);
@@ -99,7 +99,7 @@ pub(crate) async fn keys_of_ones_own(target: &Target) {
     }
 }
 
-/// What is signed cannot be changed, in no part and no spelling.
+/// No part of a signed token can be changed, in any encoding.
 pub(crate) async fn changed_claims(target: &Target) {
     let (_, token) = token(target, json!({})).await;
     let [header, claims, signature] = parts(&token);
@@ -221,7 +221,7 @@ fn root(params: &mut rcgen::CertificateParams) {
     params.distinguished_name.push(DnType::CommonName, "root");
 }
 
-/// A certificate that nobody trusts is refused: with 401, or in the handshake.
+/// Asserts that an untrusted certificate is refused: with 401, or in the handshake.
 async fn is_nobodys(target: &Target, identity: crate::target::Identity) {
     let answer = target.with_certificate(identity).get(NAMESPACES).await;
     assert!(matches!(answer.code, 0 | 401), "{} {}", answer.code, answer.text());
@@ -230,7 +230,7 @@ async fn is_nobodys(target: &Target, identity: crate::target::Identity) {
 pub(crate) async fn certificates_of_other_authorities(target: &Target) {
     target.with_certificate(target.certificate(root)).get(NAMESPACES).await.is(200, "");
     is_nobodys(target, signed(&other_authority("other"), root)).await;
-    // One of the same name, as the embedded server's is called.
+    // An authority with the same name as the embedded server's.
     is_nobodys(target, signed(&other_authority("evenkeel-ca"), root)).await;
     is_nobodys(target, signed(&other_authority("attacked"), root)).await;
 }
@@ -261,7 +261,7 @@ pub(crate) async fn certificates_of_another_time(target: &Target) {
     })).await;
 }
 
-/// Who has a certificate of the authority may not sign others with it.
+/// A client certificate of the authority cannot sign other certificates.
 pub(crate) async fn certificates_by_who_is_no_authority(target: &Target) {
     let leaf = rcgen::KeyPair::generate().expect("a key");
     let mut params = rcgen::CertificateParams::default();
@@ -269,13 +269,13 @@ pub(crate) async fn certificates_by_who_is_no_authority(target: &Target) {
     params.is_ca = IsCa::ExplicitNoCa;
     let issuer = rcgen::Issuer::new(params, leaf);
     is_nobodys(target, signed(&issuer, root)).await;
-    // The authority's own certificate is nobody's name here.
+    // The authority's own certificate identifies no user.
     let answer = target.with_certificate(target.authority()).get(NAMESPACES).await;
     assert!(matches!(answer.code, 0 | 401 | 403), "{}", answer.text());
 }
 
 pub(crate) async fn names_in_certificates(target: &Target) {
-    // Groups are the organizations alone, and a user needs a name.
+    // Only organizations are groups, and a user needs a name.
     for change in [
         (|params: &mut rcgen::CertificateParams| {
             params.distinguished_name.push(DnType::CommonName, "ann");

@@ -1,6 +1,6 @@
 //! Audit events of the embedded server, and of upstream's kube-apiserver: the same requests have the same events.
 //!
-//! The comparison runs where `EVENKEEL_UPSTREAM_BIN` names the folder of upstream's programs.
+//! The comparison runs if `EVENKEEL_UPSTREAM_BIN` names the folder of upstream's programs.
 
 #[path = "../parity/mod.rs"]
 mod parity;
@@ -142,7 +142,7 @@ fn requests() -> Vec<Sent> {
         ),
         sent("admin", "DELETE", &format!("{base}/configmaps/m"), "", none.clone()),
         sent("admin", "DELETE", &format!("{base}/configmaps"), "", none.clone()),
-        // The policies record and deny, the webhook is not there.
+        // The policies record and deny, and the webhook is unreachable.
         sent("admin", "POST", &format!("{base}/configmaps"), json, denied),
         sent(
             "admin",
@@ -396,7 +396,7 @@ async fn requests_have_the_events_of_their_policy() {
     let refused = position("GET", "/configmaps", 3);
     assert_eq!(of(refused)[1]["annotations"]["authorization.k8s.io/decision"], "forbid");
     assert_eq!(of(refused)[1]["responseStatus"]["reason"], "Forbidden");
-    // A secret's value is in no event.
+    // No event contains a Secret's value.
     assert!(!events.iter().any(|event| event.to_string().contains("hidden")));
     let pod = position("POST", "/pods", 0);
     let violation =

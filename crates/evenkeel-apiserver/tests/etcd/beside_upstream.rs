@@ -22,8 +22,8 @@ const MORE_EXAMPLES: &str = include_str!("examples.yaml");
 /// Who writes an object. The names have the same length, so that the stored values do, too.
 const WRITERS: [&str; 2] = ["ours", "peer"];
 
-/// Kinds that upstream stores without some defaults, which it sets again whenever it reads: the phase of a
-/// PersistentVolumeClaim, and the labels that a Job has from its template. This server stores them.
+/// Kinds that upstream stores without some defaults, which it sets at each read: the phase of a PersistentVolumeClaim,
+/// and the labels that a Job has from its template. This server stores them.
 const STORED_WITH_DEFAULTS: &[&str] = &["PersistentVolumeClaim", "Job"];
 
 /// Kinds whose values do not always have the same length: the cluster IP of a Service is random, and controllers write
@@ -217,7 +217,7 @@ async fn both_change_the_same_objects() {
             made.iter().map(|service| service.pointer(pointer).expect(pointer).to_string());
         assert_eq!(values.collect::<BTreeSet<_>>().len(), made.len(), "{pointer}");
     }
-    // What one frees, the other may give again.
+    // A server may allocate an address that the other one has released.
     for (index, service) in made.iter().enumerate() {
         let mut clients =
             [oracles[index % 2].connect().await, oracles[(index + 1) % 2].connect().await];

@@ -1,6 +1,7 @@
 //! The server on a real etcd: alone, with a second one, and beside upstream's kube-apiserver.
 //!
-//! It runs where `EVENKEEL_UPSTREAM_BIN` names the folder of upstream's programs (`tests/upstream/build FOLDER` makes them).
+//! The tests run if `EVENKEEL_UPSTREAM_BIN` names the folder of upstream's programs (`tests/upstream/build FOLDER`
+//! builds them).
 
 mod alone;
 mod beside_upstream;
@@ -19,7 +20,7 @@ use parity::kube_apiserver::{Etcd, TOKENS};
 use parity::servers::{Answer, Connection, Oracle, Sent};
 use serde_json::{Value, json};
 
-/// Returns etcd; `None`, after a word to whoever runs the test, without upstream's programs.
+/// Starts etcd. Without upstream's programs, prints that the test is skipped, and returns `None`.
 fn start_etcd() -> Option<Etcd> {
     parity::binaries("etcd").map(|binaries| Etcd::start(&binaries))
 }

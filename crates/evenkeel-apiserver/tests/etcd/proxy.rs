@@ -72,7 +72,7 @@ async fn a_write_whose_connection_is_cut_is_never_a_wrong_success() {
                     succeeded.push((n, version(&answer.body)));
                     is_pending = false;
                 }
-                // The write may be done all the same, now or later.
+                // The write may be committed nevertheless, now or later.
                 500 | 504 => is_pending = true,
                 // The pending write was committed after the read.
                 409 if is_pending => is_pending = false,

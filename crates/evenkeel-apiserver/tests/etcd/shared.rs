@@ -17,7 +17,7 @@ const CLIENTS: usize = 10;
 /// Number of Services that each client creates.
 pub(crate) const SERVICES_OF_CLIENT: usize = 3;
 
-/// Increments the counter once, as often as it takes.
+/// Increments the counter once, and retries after conflicts.
 pub(crate) async fn increment(client: &mut super::Connection) {
     loop {
         let mut counter = body(client.ask(&Sent::get(&format!("{MAPS}/counter"))).await, 200);
@@ -86,7 +86,7 @@ async fn services_of_two_servers_have_their_own_addresses_and_ports() {
     assert_eq!(distinct("/spec/clusterIP"), made.len());
     assert_eq!(distinct("/spec/ports/0/nodePort"), made.len());
 
-    // What one server frees, the other may give again.
+    // A server may allocate an address that the other one has released.
     let (mut first, mut second) = (connect(&servers[0]).await, connect(&servers[1]).await);
     let freed = &made[0];
     let path = format!("{SERVICES}/{}", freed["metadata"]["name"].as_str().expect("a name"));

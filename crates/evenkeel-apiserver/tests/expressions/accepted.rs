@@ -37,7 +37,7 @@ fn lines(said: &Value) -> Vec<&str> {
     texts.flat_map(str::lines).filter(|line| !line.starts_with(" | ")).collect()
 }
 
-/// Both have a syntax error, and differ only in errors after it.
+/// Returns whether both have the same first syntax error, and differ only in later errors.
 fn recovery(theirs: &[&str], ours: &[&str]) -> bool {
     let is_syntax = |line: &&str| line.contains("Syntax error: ");
     let same = theirs.iter().filter(|line| ours.contains(line)).any(is_syntax);

@@ -12,12 +12,12 @@ pub(crate) struct Scope {
     pub(crate) leaves: &'static [(Kind, &'static [&'static str])],
 }
 
-/// A generated expression, and how it came to be.
+/// A generated expression, and the change that was made to it.
 #[derive(Debug, Clone)]
 pub(crate) struct Generated {
     pub(crate) seed: u64,
     pub(crate) source: String,
-    /// What was done to a valid expression, if anything.
+    /// Change of a valid expression; empty for none.
     pub(crate) change: &'static str,
 }
 
@@ -35,7 +35,7 @@ const CHANGES: &[(&str, u32)] = &[
 const LETTERS: [char; 16] =
     ['#', '$', '\\', '\'', '"', '(', ')', '?', '.', 'é', '😀', '\u{1}', '\n', '`', '&', ';'];
 
-/// Returns the expression of a seed, which is to have a type.
+/// Returns the expression of a seed, with a result of this type.
 pub(crate) fn generated(seed: u64, scope: &Scope, kind: Kind) -> Generated {
     let mut rng = StdRng::seed_from_u64(seed);
     let mut roll = rng.random_range(0..100u32);
@@ -109,7 +109,7 @@ impl Making<'_> {
         }
         let literals = of(LITERALS, kind);
         if literals.is_empty() {
-            // A type without literals has a form that needs little.
+            // The first form of a type without literals is a small one.
             let form = of(FORMS, kind).first().copied().unwrap_or("null");
             return self.filled(form, 0);
         }
@@ -205,7 +205,7 @@ fn changed(source: String, change: &str, rng: &mut StdRng) -> String {
     tokens.concat()
 }
 
-/// Splits an expression into words, strings, signs and spaces.
+/// Splits an expression into words, strings, symbols and spaces.
 fn tokens(source: &str) -> Vec<String> {
     let mut tokens = Vec::new();
     let mut letters = source.chars().peekable();

@@ -285,7 +285,7 @@ pub(crate) const LITERALS: &[(Kind, &[&str])] = &[
     ),
 ];
 
-/// Names of functions that do not exist, or not here.
+/// Names of functions that do not exist, at least in this environment.
 pub(crate) const UNKNOWN: &[&str] = &[
     "nope",
     "foo.bar",

@@ -37,7 +37,7 @@ const LEAST_EQUAL_TEXTS: f64 = 0.99;
 /// Connections to each server.
 const N_CONNECTIONS: usize = 4;
 
-/// What repeats expressions.
+/// Variable that repeats expressions.
 const SEED: &str = "EVENKEEL_EXPRESSIONS_SEED";
 
 /// Seeds of one batch: more than a request holds.
@@ -69,7 +69,7 @@ async fn expressions_mean_what_upstream_says() {
     assert!(report.share_equal() >= LEAST_EQUAL_TEXTS, "fewer texts are equal than before");
 }
 
-/// Tries a batch of expressions: every third one is evaluated, the others are compiled in one place after the other.
+/// Tries a batch of expressions. Every third one is evaluated. The others are compiled, in each place in turn.
 async fn run(batch: u64, both: &mut [Connection; 2], report: &mut Report) {
     let seeds = batch * BATCH..(batch + 1) * BATCH;
     if batch % 3 == 2 {

@@ -1,8 +1,8 @@
-//! What expressions can read in each place, by type.
+//! Variables and fields that expressions can read in each place, by type.
 
 use crate::generate::Scope;
 
-/// What rules of custom resources read: a value of `value_schema`.
+/// Scope of rules of custom resources: a value of `value_schema`.
 pub(crate) static VALUE: Scope = Scope {
     leaves: &[
         (
@@ -64,7 +64,7 @@ pub(crate) static VALUE: Scope = Scope {
     ],
 };
 
-/// What policies and webhooks read.
+/// Scope of policies and webhooks.
 pub(crate) static REQUEST: Scope = Scope {
     leaves: &[
         (
@@ -139,7 +139,7 @@ pub(crate) static REQUEST: Scope = Scope {
     ],
 };
 
-/// What selectors of devices read.
+/// Scope of selectors of devices.
 pub(crate) static DEVICE: Scope = Scope {
     leaves: &[
         (

@@ -46,7 +46,8 @@ pub(crate) fn expression(seed: u64) -> Generated {
     Generated { source: form.replace("$e", &generated.source), ..generated }
 }
 
-/// Returns the definition of these expressions: a rule shows the error of each, or its message the value.
+/// Returns the definition of these expressions: a rule for each shows the error, or the message of the rule shows the
+/// value.
 pub(crate) fn define(name: &str, expressions: &[(usize, Generated)]) -> Value {
     let rule = |(i, one): &(usize, Generated)| {
         let source = &one.source;

@@ -14,11 +14,11 @@ const NAMES: [&str; 3] = ["a", "b", "c"];
 /// Name of the object that ends a history: every watch receives it.
 pub(crate) const END: &str = "end";
 
-/// Stands for the uid of the object that a server has.
+/// Placeholder of the UID of a server's object.
 pub(crate) const UID: &str = "@UID@";
-/// Stands for its version.
+/// Placeholder of its resource version.
 pub(crate) const VERSION: &str = "@VERSION@";
-/// Stands for an older version of it.
+/// Placeholder of an older resource version.
 pub(crate) const STALE: &str = "@STALE@";
 
 /// A step: an action, and its object.
@@ -26,7 +26,7 @@ pub(crate) const STALE: &str = "@STALE@";
 pub(crate) struct Step {
     pub(crate) verb: &'static str,
     pub(crate) method: Method,
-    /// Name of the object; empty for all of them.
+    /// Name of the object; empty for all objects.
     pub(crate) name: &'static str,
     pub(crate) subresource: &'static str,
     pub(crate) query: String,
@@ -81,7 +81,7 @@ pub(crate) fn history(seed: u64, kinds: &[Kind]) -> History {
     let mut object = kind.object(END, &mut StdRng::seed_from_u64(0));
     object["metadata"] = json!({"name": END, "labels": {"color": "red", "x": "1"}});
     if kind.schema.is_some() {
-        // It is to be valid whatever the schema.
+        // The object must be valid for any schema.
         object["spec"] = json!({});
     }
     end.query = String::new();
@@ -137,7 +137,7 @@ fn create(kind: &Kind, name: &'static str, rng: &mut StdRng) -> Step {
     }
 }
 
-/// Adds a version to a change: that of the object, an old one, none, or one that there was not.
+/// Adds a resource version to a change: the current one, an old one, none, or one that never existed.
 fn versioned(mut change: Value, rng: &mut StdRng) -> Value {
     let version = match rng.random_range(0..10) {
         0..5 => VERSION.into(),
@@ -227,7 +227,7 @@ fn apply(kind: &Kind, name: &'static str, rng: &mut StdRng) -> Step {
 fn status(kind: &Kind, name: &'static str, rng: &mut StdRng) -> Step {
     let mut change = kind.status(rng);
     if rng.random_bool(0.3) {
-        // What a write of the status leaves alone.
+        // Fields that a write of the status ignores.
         merge(&mut change, &kind.change(rng));
     }
     let subresource = "status";

@@ -1,4 +1,4 @@
-//! The kinds of objects that histories are about, and bodies of their objects.
+//! The kinds of objects in histories, and bodies of these objects.
 
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
@@ -54,7 +54,7 @@ fn custom(number: u64) -> Kind {
         kind: format!("Thing{number}"),
         plural: format!("thing{number}s"),
         schema: Some(schema::generate(&mut StdRng::seed_from_u64(number))),
-        // Half of them have the sub-resource.
+        // Half of them have the subresource.
         has_status: number.is_multiple_of(2),
     }
 }
@@ -93,7 +93,7 @@ impl Kind {
         object
     }
 
-    /// What a kind has beside its metadata, whole.
+    /// All fields of an object except its metadata.
     fn content(&self, rng: &mut StdRng) -> Value {
         let (number, text) = (rng.random_range(0..4), one(&["a", "b", "c"], rng));
         if let Some(schema) = &self.schema {
@@ -153,7 +153,7 @@ impl Kind {
         }
     }
 
-    /// A status that changes one.
+    /// A status that changes an existing one.
     pub(crate) fn status(&self, rng: &mut StdRng) -> Value {
         let number = rng.random_range(0..4);
         let condition = json!({"type": one(&["A", "B"], rng), "status": one(&["True", "False"], rng),

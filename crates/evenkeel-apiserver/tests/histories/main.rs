@@ -33,7 +33,7 @@ const LEAST_EQUAL: f64 = 0.998;
 /// Histories at a time.
 const N_CONNECTIONS: usize = 8;
 
-/// What repeats one history.
+/// Variable that repeats one history.
 const SEED: &str = "EVENKEEL_HISTORIES_SEED";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

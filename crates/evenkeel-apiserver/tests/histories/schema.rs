@@ -1,4 +1,4 @@
-//! Structural schemas by seed, and values of them: most of them valid.
+//! Structural schemas by seed, and values of them. Most values are valid.
 
 use rand::Rng as _;
 use rand::rngs::StdRng;
@@ -14,7 +14,7 @@ pub(crate) fn generate(rng: &mut StdRng) -> Value {
     // Old values of parts of an atomic map are not known.
     spec.as_object_mut().expect("a schema").remove("x-kubernetes-map-type");
     if rng.random_bool(0.5) {
-        // The first field is a number that only grows.
+        // The first field is a number that must not decrease.
         spec["properties"]["n"] = json!({"type": "integer", "default": 1, "x-kubernetes-validations": [
             {"rule": "self >= oldSelf", "message": "n only grows"}]});
     }

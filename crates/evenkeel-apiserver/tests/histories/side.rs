@@ -16,7 +16,7 @@ pub(crate) struct Side {
     collection: String,
     /// An empty object, for updates of an object that does not exist.
     skeleton: Value,
-    /// Every state of each object that the server has answered.
+    /// All states of each object in the server's responses.
     objects: BTreeMap<String, Vec<Value>>,
     /// Token of the last page.
     token: String,

@@ -1,4 +1,4 @@
-//! Admission webhooks that the server asks over TLS.
+//! Admission webhooks that the server calls over TLS.
 
 use std::sync::Arc;
 
@@ -145,7 +145,7 @@ fn patched(review: &Value, patch: &Value) -> (StatusCode, Value) {
     (StatusCode::OK, answer)
 }
 
-/// Labels whatever it is asked about.
+/// Adds a label to each object.
 fn labelled(review: &Value) -> (StatusCode, Value) {
     patched(review, &json!([{"op": "add", "path": "/metadata/labels", "value": {"seen": "yes"}}]))
 }
@@ -188,7 +188,7 @@ async fn what_is_posted_and_not_stored_passes_admission() {
     ] {
         let mut denied = body.clone();
         denied["metadata"]["labels"] = json!({"deny": ""});
-        // The mutating webhook takes the label off, unless it is not asked.
+        // The mutating webhook removes the label, unless it is not called.
         changing.take();
         let (code, answer) = client.ask("POST", &path, denied).await;
         assert_eq!(code, StatusCode::CREATED, "{path}: {answer}");
@@ -241,7 +241,7 @@ const CORE_EVENTS: &str = "/api/v1/namespaces/default/events";
 const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/default/events";
 const AUTOSCALERS: &str = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
 
-/// An object for one of the three.
+/// Returns an object for one of the three webhooks.
 fn posted(path: &str, name: &str) -> Value {
     let metadata = json!({"name": name, "namespace": "default"});
     let pod = json!({"kind": "Pod", "namespace": "default", "name": "p"});
@@ -463,7 +463,7 @@ async fn webhooks_that_want_it_and_plugins_see_what_later_webhooks_changed() {
     assert_eq!(mounted, [true, true, false], "{made:?}");
 }
 
-/// Allows whatever it is asked about, unchanged.
+/// Allows each request without changes.
 fn unchanged(review: &Value) -> (StatusCode, Value) {
     patched(review, &json!([]))
 }

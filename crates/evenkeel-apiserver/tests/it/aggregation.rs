@@ -41,7 +41,7 @@ async fn condition(client: &Client, reason: &str) -> Value {
     current().await.expect("the condition")
 }
 
-/// A server, and an extension API server that is available.
+/// Starts a server, and an extension API server that is available.
 async fn start() -> (Server, Client, Extension) {
     let server = Server::builder().build().await.expect("a server");
     let extension = Extension::start().await;
@@ -162,7 +162,7 @@ async fn who_may_not_is_refused_here() {
     let (code, answer) = nobody.ask("GET", THINGS, Value::Null).await;
     let why = "things.shop.example.com is forbidden: User \"bob\" cannot list resource \"things\" in API group \"shop.example.com\" in the namespace \"default\"";
     assert_eq!((code, &answer["message"]), (StatusCode::FORBIDDEN, &json!(why)));
-    // An impersonated user is the one that the server gets.
+    // The extension API server gets the impersonated user.
     let admin = Client(server.service());
     let headers = [("impersonate-user", "bob"), ("impersonate-group", "system:masters")];
     assert_eq!(admin.send("GET", THINGS, &headers, Bytes::new()).await.status(), 200);
@@ -355,7 +355,7 @@ async fn an_answer_that_breaks_off_or_takes_too_long_fails() {
         let path = format!("/apis/shop.example.com/v1{target}");
         let response = client.send("GET", &path, &[], Bytes::new()).await;
         assert_eq!(response.status(), StatusCode::OK, "{target}");
-        // More than a request for a discovery document may take.
+        // Longer than the timeout of a request for a discovery document.
         pass(Duration::from_secs(6)).await;
         assert!(response.into_body().collect().await.is_err(), "{target}");
     }
@@ -412,7 +412,7 @@ async fn definitions_have_apiservices_that_come_back() {
         now["metadata"]["uid"].is_string() && now["metadata"]["uid"] != made["metadata"]["uid"]
     };
     eventually(async || is_new(&client.get(&one).await)).await;
-    // Without the label, it is its owner's.
+    // Without the label, the server does not restore it.
     let unlabelled = json!({"metadata": {"labels": null}, "spec": {"versionPriority": 7}});
     client.patch(&one, "merge-patch+json", unlabelled).await;
     client.ask("DELETE", &format!("{definitions}/things.shop.example.com"), Value::Null).await;

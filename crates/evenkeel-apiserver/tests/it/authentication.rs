@@ -1,4 +1,4 @@
-//! Who sends a request: tokens of all sorts, client certificates, and nobody.
+//! Authentication: tokens of all types, client certificates, and anonymous requests.
 
 use std::sync::{Arc, Mutex};
 
@@ -114,7 +114,7 @@ async fn tokens_of_another_issuer_make_users() {
     let server = "https://kubernetes.default.svc";
     let review = client.token_review(&token, &[]).await;
     assert_eq!(review, json!({"authenticated": true, "user": ann, "audiences": [server]}));
-    // An issuer's audience is not the server's.
+    // An issuer's audience is not among the server's audiences.
     let review = client.token_review(&token, &["cluster"]).await;
     assert_eq!(
         (&review["authenticated"], &review["error"]),
@@ -190,7 +190,7 @@ async fn bootstrap_tokens_authenticate_where_they_are_enabled() {
     }
 }
 
-/// Makes a service account and returns its uid.
+/// Creates a service account and returns its UID.
 async fn account(client: &Client, name: &str) -> String {
     let path = "/api/v1/namespaces/default/serviceaccounts";
     let made = client.make(path, json!({"metadata": {"name": name}})).await;
@@ -229,13 +229,13 @@ async fn a_secret_holds_a_token_as_long_as_it_lives() {
         (&user["username"], &user["uid"]),
         (&json!("system:serviceaccount:default:web"), &json!(uid))
     );
-    // Its use is noted in a label.
+    // A label records its last use.
     let one = format!("{path}/token");
     let labels = async || client.get(&one).await["metadata"]["labels"].clone();
     assert_eq!(labels().await["kubernetes.io/legacy-token-last-used"], "2026-07-21");
     let review = client.token_review(&token, &["vault"]).await;
     assert!(review["error"].as_str().is_some_and(|error| error.contains("audiences")), "{review}");
-    // A label ends it.
+    // A label invalidates it.
     let label = |value: Value| json!({"metadata": {"labels": {"kubernetes.io/legacy-token-invalid-since": value}}});
     client.ask("PATCH", &one, label(json!("2026-07-01"))).await;
     assert_eq!(client.user_of(&token).await, None);
@@ -292,7 +292,7 @@ async fn requested_tokens_end_with_what_they_are_bound_to() {
     let other = account(&client, "web").await;
     assert_ne!(other, uid);
     assert_eq!(client.user_of(&of_account).await, None);
-    // A request for the account of before is a conflict.
+    // A request with the UID of the previous account is a conflict.
     let (code, _) = client.ask("POST", path, json!({"metadata": {"uid": uid}})).await;
     assert_eq!(code, StatusCode::CONFLICT);
     let (code, _) = client.ask("POST", path, json!({"metadata": {"name": "x"}})).await;
@@ -469,12 +469,12 @@ async fn client_certificates_of_another_authority_are_accepted_where_it_is_given
     let (code, body, of_server) =
         listening.get("/api/v1/namespaces/default", Some((certificate, &key)), &[]).await;
     assert_eq!(code, StatusCode::OK, "{body}");
-    // Extension API servers accept them too.
+    // Extension API servers accept them, too.
     let client = Client(listening.server.service());
     let map = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
     let bundle = client.get(map).await["data"]["client-ca-file"].clone();
     assert!(bundle.as_str().is_some_and(|bundle| bundle.contains(&ca)), "{bundle}");
-    // The server's own certificate lives a year.
+    // The server's own certificate is valid for a year.
     let (_, parsed) = x509_parser::parse_x509_certificate(&of_server).expect("a certificate");
     let validity = parsed.validity();
     let seconds = validity.not_after.timestamp() - validity.not_before.timestamp();
@@ -520,7 +520,7 @@ async fn a_certificate_that_expires_is_refused_on_its_old_connection() {
     assert_eq!(get(None).await, 200);
     *time.lock().expect("no panic before") = until + jiff::SignedDuration::from_secs(1);
     assert_eq!(get(None).await, 401);
-    // Another credential is as good as ever.
+    // Other credentials remain valid.
     assert_eq!(get(Some(&token)).await, 200);
     assert_eq!(get(None).await, 401);
 }

@@ -211,7 +211,7 @@ async fn policies_ask_the_webhook() {
         .await;
     let ann = client(&server, "ann");
     ann.make(MAPS, json!({"metadata": {"name": "fine"}})).await;
-    // Its name is not in the request for the collection, so that only the policy's question is denied.
+    // Its name is not in the request for the collection, so that only the authorization check of the policy is denied.
     let (code, refused) = ann.ask("POST", MAPS, json!({"metadata": {"name": "denied"}})).await;
     assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{refused}");
 }
@@ -219,7 +219,7 @@ async fn policies_ask_the_webhook() {
 #[tokio::test]
 async fn a_webhook_that_fails_follows_its_policy() {
     let files = Files::new();
-    // Nobody listens there.
+    // No server listens at this address.
     let gone =
         json!({"url": "https://127.0.0.1:1/authorize", "caBundle": Identity::own(|_| {}).bundle()});
     let gone = files.kubeconfig("gone", &gone);

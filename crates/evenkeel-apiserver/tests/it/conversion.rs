@@ -25,12 +25,12 @@ impl Webhook {
         Self(webhook::Webhook::start(&own, "/convert", answer).await)
     }
 
-    /// As a definition has it.
+    /// Returns the field `conversion` of a definition.
     fn conversion(&self) -> Value {
         conversion(&self.0.config)
     }
 
-    /// What it was asked since the last call.
+    /// Returns the reviews since the last call.
     fn take(&self) -> Vec<Value> {
         self.0.take()
     }
@@ -126,7 +126,7 @@ async fn each_version_sees_the_object_in_its_own_form() {
     define(&client, &hook.conversion(), hosts).await;
     let [one, two] = GAUGES;
 
-    // What is in the stored version is nobody's to convert.
+    // Objects in the stored version are not converted.
     let (code, made) = client.ask("POST", one, gauge("v1", "a", &json!({"hostPort": "x:1"}))).await;
     assert_eq!(code, StatusCode::CREATED, "{made}");
     client.get(&format!("{one}/a")).await;

@@ -37,7 +37,7 @@ async fn apply(client: &Client, path: &str, body: &Value) -> (StatusCode, Value)
     (code, serde_json::from_slice(&bytes).unwrap_or(Value::Null))
 }
 
-/// That the object got a version of its own, on being created and in the store.
+/// Asserts that the created and the stored object have a new resource version.
 async fn created(client: &Client, collection: &str, (code, made): (StatusCode, Value)) {
     assert_eq!(code, StatusCode::CREATED, "{made}");
     let version = made["metadata"]["resourceVersion"].as_str().unwrap_or_default();
@@ -72,7 +72,7 @@ async fn a_post_refuses_a_version_and_ignores_what_is_none() {
                 );
             }
         }
-        // What is wrong with the object is found first.
+        // The errors of the object come first.
         let body = named(collection, json!({"name": "No!", "resourceVersion": "5"}));
         let (code, refused) = client.ask("POST", collection, body).await;
         assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{refused}");

@@ -1,4 +1,4 @@
-//! Custom resources: a definition's life, and that of its objects.
+//! Custom resources: life cycle of definitions and of their objects.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ pub(crate) async fn define(client: &Client) {
     served(client, true).await;
 }
 
-/// Waits until widgets are served, or no more.
+/// Waits until widgets are served, or no longer served.
 async fn served(client: &Client, wanted: bool) {
     for _ in 0..1000 {
         if client.ask("GET", WIDGETS, Value::Null).await.0.is_success() == wanted {

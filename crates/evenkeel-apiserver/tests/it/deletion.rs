@@ -24,7 +24,7 @@ fn warns(review: &Value) -> (StatusCode, Value) {
     response(review, json!({"allowed": true, "warnings": [format!("{name} is deleted")]}))
 }
 
-/// Patches whatever it is asked about, unless its name is `empty`.
+/// Patches each object, unless its name is `empty`.
 fn patches(review: &Value) -> (StatusCode, Value) {
     let mut patch = json!([{"op": "add", "path": "/metadata/labels", "value": {"seen": "yes"}}]);
     if review["request"]["name"] == "empty" {

@@ -1,5 +1,6 @@
-//! What is acknowledged is on disk: a server is killed amid writes, again and again, and its folder opened anew. Objects have to
-//! be as they were acknowledged, transactions whole, and a watch resumes at any revision before the kill.
+//! Acknowledged writes are on disk: the test repeatedly kills a server during writes, and opens its folder again.
+//! Objects must have their acknowledged state, transactions must be whole, and a watch must resume at any revision
+//! before the kill.
 //!
 //! `EVENKEEL_KILLS=300 cargo test -p evenkeel-apiserver --test it durability` kills more often.
 
@@ -17,16 +18,16 @@ use crate::{Client, events};
 const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
 const SERVICES: &str = "/api/v1/namespaces/default/services";
 const ADDRESSES: &str = "/apis/networking.k8s.io/v1/ipaddresses";
-/// Where the writer finds the folder and the number of its run.
+/// Variable with the writer's folder and the number of its run.
 const FOLDER: &str = "EVENKEEL_TEST_FOLDER";
 const RUN: &str = "EVENKEEL_TEST_RUN";
-/// How often writers are killed.
+/// Variable with the number of writers to kill.
 const KILLS: &str = "EVENKEEL_KILLS";
 const WRITERS: usize = 16;
 /// Minimum number of acknowledgments before a writer is killed, and its increment in the next runs.
 const ENOUGH: usize = 200;
 const LATER: usize = 37;
-/// Kills of an ordinary test run.
+/// Number of kills of an ordinary test run.
 const FEW: usize = 3;
 
 #[expect(clippy::disallowed_methods, reason = "the child process is configured by its environment")]
@@ -167,7 +168,8 @@ async fn check_transactions(client: &Client) {
     assert_eq!(of(&addresses, &|address| text(&address["metadata"]["name"])), ips);
 }
 
-/// Watches from a revision on, until `last` was added. Every acknowledged write after the revision is there, in order.
+/// Watches from a revision on, until `last` was added. The watch must have every acknowledged write after the revision,
+/// in order.
 async fn check_watch(client: &Client, acknowledged: &AcknowledgedWrites, since: u64, last: &str) {
     let path = format!("{CONFIGMAPS}?watch=1&resourceVersion={since}");
     let mut watch = client.send("GET", &path, &[], bytes::Bytes::new()).await;

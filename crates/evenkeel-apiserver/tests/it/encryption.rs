@@ -58,7 +58,7 @@ async fn secrets_are_encrypted_and_keys_are_rotated() {
     drop((client, server));
     assert!(found(folder.path(), &first) > 0);
 
-    // Then new values are encrypted, and old ones are read.
+    // With encryption, new values are encrypted, and old values are still readable.
     let old = [("old", "A")];
     let server = start(folder.path(), Some(config(&old, "identity"))).await.expect("it starts");
     let client = Client(server.service());
@@ -92,7 +92,7 @@ async fn secrets_are_encrypted_and_keys_are_rotated() {
     }
     drop((client, server));
 
-    // The old key is not needed any more, although the history has its values. Watches begin after them.
+    // The old key is not needed any more, although the history has its values, because watches begin after them.
     let only_new = [("new", "B")];
     let server = start(folder.path(), Some(config(&only_new, ""))).await.expect("it starts");
     let client = Client(server.service());

@@ -22,12 +22,12 @@ impl World {
         Self { server, admin }
     }
 
-    /// A user that is in no group of its own.
+    /// Returns a client of a user without further groups.
     fn user(&self, name: &str) -> Client {
         Client(self.server.service_as(User::authenticated(name, [])))
     }
 
-    /// A user with these rules everywhere.
+    /// Returns a client of a user with these rules in all namespaces.
     async fn granted(&self, name: &str, rules: Value) -> Client {
         self.admin.make(&format!("{RBAC}/clusterroles"), role(name, rules)).await;
         let binding = binding(name, "ClusterRole", name, name);
@@ -35,7 +35,7 @@ impl World {
         self.user(name)
     }
 
-    /// A user that may write every role and every binding.
+    /// Returns a client of a user who may write every role and every binding.
     async fn writer(&self, name: &str) -> Client {
         self.granted(name, json!([writes()])).await
     }
@@ -134,7 +134,7 @@ async fn bindings_give_what_the_writer_holds_or_may_bind() {
         assert!(is_escalation(
             &mallory.ask("POST", path, binding("b", kind, "secrets", "eve")).await
         ));
-        // The twin: a role that the writer has itself.
+        // The counterpart: a role that the writer holds.
         mallory.make(path, binding("held", kind, held, "eve")).await;
     }
     assert!(is_escalation(

@@ -1,4 +1,4 @@
-//! Requests for `exec` and its like before their upgrade: how they are refused, and that admission is asked.
+//! Requests for `exec` and similar subresources before their upgrade: refusals, and calls of admission.
 
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use crate::Client;
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
-/// A client of a server with pods on a node, on no node, and on one that is not there.
+/// Returns a client of a server with pods on a node, on no node, and on a node that does not exist.
 async fn start() -> Client {
     let client = Client::start().await;
     client.make("/api/v1/nodes", json!({"metadata": {"name": "n"}})).await;

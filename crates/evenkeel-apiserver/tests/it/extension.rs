@@ -16,11 +16,11 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::webhook::Identity;
 
-/// The group that it serves, in version v1.
+/// API group that the extension API server serves, in version v1.
 pub(crate) const GROUP: &str = "shop.example.com";
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// A request as the server got it.
+/// A request that the server received.
 #[derive(Debug, Clone)]
 pub(crate) struct ReceivedRequest {
     pub(crate) line: String,
@@ -42,7 +42,7 @@ pub(crate) struct Extension {
 type Answer = Response<UnsyncBoxBody<Bytes, std::convert::Infallible>>;
 
 impl Extension {
-    /// One behind the Service `api` of the namespace `default`.
+    /// Starts an extension API server behind the Service `api` in the namespace `default`.
     pub(crate) async fn start() -> Self {
         let identity = Identity::own(|params| {
             let name = "api.default.svc".try_into().expect("a name");

@@ -85,7 +85,7 @@ async fn start(builder: Builder) -> (Server, Client, Service) {
     (server, admin, ann)
 }
 
-/// A priority level of its own for `ann`, with a queue of one request, or none.
+/// Creates a priority level for `ann`, with a queue of one request or without a queue.
 async fn limit_ann(admin: &Client, queue: bool) -> [String; 2] {
     let response = if queue {
         json!({"type": "Queue", "queuing": {"queues": 1, "handSize": 1, "queueLengthLimit": 1}})
@@ -142,7 +142,7 @@ async fn a_level_without_queues_rejects_what_has_no_seat() {
         }
         assert_eq!(text(response).await, "Too many requests, please try again later.\n");
     }
-    // Others are not affected, and the administrator never is.
+    // Other users are not affected, and the administrator never is.
     let bob = _server.service_as(User::authenticated("bob", []));
     assert_eq!(send(&bob, get(CONFIGMAPS)).await.status(), StatusCode::FORBIDDEN);
     assert_eq!(admin.ask("GET", CONFIGMAPS, Value::Null).await.0, StatusCode::OK);
@@ -179,11 +179,11 @@ async fn a_request_waits_in_its_queue_for_a_quarter_of_its_time() {
     tokio::task::yield_now().await;
     let waiting = format!("apiserver_flowcontrol_current_inqueue_requests{ANN}}}");
     assert_eq!(metric(&admin, &waiting).await, "1");
-    // The queue holds one.
+    // The queue holds one request.
     assert_eq!(send(&ann, get(CONFIGMAPS)).await.status(), StatusCode::TOO_MANY_REQUESTS);
     let (code, waited) = waits.await.expect("an answer");
     assert_eq!((code, waited), (StatusCode::TOO_MANY_REQUESTS, Duration::from_secs(2)));
-    // Whoever waits gets the seat of the one that leaves.
+    // The waiting request gets the seat when the other client disconnects.
     let waits = spawn(get(CONFIGMAPS));
     tokio::task::yield_now().await;
     held.abort();

@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 use crate::{Client, events};
 
 const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
-/// Where the process finds the folder.
+/// Variable with the folder of the process.
 const FOLDER: &str = "EVENKEEL_TEST_FULL_FOLDER";
-/// Most blocks of 512 bytes that a file may have: 8 MiB.
+/// Maximum number of 512-byte blocks of a file: 8 MiB.
 const BLOCKS: u32 = 16 * 1024;
 
 #[expect(clippy::disallowed_methods, reason = "the child process is configured by its environment")]

@@ -39,7 +39,7 @@ fn on_a_workers_stack<F: Future<Output = ()>>(test: impl FnOnce() -> F + Send + 
 }
 
 impl Client {
-    /// Sends a body; the status, and the message of a refusal.
+    /// Sends a body. Returns the code, and the message of a refusal.
     async fn give(
         &self,
         method: &str,
@@ -54,7 +54,7 @@ impl Client {
         (code, answer["message"].as_str().unwrap_or_default().to_owned())
     }
 
-    /// Serves custom resources that may hold anything.
+    /// Defines custom resources without a fixed schema.
     async fn define_anything(&self) {
         let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
         let version = json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": any}});
@@ -91,7 +91,7 @@ fn objects(depth: usize) -> String {
     format!("{}{}{}", r#"{"a":"#.repeat(depth - 1), "{}", "}".repeat(depth - 1))
 }
 
-/// A ControllerRevision in an envelope, its data being `raw`.
+/// A ControllerRevision in an envelope, with `raw` as its data.
 fn revision(raw: &[u8]) -> Vec<u8> {
     let mut message = Vec::new();
     wire::message(&mut message, 1, |out| wire::bytes(out, 1, b"r"));
@@ -196,7 +196,7 @@ fn patches_cannot_nest_an_object_step_by_step() {
         let made = json!({"apiVersion": "example.com/v1", "kind": "Anything", "metadata": {"name": "x"}, "spec": {}});
         assert_eq!(client.ask("POST", ANYTHINGS, made).await.0, StatusCode::CREATED);
         let one = format!("{ANYTHINGS}/x");
-        // The object is moved into a new one, again and again.
+        // Moves the object into a new one repeatedly.
         let deeper = json!([{"op": "move", "from": "/spec", "path": "/old"}, {"op": "add", "path": "/spec", "value": {}},
             {"op": "move", "from": "/old", "path": "/spec/s"}]);
         let mut steps = 0;
@@ -252,7 +252,7 @@ fn aliases_cannot_make_a_document_large() {
     });
 }
 
-/// What holds of every stored object: it can be read in all forms, changed by all patches, and deleted.
+/// Asserts that a stored object can be read in all forms, changed by all patches, and deleted.
 async fn lives_on(client: &Client, path: &str) {
     let (collection, name) = path.rsplit_once('/').expect("a path");
     let (code, object) = read(client, path, JSON).await;

@@ -1,4 +1,4 @@
-//! Requests in another user's name, over the wire.
+//! Impersonation over the wire.
 
 use bytes::Bytes;
 use evenkeel_apiserver::{Server, User};
@@ -130,7 +130,7 @@ async fn a_constrained_mode_is_for_some_verbs_and_never_for_administrators() {
         resource \"groups\" in API group \"authentication.k8s.io\" at the cluster scope: impersonating the \
         system:masters group is not allowed";
     assert_eq!(message, why);
-    // The mode is not for reading.
+    // This mode does not apply to reads.
     let response =
         ann.send("GET", "/api/v1/namespaces", &[("impersonate-user", "bob")], Bytes::new()).await;
     let body = response.into_body().collect().await.expect("a body").to_bytes();

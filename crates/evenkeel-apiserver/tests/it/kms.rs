@@ -1,4 +1,5 @@
-//! Encryption at rest with a KMS plugin, which this test serves on a thread of its own, as plugins are other processes.
+//! Encryption at rest with a KMS plugin. This test serves the plugin on a separate thread, because plugins are other
+//! processes.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -134,7 +135,7 @@ type Frames = StreamBody<
     futures::stream::Iter<std::array::IntoIter<Result<Frame<Bytes>, std::convert::Infallible>, 2>>,
 >;
 
-/// Answers one call in gRPC: a message with a head of five bytes, then the status in trailers.
+/// Sends the response to a gRPC call: a message with a header of five bytes, then the status in trailers.
 async fn answer(
     request: Request<Incoming>,
     state: &Mutex<State>,
@@ -229,7 +230,7 @@ async fn a_plugin_encrypts_the_keys_of_values() {
     assert_eq!(found(folder.path(), "cGFzc3dvcmQt"), 0);
     assert!(found(folder.path(), "k8s:enc:kms:v2:vault:") >= 2);
 
-    // After a restart there is another seed. The plugin decrypts the old one, once.
+    // After a restart, the server has another seed. The plugin decrypts the old one, once.
     let server = start(folder.path(), &socket).await.expect("it starts");
     let client = Client(server.service());
     assert_eq!(client.get(SECRETS).await["items"].as_array().map(Vec::len), Some(2));
@@ -240,7 +241,7 @@ async fn a_plugin_encrypts_the_keys_of_values() {
     assert_eq!(client.ask("PUT", &path, before.clone()).await.1, before);
     drop((client, server));
 
-    // With another key, the next write of a value encrypts it anew.
+    // With another key, the next write of a value encrypts it again.
     plugin.set_key("two");
     let server = start(folder.path(), &socket).await.expect("it starts");
     let client = Client(server.service());
@@ -284,7 +285,7 @@ async fn a_plugin_that_is_away_costs_writes_only() {
     client.make(SECRETS, secret("a")).await;
     drop((client, server, plugin));
 
-    // What only the plugin can decrypt refuses the start, and names the reason.
+    // The server refuses to start if it has values that only the plugin can decrypt, and names the reason.
     let error = start(folder.path(), &socket).await.err().map(|error| error.to_string());
     let error = error.unwrap_or_default();
     assert!(error.contains("default/a") && error.contains("failed to decrypt DEK"), "{error}");

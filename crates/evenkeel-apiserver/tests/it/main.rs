@@ -76,7 +76,7 @@ impl Client {
         (code, serde_json::from_slice(&bytes).unwrap_or(Value::Null))
     }
 
-    /// Server-side apply in the name of a manager called `test`.
+    /// Server-side apply with the field manager `test`.
     async fn apply(&self, path: &str, body: Value) -> (StatusCode, Value) {
         self.patch(&format!("{path}?fieldManager=test&force=true"), "apply-patch+yaml", body).await
     }
@@ -91,7 +91,7 @@ impl Client {
         (code, serde_json::from_slice(&bytes).unwrap_or(Value::Null))
     }
 
-    /// Writes something that has to be there.
+    /// Creates an object that the test needs.
     async fn make(&self, path: &str, body: Value) -> Value {
         let (code, made) = self.ask("POST", path, body).await;
         assert_eq!(code, StatusCode::CREATED, "{path}: {made}");

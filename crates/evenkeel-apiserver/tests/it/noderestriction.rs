@@ -38,7 +38,7 @@ impl World {
         self.admin.get(path).await["metadata"]["uid"].clone()
     }
 
-    /// A mirror pod as the first node's kubelet makes it.
+    /// Returns a mirror pod of the first node's kubelet.
     async fn mirror(&self) -> Value {
         let uid = self.uid("/api/v1/nodes/n1").await;
         json!({"metadata": {"name": "mirror", "annotations": {MIRROR: "x"}, "ownerReferences": [
@@ -156,7 +156,7 @@ async fn a_node_changes_itself_but_nothing_that_steers_pods() {
         if patch["spec"].get("taints").is_none() {
             refused(&kubelet.apply(own, whole).await, words);
         }
-        // Administrators may.
+        // Administrators may change it.
         allowed(&world.admin.patch(own, "merge-patch+json", patch).await);
     }
     for path in ["/api/v1/nodes/n2", "/api/v1/nodes/n2/status"] {

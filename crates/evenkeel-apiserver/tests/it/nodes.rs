@@ -35,7 +35,7 @@ async fn a_node_sees_what_its_pods_refer_to_and_nothing_else() {
         let (_, answer) = client.ask("POST", path, review).await;
         answer["status"]["allowed"] == true
     };
-    // The one node may, the other may not.
+    // The pod's node has access, and the other node does not.
     for (group, verb, resource, name) in [
         ("", "get", "secrets", "p"),
         ("", "watch", "secrets", "p"),

@@ -55,7 +55,7 @@ async fn owners_are_blocked_only_by_those_who_may_finalize_them() {
                 assert_eq!(found.0, expected || !enabled, "{user} {what}: {found:?}");
                 assert!(found.0 || found.1 == StatusCode::FORBIDDEN, "{user} {what}: {found:?}");
             };
-            // Who makes an object may set its owner.
+            // The creator of an object may set its owner.
             check(
                 code(&format!("{user}-a"), reference(false, "ConfigMap"), "POST").await,
                 true,

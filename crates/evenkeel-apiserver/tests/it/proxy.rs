@@ -14,7 +14,7 @@ use crate::Client;
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
-/// Answers every request on port 80 with the same bytes, and keeps the requests.
+/// Sends the same bytes in response to every request on port 80, and records the requests.
 #[derive(Default)]
 struct Echo {
     answer: Mutex<String>,
@@ -254,7 +254,7 @@ async fn requests_that_reach_nobody_are_refused() {
     let path = format!("{PODS}/p/proxy/");
     let (head, ..) = echo.ask(&client, ("GET", &path), &[], "", "").await;
     assert_eq!(head.status, 503);
-    // An address that is the machine's own is nobody's.
+    // Loopback and link-local addresses are refused.
     for ip in ["127.0.0.1", "169.254.169.254", "::1"] {
         let status = json!({"status": {"podIP": ip, "podIPs": [{"ip": ip}]}});
         client.patch(&format!("{PODS}/p/status"), "merge-patch+json", status).await;

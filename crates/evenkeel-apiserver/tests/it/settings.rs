@@ -94,7 +94,7 @@ fn effects() -> Vec<Effect> {
     ]
 }
 
-/// What the plug-ins look at.
+/// Creates the objects that the plug-ins read.
 async fn prepare(client: &Client) {
     let node = json!({"metadata": {"name": "n", "labels": {"topology.kubernetes.io/zone": "z"}}});
     client.make("/api/v1/nodes", node).await;

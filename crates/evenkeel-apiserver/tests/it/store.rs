@@ -1,4 +1,4 @@
-//! What is kept in a data folder.
+//! Contents of a data folder.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -44,7 +44,7 @@ async fn a_restart_finds_everything() {
     assert_eq!(seen, [made("c16"), made("c17"), made("c18"), made("c19"), gone]);
 }
 
-/// Services that are refused after their cluster IP was chosen and shown.
+/// Sends Services that are refused after their cluster IP was allocated and shown.
 async fn be_refused(client: &Client) {
     let services = "/api/v1/namespaces/default/services";
     let service = |name: &str, port: i64| json!({"metadata": {"name": name}, "spec": {"ports": [{"port": port}]}});
@@ -115,7 +115,7 @@ async fn a_data_folder_is_its_owners_alone() {
     };
     drop(build().await);
     check();
-    // As an earlier version left them.
+    // Permissions that an earlier version set.
     let open = |path: &Path, mode| {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("changed");
     };

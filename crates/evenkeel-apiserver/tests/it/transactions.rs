@@ -20,7 +20,7 @@ fn service(name: &str, kind: &str) -> Value {
     json!({"metadata": {"name": name}, "spec": {"type": kind, "ports": [{"port": 80}]}})
 }
 
-/// Polls a request this often, each time when it was woken, and drops it; whether it ended before.
+/// Polls a request `n_polls` times, each time after a wake-up, and drops it. Returns whether it ended before.
 async fn cancelled(client: &Client, n_polls: usize, method: &str, path: &str, body: Value) -> bool {
     let method: Method = method.parse().expect("a method");
     let request = Request::builder().method(method).uri(path);
@@ -78,7 +78,7 @@ async fn with_quota(client: &Client) {
     assert_eq!(client.ask("PUT", &format!("{QUOTAS}/q/status"), quota).await.0, 200);
 }
 
-/// Drops a creation, two updates and a deletion after each number of polls. What was cancelled is done again.
+/// Drops a creation, two updates and a deletion after each number of polls. Cancelled requests are repeated.
 async fn be_cancelled(client: &Client) {
     let path = format!("{SERVICES}/web");
     let external = json!({"type": "ExternalName", "externalName": "example.org",
@@ -188,7 +188,7 @@ async fn at_once(client: &Client, path: &'static str, bodies: Vec<Value>) -> Vec
     codes.into_iter().map(|code| code.expect("no panic")).collect()
 }
 
-/// Of Services that name a port and an address, one gets them.
+/// Of Services that request the same port and address, one gets them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn services_made_at_once_share_nothing() {
     let client = Client::start().await;

@@ -78,7 +78,7 @@ async fn lists_come_in_consistent_pages() {
     let rest = client.get(&format!("{CONFIGMAPS}?limit=3&continue={token}")).await;
     assert_eq!(rest["items"][0]["metadata"]["name"], "d");
     assert_eq!(rest["metadata"]["resourceVersion"], first["metadata"]["resourceVersion"]);
-    // So is a first page of a version.
+    // A first page with a resource version lists that revision, too.
     let version = first["metadata"]["resourceVersion"].as_str().expect("a version");
     let all = client.get(&format!("{CONFIGMAPS}?limit=9&resourceVersion={version}")).await;
     assert_eq!(all["items"].as_array().map(Vec::len), Some(4));
@@ -145,7 +145,7 @@ async fn a_watch_sees_what_its_selector_sees() {
 async fn a_young_server_remembers_all_its_revisions() {
     let client = Client::start().await;
     let from = client.get(CONFIGMAPS).await["metadata"]["resourceVersion"].clone();
-    // Nobody has looked at ConfigMaps until others have been written to.
+    // No request reads ConfigMaps before other resources are written.
     client.ask("POST", "/api/v1/namespaces", json!({"metadata": {"name": "n"}})).await;
     let from = from.as_str().expect("a version");
     let watch = async |version: &str| {

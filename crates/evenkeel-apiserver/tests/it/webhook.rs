@@ -28,7 +28,7 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// For `localhost`, and that of a CA, as `openssl req -x509` makes it; changed by the argument.
+    /// Returns a CA certificate for `localhost`, as `openssl req -x509` generates it. `change` changes its parameters.
     pub(crate) fn own(change: impl FnOnce(&mut CertificateParams)) -> Self {
         let key = KeyPair::generate().expect("a key");
         let mut params = CertificateParams::new(["localhost".to_owned()]).expect("a name");
@@ -38,7 +38,7 @@ impl Identity {
         Self { der: made.der().clone(), pem: made.pem(), key }
     }
 
-    /// The certificate as a `caBundle` has it.
+    /// Returns the certificate in the form of a `caBundle`.
     pub(crate) fn bundle(&self) -> String {
         base64::prelude::BASE64_STANDARD.encode(&self.pem)
     }
@@ -61,7 +61,7 @@ impl Identity {
     }
 }
 
-/// Asks for a client's certificate, and accepts each one.
+/// Requests a client certificate, and accepts any.
 #[derive(Debug)]
 struct AnyClient;
 
@@ -113,7 +113,7 @@ pub(crate) struct Webhook {
     /// The `clientConfig` that leads to it.
     pub(crate) config: Value,
     path: &'static str,
-    /// What it was asked, in order.
+    /// Received reviews, in order.
     asked: Arc<Mutex<Vec<Value>>>,
     /// The header `Host` of the last request.
     host: Arc<Mutex<String>>,
@@ -178,7 +178,7 @@ impl Webhook {
         self.host.lock().expect("no panic before").clone()
     }
 
-    /// What it was asked since the last call.
+    /// Returns the reviews since the last call.
     pub(crate) fn take(&self) -> Vec<Value> {
         std::mem::take(&mut *self.asked.lock().expect("no panic before"))
     }

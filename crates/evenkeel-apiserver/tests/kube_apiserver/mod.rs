@@ -1,4 +1,4 @@
-//! Upstream's kube-apiserver and etcd, as an oracle: they end with the value.
+//! Upstream's kube-apiserver and etcd, as an oracle. Dropping the value ends the processes.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 
-/// Users with a token that is their name, as a token file has them.
+/// Token file of users whose token is their name.
 pub(crate) const TOKENS: &str = "admin,admin,admin,system:masters\nann,ann,ann\nbob,bob,bob\n\
     n1,system:node:n1,n1,system:nodes\nn2,system:node:n2,n2,system:nodes\nnameless,system:node:,nameless,system:nodes\n";
 
@@ -150,7 +150,7 @@ impl Drop for Upstream {
     }
 }
 
-/// Ports that were free a moment ago.
+/// Returns ports that were free at the time of the call.
 fn free_ports<const N: usize>() -> [u16; N] {
     let listeners =
         [(); N].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port"));

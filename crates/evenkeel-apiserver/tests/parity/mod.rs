@@ -45,7 +45,7 @@ impl Seeds {
         Self(Mutex::new(first..first + number(count).unwrap_or(default)))
     }
 
-    /// Returns so many seeds from the first one on.
+    /// Returns `count` seeds, beginning with `first`.
     pub(crate) fn between(first: u64, count: u64) -> Self {
         Self(Mutex::new(first..first + count))
     }

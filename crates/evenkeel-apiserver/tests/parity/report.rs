@@ -26,13 +26,13 @@ impl Counts {
     }
 }
 
-/// What was tried.
+/// A case of a run.
 pub(crate) struct Case<'c> {
     pub(crate) seed: u64,
     pub(crate) kind: &'c str,
     pub(crate) verb: &'c str,
     pub(crate) change: &'c str,
-    /// The part of the change that cases of one class share.
+    /// The part of the change that identifies the class of the case.
     pub(crate) place: &'c str,
     pub(crate) path: &'c str,
 }
@@ -46,7 +46,7 @@ pub(crate) struct Report {
     classes: BTreeMap<String, (u64, u64)>,
     /// Accepted differences, by reason.
     accepted: BTreeMap<&'static str, (u64, u64)>,
-    /// All that differs, one JSON object each.
+    /// All differences, one JSON object each.
     differences: Vec<Value>,
 }
 
@@ -69,7 +69,7 @@ impl Report {
         self.accepted.entry(reason).or_insert((0, case.seed)).0 += 1;
     }
 
-    /// Notes how both answered a case.
+    /// Records the responses of both servers to a case.
     pub(crate) fn note(&mut self, case: &Case<'_>, verdict: Verdict, theirs: &Value, ours: &Value) {
         let counts = self.kinds.entry(case.kind.to_owned()).or_default();
         let codes = [theirs, ours].map(|answer| answer["code"].as_u64().unwrap_or_default());

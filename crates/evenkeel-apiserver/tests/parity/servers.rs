@@ -21,7 +21,7 @@ use tower::Service as _;
 
 use super::kube_apiserver::{TOKENS, Upstream};
 
-/// What is sent to both.
+/// A request to both servers.
 #[derive(Debug, Clone)]
 pub(crate) struct Sent {
     pub(crate) method: Method,
@@ -40,7 +40,7 @@ impl Sent {
     }
 }
 
-/// What a server answered.
+/// A response of a server.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) code: u16,
@@ -48,7 +48,7 @@ pub(crate) struct Answer {
     pub(crate) body: Value,
 }
 
-/// What a server answered, as it came.
+/// A raw response of a server.
 #[derive(Debug, Default)]
 pub(crate) struct Raw {
     /// Zero if the connection ended without a response.
@@ -124,7 +124,7 @@ impl Oracle {
         let body = match self.connect().await {
             Connection::Upstream(_, mut sender) => {
                 let response = sender.send_request(request).await.expect("an answer");
-                // The connection lives as long as its sender.
+                // The connection is open as long as its sender exists.
                 let kept = response.into_body().map_frame(move |frame| {
                     let _ = &sender;
                     frame
@@ -171,7 +171,7 @@ async fn over_tls(upstream: &Upstream) -> Option<SendRequest<Full<Bytes>>> {
 }
 
 impl Connection {
-    /// Makes a namespace with its default ServiceAccount, which neither server's controllers make.
+    /// Creates a namespace with its default ServiceAccount, because no controller creates the account.
     pub(crate) async fn make_namespace(&mut self, name: &str) {
         let namespace = json!({"metadata": {"name": name}});
         let made = self.ask(&Sent::post("/api/v1/namespaces", namespace)).await;
@@ -180,7 +180,7 @@ impl Connection {
         self.ask(&Sent::post(&accounts, json!({"metadata": {"name": "default"}}))).await;
     }
 
-    /// Waits until a path is served, as that of a kind that was defined a moment ago.
+    /// Waits until a path is served, such as that of a kind that was just defined.
     pub(crate) async fn until_served(&mut self, path: &str) {
         for _ in 0..600 {
             if self.ask(&Sent::get(path)).await.code == 200 {

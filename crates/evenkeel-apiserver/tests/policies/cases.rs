@@ -195,7 +195,7 @@ fn variables() -> Vec<Case> {
                 "validations": vec![json!({"expression": "variables.may || variables.may || !variables.may"}); 40]}),
             [DATA, DATA],
         ),
-        // Each of these pays for a check: their sum exceeds the budget of the policy.
+        // Each of them costs an authorization check, and their sum exceeds the budget of the policy.
         validating(
             "variables-budget",
             json!({"validations": vec![json!({"expression": "authorizer.path('/pages/1').check('get').allowed() || true"}); 40]}),

@@ -101,7 +101,7 @@ async fn permissions(connection: &mut Connection) {
     }
 }
 
-/// Makes the policy of a case and its binding, which holds for the case's namespace.
+/// Creates the policy of a case, and its binding for the case's namespace.
 async fn configure(connection: &mut Connection, case: &Case) {
     let kind = match case.kind {
         Kind::Validating => "validatingadmissionpolic",

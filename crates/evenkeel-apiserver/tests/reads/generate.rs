@@ -1,4 +1,4 @@
-//! Reads by seed: a path of some area, with parameters and headers of every sort.
+//! Reads by seed: a path of some area, with random parameters and headers.
 
 use http::Method;
 use rand::rngs::StdRng;
@@ -12,10 +12,10 @@ use crate::pools::{
 
 /// Placeholder of a token that continues the same list after one page; see [`Read::page`].
 pub(crate) const CONTINUE: &str = "@CONTINUE@";
-/// Stands for the entity tag of the same path.
+/// Placeholder of the entity tag of the same path.
 pub(crate) const ETAG: &str = "@ETAG@";
 
-/// What a request is about.
+/// Area of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Area {
     List,

@@ -35,7 +35,7 @@ const LEAST_EQUAL: f64 = 0.99;
 /// Connections to each server: most of them wait for the end of a watch.
 const N_CONNECTIONS: usize = 16;
 
-/// What repeats one request.
+/// Variable that repeats one request.
 const SEED: &str = "EVENKEEL_READS_SEED";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -66,7 +66,8 @@ async fn reads_get_upstreams_answers() {
     assert!(report.share_equal() >= LEAST_EQUAL, "fewer answers are equal than before");
 }
 
-/// What is known of a server's objects.
+/// Resource versions of a server's objects: ordinal numbers of all versions, and an old, a middle and the current
+/// version.
 pub(crate) struct KnownObjects {
     pub(crate) versions: Versions,
     pub(crate) old: String,

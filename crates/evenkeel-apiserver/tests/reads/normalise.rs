@@ -25,7 +25,7 @@ const HEADERS: [&str; 11] = [
     "x-content-type-options",
 ];
 
-/// Headers whose values differ by nature.
+/// Headers whose values always differ. Only their presence is compared.
 const PRESENT: [&str; 4] =
     ["audit-id", "etag", "x-kubernetes-pf-flowschema-uid", "x-kubernetes-pf-prioritylevel-uid"];
 
@@ -36,7 +36,7 @@ pub(crate) type Versions = BTreeMap<String, usize>;
 pub(crate) fn normalised(read: &Read, raw: &Raw, versions: &Versions) -> Value {
     let mut headers = json!({});
     for name in HEADERS {
-        // The list of documents has hashes of their content, which a server is free to choose.
+        // The index of documents has hashes of their content, and each server may compute them differently.
         let unhashed = |value: String| match value.split_once("?hash=") {
             Some((path, _)) => format!("{path}?hash="),
             None => value,
@@ -74,7 +74,7 @@ pub(crate) fn normalised(read: &Read, raw: &Raw, versions: &Versions) -> Value {
         return json!({"code": raw.code, "headers": headers, "body": unhashed(read, body)});
     }
     let (mut body, text) = body(&media, &bytes);
-    // Upstream takes the definitions of a group in the order of a map.
+    // Upstream lists the definitions of a group in the random order of a map.
     if let Some(resources) = body.get_mut("resources").and_then(Value::as_array_mut) {
         resources.sort_by_key(|resource| resource["name"].to_string());
     }
@@ -156,7 +156,7 @@ fn field(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     None
 }
 
-/// Names the versions of known objects by their numbers.
+/// Replaces the versions of known objects by their numbers.
 fn number(value: &mut Value, versions: &Versions) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(|item| number(item, versions)),
@@ -164,7 +164,7 @@ fn number(value: &mut Value, versions: &Versions) {
             for (name, value) in fields {
                 match value {
                     Value::String(text) if name == "resourceVersion" => {
-                        // A field of this name is masked otherwise.
+                        // Another function masks a field of this name.
                         *value = match versions.get(text) {
                             Some(number) => json!([format!("version of object {number}")]),
                             None => json!(["a version"]),
@@ -201,7 +201,7 @@ fn settle(name: &str, value: &mut Value) {
         Value::String(text) if name == "cells" && is_age(text) => *text = "<age>".to_owned(),
         Value::String(text) if name == "continue" => *text = opened(text),
         Value::String(text) if name == "message" => *text = unversioned(text),
-        // Where the server is, and which build.
+        // Address and build of the server.
         _ if matches!(name, "serverAddress" | "jwks_uri") => *value = "<address>".into(),
         _ if matches!(name, "buildDate" | "compiler" | "platform" | "goVersion")
             || name.starts_with("git") =>
@@ -227,7 +227,7 @@ fn opened(token: &str) -> String {
     if content["rv"].as_i64() > Some(0) {
         content["rv"] = "<version>".into();
     }
-    // Which part of a key a token has is the server's own.
+    // Each server chooses the part of the key that a token contains.
     let start = content["start"].as_str().unwrap_or_default();
     content["start"] = start.rsplit('/').next().unwrap_or_default().into();
     content.to_string()

@@ -1,6 +1,6 @@
 //! Parts of generated reads.
 
-/// Collections that are there, and some that are not.
+/// Collections, some of which do not exist.
 pub(crate) const COLLECTIONS: [&str; 34] = [
     "/api/v1/namespaces/reads-a/configmaps",
     "/api/v1/namespaces/reads-a/configmaps",
@@ -38,7 +38,7 @@ pub(crate) const COLLECTIONS: [&str; 34] = [
     "/api/v1/componentstatuses",
 ];
 
-/// Objects and parts of them, there or not.
+/// Objects and subresources, some of which do not exist.
 pub(crate) const OBJECTS: [&str; 30] = [
     "/api/v1/namespaces/reads-a/configmaps/c1",
     "/api/v1/namespaces/reads-a/configmaps/c2",
@@ -72,7 +72,7 @@ pub(crate) const OBJECTS: [&str; 30] = [
     "/apis/reads.example.com/v1/namespaces/reads-a/widgets/none",
 ];
 
-/// Paths of every sort, most of them wrong.
+/// Various paths, most of them invalid.
 pub(crate) const PATHS: [&str; 62] = [
     "/",
     "//",
@@ -138,7 +138,7 @@ pub(crate) const PATHS: [&str; 62] = [
     "/nothing",
 ];
 
-/// Collections and objects by the old paths of watches.
+/// Collections and objects by the deprecated paths of watches.
 pub(crate) const OLD_WATCHES: [&str; 8] = [
     "/api/v1/watch/namespaces/reads-a/configmaps",
     "/api/v1/watch/configmaps",
@@ -373,6 +373,6 @@ pub(crate) const VERSIONS: [&str; 11] = [
     "99999999999999999999",
 ];
 
-/// Methods but GET.
+/// Methods other than GET.
 pub(crate) const METHODS: [&str; 9] =
     ["HEAD", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE", "TRACE", "PROPFIND"];

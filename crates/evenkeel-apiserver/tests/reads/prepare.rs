@@ -1,4 +1,4 @@
-//! Makes the objects in both servers, in the same order.
+//! Creates the objects in both servers, in the same order.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ const SERVED: [&str; 4] = [
 /// Size in bytes of an object that makes responses with it large enough to compress.
 const BIG: usize = 150 * 1024;
 
-/// Creates all objects, and returns the versions and UIDs of each server's objects.
+/// Creates all objects, and returns the resource versions of each server's objects.
 pub(crate) async fn prepare(oracles: &[Oracle; 2]) -> [KnownObjects; 2] {
     let objects: Vec<Value> = OBJECTS
         .split("\n---\n")
