@@ -130,7 +130,8 @@ pub fn store_record(data: &[u8]) {
 /// Decrypts a stored value with keys of each provider, and asserts that decryption reverses encryption.
 pub fn encrypted_value(data: &[u8]) {
     static ALL_PROVIDERS: LazyLock<Encryption> = LazyLock::new(|| {
-        Encryption::from_config(ENCRYPTION, &crate::Clock::system()).expect("it is valid")
+        Encryption::from_config(ENCRYPTION, &crate::Clock::system())
+            .expect("the configuration is valid")
     });
     for resource_prefix in ["/secrets", "/configmaps", "/events", "/pods"] {
         let context = DataContext { resource_prefix, key: "a/b" };
@@ -163,7 +164,7 @@ pub fn spdy_frames(data: &[u8]) {
     let mut encoder = streaming::Encoder::default();
     let mut bytes = Vec::new();
     for frame in &whole {
-        bytes.extend_from_slice(&encoder.encode(frame).expect("it came in a frame"));
+        bytes.extend_from_slice(&encoder.encode(frame).expect("a decoded frame can be encoded"));
     }
     assert_eq!(decoded(std::iter::once(&*bytes)), whole);
 }

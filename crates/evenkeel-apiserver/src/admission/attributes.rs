@@ -11,7 +11,7 @@ use evenkeel_kinds::warnings::is_excluded_from_admission;
 /// API group of policies and webhook configurations, which are not called for writes to their own group.
 pub(crate) const GROUP: &str = "admissionregistration.k8s.io";
 
-/// Operation of a request, as admission distinguishes them.
+/// Operation of a request for admission.
 ///
 /// Upstream: `Operation` of `admission`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub(crate) enum Operation {
 }
 
 impl Operation {
-    /// Returns the operation in capitals, as an AdmissionReview spells it.
+    /// Returns the operation in upper case, as in an AdmissionReview.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Create => "CREATE",
@@ -93,8 +93,8 @@ pub(crate) fn is_exempt(cx: &Context<'_>) -> bool {
     cx.resource.group() == GROUP
 }
 
-/// Returns whether the resource is excluded from policies and webhooks. One that denies reviews of tokens or access would
-/// break the cluster.
+/// Returns whether the resource is excluded from policies and webhooks. A policy or webhook that denies reviews of
+/// tokens or access would break the cluster.
 ///
 /// Upstream: `Excluded` of `admission/exclusion`.
 pub(crate) fn is_excluded(cx: &Context<'_>) -> bool {

@@ -101,7 +101,7 @@ enum Check {
 }
 
 /// Validating plug-ins that precede policies and webhooks, in upstream's order. Each has the group, kind and
-/// subresource that it handles; `*` stands for any.
+/// subresource that it handles; `*` matches any.
 ///
 /// Upstream: `AllOrderedPlugins`.
 const CHECKS: [(Plugin, [&str; 3], Check); 14] = {

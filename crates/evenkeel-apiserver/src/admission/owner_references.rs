@@ -96,7 +96,7 @@ fn is_changing(object: &Value, old: Option<&Value>) -> bool {
     owners(object) != old.map(owners).unwrap_or_default()
 }
 
-/// Returns the references that block the deletion of their owner, and did not before.
+/// Returns the references that block the deletion of their owner, but did not before the write.
 ///
 /// Upstream: `newBlockingOwnerDeletionRefs`.
 fn newly_blocking<'a>(object: &'a Value, old: Option<&Value>) -> Vec<&'a Value> {

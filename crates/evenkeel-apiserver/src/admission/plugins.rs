@@ -61,7 +61,7 @@ impl Plugin {
         Self::OwnerReferencesPermissionEnforcement,
     ];
 
-    /// Upstream's plug-ins that this server does not have. To disable one has no effect; to enable one is an error.
+    /// Upstream's plug-ins that this server does not have. Disabling one has no effect, and enabling one is an error.
     const NOT_IMPLEMENTED: [&str; 14] = [
         "AlwaysAdmit",
         "AlwaysDeny",

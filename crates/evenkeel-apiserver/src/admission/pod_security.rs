@@ -19,7 +19,7 @@ const ENFORCED_ANNOTATION: &str = "pod-security.kubernetes.io/enforce-policy";
 /// Annotation of a request's audit event with the violations of the namespace's `audit` level.
 const VIOLATIONS_ANNOTATION: &str = "pod-security.kubernetes.io/audit-violations";
 
-/// Most pods of a namespace that are checked when its enforced level changes.
+/// Maximum number of pods of a namespace that are checked when its enforced level changes.
 const MAX_PODS: usize = 3000;
 
 /// A standard in one version.
@@ -53,7 +53,7 @@ pub(super) fn admit(cx: &Context<'_>, pod: &Value, old: Option<&Value>) -> Resul
     Err(StatusError::forbidden(&cx.resource.name, text(pod, "metadata.name"), why))
 }
 
-/// Refuses a namespace with invalid labels of Pod Security, unless an update leaves them as they are.
+/// Refuses a namespace with invalid labels of Pod Security, unless an update does not change them.
 pub(super) fn admit_namespace(
     _: &Context<'_>,
     namespace: &Value,
@@ -118,7 +118,8 @@ fn template_of<'a>(cx: &Context<'_>, object: &'a Value) -> Option<(&'a Value, &'
     (!template.is_null()).then(|| (&template["metadata"], &template["spec"]))
 }
 
-/// Warns of the pods of a namespace that violate its `enforce` level, if an update makes that stricter or another one.
+/// Warns of the pods of a namespace that violate its `enforce` level, if an update changes the version or makes the
+/// level stricter.
 ///
 /// Upstream: `EvaluatePodsInNamespace`.
 fn namespace_warnings(cx: &Context<'_>, namespace: &Value, old: &Value) -> Vec<String> {
@@ -174,7 +175,7 @@ fn existing_pods(standard: Standard, namespace: &str, pods: Vec<Value>) -> Vec<S
     warnings
 }
 
-/// Moves all pods of a controller but its first one behind the others.
+/// Moves all pods of a controller, except its first one, after the other pods.
 fn by_controller(pods: Vec<Value>) -> Vec<Value> {
     let mut controllers = HashSet::new();
     let (first, more): (Vec<Value>, Vec<Value>) = pods.into_iter().partition(|pod| {
@@ -258,7 +259,7 @@ impl Policy {
     }
 }
 
-/// Parses the label of Pod Security with this name, if there is one. An invalid one is an error.
+/// Parses the label of Pod Security with this name, if present. An invalid label is an error.
 fn parsed<T>(
     labels: Option<&Object>,
     name: &str,

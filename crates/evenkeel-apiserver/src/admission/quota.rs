@@ -96,7 +96,7 @@ pub(crate) fn evaluate(
 /// Returns whether a write can change the usage that the evaluator computes.
 fn may_change_usage(cx: &Context<'_>, kind: EvaluatorKind, old: Option<&Value>) -> bool {
     match (kind, cx.subresource) {
-        // An update of a pod can change its usage by its deadline, and by a resize of its resources.
+        // An update of a pod can change the usage by a change of its deadline, or by a resize.
         (EvaluatorKind::Pods, "" | "resize")
         | (EvaluatorKind::Services | EvaluatorKind::DeviceClaims, "") => true,
         (EvaluatorKind::VolumeClaims, "" | "status") => true,
@@ -168,7 +168,7 @@ fn device_classes(cx: &Context<'_>) -> Result<Classes, StatusError> {
     Ok(classes.iter().collect())
 }
 
-/// Returns the pod for whose extended resources the scheduler created the claim; `None` for other claims.
+/// Returns the pod if the scheduler created the claim for the pod's extended resources; `None` for other claims.
 fn extended_resources_pod(
     cx: &Context<'_>,
     claim: &ResourceClaim,

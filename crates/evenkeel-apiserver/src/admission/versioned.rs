@@ -44,7 +44,7 @@ impl<'a> Attributes<'a> {
             let unconverted = present.cloned().collect();
             let converted = conversion::to_version(self.cx.api, to, unconverted).await?;
             let mut converted = converted.into_iter();
-            // A deletion has no new object, a creation no old one.
+            // A deletion has no new object, and a creation has no old object.
             let mut next = |before: &Value| {
                 before.is_object().then(|| converted.next()).flatten().unwrap_or_default()
             };

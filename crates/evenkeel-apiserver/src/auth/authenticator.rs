@@ -46,7 +46,7 @@ pub(crate) struct Authenticator {
     pub(crate) jwt: Vec<Arc<JwtAuthenticator>>,
     /// Configuration of anonymous requests.
     pub(crate) anonymous: Anonymous,
-    /// Options for front proxies, which may name users in headers; `None` if no proxy may.
+    /// Options for front proxies, which may name users in headers; `None` without front proxies.
     pub(crate) front_proxy: Option<RequestHeaderOptions>,
 }
 
@@ -170,7 +170,7 @@ impl Authenticator {
                 match authenticator.authenticate(token, now).await {
                     Ok(None) => {}
                     Ok(Some(user)) => return Ok(respond(Arc::new(user))),
-                    // The token's issuer is this authenticator's, so no other one can accept it.
+                    // The token has the issuer of this authenticator, so no other authenticator can accept it.
                     Err(error) => {
                         errors.push(error);
                         break;

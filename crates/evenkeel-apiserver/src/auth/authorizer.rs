@@ -31,7 +31,7 @@ pub(crate) struct AuthorizationOptions {
 }
 
 /// Union of the configured authorizers: the first one that allows or denies a request decides. Members of
-/// `system:masters` may do everything, whatever the authorizers are.
+/// `system:masters` have all permissions, regardless of the authorizers.
 ///
 /// Upstream: `AuthorizationModeChoices`, `unionAuthzHandler`.
 pub(crate) struct Authorizer {
@@ -140,7 +140,7 @@ impl Authorizer {
         self.authorizers().iter().any(is_webhook)
     }
 
-    /// Returns whether every user may do everything, because the mode `AlwaysAllow` is selected.
+    /// Returns whether every user has all permissions, because the mode `AlwaysAllow` is selected.
     pub(crate) fn allows_all(&self) -> bool {
         let allows = |named: &Named| matches!(named.authorizing, Authorizing::AlwaysAllow);
         self.authorizers().iter().any(allows)
@@ -176,7 +176,7 @@ impl Authorizer {
         self.metrics.render(out);
     }
 
-    /// Returns whether a file configures the authorizers, which [`follow`] has to read again.
+    /// Returns whether a file configures the authorizers, so that [`follow`] must reload it.
     pub(crate) fn has_source(&self) -> bool {
         self.source.is_some()
     }

@@ -282,7 +282,7 @@ impl<'a> HeldRule<'a> {
     }
 }
 
-/// Merges rules that differ only in their verbs. Rules for non-resource URLs stay as they are.
+/// Merges rules that differ only in their verbs. Does not change rules for non-resource URLs.
 ///
 /// Upstream: `CompactRules`.
 fn compact_rules(rules: Vec<PolicyRule>) -> Vec<PolicyRule> {

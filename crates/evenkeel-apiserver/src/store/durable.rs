@@ -186,7 +186,7 @@ impl Durable {
         let read = || state.read().unwrap_or_else(PoisonError::into_inner);
         if !rewrite {
             let extent = catch_engine_panic(|| self.backend.reopen(), BackendError::Damaged)?;
-            // The file may be that of before the last compactions, which were not synced.
+            // The file may have the state before the last compactions, because these were not synced.
             self.history.undo_removals();
             if extent.revision == read().revision {
                 return Ok(());

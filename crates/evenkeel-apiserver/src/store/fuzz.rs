@@ -19,9 +19,11 @@ pub(crate) fn record(data: &[u8]) {
     entry.with_revision(REVISION + 1, Change::Modified);
     entry.selection.label("a");
     entry.selection.field(0);
-    let again = record::encode(record.resource_prefix, &entry, &Identity).expect("encoded");
-    let read = record::decode(REVISION, &again.bytes, &Identity).expect("decoded");
-    let again = read.entry.expect("an object");
+    let again = record::encode(record.resource_prefix, &entry, &Identity)
+        .expect("a decoded record can be encoded");
+    let read = record::decode(REVISION, &again.bytes, &Identity)
+        .expect("an encoded record can be decoded");
+    let again = read.entry.expect("the record has an object");
     assert_eq!(again.object(), entry.object());
     assert_eq!(again.selection, entry.selection);
     let _ = entry.decode();

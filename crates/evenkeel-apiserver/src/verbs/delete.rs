@@ -72,7 +72,7 @@ pub(crate) struct Admission<'a> {
     name: &'a str,
     /// Collector of the warnings from policies and webhooks.
     warnings: &'a Warnings,
-    /// Takes annotations for the request's audit event.
+    /// Collector of annotations for the request's audit event.
     audit: &'a RequestAudit,
     /// `DeleteOptions` of the request, with kind and version.
     options: Value,

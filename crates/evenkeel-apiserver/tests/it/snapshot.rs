@@ -48,7 +48,7 @@ async fn a_snapshot_is_saved_verified_and_restored() {
     assert!(matches!(snapshot::restore(&online, &other), Err(SnapshotError::Exists(_))));
     let restored = server(&other).await;
     let client = Client(restored.service());
-    // The list also has the three built-in namespaces.
+    // The list also has the three ConfigMaps of every cluster.
     let all = names(&client).await;
     assert!(all.contains(&"a".to_owned()) && all.contains(&"c".to_owned()), "{all:?}");
     assert!(!all.contains(&"later".to_owned()) && !all.contains(&"b".to_owned()), "{all:?}");

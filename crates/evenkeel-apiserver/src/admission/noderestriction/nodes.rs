@@ -1,5 +1,5 @@
-//! Checks of writes to Node objects: a kubelet may write its own Node, but not its taints and the labels that others
-//! rely on to place pods.
+//! Checks of writes to Node objects: a kubelet may write its own Node, but neither its taints nor the labels that the
+//! placement of pods relies on.
 
 use std::collections::BTreeSet;
 

@@ -81,8 +81,8 @@ fn uses_audience(api: &Api, pod: &Value, audience: &str) -> bool {
     })
 }
 
-/// Returns the name of a volume's CSI driver. Either the pod names it inline, or the PersistentVolume does that is
-/// bound to the volume's claim.
+/// Returns the name of a volume's CSI driver. Either the pod names the driver inline, or the PersistentVolume that is
+/// bound to the volume's claim does.
 fn driver_name(api: &Api, pod: &Value, volume: &Value) -> Option<String> {
     let claim_name = if get(volume, "ephemeral.volumeClaimTemplate").is_some() {
         format!("{}-{}", text(pod, "metadata.name"), text(volume, "name"))

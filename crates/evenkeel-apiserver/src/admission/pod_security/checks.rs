@@ -29,12 +29,12 @@ impl Violations {
         self.0.is_empty()
     }
 
-    /// Lists the reasons alone, as a warning about several pods does.
+    /// Lists only the reasons, for a warning about several pods.
     pub(super) fn reasons(&self) -> String {
         self.0.iter().map(|violation| violation.reason).collect::<Vec<_>>().join(", ")
     }
 
-    /// Formats the violations as errors and warnings list them.
+    /// Formats the violations for errors and warnings.
     pub(super) fn message(&self) -> String {
         let violations = self.0.iter().map(|Violation { reason, detail }| {
             if detail.is_empty() { (*reason).to_owned() } else { format!("{reason} ({detail})") }
@@ -142,7 +142,7 @@ fn quoted<'t>(texts: impl IntoIterator<Item = &'t str>) -> String {
     texts.into_iter().map(|text| format!("\"{text}\"")).collect::<Vec<_>>().join(", ")
 }
 
-/// Names the pod, if it violates a check, and its containers that do. `None` if none does.
+/// Names the pod, if it violates a check, and its containers that violate the check. Returns `None` without violations.
 fn setters(is_pod: bool, containers: &[&Value]) -> Option<String> {
     let pod = is_pod.then(|| "pod".to_owned());
     let containers = (!containers.is_empty()).then(|| container_names(containers));

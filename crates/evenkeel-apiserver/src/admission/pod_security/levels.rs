@@ -1,6 +1,6 @@
-//! Levels and versions of the Pod Security Standards, as labels of namespaces name them.
+//! Levels and versions of the Pod Security Standards in labels of namespaces.
 
-/// Level of the Pod Security Standards, from the most permissive one.
+/// Levels of the Pod Security Standards, beginning with the most permissive one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Level {
     /// Permits every pod.

@@ -1,5 +1,5 @@
-//! Application of a mutating policy to an object, in the version that the policy matches. That may take a call of the
-//! conversion webhook.
+//! Applies a mutating policy to an object, in the version that the policy matches. The conversion to this version may
+//! call a webhook.
 
 use serde_json::Value;
 
@@ -14,8 +14,7 @@ use crate::api::Context;
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::value::text;
 
-/// Applies a policy's mutations for one binding. A mutation with an error changes nothing; the mutations after it still
-/// run.
+/// Applies a policy's mutations for one binding. A mutation with an error changes nothing; later mutations still run.
 ///
 /// Upstream: `policyDispatcher.Dispatch`, `dispatchInvocations`.
 pub(super) async fn apply(

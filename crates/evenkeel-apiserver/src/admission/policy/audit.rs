@@ -22,7 +22,7 @@ const MAX_FAILURES: usize = 50;
 pub(super) struct Annotations(Vec<(String, Vec<String>)>);
 
 impl Annotations {
-    /// Adds the keys and values that a policy evaluated for one binding. Longer values are cut.
+    /// Adds the keys and values that a policy evaluated for one binding. Longer values are truncated.
     pub(super) fn add(&mut self, annotations: &[(String, String)]) {
         for (key, value) in annotations {
             let max_end = value.len().min(MAX_VALUE_LENGTH);
@@ -46,7 +46,7 @@ impl Annotations {
 #[derive(Debug, Default)]
 pub(super) struct Failures(Vec<ValidationFailure>);
 
-/// Failure as the annotation lists it in JSON.
+/// JSON of a failure in the annotation.
 ///
 /// Upstream: `ValidationFailureValue`.
 #[derive(Debug, Serialize)]

@@ -159,7 +159,7 @@ fn matches_object(request: &Attributes<'_>, constraints: &Value) -> bool {
     is_empty_selector(selector) || is_selected(request.object) || is_selected(request.old)
 }
 
-/// Returns whether a label selector has no requirements, and so selects everything.
+/// Returns whether a label selector has no requirements, and therefore selects everything.
 fn is_empty_selector(selector: &Value) -> bool {
     object(selector, "matchLabels").is_none_or(serde_json::Map::is_empty)
         && list(selector, "matchExpressions").is_empty()

@@ -135,7 +135,7 @@ impl Mutating {
     }
 }
 
-/// Refuses a request if there are errors of mutating policies. The first error determines the response.
+/// Refuses a request if mutating policies have errors. The first error determines the response.
 fn refuse_mutation(cx: &Context<'_>, errors: &[PolicyError]) -> Result<(), StatusError> {
     let Some(first) = errors.first() else { return Ok(()) };
     let mut refusal = StatusError::forbidden(&cx.requested.name, name_or_unknown(cx), "");

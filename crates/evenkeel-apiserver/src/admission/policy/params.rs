@@ -1,4 +1,4 @@
-//! Parameter objects of policies, which bindings name.
+//! Parameter objects of policies, which bindings refer to.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use evenkeel_apimachinery::validation::labels::selects;
 use evenkeel_apimachinery::value::{get, object, text};
 use std::sync::Arc;
 
-/// Returns the parameters of a policy for a binding, or `[null]` if the policy takes none. If no parameters are found,
+/// Returns the parameters of a policy for a binding, or `[null]` if the policy has none. If no parameters are found,
 /// this is an error unless the binding has `parameterNotFoundAction: Allow`.
 pub(super) fn of(
     request: &Attributes<'_>,

@@ -38,7 +38,7 @@ impl Denied {
 pub(super) struct Validated {
     /// Failures. The binding's `validationActions` apply to them.
     pub(super) failures: Vec<Denied>,
-    /// Failures that deny the request, whatever actions the binding has.
+    /// Failures that deny the request, regardless of the binding's actions.
     pub(super) denied: Vec<Denied>,
     /// Audit annotations as key and value.
     pub(super) annotations: Vec<(String, String)>,
@@ -144,8 +144,8 @@ fn run_validations(
     Ok(denied)
 }
 
-/// Returns the message of a failed validation: the value of `messageExpression` if that is usable, or else `message`,
-/// or else a default.
+/// Returns the message of a failed validation: the value of `messageExpression` if it is usable, or else `message`, or
+/// else a default.
 fn denial_message<'s>(
     validation: &'s Validation,
     scope: &Scope<'s>,

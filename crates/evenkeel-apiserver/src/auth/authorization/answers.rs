@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::decision::Decision;
 use super::webhook::Webhook;
 
-/// Maximum number of questions that one request may ask.
+/// Maximum number of reviews of one request.
 const MAX_QUESTIONS: usize = 256;
 
 /// SubjectAccessReviews of one request, and the answers of webhooks to them.
@@ -77,7 +77,7 @@ impl Answers {
     }
 }
 
-/// Makes a decision until it rests on no open question.
+/// Repeats a decision until it depends on no missing answer.
 pub(crate) async fn settled<T>(answers: &Answers, decide: impl Fn() -> T) -> T {
     loop {
         let decision = decide();

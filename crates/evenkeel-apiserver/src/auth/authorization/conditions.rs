@@ -39,7 +39,7 @@ impl Condition {
     }
 }
 
-/// Evaluates conditions over a review's `spec`, whose every string must be set.
+/// Evaluates conditions over a review's `spec`. All strings of the `spec` must be set.
 ///
 /// Upstream: `CELMatcher.Eval`.
 pub(super) fn matches(conditions: &[Condition], spec: &Value) -> Matched {

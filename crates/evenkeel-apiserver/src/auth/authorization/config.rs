@@ -23,7 +23,7 @@ pub(super) struct AuthorizerConfiguration {
     /// `Node`, `RBAC`, `AlwaysAllow`, `AlwaysDeny` or `Webhook`.
     #[serde(rename = "type")]
     pub(super) authorizer_type: String,
-    /// Name in refusals and metrics. That of an authorizer other than a webhook is its type in lower case.
+    /// Name in refusals and metrics. The name of an authorizer other than a webhook is its type in lower case.
     pub(super) name: String,
     pub(super) webhook: Option<WebhookConfiguration>,
 }
@@ -61,7 +61,7 @@ pub(super) struct ConnectionInfo {
     pub(super) kube_config_file: Option<String>,
 }
 
-/// Condition that a request must meet for the webhook to be asked.
+/// Condition that a request must meet for the webhook to be called.
 ///
 /// Upstream: `WebhookMatchCondition`.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]

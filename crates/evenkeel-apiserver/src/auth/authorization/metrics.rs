@@ -14,7 +14,7 @@ const WEBHOOK_BOUNDS: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 
 /// Upper bounds of the buckets of `apiserver_authorization_match_condition_evaluation_seconds`.
 const CONDITION_BOUNDS: &[f64] = &[0.001, 0.005, 0.01, 0.025, 0.1, 0.2, 0.25];
 
-/// Counters of decisions, of questions to webhooks and of reloads.
+/// Counters of decisions, of calls of webhooks and of reloads.
 #[derive(Default)]
 pub(crate) struct Metrics(Mutex<Counts>);
 
@@ -182,7 +182,7 @@ impl Metrics {
     }
 }
 
-/// Writer of families of metrics. Empty families are left out.
+/// Writer of families of metrics. Omits empty families.
 struct Family<'a> {
     out: &'a mut String,
 }

@@ -58,7 +58,7 @@ fn insert(fields: &mut Map<String, Value>, texts: &[(&str, &str)]) {
     }
 }
 
-/// Returns the requirements of a field selector as JSON. A selector that cannot be parsed has none.
+/// Returns the requirements of a field selector as JSON. A selector that cannot be parsed has no requirements.
 ///
 /// Upstream: `fieldSelectorToAuthorizationAPI`.
 fn field_requirements(selector: &FieldRequirements<'_>) -> Vec<Value> {
@@ -75,8 +75,8 @@ fn field_requirements(selector: &FieldRequirements<'_>) -> Vec<Value> {
     }
 }
 
-/// Returns the requirements that a review can express, by key. Without the others it is for more objects, never for
-/// fewer.
+/// Returns the requirements that a review can express, by key. Without the other requirements, the review covers more
+/// objects, never fewer.
 ///
 /// Upstream: `labelSelectorToAuthorizationAPI`.
 fn label_requirements(selector: &LabelRequirements<'_>) -> Vec<Value> {

@@ -1,4 +1,4 @@
-//! Makes authorizers from a configuration file or from flags, and follows changes of the file.
+//! Creates authorizers from a configuration file or from flags, and follows changes of the file.
 //!
 //! Upstream: `reloadableAuthorizerResolver`, `BuiltInAuthorizationOptions`.
 
@@ -19,7 +19,7 @@ use crate::https::Target;
 
 /// Name of the webhook that flags configure.
 const WEBHOOK_OF_FLAGS: &str = "default";
-/// Timeout of a question to the webhook that flags configure.
+/// Timeout of a call of the webhook that flags configure.
 const TIMEOUT_OF_FLAGS: Duration = Duration::from_secs(30);
 
 /// Options of the mode `Webhook`, named after kube-apiserver's flags.

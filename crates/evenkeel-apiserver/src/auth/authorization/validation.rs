@@ -172,7 +172,7 @@ impl Checker<'_> {
         self.conditions(&format!("{path}.matchConditions"), &webhook.match_conditions)
     }
 
-    /// Refuses an empty value, and any other than these.
+    /// Refuses an empty value, and any value other than `known`.
     fn one_of(&mut self, path: String, value: &str, known: &[&str]) {
         if value.is_empty() {
             self.add(FieldError::required(path, ""));

@@ -81,8 +81,8 @@ impl Webhook {
         &self.settings.name
     }
 
-    /// Returns the decision about a request that the conditions exclude or fail on; `None` if the webhook has to be
-    /// asked.
+    /// Returns the decision about a request that the conditions exclude or fail on; `None` if the webhook must be
+    /// called.
     ///
     /// Upstream: `WebhookAuthorizer.match`.
     pub(super) fn decide_by_conditions(&self, spec: &Value) -> Option<Decision> {

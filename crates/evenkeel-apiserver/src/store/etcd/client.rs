@@ -22,9 +22,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(30);
 /// Maximum time until the response to a ping. Upstream: `keepaliveTimeout`.
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Maximum time of a call, as that of a request without a timeout. Upstream: `RequestTimeout`.
+/// Maximum time of a call, equal to that of a request without a timeout. Upstream: `RequestTimeout`.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(60);
-/// Maximum size in bytes of a response, as of etcd's own client.
+/// Maximum size in bytes of a response: the limit of etcd's own client.
 const MAX_RESPONSE_BYTES: usize = i32::MAX as usize;
 
 pub(super) type CallError = Box<Status>;
@@ -53,7 +53,7 @@ impl Client {
         self.call("/etcdserverpb.KV/Range", request).await
     }
 
-    /// Commits a transaction. After an error it may be committed all the same.
+    /// Commits a transaction. After an error, the transaction may be committed nevertheless.
     pub(super) async fn txn(&self, request: TxnRequest) -> Result<TxnResponse, CallError> {
         self.call("/etcdserverpb.KV/Txn", request).await
     }
@@ -109,7 +109,7 @@ impl Client {
     }
 }
 
-/// Returns whether a call failed because etcd cannot be reached or has no leader, so that a later one may succeed.
+/// Returns whether a call failed because etcd cannot be reached or has no leader, so that a later call may succeed.
 pub(super) fn is_temporary(error: &Status) -> bool {
     matches!(
         error.code(),

@@ -40,7 +40,7 @@ impl Shared {
         mut transaction: Transaction,
     ) -> Result<Vec<Arc<Entry>>, WriteError> {
         let mut entries = Vec::with_capacity(transaction.len());
-        // A transaction of many operations only creates independent objects, as the ones of a new cluster.
+        // A transaction of many operations only creates independent objects, such as those of a new cluster.
         let is_divisible = transaction.unique.is_empty()
             && transaction.ops.iter().all(|op| op.expect == Expect::Absent && op.object.is_some());
         while transaction.len() > MAX_OPS && is_divisible {

@@ -1,7 +1,8 @@
-//! Compaction of etcd: removes revisions that are older than the interval. If there are several servers, one compacts.
+//! Compaction of etcd: removes revisions that are older than the interval. If several servers share etcd, only one
+//! compacts.
 //!
 //! The version of the key [`KEY`] counts compactions, and its value is the last compacted revision. A server compacts
-//! only if the version is the one that it saw last. Upstream: `compactor`.
+//! only if the version is the last one that it observed. Upstream: `compactor`.
 
 use std::sync::Arc;
 
@@ -61,7 +62,7 @@ async fn compact(etcd: &Etcd, known: LastCompaction) -> Result<LastCompaction, C
     Ok(now)
 }
 
-/// Returns the transaction that makes this server the one that compacts.
+/// Returns the transaction by which this server claims the compaction.
 fn request(known: LastCompaction) -> TxnRequest {
     let value = known.revision.to_string().into_bytes();
     let put = PutRequest { key: KEY.into(), value, lease: 0 };
@@ -77,7 +78,7 @@ fn request(known: LastCompaction) -> TxnRequest {
     }
 }
 
-/// Returns the last compaction by the response to [`request`].
+/// Returns the last compaction according to the response to [`request`].
 fn learn(known: LastCompaction, response: &TxnResponse) -> LastCompaction {
     let revision = wire::revision(response.header.as_ref());
     let version = if response.succeeded {

@@ -122,7 +122,7 @@ impl Store {
         Ok(Self::of(Arc::new(shared)))
     }
 
-    /// Returns the tasks that a store in etcd needs; none of other stores.
+    /// Returns the tasks that a store in etcd needs; empty for other stores.
     pub(crate) fn background(&self) -> Vec<BackgroundTask> {
         let Some(etcd) = &self.shared.etcd else { return Vec::new() };
         let mut tasks: Vec<BackgroundTask> = Vec::new();

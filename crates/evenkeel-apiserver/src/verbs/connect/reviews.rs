@@ -163,14 +163,14 @@ fn invalid(errors: &[FieldError]) -> StatusError {
     )
 }
 
-/// Whose access a review is about.
+/// User and namespace whose access a review checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Access {
-    /// The requesting user's.
+    /// Access of the requesting user.
     Own,
-    /// A named user's.
+    /// Access of a named user.
     Any,
-    /// A named user's in the namespace of the request.
+    /// Access of a named user in the namespace of the request.
     Local,
 }
 
