@@ -18,7 +18,7 @@ fn object<'n>(name: &str, fields: impl IntoIterator<Item = (&'n str, DeclType)>)
     DeclType::object(Some(&format!("kubernetes.{name}")), fields)
 }
 
-/// Type of `request`. It has no objects, because these are the variables `object` and `oldObject`.
+/// Type of `request`. It does not contain the objects, which are the variables `object` and `oldObject`.
 ///
 /// Upstream: `BuildRequestType`.
 static REQUEST: LazyLock<Type> = LazyLock::new(|| {
@@ -104,7 +104,7 @@ pub fn namespace() -> Type {
 pub struct Variables(Arc<BTreeMap<Box<str>, DeclType>>);
 
 impl Variables {
-    /// Declares a variable. An object has the type `dyn`, also as an element of a list or map. Copies the earlier
+    /// Declares a variable. An object has the type `dyn`, even as an element of a list or map. Copies the earlier
     /// declarations only if a type that [`Self::kind`] returned is still in use.
     pub fn declare(&mut self, name: &str, kind: &Type) {
         Arc::make_mut(&mut self.0).insert(name.into(), DeclType::of(declared_type(kind)));

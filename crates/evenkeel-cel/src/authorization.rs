@@ -5,7 +5,7 @@
 use std::fmt::Debug;
 use std::rc::Rc;
 
-/// Answers the authorization checks of expressions.
+/// Backend of the authorization checks of expressions.
 pub trait Authorize: Debug {
     /// Decides whether a subject may make a request.
     fn authorize(&self, subject: &Subject, request: &AccessRequest) -> Decision;
@@ -14,7 +14,7 @@ pub trait Authorize: Debug {
 /// Subject of an authorization check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Subject {
-    /// User that sent the request that the expression is about.
+    /// User who sent the request that the expression is evaluated for.
     Requester,
     /// Service account that the expression names.
     ServiceAccount {
@@ -25,7 +25,7 @@ pub enum Subject {
     },
 }
 
-/// Request that an authorization check is about: a verb with a resource or a path. Empty fields are unset.
+/// Request of an authorization check: a verb with a resource or a path. Empty fields are unset.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AccessRequest {
     /// Path of a non-resource request; `None` for a resource request.
@@ -40,9 +40,9 @@ pub struct AccessRequest {
     pub namespace: String,
     /// Name of the object.
     pub name: String,
-    /// Field selector as the expression writes it; an invalid one has no requirements.
+    /// Field selector in the expression's spelling; an invalid one has no requirements.
     pub field_selector: String,
-    /// Label selector as the expression writes it; an invalid one has no requirements.
+    /// Label selector in the expression's spelling; an invalid one has no requirements.
     pub label_selector: String,
     /// API verb, or the HTTP method of a non-resource request in lower case.
     pub verb: String,
@@ -88,13 +88,13 @@ impl<'a> Authorizer<'a> {
 /// Step of an authorization check.
 #[derive(Debug, Clone)]
 pub enum Authorization<'a> {
-    /// The variable `authorizer`, or one for a service account.
+    /// The variable `authorizer`, or an authorizer for a service account.
     Authorizer(Authorizer<'a>),
     /// Check of a path, before its verb is known.
     PathCheck(Authorizer<'a>, AccessRequest),
     /// Check within an API group, before its resource is known.
     GroupCheck(Authorizer<'a>, AccessRequest),
-    /// Check of a resource, before its verb is known. The variable `authorizer.requestResource` is one.
+    /// Check of a resource, before its verb is known, such as the variable `authorizer.requestResource`.
     ResourceCheck(Authorizer<'a>, AccessRequest),
     /// Decision of a check.
     Decision(Decision),

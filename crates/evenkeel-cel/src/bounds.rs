@@ -1,7 +1,7 @@
-//! Bounds of an expression before it is parsed: length and depth.
+//! Limits of an expression before it is parsed: length and depth.
 //!
 //! Parser, checker and evaluator recurse at least once per operator of a chain such as `a.b.c` or `1 + 1 + 1`. The
-//! parser's own bound counts only brackets.
+//! parser's own limit counts only brackets.
 
 /// Maximum length of an expression in characters. Upstream: cel-go's `expressionSizeCodePointLimit`.
 const MAX_SIZE: usize = 100_000;
@@ -13,7 +13,7 @@ const MAX_DEPTH: usize = 250;
 /// nodes of the syntax tree, and macros have more.
 pub(super) const MAX_NESTED: u16 = 48;
 
-/// Checks that an expression is neither too long nor too deep; the error is worded as cel-go's.
+/// Checks that an expression is neither too long nor too deep; the error has cel-go's message.
 pub(crate) fn check(source: &str) -> Result<(), String> {
     let size = source.chars().count();
     if size > MAX_SIZE {

@@ -1,8 +1,8 @@
-//! The token that a syntax error expects: the end of the innermost open bracket.
+//! Finds the token that a syntax error expects: the end of the innermost open bracket.
 
 use crate::bounds::{after_line, after_string};
 
-/// Open bracket or conditional, which a token ends.
+/// Open bracket or conditional, with the token that ends it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Open {
     Parenthesis,

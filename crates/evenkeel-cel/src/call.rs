@@ -13,7 +13,7 @@ use super::names;
 use super::value::Val;
 
 impl<'a> Evaluator<'a> {
-    /// Evaluates a call whose operands are all evaluated.
+    /// Evaluates a call that is not lazy: all of its operands, and then the call itself.
     pub(super) fn call(&mut self, call: &'a CallExpr) -> EvalResult<'a> {
         // A function with a namespace: `optional.of`, `ip.isCanonical`, `math.greatest`.
         if let Some(target) = &call.target
@@ -85,7 +85,7 @@ impl<'a> Evaluator<'a> {
                     [Val::Int(limit)] => usize::try_from(*limit).unwrap_or(usize::MAX),
                     _ => return None,
                 };
-                // More than the budget can pay for, so that a result of this length fails.
+                // More than the budget allows, so that a result of this length fails.
                 let max = usize::try_from(budget_for_result).unwrap_or(usize::MAX);
                 match functions::find_all(text, pattern, limit.min(max.saturating_add(20))) {
                     Ok(found) => {
@@ -113,7 +113,7 @@ impl<'a> Evaluator<'a> {
 
 type Outcome<'a> = Result<Val<'a>, String>;
 
-/// Evaluates an operator; `None` for other functions, and for operands that the operator does not take.
+/// Evaluates an operator; `None` for other functions, and for operands that the operator does not accept.
 fn operator<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
     Some(match (name, args) {
         (op::EQUALS | op::NOT_EQUALS, [a, b]) if a.refuses_comparison(b) => {
@@ -184,7 +184,7 @@ fn ordered<'a>(a: &Val<'a>, b: &Val<'a>, condition: fn(std::cmp::Ordering) -> bo
     }
 }
 
-/// Error of a call with arguments that the function does not take.
+/// Error of a call with arguments that the function does not accept.
 const NO_OVERLOAD: &str = "no such overload";
 
 /// Evaluates `item in container`.

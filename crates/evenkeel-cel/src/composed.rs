@@ -12,7 +12,7 @@ use crate::eval::{self, Failure, Scope};
 use crate::{PER_CALL_LIMIT, Program, RUNTIME_COST_BUDGET, Val, unescape};
 
 /// Maximum sum of the depths of all expressions that are evaluated within each other. The stack of a worker thread
-/// has room for so many.
+/// suffices for this depth.
 ///
 /// An expression that uses a variable is evaluated within the recursion of this expression. If the variable would
 /// exceed the maximum, the evaluation stops, the variable is evaluated alone, and the evaluation begins again.
@@ -20,7 +20,7 @@ const MAX_STACKED_DEPTH: usize = 250;
 
 /// Variables of one policy for one evaluation of its expressions.
 ///
-/// A variable can use the variables before it. Its value, or its error, is kept for all expressions of the policy.
+/// A variable can use earlier variables. Its value, or its error, is kept for all expressions of the policy.
 #[derive(Debug)]
 pub(crate) struct CompositedVariables<'a> {
     scope: Scope<'a>,
@@ -46,7 +46,7 @@ struct Variable<'a> {
 
 impl<'a> Scope<'a> {
     /// Adds the variable `variables` with these fields. Each field is a parsed expression, or the error of its
-    /// compilation, and can use the fields before it.
+    /// compilation, and can use earlier fields.
     pub fn with_composited_variables(
         self,
         fields: impl IntoIterator<Item = (&'a str, Result<&'a Program, &'a str>)>,
@@ -117,7 +117,7 @@ impl<'a> CompositedVariables<'a> {
         let mut remaining = budget;
         let scope = self.scope_with_first(index);
         let result = eval::run(program.expression(), &scope, &mut remaining, remaining_depth);
-        // It used another variable, which was postponed.
+        // The expression used another variable, which was postponed.
         if self.postponed.get().is_some() {
             return Err(Failure::BudgetExceeded);
         }
@@ -233,7 +233,7 @@ mod tests {
         sources.iter().map(|(name, text)| ((*name).to_owned(), crate::tests::parse(text))).collect()
     }
 
-    /// Evaluates expressions one after the other with the same variables: the result and the cost of each.
+    /// Evaluates expressions one after the other with the same variables. Returns the result and the cost of each.
     fn evaluate(
         variables: &[(String, Result<Program, String>)],
         sources: &[&str],
@@ -342,7 +342,7 @@ mod tests {
         assert_eq!(found, ("true".to_owned(), used));
     }
 
-    /// Each variable uses the one before it, more deeply than a stack would hold.
+    /// Each variable uses the previous one, more deeply than the stack allows.
     #[test]
     fn long_chains_of_variables_are_evaluated() {
         const LENGTH: usize = 600;
@@ -368,7 +368,7 @@ mod tests {
     }
 
     proptest! {
-        // Each case parses dozens of expressions, which takes a thread each.
+        // Each case parses dozens of expressions, each on a thread.
         #![proptest_config(ProptestConfig::with_cases(24))]
 
         /// An expression with variables has the same value as the expression with each variable replaced by its

@@ -32,7 +32,7 @@ impl Number {
         }
     }
 
-    /// Compares two numbers: integers exactly, others as floating-point numbers. `None` if one is NaN.
+    /// Compares two numbers: integers exactly, other numbers as floating-point numbers. Returns `None` if one is NaN.
     fn compare(self, other: Self) -> Option<Ordering> {
         let integer = |number: Self| match number {
             Self::Int(n) => Some(i128::from(n)),

@@ -102,8 +102,8 @@ pub(super) struct Evaluator<'a> {
     n_scope_variables: usize,
     remaining_budget: u64,
     has_qualified: bool,
-    /// Whether each binding's variable is used, by the address of the binding. Finding out takes time that grows with
-    /// the expression.
+    /// Whether each binding's variable is used, by the address of the binding. The search takes time proportional to
+    /// the size of the expression.
     used_bindings: HashMap<*const ComprehensionExpr, bool>,
     composited: Option<Rc<CompositedVariables<'a>>>,
     /// Remaining levels of nesting that may be evaluated; see [`run`].
@@ -238,7 +238,7 @@ impl<'a> Evaluator<'a> {
                 value => value,
             };
         }
-        // A created map has no index, so that a selection takes time for each entry.
+        // A map that an expression created has no index, so that a selection takes time for each entry.
         let n_entries = match &operand {
             Val::Map(entries) | Val::MapWithDefault(entries, _) => entries.len() as u64,
             _ => 0,

@@ -1,4 +1,4 @@
-//! CEL expressions: compiled once, evaluated many times, with a bound on the cost.
+//! CEL expressions: compiled once, evaluated many times, with limited cost.
 //!
 //! The `cel` crate parses expressions. This crate evaluates them over borrowed JSON, because the Kubernetes API
 //! defines more than the result: each step has a cost, an evaluation fails once it exceeds its budget, and fields have

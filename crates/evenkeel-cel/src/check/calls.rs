@@ -84,8 +84,8 @@ impl<'p> Checker<'_, 'p> {
         let mut result: Option<Type> = None;
         let mut overloads = Vec::new();
         for overload in candidates.iter().filter(|overload| overload.is_member == is_member) {
-            // An overload with another number of arguments gets variables, too. Only their numbers differ from
-            // upstream's.
+            // This also creates variables for an overload with another number of arguments. Only the numbers of
+            // variables therefore differ from upstream's.
             let variables: Vec<Type> =
                 (0..overload.n_variables).map(|_| self.substitution.new_variable()).collect();
             let parameter_types: Vec<Type> =
@@ -161,7 +161,7 @@ fn instantiate(kind: &Type, variables: &[Type]) -> Type {
     }
 }
 
-/// Returns the types of a call's arguments as an error message has them: `string.(int)` for a method call, else
+/// Formats the types of a call's arguments for an error message: `string.(int)` for a method call, else
 /// `(string, int)`.
 fn signature(argument_types: &[Type], is_member: bool) -> String {
     let names: Vec<String> = argument_types.iter().map(Type::to_string).collect();

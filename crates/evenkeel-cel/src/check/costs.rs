@@ -34,8 +34,7 @@ impl Entries {
     }
 }
 
-/// Path of an expression from a variable, such as `self.spec.replicas`, by the declaration of the value that it leads
-/// to.
+/// Path of an expression from a variable, such as `self.spec.replicas`, represented by the declaration of its value.
 #[derive(Clone, Copy)]
 pub(super) enum DeclaredPath<'c> {
     /// The expression has no path, such as `a + b`.

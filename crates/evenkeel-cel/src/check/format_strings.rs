@@ -10,7 +10,7 @@ use crate::functions::format_clause;
 
 /// Error in a call of `format`.
 pub(super) struct FormatError {
-    /// Id of the argument that the error is about; `None` if it is about the call.
+    /// ID of the argument with the error; `None` for an error of the call.
     pub(super) argument_id: Option<u64>,
     pub(super) message: String,
 }

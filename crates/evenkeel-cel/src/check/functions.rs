@@ -293,7 +293,7 @@ impl SignatureParser<'_> {
     }
 }
 
-/// Returns the type without parameters that a signature calls by this name.
+/// Returns the type without parameters that has this name in signatures.
 fn simple_type(name: &str) -> Option<Type> {
     Some(match name {
         "dyn" => Type::Dyn,

@@ -96,7 +96,7 @@ impl Checked<'_> {
 /// Checks an expression that can use these variables.
 ///
 /// # Errors
-/// All errors with their locations, as cel-go words them.
+/// All errors with their locations and cel-go's messages.
 pub fn check<'p>(program: &'p Program, variables: &[Variable]) -> Result<Checked<'p>, String> {
     let mut errors = Errors::default();
     let checked = checker::check(program, variables, &mut errors);

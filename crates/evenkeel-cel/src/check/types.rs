@@ -257,7 +257,7 @@ impl Type {
 }
 
 impl fmt::Display for Type {
-    /// Writes the type's name as error messages have it. Upstream: `FormatCELType`.
+    /// Writes the type's name for error messages. Upstream: `FormatCELType`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Variable(number) => write!(f, "_var{number}"),

@@ -118,7 +118,7 @@ impl Substitution {
         }
     }
 
-    /// Binds a variable to a type, or to the more general of this type and the one that it is bound to.
+    /// Binds a variable to a type, or to the more general one of this type and the type that it is bound to.
     ///
     /// Upstream: `isValidTypeSubstitution`.
     fn substitute(&mut self, t: &Type, variable: &Type, depth: usize) -> Substituted {
@@ -229,10 +229,10 @@ mod tests {
     use super::*;
     use crate::Program;
 
-    /// Number of variables. Each stands for a type that contains the next variable twice.
+    /// Number of variables. Each is bound to a type that contains the next variable twice.
     const LEVELS: usize = 40;
 
-    /// Makes variables whose expansion has a part for each path through all levels; returns the first.
+    /// Creates variables whose expansion has a part for each path through all levels. Returns the first variable.
     fn doubled(substitution: &mut Substitution) -> Type {
         let first = substitution.new_variable();
         let mut variable = first.clone();

@@ -149,12 +149,12 @@ fn conversion_error(to: &str) -> String {
     format!("type conversion error from 'string' to '{to}'")
 }
 
-/// Returns the error of a value whose type a conversion does not take.
+/// Returns the error of a value whose type a conversion does not accept.
 fn no_overload(name: &str, value: &Val<'_>) -> String {
     format!("no such overload: {name}({})", value.type_name())
 }
 
-/// Returns whether the conversion `bool`, `bytes`, `duration` or `timestamp` takes values of this type.
+/// Returns whether the conversion `bool`, `bytes`, `duration` or `timestamp` accepts values of this type.
 fn is_convertible(name: &str, value: &Val<'_>) -> bool {
     match value {
         Val::Str(_) => true,

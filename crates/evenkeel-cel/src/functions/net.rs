@@ -26,7 +26,7 @@ pub(super) fn global<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
     })
 }
 
-/// Parses an IP address. One with a zone and an IPv4-mapped IPv6 address (`::ffff:10.0.0.1`) are errors.
+/// Parses an IP address. An address with a zone, and an IPv4-mapped IPv6 address (`::ffff:10.0.0.1`), are errors.
 ///
 /// Upstream: `parseIPAddr`.
 fn parse_ip_addr(text: &str) -> Result<IpAddr, String> {

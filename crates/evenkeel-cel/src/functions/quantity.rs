@@ -17,7 +17,7 @@ pub(super) fn global<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
     })
 }
 
-/// Returns the error message of a malformed quantity as upstream words it.
+/// Returns upstream's error message for a malformed quantity.
 fn message(error: &QuantityError) -> &'static str {
     match error {
         QuantityError::Format(_) => {

@@ -106,7 +106,7 @@ pub(crate) fn is_pattern(text: &str) -> bool {
     regex(text).is_ok()
 }
 
-/// Compiles the pattern of `find` and `findAll`, whose errors have more words.
+/// Compiles the pattern of `find` and `findAll`, whose errors have a longer message.
 fn illegal(pattern: &str) -> Result<Regex, String> {
     regex(pattern).map_err(|error| format!("Illegal regex: {error}"))
 }
@@ -160,7 +160,7 @@ fn last_index<'a>(text: &str, part: &str, from: i64) -> Outcome<'a> {
     let end = (end..=text.len()).find(|end| text.is_char_boundary(*end)).unwrap_or(text.len());
     let mut found = text[..end].rfind(part);
     if found.is_some_and(|at| at > start) {
-        // `end` was moved behind a character, so that later occurrences were found, too.
+        // `end` was moved after a character, so that later occurrences were found, too.
         found = text[..start].rfind(part);
     }
     Ok(Val::Int(found.map_or(-1, |at| text[..at].chars().count() as i64)))

@@ -183,7 +183,7 @@ fn in_zone(at: Time, zone: &str) -> Result<(DateTime, i64), String> {
     };
     let (hours, minutes) = (parse_i64(hours)?, parse_i64(minutes)?);
     let minutes = if zone.starts_with('-') { minutes.wrapping_neg() } else { minutes };
-    // Upstream counts in nanoseconds of 64 bits, without a check.
+    // Upstream counts in 64-bit nanoseconds, without a check for overflow.
     let nanos = hours.wrapping_mul(60).wrapping_add(minutes).wrapping_mul(60_000_000_000);
     Ok(at.civil(nanos / 1_000_000_000))
 }
