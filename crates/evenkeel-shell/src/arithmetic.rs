@@ -120,7 +120,7 @@ impl<'r> Evaluator<'r> {
         Ok(if condition != 0 { yes } else { no })
     }
 
-    /// Parses an operand, which is only evaluated if `is_evaluated` is true.
+    /// Parses an operand. Only evaluates it if `is_evaluated` is true.
     fn evaluate_if(
         &mut self,
         is_evaluated: bool,

@@ -241,7 +241,7 @@ pub(crate) fn failed(shell: &mut Shell) -> Flow {
     Ok(())
 }
 
-/// Returns the argument of `exit` or `return` as an exit status, or, without an argument, the last status.
+/// Returns the argument of `exit` or `return` as an exit status; without an argument, the last status.
 fn status(last: i32, arguments: &[String]) -> i32 {
     let Some(text) = arguments.first() else { return last };
     let status = text.trim().parse::<i64>();

@@ -12,7 +12,7 @@ const MAX_DEPTH: usize = 30;
 
 /// One word of a conditional expression.
 struct Term<'w> {
-    /// Text of the word. In `[[`, only operators and unquoted words have one.
+    /// String of the word. In `[[`, only operators and unquoted words have one.
     text: String,
     /// The word in `[[`, which is expanded only when its condition is evaluated.
     word: Option<&'w Word>,

@@ -153,7 +153,7 @@ impl Interpreter<'_> {
         Ok(())
     }
 
-    /// Makes a folder. With `parents`, also makes the missing folders above it. Returns whether it succeeds.
+    /// Creates a folder. With `parents`, also creates the missing folders above it. Returns whether it succeeds.
     pub(crate) fn make_folder(
         &mut self,
         shell: &Shell,

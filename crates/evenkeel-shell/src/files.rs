@@ -170,7 +170,7 @@ impl Files {
     /// because any number of commands may run.
     ///
     /// # Errors
-    /// When the writes exceed the limit. In this case, none is recorded.
+    /// The writes exceed the limit. In this case, no write is recorded.
     pub fn record(
         &mut self,
         by: &Arc<str>,
@@ -211,7 +211,7 @@ impl Files {
         versions.collect()
     }
 
-    /// Drops the root file system of `container`, and all versions that a later version replaced before `time`.
+    /// Drops the root file system of `container`, and all versions that were replaced before `time`.
     pub fn clear_container(&mut self, container: &str, time: Timestamp) {
         self.paths.retain(|path, versions| {
             let last = versions.iter().rposition(|version| version.at <= time);

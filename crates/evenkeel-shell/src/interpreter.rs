@@ -27,8 +27,8 @@ const MAX_STEPS: u32 = 20_000;
 const MAX_LOG_STEPS: u32 = 400_000;
 /// Extra steps for the signal handler of a script that has reached the maximum number of steps.
 const TRAP_STEPS: u32 = 1_000;
-/// Maximum number of child processes that may reach the maximum number of steps before the script itself stops
-/// there.
+/// Maximum number of child processes that may reach the maximum number of steps. After that, the script itself stops at
+/// the maximum.
 const MAX_RESUMED: u32 = 10;
 /// Maximum nesting of commands, functions and shells.
 const MAX_DEPTH: u32 = 100;
@@ -63,12 +63,12 @@ pub(crate) struct Printed {
     pub(crate) text: String,
 }
 
-/// Texts that a process prints, with their times.
+/// Output of a process, with times.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
     /// End of the recorded output.
     until: Duration,
-    /// Texts in the order of interpretation. Texts of background jobs are not in the order of time.
+    /// Output in the order of interpretation. Output of background jobs is not ordered by time.
     pub(crate) printed: Vec<Printed>,
     /// Number of bytes in `printed`.
     length: usize,
@@ -800,7 +800,7 @@ impl<'a> Interpreter<'a> {
 /// Write that the interpreted script made.
 #[derive(Debug)]
 pub(crate) struct OwnWrite {
-    /// ID of the background job that made it; 0 for the shell itself.
+    /// ID of the background job that made the write; 0 for the shell itself.
     pub(crate) job: u32,
     /// Number of writes made before it.
     pub(crate) serial: u64,

@@ -101,7 +101,7 @@ pub struct RunContext<'a> {
 /// Outcome of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Run {
-    /// Duration of the run, or `None` if it lasts until it is killed.
+    /// Duration of the run, or `None` if it lasts until SIGKILL.
     pub lasts: Option<Duration>,
     /// Exit code if the process exits by itself.
     pub exit_code: i32,

@@ -71,7 +71,7 @@ impl Terminal {
         (echo, typed)
     }
 
-    /// Removes the last character of the line. Returns whether there was one.
+    /// Removes the last character of the line. Returns whether the line had one.
     fn erase(&mut self) -> bool {
         while let Some(byte) = self.line.pop() {
             // The bytes of a character in UTF-8 begin with 10 in binary, except for the first.

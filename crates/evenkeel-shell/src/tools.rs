@@ -330,7 +330,7 @@ impl Interpreter<'_> {
             }
             paths => ("10", paths),
         };
-        // With a plus sign, the number is that of the first line to print.
+        // With a plus sign, the number is the line to start from.
         let (from_first, count) = match count.strip_prefix('+').filter(|_| is_tail) {
             Some(first) => (true, first),
             None => (false, count),
