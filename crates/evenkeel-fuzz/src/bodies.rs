@@ -40,7 +40,7 @@ fn assert_same_json(decoded: Option<Value>, body: &[u8]) {
     if has_negative_zero || json::is_nested_deeper(body, json::MAX_DEPTH) {
         return;
     }
-    let decoded = decoded.expect("what another parser reads is JSON");
+    let decoded = decoded.expect("a document that serde_json parses is valid");
     // The server sets these fields from the path of the request.
     for name in ["apiVersion", "kind"] {
         fields.insert(name.to_owned(), decoded[name].clone());
@@ -87,7 +87,7 @@ pub(crate) fn protobuf(data: &[u8]) {
     input::assert_depth(&object);
     if let Ok(bytes) = Transcoder::encode_envelope(&object) {
         let again = Transcoder::decode_envelope(&bytes).expect("an encoded object decodes");
-        let encoded = Transcoder::encode_envelope(&again).expect("and can be encoded");
+        let encoded = Transcoder::encode_envelope(&again).expect("a decoded object can be encoded");
         assert_eq!(encoded, bytes, "an encoded object stays as it is");
     }
     let (kind, _) = input::kind(object["kind"].as_str().unwrap_or_default().as_bytes());

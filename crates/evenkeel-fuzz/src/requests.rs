@@ -64,15 +64,15 @@ pub(crate) fn requests(data: &[u8]) {
 
 fn start() -> Running {
     let runtime = Builder::new_current_thread().enable_all().start_paused(true).build();
-    let runtime = runtime.expect("a runtime");
-    let now = Timestamp::from_second(1_800_000_000).expect("in range");
+    let runtime = runtime.expect("the runtime starts");
+    let now = Timestamp::from_second(1_800_000_000).expect("the time is in range");
     let server = Server::builder().seed(1).clock(Clock::new(move || now));
-    let server = runtime.block_on(server.build()).expect("a server in memory");
+    let server = runtime.block_on(server.build()).expect("a server in memory starts");
     let service = server.service();
     // Pods need the default ServiceAccount, but its controller does not run here.
     let account = Request::post("/api/v1/namespaces/default/serviceaccounts");
     let account = account.body(Full::from(r#"{"metadata":{"name":"default"}}"#));
-    runtime.block_on(send(&service, account.expect("a request")));
+    runtime.block_on(send(&service, account.expect("the request is valid")));
     Running { runtime, service, inputs: 0, _server: server }
 }
 
@@ -106,7 +106,7 @@ async fn exchange(service: &Service, request: Request<Full<Bytes>>) {
     let one = |method: Method, body: Bytes| {
         let request = Request::builder().method(method).uri(format!("{path}/{name}"));
         let request = request.header("content-type", "application/json");
-        request.body(Full::new(body)).expect("a request")
+        request.body(Full::new(body)).expect("the request is valid")
     };
     let (status, read) = send(service, one(Method::GET, Bytes::new())).await;
     assert_eq!(status, StatusCode::OK, "a created object can be read: {read}");
@@ -144,7 +144,7 @@ async fn send(service: &Service, request: Request<Full<Bytes>>) -> (StatusCode, 
     for _ in 0..MAX_FRAMES {
         match body.frame().now_or_never() {
             Some(Some(frame)) => {
-                let frame = frame.expect("a body does not fail");
+                let frame = frame.expect("a body never fails");
                 text.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
             }
             Some(None) => {

@@ -22,7 +22,7 @@ pub(crate) fn texts(data: &[u8]) {
         assert_eq!(duration::nanoseconds(&duration::format(nanoseconds)), Ok(nanoseconds));
     }
     if let Ok(time) = time::parse(&text) {
-        let again = time::parse(&time::micros(time)).expect("a time that was written is read");
+        let again = time::parse(&time::micros(time)).expect("a formatted time can be parsed");
         let cut = time.duration_since(again).as_nanos();
         assert!((0..1000).contains(&cut), "{time} is not {again}");
     }
@@ -44,7 +44,7 @@ pub(crate) fn cron(data: &[u8]) {
     let zone = zone.unwrap_or(jiff::tz::TimeZone::UTC);
     // A leap day, and the hour before daylight saving time begins in Europe.
     for seconds in [951_782_400, 1_743_292_800] {
-        let mut after = Timestamp::from_second(seconds).expect("in range");
+        let mut after = Timestamp::from_second(seconds).expect("the time is in range");
         for _ in 0..3 {
             let Some(next) = schedule.next(after, &zone) else { break };
             assert!(next > after, "{next} is not later than {after}");
