@@ -120,7 +120,7 @@ async fn begin_due_checks(
     }
 }
 
-/// Returns the inputs of an API's check as they are stored now.
+/// Returns the inputs of an API's check from the objects that are stored now.
 fn check_inputs(api: &Api, remote: &Remote) -> CheckInputs {
     let ServiceReference { namespace, name, .. } = &remote.service;
     let service = api.store.get("/services", &format!("{namespace}/{name}"));

@@ -20,7 +20,7 @@ impl Condition {
         Self { is_available: false, reason, message }
     }
 
-    /// Returns the condition of an API whose server answered the probe.
+    /// Returns the condition of an API whose server responded to the probe.
     pub(super) fn passed() -> Self {
         let message = "all checks passed".to_owned();
         Self { is_available: true, reason: "Passed", message }

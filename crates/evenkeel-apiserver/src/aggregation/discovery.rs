@@ -96,7 +96,7 @@ struct ApiResourceList {
     resources: Vec<ApiResource>,
 }
 
-/// Returns the JSON of a version whose server answered (`freshness: Current`).
+/// Returns the JSON of a version whose server responded (`freshness: Current`).
 pub(super) fn current(mut version: Version) -> Value {
     "Current".clone_into(&mut version.freshness);
     serde_json::to_value(version).unwrap_or_default()

@@ -5,7 +5,7 @@
 //! | 503 `service unavailable` while the APIService is not available, or no endpoint is ready | `serve` |
 //! | `X-Remote-User`, `X-Remote-Uid`, `X-Remote-Group`, `X-Remote-Extra-` name the user | `user::put` |
 //! | The proxy's client certificate, `caBundle`, `insecureSkipTLSVerify` | `remotes::tls` |
-//! | The client's credentials are not passed on | `../proxy/headers.rs` |
+//! | The client's credentials are not forwarded | `../proxy/headers.rs` |
 //! | Redirects are refused (`--aggregator-reject-forwarding-redirect`) | `respond` |
 //! | Upgrades to other protocols | `switch` |
 //! | A request for a discovery document takes five seconds at most | `time_limit` |
@@ -192,7 +192,7 @@ fn time_limit(forwarded: &Forwarded<'_>) -> Option<Duration> {
     (!forwarded.is_resource && segments == 3).then_some(DISCOVERY_TIMEOUT)
 }
 
-/// Returns a future that is ready after the limit; never without one.
+/// Returns a future that is ready after the limit, or never if there is no limit.
 fn deadline(limit: Option<Duration>) -> BoxFuture<'static, ()> {
     match limit {
         None => Box::pin(std::future::pending()),

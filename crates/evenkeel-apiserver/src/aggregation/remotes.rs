@@ -136,7 +136,7 @@ impl Remote {
     }
 }
 
-/// Makes the TLS configuration for connections to an extension API server.
+/// Creates the TLS configuration for connections to an extension API server.
 ///
 /// Upstream: `BuildTransportConfig`.
 fn tls(
@@ -165,9 +165,9 @@ fn tls(
 pub(crate) struct Priority {
     pub(crate) group: String,
     pub(crate) version: String,
-    /// `groupPriorityMinimum`: the group with the highest comes first.
+    /// `groupPriorityMinimum`: the group with the highest value comes first.
     pub(crate) of_group: i64,
-    /// `versionPriority`: the version with the highest comes first.
+    /// `versionPriority`: the version with the highest value comes first.
     pub(crate) of_version: i64,
 }
 
@@ -248,7 +248,7 @@ impl Remotes {
         self.documents.values().flat_map(|documents| &documents.openapi)
     }
 
-    /// Returns the documents of an API; `None` before its server has answered.
+    /// Returns the documents of an API; `None` before its server has sent them.
     pub(crate) fn documents(&self, name: &str) -> Option<&Documents> {
         self.documents.get(name).map(|documents| &**documents)
     }

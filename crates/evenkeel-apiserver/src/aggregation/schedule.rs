@@ -146,7 +146,7 @@ mod tests {
             assert_eq!(schedule.next(2), Some(start + pause * SECOND));
             assert_eq!(names(schedule.begin(start + pause * SECOND, 2)), ["a"]);
         }
-        // One that changes during its check is checked again immediately.
+        // An API that changes during its check is checked again immediately.
         schedule.observe([("a".into(), 2), ("b".into(), 1)], start);
         assert!(schedule.begin(start, 2).is_empty());
         schedule.end("a", true, start);

@@ -31,7 +31,7 @@ use super::policy::{AuditAttributes, Level, RequestAuditConfig, Stage};
 /// Maximum length of the user agent in bytes.
 const MAX_USER_AGENT: usize = 1024;
 
-/// Event of the API `audit.k8s.io/v1`. Its fields are in upstream's order. Empty fields are left out of the JSON.
+/// Event of the API `audit.k8s.io/v1`. Its fields are in upstream's order. The JSON omits empty fields.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct AuditEvent {

@@ -1,4 +1,4 @@
-//! Audit log: a thread that writes events to a file or to the standard output, one JSON document a line.
+//! Audit log: a thread that writes events to a file or to the standard output, one JSON document per line.
 //!
 //! Upstream: `plugin/pkg/audit/log`.
 
@@ -314,7 +314,7 @@ mod tests {
         }
     }
 
-    /// A queue that is never emptied takes no more than its size, and requests wait only once.
+    /// A queue that is never emptied holds at most its size, and requests wait only once.
     #[tokio::test(start_paused = true)]
     async fn a_stalled_log_stops_no_request() {
         let (queue, _lines) = mpsc::channel(2);

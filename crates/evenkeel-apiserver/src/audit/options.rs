@@ -6,7 +6,7 @@ use std::time::Duration;
 /// Options of auditing: the policy, and the destinations of events.
 #[derive(Debug, Clone)]
 pub struct AuditOptions {
-    /// Text of the policy (`--audit-policy-file`), YAML or JSON.
+    /// Contents of the policy (`--audit-policy-file`), YAML or JSON.
     pub policy: String,
     /// Options of the log; `None` writes no log.
     pub log: Option<AuditLogOptions>,
@@ -73,7 +73,7 @@ impl Default for AuditLogOptions {
 /// Options of the audit webhook (`--audit-webhook-…`). Events are sent in batches, and dropped when the buffer is full.
 #[derive(Debug, Clone)]
 pub struct AuditWebhookOptions {
-    /// Text of a kubeconfig file with the webhook's URL, certificate authority and token.
+    /// Contents of a kubeconfig file with the webhook's URL, certificate authority and token.
     pub kubeconfig: String,
     /// Maximum number of events that wait to be sent.
     pub buffer_size: usize,

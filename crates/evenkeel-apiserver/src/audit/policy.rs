@@ -461,7 +461,7 @@ mod tests {
     }
 
     proptest! {
-        /// A rule in front of others that names everything of a request decides, whatever the others are.
+        /// If the first rule matches all attributes of a request, it decides, regardless of the other rules.
         #[test]
         fn an_exact_rule_in_front_decides(
             user in "[a-c]", verb in "get|list|create", resource in "pods|secrets", part in "|log|scale",

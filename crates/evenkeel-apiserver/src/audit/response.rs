@@ -48,7 +48,7 @@ pub(super) fn decode(headers: &HeaderMap, body: &[u8]) -> Option<Value> {
         "application/json" => serde_json::from_slice(&body).ok(),
         "application/vnd.kubernetes.protobuf" => {
             let mut object = Transcoder::decode_envelope(&body).ok()?;
-            // Protobuf cannot tell an empty list from an absent one. In JSON, a list always has its items.
+            // Protobuf cannot distinguish an empty list from an absent one. In JSON, a list always has its items.
             if let Some(items) = object.get_mut("items").filter(|items| items.is_null()) {
                 *items = Value::Array(Vec::new());
             }

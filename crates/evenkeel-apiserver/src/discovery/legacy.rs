@@ -82,7 +82,7 @@ pub(super) fn resources(rows: &Rows, api_version: &str) -> Value {
     }
     let mut document =
         json!({"kind": "APIResourceList", "groupVersion": api_version, "resources": resources});
-    // As upstream, the document of the core group has no `apiVersion`.
+    // As in upstream, the document of the core group has no `apiVersion`.
     if api_version.contains('/') {
         document["apiVersion"] = json!("v1");
     }

@@ -41,9 +41,9 @@ pub(super) struct Version<'a> {
 /// Name that orders groups of the same priority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TieBreaker {
-    /// The group's, as upstream's `calculateAPIGroupsLocked` does.
+    /// Priority of the group, as in upstream's `calculateAPIGroupsLocked`.
     Group,
-    /// The APIService's, as upstream's `SortedByGroupAndVersion` does.
+    /// Priority of the APIService, as in upstream's `SortedByGroupAndVersion`.
     Service,
 }
 

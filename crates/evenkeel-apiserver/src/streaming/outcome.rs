@@ -1,4 +1,4 @@
-//! Result of a command, as the error channel reports it.
+//! Result of a command, which the server sends on the error channel.
 
 use evenkeel_apimachinery::status::StatusError;
 use serde_json::json;

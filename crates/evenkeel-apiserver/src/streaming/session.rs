@@ -54,7 +54,7 @@ async fn execute<F>(
 where
     F: Future<Output = Outcome>,
 {
-    // As upstream, an empty message informs the client that the connection is ready.
+    // As in upstream, an empty message informs the client that the connection is ready.
     send(session, socket, session.channels.lowest_output(), b"").await?;
     let (stdin_sender, stdin_receiver) = mpsc::channel(QUEUE_LENGTH);
     let (output, mut output_receiver) = mpsc::channel(QUEUE_LENGTH);

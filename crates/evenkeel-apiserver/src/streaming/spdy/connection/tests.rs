@@ -124,7 +124,7 @@ async fn a_client_that_is_not_read_from_is_held_back() {
             let bytes = Bytes::copy_from_slice(&piece);
             let mut sending =
                 std::pin::pin!(client.send(Frame::Data { stream: 1, fin: n + 1 == total, bytes }));
-            // As often as it takes the server to read all that it will.
+            // Repeat until the server has read all that it will read.
             let mut sent = false;
             for _ in 0..100 {
                 sent = futures::poll!(&mut sending).is_ready();
