@@ -1,4 +1,4 @@
-//! Access to fields of JSON objects by dotted paths, as defaults and validation use them.
+//! Access to fields of JSON objects by dotted paths, for defaults and validation.
 //!
 //! A path is a list of field names joined by dots. In the functions that visit values, `*` matches every item of a
 //! list or value of a map, and a name that ends in `?` is not created if it is absent.

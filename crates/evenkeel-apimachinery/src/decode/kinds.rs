@@ -106,7 +106,7 @@ pub(crate) fn version_error(
     ))
 }
 
-/// Returns whether a kind is the eviction of a version that is not served any more, but still taken.
+/// Returns whether a kind is the eviction of a version that is no longer served but that the decoder still accepts.
 ///
 /// Upstream: `EvictionREST.AcceptsGroupVersion`.
 pub(crate) fn is_old_eviction(kind: &GroupVersionKind) -> bool {

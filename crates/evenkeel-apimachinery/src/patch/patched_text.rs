@@ -1,4 +1,4 @@
-//! JSON of a patched object as errors quote it. Upstream applies JSON and merge patches to the encoded object. It
+//! JSON of a patched object for quotes in errors. Upstream applies JSON and merge patches to the encoded object. It
 //! decodes the values on the path of a patch as maps, and encodes these sorted by key. Other stored values keep the
 //! order of Go's structs, and other values of the patch keep its order (`lazyNode` of the module
 //! `gopkg.in/evanphx/json-patch.v4`).
