@@ -61,7 +61,7 @@ const MAX_HOSTS: usize = 3;
 /// Upstream: `printIngress`.
 fn ingress(printed: &PrintedObject<'_>) -> Cells {
     let rules = list(printed, "spec.rules");
-    // As upstream, a rule after the third host counts as a further host, even if it has none.
+    // As in upstream, a rule after the third host counts as a further host, even if it has none.
     let (mut shown, mut has_more) = (Vec::new(), false);
     for rule in rules {
         has_more |= shown.len() == MAX_HOSTS;

@@ -140,7 +140,7 @@ impl<'a> Limits<'a> {
         require_order(request, max, "defaultRequest", self.default_request);
         let limit = ("default limit value", self.default);
         require_order(request, limit, "defaultRequest", self.default_request);
-        // As upstream, these two errors contain the minimum or the maximum, not the value of the field.
+        // As in upstream, these two errors contain the minimum or the maximum, not the value of the field.
         require_order(min, ("default value", self.default), "default", self.min);
         require_order(("default value", self.default), max, "default", self.max);
         self.validate_ratio(path, errors);

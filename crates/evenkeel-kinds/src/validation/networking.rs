@@ -129,7 +129,7 @@ fn ingress_rule(rule: &Value, path: &Path<'_>, errors: &mut Errors) {
         let path = paths.index(index);
         let target = text(entry, "path");
         match get(entry, "pathType").and_then(Value::as_str) {
-            // As upstream, skip the other rules for this path.
+            // As in upstream, skip the other rules for this path.
             None => {
                 errors.required(&path.field("pathType"), "pathType must be specified");
                 continue;

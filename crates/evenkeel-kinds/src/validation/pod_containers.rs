@@ -101,7 +101,7 @@ fn init_containers(spec: &Value, pod: &Pod<'_>, containers_path: &Path<'_>, erro
         } else if !name.is_empty() {
             seen.insert(name);
         }
-        // As upstream, each init container is checked alone, so errors have the path of the first one.
+        // As in upstream, each init container is checked alone, so errors have the path of the first one.
         host_port_conflicts(std::slice::from_ref(container), containers_path, errors);
         let is_sidecar = text(container, "restartPolicy") == "Always";
         if is_sidecar {

@@ -31,12 +31,12 @@ pub(super) fn env(container: &Value, path: &Path<'_>, errors: &mut Errors) {
             let Some(reference) = get(source, field) else { continue };
             source_count += 1;
             let path = path.field(field);
-            // As upstream, the name may be a prefix, which may end with a dash.
+            // As in upstream, the name may be a prefix, which may end with a dash.
             let name = |name: &str| crate::names::dns_subdomain(name, true);
             errors.required_valid(&path.field("name"), text(reference, "name"), name);
         }
         match source_count {
-            // As upstream, the error is about the list, not its item.
+            // As in upstream, the error is about the list, not its item.
             0 => errors.invalid(
                 &env_from_path,
                 "",

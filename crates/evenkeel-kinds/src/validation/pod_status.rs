@@ -220,7 +220,7 @@ fn extended_claim(pod: &Value, path: &Path<'_>, errors: &mut Errors) {
                 }
             }
         }
-        // As upstream, this path has no index.
+        // As in upstream, this path has no index.
         errors.invalid_for_each(&path.field("requestName"), request, &names::dns_label(request));
         if !seen.insert(values) {
             for (field, value) in fields.iter().zip(values) {

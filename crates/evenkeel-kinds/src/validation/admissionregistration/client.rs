@@ -148,7 +148,7 @@ fn host(host: &str) -> Result<(), String> {
     }
 }
 
-/// Validates a reference to a Service. As upstream, an error about the name is at `namespace`, and the reverse.
+/// Validates a reference to a Service. As in upstream, an error about the name is at `namespace`, and the reverse.
 ///
 /// Upstream: `ValidateWebhookService`, whose callers swap the arguments name and namespace.
 fn service(service: &Value, path: &Path<'_>, errors: &mut Errors) {

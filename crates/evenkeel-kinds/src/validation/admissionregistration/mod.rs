@@ -127,7 +127,7 @@ fn resources(resources: &[String], path: &Path<'_>, errors: &mut Errors) {
     let mut with_all_subresources = BTreeSet::new();
     // Subresources of all resources, such as `status` for `*/status`.
     let mut of_all_resources = BTreeSet::new();
-    // Whether the last entry without a subresource names a resource. As upstream, earlier such entries do not count.
+    // Whether the last entry without a subresource names a resource. As in upstream, earlier such entries do not count.
     let mut last_is_named = false;
     for (index, name) in resources.iter().enumerate() {
         let path = path.index(index);
