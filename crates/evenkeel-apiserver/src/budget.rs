@@ -32,7 +32,7 @@ impl Budget {
     }
 }
 
-/// Part of a budget to spend. Its drop returns the unspent rest to the budget.
+/// Part of a budget to spend. Dropping it returns the unspent rest to the budget.
 #[derive(Debug)]
 pub(crate) struct Drawn<'a> {
     from: &'a AtomicU64,

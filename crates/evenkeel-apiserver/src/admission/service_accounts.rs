@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 /// Path in containers at which the token is mounted.
 const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
-/// Characters of generated names. Vowels and characters that resemble each other are left out, as upstream does.
+/// Characters of generated names. As in upstream, vowels and characters that resemble each other are excluded.
 const NAME_CHARACTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
 /// Completes a new pod from its service account. Refuses the pod if the account does not exist, or does not allow

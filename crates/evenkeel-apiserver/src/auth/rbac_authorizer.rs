@@ -55,7 +55,7 @@ impl RbacAuthorizer {
         self.resolver(store).rules_for(user, namespace)
     }
 
-    /// Returns the resolver of the stored roles and bindings. Makes a new resolver if any of them has changed.
+    /// Returns the resolver of the stored roles and bindings. Creates a new resolver if any of them has changed.
     fn resolver(&self, store: &Store) -> Arc<RuleResolver> {
         if let Ok(resolver) = self.current(store) {
             return resolver;

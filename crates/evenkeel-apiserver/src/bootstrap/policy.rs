@@ -93,7 +93,7 @@ impl Subject {
 }
 
 /// Returns the rules that the bootstrap policy grants to a user by name, such as `system:kube-scheduler` or
-/// `system:serviceaccount:kube-system:job-controller`. Rules of the user's groups are not among them.
+/// `system:serviceaccount:kube-system:job-controller`. The result does not include the rules of the user's groups.
 ///
 /// # Errors
 /// Never: the policy is part of the program.
@@ -157,6 +157,6 @@ mod tests {
         };
         assert!(of_jobs.iter().any(creates_pods), "{of_jobs:?}");
         assert_eq!(grants("system:serviceaccount:default:job-controller"), []);
-        assert_eq!(grants("system:masters"), [], "a group is no user");
+        assert_eq!(grants("system:masters"), [], "a group is not a user");
     }
 }

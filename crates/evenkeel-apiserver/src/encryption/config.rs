@@ -59,7 +59,7 @@ pub(super) struct Provider {
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct KmsConfiguration {
-    /// `v2`. Absent, it is `v1`, which this server does not have.
+    /// `v2`. An absent version means `v1`, which this server does not support.
     pub(super) api_version: Option<String>,
     pub(super) name: String,
     pub(super) cachesize: Option<i32>,

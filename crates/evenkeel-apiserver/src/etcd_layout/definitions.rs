@@ -1,5 +1,5 @@
 //! Conversion of CustomResourceDefinitions to their storage version `v1beta1`. Fields that all versions share are
-//! stated once, beside the versions.
+//! stored once, next to the versions.
 //!
 //! Upstream: `Convert_v1_CustomResourceDefinitionSpec_To_apiextensions_CustomResourceDefinitionSpec` and its inverse.
 
@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 const V1: &str = "apiextensions.k8s.io/v1";
 const V1BETA1: &str = "apiextensions.k8s.io/v1beta1";
 
-/// Fields of a version, with the names that they have beside the versions if all versions have the same value.
+/// Fields of a version, with the names that they have next to the versions if all versions have the same value.
 const SHARED_FIELDS: [(&str, &str); 4] = [
     ("subresources", "subresources"),
     ("schema", "validation"),

@@ -1,4 +1,4 @@
-//! Layout of objects in etcd, as kube-apiserver has it: keys, storage versions and encodings.
+//! Layout of objects in etcd, the same as kube-apiserver's: keys, storage versions and encodings.
 //!
 //! | objects | path below the prefix | value |
 //! |---|---|---|

@@ -75,13 +75,13 @@ impl ClientIdentity {
         let key =
             PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|error| error.to_string())?;
         let identity = Self { chain, key };
-        // Making a configuration checks that the key belongs to the certificate.
+        // The creation of a configuration checks that the key belongs to the certificate.
         client_config(Trust::Any, Some(&identity))?;
         Ok(identity)
     }
 }
 
-/// Makes the TLS configuration of a client, with its own certificate if it has one.
+/// Creates the TLS configuration of a client, with its own certificate if it has one.
 pub(crate) fn client_config(
     trust: Trust,
     identity: Option<&ClientIdentity>,

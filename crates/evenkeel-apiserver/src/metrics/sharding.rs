@@ -21,11 +21,11 @@ pub(super) struct ShardedWatches(Mutex<BTreeMap<Resource, Arc<Counters>>>);
 struct Counters {
     /// Number of open watches.
     watches: AtomicI64,
-    /// Number of states of objects that these watches left out.
+    /// Number of states of objects that these watches excluded.
     filtered: AtomicU64,
 }
 
-/// Open watch of some shards. The drop ends it.
+/// Open watch of some shards. Dropping it ends the watch.
 pub(crate) struct ShardedWatch(Arc<Counters>);
 
 impl ShardedWatch {
@@ -55,7 +55,7 @@ impl ShardedWatches {
         ShardedWatch(counters.clone())
     }
 
-    /// Writes the metrics. Writes none if the feature gate is off.
+    /// Writes the metrics. Writes nothing if the feature gate is off.
     pub(super) fn render(&self, out: &mut String) {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if all.is_empty() {

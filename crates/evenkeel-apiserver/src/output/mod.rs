@@ -421,7 +421,7 @@ impl Format {
         })
     }
 
-    /// Returns whether the response has the metadata of objects alone.
+    /// Returns whether the response contains only the metadata of objects.
     pub(crate) fn is_metadata(&self) -> bool {
         matches!(self.shape, Shape::Metadata | Shape::MetadataList)
     }

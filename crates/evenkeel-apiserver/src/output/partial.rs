@@ -28,7 +28,7 @@ fn leading_metadata(object: &[u8]) -> Option<&str> {
     let fields = object.strip_prefix(b"{")?;
     let start = memchr::memmem::find(fields.get(..MAX_START).unwrap_or(fields), FIELD)?;
     let (before, metadata) = fields.split_at(start);
-    // Otherwise it may be a field of another one.
+    // Otherwise, it may be a field of a nested object.
     if memchr::memchr2(b'{', b'[', before).is_some() {
         return None;
     }
@@ -72,7 +72,7 @@ pub(super) fn partial_of_value(version: &'static str, object: &Value) -> Value {
 }
 
 fn with_metadata(version: &'static str, metadata: Value) -> Value {
-    // Not by `json!`, which copies values.
+    // Do not use `json!`, because it copies values.
     let fields = [("kind", KIND.into()), ("apiVersion", version.into()), ("metadata", metadata)];
     Value::Object(fields.map(|(name, value)| (name.to_owned(), value)).into_iter().collect())
 }

@@ -12,7 +12,7 @@ use crate::response::{Body, refusal};
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::user::User;
 
-/// Marks the response to an anonymous user, or to one with invalid credentials.
+/// Marks the response to an anonymous user, or to a user with invalid credentials.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Anonymous;
 

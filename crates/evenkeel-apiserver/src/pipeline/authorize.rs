@@ -14,7 +14,7 @@ const DECISION: &str = "authorization.k8s.io/decision";
 /// Annotation of a request's audit event with the reason of the decision.
 const REASON: &str = "authorization.k8s.io/reason";
 
-/// Reason of a request that an authorizer failed on, in its audit event.
+/// Reason in the audit event of a request if an authorizer failed.
 const INTERNAL_ERROR: &str = "internal error";
 
 /// Refuses requests that the user may not make. All users may read the server's health.

@@ -1,4 +1,4 @@
-//! Health checks: all of them at `/healthz`, `/livez` and `/readyz`, and single ones at paths below.
+//! Health checks: all of them at `/healthz`, `/livez` and `/readyz`, and each single check at a path below these.
 
 use http::{HeaderValue, Response, StatusCode};
 

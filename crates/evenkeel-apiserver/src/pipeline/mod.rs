@@ -1,4 +1,4 @@
-//! Request pipeline: the stages of every request in order. Each is a module with a function of its name.
+//! Request pipeline: the stages of every request in order. Each stage is a module with a function of the same name.
 //!
 //! | documented rule | implemented in |
 //! |---|---|

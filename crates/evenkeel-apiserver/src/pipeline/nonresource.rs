@@ -136,7 +136,7 @@ fn openid_response(content_type: &'static str, document: &serde_json::Value) -> 
     response
 }
 
-/// Returns the document of `/version`: that of the Kubernetes release whose behavior the server has.
+/// Returns the document of `/version`. It describes the Kubernetes release whose behavior the server implements.
 fn version() -> serde_json::Value {
     serde_json::json!({
         "major": "1",

@@ -219,7 +219,7 @@ impl<'a> NodePorts<'a> {
             |port: i64| !self.allocated.contains(&port) && !self.is_of_stored_service(port);
         let free = if self.dry_run {
             let after = self.allocated.last().unwrap_or(&DRY_RUN_START).saturating_add(1);
-            // As upstream's, the search ends before 100, so that it only follows a requested port below 99.
+            // As in upstream, the search ends before 100, so that it only follows a requested port below 99.
             (after..100).find(|port| is_free(*port)).unwrap_or(after)
         } else {
             let (start, end) = (i64::from(self.start), i64::from(*NODE_PORTS.end()));

@@ -7,7 +7,7 @@
 //! | A user who writes a binding holds the role's permissions, or has the verb `bind` on the role | `check_binding` |
 //!
 //! The check reads the object after mutating admission and before validation. Upstream:
-//! `pkg/registry/rbac/clusterrole/policybased` and its neighbours.
+//! `pkg/registry/rbac/clusterrole/policybased` and its neighbors.
 
 use serde_json::Value;
 

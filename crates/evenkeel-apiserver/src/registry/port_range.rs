@@ -1,5 +1,5 @@
 //! Bitmap of allocated node ports, which all servers of a shared store change in the transactions of their Services, so
-//! that no two of them give one port twice.
+//! that two servers never allocate the same port.
 //!
 //! Upstream: `AllocationBitmap`, and `Etcd` of `registry/core/service/allocator/storage`.
 
@@ -18,7 +18,8 @@ use crate::store::{Encoded, Expect, SelectionAttributes, Transaction};
 /// Key of the bitmap.
 const KEY: &str = "servicenodeports";
 
-/// Allocated ports. A store of this process alone needs none, because its index has the ports of all Services.
+/// Allocated ports. A store that only this process uses needs no bitmap, because its index has the ports of all
+/// Services.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct PortRange {
     /// Revision of the stored bitmap; `None` if no bitmap is stored.

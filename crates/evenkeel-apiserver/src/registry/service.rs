@@ -217,7 +217,7 @@ fn patch_allocated_values(new: &mut Value, old: &Value) {
 }
 
 /// Sets the node port of each port without one to the node port of the old port with the same name, unless another port
-/// requests that.
+/// requests that node port.
 fn patch_node_ports(new: &mut Value, old: &Value) {
     let requested = requested_node_ports(new);
     let old_by_name: BTreeMap<&str, i64> = list(old, "spec.ports")
@@ -253,7 +253,7 @@ fn drop_type_dependent_fields(new: &mut Value, old: &Value) {
         remove_unless_changed(new, &["spec.ipFamilies"]);
         remove_unless_changed(new, &["spec.ipFamilyPolicy"]);
     }
-    // A LoadBalancer keeps its node ports when it stops to allocate them.
+    // A LoadBalancer keeps its node ports when it stops allocating them.
     let has_node_ports = |kind: &str| matches!(kind, "NodePort" | "LoadBalancer");
     if has_node_ports(old_type)
         && !has_node_ports(&new_type)
@@ -311,7 +311,7 @@ fn allocate_cluster_ips(
         Some(_) => return Ok(()),
     };
     let mut requested = list(service, "spec.clusterIPs").to_vec();
-    // Like upstream, errors quote the list with an empty string for each missing address.
+    // As in upstream, errors quote the list with an empty string for each missing address.
     requested.resize(requested.len().max(families.len()), "".into());
     let ranges = cluster_ips::ranges(api);
     let mut ips = requested.clone();

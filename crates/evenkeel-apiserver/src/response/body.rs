@@ -14,13 +14,13 @@ use super::written::{self, Unwritten, WriteTimeout, Writing};
 const MAX_FRAME_BYTES: usize = 128 * 1024;
 
 /// Error of a response whose body cannot be written to its end. The connection, or the stream of HTTP/2, is reset, so
-/// that the client does not take the part that it has for the whole.
+/// that the client does not mistake the part that it received for the whole body.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BodyError {
     /// The client did not read the response before its deadline.
     #[error(transparent)]
     WriteTimeout(#[from] WriteTimeout),
-    /// The server that a request was sent on to did not send its whole response.
+    /// The server that a request was forwarded to did not send its whole response.
     #[error("reading the proxied answer failed: {0}")]
     Broken(String),
 }

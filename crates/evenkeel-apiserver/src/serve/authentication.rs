@@ -16,8 +16,8 @@ const DEFAULT_ISSUER: &str = "https://kubernetes.default.svc";
 /// Options of authentication, named after kube-apiserver's flags.
 #[derive(Clone, Default)]
 pub struct AuthenticationOptions {
-    /// Text of an `AuthenticationConfiguration` (`--authentication-config`): issuers of JSON web tokens, and anonymous
-    /// requests.
+    /// Contents of an `AuthenticationConfiguration` (`--authentication-config`): issuers of JSON web tokens, and
+    /// anonymous requests.
     pub authentication_config: Option<String>,
     /// Whether requests without credentials are served as `system:anonymous` (`--anonymous-auth`, default true). The
     /// configuration file may set this instead.

@@ -605,7 +605,7 @@ impl Server {
         self.api.components.add(name, check);
     }
 
-    /// Sets the kubelets that the server asks for logs and to execute commands.
+    /// Sets the kubelets that return logs and execute commands for the server.
     pub fn connect_kubelet(&self, kubelet: Arc<dyn Kubelet>) {
         self.api.kubelets.connect(kubelet);
     }

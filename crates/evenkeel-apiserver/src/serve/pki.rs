@@ -294,8 +294,8 @@ impl Validity {
         self.from + self.until.duration_since(self.from) * 2 / 3
     }
 
-    /// Returns whether a stored certificate needs no renewal. Certificates of earlier versions of this program have too
-    /// long a validity.
+    /// Returns whether a stored certificate needs no renewal. Certificates of earlier versions of this program have a
+    /// validity that is too long.
     fn is_fresh(self, now: Timestamp) -> bool {
         let lifetime = self.until.duration_since(self.from);
         self.from <= now && now < self.renewal_time() && lifetime <= CERTIFICATE_LIFETIME + BACKDATE

@@ -1,4 +1,4 @@
-//! Behaviour of the server when parts of it fail.
+//! Behavior of the server when parts of it fail.
 
 use bytes::Bytes;
 use futures::FutureExt as _;
@@ -165,6 +165,6 @@ async fn watches_keep_a_bounded_history() {
         let held = server.api.store.held_by_events();
         assert!(held <= crate::store::MAX_BYTES, "{held} in round {round}");
     }
-    // The bound itself is used: events are kept up to it.
+    // The store uses the whole limit.
     assert!(server.api.store.held_by_events() > crate::store::MAX_BYTES / 2);
 }

@@ -35,7 +35,7 @@ pub(crate) trait Strategy: Send + Sync + 'static {
     }
 
     /// Prepares an update through `cx.subresource` (empty for the object itself): restores the fields that this path
-    /// may not change. The default keeps the stored `status` in an update of the object, and applies
+    /// may not change. The default implementation keeps the stored `status` in an update of the object, and applies
     /// [`prepare_status_update`] for custom resources to an update of `/status`. Built-in kinds:
     /// [`prepare_update`](evenkeel_kinds::strategy::prepare_update).
     fn prepare_for_update(&self, cx: &Context<'_>, new: &mut Value, old: &Value) {

@@ -30,7 +30,7 @@ pub(super) struct Write<'a> {
     pub(super) has_template_labels: bool,
     /// Budget for the cost of CEL expressions in all attempts.
     budget: Budget,
-    /// Answers of authorization webhooks in all attempts. An attempt that records a review is repeated.
+    /// Responses of authorization webhooks in all attempts. An attempt that records a review is repeated.
     pub(super) answers: Answers,
 }
 

@@ -136,7 +136,7 @@ fn log_options(
     Ok(())
 }
 
-/// Adds a warning if a deletion of Jobs orphans their pods only by default.
+/// Adds a warning if a deletion of Jobs orphans their pods because the client sets no propagation policy.
 fn warn_of_orphans(request: &RequestContext<'_>, stored: &ResourceType, options: &DeleteOptions) {
     if stored.plural() == "jobs"
         && stored.group() == "batch"
@@ -225,8 +225,8 @@ fn readable(stored: &ResourceType, key: &str, name: &str) -> StatusError {
     StatusError::conflict(&stored.name, name, why)
 }
 
-/// Attempts to delete an object once. Returns `None` after a conflict with another write, or while an authorization
-/// webhook's answer is missing.
+/// Attempts to delete an object once. Returns `None` after a conflict with another write, or while the response of an
+/// authorization webhook is missing.
 async fn attempt(
     deletion: &Deletion<'_>,
     entry: &Arc<Entry>,
@@ -306,8 +306,8 @@ async fn commit(
                 let last_write = written.get(n_own_ops.saturating_sub(1));
                 return Ok(Committed::At(last_write.map_or(0, |entry| entry.revision)));
             }
-            // Setting the deletion fields changed nothing, so the object keeps its revision in the response, removed or
-            // not.
+            // Setting the deletion fields changed nothing, so the object keeps its revision in the response, whether or
+            // not it is removed.
             Ok(_) => return Ok(Committed::At(entry.revision)),
             Err(WriteError::Mismatch { op }) if op < n_own_ops => return Ok(Committed::Nothing),
             // Another object of the transaction changed, so read it again.

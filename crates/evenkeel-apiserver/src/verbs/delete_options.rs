@@ -109,7 +109,7 @@ impl DeleteOptions {
         set.into_iter().filter(|(_, is_set)| *is_set).map(|(name, _)| error(name)).collect()
     }
 
-    /// Refuses options that the deletion of a collection does not have.
+    /// Refuses options that the deletion of a collection does not support.
     pub(super) fn check_for_collection(&self) -> Result<(), StatusError> {
         if !self.is_unsafe() {
             return Ok(());

@@ -62,7 +62,7 @@ pub(super) fn with_written(
 ) -> Result<Response<Body>, StatusError> {
     let format = request.format()?;
     if format.is_stored_protobuf(request.resource()) {
-        // The object is at hand, so its stored JSON need not be decoded.
+        // The caller has the object, so its stored JSON need not be decoded.
         entry.protobuf(|_| Format::message_of(request.resource(), object))?;
     }
     with_entry(request, &format, entry, code)

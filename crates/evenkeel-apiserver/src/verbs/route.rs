@@ -31,7 +31,7 @@ const PATCHES: [&str; 4] = [
     "application/apply-patch+yaml",
 ];
 
-/// Refuses a request for a built-in resource whose `Content-Type` or `Accept` no route supports.
+/// Refuses a request for a built-in resource if no route supports its `Content-Type` or `Accept`.
 pub(super) fn check(
     method: &Method,
     verb: Verb,

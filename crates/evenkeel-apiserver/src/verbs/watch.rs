@@ -449,7 +449,7 @@ impl Watcher {
         }
     }
 
-    /// Returns whether the selectors select a state of an object. Counts one in another shard.
+    /// Returns whether the selectors select a state of an object. Counts an object that is in another shard.
     fn matches(&self, entry: &Entry) -> bool {
         if self.selectors.matches_sharding(entry) {
             return self.selectors.matches_attributes(entry);

@@ -1,4 +1,4 @@
-//! Creation and replacement of objects. All create, update, patch and apply requests run through these.
+//! Creation and replacement of objects. All create, update, patch and apply requests use these functions.
 
 use std::sync::Arc;
 

@@ -107,7 +107,7 @@ fn said_exactly(answer: &Answer, field: &str) -> Value {
     said(&only, field)
 }
 
-/// Makes a definition, and waits until it is served.
+/// Creates a definition, and waits until it is served.
 pub(crate) async fn serve(connection: &mut Connection, name: &str, body: &Value) -> Answer {
     let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     let answer = connection.ask(&Sent::post(path, body.clone())).await;

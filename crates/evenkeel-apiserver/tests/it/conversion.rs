@@ -84,7 +84,7 @@ fn lost(review: &Value) -> (StatusCode, Value) {
     (StatusCode::OK, reviewed(&json!({"uid": uid, "convertedObjects": [], "result": result})))
 }
 
-/// Makes the definition of gauges, stored as v1, and waits until it is served.
+/// Creates the definition of gauges, stored as v1, and waits until it is served.
 async fn define(client: &Client, conversion: &Value, spec: impl Fn(&str) -> Value) {
     let version = |name: &str, storage: bool| {
         let status = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});

@@ -24,7 +24,7 @@ fn definition() -> Value {
         "names": {"plural": "widgets", "kind": "Widget", "shortNames": ["wd"]}, "versions": [version("v1", true), version("v2", false)]}})
 }
 
-/// Makes the definition and waits until it is served.
+/// Creates the definition and waits until it is served.
 pub(crate) async fn define(client: &Client) {
     let (code, made) = client.ask("POST", DEFINITIONS, definition()).await;
     assert_eq!(code, StatusCode::CREATED, "{made}");

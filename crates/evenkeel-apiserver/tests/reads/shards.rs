@@ -166,7 +166,7 @@ fn definition() -> Value {
         "scope": "Namespaced", "names": names, "versions": [version]}})
 }
 
-/// Makes the same objects in a server.
+/// Creates the same objects in a server.
 async fn prepare(oracle: &Oracle) -> Connection {
     let mut connection = oracle.connect().await;
     let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";

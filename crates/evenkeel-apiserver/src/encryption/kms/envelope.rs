@@ -30,7 +30,7 @@ impl Dek {
         random::<LENGTH>().map(Into::into)
     }
 
-    /// Makes a key, or a seed of at least 32 bytes.
+    /// Creates a key, or a seed of at least 32 bytes.
     pub(super) fn new(source: Vec<u8>, is_seed: bool) -> Result<Self, String> {
         match is_seed {
             false => Cipher::aes_gcm(&source).map(Self::Key),

@@ -95,7 +95,7 @@ struct Source {
 }
 
 impl Kms {
-    /// Makes the provider of the plugin at a socket. Nothing can be encrypted before the first [`poll`](Self::poll).
+    /// Creates the provider of the plugin at a socket. Nothing can be encrypted before the first [`poll`](Self::poll).
     pub(super) fn new(name: &str, socket: PathBuf, timeout: Duration, clock: Clock) -> Self {
         let state = State { failure: Some("it was not polled yet".to_owned()), ..State::default() };
         Self {
@@ -117,7 +117,7 @@ impl Kms {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns why the plugin is not healthy, by the last poll.
+    /// Returns the reason why the plugin was not healthy at the last poll.
     pub(crate) fn health(&self) -> Result<(), String> {
         self.state().failure.clone().map_or(Ok(()), Err)
     }
@@ -247,8 +247,8 @@ impl Kms {
         Ok([&*self.prefix, &object.encode_to_vec()].concat())
     }
 
-    /// Decrypts a value without its prefix. Returns whether it is stale: another key than the plugin's current one
-    /// encrypted its seed.
+    /// Decrypts a value without its prefix. Returns whether it is stale, which means that a key other than the plugin's
+    /// current one encrypted its seed.
     pub(super) fn decrypt(
         &self,
         stored: &[u8],

@@ -13,7 +13,8 @@ use evenkeel_apimachinery::value::{get, int, list, object, object_mut, set, text
 use http::StatusCode;
 use serde_json::{Value, json};
 
-/// Maximum number of evictions that the disruption controller has not confirmed yet: entries of `status.disruptedPods`.
+/// Maximum number of evictions that the disruption controller has not confirmed yet, which are the entries of
+/// `status.disruptedPods`.
 ///
 /// Upstream: `MaxDisruptedPodSize`.
 const MAX_DISRUPTED_PODS: usize = 2000;
@@ -149,7 +150,7 @@ impl<'a> Eviction<'a> {
         let Some(resource) = cx.api.table.get("v1", "pods") else {
             return Err(StatusError::not_found(&cx.resource.name, cx.name));
         };
-        // Like upstream, validate the options only now, after the condition is set.
+        // As in upstream, validate the options only now, after the condition is set.
         options.validate()?;
         let key = crate::resource::key(&resource, cx.namespace, cx.name);
         // Admission plug-ins get the eviction, not the deletion.

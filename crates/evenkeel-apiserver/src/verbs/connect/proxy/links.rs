@@ -16,7 +16,7 @@ pub(super) struct Links {
 
 impl Links {
     /// Rewrites a link to the service so that it leads through the proxy. Returns `None` for relative links and for
-    /// links to other hosts, which stay unchanged.
+    /// links to other hosts, which do not change.
     ///
     /// Upstream: `Transport.rewriteURL`.
     pub(super) fn rewrite(&self, link: &str) -> Option<String> {

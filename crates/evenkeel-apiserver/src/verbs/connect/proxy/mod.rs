@@ -3,7 +3,7 @@
 //! | documented rule | implemented in |
 //! |---|---|
 //! | `[SCHEME:]NAME[:PORT]` | `location::pod`, `location::service`, `location::node` |
-//! | The service gets the path behind `proxy`, with the trailing slash of the client's path | `path::behind_proxy` |
+//! | The service gets the path after `proxy`, with the trailing slash of the client's path | `path::behind_proxy` |
 //! | Clients are redirected from a path that ends with `proxy` to the path with a trailing slash | `redirect` |
 //! | Headers with credentials and of the connection are not forwarded; `X-Forwarded-Uri` is added | `../../../proxy/headers.rs` |
 //! | `Location` and links in HTML are rewritten to lead through the proxy | `links::Links`, `html::rewrite` |

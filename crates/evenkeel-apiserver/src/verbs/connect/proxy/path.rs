@@ -1,8 +1,8 @@
-//! Parts of a proxied request's path: the path of the proxy, and the path behind it, which the service gets.
+//! Parts of a proxied request's path: the path of the proxy, and the path after it, which the service gets.
 
 use percent_encoding::percent_decode_str;
 
-/// Returns the decoded part of a request's path behind `proxy`, which is the field `path` of the connection's options.
+/// Returns the decoded part of a request's path after `proxy`, which is the field `path` of the connection's options.
 ///
 /// Upstream: `getRequestOptions`.
 pub(crate) fn behind_proxy(path: &str) -> String {
