@@ -17,7 +17,7 @@ pub struct FieldError {
     pub kind: FieldErrorKind,
     /// Path of the field, such as `spec.ports[0].name`.
     pub field: String,
-    /// The invalid value; `None` leaves it out of the message.
+    /// The invalid value; `None` omits it from the message.
     pub value: Option<BadValue>,
     /// Explanation of the rule that the value breaks; it may be empty.
     pub detail: String,
