@@ -12,7 +12,7 @@ use crate::validation::pod_security::app_armor_profile;
 /// Field of a container or a pod.
 const FIELD: &str = "securityContext.appArmorProfile";
 
-/// Sets the profiles of the containers that only an annotation names, unless it is the pod's profile anyway.
+/// Sets the profile of each container whose profile only an annotation names, unless that profile equals the pod's.
 pub(crate) fn copy_annotations(pod: &mut Value) {
     if !has_annotation(pod) || text(pod, "spec.os.name") == "windows" {
         return;

@@ -17,7 +17,7 @@ pub fn scale_of(strategy: &KindStrategy, object: &Value) -> Value {
         }
     }
     let mut spec = json!({});
-    // In a Scale, `spec.replicas` has `omitempty`, but `status.replicas` has not.
+    // In a Scale, `spec.replicas` has `omitempty`, but `status.replicas` does not.
     if let Some(replicas) = int(object, "spec.replicas").filter(|replicas| *replicas != 0) {
         set(&mut spec, "replicas", replicas);
     }

@@ -325,7 +325,8 @@ mod tests {
             spec
         };
         for (configured, old, new, families) in [
-            // A cluster's second family changes no Service that does not ask for it, and its loss none that has it.
+            // A second family of the cluster does not change a Service that does not request it. If the cluster loses
+            // the family, a Service that has it does not change either.
             (&both[..], &one, one.clone(), Ok(json!(["IPv4"]))),
             (&both[..1], &pair, pair.clone(), Ok(json!(["IPv4", "IPv6"]))),
             (

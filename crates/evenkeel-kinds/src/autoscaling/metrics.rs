@@ -545,7 +545,7 @@ impl Behavior {
         Self { scale_up: rules("scaleUp"), scale_down: rules("scaleDown") }
     }
 
-    /// Returns the rules of autoscaling/v2; null without rules.
+    /// Returns the rules of autoscaling/v2, or null if there are no rules.
     pub(super) fn to_v2(&self) -> Value {
         let rules = |rules: &Rules| {
             let policies = rules.policies.as_ref();

@@ -24,7 +24,7 @@ pub(super) fn tag(image: &str) -> Option<&str> {
         Some((path, tag)) => (path, Some(tag)),
         None => (remainder, None),
     };
-    // `nginx` is short for `docker.io/library/nginx`, and the prefix counts towards the length.
+    // `nginx` is short for `docker.io/library/nginx`, and the prefix counts toward the length.
     let is_official = domain.is_none() && !path.contains('/');
     let length = path.len() + if is_official { "library/".len() } else { 0 };
     let is_valid = domain.is_none_or(is_host_and_port)

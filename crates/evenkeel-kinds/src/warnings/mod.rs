@@ -93,7 +93,7 @@ pub fn warnings(group: &str, kind: &str, object: &Value, old: Option<&Value>) ->
         ("", "PodTemplate") => {
             template_if(differs("template"), object, "template", &mut warnings);
         }
-        // Upstream warns of the template that an update replaces.
+        // Upstream warns about the template that an update replaces.
         ("", "ReplicationController") => {
             let owner = old.unwrap_or(object);
             template_if(is_respecified(object, old), owner, "spec.template", &mut warnings);
@@ -174,14 +174,14 @@ pub fn status_warnings(kind: &str, object: &Value) -> Vec<String> {
     warnings
 }
 
-/// Warns of an object's pod template, if the write is one that has such warnings.
+/// Warns about an object's pod template if `is_warned` is true.
 fn template_if(is_warned: bool, object: &Value, path: &str, warnings: &mut Vec<String>) {
     if is_warned {
         pod::template(object, path, warnings);
     }
 }
 
-/// Returns whether an object is new, or changed so that its generation grows.
+/// Returns whether an object is new, or has a change that increments its generation.
 fn is_respecified(object: &Value, old: Option<&Value>) -> bool {
     old.is_none_or(|old| get(old, "metadata.generation") != get(object, "metadata.generation"))
 }

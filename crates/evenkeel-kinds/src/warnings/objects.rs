@@ -1,4 +1,4 @@
-//! Warnings about kinds with few of them.
+//! Warnings about kinds that have few warnings.
 
 use super::{
     DEPRECATED_LABELS, deprecation_of_label, network, warn_about_deprecated_label,
@@ -8,7 +8,7 @@ use evenkeel_apimachinery::amount::Amount;
 use evenkeel_apimachinery::value::{get, int, list, object, text};
 use serde_json::Value;
 
-/// Warns about the claims of a StatefulSet, and about a history without an end.
+/// Warns about the claims of a StatefulSet, and about a negative `revisionHistoryLimit`.
 pub(super) fn stateful_set(set: &Value, is_update: bool, warnings: &mut Vec<String>) {
     // Upstream's path has this field in updates.
     let spec = if is_update { ".Spec" } else { "" };
