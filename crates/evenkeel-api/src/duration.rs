@@ -58,7 +58,7 @@ pub fn nanoseconds(text: &str) -> Result<i64, String> {
         let whole_nanos =
             whole.checked_mul(*unit_nanos).filter(|nanos| *nanos <= LIMIT).ok_or_else(invalid)?;
         let (fraction, divisor) = leading_fraction(fraction_digits);
-        // As in Go, only the fraction is computed in floating point. It is rounded towards zero.
+        // As in Go, only the fraction is computed in floating point. It is rounded toward zero.
         let fraction_nanos = (fraction as f64 * (*unit_nanos as f64 / divisor)) as u64;
         let nanos = whole_nanos + fraction_nanos;
         total = total.checked_add(nanos).ok_or_else(invalid)?;

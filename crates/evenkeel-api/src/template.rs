@@ -20,7 +20,7 @@ pub const HASH_LABEL: &str = "pod-template-hash";
 /// A `PodTemplateSpec` for workload controllers: decoded labels, and the other fields as canonical JSON.
 ///
 /// The JSON does not depend on the encoding of the object, JSON or protobuf: keys are sorted, quantities are in
-/// canonical form, and null, empty or zero values are left out. Two templates are semantically equal exactly if their
+/// canonical form, and null, empty or zero values are omitted. Two templates are semantically equal exactly if their
 /// JSON is equal.
 ///
 /// The JSON has all other fields of the template, because a controller also writes whole templates back.
