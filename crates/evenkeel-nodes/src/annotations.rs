@@ -38,7 +38,7 @@ pub struct Annotation {
     pub kind: &'static str,
     /// Accepted values, in Markdown.
     pub values: &'static str,
-    /// Value or behaviour without the annotation, in Markdown.
+    /// Value or behavior without the annotation, in Markdown.
     pub default: &'static str,
     /// Effect of the annotation, in Markdown.
     pub meaning: &'static str,

@@ -1,4 +1,4 @@
-//! Simulated behaviour of a pod's containers: `sim.evenkeel.dev/` annotations override the node's defaults.
+//! Simulated behavior of a pod's containers: `sim.evenkeel.dev/` annotations override the node's defaults.
 
 use evenkeel_api::{StrMap, quantity::Quantity, views::Pod};
 use std::time::Duration;
