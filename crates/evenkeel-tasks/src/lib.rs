@@ -85,7 +85,7 @@ fn next_id() -> u64 {
     NEXT_ID.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Makes the future of a restarted task, once for each start.
+/// Creates the future of a restarted task, once for each start.
 type Factory = Box<dyn FnMut() -> BoxFuture<'static, ()> + Send>;
 
 #[derive(Debug, Default)]
