@@ -120,7 +120,7 @@ where
     ended.map_err(stream_error)
 }
 
-/// Converts an error to the text of a container runtime.
+/// Converts an error to the message of a container runtime.
 fn stream_error(error: ExecError) -> StreamError {
     match error {
         ExecError::NoContainer(container) => StreamError::NoContainer(container),

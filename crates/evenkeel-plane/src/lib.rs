@@ -298,7 +298,7 @@ impl Plane {
         &self.kubelets
     }
 
-    /// Returns the runtime of the components. Enter it to ask for what depends on their time, such as introspection.
+    /// Returns the runtime of the components. Enter it before calls that depend on the components' time, such as introspection.
     pub fn runtime(&self) -> &Handle {
         &self.runtime
     }
