@@ -1,4 +1,4 @@
-//! Controllers over a read-only connection. They never run; only their planners are called, to report what they would do.
+//! Controllers over a read-only connection. They never run; only their planners are called, to report their next actions.
 //!
 //! `evenkeel explain --offline` asks them about a cluster, and the console about the same cluster with an edited object.
 

@@ -13,7 +13,7 @@ const GROUP: &str = "kubecontrollermanager.config.k8s.io";
 
 /// Returns the content of `/configz`: the `KubeControllerManagerConfiguration` under its group's name.
 pub fn configz(options: &Options) -> Value {
-    // The recorded text is part of the program, and a test parses it.
+    // The recorded JSON is part of the program, and a test parses it.
     let mut config: Value = serde_json::from_str(RECORDED).unwrap_or_default();
     let mut set = |pointer: &str, value: Value| {
         if let Some(field) = config[GROUP].pointer_mut(pointer) {

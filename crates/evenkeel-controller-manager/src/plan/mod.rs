@@ -29,11 +29,11 @@ use std::{process::ExitCode, sync::Arc, time::Duration};
 pub const SYNC_TIMEOUT: Duration = Duration::from_secs(120);
 /// Time without a request after which the controllers have finished.
 const IDLE_PERIOD: Duration = Duration::from_secs(2);
-/// Interval at which the dry run reports what it waits for.
+/// Interval at which the dry run reports its unfinished work.
 const REPORT_INTERVAL: SignedDuration = SignedDuration::from_secs(5);
 /// Interval between checks that the controllers have finished.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// Time that tasks have to end.
+/// Maximum time for tasks to end.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Settings of the dry run.
@@ -46,11 +46,11 @@ pub struct DryRunSettings<'a> {
     pub gates: Gates,
     /// Maximum duration. After it, unfinished controllers are reported.
     pub timeout: Duration,
-    /// Is called every five seconds with what the run waits for, unless that is nothing.
+    /// Called every five seconds with the run's unfinished work, if there is any.
     pub report_waits: fn(&[String]),
 }
 
-/// Prints what a dry run waits for to the standard error.
+/// Prints the unfinished work of a dry run to standard error.
 pub fn print_waits(waits: &[String]) {
     use std::io::Write as _;
     // Nothing depends on a message that cannot be written.
