@@ -40,12 +40,12 @@ impl Token {
         Ok(Self { text, key, tag })
     }
 
-    /// Returns the text of the token.
+    /// Returns the token as a string.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
-    /// Returns whether a text is the token.
+    /// Returns whether a string is the token.
     pub(crate) fn is(&self, candidate: &str) -> bool {
         hmac::verify(&self.key, candidate.as_bytes(), self.tag.as_ref()).is_ok()
     }
@@ -102,8 +102,7 @@ impl Site {
         }
     }
 
-    /// Returns whether a `Host` header names this console. A page of another name that resolves to this machine is no page of
-    /// the console.
+    /// Returns whether a `Host` header names this console. Other names that resolve to this machine do not count.
     fn is_own_host(self, host: &str) -> bool {
         match self {
             Self::Loopback(port) => ["127.0.0.1", "localhost", "[::1]"]

@@ -3,14 +3,14 @@
 //!
 //! `evenkeel up` serves it on 127.0.0.1. The URL's token authenticates the cluster's administrator, whose pages the process's
 //! own client reads. Other users log in with a bearer token of the API. The console sends their requests with that token, and
-//! shows data of this process (caches, controllers, metrics) according to their permissions (`session`, `permissions`). It writes
-//! nothing except the switches of the simulation, and these only if [`ConsoleOptions::allows_writes`] is set. [`access`]
-//! refuses requests of other pages and users.
+//! shows data of this process (caches, controllers, metrics) according to their permissions (`session`, `permissions`). It
+//! writes only the switches of the simulation, and only if [`ConsoleOptions::allows_writes`] is set. [`access`] refuses
+//! requests of other pages and users.
 //!
-//! The drop-in programs serve it as well, where their flag says so (`program`): by TLS, to users who log in.
+//! The drop-in programs also serve it if a flag enables it (`program`): over TLS, to users who log in.
 //!
-//! Pages are bounded: a list has 500 rows, a heat map of more than 2,000 nodes a row for each zone, and a stream of changes
-//! one page. Pure functions (`view`) and templates decide what the pages show.
+//! Pages are bounded: a list has 500 rows, a heat map of more than 2,000 nodes a row for each zone, and a stream of changes one
+//! page. Pure functions (`view`) and templates decide the content of the pages.
 
 mod access;
 mod edit;
@@ -156,7 +156,7 @@ pub struct Console {
     planners: Option<Arc<dyn Planners>>,
     /// Places of previews that run at once.
     previewing: Semaphore,
-    /// `None` if there are no what-ifs.
+    /// `None` if what-ifs are not available.
     what_if: Option<WhatIfs>,
     /// `None` if the cluster has the system's time.
     time_control: Option<Arc<dyn TimeControl>>,

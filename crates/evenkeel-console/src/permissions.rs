@@ -1,5 +1,5 @@
-//! Permissions that a user needs for the content of a page. The API server decides: by its answer to a read with the user's token
-//! or, for data of this process, by a SelfSubjectAccessReview.
+//! Permissions that a user needs for the content of a page. The API server decides: by its response to a read with the user's
+//! token or, for data of this process, by a SelfSubjectAccessReview.
 
 use crate::source::PageError;
 use evenkeel_api::Kind;
@@ -7,9 +7,9 @@ use evenkeel_runtime::client::{ApiError, full_text};
 use http::StatusCode;
 use serde_json::{Value, json};
 
-/// Path at which controllers serve their reports. Who may read this path may see the reports in the console.
+/// Path at which controllers serve their reports. Users who may read this path may see the reports in the console.
 pub(crate) const CONTROLLERS: &str = "/debug/controllers";
-/// Path at which programs serve their metrics. Who may read this path may see the metrics in the console.
+/// Path at which programs serve their metrics. Users who may read this path may see the metrics in the console.
 pub(crate) const METRICS: &str = "/metrics";
 
 /// Permission that the API server grants or denies.

@@ -1,4 +1,4 @@
-//! The console of a drop-in program: the same pages as of a cluster, as far as the program has their data.
+//! The console of a drop-in program: the same pages as for a cluster, if the program has their data.
 //!
 //! Everybody logs in with a bearer token of the API, and nothing of the cluster is shown before. Objects are read with the
 //! user's token. What the program has in memory is shown after the API server has allowed the user to read the same there
@@ -102,8 +102,8 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Returns what the program does in its leader election. `None` without one. The holder of the lease is shown to users who
-    /// may read the Lease.
+    /// Returns the program's role in its leader election. `None` without leader election. The holder of the lease is shown to
+    /// users who may read the Lease.
     pub(crate) async fn standing(&self, session: &Session) -> Result<Option<Standing>, PageError> {
         let Some(Election { elector, namespace, name }) = &self.election else { return Ok(None) };
         let lease = format!("{namespace}/{name}");

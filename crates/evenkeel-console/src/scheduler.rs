@@ -33,13 +33,13 @@ trait DryRuns: Send + Sync {
     fn explain_pod(&self, pod: Arc<Pod>) -> BoxFuture<'_, Result<Explained, PageError>>;
     /// Returns the names of the profiles.
     fn names(&self) -> &[String];
-    /// Ends what nobody has used for a minute. Returns whether nothing runs.
+    /// Ends the dry runs that no request has used for a minute. Returns whether none runs.
     fn end_if_idle(&self) -> BoxFuture<'_, bool>;
 }
 
 impl Scheduling {
-    /// Creates dry runs of a scheduler with these options, whose caches read with `kube` while somebody looks. Nothing is
-    /// started.
+    /// Creates dry runs of a scheduler with these options, whose caches read with `kube` while pages use them. Nothing is
+    /// started yet.
     pub fn new(kube: kube::Client, clock: Clock, options: MakeSchedulerOptions) -> Self {
         let names = options().iter().flat_map(SchedulerOptions::names).map(str::to_owned).collect();
         Self(Box::new(DryScheduler { kube, clock, options, names, running: Mutex::default() }))
@@ -54,7 +54,7 @@ impl Scheduling {
     /// Explains how a pod would be scheduled now. Starts the caches if none run.
     ///
     /// # Errors
-    /// When the caches do not sync in time, or no profile is for the pod.
+    /// When the caches do not sync in time, or no profile selects the pod.
     pub(crate) async fn explain(
         &self,
         namespace: &str,
@@ -66,12 +66,12 @@ impl Scheduling {
     /// Like [`Scheduling::explain`], for a pod that may differ from that of the cluster.
     ///
     /// # Errors
-    /// As of [`Scheduling::explain`].
+    /// Fails as [`Scheduling::explain`] does.
     pub(crate) async fn explain_pod(&self, pod: Arc<Pod>) -> Result<Explained, PageError> {
         self.0.explain_pod(pod).await
     }
 
-    /// Ends the caches if nobody has looked for a minute. Returns whether none run.
+    /// Ends the caches if no request has used them for a minute. Returns whether none run.
     pub(crate) async fn end_if_idle(&self) -> bool {
         self.0.end_if_idle().await
     }

@@ -249,7 +249,7 @@ impl Sessions {
         found
     }
 
-    /// Returns whether a session has not ended. An open page that asks for changes is no use of it.
+    /// Returns whether a session has not ended. An open page that polls for changes does not count as use of the session.
     pub(crate) fn is_live(&self, session: &Arc<Session>) -> bool {
         self.live().iter().any(|known| Arc::ptr_eq(known, session))
     }
@@ -273,7 +273,7 @@ impl Sessions {
         let bearer = HeaderValue::from_str(&format!("Bearer {token}"));
         let bearer = bearer.ok().filter(|_| !token.is_empty() && !token.contains(' '));
         let Some(mut bearer) = bearer else {
-            let message = "This is no bearer token. `kubectl create token NAME` prints one of a service account.";
+            let message = "This is not a bearer token. `kubectl create token NAME` prints one of a service account.";
             return Err(refused(StatusCode::BAD_REQUEST, message.to_owned()));
         };
         bearer.set_sensitive(true);

@@ -22,12 +22,12 @@ pub(crate) const PATH: &str = "/simulation";
 pub trait TimeControl: Send + Sync {
     /// Returns the factor of the system's time.
     fn speed(&self) -> f64;
-    /// Returns how far the time has to jump yet.
+    /// Returns the remaining duration of a jump.
     fn remaining_jump(&self) -> Duration;
-    /// Sets the speed: a text such as `60x`.
+    /// Sets the speed: a string such as `60x`.
     ///
     /// # Errors
-    /// When it is no speed.
+    /// When the string is not a speed.
     fn set_speed(&self, speed: &str) -> Result<(), String>;
     /// Lets the time jump ahead.
     ///

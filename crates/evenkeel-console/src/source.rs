@@ -28,7 +28,7 @@ const DISCOVERY_AGE: Duration = Duration::from_secs(10);
 const MAX_EXPLAINED: usize = 30;
 /// Maximum number of events that are read for a page.
 const MAX_EVENTS: usize = 5000;
-/// Number of events in one answer.
+/// Number of events in one response.
 const EVENTS_PAGE: usize = 500;
 /// Maximum number of events that are read of one object.
 const MAX_OBJECT_EVENTS: usize = 500;
@@ -40,7 +40,7 @@ const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io, application/j
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub(crate) struct PageError {
-    /// Status of the answer.
+    /// Status code of the response.
     pub(crate) status: StatusCode,
     /// Reason, with the next step.
     pub(crate) message: String,
@@ -119,10 +119,10 @@ impl Source {
         &self.client
     }
 
-    /// Asks the API server what it would make of an update. It stores nothing (`dryRun=All`).
+    /// Sends an update to the API server as a dry run (`dryRun=All`), which stores nothing.
     ///
     /// # Errors
-    /// When the user may not update the object, or the API server does not answer. A refusal of the object is no error.
+    /// When the user may not update the object, or the API server does not respond. A refusal of the object is not an error.
     pub(crate) async fn rehearse(
         &self,
         kind: &Kind,
@@ -143,7 +143,7 @@ impl Source {
         match self.rehearsals.raw(request).await {
             Ok(answer) => match serde_json::from_slice(answer.body()) {
                 Ok(admitted @ Value::Object(_)) => Ok(Rehearsed::Admitted(admitted)),
-                Ok(_) => Err(unreadable(&target, &"it is no object")),
+                Ok(_) => Err(unreadable(&target, &"it is not an object")),
                 Err(error) => Err(unreadable(&target, &error)),
             },
             Err(error) => match error.status() {
@@ -198,7 +198,7 @@ impl Source {
         let target = target(kind, namespace, name);
         match self.read(&target, JSON, &permission).await? {
             object @ Value::Object(_) => Ok(object),
-            _ => Err(unreadable(&target, &"it is no object")),
+            _ => Err(unreadable(&target, &"it is not an object")),
         }
     }
 
@@ -282,7 +282,7 @@ impl Source {
     /// Returns some warnings of all namespaces, unsorted, and whether there are more.
     ///
     /// # Errors
-    /// When the user may not list events of all namespaces, or the API server does not answer.
+    /// When the user may not list events of all namespaces, or the API server does not respond.
     pub(crate) async fn warnings(&self) -> Result<(Vec<Value>, bool), PageError> {
         let (path, selector) = (EVENTS.path(""), encode("type=Warning"));
         let target = format!("{path}?limit={EVENTS_PAGE}&fieldSelector={selector}");
@@ -329,7 +329,7 @@ impl Source {
     /// Returns the Behaviors of the cluster. `None` without their definition.
     ///
     /// # Errors
-    /// When the user may not list them, or the API server does not answer.
+    /// When the user may not list them, or the API server does not respond.
     pub(crate) async fn behaviors(&self) -> Result<Option<Vec<Value>>, PageError> {
         let target = BEHAVIORS.path("");
         match self.read(&target, JSON, &Permission::list(&BEHAVIORS, "")).await {
@@ -347,7 +347,7 @@ pub(crate) const BEHAVIORS: Kind =
 /// Events in the core group, which have all fields of those in `events.k8s.io`.
 pub(crate) const EVENTS: Kind = Kind::new("", "v1", "Event", "events", true);
 
-/// Returns the error for an answer that violates the API conventions: an aggregated API server may answer anything.
+/// Returns the error for a response that violates the API conventions: an aggregated API server may return anything.
 fn unreadable(target: &str, why: &dyn Display) -> PageError {
     let message = format!("The answer of the API server to {target} cannot be read: {why}");
     PageError { status: StatusCode::BAD_GATEWAY, message }
@@ -355,7 +355,9 @@ fn unreadable(target: &str, why: &dyn Display) -> PageError {
 
 /// Returns the items of a list, which has none if they are null.
 fn items_of(mut list: Value, target: &str) -> Result<Vec<Value>, PageError> {
-    let Some(list) = list.as_object_mut() else { return Err(unreadable(target, &"it is no list")) };
+    let Some(list) = list.as_object_mut() else {
+        return Err(unreadable(target, &"it is not a list"));
+    };
     match list.remove("items") {
         Some(Value::Array(items)) => Ok(items),
         None | Some(Value::Null) => Ok(Vec::new()),

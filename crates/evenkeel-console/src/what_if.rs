@@ -1,4 +1,4 @@
-//! What-ifs: what a change would do to a copy of the cluster, in virtual time.
+//! What-ifs: simulations of a change on a copy of the cluster, in virtual time.
 //!
 //! One runs at a time, on a thread of its own, within limits on its objects and its time. The reports of the last ones stay in memory.
 //! The simulator itself is that of `evenkeel what-if`, which the program passes in ([`WhatIf`]), so that programs without
@@ -40,14 +40,14 @@ const MAX_RUNS: usize = 5;
 pub(crate) const MAX_OBJECTS: usize = 50_000;
 /// Maximum duration of a run, in the time of the process.
 pub(crate) const MAX_DURATION: Duration = Duration::from_mins(10);
-/// Interval between updates of the pages while a run goes on.
+/// Interval between updates of the pages while a run continues.
 const UPDATE_INTERVAL: SignedDuration = SignedDuration::from_secs(1);
 /// Maximum number of nodes that the form offers.
 const MAX_NODES: usize = 60;
 /// Label of a node's zone.
 const ZONE: &str = "topology.kubernetes.io/zone";
 
-/// A change to simulate, as the form has it. Texts are in the form of the flags of `evenkeel what-if`.
+/// A change to simulate, as the form has it. The values have the syntax of the flags of `evenkeel what-if`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WhatIfChange {
     /// Nodes to drain: names, `zone/NAME` or label selectors.
@@ -84,7 +84,7 @@ pub enum WhatIfProgress {
 pub struct WhatIfReport {
     /// A whole page, which needs no other file. Its policy is in a `meta` element.
     pub html: String,
-    /// What happened, in a sentence.
+    /// Summary in one sentence.
     pub summary: String,
 }
 
@@ -93,7 +93,7 @@ pub trait WhatIf: Send + Sync {
     /// Copies the cluster as the client shows it, without the data of Secrets, and checks the change.
     ///
     /// # Errors
-    /// The reason why it cannot run, for the user who made the change.
+    /// Returns the reason why the change cannot run, for the user who made it.
     fn prepare<'a>(
         &'a self,
         client: &'a Client,
@@ -101,7 +101,7 @@ pub trait WhatIf: Send + Sync {
     ) -> BoxFuture<'a, Result<Box<dyn PreparedWhatIf>, String>>;
 }
 
-/// Asks whether a run goes on, and reports how far it is.
+/// Reports the progress of a run, and returns whether the run may continue.
 pub type Proceed<'a> = &'a dyn Fn(WhatIfProgress) -> bool;
 
 /// A run that can start.
@@ -255,7 +255,7 @@ impl WhatIfs {
         self.runs().iter().find(|run| run.id == id).cloned()
     }
 
-    /// Adds a run, the newest one first. The oldest one goes.
+    /// Adds a run at the front, and removes the oldest run if there are more than [`MAX_RUNS`].
     fn add(&self, run: impl FnOnce(u64) -> Run) -> Arc<Run> {
         let mut runs = self.runs();
         let id = runs.front().map_or(1, |run| run.id + 1);
@@ -265,7 +265,7 @@ impl WhatIfs {
         run
     }
 
-    /// Stops what runs.
+    /// Stops all runs.
     pub(crate) fn cancel(&self) {
         for run in self.runs().iter() {
             run.is_cancelled.store(true, Ordering::Release);
@@ -278,7 +278,7 @@ impl Console {
         self.what_if.as_ref().ok_or_else(|| PageError::not_found("There is no page /what-if."))
     }
 
-    /// Returns the page of what-ifs. `form` has the fields, and `error` why they cannot run.
+    /// Returns the page of what-ifs. `form` has the fields, and `error` is the reason why they cannot run.
     pub(crate) async fn what_if_page(
         &self,
         session: &Session,
@@ -286,7 +286,7 @@ impl Console {
         error: &str,
     ) -> Result<Content, PageError> {
         let what_ifs = self.what_ifs()?;
-        // A copy has everything, and so have its reports.
+        // The copy contains all objects of the cluster, and so do its reports.
         session.require(&Permission::everything()).await?;
         let nodes = self.cached::<Node>().map(|nodes| nodes.list()).unwrap_or_default();
         let mut names: Vec<ChosenNode> = nodes

@@ -1,7 +1,7 @@
-//! A copy of what planners read, in which one object is another one.
+//! A copy of the objects that planners read, with one object replaced.
 //!
-//! Reads go to the API server once, with the token of the user, and are answered from memory the next time. Watches stay silent: the
-//! copy does not change.
+//! The first read of a path goes to the API server with the token of the user. Later reads are served from memory. Watches stay
+//! silent: the copy does not change.
 
 use bytes::Bytes;
 use evenkeel_api::{Kind, StrMap, selector::Selector};
@@ -20,19 +20,19 @@ use tower::{BoxError, Service};
 
 use crate::route::parameter;
 
-/// Maximum size of all answers in bytes.
+/// Maximum total size of the responses in bytes.
 const MAX_BYTES: usize = 128 * 1024 * 1024;
 
 const JSON: &str = "application/json";
 
-/// Body of an answer of the copy.
+/// Body of a response of the copy.
 type ViewBody = UnsyncBoxBody<Bytes, BoxError>;
 
 fn whole(body: Bytes) -> ViewBody {
     Full::new(body).map_err(|never| match never {}).boxed_unsync()
 }
 
-/// Answers of the API server by target and requested form.
+/// Responses of the API server by target and requested media type.
 #[derive(Clone)]
 pub(super) struct Copy {
     kube: kube::Client,
@@ -76,7 +76,7 @@ impl Edit {
         }
     }
 
-    /// Changes the answer to a read of `path` with this query. Other answers stay as they are.
+    /// Replaces the object in the response to a read of `path` with this query. Returns `None` if the response stays unchanged.
     fn apply(&self, path: &str, query: &str, body: &Bytes) -> Option<Bytes> {
         let is_list = path == self.collection || path == self.everywhere;
         let is_object = path.strip_prefix(&self.collection).and_then(|rest| rest.strip_prefix('/'))
@@ -101,7 +101,7 @@ impl Edit {
         }
     }
 
-    /// Replaces the object in a list. It comes or goes as the list's label selector says.
+    /// Replaces the object in a list, or adds or removes it according to the list's label selector.
     fn edit_list(&self, list: &mut Value, query: &str, only_metadata: bool) -> Option<()> {
         let items = list.get_mut("items")?.as_array_mut()?;
         let text = |item: &Value, field: &str| {
@@ -129,7 +129,7 @@ impl Edit {
 }
 
 impl Copy {
-    /// Creates a copy without answers. `kube` sends only reads.
+    /// Creates a copy without responses. `kube` sends only reads.
     pub(super) fn of(kube: kube::Client) -> Self {
         Self { kube, answers: Arc::default() }
     }
@@ -144,7 +144,7 @@ impl Copy {
         self.answers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads a target, or returns what was read before.
+    /// Reads a target, or returns the response to an earlier read.
     async fn read(&self, request: Request<Body>) -> Result<Answer, BoxError> {
         let target = request.uri().path_and_query().map(ToString::to_string).unwrap_or_default();
         let accept = request.headers().get(header::ACCEPT).and_then(|it| it.to_str().ok());

@@ -1,6 +1,6 @@
-//! Preview of an edit: what the API server would make of it, and what the controllers and the scheduler would do before and
-//! after. Nothing is written: the API server only rehearses the update (dry run), and the planners read a copy (`copy`) in
-//! which the object is as it would be.
+//! Preview of an edit: the object that the API server would store, and the actions of the controllers and the scheduler before
+//! and after. Nothing is written: the API server performs the update as a dry run, and the planners read a copy (`copy`) that
+//! contains the edited object.
 //!
 //! All requests have the token of the user, so that the preview shows only what the user may see.
 
@@ -50,7 +50,7 @@ impl Console {
         self.planners.is_some() && resource.supports_verb("update") && !is_secret
     }
 
-    /// Returns the page of an edit: the form, and with the text of a form also the preview.
+    /// Returns the page of an edit: the form, and the preview if `text` of a submitted form is given.
     pub(crate) async fn edit(
         &self,
         session: &Session,
@@ -137,7 +137,7 @@ impl Console {
         Ok(Outcome::Admitted { rows, compared, error })
     }
 
-    /// Compares what the controllers, and the scheduler of a pod, would do before and after an edit.
+    /// Compares the planned actions of the controllers, and the result of a pod's scheduler, before and after an edit.
     async fn compare(
         &self,
         session: &Session,
@@ -149,7 +149,7 @@ impl Console {
         let text = |field: &str| live["metadata"][field].as_str().unwrap_or_default();
         let (namespace, name) = (text("namespace"), text("name"));
         let subject = Subject::new(&kind.group, &kind.kind, namespace, name);
-        // Reads in both cases are the same, so that what others change meanwhile is no difference.
+        // Both cases share the reads, so that other clients' changes do not appear as differences.
         let copy = Copy::of(session.source.reads());
         let object = |object: &Value| Edit::new(kind, namespace, name, object.clone());
         let before = self.preview(copy.client(object(live)), resources, &subject).await?;
@@ -201,7 +201,7 @@ impl Console {
         let decoded = |object: &Value| {
             let pod = Pod::decode(object.to_string().as_bytes(), Encoding::Json);
             pod.map(Arc::new).map_err(|error| {
-                bad_request(format!("The answer of the API server is no pod: {error}"))
+                bad_request(format!("The API server's response is not a pod: {error}"))
             })
         };
         let before = scheduling.explain_pod(decoded(live)?).await;

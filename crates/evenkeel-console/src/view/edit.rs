@@ -1,4 +1,4 @@
-//! Preview of an edit: the changed fields, and what the controllers and the scheduler would do before and after.
+//! Preview of an edit: the changed fields, and the actions of the controllers and the scheduler before and after.
 
 use super::{Link, object::shown, scheduling::scheduling};
 use crate::route::{ObjectPath, controller_href};
@@ -16,7 +16,7 @@ const MAX_TEXT: usize = 200_000;
 const MAX_ROWS: usize = 200;
 /// Maximum length of a field's value on a page.
 const MAX_VALUE: usize = 600;
-/// Maximum number of nodes that are listed because the scheduler's answer differs.
+/// Maximum number of nodes that are listed because the scheduler's result differs.
 const MAX_NODES: usize = 20;
 
 /// Metadata that the API server sets. The form leaves it out.
@@ -41,7 +41,7 @@ pub(crate) struct EditPage {
     pub(crate) form_token: String,
     /// The object's fields as YAML, or the text of the form.
     pub(crate) text: String,
-    /// Path to which a what-if with the object is sent. Empty if there is none.
+    /// Path to which a what-if with the object is sent. Empty if what-ifs are not available.
     pub(crate) what_if: &'static str,
     /// Preview of the text. `None` before the form is sent.
     pub(crate) outcome: Option<Outcome>,
@@ -137,13 +137,13 @@ pub(crate) fn editable(live: &Value) -> Option<String> {
     serde_saphyr::to_string(&object).ok().filter(|text| text.len() <= MAX_TEXT)
 }
 
-/// Returns an edited object with what the form left out of the live one.
+/// Returns an edited object with the live object's fields that the form leaves out.
 ///
 /// # Errors
-/// When the text is no object, or of another one.
+/// When the text is not an object, or names another object.
 pub(crate) fn merged(mut edited: Value, live: &Value) -> Result<Value, String> {
     let Some(fields) = edited.as_object_mut() else {
-        return Err("The text is no object with apiVersion, kind and metadata.".to_owned());
+        return Err("The text is not an object with apiVersion, kind and metadata.".to_owned());
     };
     for field in ["apiVersion", "kind"] {
         if fields.get(field) != live.get(field) {
@@ -171,7 +171,7 @@ pub(crate) fn merged(mut edited: Value, live: &Value) -> Result<Value, String> {
     Ok(edited)
 }
 
-/// Returns the fields that differ among the live object, the edited one, and what the API server makes of that.
+/// Returns the fields that differ among the live object, the edited object, and the object that the API server would store.
 pub(crate) fn rows(live: &Value, edited: &Value, admitted: &Value) -> Vec<FieldRow> {
     let cleaned = [live, edited, admitted].map(|object| {
         let mut object = object.clone();
@@ -252,7 +252,7 @@ fn key_of(lists: &[Option<&[Value]>; 3]) -> Option<&'static str> {
     ["name", "mountPath", "type", "key"].into_iter().find(is_key)
 }
 
-/// Returns a value for a page: a text as it is, others as YAML.
+/// Returns a value for a page: a string unchanged, other values as YAML.
 fn text(value: Option<&Value>) -> String {
     let text = match value {
         None => String::new(),
@@ -355,7 +355,7 @@ pub(crate) struct Compared {
     pub(crate) differing: usize,
     /// Number of controllers that do nothing and wait for nothing on either side.
     pub(crate) quiet: usize,
-    /// The scheduler's answers. `None` for other objects than pods, and if the user may not see nodes and pods.
+    /// The scheduler's results. `None` for other objects than pods, and if the user may not see nodes and pods.
     pub(crate) scheduler: Option<SchedulerPair>,
 }
 
@@ -397,21 +397,21 @@ pub(crate) fn compared(pairs: Vec<Pair>, href: impl Fn(&Subject) -> String) -> C
     }
 }
 
-/// Answers of the scheduler before and after an edit of a pod.
+/// Results of the scheduler before and after an edit of a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SchedulerPair {
     /// Outcome now, and after the edit.
     pub(crate) outcomes: [String; 2],
-    /// Nodes whose answers differ: with their pages, now and after the edit.
+    /// Nodes with different results: their pages, and the results now and after the edit.
     pub(crate) nodes: Vec<(Link, [String; 2])>,
     /// Number of further nodes.
     pub(crate) more: usize,
-    /// Whether the pod has a node, so that the answers are only of interest.
+    /// Whether the pod already has a node, so that the results are only informative.
     pub(crate) is_placed: bool,
 }
 
 impl SchedulerPair {
-    /// Compares two answers. `None` stands for a pod that no profile of the schedulers is for.
+    /// Compares two results. `None` stands for a pod that no profile of the schedulers selects.
     pub(crate) fn of(
         before: Option<&Scheduled>,
         after: Option<&Scheduled>,
@@ -449,13 +449,13 @@ impl SchedulerPair {
         Self { outcomes: [outcome(before), outcome(after)], nodes, more, is_placed }
     }
 
-    /// Returns whether the answers differ.
+    /// Returns whether the results differ.
     pub(crate) fn differs(&self) -> bool {
         !self.nodes.is_empty() || self.outcomes[0] != self.outcomes[1]
     }
 }
 
-/// Returns the scheduler's answer for a node. Scores are left out: each change of the cluster moves them.
+/// Returns the scheduler's result for a node. Scores are left out, because each change of the cluster changes them.
 fn answer(node: &NodeExplained) -> String {
     match &node.refused {
         None => "feasible".to_owned(),

@@ -17,7 +17,7 @@ use std::{
 
 /// Maximum number of cells.
 pub(crate) const MAX_CELLS: usize = 2000;
-/// Maximum number of cells that have their texts in sight.
+/// Maximum number of cells that show their labels.
 const MAX_LARGE_CELLS: usize = 60;
 /// Maximum number of zones.
 const MAX_ZONES: usize = 200;
@@ -111,7 +111,7 @@ pub(crate) struct HeatMap {
     pub(crate) total: usize,
     /// Number of Ready nodes, cordoned ones included.
     pub(crate) ready: usize,
-    /// Whether cells have their texts in sight.
+    /// Whether cells show their labels.
     pub(crate) large: bool,
     /// Cells, by name of the node. Empty for a large cluster.
     pub(crate) cells: Vec<NodeCell>,

@@ -130,7 +130,7 @@ pub(crate) struct ListPage {
     pub(crate) next: String,
 }
 
-/// Returns a list. `table` is the answer of the API server in the form of a `Table` (`meta.k8s.io/v1`). Problems are first.
+/// Returns a list. `table` is the response of the API server as a `Table` (`meta.k8s.io/v1`). Objects with problems are first.
 /// `statuses` are the numbers of objects by status, if the table is sorted and filtered by it already.
 pub(crate) fn list(
     now: Timestamp,

@@ -1,4 +1,4 @@
-//! View models of the pages: pure functions from objects and reports to the values of templates. Templates escape every text.
+//! View models of the pages: pure functions from objects and reports to the values of templates. Templates escape every string.
 
 pub(crate) mod ago;
 pub(crate) mod attention;
@@ -33,13 +33,13 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// Returns a text that links to a page.
+    /// Returns a label that links to a page.
     pub(crate) fn new(text: impl Into<String>, href: impl Into<String>) -> Self {
         Self { text: text.into(), href: href.into() }
     }
 }
 
-/// Short state with a colour, which only repeats what the text says.
+/// Short state with a color. The color only repeats the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Chip {
     /// Text of the state.
@@ -69,7 +69,7 @@ impl Chip {
     }
 }
 
-/// Returns at most `max` characters of a text, with an ellipsis if it is longer.
+/// Returns at most `max` characters of a string, with an ellipsis if it is longer.
 pub(crate) fn shorten(text: &str, max: usize) -> String {
     if text.chars().count() <= max {
         return text.to_owned();

@@ -23,9 +23,9 @@ const MAX_CACHES: usize = 20;
 /// A number with its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Tile {
-    /// Name of the number, with the page that lists what it counts.
+    /// Name of the number, with the page that lists the counted objects.
     pub(crate) link: Link,
-    /// The number, or a short text.
+    /// The number, or a short label.
     pub(crate) value: String,
     /// Class in the style sheet: `good`, `quiet`, `warn` or `bad`.
     pub(crate) tone: &'static str,

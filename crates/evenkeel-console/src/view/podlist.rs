@@ -10,7 +10,7 @@ use evenkeel_api::{
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// Filter for all pods that are neither ready nor completed. It is no status of a pod: these are in CamelCase.
+/// Filter for all pods that are neither ready nor completed. It cannot be a pod's status, because statuses are in CamelCase.
 pub(crate) const NOT_READY: &str = "not-ready";
 
 /// Pods of a page.

@@ -19,14 +19,14 @@ const MAX_VICTIMS: usize = 20;
 /// Highest weighted score that has the darkest shade.
 const FULL_SCORE: i64 = 100;
 
-/// A plugin's answer about a node.
+/// A plugin's result for a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// The plugin rejects the node.
     Refuses,
     /// Weighted score of the node, and its class in the style sheet.
     Score(i64, &'static str),
-    /// No answer: an earlier plugin rejects the node, or the plugin neither filters nor scores it.
+    /// No result: an earlier plugin rejects the node, or the plugin neither filters nor scores it.
     None,
 }
 
@@ -148,7 +148,7 @@ pub(crate) fn scheduling(
     }
 }
 
-/// Returns the plugins that reject a node, then those with a score other than 0, each in the order of their first answers.
+/// Returns the plugins that reject a node, then those with a score other than 0, each in the order of their first results.
 fn plugins(nodes: &[NodeExplained]) -> Vec<&'static str> {
     let mut plugins: Vec<&'static str> = Vec::new();
     let refusing = nodes.iter().filter_map(|node| Some(node.refused.as_ref()?.plugin));

@@ -22,7 +22,7 @@ const MAX_FAULTS: usize = 200;
 /// Maximum number of nodes that a form offers.
 const MAX_PLACES: usize = 500;
 
-/// Faults of nodes: the annotation, and what it means.
+/// Faults of nodes: the annotation, and its meaning.
 static FAULTS: [(&str, &str); 5] = [
     (SILENT, "no network"),
     (NOT_READY, "the container runtime is down"),
@@ -162,7 +162,7 @@ impl FaultChange {
     /// Reads a form: a fault of a place (a node, `node/NAME` or `zone/NAME`) that begins and lasts for `duration`, or that ends.
     ///
     /// # Errors
-    /// When there is no such fault or place, or the duration is none.
+    /// When there is no such fault or place, or the duration is invalid.
     pub(crate) fn of(
         form: impl Fn(&str) -> Option<String>,
         duration: impl FnOnce(&str) -> Result<Duration, String>,
@@ -216,7 +216,7 @@ pub(crate) fn behaviors(objects: &[Value]) -> Vec<BehaviorRow> {
     rows
 }
 
-/// Fields of a Behavior's spec that say what it selects, or how.
+/// Fields of a Behavior's spec that select objects or control the selection.
 const SELECTING: [&str; 7] = ["pods", "nodes", "containers", "images", "suspend", "weight", "seed"];
 
 fn behavior(object: &Value) -> BehaviorRow {

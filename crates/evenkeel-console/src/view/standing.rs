@@ -23,7 +23,7 @@ pub(crate) struct Standing {
 }
 
 impl Standing {
-    /// Returns the sentence about a process that stands by, or an empty text about the leader.
+    /// Returns the sentence about a standby process, or an empty string for the leader.
     pub(crate) fn standby(&self) -> String {
         let lease = &self.lease;
         let holder = match &self.holder {

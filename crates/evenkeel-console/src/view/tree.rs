@@ -103,7 +103,7 @@ impl Branch {
     }
 }
 
-/// Escapes a text for HTML, as templates do.
+/// Escapes a string for HTML, as templates do.
 fn escape(text: &str) -> String {
     askama::filters::escape(text, askama::filters::Html)
         .map(|escaped| escaped.to_string())
