@@ -86,7 +86,7 @@ pub(crate) enum ResultLabel {
 }
 
 impl ResultLabel {
-    /// Returns the text of the label.
+    /// Returns the value of the label.
     fn as_str(self) -> &'static str {
         match self {
             Self::Scheduled => "scheduled",

@@ -53,7 +53,7 @@ pub struct HostPort {
 }
 
 impl HostPort {
-    /// Reports whether two pods with these ports cannot run on one node.
+    /// Returns whether two pods with these ports cannot run on one node.
     pub fn conflicts_with(&self, other: &Self) -> bool {
         self.port == other.port
             && self.protocol == other.protocol

@@ -49,7 +49,7 @@ impl Resources {
         scalar(&self.scalars, name)
     }
 
-    /// Reports whether every amount is 0.
+    /// Returns whether every amount is 0.
     pub fn is_zero(&self) -> bool {
         let Self { cpu, memory, ephemeral_storage, scalars } = self;
         *cpu == 0
@@ -59,14 +59,14 @@ impl Resources {
     }
 }
 
-/// Reports whether the name is that of a scalar resource.
+/// Returns whether the name is that of a scalar resource.
 ///
 /// Upstream: `IsScalarResourceName`.
 pub(crate) fn is_scalar(name: &str) -> bool {
     name.contains('/') || name.starts_with("hugepages-") || name.starts_with("attachable-volumes-")
 }
 
-/// Reports whether the name is that of an extended resource, which is outside the `kubernetes.io` domain.
+/// Returns whether the name is that of an extended resource, which is outside the `kubernetes.io` domain.
 ///
 /// Upstream: `IsExtendedResourceName`.
 pub(crate) fn is_extended(name: &str) -> bool {

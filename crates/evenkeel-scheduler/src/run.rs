@@ -298,7 +298,7 @@ impl Scheduler {
         self.metrics.update_gauges(&mut self.core, self.bindings.len());
     }
 
-    /// Reports whether another binding cycle may start. The limit ignores pods in Permit or PreBind, because they may
+    /// Returns whether another binding cycle may start. The limit ignores pods in Permit or PreBind, because they may
     /// wait for minutes or for other pods.
     fn may_start_binding(&self) -> bool {
         self.bindings.len() < self.max_bindings + self.core.waiting_pods().len()

@@ -19,7 +19,7 @@ use std::{collections::BTreeMap, convert::Infallible, sync::Arc};
 /// Failure to read a dump.
 #[derive(Debug, thiserror::Error)]
 pub enum DumpError {
-    /// The text is neither YAML nor JSON.
+    /// The manifest is neither YAML nor JSON.
     #[error("{0}")]
     InvalidText(String),
     /// The object with this number lacks a field.
@@ -44,10 +44,10 @@ pub struct Dump {
 }
 
 impl Dump {
-    /// Adds the objects and lists in a text, which is JSON or one or more YAML documents.
+    /// Adds the objects and lists in a manifest, which is JSON or one or more YAML documents.
     ///
     /// # Errors
-    /// As of [`read_objects`].
+    /// Fails as [`read_objects`] does.
     pub fn add(&mut self, text: &str) -> Result<(), DumpError> {
         for object in read_objects(text)? {
             self.add_object(object);
@@ -60,7 +60,7 @@ impl Dump {
         self.object_count
     }
 
-    /// Reports whether the dump has no objects.
+    /// Returns whether the dump has no objects.
     pub fn is_empty(&self) -> bool {
         self.object_count == 0
     }
@@ -101,11 +101,11 @@ impl Dump {
     }
 }
 
-/// Returns the objects in a text, which is JSON or one or more YAML documents. Lists are replaced by their items, and every
+/// Returns the objects in a manifest, which is JSON or one or more YAML documents. Lists are replaced by their items, and every
 /// object has `apiVersion` and `kind`.
 ///
 /// # Errors
-/// If the text is not valid, or an object has no `apiVersion`, `kind` or `metadata.name`.
+/// If the manifest is not valid, or an object has no `apiVersion`, `kind` or `metadata.name`.
 pub fn read_objects(text: &str) -> Result<Vec<Value>, DumpError> {
     let documents: Vec<Value> = match serde_json::from_str(text) {
         Ok(document) => vec![document],

@@ -38,7 +38,7 @@ impl StatusPatcher {
         self.last_patches.get(uid).cloned()
     }
 
-    /// Reports whether no patch is pending or running.
+    /// Returns whether no patch is pending or running.
     pub(crate) fn is_empty(&self) -> bool {
         self.patches.is_empty()
     }

@@ -59,7 +59,7 @@ pub(super) fn pod_scheduling_properties_change(old: &PodInfo, new: &PodInfo) -> 
     actions
 }
 
-/// Reports whether the status of a condition changed, or conditions were added or removed. Their order does not matter.
+/// Returns whether the status of a condition changed, or conditions were added or removed. Their order does not matter.
 fn condition_statuses_changed(old: &[NodeCondition], new: &[NodeCondition]) -> bool {
     let is_same = |(old, new): (&NodeCondition, &NodeCondition)| {
         old.type_ == new.type_ && old.status == new.status
@@ -84,7 +84,7 @@ fn actions_of<const N: usize>(changes: [(bool, ActionType); N]) -> Actions {
     changes.into_iter().filter(|(changed, _)| *changed).map(|(_, action)| action).collect()
 }
 
-/// Reports whether `a` has more of at least one resource than `b`.
+/// Returns whether `a` has more of at least one resource than `b`.
 fn any_exceeds(a: &Resources, b: &Resources) -> bool {
     a.cpu > b.cpu
         || a.memory > b.memory

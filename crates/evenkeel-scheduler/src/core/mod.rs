@@ -361,7 +361,7 @@ impl Core {
     }
 }
 
-/// Reports whether the pod's `schedulerName` selects this profile.
+/// Returns whether the pod's `schedulerName` selects this profile.
 ///
 /// Upstream: `responsibleForPod`.
 fn responsible_for_pod(profile: &Profile, pod: &Pod) -> bool {

@@ -92,7 +92,7 @@ pub struct ExtenderManagedResource {
     pub ignored_by_scheduler: bool,
 }
 
-/// Reports whether a field is left out of the JSON.
+/// Returns whether a field is left out of the JSON.
 fn is_zero(number: &i64) -> bool {
     *number == 0
 }

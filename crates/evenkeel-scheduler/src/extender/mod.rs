@@ -51,7 +51,7 @@ const SCORE_FACTOR: i64 = MAX_NODE_SCORE / MAX_EXTENDER_PRIORITY;
 #[derive(Debug, thiserror::Error)]
 pub enum SetUpError {
     /// `urlPrefix` is not a URL.
-    #[error("{0:?} is no address")]
+    #[error("{0:?} is not a URL")]
     Address(String),
     /// A file cannot be read.
     #[error("{path}: {source}")]
@@ -203,34 +203,34 @@ impl Extender {
         &self.config.url_prefix
     }
 
-    /// Reports whether scheduling continues when the extender fails.
+    /// Returns whether scheduling continues when the extender fails.
     pub fn is_ignorable(&self) -> bool {
         self.config.ignorable
     }
 
-    /// Reports whether the extender filters nodes.
+    /// Returns whether the extender filters nodes.
     pub fn is_filter(&self) -> bool {
         !self.config.filter_verb.is_empty()
     }
 
-    /// Reports whether the extender scores nodes.
+    /// Returns whether the extender scores nodes.
     pub fn is_prioritizer(&self) -> bool {
         !self.config.prioritize_verb.is_empty()
     }
 
-    /// Reports whether the extender has a preempt verb.
+    /// Returns whether the extender has a preempt verb.
     ///
     /// Upstream: `SupportsPreemption`.
     pub fn supports_preemption(&self) -> bool {
         !self.config.preempt_verb.is_empty()
     }
 
-    /// Reports whether the extender binds pods.
+    /// Returns whether the extender binds pods.
     pub fn is_binder(&self) -> bool {
         !self.config.bind_verb.is_empty()
     }
 
-    /// Reports whether the pod requests a resource that the extender manages. An extender without managed resources is
+    /// Returns whether the pod requests a resource that the extender manages. An extender without managed resources is
     /// interested in every pod.
     ///
     /// Upstream: `IsInterested`.

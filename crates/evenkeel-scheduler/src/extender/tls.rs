@@ -112,7 +112,7 @@ fn connect_client(config: &ExtenderConfig) -> Result<kube::Client, SetUpError> {
     Ok(transport(&connect)?)
 }
 
-/// Returns a text, or `None` if it is empty.
+/// Returns a string, or `None` if it is empty.
 fn non_empty(text: &str) -> Option<String> {
     Some(text.to_owned()).filter(|text| !text.is_empty())
 }

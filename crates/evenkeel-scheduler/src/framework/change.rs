@@ -96,7 +96,7 @@ impl<T> Delta<T> {
         }
     }
 
-    /// Reports whether the object was added.
+    /// Returns whether the object was added.
     pub fn is_added(&self) -> bool {
         matches!(self, Self::Added(_))
     }

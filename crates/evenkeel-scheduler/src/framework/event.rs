@@ -196,7 +196,7 @@ impl ClusterEvent {
         EventResource::ALL.map(|resource| Self { resource, actions: u32::MAX }).to_vec()
     }
 
-    /// Reports whether the registration includes a change of this resource with this action type.
+    /// Returns whether the registration includes a change of this resource with this action type.
     pub fn covers(&self, resource: EventResource, action: ActionType) -> bool {
         self.resource == resource && self.actions & bit(action) != 0
     }

@@ -19,16 +19,16 @@ pub trait Extender: std::fmt::Debug + Send + Sync + 'static {
     /// Returns the name for messages and logs.
     fn name(&self) -> &str;
 
-    /// Reports whether the extender handles the pod: either it manages no particular resources, or the pod requests one
+    /// Returns whether the extender handles the pod: either it manages no particular resources, or the pod requests one
     /// of them.
     fn is_interested(&self, pod: &PodInfo) -> bool;
 
-    /// Reports whether scheduling continues without the extender while it fails.
+    /// Returns whether scheduling continues without the extender while it fails.
     fn is_ignorable(&self) -> bool {
         false
     }
 
-    /// Reports whether the extender filters nodes.
+    /// Returns whether the extender filters nodes.
     fn is_filter(&self) -> bool {
         false
     }
@@ -40,7 +40,7 @@ pub trait Extender: std::fmt::Debug + Send + Sync + 'static {
         nodes: &'a [Arc<str>],
     ) -> PluginFuture<'a, Result<ExtenderFiltered, ExtenderError>>;
 
-    /// Reports whether the extender scores nodes.
+    /// Returns whether the extender scores nodes.
     fn is_prioritizer(&self) -> bool {
         false
     }
@@ -53,7 +53,7 @@ pub trait Extender: std::fmt::Debug + Send + Sync + 'static {
         nodes: &'a [Arc<str>],
     ) -> PluginFuture<'a, Result<ExtenderScores, ExtenderError>>;
 
-    /// Reports whether the extender has a preempt verb.
+    /// Returns whether the extender has a preempt verb.
     ///
     /// Upstream: `SupportsPreemption`.
     fn supports_preemption(&self) -> bool {
@@ -69,7 +69,7 @@ pub trait Extender: std::fmt::Debug + Send + Sync + 'static {
         candidates: &'a [Candidate],
     ) -> PluginFuture<'a, Result<Vec<MetaVictims>, ExtenderError>>;
 
-    /// Reports whether the extender binds the pods that it is interested in.
+    /// Returns whether the extender binds the pods that it is interested in.
     fn is_binder(&self) -> bool {
         false
     }

@@ -102,7 +102,7 @@ impl ExtensionPoint {
         }
     }
 
-    /// Reports whether a plugin implements the extension point.
+    /// Returns whether a plugin implements the extension point.
     pub fn is_implemented_by(self, plugin: &dyn Plugin) -> bool {
         match self {
             Self::QueueSort => plugin.as_queue_sort().is_some(),

@@ -31,7 +31,7 @@ impl Image {
         self.n_nodes
     }
 
-    /// Reports whether a node has the image.
+    /// Returns whether a node has the image.
     pub fn is_on(&self, slot: Slot) -> bool {
         self.slot_bits.get(slot as usize / 64).is_some_and(|bits| bits & bit(slot) != 0)
     }

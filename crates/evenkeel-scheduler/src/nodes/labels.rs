@@ -94,7 +94,7 @@ impl LabelColumn {
         id
     }
 
-    /// Reports whether the column may have so many values without a node that it should be rebuilt.
+    /// Returns whether the column may have so many values without a node that it should be rebuilt.
     fn is_stale(&self) -> bool {
         self.values.len() > 2 * self.value_ids.len() + 64
     }

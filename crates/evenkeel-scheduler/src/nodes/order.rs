@@ -64,7 +64,7 @@ impl Order {
     }
 }
 
-/// Reports whether two versions of a node have the same position in the order.
+/// Returns whether two versions of a node have the same position in the order.
 pub(super) fn have_same_position(old: &Node, new: &Node) -> bool {
     old.meta.labels == new.meta.labels || zone_of(old) == zone_of(new)
 }

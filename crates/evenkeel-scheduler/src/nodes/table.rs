@@ -235,7 +235,7 @@ impl NodeTable {
         self.nodes.len()
     }
 
-    /// Reports whether the slot has a node. A slot without a node may still have pods whose node does not exist.
+    /// Returns whether the slot has a node. A slot without a node may still have pods whose node does not exist.
     pub(crate) fn has_node(&self, slot: Slot) -> bool {
         self.nodes.get(slot as usize).is_some_and(Option::is_some)
     }
@@ -250,7 +250,7 @@ impl NodeTable {
         self.order.len()
     }
 
-    /// Reports whether there are no nodes.
+    /// Returns whether there are no nodes.
     pub fn is_empty(&self) -> bool {
         self.order.len() == 0
     }
@@ -296,7 +296,7 @@ impl NodeTable {
         self.n_unschedulable
     }
 
-    /// Reports whether a bound or assumed pod refers to the PersistentVolumeClaim.
+    /// Returns whether a bound or assumed pod refers to the PersistentVolumeClaim.
     pub fn uses_claim(&self, namespace: &str, name: &str) -> bool {
         !self.claim_users.is_empty()
             && self.claim_users.contains_key(&*format!("{namespace}/{name}"))

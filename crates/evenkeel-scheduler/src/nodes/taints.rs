@@ -46,7 +46,7 @@ impl TaintSets {
     }
 }
 
-/// Reports whether two lists have the same effect on pods: they differ at most in `timeAdded`.
+/// Returns whether two lists have the same effect on pods: they differ at most in `timeAdded`.
 fn have_same_effect(a: &[Taint], b: &[Taint]) -> bool {
     let is_same =
         |(a, b): (&Taint, &Taint)| a.key == b.key && a.value == b.value && a.effect == b.effect;

@@ -36,12 +36,12 @@ impl RequiredNodeAffinity {
         Self { selector: Vec::new(), terms: Some(compile_terms(selector, nodes)) }
     }
 
-    /// Reports whether there are no requirements, so that every node matches.
+    /// Returns whether there are no requirements, so that every node matches.
     pub(super) fn matches_every_node(&self) -> bool {
         self.selector.is_empty() && self.terms.is_none()
     }
 
-    /// Reports whether the node matches.
+    /// Returns whether the node matches.
     pub(super) fn matches(&self, slot: Slot) -> bool {
         let match_all = |requirements: &Vec<CompiledRequirement>| {
             requirements.iter().all(|requirement| requirement.matches(slot))
@@ -120,7 +120,7 @@ enum LabelCheck {
 }
 
 impl CompiledRequirement {
-    /// Reports whether the node in this slot meets the requirement.
+    /// Returns whether the node in this slot meets the requirement.
     fn matches(&self, slot: Slot) -> bool {
         match self {
             Self::Label { column, check } => check.matches(column, column.value_id_of(slot)),
@@ -131,7 +131,7 @@ impl CompiledRequirement {
 }
 
 impl LabelCheck {
-    /// Reports whether a value passes the check. A node without the label has no value.
+    /// Returns whether a value passes the check. A node without the label has no value.
     fn matches(&self, column: &LabelColumn, value_id: Option<u32>) -> bool {
         let number = || column.value(value_id?).parse::<i64>().ok();
         match self {
@@ -161,7 +161,7 @@ fn compile_terms(selector: &NodeSelector, nodes: &NodeTable) -> Vec<Vec<Compiled
     terms.map(|term| compile_term(term, nodes)).collect()
 }
 
-/// Reports whether the term has no requirements. Such a term matches no node.
+/// Returns whether the term has no requirements. Such a term matches no node.
 fn is_empty_term(term: &NodeSelectorTerm) -> bool {
     term.match_expressions.is_empty() && term.match_fields.is_empty()
 }

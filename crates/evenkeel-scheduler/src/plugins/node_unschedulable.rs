@@ -74,12 +74,12 @@ impl Filter for NodeUnschedulable {
     }
 }
 
-/// Reports whether the node is not cordoned, or the pod tolerates cordoned nodes.
+/// Returns whether the node is not cordoned, or the pod tolerates cordoned nodes.
 fn accepts(pod: &PodInfo, node: &Node) -> bool {
     !node.spec.unschedulable || tolerates_unschedulable(pod)
 }
 
-/// Reports whether the pod tolerates cordoned nodes.
+/// Returns whether the pod tolerates cordoned nodes.
 fn tolerates_unschedulable(pod: &PodInfo) -> bool {
     let taint = Taint {
         key: "node.kubernetes.io/unschedulable".into(),

@@ -133,7 +133,7 @@ impl RandomCluster {
             .filter_map(|(pod, node_name)| Some((&*pod.pod, &**self.nodes.get(node_name)?)))
     }
 
-    /// Reports whether a term of `owner` matches a pod, computed from the objects.
+    /// Returns whether a term of `owner` matches a pod, computed from the objects.
     pub(super) fn matches(&self, term: &PodAffinityTerm, owner: &Pod, pod: &Pod) -> bool {
         let no_labels = StrMap::default();
         let namespace_labels = self.namespaces.get(&*pod.meta.namespace).unwrap_or(&no_labels);
@@ -148,7 +148,7 @@ impl RandomCluster {
     }
 }
 
-/// Returns the plugin's reason to reject each node, or an empty text if the node is feasible.
+/// Returns the plugin's reason to reject each node, or an empty string if the node is feasible.
 pub(super) fn filter_results(
     plugin: &dyn Plugin,
     table: &NodeTable,

@@ -41,7 +41,7 @@ impl BackoffPolicy {
     }
 }
 
-/// Reports whether a backoff that ends in the window that starts at `until` is still running.
+/// Returns whether a backoff that ends in the window that starts at `until` is still running.
 ///
 /// Upstream: `isEntityBackingoff`.
 pub(super) fn is_backing_off(until: Timestamp, now: Timestamp) -> bool {

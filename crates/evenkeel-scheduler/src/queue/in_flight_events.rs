@@ -32,7 +32,7 @@ impl InFlightEvents {
         *self.pods_by_first_event.entry(sequence).or_default() += 1;
     }
 
-    /// Reports whether the pod is in flight.
+    /// Returns whether the pod is in flight.
     pub(super) fn contains(&self, uid: &str) -> bool {
         self.first_event_of_pod.contains_key(uid)
     }

@@ -178,7 +178,7 @@ impl Rejectors {
         self.unschedulable.union(self.pending)
     }
 
-    /// Reports whether no plugin rejected the pod, because its attempt ended with an error.
+    /// Returns whether no plugin rejected the pod, because its attempt ended with an error.
     pub(crate) fn is_empty(self) -> bool {
         self.union().is_empty()
     }

@@ -65,7 +65,7 @@ impl Nominator {
         self.node_by_uid.get(uid)
     }
 
-    /// Reports whether no pod is nominated.
+    /// Returns whether no pod is nominated.
     pub fn is_empty(&self) -> bool {
         self.node_by_uid.is_empty()
     }

@@ -17,12 +17,12 @@ impl PluginSet {
         self.0 |= 1 << plugin;
     }
 
-    /// Reports whether the set has the plugin.
+    /// Returns whether the set has the plugin.
     pub(crate) fn contains(self, plugin: usize) -> bool {
         self.0 & (1 << plugin) != 0
     }
 
-    /// Reports whether the set has no plugin.
+    /// Returns whether the set has no plugin.
     pub(crate) fn is_empty(self) -> bool {
         self.0 == 0
     }

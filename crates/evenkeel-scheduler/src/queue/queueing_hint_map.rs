@@ -27,7 +27,7 @@ impl QueueingHintMap {
         self.0[profile][event_index(resource, action)]
     }
 
-    /// Reports whether any plugin registered for the event. Extenders do not count, because they never reject a pod in
+    /// Returns whether any plugin registered for the event. Extenders do not count, because they never reject a pod in
     /// flight.
     pub(super) fn has_event(&self, resource: EventResource, action: ActionType) -> bool {
         self.0.iter().any(|plugins| !plugins[event_index(resource, action)].is_empty())

@@ -378,7 +378,7 @@ impl<'a> Cycle<'a> {
         names
     }
 
-    /// Reports whether no PreFilter plugin excluded this node.
+    /// Returns whether no PreFilter plugin excluded this node.
     pub(crate) fn passes_pre_filter(&self, name: &Arc<str>) -> bool {
         self.pre_filter_nodes.as_ref().is_none_or(|names| names.contains(name))
     }
@@ -443,7 +443,7 @@ impl<'a> Cycle<'a> {
         found
     }
 
-    /// Reports whether plugins or extenders score or filter the feasible nodes. Otherwise, the attempt needs only one
+    /// Returns whether plugins or extenders score or filter the feasible nodes. Otherwise, the attempt needs only one
     /// feasible node.
     fn compares_feasible_nodes(&self) -> bool {
         self.profile.at(ExtensionPoint::Score).next().is_some()

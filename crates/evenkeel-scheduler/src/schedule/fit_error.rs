@@ -92,7 +92,7 @@ impl fmt::Display for FitError {
         if counts.is_empty() {
             return Ok(());
         }
-        // Like upstream, sort the entries as text: `10 x` precedes `2 y`.
+        // Like upstream, sort the entries as strings: `10 x` precedes `2 y`.
         counts.sort_unstable();
         write!(f, " {}.", counts.join(", "))
     }

@@ -85,12 +85,12 @@ impl Trace {
         self.is_sampled.then(|| self.now())
     }
 
-    /// Reports whether the attempt is sampled, so that each plugin call is measured.
+    /// Returns whether the attempt is sampled, so that each plugin call is measured.
     pub(crate) fn is_sampled(&self) -> bool {
         self.is_sampled
     }
 
-    /// Reports whether the filter calls for this node are measured.
+    /// Returns whether the filter calls for this node are measured.
     pub(super) fn is_node_timed(&self, slot: Slot) -> bool {
         self.is_sampled && slot.is_multiple_of(NODE_SAMPLING_INTERVAL)
     }

@@ -6,7 +6,7 @@ use serde_json::Value;
 const SYSTEM_PRIORITY_CLASSES: [(&str, i64); 2] =
     [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
 
-/// Reports whether a value is an empty text or no text.
+/// Returns whether a value is an empty string or not a string.
 fn is_absent(value: &Value) -> bool {
     value.as_str().is_none_or(str::is_empty)
 }

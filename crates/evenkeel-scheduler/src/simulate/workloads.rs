@@ -66,7 +66,7 @@ const PODS: &str = "/api/v1/pods";
 /// Objects by list path.
 type Objects = BTreeMap<String, Vec<Value>>;
 
-/// Reports whether the kind is a workload.
+/// Returns whether the kind is a workload.
 pub(super) fn is_workload(kind: &str) -> bool {
     KINDS.iter().any(|(workload_kind, _)| *workload_kind == kind)
 }
@@ -136,7 +136,7 @@ fn decode<V: View>(object: &Value) -> Option<V> {
     V::decode(object.to_string().as_bytes(), Encoding::Json).ok()
 }
 
-/// Returns the text of a JSON string. Other values have an empty text.
+/// Returns the content of a JSON string, and an empty string for other values.
 fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
@@ -156,13 +156,13 @@ fn controller_reference(owner: &Value) -> Value {
     }])
 }
 
-/// Reports whether the pod is active: neither finished nor terminating.
+/// Returns whether the pod is active: neither finished nor terminating.
 fn is_active(pod: &Value) -> bool {
     !matches!(text(&pod["status"]["phase"]), "Succeeded" | "Failed")
         && pod["metadata"]["deletionTimestamp"].is_null()
 }
 
-/// Parses the indexes in a Job's status, such as `1,3-5,7`. Ignores what is invalid.
+/// Parses the indexes in a Job's status, such as `1,3-5,7`. Ignores invalid parts.
 fn index_ranges(indexes: &str) -> impl Iterator<Item = RangeInclusive<usize>> {
     indexes.split(',').filter_map(|range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));

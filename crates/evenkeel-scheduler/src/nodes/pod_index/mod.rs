@@ -85,7 +85,7 @@ impl EquivalenceClass {
         &self.nodes
     }
 
-    /// Reports whether the class's pods are terminating.
+    /// Returns whether the class's pods are terminating.
     pub(crate) fn is_deleting(&self) -> bool {
         self.sample.meta.deleting()
     }
@@ -116,7 +116,7 @@ impl PodIndex {
         }
     }
 
-    /// Reports whether a pod belongs to the class.
+    /// Returns whether a pod belongs to the class.
     pub(super) fn is_in_class(&self, class: EquivalenceClassId, pod: &Pod) -> bool {
         self.classes.get(class).is_some_and(|class| are_equivalent(&class.sample, pod))
     }
@@ -220,7 +220,7 @@ impl PodIndex {
         members.filter(|class| scopes.iter().all(|scope| class.scopes.contains(scope)))
     }
 
-    /// Reports whether a class is in all of these scopes. Returns `false` if there are no scopes.
+    /// Returns whether a class is in all of these scopes. Returns `false` if there are no scopes.
     pub(crate) fn is_member_of_all(&self, class: EquivalenceClassId, scopes: &[ScopeId]) -> bool {
         let class = self.classes.get(class);
         !scopes.is_empty()
@@ -244,7 +244,7 @@ impl PodIndex {
         })
     }
 
-    /// Reports whether a scope matches a pod.
+    /// Returns whether a scope matches a pod.
     pub(crate) fn matches_pod(&self, scope: &Scope, pod: &Pod) -> bool {
         scope.matches_pod(
             &pod.meta.namespace,
@@ -357,7 +357,7 @@ fn hash_of(hasher: &DefaultHashBuilder, pod: &Pod) -> u64 {
     hasher.hash_one((&pod.meta.namespace, &pod.meta.labels, pod.meta.deleting()))
 }
 
-/// Reports whether two pods belong to the same class.
+/// Returns whether two pods belong to the same class.
 fn are_equivalent(a: &Pod, b: &Pod) -> bool {
     // Only pod affinity and anti-affinity matter. Node affinity does not.
     let has_terms = |affinity: &Affinity| {

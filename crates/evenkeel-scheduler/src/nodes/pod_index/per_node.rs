@@ -29,7 +29,7 @@ impl PerNode {
         self.0.iter().copied()
     }
 
-    /// Reports whether no node has a pod.
+    /// Returns whether no node has a pod.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -45,17 +45,17 @@ impl Scope {
         }
     }
 
-    /// Reports whether the scope selects namespaces by label.
+    /// Returns whether the scope selects namespaces by label.
     pub(super) fn selects_namespaces(&self) -> bool {
         !self.namespace_selector.is_nothing()
     }
 
-    /// Reports whether the scope matches a pod without regard to the labels of the pod's namespace.
+    /// Returns whether the scope matches a pod without regard to the labels of the pod's namespace.
     pub(crate) fn matches_by_namespace_name(&self, pod: &Pod) -> bool {
         self.matches_pod(&pod.meta.namespace, &StrMap::default(), &pod.meta.labels)
     }
 
-    /// Reports whether the scope matches a pod with `labels` in a namespace with `namespace_labels`.
+    /// Returns whether the scope matches a pod with `labels` in a namespace with `namespace_labels`.
     pub(crate) fn matches_pod(
         &self,
         namespace: &str,

@@ -71,7 +71,7 @@ impl Bind for DefaultBinder {
     }
 }
 
-/// Reports whether the API server shows the pod on this node.
+/// Returns whether the API server shows the pod on this node.
 async fn is_bound_on_server(client: &Client, meta: &Meta, node: &str) -> bool {
     let current = client.get::<Pod>(&meta.namespace, &meta.name).await;
     current.is_ok_and(|current| is_bound(&current, meta, node))

@@ -57,12 +57,12 @@ pub(super) fn binding(meta: &Meta, node: &str) -> String {
     .to_string()
 }
 
-/// Reports whether `current` is the pod that `meta` identifies, and is bound to this node.
+/// Returns whether `current` is the pod that `meta` identifies, and is bound to this node.
 pub(super) fn is_bound(current: &Pod, meta: &Meta, node: &str) -> bool {
     current.meta.uid == meta.uid && *current.spec.node_name == *node
 }
 
-/// Reports whether the API server may have executed the request in spite of the error.
+/// Returns whether the API server may have executed the request in spite of the error.
 fn may_have_run(error: &ApiError) -> bool {
     matches!(error, ApiError::Transport { .. } | ApiError::Decode { .. })
         || matches!(error.code(), 500 | 503 | 504)

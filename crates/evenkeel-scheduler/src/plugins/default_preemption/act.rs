@@ -71,7 +71,7 @@ impl Executor {
         self.preempting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reports whether the pod's preemption is still running. It ends as soon as the cache shows that the last victim
+    /// Returns whether the pod's preemption is still running. It ends as soon as the cache shows that the last victim
     /// is terminating, even before the API server responds.
     ///
     /// Upstream: `IsPodRunningPreemption`.

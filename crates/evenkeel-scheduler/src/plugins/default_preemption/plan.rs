@@ -45,14 +45,14 @@ pub(super) fn ineligible_to_preempt_others(
     waits_for_victims.then_some("not eligible due to a terminating pod on the nominated node.")
 }
 
-/// Reports whether the pod is terminating because of a preemption.
+/// Returns whether the pod is terminating because of a preemption.
 ///
 /// Upstream: `PodTerminatingByPreemption`.
 fn is_terminating_by_preemption(pod: &Pod) -> bool {
     pod.meta.deleting() && has_preemption_disruption_target(pod)
 }
 
-/// Reports whether an earlier preemption marked the pod as a victim.
+/// Returns whether an earlier preemption marked the pod as a victim.
 fn has_preemption_disruption_target(pod: &Pod) -> bool {
     let mut conditions = pod.status.conditions.iter();
     let target = conditions.find(|condition| &*condition.type_ == "DisruptionTarget");

@@ -20,7 +20,7 @@ pub(super) enum PreemptOutcome {
     NotFound,
 }
 
-/// Reports whether the executor must activate the preemptor, because no event will requeue it. If the last victim was
+/// Returns whether the executor must activate the preemptor, because no event will requeue it. If the last victim was
 /// not found, the queue may have ignored its deletion while the preemptor was gated. If the cache still has the victim,
 /// the event of its deletion will follow.
 pub(super) fn needs_activation(last_outcome: PreemptOutcome, is_last_cached: bool) -> bool {

@@ -408,7 +408,7 @@ impl<'a> Search<'a> {
         Ok(Step::None)
     }
 
-    /// Reports whether the device is free, matches the choice, and has enough capacity.
+    /// Returns whether the device is free, matches the choice, and has enough capacity.
     fn may_select(&self, cursor: Cursor, offer: &'a Offer, device: usize) -> Result<bool, Failure> {
         let choice = self.choice(cursor);
         let claim = &self.claims[cursor.claim].claim;
@@ -422,7 +422,7 @@ impl<'a> Search<'a> {
         self.suffices(claim, choice, offer, device, consumed)
     }
 
-    /// Reports whether the device is in use, so that the claim with this index cannot get it for the choice.
+    /// Returns whether the device is in use, so that the claim with this index cannot get it for the choice.
     fn is_unavailable(&self, choice: &Choice, id: &str, claim: usize) -> bool {
         let claims = self.claims_of_device.get(id);
         if choice.admin_access {
@@ -432,7 +432,7 @@ impl<'a> Search<'a> {
         self.in_use.is_exclusively_allocated(id) || claims.is_some_and(|claims| !claims.is_empty())
     }
 
-    /// Reports whether the class and the request select the device, and whether the node can access it.
+    /// Returns whether the class and the request select the device, and whether the node can access it.
     fn selects(
         &self,
         claim: &ResourceClaim,
@@ -467,7 +467,7 @@ impl<'a> Search<'a> {
         Ok(!selects_per_device || pools::is_device_accessible(&offer.devices()[device], self.node))
     }
 
-    /// Reports whether the device has enough capacity for the choice. Other allocations and the selected requests
+    /// Returns whether the device has enough capacity for the choice. Other allocations and the selected requests
     /// already consume the amounts in `consumed`.
     fn suffices(
         &self,
@@ -713,7 +713,7 @@ fn for_each_counter<'a>(device: &'a Device, mut f: impl FnMut((&'a str, &'a str)
     }
 }
 
-/// Reports whether the taint prevents that a request with these tolerations gets the device.
+/// Returns whether the taint prevents that a request with these tolerations gets the device.
 fn forbids(taint: &DeviceTaint, tolerations: &[DeviceToleration]) -> bool {
     let tolerates = |toleration: &DeviceToleration| {
         (toleration.effect.is_empty() || toleration.effect == taint.effect)

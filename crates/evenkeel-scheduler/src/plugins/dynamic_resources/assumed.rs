@@ -68,7 +68,7 @@ impl AssumedClaims {
     }
 }
 
-/// Reports whether the pod must wait for the claim's devices to become ready.
+/// Returns whether the pod must wait for the claim's devices to become ready.
 fn must_wait(claim: &ResourceClaim) -> bool {
     claim.status.allocation.as_deref().is_some_and(claims::has_binding_conditions)
 }

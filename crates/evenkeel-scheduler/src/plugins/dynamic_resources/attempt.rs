@@ -72,7 +72,7 @@ pub(super) struct FilterContext<'a> {
     /// Timeout for device binding conditions.
     pub(super) binding_timeout: Duration,
     pub(super) now: Timestamp,
-    /// Reports whether the search has timed out.
+    /// Returns whether the search has timed out.
     pub(super) is_timed_out: &'a dyn Fn() -> bool,
     /// Compiles a CEL selector.
     pub(super) compile: &'a Compile<'a>,
@@ -153,7 +153,7 @@ impl Attempt {
         Self { claims, claim_requests, extended_resources, inventory, in_use }
     }
 
-    /// Reports whether the node can provide the pod's claims.
+    /// Returns whether the node can provide the pod's claims.
     pub(super) fn filter(
         &self,
         node: &Node,
@@ -331,7 +331,7 @@ impl Attempt {
     }
 }
 
-/// Reports whether the node can access the devices of the claim's allocation, and these are ready or may still become
+/// Returns whether the node can access the devices of the claim's allocation, and these are ready or may still become
 /// ready.
 fn is_available(claim: &ResourceClaim, node: &Node, timeout: Duration, now: Timestamp) -> bool {
     let Some(allocation) = claim.status.allocation.as_deref() else { return true };

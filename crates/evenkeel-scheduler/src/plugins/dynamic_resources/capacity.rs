@@ -35,7 +35,7 @@ pub(super) fn consumed(
     Ok(consumed)
 }
 
-/// Reports whether the device has the requested capacity beside `consumed_by_others`.
+/// Returns whether the device has the requested capacity beside `consumed_by_others`.
 ///
 /// # Errors
 /// As for [`consumed`].
@@ -105,7 +105,7 @@ fn round_up_to_step(
     })
 }
 
-/// Reports whether the policy allows the amount.
+/// Returns whether the policy allows the amount.
 fn is_allowed(amount: Quantity, policy: Option<&CapacityRequestPolicy>) -> bool {
     let Some(policy) = policy else { return true };
     if policy.default == Some(amount) {

@@ -77,7 +77,7 @@ pub(super) fn not_found(key: &str) -> String {
     format!("resourceclaims.resource.k8s.io \"{key}\" not found")
 }
 
-/// Reports whether the claim is reserved for the pod.
+/// Returns whether the claim is reserved for the pod.
 pub(super) fn is_reserved(claim: &ResourceClaim, pod: &Pod) -> bool {
     claim.status.reserved_for.iter().any(|consumer| consumer.uid == pod.meta.uid)
 }
@@ -132,7 +132,7 @@ pub(super) fn readiness(claim: &ResourceClaim) -> Readiness {
     Readiness::Ready
 }
 
-/// Reports whether any allocated device has binding conditions.
+/// Returns whether any allocated device has binding conditions.
 pub(super) fn has_binding_conditions(allocation: &AllocationResult) -> bool {
     allocation.devices.results.iter().any(|device| !device.binding_conditions.is_empty())
 }
@@ -147,7 +147,7 @@ pub(super) fn wait_deadline(claim: &ResourceClaim, timeout: Duration) -> Option<
     allocation.allocation_timestamp?.saturating_add(timeout).ok()
 }
 
-/// Reports whether the claim's binding timeout has passed.
+/// Returns whether the claim's binding timeout has passed.
 pub(super) fn is_overdue(claim: &ResourceClaim, timeout: Duration, now: Timestamp) -> bool {
     wait_deadline(claim, timeout).is_some_and(|deadline| deadline < now)
 }

@@ -29,7 +29,7 @@ impl<'a> Constraint<'a> {
         })
     }
 
-    /// Reports whether the constraint applies to the request, or to this subrequest of it.
+    /// Returns whether the constraint applies to the request, or to this subrequest of it.
     fn applies_to(&self, request: &str, subrequest: Option<&str>) -> bool {
         let is_named = |name: &Text| match name.strip_prefix(request) {
             Some("") => true,
@@ -79,9 +79,9 @@ fn attribute<'a>(driver: &str, device: &'a Device, name: &str) -> Option<&'a Dev
     })
 }
 
-/// Reports whether both attributes have equal type and value.
+/// Returns whether both attributes have equal type and value.
 fn are_equal(a: &DeviceAttribute, b: &DeviceAttribute) -> bool {
-    /// Reports whether both values exist and are equal.
+    /// Returns whether both values exist and are equal.
     fn are_set_and_equal<T: PartialEq>(a: Option<&T>, b: Option<&T>) -> bool {
         a.is_some() && a == b
     }

@@ -18,7 +18,7 @@ pub(super) type Evaluation = Result<bool, EvaluationError>;
 /// Function that returns the result of a selector for the slice's device with this index.
 pub(super) type Evaluate<'a> = dyn Fn(&Offer, &Selector, usize) -> Evaluation + 'a;
 
-/// Results of each selector for the devices of one slice, by the selector's text. `None` means not evaluated yet.
+/// Results of each selector for the devices of one slice, by the selector's expression. `None` means not evaluated yet.
 type SliceResults = HashMap<Box<str>, Box<[Option<Evaluation>]>>;
 
 /// Results of selectors, indexed like the inventory's slices.
@@ -26,7 +26,7 @@ type SliceResults = HashMap<Box<str>, Box<[Option<Evaluation>]>>;
 pub(super) struct Evaluations(Vec<SliceResults>);
 
 impl Evaluations {
-    /// Reports whether the selector matches the device. Evaluates it on the first call and returns the same result
+    /// Returns whether the selector matches the device. Evaluates it on the first call and returns the same result
     /// later.
     pub(super) fn evaluate(
         &mut self,

@@ -134,7 +134,7 @@ impl ExtendedResourceRequest {
     }
 }
 
-/// Reports whether a claim was created for extended resources.
+/// Returns whether a claim was created for extended resources.
 pub(super) fn is_extended_resource_claim(claim: &ResourceClaim) -> bool {
     claim.meta.annotations.get(EXTENDED_RESOURCE_CLAIM_ANNOTATION) == Some("true")
 }

@@ -36,7 +36,7 @@ struct SharedUse {
 }
 
 impl InUse {
-    /// Reports whether the device is exclusively allocated.
+    /// Returns whether the device is exclusively allocated.
     pub(super) fn is_exclusively_allocated(&self, id: &str) -> bool {
         self.exclusive.contains_key(id)
     }
@@ -46,7 +46,7 @@ impl InUse {
         self.shared.get(id).map(|shared| &shared.consumed)
     }
 
-    /// Reports whether the device is in use, exclusively or shared.
+    /// Returns whether the device is in use, exclusively or shared.
     pub(super) fn contains(&self, id: &str) -> bool {
         self.is_exclusively_allocated(id) || self.shared.contains_key(id)
     }
@@ -116,7 +116,7 @@ impl Tracker {
         Arc::clone(&self.in_use)
     }
 
-    /// Reports whether an allocation of the claim is in flight and not written yet.
+    /// Returns whether an allocation of the claim is in flight and not written yet.
     pub(super) fn is_pending(&self, uid: &str) -> bool {
         self.pending.contains_key(uid) && !self.settled.contains(uid)
     }

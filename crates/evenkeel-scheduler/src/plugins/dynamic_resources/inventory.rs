@@ -45,7 +45,7 @@ impl Offer {
         &self.slice.spec.devices
     }
 
-    /// Reports whether a device of the slice uses a feature that this allocator does not support. The allocator ignores
+    /// Returns whether a device of the slice uses a feature that this allocator does not support. The allocator ignores
     /// such slices.
     pub(super) fn uses_unsupported_feature(&self) -> bool {
         let mut consumed = self.devices().iter().flat_map(|device| &*device.consumes_counters);

@@ -31,7 +31,7 @@ pub(super) enum PoolState {
     Invalid,
 }
 
-/// Reports whether a node selection includes the node. The other arguments are the selection of a slice or device.
+/// Returns whether a node selection includes the node. The other arguments are the selection of a slice or device.
 pub(super) fn selects_node(
     name: &str,
     all_nodes: bool,
@@ -47,12 +47,12 @@ pub(super) fn selects_node(
     all_nodes || selector.is_some_and(matches_node)
 }
 
-/// Reports whether the node can access a device that has its own node selection.
+/// Returns whether the node can access a device that has its own node selection.
 pub(super) fn is_device_accessible(device: &Device, node: &Node) -> bool {
     selects_node(&device.node_name, device.all_nodes, device.node_selector.as_deref(), node)
 }
 
-/// Reports whether the node can access some device of the slice.
+/// Returns whether the node can access some device of the slice.
 fn is_offer_accessible(offer: &Offer, node: &Node) -> bool {
     let spec = &offer.slice.spec;
     let selector = spec.node_selector.as_deref();
@@ -143,13 +143,13 @@ fn build_pool<'a>(inventory: &'a Inventory, mut offers: Vec<&'a Offer>) -> Optio
     Some(pool)
 }
 
-/// Reports whether the devices of the slices have different names.
+/// Returns whether the devices of the slices have different names.
 fn are_names_unique(offers: &[&Offer]) -> bool {
     let mut names = BTreeSet::new();
     offers.iter().flat_map(|offer| offer.devices()).all(|device| names.insert(&*device.name))
 }
 
-/// Reports whether all counters that the pool's devices consume exist.
+/// Returns whether all counters that the pool's devices consume exist.
 fn consumes_existing_counters(pool: &Pool<'_>) -> bool {
     let devices =
         pool.offers.iter().chain(&pool.inaccessible_offers).flat_map(|offer| offer.devices());

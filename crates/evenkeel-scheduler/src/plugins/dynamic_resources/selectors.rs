@@ -62,7 +62,7 @@ impl Selector {
         &self.text
     }
 
-    /// Reports whether the selector matches the device.
+    /// Returns whether the selector matches the device.
     pub(super) fn selects(&self, driver: &str, device: &Device) -> Result<bool, EvaluationError> {
         let program =
             self.program.as_ref().map_err(|error| EvaluationError::Compile(error.clone()))?;

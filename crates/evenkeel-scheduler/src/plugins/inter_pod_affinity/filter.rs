@@ -144,7 +144,7 @@ impl AffinityState {
         }
     }
 
-    /// Reports whether the node satisfies the pod's affinity. For the first pod of a group with affinity to itself,
+    /// Returns whether the node satisfies the pod's affinity. For the first pod of a group with affinity to itself,
     /// every node with the topology keys does.
     ///
     /// Upstream: `nodeTopologyMatchesAffinity`, `satisfiesSelfAffinityCheck`.

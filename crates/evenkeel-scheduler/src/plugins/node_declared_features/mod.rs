@@ -53,7 +53,7 @@ fn containers(pod: &Pod) -> impl Iterator<Item = &Container> {
     pod.spec.containers.iter().chain(&pod.spec.init_containers)
 }
 
-/// Reports whether a container exit may restart all containers of the pod.
+/// Returns whether a container exit may restart all containers of the pod.
 fn may_restart_all_containers(pod: &Pod) -> bool {
     let mut rules = containers(pod).flat_map(|container| &*container.restart_policy_rules);
     rules.any(|rule| &*rule.action == "RestartAllContainers")

@@ -46,7 +46,7 @@ pub(super) fn hint(
     }
 }
 
-/// Reports whether the DeviceClass provides a requested resource that it did not provide before.
+/// Returns whether the DeviceClass provides a requested resource that it did not provide before.
 fn maps_requested_resource(edit: &Delta<Arc<DeviceClass>>, requests: &Resources) -> bool {
     let Some(class) = edit.after() else { return false };
     let is_requested =
@@ -77,7 +77,7 @@ impl Allocatable {
         Self { resources, pods }
     }
 
-    /// Reports whether the pod would fit on the empty node.
+    /// Returns whether the pod would fit on the empty node.
     fn fits(&self, requests: &Resources, devices_provide: DevicesProvide<'_>) -> bool {
         let allocatable = &self.resources;
         self.pods > 0
@@ -90,7 +90,7 @@ impl Allocatable {
             })
     }
 
-    /// Reports whether a resource that the pod requests has increased, or devices may provide one.
+    /// Returns whether a resource that the pod requests has increased, or devices may provide one.
     fn has_increased(
         &self,
         old: &Self,
@@ -106,7 +106,7 @@ impl Allocatable {
     }
 }
 
-/// Reports whether `more` exceeds `less` in a resource that the pod requests.
+/// Returns whether `more` exceeds `less` in a resource that the pod requests.
 fn exceeds_in_requested(more: &Resources, less: &Resources, requests: &Resources) -> bool {
     (requests.cpu > 0 && more.cpu > less.cpu)
         || (requests.memory > 0 && more.memory > less.memory)

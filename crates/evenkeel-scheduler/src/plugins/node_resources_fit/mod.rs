@@ -100,12 +100,12 @@ impl NodeResourcesFit {
         }
     }
 
-    /// Reports whether a DeviceClass provides the extended resource, so that nodes need not advertise it.
+    /// Returns whether a DeviceClass provides the extended resource, so that nodes need not advertise it.
     fn devices_provide(&self, name: &str) -> bool {
         self.device_classes.as_ref().is_some_and(|classes| classes.class_of(name).is_some())
     }
 
-    /// Reports whether the filter ignores a resource.
+    /// Returns whether the filter ignores a resource.
     fn ignores(&self, name: &str) -> bool {
         let group = name.split('/').next().unwrap_or_default();
         is_extended(name)

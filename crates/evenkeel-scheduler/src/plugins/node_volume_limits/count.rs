@@ -39,7 +39,7 @@ impl CsiVolume {
         is_known.then(|| Self { driver: driver.into(), handle: handle.into(), is_migrated })
     }
 
-    /// Reports whether the volume counts on a node with this CSINode.
+    /// Returns whether the volume counts on a node with this CSINode.
     pub(super) fn counts_on(&self, node: Option<&CsiNode>) -> bool {
         !self.is_migrated || node.is_some()
     }

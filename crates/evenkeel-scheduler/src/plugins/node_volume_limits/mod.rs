@@ -124,7 +124,7 @@ impl Plugin for NodeVolumeLimits {
     }
 }
 
-/// Reports whether the volume may belong to a CSI driver.
+/// Returns whether the volume may belong to a CSI driver.
 fn may_be_csi_volume(volume: &Volume) -> bool {
     let source = &volume.source;
     source.persistent_volume_claim.is_some()
@@ -142,7 +142,7 @@ fn limit_of(driver: &CsiNodeDriver) -> Option<i32> {
     driver.allocatable.as_deref().and_then(|allocatable| allocatable.count)
 }
 
-/// Reports whether the node's limit for some driver increased.
+/// Returns whether the node's limit for some driver increased.
 fn has_higher_limit(old: &CsiNode, new: &CsiNode) -> bool {
     let old_limit = |name: &str| {
         let driver = old.spec.drivers.iter().find(|driver| *driver.name == *name);
@@ -234,14 +234,14 @@ fn reject_missing_driver(
     Ok(())
 }
 
-/// Reports whether pods that use the driver must not be scheduled to nodes without it.
+/// Returns whether pods that use the driver must not be scheduled to nodes without it.
 fn requires_driver(listers: &dyn VolumeListers, driver: &str) -> bool {
     listers
         .driver(driver)
         .is_some_and(|driver| driver.spec.prevent_pod_scheduling_if_missing == Some(true))
 }
 
-/// Reports whether the CSINode lists the driver.
+/// Returns whether the CSINode lists the driver.
 fn has_driver(csi_node: Option<&CsiNode>, driver: &str) -> bool {
     csi_node
         .is_some_and(|node| node.spec.drivers.iter().any(|installed| *installed.name == *driver))

@@ -116,12 +116,12 @@ impl EligibleNodes {
         Self { is_eligible: Some(is_eligible) }
     }
 
-    /// Reports whether all nodes are eligible.
+    /// Returns whether all nodes are eligible.
     pub(super) fn are_all(&self) -> bool {
         self.is_eligible.is_none()
     }
 
-    /// Reports whether the constraint counts the pods of this node.
+    /// Returns whether the constraint counts the pods of this node.
     pub(super) fn contains(&self, slot: Slot) -> bool {
         self.is_eligible.as_ref().is_none_or(|is_eligible| is_eligible[slot as usize])
     }

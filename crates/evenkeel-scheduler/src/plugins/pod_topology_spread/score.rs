@@ -173,7 +173,7 @@ fn count_by_domain(
 }
 
 impl SoftConstraints {
-    /// Reports whether the node lacks a topology key that it must have.
+    /// Returns whether the node lacks a topology key that it must have.
     fn ignores(&self, slot: Slot) -> bool {
         self.require_all_topologies
             && self

@@ -74,7 +74,7 @@ fn constraints_of<'a>(pod: &'a Pod, when_unsatisfiable: &str) -> Vec<&'a Topolog
         .collect()
 }
 
-/// Reports whether the labels of `other` match a constraint of `pod`.
+/// Returns whether the labels of `other` match a constraint of `pod`.
 fn matches(constraint: &TopologySpreadConstraint, pod: &Pod, other: &Pod) -> bool {
     let keys = constraint.match_label_keys.iter();
     let mut keys = keys.filter(|key| pod.meta.labels.contains(key));
@@ -103,7 +103,7 @@ fn count_on(
     counted.count() as i64
 }
 
-/// Reports whether the constraint's policies for node affinity and taints include the node.
+/// Returns whether the constraint's policies for node affinity and taints include the node.
 fn is_included(constraint: &TopologySpreadConstraint, pod: &Pod, node: &Node) -> bool {
     (&*constraint.node_affinity_policy == "Ignore" || matches_required(&pod.spec, node))
         && (&*constraint.node_taints_policy != "Honor"
@@ -114,7 +114,7 @@ fn has_topology_keys(constraints: &[&TopologySpreadConstraint], node: &Node) -> 
     constraints.iter().all(|constraint| node.meta.labels.contains(&constraint.topology_key))
 }
 
-/// Returns the reason to reject each node, or an empty text for a feasible node.
+/// Returns the reason to reject each node, or an empty string for a feasible node.
 fn expected(cluster: &RandomCluster, pod: &Pod) -> BTreeMap<String, String> {
     let hard = constraints_of(pod, "DoNotSchedule");
     let domains = |constraint: &TopologySpreadConstraint| {

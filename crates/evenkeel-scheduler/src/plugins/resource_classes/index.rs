@@ -18,7 +18,7 @@ pub(in crate::plugins) fn implicit_resource_name(class: &str) -> String {
     format!("{IMPLICIT_NAME_PREFIX}{class}")
 }
 
-/// Reports whether devices may provide the resource.
+/// Returns whether devices may provide the resource.
 pub(in crate::plugins) fn may_be_provided_by_devices(resource: &str) -> bool {
     is_extended(resource) || resource.starts_with(IMPLICIT_NAME_PREFIX)
 }

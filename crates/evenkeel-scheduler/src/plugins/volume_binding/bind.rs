@@ -48,7 +48,7 @@ pub(super) fn selected_node_patch(claim: &PersistentVolumeClaim, node: &str) -> 
     (!is_set).then(|| json!({"metadata": {"annotations": {volume::SELECTED_NODE: node}}}))
 }
 
-/// Reports whether all claims are bound.
+/// Returns whether all claims are bound.
 ///
 /// # Errors
 ///
@@ -101,7 +101,7 @@ pub(super) fn check_bindings(
     Ok(true)
 }
 
-/// Reports whether the volume of a claim was provisioned and the claim is bound to it.
+/// Returns whether the volume of a claim was provisioned and the claim is bound to it.
 fn is_provisioned(
     observed: &Observed,
     written: &WrittenObject,

@@ -69,13 +69,13 @@ pub(super) struct Provision {
 }
 
 impl PodVolumes {
-    /// Reports whether there is nothing to bind and nothing to provision.
+    /// Returns whether there is nothing to bind and nothing to provision.
     pub(super) fn is_empty(&self) -> bool {
         self.bindings.is_empty() && self.provisions.is_empty()
     }
 }
 
-/// Reports whether the claim is fully bound.
+/// Returns whether the claim is fully bound.
 ///
 /// Upstream: `isPVCFullyBound`.
 pub(super) fn is_bound(claim: &PersistentVolumeClaim) -> bool {
@@ -168,7 +168,7 @@ fn check_bound_claims(listers: &dyn VolumeListers, claims: &PodClaims, node: &No
     Ok(())
 }
 
-/// Reports whether the volume is accessible from the node, taking CSI migration into account.
+/// Returns whether the volume is accessible from the node, taking CSI migration into account.
 pub(super) fn is_reachable(
     listers: &dyn VolumeListers,
     volume: &PersistentVolume,

@@ -178,7 +178,7 @@ impl Filter for VolumeRestrictions {
     }
 }
 
-/// Reports whether the volume is of a type that two pods on a node may not always share.
+/// Returns whether the volume is of a type that two pods on a node may not always share.
 fn is_disk(source: &VolumeSource) -> bool {
     source.gce_persistent_disk.is_some()
         || source.aws_elastic_block_store.is_some()
@@ -186,14 +186,14 @@ fn is_disk(source: &VolumeSource) -> bool {
         || source.iscsi.is_some()
 }
 
-/// Reports whether the pods cannot run on the same node, because they have conflicting disks.
+/// Returns whether the pods cannot run on the same node, because they have conflicting disks.
 fn have_conflicting_disks(pod: &Pod, other: &Pod) -> bool {
     let disks = pod.spec.volumes.iter().map(|volume| &volume.source).filter(|disk| is_disk(disk));
     let disks_in_use = || other.spec.volumes.iter().map(|volume| &volume.source);
     disks.into_iter().any(|disk| disks_in_use().any(|other| is_volume_conflict(disk, other)))
 }
 
-/// Reports whether both volumes are the same disk, and two pods on a node may not share it.
+/// Returns whether both volumes are the same disk, and two pods on a node may not share it.
 fn is_volume_conflict(a: &VolumeSource, b: &VolumeSource) -> bool {
     let gce = a.gce_persistent_disk.as_deref().zip(b.gce_persistent_disk.as_deref());
     let ebs = a.aws_elastic_block_store.as_deref().zip(b.aws_elastic_block_store.as_deref());

@@ -48,7 +48,7 @@ impl TestExecutor {
         );
     }
 
-    /// Reports whether the executor activates the preemptor within this time.
+    /// Returns whether the executor activates the preemptor within this time.
     async fn is_activated_within(&mut self, time: Duration) -> bool {
         let command = tokio::time::timeout(time, self.commands.recv()).await;
         matches!(command, Ok(Some(Command::Activate(uid))) if *uid == *"high")

@@ -306,7 +306,7 @@ fn reserve_on_n(script: &Script) -> (DynamicResources, Client) {
     (plugin, client)
 }
 
-/// Reports whether the tracker has the device `d0` in use.
+/// Returns whether the tracker has the device `d0` in use.
 fn is_device_in_use(plugin: &DynamicResources) -> bool {
     super::super::lock(&plugin.cluster.get().unwrap().allocation_tracker)
         .in_use()
