@@ -135,8 +135,8 @@ impl CloudContext {
         });
     }
 
-    /// Initializes the provider and starts all controllers that it supports. The program also starts the others, which
-    /// then log what the provider lacks.
+    /// Initializes the provider and starts all controllers that it supports. The program also starts the other controllers,
+    /// which then log that the provider does not support them.
     ///
     /// # Errors
     /// Fails if a controller cannot start with its options.

@@ -87,11 +87,11 @@ pub enum ConfigError {
         /// Error of the read.
         source: std::io::Error,
     },
-    /// The text is not a valid [`Config`].
+    /// The file is not a valid [`Config`].
     #[error("the configuration is not valid: {0}")]
     Text(String),
     /// An entry is not an address, a range or a network.
-    #[error("{0:?} is no address, range (first-last) or network (address/length)")]
+    #[error("{0:?} is not an address, range (first-last) or network (address/length)")]
     Range(String),
     /// Two ranges overlap, so an address would be in both.
     #[error("addresses {0} and {1} overlap")]
@@ -100,7 +100,7 @@ pub enum ConfigError {
     #[error("{0} {1:?}: a name must be given, and only once")]
     Name(&'static str, String),
     /// A machine's address is invalid.
-    #[error("machine {0}: {1:?} is no address")]
+    #[error("machine {0}: {1:?} is not an IP address")]
     Address(String, String),
 }
 
@@ -108,7 +108,7 @@ impl Config {
     /// Parses a configuration.
     ///
     /// # Errors
-    /// Fails if the text is invalid; the error contains the position.
+    /// Fails if the configuration is invalid; the error contains the position.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         serde_saphyr::from_str(text).map_err(|error| ConfigError::Text(error.to_string()))
     }

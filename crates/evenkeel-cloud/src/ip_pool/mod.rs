@@ -153,7 +153,7 @@ fn replace_config(current: &RwLock<Arc<ValidConfig>>, config: &Config) -> Result
     Ok(())
 }
 
-/// Rereads a configuration file whenever its text changes. Never returns.
+/// Rereads a configuration file whenever its content changes. Never returns.
 async fn follow_config_file(path: PathBuf, config: Arc<RwLock<Arc<ValidConfig>>>, clock: Clock) {
     let mut last_text = tokio::fs::read_to_string(&path).await.ok();
     loop {

@@ -223,7 +223,7 @@ fn age(service: &Service) -> (Option<evenkeel_api::time::Timestamp>, &str, &str)
     (service.meta.creation, &service.meta.namespace, &service.meta.name)
 }
 
-/// Returns the names and ranges of pools as text for errors.
+/// Returns the names and ranges of pools for error messages.
 fn names(pools: &[&Pool]) -> String {
     let describe = |pool: &&Pool| {
         let ranges: Vec<String> = pool.ranges.iter().map(ToString::to_string).collect();

@@ -153,7 +153,7 @@ fn invalid_configurations_are_rejected() {
         ("pools: [{name: a}, {name: a}]", "only once"),
         ("pools: [{addresses: [10.0.0.1]}]", "must be given"),
         ("pool: []", "pool"),
-        ("nodes: {machines: [{name: m, internal: [x]}]}", "\"x\" is no address"),
+        ("nodes: {machines: [{name: m, internal: [x]}]}", "\"x\" is not an IP address"),
         ("nodes: {machines: [{name: m}, {name: m}]}", "only once"),
     ];
     for (text, why) in invalid {

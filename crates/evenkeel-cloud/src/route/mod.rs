@@ -107,7 +107,7 @@ fn parse_cluster_cidrs(texts: &[String]) -> Result<Vec<Cidr>, String> {
     let ranges: Result<Vec<Cidr>, String> = texts
         .iter()
         .map(|text| {
-            Cidr::parse(text).ok_or_else(|| format!("--cluster-cidr: {text:?} is no range"))
+            Cidr::parse(text).ok_or_else(|| format!("--cluster-cidr: {text:?} is not a CIDR"))
         })
         .collect();
     let ranges = ranges?;

@@ -29,7 +29,7 @@ impl Hosts {
         self.0.is_empty()
     }
 
-    /// Returns the first names as text for events.
+    /// Returns the first names for the messages of events.
     pub(super) fn names(&self) -> String {
         let mut names: Vec<&str> = self.0.keys().take(MAX_NAMES).map(|name| &**name).collect();
         let omitted = format!("<{} more>", self.len().saturating_sub(MAX_NAMES));
