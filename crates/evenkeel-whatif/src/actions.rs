@@ -31,9 +31,9 @@ const LATE_RETRY: Duration = Duration::from_mins(1);
 const LATE: Duration = Duration::from_hours(1);
 /// Interval at which a drain checks whether evicted pods still exist.
 const POLL: Duration = Duration::from_secs(1);
-/// Interval at which what an applied object needs is looked for, such as the service account of a new namespace.
+/// Interval of checks for the prerequisites of an applied object, such as the service account of a new namespace.
 const NEEDS_POLL: Duration = Duration::from_millis(100);
-/// Maximum time that it has to appear. Then the server's refusal says what is missing.
+/// Maximum time for the prerequisites to appear. After it, the server's refusal names the missing one.
 const NEEDS_TIMEOUT: Duration = Duration::from_secs(10);
 /// Name of the service account of pods that name none. Its controller creates it in each namespace.
 const DEFAULT_ACCOUNT: &str = "default";
@@ -343,7 +343,7 @@ fn add_part(count: u32, like: &str) -> String {
     format!("add {count} {nodes} like {like}")
 }
 
-/// Reports whether a drain evicts a pod: not those of DaemonSets, and not the mirrors of static pods.
+/// Returns whether a drain evicts a pod: not those of DaemonSets, and not the mirrors of static pods.
 ///
 /// Upstream: `daemonSetFilter`, `mirrorPodFilter`.
 fn is_evictable(pod: &Pod) -> bool {

@@ -163,7 +163,7 @@ impl fmt::Display for Nodes {
 }
 
 impl Nodes {
-    /// Reports whether the selection includes a node.
+    /// Returns whether the selection includes a node.
     pub fn includes(&self, node: &Node) -> bool {
         match self {
             Self::Name(name) => *node.meta.name == **name,
@@ -175,7 +175,7 @@ impl Nodes {
 /// Parses a duration such as `90s`, `2h30m` or `7d`.
 ///
 /// # Errors
-/// The text is no duration above zero.
+/// The string is not a duration above zero.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     duration_above_zero(text)
         .map_err(|reason| format!("{reason}; write one such as 90s, 2h30m or 7d"))

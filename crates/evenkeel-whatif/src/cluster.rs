@@ -69,10 +69,10 @@ impl Cluster {
             .map_err(|source| ReadError::Objects { path: path.to_owned(), source })
     }
 
-    /// Adds the objects and lists in a text, which is JSON or one or more YAML documents.
+    /// Adds the objects and lists in a manifest, which is JSON or one or more YAML documents.
     ///
     /// # Errors
-    /// As of [`read_objects`].
+    /// Fails as [`read_objects`] does.
     pub fn add(&mut self, text: &str, options: &CloneOptions) -> Result<(), DumpError> {
         let objects = read_objects(text)?;
         self.objects.extend(objects.into_iter().filter_map(|object| keep(object, options)));
@@ -182,7 +182,7 @@ fn silence(node: &mut Value) {
 /// Faults of nodes that change their condition `Ready`.
 pub(crate) const READINESS_FAULTS: [&str; 2] = [SILENT, NOT_READY];
 
-/// Reports whether an object is a Behavior.
+/// Returns whether an object is a Behavior.
 pub(crate) fn is_behavior(object: &Value) -> bool {
     object["kind"] == "Behavior" && text(object, "/apiVersion").starts_with("sim.evenkeel.dev/")
 }
@@ -201,7 +201,7 @@ pub(crate) fn nodes_in<'a>(objects: impl IntoIterator<Item = &'a Value>) -> Vec<
         .collect()
 }
 
-/// Returns the text at a path of an object; empty if there is none.
+/// Returns the string at a path of an object; empty if there is none.
 pub(crate) fn text<'a>(object: &'a Value, path: &str) -> &'a str {
     object.pointer(path).and_then(Value::as_str).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Differences of two variants as rows of texts, for the text and the page.
+//! Differences of two variants as rows of strings, for the text report and the page.
 
 use crate::{
     compare::{Comparison, Difference, Figure, Reasons},
@@ -7,13 +7,13 @@ use crate::{
 use evenkeel_api::quantity::Quantity;
 use std::time::Duration;
 
-/// Text of a value that a variant does not have.
+/// Label of a value that a variant does not have.
 const NONE: &str = "none";
 
-/// Things of one kind that differ.
+/// Table of differences of one kind.
 pub(crate) struct Section {
     pub(crate) title: &'static str,
-    /// What the rows are about.
+    /// Heading of the first column.
     pub(crate) head: &'static str,
     /// Whether the values are sentences.
     pub(crate) is_text: bool,
@@ -21,7 +21,7 @@ pub(crate) struct Section {
     pub(crate) rows: Vec<(String, [String; 2])>,
 }
 
-/// Returns the figures that differ, and then what differs in detail, without empty sections.
+/// Returns a section of the figures that differ, and then the sections of details. Leaves out empty sections.
 pub(crate) fn sections(comparison: &Comparison) -> Vec<Section> {
     let count = |value: i64| value.to_string();
     let seconds = |value: f64| time(Duration::try_from_secs_f64(value).unwrap_or(Duration::MAX));

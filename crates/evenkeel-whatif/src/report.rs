@@ -221,7 +221,7 @@ pub fn report(recording: &Recording) -> Report {
 }
 
 impl Report {
-    /// Reports whether nothing happened at all.
+    /// Returns whether nothing happened at all.
     pub(crate) fn is_empty(&self) -> bool {
         self.timeline.is_empty() && self.writes.is_empty()
     }

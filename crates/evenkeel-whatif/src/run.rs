@@ -101,8 +101,8 @@ pub enum Progress {
     Changed(Duration),
 }
 
-/// Runs a cluster in virtual time: it settles, then the change is made. Returns what happened from the change on. Equal
-/// arguments have equal results.
+/// Runs a cluster in virtual time: the cluster settles, then the change is made. Returns the recording from the change on.
+/// Equal arguments have equal results.
 ///
 /// # Errors
 /// The cluster cannot be loaded, has no nodes, or lacks nodes that the change names.
@@ -113,10 +113,10 @@ pub fn simulate(cluster: &Cluster, scenario: &Scenario) -> Result<Recording, Sim
     simulate_with_progress(cluster, scenario, |_| {})
 }
 
-/// Like [`simulate`], and calls `progress` a thousand times in the course of the run.
+/// Like [`simulate`], and calls `progress` a thousand times during the run.
 ///
 /// # Errors
-/// As of [`simulate`].
+/// Fails as [`simulate`] does.
 ///
 /// # Panics
 /// If it is called within a runtime.

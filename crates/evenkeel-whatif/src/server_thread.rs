@@ -1,12 +1,12 @@
-//! The API server of a simulation on a thread of its own, so that the cluster's components and the server each have a core.
+//! The API server of a simulation on its own thread, so that the cluster's components and the server each have a core.
 //!
-//! Equal runs stay equal although two threads work at the same time, because neither sees how far the other is:
+//! Runs are reproducible although two threads work at the same time, because neither thread observes the other's progress:
 //!
-//! - The server carries out one command at a time, such as a request, in the order sent: it takes the next one when nothing is
-//!   left to do for the one before.
-//! - The components take in what a command led to, such as its response and the events of watches, when nothing else is left to
-//!   do for them. They then wait for the oldest command that they have not taken in, and for no other.
-//! - Virtual time passes for the components only after all commands, and for the server only by commands.
+//! - The server carries out one command at a time, such as a request, in the order sent. It takes the next command when the
+//!   previous one has no more effects.
+//! - The components receive the effects of a command, such as its response and watch events, when they have no other work. They
+//!   then wait only for the oldest command whose effects they have not received.
+//! - Virtual time advances for the components only after all commands, and for the server only by commands.
 
 use bytes::Bytes;
 use evenkeel_api::time::Timestamp;
@@ -248,7 +248,7 @@ pub(crate) struct ServerThread {
     effects: Sender<Vec<Effect>>,
 }
 
-/// Between the server's tasks and the thread: what the current command led to so far.
+/// Effects of the current command so far, shared by the server's tasks and the thread.
 #[derive(Clone, Default)]
 struct Effects(Arc<Mutex<Vec<Effect>>>);
 
@@ -343,7 +343,7 @@ struct CommandGate {
 }
 
 impl CommandGate {
-    /// Reports what the last command led to, and waits for the next one.
+    /// Reports the effects of the last command, and waits for the next command.
     fn take_next(&mut self, effects: &Effects) {
         let Some(next) = &self.next else { return };
         if !std::mem::replace(&mut self.is_first, false) {

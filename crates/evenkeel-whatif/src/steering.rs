@@ -25,10 +25,10 @@ use evenkeel_nodes::{
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Odd number by which seeds are spread: neighbouring ones have nothing in common. It is 2^64 divided by the golden ratio.
+/// Odd factor that spreads seeds, so that neighboring seeds have nothing in common. It is 2^64 divided by the golden ratio.
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// Cluster and change as a simulation gets them.
+/// Cluster and change as the input of a simulation.
 pub(crate) struct Steered {
     /// Time of the copy, at which the run starts.
     pub(crate) start: Timestamp,
@@ -38,11 +38,11 @@ pub(crate) struct Steered {
     pub(crate) apply: Vec<Value>,
     /// Whether pods and nodes follow Behaviors.
     pub(crate) has_behaviors: bool,
-    /// Whether a node may become ready or not ready by itself in the course of the run.
+    /// Whether a node may become ready or not ready by itself during the run.
     pub(crate) readiness_changes: bool,
     /// Whether autoscalers act.
     pub(crate) autoscales: bool,
-    /// Remarks on what the simulation leaves out.
+    /// Remarks on parts of the cluster that the simulation leaves out.
     pub(crate) remarks: Vec<String>,
 }
 
@@ -146,7 +146,7 @@ fn definition() -> Value {
     definition
 }
 
-/// Reports whether a server serves what a definition defines.
+/// Returns whether a server serves the kind of a CustomResourceDefinition.
 fn is_established(definition: &Value) -> bool {
     let conditions = definition.pointer("/status/conditions").and_then(Value::as_array);
     let mut conditions = conditions.into_iter().flatten();
@@ -172,7 +172,7 @@ fn reseed(behavior: &mut Value, seed: u64) {
     }
 }
 
-/// Reports whether a node may become ready or not ready without a change of its object: by a Behavior, by an annotation with
+/// Returns whether a node may become ready or not ready without a change of its object: by a Behavior, by an annotation with
 /// an end, or because it is ready in the copy in spite of its fault.
 fn changes_by_itself(
     objects: &[Value],
@@ -221,7 +221,7 @@ impl Autoscalers {
             return found;
         }
         let usage = KnownUsage::of_objects(behaviors.iter().copied());
-        // What the change applies is in the place of what the cluster has.
+        // Objects that the change applies replace those of the cluster.
         let workloads: BTreeMap<ObjectKey, &Value> = all()
             .filter(|object| has_template(object))
             .map(|object| (key(object), object))

@@ -13,7 +13,7 @@ use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 const MAX_LINES: usize = 20;
 
 impl Report {
-    /// Returns the report as text. Long sections are cut.
+    /// Returns the report as text. Long sections are truncated.
     pub fn text(&self) -> String {
         let total = time(self.duration);
         let mut text = match self.settled_after {
@@ -117,8 +117,8 @@ impl Report {
 }
 
 impl Comparison {
-    /// Returns the comparison as text, with the names of the variants. Each line has the value of the first one, and then that
-    /// of the second one. Long sections are cut.
+    /// Returns the comparison as text, with the names of the variants. Each line has the value of the first variant, and then
+    /// that of the second. Long sections are truncated.
     pub fn text(&self, names: [&str; 2]) -> String {
         let [a, b] = names;
         let sections = sections(self);

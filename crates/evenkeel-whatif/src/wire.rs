@@ -122,15 +122,15 @@ impl tower::Service<Request<kube::client::Body>> for Wire {
     }
 }
 
-/// Answers the creation or the patch of an Event, of which nothing is stored: nobody reads them in a simulation, and a day of a
-/// large cluster has a hundred thousand.
+/// Returns the response to the creation or the patch of an Event, which is not stored. No component reads Events in a
+/// simulation, and a large cluster creates a hundred thousand a day.
 fn written_event(method: &Method) -> Response<Answer> {
     const EVENT: &str = r#"{"apiVersion":"v1","kind":"Event","metadata":{"name":"event"}}"#;
     let code = if method == Method::POST { StatusCode::CREATED } else { StatusCode::OK };
     json_answer(code, Bytes::from_static(EVENT.as_bytes()))
 }
 
-/// Returns an answer in JSON.
+/// Returns a response with JSON.
 fn json_answer(code: StatusCode, body: Bytes) -> Response<Answer> {
     let mut answer = Response::new(Full::new(body).boxed_unsync());
     *answer.status_mut() = code;
@@ -179,7 +179,7 @@ fn write(agent: &str, method: &Method, path: &str) -> Option<Write> {
     Some(Write { component: component(agent), verb, resource })
 }
 
-/// Reports whether a segment after a namespace's name is a subresource of the namespace.
+/// Returns whether a segment after a namespace's name is a subresource of the namespace.
 fn is_of_namespace(segment: &str) -> bool {
     matches!(segment, "status" | "finalize")
 }

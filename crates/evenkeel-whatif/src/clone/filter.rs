@@ -48,7 +48,7 @@ pub fn keep(mut object: Value, options: &CloneOptions) -> Option<Value> {
     Some(object)
 }
 
-/// Reports whether a copy has no objects of this type.
+/// Returns whether a copy has no objects of this type.
 pub(super) fn is_left_out_type(group: &str, kind: &str) -> bool {
     matches!(
         (group, kind),
@@ -73,7 +73,7 @@ pub(super) fn is_left_out_type(group: &str, kind: &str) -> bool {
     )
 }
 
-/// Reports whether an API server creates the object itself, from its own addresses and certificates.
+/// Returns whether an API server creates the object itself, from its own addresses and certificates.
 fn is_of_api_server(object: &Value, kind: &str) -> bool {
     let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
     let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name"));
@@ -88,7 +88,7 @@ fn is_of_api_server(object: &Value, kind: &str) -> bool {
     }
 }
 
-/// Reports whether a Secret of this type holds a token.
+/// Returns whether a Secret of this type holds a token.
 fn is_token(secret_type: &str) -> bool {
     matches!(secret_type, "kubernetes.io/service-account-token" | "bootstrap.kubernetes.io/token")
 }

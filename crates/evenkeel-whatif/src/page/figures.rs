@@ -2,7 +2,7 @@
 
 use super::{
     PageVariant,
-    plot::{self, Bar, LEFT, Mark, NumberAxis, TimeAxis, WIDTH},
+    plot::{self, Bar, LEFT, NumberAxis, Tick, TimeAxis, WIDTH},
 };
 use crate::{
     format::{counted, share, time},
@@ -36,7 +36,7 @@ pub(super) struct ReadyFigure<'a> {
 /// Figures of one variant.
 pub(super) struct Figures<'a> {
     /// Marks of the time axis.
-    pub(super) marks: Vec<Mark>,
+    pub(super) ticks: Vec<Tick>,
     /// End of the axis, in words.
     pub(super) range: String,
     pub(super) ready: Vec<ReadyFigure<'a>>,
@@ -49,7 +49,7 @@ pub(super) struct Figures<'a> {
 /// Plot of columns.
 pub(super) struct Columns {
     pub(super) bars: Vec<Bar>,
-    pub(super) marks: Vec<Mark>,
+    pub(super) ticks: Vec<Tick>,
     pub(super) highest: usize,
     pub(super) description: String,
 }
@@ -57,7 +57,7 @@ pub(super) struct Columns {
 /// Plot of rows of spans.
 pub(super) struct Rows<'a> {
     pub(super) height: f64,
-    pub(super) marks: Vec<Mark>,
+    pub(super) ticks: Vec<Tick>,
     pub(super) rows: Vec<Row<'a>>,
     pub(super) more: usize,
     pub(super) description: String,
@@ -111,7 +111,7 @@ impl<'a> Figures<'a> {
             }
         });
         Self {
-            marks: axis.marks(),
+            ticks: axis.ticks(),
             range,
             ready: ready.collect(),
             more_ready,
@@ -159,7 +159,7 @@ fn evictions(times: &[Duration], axis: TimeAxis) -> Option<Columns> {
         counts.iter().max().copied().unwrap_or_default(),
         time(length),
     );
-    Some(Columns { bars, marks: axis.marks(), highest: counts.into_iter().max()?, description })
+    Some(Columns { bars, ticks: axis.ticks(), highest: counts.into_iter().max()?, description })
 }
 
 fn nodes(nodes: &[NodeReport]) -> Option<Columns> {
@@ -181,7 +181,7 @@ fn nodes(nodes: &[NodeReport]) -> Option<Columns> {
         format!("{nodes} with {} of their CPU requested", class(index))
     });
     let width = (WIDTH - LEFT - 14.0) / CLASSES.len() as f64;
-    let marks = CLASSES.iter().enumerate().map(|(index, end)| Mark {
+    let ticks = CLASSES.iter().enumerate().map(|(index, end)| Tick {
         at: plot::round(LEFT + (index + 1) as f64 * width),
         label: format!("{end} %"),
     });
@@ -190,7 +190,7 @@ fn nodes(nodes: &[NodeReport]) -> Option<Columns> {
         "{}; the fullest had {highest} percent of its CPU requested, and {full} had more than 90 percent",
         counted(shares.len(), "node")
     );
-    Some(Columns { bars, marks: marks.collect(), highest: counts.into_iter().max()?, description })
+    Some(Columns { bars, ticks: ticks.collect(), highest: counts.into_iter().max()?, description })
 }
 
 /// Returns the columns of counts, from left to right, without empty ones.
@@ -244,9 +244,9 @@ fn budgets(charts: &Charts, axis: TimeAxis) -> Option<Rows<'_>> {
             total: time(*total),
         })
         .collect();
-    let marks = axis.marks().into_iter().map(|mark| Mark { at: place((mark.at, 0.0)).0, ..mark });
+    let ticks = axis.ticks().into_iter().map(|tick| Tick { at: place((tick.at, 0.0)).0, ..tick });
     let height = rows.len() as f64 * ROW + 4.0;
-    Some(Rows { height, marks: marks.collect(), rows, more, description })
+    Some(Rows { height, ticks: ticks.collect(), rows, more, description })
 }
 
 /// Returns the end of a name that is too long, because names differ at their end more often than at their start.

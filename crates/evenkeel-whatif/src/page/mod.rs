@@ -2,17 +2,17 @@
 //!
 //! | part of the page | implemented in |
 //! |---|---|
-//! | what happened in a sentence, and in figures | [`view`] |
+//! | summary in a sentence and in figures | [`view`] |
 //! | plots of ready pods, evictions, budgets and nodes | [`plot`], [`figures`] |
-//! | the courses of two variants in one plot | [`course`] |
+//! | time series of two variants in one plot | [`time_series`] |
 //! | tables | `templates/report.html` |
 //! | differences of two variants, whose reports are side by side | `templates/page.html` |
 //!
 //! Templates escape all text. The page's policy allows no other script than its own.
 
-mod course;
 mod figures;
 mod plot;
+mod time_series;
 mod view;
 
 use crate::{
@@ -20,7 +20,7 @@ use crate::{
     report::{Charts, Report},
 };
 use askama::Template;
-use course::Course;
+use time_series::TimeSeries;
 use view::{ComparisonView, VariantView};
 
 /// Variant of a simulation on a page.
@@ -49,7 +49,7 @@ struct PageTemplate<'a> {
     title: String,
     comparison: Option<ComparisonView>,
     /// Plots of both variants, if there are two.
-    courses: Vec<Course>,
+    time_series: Vec<TimeSeries>,
     variants: Vec<VariantView<'a>>,
 }
 
@@ -66,15 +66,15 @@ impl Page<'_> {
         };
         // Variants are drawn on the same axis, so that their plots can be compared.
         let axis = figures::axis(self.variants);
-        let courses = match self.variants {
-            [a, b] => Course::all([a, b], axis),
+        let time_series = match self.variants {
+            [a, b] => TimeSeries::all([a, b], axis),
             _ => Vec::new(),
         };
         let variants = self.variants.iter().enumerate();
         PageTemplate {
             title: view::title(self.variants),
             comparison,
-            courses,
+            time_series,
             variants: variants
                 .map(|(index, variant)| VariantView::of(index, variant, names.len() > 1, axis))
                 .collect(),

@@ -10,11 +10,11 @@ const RIGHT: f64 = 14.0;
 /// Maximum number of columns in which a line is drawn.
 const COLUMNS: usize = 480;
 
-/// Possible steps between marks on a time axis, in seconds.
+/// Possible steps between ticks on a time axis, in seconds.
 const TIME_STEPS: [u64; 18] =
     [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400];
-/// Maximum number of marks on a time axis.
-const MAX_TIME_MARKS: u64 = 8;
+/// Maximum number of ticks on a time axis.
+const MAX_TIME_TICKS: u64 = 8;
 
 /// Time axis, from the change to an end.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -22,9 +22,9 @@ pub(super) struct TimeAxis {
     pub(super) end: Duration,
 }
 
-/// Mark on an axis.
+/// Tick mark on an axis, with its label.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Mark {
+pub(super) struct Tick {
     pub(super) at: f64,
     pub(super) label: String,
 }
@@ -54,15 +54,15 @@ impl TimeAxis {
         round(LEFT + share * (WIDTH - LEFT - RIGHT))
     }
 
-    /// Returns marks at round times.
-    pub(super) fn marks(&self) -> Vec<Mark> {
+    /// Returns ticks at round times.
+    pub(super) fn ticks(&self) -> Vec<Tick> {
         let seconds = self.end.as_secs();
-        let fits = |step: &&u64| seconds / **step < MAX_TIME_MARKS;
-        let days = 86_400 * (seconds / 86_400 / MAX_TIME_MARKS + 1);
+        let fits = |step: &&u64| seconds / **step < MAX_TIME_TICKS;
+        let days = 86_400 * (seconds / 86_400 / MAX_TIME_TICKS + 1);
         let step = TIME_STEPS.iter().find(fits).copied().unwrap_or(days);
         let times = (0..=seconds / step).map(|number| number * step);
         times
-            .map(|time| Mark { at: self.x(Duration::from_secs(time)), label: short_time(time) })
+            .map(|time| Tick { at: self.x(Duration::from_secs(time)), label: short_time(time) })
             .collect()
     }
 
@@ -186,10 +186,10 @@ mod tests {
     }
 
     #[test]
-    fn marks_are_at_round_times() {
+    fn ticks_are_at_round_times() {
         let labels = |end: u64| {
-            let marks = TimeAxis { end: at(end) }.marks();
-            marks.into_iter().map(|mark| mark.label).collect::<Vec<_>>().join(" ")
+            let ticks = TimeAxis { end: at(end) }.ticks();
+            ticks.into_iter().map(|tick| tick.label).collect::<Vec<_>>().join(" ")
         };
         assert_eq!(labels(10), "0 2s 4s 6s 8s 10s");
         assert_eq!(labels(3600), "0 10m 20m 30m 40m 50m 1h");
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_course_is_drawn_in_steps() {
+    fn a_time_series_is_drawn_in_steps() {
         let time = TimeAxis { end: at(100) };
         let numbers = NumberAxis::until(4, 0.0, 100.0);
         let (start, half, end) = (time.x(at(0)), time.x(at(50)), time.x(at(100)));

@@ -22,16 +22,16 @@ pub struct ReadyPods {
     pub workload: String,
     /// Number before the change.
     pub before: usize,
-    /// Numbers, each with the time from which it holds. The first one holds from the change.
+    /// Values, each with the time from which it holds. The first value holds from the change on.
     pub history: Vec<(Duration, usize)>,
 }
 
-/// Times at which a budget allowed no disruption.
+/// Periods during which a budget allowed no disruption.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BudgetSpans {
     /// Namespace and name of the budget.
     pub budget: String,
-    /// Start and end of each time, in order.
+    /// Start and end of each period, in order.
     pub spans: Vec<(Duration, Duration)>,
 }
 

@@ -143,7 +143,7 @@ impl Interval {
 }
 
 impl<'a> Fold<'a> {
-    /// Reports whether a pod of a Job has this name.
+    /// Returns whether a pod of a Job has this name.
     pub(super) fn is_of_job(&self, pod: &str) -> bool {
         self.job_pods.contains(pod)
     }
@@ -359,7 +359,7 @@ impl<'a> Fold<'a> {
         pending.collect()
     }
 
-    /// Returns the parts of the change, drains that are not complete with what they wait for.
+    /// Returns the parts of the change. An incomplete drain has the reasons why it waits.
     pub(super) fn parts(&self, end: Duration) -> Vec<Part> {
         let part = |part: &Part| Part {
             waits: self.waits_of(part),
@@ -369,7 +369,7 @@ impl<'a> Fold<'a> {
         self.parts.iter().map(part).collect()
     }
 
-    /// Returns what a drain that is not complete waits for; empty if there is nothing of it.
+    /// Returns the reasons why an incomplete drain waits; empty if there are none.
     fn waits_of(&self, part: &Part) -> String {
         let node = part.description.strip_prefix("drain ");
         let is_open = part.started && part.completed.is_none() && part.error.is_empty();

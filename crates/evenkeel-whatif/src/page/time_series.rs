@@ -1,34 +1,34 @@
-//! Courses of two variants in one plot.
+//! Time series of two variants in one plot.
 
 use super::{
     PageVariant,
-    plot::{self, Mark, NumberAxis, TimeAxis},
+    plot::{self, NumberAxis, Tick, TimeAxis},
 };
 use crate::{format::time, report::Charts};
 use std::{collections::BTreeMap, time::Duration};
 
-/// Numbers, each with the time from which it holds.
+/// Values, each with the time from which it holds.
 type History = Vec<(Duration, usize)>;
 
-/// Plot of a number in both variants.
-pub(super) struct Course {
+/// Plot of one number over time in both variants.
+pub(super) struct TimeSeries {
     pub(super) title: &'static str,
-    pub(super) marks: Vec<Mark>,
+    pub(super) ticks: Vec<Tick>,
     pub(super) highest: usize,
-    /// Step lines of the variants.
+    /// SVG paths of the variants' step lines.
     pub(super) paths: [String; 2],
     pub(super) description: String,
 }
 
-impl Course {
-    /// Returns the plots of two variants on one time axis. A number that is zero in both has none.
+impl TimeSeries {
+    /// Returns the plots of two variants on one time axis. A number that is always zero in both variants gets no plot.
     pub(super) fn all(variants: [&PageVariant<'_>; 2], axis: TimeAxis) -> Vec<Self> {
-        let course = |title, history: fn(&Charts) -> History| {
+        let plot_of = |title, history: fn(&Charts) -> History| {
             Self::of(title, variants, variants.map(|variant| history(variant.charts)), axis)
         };
-        let courses =
-            [course("Evicted pods in all", evicted), course("Missing ready pods", missing)];
-        courses.into_iter().flatten().collect()
+        let plots =
+            [plot_of("Evicted pods in all", evicted), plot_of("Missing ready pods", missing)];
+        plots.into_iter().flatten().collect()
     }
 
     fn of(
@@ -52,7 +52,7 @@ impl Course {
             format!("{a} (solid line); {b} (dashed line); the first {} are drawn", time(axis.end));
         Some(Self {
             title,
-            marks: axis.marks(),
+            ticks: axis.ticks(),
             highest,
             paths: histories.map(|history| plot::steps(&history, axis, numbers)),
             description,
@@ -60,15 +60,15 @@ impl Course {
     }
 }
 
-/// Returns the number of pods that were evicted until each time.
+/// Returns the cumulative number of evicted pods over time.
 fn evicted(charts: &Charts) -> History {
     let counted = charts.evictions.iter().zip(1..).map(|(at, count)| (*at, count));
     std::iter::once((Duration::ZERO, 0)).chain(counted).collect()
 }
 
-/// Returns how many ready pods all workloads together lack, compared with before the change.
+/// Returns the number of ready pods that all workloads together lack over time, compared with before the change.
 fn missing(charts: &Charts) -> History {
-    // How much more, or less, they lack from each time on.
+    // Change of the number of missing pods at each time.
     let mut changes: BTreeMap<Duration, i64> = BTreeMap::from([(Duration::ZERO, 0)]);
     let signed = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
     for workload in &charts.workloads {
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn courses_sum_up_all_workloads() {
+    fn time_series_sum_up_all_workloads() {
         let ready = |before: usize, history: &[(u64, usize)]| ReadyPods {
             workload: String::new(),
             before,
