@@ -20,8 +20,8 @@ pub struct CheckedFlags {
     pub without_effect: Vec<&'static str>,
     /// Path of the configuration file (`--config`).
     pub config_file: Option<String>,
-    /// Configuration from file and flags, or the reason for which the program refuses it. `None` if `--config` names a
-    /// file whose text is not known.
+    /// Configuration from file and flags, or the reason for which the program refuses it. `None` if `--config` names a file
+    /// whose content is not known.
     pub configuration: Option<Result<Configuration>>,
 }
 
@@ -34,7 +34,7 @@ pub struct Configuration {
     pub leader: LeaderElectionOptions,
 }
 
-/// Checks flags, and the text of the file that `--config` names.
+/// Checks flags, and the content of the file that `--config` names.
 ///
 /// # Errors
 /// Returns the errors of all invalid flags.

@@ -114,7 +114,7 @@ impl Options {
         self.configuration_from(text.as_deref())
     }
 
-    /// Returns the validated configuration from the text of the file, if there is one, and the flags.
+    /// Returns the validated configuration from the content of the file, if there is one, and the flags.
     ///
     /// # Errors
     /// If the configuration is invalid.

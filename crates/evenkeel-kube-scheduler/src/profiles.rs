@@ -149,12 +149,12 @@ impl<'a> ProfileBuilder<'a> {
         configured.map(|plugin| i64::from(plugin.weight)).filter(|weight| *weight != 0).unwrap_or(1)
     }
 
-    /// Reports whether a plugin has been created, which means that the registry knows its name.
+    /// Returns whether a plugin has been created, which means that the registry knows its name.
     fn exists(&self, name: &str) -> bool {
         self.created.contains_key(name)
     }
 
-    /// Reports whether a plugin implements an extension point.
+    /// Returns whether a plugin implements an extension point.
     fn implements(&self, name: &str, point: Option<ExtensionPoint>) -> bool {
         point
             .zip(self.created.get(name))

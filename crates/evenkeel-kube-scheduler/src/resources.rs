@@ -49,7 +49,7 @@ fn metrics_page(pods: &[Arc<Pod>], headers: &HeaderMap) -> Response<Bytes> {
     answer(headers, &registry.gather())
 }
 
-/// Reports whether a pod on a node has ended. Pods without a node count as pending.
+/// Returns whether a pod on a node has ended. Pods without a node count as pending.
 fn is_terminal(pod: &Pod) -> bool {
     !pod.spec.node_name.is_empty() && matches!(&*pod.status.phase, "Succeeded" | "Failed")
 }

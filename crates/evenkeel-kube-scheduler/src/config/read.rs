@@ -1,9 +1,9 @@
-//! Reads the configuration's text as strictly as upstream does.
+//! Reads the configuration file as strictly as upstream does.
 
 use super::{GROUP, KubeSchedulerConfiguration, schema};
 use serde_json::{Value, json};
 
-/// Reason why a text is not a valid configuration. The message is upstream's.
+/// Reason why a configuration file is invalid. The message is upstream's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ReadError(String);
@@ -13,7 +13,7 @@ const KIND: &str = "KubeSchedulerConfiguration";
 /// Parses YAML or JSON, and checks the arguments of in-tree plugins. The arguments of other plugins stay unchanged.
 ///
 /// # Errors
-/// If a field is unknown or has a value of a wrong type, or if the text is not a configuration.
+/// If a field is unknown or has a value of a wrong type, or if the file is not a configuration.
 pub(super) fn read(text: &str) -> Result<KubeSchedulerConfiguration, ReadError> {
     let strict = |error: String| ReadError(format!("strict decoding error: {error}"));
     let mut tree: Value =

@@ -25,7 +25,7 @@ static STRUCTS: LazyLock<BTreeMap<&'static str, Vec<(&'static str, &'static str)
         structs
     });
 
-/// Reports whether there is a struct with this name.
+/// Returns whether there is a struct with this name.
 pub(super) fn has_struct(name: &str) -> bool {
     STRUCTS.contains_key(name)
 }
@@ -155,12 +155,12 @@ impl Checker {
     }
 }
 
-/// Reports whether a value is a map of strings.
+/// Returns whether a value is a map of strings.
 fn is_map_of_strings(value: &Value) -> bool {
     value.as_object().is_some_and(|map| map.values().all(Value::is_string))
 }
 
-/// Checks that a text is base64, with the error of Go's decoder.
+/// Checks that a string is base64, with the error of Go's decoder.
 fn check_base64(text: &str) -> Result<(), String> {
     match BASE64_STANDARD.decode(text) {
         Ok(_) => Ok(()),

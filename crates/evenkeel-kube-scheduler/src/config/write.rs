@@ -37,7 +37,7 @@ impl KubeSchedulerConfiguration {
 enum FirstLine {
     /// Write the indentation.
     Indent,
-    /// The text already ends with the indentation, as after `- `.
+    /// The output already ends with the indentation, as after `- `.
     Continue,
 }
 
@@ -88,7 +88,7 @@ fn write_map_value(text: &mut String, value: &Value, indent: usize) {
     }
 }
 
-/// Reports whether the value is empty or a scalar.
+/// Returns whether the value is empty or a scalar.
 fn fits_on_line(value: &Value) -> bool {
     match value {
         Value::Object(map) => map.is_empty(),
@@ -97,7 +97,7 @@ fn fits_on_line(value: &Value) -> bool {
     }
 }
 
-/// Formats an empty or scalar value. Quotes text that YAML would otherwise read as another value.
+/// Formats an empty or scalar value. Quotes strings that YAML would otherwise read as another value.
 fn scalar(value: &Value) -> String {
     let Value::String(word) = value else { return value.to_string() };
     let needs_no_quotes = !word.is_empty()
