@@ -1,4 +1,4 @@
-//! Runs commands that send requests, print the answer and exit.
+//! Runs commands that send requests, print the response and exit.
 #![expect(clippy::print_stderr, reason = "this module prints errors to the user")]
 
 use crate::{clusters::Clusters, kubeconfig::Home};
@@ -26,7 +26,7 @@ pub(crate) fn exit_code(result: Result<ExitCode>) -> ExitCode {
     })
 }
 
-/// Returns what a command without a cluster says; `None` for other errors.
+/// Returns the message for a command that finds no cluster; `None` for other errors.
 fn no_cluster(error: &anyhow::Error) -> Option<&'static str> {
     let infer = error.chain().find_map(|cause| match cause.downcast_ref::<ConnectError>()? {
         ConnectError::Infer(infer) => Some(infer),
@@ -44,8 +44,8 @@ fn no_cluster(error: &anyhow::Error) -> Option<&'static str> {
     )
 }
 
-/// Returns an error with its causes, and with the next step of those that many commands have in common. Many errors end with
-/// the text of their cause, which is then not repeated.
+/// Returns an error with its causes, and with the next step if many commands can fail with this error. Many errors end with the
+/// message of their cause, which is then not repeated.
 pub(crate) fn chain(error: &anyhow::Error) -> String {
     if let Some(text) = no_cluster(error) {
         return text.to_owned();
@@ -58,7 +58,7 @@ pub(crate) fn chain(error: &anyhow::Error) -> String {
         if !text.ends_with(part) && !is_said {
             text = if text.is_empty() { part.to_owned() } else { format!("{text}: {part}") };
         }
-        // Its text has those of its causes.
+        // Its message contains the messages of its causes.
         if cause.is::<ConnectError>() {
             break;
         }
@@ -70,10 +70,10 @@ pub(crate) fn chain(error: &anyhow::Error) -> String {
     }
 }
 
-/// End of messages that an API server does not answer, after which its error says no more.
+/// End of the message that an API server does not respond. The error that follows it adds nothing.
 const NO_ANSWER: &str = "does not answer";
 
-/// Begin of the texts of a kind of transport error, which says nothing.
+/// Prefix of hyper's transport errors, which is of no use to users.
 const HYPER_PREFIX: &str = "ServiceError: ";
 
 /// Returns the path of a store that another process has open, if that is the error.
@@ -123,7 +123,7 @@ pub(crate) fn warn(text: &str) {
     let _ = writeln!(std::io::stderr(), "Warning: {text}");
 }
 
-/// Prints a text to standard output. The reader may be gone.
+/// Prints text to standard output. Ignores the error if the reader has closed the pipe.
 pub(crate) fn print(text: &str) {
     let _ = std::io::stdout().write_all(text.as_bytes());
 }

@@ -226,7 +226,7 @@ async fn save_snapshot(server: Server, query: &str) -> Response<Bytes> {
     let Some(file) = file.filter(|file| file.is_absolute()) else {
         return respond(
             StatusCode::BAD_REQUEST,
-            "the file of a snapshot is no whole path".to_owned(),
+            "the file of a snapshot is not an absolute path".to_owned(),
         );
     };
     #[expect(clippy::disallowed_methods, reason = "its panic is answered")]

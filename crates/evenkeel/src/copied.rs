@@ -31,7 +31,7 @@ impl Copied {
         fs::write(&path, text + "\n").with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// Reads the file of a data folder; `None` if the folder is no copy.
+    /// Reads the file of a data folder; `None` if the folder is not a copy of a cluster.
     ///
     /// # Errors
     /// The file cannot be read, or was changed to something else.

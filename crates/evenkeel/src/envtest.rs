@@ -85,7 +85,10 @@ fn link(target: &Path, link_path: &Path) -> Result<()> {
     let context = || format!("cannot make {}", link_path.display());
     match fs::symlink_metadata(link_path) {
         Ok(found) if !found.file_type().is_symlink() => {
-            bail!("{} is there already, and is no link: choose another --dir", link_path.display());
+            bail!(
+                "{} already exists and is not a symbolic link: choose another --dir",
+                link_path.display()
+            );
         }
         Ok(_) if fs::read_link(link_path).with_context(context)? == target => return Ok(()),
         _ => {}
@@ -135,7 +138,10 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         fs::write(folder.path().join("etcd"), "theirs").expect("it is written");
         let error = create_links(folder.path(), Path::new("/evenkeel"), None).expect_err("refused");
-        assert!(error.to_string().contains("is no link: choose another --dir"), "{error}");
+        assert!(
+            error.to_string().contains("is not a symbolic link: choose another --dir"),
+            "{error}"
+        );
         assert_eq!(fs::read(folder.path().join("etcd")).expect("it is there"), b"theirs");
     }
 

@@ -24,8 +24,8 @@ mod what_if;
 use clap::{Parser, Subcommand};
 use std::{path::Path, process::ExitCode};
 
-// Stored objects have many sizes, and glibc's allocator keeps what is freed of each in sorted lists: with tens of thousands of
-// pods, a quarter of the CPU is spent in it. The feature `heap-profile` has its own allocator.
+// Stored objects have many sizes, and glibc's allocator keeps the freed chunks of each size in sorted lists: with tens of
+// thousands of pods, a quarter of the CPU is spent in it. The feature `heap-profile` has its own allocator.
 #[cfg(all(target_os = "linux", not(feature = "heap-profile")))]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;

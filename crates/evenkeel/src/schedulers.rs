@@ -74,7 +74,7 @@ impl Schedulers {
             return Ok(SchedulerOptions::default());
         }
         let mut config = config.clone();
-        // It is known here what the object is.
+        // The configuration needs no `apiVersion` and `kind`, because only one type is possible.
         config.entry("apiVersion").or_insert_with(|| "kubescheduler.config.k8s.io/v1".into());
         config.entry("kind").or_insert_with(|| "KubeSchedulerConfiguration".into());
         library_options(&serde_json::to_string(&config)?, &Registry::in_tree(), gates)

@@ -76,7 +76,7 @@ fn client_urls(arguments: &[String]) -> Vec<String> {
 /// Returns the host and port of a URL without TLS.
 fn host_and_port(url: &str) -> Result<&str> {
     let Some(rest) = url.strip_prefix("http://") else {
-        bail!("--listen-client-urls: {url:?} is no http URL, and only those are answered here");
+        bail!("--listen-client-urls: {url:?} is not an http URL, and only http is served here");
     };
     Ok(rest.trim_end_matches('/'))
 }

@@ -415,7 +415,7 @@ mod tests {
             assert!(!flag.description.is_empty(), "{}", flag.name);
         }
         for flag in REFUSED.map(|(flag, _)| flag).iter().chain(&IGNORED_WITHOUT_WARNING) {
-            assert!(flags().get(flag).is_some(), "{flag} is no flag of upstream's");
+            assert!(flags().get(flag).is_some(), "{flag} is not a flag of upstream");
         }
     }
 }

@@ -36,7 +36,7 @@ const MAX_POLLS_OF_OLD_RECORD: usize = 20;
 /// Maximum number of processes of one cluster that are stopped one after the other.
 const MAX_PROCESSES: usize = 3;
 
-/// Timeout for an answer on the control socket.
+/// Timeout for a response on the control socket.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Interval at which the state of a cluster is read.
@@ -150,7 +150,7 @@ pub(super) async fn ask(socket: &Path, method: Method, target: &str) -> Result<B
     }
 }
 
-/// Requests the status from the process of a cluster that runs or starts. `None` if it does not answer.
+/// Requests the status from the process of a cluster that runs or starts. `None` if it does not respond.
 async fn live_status(cluster: &Cluster) -> Option<LiveStatus> {
     let record = cluster.record.as_ref().filter(|_| cluster.state.is_alive())?;
     let answer = ask(&record.socket, Method::GET, "/status").await.ok()?;
@@ -265,7 +265,7 @@ async fn process(clusters: &Clusters, found: &Cluster) -> Result<Option<Process>
     )
 }
 
-/// Requests the process of a cluster to stop, over its socket or, if it does not answer, by SIGTERM. Returns the process;
+/// Requests the process of a cluster to stop, over its socket or, if it does not respond, by SIGTERM. Returns the process;
 /// `None` if it has ended.
 async fn ask_to_stop(clusters: &Clusters, process: Process) -> Result<Option<Process>> {
     let mut process = process;
@@ -285,8 +285,8 @@ async fn ask_to_stop(clusters: &Clusters, process: Process) -> Result<Option<Pro
     bail!("cluster {}: other processes start it again and again; try again", process.name)
 }
 
-/// Reads the process that runs a cluster again after one did not answer; `None` if no process runs it. The record may be that
-/// of a crashed process, whose PID another process may have by now.
+/// Reads the process that runs a cluster again after a process did not respond; `None` if no process runs it. The record may be
+/// that of a crashed process, whose PID another process may have by now.
 async fn read_again(clusters: &Clusters, asked: &Process) -> Result<Option<Process>> {
     let clock = Clock::system();
     for _ in 0..MAX_POLLS_OF_OLD_RECORD {

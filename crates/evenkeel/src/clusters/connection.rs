@@ -40,7 +40,7 @@ impl Connection {
     /// Sends a request to the control socket.
     ///
     /// # Errors
-    /// When the process does not answer, or refuses the request.
+    /// When the process does not respond, or refuses the request.
     pub(crate) async fn ask(&self, method: Method, target: &str) -> Result<Bytes> {
         let answer = ask(&self.record.socket, method, target).await;
         answer.with_context(|| format!("cluster {}", self.name()))
@@ -49,7 +49,7 @@ impl Connection {
     /// Returns the time of the cluster.
     ///
     /// # Errors
-    /// When the process does not answer.
+    /// When the process does not respond.
     pub(crate) async fn time(&self) -> Result<TimeReport> {
         let answer = self.ask(Method::GET, time::PATH).await?;
         serde_json::from_slice(&answer).context("the process reports no time")

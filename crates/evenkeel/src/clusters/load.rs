@@ -108,10 +108,10 @@ pub(crate) fn read_manifests(paths: &[PathBuf]) -> Result<Vec<Value>> {
     Ok(manifests.into_iter().map(|manifest| Value::Object(manifest.object)).collect())
 }
 
-/// Returns the objects of a text in the order in which they are applied. Errors name `source`.
+/// Returns the objects of a manifest in the order in which they are applied. Errors name `source`.
 ///
 /// # Errors
-/// When the text has none, or cannot be read.
+/// When the manifest has no objects, or cannot be parsed.
 pub(crate) fn parse_manifests(source: &str, text: &str) -> Result<Vec<Value>> {
     let manifests = manifests::ordered(manifests::parse(source, text)?);
     if manifests.is_empty() {
@@ -212,7 +212,7 @@ impl Accounts {
             }
             client.clock().sleep(POLL_INTERVAL).await;
         }
-        // The server's answer says what is missing, and one wait is enough.
+        // The server's error names the missing object, so one wait is enough.
         self.are_made = Some(false);
         Ok(())
     }
@@ -234,7 +234,7 @@ async fn exists(client: &Client, path: &str) -> Result<bool> {
     }
 }
 
-/// Returns the texts of a file, or of all manifests in a folder, sorted by path.
+/// Returns the content of a file, or of all manifests in a folder, sorted by path.
 fn read(path: &Path) -> Result<Vec<(String, String)>> {
     let source = path.display().to_string();
     if source == "-" {
@@ -295,7 +295,7 @@ async fn apply(client: &Client, kind: &Kind, manifest: &Manifest) -> Result<bool
     let request = Request::patch(format!("{path}?fieldManager={FIELD_MANAGER}&force=true"))
         .header(header::CONTENT_TYPE, "application/apply-patch+yaml")
         .body(Bytes::from(serde_json::to_vec(&manifest.object)?))
-        .with_context(|| format!("{}: {} is no name", manifest.source, manifest.name()))?;
+        .with_context(|| format!("{}: {} is not a name", manifest.source, manifest.name()))?;
     match client.raw(request).await {
         Ok(response) => Ok(response.status() == StatusCode::CREATED),
         Err(error) => bail!(

@@ -74,15 +74,15 @@ impl Manifest {
     }
 }
 
-/// Returns the objects of a text, which is JSON or some YAML documents. Lists are replaced by their items.
+/// Returns the objects of a manifest, which is JSON or YAML documents. Lists are replaced by their items.
 ///
 /// # Errors
-/// When the text cannot be read, or an object lacks its type or its name.
+/// When the manifest cannot be parsed, or an object lacks its type or its name.
 pub(super) fn parse(source: &str, text: &str) -> Result<Vec<Manifest>> {
     let objects = read_objects(text).with_context(|| source.to_owned())?;
     let manifests = objects.into_iter().map(|object| match object {
         Value::Object(object) => Ok(Manifest { source: source.to_owned(), object }),
-        _ => bail!("{source}: a document is no object with apiVersion, kind and metadata"),
+        _ => bail!("{source}: a document is not an object with apiVersion, kind and metadata"),
     });
     manifests.collect()
 }

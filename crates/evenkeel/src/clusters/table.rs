@@ -49,7 +49,7 @@ pub(super) fn table(clusters: &[Cluster]) -> String {
     text
 }
 
-/// Returns a cluster as JSON: its record, its state and what its process reports.
+/// Returns a cluster as JSON: its record, its state and the report of its process.
 pub(super) fn json(cluster: &Cluster, live: Option<&LiveStatus>) -> Value {
     let mut value = json!(cluster.record);
     if !value.is_object() {

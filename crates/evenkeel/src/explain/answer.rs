@@ -1,4 +1,4 @@
-//! The whole answer of `evenkeel explain`, and its forms: text, JSON and YAML.
+//! The whole answer of `evenkeel explain`, and its output formats: text, JSON and YAML.
 
 use anyhow::{Context, Result};
 use evenkeel_api::time::Timestamp;
@@ -7,7 +7,7 @@ use evenkeel_runtime::introspect::{ObjectReport, Subject};
 use serde::Serialize;
 use std::fmt::Write as _;
 
-/// Maximum number of causes in a text.
+/// Maximum number of causes in the text output.
 const MAX_CAUSES: usize = 10;
 
 /// Answer to the question why an object is as it is.
@@ -25,7 +25,7 @@ pub struct Answer {
     pub is_pending: bool,
 }
 
-/// Answer as JSON or YAML: in the order of the text, what matters first.
+/// Answer as JSON or YAML. As in the text output, the most important part is first.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Encoded<'a> {
@@ -63,7 +63,7 @@ impl Serialize for Answer {
 }
 
 impl Answer {
-    /// Formats the answer in one of the forms of `--output`.
+    /// Formats the answer in one of the formats of `--output`.
     ///
     /// # Errors
     /// When the answer cannot be encoded.
@@ -105,13 +105,13 @@ impl Answer {
         }
     }
 
-    /// Returns the answer's text without what only the time changes, to notice other changes.
+    /// Returns the answer's text without times and durations, so that a comparison shows only other changes.
     pub fn key(&self) -> String {
         without_times(&self.text(Timestamp::UNIX_EPOCH))
     }
 }
 
-/// Replaces durations and times of a text (`9m57s`, `3 s`, `2026-11-27T22:21:55Z`).
+/// Replaces durations and times in a text (`9m57s`, `3 s`, `2026-11-27T22:21:55Z`).
 fn without_times(text: &str) -> String {
     let mut words: Vec<&str> = Vec::new();
     for word in text.split_whitespace() {

@@ -126,20 +126,20 @@ fn describe_failure(url: &str, error: &ApiError) -> String {
     let why = full_text(error);
     match error.code() {
         401 => format!(
-            "the manager at {url} does not know who you are: the kubeconfig's user has a certificate or token that it \
-             cannot check (see its --client-ca-file and --authentication-kubeconfig)"
+            "the manager at {url} cannot authenticate you: the kubeconfig's user has a certificate or token that it \
+             cannot verify (see its --client-ca-file and --authentication-kubeconfig)"
         ),
         403 => format!(
-            "the manager at {url} does not let you look: you need a cluster role with the verb get for the \
-             nonResourceURL /debug/controllers"
+            "the manager at {url} does not permit you to read its reports: you need a cluster role with the verb get \
+             for the nonResourceURL /debug/controllers"
         ),
         404 => format!(
-            "what answers at {url} is no manager of Evenkeel's: it has no /debug/controllers. Without --server, or with \
-             --offline, the cluster alone is read"
+            "the server at {url} is not a manager of Evenkeel: it has no /debug/controllers. Without --server, or with \
+             --offline, this command reads only the cluster"
         ),
         0 if why.contains("certificate") => format!(
-            "the certificate of the manager at {url} is not trusted ({why}). One of its own making is taken with \
-             --insecure-skip-tls-verify, another one with --certificate-authority"
+            "the certificate of the manager at {url} is not trusted ({why}). Accept a self-signed one with \
+             --insecure-skip-tls-verify, or name its CA with --certificate-authority"
         ),
         0 => format!("the manager at {url} does not answer: {why}"),
         code => format!("the manager at {url} answers {code}: {why}"),

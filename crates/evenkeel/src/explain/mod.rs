@@ -1,8 +1,8 @@
-//! `evenkeel explain KIND/NAME`: why an object is as it is: what the object and those that depend on it say themselves, the
-//! scheduler's view of a pod, the controllers' observations, their next actions, and their reasons to wait.
+//! `evenkeel explain KIND/NAME`: explains the state of an object. It shows the status and events of the object and its
+//! dependents, the scheduler's view of a pod, the controllers' observations, their next actions, and their reasons to wait.
 //!
-//! It queries a running manager. Without one, it runs the controllers' planners in this process, over a read-only
-//! connection and with only the caches that they need.
+//! It queries a running manager. Without a manager, it runs the controllers' planners in this process. They use a read-only
+//! connection and only the caches that they need.
 
 mod answer;
 mod live;
@@ -76,7 +76,7 @@ const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval at which a watched object is explained without a manager: the caches are filled each time.
 const OFFLINE_WATCH_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Maximum number of objects that are read for one answer.
+/// Maximum number of objects that are read for one explanation.
 const MAX_OBJECTS: usize = 40;
 
 /// Explains an object, and returns the output.
@@ -109,7 +109,7 @@ pub fn watch<'a>(
             let now = session.clock.now();
             let (key, text) = match session.answer().await {
                 Ok(answer) => (answer.key(), answer.format(&args.output, now)?),
-                // An object that is not there is an answer; other errors end the command.
+                // A missing object is a valid result; other errors end the command.
                 Err(error) => match error.downcast_ref::<NoSuchObject>() {
                     Some(missing) if args.output == "text" => {
                         (missing.to_string(), format!("{missing}\n"))
@@ -134,7 +134,7 @@ pub fn watch<'a>(
     })
 }
 
-/// Connections that answer for one object.
+/// Connections that explain one object.
 struct Session<'a> {
     args: &'a Args,
     clock: Clock,

@@ -9,7 +9,7 @@ const LISTS: [&str; 3] = ["clusters", "contexts", "users"];
 
 const CURRENT: &str = "current-context";
 
-/// Parses a kubeconfig. An empty text is an empty kubeconfig.
+/// Parses a kubeconfig. An empty file is an empty kubeconfig.
 pub(super) fn parse(text: &str) -> Result<Map<String, Value>> {
     let value: Value = serde_saphyr::from_str(text)
         .or_else(|error| if text.trim().is_empty() { Ok(Value::Null) } else { Err(error) })?;
@@ -20,7 +20,7 @@ pub(super) fn parse(text: &str) -> Result<Map<String, Value>> {
     };
     let is_list = |list: &Value| list.is_array() || list.is_null();
     if let Some(list) = LISTS.iter().find(|list| config.get(**list).is_some_and(|v| !is_list(v))) {
-        bail!("{list} is no list");
+        bail!("{list} is not a list");
     }
     Ok(config)
 }

@@ -90,7 +90,7 @@ impl Home {
         named.into_iter().flatten().filter(|path| !path.as_os_str().is_empty())
     }
 
-    /// Returns the user's kubeconfig: that to which kubectl writes, unless it is a cluster's own file, which other clusters
+    /// Returns the user's kubeconfig: the file to which kubectl writes, unless it is a cluster's own file, which other clusters
     /// leave as it is.
     ///
     /// # Errors
@@ -130,7 +130,7 @@ impl Kubeconfigs {
     /// context that was the user's current one.
     ///
     /// # Errors
-    /// When a file cannot be written, or the user's is no kubeconfig.
+    /// When a file cannot be written, or the user's file is not a kubeconfig.
     pub(crate) fn write(&self, administrator: &str) -> Result<Option<String>> {
         let config = merge::parse(administrator).context("the cluster's kubeconfig")?;
         let config = merge::renamed(config, &self.context);

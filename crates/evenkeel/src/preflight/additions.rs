@@ -1,14 +1,15 @@
-//! Permissions that later minor versions added to upstream's bootstrap policy. A server of an older version lacks them.
+//! Permissions that minor versions since the oldest supported one added to upstream's bootstrap policy. Servers of older
+//! versions lack them.
 //!
 //! Upstream: `plugin/pkg/auth/authorizer/rbac/bootstrappolicy/testdata` of the releases 1.35, 1.36 and 1.37, which has the
 //! roles with the default feature gates.
 
 use evenkeel_apiserver::BootstrapGrant;
 
-/// In place of a group, a resource or a verb: all of the role, which the minor version added.
+/// Wildcard for the group, resource or verb of an [`Addition`]: the minor version added the whole role.
 const ALL: &str = "*";
 
-/// Permissions that a minor version added to a role.
+/// Permissions that a minor version of Kubernetes added to a role.
 struct Addition {
     minor: u32,
     role: &'static str,
@@ -28,7 +29,7 @@ impl Addition {
         Self { minor, role, group, resource, verbs }
     }
 
-    /// Returns an addition of a whole role.
+    /// Returns the addition of a whole role.
     const fn role(minor: u32, role: &'static str) -> Self {
         Self::new(minor, role, ALL, ALL, &[ALL])
     }
@@ -46,7 +47,7 @@ const READ: &[&str] = &["get", "list", "watch"];
 const WRITE: &[&str] = &["patch", "update"];
 const DRA: &str = "resource.k8s.io";
 
-/// Additions since the oldest version that the programs are made for.
+/// Additions since the oldest supported minor version.
 const ADDITIONS: &[Addition] = &[
     Addition::role(36, "system:controller:device-taint-eviction-controller"),
     Addition::new(
@@ -86,8 +87,8 @@ const ADDITIONS: &[Addition] = &[
     Addition::new(37, "system:kube-scheduler", DRA, "devicetaintrules", READ),
 ];
 
-/// Returns the minor version whose bootstrap policy was the first to grant a permission of this rule. `None` if all versions that
-/// the programs are made for grant it.
+/// Returns the minor version whose bootstrap policy first granted this permission. `None` if all supported minor versions grant
+/// it.
 pub(super) fn added_in(
     grant: &BootstrapGrant,
     group: &str,

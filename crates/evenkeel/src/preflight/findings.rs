@@ -11,7 +11,7 @@ use evenkeel_component::features::{BINARY, Version};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Oldest minor version of API servers that the programs are made for.
+/// Oldest supported minor version of API servers.
 const OLDEST_MINOR: u32 = 35;
 
 /// Weight of a finding.

@@ -9,7 +9,7 @@ use evenkeel_controllers::wiring::descriptor::Descriptor;
 use evenkeel_kube_scheduler::Registry;
 use std::collections::BTreeSet;
 
-/// Flags of a command line, sorted by what our program does with them.
+/// Flags of a command line, grouped by their effect on our program.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct CheckedCommandLine {
     /// Flags with their effect.
@@ -26,7 +26,7 @@ pub(super) struct CheckedCommandLine {
     pub(super) controller_accounts: Vec<&'static str>,
     /// File of `--config`.
     pub(super) config_file: Option<String>,
-    /// Check of that file: the names of the profiles, or the error. `None` if its text is not known.
+    /// Check of that file: the names of the profiles, or the error. `None` if its content is not known.
     pub(super) scheduler_names: Option<Result<Vec<String>, String>>,
     /// Lease of leader election. `None` without leader election, or if the flags are refused.
     pub(super) lease: Option<LeaseName>,
@@ -82,7 +82,7 @@ fn accounts(controllers: &[Descriptor]) -> Vec<&'static str> {
     accounts.into_iter().collect()
 }
 
-/// Checks the arguments of a kube-scheduler, and the text of its configuration file if that is known.
+/// Checks the arguments of a kube-scheduler, and the content of its configuration file if that is known.
 pub(super) fn check_scheduler(arguments: Vec<String>, config: Option<&str>) -> CheckedCommandLine {
     let flags = evenkeel_kube_scheduler::command_line().flags;
     let (mut checked, parsed) = parse("kube-scheduler", &flags, arguments);

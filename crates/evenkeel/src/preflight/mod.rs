@@ -173,7 +173,7 @@ fn subjects(args: &PreflightArgs) -> Result<Vec<Subject>> {
     Program::ALL.into_iter().filter(is_requested).map(subject).collect()
 }
 
-/// Returns the text of the scheduler's configuration. A file that only the flags name may be on another machine.
+/// Returns the content of the scheduler's configuration file. A file that only the flags name may be on another machine.
 fn scheduler_config(args: &PreflightArgs, arguments: &[String]) -> Result<Option<String>> {
     if let Some(file) = &args.scheduler_config {
         return Ok(Some(String::from_utf8_lossy(&read(file)?).into_owned()));

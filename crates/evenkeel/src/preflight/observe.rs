@@ -1,4 +1,4 @@
-//! Reads what decides about a replacement from the cluster: version, leases, and the permissions of the programs' users.
+//! Reads the inputs of the preflight check from the cluster: version, leases, and the permissions of the programs' users.
 
 use super::{
     Program, Subject,
@@ -38,7 +38,7 @@ pub(super) struct Observed {
 /// Version of the API server.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ServerVersion {
-    /// Major and minor version. `None` if the server's answer has no numbers.
+    /// Major and minor version. `None` if the server's version has no numbers.
     pub(super) numbers: Option<(u32, u32)>,
     /// Complete version, such as `v1.37.1`.
     pub(super) text: String,
@@ -72,7 +72,7 @@ pub(super) struct LeaseState {
 /// Reads the cluster.
 ///
 /// # Errors
-/// If the server does not answer, or the kubeconfig's user is not authenticated. Other errors are part of the result.
+/// If the server does not respond, or the kubeconfig's user is not authenticated. Other errors are part of the result.
 pub(super) async fn observe(
     kube: Client,
     server: String,
@@ -98,7 +98,7 @@ pub(super) async fn observe(
     Ok(Observed { server, version, user, now: clock.now(), programs })
 }
 
-/// Parses a number with a suffix: some providers answer `37+`.
+/// Parses a number with a suffix: some providers report `37+`.
 fn number(text: &str) -> Option<u32> {
     text.trim_end_matches(|c: char| !c.is_ascii_digit()).parse().ok()
 }

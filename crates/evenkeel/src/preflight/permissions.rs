@@ -26,13 +26,13 @@ pub(super) struct Permission {
     /// Namespace and name, if the permission is restricted to them.
     pub(super) namespace: Option<String>,
     pub(super) name: Option<String>,
-    /// Minor version whose bootstrap policy was the first to grant it. `None` if every version that the programs are made for
-    /// does, and for the lease that the flags name.
+    /// Minor version whose bootstrap policy first granted it. `None` if every supported minor version does, and for the lease
+    /// that the flags name.
     pub(super) added_in: Option<u32>,
 }
 
 impl Permission {
-    /// Reports whether both permissions allow the same request of the same account.
+    /// Returns whether both permissions allow the same request of the same account.
     fn is_same(&self, other: &Self) -> bool {
         let Self { account, verb, group, resource, namespace, name, added_in: _ } = self;
         (account, verb, group, resource, namespace, name)
@@ -46,7 +46,7 @@ impl Permission {
             )
     }
 
-    /// Returns what the verb is about, as text: such as `pods/binding`.
+    /// Returns the resource of the permission, such as `pods/binding`.
     pub(super) fn object(&self) -> String {
         let Self { group, resource, .. } = self;
         let dot = if group.is_empty() { "" } else { "." };
@@ -60,7 +60,7 @@ impl Permission {
         text
     }
 
-    /// Reports whether the server serves the resource. A permission of what it does not serve is of no use.
+    /// Returns whether the server serves the resource. A permission for a resource that is not served has no effect.
     pub(super) fn is_served(&self, served: &ServerResources) -> bool {
         let resource = self.resource.split('/').next().unwrap_or_default();
         let is_unknown = served.failed.iter().any(|failed| *failed.group == *self.group);
@@ -74,7 +74,7 @@ impl Permission {
 }
 
 /// Returns the permissions that a program needs. `controllers` are the service accounts of its controllers. With
-/// `uses_service_accounts`, these need their permissions; otherwise the program's user does.
+/// `uses_service_accounts`, the accounts need the controllers' permissions; otherwise, the program's user needs them.
 ///
 /// # Errors
 /// When the bootstrap policy cannot be read.

@@ -17,14 +17,14 @@ pub(super) struct Report<'a> {
     version: &'a str,
     /// User that the API server sees in this command.
     user: &'a str,
-    /// Whether nothing stands against the replacement.
+    /// Whether no finding is a blocker.
     pub(super) is_ready: bool,
     pub(super) findings: Vec<Finding>,
     flags: Vec<ProgramFlags<'a>>,
     pub(super) plan: Vec<ProgramPlan>,
 }
 
-/// Flags of a program by what our program does with them.
+/// Flags of a program, grouped by their effect on our program.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ProgramFlags<'a> {
@@ -35,7 +35,7 @@ struct ProgramFlags<'a> {
 }
 
 impl<'a> Report<'a> {
-    /// Decides about what was observed.
+    /// Decides the findings and the plan from the observations.
     pub(super) fn new(observed: &'a Observed) -> Self {
         let findings = findings(observed);
         let flags = observed.programs.iter().map(|program| ProgramFlags {
@@ -58,7 +58,7 @@ impl<'a> Report<'a> {
     /// Returns the report as JSON.
     ///
     /// # Errors
-    /// Never: all parts are text, numbers and lists.
+    /// Never fails: all parts are strings, numbers and lists.
     pub(super) fn json(&self) -> serde_json::Result<String> {
         Ok(serde_json::to_string_pretty(self)? + "\n")
     }
@@ -84,7 +84,7 @@ impl<'a> Report<'a> {
             }
         }
         if !self.is_ready {
-            text.push_str("\nSomething stands against the replacement; there is no plan.\n");
+            text.push_str("\nA finding blocks the replacement, so there is no plan.\n");
             return text;
         }
         for plan in &self.plan {

@@ -75,7 +75,7 @@ impl Source {
     /// Parses the content of a file.
     ///
     /// # Errors
-    /// If the content is no command line, or a manifest without the program.
+    /// If the content is not a command line, or is a manifest without the program.
     pub(super) fn parse(program: Program, file: &Path, content: &[u8]) -> Result<Self> {
         let file = file.to_owned();
         if content.contains(&0) {
@@ -84,7 +84,7 @@ impl Source {
             let (_, arguments) = split_at_program(program, words);
             return Ok(Self { file, arguments, pod: None });
         }
-        let text = std::str::from_utf8(content).context("the file is no text in UTF-8")?;
+        let text = std::str::from_utf8(content).context("the file is not UTF-8 text")?;
         if text.lines().any(|line| line.starts_with("kind:") || line.contains("\"kind\"")) {
             return Self::from_manifest(program, file, text);
         }

@@ -36,7 +36,7 @@ fn subject(program: Program, content: Option<&str>) -> Subject {
     Subject { program, user: program.user().to_owned(), source, checked }
 }
 
-/// Returns what is observed of a program whose user has all permissions, and whose lease is held.
+/// Returns the observations of a program whose user has all permissions, and whose lease is held.
 fn observed(subject: Subject) -> Observed {
     let lease = LeaseState {
         holder: "node-1_a".to_owned(),

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 /// First line of each page, with the command that rewrites the page.
 pub(super) const NOTE: &str = "<!-- Written by `evenkeel man --markdown docs/reference`. -->\n";
 
-/// Returns the name and text of each page.
+/// Returns the name and content of each page.
 pub(super) fn pages(programs: &[Command]) -> Vec<(String, String)> {
     let flags =
         programs.iter().map(|program| (format!("{}.md", program.get_name()), flags(program)));
@@ -23,7 +23,7 @@ pub(super) fn pages(programs: &[Command]) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Escapes text for a cell of a table, but for what is in backticks.
+/// Escapes text for a cell of a Markdown table, except for code in backticks.
 pub(super) fn cell(text: &str) -> String {
     let parts = text.trim().split('`').enumerate().map(|(index, part)| match index % 2 {
         0 => part.replace('<', "&lt;").replace('*', "\\*").replace('_', "\\_"),
@@ -199,7 +199,7 @@ mod tests {
             }
             let end =
                 rest.find(|c: char| !c.is_ascii_lowercase() && c != '-').unwrap_or(rest.len());
-            // `kubectl annotate` removes what ends in a hyphen.
+            // `kubectl annotate` removes an annotation whose argument ends in a hyphen.
             names.insert(rest[..end].trim_end_matches('-').to_owned());
         }
     }

@@ -60,19 +60,19 @@ fn push_object(page: &mut String, name: &str, object: &Value, schema: &Value) {
     }
 }
 
-/// Returns the definition to which a schema refers, with its name.
+/// Returns the definition that a schema's `$ref` names, with the name.
 fn referred<'a>(value: &'a Value, schema: &'a Value) -> Option<(&'a str, &'a Value)> {
     let name = value["$ref"].as_str()?.strip_prefix(DEFINITION)?;
     Some((name, &schema["$defs"][name]))
 }
 
-/// Returns the alternatives of a schema without that of an absent value.
+/// Returns the alternatives of a schema except `null`.
 fn alternatives(value: &Value) -> Option<impl Iterator<Item = &Value>> {
     let all = value["anyOf"].as_array().or_else(|| value["oneOf"].as_array())?;
     Some(all.iter().filter(|one| one["type"] != "null"))
 }
 
-/// Describes what a field takes.
+/// Returns the name of a field's type.
 fn type_name(value: &Value, schema: &Value) -> String {
     if let Some((name, definition)) = referred(value, schema) {
         return match definition["type"] == "object" {
@@ -101,14 +101,14 @@ fn type_name(value: &Value, schema: &Value) -> String {
     }
 }
 
-/// Describes what a list or a map has.
+/// Returns the plural name of the element type of a list or a map.
 fn many(value: &Value, schema: &Value) -> String {
     let name = type_name(value, schema);
     let is_word = matches!(&*name, "boolean" | "integer" | "number" | "object" | "string");
     if is_word { name + "s" } else { name }
 }
 
-/// Returns the type of a schema; that of a value that may be absent is the other one.
+/// Returns the type of a schema. For a type that is either `null` or another one, returns the other one.
 fn simple_type(value: &Value) -> &str {
     let types = value["type"].as_array();
     let mut types = types.into_iter().flatten().filter_map(Value::as_str);
@@ -116,7 +116,7 @@ fn simple_type(value: &Value) -> &str {
     value["type"].as_str().or(other).unwrap_or("any value")
 }
 
-/// Returns the names of the object types that a field takes, in their order.
+/// Returns the names of the object types that a field accepts, in their order.
 fn used_objects(value: &Value, schema: &Value) -> Vec<String> {
     if let Some((name, definition)) = referred(value, schema) {
         return match definition["type"] == "object" {

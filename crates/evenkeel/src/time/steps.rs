@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Largest step of the time, so that what is due in between happens in order. It is less than the period of anything in a
-/// control plane that another period waits for.
+/// Maximum step of the time, so that timers that are due within a step fire in order. It is shorter than every period in a
+/// control plane that another timeout depends on.
 pub(crate) const MAX_STEP: Duration = Duration::from_secs(1);
 
 /// Interval of the steps at low speeds.
@@ -12,7 +12,7 @@ const SLOW_TICK: Duration = Duration::from_millis(10);
 /// Interval of the steps of a jump.
 const JUMP_TICK: Duration = Duration::from_micros(250);
 
-/// Time of the system for which requests in flight may hold the time.
+/// Maximum system time for which requests in flight may hold the cluster's time.
 const MAX_HOLD: Duration = Duration::from_secs(1);
 
 /// Maximum time by which a cluster may be ahead of the system. Its certificates, which clients check by the system's time, are
@@ -57,8 +57,8 @@ impl TimeSettings {
         step.map_or(SLOW_TICK, |step| step.clamp(JUMP_TICK, SLOW_TICK))
     }
 
-    /// Returns the next step of the time after `since_last` of the system's time; `None` while it is held, because
-    /// components wait for answers of the API server.
+    /// Returns the next step of the time after `since_last` of the system's time; `None` while the time is held, because
+    /// components wait for responses of the API server.
     pub(crate) fn step(
         self,
         elapsed: Elapsed,
@@ -75,7 +75,7 @@ impl TimeSettings {
         if !jump.is_zero() {
             return Some(jump.min(MAX_STEP));
         }
-        // A busy control plane falls behind, rather than to skip what is due in between.
+        // A busy control plane falls behind, instead of skipping timers that are due in between.
         Some(since_last.mul_f64(self.speed).min(MAX_STEP))
     }
 }
@@ -83,7 +83,7 @@ impl TimeSettings {
 /// Parses a speed such as `60x`, `60` or `0.5x`.
 ///
 /// # Errors
-/// When it is no number from 0 to 1000.
+/// When it is not a number from 0 to 1000.
 pub(crate) fn parse_speed(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('x').unwrap_or(text).parse::<f64>().ok();
     number

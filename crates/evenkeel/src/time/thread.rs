@@ -149,7 +149,7 @@ impl TimeThread {
         &self.clock
     }
 
-    /// Enters the thread's runtime: what is spawned until the guard is dropped runs there.
+    /// Enters the thread's runtime: tasks that are spawned until the guard is dropped run there.
     pub(crate) fn enter(&self) -> EnterGuard<'_> {
         self.runtime.enter()
     }
@@ -224,7 +224,7 @@ mod tests {
         TimeThread::start("2026-01-01T00:00:00Z".parse().expect("a time"), speed).expect("starts")
     }
 
-    /// Starts to wait on the thread for this time of the cluster. The receiver gets what the clock shows then.
+    /// Starts to wait on the thread for this time of the cluster. The receiver gets the clock's time then.
     fn sleep(thread: &TimeThread, duration: Duration) -> mpsc::Receiver<Timestamp> {
         let (sender, receiver) = mpsc::channel();
         let clock = thread.clock().clone();

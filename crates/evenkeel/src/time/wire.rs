@@ -17,7 +17,7 @@ use std::{
 use tokio::runtime::Handle;
 use tokio_util::context::TokioContext;
 
-/// Number of requests that wait for the head of their answer.
+/// Number of requests that wait for the head of their response.
 #[derive(Debug, Clone, Default)]
 pub(super) struct InFlight(Arc<AtomicUsize>);
 
@@ -81,7 +81,7 @@ impl tower::Service<Request<kube::client::Body>> for Wire {
     }
 }
 
-/// Body of an answer, polled within the server's runtime.
+/// Body of a response, polled within the server's runtime.
 pub(super) struct WireBody {
     body: Body,
     runtime: Handle,

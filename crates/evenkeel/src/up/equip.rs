@@ -75,7 +75,8 @@ impl Equipper {
         }
     }
 
-    /// Removes what a previous configuration set and no other client has changed: devices of any node, and images of `nodes`.
+    /// Removes the devices of any node and the images of `nodes` that a previous configuration set, unless another client has
+    /// changed them.
     ///
     /// # Errors
     /// When the server refuses it.

@@ -74,7 +74,8 @@ pub(super) fn fill(args: &mut Args, config: Cluster, folder: &Path) {
     };
 }
 
-/// Sets what neither flags nor a file set, to what it was in the cluster of which the data folder is a copy.
+/// For a data folder that is a copy of a cluster, sets the options that neither flags nor a file set to the values of that
+/// cluster.
 pub(super) fn fill_copied(args: &mut Args, copied: Copied) {
     args.is_copy = true;
     let range = &mut args.server.service_cluster_ip_range;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 /// Annotation of a generated object: a hash of its kind, namespace and name. If a user copies the object under another name,
 /// the copy has the hash of the original, so it does not count as generated. With the plain name instead of a hash, replacing
-/// the name in the object's text would also replace it here.
+/// the name in the object's JSON would also replace it here.
 pub(crate) const GENERATED: &str = "evenkeel.dev/generated";
 
 /// Returns the mark of an object.

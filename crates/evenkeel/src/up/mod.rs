@@ -165,7 +165,7 @@ fn start_log(args: &Args, claim: &Claim) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Returns the kubeconfigs that a cluster writes, and what other commands read of it while it starts.
+/// Returns the kubeconfigs that a cluster writes, and the record that other commands read while it starts.
 fn record(
     args: &Args,
     home: &Home,

@@ -158,7 +158,7 @@ fn nodes(groups: &[Nodes]) -> Result<Vec<NodeOptions>> {
     Ok(NodeGroup::nodes(&groups))
 }
 
-/// Sets what the file says of controllers and feature gates.
+/// Sets the controllers and feature gates that the file names.
 fn configure(options: &mut PlaneOptions, args: &Args) -> Result<()> {
     let components = &args.components;
     let chosen = components.controllers.as_deref();

@@ -48,7 +48,7 @@ pub(super) async fn connect(args: &Args, clock: &Clock) -> Result<Remote> {
         format!("the API server at {url} does not answer; check --apiserver, --kubeconfig and the user's credentials")
     })?;
     let version: Version = serde_json::from_slice(answer.body()).with_context(|| {
-        format!("what answers at {url} is no API server; check --apiserver and --kubeconfig")
+        format!("the server at {url} is not an API server; check --apiserver and --kubeconfig")
     })?;
     Ok(Remote { kube, anonymous, url, version: version.git_version, ca })
 }

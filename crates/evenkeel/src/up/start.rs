@@ -48,7 +48,7 @@ pub(super) enum Ending {
     Restart(u16),
 }
 
-/// Nodes of a cluster, and what a configuration adds to it when it is ready.
+/// Nodes of a cluster, and the devices, images and outages that a configuration adds when the cluster is ready.
 struct Extras {
     nodes: Vec<NodeOptions>,
     /// Devices and images by node.

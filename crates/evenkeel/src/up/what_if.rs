@@ -98,7 +98,7 @@ impl PreparedWhatIf for Prepared {
     }
 }
 
-/// Returns what happened in some sentences.
+/// Returns a summary of the report in a few sentences.
 fn summary(report: &Report) -> String {
     let text = report.text();
     let mut summary = text.lines().next().unwrap_or_default().to_owned();

@@ -9,7 +9,7 @@ const BYTES_PER_RUN: u64 = 64 << 20;
 /// Bytes that are taken for free if the system does not say.
 const UNKNOWN_FREE: u64 = 1 << 30;
 
-/// Reports whether this number of simulations of a cluster, whose JSON has this length, fit into the free memory.
+/// Returns whether this number of simulations of a cluster, whose JSON has this length, fit into the free memory.
 pub(super) fn fits(length: u64, runs: u64) -> bool {
     need(length, runs) <= free().unwrap_or(UNKNOWN_FREE)
 }

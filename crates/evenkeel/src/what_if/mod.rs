@@ -1,4 +1,4 @@
-//! `evenkeel what-if`: what a change would do to a cluster, in virtual time.
+//! `evenkeel what-if`: simulates the effects of a change on a cluster, in virtual time.
 
 mod memory;
 mod run;

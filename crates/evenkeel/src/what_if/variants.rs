@@ -169,7 +169,7 @@ fn applied(paths: &[PathBuf]) -> Result<Vec<Value>> {
 /// Reads a configuration of the scheduler; upstream's defaults without a file.
 ///
 /// # Errors
-/// The file cannot be read, or is no configuration that a library can follow.
+/// The file cannot be read, or is not a scheduler configuration that this program supports.
 fn scheduler(path: Option<&Path>) -> Result<SchedulerOptions> {
     let Some(path) = path else { return Ok(SchedulerOptions::default()) };
     let name = || path.display().to_string();

@@ -92,13 +92,13 @@ async fn running_manager_explains_an_object() {
     });
     std::fs::write(&limited, text.to_string()).expect("a kubeconfig");
     let error = refused(&args(limited, "default", port)).await;
-    assert!(error.contains("does not let you look"), "{error}");
+    assert!(error.contains("does not permit you to read its reports"), "{error}");
     let error = refused(&args(admin.clone(), "default", free_port())).await;
     assert!(error.contains("does not answer"), "{error}");
     let api_server: u16 =
         embedded.url.rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port");
     let error = refused(&args(admin, "default", api_server)).await;
-    assert!(error.contains("is no manager of Evenkeel's"), "{error}");
+    assert!(error.contains("is not a manager of Evenkeel"), "{error}");
     program.stop(cluster).await;
     embedded.serving.stop().await;
 }

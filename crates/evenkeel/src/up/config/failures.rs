@@ -39,12 +39,12 @@ pub(crate) struct Outage {
     pub(crate) node: String,
     /// Start, counted from when the cluster is ready.
     pub(crate) start: Duration,
-    /// End, counted from when the cluster is ready. `None` if the connection does not come back.
+    /// End, counted from when the cluster is ready. `None` if the connection does not return.
     pub(crate) end: Option<Duration>,
 }
 
-/// Returns the outages, ordered by start. Failures of a node that overlap, or of which one starts when the other ends, are
-/// one outage. `nodes` are the nodes of the cluster, which are named GROUP-0, GROUP-1, ….
+/// Returns the outages, ordered by start. Failures of a node that overlap or follow each other without a gap are one outage.
+/// `nodes` are the nodes of the cluster, which are named GROUP-0, GROUP-1, ….
 ///
 /// # Errors
 /// When a failure names neither a node nor a group.

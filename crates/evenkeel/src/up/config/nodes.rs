@@ -41,7 +41,7 @@ fn check_group(group: &Nodes) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that a text has a form.
+/// Checks that a value matches a pattern.
 fn valid(path: &str, text: &str, form: fn(&str) -> forms::Messages) -> Result<(), String> {
     match form(text).first() {
         None => Ok(()),
