@@ -1,9 +1,9 @@
-//! Error texts of client-go for responses without a Status; users search for these texts.
+//! Error messages of client-go for responses without a Status. Users search for these messages.
 
 use evenkeel_runtime::plan::Failure;
 
-/// Returns the failure's text as upstream writes it in events and conditions. `request` is client-go's name for the
-/// request, such as `get pods.metrics.k8s.io`. If it is empty, the text does not name the request.
+/// Returns the failure's message as upstream writes it in events and conditions. `request` is client-go's name for the request,
+/// such as `get pods.metrics.k8s.io`. If it is empty, the message does not name the request.
 ///
 /// Upstream: `NewGenericServerResponse`.
 pub(crate) fn message(failure: &Failure, request: &str) -> String {
@@ -12,7 +12,7 @@ pub(crate) fn message(failure: &Failure, request: &str) -> String {
     if *code == 0 || has_status {
         return message.clone();
     }
-    // The runtime's client sets this text if the response has no message.
+    // The runtime's client sets this message if the response has none.
     let is_default_text = *message == format!("the API server answered {code}");
     let body = if is_default_text { "" } else { message };
     let text = match *code {

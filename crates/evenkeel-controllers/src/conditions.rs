@@ -61,7 +61,7 @@ impl Condition {
         self
     }
 
-    /// Reports whether type, status, reason and message are equal. Times are ignored.
+    /// Returns whether type, status, reason and message are equal. Times are ignored.
     pub(crate) fn equal_apart_from_times(&self, other: &Self) -> bool {
         (&self.type_, &self.status, &self.reason, &self.message)
             == (&other.type_, &other.status, &other.reason, &other.message)

@@ -5,22 +5,22 @@ use evenkeel_api::{Meta, View};
 use evenkeel_runtime::plan::{PatchType, Plan, Rewrite};
 use serde_json::json;
 
-/// Reports whether this finalizer keeps the object from being deleted now.
+/// Returns whether this finalizer keeps the object from being deleted now.
 pub(crate) fn blocks_deletion(meta: &Meta, finalizer: &str) -> bool {
     meta.deleting() && has(meta, finalizer)
 }
 
-/// Reports whether the object needs this finalizer: it lacks the finalizer, and is not terminating.
+/// Returns whether the object needs this finalizer: it lacks the finalizer, and is not terminating.
 pub(crate) fn is_missing(meta: &Meta, finalizer: &str) -> bool {
     !meta.deleting() && !has(meta, finalizer)
 }
 
-/// Reports whether the finalizer may have to be added, or removed.
+/// Returns whether the finalizer may have to be added, or removed.
 pub(crate) fn may_change(meta: &Meta, finalizer: &str) -> bool {
     blocks_deletion(meta, finalizer) || is_missing(meta, finalizer)
 }
 
-/// Reports whether the object has this finalizer.
+/// Returns whether the object has this finalizer.
 pub(crate) fn has(meta: &Meta, finalizer: &str) -> bool {
     meta.finalizers.iter().any(|present| **present == *finalizer)
 }

@@ -23,7 +23,7 @@ impl Gates {
         Self(Arc::new(enabled))
     }
 
-    /// Reports whether the gate is enabled.
+    /// Returns whether the gate is enabled.
     pub fn enabled(&self, name: &str) -> bool {
         (self.0)(name)
     }
@@ -88,7 +88,7 @@ impl Resources {
         })))
     }
 
-    /// Reports whether the server has this resource.
+    /// Returns whether the server has this resource.
     pub fn has(&self, resource: &Resource) -> bool {
         let Resource { group, version, plural } = *resource;
         self.0.as_ref().is_none_or(|served| {

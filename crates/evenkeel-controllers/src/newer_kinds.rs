@@ -1,7 +1,7 @@
 //! Kinds that `k8s-openapi` has only for the newest version of Kubernetes. Users of this crate may choose the types of an
 //! older version.
 //!
-//! Only what controllers read is typed. All other fields are kept as they are, because updates send whole objects.
+//! Only the fields that controllers read are typed. All other fields are kept unchanged, because updates send whole objects.
 
 use k8s_openapi::{
     ClusterResourceScope, Metadata, NamespaceResourceScope, Resource,

@@ -22,7 +22,7 @@ pub trait Flags {
     fn list(&self, flag: &str) -> Vec<String>;
     /// Returns an integer flag whose value must be above zero.
     fn positive(&self, flag: &str) -> usize;
-    /// Reports whether the feature gate is enabled.
+    /// Returns whether the feature gate is enabled.
     fn enabled(&self, gate: &str) -> bool;
     /// Records that a flag's value is invalid, so that the program does not start. `message` is the error and names the
     /// flag.

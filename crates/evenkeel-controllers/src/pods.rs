@@ -15,28 +15,28 @@ pub(crate) fn revision_of(pod: &Pod) -> &str {
     pod.meta.labels.get(REVISION_LABEL).unwrap_or_default()
 }
 
-/// Reports whether the phase is `Succeeded` or `Failed`. Upstream: `IsPodTerminal`.
+/// Returns whether the phase is `Succeeded` or `Failed`. Upstream: `IsPodTerminal`.
 pub(crate) fn is_terminal(pod: &Pod) -> bool {
     matches!(&*pod.status.phase, "Succeeded" | "Failed")
 }
 
-/// Reports whether the pod is neither terminal nor being deleted. Upstream: `IsPodActive`.
+/// Returns whether the pod is neither terminal nor being deleted. Upstream: `IsPodActive`.
 pub(crate) fn is_active(pod: &Pod) -> bool {
     !is_terminal(pod) && !pod.meta.deleting()
 }
 
-/// Reports whether the pod is being deleted and not terminal. Upstream: `IsPodTerminating`.
+/// Returns whether the pod is being deleted and not terminal. Upstream: `IsPodTerminating`.
 pub(crate) fn is_terminating(pod: &Pod) -> bool {
     !is_terminal(pod) && pod.meta.deleting()
 }
 
-/// Reports whether an update changes the counts in the owner's status. Most updates (addresses, containers) do not.
+/// Returns whether an update changes the counts in the owner's status. Most updates (addresses, containers) do not.
 pub(crate) fn changes_owner_counts(old: &Pod, new: &Pod) -> bool {
     let counted = |pod: &Pod| (pod.meta.deleting(), is_terminal(pod), ready_since(pod));
     counted(old) != counted(new)
 }
 
-/// Reports whether an update changes nothing of its owner but counts of ready and available pods in the status.
+/// Returns whether an update changes nothing of its owner but counts of ready and available pods in the status.
 pub(crate) fn changes_only_readiness(old: &Pod, new: &Pod) -> bool {
     let lasting = |pod: &Pod| (pod.meta.deleting(), is_terminal(pod));
     lasting(old) == lasting(new)
@@ -44,7 +44,7 @@ pub(crate) fn changes_only_readiness(old: &Pod, new: &Pod) -> bool {
         && old.meta.labels == new.meta.labels
 }
 
-/// Reports whether the condition `Ready` is `True`. Upstream: `IsPodReady`.
+/// Returns whether the condition `Ready` is `True`. Upstream: `IsPodReady`.
 pub(crate) fn is_ready(pod: &Pod) -> bool {
     ready_since(pod).is_some()
 }
@@ -89,12 +89,12 @@ fn describe_unready(pod: &Pod) -> String {
     format!("is not ready (phase {}){}", pod.status.phase, why.trim_end())
 }
 
-/// Reports whether the pod has been ready for `min_ready_seconds`. Upstream: `IsPodAvailable`.
+/// Returns whether the pod has been ready for `min_ready_seconds`. Upstream: `IsPodAvailable`.
 pub(crate) fn is_available(pod: &Pod, min_ready_seconds: i32, now: Timestamp) -> bool {
     ready_since(pod).is_some_and(|since| is_available_since(since, min_ready_seconds, now))
 }
 
-/// Reports whether a pod that has been ready since a time is available.
+/// Returns whether a pod that has been ready since a time is available.
 pub(crate) fn is_available_since(
     since: Option<Timestamp>,
     min_ready_seconds: i32,

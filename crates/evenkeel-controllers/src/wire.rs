@@ -30,7 +30,7 @@ where
 
 /// Serializes a value whose serialization cannot fail: maps with string keys, numbers, strings.
 pub(crate) fn json(value: &impl Serialize) -> Bytes {
-    Bytes::from(serde_json::to_vec(value).expect("a tree of structs with string keys serialises"))
+    Bytes::from(serde_json::to_vec(value).expect("a tree of structs with string keys serializes"))
 }
 
 /// Rounds a time down to seconds, the API's precision.

@@ -72,12 +72,12 @@ pub(super) fn signing_token(secret: &TokenSecret, now: Timestamp) -> Option<Sign
     is_valid.then_some(token)
 }
 
-/// Reports whether the text consists of six lower-case letters and digits. Upstream: `IsValidBootstrapTokenID`.
+/// Returns whether the ID consists of six lower-case letters and digits. Upstream: `IsValidBootstrapTokenID`.
 fn is_token_id(text: &str) -> bool {
     text.len() == 6 && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
 }
 
-/// Returns a value of the Secret as text. A missing or invalid value becomes empty.
+/// Returns a value of the Secret as a string. A missing or invalid value becomes empty.
 fn value<'a>(secret: &'a TokenSecret, key: &str) -> &'a str {
     let bytes = secret.data.as_ref().and_then(|data| data.get(key));
     bytes.and_then(|bytes| std::str::from_utf8(&bytes.0).ok()).unwrap_or_default()

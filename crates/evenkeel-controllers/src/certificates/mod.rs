@@ -34,12 +34,12 @@ fn controller_builder(
     context.builder(descriptor, requests).workers(WORKERS).backoff(backoff)
 }
 
-/// Reports whether the request has the condition with the status `True` or an empty status.
+/// Returns whether the request has the condition with the status `True` or an empty status.
 fn has_true_condition(request: &SigningRequest, condition: &str) -> bool {
     conditions(request).any(|(type_, status)| type_ == condition && matches!(status, "" | "True"))
 }
 
-/// Reports whether the request has the condition, with any status.
+/// Returns whether the request has the condition, with any status.
 fn has_condition(request: &SigningRequest, condition: &str) -> bool {
     conditions(request).any(|(type_, _)| type_ == condition)
 }

@@ -12,7 +12,7 @@ use x509_parser::{
 /// Error in parsing or verifying a request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum RequestError {
-    /// The text has no PEM block of the type `CERTIFICATE REQUEST`.
+    /// The input has no PEM block of the type `CERTIFICATE REQUEST`.
     #[error("PEM block type must be CERTIFICATE REQUEST")]
     Pem,
     /// The block is not PKCS#10.
@@ -55,7 +55,7 @@ pub(super) struct Subject {
 }
 
 impl ParsedRequest {
-    /// Reads the first request of a PEM text.
+    /// Reads the first certificate request in PEM.
     pub(super) fn from_pem(pem: &[u8]) -> Result<Self, RequestError> {
         let der =
             CertificateSigningRequestDer::from_pem_slice(pem).map_err(|_| RequestError::Pem)?;

@@ -34,7 +34,7 @@ impl Family {
     }
 }
 
-/// Reports whether the Service has a cluster IP.
+/// Returns whether the Service has a cluster IP.
 pub(super) fn has_cluster_ip(service: &Service) -> bool {
     !matches!(&*service.spec.cluster_ip, "" | "None")
 }

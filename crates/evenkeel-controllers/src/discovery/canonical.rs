@@ -94,7 +94,7 @@ fn subset(
     }
 }
 
-/// Reports whether subsets are equal except for resource versions in references. Upstream:
+/// Returns whether subsets are equal except for resource versions in references. Upstream:
 /// `endpointSubsetsEqualIgnoreResourceVersion`.
 pub(super) fn equal_ignore_resource_version(a: &[EndpointSubset], b: &[EndpointSubset]) -> bool {
     a.len() == b.len()
@@ -105,7 +105,7 @@ pub(super) fn equal_ignore_resource_version(a: &[EndpointSubset], b: &[EndpointS
         })
 }
 
-/// Reports whether both lists contain equal addresses in the same order.
+/// Returns whether both lists contain equal addresses in the same order.
 fn addresses_equal(a: &[EndpointAddress], b: &[EndpointAddress]) -> bool {
     a.len() == b.len()
         && a.iter().zip(b).all(|(a, b)| {

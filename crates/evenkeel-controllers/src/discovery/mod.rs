@@ -41,7 +41,7 @@ impl OwnWrites {
         self.lock().remove(key);
     }
 
-    /// Reports whether the last writes for the Service include the one with this hash.
+    /// Returns whether the last writes for the Service include the one with this hash.
     fn contains(&self, key: Option<&Key>, hash: u64) -> bool {
         key.is_some_and(|key| self.lock().get(key).is_some_and(|hashes| hashes.contains(&hash)))
     }

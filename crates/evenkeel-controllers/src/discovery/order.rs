@@ -8,7 +8,7 @@ use std::fmt::{self, Write};
 struct Fnv128a(u128);
 
 impl Fnv128a {
-    /// Returns the hash of a formatted text.
+    /// Returns the hash of a formatted value.
     fn of(text: fmt::Arguments<'_>) -> u128 {
         // The offset basis of FNV-1a.
         let mut hash = Self(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d);

@@ -36,7 +36,7 @@ pub(super) fn pod_change(old: &Pod, new: &Pod) -> Change {
     }
 }
 
-/// Reports whether the pod is an endpoint, ready or not: it has an address and has not ended. A terminating pod is one
+/// Returns whether the pod is an endpoint, ready or not: it has an address and has not ended. A terminating pod is one
 /// too. Slices mark it, and Endpoints omit it. Upstream: `ShouldPodBeInEndpoints`.
 pub(super) fn belongs_in_endpoints(pod: &Pod) -> bool {
     let status = &pod.status;
@@ -59,7 +59,7 @@ pub(super) fn reference(pod: &Pod) -> Box<ObjectReference> {
     })
 }
 
-/// Reports whether two references are equal, apart from the resource version.
+/// Returns whether two references are equal, apart from the resource version.
 pub(super) fn same_reference(a: Option<&ObjectReference>, b: Option<&ObjectReference>) -> bool {
     match (a, b) {
         (None, None) => true,
@@ -92,7 +92,7 @@ pub(super) fn find_port(pod: &Pod, port: &ServicePort) -> Option<i32> {
     found.map(|found| found.container_port)
 }
 
-/// Reports whether an init container is a sidecar, which runs as long as the pod.
+/// Returns whether an init container is a sidecar, which runs as long as the pod.
 fn is_sidecar(container: &Container) -> bool {
     &*container.restart_policy == "Always"
 }

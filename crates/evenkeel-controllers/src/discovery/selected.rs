@@ -11,7 +11,7 @@ use evenkeel_runtime::{
 };
 use std::{collections::BTreeSet, sync::Arc};
 
-/// Reports whether the Service selects pods: it has a selector and is not an `ExternalName`.
+/// Returns whether the Service selects pods: it has a selector and is not an `ExternalName`.
 pub(super) fn selects_pods(service: &Service) -> bool {
     &*service.spec.type_ != "ExternalName" && !service.spec.selector.is_empty()
 }
@@ -109,7 +109,7 @@ fn index_key<'a>(buffer: &'a mut String, namespace: &str, name: &str, value: &st
     buffer
 }
 
-/// Reports whether the labels match the selector. An empty selector matches nothing.
+/// Returns whether the labels match the selector. An empty selector matches nothing.
 fn selects(selector: &StrMap, labels: &StrMap) -> bool {
     !selector.is_empty() && selector.iter().all(|(name, value)| labels.get(name) == Some(value))
 }

@@ -37,7 +37,7 @@ impl SlicesByService {
         slices
     }
 
-    /// Reports whether the manager manages the slice.
+    /// Returns whether the manager manages the slice.
     pub(super) fn manages(&self, slice: &EndpointSlice) -> bool {
         slice.meta.labels.get(MANAGED_BY_LABEL) == Some(self.manager)
     }

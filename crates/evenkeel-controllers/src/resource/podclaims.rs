@@ -1,4 +1,4 @@
-//! Claims of pods: names in `spec.resourceClaims`, owners, reservations. An entry is an element of that list.
+//! ResourceClaims of pods: their names, owners and reservations. An "entry" is an element of a pod's `spec.resourceClaims`.
 
 #[cfg(k8s_v1_37)]
 use crate::newer_kinds::AllocatedDevice;
@@ -16,7 +16,7 @@ pub(crate) type Claim = Full<ResourceClaim>;
 #[cfg(k8s_v1_37)]
 const SCHEDULING_GROUP: &str = "scheduling.k8s.io";
 
-/// Name of the claim of a pod's entry. Upstream: `resourceclaim.Name`.
+/// Name of the ResourceClaim for an entry of a pod. Upstream: `resourceclaim.Name`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ClaimName<'a> {
     /// The claim has this name.
@@ -25,11 +25,11 @@ pub(crate) enum ClaimName<'a> {
     NotYet,
     /// The pod needs no claim.
     NotNeeded,
-    /// The claim's source is unknown to this version.
+    /// The entry names neither a claim nor a template, so its source is unknown to this version.
     Unknown,
 }
 
-/// Returns the name of the claim of a pod's entry. Upstream: `resourceclaim.Name`.
+/// Returns the name of the ResourceClaim for an entry of a pod. Upstream: `resourceclaim.Name`.
 pub(crate) fn claim_name<'a>(pod: &'a Pod, claim: &'a PodResourceClaim) -> ClaimName<'a> {
     if !claim.resource_claim_name.is_empty() {
         return ClaimName::Is(&claim.resource_claim_name);
@@ -45,7 +45,7 @@ pub(crate) fn claim_name<'a>(pod: &'a Pod, claim: &'a PodResourceClaim) -> Claim
     }
 }
 
-/// Reports whether the claim is created from a template.
+/// Returns whether the entry's claim is created from a template.
 pub(crate) fn is_from_template(claim: &PodResourceClaim) -> bool {
     claim.resource_claim_name.is_empty() && !claim.resource_claim_template_name.is_empty()
 }
@@ -62,7 +62,7 @@ pub(crate) fn claim_names(pod: &Pod) -> impl Iterator<Item = &str> + Clone {
     from_spec.chain(extended).filter(|name| !name.is_empty())
 }
 
-/// Returns the index of pods by the claims that they name, under [`index_key`].
+/// Returns the index of pods by their ResourceClaims. Its keys are those of [`index_key`].
 pub(crate) fn pods_by_claim(pods: &Cache<Pod>) -> Index<Pod> {
     pods.index("claims", |pod, key| {
         for claim in &pod.spec.resource_claims {
@@ -78,12 +78,12 @@ pub(crate) fn index_key(namespace: &str, name: &str) -> String {
     format!("{namespace}/{name}")
 }
 
-/// Reports whether the claim was created for this pod. Upstream: `resourceclaim.IsForPod`.
+/// Returns whether the claim was created for this pod. Upstream: `resourceclaim.IsForPod`.
 pub(crate) fn is_for_pod(claim: &Claim, pod: &Pod) -> bool {
     claim.meta().is_controlled_by(&pod.meta.uid)
 }
 
-/// Reports whether the claim was created for the pod's PodGroup. Upstream: `isForPodGroupByPod`.
+/// Returns whether the claim was created for the pod's PodGroup. Upstream: `isForPodGroupByPod`.
 #[cfg(k8s_v1_37)]
 pub(crate) fn is_for_pod_group(claim: &Claim, pod: &Pod) -> bool {
     let Some(group) = &pod.spec.scheduling_group else { return false };
@@ -95,7 +95,7 @@ pub(crate) fn is_for_pod_group(claim: &Claim, pod: &Pod) -> bool {
     })
 }
 
-/// Reports whether the claim is reserved for the pod, or for its PodGroup if `accept_pod_group` is set. Upstream:
+/// Returns whether the claim is reserved for the pod, or for its PodGroup if `accept_pod_group` is set. Upstream:
 /// `resourceclaim.IsReservedForPod`.
 #[cfg(k8s_v1_37)]
 pub(crate) fn is_reserved_for_pod(claim: &Claim, pod: &Pod, accept_pod_group: bool) -> bool {

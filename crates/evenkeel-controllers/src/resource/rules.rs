@@ -11,7 +11,7 @@ pub(crate) type Rule = Full<DeviceTaintRule>;
 pub(crate) const RULES: Resource =
     Resource { group: "resource.k8s.io", version: "v1", plural: "devicetaintrules" };
 
-/// Reports whether the rule selects a device. A rule without a selector selects none. Upstream: `ruleMatchesDevice`.
+/// Returns whether the rule selects a device. A rule without a selector selects none. Upstream: `ruleMatchesDevice`.
 pub(crate) fn selects(rule: &Rule, driver: &str, pool: &str, device: &str) -> bool {
     let Some(selector) = &rule.spec.device_selector else { return false };
     let matches = |field: &Option<String>, value: &str| {

@@ -8,7 +8,7 @@ const ISCSI_PREFIX: &str = "kubernetes.io/iscsi/";
 /// Prefix of the unique names of Fibre Channel volumes.
 const FC_PREFIX: &str = "kubernetes.io/fc/";
 
-/// Reports whether a unique volume name belongs to the iSCSI or FC plugin.
+/// Returns whether a unique volume name belongs to the iSCSI or FC plugin.
 pub(super) fn is_iscsi_or_fc(name: &str) -> bool {
     name.starts_with(ISCSI_PREFIX) || name.starts_with(FC_PREFIX)
 }

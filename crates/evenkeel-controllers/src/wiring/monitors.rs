@@ -36,7 +36,7 @@ const SYNC_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A controller that watches many resources.
 pub(crate) trait Follower: Send + Sync + 'static {
-    /// Reports whether the controller watches the resource.
+    /// Returns whether the controller watches the resource.
     fn wants(&self, resource: &Resource) -> bool;
 
     /// Starts to watch a kind. The future resolves when the kind's cache has synced. Called again if the server serves

@@ -30,7 +30,7 @@ impl RolloutLimits {
     }
 }
 
-/// Reports whether `maxSurge` is above zero. Upstream: `AllowsSurge`.
+/// Returns whether `maxSurge` is above zero. Upstream: `AllowsSurge`.
 pub(crate) fn allows_surge(set: &DaemonSet) -> bool {
     // Any percentage above 0 of one pod is rounded up to 1.
     let desired = 1;

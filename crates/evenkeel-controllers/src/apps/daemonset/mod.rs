@@ -119,13 +119,13 @@ fn start(context: &ControllerContext) -> Result<Started, StartError> {
     Ok(Started::Yes)
 }
 
-/// Reports whether the DaemonSet's selector matches these labels. An empty selector matches nothing.
+/// Returns whether the DaemonSet's selector matches these labels. An empty selector matches nothing.
 fn selects(set: &DaemonSet, labels: &StrMap) -> bool {
     let selector = &set.spec.selector;
     !selector.is_empty() && selector.matches(labels)
 }
 
-/// Planner of DaemonSets.
+/// Decides the pods, the revisions and the status of a DaemonSet.
 struct DaemonSets {
     sets: Cache<DaemonSet>,
     pods: ByController<Pod>,

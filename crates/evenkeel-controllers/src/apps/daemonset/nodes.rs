@@ -50,7 +50,7 @@ impl AffectedSets {
     }
 }
 
-/// Reports whether an event of a node may affect DaemonSets: labels or taints changed. Upstream:
+/// Returns whether an event of a node may affect DaemonSets: labels or taints changed. Upstream:
 /// `shouldIgnoreNodeUpdate`.
 pub(super) fn may_affect_sets(event: &CacheEvent<Node>) -> bool {
     match event {

@@ -325,12 +325,12 @@ impl<'a> DaemonSetSync<'a> {
         }
     }
 
-    /// Reports whether the pod has been ready for `minReadySeconds`.
+    /// Returns whether the pod has been ready for `minReadySeconds`.
     pub(crate) fn is_available(&self, pod: &Pod) -> bool {
         pods::is_available(pod, self.observed.set.spec.min_ready_seconds, self.now)
     }
 
-    /// Reports whether the pod has the current template.
+    /// Returns whether the pod has the current template.
     pub(crate) fn is_updated(&self, pod: &Pod) -> bool {
         is_updated(&self.observed.set, pod, self.observed.history.current_hash())
     }

@@ -87,7 +87,7 @@ fn template_generation(set: &DaemonSet) -> Option<i64> {
     set.meta.annotations.get(GENERATION_ANNOTATION)?.parse().ok()
 }
 
-/// Reports whether the pod has the current template, by revision hash or template generation. Upstream: `IsPodUpdated`.
+/// Returns whether the pod has the current template, by revision hash or template generation. Upstream: `IsPodUpdated`.
 pub(crate) fn is_updated(set: &DaemonSet, pod: &Pod, current_hash: &str) -> bool {
     let labels = &pod.meta.labels;
     if !current_hash.is_empty() && labels.get(REVISION_LABEL) == Some(current_hash) {

@@ -133,7 +133,7 @@ fn surge(
     Ok(())
 }
 
-/// Reports whether the node should run a pod. Fails if the cache lacks the node.
+/// Returns whether the node should run a pod. Fails if the cache lacks the node.
 fn should_run(observed: &Observed, node_name: &str) -> Result<bool, PlanError> {
     let Some(node) = observed.nodes.get(node_name) else {
         return Err(PlanError::new(format!(

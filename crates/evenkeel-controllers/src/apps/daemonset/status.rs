@@ -66,7 +66,7 @@ fn new_status(sync: &DaemonSetSync<'_>) -> Status {
     status
 }
 
-/// Reports whether the status differs from the present one.
+/// Returns whether the status differs from the present one.
 fn is_changed(observed: &Observed, status: &Status) -> bool {
     let present = &observed.set.status;
     status.desired_number_scheduled != present.desired_number_scheduled

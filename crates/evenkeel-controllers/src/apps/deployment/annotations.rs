@@ -30,7 +30,7 @@ const NOT_COPIED: [&str; 6] = [
 /// Maximum length of the revision history, in characters. Upstream: `maxRevHistoryLengthInChars`.
 const MAX_HISTORY_LENGTH: usize = 2000;
 
-/// Reports whether an annotation is copied to ReplicaSets, and back on a rollback. Upstream: `skipCopyAnnotation`.
+/// Returns whether an annotation is copied to ReplicaSets, and back on a rollback. Upstream: `skipCopyAnnotation`.
 pub(crate) fn is_copied(key: &str) -> bool {
     !NOT_COPIED.contains(&key)
 }
@@ -81,7 +81,7 @@ pub(crate) fn with_replica_limits(annotations: &StrMap, limits: RolloutLimits) -
         .with(MAX_REPLICAS, &limits.max_replicas().to_string())
 }
 
-/// Reports whether [`DESIRED_REPLICAS`] and [`MAX_REPLICAS`] are up to date. Upstream: `ReplicasAnnotationsNeedUpdate`.
+/// Returns whether [`DESIRED_REPLICAS`] and [`MAX_REPLICAS`] are up to date. Upstream: `ReplicasAnnotationsNeedUpdate`.
 pub(crate) fn are_replicas_current(annotations: &StrMap, limits: RolloutLimits) -> bool {
     let has_value =
         |key, value: i32| annotations.get(key).is_some_and(|text| text == value.to_string());

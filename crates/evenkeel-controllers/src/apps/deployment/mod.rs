@@ -94,7 +94,7 @@ fn start(context: &ControllerContext) -> Result<Started, StartError> {
     Ok(Started::Yes)
 }
 
-/// Planner of Deployments.
+/// Decides the ReplicaSets and the status of a Deployment.
 struct Deployments {
     deployments: Cache<Deployment>,
     sets: Cache<ReplicaSet>,

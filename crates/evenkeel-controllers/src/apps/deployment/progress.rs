@@ -39,12 +39,12 @@ pub(crate) fn remove_condition(conditions: &mut Vec<Condition>, type_: &str) {
     conditions.retain(|condition| &*condition.type_ != type_);
 }
 
-/// Reports whether the Deployment has a progress deadline. Upstream: `HasProgressDeadline`.
+/// Returns whether the Deployment has a progress deadline. Upstream: `HasProgressDeadline`.
 pub(crate) fn has_deadline(deployment: &Deployment) -> bool {
     deployment.spec.progress_deadline_seconds.is_some_and(|seconds| seconds != i32::MAX)
 }
 
-/// Reports whether the status in the cache shows a complete rollout. Upstream: `DeploymentComplete`.
+/// Returns whether the status in the cache shows a complete rollout. Upstream: `DeploymentComplete`.
 pub(crate) fn is_stored_status_complete(sync: &DeploymentSync<'_>) -> bool {
     let deployment = &*sync.observed.deployment;
     let status = &deployment.status;

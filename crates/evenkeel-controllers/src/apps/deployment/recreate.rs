@@ -20,7 +20,7 @@ pub(crate) fn roll_out(sync: &mut DeploymentSync<'_>) {
     }
 }
 
-/// Reports whether old pods may still run, by the sets' statuses or by the pods themselves. Upstream: `oldPodsRunning`.
+/// Returns whether old pods may still run, by the sets' statuses or by the pods themselves. Upstream: `oldPodsRunning`.
 fn are_old_pods_running(sync: &DeploymentSync<'_>) -> bool {
     let mut old_sets = sync.old_indexes().filter_map(|index| sync.sets[index].existing);
     old_sets

@@ -112,5 +112,5 @@ fn restored_annotations(sync: &DeploymentSync<'_>, set_annotations: &StrMap) -> 
 fn without_hash(template: &Template) -> Value {
     let labels = template.labels.iter().filter(|(key, _)| *key != HASH_LABEL).collect();
     let text = Template { labels, ..template.clone() }.to_json();
-    serde_json::from_str(&text).expect("a template's text is JSON")
+    serde_json::from_str(&text).expect("a pod template serializes to JSON")
 }

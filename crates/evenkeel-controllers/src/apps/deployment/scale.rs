@@ -3,7 +3,7 @@
 
 use super::{annotations, sets::PlannedSet, sync::DeploymentSync};
 
-/// Reports whether the Deployment's `replicas` changed since its sets were scaled. Upstream: `isScalingEvent`.
+/// Returns whether the Deployment's `replicas` changed since its sets were scaled. Upstream: `isScalingEvent`.
 pub(crate) fn is_scaling_event(sync: &DeploymentSync<'_>) -> bool {
     let active = sync.sets.iter().filter(|set| set.replicas > 0);
     let mut desired_annotations = active
@@ -37,7 +37,7 @@ pub(crate) fn scale(sync: &mut DeploymentSync<'_>) {
     }
 }
 
-/// Reports whether the set alone has all desired replicas: its size, its annotation [`annotations::DESIRED_REPLICAS`]
+/// Returns whether the set alone has all desired replicas: its size, its annotation [`annotations::DESIRED_REPLICAS`]
 /// and its available replicas all equal the Deployment's `replicas`. Upstream: `IsSaturated`.
 fn is_saturated(sync: &DeploymentSync<'_>, set: &PlannedSet<'_>) -> bool {
     let desired = sync.limits.desired;

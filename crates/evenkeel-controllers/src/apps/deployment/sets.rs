@@ -144,7 +144,7 @@ struct Spec {
 
 /// Encodes a pod template as JSON.
 fn template_json(template: &Template) -> Box<RawValue> {
-    RawValue::from_string(template.to_json()).expect("a template's text is JSON")
+    RawValue::from_string(template.to_json()).expect("a pod template serializes to JSON")
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]

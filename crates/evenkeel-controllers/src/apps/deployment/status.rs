@@ -210,7 +210,7 @@ fn set_progressing_condition(
     progress::set_condition(&mut status.conditions, condition, sync.now);
 }
 
-/// Reports whether all desired pods are updated and available, and no others exist. Upstream: `DeploymentComplete`.
+/// Returns whether all desired pods are updated and available, and no others exist. Upstream: `DeploymentComplete`.
 fn is_complete(sync: &DeploymentSync<'_>, status: &Status) -> bool {
     let desired = sync.limits.desired;
     status.updated_replicas == desired
@@ -218,7 +218,7 @@ fn is_complete(sync: &DeploymentSync<'_>, status: &Status) -> bool {
         && status.available_replicas == desired
 }
 
-/// Reports whether more pods are updated, ready or available than before, or fewer old pods exist. Upstream:
+/// Returns whether more pods are updated, ready or available than before, or fewer old pods exist. Upstream:
 /// `DeploymentProgressing`.
 fn is_progressing(before: &DeploymentStatus, after: &Status) -> bool {
     let old_before = before.replicas.saturating_sub(before.updated_replicas);
@@ -229,7 +229,7 @@ fn is_progressing(before: &DeploymentStatus, after: &Status) -> bool {
         || after.available_replicas > before.available_replicas
 }
 
-/// Reports whether the rollout exceeded its progress deadline. `present` is the condition `Progressing`. Upstream:
+/// Returns whether the rollout exceeded its progress deadline. `present` is the condition `Progressing`. Upstream:
 /// `DeploymentTimedOut`.
 fn is_timed_out(sync: &DeploymentSync<'_>, present: Option<&Condition>) -> bool {
     match present {

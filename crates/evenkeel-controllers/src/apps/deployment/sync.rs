@@ -74,7 +74,7 @@ impl<'a> DeploymentSync<'a> {
         }
     }
 
-    /// Reports whether the strategy is `RollingUpdate`.
+    /// Returns whether the strategy is `RollingUpdate`.
     pub(crate) fn is_rolling(&self) -> bool {
         &*self.observed.deployment.spec.strategy.type_ == ROLLING_UPDATE
     }

@@ -28,10 +28,7 @@ impl DeletionAge {
                     pods when calculating and reporting.";
         let opts = HistogramOpts::new("replicaset_controller_sorting_deletion_age_ratio", help)
             .buckets(metrics::exponential(0.25, 2.0, 6));
-        Self(
-            Histogram::with_opts(opts)
-                .expect("the name and the buckets are constants that are allowed"),
-        )
+        Self(Histogram::with_opts(opts).expect("the name and the buckets are valid literals"))
     }
 
     /// Observes the deletions of a plan, unless it deletes all pods. Upstream: `reportSortingDeletionAgeRatioMetric`.

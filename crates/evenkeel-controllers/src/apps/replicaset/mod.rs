@@ -100,7 +100,7 @@ fn run<S: Set>(
     context.run(builder.planned_with(planner, deletion_age));
 }
 
-/// Planner of ReplicaSets or ReplicationControllers.
+/// Decides the pods and the status of a ReplicaSet or ReplicationController.
 struct ReplicaSets<S> {
     sets: Cache<S>,
     sets_by_controller: ByController<S>,

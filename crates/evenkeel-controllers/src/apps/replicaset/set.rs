@@ -18,11 +18,11 @@ pub(crate) trait Set: View {
     fn replicas(&self) -> i32;
     /// Seconds that a pod must be ready to count as available (`spec.minReadySeconds`).
     fn min_ready_seconds(&self) -> i32;
-    /// Reports whether the selector can be evaluated. The controller skips a set with an invalid one.
+    /// Returns whether the selector can be evaluated. The controller skips a set with an invalid one.
     fn has_valid_selector(&self) -> bool;
-    /// Reports whether the set may adopt an orphan with these labels. An empty selector adopts nothing.
+    /// Returns whether the set may adopt an orphan with these labels. An empty selector adopts nothing.
     fn may_adopt(&self, labels: &StrMap) -> bool;
-    /// Reports whether the selector matches these labels.
+    /// Returns whether the selector matches these labels.
     fn matches(&self, labels: &StrMap) -> bool;
     /// The pod template.
     fn template(&self) -> &Template;
@@ -30,7 +30,7 @@ pub(crate) trait Set: View {
     fn counts(&self) -> Counts;
     /// Conditions in the current status.
     fn conditions(&self) -> Vec<Condition>;
-    /// Reports whether the status has the condition `ReplicaFailure`.
+    /// Returns whether the status has the condition `ReplicaFailure`.
     fn has_replica_failure(&self) -> bool;
 }
 
@@ -110,7 +110,7 @@ set!(ReplicaSet, counts_terminating: true,
 set!(ReplicationController, counts_terminating: false,
     |_set| has_valid_selector: true, terminating: None);
 
-/// Reports whether all of `required` are among `labels`.
+/// Returns whether all of `required` are among `labels`.
 pub(crate) fn has_all_labels(labels: &StrMap, required: &StrMap) -> bool {
     required.iter().all(|(key, value)| labels.get(key) == Some(value))
 }

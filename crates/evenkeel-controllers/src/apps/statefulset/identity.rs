@@ -23,7 +23,7 @@ pub(crate) fn split_ordinal(name: &str) -> Option<(&str, Option<i32>)> {
     is_number.then(|| (parent, number.parse().ok()))
 }
 
-/// Reports whether the pod's name consists of this set's name and an ordinal. Upstream: `isMemberOf`.
+/// Returns whether the pod's name consists of this set's name and an ordinal. Upstream: `isMemberOf`.
 pub(crate) fn is_member(set: &StatefulSet, pod: &Pod) -> bool {
     split_ordinal(&pod.meta.name).is_some_and(|(parent, _)| parent == &*set.meta.name)
 }

@@ -123,7 +123,7 @@ fn on_claim(
     }
 }
 
-/// Planner of StatefulSets.
+/// Decides the pods, the claims, the revisions and the status of a StatefulSet.
 struct StatefulSets {
     sets: Cache<StatefulSet>,
     pods: ByController<Pod>,

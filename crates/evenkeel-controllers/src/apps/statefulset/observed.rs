@@ -87,7 +87,7 @@ impl Observed {
         self.current_revision().map_or(self.update_revision.name(), |revision| &revision.meta.name)
     }
 
-    /// Reports whether `podManagementPolicy` is `OrderedReady`.
+    /// Returns whether `podManagementPolicy` is `OrderedReady`.
     pub(crate) fn is_ordered(&self) -> bool {
         matches!(&*self.set.spec.pod_management_policy, "" | ORDERED_READY)
     }

@@ -249,7 +249,7 @@ impl<'a> StatefulSetSync<'a> {
         Next::Wait
     }
 
-    /// Reports whether the last condemned pod may be deleted. It must be available first, unless it is the first
+    /// Returns whether the last condemned pod may be deleted. It must be available first, unless it is the first
     /// unavailable one. A terminal pod never becomes available, so it is deleted immediately. Upstream waits forever if two
     /// condemned pods are terminal. Upstream: `processCondemned`.
     fn may_delete_condemned(&self, last: &Arc<Pod>) -> bool {
@@ -350,7 +350,7 @@ impl<'a> StatefulSetSync<'a> {
         self.update_stateful_pod(ordinal, pod)
     }
 
-    /// Reports whether an earlier pod of the same name owns a claim of the replica. The garbage collector deletes such
+    /// Returns whether an earlier pod of the same name owns a claim of the replica. The garbage collector deletes such
     /// a claim with that pod.
     fn has_stale_claims(&self, ordinal: i32) -> bool {
         let owners = PossibleOwners::new(&self.observed.set, ordinal, None);
@@ -584,12 +584,12 @@ impl<'a> StatefulSetSync<'a> {
         }));
     }
 
-    /// Reports whether the pod has been ready for `minReadySeconds`.
+    /// Returns whether the pod has been ready for `minReadySeconds`.
     pub(crate) fn is_available(&self, pod: &Pod) -> bool {
         pods::is_available(pod, self.observed.set.spec.min_ready_seconds, self.now)
     }
 
-    /// Reports whether the pod is not available, or is terminating. Upstream: `isUnavailable`.
+    /// Returns whether the pod is not available, or is terminating. Upstream: `isUnavailable`.
     pub(crate) fn is_unavailable(&self, pod: &Pod) -> bool {
         !self.is_available(pod) || pod.meta.deleting()
     }
@@ -613,7 +613,7 @@ impl<'a> StatefulSetSync<'a> {
     }
 }
 
-/// Reports whether the pod is running and ready. Upstream: `isRunningAndReady`.
+/// Returns whether the pod is running and ready. Upstream: `isRunningAndReady`.
 pub(crate) fn is_running_and_ready(pod: &Pod) -> bool {
     &*pod.status.phase == "Running" && pods::is_ready(pod)
 }

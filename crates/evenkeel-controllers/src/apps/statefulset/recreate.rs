@@ -33,7 +33,7 @@ const CREATING: Progress = Progress {
 const COMPLETED: Progress =
     Progress { reason: "RecreateCompleted", message: "All pods recreated successfully" };
 
-/// Reports whether the set has this strategy although the feature gate is off. The controller then only records an
+/// Returns whether the set has this strategy although the feature gate is off. The controller then only records an
 /// event.
 pub(crate) fn is_disabled(observed: &Observed) -> bool {
     Strategy::of(&observed.set) == Strategy::Recreate && !observed.features.recreate

@@ -49,7 +49,7 @@ impl Policy {
         }
     }
 
-    /// Reports whether claims are retained both after scaling and after the deletion of the StatefulSet.
+    /// Returns whether claims are retained both after scaling and after the deletion of the StatefulSet.
     fn retains_all(self) -> bool {
         self.when_deleted == Retention::Retain && self.when_scaled == Retention::Retain
     }
@@ -94,21 +94,21 @@ impl<'a> PossibleOwners<'a> {
         }
     }
 
-    /// Reports whether an earlier pod of the same name owns the claim. The garbage collector deletes such a claim with
+    /// Returns whether an earlier pod of the same name owns the claim. The garbage collector deletes such a claim with
     /// that pod. Upstream: `isClaimOwnerUpToDate`, `hasStaleOwnerRef`.
     pub(crate) fn is_stale(&self, claim: &PersistentVolumeClaim) -> bool {
         Policy::of(self.set).when_scaled == Retention::Delete
             && has_stale_reference(&claim.meta, &self.pod_target)
     }
 
-    /// Reports whether another controller owns the claim, in conflict with the policy. Upstream:
+    /// Returns whether another controller owns the claim, in conflict with the policy. Upstream:
     /// `hasUnexpectedController`.
     pub(crate) fn has_conflict(&self, claim: &PersistentVolumeClaim) -> bool {
         !Policy::of(self.set).retains_all()
             && claim.meta.owners.iter().any(|owner| self.is_conflicting(owner))
     }
 
-    /// Reports whether the reference is to an earlier set or pod of the same name, or to another controller.
+    /// Returns whether the reference is to an earlier set or pod of the same name, or to another controller.
     fn is_conflicting(&self, owner: &OwnerReference) -> bool {
         if refers_to(owner, &self.set_target) {
             *owner.uid != *self.set_target.uid
@@ -167,14 +167,14 @@ impl<'a> PossibleOwners<'a> {
     }
 }
 
-/// Reports whether the reference has the kind and name of the target, whatever its uid.
+/// Returns whether the reference has the kind and name of the target, whatever its uid.
 fn refers_to(owner: &OwnerReference, target: &Target) -> bool {
     *owner.api_version == *target.kind.api_version()
         && *owner.kind == *target.kind.kind
         && *owner.name == *target.name
 }
 
-/// Reports whether the claim refers to an earlier object with the target's name.
+/// Returns whether the claim refers to an earlier object with the target's name.
 fn has_stale_reference(claim: &Meta, target: &Target) -> bool {
     let reference = claim.owners.iter().find(|owner| refers_to(owner, target));
     reference.is_some_and(|owner| *owner.uid != *target.uid)

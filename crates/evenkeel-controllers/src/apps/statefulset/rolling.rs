@@ -54,7 +54,7 @@ fn find_old_pods<'a>(sync: &StatefulSetSync<'a>) -> Vec<OldPod<'a>> {
     old_pods
 }
 
-/// Reports whether the pod has an old revision and is not terminating.
+/// Returns whether the pod has an old revision and is not terminating.
 fn is_old(sync: &StatefulSetSync<'_>, pod: &Pod) -> bool {
     revision_of(pod) != sync.observed.update_revision.name() && !pod.meta.deleting()
 }

@@ -126,7 +126,7 @@ fn deleted_old_pods(sync: &StatefulSetSync<'_>, outcomes: &Outcomes) -> i32 {
     wire::to_i32(deleted.count())
 }
 
-/// Reports whether the status differs from the present one.
+/// Returns whether the status differs from the present one.
 fn is_changed(observed: &Observed, status: &Status) -> bool {
     let present = &observed.set.status;
     status.observed_generation > present.observed_generation

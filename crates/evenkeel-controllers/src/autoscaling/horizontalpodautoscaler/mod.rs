@@ -100,7 +100,7 @@ fn describe(autoscaler: &HorizontalPodAutoscaler) -> Description {
     description
 }
 
-/// Planner of autoscalers.
+/// Decides the replicas of an autoscaler's target, and the autoscaler's status.
 struct Autoscalers {
     autoscalers: Cache<HorizontalPodAutoscaler>,
     pods: Cache<Pod>,

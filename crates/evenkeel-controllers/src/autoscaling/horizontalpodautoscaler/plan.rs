@@ -66,13 +66,13 @@ impl Observed {
         self.autoscaler.spec.behavior.as_deref()
     }
 
-    /// Reports whether the autoscaler has an object or external metric. Such a metric has values even without pods.
+    /// Returns whether the autoscaler has an object or external metric. Such a metric has values even without pods.
     fn has_metric_without_pods(&self) -> bool {
         let mut metrics = self.autoscaler.spec.metrics.iter();
         metrics.any(|metric| matches!(&*metric.type_, "Object" | "External"))
     }
 
-    /// Reports whether this autoscaler scaled the target to zero, rather than the user (KEP-2021).
+    /// Returns whether this autoscaler scaled the target to zero, rather than the user (KEP-2021).
     fn is_scaled_to_zero(&self, options: &Options) -> bool {
         let conditions = &self.autoscaler.status.conditions;
         options.scale_to_zero && evenkeel_api::condition::is_true(conditions, SCALED_TO_ZERO)

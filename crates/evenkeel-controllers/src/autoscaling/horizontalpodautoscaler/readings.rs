@@ -87,7 +87,7 @@ impl MetricsClient<'_> {
     /// Reads a metric. Returns its reading, or the error message of a request.
     ///
     /// # Errors
-    /// Returns the plan of the next step if the runtime must carry out a request first.
+    /// `Err` contains the plan of a request that the runtime has not executed yet.
     pub(super) fn read(
         &mut self,
         metric: &MetricSpec,
@@ -336,7 +336,7 @@ fn with_custom_metrics_prefix(missing: Missing) -> Missing {
     missing.with_prefix("unable to fetch metrics from custom metrics API")
 }
 
-/// Escapes a text for a path or a query.
+/// Percent-encodes a string for a path or a query.
 fn escape(text: &str) -> String {
     utf8_percent_encode(text, ESCAPED).to_string()
 }

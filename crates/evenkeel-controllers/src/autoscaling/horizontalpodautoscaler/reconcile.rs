@@ -128,7 +128,7 @@ pub(super) fn plan(
 /// for metrics and for later reconciliations. Upstream: `reconcileAutoscaler`.
 ///
 /// # Errors
-/// Returns the plan of the next step that the runtime must carry out.
+/// `Err` contains the plan of a step that the runtime has not executed yet.
 pub(super) fn reconcile_autoscaler(
     cached: &CachedAutoscaler,
     history: &HpaHistory,

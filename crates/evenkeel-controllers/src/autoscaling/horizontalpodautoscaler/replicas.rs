@@ -16,7 +16,7 @@ pub(super) struct Tolerances {
 }
 
 impl Tolerances {
-    /// Reports whether the ratio of a metric to its target is within the tolerances.
+    /// Returns whether the ratio of a metric to its target is within the tolerances.
     fn is_within(self, ratio: f64) -> bool {
         (1.0 - self.down) <= ratio && ratio <= (1.0 + self.up)
     }

@@ -70,7 +70,7 @@ impl<'a> Groups<'a> {
     }
 }
 
-/// Reports whether the pod's CPU sample may include CPU time of the pod's initialization. Upstream: `groupPods`.
+/// Returns whether the pod's CPU sample may include CPU time of the pod's initialization. Upstream: `groupPods`.
 fn is_starting(pod: &Pod, sample: &Sample, options: &Options, now: Timestamp) -> bool {
     let ready = pod.status.conditions.iter().find(|condition| &*condition.type_ == "Ready");
     let (Some(ready), Some(start)) = (ready, pod.status.start_time) else { return true };
@@ -105,7 +105,7 @@ pub(super) fn calculate_requests(
     pods.iter().map(with_name).collect()
 }
 
-/// Reports whether the pod itself requests a resource that pods may request (KEP-2837). Upstream:
+/// Returns whether the pod itself requests a resource that pods may request (KEP-2837). Upstream:
 /// `IsPodLevelRequestsSet`.
 fn has_pod_level_requests(pod: &Pod) -> bool {
     let is_supported =

@@ -106,7 +106,7 @@ fn observe_creation_skew(creation_skew: &Histogram, crons: &Cache<CronJob>, job:
     }
 }
 
-/// Planner of CronJobs.
+/// Decides the Jobs and the status of a CronJob.
 struct CronJobs {
     crons: Cache<CronJob>,
     jobs: Cache<Job>,

@@ -39,7 +39,7 @@ impl Observed {
         Self { cron, jobs, are_jobs_current, local_zone }
     }
 
-    /// Reports whether `status.active` has the Job. Upstream: `inActiveList`.
+    /// Returns whether `status.active` has the Job. Upstream: `inActiveList`.
     pub(super) fn is_in_active_list(&self, job: &Job) -> bool {
         self.cron.status.active.iter().any(|active| active.uid == job.meta.uid)
     }

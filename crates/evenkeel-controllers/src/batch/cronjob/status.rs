@@ -77,7 +77,7 @@ fn job_events(observed: &Observed) -> Vec<EventRecord> {
     events
 }
 
-/// Reports whether the CronJob created the Job, and its status lacks it.
+/// Returns whether the CronJob created the Job, and its status lacks it.
 fn is_unrecorded(observed: &Observed, job: &Job) -> bool {
     observed.unrecorded_jobs().any(|unrecorded| unrecorded.job.meta.uid == job.meta.uid)
 }

@@ -68,18 +68,18 @@ impl FinishedCondition {
     }
 }
 
-/// Reports whether the status has a final condition. Upstream: `IsJobFinished`.
+/// Returns whether the status has a final condition. Upstream: `IsJobFinished`.
 pub(crate) fn is_finished(job: &Job) -> bool {
     final_condition(job).is_some()
 }
 
-/// Reports whether the controller ignores the Job: it is finished, another controller manages it, or its selector is
+/// Returns whether the controller ignores the Job: it is finished, another controller manages it, or its selector is
 /// invalid.
 pub(super) fn is_ignored(job: &Job) -> bool {
     is_finished(job) || is_managed_elsewhere(job) || job.spec.selector.error().is_some()
 }
 
-/// Reports whether `managedBy` names another controller (KEP-4368). Upstream: `JobControllerName`.
+/// Returns whether `managedBy` names another controller (KEP-4368). Upstream: `JobControllerName`.
 pub(super) fn is_managed_elsewhere(job: &Job) -> bool {
     !matches!(&*job.spec.managed_by, "" | "kubernetes.io/job-controller")
 }
@@ -146,7 +146,7 @@ fn failed_by_limit(observed: &Observed, now: Timestamp) -> Option<FinishedCondit
     None
 }
 
-/// Reports whether restarts in place (`restartPolicy: OnFailure`) reach `backoffLimit`, or 1 if it is 0. Upstream:
+/// Returns whether restarts in place (`restartPolicy: OnFailure`) reach `backoffLimit`, or 1 if it is 0. Upstream:
 /// `pastBackoffLimitOnFailure`.
 fn past_backoff_limit_on_failure(observed: &Observed, limit: i64) -> bool {
     let restarts: i64 = observed.pods.owned.iter().map(|pod| pod::restart_count(pod)).sum();

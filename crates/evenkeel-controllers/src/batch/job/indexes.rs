@@ -28,8 +28,8 @@ impl Interval {
 }
 
 impl Indexes {
-    /// Parses indexes in the status. Drops indexes that are not below `completions`, because an elastic Job may have
-    /// shrunk. Skips invalid text. Upstream: `parseIndexesFromString`.
+    /// Parses indexes in the status. Drops indexes that are not below `completions`, because an elastic Job may have shrunk.
+    /// Skips invalid parts. Upstream: `parseIndexesFromString`.
     pub(super) fn parse(text: &str, completions: u32) -> Self {
         let mut indexes = Self::default();
         for interval in text.split(',').filter(|interval| !interval.is_empty()) {
@@ -50,12 +50,12 @@ impl Indexes {
         self.0.iter().map(|interval| interval.length()).sum()
     }
 
-    /// Reports whether the set is empty.
+    /// Returns whether the set is empty.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Reports whether the set contains the index.
+    /// Returns whether the set contains the index.
     pub(super) fn contains(&self, index: u32) -> bool {
         let position = self.0.partition_point(|interval| interval.last < index);
         self.0.get(position).is_some_and(|interval| interval.first <= index)

@@ -131,7 +131,7 @@ fn start_orphan_pods(context: &ControllerContext, jobs: &Cache<Job>, pods: &Cach
     context.run(builder.planned(OrphanPods { jobs: jobs.clone(), pods: pods.clone() }));
 }
 
-/// Planner of Jobs.
+/// Decides the pods and the status of a Job.
 struct Jobs {
     jobs: Cache<Job>,
     pods: ByController<Pod>,
@@ -211,13 +211,13 @@ impl Planner for Jobs {
     }
 }
 
-/// Planner of orphan pods.
+/// Removes the tracking finalizer from pods whose Job no longer exists.
 struct OrphanPods {
     jobs: Cache<Job>,
     pods: Cache<Pod>,
 }
 
-/// Reports whether the cached Jobs show that the pod is an orphan.
+/// Returns whether the cached Jobs show that the pod is an orphan.
 fn is_cached_orphan(jobs: &Cache<Job>, pod: &Pod) -> bool {
     orphans::is_orphan(pod, |owner| resolve_controller_ref(jobs, &pod.meta.namespace, owner))
 }

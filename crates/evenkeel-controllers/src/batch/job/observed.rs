@@ -41,7 +41,7 @@ impl Observed {
         Self { job, pods, counts, failures, clears_start_time }
     }
 
-    /// Reports whether `completionMode` is known.
+    /// Returns whether `completionMode` is known.
     pub(super) fn is_completion_mode_known(&self) -> bool {
         matches!(&*self.job.spec.completion_mode, "" | "NonIndexed" | "Indexed")
     }
@@ -146,7 +146,7 @@ impl PodCounts {
         }
     }
 
-    /// Reports whether the pod must stay until its index has a new pod. Upstream: `podsWithDelayedDeletionPerIndex`.
+    /// Returns whether the pod must stay until its index has a new pod. Upstream: `podsWithDelayedDeletionPerIndex`.
     pub(super) fn delays_deletion(&self, pod: &Pod) -> bool {
         if let Some(indexes) = &self.indexes
             && let Some(index) = pod::index(pod)

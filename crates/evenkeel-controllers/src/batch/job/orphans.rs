@@ -21,7 +21,7 @@ pub(super) struct OrphanPod {
     pub(super) missing_job: Option<OwnerReference>,
 }
 
-/// Reports whether the pod has the finalizer and no Job counts it; `get_job` finds the pod's owner. Upstream:
+/// Returns whether the pod has the finalizer and no Job counts it; `get_job` finds the pod's owner. Upstream:
 /// `syncOrphanPod`.
 pub(super) fn is_orphan(
     pod: &Pod,

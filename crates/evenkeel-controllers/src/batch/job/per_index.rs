@@ -69,7 +69,7 @@ struct FailedPod<'a> {
     pod: &'a Arc<Pod>,
 }
 
-/// Reports whether a pod's failure fails its index. It does if the pod failure policy says `FailIndex`. Otherwise the
+/// Returns whether a pod's failure fails its index. It does if the pod failure policy says `FailIndex`. Otherwise the
 /// policy must not ignore the failure, and earlier failures must have used up `limit` (`backoffLimitPerIndex`).
 ///
 /// Upstream: `isIndexFailed`.

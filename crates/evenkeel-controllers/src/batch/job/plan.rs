@@ -87,7 +87,7 @@ fn finalizers_to_remove(observed: &Observed, end: Option<&FinishedCondition>) ->
     counted.cloned().collect()
 }
 
-/// Reports whether the finalizer may be removed once the pod is counted. Upstream: `canRemoveFinalizer`.
+/// Returns whether the finalizer may be removed once the pod is counted. Upstream: `canRemoveFinalizer`.
 pub(super) fn can_remove_finalizer(
     observed: &Observed,
     pod: &Pod,
@@ -134,7 +134,7 @@ pub(super) fn record_to_add(
     counts_as_failed.then_some(Record::Failed)
 }
 
-/// Reports whether a pod that did not succeed counts as failed, by the state of the Job:
+/// Returns whether a pod that did not succeed counts as failed, by the state of the Job:
 ///
 /// | state of the Job | pods that count as failed |
 /// |---|---|

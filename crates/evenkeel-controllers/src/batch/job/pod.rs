@@ -17,17 +17,17 @@ pub(super) const INDEX_FAILURE_COUNT: &str = "batch.kubernetes.io/job-index-fail
 pub(super) const INDEX_IGNORED_FAILURE_COUNT: &str =
     "batch.kubernetes.io/job-index-ignored-failure-count";
 
-/// Reports whether the pod has the finalizer. Upstream: `hasJobTrackingFinalizer`.
+/// Returns whether the pod has the finalizer. Upstream: `hasJobTrackingFinalizer`.
 pub(super) fn is_tracked(pod: &Pod) -> bool {
     pod.meta.finalizers.iter().any(|finalizer| &**finalizer == FINALIZER)
 }
 
-/// Reports whether the phase is `Succeeded`.
+/// Returns whether the phase is `Succeeded`.
 pub(super) fn has_succeeded(pod: &Pod) -> bool {
     &*pod.status.phase == "Succeeded"
 }
 
-/// Reports whether the pod failed. A terminating pod counts as failed, unless `podReplacementPolicy` is `Failed`
+/// Returns whether the pod failed. A terminating pod counts as failed, unless `podReplacementPolicy` is `Failed`
 /// (KEP-3939).
 /// Upstream: `isPodFailed`.
 pub(super) fn has_failed(pod: &Pod, job: &Job) -> bool {
@@ -38,13 +38,13 @@ pub(super) fn has_failed(pod: &Pod, job: &Job) -> bool {
     }
 }
 
-/// Reports whether `podReplacementPolicy` is `Failed`: a terminating pod is replaced only when it has failed. Upstream:
+/// Returns whether `podReplacementPolicy` is `Failed`: a terminating pod is replaced only when it has failed. Upstream:
 /// `onlyReplaceFailedPods`.
 pub(super) fn replaces_only_failed(job: &Job) -> bool {
     &*job.spec.pod_replacement_policy == "Failed"
 }
 
-/// Reports whether `completionMode` is `Indexed`. Upstream: `isIndexedJob`.
+/// Returns whether `completionMode` is `Indexed`. Upstream: `isIndexedJob`.
 pub(super) fn is_indexed(job: &Job) -> bool {
     &*job.spec.completion_mode == "Indexed"
 }
@@ -64,7 +64,7 @@ pub(super) fn completions(job: &Job) -> u32 {
     job.spec.completions.and_then(|count| u32::try_from(count).ok()).unwrap_or(0)
 }
 
-/// Reports whether the pod has a valid index or the Job is not Indexed. Other pods do not count.
+/// Returns whether the pod has a valid index or the Job is not Indexed. Other pods do not count.
 pub(super) fn has_needed_index(pod: &Pod, job: &Job) -> bool {
     !is_indexed(job) || valid_index(pod, job).is_some()
 }

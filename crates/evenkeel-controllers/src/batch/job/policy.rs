@@ -21,7 +21,7 @@ pub(super) enum PodFailurePolicyAction {
 }
 
 impl PodFailurePolicyAction {
-    /// Reports whether the failure counts towards `backoffLimit` or `backoffLimitPerIndex`.
+    /// Returns whether the failure counts towards `backoffLimit` or `backoffLimitPerIndex`.
     pub(super) fn counts_failure(&self) -> bool {
         *self != Self::Ignore
     }
@@ -110,7 +110,7 @@ pub(super) fn match_success_policy(
     Some(format!("Matched rules at index {index}"))
 }
 
-/// Reports whether the succeeded indexes meet a rule of the success policy. Without `succeededIndexes`, all succeeded
+/// Returns whether the succeeded indexes meet a rule of the success policy. Without `succeededIndexes`, all succeeded
 /// indexes count towards `succeededCount`.
 fn is_met(rule: &SuccessPolicyRule, completions: u32, succeeded: &Indexes) -> bool {
     let reaches_count = |succeeded: usize| {

@@ -139,7 +139,7 @@ impl NewStatus {
         }
     }
 
-    /// Reports whether enough pods succeeded and no pod is active.
+    /// Returns whether enough pods succeeded and no pod is active.
     fn is_complete(&self, observed: &Observed) -> bool {
         let has_enough_successes = match observed.job.spec.completions {
             None => observed.counts.succeeded > 0,

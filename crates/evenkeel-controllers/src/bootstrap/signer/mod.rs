@@ -51,7 +51,7 @@ fn start(context: &ControllerContext) -> Result<Started, StartError> {
     Ok(Started::Yes)
 }
 
-/// Planner of the signatures of the ConfigMap `cluster-info`.
+/// Decides the signatures in the ConfigMap `cluster-info`.
 struct Signer {
     config_maps: Cache<Full<ConfigMap>>,
     tokens: Cache<TokenSecret>,

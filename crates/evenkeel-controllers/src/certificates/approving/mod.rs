@@ -31,8 +31,9 @@ fn start(context: &ControllerContext) -> Result<Started, StartError> {
     Ok(Started::Yes)
 }
 
-/// Planner of approvals. The first plan reviews whether the requester has a permission. The plan after a positive
-/// review approves the request. One pass does both, so the planner needs no memory between passes.
+/// Decides whether a kubelet's CertificateSigningRequest is approved. The first plan reviews whether the requester has a
+/// permission. The plan after a positive review approves the request. One pass does both, so the planner needs no memory
+/// between passes.
 struct Approver {
     requests: Cache<SigningRequest>,
 }

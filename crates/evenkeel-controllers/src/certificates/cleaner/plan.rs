@@ -42,7 +42,7 @@ pub(super) fn expiration_reason(request: &SigningRequest, now: Timestamp) -> Opt
     }
 }
 
-/// Reports whether the certificate in this PEM text is expired. An invalid text counts as not expired.
+/// Returns whether the certificate in this PEM is expired. Invalid PEM counts as not expired.
 fn is_expired(pem: &[u8], now: Timestamp) -> bool {
     let Ok(der) = CertificateDer::from_pem_slice(pem) else { return false };
     let Ok((_, certificate)) = X509Certificate::from_der(&der) else { return false };

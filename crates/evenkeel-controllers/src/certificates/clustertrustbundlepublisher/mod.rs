@@ -52,7 +52,7 @@ fn start(context: &ControllerContext) -> Result<Started, StartError> {
     Ok(Started::Yes)
 }
 
-/// Planner of the published ClusterTrustBundle.
+/// Decides the content of the published ClusterTrustBundle.
 struct Publisher {
     bundles: Cache<Full<Bundle>>,
     ca: Arc<str>,

@@ -41,7 +41,7 @@ pub(super) enum SignError {
     RandomNumbers,
 }
 
-/// PEM texts of an authority's certificate and key.
+/// PEM of an authority's certificate and key.
 #[derive(PartialEq, Eq)]
 pub(super) struct PemTexts {
     pub(super) certificate: Vec<u8>,

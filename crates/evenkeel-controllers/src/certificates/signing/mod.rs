@@ -59,7 +59,7 @@ fn start(context: &ControllerContext) -> Result<Started, StartError> {
     Ok(Started::Yes)
 }
 
-/// Planner of certificate signing requests.
+/// Decides whether a CertificateSigningRequest is signed, fails or stays as it is.
 struct Signing {
     requests: Cache<SigningRequest>,
     /// The signers in `authorities`.
@@ -112,7 +112,7 @@ struct CaProvider {
     last_valid: Mutex<ParsedAuthority>,
 }
 
-/// An authority with the PEM texts from which it was parsed.
+/// An authority with the PEM from which it was parsed.
 struct ParsedAuthority {
     texts: PemTexts,
     authority: Arc<CertificateAuthority>,

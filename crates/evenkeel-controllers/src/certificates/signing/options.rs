@@ -31,7 +31,7 @@ pub enum Pair {
         /// Path of the key.
         key: String,
     },
-    /// Certificate and key as PEM text.
+    /// Certificate and key as PEM.
     Texts {
         /// The CA's certificate.
         certificate: String,
@@ -77,8 +77,8 @@ impl Options {
         let common = self.common.as_ref().filter(|pair| pair.is_complete());
         let own_pair = |signer| match signer {
             Signer::KubeletServing => self.kubelet_serving.as_ref(),
-            Signer::KubeletUser => self.kubelet_client.as_ref(),
-            Signer::User => self.client.as_ref(),
+            Signer::KubeApiserverClientKubelet => self.kubelet_client.as_ref(),
+            Signer::KubeApiserverClient => self.client.as_ref(),
             Signer::LegacyUnknown => self.legacy_unknown.as_ref(),
         };
         let with_own_pair = |signer| Some((signer, own_pair(signer)?));
@@ -94,7 +94,7 @@ impl Options {
 }
 
 impl Pair {
-    /// Reports whether both certificate and key are set.
+    /// Returns whether both certificate and key are set.
     fn is_complete(&self) -> bool {
         match self {
             Self::Files { certificate, key } | Self::Texts { certificate, key } => {
@@ -139,7 +139,7 @@ mod tests {
         let own_pair = Options { client: files("c", ""), ..Options::default() };
         assert_eq!(
             own_pair.signers().unwrap().iter().map(|(signer, _)| *signer).collect::<Vec<_>>(),
-            [Signer::User]
+            [Signer::KubeApiserverClient]
         );
         assert!(Options { client: files("c", "k"), ..common }.signers().is_err());
         assert!(

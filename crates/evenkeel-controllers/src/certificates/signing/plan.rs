@@ -1,4 +1,4 @@
-//! Decision about a certificate signing request: sign, fail, or ignore. Also the validity of the certificate.
+//! Decides whether a certificate signing request is signed, fails, or is ignored. Also computes the certificate's validity.
 
 use super::{
     authority::{CertificateAuthority, Serial, SignError},
@@ -23,9 +23,9 @@ use k8s_openapi::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// Time by which `notBefore` is backdated, to tolerate clock skew. Upstream: `PermissiveSigningPolicy.Backdate`.
+/// Time by which `notBefore` precedes the signing, to tolerate clock skew. Upstream: `PermissiveSigningPolicy.Backdate`.
 const BACKDATE: SignedDuration = SignedDuration::from_mins(5);
-/// Below this lifetime, the backdated time is not part of the lifetime. Upstream: `PermissiveSigningPolicy.Short`.
+/// Lifetime below which the backdated time does not count towards the lifetime. Upstream: `PermissiveSigningPolicy.Short`.
 const SHORT_LIFETIME: Duration = Duration::from_secs(8 * 3600);
 /// Minimum of `spec.expirationSeconds`. Upstream: `duration`.
 const MIN_DURATION: Duration = Duration::from_secs(600);
@@ -36,34 +36,38 @@ pub(super) enum Signer {
     /// `kubernetes.io/kubelet-serving`: serving certificates of kubelets.
     KubeletServing,
     /// `kubernetes.io/kube-apiserver-client-kubelet`: client certificates of kubelets.
-    KubeletUser,
+    KubeApiserverClientKubelet,
     /// `kubernetes.io/kube-apiserver-client`: client certificates.
-    User,
+    KubeApiserverClient,
     /// `kubernetes.io/legacy-unknown`: no rules.
     LegacyUnknown,
 }
 
 impl Signer {
     /// All built-in signers.
-    pub(super) const ALL: [Self; 4] =
-        [Self::KubeletServing, Self::KubeletUser, Self::User, Self::LegacyUnknown];
+    pub(super) const ALL: [Self; 4] = [
+        Self::KubeletServing,
+        Self::KubeApiserverClientKubelet,
+        Self::KubeApiserverClient,
+        Self::LegacyUnknown,
+    ];
 
     /// Returns the signer's name in `spec.signerName`.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::KubeletServing => "kubernetes.io/kubelet-serving",
-            Self::KubeletUser => "kubernetes.io/kube-apiserver-client-kubelet",
-            Self::User => "kubernetes.io/kube-apiserver-client",
+            Self::KubeApiserverClientKubelet => "kubernetes.io/kube-apiserver-client-kubelet",
+            Self::KubeApiserverClient => "kubernetes.io/kube-apiserver-client",
             Self::LegacyUnknown => "kubernetes.io/legacy-unknown",
         }
     }
 
-    /// Returns the message about a violated rule of the signer, or `None` if the request obeys all.
+    /// Returns the message about the first rule of the signer that the request violates, or `None`.
     fn violation(self, request: &ParsedRequest, usages: &[String]) -> Option<String> {
         match self {
             Self::KubeletServing => kubelet::serving_error(request, usages),
-            Self::KubeletUser => kubelet::client_error(request, usages),
-            Self::User => client_usage_error(usages),
+            Self::KubeApiserverClientKubelet => kubelet::client_error(request, usages),
+            Self::KubeApiserverClient => client_usage_error(usages),
             Self::LegacyUnknown => None,
         }
     }
@@ -83,10 +87,10 @@ fn client_usage_error(usages: &[String]) -> Option<String> {
 /// Decision about a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Decision {
-    /// The request names no signer with a key, is not approved, or is already complete.
+    /// No action: the request names no signer with a key, is not approved, or is already complete.
     Nothing,
-    /// The request violates its signer's rules. The text is the message of the condition `Failed`.
-    Refuse(String),
+    /// The request violates its signer's rules, and gets the condition `Failed` with this message.
+    Fail(String),
     /// The signer signs the request.
     Sign { signer: Signer, parsed: Box<ParsedRequest> },
 }
@@ -108,7 +112,7 @@ pub(super) struct Issuer {
     pub(super) serial: Option<Serial>,
 }
 
-/// Decides about a request, for the signers that have keys. Upstream: `handle`.
+/// Decides about a request. `signers` are those that have keys. Upstream: `handle`.
 pub(super) fn decide(
     request: &SigningRequest,
     signers: &[Signer],
@@ -125,16 +129,16 @@ pub(super) fn decide(
     let parsed = ParsedRequest::from_pem(&request.spec.request.0)?;
     let usages = request.spec.usages.as_deref().unwrap_or_default();
     Ok(match signer.violation(&parsed, usages) {
-        Some(message) => Decision::Refuse(message),
+        Some(message) => Decision::Fail(message),
         None => Decision::Sign { signer, parsed: Box::new(parsed) },
     })
 }
 
-/// Signs a request, or refuses one that violates its signer's rules. Upstream: `handle`, `sign`.
+/// Signs a request, or sets the condition `Failed` if the request violates its signer's rules. Upstream: `handle`, `sign`.
 pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     let request = &*observed.request;
     match (&observed.decision, &observed.issuer) {
-        (Ok(Decision::Refuse(message)), _) => {
+        (Ok(Decision::Fail(message)), _) => {
             update_status(request, &with_failed_condition(request, message, now))
         }
         (Ok(Decision::Sign { parsed, .. }), Some(issuer)) => {
@@ -231,12 +235,12 @@ fn with_failed_condition(
     request
 }
 
-/// Describes a request and the subject of its certificate.
+/// Describes the request's signer and the subject of its certificate for `evenkeel explain`.
 pub(super) fn describe(observed: &Observed) -> Description {
     let mut description = Description::new();
     description.fact("signer", &observed.request.spec.signer_name);
     match &observed.decision {
-        Ok(Decision::Nothing | Decision::Refuse(_)) => {}
+        Ok(Decision::Nothing | Decision::Fail(_)) => {}
         Ok(Decision::Sign { parsed, .. }) => {
             description.fact("signs a certificate for", &parsed.subject.common_name);
         }

@@ -29,7 +29,7 @@ impl AbsentOwnerCache {
         }
     }
 
-    /// Reports whether the cache records that no object of this uid has these coordinates.
+    /// Returns whether the cache records that no object of this uid has these coordinates.
     pub(crate) fn contains(&self, uid: &str, coordinates: &Coordinates) -> bool {
         self.entries.contains(&(Uid::from(uid), coordinates.clone()))
     }

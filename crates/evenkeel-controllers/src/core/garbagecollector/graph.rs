@@ -40,7 +40,7 @@ impl Coordinates {
         }
     }
 
-    /// Reports whether an observed object has these coordinates.
+    /// Returns whether an observed object has these coordinates.
     fn is_of(&self, kind: &Kind, meta: &Meta) -> bool {
         self.name == meta.name
             && self.namespace == meta.namespace
@@ -59,7 +59,7 @@ impl Coordinates {
         }
     }
 
-    /// Reports whether a dependent's reference agrees with these coordinates. Versions of a group are not compared, and
+    /// Returns whether a dependent's reference agrees with these coordinates. Versions of a group are not compared, and
     /// a cluster-scoped owner may have dependents in any namespace. Upstream: `ownerReferenceMatchesCoordinates`.
     fn matches_reference(&self, owner: &OwnerReference, dependents_namespace: &str) -> bool {
         *self.kind == *owner.kind
@@ -157,7 +157,9 @@ impl Graph {
                 if was_virtual && coordinates_differ {
                     self.requeue_mismatched_dependents(&uid, &mut work);
                 }
-                std::mem::take(&mut self.nodes.get_mut(&uid).expect("found above").owners)
+                std::mem::take(
+                    &mut self.nodes.get_mut(&uid).expect("the match found the node").owners,
+                )
             }
         };
         self.update_owner_references(&uid, &old_owners, &meta.owners, &meta.namespace, &mut work);
@@ -197,7 +199,7 @@ impl Graph {
         self.remove(uid)
     }
 
-    /// Reports whether live reads can lead to an action for the object. They cannot if it is terminating and waits for
+    /// Returns whether live reads can lead to an action for the object. They cannot if it is terminating and waits for
     /// no dependents, or if all its owners are observed, match its references and are not terminating. A later change
     /// of the object or of an owner enqueues it again. (Upstream reads live each time.)
     pub(crate) fn needs_attempt(&self, node: &Node) -> bool {
@@ -382,7 +384,7 @@ impl Graph {
         untried.min()
     }
 
-    /// Reports whether the dependent refers to the owner with this uid at these coordinates.
+    /// Returns whether the dependent refers to the owner with this uid at these coordinates.
     fn references_coordinates(
         &self,
         dependent: &Uid,

@@ -125,7 +125,7 @@ fn process_deleting_dependents(graph: &Graph, uid: &str) -> Decision {
     Decision::AttemptToDelete(to_enqueue.collect())
 }
 
-/// Reports whether the object has this finalizer.
+/// Returns whether the object has this finalizer.
 fn has_finalizer(meta: &Meta, finalizer: &str) -> bool {
     meta.finalizers.iter().any(|name| **name == *finalizer)
 }

@@ -20,7 +20,7 @@ fn resources_to_list(discovered: &ServerResources, namespace: &str) -> Vec<Kind>
     resources.map(|resource| resource.kind.clone()).collect()
 }
 
-/// Reports whether the graph got the object from a read, and not only from a reference.
+/// Returns whether the graph got the object from a read, and not only from a reference.
 fn is_observed(graph: &Graph, subject: &Subject) -> bool {
     let found = graph.find(|coordinates| inspect::matches_subject(coordinates, subject));
     found.is_some_and(|(_, node)| !node.is_virtual)

@@ -55,7 +55,7 @@ impl Cutoff {
     }
 }
 
-/// Reports whether the token is auto-generated, old and unused.
+/// Returns whether the token is auto-generated, old and unused.
 pub(super) fn is_candidate(
     secret: &Full<Secret>,
     account: Option<&Arc<ServiceAccount>>,

@@ -57,7 +57,7 @@ fn start(context: &ControllerContext) -> Result<Started, StartError> {
     Ok(Started::Yes)
 }
 
-/// Planner of namespaces.
+/// Decides the deletion of a terminating namespace's content, and the namespace's status.
 struct Namespaces {
     namespaces: Cache<Namespace>,
     sync_period: Duration,

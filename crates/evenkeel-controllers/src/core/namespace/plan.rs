@@ -144,7 +144,7 @@ pub(super) fn discovery_error(failed: &[FailedGroup]) -> Option<String> {
     ))
 }
 
-/// Reports whether discovery of the resource's group version succeeded. If it failed, the controller does not delete
+/// Returns whether discovery of the resource's group version succeeded. If it failed, the controller does not delete
 /// the objects.
 pub(super) fn is_discovered(kind: &Kind, failed: &[FailedGroup]) -> bool {
     !failed.iter().any(|group| *group.group == *kind.group && *group.version == *kind.version)
@@ -282,7 +282,7 @@ pub(super) fn without_finalizer(namespace: &Value) -> Value {
     })
 }
 
-/// Reports whether `spec.finalizers` is empty. Upstream: `finalized`.
+/// Returns whether `spec.finalizers` is empty. Upstream: `finalized`.
 pub(super) fn is_finalized(namespace: &Value) -> bool {
     namespace["spec"]["finalizers"].as_array().is_none_or(Vec::is_empty)
 }

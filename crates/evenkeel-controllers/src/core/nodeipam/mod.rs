@@ -77,7 +77,7 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Planner of nodes' CIDRs.
+/// Decides the pod CIDRs of a node.
 struct Nodes {
     nodes: Cache<Node>,
     state: Arc<Mutex<State>>,

@@ -3,7 +3,7 @@
 use evenkeel_api::views::Node;
 use std::{fmt, sync::Arc};
 
-/// Reports whether a node's kubelet is alive.
+/// Returns whether a node's kubelet is alive.
 type IsAlive = dyn Fn(&Node) -> bool + Send + Sync;
 
 /// Heartbeats of nodes whose kubelets run beside the controllers, and need not renew Leases for them: in a simulation of a
@@ -17,14 +17,14 @@ impl Heartbeats {
         Self(Some(Arc::new(is_alive)))
     }
 
-    /// Reports whether the node is known to be alive now.
+    /// Returns whether the node is known to be alive now.
     pub(super) fn come_from(&self, node: &Node) -> bool {
         self.0.as_ref().is_some_and(|is_alive| is_alive(node))
     }
 }
 
 impl PartialEq for Heartbeats {
-    /// Compares the sources, and not what they report.
+    /// Compares the sources themselves, not the values that they report.
     fn eq(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
             (None, None) => true,

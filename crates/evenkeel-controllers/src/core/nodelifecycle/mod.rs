@@ -137,7 +137,7 @@ impl SharedState {
     }
 }
 
-/// Planner of `NoSchedule` taints and of labels. Upstream: `doNodeProcessingPassWorker`.
+/// Decides the `NoSchedule` taints and the derived labels of a node. Upstream: `doNodeProcessingPassWorker`.
 struct NodeTainter {
     nodes: Cache<Node>,
     options: Options,

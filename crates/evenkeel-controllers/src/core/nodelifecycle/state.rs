@@ -66,7 +66,7 @@ impl State {
         self.awaited_lease_version
     }
 
-    /// Reports whether the API server rejected a patch of the node's taints, and the backoff is not over.
+    /// Returns whether the API server rejected a patch of the node's taints, and the backoff is not over.
     pub(super) fn has_rejected_patch(&self, node: &Node, now: Moment) -> bool {
         let record = self.nodes.get(&node.meta.name);
         let rejected_patch = record.and_then(|record| record.rejected_patch);

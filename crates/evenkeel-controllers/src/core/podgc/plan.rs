@@ -231,7 +231,7 @@ fn sort_by_eviction_and_creation(mut pods: Vec<&Arc<Pod>>) -> Vec<&Arc<Pod>> {
     pods
 }
 
-/// Reports whether the node is not ready and has the taint `out-of-service`.
+/// Returns whether the node is not ready and has the taint `out-of-service`.
 fn is_out_of_service(node: &Node) -> bool {
     let ready = node.status.conditions.iter().find(|condition| &*condition.type_ == "Ready");
     ready.is_none_or(|ready| &*ready.status != "True")

@@ -1,9 +1,9 @@
 //! Resource quota controller: computes `status.used` of quotas. Upstream: `pkg/controller/resourcequota`.
 //!
-//! The API server reserves quota when objects are created. This controller counts the objects again when objects are
-//! deleted, when a quota changes, and periodically.
+//! The API server reserves quota when objects are created. This controller recalculates the usage when objects are deleted,
+//! when a quota changes, and in periodic full resyncs.
 
-mod contents;
+mod monitor;
 mod plan;
 mod replenish;
 #[cfg(test)]
@@ -13,7 +13,6 @@ use crate::{
     options::Periodic,
     wiring::descriptor::{ControllerContext, Descriptor, StartError, Started},
 };
-use contents::Contents;
 use evenkeel_api::{time::Timestamp, views::ResourceQuota};
 use evenkeel_component_helpers::quota::Usage;
 use evenkeel_runtime::{
@@ -23,6 +22,7 @@ use evenkeel_runtime::{
     plan::{Key, Plan, Planner},
     queue::Priority,
 };
+use monitor::QuotaMonitor;
 use plan::Observed;
 use replenish::Replenisher;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -31,11 +31,11 @@ use std::sync::{Arc, PoisonError, RwLock};
 /// Upstream: `missingUsageQueue`.
 const MISSING_USAGE_PRIORITY: Priority = Priority(100);
 
-/// Options of the controller: the number of quotas that are reconciled concurrently, by default 5, and the period of
-/// full recounts.
+/// Options of the controller: the number of quotas that are reconciled concurrently, by default 5, and the period of full
+/// resyncs.
 pub type Options = Periodic<5>;
 
-/// Names of the flags with the number of workers and with the recount period.
+/// Names of the flags with the number of workers and with the resync period.
 pub(crate) const FLAGS: [&str; 2] =
     ["concurrent-resource-quota-syncs", "resource-quota-sync-period"];
 
@@ -53,18 +53,18 @@ fn start(context: &ControllerContext) -> Result<Started, StartError> {
     let options = context.options.resourcequota;
     let quotas = context.env.caches.of::<ResourceQuota>();
     quotas.resync_every(options.sync_period);
-    let contents = SharedContents::new(Contents::new(&context.env.caches));
-    let event_contents = contents.clone();
+    let monitor = SharedQuotaMonitor::new(QuotaMonitor::new(&context.env.caches));
+    let event_monitor = monitor.clone();
     let controller = context
         .builder_watching(&DESCRIPTOR, &quotas, move |event, enqueue| {
-            enqueue_quota(&event_contents, event, enqueue);
+            enqueue_quota(&event_monitor, event, enqueue);
         })
         .workers(options.concurrent_syncs)
-        .planned(Quotas { quotas: quotas.clone(), contents: contents.clone() });
+        .planned(Quotas { quotas: quotas.clone(), monitor: monitor.clone() });
     let replenish = Replenisher {
         caches: context.env.caches.clone(),
         quotas,
-        contents,
+        monitor,
         queue: controller.queue(),
         clock: context.env.clock.clone(),
     };
@@ -76,7 +76,11 @@ fn start(context: &ControllerContext) -> Result<Started, StartError> {
 /// Enqueues a quota, except after an update that does not change `spec.hard`. Most of these updates are writes of
 /// `status.used` by this controller or the API server. A resync event has the same resource version twice, and enqueues
 /// the quota.
-fn enqueue_quota(contents: &SharedContents, event: &CacheEvent<ResourceQuota>, enqueue: &Enqueue) {
+fn enqueue_quota(
+    monitor: &SharedQuotaMonitor,
+    event: &CacheEvent<ResourceQuota>,
+    enqueue: &Enqueue,
+) {
     let quota = event.object();
     if let CacheEvent::Updated { old, new } = event
         && old.meta.resource_version != new.meta.resource_version
@@ -85,46 +89,46 @@ fn enqueue_quota(contents: &SharedContents, event: &CacheEvent<ResourceQuota>, e
         return;
     }
     let key = Key::of(&quota.meta);
-    if lacks_usage(contents, quota) {
+    if lacks_usage(monitor, quota) {
         enqueue.add_with(key, MISSING_USAGE_PRIORITY);
     } else {
         enqueue.add(key);
     }
 }
 
-/// Reports whether the status lacks the current limits, or the usage of a resource that this controller counts.
-fn lacks_usage(contents: &SharedContents, quota: &ResourceQuota) -> bool {
+/// Returns whether the status lacks the current limits, or the usage of a resource that this controller counts.
+fn lacks_usage(monitor: &SharedQuotaMonitor, quota: &ResourceQuota) -> bool {
     let status = &quota.status;
     let mut without_usage = status.hard.iter().filter(|(name, _)| !status.used.contains(name));
     Usage::from(&quota.spec.hard) != Usage::from(&status.hard)
-        || without_usage.any(|(name, _)| contents.read().is_counted(name))
+        || without_usage.any(|(name, _)| monitor.read().is_counted(name))
 }
 
-/// Contents that the planner, the event handlers and the watches share. Clones refer to the same contents. `read`
-/// releases the lock before it returns, because its callers lock caches.
+/// Quota monitor that the planner, the event handlers and the watches share. Clones refer to the same monitor. `read` releases
+/// the lock before it returns, because its callers lock caches.
 #[derive(Clone)]
-struct SharedContents(Arc<RwLock<Arc<Contents>>>);
+struct SharedQuotaMonitor(Arc<RwLock<Arc<QuotaMonitor>>>);
 
-impl SharedContents {
-    fn new(contents: Contents) -> Self {
-        Self(Arc::new(RwLock::new(Arc::new(contents))))
+impl SharedQuotaMonitor {
+    fn new(monitor: QuotaMonitor) -> Self {
+        Self(Arc::new(RwLock::new(Arc::new(monitor))))
     }
 
-    /// Returns the current contents without holding the lock.
-    fn read(&self) -> Arc<Contents> {
+    /// Returns the current monitor without holding the lock.
+    fn read(&self) -> Arc<QuotaMonitor> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Changes the contents under the lock.
-    fn change<T>(&self, change: impl FnOnce(&mut Contents) -> T) -> T {
+    /// Changes the monitor under the write lock.
+    fn change<T>(&self, change: impl FnOnce(&mut QuotaMonitor) -> T) -> T {
         change(Arc::make_mut(&mut self.0.write().unwrap_or_else(PoisonError::into_inner)))
     }
 }
 
-/// Planner of quotas.
+/// Decides the update of a quota's `status.used` and `status.hard`.
 struct Quotas {
     quotas: Cache<ResourceQuota>,
-    contents: SharedContents,
+    monitor: SharedQuotaMonitor,
 }
 
 impl Planner for Quotas {
@@ -133,7 +137,7 @@ impl Planner for Quotas {
 
     fn observe(&self, key: &Key, (): &()) -> Option<Observed> {
         let quota: Arc<ResourceQuota> = self.quotas.get(&key.namespace, &key.name)?;
-        self.contents.read().observe(quota)
+        self.monitor.read().observe(quota)
     }
 
     fn describe(&self, observed: &Observed, _: Timestamp) -> Description {

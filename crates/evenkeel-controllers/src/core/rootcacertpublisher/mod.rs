@@ -51,7 +51,7 @@ fn start(context: &ControllerContext) -> Result<Started, StartError> {
     Ok(Started::Yes)
 }
 
-/// Planner of the ConfigMap `kube-root-ca.crt` of namespaces.
+/// Decides the content of a namespace's ConfigMap `kube-root-ca.crt`.
 struct RootCa {
     namespaces: Cache<Namespace>,
     maps: Cache<ConfigMap>,

@@ -59,7 +59,7 @@ pub(super) fn plan(observed: &Observed) -> Plan {
     plan
 }
 
-/// Reports whether the ConfigMap has exactly the CA as data, and a description of any text.
+/// Returns whether the ConfigMap's data are exactly the CA, and it has a description, whatever its content.
 fn is_up_to_date(map: &ConfigMap, ca: &str) -> bool {
     map.data.len() == 1
         && map.data.get(CA_KEY) == Some(ca)

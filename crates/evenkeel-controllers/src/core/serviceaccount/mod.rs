@@ -47,7 +47,7 @@ fn start(context: &ControllerContext) -> Result<Started, StartError> {
     Ok(Started::Yes)
 }
 
-/// Planner of the service account `default` of namespaces.
+/// Decides whether to create the service account `default` of a namespace.
 struct ServiceAccounts {
     namespaces: Cache<Namespace>,
     accounts: Cache<ServiceAccount>,

@@ -86,7 +86,7 @@ fn start(context: &ControllerContext) -> Result<Started, StartError> {
     Ok(Started::Yes)
 }
 
-/// Planner of token Secrets.
+/// Decides the data of a service account's token Secret, or its deletion.
 struct Tokens {
     secrets: Cache<Full<Secret>>,
     accounts: Cache<ServiceAccount>,

@@ -17,7 +17,7 @@ pub struct Options {
 pub enum SigningKey {
     /// Path of a PEM file.
     File(String),
-    /// PEM text. Never logged.
+    /// PEM of the key. Never logged.
     Text(String),
 }
 

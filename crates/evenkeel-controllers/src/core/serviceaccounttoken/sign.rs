@@ -19,7 +19,7 @@ pub(super) struct Signer {
 }
 
 impl Signer {
-    /// Parses the first private key of a PEM text: PKCS#1, PKCS#8 or SEC 1.
+    /// Parses the first private key in PEM: PKCS#1, PKCS#8 or SEC 1.
     pub(super) fn from_pem(pem: &[u8]) -> Result<Self, KeyError> {
         // JWS has ECDSA signatures of fixed length, not in DER.
         let key = PrivateKey::from_pem(pem, Form::Fixed)?;

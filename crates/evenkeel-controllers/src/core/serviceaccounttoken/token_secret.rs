@@ -42,7 +42,7 @@ impl<'a> AccountRef<'a> {
         })
     }
 
-    /// Reports whether an account with this name also has the uid. A reference without a uid is for every account of
+    /// Returns whether an account with this name also has the uid. A reference without a uid is for every account of
     /// its name.
     pub(crate) fn is_for(&self, account: &ServiceAccount) -> bool {
         self.uid.is_empty() || *self.uid == *account.meta.uid

@@ -93,7 +93,7 @@ fn start(context: &ControllerContext) -> Result<Started, StartError> {
     Ok(Started::Yes)
 }
 
-/// Reports whether the `NoExecute` taints of a node changed.
+/// Returns whether the `NoExecute` taints of a node changed.
 fn no_execute_taints_changed(event: &CacheEvent<Node>) -> bool {
     match event {
         CacheEvent::Added { object, .. } => {

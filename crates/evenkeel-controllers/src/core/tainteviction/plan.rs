@@ -71,7 +71,7 @@ impl Verdict {
     }
 }
 
-/// Reports whether an eviction was due and succeeded.
+/// Returns whether an eviction was due and succeeded.
 pub(super) fn is_evicted(verdict: &Verdict, outcomes: &Outcomes) -> bool {
     matches!(verdict, Verdict::Evict(_)) && outcomes.first_error().is_none()
 }

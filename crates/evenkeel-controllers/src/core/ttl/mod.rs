@@ -50,7 +50,7 @@ fn start(context: &ControllerContext) -> Result<Started, StartError> {
     Ok(Started::Yes)
 }
 
-/// Planner of the TTL annotations of nodes.
+/// Decides the TTL annotation of a node.
 struct Nodes {
     nodes: Cache<Node>,
     cluster_size: Arc<Mutex<ClusterSize>>,

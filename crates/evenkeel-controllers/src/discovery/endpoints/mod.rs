@@ -71,7 +71,7 @@ fn start(context: &ControllerContext) -> Result<Started, StartError> {
     Ok(Started::Yes)
 }
 
-/// Reports whether an event of Endpoints enqueues their Service. This is the case if the Endpoints were deleted,
+/// Returns whether an event of Endpoints enqueues their Service. This is the case if the Endpoints were deleted,
 /// existed when the controller started, or were created by this controller although their Service no longer exists.
 /// Upstream: `onEndpointsDelete`, `checkLeftoverEndpoints`.
 fn needs_reconciliation(event: &CacheEvent<Endpoints>, services: &Cache<Service>) -> bool {
@@ -86,7 +86,7 @@ fn needs_reconciliation(event: &CacheEvent<Endpoints>, services: &Cache<Service>
     }
 }
 
-/// Planner of the Endpoints of Services.
+/// Decides the Endpoints of a Service.
 struct Controller {
     services: Cache<Service>,
     endpoints: Cache<Endpoints>,

@@ -49,12 +49,12 @@ pub(super) struct Observed {
     pub(super) previous_trigger_times: Option<Arc<TriggerTimes>>,
 }
 
-/// Reports whether the Endpoints are a leader election lock, which has no Service.
+/// Returns whether the Endpoints are a leader election lock, which has no Service.
 pub(in crate::discovery) fn is_leader_election_lock(endpoints: &Endpoints) -> bool {
     endpoints.meta.annotations.contains(LEADER_ANNOTATION)
 }
 
-/// Reports whether this controller manages the Endpoints.
+/// Returns whether this controller manages the Endpoints.
 pub(super) fn is_managed(endpoints: &Endpoints) -> bool {
     endpoints.meta.labels.get(MANAGED_BY_LABEL) == Some(MANAGED_BY)
 }
@@ -108,7 +108,7 @@ fn desired_subsets(service: &Service, pods: &[Arc<Pod>]) -> Box<[EndpointSubset]
     canonical::build_subsets(addresses.into_iter().map(candidate).collect())
 }
 
-/// Reports whether the pod is published. A terminating pod is only published if the Service sets
+/// Returns whether the pod is published. A terminating pod is only published if the Service sets
 /// `publishNotReadyAddresses`.
 fn is_published(service: &Service, pod: &Pod) -> bool {
     pod::belongs_in_endpoints(pod)
@@ -156,7 +156,7 @@ fn labels(service: &Service) -> StrMap {
     service_labels.chain(headless).chain([(MANAGED_BY_LABEL, MANAGED_BY)]).collect()
 }
 
-/// Reports whether the Endpoints are up to date. The order of subsets does not matter, nor does the headless label, as
+/// Returns whether the Endpoints are up to date. The order of subsets does not matter, nor does the headless label, as
 /// upstream. Upstream: `semanticIgnoreResourceVersion`.
 fn is_up_to_date(
     endpoints: &Endpoints,

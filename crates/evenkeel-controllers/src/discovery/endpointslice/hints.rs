@@ -48,7 +48,7 @@ impl Layout<'_> {
         members.filter(|index| self.is_ready(**index)).count()
     }
 
-    /// Reports whether the desired endpoint with this index is ready.
+    /// Returns whether the desired endpoint with this index is ready.
     pub(super) fn is_ready(&self, index: usize) -> bool {
         self.desired[index].conditions.ready == Some(true)
     }
@@ -113,7 +113,7 @@ impl TopologyHints {
         self.set(family, None);
     }
 
-    /// Reports whether a zone has too few endpoints for the current ratios. Upstream: `HasPopulatedHints`,
+    /// Returns whether a zone has too few endpoints for the current ratios. Upstream: `HasPopulatedHints`,
     /// `GetOverloadedServices`.
     pub(super) fn is_overloaded(&self, ratios: Option<&Ratios>) -> bool {
         self.allocated.iter().flatten().any(|allocated| topology::is_overloaded(allocated, ratios))

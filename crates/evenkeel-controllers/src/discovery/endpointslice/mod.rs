@@ -130,7 +130,7 @@ fn start(context: &ControllerContext) -> Result<Started, StartError> {
     Ok(Started::Yes)
 }
 
-/// Reports whether a node's event may change the endpoints of its pods. They have the node's zone, and are omitted
+/// Returns whether a node's event may change the endpoints of its pods. They have the node's zone, and are omitted
 /// while the node is not in the cache.
 fn affects_endpoints(event: &CacheEvent<Node>) -> bool {
     match event {
@@ -190,7 +190,7 @@ impl Shared {
     }
 }
 
-/// Planner of the slices of Services.
+/// Decides the EndpointSlices of a Service.
 struct Controller {
     services: Cache<Service>,
     shared: Arc<Shared>,

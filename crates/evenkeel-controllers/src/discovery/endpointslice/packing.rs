@@ -118,7 +118,7 @@ fn retain_desired<'a>(
     retained
 }
 
-/// Reports whether two endpoints with equal keys are equal, apart from hints. Upstream: `EndpointsEqualBeyondHash`.
+/// Returns whether two endpoints with equal keys are equal, apart from hints. Upstream: `EndpointsEqualBeyondHash`.
 fn endpoints_equal_beyond_key(a: &Endpoint, b: &Endpoint) -> bool {
     a.node_name == b.node_name
         && a.zone == b.zone

@@ -457,7 +457,7 @@ fn sorted_ports(ports: &[SlicePort]) -> Vec<SlicePort> {
     ports
 }
 
-/// Reports whether the slice belongs to this Service, and not to an earlier one with the same name. Upstream:
+/// Returns whether the slice belongs to this Service, and not to an earlier one with the same name. Upstream:
 /// `ownedBy`.
 fn is_owned(slice: &EndpointSlice, service: &Service) -> bool {
     let is_service =
@@ -465,7 +465,7 @@ fn is_owned(slice: &EndpointSlice, service: &Service) -> bool {
     slice.meta.owners.iter().any(|owner| is_service(owner) && owner.uid == service.meta.uid)
 }
 
-/// Reports whether the slice is the empty slice of a Service without endpoints.
+/// Returns whether the slice is the empty slice of a Service without endpoints.
 fn is_placeholder(slice: &EndpointSlice, labels: &StrMap) -> bool {
     slice.endpoints.is_empty() && slice.ports.is_empty() && slice.meta.labels == *labels
 }

@@ -206,7 +206,7 @@ fn largest<'a>(zones: &BTreeMap<&'a str, f64>) -> Option<(&'a str, f64)> {
     numbers.filter(|(_, number)| *number > 0.0).max_by(|a, b| a.1.total_cmp(&b.1))
 }
 
-/// Reports whether a zone has too few of the allocated endpoints for the current ratios, or the ratios are unknown.
+/// Returns whether a zone has too few of the allocated endpoints for the current ratios, or the ratios are unknown.
 pub(super) fn is_overloaded(allocated: &ZoneCounts, ratios: Option<&Ratios>) -> bool {
     let Some(ratios) = ratios else { return !allocated.is_empty() };
     let total: usize = allocated.values().sum();

@@ -54,7 +54,7 @@ fn node_cpu(node: &Node) -> NodeCpu<'_> {
     }
 }
 
-/// Reports whether the node's condition `Ready` is `True`.
+/// Returns whether the node's condition `Ready` is `True`.
 fn is_ready(node: &Node) -> bool {
     condition::is_true(&node.status.conditions, "Ready")
 }

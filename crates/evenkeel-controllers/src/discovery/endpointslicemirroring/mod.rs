@@ -88,7 +88,7 @@ fn start(context: &ControllerContext) -> Result<Started, StartError> {
     Ok(Started::Yes)
 }
 
-/// Reports whether a Service's event starts or ends mirroring, because a Service without a selector appears or
+/// Returns whether a Service's event starts or ends mirroring, because a Service without a selector appears or
 /// disappears.
 fn starts_or_ends_mirroring(event: &CacheEvent<Service>) -> bool {
     let lacks_selector = |service: &Service| service.spec.selector.is_empty();
@@ -109,7 +109,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// Reports whether an event of Endpoints needs a reconciliation. Most Endpoints belong to a Service with a
+    /// Returns whether an event of Endpoints needs a reconciliation. Most Endpoints belong to a Service with a
     /// selector, and need one only while a slice mirrors them.
     fn needs_reconciliation(&self, event: &CacheEvent<Endpoints>) -> bool {
         let endpoints = event.object();
@@ -129,7 +129,7 @@ impl Shared {
     }
 }
 
-/// Planner of the slices that mirror Endpoints.
+/// Decides the EndpointSlices that mirror an Endpoints object.
 struct Mirror {
     endpoints: Cache<Endpoints>,
     services: Cache<Service>,

@@ -66,13 +66,13 @@ impl Decision {
         Plan::of(self.writes.events_and_writes())
     }
 
-    /// Reports whether the Endpoints are mirrored. If not, the writes only delete slices.
+    /// Returns whether the Endpoints are mirrored. If not, the writes only delete slices.
     pub(super) fn is_mirrored(&self) -> bool {
         self.counts.is_some()
     }
 }
 
-/// Reports whether the Endpoints may be mirrored: they are no leader election lock, and no label excludes them.
+/// Returns whether the Endpoints may be mirrored: they are no leader election lock, and no label excludes them.
 /// Upstream: `skipMirror`.
 pub(super) fn may_be_mirrored(endpoints: &Endpoints) -> bool {
     endpoints.meta.labels.get(SKIP_MIRROR_LABEL) != Some("true")
@@ -316,7 +316,7 @@ impl<'a> CommonFields<'a> {
         }
     }
 
-    /// Reports whether the slice has these labels and annotations, and is not owned by an earlier Endpoints object with
+    /// Returns whether the slice has these labels and annotations, and is not owned by an earlier Endpoints object with
     /// the same name.
     fn match_slice(&self, slice: &EndpointSlice) -> bool {
         let meta = &slice.meta;

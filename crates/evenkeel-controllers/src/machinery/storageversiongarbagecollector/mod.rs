@@ -82,7 +82,7 @@ fn unknown_servers(version: &StorageVersion, leases: &Cache<Lease>) -> Vec<Strin
     plan::servers(version).filter(|id| !is_known(id)).map(str::to_owned).collect()
 }
 
-/// Planner of deleted identity leases.
+/// Removes the StorageVersion entries of an API server whose identity lease was deleted.
 struct DeletedLeases;
 
 impl Planner for DeletedLeases {
@@ -102,7 +102,7 @@ impl Planner for DeletedLeases {
     }
 }
 
-/// Planner of StorageVersions with entries of unknown API servers.
+/// Removes the entries of a StorageVersion whose API servers have no identity lease.
 struct StorageVersions {
     versions: Cache<StorageVersion>,
     leases: Cache<Lease>,

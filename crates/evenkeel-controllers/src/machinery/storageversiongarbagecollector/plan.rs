@@ -40,7 +40,7 @@ pub(super) struct Observed {
     pub(super) unknown_servers: Vec<String>,
 }
 
-/// Reports whether a lease identifies an API server.
+/// Returns whether a lease identifies an API server.
 pub(super) fn is_identity_lease(meta: &Meta) -> bool {
     *meta.namespace == *LEASE_NAMESPACE && meta.labels.get(COMPONENT_LABEL) == Some(API_SERVER)
 }
@@ -114,14 +114,14 @@ fn read_lease(name: &str) -> LiveRead {
     LiveRead { on_error: OnError::Abort, ..read }
 }
 
-/// Reports whether a live lease exists and identifies an API server.
+/// Returns whether a live lease exists and identifies an API server.
 fn has_identity_lease(read: &Outcome) -> Result<bool, Plan> {
     let Some(reply) = &read.reply else { return Ok(false) };
     let lease = reply.object::<Metadata>().map_err(|error| Plan::failure(error.message))?;
     Ok(is_identity_lease(lease.meta()))
 }
 
-/// Reports whether an identity can be the name of a lease in a path. No lease has another name. Upstream:
+/// Returns whether an identity can be the name of a lease in a path. No lease has another name. Upstream:
 /// `IsValidPathSegmentName`.
 fn is_path_segment(id: &str) -> bool {
     !matches!(id, "" | "." | "..") && !id.contains(['/', '%'])

@@ -41,7 +41,7 @@ impl Migrator {
             return Ok(Outcome::Settled);
         };
         let Ok(max_version) = plan::version(&migration).parse::<u64>() else {
-            let error = "the version that was noted is no number".to_owned();
+            let error = "the recorded resource version is not a number".to_owned();
             let change = StatusChange::Failed { progress: None, error };
             self.update_status(key, context, &migration, change).await?;
             return Ok(Outcome::Settled);
@@ -149,7 +149,7 @@ async fn rewrite(client: &Client, kind: &Kind, object: &Metadata) -> Result<(), 
     }
 }
 
-/// Reports whether a retry may succeed. The code is 0 without a response.
+/// Returns whether a retry may succeed. The code is 0 without a response.
 fn is_temporary(error: &ApiError) -> bool {
     matches!(error.code(), 0 | 429 | 500 | 503 | 504)
 }

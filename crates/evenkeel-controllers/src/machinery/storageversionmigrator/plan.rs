@@ -49,23 +49,23 @@ fn conditions(migration: &StorageVersionMigration) -> &[Condition] {
     status.and_then(|status| status.conditions.as_deref()).unwrap_or_default()
 }
 
-/// Reports whether the migration has this condition with the status `True`.
+/// Returns whether the migration has this condition with the status `True`.
 fn is_true(migration: &Migration, type_: &str) -> bool {
     let is_it = |condition: &Condition| condition.type_ == type_ && condition.status == "True";
     conditions(migration).iter().any(is_it)
 }
 
-/// Reports whether the migration has the condition `Running`.
+/// Returns whether the migration has the condition `Running`.
 fn has_running_condition(migration: &Migration) -> bool {
     is_true(migration, RUNNING)
 }
 
-/// Reports whether the migration succeeded or failed.
+/// Returns whether the migration succeeded or failed.
 fn has_ended(migration: &Migration) -> bool {
     is_true(migration, SUCCEEDED) || is_true(migration, FAILED)
 }
 
-/// Reports whether the migration succeeded.
+/// Returns whether the migration succeeded.
 pub(super) fn has_succeeded(migration: &Migration) -> bool {
     is_true(migration, SUCCEEDED)
 }
@@ -76,13 +76,13 @@ pub(super) fn version(migration: &Migration) -> &str {
     status.and_then(|status| status.resource_version.as_deref()).unwrap_or_default()
 }
 
-/// Reports whether the migration is less than one minute old, so that discovery may still lack its resource.
+/// Returns whether the migration is less than one minute old, so that discovery may still lack its resource.
 fn is_new(migration: &Migration, now: Timestamp) -> bool {
     let created = migration.meta().creation;
     created.is_some_and(|created| now.duration_since(created).as_secs() < 60)
 }
 
-/// Reports whether the migration has started and not ended.
+/// Returns whether the migration has started and not ended.
 pub(super) fn is_in_progress(migration: &Migration) -> bool {
     has_running_condition(migration) && !has_ended(migration)
 }
@@ -96,9 +96,9 @@ pub(super) fn resource(migration: &Migration) -> Option<&GroupResource> {
 pub(super) enum ResourceLookup {
     /// The server serves the resource.
     Served(Resource),
-    /// The resource may be too new for discovery. The text is the reason of the retry.
+    /// The resource may be too new for discovery. The string is the reason for the retry.
     NotYet(&'static str),
-    /// The server does not serve the resource. The text is the message of the status.
+    /// The server does not serve the resource. The string is the message of the status.
     NotServed(String),
 }
 

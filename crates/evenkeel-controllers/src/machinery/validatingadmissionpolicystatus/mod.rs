@@ -62,7 +62,7 @@ fn start(context: &ControllerContext) -> Result<Started, StartError> {
     Ok(Started::Yes)
 }
 
-/// Planner of the type checks of policies.
+/// Type-checks the expressions of a policy, and decides its status.
 struct Policies(Cache<Policy>);
 
 impl Planner for Policies {

@@ -37,7 +37,7 @@ const DISCOVERY_AGE: Duration = Duration::from_secs(30);
 /// Path of the index of OpenAPI documents.
 const INDEX: &str = "/openapi/v3";
 
-/// Reports whether a policy was not checked since its spec changed.
+/// Returns whether a policy was not checked since its spec changed.
 pub(super) fn is_unchecked(policy: &Policy) -> bool {
     policy.metadata.generation.unwrap_or_default() > observed_generation(policy)
 }

@@ -172,7 +172,7 @@ impl<'d> Reader<'d> {
         Ok(DeclType::object(None, fields))
     }
 
-    /// Reports whether a schema declares the fields that every resource has. Upstream: `WithTypeAndObjectMeta`.
+    /// Returns whether a schema declares the fields that every resource has. Upstream: `WithTypeAndObjectMeta`.
     fn has_type_and_metadata(&self, schema: &'d Value) -> Result<bool, Unreadable> {
         let property_type = |schema: &'d Value, name: &str| {
             let property = &schema["properties"][name];

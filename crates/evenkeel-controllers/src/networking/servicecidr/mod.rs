@@ -74,7 +74,7 @@ fn start(context: &ControllerContext) -> Result<Started, StartError> {
     Ok(Started::Yes)
 }
 
-/// Planner of ServiceCIDRs.
+/// Decides the condition `Ready` and the finalizer of a ServiceCIDR.
 struct ServiceCidrs {
     cidrs: Cache<ServiceCidr>,
     addresses: Cache<Metadata>,
@@ -120,7 +120,7 @@ impl Planner for ServiceCidrs {
     }
 }
 
-/// Returns the CIDRs of a ServiceCIDR. Ignores a text that is not a CIDR.
+/// Returns the CIDRs of a ServiceCIDR. Ignores invalid CIDRs.
 fn ranges(cidr: &ServiceCidr) -> impl Iterator<Item = Cidr> {
     cidr.spec.cidrs.iter().filter_map(|range| Cidr::parse(range))
 }

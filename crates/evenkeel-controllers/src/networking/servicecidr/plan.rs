@@ -41,19 +41,19 @@ pub(super) fn allocated_ip(address: &Metadata) -> Option<IpAddr> {
     }
 }
 
-/// Reports whether a ServiceCIDR contains an address that is neither the network address nor the IPv4 broadcast
+/// Returns whether a ServiceCIDR contains an address that is neither the network address nor the IPv4 broadcast
 /// address.
 pub(super) fn contains(cidr: &ServiceCidr, ip: IpAddr) -> bool {
     let is_excluded = |range: &Cidr| ip == range.first() || (range.is_ipv4() && ip == range.last());
     ranges(cidr).any(|range| range.contains(ip) && !is_excluded(&range))
 }
 
-/// Reports whether two ServiceCIDRs overlap.
+/// Returns whether two ServiceCIDRs overlap.
 pub(super) fn overlap(a: &ServiceCidr, b: &ServiceCidr) -> bool {
     ranges(a).any(|range| ranges(b).any(|other| range.overlaps(&other)))
 }
 
-/// Reports whether other ServiceCIDRs contain every CIDR of this one.
+/// Returns whether other ServiceCIDRs contain every CIDR of this one.
 pub(super) fn is_covered(cidr: &ServiceCidr, others: &[Arc<ServiceCidr>]) -> bool {
     let other_ranges = || others.iter().flat_map(|other| ranges(other));
     ranges(cidr).all(|range| other_ranges().any(|other| other.covers(&range)))

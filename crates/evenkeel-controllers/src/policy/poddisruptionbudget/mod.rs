@@ -134,7 +134,7 @@ fn budgets_of(budgets: &Cache<PodDisruptionBudget>, pod: &Pod) -> Vec<Arc<PodDis
     budgets
 }
 
-/// Planner of pods.
+/// Removes stale `DisruptionTarget` conditions from a pod, and warns about pods with several budgets.
 struct Pods {
     pods: Cache<Pod>,
     budgets: Cache<PodDisruptionBudget>,
@@ -155,7 +155,7 @@ impl Planner for Pods {
     }
 }
 
-/// Planner of budgets.
+/// Decides the status of a budget, such as `disruptionsAllowed`.
 struct Budgets {
     budgets: Cache<PodDisruptionBudget>,
     pods: Cache<Pod>,

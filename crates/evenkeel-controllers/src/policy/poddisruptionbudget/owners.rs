@@ -32,7 +32,7 @@ type ReadScale = Result<Option<ControllerAndScale>, String>;
 /// `getExpectedScale`.
 ///
 /// # Errors
-/// Returns the plan of the next live read until its outcome is known.
+/// `Err` contains the plan of a live read that the runtime has not executed yet.
 pub(super) fn expected_pods(owners: &[Owner], steps: &mut Steps<'_>) -> Result<ExpectedPods, Plan> {
     let mut expected_pods = BTreeMap::new();
     for owner in owners {
@@ -54,7 +54,7 @@ pub(super) fn expected_pods(owners: &[Owner], steps: &mut Steps<'_>) -> Result<E
 /// Reads an owner's scale. Upstream: `getScaleController`.
 ///
 /// # Errors
-/// Returns the plan of the next live read until its outcome is known.
+/// `Err` contains the plan of a live read that the runtime has not executed yet.
 fn read_scale(owner: &Owner, steps: &mut Steps<'_>) -> Result<ReadScale, Plan> {
     let Owner { namespace, reference, .. } = owner;
     let resource =

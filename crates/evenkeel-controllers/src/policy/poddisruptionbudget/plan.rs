@@ -56,7 +56,7 @@ pub(super) struct Observed {
 /// Expected pods by the owner's uid, or the error. Upstream: `getExpectedScale`.
 pub(super) type ExpectedPods = Result<BTreeMap<Text, i32>, String>;
 
-/// Reports whether the budget depends on the replicas of the pods' owners: it is a percentage, or `maxUnavailable`.
+/// Returns whether the budget depends on the replicas of the pods' owners: it is a percentage, or `maxUnavailable`.
 pub(super) fn needs_owners(budget: &PodDisruptionBudget) -> bool {
     budget.spec.max_unavailable.is_some()
         || matches!(budget.spec.min_available, Some(IntOrString::String(_)))
@@ -111,10 +111,10 @@ fn sum_of_owners(observed: &Observed) -> Result<i32, String> {
 #[derive(Debug, Default)]
 struct Disrupted<'a> {
     /// Pods that are not yet deleted, within the deletion timeout.
-    awaited: Vec<EvictedPod<'a>>,
+    pending: Vec<EvictedPod<'a>>,
     /// Pods that were not deleted in time.
-    given_up: Vec<&'a Pod>,
-    /// Time until the first deletion timeout. `None` if no deletion is awaited.
+    timed_out: Vec<&'a Pod>,
+    /// Time until the first deletion timeout. `None` if no deletion is pending.
     recheck_after: Option<SignedDuration>,
 }
 
@@ -138,11 +138,11 @@ fn find_disrupted<'a>(
         let Some(since) = disrupted_pods.get(&pod.meta.name) else { continue };
         let remaining = DELETION_TIMEOUT - now.duration_since(*since);
         if remaining.is_negative() {
-            disrupted.given_up.push(pod);
+            disrupted.timed_out.push(pod);
         } else {
             let earlier = disrupted.recheck_after.unwrap_or(remaining);
             disrupted.recheck_after = Some(earlier.min(remaining));
-            disrupted.awaited.push(EvictedPod { pod, since: *since });
+            disrupted.pending.push(EvictedPod { pod, since: *since });
         }
     }
     disrupted
@@ -151,7 +151,7 @@ fn find_disrupted<'a>(
 /// Counts ready pods that are neither terminating nor evicted. Upstream: `countHealthyPods`.
 fn count_healthy(pods: &[Arc<Pod>], disrupted: &Disrupted<'_>, now: Timestamp) -> i32 {
     let is_evicted = |pod: &Pod| {
-        disrupted.awaited.iter().any(|evicted| {
+        disrupted.pending.iter().any(|evicted| {
             evicted.pod.meta.name == pod.meta.name
                 && now.duration_since(evicted.since) < DELETION_TIMEOUT
         })
@@ -164,7 +164,8 @@ fn count_healthy(pods: &[Arc<Pod>], disrupted: &Disrupted<'_>, now: Timestamp) -
 /// Updates the status of a budget. Upstream: `sync`.
 ///
 /// # Errors
-/// Returns the plan of the next step until its outcomes are known.
+/// `Err` contains the plan of a step that the runtime has not executed yet. The runtime executes it, and calls this
+/// function again with the outcomes.
 pub(super) fn sync(
     budget: &BudgetPods,
     now: Timestamp,
@@ -181,7 +182,7 @@ pub(super) fn sync(
 
 /// Result of [`try_sync`].
 pub(super) struct SyncResult<'a> {
-    /// Delay until the budget is rechecked, if a deletion is awaited.
+    /// Delay until the budget is rechecked, if a deletion is pending.
     pub(super) recheck_after: Option<Duration>,
     /// Result of the status update.
     pub(super) status_update: Result<(), &'a Failure>,
@@ -190,7 +191,7 @@ pub(super) struct SyncResult<'a> {
 /// Writes the status and the events. Upstream: `trySync`.
 ///
 /// # Errors
-/// Returns the plan of the next step until its outcomes are known.
+/// `Err` contains the plan of a step that the runtime has not executed yet, as for [`sync`].
 pub(super) fn try_sync<'a>(
     budget: &BudgetPods,
     now: Timestamp,
@@ -211,7 +212,7 @@ pub(super) fn try_sync<'a>(
 /// Returns the observed state. Reads live the owners that the caches lack.
 ///
 /// # Errors
-/// Returns the plan of the next live read until its outcome is known.
+/// `Err` contains the plan of a live read that the runtime has not executed yet, as for [`sync`].
 fn observe_live(budget: &BudgetPods, steps: &mut Steps<'_>) -> Result<Observed, Plan> {
     let expected_pods = if needs_owners(&budget.budget) {
         Some(owners::expected_pods(&budget.owners, steps)?)
@@ -255,7 +256,7 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
         ));
     }
     let disrupted = find_disrupted(budget, &observed.pods, now);
-    for pod in &disrupted.given_up {
+    for pod in &disrupted.timed_out {
         // Upstream's message has the namespace twice.
         let namespace = &budget.meta.namespace;
         let message =
@@ -264,7 +265,7 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     }
     let current_healthy = count_healthy(&observed.pods, &disrupted, now);
     let disrupted_pods =
-        disrupted.awaited.iter().map(|evicted| (evicted.pod.meta.name.clone(), evicted.since));
+        disrupted.pending.iter().map(|evicted| (evicted.pod.meta.name.clone(), evicted.since));
     let counts = Counts {
         current_healthy,
         desired_healthy: expected.desired_healthy,
@@ -300,7 +301,7 @@ pub(super) fn describe(budget: &BudgetPods, now: Timestamp) -> Description {
     }
     let disrupted = find_disrupted(&budget.budget, &budget.pods, now);
     description.fact("healthy", count_healthy(&budget.pods, &disrupted, now).to_string());
-    for EvictedPod { pod, .. } in &disrupted.awaited {
+    for EvictedPod { pod, .. } in &disrupted.pending {
         description.waits(format!("pod {} is evicted and still to be deleted", pod.meta.name));
     }
     description

@@ -41,7 +41,7 @@ fn start(context: &ControllerContext) -> Result<Started, StartError> {
     Ok(Started::Yes)
 }
 
-/// Planner of aggregated ClusterRoles.
+/// Decides the rules of an aggregated ClusterRole.
 struct Aggregation {
     roles: Cache<ClusterRole>,
 }

@@ -260,7 +260,7 @@ fn pool_key(driver: &str, pool: &str) -> String {
     format!("{driver}/{pool}")
 }
 
-/// Planner of evictions.
+/// Decides when a pod is evicted because of tainted devices.
 struct Pods {
     devices: Devices,
     /// Absent without the gate `DRADeviceTaintRules`.
@@ -308,7 +308,7 @@ impl Planner for Pods {
     }
 }
 
-/// Planner of the status of rules.
+/// Decides the status of a DeviceTaintRule.
 struct RuleStatus {
     rules: Cache<Rule>,
     devices: Devices,

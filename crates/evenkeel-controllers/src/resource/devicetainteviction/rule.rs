@@ -108,7 +108,7 @@ struct ConditionContent {
 }
 
 impl ConditionContent {
-    /// Reports whether a condition has this content.
+    /// Returns whether a condition has this content.
     fn equals(&self, condition: &Condition) -> bool {
         self.status == condition.status
             && self.reason == condition.reason
@@ -201,7 +201,7 @@ fn published_devices(observed: &Observed) -> usize {
         .count()
 }
 
-/// Returns the number with the singular or plural text.
+/// Returns the number with the singular or plural noun.
 fn counted(count: usize, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }

@@ -89,12 +89,12 @@ pub(super) struct ObservedClaim {
     pub(super) slices: Vec<Arc<Slice>>,
 }
 
-/// Reports whether the rule's taint evicts pods.
+/// Returns whether the rule's taint evicts pods.
 pub(super) fn evicts(rule: &Rule) -> bool {
     rule.spec.taint.effect == NO_EXECUTE
 }
 
-/// Reports whether the rule selects this allocated device.
+/// Returns whether the rule selects this allocated device.
 pub(super) fn selects_allocated(rule: &Rule, allocated: &AllocatedDevice) -> bool {
     selects(rule, &allocated.driver, &allocated.pool, &allocated.device)
 }
@@ -214,7 +214,7 @@ fn toleration_time(
     Some(SignedDuration::from_secs(shortest.unwrap_or(0)))
 }
 
-/// Reports whether a toleration applies to a `NoExecute` taint. Unlike for scheduling, a toleration without an effect
+/// Returns whether a toleration applies to a `NoExecute` taint. Unlike for scheduling, a toleration without an effect
 /// does not. Upstream: `ToleratesTaint`.
 fn tolerates(toleration: &DeviceToleration, taint: &DeviceTaint) -> bool {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();

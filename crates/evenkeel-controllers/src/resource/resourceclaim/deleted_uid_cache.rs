@@ -29,7 +29,7 @@ impl DeletedUidCache {
         }
     }
 
-    /// Reports whether the pod is known to be deleted.
+    /// Returns whether the pod is known to be deleted.
     pub(super) fn has(&self, uid: &str) -> bool {
         self.uids.contains(uid)
     }

@@ -143,7 +143,7 @@ fn start_claim_controller(context: &ControllerContext, planner: Claims) {
     context.run(builder.planned(planner));
 }
 
-/// Planner of pods' claims.
+/// Decides the ResourceClaims that a pod needs, and reserves them for the pod.
 struct PodClaims {
     pods: Cache<Pod>,
     claims: Cache<Claim>,
@@ -198,7 +198,7 @@ impl PassHandler<PodClaims> for Metrics {
     }
 }
 
-/// Planner of claims' reservations.
+/// Decides which reservations of a ResourceClaim have ended.
 struct Claims {
     pods: Cache<Pod>,
     claims: Cache<Claim>,

@@ -17,7 +17,7 @@ pub(super) const POD_CLAIM: &str = "resource.kubernetes.io/pod-claim-name";
 /// characters.
 const MAX_BASE_NAME_LENGTH: usize = 57;
 
-/// Reports whether the pod is finished, or was deleted before it ran. Upstream: `isPodDone`.
+/// Returns whether the pod is finished, or was deleted before it ran. Upstream: `isPodDone`.
 pub(super) fn is_done(pod: &Pod) -> bool {
     crate::pods::is_terminal(pod) || pod.meta.deleting() && pod.spec.node_name.is_empty()
 }
@@ -29,7 +29,7 @@ pub(super) fn owning_pod(claim: &Claim) -> Option<&OwnerReference> {
     owners.iter().find(|owner| owner.controller && is_pod(owner))
 }
 
-/// Reports whether the claim was created for the entry of this name, according to the claim's annotation.
+/// Returns whether the claim was created for the entry of this name, according to the claim's annotation.
 pub(super) fn is_for_entry(claim: &Claim, entry_name: &str) -> bool {
     claim.meta().annotations.get(POD_CLAIM) == Some(entry_name)
 }
@@ -67,7 +67,7 @@ pub(super) fn check_features(
     Ok(())
 }
 
-/// Reports whether a request lists subrequests (`firstAvailable`).
+/// Returns whether a request lists subrequests (`firstAvailable`).
 fn has_prioritized_list(spec: Option<&Value>) -> bool {
     let has_subrequests = |request: &Value| {
         let subrequests = request.get("firstAvailable").and_then(Value::as_array);
@@ -76,7 +76,7 @@ fn has_prioritized_list(spec: Option<&Value>) -> bool {
     requests(spec).iter().any(has_subrequests)
 }
 
-/// Reports whether the spec requests admin access. Prioritized subrequests cannot request it.
+/// Returns whether the spec requests admin access. Prioritized subrequests cannot request it.
 pub(super) fn wants_admin_access(spec: Option<&Value>) -> bool {
     let has_access =
         |request: &Value| request.pointer("/exactly/adminAccess") == Some(&Value::Bool(true));
@@ -149,7 +149,7 @@ pub(super) fn claim_statuses(pod: &Pod, claims: &BTreeMap<String, String>) -> Va
     })
 }
 
-/// Reports whether the claim is allocated and not reserved for the pod.
+/// Returns whether the claim is allocated and not reserved for the pod.
 pub(super) fn lacks_reservation(claim: &Claim, pod: &Pod) -> bool {
     let Some(status) = &claim.status else { return false };
     let reserved = status.reserved_for.as_deref().unwrap_or_default();

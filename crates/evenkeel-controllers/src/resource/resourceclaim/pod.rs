@@ -61,12 +61,12 @@ impl Observed {
         self.pod.spec.resource_claims.iter().zip(&self.named)
     }
 
-    /// Reports whether the pod needs claims. A finished or terminating pod does not: its claims are being deleted.
+    /// Returns whether the pod needs claims. A finished or terminating pod does not: its claims are being deleted.
     fn needs_claims(&self) -> bool {
         !self.pod.meta.deleting() && !plan::is_done(&self.pod)
     }
 
-    /// Reports whether to read a claim live: the claim is from a template and the status names it, but the cache lacks
+    /// Returns whether to read a claim live: the claim is from a template and the status names it, but the cache lacks
     /// it.
     fn needs_live_read(&self, claim: &PodResourceClaim, named: &NamedObjects) -> bool {
         plan::is_from_template(claim)
@@ -211,7 +211,7 @@ fn look_up_claim(
     Ok(ClaimLookup::Missing(Box::new(plan::new_claim(pod, &claim.name, template))))
 }
 
-/// Reports whether the claim exists and belongs to the pod, according to the cache or to the outcome of the live read.
+/// Returns whether the claim exists and belongs to the pod, according to the cache or to the outcome of the live read.
 fn exists(
     pod: &Pod,
     claim: &PodResourceClaim,

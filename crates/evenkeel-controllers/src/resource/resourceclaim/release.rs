@@ -207,7 +207,7 @@ fn without_finalizer(mut claim: ResourceClaim) -> ResourceClaim {
     claim
 }
 
-/// Reports whether an unreserved claim must be deleted, because its owning pod is finished or replaced. `owner` is the
+/// Returns whether an unreserved claim must be deleted, because its owning pod is finished or replaced. `owner` is the
 /// cached pod with the owning pod's name. If there is none, the garbage collector deletes the claim.
 fn is_useless(claim: &Claim, owner: Option<&Pod>) -> bool {
     let Some(reference) = plan::owning_pod(claim) else { return false };

@@ -68,7 +68,7 @@ fn start(context: &ControllerContext) -> Result<Started, StartError> {
     Ok(Started::Yes)
 }
 
-/// Planner of requests.
+/// Decides the status of a ResourcePoolStatusRequest, and deletes old requests.
 struct Requests {
     requests: Cache<Request>,
     slices: Cache<Slice>,

@@ -171,7 +171,7 @@ impl<'a> Pool<'a> {
         nodes.all(|node| node == first).then_some(first)
     }
 
-    /// Reports whether a taint of the device or of a rule prevents the allocation. Upstream: `deviceUnavailable`.
+    /// Returns whether a taint of the device or of a rule prevents the allocation. Upstream: `deviceUnavailable`.
     fn is_unavailable(&self, device: &Device, rules: &[Arc<Rule>]) -> bool {
         let prevents = |effect: &str| matches!(effect, "NoSchedule" | "NoExecute");
         device.taints.iter().flatten().any(|taint| prevents(&taint.effect))

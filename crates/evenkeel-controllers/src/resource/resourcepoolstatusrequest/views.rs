@@ -58,7 +58,7 @@ type Counters<'a> = BTreeMap<&'a str, Amounts<'a>>;
 /// Partitions of one type.
 #[derive(Default)]
 struct Group<'a> {
-    /// Counters that each partition consumes, as text.
+    /// Counters that each partition consumes, as a string.
     cost: Vec<String>,
     total: usize,
     unused: Vec<&'a Device>,
@@ -140,7 +140,7 @@ fn partition_type<'a>(driver: &str, device: &'a Device, attribute: &str) -> Opti
     value.string.as_deref()
 }
 
-/// Returns the counters that a device consumes as text, for comparison. Upstream: `consumesCountersKey`.
+/// Returns the counters that a device consumes as a string, for comparison. Upstream: `consumesCountersKey`.
 fn cost_text(cost: &[DeviceCounterConsumption]) -> Vec<String> {
     let mut parts: Vec<String> = Vec::new();
     for consumption in cost {
@@ -182,7 +182,7 @@ fn allocatable(devices: &[&Device], mut counters: Counters<'_>) -> usize {
     devices.iter().filter(fits).count()
 }
 
-/// Reports whether the counters suffice for a device. Upstream: `deviceFits`.
+/// Returns whether the counters suffice for a device. Upstream: `deviceFits`.
 fn fits(device: &Device, counters: &Counters<'_>) -> bool {
     device.consumes_counters.iter().flatten().all(|consumption| {
         let set = counters.get(&*consumption.counter_set);

@@ -59,7 +59,7 @@ fn start(context: &ControllerContext) -> Result<Started, StartError> {
     Ok(Started::Yes)
 }
 
-/// Planner of the finalizers of PodGroups.
+/// Decides whether a PodGroup needs the protection finalizer.
 struct PodGroups {
     groups: Cache<PodGroup>,
     /// Active pods, by [`plan::active_group_key`].

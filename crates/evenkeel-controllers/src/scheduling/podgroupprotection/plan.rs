@@ -35,7 +35,7 @@ pub(super) fn plan(observed: &Observed) -> Plan {
     }
 }
 
-/// Explains what delays the deletion of a PodGroup.
+/// Describes the pods that delay the deletion of a PodGroup.
 pub(super) fn describe(observed: &Observed) -> Description {
     let Observed { group, n_active_pods } = observed;
     let mut description = Description::new();

@@ -139,7 +139,7 @@ fn start(context: &ControllerContext) -> Result<Started, StartError> {
     Ok(Started::Yes)
 }
 
-/// Reports whether the pod has a volume that the controller may have to attach.
+/// Returns whether the pod has a volume that the controller may have to attach.
 fn may_attach(pod: &Pod) -> bool {
     claims::of_pod(pod).next().is_some()
         || pod
@@ -213,7 +213,7 @@ impl NodeStates {
     }
 }
 
-/// Planner of the volumes to attach to each node and to detach from it.
+/// Decides which volumes are attached to a node and detached from it.
 struct Attachments {
     state_of_world: Arc<StateOfWorld>,
     node_states: Arc<NodeStates>,

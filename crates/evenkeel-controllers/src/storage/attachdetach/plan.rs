@@ -80,7 +80,7 @@ pub(super) struct DesiredVolume {
 }
 
 impl DesiredVolume {
-    /// Reports whether the volume can be attached to only one node. False for an inline volume, whose access modes are
+    /// Returns whether the volume can be attached to only one node. False for an inline volume, whose access modes are
     /// unknown.
     fn is_exclusive(&self) -> bool {
         self.volume.as_deref().is_some_and(is_exclusive)
@@ -148,7 +148,7 @@ impl ReservedVolumes {
         }
     }
 
-    /// Reports whether an exclusive volume is reserved for another node.
+    /// Returns whether an exclusive volume is reserved for another node.
     fn is_reserved_elsewhere(&self, desired: &DesiredVolume, node: &str, now: Timestamp) -> bool {
         let is_for_other_node =
             |reservation: &Reservation| *reservation.node != *node && reservation.is_valid(now);
@@ -157,7 +157,7 @@ impl ReservedVolumes {
 }
 
 impl Reservation {
-    /// Reports whether the reservation is not too old.
+    /// Returns whether the reservation is not too old.
     fn is_valid(&self, now: Timestamp) -> bool {
         Duration::try_from(now.duration_since(self.reserved_at))
             .is_ok_and(|age| age < RESERVATION_LIFETIME)
@@ -171,13 +171,13 @@ pub(super) struct Decision {
     pub(super) memory: Memory,
 }
 
-/// Reports whether this controller, and not the kubelet, attaches the node's volumes. The annotation may have any
+/// Returns whether this controller, and not the kubelet, attaches the node's volumes. The annotation may have any
 /// value.
 pub(super) fn is_managed(node: &Node) -> bool {
     node.meta.annotations.contains(MANAGED_ANNOTATION)
 }
 
-/// Reports whether an update of a node has no effect on its volumes.
+/// Returns whether an update of a node has no effect on its volumes.
 pub(super) fn is_irrelevant_update(old: &Node, new: &Node) -> bool {
     old.status.volumes_in_use == new.status.volumes_in_use
         && old.status.volumes_attached == new.status.volumes_attached
@@ -186,28 +186,28 @@ pub(super) fn is_irrelevant_update(old: &Node, new: &Node) -> bool {
         && is_out_of_service(old) == is_out_of_service(new)
 }
 
-/// Reports whether the node has the taint `out-of-service`.
+/// Returns whether the node has the taint `out-of-service`.
 fn is_out_of_service(node: &Node) -> bool {
     node.spec.taints.iter().any(|taint| &*taint.key == OUT_OF_SERVICE_TAINT)
 }
 
-/// Reports whether the node's condition `Ready` is `True`.
+/// Returns whether the node's condition `Ready` is `True`.
 fn is_ready(node: &Node) -> bool {
     let mut conditions = node.status.conditions.iter();
     conditions.any(|condition| &*condition.type_ == "Ready" && &*condition.status == "True")
 }
 
-/// Reports whether the pod needs its volumes, because it is not terminated. Upstream: `IsPodTerminated`.
+/// Returns whether the pod needs its volumes, because it is not terminated. Upstream: `IsPodTerminated`.
 pub(super) fn needs_volumes(pod: &Pod) -> bool {
     !persistentvolumeclaimprotection::is_terminated(pod)
 }
 
-/// Reports whether the volume is exclusive and attached to another node. Upstream: `IsMultiAttachAllowed`.
+/// Returns whether the volume is exclusive and attached to another node. Upstream: `IsMultiAttachAllowed`.
 pub(super) fn is_multi_attach(desired: &DesiredVolume) -> bool {
     desired.is_exclusive() && !desired.other_nodes.is_empty()
 }
 
-/// Reports whether the volume can be attached to only one node. Returns false for a volume without access modes.
+/// Returns whether the volume can be attached to only one node. Returns false for a volume without access modes.
 /// Upstream: `IsMultiAttachAllowed`.
 fn is_exclusive(volume: &PersistentVolume) -> bool {
     let modes = &volume.spec.access_modes;
@@ -237,7 +237,7 @@ pub(super) fn plan(observed: &Observed, options: &Options, now: Timestamp) -> De
     decision
 }
 
-/// Reports whether this controller created the attachment, according to its name. The controller does not delete other
+/// Returns whether this controller created the attachment, according to its name. The controller does not delete other
 /// attachments.
 fn is_own(attached_volume: &AttachedVolume) -> bool {
     let attachment = &attached_volume.attachment;
@@ -351,7 +351,7 @@ fn decide_detach(
     Detach::Later
 }
 
-/// Reports whether the node may have the volume mounted. For a deleted node, uses its last known status.
+/// Returns whether the node may have the volume mounted. For a deleted node, uses its last known status.
 fn is_mounted(observed: &Observed, name: Option<&Text>) -> bool {
     let node = observed.node.as_deref().or(observed.last_node.as_deref());
     let in_use = node.map(|node| &*node.status.volumes_in_use).unwrap_or_default();
@@ -509,7 +509,7 @@ fn check_attach_timeout(
     })
 }
 
-/// Reports whether the node's status shows the volume as attached.
+/// Returns whether the node's status shows the volume as attached.
 fn is_reported_attached(observed: &Observed, name: &Text) -> bool {
     observed
         .node
@@ -565,7 +565,7 @@ pub(super) fn attachment_name(handle: &str, driver: &str, node: &str) -> String 
     })
 }
 
-/// Reports whether a VolumeAttachment's name has the form of [`attachment_name`].
+/// Returns whether a VolumeAttachment's name has the form of [`attachment_name`].
 pub(super) fn is_attachment_name(name: &str) -> bool {
     let digits = name.strip_prefix("csi-").unwrap_or_default();
     digits.len() == 2 * digest::SHA256_OUTPUT_LEN

@@ -148,7 +148,7 @@ pub(super) fn delete(
     Ok(plan)
 }
 
-/// Reports whether the path is below `/tmp` and has no component `..`.
+/// Returns whether the path is below `/tmp` and has no component `..`.
 fn is_below_tmp(path: &str) -> bool {
     Path::new(path).strip_prefix("/tmp").is_ok_and(|rest| {
         let mut parts = rest.components().peekable();

@@ -85,7 +85,7 @@ fn start(context: &ControllerContext) -> Result<Started, StartError> {
     Ok(Started::Yes)
 }
 
-/// Planner of the claims of a pod's ephemeral volumes.
+/// Decides which PersistentVolumeClaims to create for a pod's ephemeral volumes.
 struct Volumes {
     pods: Cache<Pod>,
     claims: Cache<PersistentVolumeClaim>,

@@ -40,7 +40,7 @@ enum Step {
     ReportConflict(EventRecord),
 }
 
-/// Reports whether the pod has ephemeral volumes and is not terminating.
+/// Returns whether the pod has ephemeral volumes and is not terminating.
 pub(super) fn needs_claims(pod: &Pod) -> bool {
     !pod.meta.deleting() && claims::of_pod(pod).any(|used| used.is_ephemeral)
 }

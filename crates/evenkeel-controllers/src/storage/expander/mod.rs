@@ -54,7 +54,7 @@ fn start(context: &ControllerContext) -> Result<Started, StartError> {
     Ok(Started::Yes)
 }
 
-/// Planner of the events about claims that need an expansion.
+/// Decides the events about a PersistentVolumeClaim that needs an expansion.
 struct Expander {
     claims: Cache<PersistentVolumeClaim>,
     volumes: Cache<PersistentVolume>,

@@ -21,7 +21,7 @@ pub(super) struct Observed {
     pub(super) volume: Option<Arc<PersistentVolume>>,
 }
 
-/// Reports whether the claim's request or its capacity grew.
+/// Returns whether the claim's request or its capacity grew.
 pub(super) fn has_grown(old: &PersistentVolumeClaim, new: &PersistentVolumeClaim) -> bool {
     volume::requested_storage(new) > volume::requested_storage(old) || capacity(new) > capacity(old)
 }
@@ -31,7 +31,7 @@ fn capacity(claim: &PersistentVolumeClaim) -> Quantity {
     claim.status.capacity.get("storage").copied().unwrap_or(Quantity::from_units(0))
 }
 
-/// Reports whether the claim's volume is smaller than requested, or is being expanded.
+/// Returns whether the claim's volume is smaller than requested, or is being expanded.
 pub(super) fn needs_expansion(observed: &Observed) -> bool {
     volume_to_expand(observed).is_some()
 }

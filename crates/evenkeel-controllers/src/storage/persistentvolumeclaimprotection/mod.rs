@@ -169,7 +169,7 @@ impl PassHandler<Protection> for QueuedClaims {
     }
 }
 
-/// Planner of all queued claims of a namespace. The key is the namespace.
+/// Decides the protection finalizers of all queued claims of a namespace. The key is the namespace.
 struct Protection {
     claims: Cache<PersistentVolumeClaim>,
     pods_by_claim: Index<Pod>,

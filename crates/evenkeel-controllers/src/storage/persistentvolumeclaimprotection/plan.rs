@@ -77,7 +77,7 @@ pub(super) fn next(observed: &Observed, done: &Outcomes, now: Timestamp) -> Opti
     })
 }
 
-/// Reports whether the decision about a queued claim needs a live list of pods.
+/// Returns whether the decision about a queued claim needs a live list of pods.
 fn needs_list(observed: &Observed) -> bool {
     let sets_unused_condition = observed.sets_unused_condition;
     observed
@@ -100,7 +100,7 @@ fn protect_all(observed: &Observed, live_pods: Option<&[Arc<Pod>]>, now: Timesta
     plan
 }
 
-/// Reports whether the finalizer keeps the claim from being deleted now.
+/// Returns whether the finalizer keeps the claim from being deleted now.
 pub(super) fn is_deletion_blocked(claim: &PersistentVolumeClaim) -> bool {
     finalizers::blocks_deletion(&claim.meta, FINALIZER)
 }
@@ -125,14 +125,14 @@ pub(super) fn condition(claim: &PersistentVolumeClaim) -> Option<&PersistentVolu
     claim.status.conditions.iter().find(|condition| &*condition.type_ == UNUSED)
 }
 
-/// Reports whether the pod blocks the deletion of the claim. A scheduled pod blocks it even after the pod has ended. A
+/// Returns whether the pod blocks the deletion of the claim. A scheduled pod blocks it even after the pod has ended. A
 /// pod that has shut down does not block the deletion of its own ephemeral claim.
 fn blocks_deletion(pod: &Pod, claim: &PersistentVolumeClaim) -> bool {
     let is_scheduled = !pod.spec.node_name.is_empty();
     is_scheduled && volumes_of(pod, claim).any(|used| !used.is_ephemeral || !has_shut_down(pod))
 }
 
-/// Reports whether the pod uses the claim, whether or not it is scheduled.
+/// Returns whether the pod uses the claim, whether or not it is scheduled.
 fn uses(pod: &Pod, claim: &PersistentVolumeClaim) -> bool {
     !is_terminated(pod) && volumes_of(pod, claim).next().is_some()
 }
@@ -150,12 +150,12 @@ fn volumes_of<'a>(
     })
 }
 
-/// Reports whether the containers of a deleted pod have stopped. The kubelet then sets the grace period to zero.
+/// Returns whether the containers of a deleted pod have stopped. The kubelet then sets the grace period to zero.
 fn has_shut_down(pod: &Pod) -> bool {
     pod.meta.deleting() && pod.meta.deletion_grace_seconds == Some(0)
 }
 
-/// Reports whether the pod has ended, or is terminating without running containers.
+/// Returns whether the pod has ended, or is terminating without running containers.
 pub(in crate::storage) fn is_terminated(pod: &Pod) -> bool {
     let none_runs = |statuses: &[ContainerStatus]| {
         statuses
@@ -169,13 +169,13 @@ pub(in crate::storage) fn is_terminated(pod: &Pod) -> bool {
             && none_runs(&pod.status.ephemeral_container_statuses))
 }
 
-/// Reports whether a pod's update cannot affect its claims.
+/// Returns whether a pod's update cannot affect its claims.
 pub(super) fn is_irrelevant_update(old: &Pod, new: &Pod) -> bool {
     let state = |pod: &Pod| (is_terminated(pod), pod.spec.node_name.is_empty(), has_shut_down(pod));
     state(old) == state(new)
 }
 
-/// Reports whether the claim would be changed because it is unused according to `users`. Such a change requires a live
+/// Returns whether the claim would be changed because it is unused according to `users`. Such a change requires a live
 /// list of pods.
 fn needs_live_pods(
     claim: &PersistentVolumeClaim,
@@ -191,7 +191,7 @@ fn needs_live_pods(
     would_lose_finalizer || would_become_unused
 }
 
-/// Reports whether the claim is in a state in which the controller sets the condition.
+/// Returns whether the claim is in a state in which the controller sets the condition.
 fn may_have_unused_condition(claim: &PersistentVolumeClaim) -> bool {
     !claim.meta.deleting() && &*claim.status.phase == "Bound"
 }

@@ -38,7 +38,7 @@ fn start(context: &ControllerContext) -> Result<Started, StartError> {
     Ok(Started::Yes)
 }
 
-/// Planner of the finalizers of PersistentVolumes.
+/// Decides whether a PersistentVolume needs the protection finalizer.
 struct Volumes(Cache<PersistentVolume>);
 
 impl Planner for Volumes {

@@ -107,7 +107,7 @@ impl View for PodLabels {
     }
 }
 
-/// Reports whether two labels conflict. An empty user, role or type matches any, because nodes have defaults for it;
+/// Returns whether two labels conflict. An empty user, role or type matches any, because nodes have defaults for it;
 /// the level must be equal. Upstream: `ConflictsParsed`.
 pub(super) fn conflict(a: &str, b: &str) -> bool {
     const LEVEL: usize = 3;

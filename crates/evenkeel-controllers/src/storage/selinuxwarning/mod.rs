@@ -135,12 +135,12 @@ fn on_driver(cache: &SharedVolumeCache, event: &CacheEvent<Driver>, enqueue: &En
     }
 }
 
-/// Reports whether the driver mounts volumes with a label.
+/// Returns whether the driver mounts volumes with a label.
 fn mounts_with_label(driver: &Driver) -> bool {
     driver.spec.se_linux_mount == Some(true)
 }
 
-/// Planner of the warnings.
+/// Decides the warnings about pods with conflicting SELinux labels on a volume.
 struct SelinuxPods {
     pods: Cache<Pod>,
     pods_by_claim: Index<Pod>,

@@ -49,7 +49,7 @@ pub(super) struct Observed {
 }
 
 impl Observed {
-    /// Reports whether a volume is mounted with a label. Upstream: `SupportsSELinuxContextMount`.
+    /// Returns whether a volume is mounted with a label. Upstream: `SupportsSELinuxContextMount`.
     fn supports(&self, source: &Source) -> bool {
         match source {
             Source::Csi { driver, .. } => self.mounting_drivers.contains(driver),

@@ -88,7 +88,7 @@ fn enqueue_released_classes<V: View>(
     }
 }
 
-/// Planner of the finalizers of VolumeAttributesClasses.
+/// Decides whether a VolumeAttributesClass needs the protection finalizer.
 struct Classes {
     classes: Cache<VolumeAttributesClass>,
     volumes_by_class: Index<PersistentVolume>,

@@ -26,7 +26,7 @@ pub(super) struct PodMetrics {
     containers: Vec<ContainerMetrics>,
 }
 
-/// Metadata or reference of which only the name is read.
+/// Metadata or reference. Only its name is read.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct ObjectName {

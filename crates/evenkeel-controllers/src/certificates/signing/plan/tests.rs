@@ -31,7 +31,7 @@ fn conditions(all: &[(&str, &str)]) -> Value {
 }
 
 fn client(status: &Value) -> SigningRequest {
-    request(Signer::User.name(), &["client auth"], status)
+    request(Signer::KubeApiserverClient.name(), &["client auth"], status)
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn only_approved_pending_requests_are_signed() {
     for (status, expected) in table {
         let decision = decide(&client(&status), &Signer::ALL).unwrap();
         assert_eq!(
-            matches!(decision, Decision::Sign { signer: Signer::User, .. }),
+            matches!(decision, Decision::Sign { signer: Signer::KubeApiserverClient, .. }),
             expected,
             "{status}: {decision:?}"
         );
@@ -65,22 +65,30 @@ fn only_approved_pending_requests_are_signed() {
 #[test]
 fn each_signer_has_its_own_rules() {
     let approved = conditions(&[("Approved", "True")]);
-    let refusal = |message: &str| Decision::Refuse(message.to_owned());
+    let refusal = |message: &str| Decision::Fail(message.to_owned());
     let organization = "subject organization is not system:nodes";
     let table = [
-        (Signer::KubeletUser, &["client auth", "digital signature"][..], refusal(organization)),
+        (
+            Signer::KubeApiserverClientKubelet,
+            &["client auth", "digital signature"][..],
+            refusal(organization),
+        ),
         (Signer::KubeletServing, &["server auth", "digital signature"], refusal(organization)),
         (
-            Signer::User,
+            Signer::KubeApiserverClient,
             &["client auth", "server auth"],
             refusal("invalid usage for client certificate: server auth"),
         ),
         (
-            Signer::User,
+            Signer::KubeApiserverClient,
             &["digital signature"],
             refusal("missing required usage for client certificate: client auth"),
         ),
-        (Signer::User, &[], refusal("missing required usage for client certificate: client auth")),
+        (
+            Signer::KubeApiserverClient,
+            &[],
+            refusal("missing required usage for client certificate: client auth"),
+        ),
     ];
     for (signer, usages, expected) in table {
         let decision = decide(&request(signer.name(), usages, &approved), &Signer::ALL);
@@ -176,7 +184,8 @@ fn approved_request_gets_a_certificate() {
 #[test]
 fn invalid_request_fails_and_pending_one_is_skipped() {
     let approved = conditions(&[("Approved", "True")]);
-    let invalid = observed(request(Signer::User.name(), &[], &approved), Some([7; 16]));
+    let invalid =
+        observed(request(Signer::KubeApiserverClient.name(), &[], &approved), Some([7; 16]));
     let conditions = written(&plan(&invalid, T0)).status.unwrap().conditions.unwrap();
     assert_eq!(conditions[1].type_, "Failed");
     assert_eq!(plan(&observed(client(&json!({})), None), T0), Plan::nothing());

@@ -38,7 +38,7 @@ fn group(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
-/// Reports whether the coordinates match `subject`. A subject without a kind matches objects of any kind.
+/// Returns whether the coordinates match `subject`. A subject without a kind matches objects of any kind.
 pub(in super::super) fn matches_subject(coordinates: &Coordinates, subject: &Subject) -> bool {
     let kind_matches = subject.kind.is_empty()
         || (*coordinates.kind == *subject.kind && group(&coordinates.api_version) == subject.group);

@@ -32,7 +32,7 @@ pub(crate) enum Verdict {
     Repeat(Vec<Cidr>),
     /// The CIDR set of this range has no free CIDR.
     Exhausted(Cidr),
-    /// The node has CIDRs that are malformed, too many, or outside the cluster CIDR. The text states the problem.
+    /// The node has CIDRs that are malformed, too many, or outside the cluster CIDR. The string states the problem.
     Invalid(String),
 }
 

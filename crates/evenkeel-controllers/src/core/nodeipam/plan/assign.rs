@@ -101,7 +101,7 @@ fn update_cidrs_allocation(
     Ok(Plan { error: last_error, ..Plan::one(status_event(node, "CIDRAssignmentFailed")) })
 }
 
-/// Reports whether the API server rejected the last attempt to write the CIDRs. A write without a response may have
+/// Returns whether the API server rejected the last attempt to write the CIDRs. A write without a response may have
 /// succeeded, so its allocation is kept.
 pub(crate) fn is_rejected(observed: &Observed, outcomes: &Outcomes) -> bool {
     let assigns_cidrs = matches!(

@@ -59,7 +59,7 @@ fn parse_cluster_cidrs(text: &str) -> Result<Vec<Cidr>, String> {
     Ok(ranges)
 }
 
-/// Parses the Services' CIDRs. Ignores texts that are not a CIDR.
+/// Parses the Services' CIDRs. Ignores invalid CIDRs.
 fn parse_service_cidrs(text: &str) -> Result<Vec<Cidr>, String> {
     let ranges: Vec<Cidr> = text.split(',').filter_map(Cidr::parse).collect();
     match ranges[..] {

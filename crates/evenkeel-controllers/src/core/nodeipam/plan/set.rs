@@ -133,7 +133,7 @@ impl CidrSet {
         Ok(())
     }
 
-    /// Reports whether the part with this index is allocated.
+    /// Returns whether the part with this index is allocated.
     fn is_used(&self, index: usize) -> bool {
         self.used.get(index / WORD_BITS).is_some_and(|word| word >> (index % WORD_BITS) & 1 == 1)
     }

@@ -136,7 +136,7 @@ fn expected_taint_keys(node: &Node) -> Vec<&'static str> {
     by_condition.map(|taint| taint.key).chain(cordoned).collect()
 }
 
-/// Reports whether this module manages the taint.
+/// Returns whether this module manages the taint.
 fn is_managed(key: &str) -> bool {
     key == UNSCHEDULABLE || CONDITION_TAINTS.iter().any(|taint| taint.key == key)
 }

@@ -104,7 +104,7 @@ impl NodeHealth {
         health
     }
 
-    /// Reports whether the last heartbeat is older than the grace period: `--node-startup-grace-period` before the
+    /// Returns whether the last heartbeat is older than the grace period: `--node-startup-grace-period` before the
     /// first status, `--node-monitor-grace-period` after it.
     pub(crate) fn is_grace_period_over(&self, options: &Options, now: Now) -> bool {
         let grace_period = match self.ready {

@@ -87,12 +87,12 @@ fn taint_swap(ready: Option<Ready>) -> Option<TaintSwap> {
     }
 }
 
-/// Reports whether the taint is one that this controller sets and removes.
+/// Returns whether the taint is one that this controller sets and removes.
 fn is_ours(taint: &Taint) -> bool {
     &*taint.effect == NO_EXECUTE && [NOT_READY, UNREACHABLE].contains(&&*taint.key)
 }
 
-/// Reports whether the node has the `NoExecute` taint with this key.
+/// Returns whether the node has the `NoExecute` taint with this key.
 fn has_taint(node: &Node, key: &str) -> bool {
     node.spec.taints.iter().any(|taint| &*taint.effect == NO_EXECUTE && &*taint.key == key)
 }

@@ -19,7 +19,7 @@ pub(crate) struct PodOnNode {
 }
 
 impl PodOnNode {
-    /// Reports whether the pod claims to be ready although its node is not. A node that the monitor has not observed
+    /// Returns whether the pod claims to be ready although its node is not. A node that the monitor has not observed
     /// yet is skipped: the monitor's next pass observes it, and marks its pods.
     fn is_wrongly_ready(&self) -> bool {
         self.node_ready.is_some_and(|ready| ready != Ready::Yes) && claims_ready(&self.pod)
@@ -71,7 +71,7 @@ pub(crate) fn node_not_ready_event(pod: &Pod) -> EventRecord {
     EventRecord::warning(wire::target(pod), "NodeNotReady", "Node is not ready")
 }
 
-/// Reports whether the pod has the condition `Ready` with another status than `False`.
+/// Returns whether the pod has the condition `Ready` with another status than `False`.
 pub(crate) fn claims_ready(pod: &Pod) -> bool {
     let mut conditions = pod.status.conditions.iter();
     conditions.any(|condition| &*condition.type_ == "Ready" && &*condition.status != "False")

@@ -28,7 +28,7 @@ impl RejectedPatch {
         Self { version, backoff, until: now.saturating_add(backoff) }
     }
 
-    /// Reports whether a node of this resource version is still backed off.
+    /// Returns whether a node of this resource version is still backed off.
     pub(crate) fn applies(self, version: u64, now: Moment) -> bool {
         self.version == version && now < self.until
     }

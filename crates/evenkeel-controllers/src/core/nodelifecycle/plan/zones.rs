@@ -84,7 +84,7 @@ pub(crate) fn zone_key(labels: &StrMap) -> Text {
     format!("{region}:\0:{zone}").into()
 }
 
-/// Reports whether the node counts towards the state of its zone.
+/// Returns whether the node counts towards the state of its zone.
 pub(crate) fn counts_for_disruption(node: &Node) -> bool {
     node.meta.labels.get(DISRUPTION_EXCLUSION).is_none()
 }

@@ -1,11 +1,11 @@
-//! Caches of the kinds that quotas count. Discovery starts and stops them, and their events cause recounts. Upstream:
-//! `replenishQuota`.
+//! Caches of the kinds that quotas count. Discovery starts and stops them. Their events enqueue quotas, whose usage is then
+//! recalculated. Upstream: `replenishQuota`.
 
 mod update_filter;
 
 pub(super) use update_filter::may_decrease_usage;
 
-use super::{SharedContents, contents::Contents};
+use super::{SharedQuotaMonitor, monitor::QuotaMonitor};
 use crate::wiring::monitors::{Follower, WithCache, with_cache};
 use evenkeel_api::{Kind, View, views::ResourceQuota};
 use evenkeel_component_helpers::quota::Evaluator;
@@ -25,7 +25,7 @@ use update_filter::is_countable;
 pub(super) struct Replenisher {
     pub(super) caches: Caches,
     pub(super) quotas: Cache<ResourceQuota>,
-    pub(super) contents: SharedContents,
+    pub(super) monitor: SharedQuotaMonitor,
     pub(super) queue: Queue<Key>,
     pub(super) clock: Clock,
 }
@@ -42,7 +42,7 @@ impl Replenisher {
         if quotas.is_empty() {
             return;
         }
-        let classes = self.contents.read().classes();
+        let classes = self.monitor.read().classes();
         for quota in quotas {
             if quota.spec.hard.iter().any(|(name, _)| evaluator.matches_resource(name, &classes)) {
                 self.queue.add(Key::of(&quota.meta), priority);
@@ -68,12 +68,12 @@ impl Follower for Replenisher {
 
     fn stop_watching(&self, kind: &Kind) {
         if let Some(evaluator) = Evaluator::new(&kind.group, &kind.plural) {
-            self.contents.change(|contents| contents.remove(&evaluator));
+            self.monitor.change(|monitor| monitor.remove(&evaluator));
         }
     }
 
     fn on_settled(&self) {
-        if !self.contents.change(Contents::mark_complete) {
+        if !self.monitor.change(QuotaMonitor::mark_complete) {
             for quota in self.quotas.list() {
                 self.queue.add(Key::of(&quota.meta), Priority::NORMAL);
             }
@@ -81,7 +81,7 @@ impl Follower for Replenisher {
     }
 }
 
-/// Adds a kind with its cache to the counted contents, and subscribes to the cache's events.
+/// Adds a kind with its cache to the monitor, and subscribes to the cache's events.
 struct Attach {
     replenisher: Replenisher,
     evaluator: Evaluator,
@@ -93,7 +93,7 @@ impl WithCache for Attach {
     fn with<V: View>(self, cache: Cache<V>) -> BoxFuture<'static, ()> {
         let Self { replenisher, evaluator } = self;
         let evaluator = Arc::new(evaluator);
-        replenisher.contents.change(|contents| contents.add(&evaluator, cache.clone()));
+        replenisher.monitor.change(|monitor| monitor.add(&evaluator, cache.clone()));
         let event_replenisher = replenisher.clone();
         let event_evaluator = evaluator.clone();
         cache.subscribe(move |event| {

@@ -10,7 +10,7 @@ use evenkeel_component_helpers::quota::{
 use evenkeel_runtime::discovery::Resource;
 use std::any::Any;
 
-/// Reports whether quotas can limit the resource: its objects have a namespace, can be created, deleted and watched,
+/// Returns whether quotas can limit the resource: its objects have a namespace, can be created, deleted and watched,
 /// and are counted.
 pub(super) fn is_countable(resource: &Resource) -> bool {
     resource.kind.namespaced
@@ -18,7 +18,7 @@ pub(super) fn is_countable(resource: &Resource) -> bool {
         && Evaluator::new(&resource.kind.group, &resource.kind.plural).is_some()
 }
 
-/// Reports whether an update may decrease the usage. Upstream: `DefaultUpdateFilter`.
+/// Returns whether an update may decrease the usage. Upstream: `DefaultUpdateFilter`.
 pub(in crate::core::resourcequota) fn may_decrease_usage(
     old: &dyn Any,
     new: &dyn Any,
@@ -44,7 +44,7 @@ pub(in crate::core::resourcequota) fn may_decrease_usage(
     }
 }
 
-/// Reports whether an update of a pod may decrease the usage of a quota.
+/// Returns whether an update of a pod may decrease the usage of a quota.
 fn pod_may_decrease_usage(old: &Pod, new: &Pod, now: Timestamp) -> bool {
     let resources_changed = |old: &[ContainerStatus], new: &[ContainerStatus]| {
         old.iter().any(|old| {

@@ -97,7 +97,7 @@ fn missing_claims_are_created_and_recorded_in_the_status() {
     assert_eq!(
         names(&[failure(500, "no"), Outcome::success()]),
         [(a, false)],
-        "an event is no claim"
+        "an event is not a claim"
     );
     assert_eq!(names(&[]), []);
 }

@@ -47,7 +47,7 @@ pub(super) fn start(context: &ControllerContext, binder: &Arc<Binder>) {
     context.run(builder.planned_with(Claims(Arc::clone(binder)), Claims(Arc::clone(binder))));
 }
 
-/// Planner of claims. It also records the metrics of their provisioning.
+/// Decides how a PersistentVolumeClaim is bound or provisioned, and records the metrics of provisioning.
 struct Claims(Arc<Binder>);
 
 impl Planner for Claims {

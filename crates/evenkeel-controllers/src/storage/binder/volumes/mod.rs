@@ -1,4 +1,4 @@
-//! Planner of the volume queue. Upstream: `volumeWorker`.
+//! The volume queue of the PersistentVolume controller. Upstream: `volumeWorker`.
 
 use super::{
     Binder, DESCRIPTOR,
@@ -42,7 +42,7 @@ pub(super) fn start(context: &ControllerContext, binder: &Arc<Binder>) {
     context.run(builder.planned(Volumes(Arc::clone(binder))));
 }
 
-/// Planner of volumes.
+/// Decides the phase, the binding and the reclaim of a PersistentVolume.
 struct Volumes(Arc<Binder>);
 
 impl Planner for Volumes {

@@ -1,4 +1,4 @@
-//! Contents of namespaces: a cache for each kind that quotas can limit. Upstream: `QuotaMonitor`.
+//! Quota monitor: one cache for each kind that quotas can limit. Upstream: `QuotaMonitor`.
 
 use super::plan::{Content, LimitedKind, Observed};
 use evenkeel_api::{
@@ -9,9 +9,9 @@ use evenkeel_component_helpers::quota::{Classes, Evaluator, EvaluatorKind};
 use evenkeel_runtime::cache::{Cache, Caches};
 use std::{any::Any, collections::BTreeMap, sync::Arc};
 
-/// The counted kinds, and the caches of their objects.
+/// The kinds that quotas count, and the caches of their objects. Upstream: `QuotaMonitor`.
 #[derive(Clone)]
-pub(super) struct Contents {
+pub(super) struct QuotaMonitor {
     caches: Caches,
     /// Kinds by the quota resource that counts them, such as `count/pods`.
     kinds: BTreeMap<Text, Arc<CountedKind>>,
@@ -29,9 +29,9 @@ struct CountedKind {
 
 /// A cache of any view.
 trait CountedCache: Send + Sync {
-    /// Returns what the evaluator needs of the namespace's objects: the objects, or only their number.
+    /// Returns the namespace's objects, or only their number if the evaluator needs no more.
     fn content(&self, evaluator_kind: EvaluatorKind, namespace: &str) -> Content;
-    /// Reports whether the cache holds all objects that the server had at the start.
+    /// Returns whether the cache holds all objects that the server had at the start.
     fn has_synced(&self) -> bool;
 }
 
@@ -50,7 +50,7 @@ impl<V: View> CountedCache for Cache<V> {
                 .map(|cache| Content::VolumeClaims(cache.namespace(namespace))),
             EvaluatorKind::DeviceClaims => {
                 this.downcast_ref::<Cache<ResourceClaim>>().map(|cache| {
-                    // `Contents::observe` adds the pods.
+                    // `QuotaMonitor::observe` adds the pods.
                     let claims = cache.namespace(namespace);
                     let pods = Vec::new();
                     Content::DeviceClaims { claims, pods }
@@ -66,12 +66,12 @@ impl<V: View> CountedCache for Cache<V> {
     }
 }
 
-impl Contents {
+impl QuotaMonitor {
     pub(super) fn new(caches: &Caches) -> Self {
         Self { caches: caches.clone(), kinds: BTreeMap::new(), complete: false, classes: None }
     }
 
-    /// Adds a kind.
+    /// Adds a kind that quotas count, with the cache of its objects.
     pub(super) fn add<V: View>(&mut self, evaluator: &Arc<Evaluator>, cache: Cache<V>) {
         if evaluator.kind() == EvaluatorKind::DeviceClaims {
             self.classes.get_or_insert_with(|| self.caches.of());
@@ -80,7 +80,7 @@ impl Contents {
         self.kinds.insert(evaluator.count().into(), Arc::new(kind));
     }
 
-    /// Removes a kind.
+    /// Removes a kind that the server no longer serves.
     pub(super) fn remove(&mut self, evaluator: &Evaluator) {
         self.kinds.remove(evaluator.count());
     }
@@ -90,7 +90,7 @@ impl Contents {
         std::mem::replace(&mut self.complete, true)
     }
 
-    /// Reports whether a kind counts towards the quota resource `name`.
+    /// Returns whether a kind counts towards the quota resource `name`.
     pub(super) fn is_counted(&self, name: &str) -> bool {
         let classes = self.classes();
         self.kinds.values().any(|kind| kind.evaluator.matches_resource(name, &classes))
