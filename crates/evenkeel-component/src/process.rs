@@ -112,7 +112,7 @@ impl Process {
             .registry(registry.clone())
             .component_metrics()
             .grace_period(parts.grace)
-            // As upstream: the programs wait until the server serves what they watch.
+            // As upstream: the programs wait until the server serves the resources that they watch.
             .cache_sync_timeout(None);
         if let Some(election) = &parts.election {
             let candidate = lease_candidate(parts.name, election, parts.gates);

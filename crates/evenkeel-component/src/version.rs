@@ -21,12 +21,12 @@ pub fn reported() -> &'static str {
     VENDOR_VERSION.get().map_or(GIT_VERSION, String::as_str)
 }
 
-/// Returns the text of `--version`.
+/// Returns the output of `--version`.
 pub fn short() -> String {
     format!("Kubernetes {GIT_VERSION}")
 }
 
-/// Returns the text of `--version=raw`: the fields of upstream's `version.Info` that do not concern Go.
+/// Returns the output of `--version=raw`: the fields of upstream's `version.Info` that do not concern Go.
 pub fn raw() -> String {
     let platform = platform();
     format!(
@@ -48,7 +48,7 @@ pub(crate) fn platform() -> String {
 /// Validates a version to report instead, such as `v1.37.1-vendor.1`.
 ///
 /// # Errors
-/// Fails if the text is not a version, or a version of another release.
+/// Fails if the string is not a version, or is a version of another release.
 pub fn check(version: &str) -> Result<(), String> {
     let numbers = version.strip_prefix('v').unwrap_or(version);
     let numbers = numbers.split(['-', '+']).next().unwrap_or_default();

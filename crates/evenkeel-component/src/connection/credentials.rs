@@ -121,7 +121,7 @@ impl Credentials {
         let token_request: TokenRequest =
             serde_json::from_slice(&answer).context("the server's answer cannot be read")?;
         let mut token = HeaderValue::try_from(format!("Bearer {}", token_request.status.token))
-            .context("it is no token")?;
+            .context("it is not a token")?;
         token.set_sensitive(true);
         let lifetime = token_request.status.expiration_timestamp.duration_since(self.clock.now());
         Ok((token, Duration::try_from(lifetime).unwrap_or(MAX_BACKOFF).max(INITIAL_BACKOFF)))

@@ -73,7 +73,7 @@ readers! {
     list -> Vec<String>: Value::List(value) => value, Vec::new();
     /// Returns the pairs of a map flag.
     map -> Vec<(String, String)>: Value::Map(value) => value, Vec::new();
-    /// Returns the value of a text flag.
+    /// Returns the value of a string flag.
     text -> String: Value::Text(value) => value, String::new();
 }
 
@@ -106,7 +106,7 @@ impl Reader {
 
     /// Records that an option reads a flag with a function for another type, which is a programming error.
     fn record_wrong_type(&self, flag: &str, expected: &str) {
-        self.record_invalid(flag, format!("flag --{flag} is no {expected}"));
+        self.record_invalid(flag, format!("flag --{flag} is not of type {expected}"));
     }
 
     /// Returns the value of an IP address flag, or `0.0.0.0` if the flag is not given and has no default.
@@ -114,7 +114,7 @@ impl Reader {
         const UNSPECIFIED: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
         match self.value(flag) {
             Some(Value::Ip(value)) => value,
-            // An absent default is the empty text.
+            // An absent default is the empty string.
             Some(Value::Text(text)) if text.is_empty() => UNSPECIFIED,
             Some(_) => {
                 self.record_wrong_type(flag, "ip");
@@ -124,7 +124,7 @@ impl Reader {
         }
     }
 
-    /// Returns the IP address and port of a text flag, or `None` if it is empty.
+    /// Returns the IP address and port of a string flag, or `None` if it is empty.
     pub fn socket_address(&self, flag: &str) -> Option<SocketAddr> {
         let text = self.non_empty_text(flag)?;
         let address = text.parse();
@@ -135,7 +135,7 @@ impl Reader {
         address.ok()
     }
 
-    /// Returns the value of a text flag, or `None` if it is empty.
+    /// Returns the value of a string flag, or `None` if it is empty.
     pub fn non_empty_text(&self, flag: &str) -> Option<String> {
         Some(self.text(flag)).filter(|text| !text.is_empty())
     }
@@ -212,11 +212,11 @@ mod tests {
     fn reading_a_flag_as_another_type_is_an_error() {
         let read = reader(&["--name=x"]);
         assert!(!read.bool("name"));
-        assert_eq!(read.done().unwrap_err().to_string(), "flag --name is no bool");
+        assert_eq!(read.done().unwrap_err().to_string(), "flag --name is not of type bool");
         let read = reader(&["--address=::1"]);
         assert_eq!(read.text("address"), "");
         assert_eq!(read.ip("name"), Ipv4Addr::UNSPECIFIED);
-        assert_eq!(read.done().unwrap_err().to_string(), "flag --address is no text");
+        assert_eq!(read.done().unwrap_err().to_string(), "flag --address is not of type text");
     }
 
     #[test]

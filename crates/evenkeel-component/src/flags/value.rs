@@ -42,7 +42,7 @@ pub enum Type {
     Levels,
     /// `true`, `false`, `raw` or a version. `--flag` without a value means true.
     Version,
-    /// Any other text.
+    /// Any other string.
     Text,
 }
 
@@ -121,8 +121,7 @@ impl Type {
         matches!(self, Self::Bool | Self::Version).then_some("true")
     }
 
-    /// Parses the text of one occurrence of the flag. `before` is the value of the earlier occurrences. The errors are
-    /// Go's.
+    /// Parses the value of one occurrence of the flag. `before` is the value of the earlier occurrences. The errors are Go's.
     pub(super) fn parse(self, before: Option<Value>, text: &str) -> Result<Value, String> {
         Ok(match self {
             Self::Bool => Value::Bool(parse_bool(text)?),
@@ -168,8 +167,8 @@ impl Type {
         })
     }
 
-    /// Returns the value of a flag that is not set. `default` is the text in the recorded help. An invalid default is
-    /// a mistake in the table, which a test detects.
+    /// Returns the value of a flag that is not set. `default` is the default in the recorded help. An invalid default is a
+    /// mistake in the table, which a test detects.
     pub(super) fn default(self, default: &str) -> Value {
         let inner = default.trim_matches('"').trim_start_matches('[').trim_end_matches(']');
         let empty = match self {
@@ -318,7 +317,7 @@ fn parse_csv(text: &str) -> Result<Vec<String>, String> {
     }
 }
 
-/// Returns the text before the closing quote, and the rest. A doubled quote means a quote.
+/// Returns the part before the closing quote, and the rest. A doubled quote means a quote.
 fn unquote(quoted: &str) -> (String, Option<&str>) {
     let (mut item, mut rest) = (String::new(), quoted);
     while let Some((before, after)) = rest.split_once('"') {

@@ -79,7 +79,7 @@ fn is_ours(target: &str) -> bool {
     target.starts_with("evenkeel") || PROGRAMS.contains(&target)
 }
 
-/// Returns whether a file's name, without its extension, matches the pattern. `*` matches any text, and `?` any
+/// Returns whether a file's name, without its extension, matches the pattern. `*` matches any characters, and `?` any
 /// character. A pattern with slashes also matches the folders. A `mod.rs` has its folder's name.
 fn matches(pattern: &str, path: &str) -> bool {
     let path = path.strip_suffix("/mod.rs").or_else(|| path.strip_suffix(".rs")).unwrap_or(path);

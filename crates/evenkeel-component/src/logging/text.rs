@@ -32,7 +32,7 @@ pub(super) fn format_line(line: &Line<'_>) -> String {
     text
 }
 
-/// Appends a text of several lines, indented below the field's name.
+/// Appends a string of several lines, indented below the field's name.
 fn push_paragraph(value: &str, text: &mut String) {
     text.push_str("=<\n");
     for value_line in value.lines() {
@@ -43,7 +43,7 @@ fn push_paragraph(value: &str, text: &mut String) {
     text.push_str(" >");
 }
 
-/// Appends a text in quotes, with escapes for quotes, backslashes and control characters.
+/// Appends a string in quotes, with escapes for quotes, backslashes and control characters.
 fn push_quoted(value: &str, text: &mut String) {
     text.push('"');
     for letter in value.chars() {

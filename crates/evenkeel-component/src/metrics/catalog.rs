@@ -37,7 +37,7 @@ impl Stability {
 pub(super) struct Entry {
     /// Stability level. `None` for metrics that are not Kubernetes' own (`process_…`).
     pub(super) stability: Option<Stability>,
-    /// The version that deprecated the metric, and its text as upstream writes it.
+    /// The version that deprecated the metric, and the version's name in upstream's help text.
     pub(super) deprecated: Option<(Version, &'static str)>,
 }
 

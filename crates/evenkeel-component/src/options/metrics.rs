@@ -126,7 +126,7 @@ fn is_label_name(text: &str) -> bool {
     is_name(text, |c| c.is_ascii_alphabetic() || c == '_')
 }
 
-/// Returns whether a text consists of letters and digits, and begins with a letter.
+/// Returns whether a name consists of letters and digits, and begins with a letter.
 fn is_name(text: &str, is_letter: fn(char) -> bool) -> bool {
     text.starts_with(is_letter) && text.chars().all(|c| is_letter(c) || c.is_ascii_digit())
 }

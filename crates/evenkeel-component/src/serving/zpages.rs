@@ -139,7 +139,7 @@ enum PageForm {
     Object { format: Format, version: ObjectVersion },
 }
 
-/// Returns the form for a request, or `None` if the client accepts none. Without `Accept`, it is text.
+/// Returns the format for a request, or `None` if the client accepts none. Without `Accept`, it is text.
 fn accepted_form(headers: &HeaderMap, query: &str, kind: &str) -> Option<PageForm> {
     let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
     if accept.unwrap_or_default().trim().is_empty() {
