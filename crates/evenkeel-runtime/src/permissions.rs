@@ -1,4 +1,4 @@
-//! Permissions that an operator needs, from what its controllers declare, and their RBAC manifests.
+//! Permissions that an operator needs, derived from the declarations of its controllers, and their RBAC manifests.
 //!
 //! | a controller or manager declares | its permissions |
 //! |---|---|
@@ -242,7 +242,7 @@ fn add_verbs(rules: &mut Rules, group: &str, resource: &str, name: &str, verbs: 
     rules.entry(key).or_default().extend(verbs.iter().map(|verb| (*verb).to_owned()));
 }
 
-/// Returns a text as a YAML scalar in double quotes, as JSON.
+/// Returns a string as a YAML scalar in double quotes, which is also valid JSON.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

@@ -167,7 +167,7 @@ where
 /// ```
 ///
 /// # Errors
-/// The error of the last attempt, and each error that is no conflict.
+/// Returns the error of the last attempt, or the first error that is not a conflict.
 ///
 /// Upstream: `retry.RetryOnConflict`.
 #[doc(alias = "RetryOnConflict")]

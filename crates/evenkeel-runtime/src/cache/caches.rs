@@ -234,8 +234,8 @@ impl Caches {
         self.configured(V::kind(), ObjectType::of::<V>())
     }
 
-    /// Returns the cache of [`Caches::of`] if it was requested before, and is not stopped. Unlike `of`, this never starts to
-    /// watch a resource, so it suits reports about what a program does anyway.
+    /// Returns the cache of [`Caches::of`] if it was requested before, and is not stopped. Unlike `of`, this never starts a
+    /// watch, so it suits reports about the program's existing caches.
     pub fn existing<V: View>(&self) -> Option<Cache<V>> {
         let object_type = ObjectType::of::<V>();
         let selection = self.state().selections.of::<V>(&V::kind());
@@ -243,8 +243,8 @@ impl Caches {
         Self::requested(&mut self.state(), &scope, &object_type).map(|reader| Cache::of(&reader))
     }
 
-    /// Like [`Caches::of`], but the cache holds objects as JSON and decodes what is read, unless the options transform
-    /// them. A whole object takes several times the memory of its text.
+    /// Like [`Caches::of`], but the cache holds objects as JSON and decodes each object on read, unless the options transform
+    /// them. A decoded object takes several times the memory of its JSON.
     pub(crate) fn packed<V: WholeObject>(&self) -> Cache<V> {
         self.configured(V::kind(), packed_type::<V>())
     }
@@ -291,8 +291,8 @@ impl Caches {
         self.configured(kind, ObjectType::of::<Metadata>())
     }
 
-    /// Returns the cache of whole objects of a resource that is known only at run time. It holds them as JSON, and decodes
-    /// what is read. Each object has its `types`, also those of a list, which the server sends without.
+    /// Returns the cache of whole objects of a resource that is known only at run time. It holds them as JSON, and decodes each
+    /// object on read. Each object has its `types`, although the server omits them in the items of lists.
     pub fn dynamic(&self, kind: Kind) -> Cache<Dynamic> {
         let selection = self.state().selections.of::<Dynamic>(&kind);
         let typed = |decode| typing_decoder(&kind, decode);
@@ -380,7 +380,7 @@ impl Caches {
         self.state().entries.iter().map(|entry| entry.informer.state()).collect()
     }
 
-    /// Returns what each cache lists and watches.
+    /// Returns the scope that each cache lists and watches.
     pub(crate) fn scopes(&self) -> Vec<Scope> {
         self.state().entries.iter().map(|entry| entry.informer.scope().clone()).collect()
     }

@@ -61,7 +61,7 @@ impl WriteInFlight {
         Self(Arc::clone(cache))
     }
 
-    /// Decodes the object in the answer, which is JSON.
+    /// Decodes the object in the response, which is JSON.
     pub(crate) fn decode_answer<V: View>(&self, answer: &[u8]) -> Result<Arc<V>, DecodeError> {
         self.0.decode_answer(answer)
     }
@@ -187,7 +187,7 @@ impl Informer {
         downcast(self.get(namespace, name)?)
     }
 
-    /// Returns the object in the answer to an own write. `answer` is JSON.
+    /// Returns the object in the response to one of the program's own writes. `answer` is JSON.
     fn decode_answer<V: View>(&self, answer: &[u8]) -> Result<Arc<V>, DecodeError> {
         if self.transforms() {
             // The cache holds other objects than the server sends.

@@ -18,9 +18,9 @@ use std::{any::TypeId, collections::HashMap, marker::PhantomData, sync::Arc};
 ///     .transform(|secret| secret.data = None);
 /// ```
 ///
-/// Those of a kind that is known only at run time are `CacheOptions<DynamicObject>`, and those of a kind of which only the
-/// metadata is cached `CacheOptions<Metadata>`; [`ManagerBuilder::cache_dynamic`](crate::manager::ManagerBuilder::cache_dynamic)
-/// and [`ManagerBuilder::cache_metadata`](crate::manager::ManagerBuilder::cache_metadata) take them with the kind.
+/// Use `CacheOptions<DynamicObject>` for a kind that is known only at run time, and `CacheOptions<Metadata>` to cache only
+/// metadata. [`ManagerBuilder::cache_dynamic`](crate::manager::ManagerBuilder::cache_dynamic) and
+/// [`ManagerBuilder::cache_metadata`](crate::manager::ManagerBuilder::cache_metadata) take these options with the kind.
 ///
 /// Upstream: `cache.ByObject` of controller-runtime.
 #[doc(alias = "ByObject")]
@@ -77,14 +77,14 @@ impl<K> CacheOptions<K> {
 
     /// Caches only the objects that this field selector selects, such as `metadata.name=web`.
     ///
-    /// A pass waits for the cache to show its writes of objects that the cache holds. What a pass creates is not awaited:
-    /// whether the selector selects it is known to the server alone. The next pass may then not see it yet.
+    /// A pass waits until the cache shows its updates of cached objects. It does not wait for objects that it creates, because
+    /// only the server knows whether the field selector selects them. The next pass may not see them yet.
     pub fn fields(mut self, selector: &str) -> Self {
         selector.clone_into(&mut self.selection.fields);
         self
     }
 
-    /// Changes each object before it is cached, usually to drop what no reconciler reads.
+    /// Changes each object before it is cached, usually to drop fields that no reconciler reads.
     pub fn transform(mut self, change: impl Fn(&mut K) + Send + Sync + 'static) -> Self
     where
         K: Resource,
@@ -98,8 +98,8 @@ impl<K> CacheOptions<K> {
 }
 
 impl CacheOptions<DynamicObject> {
-    /// Changes each object before it is cached, usually to drop what no reconciler reads. Such a cache holds its objects
-    /// decoded.
+    /// Changes each object before it is cached, usually to drop fields that no reconciler reads. A cache with such a transform
+    /// holds its objects decoded.
     ///
     /// ```
     /// use evenkeel_runtime::prelude::*;

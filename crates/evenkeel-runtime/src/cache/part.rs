@@ -174,7 +174,7 @@ impl Feed {
     }
 }
 
-/// Returns an object's resourceVersion, as text and as a number.
+/// Returns an object's resourceVersion, as a string and as a number.
 fn version_of(object: &dyn Object) -> (Text, u64) {
     let meta = object.meta();
     (meta.resource_version.clone(), meta.version())

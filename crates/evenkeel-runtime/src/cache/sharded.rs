@@ -54,7 +54,7 @@ impl ReadTerms {
         !self.terms.is_empty()
     }
 
-    /// Calls `apply`, which stores what was listed in the cache, and records that the cache holds it.
+    /// Calls `apply`, which stores the listed objects in the cache, and records that the cache holds them.
     pub(super) fn store(&self, apply: impl FnOnce()) {
         // The readers of this cache begin at the end of its first list. They must not begin with a term that it lacks.
         if self.sharding.as_ref().is_some_and(|sharding| !sharding.has_listed()) {
@@ -64,7 +64,7 @@ impl ReadTerms {
         self.listed();
     }
 
-    /// Records that the cache holds what was listed.
+    /// Records that the cache holds the listed objects.
     pub(super) fn listed(&self) {
         if let Some(sharding) = &self.sharding {
             sharding.cover(&self.terms);

@@ -1,5 +1,5 @@
-//! Recognition of the events of own writes. The server sends an object that a program writes twice: in the answer, and in an event
-//! of the watch, in either order. Both have the same text, so that the object is decoded only once.
+//! Recognizes the events of the program's own writes. The server sends a written object twice: in the response, and in a watch
+//! event, in either order. Both have the same bytes, so that the object is decoded only once.
 
 use super::object::Object;
 use std::{
@@ -7,17 +7,17 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// Maximum size in bytes of the remembered texts of one cache, of answers and of events each. The second text follows within
-/// milliseconds.
+/// Maximum size in bytes of the remembered encodings of one cache, for responses and for events each. The second encoding
+/// follows within milliseconds.
 const MAX_BYTES: usize = 64 << 10;
 
-/// Texts of one cache's objects that may come a second time.
+/// Encodings of one cache's objects that may arrive a second time.
 #[derive(Default)]
 pub(super) struct Written(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// Objects of answers whose event has not come. Some get none, because another write hides theirs.
+    /// Objects of responses whose event has not arrived. Some never get an event, because a later write hides it.
     answers: Texts,
     /// Objects of events since the writes in flight began.
     events: Texts,
@@ -25,19 +25,19 @@ struct State {
     in_flight: usize,
 }
 
-/// An object's text, and the object.
+/// An object's encoding, and the object.
 type Decoded = (Box<[u8]>, Arc<dyn Object>);
 
-/// Copies a text, unless it is too large to be kept.
+/// Copies an encoding, unless it is too large to be kept.
 fn decoded(text: &[u8], object: &Arc<dyn Object>) -> Option<Decoded> {
     (text.len() <= MAX_BYTES).then(|| (text.into(), Arc::clone(object)))
 }
 
-/// Objects by their text, the oldest at the front.
+/// Objects by their encoding, the oldest at the front.
 #[derive(Default)]
 struct Texts {
     objects: VecDeque<Decoded>,
-    /// Size of the texts.
+    /// Total size of the encodings.
     bytes: usize,
 }
 
@@ -61,12 +61,12 @@ impl Texts {
 }
 
 impl Written {
-    /// Notes that a write is sent.
+    /// Records that a write is sent.
     pub(super) fn begin(&self) {
         self.lock().in_flight += 1;
     }
 
-    /// Notes that a write has its answer, or has failed.
+    /// Records that a write has its response, or has failed.
     pub(super) fn end(&self) {
         let mut state = self.lock();
         state.in_flight = state.in_flight.saturating_sub(1);
@@ -75,8 +75,8 @@ impl Written {
         }
     }
 
-    /// Returns the object of an answer to a write: that of the event with this text, if it has come, or else what `decode`
-    /// returns.
+    /// Returns the object in the response to a write. If the event with the same encoding has arrived, returns the event's
+    /// object. Otherwise, calls `decode`.
     pub(super) fn of_answer<E>(
         &self,
         text: &[u8],
@@ -93,7 +93,8 @@ impl Written {
         Ok(object)
     }
 
-    /// Returns the object of an event: that of the answer with this text, if it has come, or else what `decode` returns.
+    /// Returns the object of an event. If the response with the same encoding has arrived, returns the response's object.
+    /// Otherwise, calls `decode`.
     pub(super) fn of_event<E>(
         &self,
         text: &[u8],
@@ -106,7 +107,7 @@ impl Written {
         if self.lock().in_flight > 0
             && let Some(decoded) = decoded(text, &object)
         {
-            // The text was copied without the lock, so the writes may have ended meanwhile.
+            // The encoding was copied without the lock, so the writes may have ended meanwhile.
             let mut state = self.lock();
             if state.in_flight > 0 {
                 state.events.add(decoded);
@@ -126,7 +127,7 @@ mod tests {
     use crate::client::Metadata;
     use std::cell::Cell;
 
-    /// Decodes any text, and counts how often.
+    /// Decodes any bytes, and counts how often.
     fn decode(count: &Cell<u32>) -> impl Fn(&[u8]) -> Result<Arc<dyn Object>, ()> {
         |_| {
             count.set(count.get() + 1);
@@ -144,7 +145,7 @@ mod tests {
         let event = written.of_event(b"{\"a\":2}", decode(&count)).unwrap();
         let answer = written.of_answer(b"{\"a\":2}", decode(&count)).unwrap();
         assert!(Arc::ptr_eq(&answer, &event) && count.get() == 2);
-        // Each is recognized once, and by its whole text.
+        // Each is recognized once, and by its whole encoding.
         for text in [&b"{\"a\":1}"[..], b"{\"a\":1", b"{\"a\":10}"] {
             let event = written.of_event(text, decode(&count)).unwrap();
             assert!(!Arc::ptr_eq(&answer, &event));

@@ -92,7 +92,7 @@ pub struct RecordedWrites {
 #[derive(Debug, Default)]
 struct Records {
     writes: Vec<DryRunWrite>,
-    /// Index in `writes` by the write's full text.
+    /// Index in `writes` by the write's full content.
     known: HashMap<String, usize>,
     /// Number of Event objects that would have been written.
     events: usize,

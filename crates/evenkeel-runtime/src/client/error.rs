@@ -213,7 +213,7 @@ pub fn full_text(error: &(dyn Error + 'static)) -> String {
     let mut next = error.source();
     while let Some(cause) = next {
         let cause_text = cause.to_string();
-        // Some libraries repeat the source's text in their own.
+        // Some libraries repeat the source's message in their own.
         if !text.contains(&cause_text) {
             text.push_str(": ");
             text.push_str(&cause_text);

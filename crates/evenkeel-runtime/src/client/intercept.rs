@@ -1,4 +1,4 @@
-//! Interceptors: functions that see each request of a client before it is sent, and may answer or fail it.
+//! Interceptors: functions that see each request of a client before it is sent, and may respond to it or fail it.
 //!
 //! Upstream: `interceptor.Funcs` of controller-runtime, and `rest.Config.WrapTransport`.
 
@@ -109,7 +109,7 @@ impl Service<Request<Body>> for InterceptedKube {
 }
 
 impl Client {
-    /// Sends one request, unless the interceptor answers it.
+    /// Sends one request, unless the interceptor responds to it.
     pub(super) async fn transmit(
         &self,
         request: Request<Body>,

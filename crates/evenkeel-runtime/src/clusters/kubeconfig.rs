@@ -6,7 +6,7 @@
 use k8s_openapi::api::core::v1::Secret;
 use kube::config::{AuthInfo, Kubeconfig};
 
-/// Reason why a kubeconfig is not used. Its text has no part of the kubeconfig but names.
+/// Reason why a kubeconfig is not used. Its message contains only names from the kubeconfig, never credentials.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KubeconfigError {
     /// The Secret lacks the key.
@@ -37,7 +37,7 @@ pub(super) fn of_secret<'s>(
 ) -> Result<(&'s [u8], Kubeconfig), KubeconfigError> {
     let value = secret.data.as_ref().and_then(|data| data.get(key));
     let bytes = value.ok_or_else(|| KubeconfigError::NoKey(key.to_owned()))?;
-    // The text of a parser's error may quote a credential.
+    // The message of a parser's error may quote a credential.
     let invalid = || KubeconfigError::Invalid(key.to_owned());
     let text = std::str::from_utf8(&bytes.0).map_err(|_| invalid())?;
     let kubeconfig = Kubeconfig::from_yaml(text).map_err(|_| invalid())?;

@@ -1,8 +1,9 @@
 //! Controllers of several clusters, which come and go while the manager runs.
 //!
 //! A [`ClusterProvider`] names clusters: by Secrets with kubeconfigs ([`SecretClusters`]), by ClusterProfiles
-//! ([`ProfileClusters`]), or in a fixed list ([`FixedClusters`]). For each, the function of [`Manager::clusters`] declares the same controllers. They have the
-//! cluster's own client, caches, queues and metrics, so that a cluster which does not answer holds up no other.
+//! ([`ProfileClusters`]), or in a fixed list ([`FixedClusters`]). For each, the function of [`Manager::clusters`] declares the
+//! same controllers. They have the cluster's own client, caches, queues and metrics, so that a cluster that does not respond
+//! delays no other cluster.
 //!
 //! ```no_run
 //! use evenkeel_runtime::{clusters::SecretClusters, prelude::*};

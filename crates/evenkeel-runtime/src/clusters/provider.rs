@@ -43,6 +43,7 @@ use crate::manager::Manager;
 /// In multicluster-runtime: `multicluster.Provider`.
 #[doc(alias = "multicluster.Provider")]
 pub trait ClusterProvider {
-    /// Declares what follows the source of clusters, in the manager of the host. Its controllers run in the leader alone.
+    /// Adds the provider's controllers and runnables to the manager of the host. They follow the source of clusters, and run
+    /// only in the leader.
     fn start(self, host: &Manager, clusters: Clusters);
 }

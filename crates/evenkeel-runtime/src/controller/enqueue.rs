@@ -172,9 +172,9 @@ impl Enqueue {
         self.add_with(key, if is_change { priority } else { priority.min(self.priority) });
     }
 
-    /// Adds a key of which an event changes at most the status. If its status was written within
-    /// [`Builder::min_status_interval`](super::Builder::min_status_interval), the key waits until the next write is
-    /// permitted, because a pass before could not write the status.
+    /// Adds a key after an event that changes at most the status. If the status was written within
+    /// [`Builder::min_status_interval`](super::Builder::min_status_interval), the key waits until the next status write is
+    /// permitted, because an earlier reconcile could not write the status.
     pub fn add_for_status(&self, key: Key) {
         let throttle = self.status_throttle.as_ref();
         match throttle.and_then(|throttle| throttle.delay(&key, self.queue.clock().instant())) {

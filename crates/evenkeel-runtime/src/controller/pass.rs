@@ -1,4 +1,4 @@
-//! One pass of a planner over a key: observe, plan, act, update the status.
+//! One pass, which is one reconcile of a key by a planner: observe, plan, act, update the status.
 
 use super::{
     execute::{Executor, Report},
@@ -37,7 +37,7 @@ pub(super) struct PlannerReconciler<P: Planner, H> {
 trait Passes: Sync {
     /// Observes and plans a pass, without acting. Returns `None` if no object exists at the key.
     fn begin<'a>(&'a self, key: &'a Key) -> Option<Begun<'a>>;
-    /// Returns what executes the plans.
+    /// Returns the executor, the clock and the status throttle that passes use.
     fn means(&self) -> Means<'_>;
 }
 
@@ -48,7 +48,7 @@ struct Begun<'a> {
     pass: Box<dyn StartedPass + 'a>,
 }
 
-/// What a planner's passes act with.
+/// Executor, clock and status throttle of a planner's passes.
 struct Means<'a> {
     executor: &'a Executor,
     clock: &'a Clock,

@@ -165,7 +165,7 @@ impl Error {
         Self { source: source.into(), terminal: true }
     }
 
-    /// Returns an error with this text. The key is retried with backoff.
+    /// Returns an error with this message. The key is retried with backoff.
     pub fn message(text: impl Into<String>) -> Self {
         Self { source: text.into().into(), terminal: false }
     }
@@ -246,13 +246,13 @@ pub(super) trait Reconcile: Send + Sync {
     fn is_function(&self) -> bool {
         false
     }
-    /// Forgets what it remembers of the keys that `keep` refuses.
+    /// Forgets the memory of keys for which `keep` returns false.
     fn retain(&self, keep: &dyn Fn(&Key) -> bool) {
         let _ = keep;
     }
 }
 
-/// Moves the writes of a pass to where the worker reads them, also when the pass panics.
+/// Moves the writes of a pass to where the worker reads them, even if the pass panics.
 struct Collect<'a> {
     from: Arc<Mutex<RecordedActions>>,
     to: &'a mut RecordedActions,

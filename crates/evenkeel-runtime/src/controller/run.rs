@@ -159,8 +159,8 @@ impl Controller {
         }
     }
 
-    /// Waits for the caches, then reconciles keys until `stop` is cancelled. Then finishes the keys in progress and
-    /// writes their events. Its subscriptions stay: what stops is the whole program. A panic of a pass ends it before, if the
+    /// Waits for the caches, then reconciles keys until `stop` is cancelled. Then finishes the keys in progress and writes
+    /// their events. Its subscriptions stay, because the whole program stops. A panic of a pass ends it earlier, if the
     /// controller does not [recover](super::Builder::recover_panic) from panics.
     pub async fn run(mut self, stop: CancellationToken) {
         self.work(stop).await;

@@ -2,8 +2,8 @@
 
 use futures::future::join_all;
 
-/// Calls `send` for `0..count` in concurrent batches, each twice as large as the one before. Stops after the
-/// first batch with an answer for which `may_continue` is false. Returns the answers in order.
+/// Calls `send` for `0..count` in concurrent batches, each twice as large as the one before. Stops after the first batch with a
+/// result for which `may_continue` is false. Returns the results in order.
 pub(super) async fn slow_start<T, Fut>(
     count: usize,
     send: impl Fn(usize) -> Fut,

@@ -21,7 +21,7 @@ const MAX_KEYS_OF_ALL: usize = 1024;
 const MAX_ERRORS: usize = 16;
 /// Maximum number of actions of a pass that are kept.
 const MAX_ACTIONS: usize = 4;
-/// Maximum length of an error's text in bytes. Longer texts, such as a server's message, are truncated.
+/// Maximum length of an error message in bytes. Longer messages, such as a server's, are truncated.
 const MAX_ERROR_BYTES: usize = 500;
 
 /// Summary of one write of a pass.
@@ -294,7 +294,7 @@ pub(crate) fn format_duration(time: Duration) -> String {
     duration::format(nanos)
 }
 
-/// Truncates a text to [`MAX_ERROR_BYTES`].
+/// Truncates a message to [`MAX_ERROR_BYTES`].
 fn truncate(text: &str) -> String {
     let mut end = text.len().min(MAX_ERROR_BYTES);
     while !text.is_char_boundary(end) {

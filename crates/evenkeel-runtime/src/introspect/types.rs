@@ -206,7 +206,7 @@ pub struct Pass {
     pub did: Vec<String>,
     /// Result: `settled`, `again in 9m30s`, `failed`.
     pub ended: String,
-    /// Error text of a failed pass.
+    /// Error message of a failed reconcile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }

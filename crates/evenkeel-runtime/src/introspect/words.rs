@@ -262,7 +262,7 @@ fn describe_patch_step(step: &Value) -> String {
     format!("{} {}{}", field("op"), field("path"), value.unwrap_or_default())
 }
 
-/// Truncates a text to a number of characters.
+/// Truncates a string to a number of characters.
 fn short(text: &str, max_chars: usize) -> String {
     match text.char_indices().nth(max_chars) {
         None => text.to_owned(),

@@ -17,8 +17,7 @@ use std::time::Duration;
 static CANDIDATES: Kind =
     Kind::new("coordination.k8s.io", "v1beta1", "LeaseCandidate", "leasecandidates", true);
 
-/// Interval at which the candidate checks its LeaseCandidate for a ping. The server waits five seconds for the
-/// answer.
+/// Interval at which the candidate checks its LeaseCandidate for a ping. The server waits five seconds for the renewal.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Interval of renewals without a ping. The server deletes a candidate that is not renewed for half an hour.
@@ -101,8 +100,8 @@ impl Candidate {
         }
     }
 
-    /// Gives a spec the content of the configuration. Returns whether it differed. The server accepts no other name of the
-    /// lease, and answers with an error then: two programs have the same identity.
+    /// Gives a spec the content of the configuration. Returns whether it differed. The server refuses another lease name with
+    /// an error, which means that two programs have the same identity.
     fn update_spec(&self, spec: &mut LeaseCandidateSpec) -> bool {
         let CandidateConfig { lease, binary_version, emulation_version, strategy, .. } =
             &self.config;

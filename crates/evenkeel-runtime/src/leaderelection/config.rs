@@ -38,7 +38,7 @@ pub struct Config {
     pub coordinated: bool,
     /// Version of the program, by which a coordinated election chooses. Three numbers, such as `1.4.0`.
     pub binary_version: String,
-    /// Version of which the program has the behaviour (KEP-4330). A coordinated election prefers the oldest.
+    /// Version whose behavior the program emulates (KEP-4330). A coordinated election prefers the oldest.
     pub emulation_version: String,
 }
 

@@ -29,7 +29,7 @@ pub struct CacheSyncError {
 pub struct UnsyncedCache {
     /// Plural and group, such as `deployments.apps`.
     pub resource: String,
-    /// Error of the last list or watch, or that there was no answer.
+    /// Error of the last list or watch, or the information that the server did not respond.
     pub reason: String,
 }
 

@@ -158,14 +158,14 @@ impl Manager {
         self.unfenced_client.field_manager().unwrap_or(&self.component)
     }
 
-    /// Returns the writes of a [dry run](ManagerBuilder::dry_run) so far, or `None` without one. Clones of the result share
-    /// the record, also after the manager has ended.
+    /// Returns the writes of a [dry run](ManagerBuilder::dry_run) so far, or `None` without one. Clones of the result share the
+    /// record, even after the manager has ended.
     pub fn dry_run_writes(&self) -> Option<&RecordedWrites> {
         self.dry_run_writes.as_ref()
     }
 
-    /// Returns the permissions that the operator needs: those of the manager, those of the controllers that were added so far, and
-    /// those to read what is cached so far. See [`crate::permissions`].
+    /// Returns the permissions that the operator needs: those of the manager, those of the controllers added so far, and those
+    /// to read the caches requested so far. See [`crate::permissions`].
     pub fn permissions(&self) -> Permissions {
         let mut permissions =
             self.permissions.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -428,7 +428,7 @@ impl Manager {
         self.add_removable(controller);
     }
 
-    /// Like [`Manager::add_controller`]. Returns what removes the controller again.
+    /// Adds a controller like [`Manager::add_controller`]. Returns a handle that removes the controller again.
     pub(crate) fn add_removable(&self, controller: Controller) -> Removal {
         let (name, timeout) = (controller.name().to_owned(), self.cache_sync_timeout);
         self.permissions

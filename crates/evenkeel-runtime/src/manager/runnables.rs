@@ -17,11 +17,11 @@ pub(super) struct Runnables {
 struct State {
     waiting: Vec<Runnable>,
     started: Vec<StartedGroup>,
-    /// Whether the manager stops, so that nothing starts any more.
+    /// Whether the manager is stopping, so that no more runnables start.
     closed: bool,
 }
 
-/// Group that has started, with what starts a runnable in it.
+/// Group that has started, with the means to start another runnable in it.
 struct StartedGroup {
     group: RunnableGroup,
     tasks: Tasks,

@@ -35,7 +35,7 @@ impl ClusterRegistries {
 }
 
 impl Collector for ClusterRegistries {
-    /// Returns nothing: what the registries hold changes.
+    /// Returns nothing, because the metrics in the registries change over time.
     fn desc(&self) -> Vec<&Desc> {
         Vec::new()
     }

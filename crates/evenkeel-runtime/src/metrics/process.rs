@@ -148,7 +148,7 @@ impl Stat {
     }
 }
 
-/// Reads a file, or returns an empty text if it cannot be read.
+/// Reads a file, or returns an empty string if it cannot be read.
 fn read_or_empty(path: &str) -> String {
     std::fs::read_to_string(path).unwrap_or_default()
 }

@@ -694,7 +694,7 @@ impl<K: Send + Sync + 'static, S: Send + Sync + 'static> ControllerBuilder<'_, K
     /// manager
     ///     .controller::<ConfigMap>()
     ///     .finalizer("example.com/outside", move |map: Arc<ConfigMap>, _: Context| {
-    ///         let sender = sender.clone(); // a client of what is outside of the cluster
+    ///         let sender = sender.clone(); // a client of a system outside the cluster
     ///         async move { Ok(sender.send(map.metadata.name.clone())?) }
     ///     })
     ///     .reconcile(reconcile);

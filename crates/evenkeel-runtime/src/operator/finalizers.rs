@@ -1,4 +1,5 @@
-//! Finalizers: what a pass does before the reconcile function, and in its place while the object is being deleted.
+//! Finalizers: the steps of a pass (one call of the reconcile function) before that call, and in its place while the object is
+//! being deleted.
 
 use crate::client::ApiError;
 use evenkeel_api::Meta;

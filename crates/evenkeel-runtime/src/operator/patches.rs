@@ -1,7 +1,7 @@
 //! Patches from the difference of two states of an object.
 //!
-//! There is no strategic merge patch among them: it needs the merge keys of lists, which neither the objects nor their Rust types
-//! have. One that is written out can be sent with [`Context::patch`].
+//! There is no strategic merge patch among them: it needs the merge keys of lists, which neither the objects nor their Rust
+//! types have. To send a strategic merge patch that you wrote yourself, use [`Context::patch`].
 
 use super::{
     ApiObject, Context, Result,

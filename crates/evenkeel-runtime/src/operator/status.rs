@@ -206,7 +206,7 @@ fn set_condition(list: &mut Value, condition: Condition, now: jiff::Timestamp) -
         *list = json!([]);
     }
     let list =
-        list.as_array_mut().ok_or_else(|| Error::terminal("status.conditions is no list"))?;
+        list.as_array_mut().ok_or_else(|| Error::terminal("status.conditions is not a list"))?;
     let is_present = |entry: &&mut Value| entry["type"] == *condition.type_;
     let Some(entry) = list.iter_mut().find(is_present) else {
         let mut only = Vec::new();

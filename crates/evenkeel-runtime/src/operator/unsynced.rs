@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-/// Delay of a pass that waits for a cache, if the cache is stopped instead.
+/// Delay of a reconcile that waits for a cache, if the cache is stopped instead.
 const RECHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Error of reading a cache whose initial list is not complete: that of a watch which was added while the controller runs, or of
@@ -71,8 +71,8 @@ pub(super) struct Postponed(Arc<State>);
 #[derive(Default)]
 struct State {
     controller: OnceLock<LateWatches>,
-    /// Keys that wait, each for one cache. They are forgotten when a pass ends otherwise, as that of a deleted object does: a
-    /// kind may never be served.
+    /// Keys that wait, each for one cache. A key is forgotten when its reconcile ends otherwise, such as that of a deleted
+    /// object: a kind may never be served.
     waiting: Mutex<HashMap<Key, Arc<Informer>>>,
 }
 

@@ -1,4 +1,4 @@
-//! Views of a pass: its reads and writes in one namespace, and its writes as a dry run.
+//! Views of a reconcile's context: reads and writes in one namespace, and writes as a dry run.
 
 use super::{Context, Result};
 use crate::{client::Client, controller::Error};
@@ -14,7 +14,7 @@ use std::{
 };
 use tower::{BoxError, Service};
 
-/// Settings of a view of the context that differ from those of the pass.
+/// Settings in which a view differs from its context.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ClientView {
     /// Namespace of all namespaced objects; none if they may be in any.
@@ -75,7 +75,7 @@ impl<S> Context<S> {
     /// # use evenkeel_runtime::prelude::*;
     /// # use k8s_openapi::api::core::v1::Secret;
     /// # async fn run(cx: &Context, secret: &Secret) -> Result<()> {
-    /// let defaulted = cx.dry_run().create(secret).await?; // with what admission and defaults would add
+    /// let defaulted = cx.dry_run().create(secret).await?; // with the fields that admission and defaults would add
     /// # Ok(())
     /// # }
     /// ```

@@ -1,4 +1,4 @@
-//! Typed reads and writes of a pass.
+//! Typed reads and writes of a pass, which is one reconcile of a key.
 
 use super::{
     ApiObject, Context, Result,
@@ -67,8 +67,8 @@ impl Writer<'_> {
         self.caches.any(holds_all) && self.context.caches_show_writes(self.key)
     }
 
-    /// Sends a write, and decodes the object in its answer, together with the cache of the kind if there is one: the object of
-    /// the write's event is then not decoded again.
+    /// Sends a write, and decodes the object in the response. If the kind has a cache, they share the decoded object, so that
+    /// the write's event is not decoded again.
     async fn send<R: View>(&self, target: &Target, call: ApiRequest) -> Result<Arc<R>, ApiError> {
         let in_flight = (!self.view.dry_run)
             .then(|| {
@@ -255,7 +255,7 @@ fn text_without_metadata(object: &mut (impl Resource + Serialize)) -> Result<Vec
     Ok(text?)
 }
 
-/// Returns whether two texts of one type are the same JSON.
+/// Returns whether two encodings of one type are the same JSON.
 fn is_same_json(left: &[u8], right: &[u8]) -> Result<bool> {
     // Maps without an order may write the same JSON differently, but not in more or fewer bytes.
     if left == right || left.len() != right.len() {
@@ -339,13 +339,13 @@ impl<S> Context<S> {
     /// Applies an object (server-side apply with force, as the manager's component). Creates it if it does not exist.
     /// Sends nothing if this intent was applied before and no other write has changed the object since, apart from its status.
     ///
-    /// `object` holds exactly the fields that the controller owns. Fields of an earlier intent that it does not contain
-    /// any more are removed.
+    /// `object` holds exactly the fields that the controller owns. Fields of an earlier intent that it no longer contains are
+    /// removed.
     ///
     /// An object of this name that another client created is adopted: its other fields stay, and the garbage collector deletes
     /// it with an owner that `object` refers to. The server refuses a second controller reference, unless the first is of an
-    /// earlier intent, which it replaces. Where names may be taken, check what [`Context::get`] returns with
-    /// [`is_controlled_by`](super::OwnerExt::is_controlled_by) before, or use [`Context::create`].
+    /// earlier intent, which it replaces. If another client may use the name, first check the object from [`Context::get`] with
+    /// [`is_controlled_by`](super::OwnerExt::is_controlled_by), or use [`Context::create`].
     ///
     /// ```
     /// # use evenkeel_runtime::prelude::*;
@@ -441,11 +441,11 @@ impl<S> Context<S> {
         Ok(self.writer().update::<Full<K>>(&self.target(&kind, object)?, body).await?)
     }
 
-    /// Creates an object, or changes it if it exists. `object` names it; `change` sets the desired fields, on `object`
-    /// itself or on the present object. Sends nothing if the present object is so already.
+    /// Creates an object, or changes it if it exists. `object` names it; `change` sets the desired fields, on `object` itself
+    /// or on the present object. Sends nothing if the present object already has them.
     ///
     /// The present object is read from a cache, unless its options [transform](crate::cache::CacheOptions::transform) it: an
-    /// update would remove what the cache has dropped.
+    /// update would remove the fields that the cache has dropped.
     ///
     /// ```
     /// # use evenkeel_runtime::prelude::*;

@@ -1,7 +1,7 @@
 //! Constructors for the values of a plan.
 //!
-//! A constructor takes what every action of its type needs. Struct update sets the other fields: `Create {
-//! count: 3, ..Create::new(kind, namespace, body) }`.
+//! A constructor takes the required fields of an action. Struct update syntax sets the other fields: `Create { count: 3,
+//! ..Create::new(kind, namespace, body) }`.
 
 use super::{
     Action, Create, Delete, DeleteCollection, EventRecord, Failure, Key, LiveRead, Local, OnError,

@@ -1,4 +1,4 @@
-//! Steps of a pass, as one function.
+//! Steps of a pass (one reconcile of a key), as one function.
 
 use super::{Action, Outcome, Outcomes, Plan};
 use std::time::Duration;
@@ -57,7 +57,7 @@ impl<'a> Steps<'a> {
     /// Returns the outcomes of a step's actions; empty for a step without actions.
     ///
     /// # Errors
-    /// The step itself, if it was not executed yet.
+    /// `Err` contains the step itself, if it was not executed yet.
     pub fn all(&mut self, step: Plan) -> Result<&'a [Outcome], Plan> {
         match self.rest.split_at_checked(step.actions.len()) {
             Some((outcomes, rest)) => {
@@ -72,7 +72,7 @@ impl<'a> Steps<'a> {
     /// Returns the outcome of a step with one action.
     ///
     /// # Errors
-    /// The step itself, if it was not executed yet.
+    /// `Err` contains the step itself, if it was not executed yet.
     pub fn one(&mut self, action: impl Into<Action>) -> Result<&'a Outcome, Plan> {
         let Some((outcome, rest)) = self.rest.split_first() else { return Err(Plan::one(action)) };
         self.rest = rest;

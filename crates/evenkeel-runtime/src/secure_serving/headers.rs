@@ -1,4 +1,4 @@
-//! Values of request headers as text.
+//! Values of request headers as strings.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 

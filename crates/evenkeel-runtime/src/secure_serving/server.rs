@@ -113,7 +113,7 @@ async fn answer_plain(routes: &Routes, request: Request<Incoming>) -> Response<B
     complete_response(response, &method, &request_headers)
 }
 
-/// Returns the answer to a request with a header that cannot be read, or `None` if all can.
+/// Returns the response to a request with an unreadable header, or `None` if all headers are readable.
 fn refuse_unreadable(headers: &HeaderMap) -> Option<Response<Bytes>> {
     let name = unreadable(headers)?;
     let why = format!(

@@ -23,7 +23,7 @@ impl Authority {
     /// Parses CAs from PEM.
     ///
     /// # Errors
-    /// Fails if the text has no valid CA.
+    /// Fails if the PEM has no valid CA.
     pub fn from_pem(pem: &[u8]) -> Result<Self, TlsError> {
         let pool = CertPool::from_pem(pem).map_err(tls_error)?;
         let subjects = pool.subjects();

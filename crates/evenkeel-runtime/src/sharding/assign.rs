@@ -85,7 +85,7 @@ mod tests {
         let wanted = assign(&["a", "b", "c"], &held);
         for released in 0..16 {
             let mut held = held.clone();
-            // Each of them releases what it should not hold, in any order.
+            // Each member releases the shards that it should not hold, in any order.
             (0..16)
                 .filter(|n| held[*n] != wanted[*n])
                 .take(released)

@@ -122,7 +122,7 @@ impl Sharding {
         cfg!(feature = "test-util") && self.defect == Some(defect)
     }
 
-    /// Returns the leader election of what cannot be split, with the same durations.
+    /// Returns the leader election for the work that cannot be sharded, with the same durations.
     pub(crate) fn election(&self, namespace: &str, identity: &str) -> leaderelection::Config {
         leaderelection::Config {
             lease_duration: self.lease_duration,

@@ -71,17 +71,17 @@ pub(super) enum Action {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Decision {
     pub(super) actions: Vec<Action>,
-    /// Whether all shards are where they should be.
+    /// Whether every shard is held by the member that it is assigned to.
     pub(super) is_settled: bool,
     /// When the next living member dies, unless it renews its Lease.
     pub(super) next_death: Option<Instant>,
 }
 
-/// Members of a list, by what they can do.
+/// Members of a list, classified by liveness and layout.
 struct Members<'a> {
-    /// Identities of all living ones.
+    /// Identities of all living members.
     living: BTreeSet<&'a str>,
-    /// Living ones with the layout of this one.
+    /// Identities of the living members with the same layout as this member.
     mine: BTreeSet<&'a str>,
     /// Names of the Leases of dead members. A member that starts later would count them as living, and would wait for
     /// acquisitions that never happen.
@@ -89,13 +89,13 @@ struct Members<'a> {
     next_death: Option<Instant>,
 }
 
-/// Decides from a list. The second result is the new memory.
+/// Decides the next actions from a list of Leases. Also returns the new memory.
 pub(super) fn decide(me: &Me<'_>, observed: &Observed, memory: &Memory) -> (Decision, Memory) {
     let memory = remember(observed, memory);
     let members = classify(me, observed, &memory);
     let mut actions: Vec<Action> =
         members.dead.iter().map(|name| Action::Collect((*name).clone())).collect();
-    // Once for each shard of this layout, and of another one that has more.
+    // Once for each shard of this layout, or of another layout that has more shards.
     let n_listed = observed.shards.keys().next_back().map_or(0, |last| last.saturating_add(1));
     let foreign: Vec<u32> = (0..me.shards.max(n_listed))
         .filter(|shard| match observed.shards.get(shard) {

@@ -3,15 +3,15 @@
 /// Defect of one member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Defect {
-    /// A pass and its writes go on after the end of the term.
+    /// A pass (one reconcile) and its writes continue after the end of the term.
     NoFence,
     /// A shard is released while its passes run.
     ReleaseBeforeDrain,
-    /// The lease lasts from the answer to a renewal, not from its request.
+    /// The lease lasts from the response to a renewal, not from its request.
     ExpiryFromAnswer,
     /// The terms outlive a lapse of the lease.
     TermsOutliveLapse,
-    /// Another member is dead after a fifth of its lease duration.
+    /// Another member counts as dead after a fifth of its lease duration.
     EarlyTakeover,
     /// A new term does not begin with the shard's objects.
     NoReplay,

@@ -73,7 +73,7 @@ impl Layout {
         (u128::from(shard) << 64).div_ceil(u128::from(self.shards.max(1)))
     }
 
-    /// Returns the text by which members recognize each other's layout.
+    /// Returns the string by which members recognize each other's layout.
     pub(super) fn text(self) -> String {
         let by = match self.by {
             ShardBy::Namespace => "namespace",
@@ -94,7 +94,7 @@ fn join_nearest(ranges: &mut Vec<(u128, u128)>) {
     }
 }
 
-/// Returns the FNV-1a hash of 64 bits of a text, spread over all bits.
+/// Returns the 64-bit FNV-1a hash of a string, mixed over all bits.
 pub(super) fn hash(text: &str) -> u64 {
     spread(hash_field(text))
 }

@@ -200,7 +200,7 @@ impl Routes {
         }
     }
 
-    /// Returns the answer after a panic. Its code lets the API server apply the webhook's `failurePolicy`.
+    /// Returns the response after a panic. Its code lets the API server apply the webhook's `failurePolicy`.
     fn panicked(
         &self,
         path: &str,

@@ -21,8 +21,8 @@ impl<'s, K: Hooked> WebhookBuilder<'s, K> {
         Self { routes, validators: Validators { writes: None, deletions: None } }
     }
 
-    /// Sets defaults on objects that are created or updated, at `/mutate-GROUP-VERSION-KIND`. The answer is a JSON patch
-    /// of what the function changed; fields that `K` does not know stay.
+    /// Sets defaults on objects that are created or updated, at `/mutate-GROUP-VERSION-KIND`. The response is a JSON patch with
+    /// the function's changes. Fields that `K` does not know stay unchanged.
     ///
     /// ```
     /// use evenkeel_runtime::webhook::{Certificates, WebhookServer};

@@ -15,7 +15,7 @@ const KIND: &str = "ConversionReview";
 
 /// Number of objects after which other work has its turn.
 const OBJECTS_PER_TURN: usize = 100;
-/// Maximum number of failed objects that an answer names.
+/// Maximum number of failed objects that a response names.
 const MAX_FAILURES: usize = 10;
 
 /// Request of a ConversionReview.
@@ -31,7 +31,7 @@ pub(super) struct ConversionRequest {
 /// Decodes the ConversionReview in a body.
 ///
 /// # Errors
-/// The reason, for an answer with code 400.
+/// Returns the reason, for a response with code 400.
 pub(super) fn decode_review(headers: &HeaderMap, body: &[u8]) -> Result<ConversionRequest, String> {
     request::decode_request(headers, body, API_VERSION, KIND)
 }

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value};
 
-/// Returns `raw` with the changes between `before` and `after`, two states of a type that was decoded from `raw`. What the
-/// type does not know, and what it omits or adds when it is encoded, stays as it is in `raw`.
+/// Returns `raw` with the changes between `before` and `after`, two states of an object that was decoded from `raw`. Fields
+/// that the type does not know, omits or adds on encoding stay as they are in `raw`.
 ///
 /// Upstream: `dropSchemeRemovals`.
 pub(super) fn carry_over(raw: &Value, before: &Value, after: &Value) -> Value {
@@ -49,8 +49,8 @@ fn carry_over_fields(
     merged
 }
 
-/// Items before the first change and after the last one keep what the type does not know, and so do those that are changed
-/// in place.
+/// Keeps the unknown fields of items before the first change, of items after the last change, and of items that are changed in
+/// place.
 fn carry_over_items(raw: &[Value], before: &[Value], after: &[Value]) -> Vec<Value> {
     if before.len() == after.len() {
         let items = raw.iter().zip(before).zip(after);

@@ -46,7 +46,7 @@ pub enum Operation {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AdmissionRequest {
-    /// Identifier of the call, which the answer repeats.
+    /// Identifier of the call, which the response repeats.
     pub uid: String,
     /// Kind and version of the object, as the webhook's rule selects them.
     pub kind: GroupVersionKind,
@@ -133,7 +133,7 @@ struct Review<R> {
 /// Decodes the request of a review in a body, and checks the review's version and kind.
 ///
 /// # Errors
-/// The reason, for an answer with code 400.
+/// Returns the reason, for a response with code 400.
 pub(super) fn decode_request<R: DeserializeOwned>(
     headers: &HeaderMap,
     body: &[u8],
@@ -152,7 +152,7 @@ pub(super) fn decode_request<R: DeserializeOwned>(
 /// Decodes the AdmissionReview in a body.
 ///
 /// # Errors
-/// The reason, for an answer with code 400.
+/// Returns the reason, for a response with code 400.
 ///
 /// Upstream: `Webhook.ServeHTTP`.
 pub(super) fn decode_review(headers: &HeaderMap, body: &[u8]) -> Result<AdmissionRequest, String> {

@@ -9,7 +9,7 @@ use http::StatusCode;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// Warnings of an answer. API servers show the first 256 characters of each, and 4,096 of all together.
+/// Warnings of a response. API servers show the first 256 characters of each, and 4,096 of all together.
 ///
 /// ```
 /// use evenkeel_runtime::webhook::Warnings;
@@ -93,7 +93,7 @@ pub struct AdmissionResponse {
 }
 
 impl AdmissionResponse {
-    /// Returns the answer that allows the request.
+    /// Returns the response that allows the request.
     pub fn allowed() -> Self {
         Self {
             denied: None,
@@ -103,15 +103,15 @@ impl AdmissionResponse {
         }
     }
 
-    /// Returns the answer that denies the request.
+    /// Returns the response that denies the request.
     pub fn denied(denied: impl Into<Denied>) -> Self {
         let mut denied = denied.into();
         let warnings = std::mem::take(&mut denied.warnings);
         Self { denied: Some(denied), warnings, ..Self::allowed() }
     }
 
-    /// Returns the answer that allows the request with the changes that lead from one object to the other, as a JSON
-    /// patch. `before` is the object of the request.
+    /// Returns the response that allows the request with the changes that lead from one object to the other, as a JSON patch.
+    /// `before` is the object of the request.
     ///
     /// ```
     /// use evenkeel_runtime::webhook::AdmissionResponse;
@@ -140,19 +140,19 @@ impl AdmissionResponse {
         self
     }
 
-    /// Returns whether the answer allows the request.
+    /// Returns whether the response allows the request.
     pub fn is_allowed(&self) -> bool {
         self.denied.is_none()
     }
 
-    /// Returns the answer to a review that cannot be read, as controller-runtime words it: a denial without a reason.
+    /// Returns the response to a review that cannot be decoded. It is a denial without a reason, as in controller-runtime.
     ///
     /// Upstream: `admission.Errored`.
     pub(super) fn errored(code: StatusCode, message: &str) -> Self {
         Self::denied(Denied::with_code(code, "", message))
     }
 
-    /// Returns the AdmissionReview with this answer. Without a request, the uid is empty.
+    /// Returns the AdmissionReview with this response. Without a request, the uid is empty.
     ///
     /// Upstream: `Response.Complete`.
     pub(super) fn into_review(self, request: Option<&AdmissionRequest>) -> Value {

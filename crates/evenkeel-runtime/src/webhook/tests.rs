@@ -75,7 +75,8 @@ impl TryFrom<v1alpha1::App> for v2::App {
     type Error = String;
 
     fn try_from(app: v1alpha1::App) -> Result<Self, String> {
-        let size = app.count.parse().map_err(|_| format!("count {:?} is no number", app.count))?;
+        let size =
+            app.count.parse().map_err(|_| format!("count {:?} is not a number", app.count))?;
         let mut metadata = app.metadata;
         if size == 666 {
             metadata.name = Some("beast".to_owned());
@@ -392,7 +393,7 @@ async fn failed_conversions_name_their_objects() {
                 object("v1alpha1", "a", "count", json!("x")),
                 object("v1alpha1", "b", "count", json!(1)),
             ],
-            "App default/a: count \"x\" is no number; \
+            "App default/a: count \"x\" is not a number; \
              App default/b: count: invalid type: integer `1`, expected a string",
         ),
         (
@@ -405,7 +406,7 @@ async fn failed_conversions_name_their_objects() {
         ),
         (
             vec![object("v1alpha1", "e", "count", json!("x")); 12],
-            "App default/e: count \"x\" is no number",
+            "App default/e: count \"x\" is not a number",
         ),
     ] {
         let (code, answer) = post(&hooks, "/convert", conversion("v2", &objects)).await;

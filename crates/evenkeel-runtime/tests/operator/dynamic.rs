@@ -1,4 +1,4 @@
-//! Kinds that are known only at run time, and kinds of which only the metadata is cached.
+//! Tests of kinds that are known only at run time, and of metadata-only caches.
 
 use crate::{Fixture, Lines, context, create, fixture, map, merge, reading, start};
 use evenkeel_runtime::{client::Metadata, operator::Identified, plan::PatchType, prelude::*};
@@ -25,7 +25,8 @@ fn secrets() -> Kind {
     Kind::new("", "v1", "Secret", "secrets", true)
 }
 
-/// Installs the definition of gadgets, which have a status and a scale. Returns their objects.
+/// Installs the CustomResourceDefinition of gadgets, which have the subresources `status` and `scale`. Returns the API of
+/// gadgets.
 pub(crate) async fn install_gadgets(fixture: &Fixture) -> Api<DynamicObject> {
     let definition = json!({
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -60,7 +61,7 @@ pub(crate) fn gadget(name: &str, size: u32) -> DynamicObject {
     serde_json::from_value(gadget).unwrap()
 }
 
-/// Keeps a ConfigMap with the size of each gadget, and writes the gadget's status.
+/// Maintains a ConfigMap with the size of each gadget, and writes the gadget's status.
 async fn reconcile(gadget: Arc<DynamicObject>, cx: Context<Lines>) -> Result<Outcome> {
     let (gadgets, maps) = (cx.dynamic(gadgets()), cx.dynamic(maps()));
     let size = gadget.data["spec"]["size"].clone();
@@ -123,7 +124,7 @@ async fn a_dynamic_root_has_finalizers_children_a_status_and_events() {
     assert!(log.len() > 1 && log.iter().all(|it| it == "example.com/outside"), "{log:?}");
 }
 
-/// Labels each ConfigMap, and keeps a Secret of its name.
+/// Labels each ConfigMap, and maintains a Secret of the same name.
 async fn label(map: Arc<Metadata>, cx: Context) -> Result<Outcome> {
     let of_kind = cx.dynamic(maps());
     if map.meta.labels.get("seen").is_none() {
@@ -267,7 +268,7 @@ async fn caches_of_dynamic_and_metadata_kinds_have_options() {
     assert_eq!(cached.iter().map(|it| it.meta.name.to_string()).collect::<Vec<_>>(), ["web"]);
     assert!(cached[0].meta.annotations.get("a").is_none());
 
-    // The cache has dropped the data, and an update from it would too.
+    // The cache has dropped the data, so an update from the cached object would remove them.
     let web = cx.dynamic(maps()).new_object("default", "web");
     let changed = cx
         .dynamic(maps())
@@ -336,7 +337,7 @@ async fn dynamic_objects_have_all_writes() {
     let patched = objects.subresource(&*third, "status").patch(PatchType::Merge, &patch).await;
     assert_eq!(patched.unwrap().data["status"]["size"], 3);
 
-    // Outside of a pass, nothing waits for the cache.
+    // Outside a reconcile, no read waits for the cache.
     tokio::time::sleep(Duration::from_secs(1)).await;
     let labelled = objects
         .create_or_update(gadget("a", 0), |gadget| {

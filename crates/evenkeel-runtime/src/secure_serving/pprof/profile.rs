@@ -145,7 +145,7 @@ impl Profile {
         id
     }
 
-    /// Returns the index of a text in the string table, and adds the text if it is new.
+    /// Returns the index of a string in the string table, and adds the string if it is new.
     fn string_id(&mut self, text: &str) -> u64 {
         if let Some(id) = self.string_ids.get(text) {
             return *id;

@@ -48,7 +48,7 @@ pub enum TlsError {
     /// The CA of clients cannot be used.
     #[error("the clients' CA cannot be used")]
     ClientCa(#[source] rustls::server::VerifierBuilderError),
-    /// A text is not PEM.
+    /// The file is not PEM.
     #[error("not PEM: {0}")]
     Pem(String),
     /// None of the key exchange groups is supported.

@@ -127,7 +127,7 @@ struct ServedConfigs {
     config: Arc<ServerConfig>,
     /// For clients that send no server name, by the local address.
     by_address: HashMap<IpAddr, Arc<ServerConfig>>,
-    /// Certificates, keys and CA hints of which the configurations were built.
+    /// Certificates, keys and CA hints from which the configurations were built.
     inputs: Vec<Vec<u8>>,
 }
 

@@ -86,7 +86,7 @@ impl Shared {
         })
     }
 
-    /// Serves the certificate of the Secret, renews what is due, and sets `caBundle`s.
+    /// Serves the Secret's certificate, renews certificates that are due, and sets `caBundle` of webhooks and CRDs.
     async fn pass(&self, key: &Key, context: &Context) -> Result<Outcome, Error> {
         let now = context.env.clock.now();
         let secret = self.secrets.get(&self.names.namespace, &self.names.secret);
@@ -147,7 +147,7 @@ impl Shared {
         }
     }
 
-    /// Makes what is due.
+    /// Issues the certificates that are due for renewal.
     fn renew(
         &self,
         renewal: Renewal,
@@ -157,7 +157,7 @@ impl Shared {
     ) -> Result<Material, Error> {
         tracing::info!(secret = self.names.secret, ?renewal, reason, "renewing certificates");
         let new = issue::issue(renewal, material, &self.names, now)?;
-        // Without this check, a wrong certificate would be renewed without end.
+        // Without this check, a wrong certificate would be renewed forever.
         match decide(Some(&new), &self.names, now) {
             Decision::Renew(again, reason) if again == renewal => {
                 Err(Error::message(format!("the new certificates cannot be used: {reason}")))

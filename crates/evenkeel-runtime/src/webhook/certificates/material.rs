@@ -96,7 +96,7 @@ impl Material {
         json!(data)
     }
 
-    /// Returns the certificates of all CAs, and `None` for each section that is no certificate.
+    /// Returns the certificates of all CAs, and `None` for each PEM section that is not a certificate.
     pub(super) fn authorities(&self) -> Vec<Option<Authority>> {
         let sections = CertificateDer::pem_slice_iter(&self.authorities);
         sections.map(|section| Authority::of(&section.ok()?)).collect()

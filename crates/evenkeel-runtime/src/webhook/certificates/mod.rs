@@ -43,8 +43,8 @@ pub enum CertificateError {
         /// Name of the Service.
         service: String,
     },
-    /// Names of the Service and the namespace form no host name.
-    #[error("{0:?} is no host name that a certificate can have")]
+    /// The names of the Service and the namespace do not form a valid host name.
+    #[error("{0:?} is not a host name that a certificate can have")]
     Name(String),
 }
 
@@ -53,9 +53,9 @@ pub enum CertificateError {
 /// ```
 /// use evenkeel_runtime::webhook::Certificates;
 ///
-/// // Files that something else keeps up to date, such as cert-manager.
+/// // Files that another program renews, such as cert-manager.
 /// let mounted = Certificates::folder("/tmp/k8s-webhook-server/serving-certs");
-/// // Certificates that the program makes, renews and announces.
+/// // Certificates that the program issues, renews and publishes in `caBundle`s.
 /// let own = Certificates::self_managed("webapp-hooks");
 /// ```
 #[derive(Debug, Clone)]

@@ -36,13 +36,13 @@ pub(super) enum Renewal {
 /// Decision about the content of a Secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Decision {
-    /// Certificates are renewed, for this reason.
+    /// These certificates must be renewed, for this reason.
     Renew(Renewal, String),
-    /// Nothing is due before this time.
+    /// No renewal is due before this time.
     Keep(Timestamp),
 }
 
-/// Decides what is due.
+/// Decides which certificates must be renewed, and why.
 pub(super) fn decide(material: Option<&Material>, names: &Names, now: Timestamp) -> Decision {
     let renew = |renewal, reason: &str| Decision::Renew(renewal, reason.to_owned());
     let Some(material) = material else {
