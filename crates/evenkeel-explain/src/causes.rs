@@ -78,8 +78,8 @@ pub fn of_objects(found: &Objects, now: Timestamp) -> Vec<Cause> {
     without_repetitions(grouped(causes))
 }
 
-/// Leaves out what an earlier cause says, and what follows from any other: a quota's refusal is a condition of the
-/// Deployment, one of the ReplicaSet, and a warning.
+/// Leaves out causes that repeat an earlier cause or only follow from another one: a quota's refusal appears as a condition of
+/// the Deployment, as a condition of the ReplicaSet, and as a warning.
 fn without_repetitions(causes: Vec<Cause>) -> Vec<Cause> {
     let is_known_better = causes.iter().any(|cause| !cause.text.contains(TAUTOLOGY));
     let mut messages: Vec<String> = Vec::new();

@@ -1,4 +1,4 @@
-//! Chooses dependents when there are more than a limit: those that need attention first, then the newest.
+//! Chooses dependents if there are more than a limit: first those that need attention, then the newest.
 
 use crate::tree::Explained;
 use evenkeel_runtime::introspect::{ObjectReport, Subject};
@@ -6,7 +6,7 @@ use evenkeel_runtime::introspect::{ObjectReport, Subject};
 /// Maximum number of dependents of one object whose causes are read, so that the pods of one set do not use up the limit.
 const MAX_OF_PARENT: usize = 10;
 
-/// Returns at most `limit` objects whose causes are read, in the order of the text. Prefers the explained object, then
+/// Returns at most `limit` objects whose causes are read, in the order of the output. Prefers the explained object, then
 /// dependents that need attention, then others. At most [`MAX_OF_PARENT`] dependents of one object are among them.
 pub(crate) fn chosen(explained: &Explained, limit: usize) -> Vec<&Subject> {
     let mut dependents = Vec::new();
@@ -23,7 +23,7 @@ pub(crate) fn chosen(explained: &Explained, limit: usize) -> Vec<&Subject> {
 struct Dependent<'a> {
     subject: &'a Subject,
     needs_attention: bool,
-    /// Position in the text: the index of each ancestor among its siblings, then its own.
+    /// Position in the output: the index of each ancestor among its siblings, then its own index.
     position: Vec<usize>,
 }
 
@@ -68,12 +68,12 @@ fn rank(index: usize, child: &Subject) -> usize {
     if is_revision(child) { usize::MAX - index } else { index }
 }
 
-/// Reports whether dependents of this kind are revisions of their owner, which controllers name from the oldest to the newest.
+/// Returns whether dependents of this kind are revisions of their owner, which controllers name from the oldest to the newest.
 fn is_revision(subject: &Subject) -> bool {
     matches!(&*subject.kind, "ReplicaSet" | "ControllerRevision")
 }
 
-/// Reports whether a controller waits for a dependent: a wait of the reports contains its name as a word.
+/// Returns whether a controller waits for a dependent: a wait of the reports contains its name as a word.
 fn is_named(reports: &[ObjectReport], subject: &Subject) -> bool {
     let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.');
     let has_name = |wait: &String| {

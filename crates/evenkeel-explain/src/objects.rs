@@ -64,7 +64,7 @@ pub struct Owner {
     pub subject: Subject,
 }
 
-/// Reads an object. `None` if the answer is no JSON object: an aggregated API server may answer anything.
+/// Reads an object. `None` if the response is not a JSON object: an aggregated API server may return anything.
 async fn get(
     client: &Client,
     kind: &Kind,
@@ -86,7 +86,7 @@ async fn get(
 /// exist or that the user may not read.
 ///
 /// # Errors
-/// When the server answers that the explained object does not exist, and no controller has it either.
+/// When the server reports that the explained object does not exist, and no controller has it either.
 pub async fn read(
     client: &Client,
     resources: &ServerResources,
@@ -242,7 +242,7 @@ async fn warnings(client: &Client, subject: &Subject) -> Option<Vec<Value>> {
     items_of(answer.body())
 }
 
-/// Returns the items of a list. `None` if the answer is no list.
+/// Returns the items of a list. `None` if the response is not a list.
 fn items_of(answer: &[u8]) -> Option<Vec<Value>> {
     let mut list: Value = serde_json::from_slice(answer).ok()?;
     match list.get_mut("items")?.take() {

@@ -89,12 +89,13 @@ impl LiveScheduler {
         self.lookers.iter_mut().find_map(|looker| looker.explain(namespace, name))
     }
 
-    /// Evaluates a pod that may differ from the cluster's, as if its scheduler scheduled it now. `None` if no profile is for it.
+    /// Evaluates a pod that may differ from the cluster's, as if its scheduler scheduled it now. `None` if no profile selects
+    /// it.
     pub fn explain_pod(&mut self, pod: &Arc<Pod>) -> Option<Explained> {
         self.lookers.iter_mut().find_map(|looker| looker.explain_pod(pod))
     }
 
-    /// Returns what evaluates pods for the first scheduler, also pods that no cluster has.
+    /// Returns the evaluator of the first scheduler. It also evaluates pods that do not exist in the cluster.
     pub fn looker(&mut self) -> &mut Looker {
         &mut self.lookers[0]
     }

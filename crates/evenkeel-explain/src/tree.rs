@@ -154,7 +154,7 @@ pub fn sections(reports: &[ObjectReport]) -> Sections<'_> {
     sections
 }
 
-/// Returns what a controller observes in one line.
+/// Returns the observations of a controller in one line.
 pub fn facts(report: &ObjectReport) -> String {
     let line = |fact: &Fact| format!("{} {}", fact.what, fact.value).trim_end().to_owned();
     report.sees.iter().map(line).collect::<Vec<_>>().join(", ")
