@@ -64,7 +64,7 @@ impl TestCluster {
     /// Starts a cluster with default options.
     ///
     /// # Errors
-    /// As of [`TestClusterBuilder::start`].
+    /// Fails as [`TestClusterBuilder::start`] does.
     pub async fn start() -> Result<Self, ClusterError> {
         Self::builder().start().await
     }
@@ -209,7 +209,7 @@ impl TestClusterBuilder {
     }
 }
 
-/// Names what a cluster waits for as it starts.
+/// Names the conditions that a cluster waits for as it starts.
 fn waits_for(plane: &Plane) -> String {
     let caches = plane.unsynced().into_iter().map(|kind| format!("the cache of {}", kind.plural));
     let nodes = plane.unregistered_nodes().into_iter().map(|name| format!("node {name}"));

@@ -23,7 +23,7 @@ pub enum CrdError {
         /// Error of the file system.
         source: io::Error,
     },
-    /// A file is no valid YAML or JSON.
+    /// A file is not valid YAML or JSON.
     #[error("{}: {reason}", path.display())]
     Text {
         /// Path of the file.
@@ -85,7 +85,7 @@ fn is_manifest(file: &Path) -> bool {
     matches!(extension, Some("yaml" | "yml" | "json"))
 }
 
-/// Returns the definitions among the documents of a text, and among the items of its lists.
+/// Returns the CustomResourceDefinitions among the documents of a manifest, and among the items of its lists.
 fn parse_definitions(text: &str) -> Result<Vec<Value>, String> {
     let documents: Vec<Value> = match serde_json::from_str(text) {
         Ok(document) => vec![document],

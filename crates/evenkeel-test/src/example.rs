@@ -99,7 +99,7 @@ pub fn operator(
     });
 }
 
-/// Runs what `declare` adds to a manager until it has started.
+/// Runs a manager with the controllers and runnables that `declare` adds, until it has started.
 ///
 /// # Panics
 /// When it does not start.

@@ -9,7 +9,7 @@ use std::{
 };
 use tokio::net::TcpListener;
 
-/// Time that open requests have to complete when the server stops.
+/// Maximum time for open requests to complete when the server stops.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Error of serving clients outside of the test's process.
@@ -28,7 +28,7 @@ pub enum KubeconfigError {
     },
 }
 
-/// Open port of a server. It closes on drop.
+/// Listening port of a server. It closes on drop.
 #[derive(Debug)]
 pub(crate) struct OpenPort {
     pub(crate) url: String,
@@ -49,7 +49,7 @@ impl OpenPort {
         Ok(Self { url: format!("https://{address}"), tasks })
     }
 
-    /// Closes the port, after open requests have completed or a timeout.
+    /// Closes the port when open requests have completed, but after [`SHUTDOWN_TIMEOUT`] at the latest.
     pub(crate) async fn stop(self) {
         self.tasks.shut_down(SHUTDOWN_TIMEOUT).await;
     }

@@ -38,11 +38,11 @@ pub enum StartError {
     Crds(#[from] CrdError),
 }
 
-/// API server of a test. Everything is in memory. It ends when it and its clients are dropped.
+/// API server of a test. It stores all objects in memory, and stops when it and its clients are dropped.
 ///
-/// Its clock follows tokio's: in a runtime whose time is paused, it is virtual. RBAC and the admission plug-ins work as
-/// in a cluster, except for `ServiceAccount`, because no controller creates service accounts. Connections that are
-/// upgraded (`exec`, `attach`, `portforward`) need a client from [`TestServer::kubeconfig`].
+/// Its clock follows tokio's clock: in a runtime whose time is paused, the server's time is virtual. RBAC and the admission
+/// plug-ins work as in a cluster. Only the plug-in `ServiceAccount` is disabled, because no controller creates service
+/// accounts. Connections that are upgraded (`exec`, `attach`, `portforward`) need a client from [`TestServer::kubeconfig`].
 ///
 /// ```
 /// use evenkeel_test::TestServer;
@@ -75,7 +75,7 @@ impl TestServer {
     /// Starts a server with default options.
     ///
     /// # Errors
-    /// As of [`TestServerBuilder::start`].
+    /// Fails as [`TestServerBuilder::start`] does.
     pub async fn start() -> Result<Self, StartError> {
         Self::builder().start().await
     }
@@ -90,8 +90,8 @@ impl TestServer {
         self.client.clone()
     }
 
-    /// Returns the objects of a kind in the namespace `default`, with the administrator's client. For kinds without
-    /// namespaces and for all namespaces there is `Api::all(server.client())`.
+    /// Returns the administrator's [`Api`] of a kind in the namespace `default`. For cluster-scoped kinds and for objects of
+    /// all namespaces, use `Api::all(server.client())`.
     pub fn api<K>(&self) -> Api<K>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
@@ -99,13 +99,13 @@ impl TestServer {
         Api::default_namespaced(self.client())
     }
 
-    /// Returns the client of a user with these groups and `system:authenticated`.
+    /// Returns the client of a user who is in these groups and in `system:authenticated`.
     pub fn client_as<'a>(&self, user: &str, groups: impl IntoIterator<Item = &'a str>) -> Client {
         Client::new(self.server.service_as(User::authenticated(user, groups)), "default")
     }
 
-    /// Returns the administrator's client, whose requests pass the interceptor first. A program runs with it as in
-    /// `server.run(move |_, setup| operator(client.clone(), setup))`.
+    /// Returns the administrator's client with an interceptor, which sees each request first. To run a program with this
+    /// client, use `server.run(move |_, setup| operator(client.clone(), setup))`.
     pub fn intercepted(&self, interceptor: impl Interceptor) -> Client {
         intercept(self.client(), interceptor)
     }
@@ -120,7 +120,7 @@ impl TestServer {
         &self.server
     }
 
-    /// Creates the CustomResourceDefinitions in a file or folder, as [`TestServerBuilder::crds_from`], and waits until
+    /// Creates the CustomResourceDefinitions in a file or folder, as [`TestServerBuilder::crds_from`] does, and waits until
     /// they are established.
     ///
     /// # Errors
@@ -129,7 +129,7 @@ impl TestServer {
         crds::install(&self.client, crds::read(path.as_ref())?).await
     }
 
-    /// Creates the CustomResourceDefinition of a type, as [`TestServerBuilder::crd`], and waits until it is established.
+    /// Creates the CustomResourceDefinition of a type, as [`TestServerBuilder::crd`] does, and waits until it is established.
     ///
     /// # Errors
     /// The server refuses the definition.
@@ -146,8 +146,8 @@ impl TestServer {
         crds::install(&self.client, vec![definition]).await
     }
 
-    /// Runs a program, such as an operator, beside the server until it is stopped or the result is dropped. It acts as
-    /// the administrator, and shares the server's clock.
+    /// Runs a program, such as an operator, until it is stopped or the returned [`Running`] is dropped. The program acts as the
+    /// administrator, and shares the server's clock.
     ///
     /// ```
     /// use evenkeel_runtime::manager::{BuildError, Manager, Setup};
@@ -161,7 +161,7 @@ impl TestServer {
     /// # async fn main() -> anyhow::Result<()> {
     /// let server = TestServer::start().await?;
     /// let running = server.run(operator);
-    /// // Create objects, and wait for what the operator makes of them.
+    /// // Create objects, and wait until the operator has reconciled them.
     /// running.stop().await.map_err(anyhow::Error::from_boxed)?;
     /// # Ok(())
     /// # }
@@ -172,8 +172,8 @@ impl TestServer {
         Running::start(Arc::new(program), self.client(), setup)
     }
 
-    /// Opens a port on 127.0.0.1 for clients in other processes, unless it is open. Returns its URL. Such clients need
-    /// a runtime whose time is not paused.
+    /// Opens a port on 127.0.0.1 for clients in other processes, unless it is already open. Returns the URL. To serve such
+    /// clients, the runtime's time must not be paused.
     ///
     /// # Errors
     /// No port can be opened.
@@ -182,7 +182,8 @@ impl TestServer {
         Ok(&self.open_port.get_or_try_init(start).await?.url)
     }
 
-    /// Opens a port as [`TestServer::listen`], and writes the administrator's kubeconfig. Only its owner can read it.
+    /// Opens a port as [`TestServer::listen`] does, and writes the administrator's kubeconfig. Only the file's owner can read
+    /// it.
     ///
     /// # Errors
     /// No port can be opened, or the file cannot be written.
@@ -204,9 +205,9 @@ impl TestServer {
 pub struct TestServerBuilder {
     server: Builder,
     clock: Option<Clock>,
-    /// Names of admission plug-ins that are off by default.
+    /// Names of admission plug-ins to enable in addition to the defaults.
     enabled: BTreeSet<String>,
-    /// Names of admission plug-ins.
+    /// Names of admission plug-ins to disable.
     disabled: BTreeSet<String>,
     crd_paths: Vec<PathBuf>,
     crds: Vec<Result<Value, serde_json::Error>>,
@@ -226,7 +227,7 @@ impl Default for TestServerBuilder {
 }
 
 impl TestServerBuilder {
-    /// Sets the server's clock. Default: the system's time at the start, which then follows tokio's clock.
+    /// Sets the server's clock. By default, it starts at the system's time and then follows tokio's clock.
     ///
     /// ```
     /// use evenkeel_test::{Clock, TestServer};
@@ -245,7 +246,7 @@ impl TestServerBuilder {
         self
     }
 
-    /// Seeds the generator of UIDs and names, so that every run generates the same ones.
+    /// Seeds the generator of UIDs and names, so that every run generates the same UIDs and names.
     pub fn seed(self, seed: u64) -> Self {
         self.configure(|server| server.seed(seed))
     }
@@ -255,7 +256,7 @@ impl TestServerBuilder {
         self.configure(|server| server.authorization_mode("AlwaysAllow"))
     }
 
-    /// Disables all admission plug-ins, also those of policies and webhooks.
+    /// Disables all admission plug-ins, including those of policies and webhooks.
     pub fn without_admission(mut self) -> Self {
         self.enabled.clear();
         self.disabled.extend(evenkeel_apiserver::admission_plugins());
@@ -328,13 +329,14 @@ impl TestServerBuilder {
         self.crd_value(&K::crd())
     }
 
-    /// Installs a CustomResourceDefinition that is given as a value: of its own type, or of JSON.
+    /// Installs a CustomResourceDefinition from a value that serializes to it, such as `k8s-openapi`'s type or JSON.
     pub fn crd_value(mut self, definition: &impl Serialize) -> Self {
         self.crds.push(serde_json::to_value(definition));
         self
     }
 
-    /// Changes other options of the server. Its clock is that of [`TestServerBuilder::clock`] in any case.
+    /// Changes other options of the server. The clock is always that of [`TestServerBuilder::clock`], even if `change` sets
+    /// another one.
     pub fn configure(mut self, change: impl FnOnce(Builder) -> Builder) -> Self {
         self.server = change(self.server);
         self

@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// Controllers of every cluster: they end what was deleted.
+/// Controllers of every cluster: they complete deletions.
 const GARBAGE_CONTROLLERS: [&str; 2] = ["garbage-collector-controller", "namespace-controller"];
 
 /// Interval at which simulated nodes renew their Leases: below the 50 s after which a node counts as unreachable.
@@ -21,8 +21,7 @@ const NODE_LEASE_RENEWAL: Duration = Duration::from_secs(30);
 pub(super) struct Cluster(PlaneOptions);
 
 impl Cluster {
-    /// Returns a cluster with these controllers besides those that end what was deleted. Without nodes it has no
-    /// scheduler.
+    /// Returns a cluster with these controllers and [`GARBAGE_CONTROLLERS`]. A cluster without nodes has no scheduler.
     pub(super) fn new(
         server: &Server,
         controllers: &[String],
@@ -35,7 +34,7 @@ impl Cluster {
         );
         let mut options = PlaneOptions::all(nodes).of_server(server);
         options.controllers = find_descriptors(Some(&names))?;
-        // A report of an unchanged status would be a write at rest.
+        // A report of an unchanged status would be a write in a settled cluster.
         options.nodes.status_report = Duration::MAX;
         options.nodes.lease_renewal = NODE_LEASE_RENEWAL;
         options.scheduler = options.scheduler.filter(|_| nodes > 0);

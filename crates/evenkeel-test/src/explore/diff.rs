@@ -1,13 +1,13 @@
-//! Differences of two states, as text.
+//! Differences of two states, as lines for a message.
 
 use super::state::State;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Most lines of a text.
+/// Maximum number of lines.
 const MAX_LINES: usize = 30;
 
-/// Most characters of a value in a text.
+/// Maximum number of characters of a value.
 const MAX_CHARS: usize = 300;
 
 /// Returns lines that show how a state differs from the one without a fault; none if it does not.
@@ -62,7 +62,7 @@ fn compare(key: &str, path: &str, value: &Value, wanted: &Value, lines: &mut Vec
     }
 }
 
-/// Returns a value as text, and `nothing` for a field that does not exist.
+/// Returns a value as a string, and `nothing` for a field that does not exist.
 fn short(value: &Value) -> String {
     if value.is_null() {
         return "nothing".to_owned();

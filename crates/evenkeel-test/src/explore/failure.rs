@@ -24,7 +24,7 @@ pub struct Explored {
     pub digest: u64,
 }
 
-/// Run that failed. Its text says what went wrong and how to repeat it.
+/// Run that failed. Its message describes the failure, and how to repeat the run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct Failure {
     /// Seed of the run.

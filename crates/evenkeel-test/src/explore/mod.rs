@@ -1,30 +1,31 @@
-//! Exploration of an operator's behaviour under faults.
+//! Exploration of an operator's behavior under faults.
 //!
 //! A run is a new cluster in virtual time. The operator and the cluster settle, one fault is armed at one of the operator's
-//! writes, the user's steps follow, and everything settles again. Then this must hold:
+//! writes, the user's steps follow, and everything settles again. Then these rules must hold:
 //!
-//! | rule | what breaks it |
+//! | rule | example of a violation |
 //! |---|---|
 //! | the asserts of the scenario hold | a panic or an error of the scenario |
 //! | the end state is that of the run without a fault | an object or a field that differs, such as a status of old reads |
 //! | the operator creates and deletes no more than without the fault | a generated name for each attempt |
-//! | nothing is written for ten minutes | writes that answer each other, or that change nothing |
+//! | nothing is written for ten minutes | writes that trigger each other, or that change nothing |
 //! | when the user's objects are deleted, nothing is left | a child without owner, a finalizer that stays |
 //! | no program ends by itself, no task fails permanently | an error that ends the operator |
 //!
-//! **End states** are compared without managed fields, resource versions, generations and times. An `observedGeneration` is
-//! the current one or not. Uids and generated names stand for the objects that have them. Addresses, node ports and nodes, which
-//! the cluster chooses, are left out, as is the order of conditions, owners, finalizers and endpoints.
+//! **End states** are compared without managed fields, resource versions, generations and times. An `observedGeneration` only
+//! counts as current or not. Uids and generated names stand for the objects that have them. Addresses, node ports and nodes,
+//! which the cluster chooses, are left out, as is the order of conditions, owners, finalizers and endpoints.
 //!
-//! Objects that were there before the scenario, and are in the end as they were, are left out: the server's own, and those that an
-//! operator writes again when it restarts.
+//! Objects that existed before the scenario and are unchanged at the end are left out: the server's own objects, and those that
+//! an operator writes again when it restarts.
 //!
-//! **Creates and deletes** are compared within the limits of the fault. A lost or repeated answer may repeat a create that is
-//! answered with `AlreadyExists`, and a delete. After a crash, a gap or stale reads, an operator may do more than without: it
-//! has seen other states in between. Steps that follow each other without [`User::settle`] may also be seen together.
+//! **Creates and deletes** are compared within the limits of the fault. A lost or repeated response may repeat a delete, or a
+//! create that fails with `AlreadyExists`. After a crash, a gap or stale reads, an operator may do more than without the fault,
+//! because it has seen other intermediate states. It may also observe steps together that are not separated by
+//! [`User::settle`].
 //!
-//! The environment selects runs: `EVENKEEL_RUNS=5000` does more of them. `EVENKEEL_SEED` and `EVENKEEL_FAULT` repeat the one
-//! that a failure names.
+//! Environment variables select runs: `EVENKEEL_RUNS=5000` increases their number. `EVENKEEL_SEED` and `EVENKEEL_FAULT` repeat
+//! the run that a failure names.
 
 mod cluster;
 mod diff;
@@ -43,12 +44,12 @@ pub use user::User;
 
 use crate::{BoxError, Program};
 
-/// Runs an operator and a scenario of its user repeatedly, with another fault each time, in virtual time.
+/// Runs an operator and a scenario of its user repeatedly in virtual time, with another fault each time.
 ///
-/// Faults are crashes before and after each write, lost requests, lost and repeated answers, refusals, late, broken and
-/// expired watches, stale reads, disconnections, and lost leases. See [the module](self) for what must hold in the end.
-/// [`Exploration`] has options: definitions of kinds, controllers, nodes, replicas. Call it in an ordinary `#[test]`, because
-/// each run has a runtime of its own.
+/// Faults are crashes before and after each write, lost requests, lost and repeated responses, refusals, late, broken and
+/// expired watches, stale reads, disconnections, and lost leases. See [the module](self) for the rules that must hold at the
+/// end. [`Exploration`] has options: definitions of kinds, controllers, nodes, replicas. Call it in an ordinary `#[test]`,
+/// because each run has a runtime of its own.
 ///
 /// ```
 /// use evenkeel_runtime::prelude::*;
@@ -92,7 +93,7 @@ use crate::{BoxError, Program};
 /// ```
 ///
 /// # Panics
-/// If a run fails. The text has the fault, the differences, the last requests, and the variables that repeat the run.
+/// If a run fails. The message has the fault, the differences, the last requests, and the variables that repeat the run.
 pub fn explore<S>(operator: impl Program, scenario: S) -> Explored
 where
     S: AsyncFn(User) -> Result<(), BoxError>,

@@ -85,8 +85,8 @@ impl Exploration {
         self
     }
 
-    /// Sets the time without writes after which a cluster counts as settled. It has to be longer than the intervals at which
-    /// the operator tries again or waits. Default: 30 s.
+    /// Sets the time without writes after which a cluster counts as settled. It must be longer than the operator's retry and
+    /// wait intervals. Default: 30 s.
     pub fn quiet(mut self, time: Duration) -> Self {
         self.quiet = time;
         self
@@ -99,13 +99,13 @@ impl Exploration {
     }
 
     /// Leaves a field out of comparisons of end states, such as `/data/password`, which is a JSON pointer. Fields with times
-    /// and with values that the cluster chooses are left out anyway.
+    /// and with values that the cluster chooses are always left out.
     pub fn ignores_field(mut self, pointer: &str) -> Self {
         self.ignored_fields.push(pointer.to_owned());
         self
     }
 
-    /// Allows objects of a resource to outlive what the user has created, such as `persistentvolumeclaims`.
+    /// Allows objects of a resource, such as `persistentvolumeclaims`, to outlive the objects that the user has created.
     pub fn keeps(mut self, plural: &str) -> Self {
         self.kept.insert(plural.to_owned());
         self

@@ -64,7 +64,7 @@ impl fmt::Display for FaultText {
     }
 }
 
-/// Reads a fault, such as `crash-after@7`, or `none`. Returns `None` for any other text.
+/// Reads a fault, such as `crash-after@7`, or `none`. Returns `None` for any other string.
 pub(super) fn parse_fault(text: &str) -> Option<Option<Fault>> {
     if text == NO_FAULT {
         return Some(None);

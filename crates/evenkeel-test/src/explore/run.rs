@@ -1,4 +1,4 @@
-//! One run: a new cluster, at most one fault, and what must hold in the end.
+//! One run: a new cluster, at most one fault, and the checks at the end.
 
 use super::{
     cluster::Cluster,
@@ -42,7 +42,7 @@ const SCENARIO_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 /// Maximum delay of the operator's watch events in runs with another seed than 0.
 const MAX_WATCH_DELAY: Duration = Duration::from_secs(1);
 
-/// Number of requests in the text of a failure.
+/// Number of requests in the message of a failure.
 const LAST_REQUESTS: usize = 20;
 
 /// Resources that a cluster writes without end, or as its nodes.
@@ -127,7 +127,7 @@ impl<'a> Run<'a> {
         Ok(Self { exploration, id, simulation, first_write: 0, before: Vec::new(), phase })
     }
 
-    /// Does everything, and returns what was observed or why the run failed.
+    /// Performs all phases of the run, and returns the observations or the reason of the failure.
     async fn phases<S>(
         &mut self,
         scenario: &S,
@@ -266,7 +266,7 @@ impl<'a> Run<'a> {
         Ok(objects)
     }
 
-    /// Deletes what the user has created since the scenario began, the last first.
+    /// Deletes the objects that the user has created since the scenario began, the newest first.
     async fn delete_created(&self) -> Result<(), String> {
         let writes = self.simulation.log().since(self.first_write);
         let created = writes.iter().filter(|write| write.part == USER).filter_map(created_path);

@@ -1,4 +1,4 @@
-//! Objects of a cluster without what differs from run to run: a normal form that runs are compared by.
+//! Normal form of a cluster's objects, for comparisons of runs. It leaves out values that differ from run to run.
 
 use evenkeel_api::time::Timestamp;
 use serde_json::{Map, Value};
@@ -7,7 +7,7 @@ use std::{
     net::IpAddr,
 };
 
-/// Fields that say when or how often an object was written, not what it is.
+/// Metadata of writes: fields that say when or how often an object was written.
 const WRITE_FIELDS: [&str; 4] = ["managedFields", "resourceVersion", "generation", "selfLink"];
 
 /// Fields with values that the cluster chooses: addresses, ports, nodes.
@@ -103,7 +103,7 @@ fn remove(object: &mut Value, pointer: &str) {
     }
 }
 
-/// Uids, generated names and addresses, and what stands for them.
+/// Uids, generated names and addresses, with their placeholders.
 #[derive(Default)]
 struct Names {
     replaced: BTreeMap<String, String>,
@@ -175,7 +175,7 @@ impl Names {
         }
     }
 
-    /// Returns the normal form of a text, or `None` if it has none of its own.
+    /// Returns the placeholder of a string, or `None` if the string stays unchanged.
     fn normal_text(&self, text: &str) -> Option<String> {
         if text.parse::<Timestamp>().is_ok() {
             return Some("<time>".to_owned());

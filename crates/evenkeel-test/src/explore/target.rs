@@ -121,7 +121,7 @@ pub(super) fn collections(writes: &[Write]) -> BTreeSet<Collection> {
     changes.filter_map(|write| Some(Target::of_path(write.path())?.collection)).collect()
 }
 
-/// Returns the resource in which a write created an object. Upstream answers such a write with 201.
+/// Returns the resource in which a write created an object. The response to such a write has code 201.
 pub(super) fn created(write: &Write) -> Option<Target> {
     let is_created = matches!(write.outcome, Outcome::Answered(201) | Outcome::Unheard(201));
     let target = Target::of_path(write.path())?;

@@ -46,7 +46,7 @@ pub enum FaultKind {
     WatchGap,
 }
 
-/// Kinds of fault without a status code, and their texts.
+/// Kinds of fault without a status code, and their names.
 const TEXTS: [(&str, FaultKind); 13] = [
     ("crash-before", FaultKind::CrashBefore),
     ("crash-after", FaultKind::CrashAfter),

@@ -1,4 +1,4 @@
-//! State that all wires share, and what they ask of the world.
+//! State that all wires share, and their requests to the world.
 
 use super::{Log, Part, faults::ArmedFaults};
 use evenkeel_api::time::{SignedDuration, Timestamp};
@@ -31,7 +31,7 @@ const SETTLE_TIMEOUT: SignedDuration = SignedDuration::from_hours(2);
 #[derive(Debug, Default)]
 struct Labels {
     at: Option<Instant>,
-    /// Number of requests, by what is the same of them.
+    /// Number of requests by the hash of their equal parts.
     counts: HashMap<u64, u32>,
 }
 

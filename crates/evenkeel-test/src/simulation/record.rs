@@ -44,7 +44,7 @@ pub struct Write {
     pub body: Bytes,
     /// Outcome of the write.
     pub outcome: Outcome,
-    /// Name of the object in a JSON answer, such as a name that the server generated.
+    /// Name of the object in a JSON response, such as a name that the server generated.
     pub name: Option<Box<str>>,
 }
 
@@ -216,7 +216,7 @@ mod tests {
         assert!(!finishes(events, r#"{"note":"new"}"#, 60), "the event has no series");
         assert!(
             !finishes("/api/v1/namespaces/default/pods/web", series, 60),
-            "the object is no event"
+            "the object is not an event"
         );
     }
 }

@@ -322,8 +322,8 @@ impl Wire {
         answer.unwrap_or_else(|never| match never {})
     }
 
-    /// Sleeps for the latency of one direction, `out` or `back`. The seed, the time and the request's label determine it, so
-    /// it does not depend on what else is sent at the same time.
+    /// Sleeps for the latency of one direction, `out` or `back`. The seed, the time and the request's label determine it, so it
+    /// does not depend on other requests that are sent at the same time.
     async fn sleep_latency(&self, direction: &str, label: u64) {
         if !self.shared.latency.is_zero() {
             let fraction = self.shared.clock.draw(&(direction, label));
