@@ -237,7 +237,7 @@ fn parse_range(part: &str, low: u64, high: u64, names: &[&str]) -> Result<FieldV
     Ok(FieldValues { bits, has_star: is_star && step == 1 })
 }
 
-/// Parses a number, or one of the names, which count from `low`. Errors have Go's texts.
+/// Parses a number, or one of the names, which count from `low`. Errors have the messages of upstream's Go library.
 fn parse_number(text: &str, low: u64, names: &[&str]) -> Result<u64, String> {
     if let Some(index) = names.iter().position(|name| name.eq_ignore_ascii_case(text)) {
         return u64::try_from(index).map(|index| index + low).map_err(|error| error.to_string());
