@@ -48,8 +48,8 @@ impl TryFrom<v1::Database> for Database {
     fn try_from(mut new: v1::Database) -> Result<Self, String> {
         let storage = &new.spec.storage;
         let storage_gi = storage.strip_suffix("Gi").and_then(|number| number.parse().ok());
-        let storage_gi =
-            storage_gi.ok_or_else(|| format!("spec.storage: {storage} is no number of GiB"))?;
+        let storage_gi = storage_gi
+            .ok_or_else(|| format!("spec.storage: {storage} is not a whole number of GiB"))?;
         if let Some(schedule) = new.spec.backup_schedule {
             let annotations = new.metadata.annotations.get_or_insert_default();
             annotations.insert(BACKUP_SCHEDULE.to_owned(), schedule);
@@ -90,6 +90,6 @@ mod tests {
             backup_schedule: None,
         };
         let error = Database::try_from(v1::Database::new("orders", spec)).expect_err("no GiB");
-        assert_eq!(error, "spec.storage: 512Mi is no number of GiB");
+        assert_eq!(error, "spec.storage: 512Mi is not a whole number of GiB");
     }
 }

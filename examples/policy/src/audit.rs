@@ -48,7 +48,7 @@ fn violation(policy: &FieldPolicySpec, object: &DynamicObject) -> Option<Violati
     })
 }
 
-/// Returns what is wrong with a field by a rule.
+/// Returns the violation of a rule by a field.
 fn defect(rule: &Rule, value: Option<&Value>) -> Option<String> {
     let Rule { field, allowed } = rule;
     let text = match value {

@@ -1,7 +1,7 @@
 //! Operator of policies: each `FieldPolicy` names a kind and the fields that its objects must have.
 //!
-//! Policies may name any kind, also one whose definition is installed later. The operator watches the kinds that policies
-//! name, audits their objects, and writes what violates a policy to its status.
+//! Policies may name any kind, also one whose definition is installed later. The operator watches the kinds that policies name,
+//! audits their objects, and writes violations of a policy to its status.
 
 mod audit;
 mod resource;
@@ -20,7 +20,8 @@ use watches::Watches;
 /// Maximum age of a discovery that a pass uses.
 const DISCOVERY_AGE: Duration = Duration::from_secs(10);
 
-/// Interval at which a policy looks for its kind again. A definition's event comes before the server has changed what it serves.
+/// Interval at which a policy looks for its kind again. A CustomResourceDefinition's event arrives before the server serves the
+/// change.
 const REDISCOVERY_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Delay of a pass that waits until the cache of a kind has filled.

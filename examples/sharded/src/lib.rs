@@ -1,6 +1,7 @@
-//! Operator of external secrets: each `ExternalSecret` gets a Secret with what a vault holds under its key.
+//! Operator of external secrets: it maintains a Secret for each `ExternalSecret`, with the value that a vault holds under the
+//! object's key.
 //!
-//! Reading the vault is what takes time, so all replicas work: each reads for its part of the objects.
+//! Reads of the vault are slow, so all replicas work: each replica reads the vault for its shard of the objects.
 
 mod resource;
 mod vault;
