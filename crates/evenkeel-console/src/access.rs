@@ -1,5 +1,4 @@
-//! Access to the console. Every process of the machine can send requests to its port, and so can every page in the user's
-//! browser.
+//! Access to the console. Every process on the machine and every page in the user's browser can send requests to its port.
 //!
 //! | attack | refused by |
 //! |---|---|
@@ -75,14 +74,14 @@ impl Keys {
 /// Where a console is served, with its port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Site {
-    /// In plain HTTP, under the names of the loopback.
+    /// Over plain HTTP, under the names of the loopback address.
     Loopback(u16),
-    /// By TLS, under any name: those of a service, a pod or a forwarded port.
+    /// Over TLS, under any name, such as that of a service, a pod or a forwarded port.
     Secure(u16),
 }
 
 impl Site {
-    /// Returns the value of `Set-Cookie` that lets a browser in.
+    /// Returns the value of `Set-Cookie` that grants a browser access.
     pub(crate) fn set_cookie(self, value: &str) -> String {
         let secure = if matches!(self, Self::Secure(_)) { "; Secure" } else { "" };
         format!("{}={value}; Path=/; HttpOnly; SameSite=Strict{secure}", self.cookie_name())
@@ -94,7 +93,7 @@ impl Site {
     }
 
     /// Returns the name of the cookie. Browsers share cookies between the ports of a host, so it has the port. With the prefix
-    /// `__Host-`, they accept it only from this host, and only by TLS.
+    /// `__Host-`, they accept it only from this host, and only over TLS.
     fn cookie_name(self) -> String {
         match self {
             Self::Loopback(port) => format!("evenkeel-console-{port}"),
@@ -133,8 +132,8 @@ pub(crate) enum Access<S> {
     Refused(StatusCode, &'static str),
 }
 
-/// Decides about a request. `token` is the URL's query parameter; without keys, no URL lets in. `find` returns the session of a
-/// cookie's value.
+/// Decides about a request. `token` is the URL's query parameter. Without keys, no URL grants access. `find` returns the
+/// session of a cookie's value.
 pub(crate) fn decide<S>(
     keys: Option<&Keys>,
     site: Site,
@@ -314,7 +313,7 @@ mod tests {
             (Method::GET, &[("sec-fetch-site", "none"), ("sec-fetch-mode", "navigate")], 200),
             (Method::GET, &[("sec-fetch-site", "same-site"), ("sec-fetch-mode", "cors")], 403),
             (Method::GET, &[("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "no-cors")], 403),
-            // A link on another page. Browsers send the cookie only if the sites are the same.
+            // A link on another page. Browsers send the cookie only if both pages have the same site.
             (Method::GET, &[("sec-fetch-site", "same-site"), ("sec-fetch-mode", "navigate")], 200),
             (Method::POST, &[("origin", "http://127.0.0.1:7070")], 200),
             (Method::POST, &[("sec-fetch-site", "same-origin")], 200),

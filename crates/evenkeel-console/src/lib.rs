@@ -61,7 +61,7 @@ use tokio::{
 };
 use what_if::WhatIfs;
 
-/// Maximum number of pages that are kept current at once.
+/// Maximum number of pages that receive changes at once.
 const MAX_STREAMS: usize = 16;
 
 /// Time after a request for which the console counts as viewed.
@@ -73,7 +73,7 @@ pub struct ConsoleOptions {
     pub cluster: String,
     /// Client that reads for the administrator.
     pub kube: kube::Client,
-    /// Client without credentials of its own, to which the console adds the bearer token of a user who has logged in.
+    /// Client without credentials. The console adds the bearer token of the logged-in user to its requests.
     pub anonymous: kube::Client,
     /// Clock of the process, for the console's own samples and timeouts.
     pub clock: Clock,
@@ -95,7 +95,7 @@ pub struct ConsoleOptions {
     pub planners: Option<Arc<dyn Planners>>,
     /// Simulator of changes. `None` for none.
     pub what_if: Option<Arc<dyn WhatIf>>,
-    /// The cluster's time, if it has one of its own.
+    /// Control of the cluster's time, if the cluster has its own time.
     pub time_control: Option<Arc<dyn TimeControl>>,
     /// Whether pages have switches of the simulation.
     pub allows_writes: bool,
@@ -106,7 +106,7 @@ pub struct ConsoleOptions {
 #[error("the system has no random numbers for the console's tokens")]
 pub struct NoRandomNumbers;
 
-/// What every console is made of.
+/// Parts that every console needs.
 struct Parts {
     cluster: String,
     program: Option<Program>,
@@ -135,13 +135,13 @@ pub struct Console {
     program: Option<Program>,
     clock: Clock,
     time: ClusterTime,
-    /// Tokens of the URL that lets the administrator in. `None` if everybody logs in.
+    /// Tokens of the URL that grants the administrator access. `None` if all users log in.
     keys: Option<Keys>,
     sessions: Sessions,
     caches: Caches,
     introspection: Introspection,
     node_faults: NodeFaults,
-    /// `None` in a program that schedules no pods.
+    /// Dry runs of the scheduler. `None` in a program that schedules no pods.
     scheduling: Option<Scheduling>,
     registries: Vec<Registry>,
     samples: Mutex<Samples>,
@@ -152,13 +152,13 @@ pub struct Console {
     visited: Mutex<Option<Timestamp>>,
     /// Wakes the sampling task when a request arrives.
     visits: Notify,
-    /// `None` if edits are not previewed.
+    /// Planners for previews of edits. `None` if edits are not previewed.
     planners: Option<Arc<dyn Planners>>,
-    /// Places of previews that run at once.
+    /// Permits for concurrent previews.
     previewing: Semaphore,
-    /// `None` if what-ifs are not available.
+    /// What-ifs. `None` if they are not available.
     what_if: Option<WhatIfs>,
-    /// `None` if the cluster has the system's time.
+    /// Control of the cluster's time. `None` if the cluster uses the system's time.
     time_control: Option<Arc<dyn TimeControl>>,
     allows_writes: bool,
 }
@@ -235,7 +235,7 @@ impl Console {
         })
     }
 
-    /// Returns the URL of the console. That of a cluster lets a browser in: it has a token, so it is for the user alone.
+    /// Returns the URL of the console. The URL of a cluster's console contains a token that grants access, so keep it secret.
     pub fn url(&self, address: SocketAddr) -> String {
         match &self.keys {
             Some(keys) => format!("http://{address}/?token={}", keys.url_token()),
@@ -285,7 +285,7 @@ impl Console {
         }
     }
 
-    /// Lets open pages look for changes.
+    /// Lets open pages check for changes.
     fn tick(&self) {
         self.ticks.send_modify(|tick| *tick = tick.wrapping_add(1));
     }
@@ -306,8 +306,8 @@ impl Console {
         self.program.is_some() && self.scheduling.is_some()
     }
 
-    /// Samples the metrics again and again: often while somebody looks, or else seldom. Those of a program are sampled only
-    /// while somebody looks, so that its console costs nothing.
+    /// Samples the metrics periodically: often while the console is viewed, otherwise rarely. A program's metrics are sampled
+    /// only while the console is viewed, so that an unused console costs nothing.
     async fn sample(&self) {
         loop {
             let is_watched = self.is_watched();

@@ -84,7 +84,7 @@ impl Console {
             Route::Object(path) => self.object(session, path).await,
             Route::Edit(path) => self.edit(session, path, None).await,
             Route::WhatIf => self.what_if_page(session, WhatIfForm::default(), "").await,
-            // A report is a page of its own, without the frame of the others.
+            // A report is a separate page, without the frame of other pages.
             Route::WhatIfReport(_) => Err(PageError::not_found("The report is no part of a page.")),
             Route::Simulation => self.simulation_page(session).await,
             Route::Scheduling { namespace, name } => {
@@ -105,7 +105,7 @@ impl Console {
         let deployments = self.visible::<Deployment>(session, &mut refused).await?;
         let statefulsets = self.visible::<StatefulSet>(session, &mut refused).await?;
         let jobs = self.visible::<Job>(session, &mut refused).await?;
-        // If the user may not list these, pods that ended and were replaced stay listed.
+        // If the user may not list ReplicaSets, pods that ended and were replaced stay listed.
         let replicasets = self.visible::<ReplicaSet>(session, &mut Vec::new()).await?;
         let sees_all = nodes.is_some()
             && pods.is_some()
@@ -157,12 +157,12 @@ impl Console {
         }
     }
 
-    /// Returns the names of the profiles of the cluster's schedulers. A program does not know those of others.
+    /// Returns the names of the profiles of the cluster's schedulers. A program does not know the profiles of other programs.
     fn schedulers(&self) -> Option<&[String]> {
         self.scheduling.as_ref().filter(|_| self.program.is_none()).map(Scheduling::names)
     }
 
-    /// Returns whether the user may see the reports of controllers. Where none run, there is nothing to see or to refuse.
+    /// Returns whether the user may see the reports of controllers. Without controllers, there is nothing to see or to refuse.
     async fn sees_controllers(
         &self,
         session: &Session,
@@ -171,7 +171,7 @@ impl Console {
         Ok(self.has_controllers() && session.check(&Permission::Path(CONTROLLERS), refused).await?)
     }
 
-    /// Returns why the process does not work. Empty for one that does.
+    /// Returns the reason why the process is on standby. Empty if it is active.
     async fn standby(&self, session: &Session) -> Result<String, PageError> {
         let Some(program) = &self.program else { return Ok(String::new()) };
         let standing = program.standing(session).await?;
@@ -230,7 +230,7 @@ impl Console {
         let (now, namespaces) = (self.time.now(), self.namespaces(session).await?);
         let is_pod = kind.group.is_empty() && kind.kind == "Pod";
         let page = if let Some(pods) = self.cached::<Pod>().filter(|_| is_pod) {
-            // The API server decides who may list pods, and whether the selector is one. The cache has them all, so that
+            // The API server decides who may list pods, and whether the selector is valid. The cache has all pods, so that
             // those with problems can be first.
             session.source.table(kind, &query.namespace, &query.labels, (1, "")).await?;
             let labels = Selector::parse(&query.labels).unwrap_or_default();
@@ -445,7 +445,7 @@ fn pods_of(pods: &[Arc<Pod>], node: &str, look: &LiveLook<'_>) -> Vec<Link> {
     pods.iter().map(link).collect()
 }
 
-/// What a tree reads of objects: their kinds, and the pods.
+/// Source of the kinds of a tree's objects, and of the pods.
 struct LiveLook<'a> {
     /// Namespace whose pods the user may see; empty for all. `None` for no pods.
     pods_of: Option<String>,

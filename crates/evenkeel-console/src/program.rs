@@ -1,8 +1,8 @@
 //! The console of a drop-in program: the same pages as for a cluster, if the program has their data.
 //!
-//! Everybody logs in with a bearer token of the API, and nothing of the cluster is shown before. Objects are read with the
-//! user's token. What the program has in memory is shown after the API server has allowed the user to read the same there
-//! (`permissions`). Pages never start a watch of the program, and nothing is sampled while nobody looks.
+//! All users log in with a bearer token of the API. Before that, the console shows nothing of the cluster. Objects are read
+//! with the user's token. Objects in the program's memory are shown only if the API server allows the user to read them
+//! (`permissions`). Pages never start a watch of the program, and metrics are sampled only while the console is viewed.
 
 use crate::{
     Console, Parts, Planners,
@@ -46,11 +46,11 @@ pub fn address(read: &Reader) -> Option<SocketAddr> {
     read.socket_address(FLAG)
 }
 
-/// What the console of a program shows besides its controllers and metrics.
+/// Content of a program's console besides its controllers and metrics.
 pub struct Contents {
     /// Name of the program.
     pub name: &'static str,
-    /// Caches that the program reads. The console reads those that exist, and never makes another one.
+    /// Caches that the program reads. The console reads only existing caches, and never creates one.
     pub caches: Caches,
     /// Dry runs of the program's scheduler. `None` for a program that schedules no pods.
     pub scheduling: Option<Scheduling>,
@@ -59,7 +59,7 @@ pub struct Contents {
 }
 
 /// Serves the console of a program from its manager, at the address of its flag. It serves before the program becomes the
-/// leader. `serving` are the options of the program's secure port, whose certificate the console has.
+/// leader. `serving` are the options of the program's secure port. The console uses the same certificate.
 ///
 /// # Errors
 /// When the address is not available, or a certificate cannot be read.
@@ -69,10 +69,10 @@ pub fn serve(
     address: SocketAddr,
     shown: Contents,
 ) -> anyhow::Result<()> {
-    // Only a connection without credentials of its own is for users. The flag makes the program open one.
+    // Users' requests need a connection without credentials. The flag makes the program open one.
     let Some(anonymous) = process.connection.anonymous() else { return Ok(()) };
     let tls = Arc::new(process.browser_tls(serving)?);
-    // The port is bound at once, so that a port in use is reported at the start.
+    // The port is bound immediately, so that a port in use is reported at the start.
     let listener = listen(address, false, false)
         .with_context(|| format!("--{FLAG}: failed to listen on {address}"))?;
     let address = listener.local_addr().context("the console's listener has no address")?;
@@ -121,7 +121,7 @@ impl Program {
 }
 
 impl Console {
-    /// Creates the console of a program. Nothing is read until somebody looks.
+    /// Creates the console of a program. It reads nothing until it is viewed.
     fn of_program(process: &Process, anonymous: kube::Client, shown: Contents) -> Arc<Self> {
         let manager = &process.manager;
         let election = manager.elector().zip(process.election());

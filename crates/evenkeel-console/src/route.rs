@@ -246,7 +246,7 @@ impl Route {
         }
     }
 
-    /// Returns whether the server streams changes of the page. A form with the user's text stays as it is.
+    /// Returns whether the server streams changes of the page. A form with the user's input is not updated.
     pub(crate) fn is_live(&self) -> bool {
         !matches!(self, Self::Edit(_) | Self::WhatIfReport(_))
     }

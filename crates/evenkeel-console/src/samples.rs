@@ -15,7 +15,7 @@ const MINUTES: Range = Range { seconds: 300.0, begin: "5 min ago" };
 const MAX_SAMPLES: usize = 151;
 /// Time that plots of hours show.
 const HOURS: Range = Range { seconds: 21_600.0, begin: "6 h ago" };
-/// Least interval between two samples of hours: a plot is 300 units wide.
+/// Minimum interval between two samples of hours: a plot is 300 units wide.
 const HOURS_INTERVAL: f64 = 72.0;
 /// Number of kept samples of hours: at least six hours, and one before.
 const MAX_HOURS_SAMPLES: usize = 301;
@@ -30,7 +30,7 @@ struct Work {
     seconds: f64,
 }
 
-/// Returns a level of a sample. `None` if the process does not have it.
+/// Returns a gauge of a sample. `None` if the process does not have it.
 type Level = fn(&Sample) -> Option<f64>;
 
 /// Metrics at one time. Counters count since the start of the process.
@@ -115,7 +115,7 @@ impl Samples {
         self.hours.0.clear();
     }
 
-    /// Returns whether there are two samples, between which something can be drawn.
+    /// Returns whether there are two samples, so that a line can be drawn.
     pub(crate) fn has_interval(&self) -> bool {
         self.minutes.0.len() >= 2
     }
@@ -125,8 +125,8 @@ impl Samples {
         self.minutes.plots(now, MINUTES)
     }
 
-    /// Draws the plots of the last hours, up to the newest sample of hours, so that they change with these only. Empty while
-    /// the plots of minutes show all that there is.
+    /// Draws the plots of the last hours, up to the newest hourly-range sample, so that they change only with these samples.
+    /// Empty while the plots of minutes show all samples.
     pub(crate) fn history(&self) -> Vec<Plot> {
         match (self.hours.0.front(), self.hours.0.back()) {
             (Some((oldest, _)), Some((newest, _)))

@@ -1,4 +1,4 @@
-//! Dry runs of the scheduler for pages. Its caches run while somebody looks, and end a minute later.
+//! Dry runs of the scheduler for pages. The caches run while pages use them, and end a minute later.
 
 use crate::source::PageError;
 use evenkeel_api::{time::Timestamp, views::Pod};
@@ -10,15 +10,16 @@ use http::StatusCode;
 use std::{sync::Arc, time::Duration};
 use tokio::sync::Mutex;
 
-/// Time after the last look for which the caches stay.
+/// Time after the last use for which the caches stay.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Timeout of the caches' sync.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Returns the options of the cluster's schedulers, with plugins of their own: one is connected to one set of caches.
+/// Returns new options of the cluster's schedulers. Each call creates new plugins, because a plugin is connected to one set of
+/// caches.
 pub type MakeSchedulerOptions = Box<dyn Fn() -> Vec<SchedulerOptions> + Send + Sync>;
 
-/// The scheduling of pods for the pages of a console: nodes and plugins. A program that makes none does not link the scheduler.
+/// Dry runs of the scheduler for the pages of a console. A program that creates none does not link the scheduler.
 pub struct Scheduling(Box<dyn DryRuns>);
 
 /// Dry runs of a scheduler.
@@ -77,7 +78,7 @@ impl Scheduling {
     }
 }
 
-/// Schedulers that make only dry runs, while they are used.
+/// Schedulers for dry runs, which exist only while they are used.
 struct DryScheduler {
     kube: kube::Client,
     clock: Clock,
@@ -153,7 +154,7 @@ impl DryScheduler {
     }
 
     async fn end(&self) -> bool {
-        // One that is in use is not idle.
+        // A scheduler that is in use is not idle.
         let Ok(mut running) = self.running.try_lock() else { return false };
         let is_idle = running.as_ref().is_some_and(|running| {
             let idle = self.clock.now().duration_since(running.used);

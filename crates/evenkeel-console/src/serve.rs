@@ -1,4 +1,5 @@
-//! Requests and responses. Every response forbids frames, scripts of others and inline ones, and requests to other hosts.
+//! Requests and responses. Every response forbids frames, inline scripts, scripts from other hosts, and requests to other
+//! hosts.
 
 use crate::{
     Console,
@@ -42,13 +43,13 @@ pub type Body = UnsyncBoxBody<Bytes, Infallible>;
 
 /// Maximum size of a form in bytes.
 const MAX_FORM_SIZE: usize = 16 * 1024;
-/// Maximum size of a form in bytes from somebody who is logged in: it may have objects, whose characters are escaped.
+/// Maximum size in bytes of a form from a logged-in user: it may contain objects, whose characters are escaped.
 const MAX_TEXT_SIZE: usize = 2 * 1024 * 1024;
-/// Time that a form has to arrive.
+/// Timeout for the arrival of a form.
 const FORM_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time that connections have to end when the console stops.
+/// Maximum time for connections to end when the console stops.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
-/// Number of ticks without a change after which a stream sends a comment, by which a closed connection is noticed.
+/// Number of ticks without a change after which a stream sends a comment, to detect a closed connection.
 const QUIET_TICKS: u32 = 8;
 
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
@@ -75,8 +76,8 @@ fn respond(
     response
 }
 
-/// Responds with a report, which is a whole page with a policy of its own in a `meta` element: its style and its script are in it. Without
-/// one, it gets the policy of all pages.
+/// Responds with a report, which is a whole page with inline style and script. Its content security policy is in a `meta`
+/// element. A report without this element gets the policy of all pages.
 fn report(html: Bytes) -> Response<Body> {
     let policy = policy_of(&String::from_utf8_lossy(&html))
         .map(|policy| format!("{policy}; frame-ancestors 'none'"))
@@ -124,7 +125,7 @@ fn title_of(status: StatusCode) -> &'static str {
     status.canonical_reason().unwrap_or("Error")
 }
 
-/// Returns the content that says why there is no page. A user who may not list objects of all namespaces can choose one.
+/// Returns the content that explains why there is no page. A user who may not list objects of all namespaces can choose one.
 fn error_page(error: &PageError, route: Option<&Route>) -> String {
     let resource = match route {
         Some(Route::List(query)) if error.status == StatusCode::FORBIDDEN => &*query.resource,
@@ -141,13 +142,13 @@ fn protect(response: &mut Response<Body>) {
         (header::CONTENT_SECURITY_POLICY, POLICY),
         (header::X_FRAME_OPTIONS, "DENY"),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        // The origin of a form is sent, which `no-referrer` would take away.
+        // Forms must send their origin, which `no-referrer` would remove.
         (header::REFERRER_POLICY, "same-origin"),
         (header::CACHE_CONTROL, "no-store"),
         (header::HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
         (header::HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
     ] {
-        // A report has a policy of its own.
+        // A report has its own policy.
         headers.entry(name).or_insert(HeaderValue::from_static(value));
     }
 }
@@ -158,7 +159,7 @@ impl Console {
         self.serve_connections(listener, None, stop).await;
     }
 
-    /// Like [`Console::serve`], by TLS. Changed certificates are reloaded.
+    /// Like [`Console::serve`], over TLS. Changed certificates are reloaded.
     pub async fn serve_tls(
         self: Arc<Self>,
         listener: TcpListener,
@@ -245,7 +246,7 @@ impl Console {
         }
     }
 
-    /// Answers a request that came to the console at `address`. A stream of changes ends with `stop`.
+    /// Responds to a request that arrived at the console's `address`. A stream of changes ends with `stop`.
     pub async fn answer(
         self: &Arc<Self>,
         address: SocketAddr,
@@ -280,7 +281,7 @@ impl Console {
         let access = decide(keys, site, method, headers, token.as_deref(), find);
         let asset = ASSETS.iter().find(|(name, ..)| *name == path);
         let session = match (access, asset) {
-            // They are the same for everybody, and the page that refuses has them.
+            // The files are the same for all clients, and the page of a refusal needs them.
             (Access::Granted(_) | Access::Stranger, Some((_, type_, text))) => {
                 return respond(StatusCode::OK, type_, *text);
             }
@@ -407,7 +408,7 @@ impl Console {
         self.frame(status, "Log in", "/login", "", viewer(session), &content)
     }
 
-    /// Begins a session of the administrator in place of the browser's one.
+    /// Begins a session of the administrator, which replaces the browser's session.
     fn enter(&self, site: Site, headers: &HeaderMap) -> Response<Body> {
         let former = session_of(site, headers, |cookie| self.sessions.find(cookie));
         match self.sessions.enter() {
@@ -421,7 +422,7 @@ impl Console {
         }
     }
 
-    /// Begins the session of a token's user in place of the browser's one.
+    /// Begins the session of a token's user, which replaces the browser's session.
     async fn log_in(
         &self,
         site: Site,
@@ -496,7 +497,7 @@ impl Console {
         Ok(Done::At(session.source.change(&change).await?.href()))
     }
 
-    /// Answers with a stream that sends the content of a page whenever it changes (server-sent events).
+    /// Responds with a stream that sends the content of a page whenever it changes (server-sent events).
     fn live(
         self: &Arc<Self>,
         session: &Arc<Session>,
@@ -537,7 +538,7 @@ impl Console {
 enum Done {
     /// Another page, by its path.
     At(String),
-    /// This content, in the section of the navigation.
+    /// This content, in this section of the navigation.
     Page(Content, &'static str),
 }
 
@@ -548,7 +549,7 @@ struct Changes {
     route: Route,
     ticks: watch::Receiver<u64>,
     sent: String,
-    /// Number of ticks since something was sent.
+    /// Number of ticks since the last part was sent.
     quiet: u32,
     stop: CancellationToken,
     /// A place among the streams.

@@ -1,7 +1,8 @@
-//! Who is logged in: the cluster's administrator by the URL's token, others by a bearer token of the API.
+//! Sessions of logged-in users: the cluster's administrator by the URL's token, others by a bearer token of the API.
 //!
-//! A user's bearer token is in this process's memory alone, in the client that sends it. Each browser has a session of its own
-//! and a cookie with a random value. The session ends with the log-out, the process, and a user's an hour after the last request.
+//! A user's bearer token is stored only in this process's memory, in the client that sends it. Each browser has its own session
+//! and a cookie with a random value. A session ends on log-out, or with the process. A user's session also ends an hour after
+//! the last request.
 
 use crate::{access::Token, permissions::Permission, source::PageError, source::Source};
 use bytes::Bytes;
@@ -20,11 +21,12 @@ use std::{
 use tokio::sync::Semaphore;
 use tower::service_fn;
 
-/// Maximum number of sessions of administrators, and of those of users. One more ends the session that was idle for longest.
+/// Maximum number of administrators' sessions, and of users' sessions. A further session ends the one that was idle for
+/// longest.
 const MAX_SESSIONS: usize = 32;
 /// Time without a request after which a user's session ends.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(3600);
-/// Maximum number of log-ins at once. Each asks the API server, and anybody may try.
+/// Maximum number of concurrent log-ins. Each queries the API server, and any client may try.
 const MAX_LOGINS: usize = 8;
 
 const SELF_REVIEW: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
@@ -32,7 +34,7 @@ const ACCESS_REVIEW: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessrevi
 
 /// A user whose requests the API server authorizes.
 pub(crate) struct User {
-    /// Name as the API server says it.
+    /// Name that the API server returns.
     pub(crate) name: String,
     /// Client with the user's token.
     reviews: Client,
@@ -51,11 +53,11 @@ impl User {
     }
 }
 
-/// A browser that is let in.
+/// A browser with access.
 pub(crate) struct Session {
     /// Value of the cookie.
     cookie: Token,
-    /// In each form that changes something.
+    /// Token in each form that changes something.
     form: Token,
     /// The user. `None` is the cluster's administrator.
     user: Option<User>,
@@ -97,10 +99,10 @@ impl Session {
         self.form.is(candidate)
     }
 
-    /// Succeeds if the user has a permission. The administrator has all.
+    /// Succeeds if the user has a permission. The administrator has all permissions.
     ///
     /// # Errors
-    /// When the user does not have it, or the API server does not say.
+    /// When the user does not have it, or the API server does not respond.
     pub(crate) async fn require(&self, permission: &Permission) -> Result<(), PageError> {
         let Some(user) = &self.user else { return Ok(()) };
         match user.has(permission).await? {
@@ -112,7 +114,7 @@ impl Session {
     /// Returns whether the user has a permission. A refusal is added to `refused`.
     ///
     /// # Errors
-    /// When the API server does not say.
+    /// When the API server does not respond.
     pub(crate) async fn check(
         &self,
         permission: &Permission,
@@ -134,8 +136,8 @@ impl Session {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether the session has ended because its user sent no request. That of the administrator does not, so that a page
-    /// can stay open on a wall.
+    /// Returns whether the session has ended because its user sent no request. The administrator's session never ends for this
+    /// reason, so that a page can stay open on a dashboard screen.
     fn is_idle(&self, now: Timestamp) -> bool {
         if self.user.is_none() {
             return false;
@@ -153,17 +155,18 @@ async fn post(client: &Client, target: &str, review: &Value) -> Result<Value, Ap
         request.headers_mut().insert(name, HeaderValue::from_static("application/json"));
     }
     let answer = client.raw(request).await?;
-    // What is no JSON grants nothing.
+    // A response that is not JSON grants nothing.
     Ok(serde_json::from_slice(answer.body()).unwrap_or_default())
 }
 
-/// All who are logged in.
+/// All sessions of a console.
 pub(crate) struct Sessions {
     random: SystemRandom,
     clock: Clock,
-    /// Reads and writes in the administrator's name, for all sessions that the URL's token began. `None` if no URL does.
+    /// Reads and writes in the administrator's name, for all sessions that began with the URL's token. `None` without such a
+    /// token.
     administrator: Option<Arc<Source>>,
-    /// Client without credentials of its own.
+    /// Client without credentials.
     anonymous: kube::Client,
     /// Whether the switches of the simulation are served.
     allows_writes: bool,
@@ -177,8 +180,8 @@ fn no_random_numbers() -> PageError {
 }
 
 impl Sessions {
-    /// Creates a console's sessions; there is none yet. Requests of `administrator` have its credentials, those of `anonymous`
-    /// none. Without an administrator, everybody logs in.
+    /// Creates an empty set of sessions. Requests of `administrator` have its credentials; requests of `anonymous` have none.
+    /// Without an administrator, all users log in.
     pub(crate) fn new(
         administrator: Option<&kube::Client>,
         anonymous: kube::Client,
@@ -205,7 +208,7 @@ impl Sessions {
         sessions
     }
 
-    /// Adds a session. If there are as many of its kind as there may be, that of the oldest last request ends.
+    /// Adds a session. If the maximum number of its kind is reached, the session with the oldest last request ends.
     fn add(&self, session: &Arc<Session>) {
         let mut sessions = self.live();
         let is_alike = |known: &Arc<Session>| known.user.is_some() == session.user.is_some();
@@ -222,7 +225,7 @@ impl Sessions {
     /// Begins a session of the cluster's administrator, for a browser with the URL's token.
     ///
     /// # Errors
-    /// When the system has no random numbers, or everybody logs in.
+    /// When the system has no random numbers, or the console has no administrator.
     pub(crate) fn enter(&self) -> Result<Arc<Session>, PageError> {
         let Some(source) = self.administrator.clone() else {
             return Err(PageError::not_found(
@@ -237,7 +240,7 @@ impl Sessions {
     /// Returns the session of a cookie's value, and records its use.
     pub(crate) fn find(&self, cookie: &str) -> Option<Arc<Session>> {
         let mut found = None;
-        // All are compared, so that the time says nothing of their order.
+        // All sessions are compared, so that the duration reveals nothing about their order.
         for session in self.live().iter() {
             if session.cookie.is(cookie) {
                 found = Some(Arc::clone(session));

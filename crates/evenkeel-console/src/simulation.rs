@@ -18,7 +18,7 @@ use std::time::Duration;
 /// Path of the page.
 pub(crate) const PATH: &str = "/simulation";
 
-/// The time of a cluster that has one of its own.
+/// The time of a cluster that has its own time.
 pub trait TimeControl: Send + Sync {
     /// Returns the factor of the system's time.
     fn speed(&self) -> f64;
@@ -29,7 +29,7 @@ pub trait TimeControl: Send + Sync {
     /// # Errors
     /// When the string is not a speed.
     fn set_speed(&self, speed: &str) -> Result<(), String>;
-    /// Lets the time jump ahead.
+    /// Makes the time jump ahead.
     ///
     /// # Errors
     /// When the time would be too far ahead.
@@ -73,7 +73,7 @@ impl Console {
         }
     }
 
-    /// Changes the cluster's time, faults or Behaviors, as a form of the page says.
+    /// Changes the cluster's time, faults or Behaviors, as a form of the page requests.
     pub(crate) async fn switch_simulation(
         &self,
         session: &Session,
@@ -105,7 +105,7 @@ impl Console {
         }
     }
 
-    /// Changes the time. It is not an object of the API, so its roles say nothing of it.
+    /// Changes the time. The time is not an object of the API, so no role grants access to it.
     fn change_time(
         &self,
         session: &Session,

@@ -59,7 +59,7 @@ impl From<http::Error> for PageError {
     }
 }
 
-/// Answer of the API server to a rehearsed update.
+/// Response of the API server to a dry run of an update.
 pub(crate) enum Rehearsed {
     /// It would store this object.
     Admitted(Value),
@@ -225,8 +225,8 @@ impl Source {
         owners.into_iter().map(|owner| owner.subject).collect()
     }
 
-    /// Returns why an object and those that depend on it are not as desired, as they say themselves. `schedulers` are the
-    /// names of the profiles of the cluster's schedulers; `None` if they are unknown.
+    /// Returns the reasons why an object and its dependents are not as desired, from their own status and events. `schedulers`
+    /// are the names of the profiles of the cluster's schedulers; `None` if they are unknown.
     pub(crate) async fn causes(
         &self,
         resources: &ServerResources,
@@ -326,7 +326,7 @@ impl Source {
         Ok(())
     }
 
-    /// Returns the Behaviors of the cluster. `None` without their definition.
+    /// Returns the Behaviors of the cluster. `None` without their CustomResourceDefinition.
     ///
     /// # Errors
     /// When the user may not list them, or the API server does not respond.
@@ -353,7 +353,7 @@ fn unreadable(target: &str, why: &dyn Display) -> PageError {
     PageError { status: StatusCode::BAD_GATEWAY, message }
 }
 
-/// Returns the items of a list, which has none if they are null.
+/// Returns the items of a list. A list whose `items` is null has none.
 fn items_of(mut list: Value, target: &str) -> Result<Vec<Value>, PageError> {
     let Some(list) = list.as_object_mut() else {
         return Err(unreadable(target, &"it is not a list"));

@@ -1,8 +1,8 @@
 //! What-ifs: simulations of a change on a copy of the cluster, in virtual time.
 //!
-//! One runs at a time, on a thread of its own, within limits on its objects and its time. The reports of the last ones stay in memory.
-//! The simulator itself is that of `evenkeel what-if`, which the program passes in ([`WhatIf`]), so that programs without
-//! what-ifs do not link it.
+//! One runs at a time, on its own thread, with limits on its objects and its duration. The reports of the last runs stay in
+//! memory. The simulator itself is that of `evenkeel what-if`, which the program passes in ([`WhatIf`]), so that programs
+//! without what-ifs do not link it.
 
 use crate::{
     Console,
@@ -34,7 +34,7 @@ use std::{
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Number of runs that stay listed, with their reports.
+/// Maximum number of listed runs, with their reports.
 const MAX_RUNS: usize = 5;
 /// Maximum number of objects of a copy.
 pub(crate) const MAX_OBJECTS: usize = 50_000;
@@ -56,7 +56,7 @@ pub struct WhatIfChange {
     pub remove: Vec<String>,
     /// Number of nodes to add. Empty for none.
     pub add_nodes: String,
-    /// Node that the added ones are like.
+    /// Node that is the model of the added nodes.
     pub like: String,
     /// Nodes that lose their connection. Empty for none.
     pub outage: String,
@@ -82,7 +82,7 @@ pub enum WhatIfProgress {
 /// Report of a run that has ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WhatIfReport {
-    /// A whole page, which needs no other file. Its policy is in a `meta` element.
+    /// A self-contained page. Its content security policy is in a `meta` element.
     pub html: String,
     /// Summary in one sentence.
     pub summary: String,
@@ -109,10 +109,10 @@ pub trait PreparedWhatIf: Send {
     /// Returns the number of objects of the copy.
     fn objects(&self) -> usize;
 
-    /// Runs the simulation on this thread. Returns `None` if it is not to proceed.
+    /// Runs the simulation on this thread. Returns `None` if `proceed` returns false.
     ///
     /// # Errors
-    /// The reason of a failure.
+    /// Returns the reason of a failure.
     fn run(self: Box<Self>, proceed: Proceed<'_>) -> Result<Option<WhatIfReport>, String>;
 }
 
@@ -145,7 +145,7 @@ enum State {
         html: Bytes,
         summary: String,
     },
-    /// It failed, or was stopped, for this reason.
+    /// The run failed, or was stopped, for this reason.
     Ended(String),
 }
 
@@ -180,7 +180,7 @@ impl Run {
     }
 }
 
-/// Returns how far a run is, in words.
+/// Returns the progress of a run, in words.
 fn words(progress: WhatIfProgress) -> String {
     let time = |time: Duration| {
         let seconds = time.as_secs();
@@ -197,7 +197,7 @@ fn words(progress: WhatIfProgress) -> String {
     }
 }
 
-/// Returns how much of the time after the change has passed, in percent.
+/// Returns the elapsed part of the time after the change, in percent.
 fn percent(progress: WhatIfProgress) -> u64 {
     match progress {
         WhatIfProgress::Loading | WhatIfProgress::Settling(_) => 0,
@@ -321,7 +321,7 @@ impl Console {
         what_ifs.runs().iter().map(|run| run.row(now)).collect()
     }
 
-    /// Copies the cluster and starts a run. `None` if it cannot run, with the page that says why.
+    /// Copies the cluster and starts a run. If the change cannot run, returns the page with the reason.
     pub(crate) async fn start_what_if(
         self: &Arc<Self>,
         session: &Session,

@@ -52,7 +52,7 @@ struct Answer {
     body: Bytes,
 }
 
-/// An object in place of the one that the API server has.
+/// An object that replaces the API server's one.
 #[derive(Debug, Clone)]
 pub(super) struct Edit {
     /// Path of the object's collection in its namespace.
@@ -116,7 +116,7 @@ impl Edit {
             (Some(place), true) => self.replace(&mut items[place], only_metadata),
             (Some(place), false) => drop(items.remove(place)),
             (None, true) if !labels.is_empty() => items.push(self.object.clone()),
-            // It is on another page of the list, or a field selector leaves it out.
+            // The object is on another page of the list, or a field selector leaves it out.
             (None, _) => return None,
         }
         Some(())
@@ -158,7 +158,7 @@ impl Copy {
             content_type: parts.headers.get(header::CONTENT_TYPE).cloned(),
             body: body.collect().await.map_err(BoxError::from)?.to_bytes(),
         };
-        // A refusal may be of a moment.
+        // A refusal may be temporary, so it is not stored.
         if answer.status.is_success() {
             let mut answers = self.lock();
             answers.bytes += answer.body.len();
@@ -173,7 +173,7 @@ impl Copy {
     }
 }
 
-/// What a client of the copy sees.
+/// Service behind a client of the copy.
 #[derive(Clone)]
 struct View {
     copy: Copy,
@@ -193,7 +193,7 @@ impl Service<Request<Body>> for View {
         let this = self.clone();
         Box::pin(async move {
             if request.method() != Method::GET {
-                // Reviews of access: a dry run sends no other write.
+                // Access reviews: a dry run sends no other writes.
                 let answer = this.copy.kube.send(request).await?;
                 return Ok(answer.map(|body| body.map_err(BoxError::from).boxed_unsync()));
             }
@@ -220,7 +220,7 @@ impl Service<Request<Body>> for View {
     }
 }
 
-/// Answers a watch: one that begins with the objects is not supported, so that the client lists; others stay silent.
+/// Responds to a watch. A watch with initial events is refused, so that the client lists instead. Other watches stay silent.
 fn watch(query: &str) -> Response<ViewBody> {
     if parameter(query, "sendInitialEvents").is_some_and(|value| !value.is_empty()) {
         let mut response =

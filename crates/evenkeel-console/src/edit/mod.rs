@@ -34,7 +34,7 @@ use http::StatusCode;
 use serde_json::Value;
 use std::{sync::Arc, time::Duration};
 
-/// Number of previews that run at once. Each copies the objects that the planners read.
+/// Maximum number of concurrent previews. Each copies the objects that the planners read.
 pub(crate) const MAX_PREVIEWS: usize = 2;
 /// Limit on the time of a preview.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -128,7 +128,7 @@ impl Console {
             let message = format!("The preview has not ended after {} s.", TIMEOUT.as_secs());
             Err(PageError { status: StatusCode::GATEWAY_TIMEOUT, message })
         });
-        // The diff is worth showing without the rest.
+        // The diff is useful even without the comparison.
         let (compared, error) = match compared {
             Ok(compared) => (compared, String::new()),
             Err(error) if error.status == StatusCode::UNAUTHORIZED => return Err(error),
@@ -175,7 +175,7 @@ impl Console {
     ) -> Result<Explained, PageError> {
         let failed = |message| PageError { status: StatusCode::BAD_GATEWAY, message };
         let Some(planners) = &self.planners else { return Ok(Explained::default()) };
-        // The planners run in this process's time, and begin with the cluster's.
+        // The planners run in this process's time, starting at the cluster's time.
         let clock = Clock::starting_at(self.time.now());
         let started = planners.start(kube, &clock, Arc::clone(resources), subject).await;
         let source = Preview(started.map_err(failed)?);

@@ -1,4 +1,4 @@
-//! Times as ages. They are coarse, so that a page does not change each second.
+//! Times as ages. Ages are coarse, so that a page does not change each second.
 
 use evenkeel_api::time::{Timestamp, seconds};
 
@@ -25,7 +25,7 @@ impl Ago {
     }
 }
 
-/// Formats seconds with one unit, or two below ten minutes, ten hours and ten days.
+/// Formats seconds with one unit, or with two units below ten minutes, ten hours and ten days.
 fn coarse(seconds: i64) -> String {
     let [minute, hour, day] = [60, 3600, 86_400];
     let two = |big: i64, small: i64, units: [&str; 2]| {

@@ -40,7 +40,7 @@ pub(crate) struct Item {
     pub(crate) link: Link,
     /// State in a word.
     pub(crate) state: Chip,
-    /// Reason why it is not in its desired state.
+    /// Reason why the object is not in its desired state.
     pub(crate) reason: String,
 }
 
@@ -180,8 +180,8 @@ fn statefulset_item(now: Timestamp, object: &StatefulSet, changes: &Changes<'_>)
     Some(item::<StatefulSet>(&object.meta, Chip::new("Incomplete", tone), &reason))
 }
 
-/// Returns a Job that has failed, or that has no running pod. A Job with a running pod needs no attention, however long it
-/// runs.
+/// Returns a Job that has failed, or that has no running pod. A Job with a running pod needs no attention, whatever its
+/// duration.
 fn job_item(now: Timestamp, object: &Job, changes: &Changes<'_>) -> Option<Item> {
     let status = &object.status;
     let is = |type_: &str| {
@@ -475,7 +475,7 @@ mod tests {
             );
             let pods = items.iter().filter(|item| item.link.text == "Pod a/p").count();
             assert_eq!(pods, want, "{workloads:?}");
-            // Another's pod, and one that has not ended.
+            // Another controller's pod, and a pod that has not ended.
             let others = [pod_of("other", "Failed", OLD), pod_of("u", "Pending", OLD)];
             let (items, _) = attention(&NodeFaults::default(), now(), &[], &workloads, &others);
             let pods = items.iter().filter(|item| item.link.text == "Pod a/p").count();

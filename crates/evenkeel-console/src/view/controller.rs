@@ -1,4 +1,4 @@
-//! A controller: its queue, last passes and failures, and caches.
+//! A controller: its queue, last passes (reconciles) and failures, and caches.
 
 use super::{ago::Ago, shorten};
 use askama::Template;
@@ -17,7 +17,7 @@ pub(crate) struct KeyRow {
     pub(crate) key: String,
     /// State of the key in the queue.
     pub(crate) state: String,
-    /// Number of failures in a row.
+    /// Number of consecutive failures.
     pub(crate) failures: u32,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct CacheRow {
 pub(crate) struct ControllerPage {
     /// Name of the controller.
     pub(crate) name: String,
-    /// Kind that it reconciles. Empty for none.
+    /// Kind that the controller reconciles. Empty for none.
     pub(crate) kind: String,
     /// Number of workers.
     pub(crate) workers: usize,

@@ -10,7 +10,7 @@ use evenkeel_scheduler::explain::{Explained as Scheduled, NodeExplained};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
-/// Maximum length of the text of an object in bytes. A form of this size arrives.
+/// Maximum length of an object's YAML in bytes. The server accepts forms of this size.
 const MAX_TEXT: usize = 200_000;
 /// Maximum number of changed fields on a page.
 const MAX_ROWS: usize = 200;
@@ -54,13 +54,13 @@ pub(crate) enum Outcome {
     Refused(Refused),
     /// The edit changes nothing.
     Unchanged,
-    /// The API server would take the edit.
+    /// The API server would accept the edit.
     Admitted {
         /// Fields that would change.
         rows: Vec<FieldRow>,
-        /// What controllers and scheduler would do.
+        /// Actions of the controllers and the scheduler.
         compared: Compared,
-        /// Reason why that is unknown. Empty if it is known.
+        /// Reason why these are unknown. Empty if they are known.
         error: String,
     },
 }
@@ -81,7 +81,7 @@ pub(crate) struct Refused {
     pub(crate) causes: Vec<(String, String)>,
 }
 
-/// A field that would change, or that the API server would not take.
+/// A field that would change, or whose change the API server would ignore.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FieldRow {
     /// Path of the field, such as `spec.template.spec.containers[name=web].image`.
@@ -90,18 +90,18 @@ pub(crate) struct FieldRow {
     pub(crate) before: String,
     /// Value after the edit. Empty without the field.
     pub(crate) after: String,
-    /// Who makes the change.
+    /// Origin of the change.
     pub(crate) by: ChangedBy,
 }
 
-/// Who makes a change.
+/// Origin of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ChangedBy {
     /// The edit itself.
     Edit,
     /// The API server: by admission or a default.
     Server,
-    /// Nobody: the API server would not take this part of the edit.
+    /// No one: the API server would ignore this part of the edit.
     Nobody,
 }
 
@@ -238,7 +238,7 @@ fn differences(path: &str, values: [Option<&Value>; 3], rows: &mut Vec<FieldRow>
     rows.push(FieldRow { path: path.to_owned(), before: text(live), after: text(after), by });
 }
 
-/// Returns the field that identifies the items of all lists.
+/// Returns the field that identifies the items in all these lists.
 fn key_of(lists: &[Option<&[Value]>; 3]) -> Option<&'static str> {
     let is_key = |key: &&'static str| {
         lists.iter().flatten().all(|list| {
@@ -279,7 +279,7 @@ pub(crate) struct Pair {
 pub(crate) struct Step {
     /// Words of the controller.
     pub(crate) text: String,
-    /// Whether it is a reason to wait.
+    /// Whether the step is a reason to wait.
     pub(crate) is_wait: bool,
     /// Whether the other side lacks it.
     pub(crate) differs: bool,
@@ -346,14 +346,14 @@ fn is_alike(one: &Step, other: &Step) -> bool {
     one.is_wait == other.is_wait && words(&one.text) == words(&other.text)
 }
 
-/// What controllers and scheduler would do before and after an edit.
+/// Actions of the controllers and the scheduler before and after an edit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Compared {
-    /// Controllers with an action or a reason to wait. Those that differ are first.
+    /// Controllers with an action or a reason to wait. Controllers with differences are first.
     pub(crate) rows: Vec<ComparedRow>,
     /// Number of rows that differ.
     pub(crate) differing: usize,
-    /// Number of controllers that do nothing and wait for nothing on either side.
+    /// Number of controllers without actions and waits on either side.
     pub(crate) quiet: usize,
     /// The scheduler's results. `None` for other objects than pods, and if the user may not see nodes and pods.
     pub(crate) scheduler: Option<SchedulerPair>,

@@ -20,7 +20,7 @@ pub(crate) struct EventRow {
     pub(crate) kind: Chip,
     /// Reason in CamelCase.
     pub(crate) reason: String,
-    /// The object that it is about.
+    /// The object that the event is about.
     pub(crate) object: Link,
     /// Message for people.
     pub(crate) message: String,
@@ -44,7 +44,7 @@ pub(crate) struct EventsPage {
     pub(crate) namespaces: Vec<String>,
     /// Number of further events that are not listed.
     pub(crate) more: usize,
-    /// Whether the cluster has more events than were read.
+    /// Whether the cluster has more events than the console read.
     pub(crate) cut: bool,
 }
 
@@ -68,7 +68,7 @@ pub(crate) fn rows(
     (rows.collect(), more)
 }
 
-/// Returns the last time of an event, in either form of the API.
+/// Returns the last time of an event, in either version of the Event API.
 fn last_time(event: &Value) -> Option<Timestamp> {
     let times = [
         &event["series"]["lastObservedTime"],

@@ -1,4 +1,4 @@
-//! Nodes as a heat map: a cell each, or, above [`MAX_CELLS`], a row for each zone.
+//! Nodes as a heat map: one cell for each node, or one row for each zone above [`MAX_CELLS`] nodes.
 
 use crate::route::ObjectPath;
 use askama::Template;
@@ -109,7 +109,7 @@ pub(crate) struct Zone {
 pub(crate) struct HeatMap {
     /// Number of nodes.
     pub(crate) total: usize,
-    /// Number of Ready nodes, cordoned ones included.
+    /// Number of Ready nodes, including cordoned ones.
     pub(crate) ready: usize,
     /// Whether cells show their labels.
     pub(crate) large: bool,

@@ -14,7 +14,7 @@ pub(crate) struct Layout<'a> {
     pub(crate) is_program: bool,
     /// Whether there is a page of the pods that wait for a node.
     pub(crate) has_pending: bool,
-    /// Whether there are pages of changes of a copy.
+    /// Whether there are pages of what-ifs.
     pub(crate) has_what_if: bool,
     /// Path in the navigation that the page belongs to.
     pub(crate) section: &'a str,
@@ -40,7 +40,7 @@ pub(crate) enum Viewer<'a> {
     },
 }
 
-/// The page to log in on.
+/// The log-in page.
 #[derive(Debug, Clone, Template)]
 #[template(path = "login.html")]
 pub(crate) struct LoginPage<'a> {
@@ -52,7 +52,7 @@ pub(crate) struct LoginPage<'a> {
 #[derive(Debug, Clone, Template)]
 #[template(path = "error.html")]
 pub(crate) struct ErrorPage<'a> {
-    /// Whether to log in would help.
+    /// Whether a log-in would help.
     pub(crate) wants_login: bool,
     /// Resource of a list that the user may be allowed to see in a single namespace. Empty for others.
     pub(crate) resource: &'a str,

@@ -91,7 +91,7 @@ pub(crate) struct TableCell {
     pub(crate) is_namespace: bool,
     /// State, in place of the text.
     pub(crate) chip: Option<Chip>,
-    /// Namespace of the object that the cell names, if the list has those of all namespaces.
+    /// Namespace of the object that the cell names, if the list has objects of all namespaces.
     pub(crate) namespace: String,
 }
 
@@ -102,7 +102,7 @@ pub(crate) struct StatusLink {
     pub(crate) link: Link,
     /// Number of objects.
     pub(crate) count: usize,
-    /// Whether the list is filtered by it.
+    /// Whether the list is filtered by this status.
     pub(crate) is_here: bool,
 }
 
@@ -131,7 +131,7 @@ pub(crate) struct ListPage {
 }
 
 /// Returns a list. `table` is the response of the API server as a `Table` (`meta.k8s.io/v1`). Objects with problems are first.
-/// `statuses` are the numbers of objects by status, if the table is sorted and filtered by it already.
+/// `statuses` are the numbers of objects by status, if the table is already sorted and filtered by status.
 pub(crate) fn list(
     now: Timestamp,
     kind: &Kind,

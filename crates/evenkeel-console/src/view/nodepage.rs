@@ -35,7 +35,7 @@ pub(crate) struct NodeFacts {
     pub(crate) pods: String,
 }
 
-/// Returns the facts of a node. `pods` may have those of other nodes, too. `None` if the user may not see pods.
+/// Returns the facts of a node. `pods` may include pods of other nodes. `None` if the user may not see pods.
 pub(crate) fn node_facts(
     faults: &NodeFaults,
     now: Timestamp,

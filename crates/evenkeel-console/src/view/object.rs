@@ -111,7 +111,7 @@ pub(crate) fn yaml(object: &Value) -> String {
     text
 }
 
-/// Returns the state of an object: phase, conditions, deletion. A pod's own state stands for phase and deletion.
+/// Returns the state of an object: phase, conditions, deletion. A pod's own state replaces phase and deletion.
 pub(crate) fn chips(object: &Value, pod: Option<&Chip>) -> Vec<Chip> {
     let mut chips: Vec<Chip> = pod.into_iter().cloned().collect();
     if pod.is_none() && !object["metadata"]["deletionTimestamp"].is_null() {
@@ -135,7 +135,7 @@ pub(crate) fn chips(object: &Value, pod: Option<&Chip>) -> Vec<Chip> {
     chips
 }
 
-/// Returns the tone of a condition. Some report trouble when they are true.
+/// Returns the tone of a condition. Some conditions report a problem when they are true.
 fn tone(type_: &str, value: &str) -> &'static str {
     let reports_trouble = ["Pressure", "Failure", "Failed", "Unavailable", "DisruptionTarget"];
     let is_trouble = reports_trouble.iter().any(|part| type_.ends_with(part));

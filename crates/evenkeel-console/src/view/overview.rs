@@ -61,13 +61,13 @@ pub(crate) struct ControllerRow {
 pub(crate) struct Overview {
     /// What the page is about.
     pub(crate) heading: String,
-    /// Why the process does not work. Empty for one that does.
+    /// Reason why the process is on standby. Empty if it is active.
     pub(crate) standby: String,
-    /// Objects that need attention, of those that the user may see.
+    /// Objects that need attention, among those that the user may see.
     pub(crate) attention: Vec<Item>,
     /// Number of objects that need attention and are not listed.
     pub(crate) more: usize,
-    /// Whether the user may see all that could need attention.
+    /// Whether the user may see all objects that could need attention.
     pub(crate) sees_all: bool,
     /// Numbers of objects.
     pub(crate) tiles: Vec<Tile>,
@@ -77,13 +77,13 @@ pub(crate) struct Overview {
     pub(crate) nodes: Option<HeatMap>,
     /// Writes, latencies, queues. Empty if the user may not see metrics.
     pub(crate) plots: Vec<Plot>,
-    /// The same of some hours. Empty in the first minutes, too.
+    /// The same for some hours. Also empty in the first minutes.
     pub(crate) history: Vec<Plot>,
     /// Whether the user may see controllers.
     pub(crate) has_controllers: bool,
-    /// Controllers that work, wait or failed.
+    /// Controllers that are busy, wait or have failed.
     pub(crate) busy: Vec<ControllerRow>,
-    /// Controllers that neither work nor wait, and that have not failed.
+    /// Controllers that are idle and have not failed.
     pub(crate) quiet: Vec<ControllerRow>,
 }
 
@@ -107,8 +107,8 @@ pub(crate) struct VisibleObjects<'a> {
     pub(crate) warnings: Option<Warnings>,
 }
 
-/// Returns the first page. A part that the user may not see, or that the process does not have, is `None`, or empty. The reason
-/// of the former is in `refused`.
+/// Returns the first page. A part that the user may not see, or that the process does not have, is `None` or empty. The reasons
+/// for parts that the user may not see are in `refused`.
 pub(crate) fn overview(
     heading: String,
     objects: VisibleObjects<'_>,
@@ -338,7 +338,7 @@ mod tests {
         for part in ["attention", "tiles", "nodes", "plots", "history", "controllers"] {
             assert!(!html.contains(&format!("id=\"{part}\"")), "{part} in {html}");
         }
-        // The shades of nodes would tell of pods.
+        // The shades of nodes would reveal the pods' requests.
         let nodes = Some(heat_map(Vec::new(), &[], &NodeFaults::default(), now));
         let objects = VisibleObjects { nodes, ..VisibleObjects::default() };
         let page = overview("Cluster a".to_owned(), objects, None, Vec::new(), Vec::new());

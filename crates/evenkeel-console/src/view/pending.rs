@@ -16,9 +16,9 @@ const MAX_REASON: usize = 240;
 pub(crate) struct PendingRow {
     /// Namespace and name, with the pod's page.
     pub(crate) pod: Link,
-    /// Page of its nodes and plugins.
+    /// Page of the pod's scheduling: nodes and plugins.
     pub(crate) scheduling: String,
-    /// Scheduler that is responsible for it.
+    /// Scheduler that is responsible for the pod.
     pub(crate) scheduler: String,
     /// Value of the pod's PriorityClass. 0 without one.
     pub(crate) priority: i32,
@@ -38,7 +38,7 @@ pub(crate) struct PendingPage {
     pub(crate) namespaces: Vec<String>,
     /// Number of pods by queue of the scheduler. Empty if the user may not see metrics.
     pub(crate) queues: Vec<(String, u64)>,
-    /// Why the process schedules no pods. Empty for one that does.
+    /// Reason why the process schedules no pods. Empty if it does.
     pub(crate) standby: String,
     /// Whether the process has read the pods.
     pub(crate) is_read: bool,

@@ -6,7 +6,7 @@ use askama::Template;
 const WIDTH: f64 = 300.0;
 /// Height of the drawing in its own units.
 const HEIGHT: f64 = 72.0;
-/// Space above the highest point, so that its line is not cut.
+/// Space above the highest point, so that its line is not clipped.
 const TOP: f64 = 4.0;
 
 /// Values over time, oldest first. A missing value is a gap.
@@ -23,7 +23,7 @@ pub(crate) struct Series {
 pub(crate) struct Range {
     /// Length in seconds.
     pub(crate) seconds: f64,
-    /// Name of its begin, below the plot.
+    /// Label of its start, below the plot.
     pub(crate) begin: &'static str,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct Line {
     pub(crate) name: &'static str,
     /// Class in the style sheet: `line0`, `line1`.
     pub(crate) class: String,
-    /// Points of each part between gaps, as an SVG polyline has them.
+    /// Points of each part between gaps, in the format of an SVG polyline.
     pub(crate) parts: Vec<String>,
     /// Newest value with its unit.
     pub(crate) value: String,
@@ -46,9 +46,9 @@ pub(crate) struct Line {
 pub(crate) struct Plot {
     /// Title of the plot.
     pub(crate) title: &'static str,
-    /// Lines, each with its colour.
+    /// Lines, each with its color.
     pub(crate) lines: Vec<Line>,
-    /// Name of the begin of the axis of time.
+    /// Label of the start of the time axis.
     pub(crate) begin: &'static str,
     /// Highest value of the axis.
     pub(crate) top: String,
@@ -105,7 +105,7 @@ fn parts(points: &[(f64, Option<f64>)], seconds: f64, top: f64) -> Vec<String> {
         }
     }
     let line = |part: Vec<String>| match part.as_slice() {
-        // A line between equal points is a dot: its ends are round.
+        // A line between equal points shows as a dot, because its ends are round.
         [point] => format!("{point} {point}"),
         points => points.join(" "),
     };

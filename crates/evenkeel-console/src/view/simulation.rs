@@ -54,11 +54,11 @@ pub(crate) struct TimeFacts {
     pub(crate) now: String,
     /// Factor of the system's time.
     pub(crate) speed: f64,
-    /// Time that a jump has yet to go. Empty without one.
+    /// Remaining time of a jump. Empty without a jump.
     pub(crate) jump: String,
     /// Whether the time is the cluster's own.
     pub(crate) is_adjustable: bool,
-    /// Whether the user may change it.
+    /// Whether the user may change the time.
     pub(crate) may_change: bool,
 }
 
@@ -84,9 +84,9 @@ pub(crate) struct FaultRow {
     pub(crate) zone: String,
     /// Name of the fault.
     pub(crate) fault: &'static str,
-    /// Time of its end; `None` if it lasts until it is ended.
+    /// End time of the fault; `None` if it lasts until a user ends it.
     pub(crate) until: Option<Ago>,
-    /// Whether it can be ended here: it is that of an annotation, not of a Behavior.
+    /// Whether this page can end the fault: its source is an annotation, not a Behavior.
     pub(crate) is_annotated: bool,
 }
 
@@ -99,9 +99,9 @@ pub(crate) struct BehaviorRow {
     pub(crate) selects: Vec<String>,
     /// What it sets, in lines.
     pub(crate) sets: Vec<String>,
-    /// Whether it has no effect for now.
+    /// Whether the Behavior is suspended.
     pub(crate) is_suspended: bool,
-    /// Errors of its fields. Empty for a valid one.
+    /// Errors of the Behavior's fields. Empty for a valid one.
     pub(crate) invalid: String,
 }
 
@@ -292,7 +292,7 @@ fn selector(selector: &Value) -> String {
 }
 
 impl TimeFacts {
-    /// Returns the time, its speed and the time that a jump has yet to go. `speed` is `None` for the system's time.
+    /// Returns the time, its speed and the remaining time of a jump. `speed` is `None` for the system's time.
     pub(crate) fn new(now: Timestamp, own: Option<(f64, Duration)>, may_change: bool) -> Self {
         let (speed, jump) = own.unwrap_or((1.0, Duration::ZERO));
         let total = jump.as_secs();

@@ -1,6 +1,6 @@
-//! Whether a program works or stands by.
+//! Whether a program is active or on standby.
 
-/// Who holds the lease of a leader election.
+/// Holder of the Lease of a leader election.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Holder {
     /// This process, which leads.
@@ -18,7 +18,7 @@ pub(crate) enum Holder {
 pub(crate) struct Standing {
     /// Namespace and name of the Lease.
     pub(crate) lease: String,
-    /// Who holds it.
+    /// Holder of the Lease.
     pub(crate) holder: Holder,
 }
 

@@ -14,7 +14,7 @@ pub(crate) struct Switch {
     pub(crate) values: String,
     /// Effect of the annotation.
     pub(crate) meaning: String,
-    /// Whether the switch has two states, `true` and no annotation. Faults also take the time when they end.
+    /// Whether the switch has two states, `true` and no annotation. Faults also accept their end time.
     pub(crate) is_toggle: bool,
 }
 

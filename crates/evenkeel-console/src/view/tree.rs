@@ -12,7 +12,7 @@ pub(crate) struct Branch {
     pub(crate) link: Link,
     /// State of the object, if it is known.
     pub(crate) state: Option<Chip>,
-    /// Whether it needs attention: a controller has a next action or a wait for it, or failed.
+    /// Whether the object needs attention: a controller has a next action or a wait for it, or has failed.
     pub(crate) attention: bool,
     /// Whether it is the object of the page.
     pub(crate) is_here: bool,

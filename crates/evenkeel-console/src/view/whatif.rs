@@ -15,13 +15,13 @@ const DEFAULT_DURATION: &str = "1h";
 pub(crate) struct WhatIfForm {
     /// Nodes to drain that are chosen by name.
     pub(crate) drain: Vec<String>,
-    /// Further nodes to drain: one name, zone or selector a line.
+    /// Further nodes to drain: one name, zone or selector per line.
     pub(crate) drain_more: String,
-    /// Nodes to remove: one a line.
+    /// Nodes to remove, one per line.
     pub(crate) remove: String,
     /// Number of nodes to add.
     pub(crate) add_nodes: String,
-    /// Node that the added ones are like.
+    /// Node that is the model of the added nodes.
     pub(crate) like: String,
     /// Nodes that lose their connection.
     pub(crate) outage: String,
@@ -105,7 +105,7 @@ pub(crate) struct RunRow {
     pub(crate) id: u64,
     /// The change in words.
     pub(crate) change: String,
-    /// User who started it. Empty for the administrator.
+    /// User who started the run. Empty for the administrator.
     pub(crate) user: String,
     /// Number of objects of the copy.
     pub(crate) objects: usize,
@@ -120,9 +120,9 @@ pub(crate) struct RunRow {
 pub(crate) enum RunState {
     /// It has not ended.
     Running {
-        /// How far it is, in words.
+        /// Progress in words.
         words: String,
-        /// How far it is, in percent.
+        /// Progress in percent.
         percent: u64,
     },
     /// It has a report.
@@ -132,7 +132,7 @@ pub(crate) enum RunState {
         /// What happened, in a sentence.
         summary: String,
     },
-    /// It has none, for this reason.
+    /// The run has no report, for this reason.
     Ended(String),
 }
 
