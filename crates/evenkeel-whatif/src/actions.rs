@@ -84,7 +84,7 @@ impl Actor {
         }
     }
 
-    /// Makes the parts of the change, one after the other.
+    /// Performs the parts of the change, one after the other.
     pub(crate) async fn change(&self, scenario: &Scenario) {
         for description in self.planned(scenario) {
             self.recorder.record_change(&description, EventKind::Planned);
@@ -117,7 +117,7 @@ impl Actor {
         }
     }
 
-    /// Returns the descriptions of the parts, in their order. A node that an earlier part makes or labels is not among them.
+    /// Returns the descriptions of the parts, in their order. A node that an earlier part creates or labels is not among them.
     fn planned(&self, scenario: &Scenario) -> Vec<String> {
         let of_nodes = |verb: &'static str, choices: &[Nodes]| {
             let nodes = self.chosen(choices).into_iter();
@@ -151,8 +151,8 @@ impl Actor {
         nodes
     }
 
-    /// Applies an object as kubectl does, and waits until the next ones can use it: a new namespace has its service account,
-    /// the resource of a definition among `all` is served.
+    /// Applies an object as kubectl does, and waits until later objects can use it: a new namespace has its service account,
+    /// and the resource of a CustomResourceDefinition among `all` is served.
     async fn apply(&self, object: &Value, all: &[Value]) -> Result<(), String> {
         let (version, kind) = (text(object, "/apiVersion"), text(object, "/kind"));
         let is_defined = all.iter().any(|other| {
@@ -198,7 +198,7 @@ impl Actor {
         }
     }
 
-    /// Starts simulated nodes that are like another one.
+    /// Starts simulated nodes that resemble another node.
     fn add_nodes(&self, count: u32, like: &str) -> Result<(), String> {
         let node = self.nodes.get("", like).ok_or_else(|| format!("there is no node {like:?}"))?;
         let first = u32::from(FIRST_NODE_ADDRESS);
@@ -256,7 +256,7 @@ impl Actor {
         patched.map(drop)
     }
 
-    /// Evicts the pods of a node until it has none that a drain evicts.
+    /// Evicts the pods of a node until no evictable pod is left.
     ///
     /// Upstream: `RunNodeDrain` with `--ignore-daemonsets`, `--delete-emptydir-data` and `--force`.
     async fn drain(&self, node: &str) -> Result<(), String> {
@@ -343,7 +343,7 @@ fn add_part(count: u32, like: &str) -> String {
     format!("add {count} {nodes} like {like}")
 }
 
-/// Returns whether a drain evicts a pod: not those of DaemonSets, and not the mirrors of static pods.
+/// Returns whether a drain evicts a pod. It does not evict pods of DaemonSets and mirror pods of static pods.
 ///
 /// Upstream: `daemonSetFilter`, `mirrorPodFilter`.
 fn is_evictable(pod: &Pod) -> bool {

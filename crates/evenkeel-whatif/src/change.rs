@@ -16,7 +16,7 @@ const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
 /// Maximum number of nodes that an error names.
 const MAX_NAMED: usize = 10;
 
-/// Simulation of a cluster: its change, and how it runs.
+/// Scenario of a simulation: the change, and the settings of the run.
 #[derive(Debug, Clone)]
 pub struct Scenario {
     /// Seed of all random decisions.
@@ -25,7 +25,7 @@ pub struct Scenario {
     pub scheduler: SchedulerOptions,
     /// Objects to apply, in order.
     pub apply: Vec<Value>,
-    /// Nodes to add: their number, and the name of the node that they are like.
+    /// Nodes to add: their number, and the name of the node that is their model.
     pub add: Option<(u32, String)>,
     /// Nodes to drain, one after the other.
     pub drain: Vec<Nodes>,
@@ -73,7 +73,7 @@ impl Scenario {
     /// Checks that each selection matches one of these nodes of the cluster, or one that the change applies.
     ///
     /// # Errors
-    /// The first selection that matches none.
+    /// Returns the first selection that matches no node.
     pub(crate) fn check(&self, nodes: &[Node]) -> Result<(), NoSuchNode> {
         let applied = nodes_in(&self.apply);
         let like = self.add.as_ref().map(|(_, like)| Nodes::Name(like.clone()));

@@ -129,8 +129,8 @@ impl Cluster {
     }
 }
 
-/// Adds the namespaces that objects name, and the silence of nodes that are not ready without a fault by an annotation or a
-/// Behavior. Such a fault ends as it would in the cluster. `now` is the time of the copy.
+/// Adds the namespaces that objects name. Partitions nodes that are not ready, unless an annotation or a Behavior gives them a
+/// fault, which ends as it would in the cluster. `now` is the time of the copy.
 pub(crate) fn prepare(mut objects: Vec<Value>, now: Timestamp) -> Vec<Value> {
     let is_namespace = |object: &&Value| object["kind"] == "Namespace";
     let mut known: BTreeSet<String> = objects
@@ -169,7 +169,7 @@ pub(crate) fn prepare(mut objects: Vec<Value>, now: Timestamp) -> Vec<Value> {
     objects
 }
 
-/// Sets the annotation that cuts a node off from the API server.
+/// Sets the annotation that partitions a node from the API server.
 fn silence(node: &mut Value) {
     let Some(metadata) = fields(node, "metadata") else { return };
     let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));

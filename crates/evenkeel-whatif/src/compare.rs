@@ -25,13 +25,13 @@ pub struct Comparison {
     pub evicted: Vec<Difference>,
     /// Workloads whose number of pending pods differs.
     pub pending: Vec<Difference>,
-    /// Workloads whose pending pods have other messages of the scheduler.
+    /// Workloads whose pending pods have different messages of the scheduler.
     pub reasons: Vec<Reasons>,
-    /// Workloads with fewer ready pods than before the change for another time, in seconds.
+    /// Workloads whose time with fewer ready pods than before the change differs, in seconds.
     pub shortages: Vec<Figure<String>>,
-    /// Budgets that allowed no disruption for another time, in seconds.
+    /// Budgets whose time without allowed disruptions differs, in seconds.
     pub budgets: Vec<Figure<String>>,
-    /// Budgets that refused to evict another number of pods.
+    /// Budgets whose number of refused evictions differs.
     pub refused: Vec<Difference>,
     /// Workloads and nodes (`WORKLOAD on NODE`) whose number of pods differs.
     pub placements: Vec<Difference>,
@@ -46,7 +46,7 @@ pub struct Comparison {
 /// Figure of a report, such as the number of evicted pods, with its values in both variants.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Figure<Name = &'static str> {
-    /// Name, with the unit where the figure stands alone, such as `settled after (s)`.
+    /// Name, with the unit if the figure has no section of its own, such as `settled after (s)`.
     pub name: Name,
     /// Value in each variant; `None` if the variant has none.
     pub values: [Option<f64>; 2],
@@ -64,7 +64,7 @@ pub struct Difference {
 /// Messages of the scheduler about the pending pods of a workload.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Reasons {
-    /// Workload; the pod if it has none.
+    /// Workload; the pod's name if it has none.
     pub name: String,
     /// Messages in each variant, sorted; none if the variant has no pending pods of the workload.
     pub values: [Vec<String>; 2],
@@ -160,7 +160,7 @@ fn figures(reports: [&Report; 2]) -> Vec<Figure> {
     figures
 }
 
-/// Returns the workloads whose pending pods have other messages.
+/// Returns the workloads whose pending pods have different messages.
 fn reasons(reports: [&Report; 2]) -> Vec<Reasons> {
     let messages = reports.map(|report| {
         let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Which simulated kubelets are alive, for a node monitor that needs no heartbeats.
+//! Liveness of simulated kubelets, for a node monitor that needs no heartbeats.
 
 use evenkeel_api::views::Node;
 use evenkeel_controllers::core::nodelifecycle::Heartbeats;
@@ -20,7 +20,7 @@ pub(crate) struct Kubelets {
 struct State {
     /// Names of their nodes.
     nodes: BTreeSet<String>,
-    /// Faults of the nodes; before the components start, those of annotations.
+    /// Faults of the nodes. Before the components start, only the faults of annotations.
     faults: NodeFaults,
 }
 
@@ -39,8 +39,8 @@ impl Kubelets {
         self.lock().faults = faults.clone();
     }
 
-    /// Returns the heartbeats of kubelets that no fault cuts off from the API server. A node that somebody creates in the
-    /// simulation has no kubelet, and no heartbeats.
+    /// Returns the heartbeats of kubelets that no fault partitions from the API server. A node that is created in the
+    /// simulation has no kubelet and no heartbeats.
     pub(crate) fn heartbeats(&self) -> Heartbeats {
         let kubelets = self.clone();
         Heartbeats::known_by(move |node| kubelets.is_alive(node))

@@ -35,7 +35,7 @@ pub(crate) struct Recorder {
 struct State {
     /// Start of the recording; `None` while the cluster settles.
     start: Option<Timestamp>,
-    /// Time of the last event of anything but a Job's pod.
+    /// Time of the last event that is not about a Job's pod.
     last_change: Option<Timestamp>,
     happened: Vec<RecordedEvent>,
     unrecorded: u64,
@@ -197,7 +197,7 @@ fn is_ready(pod: &Pod) -> bool {
     condition::is_true(&pod.status.conditions, "Ready")
 }
 
-/// Returns the reason of a condition that is true.
+/// Returns the reason of a condition if it is true.
 fn has_condition<'a>(pod: &'a Pod, kind: &str) -> Option<&'a str> {
     let found = condition::find(&pod.status.conditions, kind)?;
     (&*found.status == TRUE).then_some(&*found.reason)

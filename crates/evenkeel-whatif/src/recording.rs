@@ -25,13 +25,13 @@ pub struct Recording {
     pub pods: BTreeMap<String, PodRecord>,
     /// Disruptions that each budget allowed at the start, by namespace and name.
     pub budgets: BTreeMap<String, i32>,
-    /// Events by time; those of one instant by object.
+    /// Events, ordered by time. Events of one instant are ordered by object.
     pub happened: Vec<RecordedEvent>,
     /// Number of events that were not recorded, because the recording was full.
     pub unrecorded: u64,
     /// Number of executed writes by writer and kind.
     pub writes: BTreeMap<Write, u64>,
-    /// Remarks on parts of the cluster that the simulation does not have.
+    /// Remarks on parts of the cluster that the simulation leaves out.
     pub remarks: Vec<String>,
 }
 
@@ -163,7 +163,7 @@ pub enum EventKind {
         /// Namespace and name of the pod.
         pod: String,
     },
-    /// The change has this part, which has not started yet.
+    /// The change includes this part, which has not started yet.
     Planned,
     /// A part of the change started.
     Began,
@@ -176,9 +176,9 @@ pub enum EventKind {
     },
 }
 
-/// Sorts events by time, and those of one instant by object: first the change itself, then nodes, pods and budgets. Pods that
-/// end or are removed come before other pods, because these may take their place. The events of one object keep their order,
-/// and so do those of the change.
+/// Sorts events by time, and events of one instant by object: first the change itself, then nodes, pods and budgets. Pods that
+/// end or are removed come before other pods, because others may take their place. The events of one object keep their order,
+/// as do those of the change.
 pub(crate) fn sort(happened: &mut [RecordedEvent]) {
     let leaving: BTreeSet<(Duration, String)> = happened
         .iter()

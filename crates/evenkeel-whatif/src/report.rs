@@ -31,7 +31,7 @@ pub struct Report {
     /// Seconds of the recording.
     #[serde(serialize_with = "seconds")]
     pub duration: Duration,
-    /// Seconds until the last event; `None` if there was one in the last minute. Jobs do not count.
+    /// Seconds until the last event; `None` if the last minute had an event. Jobs do not count.
     #[serde(serialize_with = "optional_seconds")]
     pub settled_after: Option<Duration>,
     /// Parts of the change.
@@ -50,7 +50,7 @@ pub struct Report {
     pub placements: Vec<Placement>,
     /// Executed writes by component and kind, the most frequent first. Renewals of Leases are left out.
     pub writes: Vec<WriteCount>,
-    /// Remarks on parts of the cluster that the simulation does not have.
+    /// Remarks on parts of the cluster that the simulation leaves out.
     pub remarks: Vec<String>,
     /// All events, by time.
     pub timeline: Vec<RecordedEvent>,
@@ -61,17 +61,17 @@ pub struct Report {
 pub struct Part {
     /// Description, such as `drain node-1`.
     pub description: String,
-    /// Seconds until it started; the time of the whole recording if it did not.
+    /// Seconds until the part started; the duration of the recording if it did not start.
     #[serde(serialize_with = "seconds")]
     pub began: Duration,
-    /// Whether it started. A drain that a budget blocks keeps the parts after it from that.
+    /// Whether the part started. If a budget blocks a drain, later parts do not start.
     pub started: bool,
-    /// Seconds until it was complete; `None` if it was not.
+    /// Seconds until the part was complete; `None` if it did not complete.
     #[serde(serialize_with = "optional_seconds")]
     pub completed: Option<Duration>,
     /// Error with which it failed; empty if it did not fail.
     pub error: String,
-    /// What a drain that is not complete waits for: budgets that refuse evictions, or pods that terminate. Empty for none.
+    /// Reasons why an incomplete drain waits: budgets that refuse evictions, or pods that terminate. Empty for none.
     pub waits: String,
 }
 
@@ -98,7 +98,7 @@ pub struct Pending {
     pub pod: String,
     /// Workload that owns the pod; empty for a pod without an owner.
     pub workload: String,
-    /// Seconds until it was created; zero for a pod that was pending before the change.
+    /// Seconds until the pod was created; zero for a pod that was pending before the change.
     #[serde(serialize_with = "seconds")]
     pub since: Duration,
     /// Whether it was pending before the change.
@@ -221,7 +221,7 @@ pub fn report(recording: &Recording) -> Report {
 }
 
 impl Report {
-    /// Returns whether nothing happened at all.
+    /// Returns whether the report has no effects.
     pub(crate) fn is_empty(&self) -> bool {
         self.timeline.is_empty() && self.writes.is_empty()
     }
@@ -234,7 +234,7 @@ impl Report {
 }
 
 impl Part {
-    /// Returns how it ended, in words.
+    /// Returns the outcome of the part, in words.
     pub(crate) fn outcome(&self) -> String {
         match (self.completed, &*self.error, &*self.waits) {
             (None, "", _) if !self.started => "not begun at the end".to_owned(),

@@ -29,15 +29,15 @@ use evenkeel_runtime::clock::Clock;
 use serde_json::Value;
 use std::{collections::BTreeMap, io, net::Ipv4Addr, sync::mpsc, time::Duration};
 
-/// Maximum time that a cluster has to settle before the change.
+/// Maximum time for a cluster to settle before the change.
 const MAX_SETTLING: Duration = Duration::from_mins(30);
 /// Interval at which to check whether the cluster has settled.
 const SETTLING_CHECK: Duration = Duration::from_secs(10);
 /// Factor by which the node monitor is slower if no node becomes ready or not ready by itself.
 const SLOW_MONITOR: u32 = 60;
-/// Maximum factor by which heartbeats are slower: periods of years.
+/// Maximum factor by which heartbeats are slower. It leads to periods of years.
 const MAX_SLOWDOWN: u64 = 10_000_000;
-/// Number of parts of the run after which progress is reported.
+/// Number of progress reports in a run.
 const PROGRESS_STEPS: u32 = 1000;
 /// First address of pods, of the range that RFC 6598 reserves for carriers.
 const FIRST_POD_ADDRESS: Ipv4Addr = Ipv4Addr::new(100, 64, 0, 1);
@@ -45,8 +45,8 @@ const FIRST_POD_ADDRESS: Ipv4Addr = Ipv4Addr::new(100, 64, 0, 1);
 /// Controller that a simulation leaves out if the usage of all pods is unknown.
 const AUTOSCALER: &str = "horizontal-pod-autoscaler-controller";
 
-/// Controllers that a simulation leaves out: those of credentials, which a copy lacks, and the one that only warns of conflicts
-/// between SELinux labels.
+/// Controllers that a simulation leaves out: those of credentials, which a copy lacks, and the controller that only warns of
+/// conflicting SELinux labels.
 const LEFT_OUT_CONTROLLERS: [&str; 14] = [
     "bootstrap-signer-controller",
     "certificatesigningrequest-approving-controller",
@@ -208,7 +208,7 @@ impl Components<'_> {
             let start = recorder.begin();
             let before = snapshot(&plane, start);
             let end = clock.instant() + scenario.duration;
-            // A change that has not ended by then, such as a drain that a budget blocks, stays as it is.
+            // A change that has not ended by then, such as a drain that a budget blocks, stays incomplete.
             let change = tokio::time::timeout_at(end, actor.change(scenario));
             let run = async {
                 let _ = change.await;
@@ -235,7 +235,7 @@ impl Components<'_> {
             delays: Delays { job: Some(self.scenario.job_duration), ..Delays::default() },
             lease_renewal: defaults.lease_renewal * self.speed.heartbeats,
             lease_duration: defaults.lease_duration * self.speed.heartbeats,
-            // Reports of an unchanged status tell nobody anything: renewals of the Lease are enough.
+            // Reports of an unchanged status are unnecessary: renewals of the Lease are enough.
             status_report: Duration::MAX,
             first_pod_ip: FIRST_POD_ADDRESS,
             interprets_commands: false,
@@ -284,7 +284,7 @@ async fn start_server(
         .seed(seed)
         .authorization_mode("AlwaysAllow")
         .priority_and_fairness(false)
-        // Nobody reads who wrote which field.
+        // No component reads managed fields.
         .tracks_field_managers(false)
         .max_requests_in_flight(0, 0);
     if let Some(ranges) = cluster.service_ranges() {
@@ -317,18 +317,18 @@ async fn report_progress(
 /// Factors by which the heartbeats of nodes and their monitor are slower than in a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Speed {
-    /// Of renewals of Leases. The monitor knows which kubelets are alive, so one at the start is enough: a thousand nodes would
-    /// need 8,640,000 renewals a day.
+    /// Factor for renewals of Leases. The monitor knows which kubelets are alive, so one renewal at the start is enough: a
+    /// thousand nodes would need 8,640,000 renewals a day.
     heartbeats: u32,
-    /// Of the time after which the monitor misses a node that it does not know to be alive.
+    /// Factor for the grace period of a node that the monitor does not know to be alive.
     grace: u32,
-    /// Of the other periods of the monitor.
+    /// Factor for the other periods of the monitor.
     monitor: u32,
 }
 
 impl Speed {
-    /// Returns the factors for a run of this length. If no node becomes ready or not ready by itself, a pass of the monitor
-    /// finds nothing.
+    /// Returns the factors for a run of this length. If no node becomes ready or not ready by itself, the monitor finds no
+    /// changes.
     fn of(readiness_changes: bool, duration: Duration) -> Self {
         let longest = duration.saturating_add(MAX_SETTLING).as_secs();
         let factor = longest / NodesOptions::default().lease_renewal.as_secs().max(1) + 1;
@@ -339,7 +339,7 @@ impl Speed {
     }
 }
 
-/// Waits until nothing happens any more, but not forever. Returns how long that took.
+/// Waits until the cluster has settled, up to a maximum. Returns the duration of the wait.
 async fn settle(recorder: &Recorder, clock: &Clock, progress: &impl Fn(Progress)) -> Duration {
     let start = clock.now();
     loop {

@@ -32,7 +32,7 @@ use std::{
 };
 use tokio::runtime::{Builder, Handle, Runtime};
 
-/// Interval of virtual time after which the server hears of the time even without a request.
+/// Interval of virtual time after which the server receives the time even without a request.
 const TICK: Duration = Duration::from_secs(10);
 
 /// Body of a response to the components.
@@ -43,9 +43,9 @@ type Id = u64;
 
 /// A command to the server.
 enum Command {
-    /// Carry out a request at this time.
+    /// Execute a request at this time.
     Call(Id, Timestamp, Box<Request<kube::client::Body>>),
-    /// Forget a request whose response nobody reads any more.
+    /// Forget a request whose response is no longer read.
     Cancel(Id),
     /// Note the time.
     Tick(Timestamp),
@@ -57,7 +57,7 @@ enum Effect {
     Whole(Id, Response<Bytes>),
     /// A response whose body follows, such as a watch.
     Head(Id, Response<()>),
-    /// A piece of the body of a response.
+    /// A chunk of the body of a response.
     Piece(Id, Bytes),
     /// The end of the body of a response.
     End(Id),
@@ -79,15 +79,15 @@ pub(crate) fn connection() -> (ServerHandle, ServerThread) {
     (ServerHandle(Arc::new(Mutex::new(components))), server)
 }
 
-/// The components' end of the connection: a service whose requests the server's thread carries out.
+/// The components' end of the connection: a service whose requests the server's thread executes.
 #[derive(Clone)]
 pub(crate) struct ServerHandle(Arc<Mutex<Components>>);
 
 struct Components {
     commands: Sender<Command>,
-    /// What each command led to, in the order of the commands.
+    /// Effects of each command, in the order of the commands.
     effects: Receiver<Vec<Effect>>,
-    /// Number of commands whose effects the components have not taken in.
+    /// Number of commands whose effects the components have not received.
     n_outstanding: usize,
     n_calls: Id,
     /// Requests without a response.
@@ -110,14 +110,14 @@ impl ServerHandle {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Builds the runtime of the components, in virtual time, which takes in the effects of commands when it is idle.
+    /// Builds the runtime of the components, in virtual time. It receives the effects of commands when it is idle.
     pub(crate) fn runtime(&self) -> std::io::Result<Runtime> {
         let handle = self.clone();
         let mut builder = Builder::new_current_thread();
         builder.enable_time().start_paused(true);
         builder.on_thread_park(move || {
             if handle.take_in_next() {
-                // A task to run keeps the runtime from letting time pass if the command had no effect.
+                // A runnable task keeps the runtime from advancing the time if the command had no effect.
                 #[expect(
                     clippy::disallowed_methods,
                     reason = "it does nothing, so it cannot panic"
@@ -128,7 +128,7 @@ impl ServerHandle {
         builder.build()
     }
 
-    /// Waits for the oldest outstanding command, and takes in its effects. Returns whether there was one.
+    /// Waits for the oldest outstanding command, and receives its effects. Returns whether there was a command.
     fn take_in_next(&self) -> bool {
         let mut components = self.lock();
         if components.n_outstanding == 0 {
@@ -136,7 +136,7 @@ impl ServerHandle {
         }
         components.n_outstanding -= 1;
         let Ok(effects) = components.effects.recv() else {
-            // The thread has ended by a panic, which its join reports. Nothing waits for it any more.
+            // The thread has ended by a panic, which its join reports. No component waits for it any longer.
             components.n_outstanding = 0;
             components.waiting.clear();
             components.streams.clear();
@@ -147,8 +147,7 @@ impl ServerHandle {
         true
     }
 
-    /// Takes in an effect. A response that is not sent to its request because that was dropped is dropped, too, which needs the
-    /// lock.
+    /// Receives an effect. If the request was dropped, its response is dropped too, which needs the lock.
     fn take_in(&self, effect: Effect) {
         match effect {
             Effect::Whole(id, response) => {
@@ -204,7 +203,7 @@ impl ServerHandle {
         .boxed()
     }
 
-    /// Tells the server the time at intervals, for as long as the future is polled.
+    /// Sends the time to the server periodically, while the future is polled.
     pub(crate) async fn tick(&self, clock: &Clock) {
         loop {
             clock.sleep(TICK).await;
@@ -213,18 +212,18 @@ impl ServerHandle {
     }
 }
 
-/// Returns the response to a request that the server's thread has not carried out because it ended.
+/// Returns the response to a request that the server's thread did not execute because it ended.
 fn ended() -> Response<Answer> {
     let mut response = Response::new(Full::default().boxed_unsync());
     *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
     response
 }
 
-/// Tells the server to forget a request when nobody waits for its response, or reads it, any more.
+/// Makes the server forget a request when its response is no longer awaited or read.
 struct CancelOnDrop {
     server: ServerHandle,
     id: Id,
-    /// Whether the response is there, whose body has a guard of its own.
+    /// Whether the response has arrived. Its body has its own guard.
     has_response: bool,
 }
 
@@ -277,7 +276,7 @@ impl ServerTime {
         evenkeel_apiserver::Clock::new(move || *time.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Sets the time, and lets the timers follow.
+    /// Sets the time, and fires the timers that are due.
     async fn set(&self, now: Timestamp) {
         let before =
             std::mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), now);
@@ -289,10 +288,10 @@ impl ServerTime {
 }
 
 impl ServerThread {
-    /// Carries out commands until all handles are dropped. `start` makes the server.
+    /// Executes commands until all handles are dropped. `start` creates the server.
     ///
     /// # Errors
-    /// Those of `start`, and an error of the operating system for the runtime.
+    /// Fails if `start` fails, or if the operating system cannot create the runtime.
     pub(crate) fn run<E: From<std::io::Error>>(
         self,
         time: &ServerTime,
@@ -333,11 +332,10 @@ impl ServerThread {
     }
 }
 
-/// Lets the server's runtime take the next command when it is idle.
+/// Gives the server's runtime the next command when it is idle.
 struct CommandGate {
     thread: ServerThread,
-    /// Where the runtime takes commands from; `None` before the server is ready and after
-    /// all handles are dropped.
+    /// Queue from which the runtime takes commands. `None` before the server is ready and after all handles are dropped.
     next: Option<channel::UnboundedSender<Command>>,
     is_first: bool,
 }
@@ -357,7 +355,7 @@ impl CommandGate {
     }
 }
 
-/// Requests that the server carries out.
+/// Requests that the server executes.
 struct Calls {
     service: Service,
     effects: Effects,
@@ -393,7 +391,7 @@ impl Calls {
     }
 }
 
-/// Sends a response: as a whole if its body is complete, and piece by piece otherwise.
+/// Sends a response: as a whole if its body is complete, otherwise in chunks.
 async fn send_response(id: Id, response: Response<evenkeel_apiserver::Body>, effects: &Effects) {
     let (head, mut body) = response.into_parts();
     let mut known = Vec::new();
@@ -439,7 +437,7 @@ pub(crate) mod tests {
         Build(#[from] BuildError),
     }
 
-    /// Runs a test beside a server of its own, in virtual time.
+    /// Runs a test with its own server, in virtual time.
     pub(crate) fn with_server<F: Future<Output = T>, T>(
         test: impl FnOnce(ServerHandle, Clock) -> F,
     ) -> T {

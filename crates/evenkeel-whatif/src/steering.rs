@@ -1,4 +1,4 @@
-//! What steers the simulation besides the cluster's own objects: annotations and Behaviors, as in `evenkeel up`.
+//! Inputs that steer the simulation besides the cluster's own objects: annotations and Behaviors, as in `evenkeel up`.
 //!
 //! | documented rule | implemented in |
 //! |---|---|
@@ -76,8 +76,8 @@ pub(crate) fn steer(cluster: &Cluster, scenario: &Scenario) -> Steered {
     Steered { start, objects, apply, has_behaviors, readiness_changes, autoscales, remarks }
 }
 
-/// Prepares the Behaviors of the cluster and of the change, and adds their definition if the cluster lacks it. Returns whether
-/// there are any.
+/// Prepares the Behaviors of the cluster and of the change, and adds their CustomResourceDefinition if the cluster lacks it.
+/// Returns whether there are any.
 fn follow_behaviors(
     objects: &mut Vec<Value>,
     apply: &mut [Value],
@@ -91,12 +91,12 @@ fn follow_behaviors(
         object["kind"] == "CustomResourceDefinition"
             && text(object, "/metadata/name") == BEHAVIOR_DEFINITION
     };
-    // Only a definition with a status is served at once.
+    // Only a CustomResourceDefinition with a status is served immediately.
     objects.retain(|object| !is_definition(object) || is_established(object));
     if !objects.iter().any(is_definition) {
         objects.push(definition());
     }
-    // The server dates those of the change.
+    // The server sets the creation time of the change's Behaviors.
     objects.iter_mut().filter(|object| is_behavior(object)).for_each(|found| date(found, start));
     let all = objects.iter_mut().chain(apply);
     all.filter(|object| is_behavior(object)).for_each(|found| reseed(found, seed));
@@ -129,7 +129,7 @@ fn strip(value: &mut Value) {
     }
 }
 
-/// Returns the definition of Behaviors, as a server that serves it has it.
+/// Returns the CustomResourceDefinition of Behaviors, with the status that a server sets.
 fn definition() -> Value {
     let mut definition = behavior_definition();
     let names = definition["spec"]["names"].clone();
@@ -153,7 +153,7 @@ fn is_established(definition: &Value) -> bool {
     conditions.any(|found| found["type"] == "Established" && found["status"] == "True")
 }
 
-/// Sets the creation of a Behavior that has none, from which the faults of nodes count.
+/// Sets the creation time of a Behavior that has none. The faults of nodes are timed from it.
 fn date(behavior: &mut Value, start: Timestamp) {
     let Some(metadata) = fields(behavior, "metadata") else { return };
     let created = metadata.entry("creationTimestamp").or_insert(Value::Null);
@@ -162,7 +162,7 @@ fn date(behavior: &mut Value, start: Timestamp) {
     }
 }
 
-/// Changes the seed of a Behavior by that of the run. Leaves a seed that is invalid.
+/// Combines the seed of a Behavior with that of the run. Leaves an invalid seed unchanged.
 fn reseed(behavior: &mut Value, seed: u64) {
     let Some(spec) = fields(behavior, "spec").filter(|_| seed != 0) else { return };
     let own = spec.entry("seed").or_insert_with(|| 0.into());
@@ -172,8 +172,8 @@ fn reseed(behavior: &mut Value, seed: u64) {
     }
 }
 
-/// Returns whether a node may become ready or not ready without a change of its object: by a Behavior, by an annotation with
-/// an end, or because it is ready in the copy in spite of its fault.
+/// Returns whether a node may become ready or not ready without a change of its object: by a Behavior, by an annotation with an
+/// end, or because it is ready in the copy despite its fault.
 fn changes_by_itself(
     objects: &[Value],
     apply: &[Value],
@@ -205,11 +205,11 @@ fn key(object: &Value) -> ObjectKey {
     (text("/kind"), text("/metadata/namespace"), text("/metadata/name"))
 }
 
-/// Autoscalers by whether the usage of their pods is known.
+/// Autoscalers, grouped by whether the usage of their pods is known.
 struct Autoscalers {
     /// Whether it is for some.
     known: bool,
-    /// Those of the cluster for which it is not.
+    /// Autoscalers of the cluster whose pods' usage is unknown.
     unknown: Vec<ObjectKey>,
 }
 
@@ -426,7 +426,7 @@ mod tests {
         assert_eq!((some.autoscales, names(&some)), (true, vec!["known".to_owned()]));
         let remark = "2 HorizontalPodAutoscalers do not act: the usage of the pods is unknown";
         assert_eq!(some.remarks, [remark]);
-        // Nobody writes about them, so they stay.
+        // Nothing changes them, so they stay.
         let none = steer(&cluster(&objects[1..]), &Scenario::default());
         assert_eq!((none.autoscales, names(&none).len()), (false, 3));
         let apply = vec![workload("guessed", load())];

@@ -43,19 +43,18 @@ impl Wire {
     }
 }
 
-/// Metrics of pods, which are computed on the components' side: the caches that they come from are of the same time there.
-/// Clones share them.
+/// Metrics of pods. They are computed on the components' side, where the caches have the same time. Clones share them.
 #[derive(Clone, Default)]
 pub(crate) struct PodMetrics(Arc<OnceLock<Usage>>);
 
 impl PodMetrics {
     /// Serves `metrics.k8s.io` from now on.
     pub(crate) fn serve(&self, usage: &Usage) {
-        // There is one source in a run.
+        // A run has only one source.
         let _ = self.0.set(usage.clone());
     }
 
-    /// Answers a list of the metrics of a namespace's pods; `None` for another request.
+    /// Returns the response to a list of the metrics of a namespace's pods; `None` for another request.
     fn answer(&self, request: &Request<kube::client::Body>) -> Option<Response<Answer>> {
         let usage = self.0.get()?;
         let (namespace, selector) = metrics_of(request.method(), request.uri())?;
@@ -104,7 +103,7 @@ impl tower::Service<Request<kube::client::Body>> for Wire {
                 None => self.server.call(request, self.clock.now()),
             };
         };
-        // A namespace's deletion still asks the server, which says that it has none.
+        // A namespace's deletion still lists events on the server, which has none.
         if write.resource == "events" && matches!(write.verb, "create" | "patch") {
             self.recorder.count(write);
             return futures::future::ok(written_event(request.method())).boxed();
@@ -138,8 +137,8 @@ fn json_answer(code: StatusCode, body: Bytes) -> Response<Answer> {
     answer
 }
 
-/// Asks for JSON instead of protobuf, as the store holds objects: without a socket between server and client, protobuf saves
-/// no bytes, and the server would have to encode each object.
+/// Requests JSON, which is the format in the store, instead of protobuf. Without a socket between server and client, protobuf
+/// saves no bytes, and the server would have to encode each object.
 fn accept_json(headers: &mut HeaderMap) {
     let Some(accept) = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()) else { return };
     let Some((first, rest)) = accept.split_once(',') else { return };

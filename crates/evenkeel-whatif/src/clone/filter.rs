@@ -6,7 +6,7 @@
 //! | webhooks, extension API servers, flow control: they belong to the original API server | no | `is_left_out_type` |
 //! | the Service `kubernetes` and its endpoints | no | `is_of_api_server` |
 //! | Secrets of tokens | no | `is_token` |
-//! | data of other Secrets, and of ConfigMaps if asked for | keys with empty values | `empty_data` |
+//! | data of other Secrets, and of ConfigMaps if requested | keys with empty values | `empty_data` |
 //! | resource version, managed fields, last applied configuration, election records | no | `clean_metadata` |
 //! | conversion webhooks of definitions | conversion `None` | `without_webhook` |
 //! | everything else, with UID, owners, node and status | yes | `keep` |
@@ -20,7 +20,7 @@ pub struct CloneOptions {
     pub without_config_maps: bool,
 }
 
-/// Annotations that are left out: the second may hold the data of a Secret.
+/// Annotations that are left out: the second one may contain the data of a Secret.
 const LEFT_OUT_ANNOTATIONS: [&str; 2] = [
     "control-plane.alpha.kubernetes.io/leader",
     "kubectl.kubernetes.io/last-applied-configuration",
@@ -29,7 +29,7 @@ const LEFT_OUT_ANNOTATIONS: [&str; 2] = [
 /// An empty value, and the base64 of an empty Docker configuration, which must be an object.
 const EMPTY_DATA: [(&str, &str); 2] = [("", ""), (".dockerconfigjson", "e30=")];
 
-/// Returns an object as the copy has it; `None` if the copy leaves it out.
+/// Returns the object as it is in the copy; `None` if the copy leaves it out.
 pub fn keep(mut object: Value, options: &CloneOptions) -> Option<Value> {
     let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
     let (api_version, kind) = (text("/apiVersion"), text("/kind").to_owned());

@@ -227,7 +227,7 @@ fn budgets(charts: &Charts, axis: TimeAxis) -> Option<Rows<'_>> {
         time(*longest)
     );
     let more = budgets.len().saturating_sub(MAX_BUDGETS);
-    // Names stand at the left: spans get the rest of the width.
+    // Names are at the left: spans use the rest of the width.
     let scale = (WIDTH - NAMES - 14.0) / (WIDTH - LEFT - 14.0);
     let place = |(x, width): (f64, f64)| {
         (plot::round(NAMES + (x - LEFT) * scale), plot::round((width * scale).max(1.5)))

@@ -1,4 +1,4 @@
-//! Texts and rows of a page.
+//! Strings and rows of a page.
 
 use super::{PageVariant, figures::Figures, plot::TimeAxis};
 use crate::{
@@ -189,7 +189,7 @@ impl<'a> VariantView<'a> {
     }
 }
 
-/// Returns a sentence about when the cluster had settled.
+/// Returns a sentence about the time when the cluster had settled.
 fn sentence(report: &Report) -> String {
     let total = time(report.duration);
     match report.settled_after {

@@ -73,8 +73,8 @@ struct NodeState {
 struct Readiness {
     before: usize,
     now: usize,
-    /// Numbers of ready pods, each with the time from which it holds: the number after all events of that instant, because
-    /// their order has no meaning. The first one holds from the change.
+    /// Numbers of ready pods, each with the time from which it holds. The events of one instant have no order, so their final
+    /// number counts. The first number holds from the change on.
     history: Vec<(Duration, usize)>,
 }
 
@@ -111,12 +111,12 @@ struct BudgetState {
     refused: Vec<String>,
 }
 
-/// Total time for which a condition held, and the spans in which it did.
+/// Total time for which a condition held, and the spans in which it held.
 #[derive(Default)]
 struct Interval {
     total: Duration,
     since: Option<Duration>,
-    /// Start and end of each span that is over.
+    /// Start and end of each completed span.
     spans: Vec<(Duration, Duration)>,
 }
 
@@ -286,8 +286,8 @@ impl<'a> Fold<'a> {
         self.change_ready(name, pod.ready, now);
     }
 
-    /// Records whether a pod is ready, and counts the ready pods of its workload. Leaves out Jobs, which have no number of
-    /// ready pods to keep.
+    /// Records whether a pod is ready, and counts the ready pods of its workload. Leaves out Jobs, which do not maintain a
+    /// number of ready pods.
     fn change_ready(&mut self, name: &'a str, ready: bool, now: Duration) {
         let Some(pod) = self.pods.get_mut(name).filter(|pod| pod.ready != ready) else { return };
         pod.ready = ready;
@@ -441,7 +441,7 @@ impl<'a> Fold<'a> {
             history: found.history,
         });
         let budgets = self.budgets.into_iter().map(|(budget, mut found)| {
-            // A span that is not over when the recording ends has no end in it. Close it there.
+            // A span that is open when the recording ends has no end yet. Close it there.
             found.exhausted.set(false, end);
             BudgetSpans { budget: budget.to_owned(), spans: found.exhausted.spans }
         });

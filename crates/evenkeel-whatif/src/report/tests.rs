@@ -185,7 +185,7 @@ fn a_pod_that_leaves_as_another_becomes_ready_is_no_shortage() {
     let replaced = |ready: u64| {
         vec![
             event(5, "Pod", "shop/web-2", created.clone()),
-            // As they are sorted: pods that leave are first.
+            // The expected order: pods that leave are first.
             event(9, "Pod", "shop/web-1", EventKind::Removed),
             event(ready, "Pod", "shop/web-2", EventKind::Ready),
         ]
