@@ -10,7 +10,7 @@ use std::{ops::Deref, sync::Arc, time::Duration};
 /// Addresses of load balancers, of the range that RFC 2544 reserves for benchmarks.
 const LOAD_BALANCER_POOL: &str = "198.18.0.0/15";
 
-/// Time within which the caches of a cluster sync and its nodes are registered.
+/// Timeout for a cluster's caches to sync and its nodes to be registered.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Controllers that a Deployment needs until its pods are ready, by upstream's names.
@@ -130,7 +130,7 @@ impl TestClusterBuilder {
 
     /// Runs exactly these controllers, by upstream's names, and no load balancers. Default: all.
     ///
-    /// A test starts sooner with few controllers, such as [`DEPLOYMENT_CONTROLLERS`].
+    /// A test starts faster with few controllers, such as [`DEPLOYMENT_CONTROLLERS`].
     pub fn controllers<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {
         self.controllers = Some(names.into_iter().map(str::to_owned).collect());
         self
@@ -148,14 +148,14 @@ impl TestClusterBuilder {
         self
     }
 
-    /// Installs the definition of Behaviors (`behaviors.sim.evenkeel.dev`), which steer simulated pods by label.
+    /// Installs the CustomResourceDefinition of Behaviors (`behaviors.sim.evenkeel.dev`), which steer simulated pods by label.
     pub fn behaviors(mut self) -> Self {
         self.behaviors = true;
         self
     }
 
-    /// Installs the definition of KWOK's Stages (`stages.kwok.x-k8s.io`), which simulated pods and nodes follow while there
-    /// are any.
+    /// Installs the CustomResourceDefinition of KWOK's Stages (`stages.kwok.x-k8s.io`), which simulated pods and nodes follow
+    /// if any exist.
     pub fn stages(mut self) -> Self {
         self.stages = true;
         self

@@ -44,7 +44,7 @@ pub async fn reconcile<K, S>(_: Arc<K>, _: Context<S>) -> Result<Outcome> {
     Ok(Outcome::Settled)
 }
 
-/// Result of a function that the operator calls, where the message of its panic is an error too.
+/// Result of a function that the operator calls. A panic becomes an error with its message.
 type End = std::result::Result<(), String>;
 
 async fn end_of(ended: oneshot::Receiver<End>) -> Result<(), BoxError> {
@@ -65,8 +65,8 @@ async fn drive(
     running.stop().await.expect("the operator stops gracefully");
 }
 
-/// Runs an operator beside a server with the ConfigMap `settings`, whose data is `color: blue`. Calls `check` once its
-/// controllers have started, and stops it when that has ended.
+/// Runs an operator beside a server with the ConfigMap `settings`, whose data is `color: blue`. Calls `check` once the
+/// operator's controllers have started, and stops the operator when `check` has ended.
 ///
 /// # Panics
 /// When one of them fails.
@@ -158,7 +158,7 @@ where
     operator(build, async |_| end_of(ended).await);
 }
 
-/// Function of one pass, and the receiver of its result.
+/// Function of one pass (reconcile), and the receiver of its result.
 struct Pass<F> {
     function: Arc<F>,
     end: Once<End>,
@@ -176,7 +176,7 @@ impl<F> Pass<F> {
         (Self { function: Arc::new(function), end: Arc::new(Mutex::new(Some(end))) }, ended)
     }
 
-    /// Calls the function for the first object that it is meant for.
+    /// Calls the function for the first object for which `is_meant` is true. Does nothing for other objects.
     fn run<K, Fut>(
         &self,
         is_meant: bool,

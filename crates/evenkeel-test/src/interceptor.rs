@@ -90,18 +90,18 @@ impl Funcs {
         })
     }
 
-    /// Returns the failure of a write whose object has another version.
+    /// Returns the error of a write whose object has another version.
     pub fn conflict() -> Status {
         let message = "the object has been modified; please apply your changes to the latest version and try again";
         failure(409, "Conflict", message)
     }
 
-    /// Returns the failure of a request without permission.
+    /// Returns the error of a request without permission.
     pub fn forbidden() -> Status {
         failure(403, "Forbidden", "forbidden by a test")
     }
 
-    /// Returns the failure of a server with an internal error.
+    /// Returns the error of a server with an internal error.
     pub fn internal_error() -> Status {
         failure(500, "InternalError", "an internal error of a test")
     }

@@ -53,9 +53,9 @@
 //!
 //! [`eventually`] and its siblings wait for a condition with a watch. They fail after a minute with the last observed objects.
 //!
-//! The versions of `kube` and `k8s-openapi` have to be those of this crate, which exports both, and all other types of its
-//! signatures. The test's package chooses the version of Kubernetes' types by a feature of `k8s-openapi`, from `v1_33` on. The
-//! server always implements v1.37.
+//! Use the same versions of `kube` and `k8s-openapi` as this crate. It re-exports both, and all other types of its signatures.
+//! The test's package chooses the version of Kubernetes' types by a feature of `k8s-openapi`, from `v1_33` on. The server
+//! always implements v1.37.
 
 #[cfg(feature = "cluster")]
 mod cluster;

@@ -31,8 +31,8 @@ pub type BoxError = Box<dyn Error + Send + Sync>;
 /// is_program(operator);
 /// ```
 pub trait Program: Send + Sync + 'static {
-    /// Starts the program without state of earlier starts. It works until `stop` is cancelled. An error, and an end
-    /// before that, are failures.
+    /// Starts the program without state of earlier starts. It runs until `stop` is cancelled. An error, or an earlier end, is a
+    /// failure.
     fn start(
         &self,
         client: Client,
@@ -57,7 +57,7 @@ where
     }
 }
 
-/// A program that runs beside a server. Dropping it stops the program, without waiting for its end.
+/// A program that runs beside a server. Dropping this value stops the program, without waiting for its end.
 #[must_use = "dropping it stops the program"]
 #[derive(Debug)]
 pub struct Running {
@@ -78,7 +78,7 @@ impl Running {
         Self { tasks, ended }
     }
 
-    /// Waits until the program ends, and returns why it did.
+    /// Waits until the program ends, and returns the reason.
     ///
     /// # Errors
     /// The program's error.
@@ -90,7 +90,7 @@ impl Running {
     /// Stops the program, and waits until it has ended.
     ///
     /// # Errors
-    /// The error with which the program ended, also if it ended earlier.
+    /// The error with which the program ended, even if it ended earlier.
     pub async fn stop(self) -> Result<(), BoxError> {
         self.tasks.token().cancel();
         self.ended().await

@@ -10,7 +10,7 @@ const MAX_LINES: usize = 30;
 /// Maximum number of characters of a value.
 const MAX_CHARS: usize = 300;
 
-/// Returns lines that show how a state differs from the one without a fault; none if it does not.
+/// Returns lines that show the differences between a state and the state without a fault; no lines if they are equal.
 pub(super) fn differences(state: &State, without_fault: &State) -> Vec<String> {
     let mut pairs: BTreeMap<&String, (&[Value], &[Value])> = BTreeMap::new();
     for (key, objects) in without_fault {

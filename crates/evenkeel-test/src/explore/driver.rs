@@ -50,7 +50,7 @@ impl Selection {
 }
 
 impl Exploration {
-    /// Does all runs, as [`explore`](super::explore()).
+    /// Performs all runs, as [`explore`](super::explore()) does.
     ///
     /// # Panics
     /// If a run fails.
@@ -61,7 +61,7 @@ impl Exploration {
         self.check(scenario).unwrap_or_else(|failure| panic!("{failure}"))
     }
 
-    /// Does all runs, until one fails.
+    /// Performs all runs, until one fails.
     ///
     /// # Errors
     /// The first failure.
@@ -133,7 +133,7 @@ impl Exploration {
     /// Repeats the run that failed.
     ///
     /// # Errors
-    /// Its failure, which is the same.
+    /// The failure of the run, which is the same as before.
     pub fn repeat<S>(&self, failure: &Failure, scenario: S) -> Result<Explored, Box<Failure>>
     where
         S: AsyncFn(User) -> Result<(), BoxError>,

@@ -4,7 +4,7 @@ use super::plan::{FaultText, RunId};
 use crate::simulation::Fault;
 use std::{fmt, thread};
 
-/// Environment variable with the seed of the only runs to do.
+/// Environment variable with the only seed to run.
 pub(super) const SEED_VARIABLE: &str = "EVENKEEL_SEED";
 
 /// Environment variable with the only fault to inject, such as `crash-after@7`.
@@ -13,14 +13,14 @@ pub(super) const FAULT_VARIABLE: &str = "EVENKEEL_FAULT";
 /// Exploration in which no run failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Explored {
-    /// Number of runs, those without a fault included.
+    /// Number of runs, including those without a fault.
     pub runs: usize,
     /// Number of kinds of faults among the runs.
     pub kinds: usize,
     /// Number of the operator's writes in the first run, without leases and events.
     pub writes: u64,
-    /// Hash of all requests of all runs that wrote. It is the same each time, if the operator is deterministic: its writes
-    /// depend on nothing but its reads and the time.
+    /// Hash of all write requests of all runs. It is reproducible if the operator is deterministic: its writes depend only on
+    /// its reads and the time.
     pub digest: u64,
 }
 
@@ -31,13 +31,13 @@ pub struct Failure {
     pub seed: u64,
     /// Fault of the run; `None` if the operator fails without one.
     pub fault: Option<Fault>,
-    /// When the run failed, such as `teardown`.
+    /// Phase in which the run failed, such as `teardown`.
     pub phase: &'static str,
     /// Message of the failure.
     pub reason: String,
     /// The write that the fault hit.
     pub hit: Option<String>,
-    /// The last requests, one a line.
+    /// The last requests, one per line.
     pub requests: String,
 }
 

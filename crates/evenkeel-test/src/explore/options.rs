@@ -15,7 +15,7 @@ const IDLE_PERIOD: Duration = Duration::from_secs(30);
 /// Default of [`Exploration::silence`].
 const SILENCE: Duration = Duration::from_secs(600);
 
-/// Exploration of an operator's behaviour under faults, as [`explore`](super::explore()) does it, with options.
+/// Exploration of an operator's behavior under faults, like [`explore`](super::explore()), with options.
 #[must_use = "an exploration does nothing until it is run"]
 pub struct Exploration {
     pub(super) operator: Arc<dyn Program>,
@@ -65,8 +65,7 @@ impl Exploration {
 
     /// Runs these controllers, by upstream's names, besides the garbage collector and the namespace controller.
     ///
-    /// For pods of Deployments, these are [`DEPLOYMENT_CONTROLLERS`](crate::DEPLOYMENT_CONTROLLERS), and
-    /// [`Exploration::nodes`].
+    /// Pods of Deployments need [`DEPLOYMENT_CONTROLLERS`](crate::DEPLOYMENT_CONTROLLERS) and [`Exploration::nodes`].
     pub fn controllers<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {
         self.controllers = names.into_iter().map(str::to_owned).collect();
         self
@@ -111,29 +110,30 @@ impl Exploration {
         self
     }
 
-    /// Calls a function at the end of each run, such as to assert that nothing is left outside of the cluster.
+    /// Calls a function at the end of each run, for example to assert that nothing is left outside the cluster.
     pub fn after_teardown(mut self, check: impl Fn() + 'static) -> Self {
         self.after_teardown = Box::new(check);
         self
     }
 
-    /// Injects faults of these kinds only. Default: all, except for [`FaultKind::Panic`], and without those of leases if
-    /// the operator has none.
+    /// Injects faults of these kinds only. Default: all except [`FaultKind::Panic`], and without the faults of leases if the
+    /// operator has no leases.
     pub fn kinds(mut self, kinds: impl IntoIterator<Item = FaultKind>) -> Self {
         self.kinds = Some(kinds.into_iter().collect());
         self
     }
 
-    /// Sets the number of seeds, which decide on latencies. With other seeds than 0, watch events are also late by up to a
+    /// Sets the number of seeds, which decide on latencies. With seeds other than 0, watch events are also delayed by up to a
     /// second. Default: 2.
     pub fn seeds(mut self, count: u64) -> Self {
         self.seeds = count.max(1);
         self
     }
 
-    /// Limits the number of runs with a fault. They are a sample of all seeds, writes and kinds: each kind occurs once before
-    /// one occurs twice, and each write is hit before one is hit twice. So 15 runs or more have every kind of fault. A larger
-    /// sample contains the smaller one. The environment variable `EVENKEEL_RUNS` sets another limit. Default: 300.
+    /// Limits the number of runs with a fault. The runs are a sample of all seeds, writes and kinds: each kind occurs once
+    /// before a kind occurs twice, and each write is hit before a write is hit twice. So 15 or more runs have every kind of
+    /// fault. A larger sample contains the smaller one. The environment variable `EVENKEEL_RUNS` sets another limit. Default:
+    /// 300.
     pub fn max_runs(mut self, count: usize) -> Self {
         self.max_runs = count;
         self

@@ -30,7 +30,7 @@ pub(super) const KINDS: [FaultKind; 13] = [
 /// Further faults of an operator with leader election.
 pub(super) const LEASE_KINDS: [FaultKind; 2] = [FaultKind::LoseLease, FaultKind::Pause];
 
-/// Text of a run without a fault.
+/// Name of a run without a fault.
 const NO_FAULT: &str = "none";
 
 /// Identity of a run, which reproduces it.
@@ -52,7 +52,7 @@ impl RunId {
     }
 }
 
-/// Writes the fault as [`parse_fault`] reads it.
+/// Formats the fault for [`parse_fault`].
 pub(super) struct FaultText(pub(super) Option<Fault>);
 
 impl fmt::Display for FaultText {
@@ -74,9 +74,9 @@ pub(super) fn parse_fault(text: &str) -> Option<Option<Fault>> {
     Some(Some(Fault { part: OPERATOR, at, kind }))
 }
 
-/// Returns at most `max_runs` runs with a fault: each kind once, then each a second time, and so on. Among the writes, those
-/// that fewer runs hit come first, so that all are hit before one is hit again. More runs contain all of fewer runs.
-/// `writes` has the number of the operator's writes by seed.
+/// Returns at most `max_runs` runs with a fault: each kind once, then each kind a second time, and so on. Writes that fewer
+/// runs hit come first, so that all are hit before a write is hit again. A larger sample contains the smaller one. `writes` has
+/// the number of the operator's writes by seed.
 pub(super) fn sample(writes: &[(u64, u64)], kinds: &[FaultKind], max_runs: usize) -> Vec<RunId> {
     let mut by_kind: Vec<Vec<(u64, u64)>> =
         kinds.iter().map(|kind| shuffled(writes, *kind)).collect();
@@ -102,7 +102,7 @@ pub(super) fn sample(writes: &[(u64, u64)], kinds: &[FaultKind], max_runs: usize
     runs
 }
 
-/// Returns all writes, as seed and number, in an order that only the kind decides on.
+/// Returns all writes, as seed and number, in an order that depends only on the kind.
 fn shuffled(writes: &[(u64, u64)], kind: FaultKind) -> Vec<(u64, u64)> {
     let all = writes.iter().flat_map(|(seed, n)| (1..=*n).map(|at| (*seed, at)));
     let mut all: Vec<(u64, u64)> = all.collect();

@@ -33,7 +33,7 @@ use tokio::time::timeout;
 /// Everything around the operator, as one program.
 const CLUSTER: Part = Part::new("cluster");
 
-/// Time in which an operator overcomes a restart or an outage, such as until an old lease has expired.
+/// Time for an operator to recover from a restart or an outage, for example until an old lease has expired.
 const RECOVERY: Duration = Duration::from_secs(60);
 
 /// Limit on the virtual time of a scenario.
@@ -45,7 +45,7 @@ const MAX_WATCH_DELAY: Duration = Duration::from_secs(1);
 /// Number of requests in the message of a failure.
 const LAST_REQUESTS: usize = 20;
 
-/// Resources that a cluster writes without end, or as its nodes.
+/// Resources that a cluster writes continuously, or for its nodes.
 const OF_CLUSTER: [&str; 4] = ["csinodes", "events", "leases", "nodes"];
 
 /// End state of a run, for comparison with other runs.
@@ -56,11 +56,11 @@ pub(super) struct Observed {
     /// Number of the operator's writes, without leases and events.
     pub(super) writes: u64,
     pub(super) has_leases: bool,
-    /// Hash of all requests that wrote.
+    /// Hash of all write requests.
     pub(super) digest: u64,
 }
 
-/// Does one run. Compares it with the run without a fault, if that is given.
+/// Performs one run. Compares it with the run without a fault, if that is given.
 pub(super) fn run<S>(
     exploration: &Exploration,
     scenario: &S,
@@ -99,7 +99,7 @@ struct Run<'a> {
     simulation: Simulation,
     /// Index of the scenario's first write in the log.
     first_write: usize,
-    /// Objects that were there when the scenario began.
+    /// Objects that existed when the scenario began.
     before: Vec<Value>,
     phase: &'a Cell<&'static str>,
 }
@@ -216,7 +216,7 @@ impl<'a> Run<'a> {
         none(&exits.chain(failures.iter().map(ToString::to_string)).collect::<Vec<_>>())
     }
 
-    /// Counts the operator's writes since the scenario began that did something to a resource.
+    /// Counts the operator's writes since the scenario began, by the resource that `target` returns.
     fn count(&self, target: impl Fn(&Write) -> Option<Target>) -> BTreeMap<Collection, u64> {
         let mut counts = BTreeMap::new();
         for write in self.simulation.log().since(self.first_write) {
@@ -227,7 +227,7 @@ impl<'a> Run<'a> {
         counts
     }
 
-    /// Returns where the operator wrote more often than without the fault, if the fault is one after which it must not.
+    /// Returns the resources that the operator wrote more often than without the fault, if the fault does not permit that.
     fn repeated(
         &self,
         counts: &BTreeMap<Collection, u64>,

@@ -33,9 +33,9 @@ const SETS: [&str; 6] =
 /// Objects in normal form, by kind and name. Several objects have the same name if the server generated it.
 pub(super) type State = BTreeMap<String, Vec<Value>>;
 
-/// Returns the normal form of the objects, without the fields that the JSON pointers `ignored` name. Objects that were there
-/// `before`, and have the same normal form as then, are left out, though they may have been written: the server's own, with
-/// its certificates, and those that an operator writes again when it restarts.
+/// Returns the normal form of the objects, without the fields that the JSON pointers `ignored` name. Objects in `before` with
+/// an unchanged normal form are left out, even if they were written: the server's own objects, such as its certificates, and
+/// those that an operator writes again when it restarts.
 pub(super) fn normalize(objects: Vec<Value>, before: &[Value], ignored: &[String]) -> State {
     let mut names = Names::default();
     for object in objects.iter().chain(before) {
@@ -51,7 +51,7 @@ pub(super) fn normalize(objects: Vec<Value>, before: &[Value], ignored: &[String
         names.normalize(&mut object, generation);
         (key, object)
     };
-    // An object has a form for each version that it is read in.
+    // An object has one normal form for each API version.
     let mut former = BTreeMap::<&str, Vec<Value>>::new();
     for object in before {
         former.entry(uid(object)).or_default().push(normal_form(object.clone()).1);
@@ -187,11 +187,11 @@ impl Names {
         replaced.or_else(|| is_uuid(text).then(|| "<uid of nothing>".to_owned()))
     }
 
-    /// Replaces uids and generated names, the longest of those with the same beginning first. Returns `None` if there are
-    /// none.
+    /// Replaces uids and generated names, the longest of those with the same prefix first. Returns `None` if there are none.
     fn replace_names(&self, text: &str) -> Option<String> {
         let mut replaced = None::<String>;
-        // What stands for a uid may contain another one: a volume's name has the uid of its claim, whose name has that of a pod.
+        // A placeholder of a uid may contain another uid: a volume's name has the uid of its claim, whose name has the uid of a
+        // pod.
         for _ in 0..3 {
             for (name, by) in self.replaced.iter().rev() {
                 let text = replaced.as_deref().unwrap_or(text);

@@ -40,7 +40,7 @@ impl User {
     }
 
     /// Waits until the operator and the cluster have settled: they have written nothing for
-    /// [`Exploration::quiet`](super::Exploration::quiet), and the fault, if it has occurred, is overcome.
+    /// [`Exploration::quiet`](super::Exploration::quiet), and have recovered from the fault if it has occurred.
     ///
     /// # Panics
     /// If that takes more than two hours.

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-/// Kind of fault at one write. As text it is `crash-before`, `refuse-409` and so on.
+/// Kind of fault at one write. Its string is `crash-before`, `refuse-409` and so on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultKind {
     /// The part crashes before the write leaves it, and restarts.
@@ -38,11 +38,11 @@ pub enum FaultKind {
     /// The server executes the write twice, and the part gets the second response: a proxy repeated the request after it
     /// lost the first response.
     Repeat,
-    /// The server executes the write, and the part crashes as of [`FaultKind::CrashAfter`]. For half a minute after its
+    /// The server executes the write, and the part crashes as with [`FaultKind::CrashAfter`]. For half a minute after its
     /// restart, the part receives no watch events, and lists that accept any state (`resourceVersion=0`) lack the write.
     StaleRestart,
-    /// The server executes the write, and all watches of the part break. They cannot resume for ten seconds, and their
-    /// resource versions have then expired (410): the part lists again, and does not see the states in between.
+    /// The server executes the write, and all watches of the part break. They cannot resume for ten seconds, and their resource
+    /// versions have then expired (410): the part lists again, and misses the intermediate states.
     WatchGap,
 }
 
@@ -63,7 +63,7 @@ const TEXTS: [(&str, FaultKind); 13] = [
     ("watch-gap", FaultKind::WatchGap),
 ];
 
-/// Text of a status code that refuses a write.
+/// Prefix of the status code that refuses a write.
 const REFUSE: &str = "refuse-";
 
 /// Error of reading a [`FaultKind`].

@@ -24,7 +24,7 @@ pub(super) const HELD: Duration = Duration::from_secs(10);
 /// Time for which reads are stale after a restart: longer than a new leader waits for the old lease.
 pub(super) const STALE: Duration = Duration::from_secs(30);
 
-/// Limit on the time in which a simulation settles.
+/// Maximum time for a simulation to settle.
 const SETTLE_TIMEOUT: SignedDuration = SignedDuration::from_hours(2);
 
 /// Labels of the requests at one instant.
@@ -113,8 +113,8 @@ impl Network {
         *last = (*last).max(end);
     }
 
-    /// Returns how much longer nothing must be written until the world counts as settled. `from` is when the wait for that
-    /// began. Zero means that the world has settled.
+    /// Returns the remaining time without writes until the world counts as settled. `from` is the start of the wait. Zero means
+    /// that the world has settled.
     ///
     /// # Panics
     /// If the wait has lasted two hours.
@@ -160,7 +160,7 @@ impl Settling {
 pub(super) enum WorldCall {
     /// The part crashed and must be restarted.
     Restart(Part),
-    /// The part crashed, and must be restarted with caches that are as of this revision for a while.
+    /// The part crashed, and must be restarted with caches that are stale at this revision for a while.
     RestartStale(Part, u64),
     /// The part ended by itself with this error, and must be restarted.
     Ended(Part, String),

@@ -110,7 +110,7 @@ pub struct Log {
 #[derive(Debug)]
 struct State {
     writes: Vec<Write>,
-    /// Time of the last write other than of a Lease.
+    /// Time of the last write that is not of a Lease.
     last: Timestamp,
 }
 
@@ -146,12 +146,12 @@ impl Log {
         self.lock().writes[index].outcome = outcome;
     }
 
-    /// Sets the name of the object that the write with this index was answered with.
+    /// Sets the name of the object in the response to the write with this index.
     pub(super) fn set_name(&self, index: usize, name: &str) {
         self.lock().writes[index].name = Some(name.into());
     }
 
-    /// Returns the time of the last write other than of a Lease.
+    /// Returns the time of the last write that is not of a Lease.
     pub fn last(&self) -> Timestamp {
         self.lock().last
     }
@@ -176,7 +176,7 @@ impl Log {
         self.lock().writes.iter().any(|write| write.part.name() == name && write.is_lease())
     }
 
-    /// Returns the last `n` writes as text, without writes of Leases.
+    /// Returns the last `n` writes as lines, without writes of Leases.
     pub fn tail(&self, n: usize) -> String {
         let writes = self.since(0);
         let lines: Vec<String> =

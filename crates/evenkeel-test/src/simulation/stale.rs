@@ -8,7 +8,7 @@ use tokio::time::Instant;
 pub(super) enum Read {
     /// The server answers it.
     Fresh,
-    /// The server answers this request instead, which reads an older state.
+    /// The server receives this request instead, which reads an older state.
     AsOf(String),
     /// The connection breaks.
     Fails,
@@ -19,7 +19,7 @@ pub(super) enum Read {
 /// State of a part's stale reads.
 #[derive(Debug, Default)]
 pub(super) struct StaleReads {
-    /// Revision that lists of any state return, and until when.
+    /// Revision that lists of any state return, and the end of this period.
     stale: Option<(u64, Instant)>,
     /// Time until which no watch resumes.
     gap_until: Option<Instant>,
@@ -28,12 +28,12 @@ pub(super) struct StaleReads {
 }
 
 impl StaleReads {
-    /// Lets lists of any state return this revision until then.
+    /// Makes lists of any state return this revision until the given time.
     pub(super) fn begin(&mut self, revision: u64, until: Instant) {
         self.stale = Some((revision, until));
     }
 
-    /// Lets no watch resume until then, and lets their resource versions expire.
+    /// Prevents watches from resuming until the given time, and expires their resource versions.
     pub(super) fn begin_gap(&mut self, until: Instant) {
         self.gap_until = Some(until);
         self.since_gap.clear();

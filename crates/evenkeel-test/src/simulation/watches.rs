@@ -29,7 +29,7 @@ pub(super) struct DelayedWatch {
     broken: CancellationToken,
     /// Whether the body has no more frames.
     ended: bool,
-    /// Whether the frames are still the initial events of a streaming list. They are not held back: as any list, it is
+    /// Whether the frames are still the initial events of a streaming list. They are not held back, because a list is
     /// consistent.
     initial: bool,
 }
@@ -58,7 +58,7 @@ impl DelayedWatch {
         Self { body, delay, held_until, clock, queue, broken, ended: false, initial }
     }
 
-    /// Returns the time when a frame is due that arrives now, not before the frames ahead of it. `None` is now.
+    /// Returns the time when a frame that arrives now is due, but not before the frames ahead of it. `None` means now.
     fn due(&mut self, frame: &Frame<Bytes>) -> Option<Instant> {
         let now = self.clock.instant();
         let mut held_until = *self.held_until.lock().unwrap_or_else(PoisonError::into_inner);

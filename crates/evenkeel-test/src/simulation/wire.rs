@@ -50,7 +50,7 @@ pub(super) struct Wire {
     crashed: CancellationToken,
     /// Pauses the part's tasks.
     pub(super) halt: Halt,
-    /// Whether requests and responses get through.
+    /// Whether requests and responses are delivered.
     connected: Arc<watch::Sender<bool>>,
     /// Cancelled to break the part's current watches.
     watches: Arc<Mutex<CancellationToken>>,
@@ -58,7 +58,7 @@ pub(super) struct Wire {
     held_until: Arc<Mutex<Option<Instant>>>,
     /// End of the time for which requests for leases are lost.
     leases_lost_until: Arc<Mutex<Option<Instant>>>,
-    /// Reads that are stale, or refused because they would not be.
+    /// Stale reads, and reads that are refused because they would be current.
     stale: Arc<Mutex<StaleReads>>,
 }
 
@@ -109,8 +109,8 @@ impl Wire {
         }
     }
 
-    /// Returns immediately if the wire is connected. Otherwise waits until it is connected again, and fails: only then
-    /// does the client notice that its request is lost.
+    /// Returns immediately if the wire is connected. Otherwise, waits until it is connected again and then fails, because only
+    /// then does the client notice the lost request.
     async fn wait_connected(&self) -> Result<(), BoxError> {
         if *self.connected.borrow() {
             return Ok(());
@@ -123,7 +123,7 @@ impl Wire {
         Err(wire_cut_error())
     }
 
-    /// Drops all requests and responses from now on, as when the part has crashed.
+    /// Drops all requests and responses from now on, as after a crash of the part.
     pub(super) fn cut(&self) {
         self.crashed.cancel();
     }

@@ -19,7 +19,7 @@ use tokio::{sync::mpsc, time::timeout};
 /// Start time of every run: 2026-01-01.
 const START: Timestamp = Timestamp::constant(1_767_225_600, 0);
 
-/// Time within which a part must end after its wire is cut.
+/// Timeout for a part to end after its wire is cut.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Options of a simulation.
@@ -73,7 +73,7 @@ pub struct Exit {
     pub error: String,
 }
 
-/// A program, and how often it was started.
+/// A program, and the number of its starts.
 struct Entry {
     program: Arc<dyn Program>,
     options: PartOptions,
@@ -255,7 +255,7 @@ impl Simulation {
         self.running.insert(part, RunningPart { wire, tasks });
     }
 
-    /// Ends a part as a crash does: none of its further requests reaches the server.
+    /// Ends a part like a crash: none of its further requests reaches the server.
     ///
     /// # Panics
     /// If a task of the part still runs after half a minute.
@@ -267,7 +267,7 @@ impl Simulation {
         assert!(late.is_empty(), "{part} did not end: {late:?}");
     }
 
-    /// Lets time pass. Meanwhile, it restarts parts that crash or end, and ends pauses and disconnections.
+    /// Advances the time. Meanwhile, restarts parts that crash or end, and ends pauses and disconnections.
     pub async fn pass(&mut self, time: Duration) {
         let end = self.clock().now() + time;
         loop {
@@ -300,7 +300,7 @@ impl Simulation {
         Settling(Arc::clone(&self.network))
     }
 
-    /// Does this work of the user. Meanwhile, it restarts parts as [`Simulation::pass`] does.
+    /// Performs this work of the user. Meanwhile, restarts parts as [`Simulation::pass`] does.
     pub async fn beside<T>(&mut self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         loop {
