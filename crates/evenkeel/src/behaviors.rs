@@ -1,4 +1,4 @@
-//! The definitions of Behaviors and Stages, which `evenkeel up` installs.
+//! The CustomResourceDefinitions of Behaviors and Stages, which `evenkeel up` installs.
 
 use anyhow::{Context as _, Result, bail};
 use evenkeel_api::Kind;
@@ -26,7 +26,7 @@ const SERVED_AT: [&str; 2] = [
     "/apis/kwok.x-k8s.io/v1alpha1/stages?limit=1",
 ];
 
-/// Installs the definitions, or the newer ones in a data folder of an older version. Waits until they are served.
+/// Installs the CustomResourceDefinitions, or updates those in a data folder of an older version. Waits until they are served.
 ///
 /// # Errors
 /// When the server refuses a definition, or does not serve it.

@@ -67,7 +67,7 @@ pub(crate) fn main(args: &CloneArgs) -> ExitCode {
 
 async fn clone(args: &CloneArgs) -> Result<()> {
     let options = CloneOptions { without_config_maps: args.without_config_maps };
-    // What is refused, is so before the cluster is read.
+    // Invalid arguments are refused before the cluster is read.
     let scheduler_config =
         args.scheduler_config.as_deref().map(read_scheduler_config).transpose()?;
     let (cluster, skipped) = if args.files.is_empty() {
@@ -136,8 +136,8 @@ async fn read_cluster(args: &CloneArgs, options: &CloneOptions) -> Result<(Clust
     Ok((cloned.cluster, cloned.skipped))
 }
 
-/// Writes the objects into a new data folder, as a simulation gets them: with the namespaces that they name, and with silent
-/// kubelets on nodes that are not ready.
+/// Writes the objects into a new data folder, prepared for a simulation: with the namespaces that they name, and with
+/// partitioned kubelets on nodes that are not ready.
 async fn write_data(
     cluster: &Cluster,
     folder: &Path,

@@ -64,7 +64,7 @@ pub(crate) fn chain(error: &anyhow::Error) -> String {
         }
     }
     match next_step(error) {
-        // A command may have named its own.
+        // The command's message may already name a next step.
         Some(step) if !text.contains(" --kubeconfig") => format!("{text}; {step}"),
         _ => text,
     }
@@ -118,7 +118,7 @@ fn next_step(error: &anyhow::Error) -> Option<String> {
     })
 }
 
-/// Prints a warning to standard error. The reader may be gone.
+/// Prints a warning to standard error. Ignores the error if the reader has closed the pipe.
 pub(crate) fn warn(text: &str) {
     let _ = writeln!(std::io::stderr(), "Warning: {text}");
 }

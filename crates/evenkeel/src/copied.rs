@@ -1,4 +1,4 @@
-//! File that `evenkeel clone` writes into a data folder besides the objects, and that `evenkeel up` reads.
+//! File with settings that `evenkeel clone` writes into a data folder, and that `evenkeel up` reads.
 
 use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
@@ -8,11 +8,11 @@ use std::{fs, io::ErrorKind, path::Path};
 /// Name of the file in the data folder.
 const FILE: &str = "clone.json";
 
-/// Settings of the cluster that a data folder is a copy of. The API serves none of them.
+/// Settings of the copied cluster. The API does not serve them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct Copied {
-    /// KubeSchedulerConfiguration of the cluster, if the copier had it.
+    /// KubeSchedulerConfiguration of the cluster, if `evenkeel clone` got it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) scheduler_config: Option<Map<String, Value>>,
     /// CIDRs of the Services' cluster IPs, separated by commas, if the copy has them.
@@ -21,7 +21,7 @@ pub(crate) struct Copied {
 }
 
 impl Copied {
-    /// Writes the file, which makes the folder a copy.
+    /// Writes the file, which marks the folder as a copy.
     ///
     /// # Errors
     /// The file cannot be written.

@@ -1,4 +1,4 @@
-//! `evenkeel fault`: lets simulated nodes, zones and pods of a cluster fail, by annotations that their kubelets read.
+//! `evenkeel fault`: makes simulated nodes, zones and pods of a cluster fail, with annotations that their kubelets read.
 
 use crate::{
     clusters::Connection,
@@ -254,7 +254,7 @@ struct Fault {
     #[serde(skip_serializing_if = "String::is_empty")]
     zone: String,
     fault: &'static str,
-    /// Time at which it ends (RFC 3339); `None` if it lasts until it is stopped.
+    /// Time at which the fault ends (RFC 3339); `None` if it lasts until it is stopped.
     #[serde(skip_serializing_if = "Option::is_none")]
     until: Option<String>,
 }
@@ -378,7 +378,7 @@ async fn nodes(client: &Client, labels: &str) -> Result<Vec<Node>> {
     Ok(client.list::<Node>("", &options).await.context("the nodes cannot be listed")?.items)
 }
 
-/// Returns the faults of nodes by the Behaviors of the cluster. A cluster without their definition has none.
+/// Returns the faults of nodes that the cluster's Behaviors cause. A cluster without their CustomResourceDefinition has none.
 async fn by_behaviors(client: &Client) -> Result<NodeFaults> {
     const PATH: &str = "/apis/sim.evenkeel.dev/v1alpha1/behaviors";
     let request = http::Request::get(PATH).body(Default::default())?;

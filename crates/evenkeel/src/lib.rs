@@ -1,4 +1,4 @@
-//! Commands of `evenkeel` that tests and other programs call, too: `explain` and `schedule`.
+//! Commands of `evenkeel` that tests and other programs also call: `explain` and `schedule`.
 
 pub mod explain;
 pub mod schedule;

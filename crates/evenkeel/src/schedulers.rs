@@ -1,5 +1,5 @@
-//! Schedulers that one process runs side by side: their configurations, and the options that follow from them. A process of
-//! `evenkeel up` hands them out, so that `evenkeel explain` evaluates a pod as its scheduler does.
+//! Schedulers that one process runs side by side: their configurations, and the options that follow from them. `evenkeel up`
+//! serves them, so that `evenkeel explain` evaluates a pod as its scheduler does.
 
 use anyhow::{Context as _, Result, bail};
 use evenkeel_component::features::FeatureGates;
@@ -39,8 +39,8 @@ impl Default for Schedulers {
 }
 
 impl Schedulers {
-    /// Returns the options of each scheduler, with plugins of their own, as those of one scheduler are connected to one set of
-    /// caches. Ties among nodes are broken differently by each scheduler.
+    /// Returns the options of each scheduler. Each call creates new plugins, because a scheduler's plugins are connected to one
+    /// set of caches. Ties among nodes are broken differently by each scheduler.
     ///
     /// # Errors
     /// When a configuration or a feature gate is invalid, or two configurations have a profile of the same name. The error names
@@ -80,7 +80,7 @@ impl Schedulers {
         library_options(&serde_json::to_string(&config)?, &Registry::in_tree(), gates)
     }
 
-    /// Checks that no two schedulers have a profile of the same name. Both would schedule its pods.
+    /// Checks that no two schedulers have a profile of the same name, because both would schedule its pods.
     fn check_names(&self, options: &[SchedulerOptions]) -> Result<()> {
         let mut places = HashMap::new();
         for (scheduler, options) in self.configs.iter().zip(options) {
@@ -98,7 +98,7 @@ impl Schedulers {
 }
 
 impl SchedulerConfig {
-    /// Returns where the name of a profile is written, or would be.
+    /// Returns the path of a profile's name in the configuration, even if the name is not set.
     fn place_of_profile(&self, index: usize) -> String {
         let profile = &self.config.get("profiles").unwrap_or(&Value::Null)[index];
         let place = &self.place;

@@ -88,7 +88,7 @@ fn script(shell: Shell, program: &str) -> Result<Vec<u8>> {
     Ok(script)
 }
 
-/// Writes man pages: one for each program and for each of its commands. Or else the reference pages.
+/// Writes man pages, one for each program and for each of its commands, or the reference pages.
 pub(crate) fn man(args: &ManArgs) -> ExitCode {
     let write = if args.markdown { write_reference } else { write_pages };
     exit_code(write(&args.folder))

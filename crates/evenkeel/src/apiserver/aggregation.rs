@@ -20,7 +20,8 @@ pub(super) struct AggregationFlags {
 /// Reads the flags.
 pub(super) fn flags(read: &Reader, gates: &FeatureGates) -> AggregationFlags {
     AggregationFlags {
-        // Evenkeel refuses one of these flags alone. Upstream then presents no certificate to extension API servers.
+        // Evenkeel refuses one of these flags without the other. Upstream then presents no certificate to extension API
+        // servers.
         proxy_client: server::certificate_and_key(
             read,
             "proxy-client-cert-file",

@@ -15,7 +15,7 @@ const SINGLE_VALUE_FLAGS: [(&str, &str); 5] = [
     ("audit-log-compress", "false"),
 ];
 
-/// Flags that this server rejects, because it does not truncate events. Their users rely on small events.
+/// Flags that this server rejects, because it does not truncate events, and their users rely on small events.
 const TRUNCATION: [&str; 2] = ["audit-log-truncate-enabled", "audit-webhook-truncate-enabled"];
 
 /// Validated options of auditing. The files are read when the server starts.

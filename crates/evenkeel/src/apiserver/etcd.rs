@@ -37,7 +37,7 @@ Usage:
         URLs to answer at, with commas between. All other flags of etcd are accepted, without effect.
 ";
 
-/// Time that open requests have to complete when the server stops.
+/// Maximum time for open requests to complete when the server stops.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Delay after a connection that could not be accepted.
@@ -135,7 +135,7 @@ fn answer(request: &Request<Incoming>) -> Response<Full<Bytes>> {
             let healthy = r#"{"health":"true","reason":""}"#;
             secure_serving::answer(StatusCode::OK, "application/json", healthy.to_owned())
         }
-        // A call of etcd's API fails in a way that `evenkeel apiserver` knows.
+        // A call of etcd's API fails with an error that `evenkeel apiserver` recognizes.
         (&Method::POST, path) if path.starts_with("/etcdserverpb.") => {
             return refused_call();
         }
@@ -144,7 +144,7 @@ fn answer(request: &Request<Incoming>) -> Response<Full<Bytes>> {
     response.map(Full::new)
 }
 
-/// Returns the response to a call by gRPC: status 12, `UNIMPLEMENTED`.
+/// Returns the response to a gRPC call: status 12, `UNIMPLEMENTED`.
 fn refused_call() -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::default());
     let headers = response.headers_mut();

@@ -27,7 +27,7 @@ use std::{collections::BTreeMap, net::SocketAddr, path::Path, process::ExitCode,
 /// Name of upstream's program, which has the same flags.
 pub(crate) const NAME: &str = "kube-apiserver";
 
-/// Time that open requests have to complete when the server stops.
+/// Maximum time for open requests to complete when the server stops.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Runs the program with these arguments, and returns its exit code.

@@ -27,8 +27,8 @@ const REFUSED: [(&str, &str); 5] = [
     ("tls-cipher-suites", "the cipher suites cannot be chosen"),
 ];
 
-/// Flags that are ignored without a warning, because they have no visible effect here: the only storage backend, flags of
-/// kubelet credentials, and of diagnosis, and that of routing to endpoints, which this server always does.
+/// Flags that are ignored without a warning, because they have no visible effect here: the storage backend, kubelet
+/// credentials, diagnosis, and routing to endpoints, which this server always does.
 const IGNORED_WITHOUT_WARNING: [&str; 7] = [
     "enable-aggregator-routing",
     "storage-backend",
@@ -82,7 +82,7 @@ impl Options {
     /// Validates the flags. `exists` returns whether a file exists.
     ///
     /// # Errors
-    /// All invalid flags.
+    /// Returns all invalid flags.
     pub(super) fn check(
         parsed: ParsedFlags,
         exists: impl Fn(&Path) -> bool,

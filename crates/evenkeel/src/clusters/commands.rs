@@ -29,11 +29,11 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 /// Timeout for a killed process to end. A process that is blocked by a disk does not end.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Maximum number of reads of a record until it counts as the running process's: one second. In this time, a process that
-/// starts replaces the record of a crashed one.
+/// Maximum number of reads of a record until it counts as the running process's: one second. Within this time, a starting
+/// process replaces the record of a crashed process.
 const MAX_POLLS_OF_OLD_RECORD: usize = 20;
 
-/// Maximum number of processes of one cluster that are stopped one after the other.
+/// Maximum number of processes of one cluster to stop, one after the other.
 const MAX_PROCESSES: usize = 3;
 
 /// Timeout for a response on the control socket.
@@ -48,7 +48,7 @@ const MAX_POLLS: usize = 2400;
 /// Maximum number of reads that find a process without a record: ten seconds.
 const MAX_POLLS_WITHOUT_RECORD: usize = 200;
 
-/// Maximum number of reads in a row that find no process while a cluster is reset: ten seconds.
+/// Maximum number of consecutive reads that find no process while a cluster is reset: ten seconds.
 const MAX_POLLS_WITHOUT_PROCESS: usize = 200;
 
 /// Arguments of `evenkeel down`.
@@ -240,7 +240,7 @@ impl Process {
     }
 }
 
-/// Returns the process that runs a cluster; `None` if it has ended. Shortly after its start and before its end, a process holds
+/// Returns the process that runs a cluster; `None` if it has ended. A process that has just started, or is about to end, holds
 /// the lock without a record.
 ///
 /// # Errors
@@ -265,7 +265,7 @@ async fn process(clusters: &Clusters, found: &Cluster) -> Result<Option<Process>
     )
 }
 
-/// Requests the process of a cluster to stop, over its socket or, if it does not respond, by SIGTERM. Returns the process;
+/// Requests that the process of a cluster stops, over its socket or, if it does not respond, with SIGTERM. Returns the process;
 /// `None` if it has ended.
 async fn ask_to_stop(clusters: &Clusters, process: Process) -> Result<Option<Process>> {
     let mut process = process;
@@ -286,7 +286,7 @@ async fn ask_to_stop(clusters: &Clusters, process: Process) -> Result<Option<Pro
 }
 
 /// Reads the process that runs a cluster again after a process did not respond; `None` if no process runs it. The record may be
-/// that of a crashed process, whose PID another process may have by now.
+/// that of a crashed process, whose PID may now belong to another process.
 async fn read_again(clusters: &Clusters, asked: &Process) -> Result<Option<Process>> {
     let clock = Clock::system();
     for _ in 0..MAX_POLLS_OF_OLD_RECORD {
@@ -300,7 +300,7 @@ async fn read_again(clusters: &Clusters, asked: &Process) -> Result<Option<Proce
     Ok(Some(asked.clone()))
 }
 
-/// Waits at most `limit` until no process runs a cluster. Returns whether none does.
+/// Waits at most `limit` until no process runs a cluster. Returns whether that is the case.
 async fn has_ended_within(clusters: &Clusters, name: &str, limit: Duration) -> Result<bool> {
     let clock = Clock::system();
     let ended = async {
@@ -388,7 +388,7 @@ pub(crate) fn reset(args: &ResetArgs) -> ExitCode {
     })
 }
 
-/// Waits until a cluster is ready that was started after `old_start`.
+/// Waits until the cluster that was started after `old_start` is ready.
 async fn wait_until_restarted(clusters: &Clusters, name: &str, old_start: &str) -> Result<()> {
     let (clock, mut polls_without_process) = (Clock::system(), 0);
     let is_new = |record: &Record| record.started_at != old_start;
@@ -452,7 +452,7 @@ mod tests {
         assert!(error.to_string().contains("writes no record"), "{error}");
     }
 
-    /// A process that does nothing, in place of a cluster's.
+    /// A process that does nothing, as a substitute for a cluster's process.
     struct Idle(std::process::Child);
 
     impl Idle {
@@ -481,7 +481,7 @@ mod tests {
         let clusters = clusters(state.path());
         let (mut other, mut own) = (Idle::start(), Idle::start());
         let claim = clusters.claim("a").expect("claimed");
-        // The number of the crashed process is another's now.
+        // The PID of the crashed process now belongs to another process.
         claim.write(&other.record("1")).expect("written");
         let found = clusters.find("a").expect("read").expect("there");
         let clock = Clock::system();
@@ -507,7 +507,7 @@ mod tests {
         let found = clusters.find("a").expect("read").expect("there");
         let clock = Clock::starting_at(evenkeel_api::time::Timestamp::UNIX_EPOCH);
         let before = clock.now();
-        // The lock is this process's, so it stays.
+        // This process holds the lock, so the lock stays.
         let error = stop(&clusters, &found).await.expect_err("it does not end");
         assert!(error.to_string().contains("was killed, and has not ended within 10 s"), "{error}");
         let passed = clock.now().duration_since(before).unsigned_abs();

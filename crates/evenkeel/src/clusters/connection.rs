@@ -19,10 +19,10 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Finds a cluster: that of the name, or else the only one, that of the kubeconfig's current context, or `default`.
+    /// Finds a cluster by name. Without a name, finds the only cluster, that of the kubeconfig's current context, or `default`.
     ///
     /// # Errors
-    /// When there is no such cluster, or several, or it does not run.
+    /// When there is no such cluster, when there are several, or when it does not run.
     pub(crate) fn find(name: Option<&str>) -> Result<Self> {
         let home = Home::from_env();
         let all = Clusters::of(&home).all()?;
@@ -58,7 +58,7 @@ impl Connection {
     /// Returns a client of the cluster's API server.
     ///
     /// # Errors
-    /// When the API server is another program's, whose kubeconfig only the user has.
+    /// When another program runs the API server, whose kubeconfig only the user has.
     pub(crate) async fn client(&self) -> Result<Client> {
         let Some(kubeconfig) = self.record.kubeconfig.clone() else {
             bail!(

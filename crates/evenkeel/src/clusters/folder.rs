@@ -16,7 +16,7 @@ const RECORD: &str = "cluster.json";
 /// File of the objects in a data folder.
 const DATABASE: &str = "evenkeel.redb";
 
-/// Name of a cluster's own kubeconfig. Those of its users begin with it.
+/// Name of a cluster's own kubeconfig. The names of its users' kubeconfigs begin with it.
 const OWN_KUBECONFIG: &str = "kubeconfig";
 
 /// Files that remain when a claim is cleaned: the lock, and the log, which may show why a process crashed.
@@ -49,7 +49,7 @@ impl Clusters {
         UserKubeconfig { path, lock: self.kubeconfig_lock.clone() }
     }
 
-    /// Returns whether a kubeconfig is a cluster's own, or that of one of its users: it is in a cluster's folder or beside a
+    /// Returns whether a kubeconfig belongs to a cluster or to one of its users: it is in a cluster's folder or beside a
     /// cluster's data.
     pub(crate) fn owns_kubeconfig(&self, path: &Path) -> bool {
         let whole = |path: &Path| path.canonicalize().or_else(|_| std::path::absolute(path));
@@ -60,7 +60,7 @@ impl Clusters {
         path.starts_with(&folder) || (is_named && path.with_file_name(DATABASE).exists())
     }
 
-    /// Returns all clusters by name, crashed ones too.
+    /// Returns all clusters by name, including crashed ones.
     ///
     /// # Errors
     /// When the folder cannot be read.
@@ -124,7 +124,7 @@ impl Clusters {
             };
             match lock.try_lock() {
                 Ok(()) => {}
-                // A command that reads the state of the cluster holds a shared lock for a moment.
+                // A command that reads the state of the cluster briefly holds a shared lock.
                 Err(TryLockError::WouldBlock) if is_locked(&folder.join(LOCK))? => {
                     bail!(in_use(name, read_record(&folder).as_ref()))
                 }
@@ -194,7 +194,7 @@ impl Clusters {
         }
         fs::remove_file(&lock).with_context(cannot)?;
         match fs::remove_dir(folder) {
-            // Once the lock file is removed, another process may claim the name. Then the folder belongs to it.
+            // Once the lock file is removed, another process may claim the name, and then owns the folder.
             Err(_) if lock.exists() || !folder.exists() => Ok(()),
             removed => removed.with_context(cannot),
         }
@@ -215,7 +215,7 @@ impl Clusters {
         for entry in fs::read_dir(folder)?.flatten() {
             let name = entry.file_name();
             if name != RECORD && !kept.iter().any(|kept| name == *kept) {
-                // Other entries, such as a folder that the user created, do no harm.
+                // Other entries, such as a folder that the user created, are harmless.
                 let _ = fs::remove_file(entry.path());
             }
         }

@@ -57,7 +57,7 @@ pub(crate) struct LoadArgs {
     name: Option<String>,
 }
 
-/// Numbers of created objects and of applied ones that existed before.
+/// Numbers of created objects, and of applied objects that existed before.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Loaded {
     pub(crate) created: usize,
@@ -186,13 +186,13 @@ async fn load_manifests(
 #[derive(Debug, Default)]
 struct Accounts {
     present: BTreeSet<String>,
-    /// Whether the cluster has a controller that creates them, once that is known.
+    /// Whether the cluster has a controller that creates service accounts. `None` until that is known.
     are_made: Option<bool>,
 }
 
 impl Accounts {
-    /// Waits until a namespace has its default service account, for ten seconds at most. Does not wait in a cluster without
-    /// its controller, nor for a namespace that does not exist.
+    /// Waits until a namespace has its default service account, for ten seconds at most. Does not wait in a cluster without the
+    /// account's controller, or for a namespace that does not exist.
     async fn wait_in(&mut self, client: &Client, namespace: &str) -> Result<()> {
         if self.are_made == Some(false) || self.present.contains(namespace) {
             return Ok(());
@@ -262,8 +262,8 @@ fn read(path: &Path) -> Result<Vec<(String, String)>> {
     Ok(texts)
 }
 
-/// Returns the resource of an object by discovery. Repeats discovery for a resource that is not in `resources`, because an
-/// object that was applied meanwhile may define it.
+/// Returns the resource of an object by discovery. Repeats discovery for a resource that is not in `resources`, because a
+/// CustomResourceDefinition may have been applied meanwhile.
 async fn find_kind(
     client: &Client,
     resources: &mut Arc<ServerResources>,
@@ -354,7 +354,7 @@ mod tests {
         let client = Client::builder(kube, clock.clone()).qps(-1.0).build();
         let seconds = |since| clock.now().duration_since(since).as_secs();
         create(&client, NAMESPACES, "new").await;
-        // Without its controller, no namespace has one.
+        // Without its controller, no namespace has a service account.
         let before = clock.now();
         Accounts::default().wait_in(&client, "new").await.expect("read");
         assert_eq!(seconds(before), 0);

@@ -4,7 +4,7 @@ use anyhow::{Context, Result, bail};
 use evenkeel_scheduler::simulate::read_objects;
 use serde_json::{Map, Value};
 
-/// Place in the order of kinds that no other one needs: workloads, and all that is not named.
+/// Rank of kinds that no other kind needs: workloads, and all kinds that are not named.
 const WORKLOAD_RANK: u8 = 3;
 
 /// Object of a manifest.
@@ -51,7 +51,7 @@ impl Manifest {
             && self.api_version().starts_with("apiextensions.k8s.io/")
     }
 
-    /// Returns whether the object may be a pod, or make pods, which the server refuses without their service account.
+    /// Returns whether the object may be a pod or create pods, which the server refuses without their service account.
     pub(super) fn may_need_account(&self) -> bool {
         self.rank() == WORKLOAD_RANK
     }
@@ -87,7 +87,7 @@ pub(super) fn parse(source: &str, text: &str) -> Result<Vec<Manifest>> {
     manifests.collect()
 }
 
-/// Returns the manifests in the order in which they are applied. Those of one rank keep their order.
+/// Returns the manifests in the order in which they are applied. Manifests of one rank keep their order.
 pub(super) fn ordered(mut manifests: Vec<Manifest>) -> Vec<Manifest> {
     manifests.sort_by_key(Manifest::rank);
     manifests

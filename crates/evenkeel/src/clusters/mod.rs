@@ -2,8 +2,8 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `lock` | nothing; the running process holds its lock, which ends with the process |
-//! | `cluster.json` | the record of the running process, or of one that crashed |
+//! | `lock` | empty; the running process holds its lock, which ends with the process |
+//! | `cluster.json` | the record of the running process, or of a crashed process |
 //! | `kubeconfig`, `controllers.sock` | kubeconfig and control socket; in the data folder, if the cluster has one |
 //! | `log`, `log.old` | the log |
 //!

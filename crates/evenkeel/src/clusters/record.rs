@@ -37,7 +37,7 @@ pub(crate) struct Record {
     pub(crate) socket: PathBuf,
     /// Log of the process.
     pub(crate) log: PathBuf,
-    /// Data folder. Without one, the state is in memory.
+    /// Data folder. `None` if the state is in memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) data_dir: Option<PathBuf>,
     /// The user's kubeconfig, if the cluster was added to it.
@@ -76,7 +76,8 @@ pub(crate) enum State {
 }
 
 impl State {
-    /// Returns the state by the record and by whether a process holds the lock. `None` means that there is no cluster.
+    /// Returns the state according to the record, and to whether a process holds the lock. `None` means that there is no
+    /// cluster.
     pub(crate) fn of(is_locked: bool, record: Option<&Record>) -> Option<Self> {
         match (is_locked, record) {
             (true, Some(Record { starting: None, .. })) => Some(Self::Running),
@@ -108,7 +109,7 @@ impl State {
 pub(crate) struct Cluster {
     pub(crate) name: String,
     pub(crate) state: State,
-    /// `None` in the moment after the process was started.
+    /// Record of the cluster. `None` immediately after the process was started.
     pub(crate) record: Option<Record>,
 }
 
@@ -132,11 +133,11 @@ impl Cluster {
     }
 }
 
-/// Returns the cluster of a command: that of the name or of the data folder, or else the only one, or that of the kubeconfig's current context, or
-/// `default`.
+/// Returns the cluster of a command, by its name or its data folder. Without these, returns the only cluster, that of the
+/// kubeconfig's current context, or `default`.
 ///
 /// # Errors
-/// When there is no such cluster, or several.
+/// When there is no such cluster, or when there are several.
 pub(crate) fn choose<'a>(
     clusters: &'a [Cluster],
     name: Option<&str>,

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 /// Maximum number of causes in the text output.
 const MAX_CAUSES: usize = 10;
 
-/// Answer to the question why an object is as it is.
+/// Explanation of an object's state.
 #[derive(Debug)]
 pub struct Answer {
     /// Reports of the controllers.
@@ -123,7 +123,7 @@ fn without_times(text: &str) -> String {
                 .chars()
                 .all(|c| c.is_ascii_digit() || matches!(c, '.' | 'h' | 'm' | 's' | 'µ' | 'n'));
         let is_time = starts_with_digit && bare.contains('T') && bare.contains(':');
-        // The number before a unit of its own.
+        // The number before a separate unit.
         if matches!(bare, "s" | "ago")
             && words.last().is_some_and(|last| last.chars().all(|c| c.is_ascii_digit() || c == '.'))
         {
@@ -199,7 +199,7 @@ mod tests {
         let json: serde_json::Value = serde_json::from_str(&json_text).expect("JSON");
         let yaml: serde_json::Value = serde_saphyr::from_str(&yaml_text).expect("YAML");
         assert_eq!(json, yaml);
-        // What matters comes before the controllers.
+        // Causes and the scheduler come before the controllers.
         for text in [&json_text, &yaml_text] {
             let place = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part} in {text}"));
             assert!(

@@ -90,11 +90,11 @@ pub fn run<'a>(args: &'a Args, sockets: &'a [PathBuf]) -> LocalBoxFuture<'a, Res
     })
 }
 
-/// Explains an object repeatedly, and passes the output to `print` whenever more than a time in it has changed.
+/// Explains an object repeatedly, and passes the output to `print` whenever it has changed in more than its times.
 ///
 /// # Errors
-/// When neither a manager nor the cluster responds, or the kind does not exist. An object that does not exist yet, or no more,
-/// is waited for.
+/// When neither a manager nor the cluster responds, or the kind does not exist. If the object does not exist, waits until it
+/// exists.
 pub fn watch<'a>(
     args: &'a Args,
     sockets: &'a [PathBuf],

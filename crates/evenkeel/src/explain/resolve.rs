@@ -9,7 +9,7 @@ use evenkeel_runtime::{
 /// Splits `KIND/NAME` or `KIND NAME`.
 ///
 /// # Errors
-/// When the arguments have neither form.
+/// When the arguments have neither format.
 pub fn split(words: &[String]) -> Result<(&str, &str)> {
     let parts = match words {
         [kind_and_name] => kind_and_name.split_once('/'),

@@ -1,5 +1,5 @@
-//! Contents of kubeconfigs: entries of a cluster are added to the user's file and taken out of it. Unknown fields of the
-//! file are kept.
+//! Content of kubeconfigs: adds the entries of a cluster to the user's file, and removes them. Unknown fields of the file are
+//! kept.
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
@@ -27,7 +27,7 @@ pub(super) fn parse(text: &str) -> Result<Map<String, Value>> {
 
 /// Writes a kubeconfig as YAML.
 pub(super) fn print(config: &Map<String, Value>) -> Result<String> {
-    // Certificates are long lines, as kubectl writes them.
+    // Certificates are written as long lines, as kubectl does.
     let options = serde_saphyr::ser_options! { prefer_block_scalars: false };
     serde_saphyr::to_string_with_options(config, options)
         .context("the kubeconfig cannot be written as YAML")
@@ -102,8 +102,8 @@ pub(super) fn add(config: &mut Map<String, Value>, added: &Map<String, Value>) {
     }
 }
 
-/// Removes the cluster, the user and the context `name`. If the context is the current one, the first context of `previous`
-/// that still exists becomes it, or none. Returns whether anything changed.
+/// Removes the cluster, the user and the context `name`. If it is the current context, the first context of `previous` that
+/// still exists becomes current, or none. Returns whether anything changed.
 pub(super) fn remove(config: &mut Map<String, Value>, name: &str, previous: &[String]) -> bool {
     let before = config.clone();
     for list in LISTS {
@@ -172,7 +172,7 @@ mod tests {
             ("evenkeel-a", list(&["gone", "work"]), "work"),
             ("evenkeel-a", list(&["gone"]), ""),
             ("evenkeel-a", list(&[]), ""),
-            // The user chose another one meanwhile.
+            // The user chose another context meanwhile.
             ("work", list(&["gone"]), "work"),
         ];
         for (chosen, previous, want) in table {

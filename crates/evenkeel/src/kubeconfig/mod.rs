@@ -68,7 +68,7 @@ impl Home {
         }
     }
 
-    /// Returns the file of `$KUBECONFIG` from which kubectl takes the current context, if it is a cluster's own.
+    /// Returns the file of `$KUBECONFIG` from which kubectl takes the current context, if the file is a cluster's own.
     pub(crate) fn clusters_kubeconfig(
         &self,
         is_clusters: impl Fn(&Path) -> bool,
@@ -91,10 +91,10 @@ impl Home {
     }
 
     /// Returns the user's kubeconfig: the file to which kubectl writes, unless it is a cluster's own file, which other clusters
-    /// leave as it is.
+    /// leave unchanged.
     ///
     /// # Errors
-    /// When no variable names one.
+    /// When no variable names a kubeconfig.
     pub(crate) fn user_kubeconfig(&self, is_clusters: impl Fn(&Path) -> bool) -> Result<PathBuf> {
         if let Some(first) = self.named_kubeconfigs().find(|path| !is_clusters(path)) {
             return Ok(first);
@@ -106,7 +106,7 @@ impl Home {
     }
 }
 
-/// Kubeconfigs that have a running cluster's entries.
+/// Kubeconfigs that contain a running cluster's entries.
 #[derive(Debug, Clone)]
 pub(crate) struct Kubeconfigs {
     /// Name of the cluster, its user and its context.
@@ -149,7 +149,7 @@ impl Kubeconfigs {
         Ok(previous)
     }
 
-    /// Rewrites the kubeconfigs each time that the server has renewed its certificates.
+    /// Rewrites the kubeconfigs whenever the server has renewed its certificates.
     pub(crate) async fn keep_renewed(self, server: Server, url: String) {
         let mut renewals = server.renewals();
         while renewals.changed().await.is_ok() {
@@ -189,7 +189,7 @@ impl UserKubeconfig {
         }
     }
 
-    /// Removes a cluster. If its context is the current one, the first of `previous` that exists becomes it.
+    /// Removes a cluster. If its context is the current one, the first context of `previous` that exists becomes current.
     ///
     /// # Errors
     /// When the file cannot be changed.
@@ -201,7 +201,7 @@ impl UserKubeconfig {
             .context("your kubeconfig was not changed")
     }
 
-    /// Changes the file, if `change` returns that it changed anything.
+    /// Changes the file, if `change` returns true.
     fn change(
         &self,
         change: impl FnOnce(&mut serde_json::Map<String, serde_json::Value>) -> bool,
@@ -322,7 +322,7 @@ mod tests {
             user_kubeconfig(&Home::default()).map_err(|error| error[..34].to_owned()),
             Err("neither KUBECONFIG nor HOME is set".to_owned())
         );
-        // A cluster's own kubeconfig is not changed for another one.
+        // A cluster's own kubeconfig is not changed for another cluster.
         let is_clusters = |path: &Path| path == Path::new("/a");
         assert_eq!(home.user_kubeconfig(is_clusters).expect("found"), Path::new("/b"));
         assert_eq!(home.clusters_kubeconfig(is_clusters), Some("/a".into()));

@@ -20,7 +20,7 @@ const OLDEST_MINOR: u32 = 35;
 pub(super) enum Verdict {
     /// Nothing to do.
     Ok,
-    /// To be read before the replacement.
+    /// Finding to read before the replacement.
     Warning,
     /// Stands against the replacement.
     Blocker,
@@ -30,7 +30,7 @@ pub(super) enum Verdict {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Finding {
-    /// Program that it is about. `None` for the cluster.
+    /// Program that the finding is about. `None` for the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) program: Option<Program>,
     /// Subject of the check: `version`, `permissions`, `lease`, `flags`, `configuration`, `controllers` or `manifest`.
@@ -70,8 +70,8 @@ pub(super) fn findings(observed: &Observed) -> Vec<Finding> {
     findings
 }
 
-/// Judges the API server's version by upstream's version skew policy: programs are of the server's minor version, or one
-/// older.
+/// Checks the API server's version against upstream's version skew policy: programs have the server's minor version, or the
+/// previous one.
 fn version(server: &ServerVersion) -> Finding {
     let ServerVersion { numbers, text } = server;
     let new = |verdict, message: String| Finding::new("version", verdict, message);
@@ -102,8 +102,8 @@ fn version(server: &ServerVersion) -> Finding {
     ))
 }
 
-/// Judges the permissions of a program's user, and of its controllers' service accounts. An older server's bootstrap policy lacks
-/// what later versions added to ours.
+/// Checks the permissions of a program's user, and of its controllers' service accounts. An older server's bootstrap policy
+/// lacks permissions that later versions added.
 fn permissions(program: &ObservedProgram, server: &ServerVersion) -> Vec<Finding> {
     let user = &program.subject.user;
     let new = |verdict, message: String| Finding::new("permissions", verdict, message);
@@ -162,7 +162,7 @@ fn permissions(program: &ObservedProgram, server: &ServerVersion) -> Vec<Finding
     findings
 }
 
-/// Returns permissions as text, with the verbs of each object together: `create/patch events`.
+/// Returns permissions as a list, with the verbs of each object joined: `create/patch events`.
 fn listed(permissions: &[&Permission]) -> String {
     let mut objects: Vec<(String, Vec<&str>)> = Vec::new();
     for permission in permissions {
@@ -177,7 +177,7 @@ fn listed(permissions: &[&Permission]) -> String {
     texts.join(", ")
 }
 
-/// Judges leader election. Without a common lease, the two programs would work at the same time.
+/// Checks leader election. Without a common lease, the two programs would be active at the same time.
 fn lease(program: &ObservedProgram, now: Timestamp) -> Finding {
     let new = |verdict, message: String| Finding::new("lease", verdict, message);
     if program.subject.checked.leader_election_is_off {

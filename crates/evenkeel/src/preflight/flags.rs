@@ -117,7 +117,7 @@ fn without(names: Vec<String>, removed: &[String]) -> Vec<String> {
     names.into_iter().filter(|name| !removed.contains(name)).collect()
 }
 
-/// Parses each argument alone, so that all errors are known, and then those without an error together.
+/// Parses each argument separately to find all errors, and then parses the valid arguments together.
 fn parse(
     program: &str,
     flags: &Flags,
@@ -144,7 +144,7 @@ fn parse(
     (checked, parsed)
 }
 
-/// Returns each flag together with the words after it that are no flags.
+/// Returns each flag together with the following words that are not flags.
 fn with_their_values(arguments: Vec<String>) -> Vec<Vec<String>> {
     let mut groups: Vec<Vec<String>> = Vec::new();
     for argument in arguments {

@@ -1,5 +1,5 @@
-//! `evenkeel preflight`: whether the programs of a cluster can be replaced, and the steps of the replacement and of the
-//! rollback.
+//! `evenkeel preflight`: checks whether the programs of a cluster can be replaced, and prints the steps of the replacement and
+//! of the rollback.
 //!
 //! | question | read by | decided by |
 //! |---|---|---|
@@ -85,7 +85,8 @@ enum Program {
 }
 
 impl Program {
-    /// All programs, in the order in which they are replaced: pods that have a node run on without a scheduler.
+    /// All programs, in the order in which they are replaced. The scheduler is first, because pods that have a node keep
+    /// running without it.
     const ALL: [Self; 2] = [Self::KubeScheduler, Self::KubeControllerManager];
 
     /// Name of the program, and the default name of its lease.
@@ -96,7 +97,7 @@ impl Program {
         }
     }
 
-    /// User that upstream's bootstrap roles are bound to.
+    /// User to which upstream's bootstrap roles are bound.
     fn user(self) -> &'static str {
         match self {
             Self::KubeScheduler => "system:kube-scheduler",
@@ -113,7 +114,7 @@ impl Program {
     }
 }
 
-/// Everything that is known of one program before the cluster is read.
+/// Known facts about one program before the cluster is read.
 #[derive(Debug, Clone, PartialEq)]
 struct Subject {
     program: Program,
@@ -121,7 +122,7 @@ struct Subject {
     user: String,
     /// File with its flags, if one was given.
     source: Option<Source>,
-    /// Check of these flags. Without a file, of no flags.
+    /// Check of these flags. Without a file, the check of an empty command line.
     checked: CheckedCommandLine,
 }
 

@@ -20,7 +20,7 @@ use k8s_openapi::api::{
 use kube::{Api, Client, api::PostParams};
 use std::time::Duration;
 
-/// Number of reviews that are in flight at the same time. A controller manager has hundreds of permissions.
+/// Maximum number of concurrent reviews. A controller manager has hundreds of permissions.
 const CONCURRENT_REVIEWS: usize = 16;
 
 /// Everything that the decision reads.
@@ -44,7 +44,7 @@ pub(super) struct ServerVersion {
     pub(super) text: String,
 }
 
-/// Everything that is known of a program.
+/// Known facts about a program.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ObservedProgram {
     pub(super) subject: Subject,
@@ -55,7 +55,7 @@ pub(super) struct ObservedProgram {
     pub(super) permissions: Vec<(Permission, Answer<bool>)>,
 }
 
-/// Answer of the API server, or the error in its place.
+/// Response of the API server, or the error.
 pub(super) type Answer<T> = Result<T, String>;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -63,7 +63,7 @@ pub(super) struct LeaseState {
     /// Identity of the leader. Empty after a release.
     pub(super) holder: String,
     pub(super) renewed: Option<Timestamp>,
-    /// Time for which a renewal counts.
+    /// Time for which a renewal is valid.
     pub(super) duration: Duration,
     /// Whether the API server chooses the leader (coordinated leader election).
     pub(super) is_coordinated: bool,
@@ -121,7 +121,7 @@ async fn observe_program(
         namespace: "kube-system".to_owned(),
         name: subject.program.name().to_owned(),
     });
-    // kubeadm, k3s, Talos and kOps set the flag. Without flags, it is assumed.
+    // kubeadm, k3s, Talos and kOps set the flag. It is assumed if the flags are unknown.
     let uses_service_accounts = subject.program == Program::KubeControllerManager
         && (subject.source.is_none() || subject.checked.uses_service_accounts);
     let elects = !subject.checked.leader_election_is_off;
@@ -198,7 +198,7 @@ async fn review(
     Ok(review.status.is_some_and(|status| status.allowed))
 }
 
-/// Returns the groups that the API server gives a user of this name.
+/// Returns the groups that the API server assigns to a user of this name.
 fn groups(user: &str) -> Vec<String> {
     let mut groups = vec!["system:authenticated".to_owned()];
     let account = user.strip_prefix(SERVICE_ACCOUNT).and_then(|account| account.split_once(':'));

@@ -11,13 +11,13 @@ pub(super) const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 /// Group of leases. A program needs the lease that its flags name, and not upstream's default.
 const COORDINATION: &str = "coordination.k8s.io";
 
-/// Resource that no server serves: it is only in rules, for the signers of certificates.
+/// Resource that no server serves: only rules about the signers of certificates name it.
 const SIGNERS: &str = "signers";
 
 /// A request that a user must be allowed to send.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Permission {
-    /// Service account in `kube-system` that needs it. `None` is the program's user.
+    /// Service account in `kube-system` that needs the permission. `None` for the program's user.
     pub(super) account: Option<&'static str>,
     pub(super) verb: String,
     pub(super) group: String,
@@ -26,8 +26,8 @@ pub(super) struct Permission {
     /// Namespace and name, if the permission is restricted to them.
     pub(super) namespace: Option<String>,
     pub(super) name: Option<String>,
-    /// Minor version whose bootstrap policy first granted it. `None` if every supported minor version does, and for the lease
-    /// that the flags name.
+    /// Minor version whose bootstrap policy first granted it. `None` if every supported minor version grants it, and for the
+    /// lease that the flags name.
     pub(super) added_in: Option<u32>,
 }
 
@@ -116,7 +116,7 @@ pub(super) fn needed(
     let mut unique: Vec<Permission> = Vec::with_capacity(permissions.len());
     for permission in permissions {
         match unique.iter_mut().find(|known| known.is_same(&permission)) {
-            // An older role grants it, too.
+            // A role of an older version also grants it.
             Some(known) => known.added_in = known.added_in.min(permission.added_in),
             None => unique.push(permission),
         }

@@ -1,4 +1,4 @@
-//! The report: findings and plan, as text and as JSON.
+//! The report: findings and plan, as text or JSON.
 
 use super::{
     Program,
@@ -15,7 +15,7 @@ use std::fmt::Write as _;
 pub(super) struct Report<'a> {
     server: &'a str,
     version: &'a str,
-    /// User that the API server sees in this command.
+    /// User as which the API server authenticates this command.
     user: &'a str,
     /// Whether no finding is a blocker.
     pub(super) is_ready: bool,

@@ -6,10 +6,10 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// Variables of the environment that name proxies, without regard to case.
+/// Environment variables that name proxies, in upper or lower case.
 const PROXIES: [&str; 2] = ["HTTP_PROXY", "HTTPS_PROXY"];
 
-/// Arguments of a program, and the file that has them.
+/// Arguments of a program, and the file that contains them.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Source {
     pub(super) file: PathBuf,
@@ -26,14 +26,13 @@ pub(super) struct StaticPod {
     pub(super) image: String,
     /// Program that starts the program, such as kOps' `/go-runner`.
     pub(super) wrapper: Option<String>,
-    /// Whether the pod or the container says which user the program runs as.
+    /// Whether the pod or the container sets the user that runs the program.
     pub(super) sets_user: bool,
     /// Proxies in the container's environment: variable and URL.
     pub(super) proxies: Vec<(String, String)>,
 }
 
-/// A Pod's manifest: the fields that preflight reads. The decoder of a whole Pod would take longer to compile than all of this
-/// module.
+/// A Pod's manifest: the fields that preflight reads. The decoder of a whole Pod would take longer to compile than this module.
 #[derive(Debug, Deserialize)]
 struct Manifest {
     kind: String,
@@ -126,7 +125,7 @@ impl Source {
     }
 }
 
-/// Returns the container that runs the program: by its command, or else by its name.
+/// Returns the container that runs the program, found by its command or else by its name.
 fn container_of(program: Program, containers: &[Container]) -> Option<&Container> {
     let runs = |container: &&Container| {
         let mut words = [&container.command, &container.args].into_iter().flatten().flatten();
@@ -140,8 +139,8 @@ fn is_program(program: Program, word: &str) -> bool {
     Path::new(word).file_name().is_some_and(|name| name == program.name())
 }
 
-/// Splits a command after the program's name. Returns the word before it that starts it, and its arguments. A command
-/// without the program's name has only arguments.
+/// Splits a command after the program's name. Returns the wrapper that starts the program, if there is one, and the program's
+/// arguments. A command without the program's name has only arguments.
 fn split_at_program(program: Program, words: Vec<String>) -> (Option<String>, Vec<String>) {
     match words.iter().position(|word| is_program(program, word)) {
         Some(at) => (words[..at].first().cloned(), words[at + 1..].to_vec()),
@@ -149,8 +148,8 @@ fn split_at_program(program: Program, words: Vec<String>) -> (Option<String>, Ve
     }
 }
 
-/// Returns the value of `NAME=VALUE`, which files of systemd's units have: the flags after it are words of their own. Other
-/// words stay as they are.
+/// Returns the value of `NAME=VALUE`, which occurs in systemd's unit files; the flags after it are separate words. Other words
+/// stay unchanged.
 fn value_of_variable(word: String) -> String {
     match word.split_once('=') {
         Some((name, value))

@@ -1,4 +1,4 @@
-//! The plan: steps of the replacement of each program, and of the way back.
+//! The plan: steps of the replacement and of the rollback of each program.
 
 use super::{
     Program,
@@ -6,7 +6,7 @@ use super::{
 };
 use serde::Serialize;
 
-/// Steps for one program. They are done on one control plane node after the other.
+/// Steps for one program, to perform on one control plane node after the other.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ProgramPlan {
@@ -35,7 +35,7 @@ fn plan(observed: &ObservedProgram) -> ProgramPlan {
     ProgramPlan { program, replace, watch: watch(observed), go_back }
 }
 
-/// Steps for a static pod. The copy is outside of the folder, because the kubelet runs every file in it.
+/// Steps for a static pod. The copy of the manifest is outside the folder, because the kubelet runs every file in it.
 fn static_pod(observed: &ObservedProgram, file: &str) -> (Vec<String>, Vec<String>) {
     let name = observed.subject.program.name();
     let pod = observed.subject.source.as_ref().and_then(|source| source.pod.as_ref());

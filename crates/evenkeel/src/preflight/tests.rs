@@ -69,7 +69,7 @@ fn scheduler(content: &str) -> Observed {
     observed(subject(Program::KubeScheduler, Some(content)))
 }
 
-/// Returns the finding of a check that is not ok, or else its ok one.
+/// Returns a check's finding: one that is not ok, or else the ok one.
 #[track_caller]
 fn finding(observed: &Observed, check: &str) -> Finding {
     let of_check = findings(observed).into_iter().filter(|finding| finding.check == check);
@@ -194,7 +194,7 @@ fn missing_permissions_name_account_and_permission() {
 
 #[test]
 fn only_permissions_that_later_versions_added_may_miss_on_an_older_server() {
-    /// Returns the findings of permissions on a server of a minor version, if those are missing that the function selects.
+    /// Returns the findings of permissions on a server of a minor version. `is_missing` selects the missing permissions.
     fn permission_findings(
         program: Program,
         minor: u32,
@@ -220,7 +220,7 @@ fn only_permissions_that_later_versions_added_may_miss_on_an_older_server() {
         |permission: &permissions::Permission| permission.resource == "resourceclaims/binding";
     assert_eq!(permission_findings(Program::KubeScheduler, 35, of_36)[0].verdict, Verdict::Warning);
     assert_eq!(permission_findings(Program::KubeScheduler, 36, of_36)[0].verdict, Verdict::Blocker);
-    // A role that was trimmed, and a lease that it does not name.
+    // A role that was reduced, and a lease that it does not name.
     for is_missing in [
         (|permission| permission.resource == "pods/binding")
             as fn(&permissions::Permission) -> bool,
@@ -361,7 +361,7 @@ async fn permissions_of_others_are_reviewed_by_users_who_may() {
         .filter(|finding| finding.check == "permissions")
         .map(|finding| (finding.program, finding.verdict))
         .collect();
-    // Upstream's role of the scheduler allows reviews of others, too.
+    // Upstream's role of the scheduler also allows reviews of other users.
     assert_eq!(
         verdicts,
         [

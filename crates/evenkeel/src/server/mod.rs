@@ -105,7 +105,7 @@ fn authentication_options(
     })
 }
 
-/// Returns the files of a certificate chain and of its key, which two flags name. One flag alone is invalid.
+/// Returns the files of a certificate chain and of its key, which two flags name. One flag without the other is invalid.
 pub(crate) fn certificate_and_key(read: &Reader, chain: &str, key: &str) -> Option<[PathBuf; 2]> {
     match [chain, key].map(|flag| read.non_empty_text(flag).map(PathBuf::from)) {
         [Some(chain), Some(key)] => Some([chain, key]),

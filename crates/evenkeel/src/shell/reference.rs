@@ -33,7 +33,7 @@ pub(super) fn cell(text: &str) -> String {
     text.lines().map(str::trim).collect::<Vec<_>>().join("<br>")
 }
 
-/// Returns the page of a program's flags, with those of its commands.
+/// Returns the page of a program's flags, including the flags of its commands.
 fn flags(program: &Command) -> String {
     let mut page = format!("{NOTE}\n# {}\n", program.get_name());
     push_command(&mut page, program, program.get_name());
@@ -94,7 +94,7 @@ fn row(argument: &Arg) -> String {
     format!("| {flag} | {} | {} |\n", cell(&value), cell(&meaning))
 }
 
-/// Returns the page of metrics: those in the tables of the programs.
+/// Returns the page of all metrics in the tables of the programs.
 fn metrics() -> String {
     let programs = [
         ("controller manager", evenkeel_controller_manager::METRICS_TABLE),
@@ -193,7 +193,7 @@ mod tests {
     /// Adds the names that follow the prefix of annotations in a text.
     fn collect_names(text: &str, names: &mut BTreeSet<String>) {
         for rest in text.split(PREFIX).skip(1) {
-            // The version of an API: the group of Behaviors has the same name.
+            // An API version, because the group of Behaviors has the same name as the prefix.
             if rest.starts_with("v1") {
                 continue;
             }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 /// Prefix of references to the schema's other types.
 const DEFINITION: &str = "#/$defs/";
 
-/// Returns the page of the file's type and of all object types that it has, with their fields.
+/// Returns the page of the file's type and of all object types in it, with their fields.
 pub(super) fn page(schema: &Value) -> String {
     let root = schema["title"].as_str().unwrap_or_default();
     let mut page = format!(

@@ -1,4 +1,4 @@
-//! `evenkeel time`: the time of a cluster, which `up --speed` lets run fast and jump.
+//! `evenkeel time`: reads and changes the time of a cluster of `evenkeel up --speed`, which can run fast and jump.
 
 mod steps;
 mod thread;
@@ -74,7 +74,7 @@ pub(crate) struct TimeReport {
     pub(crate) now: String,
     /// Factor of the system's time.
     pub(crate) speed: f64,
-    /// Seconds that a jump has yet to go.
+    /// Remaining seconds of a jump.
     pub(crate) jump_seconds: f64,
     /// Whether the time is the cluster's own, and can be changed.
     pub(crate) is_adjustable: bool,
@@ -111,7 +111,7 @@ impl TimeReport {
     }
 }
 
-/// Changes a cluster's time as the query of a request says: `speed=60&jump=21600`, with the jump in seconds.
+/// Changes a cluster's time according to the query of a request: `speed=60&jump=21600`, with the jump in seconds.
 ///
 /// # Errors
 /// When the query is invalid, or the time would be too far ahead.
@@ -133,7 +133,7 @@ struct Change {
     jump: Option<Duration>,
 }
 
-/// Reads a query. `ahead` is how far the cluster is ahead of the system.
+/// Reads a query. `ahead` is the time by which the cluster is ahead of the system.
 fn parse_change(query: &str, ahead: Duration) -> Result<Change> {
     let mut change = Change::default();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -191,7 +191,7 @@ pub(crate) fn main(args: &TimeArgs) -> ExitCode {
     })
 }
 
-/// Waits until the time does not jump any more. Returns it.
+/// Waits until the time's jump has ended. Returns the time.
 async fn until_jumped(cluster: &Connection) -> Result<TimeReport> {
     let (clock, mut idle_polls, mut last) = (Clock::system(), 0, f64::INFINITY);
     loop {

@@ -41,7 +41,7 @@ pub(crate) struct Elapsed {
 }
 
 impl Elapsed {
-    /// Returns how far the cluster is ahead of the system.
+    /// Returns the time by which the cluster is ahead of the system.
     pub(crate) fn ahead(self) -> Duration {
         self.cluster.saturating_sub(self.system)
     }
@@ -112,7 +112,7 @@ mod tests {
             (60.0, secs(0), start, millis(10), 0, Some(millis(600))),
             (0.5, secs(0), start, millis(10), 0, Some(millis(5))),
             (0.0, secs(0), start, millis(10), 0, Some(secs(0))),
-            // It was busy for a second.
+            // The control plane was busy for a second.
             (60.0, secs(0), start, secs(1), 0, Some(secs(1))),
             // A jump, and its last step.
             (0.0, secs(200), start, millis(1), 0, Some(secs(1))),
@@ -121,7 +121,7 @@ mod tests {
             // A request holds the time, but not longer than a second.
             (60.0, secs(200), start, millis(999), 1, None),
             (60.0, secs(200), start, secs(1), 1, Some(secs(1))),
-            // At the limit, it is as fast as the system's.
+            // At the limit, the time is as fast as the system's.
             (60.0, Duration::MAX, limit, millis(10), 0, Some(millis(10))),
         ] {
             let settings = TimeSettings { speed, jump_to };

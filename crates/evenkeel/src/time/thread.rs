@@ -1,7 +1,7 @@
-//! A thread whose tasks have a time of their own, which can run fast and jump.
+//! A thread whose tasks have their own time, which can run fast and jump.
 //!
 //! Its runtime's time is paused, and a task advances it in steps. All timers of the components follow it, so that leases,
-//! back-offs, schedules and deadlines keep their order however fast it passes.
+//! back-offs, schedules and deadlines keep their order at any speed.
 
 use super::{
     steps::{Elapsed, TimeSettings},
@@ -25,7 +25,7 @@ use tokio::{
     sync::Notify,
 };
 
-/// Thread of components in a time of their own.
+/// Thread of components that have their own time.
 pub(crate) struct TimeThread {
     time: ClusterTime,
     clock: Clock,
@@ -60,12 +60,12 @@ impl ClusterTime {
         *self.0.lock()
     }
 
-    /// Returns how far the time has to jump yet.
+    /// Returns the remaining duration of a jump.
     pub(crate) fn remaining_jump(&self) -> Duration {
         self.settings().jump_to.saturating_sub(self.0.elapsed().cluster)
     }
 
-    /// Returns how far the cluster is ahead of the system once its jump has ended.
+    /// Returns the time by which the cluster is ahead of the system once its jump has ended.
     pub(crate) fn ahead(&self) -> Duration {
         self.0.elapsed().ahead() + self.remaining_jump()
     }
@@ -75,7 +75,7 @@ impl ClusterTime {
         self.0.lock().speed = speed;
     }
 
-    /// Lets the time jump this much further ahead, as fast as the components can follow.
+    /// Makes the time jump ahead by this further duration, as fast as the components can follow.
     pub(crate) fn jump(&self, by: Duration) {
         let elapsed = self.0.elapsed().cluster;
         let mut settings = self.0.lock();
@@ -163,7 +163,7 @@ impl TimeThread {
 }
 
 impl Drop for TimeThread {
-    /// Stops the thread, and waits for its end. What still runs on it is aborted.
+    /// Stops the thread, and waits for its end. Tasks that still run on it are aborted.
     fn drop(&mut self) {
         self.time.0.stopped.store(true, Ordering::Release);
         self.time.0.tick.notify_one();
@@ -205,7 +205,7 @@ async fn advance(shared: &Shared) {
             continue;
         };
         last = elapsed.system;
-        // First, so that no component is ahead of the API server.
+        // Advance the API server's time first, so that no component is ahead of it.
         shared.elapsed.fetch_add(nanos(step), Ordering::AcqRel);
         tokio::time::advance(step).await;
     }

@@ -20,7 +20,7 @@ pub(super) struct Access {
     pub(super) token: String,
 }
 
-/// Returns the users with their tokens. Those without one in the file get a random one.
+/// Returns the users with their tokens. Users without a token in the file get a random one.
 ///
 /// # Errors
 /// When the system has no random numbers.

@@ -20,8 +20,8 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 /// Maximum number of attempts to listen on the port after a restart: five seconds.
 const MAX_ATTEMPTS: usize = 100;
 
-/// Listens on the previous port after a restart. Otherwise, listens on the requested port. Without a request, listens on the
-/// default port or, if that is in use, on a free one.
+/// Listens on the previous port after a restart. Otherwise, listens on the requested port. If no port is requested, listens on
+/// the default port or, if that is in use, on a free one.
 pub(super) async fn bind(args: &Args, clock: &Clock) -> Result<TcpListener> {
     let at =
         |port| SocketAddr::new(args.bind_address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)), port);

@@ -50,7 +50,7 @@ impl TimeControl for ClusterTime {
     }
 }
 
-/// Changes the time as the requests of `evenkeel time` do.
+/// Changes the time in the same way as the requests of `evenkeel time`.
 fn change(time: &ClusterTime, query: &str) -> Result<(), String> {
     time::change(time, query).map_err(|error| format!("{error:#}"))
 }
@@ -59,14 +59,14 @@ fn change(time: &ClusterTime, query: &str) -> Result<(), String> {
 pub(super) struct Clients {
     /// Client of this process.
     pub(super) own: kube::Client,
-    /// Client without credentials of its own, for users of the console.
+    /// Client without credentials, for users of the console.
     pub(super) anonymous: kube::Client,
 }
 
 /// Serves the console on 127.0.0.1. Returns its URL, or `None` without a console.
 ///
 /// # Errors
-/// When the port of the flag is in use. Without the flag, logs the error, and the cluster runs without a console.
+/// When the port of the flag is in use. Without the flag, the error is logged, and the cluster runs without a console.
 pub(super) async fn start(
     args: &Args,
     plane: &Plane,
@@ -118,7 +118,7 @@ async fn serve(
         introspection: plane.introspection().clone(),
         registries: [&[plane.registry().clone()], plane.scheduler_registries()].concat(),
         node_faults: plane.node_faults().clone(),
-        // The plane has started with the same options, so they are valid.
+        // The control plane has started with the same options, so they are valid.
         scheduler: Box::new(move || {
             plane::schedulers(&of_schedulers).options().unwrap_or_default()
         }),

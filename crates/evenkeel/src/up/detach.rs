@@ -20,7 +20,7 @@ use std::{
 pub(super) fn start(clusters: &Clusters, name: &str, style: Style) -> Result<()> {
     let folder = clusters.folder_of(name);
     make_private_folder(&folder)?;
-    // Output of the process outside of its log, such as a panic message, is appended to its log.
+    // Output of the process that bypasses its log, such as a panic message, is appended to the log file.
     let log = folder.join("log");
     drop(LogFile::open(&log).with_context(|| format!("cannot write {}", log.display()))?);
     let errors = File::options().append(true).open(&log)?;
@@ -31,7 +31,7 @@ pub(super) fn start(clusters: &Clusters, name: &str, style: Style) -> Result<()>
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(errors)
-        // In a process group of its own, it does not receive Ctrl-C from this terminal.
+        // In its own process group, the process does not receive Ctrl-C from this terminal.
         .process_group(0)
         .spawn()
         .with_context(|| {
@@ -43,7 +43,7 @@ pub(super) fn start(clusters: &Clusters, name: &str, style: Style) -> Result<()>
     let output = child.stdout.take().context("the process has no output")?;
     let mut is_stopped = false;
     for line in BufReader::new(output).lines() {
-        // Ignore lines that are no events.
+        // Ignore lines that are not events.
         let Ok(event) = serde_json::from_str::<Event>(&line?) else { continue };
         match &event {
             Event::Failed { message } => {

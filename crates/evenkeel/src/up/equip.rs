@@ -52,7 +52,7 @@ impl Equipper {
         self.equipment.is_empty()
     }
 
-    /// Returns the names of the nodes without their equipment, for reports.
+    /// Returns the names of the nodes that lack their equipment, for reports.
     pub(super) fn pending(&self) -> Vec<String> {
         let equipped = self.equipped.lock().unwrap_or_else(PoisonError::into_inner);
         let names = self.equipment.keys().filter(|name| !equipped.contains_key(*name));
@@ -84,7 +84,7 @@ impl Equipper {
         let slices: Vec<Value> = self
             .equipment
             .iter()
-            // The uid is not a part of the names.
+            // The names do not contain the uid.
             .flat_map(|(node, equipment)| equipment.slices(node, ""))
             .collect();
         let kind = Kind::new("resource.k8s.io", "v1", "ResourceSlice", "resourceslices", false);
@@ -118,7 +118,7 @@ impl Equipper {
         patch_object(&self.client, &path, &patch).await
     }
 
-    /// Equips nodes that register again, for as long as the cluster runs.
+    /// Equips nodes that register again, while the cluster runs.
     pub(super) async fn run(self) {
         loop {
             self.client.clock().sleep(INTERVAL).await;

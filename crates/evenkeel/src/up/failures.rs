@@ -26,8 +26,8 @@ pub(super) async fn run(client: Client, outages: Vec<Outage>) {
     }
 }
 
-/// Ends the planned outages of the previous run, so that the plan starts again. Returns the names of the nodes that had one.
-/// A refused change is logged: the node stays partitioned.
+/// Ends the planned outages of the previous run, so that the plan starts again. Returns the names of the nodes that had an
+/// outage. A refused change is logged: the node stays partitioned.
 pub(super) async fn end_previous(
     client: &Client,
     caches: &Caches,
@@ -51,7 +51,7 @@ pub(super) async fn end_previous(
     ended
 }
 
-/// Starts an outage. Logs each failed attempt, and leaves the outage out after [`MAX_ATTEMPTS`].
+/// Starts an outage. Logs each failed attempt, and skips the outage after [`MAX_ATTEMPTS`].
 async fn start(client: &Client, node: &str, end: FaultEnd) {
     for attempt in 1..=MAX_ATTEMPTS {
         match start_planned_outage(client, node, end).await {

@@ -1,4 +1,4 @@
-//! Fills settings from the configuration file that no flag sets.
+//! Fills settings that no flag sets from the configuration file.
 
 use super::{
     config::{Cluster, Components, Scheduler},
@@ -25,7 +25,7 @@ pub(super) fn fill(args: &mut Args, config: Cluster, folder: &Path) {
     args.console_writes |= config.console_writes;
     fill_option(&mut args.write_kubeconfig, config.write_kubeconfig);
     fill_option(&mut args.log_file, config.log_file.map(path));
-    // A flag replaces the pools of the file in both of their forms.
+    // A flag replaces the pools of the file in both of their formats.
     let pools = match args.load_balancer_pool {
         Some(_) => Vec::new(),
         None => config.load_balancer_pools,
@@ -55,7 +55,7 @@ pub(super) fn fill(args: &mut Args, config: Cluster, folder: &Path) {
     fill_option(&mut flags.encryption_provider_config, server.encryption_provider_config.map(path));
     fill_list(&mut flags.enable_admission_plugins, server.enable_admission_plugins);
     fill_list(&mut flags.disable_admission_plugins, server.disable_admission_plugins);
-    // A mode in the flags replaces a configuration file in the file, and the other way round.
+    // An authorization mode in the flags replaces an authorization configuration in the file, and vice versa.
     if flags.authorization_mode.is_empty() && flags.authorization_config.is_none() {
         flags.authorization_mode = server.authorization_mode;
         flags.authorization_config = server.authorization_config.map(path);

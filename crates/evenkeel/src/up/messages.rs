@@ -14,7 +14,7 @@ pub(super) enum Event {
         /// Time since the start.
         elapsed_ms: u64,
     },
-    /// A stage of the start takes long.
+    /// A stage of the start is not complete yet.
     Waiting {
         stage: String,
         /// Objects that the stage waits for; empty if they are unknown.
@@ -26,7 +26,7 @@ pub(super) enum Event {
         name: String,
         context: String,
         url: String,
-        /// `None` for a remote API server, because the user has its kubeconfig.
+        /// The cluster's kubeconfig. `None` for a remote API server, because the user has its kubeconfig.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         kubeconfig: Option<PathBuf>,
         /// The user's kubeconfig, if the cluster was added to it.
@@ -59,7 +59,7 @@ pub(super) enum Style {
     },
 }
 
-/// Properties of the terminal and of the environment that decide about colours.
+/// Properties of the terminal and of the environment that decide whether colors are used.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct TerminalFacts {
     pub(super) is_terminal: bool,
@@ -92,7 +92,7 @@ impl TerminalFacts {
         }
     }
 
-    /// Returns whether to print colours.
+    /// Returns whether to print colors.
     pub(super) fn wants_color(self) -> bool {
         !self.no_color && (self.force_color || (self.is_terminal && !self.is_dumb))
     }
@@ -104,7 +104,7 @@ const RED: &str = "\x1b[31m";
 const BOLD: &str = "\x1b[1m";
 const RESET: &str = "\x1b[0m";
 
-/// Returns the text of an event, with its line feed.
+/// Returns the output of an event, with its line feed.
 pub(super) fn render(event: &Event, style: Style) -> String {
     match style {
         Style::Json => serde_json::to_string(event).unwrap_or_default() + "\n",
@@ -172,11 +172,11 @@ fn text(event: &Event, color: bool, detached: bool) -> String {
     }
 }
 
-/// Prints an event: an error to standard error, others to standard output. Ignores that the output is closed.
+/// Prints an event: an error to standard error, others to standard output. Ignores an output that is closed.
 pub(super) fn print(event: &Event, style: Style) {
     let _ = match (event, style) {
         (Event::Failed { .. }, Style::Text { detached, .. }) => {
-            // The error may go to a file while the rest goes to a terminal.
+            // Standard error may be a file while standard output is a terminal.
             let color = TerminalFacts::of(&std::io::stderr()).wants_color();
             let text = render(event, Style::Text { color, detached });
             std::io::stderr().write_all(text.as_bytes())

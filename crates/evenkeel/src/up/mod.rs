@@ -51,7 +51,7 @@ use tracing::Level;
 /// Timeout for the task that reports the progress of the start.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Timeout for the threads of the runtime to end, before the process is replaced or its name is free for another.
+/// Timeout for the threads of the runtime to end, before the process is replaced or releases its name.
 const RUNTIME_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Runs `evenkeel up`, and returns its exit code.
@@ -91,7 +91,7 @@ fn run(mut args: Args, style: Style) -> Result<()> {
         bail!("--load: there is no file or folder {}", path.display());
     }
     args.components.feature_gates.extend(std::mem::take(&mut args.feature_gates));
-    // Other commands, in other folders, read these paths.
+    // Other commands read these paths, and may run in other folders.
     for path in [&mut args.data_dir, &mut args.log_file].into_iter().flatten() {
         *path = std::path::absolute(&*path)?;
     }
@@ -124,7 +124,7 @@ fn run(mut args: Args, style: Style) -> Result<()> {
     let progress = Arc::new(Progress::new(clock.clone(), print, claim, record));
     let start = Start { args: &args, clock: &clock, progress: &progress, clusters: &clusters };
     let ended = runtime.block_on(run_cluster(&start, kubeconfigs, Arc::clone(&progress), shutdown));
-    // The server's last tasks hold the data folder. Whoever sees the cluster's name free again may use the folder at once.
+    // The server's last tasks use the data folder. Another process may use the folder as soon as the cluster's name is free.
     runtime.shutdown_timeout(RUNTIME_TIMEOUT);
     if let Ok(Ending::Restart(port)) = ended {
         // The next process claims the name, and uses the cluster's folder.
@@ -143,7 +143,8 @@ fn run(mut args: Args, style: Style) -> Result<()> {
     ended.map(|_| ())
 }
 
-/// Starts the log: all of it in a file, and warnings on standard error too, or all of it with `-v`. Returns its path.
+/// Starts the log: all events are written to a file, and warnings (with `-v`, all events) also to standard error. Returns the
+/// path of the file.
 fn start_log(args: &Args, claim: &Claim) -> Result<PathBuf> {
     // klog's verbosities of `info`, `debug` and `trace` events.
     let verbosity = match args.verbose {

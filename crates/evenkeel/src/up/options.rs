@@ -184,13 +184,14 @@ impl Args {
         self.nodes.or(configured).unwrap_or(DEFAULT_NODES)
     }
 
-    /// Returns whether the cluster is added to the user's kubeconfig. By default, a cluster in the background is, because it is
-    /// used from any shell, as a cluster of kind; one in the foreground is not, because it is usually part of a script.
+    /// Returns whether the cluster is added to the user's kubeconfig. By default, a cluster in the background is added, because
+    /// it is used from any shell, like a cluster of kind. A cluster in the foreground is not added, because it is usually part
+    /// of a script.
     pub(super) fn merges_kubeconfig(&self) -> bool {
         !self.is_remote() && self.write_kubeconfig.unwrap_or(self.detach)
     }
 
-    /// Returns whether a feature gate of the API server is enabled, by its own name or by AllAlpha or AllBeta.
+    /// Returns whether a feature gate of the API server is enabled, by its name or by AllAlpha or AllBeta.
     ///
     /// # Errors
     /// When the gates are invalid.
@@ -205,13 +206,14 @@ impl Args {
         }
     }
 
-    /// Returns whether events are printed as JSON. In the background, they always are, for the process that started this one.
+    /// Returns whether events are printed as JSON. In the background, they always are, because the process that started this
+    /// one parses them.
     pub(super) fn prints_json(&self) -> bool {
         self.background || self.output == "json"
     }
 }
 
-/// Returns the name of a cluster: that of `--name`, or one made from the absolute path of its data folder, or `default`.
+/// Returns the name of a cluster: that of `--name`, a name derived from the absolute path of its data folder, or `default`.
 pub(super) fn cluster_name(name: Option<&str>, data_dir: Option<&Path>) -> String {
     match (name, data_dir) {
         (Some(name), _) => name.to_owned(),
@@ -240,8 +242,7 @@ fn name_of_folder(folder: &Path) -> String {
 
 /// Returns the contexts that can become current again in the user's kubeconfig when the cluster stops, the latest first: the
 /// current one and, if it belongs to another cluster, the previous contexts of that cluster. With these, a context is restored
-/// even if the other cluster stops first. Each is
-/// there once, and `own`, the cluster's, is not.
+/// even if the other cluster stops first. The result has no duplicates, and does not contain `own`, the cluster's context.
 pub(super) fn previous_contexts<'a>(
     own: &str,
     current: Option<&str>,

@@ -39,7 +39,7 @@ pub(super) fn start(
     clock: &Clock,
     options: PlaneOptions,
 ) -> Result<Plane> {
-    // The first one is among the other components' options.
+    // The first scheduler is already in the other components' options.
     let more = schedulers(args).options()?.into_iter().skip(1).collect();
     Ok(Plane::start_with_schedulers(kube, clock, options, more)?)
 }
@@ -82,7 +82,7 @@ fn pools(args: &Args) -> Option<(Config, &'static str)> {
     Some((Config { pools, nodes: None }, "loadBalancerPools"))
 }
 
-/// Returns the equipment of the nodes by their names. Nodes of a flag have none.
+/// Returns the equipment of the nodes by their names. Nodes that the flag adds have none.
 ///
 /// # Errors
 /// When an amount or a name is invalid.
@@ -104,8 +104,8 @@ pub(super) fn group_nodes(args: &Args) -> Result<Vec<String>> {
     }
 }
 
-/// Returns all simulated nodes: the `copied` ones, which stay as they are, and those of the flag or of the configuration file.
-/// A cluster with copied nodes gets no others by default.
+/// Returns all simulated nodes: the `copied` nodes, which stay unchanged, and those of the flag or of the configuration file. A
+/// cluster with copied nodes gets no other nodes by default.
 ///
 /// # Errors
 /// When two groups have the same name.
@@ -118,7 +118,7 @@ pub(super) fn all_nodes(args: &Args, copied: Vec<NodeOptions>) -> Result<Vec<Nod
     Ok(beside(copied, others))
 }
 
-/// Adds nodes to those that exist, but for those of the same name. An address that an existing node has is replaced by the next
+/// Adds nodes to the existing ones, except nodes whose name exists. Replaces an address that an existing node has by the next
 /// free one.
 fn beside(existing: Vec<NodeOptions>, others: Vec<NodeOptions>) -> Vec<NodeOptions> {
     let mut names: BTreeSet<String> = existing.iter().map(|node| node.name.clone()).collect();
@@ -135,10 +135,10 @@ fn beside(existing: Vec<NodeOptions>, others: Vec<NodeOptions>) -> Vec<NodeOptio
     nodes
 }
 
-/// Returns the outages of the failures by plan, of these nodes.
+/// Returns the outages of the planned failures of these nodes.
 ///
 /// # Errors
-/// When a failure names nothing that exists.
+/// When a failure names an unknown node or group.
 pub(super) fn planned_outages(args: &Args, nodes: &[NodeOptions]) -> Result<Vec<Outage>> {
     let failures = &args.components.failures;
     if failures.is_empty() {

@@ -41,7 +41,7 @@ use std::{collections::BTreeMap, path::Path, time::Duration};
 /// Timeout for open requests to complete when the server stops.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Reason why a cluster ended that did not fail.
+/// Reason why a cluster ended without a failure.
 pub(super) enum Ending {
     Stopped,
     /// The process must start the cluster again on this port, without its objects.
@@ -57,7 +57,7 @@ struct Extras {
 }
 
 impl Extras {
-    /// Returns the extras of a cluster that has these nodes of the copied cluster.
+    /// Returns the extras of a cluster with these copied nodes.
     fn of(args: &Args, copied: Vec<NodeOptions>) -> Result<Self> {
         let nodes = plane::all_nodes(args, copied)?;
         let outages = plane::planned_outages(args, &nodes)?;
@@ -415,7 +415,7 @@ fn or_warn(control: Result<control::ControlSocket>) -> Option<control::ControlSo
     control.inspect_err(|error| tracing::warn!("the control socket cannot be opened, so evenkeel explain, status, reset and snapshot cannot ask this process: {error:#}")).ok()
 }
 
-/// Returns the nodes of the API server, which stay as they are.
+/// Returns the existing nodes of the API server, which stay unchanged.
 async fn existing_nodes(client: &Client) -> Result<Vec<NodeOptions>> {
     let nodes = client.list::<Node>("", &ListOptions::default()).await;
     let nodes = nodes.context("the nodes of the data folder cannot be read")?;

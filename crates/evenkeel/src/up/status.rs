@@ -22,8 +22,8 @@ const SERVED_INTERVAL: Duration = Duration::from_secs(2);
 /// Interval between reads of the cache of service accounts during the start.
 const ACCOUNT_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Maximum time that a start waits for the default service account. Policies and webhooks in an old data folder may refuse it
-/// forever.
+/// Maximum time for which a start waits for the default service account. Policies and webhooks in an old data folder may refuse
+/// it forever.
 const ACCOUNT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Namespace and name of the service account of pods that name none.
@@ -54,7 +54,7 @@ pub(super) fn unsynced(caches: &Caches) -> Vec<String> {
 }
 
 /// Waits until discovery shows that the API server does not serve resources of unsynced caches, so that these never sync.
-/// Returns the resources.
+/// Returns these resources.
 pub(super) async fn never_served(caches: &Caches, client: &Client) -> Vec<String> {
     loop {
         client.clock().sleep(SERVED_INTERVAL).await;
@@ -84,7 +84,7 @@ fn unserved(needed: &[Kind], served: &ServerResources) -> Vec<String> {
         .collect()
 }
 
-/// Returns whether the controller runs that creates the default service account.
+/// Returns whether the controller that creates the default service account runs.
 pub(super) fn makes_accounts(plane: &Plane) -> bool {
     let makes_accounts = |inspected: &Arc<dyn Inspect>| inspected.name() == ACCOUNT_CONTROLLER;
     plane.introspection().all().iter().any(makes_accounts)
@@ -127,7 +127,7 @@ pub(super) struct Awaited {
     pub(super) reconnected: BTreeSet<String>,
     /// Faults of the simulated nodes.
     pub(super) faults: NodeFaults,
-    /// Whether this process creates the default service account: nodes are Ready without controllers, too.
+    /// Whether this process creates the default service account. Nodes also become Ready without controllers.
     pub(super) makes_accounts: bool,
 }
 
@@ -146,7 +146,7 @@ pub(super) fn pending(caches: &Caches, awaited: &Awaited, now: Timestamp) -> Vec
     pending
 }
 
-/// Returns the nodes that are not Ready and can become so.
+/// Returns the nodes that are not Ready but can become Ready.
 fn unready(
     nodes: &[Arc<Node>],
     faults: &NodeFaults,

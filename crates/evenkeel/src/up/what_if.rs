@@ -29,7 +29,7 @@ type MakeSchedulers = Box<dyn Fn() -> Vec<SchedulerOptions> + Send + Sync>;
 
 /// Simulator of a cluster of `evenkeel up`.
 pub(super) struct Simulator {
-    /// The first of the cluster's schedulers is that of the copy.
+    /// Options of the cluster's schedulers. The copy uses the first one.
     pub(super) schedulers: MakeSchedulers,
 }
 
@@ -40,7 +40,7 @@ impl WhatIf for Simulator {
         change: WhatIfChange,
     ) -> BoxFuture<'a, Result<Box<dyn PreparedWhatIf>, String>> {
         Box::pin(async move {
-            // What is refused, is so before the cluster is read.
+            // Invalid changes are refused before the cluster is read.
             let mut scenario = scenario(&change).map_err(|error| format!("{error:#}"))?;
             if let Some(options) = (self.schedulers)().into_iter().next() {
                 scenario.scheduler = options;
@@ -78,7 +78,7 @@ impl PreparedWhatIf for Prepared {
                 Progress::Changed(passed) => WhatIfProgress::Changed(passed, whole),
             };
             if !proceed(progress) {
-                // A simulation has no other end before its time. Its runtimes and threads end with this thread's stack.
+                // Unwinding is the only way to end a simulation early. Its runtimes and threads end with this thread's stack.
                 resume_unwind(Box::new(Cancelled));
             }
         };
@@ -118,7 +118,7 @@ fn summary(report: &Report) -> String {
 /// Returns the scenario of a change.
 ///
 /// # Errors
-/// The first field that is invalid.
+/// Returns the first invalid field.
 fn scenario(change: &WhatIfChange) -> Result<Scenario> {
     let nodes = |field: &'static str, texts: &[String]| -> Result<Vec<Nodes>> {
         texts

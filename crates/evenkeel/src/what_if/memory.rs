@@ -1,15 +1,15 @@
-//! Whether several simulations fit into the memory at a time.
+//! Checks whether several concurrent simulations fit into memory.
 
 use std::fs;
 
-/// Bytes that a simulation takes for each byte of its cluster as JSON: 21.5 were measured with 20,000 pods.
+/// Bytes of memory that a simulation uses for each byte of its cluster as JSON: 21.5 were measured with 20,000 pods.
 const BYTES_PER_BYTE: u64 = 24;
-/// Bytes that each simulation takes whatever its cluster.
+/// Bytes of memory that each simulation uses in addition.
 const BYTES_PER_RUN: u64 = 64 << 20;
-/// Bytes that are taken for free if the system does not say.
+/// Assumed bytes of free memory if the system does not report them.
 const UNKNOWN_FREE: u64 = 1 << 30;
 
-/// Returns whether this number of simulations of a cluster, whose JSON has this length, fit into the free memory.
+/// Returns whether this number of simulations fits into the free memory. `length` is the length of the cluster's JSON.
 pub(super) fn fits(length: u64, runs: u64) -> bool {
     need(length, runs) <= free().unwrap_or(UNKNOWN_FREE)
 }
@@ -18,7 +18,7 @@ fn need(length: u64, runs: u64) -> u64 {
     length.saturating_mul(BYTES_PER_BYTE).saturating_add(BYTES_PER_RUN).saturating_mul(runs)
 }
 
-/// Returns the free memory of the machine, or of the control group if that has less; `None` if the system does not say.
+/// Returns the free memory of the machine, or of the control group if it has less; `None` if the system does not report it.
 fn free() -> Option<u64> {
     let read = |path| fs::read_to_string(path).ok();
     let of_machine = read("/proc/meminfo").and_then(|text| available(&text));

@@ -1,4 +1,4 @@
-//! Runs the variants, and tells the user how far they are.
+//! Runs the variants, and reports their progress to the user.
 
 use super::{Variant, memory};
 use anyhow::{Result, anyhow};
@@ -12,7 +12,7 @@ use std::{
 /// Interval between messages about the progress. A shorter run prints none.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Runs the variants, each on a thread of its own: at the same time if the memory allows it.
+/// Runs the variants, each on its own thread, concurrently if the memory allows it.
 pub(super) fn run_all(cluster: &Cluster, scenarios: &[(String, Scenario)]) -> Result<Vec<Variant>> {
     let start = |(name, scenario): &(String, Scenario)| {
         let shown = (scenarios.len() > 1).then_some(&**name);
@@ -44,7 +44,7 @@ fn length(cluster: &Cluster) -> u64 {
     u64::try_from(lengths.sum::<usize>()).unwrap_or(u64::MAX)
 }
 
-/// Messages on the standard error about a simulation that takes long.
+/// Messages on standard error about the progress of a long simulation.
 struct ProgressLog<'a> {
     /// Name of the variant; `None` if there is only one.
     name: Option<&'a str>,

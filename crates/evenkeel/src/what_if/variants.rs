@@ -124,7 +124,7 @@ impl ChangeArgs {
     }
 }
 
-/// Returns a selection of nodes as short as an option has it.
+/// Returns a selection of nodes in the short form of the options.
 fn short(nodes: &Nodes) -> String {
     match nodes {
         Nodes::Name(name) => name.clone(),
@@ -132,7 +132,8 @@ fn short(nodes: &Nodes) -> String {
     }
 }
 
-/// Returns the name of a variant: the parts of its change, and its configuration if the other one has none or another.
+/// Returns the name of a variant: the parts of its change, and its configuration if the other variant has a different one or
+/// none.
 fn name(change: &ChangeArgs, scheduler_config: Option<&Path>) -> String {
     let mut parts = change.parts();
     parts.extend(scheduler_config.map(|path| format!("scheduler {}", path.display())));
@@ -147,7 +148,7 @@ fn name(change: &ChangeArgs, scheduler_config: Option<&Path>) -> String {
     parts.join(", ")
 }
 
-/// Returns the objects to apply, in the order in which the server takes them.
+/// Returns the objects to apply, in the order in which they are applied.
 ///
 /// # Errors
 /// When a file cannot be read or has no object, or a simulation leaves one out, such as a webhook.
@@ -180,7 +181,7 @@ fn scheduler(path: Option<&Path>) -> Result<SchedulerOptions> {
 /// Returns the variants with their names: one, or two to compare.
 ///
 /// # Errors
-/// An option or a file is invalid, or options ask for several comparisons.
+/// An option or a file is invalid, or options request several comparisons.
 pub(super) fn scenarios(args: &WhatIfArgs) -> Result<Vec<(String, Scenario)>> {
     let compares = args.baseline || !args.versus.is_empty();
     let configs: Vec<&Path> = args.scheduler_config.iter().map(PathBuf::as_path).collect();

@@ -1,5 +1,5 @@
-//! Devices and images of simulated nodes, and the objects that offer them: ResourceSlices and DeviceClasses as a DRA driver
-//! publishes them, and the images of a node's status.
+//! Devices and images of simulated nodes, and the objects that publish them: ResourceSlices and DeviceClasses like those of a
+//! DRA driver, and the images of a node's status.
 
 use super::types::{Nodes, Quantity};
 use crate::up::generated::marked;
@@ -173,7 +173,7 @@ impl Equipment {
                     "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice",
                     "metadata": {
                         "name": format!("{node}-{driver}-{index}"),
-                        // A later start finds slices that its configuration lacks by this label.
+                        // A later start uses this label to find slices that its configuration lacks.
                         "labels": {EQUIPMENT_LABEL: "true"},
                         // Like the slices of real drivers, they are deleted with the node.
                         "ownerReferences": [

@@ -116,7 +116,7 @@ mod tests {
             (Vec::new(), &[]),
             (vec![failure(&["a"], 5, Some(10))], &[("a-0", 5, Some(15)), ("a-1", 5, Some(15))]),
             (vec![failure(&["b-0"], 0, None)], &[("b-0", 0, None)]),
-            // The node is back when the last of its failures ends.
+            // The node reconnects when the last of its failures ends.
             (
                 vec![failure(&["a-0"], 3, Some(4)), failure(&["a-0", "b"], 1, Some(4))],
                 &[("a-0", 1, Some(7)), ("b-0", 1, Some(5))],

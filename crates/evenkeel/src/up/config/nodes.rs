@@ -16,7 +16,7 @@ pub(crate) fn check(groups: &[Nodes]) -> Result<(), String> {
 }
 
 fn check_group(group: &Nodes) -> Result<(), String> {
-    // The name of a node is the value of a label, too.
+    // The name of a node is also the value of a label.
     let longest = format!("{}-{}", group.name, group.count.saturating_sub(1));
     valid("name", &longest, forms::label_value)?;
     for resource in group.capacity.keys() {

@@ -17,7 +17,7 @@ const MIN_SIMILARITY: f64 = 0.75;
 /// # Errors
 /// When the file is not YAML, or has an unknown field or a wrong value. The error has line, column and path.
 pub(crate) fn read(source: &str, text: &str) -> Result<Cluster> {
-    // What is no YAML is said first: the reader stops at the first unknown field.
+    // Report invalid YAML first, because the reader stops at the first unknown field.
     if let Err(error) = serde_saphyr::from_str::<Value>(text) {
         bail!("{}", describe(source, ".", &error));
     }
@@ -73,7 +73,7 @@ fn describe(source: &str, path: &str, error: &Error) -> String {
     }
 }
 
-/// Returns an error without its position, in terms of YAML instead of the parser's.
+/// Returns an error without its position, in the terms of YAML instead of the parser.
 fn in_words(error: &Error) -> String {
     let text = error.to_string();
     let text = match error.location() {

@@ -37,7 +37,7 @@ fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> 
     if !text.is_empty() && text.chars().all(is_allowed) {
         return Ok(text);
     }
-    // The name is a part of a file's name.
+    // The name is part of a file name.
     let why = "the name of a user has letters, digits, '-', '_', '.', '@' and ':'";
     Err(D::Error::custom(format!("{text:?}: {why}")))
 }
@@ -52,7 +52,7 @@ impl User {
                 "kind": kind,
                 "metadata": {
                     "name": format!("evenkeel:{}:{role}", self.name),
-                    // A later start finds bindings that its configuration lacks by this label.
+                    // A later start uses this label to find bindings that its configuration lacks.
                     "labels": {USER_LABEL: "true"},
                 },
                 "subjects": [{"kind": "User", "apiGroup": GROUP, "name": self.name}],
@@ -78,7 +78,7 @@ impl User {
 /// Checks that no two users have the same name or the same token.
 ///
 /// # Errors
-/// When two have.
+/// When two users have the same name or token.
 pub(crate) fn check(users: &[User]) -> Result<(), String> {
     for (position, user) in users.iter().enumerate() {
         for (earlier, other) in users[..position].iter().enumerate() {
@@ -89,7 +89,7 @@ pub(crate) fn check(users: &[User]) -> Result<(), String> {
                 ));
             }
             if user.token.is_some() && other.token == user.token {
-                // The token is a secret, and not printed.
+                // The token is a secret, so it is not printed.
                 return Err(format!("users[{position}].token: users[{earlier}] has the same one"));
             }
         }
