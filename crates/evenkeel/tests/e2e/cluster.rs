@@ -255,7 +255,7 @@ impl Namespace<'_> {
         format!("{}/namespaces/{}/{path}", group(resource), self.name)
     }
 
-    /// As [`Cluster::ask`].
+    /// Fails as [`Cluster::ask`] does.
     pub(crate) async fn ask(
         &self,
         method: &str,
@@ -265,7 +265,7 @@ impl Namespace<'_> {
         self.cluster.ask(method, &self.path(path), body).await
     }
 
-    /// As [`Cluster::get`].
+    /// Fails as [`Cluster::get`] does.
     pub(crate) async fn get(&self, path: &str) -> Value {
         self.cluster.get(&self.path(path)).await
     }
@@ -275,22 +275,22 @@ impl Namespace<'_> {
         items(&self.get(path).await).to_vec()
     }
 
-    /// As [`Cluster::create`].
+    /// Fails as [`Cluster::create`] does.
     pub(crate) async fn create(&self, path: &str, object: Value) -> Value {
         self.cluster.create(&self.path(path), object).await
     }
 
-    /// As [`Cluster::patch`].
+    /// Fails as [`Cluster::patch`] does.
     pub(crate) async fn patch(&self, path: &str, change: Value) -> Value {
         self.cluster.patch(&self.path(path), change).await
     }
 
-    /// As [`Cluster::delete`].
+    /// Fails as [`Cluster::delete`] does.
     pub(crate) async fn delete(&self, path: &str, policy: &str) -> Value {
         self.cluster.delete(&self.path(path), policy).await
     }
 
-    /// As [`Cluster::until`].
+    /// Fails as [`Cluster::until`] does.
     pub(crate) async fn until(&self, path: &str, is_so: impl Fn(&Value) -> bool) -> Value {
         self.cluster.until(&self.path(path), is_so).await
     }
