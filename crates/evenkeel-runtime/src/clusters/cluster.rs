@@ -1,4 +1,4 @@
-//! One cluster, as the function that declares its controllers gets it.
+//! One cluster, as the input of the function that declares its controllers.
 
 use crate::{
     cache::{Cache, CacheOptions, Full},
@@ -41,7 +41,7 @@ impl Cluster {
         &self.name
     }
 
-    /// Declares a controller of all objects of `K` in this cluster, as [`Manager::controller`].
+    /// Declares a controller of all objects of `K` in this cluster, like [`Manager::controller`].
     ///
     /// ```
     /// # use evenkeel_test::example::reconcile;
@@ -54,7 +54,7 @@ impl Cluster {
         self.manager.controller()
     }
 
-    /// Declares a controller of a kind that is known only at run time, as [`Manager::controller_of_dynamic`].
+    /// Declares a controller of a kind that is known only at run time, like [`Manager::controller_of_dynamic`].
     ///
     /// ```
     /// # use evenkeel_runtime::prelude::*;
@@ -68,12 +68,12 @@ impl Cluster {
         self.manager.controller_of_dynamic(kind)
     }
 
-    /// Declares a controller of a kind that is cached as metadata only, as [`Manager::controller_of_metadata`].
+    /// Declares a controller of a kind that is cached as metadata only, like [`Manager::controller_of_metadata`].
     pub fn controller_of_metadata(&self, kind: Kind) -> ControllerBuilder<'_, Metadata> {
         self.manager.controller_of_metadata(kind)
     }
 
-    /// Declares a controller whose keys are not objects of one kind, as [`Manager::controller_of_requests`].
+    /// Declares a controller whose keys are not objects of one kind, like [`Manager::controller_of_requests`].
     ///
     /// ```
     /// # use evenkeel_runtime::prelude::*;
@@ -87,7 +87,7 @@ impl Cluster {
         self.manager.controller_of_requests(name)
     }
 
-    /// Returns the cache of a kind in this cluster, as [`Manager::cached`].
+    /// Returns the cache of a kind in this cluster, like [`Manager::cached`].
     ///
     /// ```
     /// # use evenkeel_test::example::reconcile;

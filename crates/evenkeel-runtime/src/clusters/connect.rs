@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// Connects to the cluster of a kubeconfig.
 type Connect = dyn Fn(Kubeconfig) -> BoxFuture<'static, Result<Transport>> + Send + Sync;
 
-/// Way to connect to the cluster of a kubeconfig. The default connects to its server.
+/// Function that connects to the cluster of a kubeconfig. The default connects to the kubeconfig's server.
 #[derive(Clone)]
 pub(super) struct Connector(Arc<Connect>);
 
@@ -38,7 +38,7 @@ impl Connector {
     /// Engages the cluster of the kubeconfig under a key of a Secret.
     ///
     /// # Errors
-    /// The Secret has no kubeconfig, or the kubeconfig is refused: a retry fails as well. The kubeconfig cannot be used.
+    /// Terminal if the Secret has no kubeconfig, or the kubeconfig is refused. Also fails if the kubeconfig cannot be used.
     pub(super) async fn engage(
         &self,
         clusters: &Clusters,

@@ -3,7 +3,7 @@
 /// Step for one cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    /// The cluster is engaged with this connection already.
+    /// The cluster is already engaged with this connection.
     Keep,
     /// The cluster is new.
     Engage,
@@ -11,8 +11,8 @@ pub(super) enum Step {
     Replace,
 }
 
-/// Returns the step for a cluster that is engaged with the connection `current`, if it is, when its provider names it with
-/// the connection `desired`.
+/// Returns the step for a cluster that its provider names with the connection `desired`. `current` is the connection with which
+/// it is engaged; `None` if it is not engaged.
 pub(super) fn step(current: Option<&[u8]>, desired: &[u8]) -> Step {
     match current {
         None => Step::Engage,

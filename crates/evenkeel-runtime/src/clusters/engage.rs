@@ -18,7 +18,7 @@ use std::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// Part of the manager's grace period that is left for itself, when it stops together with the clusters.
+/// Part of the manager's grace period that remains for the manager itself when it stops together with the clusters.
 const OWN_GRACE: Duration = Duration::from_secs(1);
 
 /// Clusters of one [provider](super::ClusterProvider), which adds and removes them here. Clones share them.
@@ -45,7 +45,7 @@ struct State {
     members: BTreeMap<Arc<str>, Member>,
 }
 
-/// Cluster that is engaged, or that was and has not ended yet.
+/// Cluster that is engaged, or that was left and whose task has not ended yet.
 struct Member {
     /// Identity that the provider gave to the connection. `None` once the cluster is left.
     identity: Option<Arc<[u8]>>,
@@ -80,13 +80,13 @@ impl Clusters {
         Self { inner }
     }
 
-    /// Engages a cluster: `connect` returns its transport, and its controllers start. If it is engaged already, the same
-    /// `identity` changes nothing. With another one, the new controllers start after the old ones have ended.
+    /// Engages a cluster: `connect` returns its transport, and its controllers start. If the cluster is already engaged with
+    /// the same `identity`, nothing changes. With another identity, the new controllers start after the old ones have ended.
     ///
-    /// Waits until this process leads. The identity may be a credential: it is never logged.
+    /// Waits until this process leads. The identity may be a credential, so it is never logged.
     ///
     /// # Errors
-    /// Those of `connect`. The cluster is then as before.
+    /// Fails if `connect` fails. The cluster is then unchanged.
     pub async fn engage<T, Fut>(
         &self,
         name: &str,
@@ -114,8 +114,8 @@ impl Clusters {
         Ok(())
     }
 
-    /// Leaves a cluster: its controllers end after their last passes, at the latest after the manager's grace period. Keys
-    /// that wait are dropped, and its caches stop. Does nothing if the cluster is not engaged.
+    /// Leaves a cluster: its controllers end after their running passes, at the latest after the manager's grace period.
+    /// Waiting keys are dropped, and its caches stop. Does nothing if the cluster is not engaged.
     pub fn leave(&self, name: &str) {
         let mut state = self.inner.lock();
         let left = state.members.get_mut(name).and_then(|member| {
@@ -133,7 +133,7 @@ impl Clusters {
         self.inner.lock().members.get(name).is_some_and(|member| member.identity.is_some())
     }
 
-    /// Returns an engaged cluster, or `None` also before its controllers are declared.
+    /// Returns an engaged cluster. `None` before its controllers are declared.
     pub fn get(&self, name: &str) -> Option<Cluster> {
         let state = self.inner.lock();
         let member = state.members.get(name).filter(|member| member.identity.is_some())?;
@@ -149,7 +149,7 @@ impl Clusters {
 }
 
 impl Engagements {
-    /// Starts the task of a cluster, in place of an older one of the name. While the manager stops, it does nothing.
+    /// Starts the task of a cluster, which replaces an older task of the same name. Does nothing while the manager stops.
     fn add(self: &Arc<Self>, name: &str, identity: &[u8], transport: Transport) {
         let name: Arc<str> = Arc::from(name);
         let mut state = self.lock();
@@ -206,7 +206,7 @@ impl Engagements {
     }
 }
 
-/// End of a cluster's task, however it ends.
+/// Guard that records the end of a cluster's task, in whatever way it ends.
 struct EndGuard<'a> {
     engagements: &'a Engagements,
     name: &'a str,
@@ -216,7 +216,7 @@ struct EndGuard<'a> {
 impl Drop for EndGuard<'_> {
     fn drop(&mut self) {
         let mut state = self.engagements.lock();
-        // A later task of the name has a latch of its own.
+        // A later task of the same name has its own latch.
         let is_last = |member: &Member| member.ended.is(&self.ended);
         let removed = match state.members.get(self.name).is_some_and(is_last) {
             true => state.members.remove(self.name),

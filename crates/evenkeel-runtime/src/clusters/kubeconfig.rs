@@ -1,7 +1,7 @@
 //! Kubeconfigs in the data of Secrets.
 //!
-//! Whoever may write such a Secret must not get the files or the process of the operator by it. So a kubeconfig holds all that
-//! it needs: it names no file, and no command.
+//! A writer of such a Secret must not gain access to the operator's files or process. So a kubeconfig must be self-contained:
+//! it may not name a file or a command.
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::config::{AuthInfo, Kubeconfig};
@@ -22,7 +22,7 @@ pub enum KubeconfigError {
     Refused {
         /// Path of the field, such as `users[].user.exec`.
         field: &'static str,
-        /// Name of the user or the cluster with the field.
+        /// Name of the user or the cluster that has the field.
         owner: String,
     },
 }

@@ -1,9 +1,9 @@
-//! Controllers of several clusters, which come and go while the manager runs.
+//! Controllers of several clusters, which may be added and removed while the manager runs.
 //!
 //! A [`ClusterProvider`] names clusters: by Secrets with kubeconfigs ([`SecretClusters`]), by ClusterProfiles
-//! ([`ProfileClusters`]), or in a fixed list ([`FixedClusters`]). For each, the function of [`Manager::clusters`] declares the
-//! same controllers. They have the cluster's own client, caches, queues and metrics, so that a cluster that does not respond
-//! delays no other cluster.
+//! ([`ProfileClusters`]), or in a fixed list ([`FixedClusters`]). The function of [`Manager::clusters`] declares the same
+//! controllers for each cluster. They have the cluster's own client, caches, queues and metrics, so that a cluster that does
+//! not respond delays no other cluster.
 //!
 //! ```no_run
 //! use evenkeel_runtime::{clusters::SecretClusters, prelude::*};
@@ -29,12 +29,12 @@
 //!
 //! | documented rule | implemented in |
 //! |---|---|
-//! | A cluster with the same connection stays; with another one, it is left first | `decide::step` |
+//! | A cluster whose connection is unchanged stays; if the connection changed, the cluster is left first | `decide::step` |
 //! | A profile is engaged once its control plane is healthy | `profiles::decide` |
 //! | The kubeconfig of a Secret reads no file and runs no command of the operator | `kubeconfig::check` |
-//! | Clusters are engaged by the leader alone, and left before it gives its lease back | `engage::Engagements` |
+//! | Only the leader engages clusters; it leaves them before it releases its lease | `engage::Engagements` |
 //!
-//! It follows `sigs.k8s.io/multicluster-runtime`.
+//! This module follows `sigs.k8s.io/multicluster-runtime`.
 
 mod cluster;
 mod connect;
@@ -58,9 +58,10 @@ use crate::manager::Manager;
 
 impl Manager {
     /// Runs controllers in each cluster of a provider. `declare` declares them when a cluster appears, with the cluster's own
-    /// client and caches. When the cluster disappears, or its connection changes, the controllers end after their last passes.
+    /// client and caches. When the cluster disappears, or its connection changes, the controllers end after their running
+    /// passes.
     ///
-    /// The leader alone connects to clusters, also with sharding. All writes to them are fenced by its lease.
+    /// Only the leader connects to clusters, even with sharding. All writes to them are fenced by its lease.
     ///
     /// ```
     /// # use evenkeel_runtime::prelude::*;

@@ -16,7 +16,7 @@ use kube::{ResourceExt as _, api::DynamicObject, config::Kubeconfig};
 const PROFILE: Kind =
     Kind::new("multicluster.x-k8s.io", "v1alpha1", "ClusterProfile", "clusterprofiles", true);
 
-/// Label of a Secret with the program that it is for.
+/// Label of a Secret with the name of the program that uses it.
 ///
 /// In multicluster-runtime: `SecretLabelKeyClusterInventoryConsumer`.
 const CONSUMER: &str = "x-k8s.io/cluster-inventory-consumer";
@@ -35,10 +35,11 @@ const KEY: &str = "Config";
 /// name `NAMESPACE/NAME` of its profile.
 ///
 /// The kubeconfig is in the key `Config` of a Secret in the namespace of the profile. The Secret has the labels
-/// `x-k8s.io/cluster-inventory-consumer` with the name of the consumer, and `x-k8s.io/cluster-profile` with that of the
-/// profile. It may name neither a file nor a command, as with [`SecretClusters`](super::SecretClusters).
+/// `x-k8s.io/cluster-inventory-consumer` with the name of the consumer, and `x-k8s.io/cluster-profile` with the name of the
+/// profile. The kubeconfig may name neither a file nor a command, as with [`SecretClusters`](super::SecretClusters).
 ///
-/// A cluster is engaged once its condition `ControlPlaneHealthy` is true. Later it is left only with its profile.
+/// A cluster is engaged once its condition `ControlPlaneHealthy` is true. After that, it is left only when its profile is
+/// deleted.
 ///
 /// ```
 /// use evenkeel_runtime::{clusters::ProfileClusters, prelude::*};
@@ -64,7 +65,7 @@ impl ProfileClusters {
         Self { consumer: consumer.to_owned(), connector: Connector::default() }
     }
 
-    /// Sets how to connect to the cluster of a kubeconfig, for tests and tunnels.
+    /// Sets the function that connects to the cluster of a kubeconfig, for tests and tunnels.
     pub fn connect(
         self,
         connect: impl Fn(&Kubeconfig) -> Result<kube::Client> + Send + Sync + 'static,
@@ -133,7 +134,8 @@ struct SecretCount {
     found: usize,
 }
 
-/// Decides about the cluster of a profile, which may not exist. `secrets` are those for the consumer in its namespace.
+/// Decides about the cluster of a profile, which may not exist. `secrets` are the consumer's Secrets in the profile's
+/// namespace.
 fn decide<'s>(
     profile: Option<&DynamicObject>,
     secrets: &[&'s Secret],

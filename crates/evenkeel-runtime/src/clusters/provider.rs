@@ -5,8 +5,8 @@ use crate::manager::Manager;
 
 /// Source of the clusters of a manager, such as Secrets of its own cluster, the host.
 ///
-/// A provider declares a controller of the host, which engages clusters and leaves them. An error of its pass is retried, and
-/// shown in the controller's reports.
+/// A provider declares a controller of the host, which engages clusters and leaves them. An error of its reconcile is retried,
+/// and shown in the controller's reports.
 ///
 /// ```
 /// use evenkeel_runtime::{clusters::{ClusterProvider, Clusters}, prelude::*};

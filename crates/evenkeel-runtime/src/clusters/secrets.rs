@@ -70,7 +70,7 @@ impl SecretClusters {
         self
     }
 
-    /// Sets how to connect to the cluster of a kubeconfig, for tests and tunnels.
+    /// Sets the function that connects to the cluster of a kubeconfig, for tests and tunnels.
     pub fn connect(
         self,
         connect: impl Fn(&Kubeconfig) -> Result<kube::Client> + Send + Sync + 'static,

@@ -1,4 +1,4 @@
-//! Memory of applied intents, so that an apply which would change nothing sends nothing.
+//! Memory of applied intents, so that an apply that would change nothing is not sent.
 
 use crate::{fast_map::FastMap, plan::Target};
 use evenkeel_api::{Kind, Meta};
@@ -7,7 +7,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// Maximum number of remembered applies. Above it, all are forgotten, and each object is applied once more.
+/// Maximum number of remembered applies. Above it, all are forgotten, and each object is applied again once.
 const MAX_APPLIED: usize = 200_000;
 
 /// Last intents that a controller applied, by object.
@@ -25,8 +25,8 @@ struct Entry {
 }
 
 impl Applied {
-    /// Returns whether the object is known to have this intent already: the intent was applied last, and no other write
-    /// has changed the object since, except for its status.
+    /// Returns whether the object is known to have this intent already: it was the last applied intent, and no other write has
+    /// changed the object since, except for its status.
     pub(super) fn is_current(&self, target: &Target, intent: &[u8], cached: &Meta) -> bool {
         let object = self.fingerprint(&target.kind, cached);
         let wanted = Entry { intent: self.hash(intent), object };
@@ -49,8 +49,8 @@ impl Applied {
         self.lock().remove(target);
     }
 
-    /// Returns a number that changes with everything of an object but its status. A kind that counts generations
-    /// changes it with its spec; any other kind changes its resource version with every write.
+    /// Returns a number that changes with every change of an object except its status. It is the generation if the kind counts
+    /// generations, and otherwise the resource version, which changes with every write.
     fn fingerprint(&self, kind: &Kind, meta: &Meta) -> u64 {
         let counts_generations = meta.generation != 0 && !has_constant_generation(kind);
         let version = if counts_generations { "" } else { &*meta.resource_version };
@@ -72,8 +72,7 @@ impl Applied {
     }
 }
 
-/// Returns whether objects of this kind keep their first generation, whatever changes in them. Of the built-in kinds, that is
-/// only PriorityClass.
+/// Returns whether objects of this kind always keep their first generation. Of the built-in kinds, that is only PriorityClass.
 ///
 /// Upstream: `priorityClassStrategy`, whose `PrepareForCreate` sets the generation, and whose `PrepareForUpdate` does nothing.
 fn has_constant_generation(kind: &Kind) -> bool {

@@ -95,8 +95,8 @@ impl Manager {
         self.declare(&self.cached_dynamic(kind))
     }
 
-    /// Declares a controller of all objects of a kind that is cached and watched as metadata only. Its passes get that
-    /// metadata; [`Context::dynamic`] writes the objects.
+    /// Declares a controller of all objects of a kind that is cached and watched as metadata only. The reconcile function gets
+    /// the metadata; [`Context::dynamic`] writes the objects.
     ///
     /// ```no_run
     /// use evenkeel_runtime::{client::Metadata, plan::PatchType, prelude::*, serde_json::json};
@@ -119,7 +119,7 @@ impl Manager {
         self.declare(&self.cached_metadata(kind))
     }
 
-    /// Declares a controller whose keys are not objects of one kind: its watches and sources enqueue any keys.
+    /// Declares a controller whose keys are not objects of one kind. Its watches and sources may enqueue any keys.
     ///
     /// ```
     /// # use evenkeel_runtime::prelude::*;
@@ -413,7 +413,7 @@ impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
         self.change(|builder| builder.source(keys.boxed()))
     }
 
-    /// Lets only those events of the last declared kind enqueue keys that pass the predicate. With a
+    /// Limits the events of the last declared kind that enqueue keys to those that pass the predicate. With a
     /// [finalizer](Self::finalizer), an object is also reconciled when its deletion begins.
     ///
     /// ```
@@ -435,9 +435,9 @@ impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
         self.change(|builder| builder.filter_last(move |event| predicate.passes(event)))
     }
 
-    /// Lets the controller run although the server does not serve the last declared kind yet. Its events follow once its
-    /// definition is installed. Until then, to read its cache is an error, [`NotSynced`](super::NotSynced);
-    /// [`Context::has_synced`] asks first.
+    /// Lets the controller run before the server serves the last declared kind. The kind's events follow once its
+    /// CustomResourceDefinition is installed. Until then, a read of its cache fails with [`NotSynced`](super::NotSynced).
+    /// [`Context::has_synced`] checks this in advance.
     ///
     /// ```
     /// # use evenkeel_runtime::prelude::*;
@@ -456,8 +456,8 @@ impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
         self.change(Builder::optional_last)
     }
 
-    /// Enqueues every object of the last declared kind each `period`, as an update without a change. `owns` and its like
-    /// ignore such updates. The shortest period that is asked for applies to the kind's cache, and so to all of its readers.
+    /// Enqueues every object of the last declared kind each `period`, as an update without a change. `owns` and its variants
+    /// ignore such updates. The shortest requested period applies to the kind's cache, and so to all of its readers.
     ///
     /// ```
     /// # use evenkeel_runtime::prelude::*;
@@ -551,7 +551,7 @@ impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
         self.change(|builder| builder.backoff(backoff))
     }
 
-    /// Fails a pass that takes longer. Its key is retried with backoff. Default: no limit.
+    /// Fails a pass (one reconcile) that takes longer. Its key is retried with backoff. Default: no limit.
     ///
     /// ```
     /// # use evenkeel_runtime::prelude::*;
@@ -580,7 +580,7 @@ impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
     /// ```
     #[doc(alias = "GetEventRecorder")]
     pub fn series_events(self) -> Self {
-        // Longest reporting instance that the API server accepts.
+        // Maximum length of a reporting instance that the API server accepts.
         const MAX_INSTANCE: usize = 128;
         let component = self.manager.component();
         let mut instance = match self.manager.setup() {
@@ -606,8 +606,8 @@ impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
         Self { warm_up: true, ..self }
     }
 
-    /// Adds the controller with an async function over keys. It also gets the keys of objects that do not exist any more.
-    /// It handles finalizers itself: those of [`Self::finalizer`] are for the other functions.
+    /// Adds the controller with an async function over keys. The function also gets the keys of objects that no longer exist.
+    /// It must handle finalizers itself: [`Self::finalizer`] applies only to the other functions.
     ///
     /// ```
     /// # use evenkeel_runtime::prelude::*;
@@ -657,7 +657,7 @@ impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
             let (function, timeouts) = (Arc::clone(&function), timeouts.clone());
             let (key, postponed) = (request.key.clone(), passes.clone());
             async move {
-                // In place, so that the futures around it, which are moved several times, stay small.
+                // Boxed, so that the surrounding futures, which are moved several times, stay small.
                 let pass = Box::pin(function(request, context));
                 let Some(limit) = timeout else { return postponed.result(&key, pass.await) };
                 let result = tokio::time::timeout(limit, pass).await.unwrap_or_else(|_| {
@@ -679,8 +679,8 @@ impl<K: Send + Sync + 'static, S: Send + Sync + 'static> ControllerBuilder<'_, K
     /// runs `cleanup` until that succeeds, and then removes the finalizer. The reconcile function only gets objects that
     /// have the finalizer and are not being deleted.
     ///
-    /// `cleanup` may run several times, and for an object for which nothing was created. The server does not accept a
-    /// name without a domain, such as `cleanup`; use `example.com/cleanup`.
+    /// `cleanup` may run several times, even for an object for which nothing was created. The server does not accept a name
+    /// without a domain, such as `cleanup`; use `example.com/cleanup`.
     ///
     /// ```
     /// # use evenkeel_runtime::prelude::*;
@@ -752,8 +752,8 @@ impl<K: Send + Sync + 'static, S: Send + Sync + 'static> ControllerBuilder<'_, K
 }
 
 impl<K: ApiObject, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
-    /// Adds the controller with an async reconcile function. It gets the object from the cache. For an object that does
-    /// not exist any more, it is not called.
+    /// Adds the controller with an async reconcile function. The function gets the object from the cache. It is not called for
+    /// an object that no longer exists.
     ///
     /// ```
     /// # use evenkeel_runtime::prelude::*;
@@ -837,7 +837,7 @@ fn add(manager: &Manager, mut controller: Controller, warm_up: bool) -> Controll
     ControllerHandle::new(watches, caches, manager.add_removable(controller))
 }
 
-/// Returns the event handler that enqueues the keys of an object, on an update those of both states.
+/// Returns the event handler that enqueues the keys of an object; on an update, the keys of both states.
 pub(super) fn mapping<V: View>(
     map: impl Fn(&V) -> Vec<Key> + Send + Sync + 'static,
 ) -> impl Fn(&CacheEvent<V>, &Enqueue) + Send + Sync + 'static {
@@ -866,8 +866,8 @@ impl<K, S> Finalizers<K, S> {
         Self { kind, names, cleanups }
     }
 
-    /// Adds the finalizers to a new object, or runs the cleanups of one that is being deleted. Returns the object to
-    /// reconcile, if it is to be reconciled.
+    /// Adds the finalizers to a new object, or runs the cleanups of an object that is being deleted. Returns the object if it
+    /// must be reconciled.
     async fn run<V: Whole<Object = K>>(
         &self,
         mut object: Arc<V>,

@@ -57,8 +57,8 @@ pub fn of(
     }
 }
 
-/// Sets a condition: replaces the one of its type, or adds it. Its transition time is `now` if its status has changed,
-/// and otherwise stays. Returns whether the conditions have changed.
+/// Sets a condition: replaces the one of its type, or adds it. Its transition time becomes `now` if its status has changed, and
+/// otherwise stays. Returns whether the conditions have changed.
 ///
 /// Upstream: `meta.SetStatusCondition`.
 #[doc(alias = "SetStatusCondition")]

@@ -23,10 +23,10 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-/// Action of events that name none, which events.k8s.io demands.
+/// Action of events that name no action, because events.k8s.io requires one.
 pub(super) const RECONCILE: &str = "Reconcile";
 
-/// State that the passes of one controller share.
+/// State that the passes (reconciles) of one controller share.
 pub(super) struct Shared {
     pub(super) controller: Box<str>,
     pub(super) field_manager: Box<str>,
@@ -39,14 +39,14 @@ pub(super) struct Shared {
 /// Access of a reconcile function to the cluster, for one pass over one key. `S` is the controller's own state
 /// ([`ControllerBuilder::state`](super::ControllerBuilder::state)).
 ///
-/// Reads of caches are free. Writes ([`Context::apply`] and its neighbours) are fenced by the lease, rate limited, and
-/// seen by the next pass over the key.
+/// Reads of caches are free. Writes ([`Context::apply`] and similar methods) are fenced by the lease and rate limited. The next
+/// pass over the key sees them.
 pub struct Context<S = ()> {
     pub(super) inner: controller::Context,
     request: Request,
     state: Arc<S>,
     shared: Arc<Shared>,
-    /// The controller's, or this pass's own if its client has a fence of its own.
+    /// The controller's client, or this pass's own client if it has its own fence.
     pub(super) kube: Arc<OnceLock<kube::Client>>,
     pub(super) view: ClientView,
 }
@@ -57,14 +57,14 @@ impl<S> Clone for Context<S> {
     }
 }
 
-/// Error of reading a cache that the controller does not declare. It would be empty when the first pass reads it.
+/// Error of reading a cache that the controller does not declare. Such a cache would be empty when the first pass reads it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotDeclared {
     /// Name of the controller.
     pub controller: String,
     /// Kind of the cache.
     pub kind: String,
-    /// Form in which the cache would hold the objects.
+    /// Representation in which the cache would hold the objects.
     pub form: CachedForm,
 }
 
@@ -235,8 +235,8 @@ impl<S> Context<S> {
     /// ```
     ///
     /// # Errors
-    /// When the controller does not declare the kind; this error ([`NotDeclared`]) is terminal. When the cache has not synced:
-    /// the pass is repeated when it has ([`NotSynced`]).
+    /// When the controller does not declare the kind; this error ([`NotDeclared`]) is terminal. When the cache has not synced
+    /// ([`NotSynced`]); the pass is then repeated once the cache has synced.
     pub fn cached<K: ApiObject>(&self) -> Result<Cache<Full<K>>, Error> {
         self.synced_cache(&kind_of::<K>())
     }
@@ -244,7 +244,7 @@ impl<S> Context<S> {
     /// Like [`Context::cached`], for a kind that is known only at run time.
     ///
     /// # Errors
-    /// As [`Context::cached`].
+    /// Fails as [`Context::cached`] does.
     pub fn cached_dynamic(&self, kind: &Kind) -> Result<Cache<Dynamic>, Error> {
         self.synced_cache(kind)
     }
@@ -252,7 +252,7 @@ impl<S> Context<S> {
     /// Like [`Context::cached`], for a kind that is cached as metadata only.
     ///
     /// # Errors
-    /// As [`Context::cached`].
+    /// Fails as [`Context::cached`] does.
     pub fn cached_metadata(&self, kind: &Kind) -> Result<Cache<Metadata>, Error> {
         self.synced_cache(kind)
     }
@@ -269,7 +269,7 @@ impl<S> Context<S> {
     /// ```
     ///
     /// # Errors
-    /// As [`Context::cached`].
+    /// Fails as [`Context::cached`] does.
     #[doc(alias = "client.Get")]
     pub fn get<K: ApiObject>(&self, namespace: &str, name: &str) -> Result<Option<Arc<K>>, Error> {
         let namespace = self.view.namespace(&kind_of::<K>(), namespace)?;
@@ -290,7 +290,7 @@ impl<S> Context<S> {
     /// ```
     ///
     /// # Errors
-    /// As [`Context::cached`].
+    /// Fails as [`Context::cached`] does.
     pub fn get_dynamic(
         &self,
         kind: &Kind,
@@ -305,7 +305,7 @@ impl<S> Context<S> {
     /// Like [`Context::get`], for a kind that is cached as metadata only.
     ///
     /// # Errors
-    /// As [`Context::cached`].
+    /// Fails as [`Context::cached`] does.
     pub fn get_metadata(
         &self,
         kind: &Kind,
@@ -316,8 +316,8 @@ impl<S> Context<S> {
         Ok(self.cached_metadata(kind)?.get(namespace, name))
     }
 
-    /// Returns whether the declared cache of a kind holds all objects. That of an
-    /// [optional](super::ControllerBuilder::optional) kind does not, as long as its definition is not installed.
+    /// Returns whether the declared cache of a kind holds all objects. The cache of an
+    /// [optional](super::ControllerBuilder::optional) kind does not, until the kind's CustomResourceDefinition is installed.
     ///
     /// ```
     /// # use evenkeel_runtime::prelude::*;
@@ -340,7 +340,7 @@ impl<S> Context<S> {
     /// Like [`Context::has_synced`], for a kind that is known only at run time.
     ///
     /// # Errors
-    /// As [`Context::has_synced`].
+    /// Fails as [`Context::has_synced`] does.
     pub fn has_synced_dynamic(&self, kind: &Kind) -> Result<bool, Error> {
         Ok(self.declared::<Dynamic>(kind)?.has_synced())
     }
@@ -348,12 +348,12 @@ impl<S> Context<S> {
     /// Like [`Context::has_synced`], for a kind that is cached as metadata only.
     ///
     /// # Errors
-    /// As [`Context::has_synced`].
+    /// Fails as [`Context::has_synced`] does.
     pub fn has_synced_metadata(&self, kind: &Kind) -> Result<bool, Error> {
         Ok(self.declared::<Metadata>(kind)?.has_synced())
     }
 
-    /// Returns an index, of a cache that the controller declares. Without this check, an index of another cache may be empty
+    /// Returns an index of a cache that the controller declares. Without this check, an index of another cache may be empty
     /// when the first pass reads it.
     ///
     /// ```
@@ -367,7 +367,7 @@ impl<S> Context<S> {
     /// ```
     ///
     /// # Errors
-    /// As [`Context::cached`].
+    /// Fails as [`Context::cached`] does.
     pub fn index<'i, V: View>(&self, index: &'i Index<V>) -> Result<&'i Index<V>, Error> {
         let cache = index.cache();
         let informer = cache.informer().informer();
@@ -401,7 +401,7 @@ impl<S> Context<S> {
 
     /// Records a `Normal` event about an object. `reason` is one word in CamelCase.
     ///
-    /// [`DynamicObjects::event`](super::DynamicObjects::event) is that of a kind which is known only at run time.
+    /// For a kind that is known only at run time, use [`DynamicObjects::event`](super::DynamicObjects::event).
     ///
     /// ```
     /// # use evenkeel_runtime::prelude::*;
@@ -441,8 +441,8 @@ impl<S> Context<S> {
         self.record_event(&EventRecord::warning(target, reason, message), RECONCILE, None);
     }
 
-    /// Like [`Context::event`], about an `action`, such as `Scale`, with a related object. Both are kept only in
-    /// events.k8s.io ([`ControllerBuilder::series_events`](super::ControllerBuilder::series_events)).
+    /// Like [`Context::event`], with an `action`, such as `Scale`, and a related object. Both are kept only in events.k8s.io
+    /// ([`ControllerBuilder::series_events`](super::ControllerBuilder::series_events)).
     ///
     /// ```
     /// # use evenkeel_runtime::prelude::*;
@@ -466,8 +466,8 @@ impl<S> Context<S> {
         self.record_event(&EventRecord::normal(target, reason, message), action, Some(&related));
     }
 
-    /// Records an event about any object, by an `action`, with a related object. [`Target::of_object`] names objects of a type, and
-    /// [`Identified::target`](super::Identified::target) those of a kind that is known only at run time.
+    /// Records an event about any object, with an `action` and a related object. [`Target::of_object`] names objects of a type,
+    /// and [`Identified::target`](super::Identified::target) those of a kind that is known only at run time.
     pub fn record_event(
         &self,
         event: &EventRecord,
@@ -483,8 +483,8 @@ impl<S> Context<S> {
         }
     }
 
-    /// Returns a kube client for requests that this type has no method for. It writes only while this process leads. The
-    /// next pass does not wait for its writes.
+    /// Returns a kube client for requests for which this type has no method. It writes only while this process leads. The next
+    /// pass does not wait for its writes.
     ///
     /// ```
     /// # use evenkeel_runtime::prelude::*;
@@ -500,7 +500,7 @@ impl<S> Context<S> {
         self.kube.get_or_init(|| self.inner.env.client.kube())
     }
 
-    /// Returns the parts that a controller of [`crate::controller::Builder`] has, for plans and resources of any kind.
+    /// Returns the context of a controller of [`crate::controller::Builder`], for plans and resources of any kind.
     ///
     /// ```
     /// # use evenkeel_runtime::prelude::*;

@@ -6,8 +6,8 @@ use serde_json::{Map, Value, json};
 #[derive(Debug, PartialEq)]
 pub(super) struct MergePatch {
     pub(super) patch: Value,
-    /// Whether the patch replaces, removes or creates a list as a whole. It then also overwrites entries that others have added
-    /// meanwhile, perhaps to a list that was absent when the object was read.
+    /// Whether the patch replaces, removes or creates a list as a whole. It then also overwrites entries that other clients
+    /// have added meanwhile, perhaps to a list that was absent when the object was read.
     pub(super) replaces_list: bool,
 }
 
@@ -39,7 +39,7 @@ pub(super) fn json_patch(old: &Value, new: &Value) -> Option<JsonPatch> {
     (!operations.is_empty()).then_some(JsonPatch { operations, touches_list })
 }
 
-/// Returns the JSON pointers to a value and to all that contain it.
+/// Returns the JSON pointers to a value and to all values that contain it.
 fn prefixes(path: &str) -> impl Iterator<Item = &str> {
     let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
     ends.map(move |end| &path[..end])
@@ -66,9 +66,9 @@ fn difference(old: &Value, new: &Value, replaces_list: &mut bool) -> Option<Valu
     for (name, value) in new {
         let before = old.get(name).unwrap_or(&Value::Null);
         match difference(before, value, replaces_list) {
-            // A new object's own nulls would be read as removals, which change nothing.
+            // Nulls in a new object would be read as removals, which change nothing.
             Some(change) => drop(patch.insert(name.clone(), change)),
-            // An empty object that is new has to be named.
+            // A new empty object has to be in the patch.
             None if !old.contains_key(name) && !value.is_null() => {
                 patch.insert(name.clone(), value.clone());
             }

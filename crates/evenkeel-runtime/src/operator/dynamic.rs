@@ -41,8 +41,9 @@ impl<S> Context<S> {
     }
 }
 
-/// Reads and writes of a kind that is known only at run time, from [`Context::dynamic`]. They are as those of the same name of
-/// [`Context`]. Those that only need to know which object is meant also take its [`Metadata`](crate::client::Metadata).
+/// Reads and writes of a kind that is known only at run time, from [`Context::dynamic`]. The methods correspond to those of
+/// [`Context`] with the same name. Methods that only need the object's identity also accept its
+/// [`Metadata`](crate::client::Metadata).
 pub struct DynamicObjects<'a, S> {
     context: &'a Context<S>,
     kind: Kind,
@@ -55,7 +56,7 @@ impl<S> DynamicObjects<'_, S> {
         &self.kind
     }
 
-    /// Returns an object of the kind with this name, and nothing else.
+    /// Returns an object of the kind that has only this name.
     pub fn new_object(&self, namespace: &str, name: &str) -> DynamicObject {
         let namespace = Some(namespace.to_owned()).filter(|namespace| !namespace.is_empty());
         DynamicObject {
@@ -75,7 +76,7 @@ impl<S> DynamicObjects<'_, S> {
     /// Like [`Context::get_dynamic`].
     ///
     /// # Errors
-    /// As [`Context::cached`].
+    /// Fails as [`Context::cached`] does.
     pub fn get(&self, namespace: &str, name: &str) -> Result<Option<Arc<DynamicObject>>> {
         self.context.get_dynamic(&self.kind, namespace, name)
     }
@@ -111,18 +112,18 @@ impl<S> DynamicObjects<'_, S> {
     /// Like [`Context::get_scale`].
     ///
     /// # Errors
-    /// As [`Context::get_scale`].
+    /// Fails as [`Context::get_scale`] does.
     pub async fn get_scale(&self, object: &impl Identified) -> Result<Scale> {
         subresource::get_scale(self.subresource(object, "scale")).await
     }
 }
 
-/// Writes through the leader fence, each as the method of [`Context`] with the same name.
+/// Writes through the leader fence. Each method corresponds to that of [`Context`] with the same name.
 impl<S> DynamicObjects<'_, S> {
     /// Like [`Context::apply`].
     ///
     /// # Errors
-    /// As [`Context::apply`].
+    /// Fails as [`Context::apply`] does.
     pub async fn apply(&self, object: &DynamicObject) -> Result<Arc<DynamicObject>> {
         let body = encode_intent(&self.kind, object)?;
         self.context.writer().apply::<Dynamic>(self.target(object)?, body, true).await
@@ -131,7 +132,7 @@ impl<S> DynamicObjects<'_, S> {
     /// Like [`Context::apply_without_force`].
     ///
     /// # Errors
-    /// As [`Context::apply_without_force`].
+    /// Fails as [`Context::apply_without_force`] does.
     pub async fn apply_without_force(&self, object: &DynamicObject) -> Result<Arc<DynamicObject>> {
         let body = encode_intent(&self.kind, object)?;
         self.context.writer().apply::<Dynamic>(self.target(object)?, body, false).await
@@ -140,7 +141,7 @@ impl<S> DynamicObjects<'_, S> {
     /// Like [`Context::create`].
     ///
     /// # Errors
-    /// As [`Context::create`].
+    /// Fails as [`Context::create`] does.
     pub async fn create(&self, object: &DynamicObject) -> Result<Arc<DynamicObject>> {
         let body = encode(&self.kind, object)?;
         Ok(self.context.writer().create::<Dynamic>(&self.target(object)?, body).await?)
@@ -149,7 +150,7 @@ impl<S> DynamicObjects<'_, S> {
     /// Like [`Context::update`].
     ///
     /// # Errors
-    /// As [`Context::update`].
+    /// Fails as [`Context::update`] does.
     pub async fn update(&self, object: &DynamicObject) -> Result<Arc<DynamicObject>> {
         let body = encode(&self.kind, object)?;
         Ok(self.context.writer().update::<Dynamic>(&self.target(object)?, body).await?)
@@ -158,7 +159,7 @@ impl<S> DynamicObjects<'_, S> {
     /// Like [`Context::create_or_update`].
     ///
     /// # Errors
-    /// As [`Context::create_or_update`].
+    /// Fails as [`Context::create_or_update`] does.
     pub async fn create_or_update(
         &self,
         object: DynamicObject,
@@ -171,7 +172,7 @@ impl<S> DynamicObjects<'_, S> {
     /// Like [`Context::patch`].
     ///
     /// # Errors
-    /// As [`Context::patch`].
+    /// Fails as [`Context::patch`] does.
     pub async fn patch(
         &self,
         object: &impl Identified,
@@ -186,7 +187,7 @@ impl<S> DynamicObjects<'_, S> {
     /// Like [`Context::merge_patch`].
     ///
     /// # Errors
-    /// As [`Context::merge_patch`].
+    /// Fails as [`Context::merge_patch`] does.
     pub async fn merge_patch(
         &self,
         old: &DynamicObject,
@@ -199,7 +200,7 @@ impl<S> DynamicObjects<'_, S> {
     /// Like [`Context::merge_patch_with_lock`].
     ///
     /// # Errors
-    /// As [`Context::merge_patch_with_lock`].
+    /// Fails as [`Context::merge_patch_with_lock`] does.
     pub async fn merge_patch_with_lock(
         &self,
         old: &DynamicObject,
@@ -212,7 +213,7 @@ impl<S> DynamicObjects<'_, S> {
     /// Like [`Context::json_patch`].
     ///
     /// # Errors
-    /// As [`Context::json_patch`].
+    /// Fails as [`Context::json_patch`] does.
     pub async fn json_patch(
         &self,
         old: &DynamicObject,
@@ -225,7 +226,7 @@ impl<S> DynamicObjects<'_, S> {
     /// Like [`Context::delete`].
     ///
     /// # Errors
-    /// As [`Context::delete`].
+    /// Fails as [`Context::delete`] does.
     pub async fn delete(&self, object: &impl Identified) -> Result<bool> {
         self.delete_with(object, DeleteOptions::default()).await
     }
@@ -233,7 +234,7 @@ impl<S> DynamicObjects<'_, S> {
     /// Like [`Context::delete_with`].
     ///
     /// # Errors
-    /// As [`Context::delete_with`].
+    /// Fails as [`Context::delete_with`] does.
     pub async fn delete_with(
         &self,
         object: &impl Identified,
@@ -246,7 +247,7 @@ impl<S> DynamicObjects<'_, S> {
     /// Like [`Context::scale`].
     ///
     /// # Errors
-    /// As [`Context::scale`].
+    /// Fails as [`Context::scale`] does.
     pub async fn scale(&self, object: &impl Identified, replicas: i32) -> Result<Scale> {
         subresource::scale(self.subresource(object, "scale"), replicas).await
     }
@@ -258,7 +259,8 @@ impl<S> DynamicObjects<'_, S> {
 
 /// Status, sub-resources and events.
 impl<'a, S> DynamicObjects<'a, S> {
-    /// Returns a change of the object's status, as [`Context::status`]: as JSON, which is null if the object has no status.
+    /// Returns a change of the object's status, like [`Context::status`]. The status is JSON; it is null if the object has no
+    /// status.
     pub fn status<'o>(&self, object: &'o DynamicObject) -> StatusPatch<'o, Dynamic, Value, S>
     where
         'a: 'o,
@@ -266,7 +268,7 @@ impl<'a, S> DynamicObjects<'a, S> {
         status::of_dynamic(self.context, &self.kind, object)
     }
 
-    /// Like [`DynamicObjects::status`], as a type that has some of the status's fields. Others stay as they are.
+    /// Like [`DynamicObjects::status`], with a type that has some of the status's fields. Other fields stay unchanged.
     pub fn status_of<'o, T>(&self, object: &'o DynamicObject) -> StatusPatch<'o, Dynamic, T, S>
     where
         'a: 'o,
@@ -275,12 +277,12 @@ impl<'a, S> DynamicObjects<'a, S> {
         status::of_dynamic(self.context, &self.kind, object)
     }
 
-    /// Returns the access to a sub-resource of an object, as [`Context::subresource`].
+    /// Returns the access to a sub-resource of an object, like [`Context::subresource`].
     pub fn subresource(&self, object: &impl Identified, name: &'static str) -> SubResource<'a, S> {
         SubResource::new(self.context, self.target(object), name)
     }
 
-    /// Records a normal event on an object, as [`Context::event`].
+    /// Records a normal event on an object, like [`Context::event`].
     pub fn event(
         &self,
         object: &impl Identified,
@@ -291,7 +293,7 @@ impl<'a, S> DynamicObjects<'a, S> {
         self.context.record_event(&event, RECONCILE, None);
     }
 
-    /// Records a warning on an object, as [`Context::warning`].
+    /// Records a warning on an object, like [`Context::warning`].
     pub fn warning(
         &self,
         object: &impl Identified,

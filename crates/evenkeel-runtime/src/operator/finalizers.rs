@@ -52,8 +52,8 @@ pub(super) fn next_step(meta: &Meta, own: &[&'static str]) -> Step {
     if missing.is_empty() { Step::Reconcile } else { Step::Add(missing) }
 }
 
-/// Returns the merge patch that adds and removes finalizers. It keeps those of others, and applies only to the version
-/// of the object that it was computed from.
+/// Returns the merge patch that adds and removes finalizers. It keeps other clients' finalizers, and applies only to the
+/// version of the object from which it was computed.
 pub(super) fn patch(meta: &Meta, add: &[&'static str], remove: Option<&str>) -> Value {
     let present = meta.finalizers.iter().map(|name| &**name);
     let finalizers: Vec<&str> =

@@ -1,4 +1,4 @@
-//! A controller after its declaration: watches that are added and stopped while it runs, and its removal.
+//! Handle of a declared controller: adds and stops watches while it runs, and removes it.
 
 use super::{ApiObject, Predicate, builder::mapping};
 use crate::{
@@ -27,9 +27,9 @@ use std::time::Duration;
 /// let kind = Kind::new("example.com", "v1", "Gadget", "gadgets", true);
 /// let watch = controller
 ///     .watches_dynamic(kind, |gadget| vec![Key::new("default", &gadget.data["map"].to_string())]);
-/// // When no ConfigMap names it any more:
+/// // When no ConfigMap names the kind any longer:
 /// watch.stop();
-/// // When the whole controller is of no use any more:
+/// // When the whole controller is no longer needed:
 /// controller.remove().await;
 /// # }
 /// ```
@@ -101,7 +101,7 @@ impl ControllerHandle {
         self.new_watch().owns_metadata(kind)
     }
 
-    /// Returns the options of a watch that is added now: a predicate, or that its kind may not be served yet.
+    /// Returns the options of a new watch, such as a predicate, or that its kind may not be served yet.
     ///
     /// ```no_run
     /// use evenkeel_runtime::prelude::*;
@@ -115,9 +115,9 @@ impl ControllerHandle {
         NewWatch { controller: self, predicate: None, optional: false, resync: None }
     }
 
-    /// Removes the controller: its watches end, passes that run are finished, and keys that wait are dropped. Caches without
-    /// other readers stop. Completes when the last pass has ended, so a pass of the controller must not wait for it.
-    /// Another controller may have the name afterwards.
+    /// Removes the controller: its watches end, running passes are finished, and waiting keys are dropped. Caches without other
+    /// readers stop. Completes when the last pass has ended, so a pass of the controller must not wait for it. Another
+    /// controller may have the name afterwards.
     pub async fn remove(self) {
         self.removal.remove().await;
     }
@@ -158,22 +158,22 @@ pub struct NewWatch<'c> {
     resync: Option<Duration>,
 }
 
-/// Options of the watch, before the call that adds it.
+/// Options of the watch. Set them before the call that adds it.
 impl NewWatch<'_> {
-    /// Lets only those events of the kind enqueue keys that pass the predicate.
+    /// Limits the events that enqueue keys to those that pass the predicate.
     #[doc(alias = "WithPredicates")]
     pub fn when(self, predicate: Predicate) -> Self {
         Self { predicate: Some(predicate), ..self }
     }
 
-    /// Keeps the manager ready although the server does not serve the kind yet. Its events follow once its definition is
+    /// Keeps the manager ready before the server serves the kind. The kind's events follow once its CustomResourceDefinition is
     /// installed.
     pub fn optional(self) -> Self {
         Self { optional: true, ..self }
     }
 
-    /// Enqueues every object of the kind each `period`, as an update without a change. `owns` and its like ignore such
-    /// updates. The shortest period that is asked for applies to the kind's cache, and so to all of its readers.
+    /// Enqueues every object of the kind each `period`, as an update without a change. `owns` and its variants ignore such
+    /// updates. The shortest requested period applies to the kind's cache, and so to all of its readers.
     #[doc(alias = "SyncPeriod")]
     pub fn resync_every(self, period: Duration) -> Self {
         Self { resync: Some(period), ..self }
@@ -261,7 +261,7 @@ fn filter(predicate: Predicate) -> EventFilter {
 }
 
 /// Watch that was added to a controller by its [`ControllerHandle`]. It lasts as long as the controller, unless it is
-/// [stopped](WatchHandle::stop); to drop it changes nothing.
+/// [stopped](WatchHandle::stop). Dropping the handle has no effect.
 pub struct WatchHandle {
     /// `None` if the controller had ended before.
     watch: Option<LateWatch>,
@@ -269,7 +269,7 @@ pub struct WatchHandle {
 }
 
 impl WatchHandle {
-    /// Returns whether the cache of the kind holds all objects. Of a controller that has ended, this is false.
+    /// Returns whether the cache of the kind holds all objects. Returns false if the controller has ended.
     pub fn has_synced(&self) -> bool {
         self.watch.as_ref().is_some_and(|watch| watch.synced().is_set())
     }
@@ -283,9 +283,9 @@ impl WatchHandle {
         }
     }
 
-    /// Ends the watch: its events enqueue no key any more. Keys in the queue are still reconciled. The cache of the kind stops
-    /// unless something else reads it: a controller, a [`Cache`], an index or a handler. It must not be called within a
-    /// function that maps events to keys.
+    /// Ends the watch: its events no longer enqueue keys. Keys in the queue are still reconciled. The cache of the kind stops
+    /// unless it has another reader: a controller, a [`Cache`], an index or a handler. Do not call this in a function that maps
+    /// events to keys.
     pub fn stop(self) {
         if let Some(watch) = self.watch {
             watch.stop(&self.caches);

@@ -26,14 +26,14 @@
 //!
 //! | documented rule | implemented in |
 //! |---|---|
-//! | A pass sees the key's own writes; the leader alone writes | `write::Writer` |
+//! | A pass (one reconcile) sees the key's own writes; only the leader writes | `write::Writer` |
 //! | Server-side apply sends nothing if neither the object nor the intent has changed | `applied::is_current` |
 //! | A cache that is not declared, or has not synced, is an error and not empty | `context::NotDeclared`, `unsynced::NotSynced` |
 //! | A finalizer is added before the first pass and removed after its cleanup | `finalizers::next_step` |
 //! | A status is patched only if it has changed; lists are patched under optimistic lock | `status::status_patch` |
 //! | `SetStatusCondition`: the transition time changes with the status | `conditions::set` |
 //! | `SetControllerReference`: one controller, no owner in another namespace | `owners::set_owner` |
-//! | A patch that replaces or counts entries of a list has an optimistic lock | `patches::locked_merge_patch`, `patches::locked_json_patch` |
+//! | A patch that replaces a list or indexes its entries has an optimistic lock | `patches::locked_merge_patch`, `patches::locked_json_patch` |
 //! | Predicates filter events, not passes | `predicates::Predicate` |
 
 mod applied;

@@ -29,7 +29,7 @@ impl<K> ApiObject for K where
 {
 }
 
-/// View of objects as a reconcile function gets them: `Full<K>`, `Dynamic` or `Metadata`.
+/// View of objects that a reconcile function gets: `Full<K>`, `Dynamic` or `Metadata`.
 pub(super) trait Whole: View {
     /// Type of the object in the view.
     type Object: Send + Sync + 'static;
@@ -61,8 +61,8 @@ impl Whole for Metadata {
     }
 }
 
-/// Object that names itself, but whose type does not tell its kind. [`DynamicObjects`](super::DynamicObjects) knows the kind.
-/// Implemented for kube's `DynamicObject`, and for [`Metadata`].
+/// Object with a name, but whose Rust type does not determine its kind. [`DynamicObjects`](super::DynamicObjects) provides the
+/// kind. Implemented for kube's `DynamicObject`, and for [`Metadata`].
 pub trait Identified {
     /// Returns the object of this kind as the target of a write or an event.
     fn target(&self, kind: &Kind) -> Target;

@@ -18,7 +18,7 @@ pub enum OwnerError {
         /// Kind and name of the owner.
         owner: String,
     },
-    /// The owner is a dynamic object without `types`, such as one of a list that kube's `Api` returned.
+    /// The owner is a dynamic object without `types`, such as an item of a list from kube's `Api`.
     #[error("{owner} cannot own: it has no apiVersion and kind; set its `types`")]
     NoType {
         /// Name of the owner.
@@ -46,8 +46,8 @@ pub enum OwnerError {
     },
 }
 
-/// Source of the `apiVersion` and kind of objects: their type, or their `types` field. Implemented for the
-/// `DynamicType`s of types of `k8s-openapi` and derived ones, and of kube's `DynamicObject`.
+/// Source of the `apiVersion` and kind of objects: their Rust type, or their `types` field. Implemented for the `DynamicType`s
+/// of types of `k8s-openapi` and derived ones, and of kube's `DynamicObject`.
 pub trait KindSource: Send + Sync + Sized + 'static {
     /// Returns the `apiVersion` and the kind of an object, if it has them.
     fn type_of<K: Resource<DynamicType = Self> + 'static>(object: &K) -> Option<(String, String)>;
@@ -85,8 +85,8 @@ impl KindSource for ApiResource {
 /// ```
 pub trait OwnerExt: Resource {
     /// Makes `owner` the controller of this object: the garbage collector deletes the object with its owner, and
-    /// [`ControllerBuilder::owns`](super::ControllerBuilder::owns) maps its events to the owner. An object without a
-    /// namespace gets that of its owner.
+    /// [`ControllerBuilder::owns`](super::ControllerBuilder::owns) maps its events to the owner. An object without a namespace
+    /// gets its owner's namespace.
     ///
     /// ```
     /// # use evenkeel_runtime::prelude::*;
@@ -117,7 +117,7 @@ pub trait OwnerExt: Resource {
     /// Like [`OwnerExt::controlled_by`], for an owner that is known as metadata only.
     ///
     /// # Errors
-    /// As [`OwnerExt::controlled_by`].
+    /// Fails as [`OwnerExt::controlled_by`] does.
     fn controlled_by_metadata(&mut self, kind: &Kind, owner: &Metadata) -> Result<(), OwnerError>
     where
         Self: Resource<DynamicType: KindSource> + Sized + 'static,
@@ -161,7 +161,7 @@ pub trait OwnerExt: Resource {
         uid.is_some() && owners.any(|known| Some(&known.uid) == uid)
     }
 
-    /// Removes `owner` from the owners of this object. Returns whether it was one.
+    /// Removes `owner` from the owners of this object. Returns whether it was an owner.
     ///
     /// Upstream: `controllerutil.RemoveOwnerReference`.
     fn remove_owner(&mut self, owner: &impl Resource) -> bool {

@@ -41,10 +41,10 @@ impl<S> Context<S> {
         Ok(Some(self.patch(old, PatchType::Merge, &patch).await?))
     }
 
-    /// Like [`Context::merge_patch`], but the patch applies only to the version of `old`, whatever it changes.
+    /// Like [`Context::merge_patch`], but the patch always applies only to the version of `old`.
     ///
     /// # Errors
-    /// As [`Context::merge_patch`], and a conflict when the object has changed since.
+    /// Fails as [`Context::merge_patch`] does, and with a conflict if the object has changed since.
     ///
     /// Upstream: `client.MergeFromWithOptimisticLock`.
     #[doc(alias = "MergeFromWithOptimisticLock")]
@@ -57,8 +57,8 @@ impl<S> Context<S> {
         Ok(Some(self.patch(old, PatchType::Merge, &patch).await?))
     }
 
-    /// Like [`Context::merge_patch`], as a JSON patch, which names single entries of lists. One that touches a list, or an object
-    /// that holds one, applies only to the version of `old`, because it counts the entries.
+    /// Like [`Context::merge_patch`], but sends a JSON patch, which names single entries of lists. A patch that touches a list,
+    /// or an object that holds one, applies only to the version of `old`, because it names entries by index.
     ///
     /// ```
     /// # use evenkeel_runtime::prelude::*;
@@ -72,15 +72,15 @@ impl<S> Context<S> {
     /// ```
     ///
     /// # Errors
-    /// As [`Context::merge_patch`].
+    /// Fails as [`Context::merge_patch`] does.
     pub async fn json_patch<K: ApiObject>(&self, old: &K, new: &K) -> Result<Option<Arc<K>>> {
         let Some(patch) = difference(old, new, locked_json_patch)? else { return Ok(None) };
         Ok(Some(self.patch(old, PatchType::Json, &patch).await?))
     }
 }
 
-/// Returns the patch between two states of an object, in the form of `diff`, which gets the metadata of the first. Returns
-/// `None` if they are equal.
+/// Returns the patch between two states of an object that `diff` computes. `diff` also gets the metadata of the first state.
+/// Returns `None` if they are equal.
 pub(super) fn difference<K: Resource + Serialize>(
     old: &K,
     new: &K,
@@ -114,7 +114,8 @@ fn locked(meta: &ObjectMeta, mut patch: Value) -> Value {
 /// Returns the JSON patch between two states, which applies only to the version of the first if it touches a list. Returns
 /// `None` if they are equal.
 ///
-/// The version is replaced by itself and not tested: for a failed test the server answers 422 instead of 409.
+/// The patch replaces the version by itself instead of testing it, because the server responds to a failed test with 422
+/// instead of 409.
 pub(super) fn locked_json_patch(meta: &ObjectMeta, old: &Value, new: &Value) -> Option<Value> {
     let diff = json_patch(old, new)?;
     let mut operations = diff.operations;

@@ -1,4 +1,4 @@
-//! Predicates: which events of a kind enqueue keys.
+//! Predicates: decide which events of a kind enqueue keys.
 
 use crate::cache::{CacheEvent, Dynamic, Full, Object};
 use evenkeel_api::{Meta, View};
@@ -8,13 +8,13 @@ use std::{
     sync::{Arc, Once},
 };
 
-/// Function that decides about an event. Of an event of another type than its own, it decides nothing.
+/// Function that decides about an event. Returns `None` for an event of another type than its own.
 type Test = dyn Fn(&CacheEvent<dyn Object>) -> Option<bool> + Send + Sync;
 
-/// Filter of a kind's events. An event that it rejects enqueues nothing; a pass that runs for another reason sees the
-/// change nevertheless.
+/// Filter of a kind's events. An event that it rejects enqueues nothing, but a reconcile that runs for another reason still
+/// sees the change.
 ///
-/// A predicate on objects of one type filters nothing of a watch of another type: all events pass, and an error is logged once.
+/// A predicate on objects of one type does not filter a watch of another type: all events pass, and an error is logged once.
 ///
 /// ```
 /// use evenkeel_runtime::prelude::*;
@@ -100,13 +100,13 @@ impl Predicate {
         }))
     }
 
-    /// Returns the predicate that passes events which both pass.
+    /// Returns the predicate that accepts events that both predicates accept.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self(Arc::new(move |event| Some((self.0)(event)? && (other.0)(event)?)))
     }
 
-    /// Returns the predicate that passes events which at least one passes.
+    /// Returns the predicate that accepts events that at least one of the predicates accepts.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self(Arc::new(move |event| Some((self.0)(event)? || (other.0)(event)?)))
@@ -282,7 +282,7 @@ mod tests {
             let event = CacheEvent::Updated { old: gadget(1), new: gadget(size) };
             assert_eq!(resized.passes(&event), wanted, "size {size}");
         }
-        // They are for another type than these objects.
+        // The predicates are for another type than these objects.
         let event = CacheEvent::Updated { old: gadget(1), new: gadget(2) };
         let never = || on_change(|_: &ConfigMap, _: &ConfigMap| false);
         for predicate in [never(), never().not(), never().and(resized.clone())] {

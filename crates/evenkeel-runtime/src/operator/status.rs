@@ -17,8 +17,8 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
 use std::{marker::PhantomData, sync::Arc};
 
-/// Change of an object's status, from [`Context::status`] and its neighbours. It is written only if it differs from the present
-/// status. `V` is the view of the object, and `T` the type of its status.
+/// Change of an object's status, from [`Context::status`] and similar methods. It is written only if it differs from the
+/// present status. `V` is the view of the object, and `T` the type of its status.
 ///
 /// ```
 /// # use evenkeel_runtime::prelude::*;
@@ -44,8 +44,8 @@ pub struct StatusPatch<'a, V, T, S> {
 }
 
 impl<S> Context<S> {
-    /// Returns a change of the object's status, which begins with the present status. For kinds of kube's `CustomResource`;
-    /// [`Context::status_of`] is for others.
+    /// Returns a change of the object's status, which begins with the present status. For kinds of kube's `CustomResource`; for
+    /// other kinds, use [`Context::status_of`].
     ///
     /// ```
     /// # use evenkeel_runtime::prelude::*;
@@ -72,8 +72,8 @@ impl<S> Context<S> {
         StatusPatch::new(self, &kind_of::<K>(), object, present)
     }
 
-    /// Like [`Context::status`], for the kinds of `k8s-openapi`. `T` is the type of the status. Fields that it does not have stay
-    /// as they are.
+    /// Like [`Context::status`], for the kinds of `k8s-openapi`. `T` is the type of the status. Fields that it does not have
+    /// stay unchanged.
     ///
     /// ```
     /// # use evenkeel_runtime::prelude::*;
@@ -97,7 +97,8 @@ impl<S> Context<S> {
     }
 }
 
-/// Changes a status as its type. Fields that the type does not have stay as they are, also those of another writer.
+/// Changes a status as a value of its type. Fields that the type does not have stay unchanged, including those of other
+/// writers.
 fn changed<T>(mut status: Value, change: impl FnOnce(&mut T)) -> Result<Value>
 where
     T: Serialize + DeserializeOwned + Default,
@@ -114,7 +115,7 @@ where
     Ok(status)
 }
 
-/// Returns a change of a dynamic object's status, as [`Context::status_of`].
+/// Returns a change of a dynamic object's status, like [`Context::status_of`].
 pub(super) fn of_dynamic<'a, T: Serialize + DeserializeOwned, S>(
     context: &'a Context<S>,
     kind: &Kind,
@@ -149,7 +150,7 @@ impl<V, T, S> StatusPatch<'_, V, T, S>
 where
     T: Serialize + DeserializeOwned + Default,
 {
-    /// Changes the status. An absent one begins with its default.
+    /// Changes the status. An absent status begins with its default.
     ///
     /// ```
     /// # use evenkeel_runtime::prelude::*;
@@ -165,8 +166,8 @@ where
         self
     }
 
-    /// Sets a condition in `status.conditions`, whose transition time changes with its status. See [`conditions::of`]. Fields of
-    /// the condition that [`Condition`] does not have stay as they are.
+    /// Sets a condition in `status.conditions`, whose transition time changes with its status. See [`conditions::of`]. Fields
+    /// of the condition that [`Condition`] does not have stay unchanged.
     ///
     /// ```
     /// # use evenkeel_runtime::prelude::*;
@@ -217,7 +218,7 @@ fn set_condition(list: &mut Value, condition: Condition, now: jiff::Timestamp) -
     let mut only: Vec<Condition> = vec![serde_json::from_value(entry.clone())?];
     conditions::set(&mut only, condition, now);
     if let Some(entry) = entry.as_object_mut() {
-        // It is absent from a condition of an object without a generation.
+        // A condition of an object without a generation has no `observedGeneration`.
         entry.remove("observedGeneration");
     }
     for (field, value) in only.iter().filter_map(|new| json!(new).as_object().cloned()).flatten() {
@@ -238,11 +239,11 @@ impl<V: View, T, S> StatusPatch<'_, V, T, S> {
 }
 
 impl<K: ApiObject, T, S> StatusPatch<'_, Full<K>, T, S> {
-    /// Writes the status as a merge patch of its differences, or nothing if it has not changed. Returns the object with
-    /// the new status, or `None` without a change.
+    /// Writes the status as a merge patch of its differences, or not at all if it has not changed. Returns the object with the
+    /// new status, or `None` without a change.
     ///
-    /// A patch that creates or replaces a list, such as the conditions, applies only to the version that was read, and so does
-    /// a first status: otherwise it could undo the change of another writer. The conflict is an error, after which the key is
+    /// A patch that creates or replaces a list, such as the conditions, applies only to the version that was read. So does a
+    /// first status. Otherwise, the patch could undo another writer's change. A conflict is an error, after which the key is
     /// retried.
     ///
     /// ```
@@ -265,8 +266,7 @@ impl<K: ApiObject, T, S> StatusPatch<'_, Full<K>, T, S> {
 }
 
 impl<T, S> StatusPatch<'_, Dynamic, T, S> {
-    /// Writes the status as that of a typed object is written: as a merge patch of its differences, or nothing if it has not
-    /// changed.
+    /// Writes the status like that of a typed object: as a merge patch of its differences, or not at all if it has not changed.
     ///
     /// # Errors
     /// When a change fails or the server refuses the patch.
@@ -279,7 +279,7 @@ impl<T, S> StatusPatch<'_, Dynamic, T, S> {
 fn status_patch(meta: &ObjectMeta, old: &Value, new: &Value) -> Option<Value> {
     let MergePatch { patch, replaces_list } = merge_patch(old, new)?;
     let mut body = json!({"metadata": {"uid": meta.uid}, "status": patch});
-    // A first status may have been written by another meanwhile.
+    // Another client may have written a first status meanwhile.
     if replaces_list || old.is_null() {
         body["metadata"]["resourceVersion"] = json!(meta.resource_version);
     }
@@ -367,7 +367,7 @@ mod tests {
             let status = changed(present.clone(), |part: &mut Part| part.n = n).unwrap();
             assert_eq!(status["n"], expected);
             assert_eq!(status["conditions"], present["conditions"]);
-            // So that the condition of another writer is neither removed nor overwritten unseen.
+            // This prevents the removal or overwriting of a condition of another writer that was not read.
             let patch = status_patch(&ObjectMeta::default(), &present, &status).unwrap();
             assert_eq!(patch["status"], json!({"n": expected}));
         }

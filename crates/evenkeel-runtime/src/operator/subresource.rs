@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 #[doc(alias = "SubResourceClient")]
 pub struct SubResource<'a, S> {
     context: &'a Context<S>,
-    /// The object, or the error that it is outside of the view.
+    /// The object, or the error that the object is outside the view.
     target: Result<Target>,
     name: &'static str,
 }
@@ -95,8 +95,8 @@ fn answer<S>(context: &Context<S>, target: &Target, answer: Dynamic) -> Result<D
 
 /// Access to the sub-resources of objects.
 impl<S> Context<S> {
-    /// Returns a sub-resource of an object. [`Context::status`], [`Context::scale`] and [`Context::evict`] are those that have
-    /// a method of their own.
+    /// Returns a sub-resource of an object. The sub-resources for [`Context::status`], [`Context::scale`] and
+    /// [`Context::evict`] have their own methods.
     ///
     /// ```
     /// # use evenkeel_runtime::{plan::PatchType, prelude::*, serde_json::json};
@@ -112,8 +112,8 @@ impl<S> Context<S> {
         SubResource::new(self, self.target(&kind_of::<K>(), object), name)
     }
 
-    /// Sets the replicas of an object by its `scale` sub-resource. Returns the Scale: it has the desired and the present replicas,
-    /// and the selector.
+    /// Sets the replicas of an object by its `scale` sub-resource. Returns the Scale, which has the desired and the present
+    /// replicas, and the selector.
     ///
     /// ```
     /// # use evenkeel_runtime::prelude::*;
@@ -153,7 +153,7 @@ impl<S> Context<S> {
         get_scale(self.subresource(object, "scale")).await
     }
 
-    /// Evicts a pod, which respects its PodDisruptionBudgets. Returns false if a budget does not permit it now.
+    /// Evicts a pod, subject to its PodDisruptionBudgets. Returns false if a budget does not permit it now.
     ///
     /// ```
     /// # use evenkeel_runtime::prelude::*;

@@ -1,4 +1,4 @@
-//! Reads of caches that have not synced: an error, and a key that is requeued once they have.
+//! Reads of caches that have not synced: they return an error, and the key is requeued once the cache has synced.
 
 use super::Result;
 use crate::{
@@ -16,12 +16,12 @@ use std::{
 /// Delay of a reconcile that waits for a cache, if the cache is stopped instead.
 const RECHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Error of reading a cache whose initial list is not complete: that of a watch which was added while the controller runs, or of
-/// an [optional](super::ControllerBuilder::optional) kind. An object that it lacks may exist on the server.
+/// Error of reading a cache whose initial list is not complete: the cache of a watch that was added while the controller runs,
+/// or of an [optional](super::ControllerBuilder::optional) kind. An object that the cache lacks may exist on the server.
 ///
-/// A pass that returns this error is repeated when the cache has synced. Until the server has refused the list, it does not count as
-/// failed. [`Error::downcast_ref`](crate::controller::Error::downcast_ref) finds it in an error, and
-/// [`Context::has_synced`](super::Context::has_synced) asks first.
+/// A reconcile that returns this error is repeated when the cache has synced. It does not count as failed unless the server has
+/// refused the list. [`Error::downcast_ref`](crate::controller::Error::downcast_ref) finds it in an error.
+/// [`Context::has_synced`](super::Context::has_synced) checks for it in advance.
 ///
 /// Upstream: `ErrCacheNotStarted`, and `meta.NoKindMatchError` for a kind that is not served.
 #[doc(alias = "NoKindMatchError")]
@@ -29,8 +29,8 @@ const RECHECK_INTERVAL: Duration = Duration::from_secs(5);
 pub struct NotSynced {
     /// Kind of the cache.
     pub kind: String,
-    /// Reason why the server does not list the kind, such as that its definition is not installed. `None` while the list is under
-    /// way.
+    /// Reason why the server does not list the kind, for example because its CustomResourceDefinition is not installed. `None`
+    /// while the list is in progress.
     pub reason: Option<String>,
     informer: Arc<Informer>,
 }
@@ -64,7 +64,7 @@ impl NotSynced {
     }
 }
 
-/// Enqueues keys whose passes read a cache that had not synced.
+/// Requeues keys whose reconciles read a cache that had not synced.
 #[derive(Clone, Default)]
 pub(super) struct Postponed(Arc<State>);
 
@@ -77,7 +77,7 @@ struct State {
 }
 
 impl Postponed {
-    /// Sets the controller of the keys, once it is built.
+    /// Sets the controller of the keys once the controller is built.
     pub(super) fn begin(&self, controller: LateWatches) {
         // It is built once.
         let _ = self.0.controller.set(controller);

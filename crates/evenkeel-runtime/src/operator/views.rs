@@ -17,9 +17,9 @@ use tower::{BoxError, Service};
 /// Settings in which a view differs from its context.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ClientView {
-    /// Namespace of all namespaced objects; none if they may be in any.
+    /// Namespace of all namespaced objects; `None` if they may be in any namespace.
     namespace: Option<Arc<str>>,
-    /// Whether writes are dry runs, which no cache will show.
+    /// Whether writes are dry runs, which never appear in a cache.
     pub(super) dry_run: bool,
 }
 
@@ -43,9 +43,9 @@ impl ClientView {
 }
 
 impl<S> Context<S> {
-    /// Returns this access limited to one namespace: namespaced objects without a namespace are read and written there, and those
-    /// of another one are a terminal error. Lists of an empty namespace list this one. Not limited are cluster-scoped kinds,
-    /// [`Context::cached`], [`Context::index`] and [`Context::kube`].
+    /// Returns this context limited to one namespace: namespaced objects without a namespace are read and written there, and
+    /// objects of other namespaces are a terminal error. A list with an empty namespace lists this namespace. Cluster-scoped
+    /// kinds, [`Context::cached`], [`Context::index`] and [`Context::kube`] are not limited.
     ///
     /// ```
     /// # use evenkeel_runtime::prelude::*;
@@ -67,9 +67,9 @@ impl<S> Context<S> {
         context
     }
 
-    /// Returns this access with writes that the server checks and does not store (`dryRun=All`), also those of
-    /// [`Context::kube`]. It records no events, and the key does not wait for such writes. They are fenced and rate limited
-    /// as all are.
+    /// Returns this context with dry-run writes (`dryRun=All`), including those of [`Context::kube`]: the server checks them
+    /// but does not store them. It records no events, and the key does not wait for such writes. Like all writes, they are
+    /// fenced and rate limited.
     ///
     /// ```
     /// # use evenkeel_runtime::prelude::*;
@@ -93,7 +93,7 @@ impl<S> Context<S> {
         context
     }
 
-    /// Returns a client whose writes are sent as dry runs, through the fence and the rate limit of this access.
+    /// Returns a client whose writes are sent as dry runs, through the fence and the rate limit of this context.
     fn server_dry_run(&self) -> Client {
         let client = &self.inner.env.client;
         let namespace = client.unfenced_kube().default_namespace().to_owned();

@@ -45,7 +45,7 @@ impl Writer<'_> {
         })
     }
 
-    /// Like [`Self::cached`], if the object is as the server has it.
+    /// Like [`Self::cached`], but only if the cache does not transform the object.
     fn cached_untransformed<R: View>(&self, target: &Target) -> Option<Arc<R>> {
         self.caches.find_map(|cache| {
             let is_of_kind = cache.scope().kind == target.kind && !cache.transforms();
@@ -53,8 +53,8 @@ impl Writer<'_> {
         })
     }
 
-    /// Returns whether this controller may conclude that an object that no cache shows does not exist: a declared cache
-    /// holds all objects of the kind, and shows the writes of this pass.
+    /// Returns whether an object that no cache shows certainly does not exist. This is the case if a declared cache holds all
+    /// objects of the kind, and shows the writes of this pass.
     fn is_absent<R: View>(&self, target: &Target) -> bool {
         let holds_all = |cache: &Arc<Reader>| {
             let scope = cache.scope();
@@ -74,7 +74,7 @@ impl Writer<'_> {
             .then(|| {
                 self.caches.find_map(|cache| {
                     let is_of_kind = cache.scope().kind == target.kind && cache.is_of_view::<R>();
-                    // Objects that the cache changes, or that the server sends as protobuf, are never recognized.
+                    // Objects that the cache transforms, or that the server sends as protobuf, are never recognized.
                     let is_recognized = !R::PROTOBUF && !cache.transforms();
                     (is_of_kind && is_recognized).then(|| WriteInFlight::of(cache))
                 })
@@ -103,7 +103,7 @@ impl Writer<'_> {
         self.context.record(verb, target, subresource, result)
     }
 
-    /// Makes the key wait until the caches show a write, unless they never will.
+    /// Makes the key wait until the caches show a write, unless no cache will show it.
     pub(super) fn wrote(&self, target: &Target, returned: &Meta) {
         let shows =
             |cache: &Arc<Reader>| cache.scope().kind == target.kind && cache.will_show(returned);
@@ -247,7 +247,7 @@ impl Writer<'_> {
     }
 }
 
-/// Encodes an object without its metadata, which are most of the work. The object stays as it is.
+/// Encodes an object without its metadata, which is the larger part of the work. The object stays unchanged.
 fn text_without_metadata(object: &mut (impl Resource + Serialize)) -> Result<Vec<u8>> {
     let metadata = std::mem::take(object.meta_mut());
     let text = serde_json::to_vec(object);
@@ -257,14 +257,14 @@ fn text_without_metadata(object: &mut (impl Resource + Serialize)) -> Result<Vec
 
 /// Returns whether two encodings of one type are the same JSON.
 fn is_same_json(left: &[u8], right: &[u8]) -> Result<bool> {
-    // Maps without an order may write the same JSON differently, but not in more or fewer bytes.
+    // Unordered maps may encode the same JSON in another order, but with the same length.
     if left == right || left.len() != right.len() {
         return Ok(left == right);
     }
     Ok(json::from_slice::<Value>(left)? == json::from_slice::<Value>(right)?)
 }
 
-/// Returns whether two metadata are the same JSON, which has no fractions of seconds.
+/// Returns whether two metadata have the same JSON, which has no fractions of seconds.
 fn is_same_metadata(left: &ObjectMeta, right: &ObjectMeta) -> Result<bool> {
     Ok(left == right || serde_json::to_vec(left)? == serde_json::to_vec(right)?)
 }
@@ -280,7 +280,7 @@ pub(super) fn encode(kind: &Kind, object: &(impl Resource + Serialize)) -> Resul
     encode_without(&["managedFields"], kind, object)
 }
 
-/// Returns whether the JSON of an object begins with its type, as most types are written.
+/// Returns whether the JSON of an object begins with its `apiVersion` and `kind`, as for most Rust types.
 fn begins_with_type(text: &[u8], kind: &Kind) -> bool {
     let field = |text: &[u8], name: &str, value: &str| {
         let rest = text.strip_prefix(name.as_bytes())?.strip_prefix(value.as_bytes())?;
@@ -297,7 +297,7 @@ pub(super) fn encode_intent(kind: &Kind, object: &impl Serialize) -> Result<Byte
     encode_without(&SET_BY_SERVER, kind, object)
 }
 
-/// Encodes an object without these fields of its metadata. Its type is added if it has none.
+/// Encodes an object without these fields of its metadata. Adds `apiVersion` and `kind` if they are missing.
 fn encode_without(fields: &[&str], kind: &Kind, object: &impl Serialize) -> Result<Bytes> {
     let mut value = serde_json::to_value(object)?;
     if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -333,8 +333,8 @@ impl<S> Context<S> {
     }
 }
 
-/// Typed reads and writes. A write is sent only while this process leads, is subject to the client's rate limit, and is
-/// seen by the next pass over the key: it waits until the controller's caches show the write.
+/// Typed reads and writes. A write is sent only while this process leads, and is subject to the client's rate limit. The next
+/// pass over the key sees the write, because it waits until the controller's caches show it.
 impl<S> Context<S> {
     /// Applies an object (server-side apply with force, as the manager's component). Creates it if it does not exist.
     /// Sends nothing if this intent was applied before and no other write has changed the object since, apart from its status.
@@ -386,7 +386,7 @@ impl<S> Context<S> {
     /// ```
     ///
     /// # Errors
-    /// As [`Context::apply`], and when another manager owns one of the fields with another value.
+    /// Fails as [`Context::apply`] does, and when another manager owns one of the fields with another value.
     pub async fn apply_without_force<K: ApiObject>(&self, object: &K) -> Result<Arc<K>> {
         let kind = kind_of::<K>();
         let body = encode_intent(&kind, object)?;
@@ -465,7 +465,7 @@ impl<S> Context<S> {
     /// ```
     ///
     /// # Errors
-    /// As [`Context::create`] and [`Context::update`], and when the object cannot be read.
+    /// Fails as [`Context::create`] and [`Context::update`] do, and when the object cannot be read.
     ///
     /// Upstream: `controllerutil.CreateOrUpdate`.
     #[doc(alias = "CreateOrUpdate")]
@@ -573,7 +573,7 @@ impl<S> Context<S> {
         self.writer().get_live::<Full<K>>(&target).await
     }
 
-    /// Lists objects from the server, not from a cache. An empty namespace lists those of all namespaces.
+    /// Lists objects from the server, not from a cache. An empty namespace lists the objects of all namespaces.
     ///
     /// ```
     /// # use evenkeel_runtime::prelude::*;

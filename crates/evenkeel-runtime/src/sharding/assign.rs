@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 /// Returns the member that should hold each shard. `held` has the current holder of each shard, or `None` for a free one.
 ///
-/// Each member gets its share, rounded up or down, and as few shards as possible move: a member keeps its shards up to its
-/// share, and those with the most shards get the rounded-up shares. Equal input yields equal output in each member. Without
-/// members the result has no holders.
+/// Each member gets its share, rounded up or down. As few shards as possible move: a member keeps its shards up to its share,
+/// and the members with the most shards get the rounded-up shares. Every member computes the same result from the same input.
+/// Without members, the result has no holders.
 pub(super) fn assign<'a>(members: &[&'a str], held: &[Option<&str>]) -> Vec<Option<&'a str>> {
     let mut counts: BTreeMap<&'a str, usize> = members.iter().map(|member| (*member, 0)).collect();
     let n_members = counts.len();
@@ -20,7 +20,7 @@ pub(super) fn assign<'a>(members: &[&'a str], held: &[Option<&str>]) -> Vec<Opti
     }
     let (share, n_larger) = (held.len() / n_members, held.len() % n_members);
     let mut by_count: Vec<(&'a str, usize)> = counts.into_iter().collect();
-    // Members with more than the rounded-up share lose equally many, whichever comes first. The sort is stable, so they stay
+    // Members above the rounded-up share lose the same number of shards in either order. The sort is stable, so they stay
     // sorted by name, and the result does not change while they release their shards one after the other.
     by_count.sort_by_key(|(_, count)| std::cmp::Reverse((*count).min(share + 1)));
     let mut left: BTreeMap<&'a str, usize> = by_count
@@ -40,7 +40,7 @@ pub(super) fn assign<'a>(members: &[&'a str], held: &[Option<&str>]) -> Vec<Opti
     wanted
 }
 
-/// Takes one shard of a member's remaining share. Returns the member, or `None` if nothing remains.
+/// Takes one shard from a member's remaining share. Returns the member, or `None` if no share remains.
 fn take<'a>(left: &mut BTreeMap<&'a str, usize>, member: &str) -> Option<&'a str> {
     let name = *left.get_key_value(member)?.0;
     let remaining = left.get_mut(member)?;
@@ -112,7 +112,7 @@ mod tests {
             prop_assert_eq!(after.iter().sum::<usize>(), held.len());
             prop_assert!(most - least <= 1);
             prop_assert_eq!(&assign(members, &wanted), &wanted, "settled");
-            // At least the excess over the rounded-up shares has to move, and no balanced result keeps more.
+            // At least the excess over the rounded-up shares must move, so no balanced result keeps more shards.
             let before = sizes(&held, members);
             let (share, mut larger) = (held.len() / n_members, held.len() % n_members);
             let mut sorted = before.clone();

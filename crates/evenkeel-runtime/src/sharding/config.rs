@@ -45,16 +45,16 @@ pub enum ShardingError {
     /// The number of shards is out of bounds.
     #[error("the number of shards must be between 1 and {MAX_SHARDS}")]
     Shards,
-    /// The id cannot be part of a name and the value of a label.
+    /// The id is not valid as a part of a name and as the value of a label.
     #[error("the id must be a DNS label of at most {MAX_ID_LENGTH} characters")]
     Id,
 }
 
 impl Sharding {
-    /// Creates settings with this number of shards by namespace, and the durations of leader election (15 s, 10 s, 2 s).
+    /// Creates settings with this number of shards by namespace, and with the durations of leader election (15 s, 10 s, 2 s).
     ///
-    /// `id` is the operator's name, the prefix of its Leases' names: at most 63 characters of a DNS label. With several
-    /// times as many shards as replicas, for example 16, all replicas have about the same work.
+    /// `id` is the operator's name, the prefix of its Leases' names: at most 63 characters of a DNS label. Choose several times
+    /// as many shards as replicas, for example 16, so that all replicas have about the same load.
     pub fn new(id: &str, shards: u32) -> Self {
         let leaderelection::Config { lease_duration, renew_deadline, retry_period, .. } =
             leaderelection::Config::new("", id, "");
@@ -81,13 +81,12 @@ impl Sharding {
         self
     }
 
-    /// Caches only the objects of this kind that the replica serves, instead of all. The others are dropped before they are
-    /// decoded; with [`ShardBy::NamespaceRange`], a server with the feature gate `ShardedListAndWatch` (KEP-5866) does not
-    /// even send them.
+    /// Caches only those objects of this kind that the replica serves. Other objects are dropped before they are decoded. With
+    /// [`ShardBy::NamespaceRange`], a server with the feature gate `ShardedListAndWatch` (KEP-5866) does not even send them.
     ///
-    /// Choose kinds whose objects are in the shard of the key that is reconciled: the controllers' own kinds, and namespaced
-    /// ones that are read for objects of the same namespace, unless the shards are [by object](ShardBy::Object). When the
-    /// replica loses a shard, event handlers see its objects as deleted; no pass does.
+    /// Choose kinds whose objects are in the same shard as the reconciled key. These are the controllers' own kinds, and
+    /// namespaced kinds that are read for objects of the same namespace, unless the shards are [by object](ShardBy::Object).
+    /// When the replica loses a shard, event handlers see its objects as deleted, but no reconcile does.
     pub fn sharded_watch<K>(mut self) -> Self
     where
         Full<K>: View,
@@ -96,8 +95,8 @@ impl Sharding {
         self
     }
 
-    /// Sets the time after which a replica that cannot renew its Lease neither works nor writes. Default: 10 s. Also the
-    /// longest time that a planned hand-over waits for the passes of a shard.
+    /// Sets the time after which a replica that cannot renew its Lease neither reconciles nor writes. Default: 10 s. This is
+    /// also the maximum time for which a planned hand-over waits for the passes of a shard.
     pub fn renew_deadline(mut self, deadline: Duration) -> Self {
         self.renew_deadline = deadline;
         self
@@ -140,7 +139,7 @@ impl Sharding {
     /// Checks id, shards and durations.
     ///
     /// # Errors
-    /// The first rule that the settings violate.
+    /// Returns the first rule that the settings violate.
     pub fn check(&self) -> Result<(), ShardingError> {
         self.election("default", "identity").check()?;
         if !(1..=MAX_SHARDS).contains(&self.layout.shards) {

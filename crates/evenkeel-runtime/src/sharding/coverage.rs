@@ -1,15 +1,15 @@
 //! Terms whose objects the caches hold.
 //!
 //! A cache of [`Sharding::sharded_watch`](super::Sharding::sharded_watch) lacks the objects of a shard for a while after the
-//! shard's term has begun. Until it has listed them, the process does not serve the shard: a pass would take the objects for
-//! deleted ones.
+//! shard's term has begun. Until the cache has listed them, the process does not serve the shard, because a reconcile would see
+//! the objects as deleted.
 
 use std::collections::BTreeMap;
 
 /// Shards with the numbers of their terms.
 pub(crate) type HeldTerms = BTreeMap<u32, u64>;
 
-/// Terms whose objects each of the caches holds. Caches count from their first complete list on.
+/// Terms whose objects each cache holds. A cache counts after its first complete list.
 #[derive(Debug, Default)]
 pub(super) struct Coverage {
     /// Caches by their ids.

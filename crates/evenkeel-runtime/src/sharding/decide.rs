@@ -1,8 +1,8 @@
-//! Decision of one member from a list of all Leases: which shards to acquire, to release and to prepare. Pure.
+//! Decision of one member from a list of all Leases: which shards to acquire, to release and to prepare. It is a pure function.
 //!
 //! Members of different layouts (a rollout changes the number of shards) never work at the same time. A shard's Lease has the
-//! layout of its last holder. A member acquires shards only if all their Leases have its layout. It writes its layout to free
-//! ones only, and while no living member holds one of another layout.
+//! layout of its last holder. A member acquires shards only if all their Leases have its layout. It writes its layout only to
+//! free Leases, and only while no living member holds a shard of another layout.
 
 use super::{assign::assign, terms::Terms};
 use std::{
@@ -11,7 +11,7 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// Lease of a member or of a shard, as it was listed.
+/// Lease of a member or of a shard, from a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Listed {
     /// `metadata.resourceVersion`, with which a write must agree.
@@ -30,13 +30,14 @@ pub(super) struct Observed {
     pub(super) members: BTreeMap<String, Listed>,
     /// Leases of shards, by number.
     pub(super) shards: BTreeMap<u32, Listed>,
-    /// When the list was sent. The server may have executed it any time later.
+    /// Time at which the list request was sent. The server may have executed it at any later time.
     pub(super) sent: Instant,
-    /// When the list was received. What it shows happened before.
+    /// Time at which the list was received. All changes that it shows happened before.
     pub(super) received: Instant,
 }
 
-/// A member's memory of the other members: the resource version of each Lease, and when it was first observed.
+/// A member's memory of the other members: the resource version of each Lease, and the time when that version was first
+/// observed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Memory(BTreeMap<String, (String, Instant)>);
 
@@ -55,11 +56,11 @@ pub(super) struct Me<'a> {
 pub(super) enum Action {
     /// Writes this member into a shard's Lease.
     Acquire(u32),
-    /// Lets the passes of a shard end, to release it.
+    /// Waits for the end of a shard's passes, to release the shard.
     Leave(u32),
     /// Clears the holder of a shard without a term.
     Release(u32),
-    /// Ends the term at a shard that another member holds.
+    /// Ends the term for a shard that another member holds.
     End(u32),
     /// Creates a shard's Lease, or writes the layout of this member into it.
     Prepare(u32),
@@ -73,7 +74,7 @@ pub(super) struct Decision {
     pub(super) actions: Vec<Action>,
     /// Whether every shard is held by the member that it is assigned to.
     pub(super) is_settled: bool,
-    /// When the next living member dies, unless it renews its Lease.
+    /// Time at which the next living member counts as dead, unless it renews its Lease.
     pub(super) next_death: Option<Instant>,
 }
 
@@ -144,7 +145,7 @@ pub(super) fn decide(me: &Me<'_>, observed: &Observed, memory: &Memory) -> (Deci
     let is_held = |shard: &u32| {
         observed.shards.get(shard).is_some_and(|lease| members.living.contains(&*lease.holder))
     };
-    // Otherwise members of two layouts that start together could wait for each other.
+    // Otherwise, members of two layouts that start together could wait for each other.
     let is_begun = held.iter().any(Option::is_some);
     let first = if is_begun { mine.first() } else { members.living.first() };
     if first == Some(&me.identity) && !me.terms.is_retiring() && !foreign.iter().any(is_held) {
@@ -164,8 +165,8 @@ fn remember(observed: &Observed, memory: &Memory) -> Memory {
     Memory(observed.members.iter().map(entry).collect())
 }
 
-/// Classifies members as living or dead. A member is dead if a list that was sent its lease duration after the last observed
-/// change shows no further change, or if its Lease does not exist.
+/// Classifies members as living or dead. A member is dead if its Lease does not exist, or if a list that was sent a lease
+/// duration after the last observed change shows no further change.
 fn classify<'a>(me: &Me<'a>, observed: &'a Observed, memory: &Memory) -> Members<'a> {
     let mut members = Members {
         living: BTreeSet::from([me.identity]),
@@ -212,7 +213,7 @@ mod tests {
     }
 
     impl World {
-        /// Living members, the shards' holders, and the shards at which `b` has terms.
+        /// Living members, the shards' holders, and the shards for which `b` has terms.
         fn new(members: &[&str], holders: &[&str], own: &[u32]) -> Self {
             let clock = Clock::system();
             let start = Moment { at: clock.instant(), wall: clock.now() };

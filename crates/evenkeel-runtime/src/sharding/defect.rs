@@ -1,4 +1,5 @@
-//! Defects that a simulation plants, to show that its checks find them. A program without the feature `test-util` has none.
+//! Defects that a simulation plants, to show that its checks find them. A program without the feature `test-util` has no
+//! defects.
 
 /// Defect of one member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

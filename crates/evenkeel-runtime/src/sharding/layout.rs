@@ -9,20 +9,20 @@ const MAX_RANGES: usize = 24;
 /// Part of a key that determines its shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum ShardBy {
-    /// The namespace, so that an owner and its children, and all controllers of an object, are in one shard. A
-    /// cluster-scoped object's name.
+    /// The namespace, or the name of a cluster-scoped object. An owner and its children, and all controllers of an object, are
+    /// then in one shard.
     #[default]
     Namespace,
     /// The namespace, or a cluster-scoped object's name, by the hash and the ranges of KEP-5866. A server with the feature
     /// gate `ShardedListAndWatch` then sends only the served objects of [`Sharding::sharded_watch`].
     ///
-    /// The hash of this KEP does not spread names that differ only in their last characters: `team-1` to `team-99` are in
+    /// The hash of this KEP does not spread names that differ only in their last characters: `team-1` to `team-99` fall into
     /// few shards. Choose [`ShardBy::Namespace`] for such namespaces.
     ///
     /// [`Sharding::sharded_watch`]: super::Sharding::sharded_watch
     NamespaceRange,
-    /// Namespace and name, for operators whose objects are in few namespaces. An object and its children may be in
-    /// different shards; only the shard of the reconciled key counts.
+    /// Namespace and name, for operators whose objects are in few namespaces. An object and its children may be in different
+    /// shards; only the shard of the reconciled key matters.
     Object,
 }
 
@@ -46,7 +46,7 @@ impl Layout {
         u32::try_from(scaled).unwrap_or_default()
     }
 
-    /// Returns the selector of the namespaced objects of some shards, in order. It may select more, so that it is short.
+    /// Returns the selector of the namespaced objects of some shards, in order. It may select more objects to stay short.
     /// Returns `None` if it would select all, or nothing, or if the server does not have the hash of this layout.
     pub(super) fn selector(self, shards: impl Iterator<Item = u32>) -> Option<ShardSelector> {
         if self.by != ShardBy::NamespaceRange {

@@ -61,7 +61,7 @@ impl LeaseError {
     }
 }
 
-/// Leases of one operator, as one member reads and writes them.
+/// Access of one member to the Leases of an operator.
 pub(super) struct Leases {
     client: Client,
     clock: Clock,
@@ -72,7 +72,7 @@ pub(super) struct Leases {
     name: String,
     layout: String,
     duration: Duration,
-    /// Divisor of the lease durations of others, which a defect makes greater than 1.
+    /// Divisor of the other members' lease durations. A planted defect makes it greater than 1.
     divisor: u32,
     request_timeout: Duration,
 }
@@ -122,7 +122,7 @@ impl Leases {
         format!("{}-shard-{shard}", self.id)
     }
 
-    /// Lists all Leases of the operator, as they are when the server executes the request.
+    /// Lists all Leases of the operator in their state when the server executes the request.
     pub(super) async fn list(&self) -> Result<Found, LeaseError> {
         let labels = format!("{ID_LABEL}={}", self.id);
         let options = ListOptions { labels, ..ListOptions::default() };
@@ -130,7 +130,7 @@ impl Leases {
         let list =
             self.with_timeout(self.client.list::<Full<Lease>>(&self.namespace, &options)).await?;
         let received = self.clock.instant();
-        // A member that is missing would count as dead.
+        // A missing member would count as dead.
         if !list.skipped.is_empty() || !list.continue_.is_empty() {
             return Err(LeaseError::Incomplete);
         }
@@ -196,8 +196,8 @@ impl Leases {
         }
     }
 
-    /// Writes the holder and the layout of a shard under the version that was listed. An empty holder frees it. Returns the
-    /// new version.
+    /// Writes the holder and the layout of a shard, with the listed version as a precondition. An empty holder frees the shard.
+    /// Returns the new version.
     pub(super) async fn hold(
         &self,
         shard: u32,
@@ -227,7 +227,7 @@ impl Leases {
         LeaseSpec { holder_identity: Some(holder.to_owned()), ..known }
     }
 
-    /// Creates a Lease, or updates `known` under its resource version.
+    /// Creates a Lease, or updates `known` with its resource version as a precondition.
     async fn write(
         &self,
         name: &str,
@@ -273,8 +273,8 @@ impl Leases {
         }
     }
 
-    /// Deletes this member's Lease, so that its shards are free. The precondition protects a later process of the same
-    /// identity from a request that arrives late.
+    /// Deletes this member's Lease, so that its shards are free. The precondition protects a later process with the same
+    /// identity from a delayed request.
     pub(super) async fn withdraw(&self) -> Result<(), LeaseError> {
         let Some(lease) = self.read().await? else { return Ok(()) };
         self.delete(&self.name, &self.listed(&lease).version).await

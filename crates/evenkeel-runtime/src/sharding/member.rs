@@ -1,4 +1,4 @@
-//! Member of a sharded operator: renews its Lease, and carries out decisions about shards.
+//! Member of a sharded operator: renews its Lease, and executes decisions about shards.
 
 use super::{
     config::{Sharding, ShardingError},
@@ -26,7 +26,7 @@ const LISTS_PER_PERIOD: u32 = 4;
 pub(crate) struct Member {
     shards: Shards,
     leases: Leases,
-    /// Wakes the renewal, which tells the others that this member is about to leave.
+    /// Wakes the renewal, which informs the other members that this member is about to leave.
     retires: Notify,
 }
 
@@ -49,7 +49,7 @@ impl Member {
         Ok(Self { shards, leases, retires: Notify::new() })
     }
 
-    /// Returns the shards, as the controllers of this process see them.
+    /// Returns the shards for the controllers of this process.
     pub(crate) fn shards(&self) -> &Shards {
         &self.shards
     }
@@ -64,7 +64,7 @@ impl Member {
         })
     }
 
-    /// Begins to leave: acquires nothing any more, and releases each shard once its passes have ended.
+    /// Begins to leave: acquires no more shards, and releases each shard once its passes have ended.
     pub(crate) fn retire(&self) {
         self.shards.terms().retire(self.shards.now());
         self.retires.notify_one();
@@ -252,7 +252,7 @@ impl Member {
         Ok(())
     }
 
-    /// Counts terms that ended without a hand-over, and informs the controllers.
+    /// Counts terms that ended without a hand-over, and notifies the controllers.
     fn lost(&self, n: usize) {
         if n == 0 {
             return;
@@ -265,7 +265,7 @@ impl Member {
         self.shards.announce();
     }
 
-    /// Leaves permanently. Others wait for the lease to expire if its deletion fails.
+    /// Leaves permanently. If the deletion of the Lease fails, other members wait until it expires.
     async fn leave(&self) {
         let n_held = self.shards.terms().close();
         (0..n_held).for_each(|_| self.shards.metrics().record_release());

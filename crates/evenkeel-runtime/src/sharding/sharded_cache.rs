@@ -1,4 +1,4 @@
-//! Cache that holds only the objects of the shards of this process, as its reflector sees it.
+//! Cache that holds only the objects of this process's shards, from the view of its reflector.
 
 use super::{coverage::HeldTerms, shards::Shards};
 use crate::{plan::Key, tasks::watch};
@@ -13,7 +13,7 @@ pub(crate) struct ShardedCache {
 }
 
 impl ShardedCache {
-    /// Creates the handle of a cache of this kind, or `None` if its objects are not split.
+    /// Creates the handle of a cache of this kind. `None` if the kind's cache holds the objects of all shards.
     pub(crate) fn of(shards: &Shards, kind: &Kind) -> Option<Self> {
         if !shards.sharding().sharded_kinds.contains(kind) {
             return None;
@@ -27,7 +27,8 @@ impl ShardedCache {
         self.shards.changes()
     }
 
-    /// Returns the terms of this process. Those of shards that are being released count: their passes read the cache.
+    /// Returns the terms of this process. Includes the terms of shards that are being released, because their passes still read
+    /// the cache.
     pub(crate) fn held_terms(&self) -> HeldTerms {
         self.shards.held_terms()
     }
@@ -39,7 +40,7 @@ impl ShardedCache {
 
     /// Returns the `shardSelector` of lists and watches, empty for none. It may select more than these shards.
     pub(crate) fn selector(&self, terms: &HeldTerms) -> String {
-        // A cluster-scoped object is in a shard by its name, which selectors cannot compare.
+        // The name of a cluster-scoped object determines its shard, and selectors cannot compare names.
         if !self.namespaced {
             return String::new();
         }

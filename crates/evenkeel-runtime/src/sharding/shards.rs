@@ -1,4 +1,4 @@
-//! Shards of a process, as its controllers see them.
+//! Shards of a process, from the view of its controllers.
 
 use super::{
     config::Sharding,
@@ -27,7 +27,8 @@ struct Inner {
     clock: Clock,
     terms: Mutex<Terms>,
     coverage: Mutex<Coverage>,
-    /// The client of controllers, which writes only while the lease of this process lasts. Passes have narrower ones.
+    /// The client of controllers, which writes only while the lease of this process lasts. Passes have clients with narrower
+    /// fences.
     client: Client,
     metrics: Metrics,
     /// Changes with the terms.
@@ -83,7 +84,8 @@ impl Shards {
         terms.by_shard().keys().copied().collect()
     }
 
-    /// Returns whether this process works on a key: it holds the key's shard, is not releasing it, and has listed its objects.
+    /// Returns whether this process reconciles a key: it holds the key's shard, is not releasing it, and has listed its
+    /// objects.
     pub fn serves(&self, key: &Key) -> bool {
         let shard = self.shard_of(key);
         let term = {
@@ -129,7 +131,7 @@ impl Shards {
         self.0.lock().by_shard().iter().map(|(shard, term)| (*shard, term.id)).collect()
     }
 
-    /// Returns the number of each shard's term, of those whose objects the caches hold.
+    /// Returns the terms by shard, but only those whose objects the caches hold.
     pub(crate) fn current(&self) -> HeldTerms {
         let mut terms = self.held_terms();
         terms.retain(|shard, term| self.covers(*shard, *term));
@@ -170,7 +172,7 @@ impl Shards {
         moment(&self.0.clock)
     }
 
-    /// Informs the controllers that terms began or ended.
+    /// Notifies the controllers that terms began or ended.
     pub(super) fn announce(&self) {
         self.0.changes.send_replace(());
     }
@@ -196,7 +198,7 @@ impl std::fmt::Debug for Shards {
     }
 }
 
-/// One pass, under a term at its key's shard.
+/// One pass, under the term of its key's shard.
 pub(crate) struct Admission {
     shards: Shards,
     shard: u32,

@@ -1,4 +1,4 @@
-//! One member's lease and its terms at shards. No I/O; callers pass the time.
+//! One member's lease and its terms for shards. Contains no I/O; callers provide the time.
 //!
 //! A term is the time between the confirmed acquisition of a shard and its end: a release, or a lapse of the member's lease.
 //! A term never begins again. A member that acquires shards after a lapse gets new terms.
@@ -22,9 +22,9 @@ pub(super) struct Term {
     pub(super) id: u64,
     /// Resource version of the shard's Lease.
     pub(super) version: String,
-    /// When the acquisition was confirmed. Older lists do not show it.
+    /// Time at which the acquisition was confirmed. Older lists do not show the acquisition.
     since: Instant,
-    /// End of the wait for the shard's passes, once the shard is to be released.
+    /// End of the wait for the shard's passes, if the shard is being released.
     drain_until: Option<Instant>,
     passes: usize,
     /// Cancelled at the end of the term, which drops its passes.
@@ -53,7 +53,7 @@ impl Drop for Term {
 #[derive(Debug)]
 pub(super) struct Terms {
     renew_deadline: Duration,
-    /// When the last confirmed renewal was sent. `None` before the first one.
+    /// Time at which the last confirmed renewal was sent. `None` before the first renewal.
     renewed: Option<Moment>,
     /// Number of lapses so far. An acquisition that a lapse interrupts is ignored.
     lapses: u64,
@@ -94,8 +94,8 @@ impl Terms {
         &self.by_shard
     }
 
-    /// Records a renewal that was sent at `sent` and confirmed now. If the lease has lapsed in between, all terms end.
-    /// Returns the number of terms that ended.
+    /// Records a renewal that was sent at `sent` and confirmed now. If the lease has lapsed meanwhile, all terms end. Returns
+    /// the number of terms that ended.
     pub(super) fn renewed(&mut self, sent: Moment, now: Moment) -> usize {
         let n_ended = self.end_if_lapsed(now);
         // Renewals are sent one after the other.
@@ -103,12 +103,12 @@ impl Terms {
         n_ended
     }
 
-    /// Ends all terms if the lease has lapsed. Returns their number.
+    /// Ends all terms if the lease has lapsed. Returns the number of terms.
     pub(super) fn end_if_lapsed(&mut self, now: Moment) -> usize {
         if self.renewed.is_none() || self.member_until(now).is_some() { 0 } else { self.lapse() }
     }
 
-    /// Ends all terms, because others may take their shards. Returns their number.
+    /// Ends all terms, because other members may take the shards. Returns the number of terms.
     pub(super) fn lapse(&mut self) -> usize {
         self.renewed = None;
         self.lapses += 1;
@@ -120,7 +120,7 @@ impl Terms {
         self.renewed = Some(sent);
     }
 
-    /// Lets no further term and no further pass begin. The shards are released as their passes end.
+    /// Prevents further terms and passes from beginning. The shards are released as their passes end.
     pub(super) fn retire(&mut self, now: Moment) {
         self.retiring = true;
         let shards: Vec<u32> = self.by_shard.keys().copied().collect();
@@ -133,8 +133,8 @@ impl Terms {
         self.lapse()
     }
 
-    /// Records a confirmed acquisition that was sent after `lapses` lapses. Returns whether a term begins: it does not if the
-    /// lease has lapsed since.
+    /// Records a confirmed acquisition that was sent after `lapses` lapses. Returns whether a term begins. It does not begin if
+    /// the lease has lapsed since.
     pub(super) fn begin_term(
         &mut self,
         shard: u32,
@@ -158,14 +158,14 @@ impl Terms {
         self.by_shard.remove(&shard);
     }
 
-    /// Lets no further pass begin at a shard, which will be released.
+    /// Prevents further passes for a shard that will be released.
     pub(super) fn leave(&mut self, shard: u32, now: Moment) {
         if let Some(term) = self.by_shard.get_mut(&shard) {
             term.drain_until.get_or_insert(now.at + self.renew_deadline);
         }
     }
 
-    /// Returns the shards to release, whose passes have ended or have had their time.
+    /// Returns the shards to release: their passes have ended, or the wait for the passes has ended.
     pub(super) fn drained(&self, now: Moment) -> Vec<u32> {
         let is_drained =
             |term: &Term| term.drain_until.is_some_and(|until| term.passes == 0 || until <= now.at);
@@ -191,7 +191,7 @@ impl Terms {
         Some((term.id, term.ended.clone()))
     }
 
-    /// Records the end of a pass. Returns whether a shard that is being released waits for no further one.
+    /// Records the end of a pass. Returns whether a shard that is being released waits for no further pass.
     pub(super) fn end_pass(&mut self, shard: u32, id: u64) -> bool {
         let Some(term) = self.by_shard.get_mut(&shard).filter(|term| term.id == id) else {
             return false;

@@ -1,4 +1,4 @@
-//! Answers to HTTP requests: the way from a path and a body to a handler, and its limits.
+//! Routes HTTP requests from a path and a body to a handler, within limits.
 
 use super::{
     AdmissionResponse,
@@ -25,7 +25,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// Path of the conversion webhook.
 pub(super) const CONVERT: &str = "/convert";
 
-/// Maximum size of an admission request: two objects of 3 MiB each, and the rest.
+/// Maximum size of an admission request: two objects of 3 MiB each, and the other fields.
 ///
 /// Upstream: `maxRequestSize`.
 const MAX_ADMISSION_SIZE: usize = 7 * 1024 * 1024;
@@ -34,9 +34,9 @@ const MAX_CONVERSION_SIZE: usize = 128 * 1024 * 1024;
 /// Maximum size of the bodies of all requests in flight, in KiB.
 const MAX_KIB_IN_FLIGHT: usize = 256 * 1024;
 
-/// Time-out of a request that names none, as the default of `timeoutSeconds`.
+/// Timeout of a request that names none. It equals the default of `timeoutSeconds`.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Upper bound of the time-out, as of `timeoutSeconds`.
+/// Upper bound of the timeout. It equals that of `timeoutSeconds`.
 const MAX_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Handler of a path.
@@ -216,7 +216,7 @@ impl Routes {
     }
 }
 
-/// Returns the time-out of a request, from the `timeout` that the API server adds to the URL.
+/// Returns the timeout of a request, from the `timeout` that the API server adds to the URL.
 fn timeout_of(query: &str) -> Duration {
     let named = query.split('&').find_map(|pair| pair.strip_prefix("timeout="));
     let nanoseconds = named.and_then(|text| duration::nanoseconds(text).ok());
@@ -296,7 +296,7 @@ where
     Ok(ReadBody { bytes: bytes.freeze(), _share: share })
 }
 
-/// Returns a `metav1.Status` of failure, whose message the API server shows.
+/// Returns a failure as `metav1.Status`, whose message the API server shows.
 fn failure(code: StatusCode, reason: &str, message: &str) -> Response<Bytes> {
     let status = json!({
         "kind": "Status",

@@ -8,7 +8,7 @@ use super::{
 };
 use std::{fmt::Display, sync::Arc};
 
-/// Builder of the webhooks of `K`. Each call adds one to the server.
+/// Builder of the webhooks of `K`. Each method adds a webhook to the server.
 ///
 /// Upstream: `WebhookBuilder` of controller-runtime.
 pub struct WebhookBuilder<'s, K> {
@@ -78,8 +78,8 @@ impl<'s, K: Hooked> WebhookBuilder<'s, K> {
         self
     }
 
-    /// Validates objects that are created or updated, at `/validate-GROUP-VERSION-KIND`. An update also passes the object
-    /// before it. The result is `()` or warnings, or a denial.
+    /// Validates objects that are created or updated, at `/validate-GROUP-VERSION-KIND`. For an update, the function also
+    /// receives the old object. The result is `()` or warnings, or a denial.
     ///
     /// ```
     /// use evenkeel_runtime::webhook::{Certificates, FieldError, WebhookServer, Warnings};
@@ -177,7 +177,7 @@ impl<'s, K: Hooked> WebhookBuilder<'s, K> {
     }
 
     /// Converts objects between `K`, the hub, and the version `S`, at `/convert`. Two spokes are converted through the hub.
-    /// `From` is enough where a conversion cannot fail. Metadata need not be converted: it stays, with the labels and
+    /// `From` is enough if a conversion cannot fail. Metadata need not be converted: it is kept, with the labels and
     /// annotations that a conversion sets.
     ///
     /// ```

@@ -1,6 +1,6 @@
 //! Conversion of custom objects between versions, through the hub.
 //!
-//! Metadata stays as it is in the request, whatever a conversion does with it. Only labels and annotations may change.
+//! Metadata stays as it is in the request: a conversion may change only labels and annotations.
 
 use super::{Hooked, decode::decode, request};
 use http::HeaderMap;
@@ -13,7 +13,7 @@ const API_VERSION: &str = "apiextensions.k8s.io/v1";
 /// Kind of a review.
 const KIND: &str = "ConversionReview";
 
-/// Number of objects after which other work has its turn.
+/// Number of objects after which the conversion yields to other tasks.
 const OBJECTS_PER_TURN: usize = 100;
 /// Maximum number of failed objects that a response names.
 const MAX_FAILURES: usize = 10;
@@ -47,7 +47,7 @@ struct VersionConverter {
     from_hub: FromHub,
 }
 
-/// Object in the desired version, with the metadata that the conversion left.
+/// Object in the desired version, with the metadata that the conversion returned.
 struct Converted {
     object: Value,
     metadata: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
@@ -116,7 +116,7 @@ impl Converters {
         json!({"kind": KIND, "apiVersion": API_VERSION, "response": response})
     }
 
-    /// Converts one object. The reason of a failure names it.
+    /// Converts one object. The reason of a failure names the object.
     fn convert(&self, raw: &RawValue, desired: &str) -> Result<Value, String> {
         let source: Value = decode(raw.get().as_bytes())?;
         self.convert_decoded(raw, &source, desired)
@@ -191,8 +191,8 @@ fn name_of(object: &Value) -> String {
     format!("{kind} {namespace}{slash}{name}")
 }
 
-/// Returns the metadata of a converted object: that of its source, with the labels and annotations that the conversion left. One
-/// that left no name has carried no metadata over.
+/// Returns the metadata of a converted object: that of its source, with the labels and annotations that the conversion
+/// returned. A conversion that returned no name has not copied the metadata.
 ///
 /// Upstream: `validateConvertedObject`, `restoreObjectMeta` of the API server.
 fn keep_metadata(
@@ -208,7 +208,7 @@ fn keep_metadata(
             return Err(format!("the conversion must not change metadata.{field} to {value:?}"));
         }
     }
-    // A conversion that carries no metadata over leaves labels and annotations as they are.
+    // A conversion that does not copy the metadata keeps labels and annotations unchanged.
     let is_carried = converted.name.is_some() || converted.generate_name.is_some();
     let mut metadata = source.clone();
     if let Some(fields) = metadata.as_object_mut() {

@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 /// Decodes JSON of bounded depth.
 ///
 /// # Errors
-/// The reason, after the path of the field.
+/// Returns the reason, after the path of the field.
 pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     let mut reader = json::deserializer(bytes).map_err(|error| error.to_string())?;
     let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {

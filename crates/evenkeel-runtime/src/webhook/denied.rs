@@ -29,14 +29,14 @@ pub struct Denied {
 }
 
 impl Denied {
-    /// Returns a denial with code 403 and reason `Forbidden`. Strings convert to it, too.
+    /// Returns a denial with code 403 and reason `Forbidden`. Strings also convert to it.
     ///
     /// Upstream: `admission.Denied`.
     pub fn new(message: impl Into<String>) -> Self {
         Self::with_code(StatusCode::FORBIDDEN, "Forbidden", message)
     }
 
-    /// Returns a denial with code 422, reason `Invalid` and a cause for each field, as of the server's own validation.
+    /// Returns a denial with code 422, reason `Invalid` and a cause for each field, like the server's own validation.
     ///
     /// Upstream: `apierrors.NewInvalid`.
     pub fn invalid(errors: impl IntoIterator<Item = FieldError>) -> Self {
@@ -64,7 +64,7 @@ impl Denied {
         }
     }
 
-    /// Adds warnings, which the client receives beside the denial.
+    /// Adds warnings, which the client receives in addition to the denial.
     #[must_use]
     pub fn with_warnings(mut self, warnings: impl Into<Warnings>) -> Self {
         self.warnings.extend(warnings.into());
@@ -76,12 +76,12 @@ impl Denied {
         self.code
     }
 
-    /// Returns the causes of a denial by [`Denied::invalid`].
+    /// Returns the causes of a denial from [`Denied::invalid`].
     pub fn errors(&self) -> &[FieldError] {
         &self.errors
     }
 
-    /// Returns the `metav1.Status`. The request names the object of an invalid one.
+    /// Returns the `metav1.Status`. For an invalid object, the request provides the object's name.
     pub(super) fn status(&self, request: Option<&AdmissionRequest>) -> Value {
         let mut status = json!({
             "metadata": {},
@@ -136,7 +136,7 @@ impl From<Vec<FieldError>> for Denied {
     }
 }
 
-/// Error of one field, in the server's words.
+/// Error of one field, with the server's messages.
 ///
 /// ```
 /// use evenkeel_runtime::webhook::FieldError;

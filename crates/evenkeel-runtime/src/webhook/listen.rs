@@ -15,10 +15,10 @@ use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-/// Time that requests have to complete after the shutdown begins: the longest time-out of a webhook.
+/// Maximum time for requests to complete after the shutdown begins: the maximum timeout of a webhook.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Returns the TLS configuration: TLS 1.2 and 1.3, HTTP/2 and HTTP/1.1, the certificate that is served now.
+/// Returns the TLS configuration: TLS 1.2 and 1.3, HTTP/2 and HTTP/1.1, and the current certificate.
 pub(super) fn tls_config(served: &Arc<Served>) -> Result<Arc<ServerConfig>, rustls::Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ServerConfig::builder_with_provider(provider)

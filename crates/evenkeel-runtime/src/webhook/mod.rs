@@ -4,14 +4,14 @@
 //! |---|---|
 //! | Paths `/mutate-GROUP-VERSION-KIND`, `/validate-GROUP-VERSION-KIND`, `/convert` | `typed::path`, `answer::Routes` |
 //! | AdmissionReview of v1: body, content type, version, request | `request::decode_review` |
-//! | Answers: uid, allowed, status, patch, warnings, audit annotations | `response::into_review` |
+//! | Responses: uid, allowed, status, patch, warnings, audit annotations | `response::into_review` |
 //! | Denials: 403 by default, 422 with causes | `denied::Denied` |
 //! | Defaults become a JSON patch that keeps unknown fields | `typed::defaulter`, `patch::carry_over` |
 //! | Validation of CREATE and UPDATE, and of DELETE with the old object | `typed::validator` |
 //! | Failures of the webhook itself leave the decision to `failurePolicy` | `answer::failure` |
 //! | `timeoutSeconds`: 10 by default, 30 at most | `answer::timeout_of` |
 //! | ConversionReview of v1: any version to any other, through the hub | `conversion::answer` |
-//! | A conversion changes no metadata but labels and annotations | `conversion::keep_metadata` |
+//! | A conversion changes no metadata except labels and annotations | `conversion::keep_metadata` |
 //! | Certificates of files are read again when they change | `certificates/files.rs` |
 //! | Self-managed certificates: lifetimes, renewal, rotation with overlap | `certificates/plan.rs` |
 //! | `caBundle` of webhook configurations and CustomResourceDefinitions | `certificates/inject.rs` |
@@ -134,7 +134,7 @@ struct Shared {
 }
 
 impl WebhookServer {
-    /// Returns a server without webhooks that listens on all addresses. Port 0 is any free port.
+    /// Returns a server without webhooks that listens on all addresses. Port 0 stands for any free port.
     pub fn new(port: u16, certificates: Certificates) -> Self {
         let address = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
         Self { port, address, certificates, shared: Arc::default() }
@@ -152,7 +152,7 @@ impl WebhookServer {
         WebhookBuilder::new(&self.shared.routes)
     }
 
-    /// Adds a function that answers the admission requests of a path, for any kinds.
+    /// Adds a function that handles the admission requests of a path, for any kinds.
     ///
     /// ```
     /// use evenkeel_runtime::webhook::{AdmissionResponse, Certificates, WebhookServer};
@@ -178,7 +178,7 @@ impl WebhookServer {
         self.shared.routes.admit(path, handler, false);
     }
 
-    /// Answers a request within this process, as the listener does.
+    /// Handles a request within this process, as the listener does.
     pub async fn handle(&self, request: Request<Bytes>) -> Response<Bytes> {
         self.shared.routes.answer(request.map(Full::new)).await
     }

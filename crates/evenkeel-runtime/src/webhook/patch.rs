@@ -37,7 +37,7 @@ fn carry_over_fields(
     for (key, new) in after {
         let old = before.get(key);
         if old == Some(new) {
-            // The change is not here, even if `raw` omits the field.
+            // This field is unchanged, even if `raw` omits it.
             continue;
         }
         let value = match (raw.get(key), old) {

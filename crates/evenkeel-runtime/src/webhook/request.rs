@@ -22,11 +22,11 @@ pub enum Operation {
     Update,
     /// An object is deleted.
     Delete,
-    /// A sub-resource such as `exec` is connected to.
+    /// A connection to a sub-resource such as `exec`.
     Connect,
 }
 
-/// Request that the API server asks a webhook about. A test deserializes one from JSON.
+/// Request that the API server sends to a webhook for a decision. Tests can deserialize it from JSON.
 ///
 /// ```
 /// use evenkeel_runtime::webhook::{AdmissionRequest, Operation};
@@ -68,7 +68,7 @@ pub struct AdmissionRequest {
     /// Namespace of the object. Empty for cluster-scoped objects.
     #[serde(default, deserialize_with = "null_as_default")]
     pub namespace: String,
-    /// Operation that is performed. It may differ from the requested one: a patch may create an object.
+    /// Operation that the server performs. It may differ from the requested operation: a patch may create an object.
     pub operation: Operation,
     /// User who sent the request.
     #[serde(default, deserialize_with = "null_as_default")]
@@ -86,7 +86,7 @@ impl AdmissionRequest {
     /// Decodes the new object. A DELETE has none.
     ///
     /// # Errors
-    /// With code 400 if there is no object, or it is not a `K`. The message names the field.
+    /// Fails with code 400 if there is no object, or it is not a `K`. The message names the field.
     ///
     /// Upstream: `Decoder.Decode`.
     pub fn object<K: DeserializeOwned>(&self) -> Result<K, Denied> {
@@ -96,7 +96,7 @@ impl AdmissionRequest {
     /// Decodes the object before an UPDATE or a DELETE.
     ///
     /// # Errors
-    /// With code 400 if there is no such object, or it is not a `K`. The message names the field.
+    /// Fails with code 400 if there is no such object, or it is not a `K`. The message names the field.
     ///
     /// Upstream: `Decoder.DecodeRaw`.
     pub fn old_object<K: DeserializeOwned>(&self) -> Result<K, Denied> {

@@ -1,4 +1,4 @@
-//! Answers to admission requests, and the AdmissionReview around them.
+//! Responses to admission requests, and the AdmissionReview around them.
 
 use super::{
     AdmissionRequest, Denied,
@@ -9,7 +9,7 @@ use http::StatusCode;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// Warnings of a response. API servers show the first 256 characters of each, and 4,096 of all together.
+/// Warnings of a response. API servers show the first 256 characters of each warning, and 4,096 characters in total.
 ///
 /// ```
 /// use evenkeel_runtime::webhook::Warnings;
@@ -133,7 +133,7 @@ impl AdmissionResponse {
         self
     }
 
-    /// Adds an annotation to the request's audit event. The server puts the webhook's name before the key.
+    /// Adds an annotation to the request's audit event. The server prefixes the key with the webhook's name.
     #[must_use]
     pub fn with_audit_annotation(mut self, key: &str, value: &str) -> Self {
         self.audit_annotations.insert(key.to_owned(), value.to_owned());

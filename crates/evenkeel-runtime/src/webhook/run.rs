@@ -15,13 +15,13 @@ use crate::{
 };
 use std::{error::Error, sync::Arc, time::Duration};
 
-/// Time in which the certificates' tasks end after the listener.
+/// Timeout for the certificates' tasks to end after the listener.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Manager {
-    /// Adds a server of webhooks, which runs in every replica from before the caches fill until after all else has
-    /// stopped. The readiness check `webhooks` fails until it serves. Where the [`Setup`] opens no ports, only its
-    /// certificates are kept, and [`WebhookServer::handle`] answers.
+    /// Adds a server of webhooks. It runs in every replica, starts before the caches, and stops after all other parts. The
+    /// readiness check `webhooks` fails until it serves. If the [`Setup`] opens no ports, only its certificates are maintained,
+    /// and [`WebhookServer::handle`] handles requests.
     ///
     /// ```no_run
     /// use evenkeel_runtime::{manager::Manager, webhook::{Certificates, WebhookServer}};
@@ -52,8 +52,7 @@ impl Manager {
             }
             Ok(())
         });
-        // Every replica writes, leader or not.
-        // All replicas serve, so each keeps the certificates.
+        // Every replica writes, leader or not. All replicas serve, so each one maintains the certificates.
         let client = self.unfenced_client().clone();
         let env = Env { client, shards: None, ..self.env().clone() };
         self.add(RunnableGroup::HttpServers, "webhooks", move |context| async move {
@@ -99,7 +98,8 @@ async fn run(
 }
 
 impl Watches {
-    /// Returns the kinds of objects whose `caBundle` these paths need. A path that its author chose may be any webhook's.
+    /// Returns the kinds of objects whose `caBundle` these paths need. A path from [`WebhookServer::admits`] may be that of any
+    /// kind of webhook.
     fn of_paths(paths: &[String]) -> Self {
         let is_mutating = |path: &&String| path.starts_with("/mutate-");
         let is_validating = |path: &&String| path.starts_with("/validate-");

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::{borrow::Cow, time::Duration};
 
-/// An app whose `size` is a number, and what older versions called it.
+/// An app whose `size` is a number, under the field name of one version.
 macro_rules! app {
     ($module:ident, $version:literal, $field:ident: $type:ty) => {
         mod $module {
@@ -120,7 +120,7 @@ fn app(size: i32) -> Value {
     json!({"apiVersion": "apps.example.com/v2", "kind": "App", "metadata": {"name": "shop"}, "size": size, "new": [1]})
 }
 
-/// Returns the result of a JSON patch in an answer.
+/// Returns the result of the JSON patch in a response.
 fn patched(response: &Value, object: &Value) -> Value {
     use base64::{Engine as _, prelude::BASE64_STANDARD};
     assert_eq!(response["patchType"], "JSONPatch");

@@ -16,7 +16,7 @@ pub(super) type AdmissionHandler =
 pub(super) type SetDefaults<K> =
     Arc<dyn Fn(K, AdmissionRequest) -> BoxFuture<'static, Result<K, Denied>> + Send + Sync>;
 
-/// Validates an object, and the one before it if it is updated.
+/// Validates an object, with the old object if it is an update.
 pub(super) type Validate<K> = Arc<
     dyn Fn(K, Option<K>, AdmissionRequest) -> BoxFuture<'static, Result<Warnings, Denied>>
         + Send
@@ -31,7 +31,7 @@ pub(super) fn path<K: Hooked>(verb: &str) -> String {
     format!("/{verb}-{group}-{}-{}", K::version(&()), K::kind(&()).to_lowercase())
 }
 
-/// Returns the handler of a mutating webhook. It does not see deletions, which have no object to change.
+/// Returns the handler of a mutating webhook. It ignores deletions, which have no object to change.
 ///
 /// Upstream: `defaulterForType.Handle`.
 pub(super) fn defaulter<K: Hooked>(default: SetDefaults<K>) -> AdmissionHandler {
@@ -97,7 +97,7 @@ async fn validate<K: Hooked>(
     Ok(AdmissionResponse::allowed().with_warnings(warnings))
 }
 
-/// Refuses objects of another kind or version, which would be decoded wrongly.
+/// Refuses objects of another kind or version, which would be decoded incorrectly.
 fn check_kind<K: Hooked>(request: &AdmissionRequest) -> Result<(), Denied> {
     let (group, version, kind) = (K::group(&()), K::version(&()), K::kind(&()));
     let sent = &request.kind;

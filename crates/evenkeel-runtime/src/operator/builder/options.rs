@@ -22,15 +22,16 @@ impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
         self.change(|builder| builder.rate_limiter(limiter))
     }
 
-    /// Sets whether a panic of a pass is a failure of its key, which is retried with backoff. Otherwise it stops the manager in
-    /// order, with an error. Of a controller in another [cluster](crate::clusters) it ends only this controller. Default: true.
+    /// Sets whether a panic of a reconcile counts as a failure of its key, which is retried with backoff. Otherwise, a panic
+    /// stops the manager gracefully with an error. In a controller of another [cluster](crate::clusters), it stops only this
+    /// controller. Default: true.
     #[doc(alias = "RecoverPanic")]
     pub fn recover_panic(self, recover: bool) -> Self {
         self.change(|builder| builder.recover_panic(recover))
     }
 
-    /// Sets whether the controller runs only in the leader. Otherwise it runs in every replica, no lease fences its writes,
-    /// and its passes must tolerate others over the same key. Default: true.
+    /// Sets whether the controller runs only in the leader. Otherwise, it runs in every replica, no lease fences its writes,
+    /// and its reconciles must tolerate concurrent reconciles of the same key. Default: true.
     ///
     /// A sharded controller always runs in every replica, behind the fence of its shards.
     #[doc(alias = "NeedLeaderElection")]
@@ -38,8 +39,8 @@ impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
         self.change(|builder| builder.needs_leader_election(needs))
     }
 
-    /// Like [`Self::watches`], with a priority of each key. Keys of an initial list or a resync have the lower one of this
-    /// priority and [`Priority::LOW`], so that a new leader handles changes first.
+    /// Like [`Self::watches`], with a priority of each key. Keys of an initial list or a resync get the lower of this priority
+    /// and [`Priority::LOW`], so that a new leader handles changes first.
     ///
     /// Upstream: `handler.EnqueueRequestsFromMapFunc` with a priority queue.
     pub fn watches_with_priority<W: ApiObject>(
@@ -83,7 +84,7 @@ impl<K, S: Send + Sync + 'static> ControllerBuilder<'_, K, S> {
         self.writes_only::<W>(&WRITE)
     }
 
-    /// Like [`Self::writes`], with the verbs that are needed. A kind that the controller owns then has no others.
+    /// Like [`Self::writes`], but only with these verbs. For a kind that the controller owns, they replace the default verbs.
     pub fn writes_only<W: ApiObject>(self, verbs: &[&str]) -> Self {
         self.writes_kind(&kind_of::<W>(), verbs)
     }

@@ -1,6 +1,7 @@
-//! Keeps the certificates of a Service in its Secret, and the `caBundle`s of its callers.
+//! Maintains the certificates of a Service in its Secret, and the `caBundle`s of its callers.
 //!
-//! Its caches are its own and start before those of the manager: a cache of custom objects may need the conversion webhook.
+//! It has its own caches, which start before those of the manager, because a cache of custom objects may need the conversion
+//! webhook.
 
 use super::{
     Served, Watches,
@@ -24,12 +25,12 @@ use std::{sync::Arc, time::Duration};
 
 /// Name of the controller.
 const NAME: &str = "webhook-certificates";
-/// Delay after which a lost write is tried again, unless an event comes first.
+/// Delay before the retry of a write that lost a conflict, unless an event comes first.
 const CONFLICT_DELAY: Duration = Duration::from_secs(5);
 /// Maximum time between two checks of the certificates.
 const MAX_CHECK_INTERVAL: Duration = Duration::from_secs(12 * 60 * 60);
 
-/// State that the passes of the controller share.
+/// State that the passes (reconciles) of the controller share.
 struct Shared {
     names: Names,
     served: Arc<Served>,
@@ -101,7 +102,7 @@ impl Shared {
                 let new = self.renew(renewal, &reason, material.as_ref(), now)?;
                 let written = self.write(secret.as_deref(), &new, &context.env.client).await;
                 if written.as_ref().is_ok_and(|written| written.meta.version() == 0) {
-                    // A dry run stores nothing, so that no cache will ever show the Secret.
+                    // A dry run stores nothing, so no cache will ever show the Secret.
                     self.serve(&new);
                     return Ok(Outcome::again(MAX_CHECK_INTERVAL));
                 }
@@ -126,7 +127,7 @@ impl Shared {
         Ok(Outcome::again(until_due.min(delay)))
     }
 
-    /// Serves a certificate, if it can be used. One that is due is better than none.
+    /// Serves a certificate if it is valid. A certificate that is due for renewal is better than none.
     fn serve(&self, material: &Material) {
         match material::certified_key(&material.certificate, &material.key) {
             Ok(key) => {
@@ -195,7 +196,7 @@ impl Shared {
         }
     }
 
-    /// Returns the outcome of a write of the Secret. If another replica was first, its Secret is used.
+    /// Returns the outcome of a write of the Secret. If another replica wrote first, its Secret is used.
     fn settle(
         &self,
         written: Result<Metadata, ApiError>,

@@ -1,6 +1,6 @@
 //! Certificates in files, which are read again when they change.
 //!
-//! Upstream: `certwatcher`. Its interval is the same; this one does without notifications of the file system.
+//! Upstream: `certwatcher`. The interval is the same, but file system notifications are not used.
 
 use super::{CertificateError, Served, material};
 use crate::{clock::Clock, webhook::metrics::Metrics};
@@ -30,7 +30,7 @@ impl Files {
     /// Reads both files, and serves them.
     ///
     /// # Errors
-    /// When a file is missing, or certificate and key do not belong together.
+    /// When a file is missing, or certificate and key do not match.
     pub(super) fn read(
         &self,
         served: &Served,
@@ -55,7 +55,7 @@ impl Files {
             .map_err(|reason| failed(&self.certificate, reason))
     }
 
-    /// Reads the files periodically. The last certificate stays while they cannot be used.
+    /// Reads the files periodically. The last certificate stays in use while the files are invalid.
     pub(super) async fn keep_read(
         &self,
         clock: &Clock,

@@ -46,7 +46,7 @@ impl Caller for Conversions {
     }
 }
 
-/// The part of an object that says which webhooks it calls.
+/// The part of an object that names the webhooks that it calls.
 pub(super) struct Calls<C> {
     meta: Meta,
     clients: Vec<Client>,
@@ -144,12 +144,13 @@ pub(super) struct Injection {
     pub(super) kind: Kind,
     pub(super) name: String,
     pub(super) form: PatchType,
-    /// The patch as JSON. It fails if the object has changed meanwhile.
+    /// The patch as JSON. The server refuses it if the object has changed meanwhile.
     pub(super) body: String,
 }
 
 impl<C: Caller> Calls<C> {
-    /// Returns the patch after which all webhooks behind the Service trust `bundle` (PEM), or `None` if they do so already.
+    /// Returns the patch that makes all of the object's webhooks behind the Service trust `bundle` (PEM), or `None` if they
+    /// already do.
     pub(super) fn injection(&self, names: &Names, bundle: &[u8]) -> Option<Injection> {
         let bundle = BASE64_STANDARD.encode(bundle);
         let is_ours = |service: &Service| {

@@ -17,7 +17,7 @@ const BACKDATE: SignedDuration = SignedDuration::from_mins(5);
 /// Error of making a certificate.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum IssueError {
-    /// A key or a certificate cannot be made.
+    /// A key or a certificate cannot be created.
     #[error("cannot make a certificate: {0}")]
     Make(#[from] rcgen::Error),
     /// The CA in the Secret cannot sign.
@@ -28,7 +28,7 @@ pub(super) enum IssueError {
 /// Returns the material after a renewal.
 ///
 /// # Errors
-/// When a key cannot be made, or the CA cannot sign.
+/// When a key cannot be created, or the CA cannot sign.
 pub(super) fn issue(
     renewal: Renewal,
     material: Option<&Material>,
@@ -50,7 +50,7 @@ pub(super) fn issue(
     }
 }
 
-/// Makes a CA, and puts it before the ones that are still valid.
+/// Creates a CA, and puts it before the CAs that are still valid.
 fn new_authority(
     material: &Material,
     names: &Names,
@@ -73,7 +73,7 @@ fn new_authority(
     Ok(Material { authorities, authority_key, ..material.clone() })
 }
 
-/// Signs a serving certificate with a new key. It does not outlive the CA.
+/// Signs a serving certificate with a new key. The certificate does not outlive the CA.
 fn sign_serving(material: Material, names: &Names, now: Timestamp) -> Result<Material, IssueError> {
     let (authority, authority_key) = material.signer().map_err(IssueError::Signer)?;
     let issuer = Issuer::from_ca_cert_der(&authority.der, authority_key)?;

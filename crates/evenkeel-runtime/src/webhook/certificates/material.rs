@@ -1,4 +1,4 @@
-//! Keys and certificates of a Service, as its Secret holds them, and their checks.
+//! Keys and certificates in the Secret of a Service, and their checks.
 
 use super::CertificateError;
 use evenkeel_api::time::Timestamp;
@@ -43,7 +43,7 @@ impl Names {
         Ok(names)
     }
 
-    /// Returns the host names of the Service. API servers use the third.
+    /// Returns the host names of the Service. API servers use the third one.
     pub(super) fn hosts(&self) -> [String; 4] {
         let Self { service, namespace, .. } = self;
         [
@@ -58,7 +58,7 @@ impl Names {
 /// Content of the Secret. It has no `Debug` implementation, so that keys are never logged.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(super) struct Material {
-    /// Certificates of all trusted CAs, PEM. The first is the one that signs.
+    /// Certificates of all trusted CAs, as PEM. The first CA signs.
     pub(super) authorities: Vec<u8>,
     /// Key of the first CA, PEM.
     pub(super) authority_key: Vec<u8>,
@@ -105,7 +105,7 @@ impl Material {
     /// Returns the CA that signs, with its key.
     ///
     /// # Errors
-    /// The reason why it cannot sign.
+    /// Returns the reason why it cannot sign.
     pub(super) fn signer(&self) -> Result<(Authority, KeyPair), String> {
         let first = self.authorities().into_iter().next().flatten();
         let authority = first.ok_or("it has no certificate of a CA")?;
@@ -119,7 +119,7 @@ impl Material {
     /// Returns the validity of the serving certificate, if the CAs verify it for all names of the Service at `now`.
     ///
     /// # Errors
-    /// The reason why clients would refuse it.
+    /// Returns the reason why clients would refuse it.
     pub(super) fn check_serving(&self, names: &Names, now: Timestamp) -> Result<Validity, String> {
         let key = certified_key(&self.certificate, &self.key)?;
         let (leaf, intermediates) =
@@ -127,7 +127,7 @@ impl Material {
         let validity = Validity::of(leaf).ok_or("the serving certificate cannot be read")?;
         let pool = CertPool::from_pem(&self.authorities).map_err(|error| error.to_string())?;
         let verifier = pool.server_verifier(Arc::new(ring::default_provider()));
-        // A replica whose clock is ahead may have made it.
+        // A replica whose clock is ahead may have issued it.
         let at = unix_time(now.max(validity.from));
         for host in names.hosts() {
             let name = ServerName::try_from(host.as_str()).map_err(|error| error.to_string())?;
@@ -196,7 +196,7 @@ fn key_pair(pem: &[u8]) -> Option<KeyPair> {
 /// Returns a certificate chain with its key, both PEM, ready to serve.
 ///
 /// # Errors
-/// The reason why they cannot be used.
+/// Returns the reason why they cannot be used.
 pub(super) fn certified_key(certificate: &[u8], key: &[u8]) -> Result<CertifiedKey, String> {
     let chain: Vec<_> = CertificateDer::pem_slice_iter(certificate)
         .collect::<Result<_, _>>()

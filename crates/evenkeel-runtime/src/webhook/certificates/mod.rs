@@ -2,7 +2,7 @@
 //!
 //! A self-managed certificate is in a Secret that all replicas share. Each replica renews it when it is due, and the first
 //! write wins. `plan` decides from the Secret and the time, `issue` makes keys and certificates, and `inject` decides which
-//! `caBundle`s differ. `controller` is their shell.
+//! `caBundle`s differ. `controller` performs the I/O.
 
 mod controller;
 mod files;
@@ -83,9 +83,9 @@ impl Certificates {
         Self::files(folder.join("tls.crt"), folder.join("tls.key"))
     }
 
-    /// Returns certificates that the program manages for a Service in the pod's namespace. It makes a CA (10 years) and a
-    /// serving certificate (1 year), keeps both in a Secret, and renews each after two thirds of its life. It writes the
-    /// `caBundle` of all webhook configurations and CustomResourceDefinitions that call the Service.
+    /// Returns certificates that the program manages for a Service in the pod's namespace. The program creates a CA (10 years)
+    /// and a serving certificate (1 year), stores both in a Secret, and renews each after two thirds of its lifetime. It writes
+    /// the `caBundle` of all webhook configurations and CustomResourceDefinitions that call the Service.
     ///
     /// The program needs these permissions: `create` of Secrets; `get`, `list`, `watch` and `patch` of its Secret; `list`,
     /// `watch` and `patch` of the MutatingWebhookConfigurations, ValidatingWebhookConfigurations and

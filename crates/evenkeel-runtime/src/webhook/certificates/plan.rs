@@ -5,8 +5,8 @@
 //! | A missing or expired CA is replaced together with the serving certificate | `check_signer` |
 //! | A serving certificate is renewed after two thirds of its life, and when clients would refuse it | `decide` |
 //! | A CA is rotated after two thirds of its life; the old one stays trusted until it expires | `decide` |
-//! | The CA's successor signs when the serving certificate is next due, so that all clients know it by then | `decide` |
-//! | A CA that is expired or cannot be read leaves the bundle | `decide` |
+//! | The CA's successor signs when the serving certificate is next due, so that all clients trust it by then | `decide` |
+//! | A CA that is expired or cannot be read is removed from the bundle | `decide` |
 
 use super::material::{Authority, Material, Names, Validity};
 use evenkeel_api::time::{SignedDuration, Timestamp};
@@ -15,7 +15,7 @@ use evenkeel_api::time::{SignedDuration, Timestamp};
 pub(super) const AUTHORITY_LIFETIME: SignedDuration = SignedDuration::from_hours(10 * 365 * 24);
 /// Lifetime of a serving certificate (1 year).
 pub(super) const SERVING_LIFETIME: SignedDuration = SignedDuration::from_hours(365 * 24);
-/// Time before its end from which a CA signs no more.
+/// Remaining lifetime below which a CA no longer signs.
 const MIN_SIGNER_LIFE: SignedDuration = SignedDuration::from_hours(1);
 /// Maximum number of CAs in a bundle.
 pub(super) const MAX_AUTHORITIES: usize = 4;
@@ -62,7 +62,7 @@ pub(super) fn decide(material: Option<&Material>, names: &Names, now: Timestamp)
         Ok(validity) => validity,
         Err(reason) => return Decision::Renew(Renewal::Serving, reason),
     };
-    // The serving certificate comes before the CA: all clients know the CA that signs it.
+    // The serving certificate is renewed before the CA, because all clients already trust the CA that signs it.
     if now >= serving.renewal_time() {
         return renew(Renewal::Serving, "two thirds of the serving certificate's life are over");
     }

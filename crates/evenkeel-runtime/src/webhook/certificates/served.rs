@@ -15,7 +15,7 @@ pub(in crate::webhook) struct Served {
 }
 
 impl Served {
-    /// Replaces the certificate. Returns whether it differs from the one before.
+    /// Replaces the certificate. Returns whether it differs from the previous one.
     pub(super) fn set(&self, key: Arc<CertifiedKey>) -> bool {
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         let changed = current.as_ref().is_none_or(|current| current.cert != key.cert);

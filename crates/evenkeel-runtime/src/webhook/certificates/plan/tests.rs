@@ -136,7 +136,7 @@ fn clients_trust_each_new_certificate_before_it_is_served() {
         while now < time("2049-01-01T00:00:00Z") {
             now += SignedDuration::from_hours(24 * days_between_checks);
             let (next, renewals) = settle(Some(material.clone()), now);
-            // Clients have the bundle of the check before.
+            // Clients have the bundle of the previous check.
             let client = Material { authorities: material.authorities, ..next.clone() };
             assert!(client.check_serving(&names(), now).is_ok(), "{now}: {renewals:?}");
             assert!(next.authorities().len() <= 2, "{now}");
