@@ -47,7 +47,7 @@ struct Inner {
     clock: Clock,
     /// Name of the program, a label of the metrics.
     program: Box<str>,
-    /// Namespaces whose objects are cached, at least one. A single empty one for all namespaces.
+    /// Namespaces whose objects are cached; never empty. A single empty string stands for all namespaces.
     namespaces: Vec<Box<str>>,
     queued: IntGaugeVec,
     versions: IntGaugeVec,
@@ -69,7 +69,7 @@ struct State {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Scope {
     pub(crate) kind: Kind,
-    /// Namespaces of the objects, at least one. A single empty one for all namespaces, and for cluster-scoped kinds.
+    /// Namespaces of the objects; never empty. A single empty string stands for all namespaces, and for cluster-scoped kinds.
     pub(crate) namespaces: Vec<Box<str>>,
     pub(crate) labels: String,
     pub(crate) fields: String,
@@ -86,8 +86,8 @@ impl Scope {
         self.part_of(namespace).is_some() && self.labels.is_empty() && self.fields.is_empty()
     }
 
-    /// Returns whether an object of the kind is in the scope. An object may be in a scope with field selectors: its fields
-    /// are not known here, so this returns false.
+    /// Returns whether an object of the kind is in the scope. With field selectors, this returns false, because the object's
+    /// fields are not known here.
     pub(crate) fn selects(&self, meta: &Meta) -> bool {
         let in_namespace = self.part_of(&meta.namespace).is_some();
         let has_labels = || Selector::parse(&self.labels).is_ok_and(|it| it.matches(&meta.labels));
@@ -153,8 +153,8 @@ impl Caches {
         Self::in_namespaces(client, clock, registry, [])
     }
 
-    /// Like [`Caches::new`], but caches of namespaced kinds only hold the objects of these namespaces. Without any, they
-    /// hold those of all namespaces.
+    /// Like [`Caches::new`], but caches of namespaced kinds only hold the objects of these namespaces. Without namespaces, they
+    /// hold the objects of all namespaces.
     pub fn in_namespaces<'n>(
         client: Client,
         clock: Clock,
@@ -220,7 +220,7 @@ impl Caches {
         self.state().selections.set::<Metadata, _>(kind, options);
     }
 
-    /// Lets later caches of the kinds of [`Sharding::sharded_watch`] hold only the objects of the shards of this process.
+    /// Makes later caches of the kinds of [`Sharding::sharded_watch`] hold only the objects of this process's shards.
     ///
     /// [`Sharding::sharded_watch`]: crate::sharding::Sharding::sharded_watch
     pub(crate) fn split(&self, shards: &Shards) {
@@ -234,7 +234,7 @@ impl Caches {
         self.configured(V::kind(), ObjectType::of::<V>())
     }
 
-    /// Returns the cache of [`Caches::of`] if it was requested before, and is not stopped. Unlike `of`, this never starts a
+    /// Returns the cache of [`Caches::of`] if it was requested before and is not stopped. Unlike `of`, this never starts a
     /// watch, so it suits reports about the program's existing caches.
     pub fn existing<V: View>(&self) -> Option<Cache<V>> {
         let object_type = ObjectType::of::<V>();
@@ -265,14 +265,14 @@ impl Caches {
         scope
     }
 
-    /// Returns the cache of `V`'s objects that match a label selector and a field selector. Both are in query
-    /// form; empty selects all.
+    /// Returns the cache of `V`'s objects that match a label selector and a field selector. Both selectors have the query
+    /// syntax; an empty selector selects all objects.
     pub fn selected<V: View>(&self, labels: &str, fields: &str) -> Cache<V> {
         Cache::of(&self.informer(self.scope(V::kind(), labels, fields), ObjectType::of::<V>()))
     }
 
-    /// Returns the cache of `V`'s objects that match a label selector, in one namespace or in those of all caches. It holds
-    /// them as JSON.
+    /// Returns the cache of `V`'s objects that match a label selector, in one namespace or in those of all caches. The cache
+    /// holds them as JSON.
     pub(crate) fn selected_in<V: WholeObject>(
         &self,
         namespace: Option<&str>,
@@ -313,8 +313,8 @@ impl Caches {
         }
     }
 
-    /// Starts the caches for whose kind `is_needed` returns `true`. All other caches, and later ones, stay
-    /// empty. For programs that read once and exit.
+    /// Starts the caches for whose kind `is_needed` returns `true`. All other caches, and later ones, stay empty. This is for
+    /// programs that read once and exit.
     pub fn start_some(&self, tasks: &Tasks, is_needed: impl Fn(&Kind) -> bool) {
         let mut state = self.state();
         for entry in
@@ -326,9 +326,9 @@ impl Caches {
         }
     }
 
-    /// Stops the [metadata cache](Caches::metadata) of a resource that is no longer served or needed. Returns
-    /// whether it existed. Clones keep its last state. Caches of other views are not stopped: the controllers
-    /// that read them own them, and they sync again when the resource is served again.
+    /// Stops the [metadata cache](Caches::metadata) of a resource that is no longer served or needed. Returns whether it
+    /// existed. Clones keep its last state. Caches of other views are not stopped: they belong to the controllers that read
+    /// them, and they sync again when the resource is served again.
     pub fn stop(&self, kind: &Kind) -> bool {
         let is_metadata_cache = |informer: &Informer| {
             informer.object_type().is_metadata() && informer.scope().kind == *kind
@@ -338,7 +338,7 @@ impl Caches {
         stopped.inspect(|entry| entry.token.cancel()).count() > 0
     }
 
-    /// Stops the cache of an informer that has no readers any more. A later request creates a new cache.
+    /// Stops the cache of an informer that no longer has readers. A later request creates a new cache.
     pub(crate) fn stop_unread(&self, informer: &Arc<Informer>) {
         let is_unread = |entry: &mut Entry| {
             Arc::ptr_eq(&entry.informer, informer)
@@ -355,9 +355,9 @@ impl Caches {
         }
     }
 
-    /// Returns the newest resourceVersion, bookmarks included, that all readers of this kind can see. It is the
-    /// lowest among the caches without selectors. Metadata caches count only if there are no others. Returns
-    /// `None` without a cache.
+    /// Returns the newest resourceVersion, including bookmarks, that all readers of this kind can see. It is the lowest version
+    /// among the caches without selectors. Metadata caches count only if there are no other caches. Returns `None` without a
+    /// cache.
     #[doc(alias = "LastSyncResourceVersion")]
     pub fn resource_version_of(&self, kind: &Kind) -> Option<u64> {
         let state = self.state();

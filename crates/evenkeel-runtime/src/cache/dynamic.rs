@@ -41,7 +41,7 @@ impl Dynamic {
         self
     }
 
-    /// Changes the object with `change`. Does nothing if the object is shared already.
+    /// Changes the object with `change`. Does nothing if the object is already shared.
     pub(super) fn map_object(mut self, change: impl FnOnce(&mut DynamicObject)) -> Self {
         if let Some(object) = Arc::get_mut(&mut self.object) {
             change(object);

@@ -51,8 +51,8 @@ impl Reader {
     }
 }
 
-/// Write of an object that is in flight. Its event is recognized until this is dropped, and also afterwards if its answer was
-/// decoded.
+/// In-flight write of an object. The write's event is recognized until this value is dropped, and also afterwards if the
+/// response was decoded.
 pub(crate) struct WriteInFlight(Arc<Reader>);
 
 impl WriteInFlight {
@@ -104,7 +104,7 @@ pub(crate) struct Informer {
     /// Locked during a change and its notifications, so that every handler receives every change once and in
     /// order.
     handlers: Mutex<Vec<(SubscriptionId, Handler)>>,
-    /// Number of handlers, which is read without their lock.
+    /// Number of handlers. It can be read without the handlers' lock.
     handler_count: AtomicUsize,
     next_subscription: AtomicU64,
     resync_period: Resync,
@@ -140,7 +140,7 @@ impl Informer {
         }
     }
 
-    /// Lets the cache hold only the objects of the shards of this process, if the kind is one of those that are split.
+    /// Makes the cache hold only the objects of this process's shards, if the kind is sharded.
     pub(super) fn sharded(mut self, shards: Option<&Shards>) -> Self {
         let of_part = |shards| ShardedCache::of(shards, &self.scope.kind);
         let parts = shards.into_iter().flat_map(|shards| self.parts.iter().map(move |_| shards));
@@ -170,7 +170,8 @@ impl Informer {
     }
 
     /// Returns whether the cache will show a write, by the metadata that the server returned: it selects the object, or it
-    /// shows the object now and will show its change or its removal. Which objects a field selector selects is not known here.
+    /// shows the object now and will show its change or its removal. The objects that a field selector selects are not known
+    /// here.
     pub(crate) fn will_show(&self, written: &Meta) -> bool {
         let is_shown = || {
             let object = self.get(&written.namespace, &written.name);
@@ -179,7 +180,7 @@ impl Informer {
         self.scope.selects(written) || is_shown()
     }
 
-    /// Returns an object as its view, or `None` also if the cache holds another view.
+    /// Returns an object as its view. Also returns `None` if the cache holds another view.
     pub(crate) fn get_as<V: View>(&self, namespace: &str, name: &str) -> Option<Arc<V>> {
         if !self.is_of_view::<V>() {
             return None;
@@ -190,7 +191,7 @@ impl Informer {
     /// Returns the object in the response to one of the program's own writes. `answer` is JSON.
     fn decode_answer<V: View>(&self, answer: &[u8]) -> Result<Arc<V>, DecodeError> {
         if self.transforms() {
-            // The cache holds other objects than the server sends.
+            // The cache holds transformed objects, not those that the server sends.
             return V::decode(answer, Encoding::Json).map(Arc::new);
         }
         let decode = |answer: &[u8]| self.object_type.decode(answer, Encoding::Json);
@@ -277,8 +278,8 @@ impl Informer {
         &self.synced
     }
 
-    /// Calls `call` once the cache has synced; immediately, if it has synced already. `call` must not block. It replaces an earlier
-    /// function of the same caller.
+    /// Calls `call` once the cache has synced; immediately if it has already synced. `call` must not block. It replaces an
+    /// earlier function of the same caller.
     pub(crate) fn when_synced(&self, caller: String, call: impl FnOnce() + Send + 'static) {
         let mut waiting = self.on_synced.lock().unwrap_or_else(PoisonError::into_inner);
         if self.has_synced() {
@@ -289,7 +290,7 @@ impl Informer {
         }
     }
 
-    /// Drops the function of a caller of [`Informer::when_synced`] that still waits.
+    /// Drops the waiting function of a caller of [`Informer::when_synced`].
     pub(crate) fn forget_waiting(&self, caller: &str) {
         self.on_synced.lock().unwrap_or_else(PoisonError::into_inner).remove(caller);
     }
@@ -339,13 +340,13 @@ impl Informer {
         id
     }
 
-    /// Removes a handler. It is not called any more once this returns. No handler of this informer may call this.
+    /// Removes a handler. The handler is no longer called once this returns. No handler of this informer may call this.
     pub(crate) fn unsubscribe(&self, id: SubscriptionId) {
         let mut handlers = self.handlers.lock().unwrap_or_else(PoisonError::into_inner);
         let removed: Vec<_> = handlers.extract_if(.., |(known, _)| *known == id).collect();
         self.handler_count.store(handlers.len(), Ordering::SeqCst);
         drop(handlers);
-        // A handler may hold other readers, so it is dropped after the lock.
+        // A handler may hold other readers, so it is dropped after the lock is released.
         drop(removed);
     }
 
@@ -354,7 +355,7 @@ impl Informer {
         self.handler_count.load(Ordering::SeqCst) > 0
     }
 
-    /// Sets the cache as synced, if all its parts are.
+    /// Marks the cache as synced if all its parts are synced.
     pub(super) fn set_synced(&self) {
         if self.parts.iter().all(|part| part.synced.load(Ordering::SeqCst)) {
             self.synced.set();
@@ -379,8 +380,7 @@ impl Informer {
         }
     }
 
-    /// Returns the cached object if it has the same version. An object that is decoded twice is then stored
-    /// once.
+    /// Returns the cached object if it has the same version, so that an object that is decoded twice is stored once.
     pub(super) fn stored_version(&self, object: &dyn Object) -> Option<Arc<dyn Object>> {
         let store = self.read();
         let stored = store.get(&object.meta().namespace, &object.meta().name)?;

@@ -3,7 +3,7 @@
 use super::{part::Feed, store::Table};
 use evenkeel_api::{DecodeError, Encoding};
 
-/// Objects of a list that is not complete. Readers of the cache do not see them until then.
+/// Objects of a list that is not complete. Readers of the cache do not see them until the list is complete.
 pub(super) struct InitialState {
     feed: Feed,
     objects: Table,
@@ -31,7 +31,7 @@ impl InitialState {
         self.objects.len()
     }
 
-    /// Replaces the content of the cache's part by this state, which is that of `version`.
+    /// Replaces the content of the cache's part by this state, which is current at `version`.
     pub(super) fn apply(self, version: u64) {
         self.feed.replace(self.objects, version);
     }

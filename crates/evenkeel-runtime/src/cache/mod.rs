@@ -4,7 +4,7 @@
 //! A [`Cache`] holds shared, immutable objects, which readers get as `Arc`s. An index is declared once and
 //! always agrees with the objects. Event handlers receive every change in order, and only enqueue keys.
 //!
-//! Only [`Cache`] and [`Index`] know the objects' type. What they share, the informer, holds objects of any type.
+//! Only [`Cache`] and [`Index`] know the objects' type. The informer that they share holds objects of any type.
 
 mod backoff;
 mod caches;
@@ -209,8 +209,8 @@ impl<V: View> Cache<V> {
         self.informer.resync_period().request(period);
     }
 
-    /// Marks the cache as one of a kind that the server may not serve yet, such as that of a CustomResourceDefinition
-    /// which is installed later. [`Caches::synced`] does not wait for it. Once the kind is served, the cache fills.
+    /// Marks the kind of the cache as one that the server may not serve yet, such as that of a CustomResourceDefinition that is
+    /// installed later. [`Caches::synced`] does not wait for it. Once the kind is served, the cache fills.
     pub fn mark_optional(&self) {
         self.informer.mark_optional();
     }
@@ -230,7 +230,7 @@ impl<V: View> Cache<V> {
         self.informer.state()
     }
 
-    /// Returns the newest resourceVersion of the cache, bookmarks included, or 0 before the first list.
+    /// Returns the newest resourceVersion of the cache, including bookmarks, or 0 before the first list.
     #[doc(alias = "LastSyncResourceVersion")]
     pub fn version(&self) -> u64 {
         self.informer.version()

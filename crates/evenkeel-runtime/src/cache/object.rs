@@ -1,4 +1,4 @@
-//! Objects of any view. Stores, informers and reflectors handle all views alike, so they are compiled only once.
+//! Objects of any view. Stores, informers and reflectors do not depend on the view, so they are compiled only once.
 
 use super::CacheEvent;
 use crate::client::{Metadata, negotiation};
@@ -12,7 +12,7 @@ use std::{
 pub(crate) trait Object: Send + Sync {
     /// Returns the object as its view, decoded.
     fn view(self: Arc<Self>) -> Option<Arc<dyn Any + Send + Sync>>;
-    /// Calls `read` with the object as its view, and does not keep it decoded.
+    /// Calls `read` with the object as its view, without keeping it decoded.
     fn read_view(&self, read: &mut dyn FnMut(&dyn Any));
     /// Returns the object's metadata.
     fn meta(&self) -> &Meta;

@@ -1,4 +1,4 @@
-//! Which objects of a kind a program caches, and which parts of them.
+//! Selects the objects of a kind that a program caches, and the parts of these objects.
 
 use super::{Dynamic, Full, object::Decode};
 use crate::client::Metadata;
@@ -33,7 +33,7 @@ pub struct CacheOptions<K> {
 /// Options of a cache, independent of its type.
 #[derive(Clone, Default)]
 pub(super) struct CacheSelection {
-    /// Namespaces of the objects; none for those of all caches.
+    /// Namespaces of the objects; empty for the namespaces of all caches.
     pub(super) namespaces: Vec<Box<str>>,
     pub(super) labels: String,
     pub(super) fields: String,
@@ -53,8 +53,8 @@ impl<K> CacheOptions<K> {
         Self::in_namespaces([namespace])
     }
 
-    /// Caches only the objects of these namespaces, with a watch for each. The operator then needs no permission for the
-    /// whole cluster. Without any, all objects are cached.
+    /// Caches only the objects of these namespaces, with a watch for each. The operator then needs no permission for the whole
+    /// cluster. Without namespaces, all objects are cached.
     ///
     /// ```
     /// use evenkeel_runtime::cache::CacheOptions;
@@ -77,8 +77,8 @@ impl<K> CacheOptions<K> {
 
     /// Caches only the objects that this field selector selects, such as `metadata.name=web`.
     ///
-    /// A pass waits until the cache shows its updates of cached objects. It does not wait for objects that it creates, because
-    /// only the server knows whether the field selector selects them. The next pass may not see them yet.
+    /// A reconcile waits until the cache shows its updates of cached objects. It does not wait for objects that it creates,
+    /// because only the server knows whether the field selector selects them. The next reconcile may not see them yet.
     pub fn fields(mut self, selector: &str) -> Self {
         selector.clone_into(&mut self.selection.fields);
         self
@@ -142,7 +142,8 @@ impl CacheOptions<Metadata> {
     }
 }
 
-/// Returns these namespaces sorted, each once. An empty one stands for all, so that no other is needed.
+/// Returns these namespaces sorted and without duplicates. An empty string stands for all namespaces, so it replaces all
+/// others.
 pub(super) fn distinct<'n>(namespaces: impl IntoIterator<Item = &'n str>) -> Vec<Box<str>> {
     let mut namespaces: Vec<Box<str>> = namespaces.into_iter().map(Box::from).collect();
     namespaces.sort_unstable();

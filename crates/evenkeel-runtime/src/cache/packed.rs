@@ -1,5 +1,5 @@
-//! Whole objects as a cache holds them: encoded, except for their metadata. A decoded object takes several times the memory
-//! of its text, and most objects of a large cache are seldom read.
+//! Whole objects in encoded form, except for their metadata. A decoded object takes several times the memory of its JSON, and
+//! most objects of a large cache are rarely read.
 
 use super::{
     object::{Decode, Object},
@@ -21,7 +21,7 @@ pub(super) struct Packed<V> {
     /// JSON of the object. Begins after its head if `meta` has all metadata.
     json: Box<[u8]>,
     has_head: bool,
-    /// The decoded object, as long as it is among the recent ones.
+    /// The decoded object, while it is among the recently decoded ones.
     decoded: Mutex<Option<Arc<V>>>,
     last_decoded: Weak<Recent<V>>,
 }
@@ -53,7 +53,7 @@ impl<V: WholeObject> Object for Packed<V> {
         }
         let object = Arc::new(self.decode()?);
         *lock(&self.decoded) = Some(Arc::clone(&object));
-        // Without it, the cache is gone.
+        // Without the shared state, the cache no longer exists.
         if let Some(recent) = self.last_decoded.upgrade() {
             recent.add(&self);
         }
@@ -86,7 +86,7 @@ impl<V> Recent<V> {
         Self(Mutex::new(RecentState { objects: VecDeque::new(), bytes: 0 }))
     }
 
-    /// Adds a decoded object, and lets the first ones go.
+    /// Adds a decoded object, and drops the oldest ones above the limit.
     fn add(&self, object: &Arc<Packed<V>>) {
         let mut state = lock(&self.0);
         state.objects.push_back(Arc::clone(object));
@@ -105,7 +105,8 @@ impl<V> Recent<V> {
     }
 }
 
-/// Returns the function that decodes the objects of a cache, so that none is stored which cannot be read, and packs them.
+/// Returns the function that decodes the objects of a cache and packs them. It decodes each object first, so that no
+/// undecodable object is stored.
 pub(super) fn packing_decoder<V: WholeObject>() -> Decode {
     let recent = Arc::new(Recent::<V>::new());
     let (kind, type_meta) = (V::kind().kind, V::type_meta());

@@ -1,5 +1,5 @@
-//! Parts of a cache: the objects that one reflector lists and watches. A cache of several namespaces has a part for
-//! each; all others have one.
+//! Parts of a cache: the objects that one reflector lists and watches. A cache of several namespaces has one part for each;
+//! every other cache has a single part.
 
 use super::{
     caches::Scope,
@@ -20,7 +20,8 @@ use std::sync::{
 /// State of one part of a cache.
 #[derive(Default)]
 pub(super) struct Part {
-    /// Written while the store is locked, so that the store contains every object of the part up to this version.
+    /// Version up to which the part is current. It is written while the store is locked, so that the store contains every
+    /// object of the part up to this version.
     pub(super) version: AtomicU64,
     /// Whether the initial list is complete.
     pub(super) synced: AtomicBool,
@@ -41,7 +42,7 @@ impl Part {
     }
 }
 
-/// One part of an informer, as its reflector fills it.
+/// One part of an informer, from the view of the reflector that fills it.
 #[derive(Clone)]
 pub(super) struct Feed {
     informer: Arc<Informer>,
@@ -154,12 +155,12 @@ impl Feed {
         self.change(version, |store| store.delete(namespace, name, None));
     }
 
-    /// Replaces the part's content by `objects`, which are those of `version`.
+    /// Replaces the part's content by `objects`, which are current at `version`.
     pub(super) fn replace(&self, objects: Table, version: u64) {
         let initial = !self.part().synced.load(Ordering::SeqCst);
         let namespace = self.namespace();
         self.change(version, |store| store.replace(namespace, objects, initial));
-        // Of two parts that sync at the same time, at least one must see both.
+        // If two parts sync at the same time, at least one of them must see both as synced.
         self.part().synced.store(true, Ordering::SeqCst);
         self.informer.set_synced();
     }

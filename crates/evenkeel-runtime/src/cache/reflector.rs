@@ -108,7 +108,7 @@ impl Reflector {
     pub(crate) async fn run(mut self) {
         let mut backoff = Backoff::new(self.clock.clone(), self.scope().kind.clone());
         loop {
-            // A reflector that panicked may have left a count.
+            // A previous reflector that panicked may have left a count.
             self.feed.set_queued_items(0);
             let end = match self.list_and_watch().await {
                 Ok(()) => WatchEnd::Regular,
@@ -136,7 +136,7 @@ impl Reflector {
                         // There are no objects yet, and passes do not wait for this cache.
                         self.shards.listed();
                     }
-                    // Such a request is cheap, and its definition may be installed at any time.
+                    // Such a request is cheap, and the CustomResourceDefinition may be installed at any time.
                     self.pause(backoff.next().min(MAX_NOT_SERVED_BACKOFF)).await;
                     continue;
                 }
@@ -187,7 +187,7 @@ impl Reflector {
             self.last_sync_resource_version = None;
         }
         if self.last_sync_resource_version.is_none() && !self.shards.begin_list() {
-            // Without a shard there is nothing to read.
+            // Without a shard, there is nothing to read.
             self.shards.store(|| self.feed.replace(Table::new(), 0));
             self.shards.changed().await;
             return Ok(());
@@ -405,7 +405,7 @@ impl Reflector {
 
     /// Returns the event of a frame.
     fn read_event<'f>(&self, encoding: Encoding, frame: &'f [u8]) -> Result<Event<'f>, WatchEnd> {
-        // Of an object that may belong to another process, only the identity is decoded.
+        // Only the identity of an object is decoded if it may belong to another process.
         let usual = if self.shards.are_split() { None } else { usual_object(encoding, frame) };
         match usual {
             Some(object) => Ok(Event::AddedOrModified(object)),
@@ -468,15 +468,15 @@ fn means_watch_forbidden(code: u16) -> bool {
     matches!(code, 403 | 405)
 }
 
-/// Returns the object of a frame that is written as usual, of an event of type `ADDED` or `MODIFIED` in JSON. Nothing is
-/// decoded: whether the object is one, without anything after it, is known when it is. See [`read_object`].
+/// Returns the object of a JSON frame in the usual format, with an event of type `ADDED` or `MODIFIED`. Nothing is decoded:
+/// only the decoding shows whether the rest is one object without trailing data. See [`read_object`].
 fn usual_object(encoding: Encoding, frame: &[u8]) -> Option<&[u8]> {
     let rest = frame.strip_prefix(b"{\"type\":\"").filter(|_| encoding == Encoding::Json)?;
     let rest = rest.strip_prefix(b"MODIFIED").or_else(|| rest.strip_prefix(b"ADDED"))?;
     rest.strip_prefix(b"\",\"object\":")?.trim_ascii_end().strip_suffix(b"}")
 }
 
-/// Reads the object of a frame with `read`, again if the frame turns out not to be written as usual.
+/// Reads the object of a frame with `read`. Reads it again if the frame turns out not to have the usual format.
 fn read_object<T>(
     encoding: Encoding,
     frame: &[u8],

@@ -1,4 +1,4 @@
-//! Shards whose objects a reflector reads, for a cache that holds only those of this process
+//! Shards whose objects a reflector reads, for a cache that holds only this process's shards
 //! ([`Sharding::sharded_watch`](crate::sharding::Sharding::sharded_watch)).
 
 use crate::{
@@ -21,7 +21,7 @@ pub(super) struct ReadTerms {
     changes: Option<watch::Receiver<()>>,
 }
 
-/// Changes after a reflector adopted the current terms.
+/// Changes that result when a reflector adopts the current terms.
 #[derive(Default)]
 pub(super) struct Followed {
     /// Whether a list is necessary: the cache lacks the objects of a term, or there are no terms.
@@ -34,7 +34,7 @@ pub(super) struct Followed {
 pub(super) struct Skipped {
     /// The object's resourceVersion.
     pub(super) resource_version: Text,
-    /// The same as a number; 0 if it is not a number.
+    /// The resourceVersion as a number; 0 if it is not a number.
     pub(super) version: u64,
 }
 
@@ -56,7 +56,7 @@ impl ReadTerms {
 
     /// Calls `apply`, which stores the listed objects in the cache, and records that the cache holds them.
     pub(super) fn store(&self, apply: impl FnOnce()) {
-        // The readers of this cache begin at the end of its first list. They must not begin with a term that it lacks.
+        // The readers of this cache begin at the end of its first list. They must not begin with a term that the cache lacks.
         if self.sharding.as_ref().is_some_and(|sharding| !sharding.has_listed()) {
             self.listed();
         }
@@ -80,9 +80,9 @@ impl ReadTerms {
         let held = sharding.held_terms();
         let begins = held.keys().any(|shard| !self.terms.contains_key(shard));
         let n_before = self.terms.len();
-        // If a shard has got a new term in between, the cache has followed its objects all the time.
+        // If a shard got a new term meanwhile, the cache has followed its objects without a gap.
         self.terms = held.into_iter().filter(|(shard, _)| self.terms.contains_key(shard)).collect();
-        // First, so that no pass of a later term sees the objects as deleted.
+        // Record this first, so that no reconcile of a later term sees the objects as deleted.
         sharding.cover(&self.terms);
         Followed {
             needs_list: begins || self.terms.is_empty(),
@@ -116,8 +116,8 @@ impl ReadTerms {
         self.sharding.is_some()
     }
 
-    /// Returns an object that is in a shard which is not read. Only its identity is decoded. One that cannot be decoded is not
-    /// skipped here.
+    /// Returns an object whose shard is not read. Decodes only its identity. An object that cannot be decoded is not skipped
+    /// here.
     pub(super) fn skipped(&self, object: &[u8], encoding: Encoding) -> Option<Skipped> {
         self.sharding.as_ref()?;
         let Identity { meta } = Identity::decode(object, encoding).ok()?;

@@ -103,7 +103,7 @@ pub(crate) enum Selection<'a> {
     All,
     /// The objects of one namespace.
     Namespace(&'a str),
-    /// The objects under one key of an index, which has this number.
+    /// The objects under one key of the index with this number.
     Key(usize, &'a str),
 }
 
@@ -209,7 +209,7 @@ impl Store {
         }
     }
 
-    /// Replaces the content of a namespace, or of all namespaces if it is empty, by `objects`. Stored objects that are
+    /// Replaces the content of a namespace by `objects`. An empty namespace stands for all namespaces. Stored objects that are
     /// missing in `objects` were deleted while no watch was open.
     ///
     /// Upstream: `DeletedFinalStateUnknown`.

@@ -296,7 +296,7 @@ async fn an_unreadable_object_is_skipped() {
 async fn a_forbidden_kind_waits_while_others_work() {
     let forbidden = || Answer::new(403, r#"{"kind":"Status","reason":"Forbidden","code":403}"#);
     let (world, cache) = world([
-        // Each attempt is refused a watch, then a list.
+        // In each attempt, the server refuses a watch, then a list.
         forbidden(),
         forbidden(),
         forbidden(),
@@ -507,7 +507,7 @@ async fn a_cache_will_show_what_it_selects_and_what_it_holds() {
         labels: [("app", app)].into_iter().collect(),
         ..Meta::default()
     };
-    // The cached object left the selector, or it is another one of its name.
+    // The cached object no longer matches the selector, or it is another object of the same name.
     let (left, another) = (meta("a", "a", "db"), meta("a", "b", "db"));
     for (labels, fields, shows_new) in [("app=web", "", true), ("", "metadata.name!=x", false)] {
         let clock = Clock::starting_at(jiff::Timestamp::UNIX_EPOCH);

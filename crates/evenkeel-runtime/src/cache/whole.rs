@@ -1,4 +1,4 @@
-//! JSON of whole objects, taken apart into metadata and body, so that neither is decoded or stored twice.
+//! JSON of whole objects, split into metadata and body, so that neither is decoded or stored twice.
 //!
 //! `metadata.managedFields` are skipped: they are often larger than the rest, and controllers do not read them.
 
@@ -44,7 +44,7 @@ pub(crate) struct TypeMeta {
     pub(super) kind: Cow<'static, str>,
 }
 
-/// Returns how the JSON of each object begins after [`Parts::of`]: with its type, if all objects have that, and with empty
+/// Returns the beginning of each object's JSON after [`Parts::of`]: the type, if all objects have the same one, and empty
 /// metadata.
 pub(super) fn head(type_meta: Option<&TypeMeta>) -> Vec<u8> {
     let Some(TypeMeta { api_version, kind }) = type_meta else {
@@ -60,13 +60,12 @@ pub(super) struct Parts {
     pub(super) metadata: ObjectMeta,
     /// JSON of the object. It begins with the head and has no metadata, unless `tail` is zero.
     pub(super) body: Vec<u8>,
-    /// Index in the body after the head. Zero if the object has no metadata or another type: its body then has all fields.
+    /// Index in the body after the head. Zero if the object has no metadata or another type; the body then has all fields.
     pub(super) tail: usize,
 }
 
 impl Parts {
-    /// Takes an object apart, which is possible in JSON only. `kind` is its kind in errors, and `type_meta`
-    /// the type of all objects.
+    /// Splits an object, which is possible only in JSON. `kind` is its kind in errors, and `type_meta` the type of all objects.
     pub(super) fn of(
         kind: &str,
         type_meta: Option<&TypeMeta>,
@@ -112,8 +111,8 @@ impl Parts {
         Ok(parts)
     }
 
-    /// Takes an object of the type apart that begins as the server writes it: with its type and its metadata. What follows is
-    /// not read, but decoded as part of the body. Returns `None` for any other object, and if there is an error.
+    /// Splits an object of the type that begins as the server writes it: with its type and its metadata. The rest is not read,
+    /// but decoded as part of the body. Returns `None` for any other object, and on an error.
     fn read_usual(type_meta: &TypeMeta, bytes: &[u8]) -> Option<Self> {
         let rest = after_type(type_meta, bytes)?;
         let mut values = Deserializer::from_slice(rest).into_iter();
@@ -139,7 +138,7 @@ impl Parts {
     }
 }
 
-/// Returns the JSON of an object from the value of its metadata on, if only its type precedes that.
+/// Returns the JSON of an object from the value of its metadata on, if only its type precedes the metadata.
 fn after_type<'a>(type_meta: &TypeMeta, bytes: &'a [u8]) -> Option<&'a [u8]> {
     let TypeMeta { api_version, kind } = type_meta;
     let field = |bytes: &'a [u8], name: &str, value: &str| {
@@ -148,7 +147,7 @@ fn after_type<'a>(type_meta: &TypeMeta, bytes: &'a [u8]) -> Option<&'a [u8]> {
         rest.strip_prefix(b"\",")
     };
     let bytes = bytes.strip_prefix(b"{")?;
-    // Fields of custom resources are sorted by name, and the others' as their types have them.
+    // Fields of custom resources are sorted by name; fields of other objects have the order of their Go types.
     let rest = match field(bytes, "kind", kind) {
         Some(rest) => field(rest, "apiVersion", api_version)?,
         None => field(field(bytes, "apiVersion", api_version)?, "kind", kind)?,
@@ -376,7 +375,7 @@ fn to_owner_reference(owner: &OwnerReference) -> api::OwnerReference {
     }
 }
 
-/// Decodes a whole object, which is possible from JSON only. `kind` is its kind in errors.
+/// Decodes a whole object, which is possible only from JSON. `kind` is its kind in errors.
 pub(super) fn decode_whole<T: Resource + DeserializeOwned>(
     kind: &str,
     bytes: &[u8],

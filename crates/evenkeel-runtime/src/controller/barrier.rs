@@ -57,7 +57,7 @@ impl Barrier {
         Self { clock, caches, queue, state: Mutex::default(), wake_sweep }
     }
 
-    /// Sets the controller's caches. Keys that wait for another one return to the queue.
+    /// Sets the controller's caches. Keys that wait for another cache return to the queue.
     pub(super) fn set_caches(&self, caches: WatchedCaches) {
         let former = std::mem::replace(
             &mut *self.caches.write().unwrap_or_else(PoisonError::into_inner),
@@ -88,8 +88,8 @@ impl Barrier {
         }
     }
 
-    /// Returns the target with the uid of the object that a cache shows, if it has none. For a deletion, before its request:
-    /// afterwards, the caches may show another object of the name.
+    /// If the target has no uid, returns it with the uid of the object that a cache shows. For a deletion, call this before the
+    /// request: afterwards, the caches may show another object of the name.
     pub(super) fn identified(&self, target: &Target) -> Target {
         let mut target = target.clone();
         if target.uid.is_empty()
@@ -100,8 +100,8 @@ impl Barrier {
         target
     }
 
-    /// Records that the server accepted this key's deletion of `target`. Without a uid it is not awaited: the caches may show
-    /// another object of the name, which stays.
+    /// Records that the server accepted this key's deletion of `target`. A deletion without a uid is not awaited, because the
+    /// caches may show another object of the name, which stays.
     pub(super) fn deleted(&self, key: &Key, target: &Target) {
         if !target.uid.is_empty() && self.watches(&target.kind) {
             let Target { kind, namespace, name, uid } = target.clone();
@@ -114,14 +114,14 @@ impl Barrier {
         }
     }
 
-    /// Forgets the writes of a key whose object is gone.
+    /// Forgets the writes of a key whose object no longer exists.
     pub(super) fn forget(&self, key: &Key) {
         let mut state = self.lock();
         state.awaited.remove(key);
         state.remove_waiting(key);
     }
 
-    /// Forgets the writes of the keys that `keep` refuses.
+    /// Forgets the writes of the keys for which `keep` returns false.
     pub(super) fn retain(&self, keep: &dyn Fn(&Key) -> bool) {
         let mut state = self.lock();
         state.awaited.retain(|key, _| keep(key));
@@ -129,10 +129,10 @@ impl Barrier {
         waiting.iter().for_each(|key| state.remove_waiting(key));
     }
 
-    /// Admits a key to a pass if the caches show its last writes.
+    /// Admits a key to a pass (one reconcile) if the caches show its last writes.
     ///
     /// # Errors
-    /// The kind whose cache the key must wait for. The barrier keeps the key until then.
+    /// Returns the kind whose cache the key must wait for. The barrier keeps the key until then.
     pub(super) fn admit(&self, key: &Key) -> Result<(), Kind> {
         let mut state = self.lock();
         let Some(missing) = self.update_awaited(&mut state, key) else {
@@ -162,7 +162,7 @@ impl Barrier {
         self.lock().waiting.len()
     }
 
-    /// Returns whether a key waits. Such a key need not be added to the queue: it would not be admitted.
+    /// Returns whether a key waits. A waiting key need not be added to the queue, because it would not be admitted.
     pub(super) fn is_waiting(&self, key: &Key) -> bool {
         self.lock().waiting.contains_key(key)
     }
@@ -385,7 +385,7 @@ mod tests {
             f.barrier.on_cache_event(&PODS, "ns", "pod", "");
             assert_eq!(f.barrier.admit(&key).is_ok(), admitted, "{reached:?}");
         }
-        // One that has listed nothing yet is awaited only once it has.
+        // A cache without a list is awaited only after its first list.
         versions[0].store(0, Ordering::SeqCst);
         f.barrier.wrote(&key, &PODS, &pod_at(12));
         assert_eq!(f.barrier.admit(&key), Ok(()));

@@ -71,7 +71,7 @@ pub struct Builder {
     explain: Option<Explain>,
     sources: Vec<BoxStream<'static, (Key, Priority)>>,
     logs_each_failure: bool,
-    /// Reporting instance of events of events.k8s.io, if the controller records such.
+    /// Reporting instance for events.k8s.io, if the controller records these events.
     series_events: Option<String>,
 }
 
@@ -112,7 +112,7 @@ impl Builder {
     /// Returns a builder of a controller without a cache of its root kind. Its watches enqueue the keys. `root`
     /// is the kind of the keys' objects. If the keys are not objects, `root` is a kind that does not exist.
     pub fn of_keys(env: &Env, name: &str, root: Kind) -> Self {
-        // A sharded controller runs in each process, whichever leads.
+        // A sharded controller runs in each process, independent of the leader.
         let client = env.shards.as_ref().map_or(&env.client, Shards::client).clone();
         Self {
             env: Env { client, ..env.clone() },
@@ -181,22 +181,22 @@ impl Builder {
         self
     }
 
-    /// Delays a key by `period` after the first event that enqueues it, so that one pass handles all events
+    /// Delays a key by `period` after the first event that enqueues it, so that one pass (one reconcile) handles all events
     /// until then (upstream's batch periods). Default: no delay.
     pub fn batch_period(mut self, period: Duration) -> Self {
         self.batch_period = period;
         self
     }
 
-    /// Throttles the status writes of a key. The controller writes the first change immediately, and changes within
-    /// `period` after a write together at the end of the period. A pass with other writes always writes its status
-    /// immediately. Default: no throttle.
+    /// Throttles the status writes of a key. The controller writes the first change immediately. It collects changes within
+    /// `period` after a write, and writes them together at the end of the period. A pass with other writes always writes its
+    /// status immediately. Default: no throttle.
     pub fn min_status_interval(mut self, period: Duration) -> Self {
         self.status_throttle = Arc::new(StatusThrottle::new(period));
         self
     }
 
-    /// Plans keys one after the other, while the actions of several keys run concurrently. For planners that depend on
+    /// Plans keys one after the other, while the actions of several keys run concurrently. This is for planners that depend on
     /// the plans of other keys, for example on allocated CIDRs ([`PassHandler::on_planned`]).
     pub fn plans_in_turn(mut self) -> Self {
         self.plans_in_turn = true;
@@ -209,15 +209,15 @@ impl Builder {
         self
     }
 
-    /// Sets the rate limiter of failed keys, instead of one of [`Builder::backoff`].
+    /// Sets the rate limiter of failed keys, instead of the backoff of [`Builder::backoff`].
     #[doc(alias = "RateLimiter")]
     pub fn rate_limiter(mut self, limiter: impl RateLimiter<Key> + 'static) -> Self {
         self.rate_limiter = Some(Box::new(limiter));
         self
     }
 
-    /// Sets whether a panic of a pass is a failure of its key, which is retried. Otherwise it stops the manager with an error.
-    /// Default: true.
+    /// Sets whether a panic of a pass counts as a failure of its key, which is retried. Otherwise, a panic stops the manager
+    /// with an error. Default: true.
     #[doc(alias = "RecoverPanic")]
     pub fn recover_panic(mut self, recover: bool) -> Self {
         self.recovers_panics = recover;
@@ -238,7 +238,7 @@ impl Builder {
             .needs_leader_election(defaults.needs_leader_election)
     }
 
-    /// Returns the kinds that the controller declares to write, for changes.
+    /// Returns the declaration of the kinds that the controller writes, for changes.
     pub(crate) fn declared(&mut self) -> &mut DeclaredAccess {
         &mut self.declared
     }
@@ -316,7 +316,7 @@ impl Builder {
         self
     }
 
-    /// Lets only events that pass `test` enqueue keys, of the cache that was declared last.
+    /// Limits the events of the last declared cache that enqueue keys to those that pass `test`.
     pub(crate) fn filter_last(
         mut self,
         test: impl Fn(&CacheEvent<dyn Object>) -> bool + Send + Sync + 'static,
@@ -327,7 +327,7 @@ impl Builder {
         self
     }
 
-    /// Enqueues an object of the root kind when its deletion begins, whatever the predicates of its cache select: with a
+    /// Enqueues an object of the root kind when its deletion begins, independent of the predicates of its cache. With a
     /// finalizer, a deletion is an update that may change nothing else.
     pub(crate) fn enqueues_deletions(mut self) -> Self {
         // The constructor declares the root's cache, before all others.
@@ -366,7 +366,7 @@ impl Builder {
         &self.root
     }
 
-    /// Returns the controller's caches: those that are declared until it is built, and those of later watches.
+    /// Returns the controller's caches: the declared ones, and those of later watches.
     pub(crate) fn caches(&self) -> ControllerCaches {
         self.caches.clone()
     }
@@ -396,8 +396,7 @@ impl Builder {
         self.planned_with(planner, ())
     }
 
-    /// Like [`Builder::planned`], with a handler that counts the planner's passes and informs its event
-    /// handlers.
+    /// Like [`Builder::planned`], with a handler that counts the planner's passes and notifies its event handlers.
     pub fn planned_with<P: Planner>(self, planner: P, handler: impl PassHandler<P>) -> Controller {
         let status_throttle = Arc::clone(&self.status_throttle);
         let planning_lock = self.plans_in_turn.then(Mutex::default);
@@ -433,7 +432,7 @@ impl Builder {
         }))
     }
 
-    /// Builds a controller without a planner: `map` receives each key, and enqueues keys of another controller. For
+    /// Builds a controller without a planner: `map` receives each key, and enqueues keys of another controller. This is for
     /// events that affect so many keys, or take so long to map, that event handlers should not wait.
     pub fn enqueues(
         self,

@@ -68,12 +68,12 @@ impl fmt::Display for Cause {
     }
 }
 
-/// First cause of each key since its last pass. Holds a key only while the queue does.
+/// First cause of each key since its last pass (one reconcile). Holds a key only while it is in the queue.
 #[derive(Debug, Default)]
 pub(super) struct Causes(Mutex<FastMap<Key, Cause>>);
 
 impl Causes {
-    /// Notes the cause of a key. The first one stays, but an event precedes the end of a delay.
+    /// Records the cause of a key. The first cause stays, but an event replaces the end of a delay.
     pub(super) fn record(&self, key: &Key, cause: Cause) {
         let mut causes = self.lock();
         match causes.get_mut(key) {

@@ -69,7 +69,7 @@ pub(super) enum Filter {
     All,
     /// Keys that this process serves.
     Served(Shards),
-    /// Those of them that are in one of these shards.
+    /// The keys that are in one of these shards.
     InShards(Shards, Arc<BTreeSet<u32>>),
 }
 
@@ -111,12 +111,12 @@ impl Enqueue {
         }
     }
 
-    /// Makes [`Enqueue::add_for_status`] wait as the status writes do.
+    /// Makes [`Enqueue::add_for_status`] wait for the throttle of status writes.
     pub(super) fn throttled(self, status_throttle: &Arc<StatusThrottle>) -> Self {
         Self { status_throttle: Some(Arc::clone(status_throttle)), ..self }
     }
 
-    /// Returns those for ordinary events, and for events of low priority, of one cache.
+    /// Returns the interfaces for ordinary events and for events of low priority of one cache.
     pub(super) fn by_priority(
         queue: &Queue<Key>,
         barrier: &Arc<Barrier>,
@@ -154,7 +154,7 @@ impl Enqueue {
         if !self.filter.selects(&key) {
             return;
         }
-        // If a key waits for the cache to show its own writes, the barrier enqueues it afterwards.
+        // If a key waits until the cache shows its own writes, the barrier enqueues it afterwards.
         if self.barrier.is_waiting(&key) {
             return;
         }

@@ -22,7 +22,7 @@ pub struct Env {
     pub introspection: Introspection,
     /// Shards of a sharded operator, whose controllers work only on the keys of shards that this process holds.
     pub shards: Option<Shards>,
-    /// Name of the cluster among those of a [provider](crate::clusters::ClusterProvider). Empty for the program's own.
+    /// Name of a cluster of a [provider](crate::clusters::ClusterProvider). Empty for the program's own cluster.
     pub cluster: Arc<str>,
 }
 
@@ -32,7 +32,7 @@ impl Env {
         Self::with_metrics(client, caches, clock, Metrics::register(registry))
     }
 
-    /// Like [`Env::new`], with metrics that are registered already.
+    /// Like [`Env::new`], with metrics that are already registered.
     pub fn with_metrics(client: Client, caches: Caches, clock: Clock, metrics: Metrics) -> Self {
         let introspection = Introspection::new(caches.clone(), clock.clone());
         Self { client, caches, clock, metrics, introspection, shards: None, cluster: Arc::from("") }

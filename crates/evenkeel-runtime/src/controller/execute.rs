@@ -237,7 +237,7 @@ impl Executor {
                 self.record_event(delete.done.as_ref(), "{name}", name);
                 Outcome::success()
             }
-            // The object is gone, or another object has its name, and the cache does not show that yet.
+            // The object no longer exists, or another object has its name, and the cache does not show that yet.
             Err(error) if error.is_not_found_or_replaced() => {
                 self.barrier.deleted(key, &delete.target);
                 Outcome::success()

@@ -1,4 +1,4 @@
-//! Consecutive failures of keys. The queue's rate limiter also counts passes that requested an immediate requeue.
+//! Consecutive failures of keys. The queue's rate limiter also counts passes (reconciles) that requested an immediate requeue.
 
 use crate::{
     fast_map::{FastMap, shrink_if_sparse},
@@ -7,7 +7,7 @@ use crate::{
 };
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Numbers of requeues that followed no failure, for keys with such.
+/// Numbers of requeues without a failure, for keys that have any.
 #[derive(Debug, Default)]
 pub(super) struct Failures(Mutex<FastMap<Key, u32>>);
 

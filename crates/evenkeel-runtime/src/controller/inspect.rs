@@ -67,7 +67,7 @@ impl Inspect for Shared {
             explanation.unwrap_or_default();
         let exists = exists && !(actions_unknown && self.is_missing(&key));
         let last = self.history.last(&key);
-        // The actions of an async function are unknown. A key that was never queued does not concern it.
+        // The actions of an async function are unknown. A key that was never queued is not the function's concern.
         if actions_unknown && status != KeyStatus::default() {
             would.push("not known before it is done".to_owned());
         } else if actions_unknown && last.is_none() {
@@ -99,7 +99,7 @@ impl Inspect for Shared {
 impl Shared {
     /// Returns whether the controller has a cache of the kind that it reconciles, without an object of this key.
     fn is_missing(&self, key: &Key) -> bool {
-        // The first one decides: others, of later watches, may hold a selection.
+        // The first cache decides: caches of later watches may hold only a selection.
         let is_missing = self.caches.find_map(|cache| {
             let is_root = cache.scope().kind == self.root;
             is_root.then(|| cache.get(&key.namespace, &key.name).is_none())

@@ -22,7 +22,7 @@ use std::{
 /// Function that decides which events of a watch enqueue keys.
 pub(crate) type EventFilter = Box<dyn Fn(&CacheEvent<dyn Object>) -> bool + Send + Sync>;
 
-/// Access to a controller's queue for watches that are added later. It does not keep the controller. Clones share it.
+/// Access to a controller's queue for watches that are added later. It does not keep the controller alive. Clones share it.
 #[derive(Clone)]
 pub(crate) struct LateWatches {
     name: Arc<str>,
@@ -61,8 +61,8 @@ impl LateWatches {
         }
     }
 
-    /// Calls `map` with the events of objects in `cache` that pass the filter, beginning with those in it. Returns `None` if
-    /// the controller has ended.
+    /// Calls `map` with the events of objects in `cache` that pass the filter, beginning with the cached objects. Returns
+    /// `None` if the controller has ended.
     pub(crate) fn add<V: View>(
         &self,
         cache: &Cache<V>,
@@ -97,7 +97,7 @@ impl LateWatches {
     ) -> Option<LateWatch> {
         let (reader, handle) = (Arc::clone(reader), Arc::new(handle));
         let Shared { queue, barrier, batch_period, causes, .. } = &**shared;
-        // Before the first event, so that a key waits for writes of the kind from now on.
+        // Add the cache before the first event, so that a key waits for writes of the kind from now on.
         shared.change_caches(|caches| caches.add(&reader));
         if let Some(replay) = &shared.replay {
             replay.subscriptions().push((Arc::clone(&reader), Arc::clone(&handle)));
@@ -118,7 +118,7 @@ impl LateWatches {
     }
 }
 
-/// Returns the handler of the events that pass the filter, or of all.
+/// Returns the handler of the events that pass the filter, or of all events without a filter.
 fn passing(filter: Option<EventFilter>, handle: Handle) -> Handle {
     match filter {
         Some(filter) => filtered(handle, filter),
@@ -140,7 +140,7 @@ impl LateWatch {
         caches.stop_unread(&self.subscribed.informer);
     }
 
-    /// Ends the watch, unless the end of the controller has done so.
+    /// Ends the watch, unless it ended with the controller.
     fn unsubscribe(&self, shared: &Shared) {
         let Self { subscribed, handle, .. } = self;
         let is_subscribed = {

@@ -33,7 +33,7 @@ impl<M: PartialEq> Memories<M> {
         self.lock().remove(key);
     }
 
-    /// Drops the memories of the keys that `keep` refuses.
+    /// Drops the memories of the keys for which `keep` returns false.
     pub(super) fn retain(&self, keep: &dyn Fn(&Key) -> bool) {
         self.lock().retain(|key, _| keep(key));
     }

@@ -169,7 +169,7 @@ pub(super) struct ControllerMetrics {
     passes: Option<PassMetrics>,
 }
 
-/// Passes by status code, for controllers whose passes upstream counts.
+/// Passes (reconciles) by status code, for controllers whose passes upstream counts.
 struct PassMetrics {
     total: IntCounterVec,
     seconds: HistogramVec,
@@ -224,7 +224,7 @@ impl ControllerMetrics {
         }
     }
 
-    /// Counts a key that was put off because the cache of this resource does not show its own writes.
+    /// Counts a key that was postponed because the cache of this resource does not show the key's own writes.
     pub(super) fn count_stale_skip(&self, group: &str, resource: &str) {
         self.stale_skips.with_label_values(&[&self.controller, group, resource]).inc();
         if let Some(upstream) = &self.upstream_stale_skips {

@@ -1,4 +1,4 @@
-//! Controllers: events enqueue keys, passes over keys create plans, and the executor sends their writes.
+//! Controllers: events enqueue keys, passes over keys (reconciles) create plans, and the executor sends their writes.
 //!
 //! A [`Builder`] declares a controller: the kind that it reconciles, the kinds that it owns, and the other kinds that
 //! it watches. The controller runs a pure [`crate::plan::Planner`] ([`Builder::planned`]) or an async function

@@ -31,7 +31,7 @@ pub struct Periodic {
     caches: Vec<Arc<Reader>>,
 }
 
-/// Function that starts a pass, which returns the delay before the next one.
+/// Function that starts a pass, which returns the delay before the next pass.
 type StartPass = Box<dyn FnMut() -> BoxFuture<'static, Duration> + Send>;
 
 impl Periodic {

@@ -33,11 +33,11 @@ use std::{
 pub struct Request {
     /// Key of the object to reconcile.
     pub key: Key,
-    /// Number of consecutive passes before this one that failed, or asked for another one immediately.
+    /// Number of consecutive earlier passes (reconciles) that failed, or requested another one immediately.
     pub attempt: u32,
     /// Number of this reconciliation, unique in the process. Its log lines contain it.
     pub reconcile_id: u64,
-    /// Name of the key's cluster. Empty for the program's own.
+    /// Name of the key's cluster. Empty for the program's own cluster.
     pub cluster: Arc<str>,
 }
 
@@ -48,7 +48,7 @@ pub struct Context {
     pub env: Env,
     /// Records events on behalf of the controller.
     pub events: EventRecorder,
-    /// Records events in events.k8s.io, if the controller was built so.
+    /// Recorder of events in events.k8s.io, if the controller was built with [`super::Builder::series_events`].
     pub series: Option<SeriesEventRecorder>,
     pub(super) barrier: Arc<Barrier>,
     /// Writes of the pass, for reports.
@@ -62,7 +62,7 @@ impl Context {
         self.barrier.wrote(key, kind, written);
     }
 
-    /// Returns whether the caches show all writes of this key. At the start of a pass they do.
+    /// Returns whether the caches show all writes of this key. At the start of a pass, they do.
     pub(crate) fn caches_show_writes(&self, key: &Key) -> bool {
         self.barrier.shows_writes(key)
     }
@@ -70,7 +70,7 @@ impl Context {
     /// Executes a plan for this key like a planner's pass, and returns the outcomes. `Plan::requeue` has no effect.
     ///
     /// # Errors
-    /// The first failure of an action without [`OnError::Ignore`](crate::plan::OnError::Ignore).
+    /// Returns the first failure of an action without [`OnError::Ignore`](crate::plan::OnError::Ignore).
     pub async fn act(&self, key: &Key, plan: &Plan) -> Result<Outcomes, Failure> {
         let executor = Executor {
             client: self.env.client.clone(),
@@ -100,14 +100,14 @@ impl Context {
         self.recorded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the target with the uid of the object that a cache shows, if it has none. For [`Context::deleted`], before the
-    /// request: afterwards, a cache may show another object of the name.
+    /// If the target has no uid, returns it with the uid of the object that a cache shows. For [`Context::deleted`], call this
+    /// before the request: afterwards, a cache may show another object of the name.
     pub(crate) fn identified(&self, target: &Target) -> Target {
         self.barrier.identified(target)
     }
 
-    /// Records that this key deleted an object. The key is not reconciled again until the controller's cache
-    /// shows the deletion. That of a target without a uid is not awaited: its name may have another object by then.
+    /// Records that this key deleted an object. The key is not reconciled again until the controller's cache shows the
+    /// deletion. The deletion of a target without a uid is not awaited, because another object may have its name by then.
     pub fn deleted(&self, key: &Key, target: &Target) {
         self.barrier.deleted(key, target);
     }
@@ -126,7 +126,7 @@ pub enum Outcome {
     #[default]
     Settled,
     /// The key is reconciled again after this time, or on its next event. Without a time (zero), it is reconciled again with
-    /// the backoff of failed keys, as with controller-runtime's `Requeue`: a key that waits must not take a worker alone.
+    /// the backoff of failed keys, as with controller-runtime's `Requeue`, so that a waiting key does not occupy a worker.
     Again(Duration),
 }
 

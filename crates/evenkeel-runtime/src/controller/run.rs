@@ -51,7 +51,7 @@ pub struct Controller {
     pub(super) declared: DeclaredAccess,
 }
 
-/// Panic of a pass that stops the program, because the controller does not recover from panics.
+/// Panic of a pass (one reconcile) that stops the program, because the controller does not recover from panics.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the reconciliation of {key} panicked: {message}; the controller stops the program after a panic (`recover_panic(false)`)"
@@ -99,7 +99,7 @@ pub(super) struct Shared {
     /// Records events in events.k8s.io.
     pub(super) series: Option<SeriesEventRecorder>,
     pub(super) clock: Clock,
-    /// Name of the cluster. Empty for the program's own.
+    /// Name of the cluster. Empty for the program's own cluster.
     pub(super) cluster: Arc<str>,
     /// Whether the workers were started.
     pub(super) started: AtomicBool,
@@ -174,7 +174,7 @@ impl Controller {
         mut self,
         stop: CancellationToken,
     ) -> Result<Vec<Arc<Informer>>, ReconcilePanicked> {
-        // Also if it is aborted: the caches hold the subscriptions, and these hold the caches.
+        // This also applies if the controller is aborted, because the caches hold the subscriptions, and these hold the caches.
         let _end = EndGuard(Arc::clone(&self.shared));
         self.work(stop).await;
         self.shared.panicked.get().map_or_else(|| Ok(self.informers()), Err)
@@ -232,7 +232,7 @@ impl Shared {
         let tasks = Tasks::new();
         // This group stops after the workers, so that their last events are written.
         let event_tasks = Tasks::new();
-        // A controller that is aborted, as when the lease is lost, leaves no worker.
+        // A controller that is aborted, for example when the lease is lost, leaves no worker running.
         let _abort = (tasks.abort_on_drop(), event_tasks.abort_on_drop());
         shared.events.start(&event_tasks);
         shared.series.iter().for_each(|series| series.start(&event_tasks));
@@ -268,7 +268,7 @@ impl Shared {
             () = stop.cancelled() => {}
             () = shared.panicked.wait() => {}
         }
-        // Cancel the tasks before the queue shuts down, because a worker that returns before counts as failed.
+        // Cancel the tasks before the queue shuts down, because a worker that returns earlier counts as failed.
         tasks.token().cancel();
         shared.queue.shut_down_now();
         tasks.join().await;
@@ -285,15 +285,15 @@ impl Shared {
         self.subscribed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the caches that the controller reads. The barrier then waits for writes of these.
+    /// Changes the caches that the controller reads. The barrier then waits for writes in these caches.
     pub(super) fn change_caches(&self, change: impl FnOnce(&ControllerCaches)) {
-        // One after the other, so that the barrier has the last state.
+        // Changes are made one after the other, so that the barrier has the last state.
         let _turn = self.subscribed();
         change(&self.caches);
         self.barrier.set_caches(WatchedCaches::of(&self.caches.list()));
     }
 
-    /// Ends all subscriptions, and reads no cache any more. Watches that are added meanwhile end too.
+    /// Ends all subscriptions, and stops reading caches. Watches that are added meanwhile end too.
     fn end(&self) {
         let subscribed = {
             let mut subscribed = self.subscribed();
@@ -340,7 +340,7 @@ impl Shared {
         }
     }
 
-    /// Notes why a key is in the queue, if reports show that.
+    /// Records why a key is in the queue, if reports show that.
     pub(super) fn record_cause(&self, key: &Key, cause: Cause) {
         if let Some(causes) = &self.causes {
             causes.record(key, cause);
@@ -400,15 +400,15 @@ impl Shared {
     }
 
     /// Reconciles a key. A panic becomes a failure of this key only, which is retried with backoff, like with
-    /// controller-runtime's `RecoverPanic`. If the controller does not recover, it ends the controller. Returns `None` if
-    /// the term of the key's shard ended during the pass.
+    /// controller-runtime's `RecoverPanic`. If the controller does not recover from panics, the panic ends it. Returns `None`
+    /// if the term of the key's shard ended during the pass.
     async fn reconcile_catching_panics(
         &self,
         request: Request,
         admission: Option<&Admission>,
         recorded: &mut RecordedActions,
     ) -> Option<PassResult> {
-        // A panic leaves no invalid state: the planner is only borrowed, and our locks ignore poison.
+        // A panic leaves no invalid state: the planner is only borrowed, and the locks ignore poisoning.
         let (fence, key) = (admission.map(Admission::fence), request.key.clone());
         let work = async { self.reconcile.reconcile(request, fence, recorded).await };
         let caught = match admission {
@@ -437,7 +437,7 @@ impl Shared {
             Ok(Some(after)) if after.is_zero() && self.reconcile.is_function() => {
                 self.metrics.count_result("requeue");
                 self.record_cause(key, Cause::Again);
-                // With the backoff, which a loop without a delay would not have.
+                // Use the backoff, so that a loop without a delay cannot occur.
                 self.failures.requeue_after_success(key, &self.queue);
             }
             Ok(requeue) => {
@@ -466,7 +466,7 @@ impl Shared {
                     );
                 } else {
                     // A single failure, for example a conflict or a stale cache, is usual. Warn only about the third
-                    // consecutive one.
+                    // consecutive failure.
                     const QUIET_FAILURES: u32 = 2;
                     if attempt == QUIET_FAILURES || self.logs_each_failure {
                         tracing::warn!(

@@ -1,4 +1,4 @@
-//! Begin and end of terms at shards, as a controller handles them.
+//! Handles the beginning and the end of a controller's terms for shards.
 
 use super::{
     barrier::Barrier,
@@ -21,7 +21,7 @@ use std::{
 /// Caches of a sharded controller with the handlers of their events, which a new term calls again.
 pub(super) struct Replay {
     pub(super) shards: Shards,
-    /// Those of the builder, and of watches that were added later.
+    /// Subscriptions of the builder, and of watches that were added later.
     pub(super) subscriptions: Mutex<Vec<(Arc<Reader>, Arc<Handle>)>>,
     pub(super) batch_period: Duration,
 }
@@ -31,7 +31,7 @@ impl Replay {
         self.subscriptions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Follows the terms of this process: handles all cached objects again for new ones, and forgets the keys of those that
+    /// Follows the terms of this process: handles all cached objects again for new terms, and forgets the keys of terms that
     /// have ended. Never returns.
     pub(super) async fn follow(
         &self,
@@ -64,7 +64,7 @@ impl Replay {
                 }
             }
             if changes.changed().await.is_err() {
-                // The shards, which have the sender, live as long as this.
+                // The shards own the sender, and live as long as this future.
                 return;
             }
         }

@@ -1,4 +1,4 @@
-//! Writes of one key that the caches do not show yet. Contains no I/O; callers pass the time.
+//! Writes of one key that the caches do not show yet. Contains no I/O; callers provide the time.
 
 use evenkeel_api::Kind;
 use std::{sync::Arc, time::Duration};
@@ -9,8 +9,8 @@ pub(super) const MAX_WAIT: Duration = Duration::from_secs(5 * 60);
 
 /// The barrier's view of the caches.
 pub(super) trait View {
-    /// Returns the last observed version of a watch, or 0 before its first list: no key waits for that. `None` means that it
-    /// is not watched.
+    /// Returns the last observed version of a watch, or 0 before its first list, for which no key waits. `None` means that
+    /// there is no such watch.
     fn version(&self, watch: &Watch) -> Option<u64>;
     /// Returns whether the cache still shows this object as alive.
     fn is_alive(&self, object: &Object) -> bool;
@@ -76,7 +76,7 @@ impl Awaited {
         self.deletions.push((object, now));
     }
 
-    /// Returns whether no write is left. One stays, and holds nothing up, while its watch has no version.
+    /// Returns whether no write is left. A write whose watch has no version yet stays, but delays nothing.
     pub(super) fn is_empty(&self) -> bool {
         self.versions.is_empty() && self.deletions.is_empty()
     }
@@ -90,7 +90,7 @@ impl Awaited {
             let seen = view.version(watch);
             let is_shown = seen.is_none_or(|seen| seen >= *version);
             let remains = !is_shown && !has_expired(since);
-            // What has listed nothing yet holds nothing up.
+            // A watch without a list delays nothing.
             if remains && seen != Some(0) && missing.is_none() {
                 missing = Some(MissingWrite::Version(watch.clone(), *version));
             }

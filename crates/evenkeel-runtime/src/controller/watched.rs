@@ -13,7 +13,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 pub(crate) struct ControllerCaches(Arc<RwLock<Vec<Arc<Reader>>>>);
 
 impl ControllerCaches {
-    /// Returns the caches. One that several watches share is there several times.
+    /// Returns the caches. A cache that several watches share occurs several times.
     pub(crate) fn list(&self) -> Vec<Arc<Reader>> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -32,7 +32,7 @@ impl ControllerCaches {
         self.0.write().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(cache));
     }
 
-    /// Removes one entry of an informer's cache. Other watches may have entries of their own.
+    /// Removes one entry of an informer's cache. Other watches may have their own entries.
     pub(super) fn remove(&self, informer: &Arc<Informer>) {
         let mut caches = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let found = caches.iter().rposition(|cache| Arc::ptr_eq(cache.informer(), informer));
@@ -73,7 +73,7 @@ pub(super) type ReadVersion = dyn Fn(&str) -> Option<u64> + Send + Sync;
 
 /// Functions of the barrier that read one cache.
 pub(super) struct WatchedCache {
-    /// Distinguishes it from other caches of its kind.
+    /// Number that distinguishes this cache from other caches of its kind.
     pub(super) id: usize,
     /// Namespaces that each have a watch. Empty if one watch shows all.
     pub(super) namespaces: Vec<Arc<str>>,
@@ -85,7 +85,7 @@ pub(super) struct WatchedCache {
 }
 
 /// Caches of a controller, by kind. There may be several of a kind, such as one of whole objects and one of metadata, and a
-/// pass may read any of them.
+/// pass (one reconcile) may read any of them.
 #[derive(Default)]
 pub(super) struct WatchedCaches(FastMap<Kind, Vec<WatchedCache>>);
 
@@ -103,7 +103,7 @@ impl WatchedCaches {
     }
 }
 
-/// Returns the number of a cache, which no other cache has as long as this one exists.
+/// Returns the number of a cache, which is unique as long as the cache exists.
 fn id_of(cache: &Arc<Reader>) -> usize {
     Arc::as_ptr(cache.informer()).addr()
 }
@@ -166,7 +166,7 @@ impl WatchedCaches {
     }
 
     /// Returns the watches that will show a write, by the metadata that the server returned. If no cache is known to show it,
-    /// that is the first one, because the caller knows it better.
+    /// returns the first one, because the caller knows better.
     pub(super) fn watches_of_write(&self, kind: &Kind, written: &Meta) -> Vec<Watch> {
         let watch = |cache: &WatchedCache| cache.watch_in(kind, &written.namespace);
         let caches = self.of_kind(kind);

@@ -1,4 +1,4 @@
-//! Event correlation: aggregation, counting and the spam filter. Contains no I/O; callers pass the time.
+//! Event correlation: aggregation, counting and the spam filter. Contains no I/O; callers provide the time.
 //!
 //! Upstream: `EventCorrelator`.
 

@@ -1,5 +1,4 @@
-//! Event cache for events.k8s.io/v1: repeated events become a series of one Event. Contains no I/O; callers pass the
-//! time.
+//! Event cache for events.k8s.io/v1: repeated events become a series of one Event. Contains no I/O; callers provide the time.
 
 use super::correlate::event_name;
 use crate::plan::{EventRecord, Target};

@@ -1,4 +1,4 @@
-//! Times of events. Names of events contain the time, so each needs one of its own.
+//! Times of events. Names of events contain the time, so each event needs a unique time.
 
 use crate::clock::Clock;
 use evenkeel_api::time::{SignedDuration, Timestamp};

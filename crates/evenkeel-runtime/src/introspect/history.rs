@@ -1,4 +1,4 @@
-//! Action history of a controller: its last passes and failures. Uses a limited amount of memory, and stores no
+//! Action history of a controller: its last passes (reconciles) and failures. Uses a limited amount of memory, and stores no
 //! objects.
 
 use super::types::{Failed, Pass};
@@ -15,7 +15,7 @@ use std::{
 
 /// Maximum number of keys whose last pass is kept. The key that was added first is evicted first.
 const MAX_KEYS: usize = 128;
-/// The same for a history of all passes.
+/// Maximum number of keys in a history of all passes.
 const MAX_KEYS_OF_ALL: usize = 1024;
 /// Maximum number of failures that are kept.
 const MAX_ERRORS: usize = 16;
@@ -30,7 +30,7 @@ pub(crate) struct RecordedAction {
     verb: &'static str,
     kind: Kind,
     namespace: Arc<str>,
-    /// Empty for a create and for a deletion of a collection.
+    /// Name of the object. Empty for a create and for a deletion of a collection.
     name: Arc<str>,
     subresource: &'static str,
     count: u32,
@@ -177,7 +177,7 @@ pub struct History {
 struct State {
     /// Last pass by key.
     last: FastMap<Key, Record>,
-    /// The same keys, in the order in which they were added.
+    /// Keys of the entries, in the order in which they were added.
     order: VecDeque<Key>,
     errors: VecDeque<(Key, Timestamp, Arc<str>)>,
 }
@@ -188,7 +188,7 @@ impl History {
         Self { of_all: true, ..Self::default() }
     }
 
-    /// Records that a pass over `key` failed at this time. For controllers without a [`crate::controller::Builder`].
+    /// Records that a pass over `key` failed at this time. This is for controllers without a [`crate::controller::Builder`].
     pub fn failed(&self, key: &Key, at: Timestamp, error: &str) {
         self.passed(key, at, Duration::ZERO, RecordedActions::default(), None, Err(error));
     }

@@ -1,9 +1,9 @@
-//! Introspection of running controllers: the facts that each observes of an object, its next actions, and the reasons
-//! why it waits.
+//! Introspection of running controllers: the facts that each controller observes about an object, its next actions, and the
+//! reasons why it waits.
 //!
-//! Every controller of a [`crate::controller::Builder`] registers in the program's [`Introspection`]. Others implement
-//! [`Inspect`] and register themselves. Reports are computed on request: the controller reads its caches and plans the
-//! object again.
+//! Every controller of a [`crate::controller::Builder`] registers in the program's [`Introspection`]. Other controllers
+//! implement [`Inspect`] and register themselves. Reports are computed on request: the controller reads its caches and plans
+//! the object again.
 
 mod answer;
 mod history;
@@ -102,7 +102,8 @@ impl Introspection {
         drop(removed);
     }
 
-    /// Returns the registered controllers of all clusters, or of one. The program's own come first, under an empty name.
+    /// Returns the registered controllers of all clusters, or of one. Those of the program's own cluster come first, under an
+    /// empty name.
     fn of_clusters(&self, cluster: Option<&str>) -> Vec<(Arc<str>, Self)> {
         let others = lock(&self.inner.clusters).clone();
         let own = (Arc::from(""), self.clone());
@@ -145,7 +146,8 @@ impl Introspection {
         Listing { now: self.inner.clock.now(), controllers, caches }
     }
 
-    /// Returns the full report of one controller. Of several clusters with one of the name, the first is reported.
+    /// Returns the full report of one controller. If several clusters have a controller of this name, returns the report of the
+    /// first one.
     pub fn controller(&self, name: &str) -> Option<ControllerReport> {
         self.controller_of(name, None)
     }

@@ -1,4 +1,4 @@
-//! Text format of reports, as `evenkeel explain` prints them.
+//! Text format of reports in the output of `evenkeel explain`.
 
 use super::{ObjectReport, format_duration};
 use evenkeel_api::time::Timestamp;

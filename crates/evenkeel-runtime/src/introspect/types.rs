@@ -107,7 +107,7 @@ pub struct Fact {
 pub struct ObjectReport {
     /// Name of the reporting controller.
     pub controller: String,
-    /// Name of the controller's cluster. Empty for the program's own.
+    /// Name of the controller's cluster. Empty for the program's own cluster.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub cluster: String,
     /// The object of the report.
@@ -126,7 +126,8 @@ pub struct ObjectReport {
     /// Status of the object's key in the controller's queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<KeyState>,
-    /// The last pass over the object, if it is kept. For planned controllers, the last one with actions or a failure.
+    /// The last pass (reconcile) of the object, if it is kept. For planned controllers, the last pass with actions or a
+    /// failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last: Option<Pass>,
     /// Objects that the controller manages for the object.
@@ -162,7 +163,7 @@ fn is_zero(n: &u32) -> bool {
     *n == 0
 }
 
-/// State of a queue: the number of keys in each state, and the first of them.
+/// State of a queue: the number of keys in each state, and the first keys.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct QueueState {
@@ -228,7 +229,7 @@ pub struct Failed {
 pub struct CacheState {
     /// Resource: `pods`, `deployments.apps`.
     pub resource: String,
-    /// Name of the cluster. Empty for the program's own.
+    /// Name of the cluster. Empty for the program's own cluster.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub cluster: String,
     /// Label selector. Empty selects all objects.
@@ -257,7 +258,7 @@ pub struct CacheState {
 pub struct ControllerReport {
     /// Name of the controller.
     pub name: String,
-    /// Name of the controller's cluster. Empty for the program's own.
+    /// Name of the controller's cluster. Empty for the program's own cluster.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub cluster: String,
     /// Kind that the controller reconciles, such as `Deployment.apps`. Empty if it reconciles no single kind.
@@ -303,7 +304,7 @@ impl ControllerReport {
 pub struct Summary {
     /// Name of the controller.
     pub name: String,
-    /// Name of the controller's cluster. Empty for the program's own.
+    /// Name of the controller's cluster. Empty for the program's own cluster.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub cluster: String,
     /// Kind that the controller reconciles, such as `Deployment.apps`. Empty if it reconciles no single kind.

@@ -64,8 +64,8 @@ impl Candidate {
         }
     }
 
-    /// Creates the LeaseCandidate, or renews it if the server pinged it or the renewal is due. An earlier process of the same
-    /// identity may have left one with other versions, which are corrected.
+    /// Creates the LeaseCandidate, or renews it if the server pinged it or the renewal is due. An earlier process with the same
+    /// identity may have left a LeaseCandidate with other versions, which are corrected.
     ///
     /// Upstream: `ensureLease`, which corrects nothing.
     async fn ensure_lease(&self) -> Result<(), ApiError> {

@@ -22,7 +22,7 @@ pub struct Config {
     /// Identity of this process, unique among the electors of a lease. Upstream's programs use
     /// `<hostname>_<uuid>`.
     pub identity: String,
-    /// Time that other electors wait after the last observed change of the lease before they acquire it.
+    /// Time for which other electors wait after the last observed change of the lease before they acquire it.
     pub lease_duration: Duration,
     /// Time after which a leader that cannot renew the lease stops leading.
     pub renew_deadline: Duration,
@@ -36,7 +36,7 @@ pub struct Config {
     /// Coordinated election (KEP-4355): the server assigns the lease, and the elector only renews it. A
     /// [manager](crate::manager) then also runs the [`super::Candidate`] among which the server chooses.
     pub coordinated: bool,
-    /// Version of the program, by which a coordinated election chooses. Three numbers, such as `1.4.0`.
+    /// Version of the program, on which the choice in a coordinated election is based. Three numbers, such as `1.4.0`.
     pub binary_version: String,
     /// Version whose behavior the program emulates (KEP-4330). A coordinated election prefers the oldest.
     pub emulation_version: String,
@@ -45,8 +45,8 @@ pub struct Config {
 /// Rule that a [`Config`] violates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// The leader would lose the lease before its renew deadline. A Lease has its duration in whole seconds, so that a
-    /// fraction does not count.
+    /// The leader would lose the lease before its renew deadline. A Lease has its duration in whole seconds, so a fraction does
+    /// not count.
     #[error("lease duration in whole seconds must be greater than the renew deadline")]
     Lease,
     /// The deadline would leave no time for a second attempt to renew.
@@ -96,7 +96,7 @@ impl Config {
         }
     }
 
-    /// Returns the candidate that a coordinated election needs, or `None` of another election.
+    /// Returns the candidate that a coordinated election needs, or `None` for another election.
     pub(crate) fn candidate(&self) -> Option<CandidateConfig> {
         self.coordinated.then(|| CandidateConfig {
             namespace: self.namespace.clone(),
@@ -121,7 +121,7 @@ impl Config {
     /// Upstream: `NewLeaderElector`.
     ///
     /// # Errors
-    /// The first rule that the configuration violates.
+    /// Returns the first rule that the configuration violates.
     pub fn check(&self) -> Result<(), ConfigError> {
         let Self { lease_duration, renew_deadline, retry_period, identity, name, .. } = self;
         if lease_duration <= renew_deadline {

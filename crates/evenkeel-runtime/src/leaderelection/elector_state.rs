@@ -165,8 +165,8 @@ impl ElectorState {
         }
     }
 
-    /// Returns whether the term that is being renewed has ended: the lease was released or acquired since. A leader that
-    /// was paused must not acquire it again, because its work began before that of the leader in between.
+    /// Returns whether the term that is being renewed has ended: the lease was released or acquired since. A leader that was
+    /// paused must not acquire it again, because its work began before that of the intermediate leader.
     ///
     /// Upstream's `renew` acquires a lease that another process has held and released meanwhile.
     fn has_term_ended(&self, found: &LeaderElectionRecord) -> bool {
@@ -255,7 +255,7 @@ impl ElectorState {
         }
         Some(LeaderElectionRecord {
             holder_identity: String::new(),
-            // The shortest duration, so that other processes need not wait.
+            // The shortest duration, so that other processes do not wait.
             lease_duration_seconds: 1,
             acquire_time: Some(wall),
             renew_time: Some(wall),

@@ -14,11 +14,11 @@
 //! | the leader writes nothing after its lease may have expired | `fence` |
 //! | a leader whose term has ended does not acquire the lease again in `renew` (upstream's does) | `elector_state::has_term_ended` |
 //!
-//! # What is promised
+//! # Guarantees
 //!
-//! The fences of two processes are never open at the same time, so all writes of a leader are sent before the first one of
-//! the next leader. A request that was sent before may arrive later. A write with a resourceVersion as precondition is then
-//! refused if the next leader has written the object. Two conditions hold for that:
+//! The fences of two processes are never open at the same time, so all writes of a leader are sent before the first one of the
+//! next leader. A request may still arrive after the next leader's first write. If it is a write with a resourceVersion as
+//! precondition, the server refuses it if the next leader has written the object. There are two conditions:
 //!
 //! - Wall clocks may differ by any amount, but the fastest clock must run less than `lease_duration / renew_deadline` times
 //!   (1.5 by default) as fast as the slowest.
@@ -224,7 +224,7 @@ impl LeaderElector {
     /// Upstream: `HealthzAdaptor`.
     ///
     /// # Errors
-    /// The message of the health check, which is upstream's.
+    /// Returns the message of the health check, which is upstream's.
     pub fn check(&self, tolerance: Duration) -> Result<(), String> {
         if self
             .state()

@@ -32,7 +32,7 @@ pub enum BuildError {
     /// The settings of sharding violate a rule.
     #[error("sharding")]
     Sharding(#[from] ShardingError),
-    /// The surroundings of the process cannot be read.
+    /// The environment of the process cannot be read.
     #[error("identity for leader election")]
     Setup(#[from] std::io::Error),
     /// A port cannot be opened.
@@ -47,7 +47,7 @@ pub enum BuildError {
         #[source]
         source: std::io::Error,
     },
-    /// A dry run wraps the client that the manager makes itself.
+    /// A dry run wraps the client that the manager creates itself.
     #[error(
         "a dry run cannot change the client of `ManagerBuilder::client`: leave that out, or build the client over `client::dry_run`"
     )]
@@ -224,8 +224,8 @@ impl ManagerBuilder {
         self
     }
 
-    /// Sets the namespaces whose objects are cached, of all kinds without a namespace in their
-    /// [options](ManagerBuilder::cache). Without any, those of all namespaces are. Not used with
+    /// Sets the namespaces whose objects are cached. Applies to all kinds without a namespace in their
+    /// [options](ManagerBuilder::cache). By default, objects of all namespaces are cached. Not used with
     /// [`ManagerBuilder::caches`].
     ///
     /// ```
@@ -263,7 +263,7 @@ impl ManagerBuilder {
         self
     }
 
-    /// Sets the surroundings of the program: its clock, and the identity and namespace of
+    /// Sets the environment of the program: its clock, and the identity and namespace for
     /// [`ManagerBuilder::leader_election_id`].
     ///
     /// ```
@@ -282,8 +282,8 @@ impl ManagerBuilder {
         self
     }
 
-    /// Like [`ManagerBuilder::leader_election`], with the identity and the namespace of the [`Setup`]. Outside of a pod
-    /// the namespace is `default`.
+    /// Like [`ManagerBuilder::leader_election`], with the identity and the namespace of the [`Setup`]. Outside a pod, the
+    /// namespace is `default`.
     ///
     /// ```
     /// # use evenkeel_runtime::prelude::*;
@@ -301,11 +301,11 @@ impl ManagerBuilder {
         self
     }
 
-    /// Splits the objects among all replicas: each reconciles those of the shards that it holds. The identity and the
-    /// namespace are those of the [`Setup`], as of [`ManagerBuilder::leader_election_id`].
+    /// Splits the objects among all replicas: each reconciles those of the shards that it holds. The identity and the namespace
+    /// are those of the [`Setup`], as for [`ManagerBuilder::leader_election_id`].
     ///
-    /// Controllers then run in every replica. What else is in [`super::RunnableGroup::LeaderElection`] runs only in the leader:
-    /// of the election that is configured, or else of one for the Lease with the id of `sharding`.
+    /// Controllers then run in every replica. Other runnables in [`super::RunnableGroup::LeaderElection`] run only in the
+    /// leader. Its election is the configured one, or else an election for the Lease with the id of `sharding`.
     ///
     /// ```
     /// # use evenkeel_runtime::prelude::*;
@@ -365,8 +365,8 @@ impl ManagerBuilder {
         self
     }
 
-    /// Sets the time that caches have to fill, of the manager and of a controller that is added later. After it, the manager
-    /// stops with an error that names the caches and the reasons. `None` sets no limit. Default: 2 min.
+    /// Sets the maximum time for caches to fill, for the manager and for controllers that are added later. After it, the
+    /// manager stops with an error that names the caches and the reasons. `None` sets no limit. Default: 2 min.
     ///
     /// ```
     /// # use evenkeel_runtime::prelude::*;
@@ -402,11 +402,11 @@ impl ManagerBuilder {
         self
     }
 
-    /// Sends only reads to the server. Writes are logged and recorded ([`Manager::dry_run_writes`]) instead, and get a response
-    /// of success. Takes no lease and no shards, so it runs beside the operator itself.
+    /// Sends only reads to the server. Writes are logged and recorded ([`Manager::dry_run_writes`]) instead, and get a
+    /// successful response. The manager acquires no lease and no shards, so it can run beside the operator itself.
     ///
-    /// An object that a dry run creates does not exist afterwards, so writes that depend on it are missing. The manager makes
-    /// its own client; with [`ManagerBuilder::client`] the build fails.
+    /// An object that a dry run creates does not exist afterwards, so writes that depend on it are missing. The manager creates
+    /// its own client; with [`ManagerBuilder::client`], the build fails.
     ///
     /// ```no_run
     /// # use evenkeel_runtime::prelude::*;
@@ -427,14 +427,14 @@ impl ManagerBuilder {
         self
     }
 
-    /// Gives the metrics of queues (`workqueue_*`) only the label `name`, as in Kubernetes' own programs. By default they have the
-    /// labels of controller-runtime: also `controller`, and `priority` of the depth.
+    /// Gives the metrics of queues (`workqueue_*`) only the label `name`, as in Kubernetes' own programs. By default, they have
+    /// the labels of controller-runtime: also `controller`, and for the depth `priority`.
     pub fn component_metrics(mut self) -> Self {
         self.has_component_metrics = true;
         self
     }
 
-    /// Sets the function that each request of the manager passes before it is sent.
+    /// Sets the function that handles each request of the manager before it is sent.
     #[doc(alias = "interceptor.NewClient")]
     pub fn interceptor(mut self, interceptor: impl Interceptor) -> Self {
         self.interceptor = Some(Arc::new(interceptor));
@@ -488,7 +488,7 @@ impl ManagerBuilder {
     }
 
     /// Sets the LeaseCandidate of a coordinated election. Default: in the lease's namespace, with the versions of the
-    /// [election](ManagerBuilder::election). Without a coordinated election it has no effect.
+    /// [election](ManagerBuilder::election). It has no effect without a coordinated election.
     pub fn lease_candidate(mut self, candidate: CandidateConfig) -> Self {
         self.candidate = Some(candidate);
         self
@@ -515,7 +515,7 @@ impl ManagerBuilder {
     ///
     /// # Errors
     /// When the configuration of leader election violates a rule, its identity cannot be read, a port cannot be opened, or a
-    /// dry run has a client of its own.
+    /// client is set for a dry run.
     pub fn build(self) -> Result<Manager, BuildError> {
         let Self {
             transport,
@@ -674,7 +674,7 @@ fn permissions(namespace: &str, election: Option<&Config>, is_sharded: bool) -> 
     const GROUP: &str = "coordination.k8s.io";
     let mut permissions = Permissions::of_namespace(namespace);
     if let Some(Config { namespace: of_lease, name, coordinated, .. }) = election {
-        // A Lease in another namespace stays there, wherever the operator runs.
+        // A Lease in another namespace stays there, independent of the operator's namespace.
         let is_own = of_lease == namespace;
         if is_own {
             permissions.add_own(GROUP, "leases", "", &["create"]);

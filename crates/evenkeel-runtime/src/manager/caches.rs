@@ -1,4 +1,4 @@
-//! Wait for the caches of a manager, with a limit.
+//! Waits for the caches of a manager, with a timeout.
 
 use crate::{
     cache::{Caches, Reader},
@@ -9,7 +9,7 @@ use std::{sync::Arc, time::Duration};
 /// Interval between logs of the caches that have not synced.
 const SYNC_LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Time that caches have to fill, unless a manager sets another.
+/// Default of the maximum time for caches to fill.
 ///
 /// Upstream: the default of `CacheSyncTimeout` in controller-runtime.
 pub(super) const CACHE_SYNC_TIMEOUT: Duration = Duration::from_secs(2 * 60);

@@ -58,7 +58,7 @@ impl ControllerDefaults {
         Self { backoff, ..self }
     }
 
-    /// Fails a pass that takes longer. Default: no limit.
+    /// Fails a pass (one reconcile) that takes longer. Default: no limit.
     #[doc(alias = "ReconciliationTimeout")]
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { timeout: Some(timeout), ..self }
@@ -70,8 +70,8 @@ impl ControllerDefaults {
         Self { warm_up: true, ..self }
     }
 
-    /// Sets whether a panic of a pass is a failure of its key, which is retried. Otherwise it stops the manager with an error.
-    /// Default: true.
+    /// Sets whether a panic of a pass counts as a failure of its key, which is retried. Otherwise, a panic stops the manager
+    /// with an error. Default: true.
     #[doc(alias = "RecoverPanic")]
     pub fn recover_panic(self, recover: bool) -> Self {
         Self { recovers_panics: recover, ..self }

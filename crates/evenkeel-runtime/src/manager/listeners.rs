@@ -6,8 +6,8 @@
 //! | `metricsserver.Options`: address, TLS from files or self-signed | `Metrics`, `tls` |
 //! | `WithAuthenticationAndAuthorization`: authorization of reads of a path, and the cache of its results | `guard` |
 //!
-//! The ports are bound when the manager is built, so that a port in use is reported then. They are served from the
-//! manager's start until all else has stopped.
+//! The ports are bound when the manager is built, so that a port in use is reported at that time. They are served from the
+//! manager's start until all other parts have stopped.
 
 use super::{BuildError, Manager, ManagerBuilder, RunnableGroup, Setup};
 #[cfg(feature = "pprof")]
@@ -66,7 +66,7 @@ enum Security {
 }
 
 impl Metrics {
-    /// Serves metrics over plain HTTP without authentication, on all addresses. Port 0 is any free port.
+    /// Serves metrics over plain HTTP without authentication, on all addresses. Port 0 stands for any free port.
     ///
     /// ```
     /// # use evenkeel_runtime::manager::Metrics;
@@ -76,9 +76,8 @@ impl Metrics {
         Self::new(port, Security::Plain, false)
     }
 
-    /// Serves metrics over TLS, on all addresses, with a self-signed certificate. A client sends a token, and the server
-    /// allows its user to `get` the path: `nonResourceURLs: ["/metrics"]`. The operator needs the role
-    /// `system:auth-delegator`.
+    /// Serves metrics over TLS, on all addresses, with a self-signed certificate. A client must send a token whose user may
+    /// `get` the path: `nonResourceURLs: ["/metrics"]`. The operator needs the role `system:auth-delegator`.
     ///
     /// ```
     /// # use evenkeel_runtime::manager::Metrics;
@@ -122,16 +121,16 @@ impl Metrics {
         Self { security: Security::Tls(Some(files)), ..self }
     }
 
-    /// Also serves profiles at `/debug/pprof/`: of the CPU time (`profile?seconds=30`), of the memory (`heap`), and the tasks by
-    /// name (`goroutine`), for `go tool pprof`. On a port of [`Metrics::secure`], to users who may `get` the path:
-    /// `nonResourceURLs: ["/debug/pprof/*"]`. On a plain port any client can make the program profile itself.
+    /// Also serves profiles at `/debug/pprof/`: of the CPU time (`profile?seconds=30`), of the memory (`heap`), and the tasks
+    /// by name (`goroutine`), for `go tool pprof`. A port of [`Metrics::secure`] serves them to users who may `get` the path:
+    /// `nonResourceURLs: ["/debug/pprof/*"]`. On a plain port, any client can make the program profile itself.
     #[cfg(feature = "pprof")]
     #[doc(alias = "PprofBindAddress")]
     pub fn pprof(self) -> Self {
         Self { pprof: true, ..self }
     }
 
-    /// Also serves `/debug/controllers`, which names objects and shows errors. [`Metrics::secure`] always does, to users
+    /// Also serves `/debug/controllers`, which names objects and shows errors. [`Metrics::secure`] always serves it, to users
     /// who may `get` that path.
     ///
     /// ```
@@ -232,7 +231,7 @@ impl ManagerBuilder {
         self
     }
 
-    /// Serves profiles at `/debug/pprof/` over plain HTTP on this address, without authentication. Usually the address is
+    /// Serves profiles at `/debug/pprof/` over plain HTTP on this address, without authentication. The usual address is
     /// `127.0.0.1`, for `kubectl port-forward`. [`Metrics::pprof`] serves them with authentication. Default: not served.
     #[cfg(feature = "pprof")]
     #[doc(alias = "PprofBindAddress")]
@@ -351,10 +350,10 @@ fn tls(files: Option<(PathBuf, PathBuf)>, address: IpAddr) -> Result<Tls, TlsErr
     Tls::new(TlsSettings::default(), identity, Vec::new(), TrustFiles::default(), Trust::default())
 }
 
-/// Returns the guard of metrics: users are known by their tokens, and each path needs the permission to `get` it.
+/// Returns the guard of metrics: it authenticates users by their tokens, and requires the permission to `get` the path.
 fn guard(manager: &Manager) -> Guard {
     let clock = manager.env().clock.clone();
-    // A standby reviews requests too, so the client is not fenced.
+    // A standby also reviews requests, so the client is not fenced.
     let reviews =
         || ReviewClient::new(manager.unfenced_client().clone(), clock.clone(), REVIEW_TTLS);
     let (tokens, access) = (Some(reviews()), Some(reviews()));

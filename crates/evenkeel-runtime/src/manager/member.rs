@@ -1,4 +1,4 @@
-//! Managers of other clusters within one process, which share the lease of their host.
+//! Managers of other clusters within one process. They share the lease of their host.
 
 use super::{Manager, RunnableGroup, runnables::Runnables};
 use crate::{
@@ -25,20 +25,20 @@ pub(crate) struct MemberManager {
 }
 
 impl Manager {
-    /// Returns the time in which runnables must stop.
+    /// Returns the maximum time for runnables to stop.
     pub(crate) fn grace_period(&self) -> Duration {
         self.grace_period
     }
 
-    /// Returns the same manager for controllers of the leader alone, though others are sharded.
+    /// Returns the same manager for controllers that run only in the leader, although others are sharded.
     pub(crate) fn of_leader(&self) -> Self {
         let env = Env { shards: None, ..self.env.clone() };
         let controller_defaults = self.controller_defaults.needs_leader_election(true);
         Self { env, member: None, controller_defaults, ..self.clone() }
     }
 
-    /// Returns a manager for controllers of another cluster. It has a client, caches, queues and metrics of its own; its writes
-    /// are fenced by this manager's lease. Its caches have no limit of time: the cluster may be unreachable.
+    /// Returns a manager for controllers of another cluster. It has its own client, caches, queues and metrics; this manager's
+    /// lease fences its writes. Its caches have no timeout, because the cluster may be unreachable.
     pub(crate) fn of_cluster(&self, name: &Arc<str>, transport: Transport) -> MemberManager {
         let labels = [(LABEL.to_owned(), name.to_string())].into();
         let registry = Registry::new_custom(None, Some(labels)).unwrap_or_default();
@@ -97,7 +97,7 @@ impl MemberManager {
     /// Starts the caches and the controllers in these groups. Controllers that are added later start immediately.
     pub(crate) fn start(&self, caches: &Tasks, controllers: &Tasks) {
         self.manager.env.caches.start(caches);
-        // A runnable logs its failure. It concerns this cluster alone.
+        // A runnable logs its failure, which only concerns this cluster.
         let (failed, _) = mpsc::unbounded_channel();
         for group in [RunnableGroup::Others, RunnableGroup::LeaderElection] {
             self.manager.runnables.start(group, controllers, &failed);
@@ -105,7 +105,7 @@ impl MemberManager {
         self.manager.elected.set();
     }
 
-    /// Lets no controller start any more.
+    /// Prevents further controllers from starting.
     pub(crate) fn close(&self) {
         self.manager.runnables.close();
     }

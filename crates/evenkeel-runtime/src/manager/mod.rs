@@ -70,8 +70,8 @@ use std::{
     time::Duration,
 };
 
-/// Shared parts of a program, and its runnables. Clones share them: one runs ([`Manager::run`]), and others add
-/// controllers and runnables meanwhile, which start immediately.
+/// Shared parts of a program, and its runnables. Clones share them: one clone runs ([`Manager::run`]), while others add
+/// controllers and runnables, which start immediately.
 #[derive(Clone)]
 pub struct Manager {
     env: Env,
@@ -79,7 +79,7 @@ pub struct Manager {
     unfenced_client: Client,
     /// Name of the program.
     component: Box<str>,
-    /// `None` without leader election, until [`Manager::new_elector`] registers them.
+    /// Metrics of leader election. `None` without leader election, until [`Manager::new_elector`] registers them.
     election_metrics: Option<leaderelection::Metrics>,
     registry: Registry,
     /// Registries of other clusters, whose metrics are among those of `registry`.
@@ -91,9 +91,9 @@ pub struct Manager {
     elector: Option<Arc<LeaderElector>>,
     /// This process as a member of a sharded operator.
     member: Option<Arc<Member>>,
-    /// Time in which runnables must stop when the manager stops.
+    /// Maximum time for runnables to stop when the manager stops.
     grace_period: Duration,
-    /// Time that caches have to fill; `None` for no limit.
+    /// Maximum time for caches to fill; `None` for no limit.
     cache_sync_timeout: Option<Duration>,
     controller_defaults: ControllerDefaults,
     /// Candidate of a coordinated election.
@@ -201,8 +201,8 @@ impl Manager {
         &self.health
     }
 
-    /// Adds a check to `/healthz`, or replaces the one of that name. It fails with a reason, and runs for each request, so
-    /// it must be quick.
+    /// Adds a check to `/healthz`, or replaces the check of that name. An error is the reason of a failure. The check runs for
+    /// each request, so it must be quick.
     ///
     /// ```
     /// # use evenkeel_runtime::prelude::*;
@@ -237,7 +237,8 @@ impl Manager {
         self.readiness.add(name, check);
     }
 
-    /// Waits until this process leads and its controllers have started. Without leader election, until they have started.
+    /// Waits until this process leads and its controllers have started. Without leader election, waits only until they have
+    /// started.
     ///
     /// ```
     /// # use evenkeel_runtime::manager::{Manager, RunnableGroup};
@@ -320,7 +321,7 @@ impl Manager {
         self.elector.as_ref().map_or_else(LeaderFence::always_open, LeaderElector::fence)
     }
 
-    /// Returns the client without the fence, which also writes while this process does not lead.
+    /// Returns the client without the fence, which can write even if this process does not lead.
     ///
     /// ```
     /// # use evenkeel_runtime::prelude::*;
@@ -339,7 +340,7 @@ impl Manager {
         &self.controller_defaults
     }
 
-    /// Returns the surroundings that the builder got, or `None` for those of the process.
+    /// Returns the environment that was set in the builder, or `None` for that of the process.
     ///
     /// ```
     /// # use evenkeel_runtime::prelude::*;

@@ -34,7 +34,7 @@ enum State {
     Removed,
 }
 
-/// Sets the latch of a controller's end, however it ends.
+/// Sets the latch of a controller's end, in whatever way it ends.
 struct EndGuard(Latch);
 
 impl Drop for EndGuard {
@@ -50,7 +50,7 @@ impl Removal {
         Self { inner: Arc::new(inner) }
     }
 
-    /// Runs the controller until `stop` is cancelled or it is removed. `timeout` is the time that its caches have to fill.
+    /// Runs the controller until `stop` is cancelled or it is removed. `timeout` is the maximum time for its caches to fill.
     ///
     /// # Errors
     /// When they do not fill in time, or a pass of a controller that does not recover from panics panicked.

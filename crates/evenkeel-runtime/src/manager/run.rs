@@ -23,7 +23,7 @@ use tokio::{
     time::Instant,
 };
 
-/// Minimum time that each group has to stop.
+/// Minimum time for each group to stop.
 const MIN_STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Time that aborted tasks have to end.
@@ -225,7 +225,7 @@ impl Manager {
     async fn step_down(&self, election: &LeaderElector, groups: &Groups, is_lease_lost: bool) {
         // The task ends immediately while it renews the lease, and after its request while it acquires the lease.
         groups.lease.shut_down(election.request_timeout()).await;
-        // An aborted task ends at its next await, and may still write before.
+        // An aborted task ends at its next await, and may still write before that.
         let have_ended = tokio::time::timeout(ABORT_TIMEOUT, groups.leader.join()).await.is_ok();
         if (election.is_leader() && have_ended) || is_lease_lost {
             election.step_down().await;

@@ -45,7 +45,7 @@ pub enum ManagerError {
     Runnable {
         /// Name of the runnable.
         name: String,
-        /// Its error, or the message of its panic.
+        /// Error of the runnable, or the message of its panic.
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
@@ -55,7 +55,7 @@ pub enum ManagerError {
     /// Caches did not fill in time.
     #[error(transparent)]
     CacheSync(#[from] super::CacheSyncError),
-    /// A pass of a controller panicked that does not recover from panics.
+    /// A pass panicked of a controller that does not recover from panics.
     #[error(transparent)]
     ReconcilePanicked(#[from] crate::controller::ReconcilePanicked),
     /// Runnables did not stop within the grace period and were aborted.
@@ -86,7 +86,7 @@ impl RunContext {
     }
 }
 
-/// Function that runs a runnable until it is stopped.
+/// Function that runs until the runnable is stopped.
 type Work = Box<
     dyn FnOnce(RunContext) -> BoxFuture<'static, Result<(), Box<dyn Error + Send + Sync>>> + Send,
 >;

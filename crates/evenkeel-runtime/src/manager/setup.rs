@@ -1,4 +1,4 @@
-//! Surroundings of a program: its clock, its identity, and whether it opens ports.
+//! Environment of a program: its clock, its identity, and whether it opens ports.
 
 use crate::clock::Clock;
 use std::{fs, io};
@@ -8,7 +8,7 @@ use std::{fs, io};
 /// Upstream: `inClusterNamespacePath` of controller-runtime.
 const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
-/// Surroundings of a manager. A test replaces those of the process with simulated ones, and runs the same program.
+/// Environment of a manager. A test replaces the environment of the process with a simulated one, and runs the same program.
 ///
 /// ```
 /// use evenkeel_runtime::{clock::Clock, prelude::*};
@@ -28,8 +28,8 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// Returns the surroundings of this process: the system's clock, the host's name with a random suffix as identity,
-    /// and the pod's namespace, if it runs in a pod.
+    /// Returns the environment of this process: the system's clock, the host's name with a random suffix as identity, and the
+    /// pod's namespace, if it runs in a pod.
     ///
     /// # Errors
     /// When the host's name cannot be read.
@@ -46,7 +46,7 @@ impl Setup {
         })
     }
 
-    /// Returns simulated surroundings: this clock and identity, the namespace `default`, and no ports.
+    /// Returns a simulated environment: this clock and identity, the namespace `default`, and no ports.
     pub fn simulated(clock: Clock, identity: &str) -> Self {
         Self {
             clock,
@@ -66,7 +66,7 @@ impl Setup {
         &self.identity
     }
 
-    /// Returns the namespace that the program runs in, or `None` outside of a pod.
+    /// Returns the namespace in which the program runs, or `None` outside a pod.
     pub fn namespace(&self) -> Option<&str> {
         self.namespace.as_deref()
     }
