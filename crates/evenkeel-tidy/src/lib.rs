@@ -1,4 +1,4 @@
-//! The workspace as text: its crates, manifests and source files, for the tests of this crate.
+//! Access to the workspace's crates, manifests and source files as text, for the tests of this crate.
 //!
 //! The crate depends on nothing, so that its tests build and run without the workspace that they read.
 
@@ -7,15 +7,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The root folder of the workspace.
+/// Returns the root folder of the workspace.
 ///
 /// # Panics
-/// When the folder is not there: the tests run in a checkout only.
+/// When the folder does not exist: the tests run only in a checkout.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace")
 }
 
-/// The text of a file.
+/// Returns the content of a file.
 ///
 /// # Panics
 /// When it cannot be read; the message names the file.
@@ -23,7 +23,7 @@ pub fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Name and folder of each crate under `crates/`, in order of name.
+/// Returns the name and folder of each crate under `crates/`, in order of name.
 ///
 /// # Panics
 /// When the folder cannot be read.
@@ -38,7 +38,7 @@ pub fn crates() -> Vec<(String, PathBuf)> {
     crates
 }
 
-/// All Rust files below a folder, in order of path; none where there is no such folder.
+/// Returns all Rust files below a folder, in order of path; none if the folder does not exist.
 ///
 /// # Panics
 /// When a folder below it cannot be read.
@@ -57,7 +57,7 @@ pub fn sources(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The part of a file's text before its unit tests. A mere declaration of a test module (`mod tests;`) does not end it.
+/// Returns the part of a file before its unit tests. A declaration of a test module (`mod tests;`) does not end it.
 pub fn production(text: &str) -> &str {
     const TEST: &str = "#[cfg(test)]";
     let declares = |rest: &str| {
@@ -68,13 +68,13 @@ pub fn production(text: &str) -> &str {
     end.map_or(text, |(index, _)| &text[..index])
 }
 
-/// Number and text of the lines that are no comments.
+/// Returns number and content of the lines that are not comments.
 pub fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line));
     lines.filter(|(_, line)| !line.trim_start().starts_with("//"))
 }
 
-/// Whether `word` stands in `text` as a whole word: no letter, digit or underscore beside it.
+/// Returns whether `word` occurs in `text` as a whole word: no letter, digit or underscore is next to it.
 pub fn has_word(text: &str, word: &str) -> bool {
     let part = |c: char| c.is_alphanumeric() || c == '_';
     text.match_indices(word).any(|(index, _)| {
@@ -83,7 +83,7 @@ pub fn has_word(text: &str, word: &str) -> bool {
     })
 }
 
-/// The rows of one section of a manifest, such as `dependencies`: what is left of `.`, `=` or a space.
+/// Returns the names in one section of a manifest, such as `dependencies`: the part of each row before `.`, `=` or a space.
 pub fn dependencies(manifest: &str, section: &str) -> Vec<String> {
     let rows = manifest.split(&format!("[{section}]\n")).nth(1).unwrap_or_default();
     let rows = rows.split("\n[").next().unwrap_or_default().lines();

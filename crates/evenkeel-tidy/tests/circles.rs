@@ -1,4 +1,4 @@
-//! Modules import downward: files that import each other in a circle can only be read all at once.
+//! Modules import downward, because files that import each other in a circle can only be understood together.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,16 +7,16 @@ use std::{
 
 use evenkeel_tidy::{code, crates, production, read, sources};
 
-/// Most files that may import each other in a circle.
+/// Maximum number of files that may import each other in a circle.
 const LARGEST: usize = 5;
 
-/// Crates in which no file is in a circle, also where a module that composes its children counts as one that imports them.
+/// Crates in which no file is in a circle, even if a module that composes its children counts as importing them.
 const WITHOUT: [&str; 1] = ["evenkeel-apiserver"];
 
 /// Path of a module within its crate; the root is empty.
 type Module = Vec<String>;
 
-/// The files of a crate by module, with their text; tests are left out.
+/// Returns the files of a crate by module, with their content, without tests.
 fn modules(src: &Path) -> BTreeMap<Module, String> {
     let mut found = BTreeMap::new();
     for file in sources(src) {
@@ -65,7 +65,7 @@ fn expand(tree: &str, before: &[String], found: &mut Vec<Module>) {
     }
 }
 
-/// The paths that a text names: those of each `use` that is no re-export, and those within expressions.
+/// Returns the paths that a source file names: those of each `use` that is not a re-export, and those within expressions.
 fn paths(text: &str) -> Vec<Module> {
     let mut found = Vec::new();
     let mut rest = String::new();
@@ -92,8 +92,8 @@ fn paths(text: &str) -> Vec<Module> {
     found
 }
 
-/// The module that a path within `module` leads to; none outside of the crate, and none from a module to its own children
-/// unless that is `strict`.
+/// Returns the module to which a path within `module` leads. `None` for paths outside the crate and, unless `strict`, for a
+/// module's own children.
 fn target(
     module: &Module,
     path: &Module,
@@ -119,7 +119,7 @@ fn target(
     (!at.is_empty() && at != *module).then_some(at)
 }
 
-/// The modules that each module can reach, by way of others.
+/// Returns the modules that a module can reach, directly or through others.
 fn reached(edges: &BTreeMap<Module, BTreeSet<Module>>, from: &Module) -> BTreeSet<Module> {
     let mut found = BTreeSet::new();
     let mut next: Vec<&Module> = edges[from].iter().collect();
@@ -131,7 +131,7 @@ fn reached(edges: &BTreeMap<Module, BTreeSet<Module>>, from: &Module) -> BTreeSe
     found
 }
 
-/// The circles of a crate: sets of modules each of which reaches all others.
+/// Returns the circles of a crate: sets of modules in which each module reaches all others.
 fn circles(all: &BTreeMap<Module, String>, strict: bool) -> BTreeSet<BTreeSet<Module>> {
     let edges: BTreeMap<Module, BTreeSet<Module>> = all
         .iter()

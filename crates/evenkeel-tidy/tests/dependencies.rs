@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use evenkeel_tidy::{crates, dependencies, read, root};
 
-/// Each crate, and the crates of the workspace that it may depend on; as in ARCHITECTURE.md. `evenkeel-sim` and `evenkeel`
-/// may depend on all that stand above them.
+/// Each crate, and the crates of the workspace that it may depend on; as in ARCHITECTURE.md. `evenkeel-sim` and `evenkeel` may
+/// depend on all crates that are listed above them.
 const ARROWS: [(&str, &[&str]); 28] = [
     ("evenkeel-tidy", &[]),
     ("evenkeel-api", &[]),

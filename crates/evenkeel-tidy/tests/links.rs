@@ -1,4 +1,4 @@
-//! Links in Markdown lead to files and headings that exist, and messages on the page on troubleshooting stand in the code.
+//! Links in Markdown lead to existing files and headings, and messages on the troubleshooting page occur in the code.
 
 use std::{
     fs,
@@ -26,7 +26,7 @@ fn collect_pages(folder: &Path, pages: &mut Vec<PathBuf>) {
     }
 }
 
-/// Lines of a page outside of fenced blocks.
+/// Returns the lines of a page outside fenced blocks.
 fn prose(text: &str) -> impl Iterator<Item = &str> {
     let mut fenced = false;
     text.lines().filter(move |line| {
@@ -36,7 +36,7 @@ fn prose(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Targets of the links in a page: those in its prose, and not in code spans.
+/// Returns the targets of the links in a page's prose, without code spans.
 fn targets(text: &str) -> Vec<String> {
     let text = prose(text).collect::<Vec<_>>().join("\n");
     let text: String = text.split('`').step_by(2).collect();
@@ -44,7 +44,7 @@ fn targets(text: &str) -> Vec<String> {
     parts.filter_map(|part| Some(part.split_once(')')?.0.trim().to_owned())).collect()
 }
 
-/// The anchor of a heading, as GitHub and mdBook make it.
+/// Returns the anchor of a heading, as GitHub and mdBook generate it.
 fn anchor(heading: &str) -> String {
     let kept = heading.trim().chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
     kept.collect::<String>().to_lowercase().replace(' ', "-")
@@ -56,7 +56,7 @@ fn anchors(text: &str) -> Vec<String> {
     headings.map(|line| anchor(line.trim_start_matches('#'))).collect()
 }
 
-/// Why a link of a page leads nowhere; `None` if it leads somewhere, or outside of the repository.
+/// Returns the reason why a link of a page is broken; `None` if it is valid, or leads outside the repository.
 fn broken(page: &Path, target: &str) -> Option<&'static str> {
     if target.contains("://") || target.starts_with("mailto:") {
         return None;
@@ -104,7 +104,7 @@ fn every_page_of_the_docs_is_in_the_book() {
     }
 }
 
-/// Whether a line of code has the fixed parts of a message, in order. `…` stands for the rest.
+/// Returns whether a line of code has the fixed parts of a message, in order. `…` stands for the other parts.
 fn has_message(line: &str, message: &str) -> bool {
     let mut rest = line;
     message.split('…').map(str::trim).filter(|part| !part.is_empty()).all(|part| {

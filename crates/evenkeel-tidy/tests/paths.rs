@@ -1,5 +1,5 @@
 //! Comments name functions and types of other modules as plain text, which no compiler checks: a path in backticks such as
-//! `plan::outcome` must lead to code that has the name.
+//! `plan::outcome` must lead to code that contains the name.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,10 +11,10 @@ use evenkeel_tidy::{code, read, root, sources};
 /// Other crates, some of which have the name of a folder.
 const OTHER_CRATES: [&str; 4] = ["core", "kube", "std", "tokio"];
 
-/// Words that stand before the name of a type or module.
+/// Keywords that precede the name of a type or module.
 const KEYWORDS: [&str; 6] = ["enum", "mod", "struct", "trait", "type", "union"];
 
-/// Splits a text into words: letters, digits and underscores.
+/// Splits a string into words of letters, digits and underscores.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty())
 }
@@ -50,8 +50,8 @@ impl<'t> Index<'t> {
         self.files.push(all);
     }
 
-    /// Returns the first name of a path that its qualifier lacks. Qualifiers that the workspace does not have are those of
-    /// other crates.
+    /// Returns the first name of a path that its qualifier lacks. Qualifiers that the workspace does not have belong to other
+    /// crates.
     fn missing<'p>(&self, path: &'p str) -> Option<&'p str> {
         let relative = ["Self", "crate", "self", "super"];
         let names: Vec<&str> = path.split("::").filter(|name| !relative.contains(name)).collect();

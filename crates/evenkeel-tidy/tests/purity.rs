@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use evenkeel_tidy::{code, has_word, production, read, root, sources};
 
-/// Identifiers that a pure file neither imports nor names. An import names what it brings, so that this finds a use behind
-/// an alias, too.
+/// Identifiers that a pure file neither imports nor names. An import names the imported item, so this also finds uses behind an
+/// alias.
 const IMPURE: [&str; 44] = [
     "async",
     "await",
@@ -54,16 +54,16 @@ const IMPURE: [&str; 44] = [
     "PassHandler",
 ];
 
-/// Types that remember what was computed first. A decision that holds one depends on what was asked of it before.
+/// Types that cache a computed value. A decision with such a type depends on earlier calls.
 const MEMOIZING: [&str; 7] =
     ["OnceLock", "OnceCell", "LazyCell", "RefCell", "UnsafeCell", "Cell", "thread_local!"];
 
-/// File names that hold the wiring of a folder: caches and flags (`mod.rs`), writes that need a live answer (`act.rs`), and
-/// the handles that count (`metrics.rs`).
+/// File names with the wiring of a folder: caches and flags (`mod.rs`), writes that need a live response (`act.rs`), and metric
+/// handles (`metrics.rs`).
 const WIRING: [&str; 3] = ["mod.rs", "act.rs", "metrics.rs"];
 
 /// Wiring of the simulated kubelets, by what each file does: start all nodes, sync pods, send heartbeats, report volumes,
-/// answer an API server, execute commands and read what is typed, serve HTTP, follow Stages.
+/// handle requests of an API server, execute commands and read their input, serve HTTP, follow Stages.
 const KUBELET_WIRING: [&str; 12] = [
     "mod.rs",
     "run.rs",
@@ -79,10 +79,10 @@ const KUBELET_WIRING: [&str; 12] = [
     "node_workers.rs",
 ];
 
-/// Wiring of the cloud controllers: the context that they start with, and the program that starts them.
+/// Wiring of the cloud controllers: the context for their start, and the program that starts them.
 const CLOUD_WIRING: [&str; 4] = ["mod.rs", "metrics.rs", "context.rs", "controllers.rs"];
 
-/// Shell of simulated changes: it reads files and clusters, runs the clock, makes the change, and records.
+/// Shell of simulated changes: reads files and clusters, runs the clock, performs the change, and records.
 const WHATIF_SHELL: [&str; 8] = [
     "actions.rs",
     "clone/read.rs",
@@ -97,10 +97,10 @@ const WHATIF_SHELL: [&str; 8] = [
 /// The shell of API Priority and Fairness: it waits, counts watches, and writes metrics.
 const FLOW_SHELL: [&str; 4] = ["level.rs", "limiter.rs", "metrics.rs", "watches.rs"];
 
-/// What a file has that reads a cache: objects behind a lock, which change between two reads.
+/// Names in a file that reads a cache: objects behind a lock, which change between two reads.
 const CACHES: [&str; 2] = ["Cache", "Caches"];
 
-/// What a file has that plans.
+/// Names in a file that plans.
 const PLANNING: [&str; 6] = ["Plan", "Planner", "Steps", "Action", "Outcomes", "Planned"];
 
 /// Files of the scheduler that measure plugin calls for metrics. No decision reads the durations.
@@ -111,8 +111,8 @@ const MEASURING: [&str; 4] = [
     "crates/evenkeel-scheduler/src/schedule/trace.rs",
 ];
 
-/// Admission that waits or remembers: calls of webhooks, conversion of custom objects, which webhooks may do, for policies and
-/// webhooks, and the policies that were compiled last.
+/// Admission that waits or caches: calls of webhooks, conversion of custom objects for policies and webhooks (conversion may
+/// call webhooks), and the policies that were compiled last.
 const ADMISSION_SHELL: [&str; 6] = [
     "admission/mutating.rs",
     "admission/versioned.rs",
@@ -125,11 +125,10 @@ const ADMISSION_SHELL: [&str; 6] = [
 /// Auditing that writes, sends or collects: the event of a request in progress, the log's thread, the webhook's task.
 const AUDIT_SHELL: [&str; 3] = ["audit/mod.rs", "audit/log.rs", "audit/webhook.rs"];
 
-/// The one write that is no part of a request's transaction: IPAddresses of Services that have none.
+/// The only write that is not part of a request's transaction: IPAddresses of Services that have none.
 const REGISTRY_SHELL: [&str; 1] = ["registry/cluster_ips.rs"];
 
-/// Aggregation that asks extension API servers, remembers their documents, and writes; the schedule counts in the time of
-/// timers.
+/// Aggregation that queries extension API servers, caches their documents, and writes; its schedule uses the time of timers.
 const AGGREGATION_SHELL: [&str; 8] = [
     "aggregation/checker.rs",
     "aggregation/client.rs",
@@ -141,9 +140,9 @@ const AGGREGATION_SHELL: [&str; 8] = [
     "aggregation/schedule.rs",
 ];
 
-/// Authentication that waits for keys of other issuers, or fetches them; what authorization remembers: the rules of all
-/// roles as of the last revision, and the mode that last allowed an impersonation; authorization that asks webhooks,
-/// remembers and counts their answers, and follows its configuration file.
+/// Authentication that waits for keys of other issuers, or fetches them; caches of authorization: the rules of all roles at the
+/// last revision, and the mode that last allowed an impersonation; authorization that calls webhooks, caches and counts their
+/// responses, and follows its configuration file.
 const AUTH_SHELL: [&str; 11] = [
     "auth/authenticator.rs",
     "auth/authorizer.rs",
@@ -158,11 +157,11 @@ const AUTH_SHELL: [&str; 11] = [
     "oidc/mod.rs",
 ];
 
-/// The folder of what all controllers share to start and to watch. It decides for none of them.
+/// The folder with the shared code of all controllers for starts and watches. It makes no decisions.
 const WIRING_FOLDER: &str = "crates/evenkeel-controllers/src/wiring";
 
-/// Folders whose files decide, each with the names of its files that do not: strategies and the scheduling queue have none,
-/// and an attempt only that which asks extenders.
+/// Folders whose files decide, each with the names of its files that do not. Strategies and the scheduling queue have none, and
+/// an attempt has only the file that calls extenders.
 const DECIDING: [(&str, &[&str]); 16] = [
     ("crates/evenkeel-apiserver/src/admission", &ADMISSION_SHELL),
     ("crates/evenkeel-apiserver/src/aggregation", &AGGREGATION_SHELL),
@@ -182,10 +181,10 @@ const DECIDING: [(&str, &[&str]); 16] = [
     ("crates/evenkeel-whatif/src", &WHATIF_SHELL),
 ];
 
-/// Files that compile an expression when it is first evaluated. What is remembered follows from the expression alone.
+/// Files that compile an expression when it is first evaluated. The cached program depends only on the expression.
 const COMPILING_FILES: [&str; 1] = ["crates/evenkeel-apiextensions/src/cel.rs"];
 
-/// Crates of which every file is pure: rules of the API, without the programs that apply them.
+/// Crates in which every file is pure: rules of the API, without the programs that apply them.
 const PURE_CRATES: [&str; 4] = [
     "crates/evenkeel-component-helpers/src",
     "crates/evenkeel-apimachinery/src",
@@ -197,20 +196,20 @@ fn is_test(file: &Path) -> bool {
     file.components().any(|part| matches!(part.as_os_str().to_str(), Some("tests" | "tests.rs")))
 }
 
-/// Whether a line counts through a handle's metrics. Those of an autoscaler's spec, and the API groups, are objects.
+/// Returns whether a line counts with a metric handle. The metrics of an autoscaler's spec, and the API groups, are objects.
 fn counts(line: &str) -> bool {
     line.replace("spec.metrics.", "").replace(".metrics.k8s.io", "").contains(".metrics.")
 }
 
-/// The first identifier that makes a file impure, with the number of its line.
+/// Returns the first identifier that makes a file impure, with its line number.
 fn impurity(text: &str) -> Option<(usize, &'static str)> {
     let named = |line: &str| IMPURE.iter().find(|word| has_word(line, word)).copied();
     let found = |line: &str| named(line).or_else(|| counts(line).then_some(".metrics."));
     code(production(text)).find_map(|(at, line)| Some((at, found(line)?)))
 }
 
-/// The first place where a file remembers what it computed. A table that is made once (`static NAME: LazyLock<…>`) depends
-/// on nothing but the program.
+/// Returns the first place where a file caches a computed value. A table that is created once (`static NAME: LazyLock<…>`)
+/// depends only on the program.
 fn memory(text: &str) -> Option<(usize, &'static str)> {
     let found = |line: &str| {
         let item = line.trim_start();
@@ -223,7 +222,7 @@ fn memory(text: &str) -> Option<(usize, &'static str)> {
     code(production(text)).find_map(|(at, line)| Some((at, found(line)?)))
 }
 
-/// The lines at which a file first reads a cache, and first plans, if it does both.
+/// Returns the lines at which a file first reads a cache and first plans, if it does both.
 fn plans_from_caches(text: &str) -> Option<(usize, usize)> {
     let has = |line: &str, words: &[&str]| words.iter().any(|word| has_word(line, word));
     let is_index = |line: &str| line.contains("cache::") && has_word(line, "Index");
@@ -237,7 +236,8 @@ fn plans_from_caches(text: &str) -> Option<(usize, usize)> {
 /// Calls that read a cache, or state behind a lock.
 const READS: [&str; 5] = [".get(", ".list(", ".namespace(", ".lock(", ".read("];
 
-/// The first line in which a planner's decision (`plan`, `next`, `status`, `remember`) reads what `observe` did not give it.
+/// Returns the first line in which a planner's decision (`plan`, `next`, `status`, `remember`) reads data that `observe` did
+/// not provide.
 fn reads_in_decision(text: &str) -> Option<usize> {
     let decides = |line: &str| {
         let names = ["plan", "next", "status", "remember"];
@@ -257,12 +257,12 @@ fn reads_in_decision(text: &str) -> Option<usize> {
     })
 }
 
-/// What keeps a file from being pure.
+/// Returns the reason why a file is not pure.
 fn found_in(text: &str) -> Option<(usize, &'static str)> {
     impurity(text).or_else(|| memory(text))
 }
 
-/// Whether a file has to be pure: it is neither wiring nor a test.
+/// Returns whether a file must be pure: it is neither wiring nor a test.
 fn decides(root: &Path, file: &Path, wiring: &[&str]) -> bool {
     !wiring.iter().any(|name| file.ends_with(name))
         && !file.starts_with(root.join(WIRING_FOLDER))

@@ -1,5 +1,5 @@
-//! Tables at the head of a module lead from the words of Kubernetes' documentation to what they have become: a function of
-//! the file, `file::function` of its folder or the one above, or a path.
+//! Tables at the head of a module lead from the words of Kubernetes' documentation to their implementation: a function of the
+//! file, `file::function` of its folder or the parent folder, or a path.
 
 use std::{
     fs,
@@ -8,7 +8,7 @@ use std::{
 
 use evenkeel_tidy::{crates, read, sources};
 
-/// Whether `name` is declared in `file`.
+/// Returns whether `name` is declared in `file`.
 fn declares(file: &Path, name: &str) -> bool {
     let text = fs::read_to_string(file).unwrap_or_default();
     ["fn", "struct", "enum"].iter().any(|keyword| {
@@ -23,7 +23,7 @@ fn declares(file: &Path, name: &str) -> bool {
 /// Head of such a table.
 const HEAD: &str = "//! | documented rule | implemented in |";
 
-/// Modules that must begin with such a table. The scheduler's plugins are found by themselves.
+/// Modules that must begin with such a table. The scheduler's plugins are found automatically.
 const WITH_TABLE: [&str; 25] = [
     "evenkeel-apiserver/src/auth/escalation.rs",
     "evenkeel-apiserver/src/auth/rbac.rs",
@@ -55,7 +55,7 @@ const WITH_TABLE: [&str; 25] = [
 /// Folder of the scheduler's plugins.
 const PLUGINS: &str = "crates/evenkeel-scheduler/src/plugins";
 
-/// Whether the text holds a plugin of the scheduler, beside its tests.
+/// Returns whether the file contains a plugin of the scheduler, outside its tests.
 fn holds_plugin(text: &str) -> bool {
     let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
     code.lines().any(|line| line.starts_with("impl Plugin for "))

@@ -1,8 +1,8 @@
-//! Words: retired terms do not come back, and a doc comment says something.
+//! Words: retired terms do not return, and doc comments are informative.
 
 use evenkeel_tidy::{code, crates, has_word, read, sources};
 
-/// Identifiers that are retired in one crate and mean something else in others, and what to write instead.
+/// Identifiers that are retired in one crate but have a meaning in others, with their replacements.
 const RETIRED: [(&str, &[(&str, &str)]); 11] = [
     (
         "evenkeel-controllers",
@@ -143,7 +143,7 @@ const RETIRED: [(&str, &[(&str, &str)]); 11] = [
     ),
 ];
 
-/// Words retired in all crates, comments included, and what to write instead.
+/// Words that are retired in all crates, including comments, with their replacements.
 const RETIRED_EVERYWHERE: [(&str, &str); 17] = [
     ("told", "recorded, reported, logged, notified, events"),
     ("Told", "a noun for what was recorded or reported"),
@@ -174,7 +174,7 @@ const RETIRED_PARTS: [(&str, &str); 6] = [
     ("rights", "permissions"),
 ];
 
-/// Names that no type, alias or trait has: they do not say what it is. As words, and as variants, they are fine.
+/// Names that no type, alias or trait may have, because they are not descriptive. They are permitted as words and as variants.
 const RETIRED_TYPES: [(&str, &str); 50] = [
     ("AbsentOwners", "AbsentOwnerCache"),
     ("AllGone", "EnteredFullDisruption"),
@@ -228,7 +228,7 @@ const RETIRED_TYPES: [(&str, &str); 50] = [
     ("Wished", "ScoreState"),
 ];
 
-/// Names that no constant has: it is named by what it limits, and by the unit or kind of the limit.
+/// Names that no constant may have. A constant's name states the limited quantity, and the unit or kind of the limit.
 const RETIRED_CONSTANTS: [(&str, &str); 11] = [
     ("AGAIN", "a name that ends in INTERVAL or DELAY"),
     ("FIRST", "INITIAL_BACKOFF, BASE_DELAY"),
@@ -243,7 +243,7 @@ const RETIRED_CONSTANTS: [(&str, &str); 11] = [
     ("STOP", "SHUTDOWN_TIMEOUT, GRACE_PERIOD"),
 ];
 
-/// The retired name that a line of code declares or has as a part of an identifier, and what to write instead.
+/// Returns the retired name that a line of code declares or has as a part of an identifier, with its replacement.
 fn retired_name(line: &str) -> Option<(&'static str, &'static str)> {
     let mut names = RETIRED_TYPES.iter().chain(&RETIRED_CONSTANTS).chain(&RETIRED_PARTS);
     if !names.any(|(name, _)| line.contains(name)) {
@@ -252,7 +252,7 @@ fn retired_name(line: &str) -> Option<(&'static str, &'static str)> {
     let words = |text: &str| -> Vec<String> {
         text.split(|c: char| !c.is_alphanumeric() && c != '_').map(str::to_owned).collect()
     };
-    // Quoted text is no code.
+    // Quoted text is not code.
     let unquoted: String = line.split('"').step_by(2).collect::<Vec<_>>().join("\"\"");
     let words = words(&unquoted);
     let declared = |keywords: &[&str], name: &str| {
@@ -318,8 +318,8 @@ fn retired_words_do_not_come_back() {
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
-/// Whether the line is a field in a `message!`: `name: Type = 1 "json"`, or `name: Type = 1` for an inlined one. The macro
-/// makes these fields public.
+/// Returns whether the line is a field in a `message!`: `name: Type = 1 "json"`, or `name: Type = 1` for an inlined field. The
+/// macro makes these fields public.
 fn is_message_field(line: &str) -> bool {
     let Some((declaration, rest)) = line.split_once(" = ") else { return false };
     let json = rest.trim_start_matches(|c: char| c.is_ascii_digit());
@@ -328,7 +328,7 @@ fn is_message_field(line: &str) -> bool {
         && (json.is_empty() || json.starts_with(" \""))
 }
 
-/// For each line, whether it stands within a public enum or trait, whose variants, fields and methods are public too.
+/// Returns for each line whether it is within a public enum or trait, whose variants, fields and methods are also public.
 fn in_public_enums_and_traits(text: &str) -> Vec<bool> {
     let (mut depth, mut begins) = (0_usize, Vec::new());
     let is_public = |line: &str| {
@@ -350,8 +350,8 @@ fn in_public_enums_and_traits(text: &str) -> Vec<bool> {
     within
 }
 
-/// Line numbers of doc comments of public items, variants and methods of traits that are a single line of one or two words,
-/// and of a module's that is one of one or two.
+/// Returns the line numbers of doc comments that are a single line of one or two words. Checks public items, variants, methods
+/// of traits, and modules.
 fn short_docs(text: &str) -> Vec<usize> {
     let within = in_public_enums_and_traits(text);
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
