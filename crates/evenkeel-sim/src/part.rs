@@ -5,14 +5,14 @@ use evenkeel_test::simulation::Part;
 /// All controllers, in one process.
 pub const CONTROLLERS: Part = Part::new("controllers");
 
-/// Cloud controller manager, in a process of its own.
+/// Cloud controller manager, in its own process.
 pub const CLOUD: Part = Part::new("cloud");
 
-/// Scheduler, in a process of its own.
+/// Scheduler, in its own process.
 pub const SCHEDULER: Part = Part::new("scheduler");
 
 /// All simulated nodes.
 pub const NODES: Part = Part::new("nodes");
 
-/// One of several controller managers with leader election: only the leader works.
+/// One of several controller managers with leader election: only the leader is active.
 pub const REPLICA: Part = Part::new("replica");

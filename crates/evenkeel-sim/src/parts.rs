@@ -100,7 +100,7 @@ impl Started {
         Env::new(self.client.clone(), self.caches.clone(), self.clock.clone(), &self.registry)
     }
 
-    /// Starts the caches, and works until the part is stopped.
+    /// Starts the caches, and runs until the part is stopped.
     async fn run(self) -> Result<(), BoxError> {
         self.caches.start(&self.tasks);
         self.tasks.token().cancelled().await;

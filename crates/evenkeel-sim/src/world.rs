@@ -47,7 +47,7 @@ impl Default for Options {
             restart_delay: second,
             nodes: NodesOptions {
                 delays,
-                // Below the 50 s after which a node counts as unreachable, but cheap in a long run.
+                // Shorter than the 50 s after which a node counts as unreachable, but cheap in a long run.
                 lease_renewal: 30 * second,
                 // Reports of an unchanged status would be writes of an idle cluster.
                 status_report: Duration::MAX,

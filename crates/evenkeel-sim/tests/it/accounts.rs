@@ -1,4 +1,4 @@
-//! Namespaces have what pods need, and tokens end with their account, whatever goes wrong.
+//! Under faults, namespaces get the objects that pods need, and tokens are deleted with their account.
 
 use crate::fixtures::{REST, SILENCE, each};
 use evenkeel_sim::{FaultKind, Faults, World};

@@ -16,7 +16,7 @@ pub(crate) fn loaded() -> Value {
     web
 }
 
-/// Of that Deployment: each pod is to use half of a CPU.
+/// Autoscaler of that Deployment, with a target of half a CPU per pod.
 pub(crate) fn autoscaler() -> Value {
     let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
     let cpu = json!({"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}});
@@ -40,7 +40,7 @@ async fn scales_to_load(world: &mut World, faults: Faults) {
     let hpa = world.get(&format!("{AUTOSCALERS}/web")).await.expect("it is there");
     assert_eq!(hpa["status"]["currentMetrics"][0]["resource"]["current"]["averageUtilization"], 50);
     assert_eq!(hpa["status"]["desiredReplicas"], 4);
-    // It is looked at every quarter of a minute, and nothing is written.
+    // The autoscaler is reconciled every 15 s, and nothing is written.
     world.stays_silent(SILENCE).await;
 }
 

@@ -1,4 +1,4 @@
-//! No budget is overspent, and each is whole again in the end, while something goes wrong.
+//! Under faults, no disruption budget is violated, and each allows its disruptions again at the end.
 
 use crate::fixtures::{MINUTE, PODS, SECOND, SILENCE, deployment, each, running, uid};
 use evenkeel_sim::{Count, FaultKind, Faults, World};
@@ -12,7 +12,7 @@ async fn status(world: &World) -> Value {
     budget["status"].clone()
 }
 
-/// Whoever wants the pods gone asks for all of them, again and again, until none of the first is left.
+/// A client repeatedly requests the eviction of all original pods, until none of them is left.
 async fn drain(world: &mut World, faults: Faults) {
     let pods = running(world, &deployment(3, "a"), 3).await;
     let first: Vec<Value> = world.list(PODS).await;
@@ -30,7 +30,7 @@ async fn drain(world: &mut World, faults: Faults) {
         for pod in left {
             let name = pod["metadata"]["name"].as_str().unwrap_or_default();
             let eviction = json!({"metadata": {"name": name}});
-            // A refusal is what is to be expected.
+            // A refusal is expected.
             let path = format!("{PODS}/{name}/eviction");
             let _ = world.send(Method::POST, &path, "application/json", &eviction).await;
         }

@@ -1,4 +1,4 @@
-//! Pods have one claim for each that they name, whatever goes wrong while it is made.
+//! Under faults, a pod gets exactly one ResourceClaim for each entry.
 
 use crate::fixtures::{MINUTE, PODS, REST, SILENCE, bare_pod, each};
 use evenkeel_sim::{FaultKind, Faults, World};

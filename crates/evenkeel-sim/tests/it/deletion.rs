@@ -1,4 +1,4 @@
-//! Things are deleted, in each manner, while something goes wrong.
+//! Deletions with each propagation policy, under faults.
 
 use crate::fixtures::{
     DEPLOYMENTS, MINUTE, PODS, REST, SETS, SILENCE, controller, deployment, each, is_ready,
@@ -7,7 +7,7 @@ use crate::fixtures::{
 use evenkeel_sim::{Count, FaultKind, Faults, Options, World, explore, part};
 use serde_json::{Value, json};
 
-/// A Deployment with three pods, at rest, and who they are.
+/// A settled Deployment with three pods. Returns the pods.
 async fn prepare(world: &mut World, faults: Faults) -> Vec<Value> {
     let pods = running(world, &deployment(3, "a"), 3).await;
     world.arm(faults);
@@ -15,7 +15,7 @@ async fn prepare(world: &mut World, faults: Faults) -> Vec<Value> {
     world.list(PODS).await
 }
 
-/// Everything that hung on it is gone.
+/// Checks that no dependents are left.
 async fn nothing_is_left(world: &mut World) {
     for path in [DEPLOYMENTS, SETS, PODS] {
         let left = world.list(path).await;
@@ -32,7 +32,7 @@ async fn background(world: &mut World, faults: Faults) {
     nothing_is_left(world).await;
 }
 
-/// Owners go after what they own, which is what the name says.
+/// Foreground deletion: owners are deleted after their dependents.
 async fn foreground(world: &mut World, faults: Faults) {
     prepare(world, faults).await;
     let pods = web_pods(world).await;
@@ -48,7 +48,7 @@ async fn foreground(world: &mut World, faults: Faults) {
     nothing_is_left(world).await;
 }
 
-/// The ReplicaSet stays as it is, without owner; nobody touches the pods.
+/// The ReplicaSet stays, without its owner, and the pods stay unchanged.
 async fn orphan(world: &mut World, faults: Faults) {
     let before = prepare(world, faults).await;
     let pods = web_pods(world).await;
@@ -69,7 +69,7 @@ async fn orphan(world: &mut World, faults: Faults) {
     world.stays_silent(SILENCE).await;
 }
 
-/// Everything in a namespace goes, and then the namespace.
+/// All objects in a namespace are deleted, and then the namespace.
 async fn namespace(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.create("/api/v1/namespaces", &json!({ "metadata": { "name": "short" } })).await;
@@ -94,7 +94,7 @@ fn background_with_a_crash_after_each_write() {
     each(FaultKind::CrashAfter, 2, &background);
 }
 
-/// Among them are those of the garbage collector's workers.
+/// The writes include those of the garbage collector's workers.
 #[test]
 fn namespace_with_a_panic_at_each_write() {
     each(FaultKind::Panic, 2, &namespace);
@@ -125,14 +125,14 @@ fn namespace_with_a_crash_after_each_write() {
     each(FaultKind::CrashAfter, 2, &namespace);
 }
 
-/// A kubelet that got a conflict once still removes its pods.
+/// A kubelet that received a conflict still removes its pods.
 #[test]
 fn conflict_at_each_write_of_the_kubelets() {
     let options = Options::default();
     assert!(explore::each_write(&options, part::NODES, FaultKind::Refuse(409), &background) > 3);
 }
 
-/// Every manner of deletion, with several things at once.
+/// Every propagation policy, with several faults at once.
 #[test]
 fn random_faults() {
     let kinds = [

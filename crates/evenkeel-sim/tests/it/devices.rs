@@ -1,4 +1,4 @@
-//! A tainted device evicts its pod once, whatever goes wrong meanwhile.
+//! Under faults, a tainted device evicts its pod exactly once.
 
 use crate::fixtures::{MINUTE, PODS, REST, SILENCE, bare_pod, each};
 use evenkeel_sim::{FaultKind, Faults, World};

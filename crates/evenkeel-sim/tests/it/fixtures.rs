@@ -1,4 +1,4 @@
-//! Objects that the scenarios share, and what is asked of them in the end.
+//! Objects and final checks that the scenarios share.
 
 use evenkeel_sim::{Count, FaultKind, Faults, Options, Part, PodWatch, World, explore, part};
 use serde_json::{Value, json};
@@ -15,10 +15,10 @@ pub(crate) const MINUTE: Duration = Duration::from_secs(60);
 /// Long enough for every back-off that one fault causes.
 pub(crate) const REST: Duration = Duration::from_secs(30);
 
-/// Longer than any controller waits before it looks at everything again. Much longer ones are for a world without faults.
+/// Longer than the resync period of any controller. Much longer periods are tested in a world without faults.
 pub(crate) const SILENCE: Duration = Duration::from_secs(360);
 
-/// Faults that may hit any write of any part, where several things go wrong.
+/// Kinds of faults for runs with several faults. They may hit any write of any part.
 pub(crate) const KINDS: [FaultKind; 6] = [
     FaultKind::CrashBefore,
     FaultKind::CrashAfter,
@@ -32,12 +32,12 @@ pub(crate) const KINDS: [FaultKind; 6] = [
 pub(crate) const HIT: [Part; 4] =
     [part::CONTROLLERS, part::CONTROLLERS, part::SCHEDULER, part::NODES];
 
-/// Runs the scenario with something going wrong at each write of the controllers, of which there must be more than so many.
+/// Runs the scenario with this fault at each write of the controllers. There must be more than `more_than` writes.
 pub(crate) fn each(what: FaultKind, more_than: u64, scenario: &impl AsyncFn(&mut World, Faults)) {
     each_of(&Options::default(), part::CONTROLLERS, what, more_than, scenario);
 }
 
-/// The same at each write of a part.
+/// Like [`each`], at each write of a part.
 pub(crate) fn each_of(
     options: &Options,
     part: Part,
@@ -49,8 +49,7 @@ pub(crate) fn each_of(
     assert!(runs > more_than, "the scenario has {runs} writes only");
 }
 
-/// Runs the scenario once for each of so many seeds with `n` things of `kinds` going wrong at the first `span` writes of any
-/// part, and nobody up to date.
+/// Runs the scenario once per seed with `n` faults of `kinds` at the first `span` writes of any part, and with stale caches.
 pub(crate) fn several(
     options: &Options,
     seeds: u64,
@@ -82,7 +81,7 @@ pub(crate) fn deployment(replicas: u32, image: &str) -> Value {
     })
 }
 
-/// Whatever has a template gets another image.
+/// Returns a patch of the image in a pod template.
 pub(crate) fn image(image: &str) -> Value {
     json!({ "spec": { "template": { "spec": { "containers": [{ "name": "web", "image": image }] } } } })
 }
@@ -104,7 +103,7 @@ pub(crate) fn is_ready(pod: &Value) -> bool {
     })
 }
 
-/// The uid of the controller of an object; empty without one.
+/// Returns the uid of the controller of an object; empty without a controller.
 pub(crate) fn controller(object: &Value) -> &str {
     let owners = object["metadata"]["ownerReferences"].as_array();
     let owner = owners.and_then(|owners| owners.iter().find(|owner| owner["controller"] == true));
@@ -115,13 +114,13 @@ pub(crate) fn uid(object: &Value) -> &str {
     object["metadata"]["uid"].as_str().expect("every object has a uid")
 }
 
-/// Lets all of `n` pods get ready.
+/// Waits until all `n` pods are ready.
 pub(crate) async fn ready(world: &mut World, pods: &PodWatch, n: usize) {
     let what = format!("{n} pods are ready");
     world.until(&what, 10 * MINUTE, async |_| pods.now() == Count { active: n, ready: n }).await;
 }
 
-/// A Deployment whose `n` pods run, in a world at rest.
+/// Creates a Deployment, and waits until its `n` pods run and the world has settled.
 pub(crate) async fn running(world: &mut World, deployment: &Value, n: usize) -> PodWatch {
     let pods = web_pods(world).await;
     world.settle(REST).await;
@@ -131,12 +130,12 @@ pub(crate) async fn running(world: &mut World, deployment: &Value, n: usize) -> 
     pods
 }
 
-/// The pods that the scenarios are about.
+/// Returns the pods that the scenarios are about.
 pub(crate) async fn web_pods(world: &World) -> PodWatch {
     world.watch_pods("default", ("app", "web")).await
 }
 
-/// Exactly `n` pods, all ready, all of this owner and image, none on its way out.
+/// Checks that there are exactly `n` pods, all ready, with this owner and image, and none terminating.
 #[track_caller]
 pub(crate) fn check_pods(pods: &[Value], n: usize, owner: &str, image: &str) {
     let names: Vec<&Value> = pods.iter().map(|pod| &pod["metadata"]["name"]).collect();
@@ -148,7 +147,7 @@ pub(crate) fn check_pods(pods: &[Value], n: usize, owner: &str, image: &str) {
     }
 }
 
-/// One Deployment `web` at rest: `n` ready pods of `image` in one ReplicaSet, all others at 0.
+/// Checks that the Deployment `web` has settled: one ReplicaSet has `n` ready pods of `image`, and all others have 0.
 pub(crate) async fn check_deployment(world: &World, n: usize, image: &str, revisions: usize) {
     let deployment = world.get(&format!("{DEPLOYMENTS}/web")).await.expect("it is there");
     let sets = world.list(SETS).await;

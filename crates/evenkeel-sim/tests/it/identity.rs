@@ -1,4 +1,4 @@
-//! Roles, certificates and bootstrap tokens come out right while something goes wrong.
+//! Roles, certificates and bootstrap tokens are correct at the end, under faults.
 
 use crate::fixtures::{MINUTE, REST, SILENCE, each_of};
 use base64::prelude::*;
@@ -10,7 +10,7 @@ const ASKED: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 const MAPS: &str = "/api/v1/namespaces/kube-public/configmaps";
 const SECRETS: &str = "/api/v1/namespaces/kube-system/secrets";
 
-/// Made for these tests: a client's request, and a node's.
+/// Certificate requests of a client and of a node, created for these tests.
 const CLIENT: &str = include_str!("testdata/request.pem");
 const NODE: &str = include_str!("testdata/node.pem");
 
@@ -40,7 +40,7 @@ async fn verb_of_top(user: &Requests) -> Value {
     top["rules"][0]["verbs"][0].clone()
 }
 
-/// A role two steps up follows the lowest one.
+/// An aggregated role follows a role two levels below it.
 async fn aggregated_roles(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.arm(faults);
@@ -55,7 +55,7 @@ async fn aggregated_roles(world: &mut World, faults: Faults) {
     world.stays_silent(SILENCE).await;
 }
 
-/// A node's request is approved and signed, a client's once it is approved, and both go in the end.
+/// A node's request is approved and signed. A client's request is signed once it is approved. Both are cleaned up at the end.
 async fn certificates_are_issued(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.arm(faults);
@@ -78,7 +78,7 @@ async fn certificates_are_issued(world: &mut World, faults: Faults) {
             user.list(ASKED).await.is_empty()
         })
         .await;
-    // Whoever crashed at the end of it begins anew.
+    // A part that crashed at the end restarts.
     world.settle(REST).await;
     world.stays_silent(SILENCE).await;
 }
@@ -116,7 +116,8 @@ async fn tokens_sign_and_expire(world: &mut World, faults: Faults) {
     world.stays_silent(SILENCE).await;
 }
 
-/// Runs the scenario with something going wrong at each write. It takes hours: nodes, which renew their leases, are left out.
+/// Runs the scenario with this fault at each write. It takes hours of virtual time, so nodes, which renew their leases, are
+/// left out.
 fn each(what: FaultKind, more_than: u64, scenario: &impl AsyncFn(&mut World, Faults)) {
     let mut options = Options::default();
     options.nodes.nodes.clear();

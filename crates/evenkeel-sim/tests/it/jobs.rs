@@ -1,4 +1,4 @@
-//! Jobs run to their end while something goes wrong: every pod is counted, and counted once.
+//! Jobs run to their end under faults: every pod is counted exactly once.
 
 use crate::fixtures::{KINDS, MINUTE, PODS, REST, SILENCE, each, several, web_pods};
 use evenkeel_sim::{FaultKind, Faults, Options, World};
@@ -29,7 +29,7 @@ fn phase<'a>(pods: &'a [Value], phase: &str) -> Vec<&'a Value> {
     pods.iter().filter(|pod| pod["status"]["phase"] == phase).collect()
 }
 
-/// Checks what a Job looks like at its end, and that nothing happens any more.
+/// Checks the final status of a Job, and that nothing is written afterwards.
 async fn check_end(world: &mut World, conditions: [&str; 2], succeeded: usize, failed: usize) {
     world.settle(REST).await;
     let job = world.get(&format!("{JOBS}/web")).await.expect("it is there");
@@ -85,7 +85,7 @@ async fn indexed(world: &mut World, faults: Faults) {
     assert_eq!(indexes, ["0", "1", "2", "3"]);
 }
 
-/// Two failures are borne, the third is one too many.
+/// The backoff limit permits two failures, and the third fails the Job.
 async fn fails(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.arm(faults);

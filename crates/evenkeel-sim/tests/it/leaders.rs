@@ -1,4 +1,4 @@
-//! Two controller managers, of which one works: what happens to the one that leads must not make it two.
+//! Two controller managers with one leader: faults of the leader must never lead to two leaders.
 
 use crate::fixtures::{DEPLOYMENTS, MINUTE, REST, check_deployment, deployment};
 use evenkeel_sim::{FaultKind, Faults, Options, Outcome, Part, World, Write, explore, part};
@@ -10,7 +10,7 @@ fn options() -> Options {
     Options { parts: vec![part::NODES, part::SCHEDULER, ONE], ..Options::default() }
 }
 
-/// Writes of controllers that the server saw.
+/// Returns the writes of controllers that the server received.
 fn seen(world: &World) -> Vec<Write> {
     let written = |write: &Write| {
         let of_leader = write.part.name() == part::REPLICA.name();
@@ -21,8 +21,8 @@ fn seen(world: &World) -> Vec<Write> {
     world.log().since(0).into_iter().filter(written).collect()
 }
 
-/// Something happens to the leader while it makes what was asked for: the other one takes over and ends it, and from then on
-/// the first one writes nothing.
+/// A fault hits the leader during its work. The other process takes over and completes the work, and from then on the first
+/// process writes nothing.
 async fn work(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.start(TWO);
@@ -31,7 +31,7 @@ async fn work(world: &mut World, faults: Faults) {
     world.arm(faults);
     world.create(DEPLOYMENTS, &deployment(2, "a")).await;
     world.settle(REST).await;
-    // Whoever was away comes back, and finds nothing left to do.
+    // The absent process returns, and finds nothing left to do.
     world.pass(MINUTE).await;
     world.settle(REST).await;
     check_deployment(world, 2, "a", 1).await;

@@ -1,4 +1,4 @@
-//! Nodes fall silent, come back or are gone, while something goes wrong.
+//! Nodes stop reporting, return or are deleted, under faults.
 
 use crate::fixtures::{
     KINDS, MINUTE, PODS, REST, deployment, each, each_of, is_ready, ready, running, several,
@@ -37,13 +37,13 @@ fn taints(node: &Value) -> Vec<String> {
     texts
 }
 
-/// The node that the first pod is on.
+/// Returns the node of the first pod.
 async fn some_node(world: &World) -> String {
     let pods = world.list(PODS).await;
     pods[0]["spec"]["nodeName"].as_str().expect("it runs").to_owned()
 }
 
-/// Every node is well, and the pods are, each once.
+/// Checks that every node is Ready, and that each pod runs exactly once.
 async fn check_well(world: &World, pods: usize) {
     for node in world.list(NODES).await {
         assert_eq!(condition(&node, "Ready")["status"], "True", "{node:#}");
@@ -56,7 +56,7 @@ async fn check_well(world: &World, pods: usize) {
     }
 }
 
-/// A node is not heard of any more, its pods go elsewhere, and it comes back.
+/// A node stops reporting, its pods are replaced on other nodes, and the node returns.
 async fn silent_node(world: &mut World, faults: Faults) {
     running(world, &leaving(3), 3).await;
     let name = some_node(world).await;
@@ -92,7 +92,7 @@ async fn silent_node(world: &mut World, faults: Faults) {
     world.stays_silent(2 * MINUTE).await;
 }
 
-/// A node that is deleted takes its pods along, and others come.
+/// The pods of a deleted node are deleted and replaced.
 async fn deleted_node(world: &mut World, faults: Faults) {
     let pods = running(world, &leaving(3), 3).await;
     let name = some_node(world).await;
@@ -111,7 +111,8 @@ async fn deleted_node(world: &mut World, faults: Faults) {
     world.stays_silent(2 * MINUTE).await;
 }
 
-/// One node is tainted already when all others fall silent as well: none loses its pods then, and that one's taint goes, too.
+/// One node is already tainted when all other nodes stop reporting too. No node loses its pods then, and the first node's taint
+/// is removed.
 async fn one_and_then_all_silent(world: &mut World, faults: Faults) {
     running(world, &leaving(3), 3).await;
     let path = format!("{NODES}/{}", some_node(world).await);
@@ -147,13 +148,13 @@ fn silent_node_with_each_answer_lost() {
     each(FaultKind::LoseAnswer, 5, &silent_node);
 }
 
-/// Among them are those of the node monitor.
+/// The writes include those of the node monitor.
 #[test]
 fn silent_node_with_a_panic_at_each_write() {
     each(FaultKind::Panic, 5, &silent_node);
 }
 
-/// The node monitor and all others go on also when the kubelets' tasks panic.
+/// The node monitor and all other controllers continue even if the kubelets' tasks panic.
 #[test]
 fn silent_node_with_a_panic_at_each_kubelet_write() {
     each_of(&Options::default(), part::NODES, FaultKind::Panic, 5, &silent_node);
@@ -170,7 +171,7 @@ fn random_faults() {
     several(&Options::default(), 3, (6, 20), &KINDS, &deleted_node);
 }
 
-/// Where all nodes fall silent it is the network that is broken, and no pod loses its node for that.
+/// If all nodes stop reporting, the network counts as broken, and no pod is evicted.
 #[test]
 fn all_nodes_silent() {
     simulate(Options::default(), async |world| {

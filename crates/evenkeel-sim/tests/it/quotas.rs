@@ -1,4 +1,4 @@
-//! A quota holds, and is right in the end, while something goes wrong.
+//! Under faults, a quota is never exceeded, and its usage is correct at the end.
 
 use crate::fixtures::{MINUTE, PODS, REST, SECOND, SETS, SILENCE, each, template, web_pods};
 use evenkeel_sim::{Count, FaultKind, Faults, World};

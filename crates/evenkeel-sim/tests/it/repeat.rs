@@ -1,4 +1,4 @@
-//! A seed reproduces a run to the letter.
+//! A seed reproduces a run exactly.
 
 use crate::fixtures::{DEPLOYMENTS, REST, SECOND, deployment, image, ready, web_pods};
 use evenkeel_sim::{Fault, FaultKind, Faults, Options, Write, part, simulate};

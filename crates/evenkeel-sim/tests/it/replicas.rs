@@ -1,4 +1,4 @@
-//! Pods are taken over, added and taken away while something goes wrong.
+//! Pods are adopted, created and deleted under faults.
 
 use crate::fixtures::{
     CONTROLLERS, DEPLOYMENTS, PODS, REST, SILENCE, bare_pod, check_deployment, check_pods,
@@ -7,7 +7,7 @@ use crate::fixtures::{
 use evenkeel_sim::{FaultKind, Faults, World};
 use serde_json::{Value, json};
 
-/// Six pods become two: no more go than have to, and none is added.
+/// Six pods are scaled down to two: no more than necessary are deleted, and none is created.
 async fn scale_down(world: &mut World, faults: Faults) {
     let pods = running(world, &deployment(6, "a"), 6).await;
     let before = world.list(PODS).await;
@@ -23,7 +23,7 @@ async fn scale_down(world: &mut World, faults: Faults) {
     world.stays_silent(SILENCE).await;
 }
 
-/// A ReplicationController of three finds two pods that nobody owns and adds one.
+/// A ReplicationController of three adopts two orphan pods and creates one.
 async fn adoption(world: &mut World, faults: Faults) {
     let pods = web_pods(world).await;
     world.settle(REST).await;

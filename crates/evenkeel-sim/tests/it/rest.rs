@@ -1,4 +1,4 @@
-//! A control plane comes to rest, and stays there, whatever is in it.
+//! A control plane settles and then writes nothing, independent of its objects.
 
 use crate::{
     autoscaling::{AUTOSCALERS, autoscaler, loaded},
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 const CORE: &str = "/api/v1/namespaces/default";
 
-/// The same with another name, whose pods have a label of their own.
+/// Returns the object with another name, whose pods have their own label.
 fn named(name: &str, mut object: Value) -> Value {
     object["metadata"]["name"] = name.into();
     for field in ["/spec/selector/matchLabels/app", "/spec/template/metadata/labels/app"] {
@@ -146,7 +146,8 @@ fn idle_control_plane_writes_nothing_for_ten_hours() {
             )
             .await;
         world.settle(10 * MINUTE).await;
-        // Of the Deployment, the StatefulSet, the DaemonSet, the ReplicaSet, the controller, and the one that nobody owns.
+        // Pods of the Deployment, the StatefulSet, the DaemonSet, the ReplicaSet and the ReplicationController, and one without
+        // owner.
         let all = world.list(PODS).await;
         assert_eq!(all.iter().filter(|pod| is_ready(pod)).count(), 4 + 2 + 3 + 1 + 1 + 1);
         assert_eq!(world.list("/api/v1/nodes").await.len(), 3);

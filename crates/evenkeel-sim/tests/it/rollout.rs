@@ -1,4 +1,4 @@
-//! A Deployment gets a new image while something goes wrong.
+//! A Deployment gets a new image under faults.
 
 use crate::fixtures::{
     DEPLOYMENTS, KINDS, REST, SILENCE, check_deployment, deployment, each, image, ready, several,
@@ -6,13 +6,13 @@ use crate::fixtures::{
 };
 use evenkeel_sim::{FaultKind, Faults, Options, World};
 
-/// Four pods, at most one more and one fewer while they are replaced: upstream's defaults of 25 %.
+/// Four pods, with at most one more and one fewer during the rollout: upstream's defaults of 25 %.
 async fn rollout(world: &mut World, faults: Faults) {
     roll_out(world, faults, 5).await;
 }
 
-/// Sets are given sizes that keep to the budget, as upstream gives them. Where an old pod's deletion fails, it is there for a
-/// moment longer, beside the one that takes its place.
+/// The sizes of the ReplicaSets respect the budget, as upstream's do. If an old pod's deletion fails, the pod exists a little
+/// longer beside its replacement.
 async fn rollout_where_deletions_fail(world: &mut World, faults: Faults) {
     roll_out(world, faults, 6).await;
 }
@@ -43,7 +43,7 @@ fn with_a_crash_before_each_write() {
     each(FaultKind::CrashBefore, 20, &rollout);
 }
 
-/// What a cluster in trouble does: several things at once, and nobody is up to date.
+/// Several faults at once, with stale caches.
 #[test]
 fn random_faults() {
     let kinds = [&KINDS[..], &[FaultKind::Refuse(503)]].concat();

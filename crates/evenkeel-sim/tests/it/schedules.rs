@@ -1,4 +1,4 @@
-//! What happens at certain times happens once for each of them, whatever goes wrong.
+//! Under faults, scheduled work happens exactly once for each scheduled time.
 
 use crate::{
     fixtures::{MINUTE, PODS, REST, SILENCE, each},
@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 const CRON_JOBS: &str = "/apis/batch/v1/namespaces/default/cronjobs";
 
-/// A Job every five minutes; each goes a minute after its end. None is missed, none is made twice, and nothing is left.
+/// A Job every five minutes; each is deleted a minute after its end. None is missed, none is created twice, and none is left.
 async fn runs_on_time(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.arm(faults);

@@ -1,4 +1,4 @@
-//! Services know the addresses of their pods, and no others, while something goes wrong.
+//! Under faults, Services have the addresses of exactly their pods.
 
 use crate::fixtures::{
     DEPLOYMENTS, KINDS, MINUTE, PODS, REST, SILENCE, deployment, each, is_ready, ready, several,
@@ -36,7 +36,7 @@ fn inside<'a>(list: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> {
     list[field].as_array().into_iter().flatten()
 }
 
-/// That both records of a Service name the pods that are ready, each once, and nothing else.
+/// Checks that the Endpoints and the EndpointSlices of a Service name exactly the ready pods, each once.
 async fn check_addresses(world: &World, service: &str, n: usize) {
     let pods = world.list(PODS).await;
     let ips = texts(pods.iter().filter(|pod| is_ready(pod)).map(|pod| &pod["status"]["podIP"]));
@@ -57,7 +57,7 @@ async fn check_addresses(world: &World, service: &str, n: usize) {
     assert_eq!(texts(addresses.into_iter().map(|address| &address["ip"])), ips);
 }
 
-/// Pods come, go and are replaced; the Service goes in the end, and its records with it.
+/// Pods are created, deleted and replaced. At the end, the Service is deleted with its Endpoints and slices.
 async fn follow(world: &mut World, faults: Faults) {
     let pods = web_pods(world).await;
     world.settle(REST).await;
@@ -85,7 +85,7 @@ async fn follow(world: &mut World, faults: Faults) {
     world.stays_silent(SILENCE).await;
 }
 
-/// What somebody writes for a Service without a selector is mirrored, as long as it is there.
+/// The Endpoints of a Service without a selector are mirrored while they exist.
 async fn mirror(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.arm(faults);
@@ -111,7 +111,7 @@ async fn mirror(world: &mut World, faults: Faults) {
     world.stays_silent(SILENCE).await;
 }
 
-/// A range that is in use stays until nobody uses it.
+/// A ServiceCIDR that is in use stays until no address uses it.
 async fn ranges(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.arm(faults);

@@ -1,4 +1,4 @@
-//! StatefulSets and DaemonSets get a new image while something goes wrong.
+//! StatefulSets and DaemonSets get a new image under faults.
 
 use crate::fixtures::{
     KINDS, PODS, REST, SILENCE, check_pods, each, image, is_ready, ready, several, template, uid,
@@ -31,7 +31,7 @@ pub(crate) fn daemons(surge: u32) -> Value {
     })
 }
 
-/// Each template has one revision, and all events are recorded.
+/// Checks that each template has one revision, and that all events are recorded.
 async fn check_end(world: &mut World, path: &str, counts: &[&str]) {
     world.settle(REST).await;
     let set = world.get(&format!("{path}/web")).await.expect("it is there");
@@ -66,7 +66,7 @@ async fn ordered_ready(world: &mut World, faults: Faults) {
     assert_eq!(names, ["web-0", "web-1", "web-2"]);
 }
 
-/// All pods at once, and then fewer.
+/// All pods are replaced at once, and then scaled down.
 async fn parallel(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.arm(faults);

@@ -1,4 +1,4 @@
-//! What keeps a cluster in order beside its pods: ranges and times of nodes, stored versions, old tokens, types of policies.
+//! Maintenance controllers: node CIDRs and TTLs, storage versions, legacy tokens, type checks of policies.
 
 use crate::fixtures::{KINDS, MINUTE, REST, SILENCE, each_of, several};
 use evenkeel_sim::{FaultKind, Faults, Options, Requests, World, explore, part};
@@ -12,7 +12,7 @@ const SYSTEM: &str = "/api/v1/namespaces/kube-system";
 const OTHER: &str = "/api/v1/namespaces/default";
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// Without nodes that renew their leases: this takes days.
+/// Options without nodes, which renew their leases: these scenarios take days of virtual time.
 fn alone() -> Options {
     let mut options = Options { allocate_node_cidrs: true, ..Options::default() };
     options.nodes.nodes.clear();
@@ -23,7 +23,7 @@ fn node(name: &str) -> Value {
     json!({"metadata": {"name": name}})
 }
 
-/// The ranges of the nodes that have one, and how many have what else they need.
+/// Returns the CIDRs of the nodes that have one, and the number of nodes with the TTL annotation.
 async fn cidrs_and_ttls(user: &Requests) -> (BTreeSet<String>, usize) {
     let nodes = user.list(NODES).await;
     let range = |node: &Value| node["spec"]["podCIDR"].as_str().map(str::to_owned);
@@ -32,7 +32,7 @@ async fn cidrs_and_ttls(user: &Requests) -> (BTreeSet<String>, usize) {
     (nodes.iter().filter_map(range).collect(), nodes.iter().filter(ttl).count())
 }
 
-/// Each node gets a range that no other has, and says how long its caches are good for.
+/// Each node gets a unique CIDR and a TTL annotation.
 async fn node_cidrs_and_ttl(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.arm(faults);
@@ -48,7 +48,7 @@ async fn node_cidrs_and_ttl(world: &mut World, faults: Faults) {
     world.stays_silent(SILENCE).await;
 }
 
-/// Every object of a resource is written again, and the migration says so.
+/// Every object of a resource is rewritten, and the migration's status reports success.
 async fn storage_version_migration(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     for n in 0..3 {
@@ -109,7 +109,7 @@ async fn policies_are_type_checked(world: &mut World, faults: Faults) {
     world.stays_silent(SILENCE).await;
 }
 
-/// A token that nobody uses is marked, and goes; one that a pod mounts stays.
+/// An unused token is marked invalid and then deleted; a token that a pod mounts stays.
 async fn legacy_tokens_are_cleaned(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     let tracking =
@@ -133,7 +133,7 @@ async fn legacy_tokens_are_cleaned(world: &mut World, faults: Faults) {
         .await;
     world.settle(REST).await;
     world.arm(faults);
-    // The clean-up period here is an hour, and tokens are looked at once a day.
+    // The clean-up period here is an hour, and tokens are checked once a day.
     world.pass(DAY + REST).await;
     let marked = world.get(&format!("{OTHER}/secrets/old")).await.expect("not deleted yet");
     assert!(marked["metadata"]["labels"]["kubernetes.io/legacy-token-invalid-since"].is_string());
@@ -179,7 +179,7 @@ fn policies_are_type_checked_with_random_faults() {
     several(&alone(), 6, (4, 8), &KINDS, &policies_are_type_checked);
 }
 
-/// Once only: it takes three days.
+/// Only one run, because it takes three days of virtual time.
 #[test]
 fn legacy_tokens_are_cleaned_with_an_answer_lost() {
     explore::with_faults(

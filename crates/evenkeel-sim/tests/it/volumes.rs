@@ -1,4 +1,4 @@
-//! Claims get volumes, and give them back, while something goes wrong: no volume is two claims', none is left over.
+//! Claims are bound to volumes and release them under faults: no volume belongs to two claims, and none is left over.
 
 use crate::fixtures::{
     KINDS, MINUTE, PODS, REST, SILENCE, bare_pod, each_of, is_ready, several, template,
@@ -12,7 +12,7 @@ const VOLUMES: &str = "/api/v1/persistentvolumes";
 const ATTACHMENTS: &str = "/apis/storage.k8s.io/v1/volumeattachments";
 const STATEFUL: &str = "/apis/apps/v1/namespaces/default/statefulsets";
 
-/// A world whose nodes have storage, which is attached.
+/// Options of a world whose nodes have attachable storage.
 fn options() -> Options {
     let mut options = Options::default();
     options.nodes.storage = Some(StorageOptions { attach: true, ..StorageOptions::default() });
@@ -49,7 +49,7 @@ fn phases(objects: &[Value]) -> Vec<&str> {
     phases
 }
 
-/// Each bound claim has a volume of its own that says so, too.
+/// Checks that each bound claim has its own volume, whose `claimRef` names the claim.
 #[track_caller]
 fn check_pairs(claims: &[Value], volumes: &[Value]) {
     for claim in claims {
@@ -65,7 +65,7 @@ fn check_pairs(claims: &[Value], volumes: &[Value]) {
     }
 }
 
-/// Volumes are made for pods, and go with their claims.
+/// Volumes are provisioned for pods, and deleted with their claims.
 async fn provisioning(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.arm(faults);
@@ -88,7 +88,7 @@ async fn provisioning(world: &mut World, faults: Faults) {
     world.stays_silent(SILENCE).await;
 }
 
-/// Two claims for three volumes that are there.
+/// Two claims for three existing volumes.
 async fn binding(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.arm(faults);
@@ -109,7 +109,7 @@ async fn binding(world: &mut World, faults: Faults) {
     world.stays_silent(SILENCE).await;
 }
 
-/// A pod's own claim comes with it, grows when it is asked to, and goes with it.
+/// The claim of a pod's ephemeral volume is created with the pod, expanded on request, and deleted with the pod.
 async fn ephemeral_volume(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.arm(faults);
@@ -145,14 +145,14 @@ async fn ephemeral_volume(world: &mut World, faults: Faults) {
     world.stays_silent(SILENCE).await;
 }
 
-/// The phase of one object, and whose claim it says it is, if it is a volume.
+/// Returns the phase of an object, and the `claimRef` of a volume.
 async fn phase(world: &World, path: &str) -> (String, Value) {
     let object = world.get(path).await.unwrap_or_else(|| panic!("{path} is there"));
     let phase = object["status"]["phase"].as_str().unwrap_or_default().to_owned();
     (phase, object["spec"]["claimRef"]["uid"].clone())
 }
 
-/// A volume that a provisioner or a user gave to the claim `x`, and that is too small for it.
+/// A volume that is pre-bound to the claim `x`, but too small for it.
 async fn given(world: &World, name: &str) -> Value {
     let claim = world.get(&format!("{CLAIMS}/x")).await.expect("the claim");
     let mut volume = volume(name);
@@ -162,7 +162,7 @@ async fn given(world: &World, name: &str) -> Value {
     world.create(VOLUMES, &volume).await
 }
 
-/// A claim that never got the volume that was given to it goes: nobody is to have that volume any more.
+/// A claim that was never bound to its pre-bound volume is deleted: no other claim may get that volume.
 async fn pre_bound_claim_deleted(world: &mut World, faults: Faults) {
     world.create(CLAIMS, &claim("x")).await;
     given(world, "a").await;
@@ -175,7 +175,7 @@ async fn pre_bound_claim_deleted(world: &mut World, faults: Faults) {
     world.stays_silent(SILENCE).await;
 }
 
-/// The claim gets another volume than the one that was given to it: that one is free for a claim of its name.
+/// The claim is bound to another volume than the pre-bound one, which stays available for a claim of that name.
 async fn bound_elsewhere(world: &mut World, faults: Faults) {
     world.create(CLAIMS, &claim("x")).await;
     given(world, "a").await;
@@ -192,7 +192,7 @@ async fn bound_elsewhere(world: &mut World, faults: Faults) {
     world.stays_silent(SILENCE).await;
 }
 
-/// A claim whose volume is gone is lost, until the volume is there again.
+/// A claim whose volume was deleted is Lost, until the volume exists again.
 async fn lost_and_found(world: &mut World, faults: Faults) {
     world.create(VOLUMES, &volume("a")).await;
     world.create(CLAIMS, &claim("x")).await;
@@ -244,7 +244,7 @@ fn binding_with_a_crash_before_each_write() {
     each(part::CONTROLLERS, FaultKind::CrashBefore, &binding);
 }
 
-/// As [`each`], of scenarios in which not much is written.
+/// Like [`each`], for scenarios with few writes.
 fn few(scenario: &impl AsyncFn(&mut World, Faults)) {
     each_of(&options(), part::CONTROLLERS, FaultKind::CrashAfter, 0, scenario);
 }

@@ -19,11 +19,11 @@ pub(crate) struct State {
     pub(crate) routes: Vec<Route>,
     /// Machines by name, and whether they are shut down.
     pub(crate) machines: BTreeMap<String, bool>,
-    /// How often it was asked to change something.
+    /// Number of calls that change something.
     pub(crate) calls: u64,
-    /// At which of these calls it fails.
+    /// Numbers of the calls that fail.
     pub(crate) fails_at: BTreeSet<u64>,
-    /// Whether it asks for patience then, instead of just failing.
+    /// Whether these calls return a retry delay instead of an error.
     pub(crate) asks_for_patience: bool,
 }
 
@@ -36,14 +36,14 @@ impl Metal {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Nothing is there yet but the machines of the nodes, and it fails at these calls.
+    /// Resets the cloud to only the machines of the nodes, with failures at these calls.
     pub(crate) fn reset(&self, fails_at: impl IntoIterator<Item = u64>) {
         let machines = (0..3).map(|n| (format!("node-{n}"), false)).collect();
         let fails_at = fails_at.into_iter().collect();
         *self.state() = State { fails_at, machines, ..State::default() };
     }
 
-    /// Counts a call; the state to change, if it does not fail. A call that fails may have been carried out in part.
+    /// Counts a call. Returns the state to change, unless the call fails. A failed call may have been executed in part.
     fn change(&self) -> Result<MutexGuard<'_, State>, CloudError> {
         let mut state = self.state();
         state.calls += 1;
@@ -145,7 +145,7 @@ impl Instances for Metal {
 
     async fn metadata(&self, node: &Node) -> Result<Option<InstanceMetadata>, CloudError> {
         let state = self.change()?;
-        // Of the simulated nodes it says no more than that they are there.
+        // For the simulated nodes, the cloud only reports that they exist.
         let known = &*node.meta.name == "metal" && state.machines.contains_key("metal");
         Ok(known.then(|| InstanceMetadata {
             provider_id: format!("metal://{}", node.meta.name),

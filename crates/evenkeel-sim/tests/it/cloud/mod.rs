@@ -1,4 +1,4 @@
-//! A cloud's controllers, with crashes after each write, lost answers, and a cloud that fails.
+//! A cloud's controllers, with crashes after each write, lost responses, and a failing cloud.
 
 mod metal;
 
@@ -16,7 +16,7 @@ fn with(cloud: &Metal) -> Options {
     let cloud = cloud.clone();
     let mut cloud = Cloud::new(move || Arc::new(cloud.clone()));
     cloud.options.cluster_cidrs = vec!["10.200.0.0/16".to_owned()];
-    // Addresses are asked for rarely enough that a world at rest is silent.
+    // Addresses are requested rarely enough that a settled world is silent.
     Options {
         cloud,
         parts: vec![part::NODES, part::CONTROLLERS, part::CLOUD],
@@ -24,7 +24,7 @@ fn with(cloud: &Metal) -> Options {
     }
 }
 
-/// The same with the provider of address pools.
+/// Options with the provider of address pools.
 fn with_pool() -> Options {
     Options { parts: vec![part::NODES, part::CONTROLLERS, part::CLOUD], ..Options::default() }
 }
@@ -48,12 +48,13 @@ async fn service(world: &World, name: &str) -> Value {
     world.get(&format!("{SERVICES}/{name}")).await.expect("the service is there")
 }
 
-/// Lets go of everything that goes wrong, however often the cloud is asked again.
+/// Waits until the world has settled, although failed calls of the cloud are retried.
 async fn come_to_rest(world: &mut World) {
     world.settle(2 * MINUTE).await;
 }
 
-/// Services come, change and go; in the end each that wants an address has one of its own, and nothing else holds one.
+/// Services are created, changed and deleted. At the end, each Service of type LoadBalancer has its own address, and no other
+/// address is held.
 async fn balancers(world: &mut World, faults: Faults, pool: &[&str]) {
     world.settle(REST).await;
     world.arm(faults);
@@ -115,7 +116,7 @@ fn failed_cloud_calls_are_retried() {
     for at in (1..20).step_by(3) {
         let cloud = Metal::default();
         let scenario = async |world: &mut World, faults: Faults| {
-            // Four times in a row, now with patience asked for and now without.
+            // Four consecutive failures, alternately with and without a retry delay.
             cloud.reset(at..at + 4);
             cloud.state().asks_for_patience = at % 2 == 0;
             balancers(world, faults, &FREE).await;
@@ -149,7 +150,7 @@ fn load_balancers_follow_nodes() {
     explore::with_faults(&with(&cloud), Faults::default(), &scenario);
 }
 
-/// A machine's life: its node waits for the cloud, is initialised, goes silent, is tainted, and is deleted.
+/// A machine's life: its node waits for the cloud, is initialized, stops reporting, is tainted, and is deleted.
 async fn machine(world: &mut World, faults: Faults, cloud: &Metal) {
     world.settle(REST).await;
     cloud.state().machines.insert("metal".into(), false);
@@ -214,7 +215,7 @@ fn machine_with_a_fault_at_each_write() {
 #[test]
 fn machine_with_failing_cloud_calls() {
     let cloud = Metal::default();
-    // Not each so-manyth call: what is asked for at a steady pace would meet all of them.
+    // The failing calls are drawn at random, because periodic calls could hit every fixed interval.
     let drawn =
         |call: u64, every: u64| (call.wrapping_mul(2_654_435_761) >> 7).is_multiple_of(every);
     for every in [4, 7] {

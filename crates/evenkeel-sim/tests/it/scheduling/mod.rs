@@ -1,5 +1,4 @@
-//! Pods get nodes while something goes wrong with the scheduler: none is bound twice, none is left over, no node holds more than it
-//! has.
+//! Pods are scheduled under faults of the scheduler: none is bound twice, none stays pending, and no node exceeds its capacity.
 
 mod pod_history;
 mod preemption;
@@ -14,10 +13,10 @@ use std::time::Duration;
 /// Resources of each node.
 const CPUS: i64 = 8;
 
-/// Nothing is written for so long once the last fault is over, be that a minute's absence.
+/// Time without writes after the last fault has ended, even if that was an outage of a minute.
 const UNDISTURBED: Duration = Duration::from_secs(100);
 
-/// A cluster of so many nodes.
+/// Options of a cluster with this number of nodes.
 fn nodes(count: u32) -> Options {
     let options = Options::default();
     let nodes = NodeOptions::several(count, "node-", &["zone-a", "zone-b"]);
@@ -38,12 +37,12 @@ async fn are_ready(user: &Requests, n: usize) -> bool {
     ready(&user.list(PODS).await) == n
 }
 
-/// Nobody is up to date from the beginning on.
+/// All parts have stale caches from the start.
 fn behind(world: &World) {
     world.arm(Faults { max_watch_delay: SECOND, ..Faults::default() });
 }
 
-/// Four pods of four CPUs fill two nodes; one more waits until another is gone.
+/// Four pods of four CPUs fill two nodes; a fifth waits until one of them is deleted.
 async fn full(world: &mut World, faults: Faults) {
     let pod_history = PodHistory::open(world).await;
     world.settle(REST).await;
@@ -57,7 +56,7 @@ async fn full(world: &mut World, faults: Faults) {
     let waiting: Vec<&Value> =
         pods.iter().filter(|pod| pod["spec"]["nodeName"].is_null()).collect();
     assert_eq!(waiting.len(), 1, "{pods:#?}");
-    // Not until it has waited for so long that it is tried again for that alone.
+    // Not before the pod has waited so long that it is retried only because of that.
     world.stays_silent(2 * MINUTE).await;
     let placed = pods.iter().find(|pod| is_ready(pod)).expect("four are");
     let name = placed["metadata"]["name"].as_str().expect("it has a name");
@@ -76,7 +75,7 @@ async fn full(world: &mut World, faults: Faults) {
     world.stays_silent(SILENCE).await;
 }
 
-/// The same, and the status of a waiting pod has the reason.
+/// Like [`full`], and the status of a waiting pod has the reason.
 async fn full_and_reported(world: &mut World, faults: Faults) {
     full(world, faults).await;
     world.create(PODS, &pod("late", 4)).await;
@@ -91,7 +90,7 @@ async fn full_and_reported(world: &mut World, faults: Faults) {
     assert_eq!(condition["message"], message);
 }
 
-/// The same where the scheduler sees everything late.
+/// The same scenario with delayed watch events of the scheduler.
 async fn full_and_behind(world: &mut World, faults: Faults) {
     behind(world);
     full(world, Faults { max_watch_delay: SECOND, ..faults }).await;
@@ -109,7 +108,7 @@ fn each_write(
     }
 }
 
-/// Several things go wrong for anybody, of which twice as many as usual are the scheduler's.
+/// Several faults for any part, with twice the usual share for the scheduler.
 fn drawn(options: &Options, seeds: u64, scenario: &impl AsyncFn(&mut World, Faults)) {
     for seed in 0..seeds {
         let mut faults = Faults::random(seed, &HIT, 6, 12, &KINDS, SECOND);

@@ -1,5 +1,5 @@
-//! What may never be, at no moment: a node over its capacity, a pod that changes its node, one that its node
-//! refuses, a victim that is no less important than who it yields to.
+//! Invariants that hold at every moment: no node exceeds its capacity, no pod changes its node, no node refuses a pod, and
+//! every victim has a lower priority than its preemptor.
 
 use evenkeel_api::views::Pod;
 use evenkeel_component_helpers::resource;
@@ -15,17 +15,17 @@ use std::{
 use super::CPUS;
 use crate::fixtures::PODS;
 
-/// Keeps account of every pod there ever was.
+/// Records every pod that ever existed.
 #[derive(Clone, Default)]
 pub(super) struct PodHistory(Arc<Mutex<PodRecords>>);
 
 #[derive(Default)]
 struct PodRecords {
-    /// Node and CPUs of the pods that take room, by uid.
+    /// Node and CPUs of the pods that use resources, by uid.
     placed: BTreeMap<String, (String, i64)>,
-    /// Priority of each pod by its name, kept when it is gone.
+    /// Priority of each pod by its name, kept after its deletion.
     priorities: BTreeMap<String, i32>,
-    /// Whom the scheduler evicted, by name; as far as the log was read.
+    /// Pods that the scheduler evicted, by name, up to the position that was read in the log.
     victims: BTreeSet<String>,
     wrong: Vec<String>,
 }
@@ -46,8 +46,8 @@ impl PodHistory {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Checks everything up to now. Returns the names of the pods that the scheduler evicted for the sake of some whose priority is
-    /// `highest` at most.
+    /// Checks all events up to now. Returns the names of the pods that the scheduler evicted for pods with at most the priority
+    /// `highest`.
     #[track_caller]
     pub(super) fn check(&self, world: &World, highest: i32) -> BTreeSet<String> {
         let mut books = self.lock();

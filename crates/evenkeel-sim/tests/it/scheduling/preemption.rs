@@ -1,5 +1,5 @@
-//! More important pods come where there is no room, while something goes wrong: those of lower priority make it, no more of them than
-//! are needed, and who is spared by a budget stays.
+//! Preemption under faults: pods of lower priority are evicted for more important ones, no more than necessary, and pods that a
+//! disruption budget protects stay.
 
 use super::{PodHistory, UNDISTURBED, behind, drawn, each_write, nodes, pod, ready};
 use crate::{
@@ -36,7 +36,7 @@ fn of_class(name: &str, cpu: i64, class: &str, node: Option<u32>) -> Value {
     pod
 }
 
-/// Makes pods, and waits until they run.
+/// Creates pods, and waits until they run.
 async fn occupied(world: &mut World, pods: &[Value]) {
     for pod in pods {
         world.create(PODS, pod).await;
@@ -54,7 +54,7 @@ async fn runs(world: &mut World, name: &str) {
     world.until(&format!("{name} runs"), 10 * MINUTE, is_there).await;
 }
 
-/// Two nodes are full of unimportant pods when an important one comes.
+/// Two nodes are full of unimportant pods when an important pod is created.
 async fn preemption(world: &mut World, faults: Faults) {
     let pod_history = PodHistory::open(world).await;
     classes(world).await;
@@ -71,13 +71,13 @@ async fn preemption(world: &mut World, faults: Faults) {
     world.stays_silent(SILENCE).await;
 }
 
-/// The same where the scheduler sees everything late.
+/// The same scenario with delayed watch events of the scheduler.
 async fn preemption_with_stale_caches(world: &mut World, faults: Faults) {
     behind(world);
     preemption(world, Faults { max_watch_delay: SECOND, ..faults }).await;
 }
 
-/// A whole node is needed: the two unimportant pods of one go, the two of the other stay.
+/// A pod needs a whole node: the two unimportant pods of one node are evicted, the two of the other stay.
 async fn several_victims(world: &mut World, faults: Faults) {
     let pod_history = PodHistory::open(world).await;
     classes(world).await;
@@ -95,7 +95,7 @@ async fn several_victims(world: &mut World, faults: Faults) {
     world.stays_silent(SILENCE).await;
 }
 
-/// One pod has been promised room when a more important one takes it all.
+/// One pod is nominated for a node when a more important pod takes all its room.
 async fn nomination_is_cleared(world: &mut World, faults: Faults) {
     let pod_history = PodHistory::open(world).await;
     classes(world).await;
@@ -111,7 +111,7 @@ async fn nomination_is_cleared(world: &mut World, faults: Faults) {
     assert!(victims.contains("p0") && victims.contains("p1"), "{victims:?}");
     let pods = world.list(PODS).await;
     assert_eq!(ready(&pods), 1, "{pods:#?}");
-    // Unless it had come to run on the way; then it had to yield too.
+    // The pod may have started meanwhile; then it was evicted too.
     match pods.iter().find(|pod| pod["metadata"]["name"] == "mid") {
         Some(mid) => {
             assert!(mid["spec"]["nodeName"].is_null(), "{mid:#}");
@@ -122,8 +122,8 @@ async fn nomination_is_cleared(world: &mut World, faults: Faults) {
     world.stays_silent(SILENCE / 2).await;
 }
 
-/// A budget spares one of two unimportant pods: the first important pod takes the other's place, the second one that of a more
-/// important pod elsewhere.
+/// A budget protects one of two unimportant pods: the first important pod replaces the other one, and the second replaces a
+/// more important pod on another node.
 async fn disruption_budget_is_respected(world: &mut World, faults: Faults) {
     let pod_history = PodHistory::open(world).await;
     let guarded = world.watch_pods("default", ("guarded", "yes")).await;
@@ -158,10 +158,10 @@ async fn disruption_budget_is_respected(world: &mut World, faults: Faults) {
     world.stays_silent(SILENCE).await;
 }
 
-/// The node on which room is made is deleted after this write of the scheduler; who is left over by that runs elsewhere in the end.
+/// The nominated node is deleted after this write of the scheduler. The remaining pods run on other nodes at the end.
 async fn nominated_node_is_deleted(world: &mut World, faults: Faults, after: u64) {
-    // Where the scheduler sees its eviction later than the backoff ends, it may evict from another node, as upstream's does:
-    // the pod's own nomination protects it only once the victim is seen to terminate.
+    // If the scheduler observes its eviction after the backoff has ended, it may evict from another node, as upstream's does:
+    // the pod's nomination protects only once the victim is observed to terminate.
     let most = if faults.max_watch_delay.is_zero() || faults.at_writes.is_empty() { 1 } else { 2 };
     let pod_history = PodHistory::open(world).await;
     classes(world).await;
@@ -207,7 +207,7 @@ async fn nominated_node_is_deleted(world: &mut World, faults: Faults, after: u64
             (1..=most).contains(&victims.len()) && pods.len() == 3 - victims.len(),
             "{victims:?} {pods:#?}"
         ),
-        // A kubelet that starts anew brings its node back, sometimes with the pod that was to go.
+        // A restarted kubelet registers its node again, sometimes with the pod that was to be evicted.
         _ => assert!(victims.len() <= most && pods.len() + most >= 3, "{victims:?} {pods:#?}"),
     }
     world.stays_silent(SILENCE).await;
