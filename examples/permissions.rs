@@ -6,8 +6,8 @@ use kube::{
     discovery::Scope,
 };
 
-/// Creates the objects of a manifest, and returns a service account's groups. What the manifest has in `namespace` is created
-/// in the namespace `default`, where simulated operators run.
+/// Creates the objects of a manifest, and returns a service account's groups. Objects in `namespace` are created in the
+/// namespace `default` instead, where simulated operators run.
 pub(crate) async fn grant(client: &Client, manifest: &str, namespace: &str) -> [&'static str; 2] {
     let manifest = manifest.replace(&format!("namespace: {namespace}"), "namespace: default");
     let objects: Vec<DynamicObject> = serde_saphyr::from_multiple(&manifest).expect("a manifest");

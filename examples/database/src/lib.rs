@@ -19,9 +19,9 @@ pub use webhooks::{configurations, definition, webhooks};
 
 /// Finalizer of databases.
 ///
-/// The garbage collector deletes the children of a database anyway. But without a finalizer, a pass whose cache does not show
-/// the deletion yet could make the StatefulSet once more, and leave a claim without an owner. With it, the cleanup is the last
-/// pass: the runtime waits until the cache shows its write, which ends the database.
+/// The garbage collector deletes the children of a database in any case. But without a finalizer, a reconcile whose cache does
+/// not show the deletion yet could create the StatefulSet again, and leave a claim without an owner. With the finalizer, the
+/// cleanup is the last reconcile: the runtime waits until the cache shows the cleanup's write, which ends the database.
 const FINALIZER: &str = "data.example.com/instances";
 
 /// Builds the operator with its webhooks.
@@ -81,7 +81,7 @@ async fn reconcile(database: Arc<Database>, cx: Context) -> Result<Outcome> {
 /// Ends the backups of a database that is being deleted, and then its instances.
 async fn clean_up(database: Arc<Database>, cx: Context) -> Result<()> {
     let namespace = database.namespace().unwrap_or_default();
-    // In the foreground: a CronJob is gone when its backups have ended, a StatefulSet when its instances have.
+    // Foreground deletion: a CronJob is deleted when its backups have ended, a StatefulSet when its instances have ended.
     let foreground =
         || DeleteOptions { propagation: Some(Propagation::Foreground), ..DeleteOptions::default() };
     if let Some(backups) = cx.get::<CronJob>(&namespace, &backups_name(&database))? {

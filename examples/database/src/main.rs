@@ -1,5 +1,5 @@
 //! Runs the operator of databases in the cluster of the kubeconfig or of its pod. `database-operator manifests` prints the
-//! definition and the webhook configurations.
+//! CustomResourceDefinition and the webhook configurations.
 
 use database_operator::{configurations, definition, operator, webhooks};
 use evenkeel_runtime::prelude::*;

@@ -30,7 +30,7 @@ fn object<K: DeserializeOwned>(value: Value) -> K {
 #[tokio::test(start_paused = true)]
 async fn a_database_gets_volumes_and_backups() {
     let cluster = TestCluster::start().await.unwrap();
-    // Nothing calls the webhooks: a server in virtual time has no sockets.
+    // The webhooks are not called, because a server in virtual time has no sockets.
     let mut crd = definition("default", 443).unwrap();
     crd["spec"]["conversion"] = json!({"strategy": "None"});
     cluster.crd_value(&crd).await.unwrap();
@@ -84,7 +84,7 @@ async fn start_with_webhooks(server: &TestServer) -> Running {
     let port = hooks.local_port().unwrap();
     server.crd_value(&definition("default", port).unwrap()).await.unwrap();
     let client = server.client();
-    // The Service leads to this machine.
+    // The Service routes to this machine.
     let service = json!({
         "metadata": {"name": "database-webhooks"},
         "spec": {"type": "ExternalName", "externalName": "localhost"},

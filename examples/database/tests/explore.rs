@@ -1,5 +1,5 @@
-//! The operator under faults, one at each of its writes. The certificates of its webhooks are part of it; calls of the webhooks
-//! are not, because a server in virtual time opens no connections.
+//! The operator under faults, one at each of its writes. The test includes the certificates of its webhooks, but not their
+//! calls, because a server in virtual time opens no connections.
 
 use database_operator::{Database, configurations, definition, operator, webhooks};
 use evenkeel_test::Exploration;

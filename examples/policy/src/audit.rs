@@ -12,7 +12,7 @@ pub const MAX_LISTED: usize = 20;
 pub struct Report {
     /// Number of objects that violate the policy.
     pub total: usize,
-    /// The first [`MAX_LISTED`] of them, by namespace and name.
+    /// The first [`MAX_LISTED`] violations, by namespace and name.
     pub listed: Vec<Violation>,
 }
 
@@ -29,7 +29,7 @@ pub fn audit<'o>(
     Report { total, listed: violations }
 }
 
-/// Returns how an object violates the policy. An object that is being deleted violates none.
+/// Returns the violation of the policy by an object, if there is one. An object that is being deleted never violates it.
 fn violation(policy: &FieldPolicySpec, object: &DynamicObject) -> Option<Violation> {
     let namespace = object.metadata.namespace.clone().unwrap_or_default();
     if object.metadata.deletion_timestamp.is_some()
@@ -37,7 +37,7 @@ fn violation(policy: &FieldPolicySpec, object: &DynamicObject) -> Option<Violati
     {
         return None;
     }
-    // Of an object without text, no field is known.
+    // If an object cannot be encoded, none of its fields is known.
     let value = serde_json::to_value(object).unwrap_or_default();
     let broken: Vec<String> =
         policy.rules.iter().filter_map(|rule| defect(rule, value.pointer(&rule.field))).collect();

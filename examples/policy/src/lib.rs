@@ -1,7 +1,7 @@
 //! Operator of policies: each `FieldPolicy` names a kind and the fields that its objects must have.
 //!
-//! Policies may name any kind, also one whose definition is installed later. The operator watches the kinds that policies name,
-//! audits their objects, and writes violations of a policy to its status.
+//! Policies may name any kind, even one whose CustomResourceDefinition is installed later. The operator watches the kinds that
+//! policies name, audits their objects, and writes violations of a policy to its status.
 
 mod audit;
 mod resource;
@@ -17,14 +17,14 @@ use kube::ResourceExt as _;
 pub use resource::{FieldPolicy, FieldPolicySpec, FieldPolicyStatus, Rule, TargetKind, Violation};
 use watches::Watches;
 
-/// Maximum age of a discovery that a pass uses.
+/// Maximum age of a discovery that a reconcile uses.
 const DISCOVERY_AGE: Duration = Duration::from_secs(10);
 
 /// Interval at which a policy looks for its kind again. A CustomResourceDefinition's event arrives before the server serves the
 /// change.
 const REDISCOVERY_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Delay of a pass that waits until the cache of a kind has filled.
+/// Delay of a reconcile that waits until the cache of a kind has filled.
 const FILL_DELAY: Duration = Duration::from_secs(1);
 
 /// Builds the operator.
@@ -71,7 +71,7 @@ async fn reconcile(policy: Arc<FieldPolicy>, cx: Context<Arc<Watches>>) -> Resul
     };
     let objects = cx.state().watch(&env.caches, &resource.kind);
     if !objects.has_synced() {
-        // Before there is an answer, the status stays as it is.
+        // Before the server has responded, the status stays unchanged.
         if let Some(trouble) = objects.state().trouble {
             let unwatched = conditions::of(&*policy, "Watching", false, "NotListed", trouble);
             report(&policy, &cx, None, unwatched).await?;

@@ -1,4 +1,5 @@
-//! Runs the operator of policies in the cluster of the kubeconfig or of its pod. `policy-operator crd` prints the definition.
+//! Runs the operator of policies in the cluster of the kubeconfig or of its pod. `policy-operator crd` prints the
+//! CustomResourceDefinition.
 
 use evenkeel_runtime::prelude::*;
 use kube::CustomResourceExt as _;

@@ -8,7 +8,7 @@ use std::{
     sync::{Mutex, OnceLock, PoisonError},
 };
 
-/// Watches of the controller of policies. A kind that no policy names any more stays watched until the program ends.
+/// Watches of the controller of policies. A kind that no policy names any longer stays watched until the program ends.
 pub(crate) struct Watches {
     /// Policies by the kind that they name.
     policies: Index<Full<FieldPolicy>>,
@@ -26,7 +26,7 @@ impl Watches {
         Self { policies, controller: OnceLock::new(), kinds: Mutex::default() }
     }
 
-    /// Sets the controller, whose watches these are.
+    /// Sets the controller that owns these watches.
     pub(crate) fn begin(&self, controller: ControllerHandle) {
         // It is declared once.
         let _ = self.controller.set(controller);
@@ -48,7 +48,7 @@ impl Watches {
         if let (true, Some(controller)) = (is_new, self.controller.get()) {
             let target = TargetKind { group: kind.group.to_string(), kind: kind.kind.to_string() };
             let watches = Arc::clone(self);
-            // One kind that is forbidden, or not served any more, does not make the operator unready.
+            // A kind that is forbidden, or no longer served, does not make the operator unready.
             let watch = controller.new_watch().optional();
             watch.watches_dynamic(kind.clone(), move |_| watches.policies(&target));
         }

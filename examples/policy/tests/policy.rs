@@ -48,7 +48,7 @@ fn condition<'p>(policy: &'p FieldPolicy, type_: &str) -> (&'p str, &'p str) {
     found.map_or(("", ""), |found| (&found.status, &found.reason))
 }
 
-/// Waits until a policy has so many violations.
+/// Waits until a policy has this number of violations.
 async fn violated(server: &TestServer, name: &str, total: usize) -> FieldPolicy {
     let has_total = |policy: &FieldPolicy| {
         let status = policy.status.as_ref();
@@ -94,7 +94,7 @@ async fn objects_of_a_builtin_kind_are_audited() {
     running.stop().await.unwrap();
 }
 
-/// Returns the definition of widgets, and the role that lets the operator watch them.
+/// Returns the CustomResourceDefinition of widgets, and the role that permits the operator to watch them.
 fn widgets() -> [Value; 3] {
     let role = "rbac.authorization.k8s.io";
     [

@@ -12,13 +12,13 @@ use kube::ResourceExt as _;
 pub use resource::{ExternalSecret, ExternalSecretSpec, ExternalSecretStatus};
 pub use vault::{Entries, Folder, Vault, VaultError};
 
-/// Label of the operator's Secrets. It caches no others.
+/// Label of the operator's Secrets. The operator caches no other Secrets.
 const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "external-secrets");
 
-/// Number of shards: several times as many as replicas, so that each gets about the same work.
+/// Number of shards: several times the number of replicas, so that all replicas have about the same load.
 const SHARDS: u32 = 32;
 
-/// Number of objects that one replica reconciles at a time.
+/// Number of objects that one replica reconciles concurrently.
 const CONCURRENCY: usize = 16;
 
 /// Builds the operator.
@@ -60,7 +60,7 @@ async fn reconcile<V: Vault>(external: Arc<ExternalSecret>, cx: Context<V>) -> R
             let message = format!("the Secret has {} entries", entries.len());
             conditions::of(&*external, "Ready", true, "Synced", message)
         }
-        // The Secret stays as it is: programs may still need it.
+        // The Secret stays unchanged, because programs may still need it.
         None => {
             let message = format!("the vault has no secret {}", spec.key);
             conditions::of(&*external, "Ready", false, "NotFound", message)

@@ -1,5 +1,5 @@
 //! Runs the operator of external secrets in the cluster of the kubeconfig or of its pod. `sharded-operator crd` prints the
-//! definition, `sharded-operator rbac` the permissions that the operator declares.
+//! CustomResourceDefinition, `sharded-operator rbac` the permissions that the operator declares.
 
 use evenkeel_runtime::{permissions, prelude::*};
 use kube::CustomResourceExt as _;

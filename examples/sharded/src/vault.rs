@@ -1,4 +1,4 @@
-//! Vaults, which keep secrets outside of the cluster.
+//! Vaults, which store secrets outside the cluster.
 
 use std::{collections::BTreeMap, io, path::PathBuf};
 
@@ -16,7 +16,7 @@ pub enum VaultError {
         /// Cause of the error.
         source: io::Error,
     },
-    /// The vault holds something else than names with values.
+    /// The vault's content is not a map of names to values.
     #[error("the secret {key} of the vault is no JSON object of strings: {source}")]
     Content {
         /// Key of the secret.
@@ -26,7 +26,7 @@ pub enum VaultError {
     },
 }
 
-/// Vault that keeps secrets by key.
+/// Vault that stores secrets by key.
 pub trait Vault: Send + Sync + 'static {
     /// Returns the entries under a key, or `None` if the vault has no such secret.
     fn read(&self, key: &str) -> impl Future<Output = Result<Option<Entries>, VaultError>> + Send;

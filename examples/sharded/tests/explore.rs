@@ -7,7 +7,7 @@ use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
 use sharded_operator::{Entries, ExternalSecret, ExternalSecretSpec, Vault, VaultError, operator};
 
-/// Vault whose secrets have their key as password.
+/// Vault in which each secret's password is its key.
 struct KeyVault;
 
 impl Vault for KeyVault {

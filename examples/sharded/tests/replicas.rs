@@ -1,4 +1,4 @@
-//! Three replicas with 10,000 objects, of which one stops and one is killed, in virtual time.
+//! Three replicas with 10,000 objects, in virtual time. One replica stops gracefully, and one is killed.
 
 #![expect(clippy::unwrap_used, reason = "the whole binary is tests")]
 
@@ -13,12 +13,12 @@ use sharded_operator::{ExternalSecret, Vault as _, operator};
 use std::collections::BTreeMap;
 
 const OBJECTS: usize = 10_000;
-/// Number of secrets that change in the vault at a time.
+/// Number of secrets that change in the vault at the same time.
 const CHANGES: usize = 1_000;
-/// Time after which all objects were refreshed once more.
+/// Time after which all objects have been refreshed again.
 const REFRESH: Duration = Duration::from_secs(3 * 60);
 
-/// Asserts that each object is ready, and that its Secret has what the vault holds.
+/// Asserts that each object is ready, and that its Secret has the vault's values.
 async fn check(server: &TestServer, vault: &TestVault) {
     let objects = server.api::<ExternalSecret>();
     let objects = objects.list(&ListParams::default()).await.unwrap().items;
@@ -61,14 +61,14 @@ async fn replicas_split_ten_thousand_objects_and_take_over() {
     let fair = |n: &usize| (OBJECTS / 4..OBJECTS / 2).contains(n);
     assert!(by_replica.len() == 3 && by_replica.values().all(fair), "{by_replica:?}");
 
-    // One stops in order, in the midst of a refresh.
+    // One replica stops gracefully, in the middle of a refresh.
     vault.change(0..CHANGES);
     fixture.until_reads(OBJECTS / 5).await;
     replicas.remove(0).stop().await;
     tokio::time::sleep(REFRESH).await;
     check(&server, &vault).await;
 
-    // One is killed, in the midst of a refresh: its requests have no answer any more.
+    // One replica is killed in the middle of a refresh: its requests get no more responses.
     vault.change(CHANGES..2 * CHANGES);
     fixture.until_reads(OBJECTS / 5).await;
     replicas.remove(0).kill();

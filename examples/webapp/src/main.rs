@@ -1,5 +1,5 @@
 //! Runs the operator of web applications in the cluster of the kubeconfig or of its pod. `webapp-operator crd` prints the
-//! definition.
+//! CustomResourceDefinition.
 
 use evenkeel_runtime::prelude::*;
 use kube::CustomResourceExt as _;

@@ -1,4 +1,4 @@
-//! The operator under faults: crashes, lost answers, conflicts, stale watches and the rest, one at each of its writes.
+//! The operator under faults: crashes, lost responses, conflicts, stale watches and the rest, one at each of its writes.
 
 use evenkeel_test::{DEPLOYMENT_CONTROLLERS, Exploration, TestServerBuilder};
 use k8s_openapi::api::apps::v1::Deployment;

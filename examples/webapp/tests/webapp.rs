@@ -60,7 +60,7 @@ async fn an_application_becomes_ready_scales_and_goes() {
     eventually_gone(&apps, "shop").await.unwrap();
     assert_eq!(dns.names(), [""; 0]);
     running.stop().await.unwrap();
-    // It became ready when it was created and when it was scaled, and stayed so while another image was rolled out.
+    // The WebApp became ready when it was created and when it was scaled, and stayed ready during the rollout of another image.
     let of_app = ListParams::default().fields("involvedObject.kind=WebApp,reason=Ready");
     let events = cluster.api::<Event>().list(&of_app).await.unwrap();
     assert_eq!(events.iter().filter_map(|event| event.count).sum::<i32>(), 2);

@@ -16,7 +16,7 @@ pub(crate) fn database(instances: i32, schedule: Option<&str>) -> Database {
     .unwrap()
 }
 
-/// Asserts that a server which knows the webhooks calls them.
+/// Asserts that a server with the webhook configurations calls the webhooks.
 pub(crate) async fn the_server_calls_the_webhooks(client: Client) {
     let post = PostParams::default();
     let current: Api<Database> = Api::default_namespaced(client.clone());
