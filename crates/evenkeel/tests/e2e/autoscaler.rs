@@ -1,4 +1,4 @@
-//! HorizontalPodAutoscalers: bounds, what they tell, and load that comes and goes.
+//! HorizontalPodAutoscalers: bounds, statuses and events, and changing load.
 
 use crate::{
     cluster::{Cluster, Namespace, condition, items},
@@ -35,10 +35,10 @@ pub(crate) async fn keeps_within_bounds(cluster: &Cluster) {
     until_replicas(&namespace, 3).await;
     let path = "horizontalpodautoscalers/web";
     namespace.until(path, |hpa| hpa["status"]["desiredReplicas"] == 3).await;
-    // A new spec is looked at at once.
+    // A new spec is reconciled immediately.
     namespace.patch(path, json!({"spec": {"minReplicas": 4, "maxReplicas": 6}})).await;
     until_replicas(&namespace, 4).await;
-    // Scaled to zero by hand, it stays there.
+    // A Deployment that was scaled to zero manually stays there.
     namespace.patch("deployments/web", json!({"spec": {"replicas": 0}})).await;
     namespace
         .until(path, |hpa| condition(hpa, "ScalingActive")["reason"] == "ScalingDisabled")
@@ -76,7 +76,7 @@ pub(crate) async fn tells_what_it_lacks(cluster: &Cluster) {
     assert!(items(&events).iter().all(|event| event["type"] == "Warning"));
 }
 
-/// Pods of a load that they share; the figures are in percent of what one requests.
+/// Pods that share a load. The targets are in percent of a pod's request.
 fn loaded(load: &str) -> Value {
     let mut web = set("web", 1, "app:v1");
     let template = &mut web["spec"]["template"];
@@ -102,7 +102,7 @@ pub(crate) async fn load_is_met(cluster: &Cluster) {
     let cpu = json!({"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 60}}});
     let spec = json!({"minReplicas": 1, "maxReplicas": 8, "metrics": [cpu]});
     namespace.create("horizontalpodautoscalers", autoscaler("web", &target("web"), &spec)).await;
-    // Three CPUs of load at 60% of one each are five pods. What new pods use counts after a while.
+    // A load of three CPUs at 60% of one CPU per pod needs five pods. The usage of new pods counts after a while.
     cluster.sleep(Duration::from_secs(180)).await;
     until_replicas(&namespace, 5).await;
     let path = "horizontalpodautoscalers/web";
@@ -114,7 +114,7 @@ pub(crate) async fn load_is_met(cluster: &Cluster) {
     assert_eq!(condition(&hpa, "ScalingActive")["reason"], "ValidMetricFound");
     cluster.sleep(Duration::from_secs(600)).await;
     until_replicas(&namespace, 5).await;
-    // Less load, and after a while fewer pods.
+    // With less load, there are fewer pods after a while.
     set_load(&namespace, "600m").await;
     cluster.sleep(Duration::from_secs(600)).await;
     until_replicas(&namespace, 1).await;

@@ -1,4 +1,4 @@
-//! PodDisruptionBudgets, and evictions that go by them.
+//! PodDisruptionBudgets, and evictions that respect them.
 
 use crate::{
     cluster::{Cluster, Namespace, condition},
@@ -15,7 +15,7 @@ fn budget(spec: &Value) -> Value {
     json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web"}, "spec": spec})
 }
 
-/// The budget once it is of the present spec and as wanted.
+/// Waits until the budget's status is of the current spec and meets a condition. Returns the budget.
 async fn until_budget(namespace: &Namespace<'_>, is_so: impl Fn(&Value) -> bool) -> Value {
     namespace
         .until(BUDGET, |budget| {
@@ -31,7 +31,7 @@ async fn active(namespace: &Namespace<'_>) -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
-/// Evicts a pod; the refusal's code and first cause, if it is refused.
+/// Evicts a pod. Returns the code and the first cause of a refusal.
 async fn evict(namespace: &Namespace<'_>, pod: &str) -> Result<(), (u16, String)> {
     let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": namespace.name}});
     match namespace.ask("POST", &format!("pods/{pod}/eviction"), eviction).await {
@@ -51,7 +51,7 @@ pub(crate) async fn are_spent_by_evictions(cluster: &Cluster) {
     assert_eq!(condition(&one, "DisruptionAllowed")["reason"], "SufficientPods");
     let pods = active(&namespace).await;
     assert_eq!(evict(&namespace, &pods[0]).await, Ok(()));
-    // Another one comes in its place, and the budget is whole again.
+    // Another pod replaces it, and the budget allows disruptions again.
     namespace.until_gone(&format!("pods/{}", pods[0])).await;
     until_budget(&namespace, |status| {
         status["currentHealthy"] == 3 && status["disruptedPods"].is_null()

@@ -1,4 +1,4 @@
-//! Certificates: who asks for one gets it, if somebody approves and the signer's rules allow it.
+//! Certificates: a request is signed if it is approved and the signer's rules allow it.
 
 use crate::cluster::{Cluster, condition, items, name};
 use base64::prelude::*;
@@ -40,7 +40,7 @@ async fn approve(cluster: &Cluster, request: &str) {
     cluster.patch(&format!("{REQUESTS}/{request}/approval"), approved).await;
 }
 
-/// Waits for the certificate, and looks at it.
+/// Waits for the certificate, and checks it.
 async fn issued(
     cluster: &Cluster,
     request: &str,
@@ -119,7 +119,7 @@ pub(crate) async fn of_nodes_are_approved_at_once(cluster: &Cluster) {
     })
     .await;
     assert_eq!(condition(&done, "Approved")["reason"], "AutoApproved");
-    // What a node serves with is for people to decide.
+    // Serving certificates of nodes are not approved automatically.
     ask(cluster, "served", who, SERVING, &["digital signature", "server auth"]).await;
     cluster.watch_a_while().await;
     assert!(cluster.get(&format!("{REQUESTS}/served")).await["status"]["conditions"].is_null());

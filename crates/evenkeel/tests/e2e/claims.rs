@@ -1,4 +1,4 @@
-//! Claims to devices that pods have from templates.
+//! ResourceClaims that are created from templates of pods.
 
 use crate::cluster::{Cluster, Namespace, items, name};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ fn template() -> Value {
     json!({"metadata": {"name": "t"}, "spec": spec})
 }
 
-/// A pod that no scheduler looks at, with one claim from a template.
+/// A pod that no scheduler handles, with one claim from a template.
 fn pod() -> Value {
     json!({
         "metadata": {"name": "p"},
@@ -48,7 +48,7 @@ pub(crate) async fn are_made_from_templates_and_made_again(cluster: &Cluster) {
     let second = claim_of_pod(&namespace, &first).await;
     namespace.until("resourceclaims", |claims| items(claims).len() == 1).await;
     assert_eq!(name(&items(&namespace.get("resourceclaims").await)[0]), second);
-    // A pod that is done needs none.
+    // A completed pod needs no claim.
     namespace.patch("pods/p/status", json!({"status": {"phase": "Failed"}})).await;
     namespace.until_none("resourceclaims").await;
 }

@@ -20,7 +20,7 @@ nodes: {machines: []}",
     .expect("a configuration")
 }
 
-/// The cloud that clusters of these tests have.
+/// Returns the cloud of these tests' clusters.
 pub(crate) fn provider() -> Arc<IpPool> {
     Arc::new(IpPool::new(&config()).expect("good pools"))
 }
@@ -56,7 +56,7 @@ pub(crate) async fn a_load_balancer_gets_an_address_and_gives_it_back(cluster: &
     namespace.create("services", balanced("other")).await;
     assert_ne!(address(&given(&namespace, "other").await), Some("198.18.0.77"));
 
-    // Another type gives the address back, and what is left of it.
+    // Another Service type releases the address and the rest of the load balancer.
     let change = json!({"spec": {"type": "ClusterIP", "loadBalancerIP": null, "loadBalancerSourceRanges": null}});
     namespace.patch("services/asks", change).await;
     let free = |service: &Value| service["metadata"]["finalizers"].is_null();
@@ -68,12 +68,12 @@ pub(crate) async fn a_load_balancer_gets_an_address_and_gives_it_back(cluster: &
     namespace.create("services", next).await;
     given(&namespace, "next").await;
 
-    // Somebody else's class is left alone.
+    // Services of another load balancer class are ignored.
     let mut classed = balanced("classed");
     classed["spec"]["loadBalancerClass"] = json!("example.com/other");
     namespace.create("services", classed).await;
 
-    // A node comes and goes: load balancers hear of it.
+    // A node is added and deleted: load balancers are updated.
     let node = json!({
         "metadata": {"name": "e2e-host", "labels": {}},
         "spec": {"taints": [{"key": "e2e.evenkeel.dev/reserved", "effect": "NoSchedule"}]},
@@ -83,7 +83,7 @@ pub(crate) async fn a_load_balancer_gets_an_address_and_gives_it_back(cluster: &
         .await;
     cluster.delete("nodes/e2e-host", "Background").await;
 
-    // Deletion is held up no longer than needed.
+    // Deletion is delayed no longer than necessary.
     for name in ["next", "other", "classed"] {
         namespace.delete(&format!("services/{name}"), "Background").await;
         namespace.until_gone(&format!("services/{name}")).await;
@@ -150,7 +150,7 @@ pub(crate) async fn a_machine_makes_a_node_and_takes_it_away(cluster: &Cluster) 
     let shutdown = "node.cloudprovider.kubernetes.io/shutdown";
     cluster.until(NODE, |node| cloud_taints(node) == [shutdown]).await;
 
-    // One that is ready again has no such taint.
+    // A node that is Ready again has no such taint.
     let ready = json!({"status": {"conditions": [
         {"type": "Ready", "status": "True", "reason": "Test", "message": ""},
     ]}});

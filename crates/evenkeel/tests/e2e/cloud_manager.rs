@@ -1,5 +1,5 @@
-//! The cloud's controller manager as a process of its own, and controllers that move to it from the other manager while
-//! both run (leader migration, KEP-2436).
+//! The cloud controller manager in its own process, and controllers that migrate to it from the other manager while both run
+//! (leader migration, KEP-2436).
 
 use crate::{
     cluster::{Cluster, Namespace},
@@ -12,11 +12,11 @@ use std::path::PathBuf;
 const KUBE: &str = env!("CARGO_BIN_EXE_kube-controller-manager");
 const CLOUD: &str = env!("CARGO_BIN_EXE_cloud-controller-manager");
 
-/// How a program reaches the cluster, and who may see what it serves.
+/// Kubeconfig of a program, and the token of a user who may read the program's port.
 pub(crate) struct Access {
     pub(crate) folder: PathBuf,
     pub(crate) kubeconfig: PathBuf,
-    /// Of one who may do everything.
+    /// Token of a user with all permissions.
     pub(crate) token: String,
 }
 
@@ -61,7 +61,7 @@ async fn takes_over_migrated_controllers() {
     embedded.serving.stop().await;
 }
 
-/// On a cluster without other controller managers.
+/// Runs on a cluster without other controller managers.
 pub(crate) async fn controllers_move(cluster: &Cluster, access: &Access) {
     let write = |name: &str, text: &str| {
         std::fs::write(access.folder.join(name), text).expect("a file is written");
@@ -112,7 +112,7 @@ pub(crate) async fn controllers_move(cluster: &Cluster, access: &Access) {
     holder(cluster, "cloud-controller-manager", |holder| holder != own).await;
 }
 
-/// Who holds a lease: waits until that is as wanted. The one of a holder who gave it back is empty.
+/// Waits until the holder of a lease meets a condition, and returns it. The holder of a released lease is empty.
 async fn holder(cluster: &Cluster, lease: &str, wanted: impl Fn(&str) -> bool) -> String {
     let of = |lease: &Value| lease["spec"]["holderIdentity"].as_str().map(str::to_owned);
     let path = format!("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{lease}");
@@ -120,7 +120,7 @@ async fn holder(cluster: &Cluster, lease: &str, wanted: impl Fn(&str) -> bool) -
     of(&lease).unwrap_or_default()
 }
 
-/// What belongs to no migration works under the program's own lease.
+/// Controllers that are not migrated run under the program's own lease.
 async fn machine_is_known(cluster: &Cluster) {
     let waits = "node.cloudprovider.kubernetes.io/uninitialized";
     let taints = [
@@ -133,7 +133,7 @@ async fn machine_is_known(cluster: &Cluster) {
     cluster.until("nodes/e2e-cloud", known).await;
 }
 
-/// What `kubectl get service` shows as the external address.
+/// Returns the external address in the output of `kubectl get service`.
 async fn external(cluster: &Cluster, namespace: &Namespace<'_>) -> String {
     let path = namespace.path("services");
     let table = cluster.table(&path).await;
@@ -149,7 +149,7 @@ fn running(controller: &str, n: u32) -> String {
     )
 }
 
-/// What its secure port tells, with the second lease in its hands.
+/// Checks the content of the program's secure port while it holds the second lease.
 async fn serves(watcher: &Watcher) {
     let health = watcher.text("/healthz?verbose").await;
     for check in

@@ -1,4 +1,4 @@
-//! What a case is given: a cluster of one backend or the other, and namespaces in it.
+//! Input of a test case: a cluster of one of the backends, and namespaces in it.
 
 use base64::prelude::*;
 use bytes::Bytes;
@@ -27,11 +27,11 @@ pub(crate) const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 pub(crate) struct Intervals {
     /// Time between two checks of a condition.
     pub(crate) poll: Duration,
-    /// How long a condition must hold.
+    /// Time for which a condition must hold.
     pub(crate) hold: Duration,
 }
 
-/// A cluster whose controllers, scheduler and nodes are ours.
+/// A cluster with our controllers, scheduler and nodes.
 pub(crate) struct Cluster {
     client: Client,
     clock: Clock,
@@ -48,7 +48,7 @@ enum Past {
     Embedded(Server),
 }
 
-/// What is seen of controllers that nobody else keeps busy.
+/// Access to the internals of controllers that serve only this case.
 pub(crate) struct Inside {
     /// What they are at.
     pub(crate) introspection: Introspection,
@@ -57,13 +57,13 @@ pub(crate) struct Inside {
 }
 
 impl Cluster {
-    /// A cluster that is reached through this client.
+    /// Returns a cluster that is reached through this client.
     pub(crate) fn new(client: Client, clock: Clock, intervals: Intervals) -> Self {
         let namespaces = AtomicU32::new(1);
         Self { client, clock, intervals, namespaces, past: None, inside: None, cloud: None }
     }
 
-    /// The same with the etcd that stands behind the API server.
+    /// Returns the cluster with the etcd of its API server.
     pub(crate) fn with_etcd(self, etcd: Client) -> Self {
         Self { past: Some(Past::Etcd(etcd)), ..self }
     }
@@ -73,22 +73,22 @@ impl Cluster {
         Self { cloud: Some(cloud), ..self }
     }
 
-    /// The cloud that its nodes and load balancers are of.
+    /// Returns the cloud of the cluster's nodes and load balancers.
     pub(crate) fn cloud(&self) -> &IpPool {
         self.cloud.as_ref().expect("a cluster with a cloud")
     }
 
-    /// The same with the embedded server that it is, and its controllers, seen from inside.
+    /// Returns the cluster with its embedded server, and the internals of its controllers.
     pub(crate) fn embedded(self, server: Server, inside: Inside) -> Self {
         Self { past: Some(Past::Embedded(server)), inside: Some(inside), ..self }
     }
 
-    /// The same with the embedded server that it is.
+    /// Returns the cluster with its embedded server.
     pub(crate) fn with_server(self, server: Server) -> Self {
         Self { past: Some(Past::Embedded(server)), ..self }
     }
 
-    /// The embedded server that it is.
+    /// Returns the embedded server.
     pub(crate) fn server(&self) -> &Server {
         match self.past.as_ref() {
             Some(Past::Embedded(server)) => server,
@@ -96,7 +96,7 @@ impl Cluster {
         }
     }
 
-    /// The controllers seen from inside, where they have nothing to do but with this case.
+    /// Returns the internals of the controllers, if they serve only this case.
     pub(crate) fn inside(&self) -> Option<&Inside> {
         self.inside.as_ref()
     }
@@ -128,7 +128,7 @@ impl Cluster {
         etcd.raw(request).await.expect("etcd takes it");
     }
 
-    /// A namespace of its own, ready for pods.
+    /// Creates a namespace for a case, and waits until it is ready for pods.
     pub(crate) async fn namespace(&self, prefix: &str) -> Namespace<'_> {
         let number = self.namespaces.fetch_add(1, Ordering::Relaxed);
         let name = format!("{prefix}-{number}");
@@ -143,18 +143,19 @@ impl Cluster {
         self.clock.sleep(duration).await;
     }
 
-    /// Waits long enough that what should not happen would have.
+    /// Waits long enough for unwanted effects to become visible.
     pub(crate) async fn watch_a_while(&self) {
         self.sleep(self.intervals.hold).await;
     }
 
-    /// How many requests the node lifecycle controller sends in that while about one node that is not ready and whose status
-    /// cannot be written: five attempts every five seconds, as upstream's, each of which reads the node and its lease.
+    /// Returns the number of requests that the node lifecycle controller sends in that time about one unready node whose status
+    /// cannot be written. As upstream, it makes five attempts every five seconds, and each attempt reads the node and its
+    /// lease.
     pub(crate) fn node_health_requests(&self) -> u64 {
         self.intervals.hold.as_secs() / 5 * 5 * 3
     }
 
-    /// The time on the controllers' clock.
+    /// Returns the controllers' clock.
     pub(crate) fn clock(&self) -> &Clock {
         &self.clock
     }
@@ -164,7 +165,7 @@ impl Cluster {
         self.client.unfenced_kube()
     }
 
-    /// One request. `path` is relative to the server for a full path, else it is a cluster-scoped resource.
+    /// Sends one request. `path` is a full path, or a cluster-scoped resource.
     pub(crate) async fn ask(
         &self,
         method: &str,
@@ -185,7 +186,7 @@ impl Cluster {
         Ok(serde_json::from_slice(answer.body()).unwrap_or(Value::Null))
     }
 
-    /// A list as `kubectl get` asks for it.
+    /// Returns a list as the table that `kubectl get` requests.
     pub(crate) async fn table(&self, path: &str) -> Value {
         let request = Request::get(absolute(path))
             .header("accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
@@ -195,7 +196,7 @@ impl Cluster {
         serde_json::from_slice(answer.body()).expect("a table")
     }
 
-    /// An object or a list; `Null` where there is none.
+    /// Returns an object or a list; `Null` if it does not exist.
     pub(crate) async fn get(&self, path: &str) -> Value {
         match self.ask("GET", path, Value::Null).await {
             Ok(value) => value,
@@ -219,7 +220,7 @@ impl Cluster {
         done("DELETE", path, self.ask("DELETE", path, json!({"propagationPolicy": policy})).await)
     }
 
-    /// Waits until the object or list at `path` is as wanted, and returns it.
+    /// Waits until the object or list at `path` meets a condition, and returns it.
     pub(crate) async fn until(&self, path: &str, is_so: impl Fn(&Value) -> bool) -> Value {
         let deadline = self.clock.now() + WAIT_TIMEOUT;
         loop {
@@ -249,7 +250,7 @@ impl Namespace<'_> {
         self.cluster
     }
 
-    /// The path of `resource`, `resource/name`, … in this namespace.
+    /// Returns the path of `resource`, `resource/name`, … in this namespace.
     pub(crate) fn path(&self, path: &str) -> String {
         let resource = path.split(['/', '?']).next().unwrap_or_default();
         format!("{}/namespaces/{}/{path}", group(resource), self.name)
@@ -270,7 +271,7 @@ impl Namespace<'_> {
         self.cluster.get(&self.path(path)).await
     }
 
-    /// What [`Namespace::get`] answers has as its items.
+    /// Returns the items of the list from [`Namespace::get`].
     pub(crate) async fn list(&self, path: &str) -> Vec<Value> {
         items(&self.get(path).await).to_vec()
     }
@@ -295,7 +296,7 @@ impl Namespace<'_> {
         self.cluster.until(&self.path(path), is_so).await
     }
 
-    /// Waits until nothing is at `path`.
+    /// Waits until no object exists at `path`.
     pub(crate) async fn until_gone(&self, path: &str) {
         self.until(path, Value::is_null).await;
     }
@@ -316,7 +317,7 @@ pub(crate) fn name(object: &Value) -> &str {
     object["metadata"]["name"].as_str().unwrap_or_default()
 }
 
-/// The condition of this type; `Null` where there is none.
+/// Returns the condition of this type; `Null` if there is none.
 pub(crate) fn condition<'a>(object: &'a Value, which: &str) -> &'a Value {
     let conditions = object["status"]["conditions"].as_array().map_or(&[][..], Vec::as_slice);
     conditions.iter().find(|condition| condition["type"] == which).unwrap_or(&Value::Null)

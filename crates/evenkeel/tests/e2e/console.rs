@@ -1,5 +1,5 @@
-//! The consoles of the controller manager and of the scheduler, over TLS as a browser reaches them: nothing without the flag,
-//! nothing without a log-in, and to each user what RBAC allows.
+//! The consoles of the controller manager and of the scheduler, over TLS like a browser: they serve nothing without the flag or
+//! without a log-in, and show each user only objects that RBAC allows.
 
 use crate::{
     cluster::{Cluster, WAIT_TIMEOUT, condition},
@@ -21,7 +21,7 @@ const SCHEDULER: &str = env!("CARGO_BIN_EXE_kube-scheduler");
 const CONTROLLERS: &str =
     "--controllers=serviceaccount-controller,deployment-controller,replicaset-controller";
 
-/// An API server, a folder, and the kubeconfig of one who may do everything.
+/// An API server, a folder, and the kubeconfig of a user with all permissions.
 struct Scene {
     embedded: Embedded,
     folder: tempfile::TempDir,
@@ -103,7 +103,7 @@ impl Scene {
     }
 }
 
-/// A page as it was answered.
+/// A page in a response.
 #[derive(Debug)]
 struct Page {
     status: StatusCode,
@@ -112,7 +112,7 @@ struct Page {
 }
 
 impl Page {
-    /// Asserts that it is a page with these parts.
+    /// Asserts that the page has these parts.
     fn has(self, parts: &[&str]) -> Self {
         assert_eq!(self.status, StatusCode::OK, "{}", self.html);
         for part in parts {
@@ -121,7 +121,7 @@ impl Page {
         self
     }
 
-    /// Asserts that none of these is in it.
+    /// Asserts that the page has none of these parts.
     fn lacks(self, parts: &[&str]) -> Self {
         for part in parts {
             assert!(!self.html.contains(part), "{part} in {}", self.html);
@@ -146,7 +146,7 @@ impl Browser {
     fn new(port: u16) -> Self {
         let url = format!("https://127.0.0.1:{port}").parse().expect("a URL");
         let mut config = kube::Config::new(url);
-        // The certificate is the program's own and in its memory.
+        // The certificate is self-signed and exists only in the program's memory.
         config.accept_invalid_certs = true;
         Self { kube: client::transport(&config).expect("a transport"), port, cookie: String::new() }
     }
@@ -188,7 +188,7 @@ impl Browser {
         page
     }
 
-    /// Waits until a page is as wanted.
+    /// Waits until a page meets a condition.
     async fn until(&self, cluster: &Cluster, target: &str, is_so: impl Fn(&str) -> bool) -> Page {
         let deadline = cluster.clock().now() + WAIT_TIMEOUT;
         loop {
@@ -202,7 +202,7 @@ impl Browser {
     }
 }
 
-/// Asserts that a stranger sees only the page to log in on, and that a wrong token does not let in.
+/// Asserts that an unauthenticated client sees only the log-in page, and that a wrong token is refused.
 async fn strangers_see_nothing(running: &Running, secrets: &[&str], name: &str) {
     let mut stranger = Browser::new(running.console);
     let objects = "/object/apps/v1/deployments/default/web";
@@ -221,14 +221,14 @@ async fn strangers_see_nothing(running: &Running, secrets: &[&str], name: &str) 
         assert!(!page.headers.contains_key(header::SET_COOKIE), "{wrong}");
     }
     stranger.get("/").await.is(401);
-    // Someone else's page cannot log the browser in.
+    // A page of another origin cannot log the browser in.
     let request = Request::post("/login").header(header::ORIGIN, "https://evil.example");
     let request = request.body(Body::from(b"bearer=x".to_vec())).expect("a request");
     let answer = stranger.kube.send(request).await.expect("an answer");
     assert_eq!(answer.status(), StatusCode::FORBIDDEN);
 }
 
-/// Returns the names of the program's caches, as its metrics have them.
+/// Returns the names of the program's caches from its metrics.
 async fn caches(running: &Running, token: &str) -> Vec<String> {
     let metrics = Watcher::with_token(running.secure, token).text("/metrics").await;
     let name = "informer_store_resource_version{";
@@ -296,7 +296,7 @@ async fn of_the_manager_shows_each_user_what_rbac_allows() {
     // One who may see everything.
     let admin = Browser::of(running.console, scene.admin()).await;
     let parts = ["deployment-controller", "Deployments ready", "<h1>kube-controller-manager</h1>"];
-    // No controller of these reads nodes, so there is no heat map, and nothing of pods without nodes.
+    // None of these controllers reads nodes, so there is no heat map, and no list of pending pods.
     let absent = ["id=\"nodes\"", "Pending pods", "on standby", "Pods in the scheduler"];
     admin.get("/").await.has(&parts).lacks(&absent);
     let plots = admin.until(cluster, "/", |html| html.contains("id=\"plots\"")).await;
@@ -339,14 +339,14 @@ async fn of_the_manager_shows_each_user_what_rbac_allows() {
     scene.stop().await;
 }
 
-/// Flags of an election that is decided soon.
+/// Flags of an election with short durations.
 const ELECTION: [&str; 3] = [
     "--leader-elect-lease-duration=4s",
     "--leader-elect-renew-deadline=3s",
     "--leader-elect-retry-period=500ms",
 ];
 
-/// Waits until somebody holds a lease, and returns who does.
+/// Waits until a lease has a holder, and returns the holder.
 async fn holder(cluster: &Cluster, lease: &str) -> String {
     let holder = |lease: &Value| lease["spec"]["holderIdentity"].as_str().map(str::to_owned);
     let path = format!("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{lease}");
@@ -405,7 +405,7 @@ async fn of_a_standby_says_who_leads_until_it_does_itself() {
     scene.stop().await;
 }
 
-/// A server with a node, a pod that fits nowhere, and one that no scheduler is for.
+/// A server with a node, a pod that fits on no node, and a pod of an unknown scheduler.
 async fn pending(scene: &Scene) {
     let cluster = scene.cluster();
     cluster.create("nodes", json!({"metadata": {"name": "small"}})).await;
@@ -413,7 +413,7 @@ async fn pending(scene: &Scene) {
     let ready = json!([{"type": "Ready", "status": "True", "reason": "Test", "message": ""}]);
     let status = json!({"allocatable": allocatable, "capacity": allocatable, "conditions": ready});
     cluster.patch("nodes/small/status", json!({"status": status})).await;
-    // Nobody else takes away the taint of new nodes.
+    // No controller removes the taint of new nodes.
     cluster.patch("nodes/small", json!({"spec": {"taints": null}})).await;
     let account = json!({"metadata": {"name": "default"}});
     cluster.create("/api/v1/namespaces/default/serviceaccounts", account).await;
@@ -487,7 +487,7 @@ async fn is_off_without_the_flag() {
         assert!(!program.log().contains("console"), "{}", program.log());
         program.stop(scene.cluster()).await;
     }
-    // A flag that cannot be read is refused as any other.
+    // An invalid value of the flag is refused like that of any other flag.
     for binary in [MANAGER, SCHEDULER] {
         let output = std::process::Command::new(binary)
             .args(["--console-bind-address=10261", "--leader-elect=false"])

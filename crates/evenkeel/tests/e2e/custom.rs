@@ -1,4 +1,4 @@
-//! Objects of kinds that come and go while controllers run.
+//! Objects of kinds that are installed and removed while controllers run.
 
 use crate::{
     cluster::{Cluster, condition},
@@ -6,7 +6,7 @@ use crate::{
 };
 use serde_json::json;
 
-/// Defines a kind and waits until it is established; gives the definition's path.
+/// Installs a CustomResourceDefinition, waits until it is established, and returns its path.
 async fn define(cluster: &Cluster, group: &str, plural: &str, kind: &str) -> String {
     let definition = json!({
         "metadata": {"name": format!("{plural}.{group}")},
@@ -72,7 +72,7 @@ pub(crate) async fn resources_own_and_are_owned(cluster: &Cluster) {
     namespace.until_gone("widgets/bottom").await;
     assert!(!namespace.get("widgets/other").await.is_null());
 
-    // A namespace that holds some of them ends, too, and what is left goes with its definition.
+    // A namespace with custom objects is deleted, and the remaining objects are deleted with their CustomResourceDefinition.
     let ending = cluster.namespace("custom-ending").await;
     ending.create("widgets", widget("one", &[])).await;
     let ending = format!("namespaces/{}", ending.name);

@@ -23,7 +23,7 @@ fn one_by_one() -> Value {
     json!({"maxUnavailable": 1, "maxSurge": 0})
 }
 
-/// Waits until a pod of the latest revision is available on each of so many nodes.
+/// Waits until a pod of the latest revision is available on each of `nodes` nodes.
 async fn rolled_out(namespace: &Namespace<'_>, nodes: usize) {
     namespace
         .until("daemonsets/log", |set| {

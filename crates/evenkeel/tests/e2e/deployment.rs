@@ -1,4 +1,4 @@
-//! A Deployment that is made, scaled and described.
+//! A Deployment that is created, scaled and described.
 
 use crate::{
     cluster::{Cluster, Namespace, condition, items, name},
@@ -8,7 +8,7 @@ use crate::{
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// It has this many pods, and its controllers have nothing left to do about it.
+/// Returns whether the Deployment has this many pods, and its controllers have nothing left to do.
 pub(crate) fn is_settled(deployment: &Value, count: u32) -> bool {
     let status = &deployment["status"];
     let is = |field: &str, wanted: u32| status[field].as_u64().unwrap_or(0) == u64::from(wanted);
@@ -27,7 +27,7 @@ pub(crate) async fn settled(namespace: &Namespace<'_>, name: &str, count: u32) -
         .await
 }
 
-/// Messages of the events about an object, by count.
+/// Returns the messages of the events about an object, with their counts.
 pub(crate) async fn events(
     namespace: &Namespace<'_>,
     about: &str,
@@ -48,7 +48,7 @@ pub(crate) async fn events(
     events
 }
 
-/// Waits until an event about the object has such a message.
+/// Waits until an event about the object has a message that meets a condition.
 pub(crate) async fn until_event(
     namespace: &Namespace<'_>,
     about: &str,
@@ -190,7 +190,7 @@ pub(crate) async fn is_scaled_up_and_down(cluster: &Cluster) {
     let namespace = cluster.namespace("scale").await;
     namespace.create("deployments", deployment("web", 2, "app:v1")).await;
     settled(&namespace, "web", 2).await;
-    // By the sub-resource, as autoscalers do it.
+    // Scales with the sub-resource, as autoscalers do.
     namespace.patch("deployments/web/scale", replicas(6)).await;
     settled(&namespace, "web", 6).await;
     let set = name(&namespace.list("replicasets").await[0]).to_owned();
@@ -231,7 +231,7 @@ pub(crate) async fn counts_collisions(cluster: &Cluster) {
     let taken = name(&namespace.list("replicasets").await[0]).to_owned();
     namespace.delete("deployments/web", "Foreground").await;
     namespace.until_gone("deployments/web").await;
-    // Somebody else has the name that the Deployment's ReplicaSet would get.
+    // Another ReplicaSet has the name that the Deployment's ReplicaSet would get.
     namespace.create("replicasets", replica_set(&taken, 0, "other:v1")).await;
     namespace.create("deployments", deployment("web", 1, "app:v1")).await;
     let web = settled(&namespace, "web", 1).await;
@@ -307,7 +307,7 @@ pub(crate) async fn is_left_alone_once_done(cluster: &Cluster) {
     for path in ["replicasets/set", "replicationcontrollers/rc"] {
         namespace.until(path, |owner| owner["status"]["readyReplicas"] == 2).await;
     }
-    // The last statuses and events are written.
+    // Wait until the last statuses and events are written.
     cluster.sleep(Duration::from_secs(3)).await;
     let versions = async || {
         let mut versions = Vec::new();

@@ -1,4 +1,4 @@
-//! Pods that claim devices, and where they go.
+//! Pods that claim devices, and the nodes that they are scheduled to.
 
 use crate::{
     cluster::{Cluster, Namespace, condition, items, name},
@@ -8,10 +8,10 @@ use crate::{
 };
 use serde_json::{Value, json};
 
-/// What a case has of its own: a driver, a class of its devices, and two nodes, each alike for other pods.
+/// Objects of one case: a driver, a DeviceClass, and two nodes that are equal for other pods.
 struct Devices<'a> {
     namespace: Namespace<'a>,
-    /// Names both driver and class, since other cases have theirs on the same nodes.
+    /// Name of the driver and of the class. Other cases have their own on the same nodes.
     driver: String,
     nodes: [String; 2],
 }
@@ -38,7 +38,7 @@ impl<'a> Devices<'a> {
         self.namespace.cluster().create("deviceclasses", class).await;
     }
 
-    /// The node has devices of these sizes: `d0`…
+    /// Publishes devices of these sizes on the node: `d0`…
     async fn offers(&self, node: usize, sizes: &[i64]) {
         let one = |(n, size): (usize, &i64)| json!({"name": format!("d{n}"), "attributes": {"size": {"int": size}}});
         let devices: Vec<Value> = sizes.iter().enumerate().map(one).collect();
@@ -53,7 +53,7 @@ impl<'a> Devices<'a> {
         self.namespace.cluster().create("resourceslices", slice).await;
     }
 
-    /// Claims like this are made for pods.
+    /// Creates a ResourceClaimTemplate with this request.
     async fn template(&self, name: &str, exactly: &Value) {
         let spec = self.claim_spec(exactly);
         let template = json!({"metadata": {"name": name}, "spec": {"spec": spec}});
@@ -66,7 +66,7 @@ impl<'a> Devices<'a> {
         json!({"devices": {"requests": [{"name": "r", "exactly": request}]}})
     }
 
-    /// A pod with one claim of this source, only on this node if one is given.
+    /// Creates a pod with one claim from this source, restricted to a node if one is given.
     async fn claims(&self, name: &str, source: &Value, node: Option<usize>) {
         let mut made = pod(name, &json!({}), "app:v1");
         let mut claim = source.clone();
@@ -79,7 +79,7 @@ impl<'a> Devices<'a> {
         self.namespace.create("pods", made).await;
     }
 
-    /// A pod that asks for extended resources.
+    /// Creates a pod that requests an extended resource.
     async fn asks(&self, name: &str, resource: &str, count: u32) -> Value {
         let mut made = pod(name, &json!({}), "app:v1");
         let amounts = json!({resource: count.to_string()});
@@ -88,7 +88,7 @@ impl<'a> Devices<'a> {
         self.namespace.create("pods", made).await
     }
 
-    /// The claim that was made for the pod.
+    /// Returns the claim that was created for the pod.
     async fn claim_of(&self, pod: &str) -> Value {
         let pod = self.namespace.get(&format!("pods/{pod}")).await;
         let claim = pod["status"]["resourceClaimStatuses"][0]["resourceClaimName"].as_str();
@@ -99,7 +99,7 @@ impl<'a> Devices<'a> {
         self.namespace.until(&format!("pods/{pod}"), is_ready).await
     }
 
-    /// The pod says that it fits nowhere, and why.
+    /// Waits until the pod's status states that it is unschedulable, for this reason.
     async fn waits(&self, pod: &str, why: &str) {
         let says = |pod: &Value| {
             let scheduled = condition(pod, "PodScheduled");
@@ -130,7 +130,7 @@ fn from(template: &str) -> Value {
     json!({"resourceClaimTemplateName": template})
 }
 
-/// The devices that a claim was given.
+/// Returns the devices that are allocated to a claim.
 fn given(claim: &Value) -> Vec<&str> {
     let results = claim["status"]["allocation"]["devices"]["results"].as_array();
     results.into_iter().flatten().filter_map(|one| one["device"].as_str()).collect()
@@ -170,7 +170,7 @@ pub(crate) async fn are_given_as_they_are_asked_for(cluster: &Cluster) {
         claim["metadata"]["finalizers"],
         json!(["resource.kubernetes.io/delete-protection"])
     );
-    // Of the first node only one is left.
+    // Only one device of the first node is left.
     devices.claims("two", &from("two"), None).await;
     let two = devices.runs("two").await;
     assert_eq!(two["spec"]["nodeName"], *devices.nodes[1]);
@@ -194,7 +194,7 @@ pub(crate) async fn are_waited_for(cluster: &Cluster) {
     let claim = devices.claim_of("second").await;
     assert_eq!(given(&claim), ["d0"]);
     assert_eq!(claim["status"]["reservedFor"][0]["uid"], second["metadata"]["uid"]);
-    // The other node gets a device: who may go there does, and who may not waits on.
+    // The other node gets a device: the pod that may run there is scheduled, and the restricted pod keeps waiting.
     devices.claims("tied", &from("one"), Some(0)).await;
     devices.claims("free", &from("one"), None).await;
     for pod in ["tied", "free"] {
@@ -235,7 +235,7 @@ pub(crate) async fn are_shared_by_a_claim(cluster: &Cluster) {
         .filter_map(|one| one["name"].as_str())
         .collect();
     assert_eq!(reserved, ["first", "second"]);
-    // Who must go elsewhere cannot have them while others do.
+    // A pod that is restricted to another node cannot get the devices while others hold them.
     let other = usize::from(first["spec"]["nodeName"] == *devices.nodes[0]);
     devices.claims("third", &ours, Some(other)).await;
     devices.waits("third", "resourceclaim not available on the node").await;
@@ -247,7 +247,7 @@ pub(crate) async fn are_shared_by_a_claim(cluster: &Cluster) {
     devices.clean().await;
 }
 
-/// Devices that nobody uses stand in the way of a pod that could have others.
+/// Unused allocated devices block a pod, until they are released.
 pub(crate) async fn that_are_of_no_use_are_given_back(cluster: &Cluster) {
     let devices = Devices::prepare(cluster, "devices").await;
     let namespace = &devices.namespace;
@@ -280,7 +280,7 @@ pub(crate) async fn stand_for_extended_resources(cluster: &Cluster) {
     devices.offers(0, &[1, 1]).await;
     let resource = format!("{}/gpu", devices.driver);
     devices.asks("named", &resource, 1).await;
-    // Until a class says what that is, nobody knows.
+    // The resource is unknown until a DeviceClass names it.
     devices.waits("named", &format!("Insufficient {resource}")).await;
     let expression = format!("device.driver == '{}'", devices.driver);
     let selectors = json!([{"cel": {"expression": expression}}]);
@@ -304,7 +304,7 @@ pub(crate) async fn stand_for_extended_resources(cluster: &Cluster) {
     assert_eq!(claim["spec"], json!({"devices": {"requests": [request]}}));
     assert_eq!(given(&claim).len(), 1);
     assert_eq!(claim["status"]["reservedFor"][0]["uid"], named["metadata"]["uid"]);
-    // Every class can be asked for by its own name.
+    // Every class can be requested by its own name.
     let implicit = format!("deviceclass.resource.kubernetes.io/{}", devices.driver);
     devices.asks("implicit", &implicit, 1).await;
     devices.runs("implicit").await;
@@ -319,7 +319,7 @@ pub(crate) async fn stand_for_extended_resources(cluster: &Cluster) {
     devices.clean().await;
 }
 
-/// Where a node offers the resource by itself, no devices are given for it.
+/// If a node advertises the resource itself, no devices are allocated for it.
 async fn goes_to_a_node_that_offers_it(devices: &Devices<'_>, resource: &str) {
     let (namespace, cluster) = (&devices.namespace, devices.namespace.cluster());
     let key = "e2e.evenkeel.dev/offers";

@@ -15,7 +15,7 @@ use std::time::Duration;
 const INTERVALS: Intervals =
     Intervals { poll: Duration::from_millis(20), hold: Duration::from_secs(600) };
 
-/// Runs a case on a cluster of its own.
+/// Runs a case on its own cluster.
 pub(crate) async fn run(case: impl for<'a> FnOnce(&'a Cluster) -> LocalBoxFuture<'a, ()>) {
     let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().expect("a time"));
     let server = TestServer::builder()
@@ -44,19 +44,19 @@ pub(crate) async fn run(case: impl for<'a> FnOnce(&'a Cluster) -> LocalBoxFuture
     assert_eq!(plane.stop().await, Vec::<String>::new(), "everything stops on shutdown");
 }
 
-/// Not among the cases: only the embedded server has nodes that tell what they use.
+/// Not in the list of cases, because only the embedded server has nodes that report usage.
 #[tokio::test(start_paused = true)]
 async fn autoscaler_scales_to_load() {
     run(|cluster| Box::pin(crate::autoscaler::load_is_met(cluster))).await;
 }
 
-/// Not among the cases: on a server that is shared, it would be in the way of others.
+/// Not in the list of cases, because on a shared server it would disturb others.
 #[tokio::test(start_paused = true)]
 async fn malformed_objects_do_not_block_others() {
     run(|cluster| Box::pin(crate::hostile::a_hundred_bad_objects_harm_nobody(cluster))).await;
 }
 
-/// Not among the cases: upstream's server tells nobody of itself where it listens on a loopback address.
+/// Not in the list of cases, because upstream's server publishes no endpoint of a loopback address.
 #[tokio::test(start_paused = true)]
 async fn kubernetes_service_has_endpoints() {
     run(|cluster| Box::pin(crate::services::include_the_server_itself(cluster))).await;

@@ -1,4 +1,4 @@
-//! The folder of `evenkeel envtest`: its programs are started as envtest starts kube-apiserver and etcd.
+//! The folder of `evenkeel envtest`: its programs are started in the same way as envtest starts kube-apiserver and etcd.
 
 use crate::{
     cluster::{Cluster, Intervals},
@@ -14,7 +14,7 @@ use serde_json::json;
 use std::{path::Path, process::Command, time::Duration};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-/// Files as envtest makes them, and the client's certificate.
+/// Files like those of envtest, and the client's certificate.
 struct Files {
     /// Certificate of the authority that signed the server's.
     ca: String,
@@ -71,7 +71,7 @@ fn pem_of(text: &str) -> Vec<u8> {
     BASE64_STANDARD.decode(lines.collect::<String>()).expect("PEM")
 }
 
-/// The first line of the answer of a server without TLS.
+/// Returns the first line of the response of a server without TLS.
 async fn health(port: u16) -> std::io::Result<String> {
     let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", port)).await?;
     stream.write_all(b"GET /health HTTP/1.1\r\nHost: etcd\r\nConnection: close\r\n\r\n").await?;

@@ -9,7 +9,7 @@ use kube::{
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-/// Runs a case on a cluster whose server listens, too: a WebSocket needs a socket.
+/// Runs a case on a cluster whose server also listens on a port, because a WebSocket needs a socket.
 async fn on_sockets(
     prefix: &str,
     case: impl for<'a> FnOnce(Containers<'a>) -> futures::future::LocalBoxFuture<'a, ()> + 'static,
@@ -26,7 +26,7 @@ async fn on_sockets(
     .await;
 }
 
-/// A client of the cluster's server over TCP.
+/// Returns a client of the cluster's server over TCP.
 async fn client(cluster: &Cluster) -> Client {
     let server = cluster.server().clone();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -44,14 +44,14 @@ struct Containers<'a> {
     pods: Api<Pod>,
 }
 
-/// A command, its input, its exit code, and what it prints to both streams.
+/// A command, its input, its exit code, and its output on both streams.
 type Row = (&'static [&'static str], Option<&'static str>, i32, &'static str, &'static str);
 
-/// How a command ended: its standard output, standard error and status.
+/// Result of a command: its standard output, standard error and status.
 type Ended = (String, String, Status);
 
 impl Containers<'_> {
-    /// Makes a pod whose container runs a script, and waits until it runs.
+    /// Creates a pod whose container runs a script, and waits until it runs.
     async fn run(&self, name: &str, script: &str) {
         let container = json!({"name": "c", "image": "busybox", "command": ["sh", "-c", script],
             "env": [{"name": "GREETING", "value": "hello"}],
@@ -78,7 +78,7 @@ impl Containers<'_> {
         ended(process).await
     }
 
-    /// The standard output of a command that succeeds.
+    /// Executes a command that succeeds. Returns its standard output.
     async fn output(&self, pod: &str, command: &[&str]) -> String {
         let (output, errors, status) = self.exec(pod, command, None).await;
         assert_eq!(status.status.as_deref(), Some("Success"), "{command:?}: {errors} {status:?}");
@@ -90,7 +90,7 @@ fn is_running(pod: &Value) -> bool {
     !pod["status"]["containerStatuses"][0]["state"]["running"].is_null()
 }
 
-/// Reads what a process prints, to its end.
+/// Reads the output of a process to its end.
 async fn ended(mut process: AttachedProcess) -> Ended {
     let status = process.take_status().expect("a status");
     let (mut output, mut errors) = (String::new(), String::new());
@@ -113,7 +113,7 @@ fn message(status: &Status) -> &str {
     status.message.as_deref().unwrap_or_default()
 }
 
-/// The exit code in a status; 0 on success.
+/// Returns the exit code in a status; 0 on success.
 fn exit_code(status: &Status) -> i32 {
     let causes = status.details.as_ref().and_then(|details| details.causes.as_ref());
     let cause = causes
@@ -167,7 +167,7 @@ async fn end_with_their_container(containers: Containers<'_>) {
     containers.run("loop", "while [ ! -f /tmp/stop ]; do sleep 1; done; echo stopped").await;
     containers.output("loop", &["sh", "-c", "echo mine > /tmp/a; echo shared > /data/a"]).await;
     assert_eq!(containers.output("loop", &["cat", "/tmp/a", "/data/a"]).await, "mine\nshared\n");
-    // The container's own process finds what a command wrote.
+    // The container's own process finds the file that a command wrote.
     containers.output("loop", &["touch", "/tmp/stop"]).await;
     let is_restarted =
         |pod: &Value| is_running(pod) && pod["status"]["containerStatuses"][0]["restartCount"] == 1;
@@ -245,7 +245,7 @@ async fn attached_to(containers: Containers<'_>) {
     let (output, errors, status) = ended(attached.expect("an upgrade")).await;
     assert_eq!((&*output, &*errors, exit_code(&status)), ("one\ntwo", "", 0));
 
-    // A shell whose standard input is open gets what whoever attaches types, and the container ends with it.
+    // A shell with open standard input receives the input of an attached client, and the container ends with the shell.
     let container = json!({"name": "c", "image": "busybox", "stdin": true, "tty": true});
     let spec = json!({"containers": [container], "restartPolicy": "Never"});
     containers.namespace.create("pods", json!({"metadata": {"name": "shell"}, "spec": spec})).await;

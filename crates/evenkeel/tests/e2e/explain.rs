@@ -1,4 +1,4 @@
-//! What can be asked of a cluster without writing to it: explanations of objects, and plans.
+//! Read-only queries about a cluster: explanations of objects, and plans.
 
 use crate::{
     cluster::{Cluster, items, name},
@@ -12,7 +12,7 @@ use evenkeel_explain::{Limits, explain};
 use evenkeel_runtime::{client::Client, introspect::Subject};
 use serde_json::json;
 
-/// What the controllers would say of an object.
+/// Returns the controllers' explanation of an object.
 async fn explained(cluster: &Cluster, kind: &str, namespace: &str, name: &str) -> String {
     let (kube, clock) = (cluster.kube().clone(), cluster.clock());
     let client = Client::new(kube.clone(), clock.clone());

@@ -1,4 +1,4 @@
-//! `evenkeel explain --server`: a controller manager that runs is asked over its secure port.
+//! `evenkeel explain --server`: queries a running controller manager over its secure port.
 
 use crate::{
     forbidden::USER,
@@ -74,7 +74,7 @@ async fn running_manager_explains_an_object() {
     let error = refused(&none).await;
     assert!(error.contains("there is no Deployment none in the namespace default"), "{error}");
 
-    // It reports the version that it was started with.
+    // The program reports the version with which it was started.
     let watcher = Watcher::with_token(port, embedded.server.admin_token());
     assert!(watcher.text("/metrics").await.contains("git_version=\"v1.37.1-vendor.1\""));
     assert!(watcher.text("/statusz").await.contains("1.37.1-vendor.1"));

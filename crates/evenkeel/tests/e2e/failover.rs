@@ -1,5 +1,5 @@
-//! Two processes of the controller manager, of which one works: whatever happens to it, the other one takes over in time,
-//! all is done, and there are never two that write.
+//! Two processes of the controller manager, one of them active: after any failure of the active one, the other takes over in
+//! time, all work is done, and the two never write at the same time.
 
 mod line;
 
@@ -30,7 +30,7 @@ const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 /// `--leader-elect-lease-duration`.
 const LEASE: Duration = Duration::from_secs(4);
 
-/// A controller manager, its line and its place among those that were started.
+/// A controller manager, its connection line and its index among the started processes.
 struct Process {
     child: Child,
     line: Line,
@@ -64,7 +64,7 @@ impl Process {
     }
 }
 
-/// The server, and all that happened.
+/// The server, and the record of all writes.
 struct Scene {
     server: Server,
     client: Client,
@@ -120,13 +120,13 @@ impl Scene {
         .await;
     }
 
-    /// Who holds the lease, by what stands in it.
+    /// Returns the holder that is written in the lease.
     async fn holder(&self) -> String {
         let lease = self.client.get::<Lease>("kube-system", "kube-controller-manager").await;
         lease.expect("a lease").spec.holder_identity.into()
     }
 
-    /// Asks for so many pods, and waits until `process` has made them; since when it worked.
+    /// Requests `count` pods, and waits until `process` has created them. Returns the time since when it was active.
     async fn scaled(&self, count: usize, process: &Process) -> Instant {
         let body = json!({"spec": {"replicas": count}}).to_string();
         let form = PatchType::Merge;
@@ -215,7 +215,7 @@ async fn one_replica_leads_despite_failures() {
     let last = scene.start().await;
     let standing_by = scene.record.leader();
     assert_eq!(standing_by, Some(stopped.number));
-    // So that it stands by, and does not just start.
+    // Wait until the second process is on standby, not just starting.
     scene
         .until("the last one stands by", async || {
             let log = std::fs::read_to_string(scene.folder.path().join("log-4")).expect("a log");

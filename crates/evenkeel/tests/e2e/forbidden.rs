@@ -1,5 +1,5 @@
-//! A controller manager that may not see everything: forbidden resources are logged by name and retried at growing
-//! pauses; whoever does without goes on; and what is granted later is taken up without a new start.
+//! A controller manager without permission for some resources: forbidden resources are logged by name and retried with growing
+//! delays, other controllers continue, and permissions that are granted later take effect without a restart.
 
 use crate::{
     cluster::{Cluster, items},
@@ -13,7 +13,7 @@ use std::path::Path;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_kube-controller-manager");
 
-/// Who has no permissions but those that the case gives; also the user's token.
+/// User who has only the permissions that the case grants; also the user's token.
 pub(crate) const USER: &str = "limited";
 
 const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
@@ -36,7 +36,7 @@ async fn forbidden_resources_do_not_block_others() {
     embedded.serving.stop().await;
 }
 
-/// No controller uses an account that nobody has given permissions: on the API server's own roles, it would do nothing.
+/// Every controller's service account has permissions in the API server's bootstrap roles.
 pub(crate) async fn each_account_has_permissions(cluster: &Cluster) {
     let mut bound = Vec::new();
     for bindings in [BINDINGS, "/apis/rbac.authorization.k8s.io/v1/rolebindings"] {
@@ -46,7 +46,7 @@ pub(crate) async fn each_account_has_permissions(cluster: &Cluster) {
             bound.extend(subjects.iter().filter(|one| one["kind"] == "ServiceAccount").cloned());
         }
     }
-    // Whoever makes tokens works with the program's own credentials.
+    // The token controller uses the program's own credentials.
     let accounts = descriptors().into_iter().filter(|one| one.client != "tokens-controller");
     // Upstream has the roles of some controllers only with their feature gates.
     let gates = Gates::default();
@@ -58,7 +58,7 @@ pub(crate) async fn each_account_has_permissions(cluster: &Cluster) {
     assert!(without.is_empty(), "accounts without permissions: {without:?}");
 }
 
-/// On a cluster without other controller managers, but not necessarily with nodes. `kubeconfig` is that of [`USER`].
+/// Runs on a cluster without other controller managers, and possibly without nodes. `kubeconfig` is that of [`USER`].
 pub(crate) async fn some_lists_are_forbidden(cluster: &Cluster, folder: &Path, kubeconfig: &Path) {
     grant(cluster, "e2e-limited-some", &some()).await;
     let port = free_port();
@@ -85,7 +85,7 @@ pub(crate) async fn some_lists_are_forbidden(cluster: &Cluster, folder: &Path, k
         items(pods).iter().filter(|pod| pod["metadata"]["labels"]["app"] == app).count()
     };
     namespace.until("pods", |pods| of(pods, "web") == 2).await;
-    // The collector has waited long enough for what it cannot see, and works without.
+    // The garbage collector has waited long enough for the forbidden resources, and works without them.
     namespace.delete("deployments/web", "Background").await;
     namespace.until_none("replicasets").await;
     assert_eq!(of(&namespace.get("pods").await, "db"), 0, "nobody sees the set");
@@ -98,7 +98,7 @@ pub(crate) async fn some_lists_are_forbidden(cluster: &Cluster, folder: &Path, k
         "{}",
         program.last_words()
     );
-    // Half a minute or more at pauses of 0.8 s, doubled each time.
+    // At least half a minute with delays that start at 0.8 s and double each time.
     assert!((2..=12).contains(&lines.len()), "{} times: {lines:#?}", lines.len());
     let healthy = Watcher::anonymous(port).text("/healthz").await;
     assert_eq!(healthy.trim(), "ok", "another process would be allowed no more");

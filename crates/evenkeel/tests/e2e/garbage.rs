@@ -1,4 +1,4 @@
-//! What is deleted with its owners, before them, or not at all.
+//! Objects that are deleted with their owners, before them, or not at all.
 
 use crate::{
     cluster::{Cluster, Namespace, items},
@@ -24,7 +24,7 @@ async fn thing(
     finalizers: &[&str],
 ) -> Value {
     let mut made = namespace.create("configmaps", config_map(name, owners, finalizers)).await;
-    // Servers may leave these out of single objects.
+    // Servers may omit these fields in single objects.
     made["apiVersion"] = json!("v1");
     made["kind"] = json!("ConfigMap");
     made
@@ -92,7 +92,7 @@ pub(crate) async fn owners_that_never_were(cluster: &Cluster) {
     let mut absent = owned_by(&real, true);
     absent["name"] = json!("absent");
     absent["uid"] = json!("00000000-0000-4000-8000-000000000001");
-    // Of the same name, but another object.
+    // A reference to another object of the same name.
     let mut earlier = owned_by(&real, true);
     earlier["uid"] = json!("00000000-0000-4000-8000-000000000002");
     let unknown = json!({

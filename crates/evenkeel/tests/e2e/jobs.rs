@@ -1,4 +1,4 @@
-//! Jobs, from their start to the time when nothing is left of them.
+//! Jobs, from their start to their deletion.
 
 use crate::{
     cluster::{Cluster, condition, items},
@@ -7,7 +7,7 @@ use crate::{
 };
 use serde_json::{Value, json};
 
-/// A Job of this spec, whose pods have these annotations.
+/// Returns a Job with this spec, whose pods have these annotations.
 pub(crate) fn job(name: &str, spec: &Value, annotations: &Value) -> Value {
     let mut template =
         json!({"metadata": {"annotations": annotations}, "spec": pod_spec("app:v1")});
@@ -71,7 +71,7 @@ pub(crate) async fn do_what_their_commands_say(cluster: &Cluster) {
     pod["volumes"] = json!([{"name": "data", "emptyDir": {}}]);
     let container = &mut pod["containers"][0];
     container["volumeMounts"] = json!([{"name": "data", "mountPath": "/data"}]);
-    // Each container fails once; a second run finds what the first left.
+    // Each container fails once; a second run finds the file that the first run left.
     container["command"] = json!(["/bin/sh", "-c"]);
     container["args"] = json!(["
         if [ -f /data/seen-$JOB_COMPLETION_INDEX ]; then

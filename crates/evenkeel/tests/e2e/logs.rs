@@ -1,10 +1,10 @@
-//! What simulated containers print: only the embedded server has kubelets that tell it.
+//! Logs of simulated containers: only the embedded server has kubelets that serve them.
 
 use crate::cluster::{Cluster, Namespace};
 use futures::AsyncReadExt as _;
 use serde_json::{Value, json};
 
-/// Makes a pod whose container runs a script.
+/// Creates a pod whose container runs a script.
 async fn run(namespace: &Namespace<'_>, name: &str, restart: &str, script: &str) {
     let container = json!({"name": "c", "image": "busybox", "command": ["sh", "-c", script]});
     let pod = json!({"metadata": {"name": name}, "spec": {"restartPolicy": restart, "containers": [container]}});
@@ -16,7 +16,7 @@ fn request(namespace: &Namespace<'_>, pod: &str, query: &str) -> http::Request<V
     http::Request::get(path).body(Vec::new()).expect("a request")
 }
 
-/// The log, or the message of why there is none.
+/// Returns the log, or the error message if there is none.
 async fn log(namespace: &Namespace<'_>, pod: &str, query: &str) -> String {
     let answer = namespace.cluster().kube().request_text(request(namespace, pod, query)).await;
     match answer {
@@ -26,7 +26,7 @@ async fn log(namespace: &Namespace<'_>, pod: &str, query: &str) -> String {
     }
 }
 
-/// The log of a container that is followed to its end.
+/// Returns the log of a container, followed to its end.
 async fn followed(namespace: &Namespace<'_>, pod: &str, query: &str) -> String {
     let request = request(namespace, pod, &format!("follow=true&{query}"));
     let stream = namespace.cluster().kube().request_stream(request).await.expect("a log");
@@ -48,7 +48,7 @@ async fn are_read_and_followed(cluster: &Cluster) {
     run(namespace, "quiet", "Always", "sleep 1000000").await;
     namespace.until("pods/count", running).await;
     assert_eq!(log(namespace, "count", "").await, "1\n");
-    // What is read while it is printed is what is read in the end.
+    // A followed log is equal to the log that is read at the end.
     assert_eq!(followed(namespace, "count", "").await, "1\n2\n3\nend");
     assert_eq!(followed(namespace, "count", "").await, "1\n2\n3\nend");
     assert_eq!(log(namespace, "count", "tailLines=2").await, "3\nend");
@@ -63,7 +63,7 @@ async fn are_read_and_followed(cluster: &Cluster) {
     let why = log(namespace, "quiet", "tailLines=-1").await;
     assert!(why.contains("tailLines: Invalid value: -1"), "{why}");
 
-    // Whoever follows is let go when the pod is deleted.
+    // A followed log ends when the pod is deleted.
     let (text, ()) = futures::join!(followed(namespace, "quiet", ""), async {
         namespace.delete("pods/quiet", "Background").await;
     });

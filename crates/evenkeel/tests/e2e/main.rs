@@ -1,4 +1,4 @@
-//! The whole control plane, seen from outside: one body of cases, on the embedded API server in virtual time and on
+//! Tests of the whole control plane from outside: one set of cases, on the embedded API server in virtual time and on
 //! upstream's kube-apiserver and etcd in real time.
 //!
 //! The second needs the programs that `tests/upstream/build FOLDER` builds, and `EVENKEEL_UPSTREAM_BIN=FOLDER`;
@@ -57,7 +57,7 @@ struct Case {
     run: for<'a> fn(&'a Cluster) -> LocalBoxFuture<'a, ()>,
 }
 
-/// Makes of each case a test on a cluster of its own, and a line in the list of all.
+/// Creates for each case a test on its own cluster, and an entry in the list of all cases.
 macro_rules! cases {
     ($($module:ident: [$($case:ident),* $(,)?];)*) => {
         mod on_embedded {

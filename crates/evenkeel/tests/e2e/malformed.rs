@@ -1,4 +1,4 @@
-//! Objects that no program should write, and that somebody has written: what is beside them goes on.
+//! Malformed objects in the store do not affect other objects.
 
 use crate::{
     cluster::{Cluster, name},
@@ -50,7 +50,7 @@ pub(crate) async fn selectors_that_overlap_do_no_harm(cluster: &Cluster) {
     assert_eq!(namespace.list("pods").await.len(), 8, "nobody takes what another controls");
 }
 
-/// Written past the API server's checks, as by an older or a careless one.
+/// The objects bypass the API server's checks, as if an older or incorrect server had written them.
 pub(crate) async fn stored_objects_that_no_server_admits(cluster: &Cluster) {
     let namespace = cluster.namespace("malformed").await;
     let owner = namespace.create("configmaps", json!({"metadata": {"name": "owner"}})).await;

@@ -1,4 +1,4 @@
-//! Namespaces: what each has from its beginning, and its end.
+//! Namespaces: their default objects, and their deletion.
 
 use crate::{
     cluster::{Cluster, condition},

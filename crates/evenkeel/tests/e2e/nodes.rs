@@ -1,4 +1,4 @@
-//! Nodes' taints, and the pods of nodes that go.
+//! Taints of nodes, and the pods of deleted nodes.
 
 use crate::{
     cluster::{Cluster, condition, items, name},
@@ -12,7 +12,7 @@ use std::{net::Ipv4Addr, time::Duration};
 
 const NODE: &str = "nodes/e2e-taints";
 
-/// Keys of the node's taints of this effect, in order.
+/// Returns the keys of the node's taints with this effect, in order.
 fn taints<'a>(node: &'a Value, effect: &str) -> Vec<&'a str> {
     let taints = node["spec"]["taints"].as_array().map_or(&[][..], Vec::as_slice);
     let taints = taints.iter().filter(|taint| taint["effect"] == effect);
@@ -33,7 +33,7 @@ async fn reports(cluster: &Cluster, conditions: &[(&str, &str)]) {
 }
 
 pub(crate) async fn taints_follow_conditions(cluster: &Cluster) {
-    // A node that nothing simulates, and that takes no pods of others.
+    // A node that is not simulated, and that accepts no pods of other cases.
     let own = json!({"key": "e2e.evenkeel.dev/reserved", "effect": "NoSchedule"});
     let node = json!({"metadata": {"name": "e2e-taints"}, "spec": {"taints": [own]}});
     cluster.create("nodes", node).await;
@@ -71,7 +71,7 @@ pub(crate) async fn taints_follow_conditions(cluster: &Cluster) {
         .await;
     cluster.patch(NODE, json!({"spec": {"unschedulable": null}})).await;
     cluster.until(NODE, |node| taints(node, "NoSchedule") == [reserved]).await;
-    // A label's old name follows the new one.
+    // A label's old name gets the value of the new one.
     let label = json!({"metadata": {"labels": {"kubernetes.io/os": "linux"}}});
     cluster.patch(NODE, label).await;
     cluster
@@ -80,7 +80,7 @@ pub(crate) async fn taints_follow_conditions(cluster: &Cluster) {
     cluster.delete(NODE, "Background").await;
 }
 
-/// A pod on this node, which it was not scheduled to.
+/// Returns a pod that is bound to this node without a scheduler.
 fn placed(name: &str, node: &str, bears: Option<Value>) -> Value {
     let mut pod = pod(name, &json!({}), "app:v1");
     pod["spec"]["nodeName"] = json!(node);
@@ -118,7 +118,7 @@ pub(crate) async fn that_are_tainted_or_lost_lose_their_pods(cluster: &Cluster) 
     let out = json!({"key": "e2e.evenkeel.dev/out", "effect": "NoExecute"});
     cluster.patch(&path, taints(Some(out))).await;
     let reason = "DeletionByTaintManager";
-    // Nobody stops them, so that they stay for all to see.
+    // No kubelet stops them, so they stay visible while they terminate.
     let goes =
         |pod: &Value| is_marked(pod, reason) && pod["metadata"]["deletionTimestamp"].is_string();
     namespace.until("pods/never", goes).await;
@@ -133,7 +133,7 @@ pub(crate) async fn that_are_tainted_or_lost_lose_their_pods(cluster: &Cluster) 
     namespace.until_none("pods").await;
 }
 
-/// The nodes that fall silent; nothing else comes to them.
+/// Nodes that stop reporting. They accept no other pods.
 pub(crate) fn quiet() -> Vec<NodeOptions> {
     let mut nodes = NodeOptions::several(2, "quiet-", &["quiet"]);
     for (number, node) in (200..).zip(&mut nodes) {
@@ -144,8 +144,8 @@ pub(crate) fn quiet() -> Vec<NodeOptions> {
     nodes
 }
 
-/// So many nodes take every pod once they are ready; every other has a taint of its own. Not to be counted on the server:
-/// nodes that have just come have taints for a while.
+/// Number of nodes that accept every pod once they are Ready; every other node has its own taint. It cannot be counted on the
+/// server, because new nodes have taints for a while.
 pub(crate) const OPEN: u32 = 3;
 
 const QUIET_NODE: &str = "e2e.evenkeel.dev/quiet";
@@ -210,11 +210,11 @@ pub(crate) async fn that_fall_silent_lose_their_pods_to_others(cluster: &Cluster
             && taints(node, "NoSchedule") == [QUIET_NODE]
     };
     cluster.until(&path, is_well).await;
-    // What it had to end it ends now.
+    // The returning node now terminates the pods that it had to terminate.
     namespace.until("pods", |pods| items(pods).len() == 2 && elsewhere(pods)).await;
 }
 
-/// Where nodes get their ranges from; services have the first of them.
+/// Ranges of the nodes' pod CIDRs. The Services have the first one.
 pub(crate) fn ranges() -> nodeipam::Options {
     nodeipam::Options {
         enabled: true,

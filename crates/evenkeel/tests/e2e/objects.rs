@@ -7,7 +7,7 @@ pub(crate) fn pod_spec(image: &str) -> Value {
     json!({"terminationGracePeriodSeconds": 1, "containers": [{"name": "app", "image": image}]})
 }
 
-/// A Deployment of pods labelled `app: <name>`, with rolling updates one by one and no pod less.
+/// Returns a Deployment of pods with the label `app: <name>`, and with rolling updates of one surplus pod and none unavailable.
 pub(crate) fn deployment(name: &str, replicas: u32, image: &str) -> Value {
     json!({
         "metadata": {"name": name},
@@ -20,7 +20,7 @@ pub(crate) fn deployment(name: &str, replicas: u32, image: &str) -> Value {
     })
 }
 
-/// A ReplicaSet of pods labelled `app: <name>`.
+/// Returns a ReplicaSet of pods with the label `app: <name>`.
 pub(crate) fn replica_set(name: &str, replicas: u32, image: &str) -> Value {
     json!({
         "metadata": {"name": name},
@@ -32,7 +32,7 @@ pub(crate) fn replica_set(name: &str, replicas: u32, image: &str) -> Value {
     })
 }
 
-/// A ReplicationController of pods labelled `app: <name>`.
+/// Returns a ReplicationController of pods with the label `app: <name>`.
 pub(crate) fn replication_controller(name: &str, replicas: u32, image: &str) -> Value {
     json!({
         "metadata": {"name": name},
@@ -49,12 +49,12 @@ pub(crate) fn pod(name: &str, labels: &Value, image: &str) -> Value {
     json!({"metadata": {"name": name, "labels": labels}, "spec": pod_spec(image)})
 }
 
-/// A ConfigMap with these owners and finalizers.
+/// Returns a ConfigMap with these owners and finalizers.
 pub(crate) fn config_map(name: &str, owners: &[Value], finalizers: &[&str]) -> Value {
     json!({"metadata": {"name": name, "ownerReferences": owners, "finalizers": finalizers}})
 }
 
-/// A reference to `owner`, as its answer from the server shows it.
+/// Returns a reference to `owner`, which is an object from a response of the server.
 pub(crate) fn owned_by(owner: &Value, blocks: bool) -> Value {
     json!({
         "apiVersion": owner["apiVersion"],
@@ -65,12 +65,12 @@ pub(crate) fn owned_by(owner: &Value, blocks: bool) -> Value {
     })
 }
 
-/// A patch of a Deployment's image.
+/// Returns a patch of a Deployment's image.
 pub(crate) fn image(image: &str) -> Value {
     json!({"spec": {"template": {"spec": {"containers": [{"name": "app", "image": image}]}}}})
 }
 
-/// A patch of a count of replicas.
+/// Returns a patch of the number of replicas.
 pub(crate) fn replicas(count: u32) -> Value {
     json!({"spec": {"replicas": count}})
 }

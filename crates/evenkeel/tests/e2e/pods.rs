@@ -1,4 +1,4 @@
-//! Pods seen at every moment, in the order in which the server changed them.
+//! Pods at every change, in the order of the server's changes.
 
 use crate::cluster::{Namespace, WAIT_TIMEOUT, items, name};
 use futures::{StreamExt, stream::LocalBoxStream};
@@ -6,7 +6,7 @@ use kube::core::WatchEvent;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// The pods of a namespace, as a watch tells of them.
+/// The pods of a namespace, kept current by a watch.
 pub(crate) struct Pods {
     now: BTreeMap<String, Value>,
     events: LocalBoxStream<'static, Result<WatchEvent<Value>, kube::Error>>,
@@ -24,7 +24,7 @@ impl Pods {
         Self { now, events: events.expect("a watch").boxed_local() }
     }
 
-    /// Lets `look` see the pods now and after each change, until it says that all is done.
+    /// Calls `look` with the pods now and after each change, until it returns true.
     pub(crate) async fn until(&mut self, what: &str, mut look: impl FnMut(&View) -> bool) {
         let watching = async {
             while !look(&View(&self.now)) {
@@ -51,27 +51,27 @@ impl Pods {
 pub(crate) struct View<'a>(&'a BTreeMap<String, Value>);
 
 impl View<'_> {
-    /// How many there are, whatever becomes of them.
+    /// Returns the number of all pods.
     pub(crate) fn all(&self) -> usize {
         self.0.len()
     }
 
-    /// How many are neither ended nor being deleted.
+    /// Returns the number of pods that have neither ended nor are being deleted.
     pub(crate) fn active(&self) -> usize {
         self.count(is_active)
     }
 
-    /// How many of those are ready.
+    /// Returns the number of active pods that are ready.
     pub(crate) fn ready(&self) -> usize {
         self.count(|pod| is_active(pod) && is_ready(pod))
     }
 
-    /// How many active ones run this image.
+    /// Returns the number of active pods with this image.
     pub(crate) fn of_image(&self, image: &str) -> usize {
         self.count(|pod| is_active(pod) && self::image(pod) == image)
     }
 
-    /// How many that have not ended run this image, being deleted or not.
+    /// Returns the number of pods with this image that have not ended, including those that are being deleted.
     pub(crate) fn running_image(&self, image: &str) -> usize {
         self.count(|pod| !has_ended(pod) && self::image(pod) == image)
     }
@@ -86,7 +86,7 @@ pub(crate) fn is_active(pod: &Value) -> bool {
     !has_ended(pod) && pod["metadata"]["deletionTimestamp"].is_null()
 }
 
-/// None of its containers runs, or will again.
+/// Returns whether none of the pod's containers runs or will run again.
 fn has_ended(pod: &Value) -> bool {
     matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
 }
@@ -96,7 +96,7 @@ pub(crate) fn is_ready(pod: &Value) -> bool {
     crate::cluster::condition(pod, "Ready")["status"] == "True"
 }
 
-/// The image of its first container.
+/// Returns the image of the pod's first container.
 pub(crate) fn image(pod: &Value) -> &str {
     pod["spec"]["containers"][0]["image"].as_str().unwrap_or_default()
 }

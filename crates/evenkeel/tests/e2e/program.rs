@@ -1,4 +1,4 @@
-//! A program of ours in a process of its own: its start and end, the server that it works on, and who asks its secure port.
+//! One of our programs in its own process: its start and end, its server, and a client of its secure port.
 
 use crate::{
     cluster::{Cluster, Intervals},
@@ -24,12 +24,12 @@ pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 const INTERVALS: Intervals = Intervals { poll: POLL_INTERVAL, hold: Duration::from_secs(1) };
 
-/// An embedded server at a port of this machine, in real time.
+/// An embedded server on a port of this machine, in real time.
 pub(crate) struct Embedded {
     pub(crate) server: Server,
     pub(crate) url: String,
     pub(crate) cluster: Cluster,
-    /// Listens at `url`; to be stopped.
+    /// Server that listens at `url` and must be stopped.
     pub(crate) serving: TestServer,
 }
 
@@ -50,14 +50,14 @@ impl Embedded {
     }
 }
 
-/// The program, ended with the test whatever becomes of that.
+/// The program. It is killed when the test ends, even if the test fails.
 pub(crate) struct Program {
     child: Child,
     log: PathBuf,
 }
 
 impl Program {
-    /// Starts a binary; its log goes to the folder, under its name.
+    /// Starts a binary. Its log is a file with the binary's name in the folder.
     pub(crate) fn start(binary: &str, arguments: &[String], folder: &Path) -> Self {
         let name = Path::new(binary).file_name().expect("a file").to_string_lossy();
         let log = folder.join(format!("{name}.log"));
@@ -82,7 +82,7 @@ impl Program {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// What it has of the machine's memory, in kB.
+    /// Returns the program's resident memory, in kB.
     pub(crate) fn memory(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()));
         let status = status.expect("it runs");
@@ -97,7 +97,7 @@ impl Program {
         lines[lines.len().saturating_sub(40)..].join("\n")
     }
 
-    /// Waits until its secure port answers.
+    /// Waits until its secure port responds.
     pub(crate) async fn serves(&mut self, cluster: &Cluster, port: u16) {
         let (anyone, mut tries) = (Watcher::anonymous(port), 0);
         while let Err(error) = anyone.get("/healthz", &HeaderMap::new()).await {
@@ -107,7 +107,7 @@ impl Program {
         }
     }
 
-    /// Asks it to stop, and waits until it has, as one that all went well with.
+    /// Requests the program to stop, and waits until it has ended successfully.
     pub(crate) async fn stop(mut self, cluster: &Cluster) {
         let id = self.child.id().to_string();
         let signaled = Command::new("kill").args(["-TERM", &id]).status().expect("kill runs");
@@ -125,20 +125,21 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // One that has ended already is as good.
+        // An error means that the process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Somebody who asks the secure port.
+/// Client of the secure port.
 pub(crate) struct Watcher(Client);
 
 impl Watcher {
     pub(crate) fn new(port: u16, login: impl FnOnce(&mut kube::config::AuthInfo)) -> Self {
         let url = format!("https://127.0.0.1:{port}").parse().expect("a URL");
         let mut config = kube::Config::new(url);
-        // The certificate is the program's own and in its memory, as with upstream's; probes do not look at it either.
+        // As upstream's, the certificate is self-signed and exists only in the program's memory; probes do not verify it
+        // either.
         config.accept_invalid_certs = true;
         login(&mut config.auth_info);
         let kube = client::transport(&config).expect("a transport");
@@ -180,7 +181,7 @@ fn text(path: &str, answer: Result<Response<Bytes>, ApiError>) -> String {
     String::from_utf8(answer.body().to_vec()).expect("text")
 }
 
-/// A port that was free a moment ago.
+/// Returns a port that was free a moment ago.
 pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     listener.local_addr().expect("an address").port()

@@ -7,7 +7,7 @@ use crate::{
 use futures::{FutureExt, future::join_all};
 use serde_json::{Value, json};
 
-/// Makes a quota, and waits until what is used is known.
+/// Creates a quota, and waits until its usage is known.
 async fn limit(namespace: &Namespace<'_>, quota: &str, hard: &Value) {
     let body = json!({"metadata": {"name": quota}, "spec": {"hard": hard}});
     namespace.create("resourcequotas", body).await;
@@ -35,7 +35,7 @@ fn asking(name: &str, cpu: &str) -> Value {
     pod
 }
 
-/// What the server says to a write that it refuses.
+/// Returns the server's message about a refused write.
 async fn refused(namespace: &Namespace<'_>, resource: &str, object: Value) -> String {
     let answer = namespace.ask("POST", resource, object).await;
     answer.expect_err("it is refused").to_string()
@@ -66,7 +66,7 @@ pub(crate) async fn count_what_there_is(cluster: &Cluster) {
             "count/replicasets.apps": sets, "persistentvolumeclaims": "1", "requests.storage": "2Gi"})
     };
     until_used(&namespace, "all", &used("3", "600m", "2", "1")).await;
-    // Room is made as things go, and as they change.
+    // Quota is released when objects are deleted or changed.
     namespace.delete("replicasets/web", "Background").await;
     namespace.delete("pods/a", "Background").await;
     namespace
@@ -76,7 +76,7 @@ pub(crate) async fn count_what_there_is(cluster: &Cluster) {
         )
         .await;
     until_used(&namespace, "all", &used("1", "200m", "0", "0")).await;
-    // What has ended counts no more.
+    // Pods that have ended no longer count.
     namespace.patch("pods/b/status", json!({"status": {"phase": "Succeeded"}})).await;
     until_used(&namespace, "all", &used("0", "0", "0", "0")).await;
 }
@@ -129,7 +129,7 @@ pub(crate) async fn are_never_exceeded_by_many_at_once(cluster: &Cluster) {
         );
     }
     until_used(&namespace, "few", &json!({"pods": "3", "cpu": "300m"})).await;
-    // A name that is taken is not charged for.
+    // A create that fails because of its name reserves no quota.
     let mut twin = asking("other", "10m");
     twin["metadata"]["name"] = namespace.list("pods").await[0]["metadata"]["name"].clone();
     let error = refused(&namespace, "pods", twin).await;
@@ -161,13 +161,13 @@ pub(crate) async fn look_at_what_is_in_their_scopes(cluster: &Cluster) {
     namespace.create("pods", short("b")).await;
     let error = refused(&namespace, "pods", short("c")).await;
     assert!(error.contains("exceeded quota: short"), "{error}");
-    // A deadline given later moves a pod from one to the other, which has to have room.
+    // A deadline that is set later moves a pod from one quota to the other, which must have room.
     let deadline = json!({"spec": {"activeDeadlineSeconds": 3600}});
     let answer = namespace.ask("PATCH", "pods/a", deadline.clone()).await;
     assert!(answer.is_err_and(|error| error.to_string().contains("exceeded quota: short")));
     namespace.delete("pods/b", "Background").await;
     until_used(&namespace, "short", &json!({"pods": "0"})).await;
-    // A kube-apiserver learns of the room when its own watch does.
+    // A kube-apiserver observes the released quota through its own watch.
     while namespace.ask("PATCH", "pods/a", deadline.clone()).await.is_err() {
         cluster.sleep(std::time::Duration::from_millis(100)).await;
     }
@@ -184,7 +184,7 @@ pub(crate) async fn limits_fill_in_and_refuse(cluster: &Cluster) {
     namespace
         .create("limitranges", json!({"metadata": {"name": "l"}, "spec": {"limits": limits}}))
         .await;
-    // A kube-apiserver learns of it when its own watch does.
+    // A kube-apiserver observes it through its own watch.
     let made = loop {
         let made = namespace
             .create("pods", json!({"metadata": {"generateName": "p-"}, "spec": pod_spec("app:v1")}))

@@ -62,7 +62,7 @@ pub(crate) async fn cheap_pods_go_first(cluster: &Cluster) {
             let cost = json!({"metadata": {"annotations": {"controller.kubernetes.io/pod-deletion-cost": cost}}});
             namespace.patch(&format!("pods/{pod}"), cost).await;
         }
-        // What a controller ranks by is what it has seen.
+        // A controller ranks pods by the state that it has observed.
         cluster.sleep(Duration::from_secs(1)).await;
         for (count, gone) in [(3, &pods[1]), (2, &pods[2]), (1, &pods[0])] {
             namespace.patch(&path, replicas(count)).await;

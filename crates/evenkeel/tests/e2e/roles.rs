@@ -1,4 +1,4 @@
-//! Roles that are put together from others.
+//! Roles that are aggregated from others.
 
 use crate::cluster::Cluster;
 use serde_json::{Value, json};

@@ -40,7 +40,7 @@ pub(crate) async fn recreate_never_mixes(cluster: &Cluster) {
     let namespace = cluster.namespace("recreate").await;
     let mut made = deployment("web", 3, "app:v1");
     made["spec"]["strategy"] = json!({"type": "Recreate"});
-    // Old pods that take their time: new ones must wait for their end, not only for their deletion.
+    // Old pods that terminate slowly: new pods must wait for their end, not only for their deletion.
     made["spec"]["template"]["metadata"]["annotations"] =
         json!({"sim.evenkeel.dev/termination-time": "900ms"});
     namespace.create("deployments", made).await;
@@ -63,7 +63,7 @@ async fn progressing(namespace: &Namespace<'_>, path: &str, reason: &str) -> Val
     namespace.until(path, |web| condition(web, "Progressing")["reason"] == reason).await
 }
 
-/// ReplicaSets by their revision: name, wanted replicas.
+/// Returns the ReplicaSets by revision: name and desired replicas.
 async fn revisions(namespace: &Namespace<'_>) -> Vec<(String, String, u64)> {
     let sets = namespace.list("replicasets").await;
     let mut sets: Vec<_> = sets
@@ -81,7 +81,7 @@ async fn revisions(namespace: &Namespace<'_>) -> Vec<(String, String, u64)> {
     sets
 }
 
-/// A patch to an image whose pods never become ready.
+/// Returns a patch to an image whose pods never become ready.
 fn broken(to: &str) -> Value {
     let mut change = image(to);
     change["spec"]["template"]["metadata"] =
@@ -89,7 +89,7 @@ fn broken(to: &str) -> Value {
     change
 }
 
-/// A patch to an image, of which pods become ready again.
+/// Returns a patch to an image whose pods become ready again.
 fn mended(to: &str) -> Value {
     let mut change = image(to);
     change["spec"]["template"]["metadata"] = json!({"annotations": null});
@@ -148,7 +148,7 @@ pub(crate) async fn is_paused_and_resumed(cluster: &Cluster) {
     let web = progressing(&namespace, "deployments/web", "DeploymentPaused").await;
     assert_eq!(condition(&web, "Progressing")["status"], "Unknown");
     assert_eq!(condition(&web, "Progressing")["message"], "Deployment is paused");
-    // Neither a new template nor a second one starts anything; a new size does.
+    // Neither a new template nor another one starts a rollout while it is paused; a new size takes effect.
     namespace.patch("deployments/web", image("app:v2")).await;
     namespace.patch("deployments/web", image("app:v3")).await;
     namespace.patch("deployments/web", replicas(4)).await;
@@ -212,10 +212,10 @@ pub(crate) async fn scales_in_proportion_while_under_way(cluster: &Cluster) {
             })
             .await;
     };
-    // 10 + 3 at most, 10 - 2 at least: and there it hangs.
+    // At most 10 + 3 pods, at least 10 - 2 available: the rollout is stuck there.
     sizes([5, 8]).await;
     namespace.until("deployments/web", |web| web["status"]["replicas"] == 13).await;
-    // Five more, as the ReplicaSets share the thirteen.
+    // Five more pods, distributed in proportion to the ReplicaSets' thirteen pods.
     namespace.patch("deployments/web", replicas(15)).await;
     sizes([7, 11]).await;
     namespace.until("deployments/web", |web| web["status"]["replicas"] == 18).await;

@@ -14,7 +14,7 @@ const SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
 /// Maximum number of reads until a condition must hold, one each virtual second.
 const MAX_READS: usize = 120;
 
-/// Server with the schedulers `packed` and `spread`, which score nodes only by how full they are.
+/// Server with the schedulers `packed` and `spread`, which score nodes only by their utilization.
 struct Cluster {
     client: Client,
     plane: Option<Plane>,
@@ -186,7 +186,7 @@ async fn each_schedules_its_own_pods_by_its_own_profile() {
 #[tokio::test(start_paused = true)]
 async fn a_conflict_is_refused_by_the_kubelet_and_the_workload_waits_for_room() {
     let mut cluster = Cluster::new().await;
-    // Both pods are there before any scheduler is, so that both schedulers see an empty node.
+    // Both pods exist before any scheduler starts, so that both schedulers see an empty node.
     for scheduler in ["packed", "spread"] {
         let labels = json!({"app": scheduler});
         let set = json!({"metadata": {"name": scheduler}, "spec": {
@@ -219,7 +219,7 @@ async fn a_conflict_is_refused_by_the_kubelet_and_the_workload_waits_for_room() 
     let winner = if loser == "packed" { "spread" } else { "packed" };
     assert_eq!(of(&pods, winner).len(), 1);
     assert_eq!(of(&pods, loser).len(), 2, "its controller replaced it");
-    // It stays so: the scheduler sees the other one's pod.
+    // The state does not change: each scheduler sees the other one's pod.
     cluster.client.clock().sleep(Duration::from_secs(600)).await;
     let pods = cluster.pods().await;
     assert_eq!(pods.iter().filter(is_refused).count(), 1);

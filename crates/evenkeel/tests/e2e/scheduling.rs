@@ -1,4 +1,4 @@
-//! Pods that fit nowhere, until they do.
+//! Pods that are unschedulable at first.
 
 use crate::{
     cluster::{Cluster, condition},
@@ -30,7 +30,7 @@ pub(crate) async fn waits_for_a_node_that_fits(cluster: &Cluster) {
     );
     until_event(&namespace, "picky", "FailedScheduling", message).await;
 
-    // Only this pod tolerates it, and nothing runs on it.
+    // Only this pod tolerates the node's taint, and no other pod runs on the node.
     let taint = json!({"key": "e2e.evenkeel.dev/late", "effect": "NoSchedule"});
     let node = json!({
         "metadata": {"name": "e2e-late", "labels": {"e2e.evenkeel.dev/late": "yes"}},

@@ -1,4 +1,4 @@
-//! What an API server tells of itself.
+//! Information of an API server about itself.
 
 use crate::cluster::{Cluster, items};
 use bytes::Bytes;

@@ -1,4 +1,4 @@
-//! Services, the addresses behind them, and where their own come from.
+//! Services, their endpoints, and the ranges of their cluster IPs.
 
 use crate::{
     cluster::{Cluster, Namespace, condition, items},
@@ -15,7 +15,7 @@ fn slices_of(service: &str) -> String {
     format!("endpointslices?labelSelector=kubernetes.io/service-name={service}")
 }
 
-/// The endpoints of all slices of a list.
+/// Returns the endpoints of all slices of a list.
 fn endpoints(slices: &Value) -> Vec<&Value> {
     items(slices).iter().filter_map(|slice| slice["endpoints"].as_array()).flatten().collect()
 }
@@ -92,7 +92,7 @@ pub(crate) async fn hold_the_ranges_that_their_addresses_are_of(cluster: &Cluste
     let is = |range: &Value, status: &str| condition(range, "Ready")["status"] == status;
     cluster.until(&path, |range| is(range, "True")).await;
     let spec = json!({"clusterIP": "10.97.0.9", "ports": [{"port": 80}]});
-    // The server may not know of the range yet.
+    // The server may not know the range yet.
     while namespace.ask("POST", "services", service("far", &spec)).await.is_err() {
         cluster.sleep(Duration::from_secs(1)).await;
     }

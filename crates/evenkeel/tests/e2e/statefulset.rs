@@ -62,7 +62,7 @@ pub(crate) async fn comes_up_in_order_and_goes_back_so(cluster: &Cluster) {
         (&pod["spec"]["hostname"], &pod["spec"]["subdomain"]),
         (&json!("db-1"), &json!("dbs"))
     );
-    // One that ended comes back as someone of the same name.
+    // A pod that ended is replaced by a pod of the same name.
     let ended = json!({"status": {"phase": "Failed"}});
     namespace.patch("pods/db-1/status", ended).await;
     let uid = &pod["metadata"]["uid"];
@@ -100,7 +100,7 @@ pub(crate) async fn is_updated_from_the_last_and_undone(cluster: &Cluster) {
         })
         .await;
     assert_eq!(images(&namespace).await, ["db-0 app:v2", "db-1 app:v2", "db-2 app:v2"]);
-    // Back to the first template: its revision becomes the newest, and none is made.
+    // A rollback to the first template: its revision becomes the newest, and no revision is created.
     namespace.patch("statefulsets/db", image("app:v1")).await;
     namespace
         .until("statefulsets/db", |set| {

@@ -18,7 +18,7 @@ fn claim(name: &str, more: &Value) -> Value {
     claim
 }
 
-/// A volume of a class that is the namespace's own, so that no other case takes it.
+/// Returns a volume of a class that only this namespace uses, so that no other case binds it.
 fn volume(of: &Namespace<'_>, name: &str, size: &str, more: &Value) -> Value {
     let mut volume = json!({
         "metadata": {"name": format!("{}-{name}", of.name)},
@@ -83,7 +83,7 @@ pub(crate) async fn is_made_when_a_pod_wants_it_and_goes_with_its_claim(cluster:
         format!("persistentvolumes/{}", claim["spec"]["volumeName"].as_str().expect("a name"));
     let volume = cluster.until(&path, |volume| volume["status"]["phase"] == "Bound").await;
     assert_eq!(volume["spec"]["claimRef"]["uid"], claim["metadata"]["uid"]);
-    // A claim that asks for more gets it.
+    // A claim that requests more storage is expanded.
     let more = json!({"spec": {"resources": {"requests": {"storage": "2Gi"}}}});
     namespace.patch("persistentvolumeclaims/data", more).await;
     let path_of_claim = "persistentvolumeclaims/data";
@@ -122,7 +122,7 @@ pub(crate) async fn that_is_there_is_found_promised_and_lost(cluster: &Cluster) 
     assert!(why.ends_with("requested PV is too small"), "{why}");
     namespace.delete("persistentvolumeclaims/first", "Background").await;
     phase(&namespace, "small", "Released").await;
-    // A volume that is taken by force leaves its claim lost.
+    // A claim whose volume is deleted by force becomes Lost.
     let path = format!("persistentvolumes/{}-promised", namespace.name);
     cluster.delete(&path, "Background").await;
     cluster.patch(&path, json!({"metadata": {"finalizers": null}})).await;
@@ -164,7 +164,7 @@ pub(crate) async fn of_a_pod_alone_comes_and_goes_with_it(cluster: &Cluster) {
     let namespace = cluster.namespace("ephemeral").await;
     let template = claim("unused", &json!({}))["spec"].clone();
     let source = json!({"ephemeral": {"volumeClaimTemplate": {"metadata": {"labels": {"a": "b"}}, "spec": template}}});
-    // In the way of the second pod.
+    // This claim blocks the second pod.
     namespace.create("persistentvolumeclaims", claim("blocked-data", &json!({}))).await;
     for pod in ["works", "blocked"] {
         namespace.create("pods", user(pod, &source)).await;

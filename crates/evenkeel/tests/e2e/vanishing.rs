@@ -1,5 +1,5 @@
-//! A kind that goes away while the garbage collector and the quota controller watch it: nobody is held up, nobody goes on
-//! complaining, and when it comes back it is watched again.
+//! A kind that is removed while the garbage collector and the quota controller watch it: no controller is blocked, no warning
+//! is repeated forever, and the kind is watched again when it returns.
 
 use crate::{
     cluster::{Cluster, Namespace, condition},
@@ -11,10 +11,10 @@ use std::{path::Path, time::Duration};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_kube-controller-manager");
 const DEFINITION: &str = "customresourcedefinitions/gizmos.e2e.evenkeel.dev";
-/// Longer than the pause between two looks at what the server has.
+/// Longer than the interval between two discoveries.
 const NOTICED: Duration = Duration::from_secs(35);
 
-/// On a cluster without other controller managers; `kubeconfig` is that of one who may do everything.
+/// Runs on a cluster without other controller managers. `kubeconfig` is that of a user with all permissions.
 pub(crate) async fn a_process_does_not_go_on_about_it(
     cluster: &Cluster,
     folder: &Path,
@@ -38,7 +38,7 @@ pub(crate) async fn a_process_does_not_go_on_about_it(
     program.stop(cluster).await;
 }
 
-/// `complaints` are what is said about it, until now or at present.
+/// `complaints` returns the warnings about the kind, so far or currently.
 async fn goes_and_comes_back(cluster: &Cluster, complaints: &dyn Fn() -> Vec<String>) {
     let namespace = cluster.namespace("vanishing").await;
     let hard = json!({"count/gizmos.e2e.evenkeel.dev": "5", "configmaps": "20"});
@@ -51,7 +51,7 @@ async fn goes_and_comes_back(cluster: &Cluster, complaints: &dyn Fn() -> Vec<Str
     namespace.until_gone("configmaps/dependent").await;
     cluster.sleep(NOTICED).await;
     let before = complaints();
-    // One whose owner is of a kind that nobody knows may wait for it; the others go on.
+    // An object whose owner has an unknown kind may wait for that kind; other objects are processed.
     let orphan = json!([{"apiVersion": "e2e.evenkeel.dev/v1", "kind": "Gizmo", "name": "top", "uid": "no-such-uid"}]);
     let orphan = json!({"metadata": {"name": "waiting", "ownerReferences": orphan}});
     namespace.create("configmaps", orphan).await;
@@ -68,7 +68,7 @@ async fn goes_and_comes_back(cluster: &Cluster, complaints: &dyn Fn() -> Vec<Str
     cluster.sleep(Duration::from_secs(10)).await;
     let after = complaints();
     assert!(before.len() <= 16, "{before:#?}");
-    // The object that waits may be in the log.
+    // The waiting object may be in the log.
     assert!(after.len() <= before.len() + 8, "it does not end: {after:#?}");
 
     comes(cluster, &namespace).await;
@@ -79,7 +79,7 @@ async fn goes_and_comes_back(cluster: &Cluster, complaints: &dyn Fn() -> Vec<Str
     cluster.until(DEFINITION, Value::is_null).await;
 }
 
-/// The kind is there, one of it is counted, and owns something.
+/// Installs the kind, and creates an object that a quota counts and that owns another object.
 async fn comes(cluster: &Cluster, namespace: &Namespace<'_>) {
     let definition = json!({
         "metadata": {"name": "gizmos.e2e.evenkeel.dev"},
@@ -98,7 +98,7 @@ async fn comes(cluster: &Cluster, namespace: &Namespace<'_>) {
         .await;
     namespace.until("gizmos", |list| !list.is_null()).await;
     let count = |quota: &Value| quota["status"]["used"]["count/gizmos.e2e.evenkeel.dev"].clone();
-    // The server lets none be made before they are counted.
+    // The server refuses creations until the quota counts the kind.
     namespace.until("resourcequotas/quota", |quota| count(quota).is_string()).await;
     let gizmo =
         json!({"apiVersion": "e2e.evenkeel.dev/v1", "kind": "Gizmo", "metadata": {"name": "top"}});
@@ -107,7 +107,7 @@ async fn comes(cluster: &Cluster, namespace: &Namespace<'_>) {
     namespace.until("resourcequotas/quota", |quota| count(quota) == "1").await;
 }
 
-/// Warnings and errors in which the kind is named.
+/// Returns the warnings and errors that name the kind.
 fn about_it(program: &Program) -> Vec<String> {
     let grave = |line: &&str| line.starts_with('W') || line.starts_with('E');
     let log = program.log();

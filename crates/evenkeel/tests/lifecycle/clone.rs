@@ -93,7 +93,7 @@ fn a_copy_runs_on_its_own_nodes_with_its_scheduler() {
     home.succeed(&[&up[..], &["--nodes=1"]].concat());
     assert_eq!(names(&get(&own, "/api/v1/nodes").expect("nodes")), ["node-0", "prod-1", "prod-2"]);
     home.succeed(&["down", "copy"]);
-    // A node that a flag added is one of the folder from then on.
+    // A node that a flag added belongs to the folder from then on.
     let started = home.succeed(&up);
     assert!(started.contains("3 simulated nodes"), "{started}");
     home.succeed(&["down", "copy"]);

@@ -1,4 +1,4 @@
-//! What a configuration file gives a cluster that no flag does.
+//! Settings that only a configuration file has.
 
 use crate::{
     client::{get, until},
@@ -164,7 +164,7 @@ fn what_users_wrote_stays_in_the_data_folder() {
     up(
         "nodes: [{name: a, count: 2, images: {nginx:1.27: 70Mi}}]\nusers: [{name: ann, clusterRoles: [view]}]\n",
     );
-    // A copy of a generated binding under another name, as kubectl and sed make it.
+    // A copy of a generated binding under another name, as with kubectl and sed.
     let binding = get(&own, &format!("{BINDINGS}/evenkeel:ann:view")).expect("a binding");
     let mut copy = binding.clone();
     copy["metadata"] = json!({
@@ -210,7 +210,7 @@ fn a_plan_of_failures_begins_anew_at_each_start() {
     up("0s");
     until(&own, "/api/v1/nodes/a-0", |node| silent(node) == "true");
     home.succeed(&["fault", "node/b-0", "--name=data"]);
-    // In place of the controller, which waits for the end of the Lease.
+    // Instead of the controller, which waits until the Lease has expired.
     let patch = Patch::Strategic(
         json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}),
     );
@@ -237,7 +237,7 @@ fn a_plan_of_failures_begins_anew_at_each_start() {
 #[test]
 fn a_restart_keeps_what_stages_wrote_about_nodes() {
     let home = Home::new();
-    // It matches until it was played, so that nothing writes the status again.
+    // The Stage matches until it has been played, so that nothing writes the status again.
     let stage = json!({
         "apiVersion": "kwok.x-k8s.io/v1alpha1", "kind": "Stage", "metadata": {"name": "broken"},
         "spec": {
@@ -267,7 +267,7 @@ fn a_restart_keeps_what_stages_wrote_about_nodes() {
     let before = renewed(&get(&own, lease).expect("a Lease"));
     home.succeed(&["down"]);
     home.succeed(&arguments);
-    // The kubelet registers the node before it renews the Lease, at once after the start.
+    // The kubelet registers the node before it renews the Lease, immediately after the start.
     until(&own, lease, |lease| renewed(lease) != before);
     assert_eq!(ready(&get(&own, "/api/v1/nodes/node-0").expect("a node")), by_stage);
     home.succeed(&["down"]);
@@ -296,6 +296,6 @@ fn what_a_configuration_cannot_mean_is_refused() {
     assert!(refused.contains("podgroups (scheduling.k8s.io/"), "{refused}");
     assert!(refused.contains("disable the feature gates"), "{refused}");
     assert_eq!(home.list(), [Value::Null; 0]);
-    // What was refused leaves the name free.
+    // A refused start leaves the name free.
     up(&home, &[]);
 }

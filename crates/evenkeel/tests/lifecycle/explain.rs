@@ -73,7 +73,7 @@ fn an_explanation_begins_with_the_cause() {
         "{text}"
     );
 
-    // The kubelet of a node that a fault cuts off starts no pod that the scheduler still binds to it.
+    // The kubelet of a partitioned node does not start pods that the scheduler still binds to the node.
     home.succeed(&["fault", "node/node-0"]);
     home.file("late.yaml", &POD.replace("big", "late").replace("nodeSelector: {disk: fast}, ", ""));
     home.succeed(&["load", "late.yaml"]);

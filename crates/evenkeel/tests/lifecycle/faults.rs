@@ -35,7 +35,7 @@ fn faults(home: &Home) -> Vec<Value> {
     serde_json::from_str(&home.succeed(&["fault", "list", "--output=json"])).expect("a list")
 }
 
-/// Status of the condition Ready of `node-0`.
+/// Returns the status of the condition Ready of `node-0`.
 async fn ready(client: &Client) -> String {
     let node = Api::<Node>::all(client.clone()).get("node-0").await.expect("the node");
     let conditions = node.status.and_then(|status| status.conditions).unwrap_or_default();

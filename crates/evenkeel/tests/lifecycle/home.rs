@@ -1,4 +1,4 @@
-//! A user's home of its own, in which the program runs.
+//! A temporary home folder, in which the program runs.
 
 use serde_json::Value;
 use std::{
@@ -54,7 +54,7 @@ impl Home {
         self.command(arguments).output().expect("the program runs")
     }
 
-    /// Runs a command that succeeds and prints nothing to standard error. Returns what it prints.
+    /// Runs a command that succeeds and prints nothing to standard error. Returns its output.
     pub(crate) fn succeed(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         let (printed, errors) = (text(&output.stdout), text(&output.stderr));
@@ -65,7 +65,7 @@ impl Home {
         printed
     }
 
-    /// Runs a command that fails. Returns what it prints to standard error.
+    /// Runs a command that fails. Returns its output on standard error.
     pub(crate) fn fail(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         assert!(!output.status.success(), "{arguments:?}: {}", text(&output.stdout));
@@ -76,7 +76,7 @@ impl Home {
         serde_json::from_str(&self.succeed(&["list", "--output=json"])).expect("a list")
     }
 
-    /// Names and states of all clusters.
+    /// Returns the names and states of all clusters.
     pub(crate) fn states(&self) -> Vec<(String, String)> {
         let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         self.list().iter().map(|each| (word(&each["name"]), word(&each["state"]))).collect()
@@ -101,7 +101,7 @@ fn wait_for_end(folder: &Path) {
 
 impl Drop for Home {
     fn drop(&mut self) {
-        // What is left running after a failed test would run forever.
+        // A cluster that is left running after a failed test would run forever.
         let _ = self.command(&["down", "--all"]).output();
     }
 }
@@ -110,7 +110,7 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The events that a command printed as JSON.
+/// Returns the events that a command printed as JSON.
 pub(crate) fn events(output: &str) -> Vec<Value> {
     output.lines().map(|line| serde_json::from_str(line).expect("an event")).collect()
 }

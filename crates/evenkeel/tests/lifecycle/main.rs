@@ -1,4 +1,4 @@
-//! The life of clusters, as a user starts and ends them: the program itself, in a home folder of its own.
+//! The life cycle of clusters, as a user starts and ends them: runs the program in its own home folder.
 
 mod client;
 mod clone;
@@ -22,7 +22,7 @@ use std::{
 const WORK: &str = "apiVersion: v1\nkind: Config\ncurrent-context: work\nclusters: []\nusers: []\n\
     contexts: [{name: work, context: {cluster: work, user: work}}]\n";
 
-/// A pod that claims a device by the template of the page.
+/// A pod that claims a device with the template from the documentation page.
 const CLAIMING_POD: &str = "apiVersion: v1\nkind: Pod\nmetadata: {name: training}\nspec:\n  \
     tolerations: [{key: gpu, operator: Exists}]\n  resourceClaims: [{name: gpu, resourceClaimTemplateName: one-gpu}]\n  \
     containers: [{name: c, image: trainer, resources: {claims: [{name: gpu}]}}]\n";
@@ -79,7 +79,7 @@ fn clusters_run_side_by_side_under_different_names() {
     home.file(".kube/config", WORK);
     let [a, b] = ["a", "b"].map(|name| up(&home, &["--name", name]));
     assert_ne!(a["url"], b["url"]);
-    // Pods are refused in a namespace without it.
+    // Pods are refused in a namespace without the service account.
     for cluster in [&a, &b] {
         let kubeconfig = cluster["kubeconfig"].as_str().expect("a path");
         let account =
@@ -93,7 +93,8 @@ fn clusters_run_side_by_side_under_different_names() {
     assert!(refused.contains("the cluster a runs already (process "), "{refused}");
     let refused = home.fail(&["up", "--name=a", "--port=0"]);
     assert!(refused.contains("the cluster a runs already (process "), "{refused}");
-    // The one that was started last is the kubeconfig's current one; what ends a cluster does not follow that.
+    // The cluster that was started last is the kubeconfig's current one; commands that end a cluster ignore the current
+    // context.
     let names = [&[][..], &["a"], &["--name=a"]].map(|name| {
         let status = home.succeed(&[&["status", "-ojson"], name].concat());
         serde_json::from_str::<Value>(&status).expect("a status")["name"].clone()
@@ -103,7 +104,7 @@ fn clusters_run_side_by_side_under_different_names() {
     assert!(home.fail(&["up", "--name=A.b"]).contains("a name has at most 63"));
     assert_eq!(home.succeed(&["down", "--name=a"]), "stopped a\n");
     assert_eq!(current_context(&home).as_deref(), Some("evenkeel-b"));
-    // The context that was current before is of a cluster that is gone; the one before that is left.
+    // The previous context belongs to a removed cluster; the context before that is left.
     assert_eq!(home.succeed(&["down", "--all"]), "stopped b\n");
     assert_eq!(current_context(&home).as_deref(), Some("work"));
 }
@@ -177,7 +178,7 @@ fn a_kubeconfig_that_cannot_be_read_ends_the_start_and_keeps_no_cluster() {
     assert_eq!(home.states(), []);
     up(&home, &["--name=b", "--write-kubeconfig=false"]);
     home.succeed(&["down", "b"]);
-    // A file that can no longer be read does not keep a cluster from being stopped.
+    // An unreadable file does not prevent the stop of a cluster.
     home.file(".kube/config", WORK);
     up(&home, &["--name=c"]);
     home.file(".kube/config", "no kubeconfig");
@@ -241,7 +242,7 @@ fn a_start_that_waits_says_for_what_and_can_be_stopped() {
     let home = Home::new();
     let stored = ["--name=default", "--data-dir=data"];
     up(&home, &stored);
-    // Its kubelet reports it again after a start.
+    // The kubelet reports the fault again after a start.
     home.succeed(&["fault", "node/node-0", "--kind=not-ready"]);
     client::until(&home.path("data/kubeconfig"), "/api/v1/nodes/node-0", |node| {
         let mut conditions = node["status"]["conditions"].as_array().into_iter().flatten();
@@ -276,7 +277,7 @@ fn clusters_that_are_killed_at_any_time_are_removed() {
     let home = Home::new();
     let lock = home.cluster("default").join("lock");
     for round in 0..12 {
-        // Killed in its first moments, which it has no record in, or when it runs.
+        // The process is killed while it starts, before it has a record, or when it runs.
         let mut child = home
             .command(&["up", "--port=0", "--nodes=1"])
             .stdout(Stdio::piped())
@@ -294,7 +295,7 @@ fn clusters_that_are_killed_at_any_time_are_removed() {
             assert_eq!(child.try_wait().expect("asked"), None, "it runs");
         }
         child.kill().expect("killed");
-        // The process ends while the command looks.
+        // The process ends while the command checks it.
         home.succeed(&["down", "--all"]);
         child.wait().expect("it ends");
         assert_eq!(home.list(), [Value::Null; 0], "nothing is left in round {round}");

@@ -1,4 +1,4 @@
-//! The line between one controller manager and the server: it records what is written over it, and can go dead.
+//! The connection line between one controller manager and the server: it records the writes, and can be cut.
 
 use bytes::Bytes;
 use evenkeel_apiserver::{Body, Service};
@@ -19,7 +19,7 @@ use std::{
 };
 use tokio::{net::TcpListener, time::Instant};
 
-/// What was written over all lines, in the order in which it reached the server.
+/// Writes over all lines, in the order in which they reached the server.
 #[derive(Clone, Default)]
 pub(crate) struct Record(Arc<Mutex<Vec<Written>>>);
 
@@ -32,13 +32,13 @@ pub(crate) struct Written {
 }
 
 impl Record {
-    /// Writes that are more than a sign of life: no leases, no events.
+    /// Returns the writes without those of leases and events.
     pub(crate) fn work(&self) -> Vec<Written> {
         let aside = |what: &str| what.contains("/leases") || what.contains("/events");
         self.all().into_iter().filter(|written| !aside(&written.what)).collect()
     }
 
-    /// The line over which the lease was last written.
+    /// Returns the line over which the lease was last written.
     pub(crate) fn leader(&self) -> Option<usize> {
         let mut leases = self.all().into_iter().filter(|written| written.what.contains("/leases"));
         leases.next_back().map(|written| written.line)
@@ -67,7 +67,7 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// A line to `server`, and the URL of its other end.
+    /// Starts a line to `server`. Also returns the URL of its other end.
     pub(crate) async fn start(
         number: usize,
         server: Service,
@@ -93,7 +93,7 @@ impl Line {
         (line, url)
     }
 
-    /// From now on nothing gets through, in either direction; no side is notified.
+    /// Drops all data in both directions from now on, without notifying either side.
     pub(crate) fn cut(&self) {
         self.dead.send_replace(true);
     }

@@ -1,4 +1,4 @@
-//! Bad custom resources: nothing but metadata is checked where fields are preserved.
+//! Invalid custom resources: with preserved unknown fields, only metadata is checked.
 
 use super::objects::Bad;
 use crate::cluster::{Cluster, condition};
@@ -8,7 +8,7 @@ const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitio
 const NAME: &str = "menaces.hostile.evenkeel.dev";
 const VERSION: &str = "hostile.evenkeel.dev/v1";
 
-/// Defines the kind that they are of.
+/// Installs the CustomResourceDefinition of their kind.
 pub(super) async fn define(cluster: &Cluster) {
     let scale = json!({"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas",
         "labelSelectorPath": ".status.selector"});
@@ -34,14 +34,14 @@ pub(super) async fn define(cluster: &Cluster) {
     cluster.until("/apis/hostile.evenkeel.dev/v1/menaces", |list| !list.is_null()).await;
 }
 
-/// Takes the kind away, and with it all that is left of it.
+/// Deletes the CustomResourceDefinition, and with it all remaining objects.
 pub(super) async fn undefine(cluster: &Cluster) {
     let path = format!("{DEFINITIONS}/{NAME}");
     cluster.delete(&path, "Background").await;
     cluster.until(&path, Value::is_null).await;
 }
 
-/// Them, and pods and sets that they own.
+/// Returns the invalid objects, and pods and ReplicaSets that they own.
 pub(super) fn bad(namespace: &str) -> Vec<Bad> {
     let owned_by = |version: &str, kind: &str, name: &str, uid: usize| {
         let of_kind = json!({"apiVersion": version, "kind": kind, "name": name});

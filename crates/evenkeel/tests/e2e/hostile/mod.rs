@@ -1,4 +1,4 @@
-//! A hundred objects that nobody should have written, in a cluster that goes on: each is reported once, and no more.
+//! A hundred invalid objects do not disturb a cluster: each is reported only once.
 
 mod custom;
 mod objects;
@@ -13,7 +13,7 @@ use objects::{Bad, bad};
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, time::Duration};
 
-/// How long controllers are given to have seen them all: deadlines have passed then, and what fails is at long back-offs.
+/// Time for controllers to process all objects: deadlines have passed by then, and failures have long backoffs.
 const DIGEST: Duration = Duration::from_secs(900);
 
 pub(crate) async fn a_hundred_bad_objects_harm_nobody(cluster: &Cluster) {
@@ -38,14 +38,14 @@ pub(crate) async fn a_hundred_bad_objects_harm_nobody(cluster: &Cluster) {
     let after = state(cluster, &all).await;
     let mut wrong = Vec::new();
     if let Some(inside) = cluster.inside() {
-        // What was refused is tried again at ever longer pauses, and nothing else is written.
+        // Refused writes are retried with growing backoffs, and nothing else is written.
         let changed = before.iter().filter(|(path, version)| after.get(*path) != Some(*version));
         wrong.extend(
             changed.map(|(path, _)| format!("written again though nothing changed: {path}")),
         );
         for (event, n) in event_counts(&namespace).await {
             let was = first.get(&event).copied().unwrap_or(0);
-            // An autoscaler without its target is reconciled and reported every quarter of a minute, as upstream's.
+            // As upstream's, an autoscaler without its target is reconciled and reported every 15 s.
             if n > was + 2 && !event.starts_with("HorizontalPodAutoscaler") {
                 wrong.push(format!("recorded {n} times, {was} a while ago: {event}"));
             }
@@ -62,7 +62,7 @@ pub(crate) async fn a_hundred_bad_objects_harm_nobody(cluster: &Cluster) {
     custom::undefine(cluster).await;
 }
 
-/// Whether the API server admits it; if not, it is written past it.
+/// Writes an object. If the API server refuses it, writes it directly to the store. Returns whether the server admitted it.
 async fn write(cluster: &Cluster, bad: &Bad) -> bool {
     let mut posted = bad.object.clone();
     if let Some(metadata) = posted["metadata"].as_object_mut() {
@@ -78,7 +78,7 @@ async fn write(cluster: &Cluster, bad: &Bad) -> bool {
     false
 }
 
-/// Workloads beside them are made, changed and unmade as ever.
+/// Checks that other workloads are created, changed and deleted as usual.
 async fn goes_on(namespace: &Namespace<'_>) {
     namespace.create("deployments", deployment("web", 2, "app:v1")).await;
     settled(namespace, "web", 2).await;
@@ -98,7 +98,7 @@ async fn goes_on(namespace: &Namespace<'_>) {
     namespace.until_none("pods").await;
 }
 
-/// How many requests the control plane sends while it is watched for a while.
+/// Returns the number of requests that the control plane sends in a certain time.
 async fn requests_in_a_while(cluster: &Cluster) -> u64 {
     let before = cluster.inside().map_or(0, requests);
     cluster.watch_a_while().await;
@@ -113,7 +113,7 @@ fn requests(inside: &Inside) -> u64 {
     metrics.map(|metric| metric.get_counter().get_value() as u64).sum()
 }
 
-/// The version of each bad object that is there.
+/// Returns the version of each existing invalid object.
 async fn state(cluster: &Cluster, all: &[Bad]) -> BTreeMap<String, String> {
     let mut versions = BTreeMap::new();
     for bad in all {
@@ -138,7 +138,7 @@ async fn event_counts(namespace: &Namespace<'_>) -> BTreeMap<String, u64> {
     counts
 }
 
-/// Whether anything in the controllers has grown beyond what is there.
+/// Checks that the controllers' memory is bounded by the number of objects.
 fn bounded(inside: &Inside, n_bad: usize, wrong: &mut Vec<String>) {
     let listing = inside.introspection.listing();
     for controller in &listing.controllers {
@@ -156,18 +156,18 @@ fn bounded(inside: &Inside, n_bad: usize, wrong: &mut Vec<String>) {
         }
     }
     for cache in &listing.caches {
-        // Bad objects, what every cluster has, and what the healthy ones left.
+        // Invalid objects, the default objects of a cluster, and those that healthy workloads left.
         if !cache.synced || cache.trouble.is_some() || cache.objects > n_bad + 200 {
             wrong.push(format!("cache: {cache:?}"));
         }
     }
 }
 
-/// Takes away what holds them, so that the next case has the cluster to itself.
+/// Removes the finalizers of the objects, so that the next case has a clean cluster.
 async fn clean_up(cluster: &Cluster, namespace: &Namespace<'_>, all: &[Bad]) {
     let free = json!({"metadata": {"finalizers": null, "ownerReferences": null}});
     for bad in all {
-        // Many are gone already, and some may not even be changed by their servers any more.
+        // Many objects are already deleted, and the server may refuse changes of others.
         let _ = cluster.ask("PATCH", &bad.path(), free.clone()).await;
         let now = json!({"gracePeriodSeconds": 0, "propagationPolicy": "Background"});
         let _ = cluster.ask("DELETE", &bad.path(), now).await;

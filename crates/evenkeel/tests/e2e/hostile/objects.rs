@@ -1,9 +1,9 @@
-//! The bad objects: each says what is wrong with it in its name.
+//! The invalid objects: the name of each states its defect.
 
 use crate::objects::pod_spec;
 use serde_json::{Map, Value, json};
 
-/// A bad object, and where it goes.
+/// An invalid object, and its resource.
 pub(crate) struct Bad {
     /// The collection's path.
     pub(crate) collection: String,
@@ -11,7 +11,7 @@ pub(crate) struct Bad {
     pub(crate) key: String,
     /// It, whole.
     pub(crate) object: Value,
-    /// What is wrong with it would be lost on the way through the API server: uid, times.
+    /// Whether the API server would remove the defect, such as a uid or a time.
     pub(crate) as_it_is: bool,
 }
 
@@ -23,13 +23,13 @@ impl Bad {
     }
 }
 
-/// Makes them, numbering them for their uids.
+/// Creates the objects, and numbers them for their uids.
 struct Maker<'a> {
     namespace: &'a str,
     all: Vec<Bad>,
 }
 
-/// All bad objects, in this namespace or in none.
+/// Returns all invalid objects, in this namespace or cluster-scoped.
 pub(crate) fn bad(namespace: &str) -> Vec<Bad> {
     let mut maker = Maker { namespace, all: Vec::new() };
     maker.deployments();
@@ -48,7 +48,7 @@ fn uid(number: usize) -> String {
     format!("00000000-0000-4000-9000-{number:012}")
 }
 
-/// Sets `value` at `path` (`a.b.c`), making what is missing on the way.
+/// Sets `value` at `path` (`a.b.c`), and creates missing parents.
 fn set(object: &mut Value, path: &str, value: Value) {
     let mut at = object;
     for step in path.split('.') {
@@ -69,7 +69,7 @@ fn owner(kind: &str, api_version: &str, name: &str, uid: &str) -> Value {
 }
 
 impl Maker<'_> {
-    /// Adds an object of a kind that lives in namespaces, with changes to what it would be if it were good.
+    /// Adds an object of a namespaced kind: a valid one with these changes.
     fn add(&mut self, resource: (&str, &str, &str, &str), name: &str, changes: &[(&str, Value)]) {
         let (api_version, kind, plural, shelf) = resource;
         let number = self.all.len() + 1;
@@ -549,7 +549,7 @@ impl Maker<'_> {
     }
 }
 
-/// What a good one of these has as its spec.
+/// Returns the spec of a valid object of the kind.
 fn good_spec(kind: &str, name: &str) -> Option<Value> {
     let name = &name[..name.len().min(63)];
     match kind {

@@ -1,4 +1,4 @@
-//! The same against a controller manager in a process of its own, whose log and memory are looked at.
+//! The same with a controller manager in its own process, whose log and memory are checked.
 
 use super::{Bad, bad, goes_on, write};
 use crate::program::{Embedded, Program, free_port};
@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_kube-controller-manager");
 
-/// So long everything is looked at, twice.
+/// Duration of each of the two observations.
 const WATCHED: Duration = Duration::from_secs(15);
 
 /// Maximum number of warnings and errors about one object: several controllers may log about it, each once.
@@ -59,7 +59,7 @@ async fn hostile_objects_are_reported_once_without_growth() {
     embedded.serving.stop().await;
 }
 
-/// Warnings and errors by the object that they name.
+/// Returns the warnings and errors by the object that they name.
 fn lines_by_object(program: &Program, all: &[Bad]) -> BTreeMap<String, Vec<String>> {
     let log = program.log();
     let grave = |line: &&str| line.starts_with('W') || line.starts_with('E');

@@ -1,4 +1,4 @@
-//! Reads Prometheus' text format, and holds it to the rules that `promtool check metrics` has.
+//! Reads Prometheus' text format, and checks the rules of `promtool check metrics`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ impl Sample {
         self.labels.iter().find(|(label, _)| label == name).map(|(_, value)| value.as_str())
     }
 
-    /// Labels but for the bound of a bucket.
+    /// Returns the labels except for the bound of a bucket.
     fn series(&self) -> Vec<(String, String)> {
         self.labels.iter().filter(|(name, _)| name != "le").cloned().collect()
     }
@@ -35,7 +35,7 @@ pub(crate) type Families = BTreeMap<String, Family>;
 /// Reads a text.
 ///
 /// # Errors
-/// What is wrong with the first line that is wrong.
+/// Returns the defect of the first invalid line.
 pub(crate) fn read(text: &str) -> Result<Families, String> {
     let mut families = Families::new();
     let mut current = String::new();
@@ -108,7 +108,7 @@ fn sample(line: &str) -> Option<Sample> {
     is_name(name, true).then(|| Sample { name: name.to_owned(), labels, value })
 }
 
-/// Text up to the closing quote, without escapes, and what follows.
+/// Returns the unescaped string up to the closing quote, and the rest.
 fn quoted(text: &str) -> Option<(String, &str)> {
     let (mut value, mut characters) = (String::new(), text.char_indices());
     while let Some((at, character)) = characters.next() {
@@ -125,8 +125,7 @@ fn quoted(text: &str) -> Option<(String, &str)> {
     None
 }
 
-/// What is wrong with metrics that could be read: names, labels, series, histograms, and the conventions that promtool
-/// warns of.
+/// Returns the defects of parsed metrics: names, labels, series, histograms, and the conventions of promtool.
 pub(crate) fn problems(families: &Families) -> Vec<String> {
     let mut problems = Vec::new();
     for (name, family) in families {

@@ -1,4 +1,4 @@
-//! The files under `deploy/`: they are what they say that they are, and ask for nothing that is not there.
+//! The files under `deploy/`: they are valid, and refer only to things that exist.
 
 use super::{exposition::Families, queries::missing};
 use k8s_openapi::api::{
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use std::{path::PathBuf, process::Command};
 
-/// What kube-prometheus (kubernetes-mixin) asks of the controller manager: its dashboard, its alerts for this job, and those
+/// Queries of kube-prometheus (kubernetes-mixin) for the controller manager: its dashboard, its alerts for this job, and those
 /// for clients and versions.
 const KUBE_PROMETHEUS: &str = include_str!("kube-prometheus.txt");
 
@@ -21,7 +21,7 @@ fn read(name: &str) -> String {
     std::fs::read_to_string(path(name)).unwrap_or_else(|error| panic!("deploy/{name}: {error}"))
 }
 
-/// A manifest under `deploy/` of which the type knows every field.
+/// Reads a manifest under `deploy/`, and checks that the type knows every field.
 #[track_caller]
 pub(super) fn deployed<T: DeserializeOwned + Serialize>(name: &str) -> T {
     exactly(&serde_saphyr::from_str(&read(name)).expect("YAML"))
@@ -111,7 +111,7 @@ fn rules(name: &str) -> Vec<Rule> {
     rules.groups.into_iter().flat_map(|group| group.rules).collect()
 }
 
-/// Queries of a file with rules, and the names that it records.
+/// Returns the queries of a rules file, and the names that it records.
 pub(super) fn rule_queries(name: &str) -> (Vec<String>, Vec<String>) {
     let rules = rules(name);
     let recorded = rules.iter().map(|rule| rule.record.clone()).collect();
@@ -126,7 +126,7 @@ pub(super) fn dashboard_queries(name: &str) -> Vec<String> {
     targets.map(|target| target["expr"].as_str().expect("a query").to_owned()).collect()
 }
 
-/// Series that rules, the dashboard or kube-prometheus ask for and that are not among these.
+/// Returns the series that rules, the dashboard or kube-prometheus query and that are missing here.
 pub(super) fn missing_series(families: &Families) -> Vec<String> {
     let (mut queries, recorded) = rule_queries("prometheus/rules.yaml");
     queries.extend(dashboard_queries("grafana/controller-manager.json"));
@@ -162,7 +162,7 @@ fn systemd_units_are_valid() {
         let Ok(checked) = Command::new("systemd-analyze").arg("verify").arg(unit).output() else {
             continue;
         };
-        // That the program is not installed here is no fault of the unit's.
+        // It does not matter that the program is not installed here.
         let said = String::from_utf8_lossy(&checked.stderr).into_owned();
         let faults: Vec<&str> = said
             .lines()

@@ -1,5 +1,5 @@
-//! The controller manager as kubeadm runs it: the static pod's arguments untouched, but for where the files are, against the
-//! embedded API server. Probes, metrics, lease and events are looked at as those do who watch upstream's program.
+//! The controller manager as kubeadm runs it: with the static pod's arguments, except for paths of files, against the embedded
+//! API server. Probes, metrics, lease and events are checked in the same way as for upstream's program.
 
 pub(crate) mod exposition;
 mod manifests;
@@ -20,10 +20,10 @@ use std::path::Path;
 
 const MANAGER: &str = env!("CARGO_BIN_EXE_kube-controller-manager");
 
-/// Users and keys as kubeadm makes them, in a folder that stands for `/etc/kubernetes`.
+/// Users and keys like those of kubeadm, in a folder that stands for `/etc/kubernetes`.
 struct Etc {
     folder: tempfile::TempDir,
-    /// Certificate and key of a member of `system:masters`, by the cluster's client CA.
+    /// Certificate and key of a member of `system:masters`, from the cluster's client CA.
     admin: (String, String),
 }
 
@@ -48,7 +48,7 @@ impl Etc {
         Self { folder, admin: (certificate, own.serialize_pem()) }
     }
 
-    /// An argument with this folder in the place of kubeadm's.
+    /// Returns an argument with this folder instead of kubeadm's.
     fn argument(&self, argument: &str) -> String {
         argument.replace("/etc/kubernetes", &self.folder.path().display().to_string())
     }
@@ -91,7 +91,7 @@ async fn runs_with_the_static_pods_arguments() {
 const LEASE: &str =
     "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-controller-manager";
 
-/// What the kubelet asks, without saying who it is.
+/// Sends the kubelet's probes, without authentication.
 async fn probes(
     cluster: &Cluster,
     container: &k8s_openapi::api::core::v1::Container,
@@ -130,7 +130,7 @@ async fn elected(cluster: &Cluster) {
     cluster.until(events, |events| items(events).iter().any(of_election)).await;
 }
 
-/// A Deployment comes, a namespace goes.
+/// A Deployment is created, and a namespace is deleted.
 async fn work(cluster: &Cluster) {
     let namespace = cluster.namespace("work").await;
     namespace.create("deployments", deployment("web", 3, "app:v1")).await;
@@ -141,7 +141,7 @@ async fn work(cluster: &Cluster) {
     cluster.until(&path, serde_json::Value::is_null).await;
 }
 
-/// What Prometheus sees, with a certificate or with a token.
+/// Checks the metrics that Prometheus reads, with a certificate or with a token.
 async fn watched(etc: &Etc, port: u16, token: &str) {
     use base64::Engine as _;
     let by_token = Watcher::with_token(port, token);
@@ -154,7 +154,7 @@ async fn watched(etc: &Etc, port: u16, token: &str) {
     });
     let text = by_certificate.text("/metrics").await;
     let mut families = exposition::read(&text).unwrap_or_else(|error| panic!("{error}"));
-    // Names of upstream's that break the conventions.
+    // Names of upstream that violate the conventions.
     let kept = [
         "authenticated_user_requests:",
         "authentication_attempts:",

@@ -8,7 +8,7 @@ use super::{
 use evenkeel_test::TestServer;
 use std::path::PathBuf;
 
-/// Metrics of a program, from the pages of the reference.
+/// Returns the metrics of a program, from the reference pages.
 fn documented(program: &str) -> Families {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/metrics.md");
     let text = std::fs::read_to_string(path).expect("the reference");
@@ -32,7 +32,7 @@ fn documented(program: &str) -> Families {
     families
 }
 
-/// Returns the series that the rules and the dashboard of this name select and that are not among these.
+/// Returns the series that the rules and the dashboard of this name select and that are missing here.
 fn missing_in(name: &str, families: &Families) -> Vec<String> {
     let (mut queries, recorded) = rule_queries(&format!("prometheus/{name}.yaml"));
     queries.extend(dashboard_queries(&format!("grafana/{name}.json")));
@@ -68,7 +68,7 @@ async fn series_of_the_api_server_are_served() {
     }
     let text = get("/metrics").await + &get("/metrics/slis").await;
     let families = read_exposition(&text).expect("an exposition");
-    // A counter without an event has no series yet, and so no labels.
+    // A counter without an event has no series yet, so it has no labels.
     let has_no_series = |missing: &String| {
         missing.split_once('{').is_some_and(|(name, _)| {
             let family = name.strip_suffix("_bucket").unwrap_or(name);

@@ -1,4 +1,4 @@
-//! Which series a query in PromQL asks for.
+//! Finds the series that a PromQL query selects.
 
 use super::exposition::Families;
 use std::{iter::Peekable, str::Chars};
@@ -10,7 +10,7 @@ pub(super) struct Selector {
     pub(super) labels: Vec<String>,
 }
 
-/// Words of the language that are neither functions nor metrics.
+/// Keywords of PromQL that are neither functions nor metrics.
 const WORDS: [&str; 11] = [
     "and",
     "or",
@@ -25,16 +25,16 @@ const WORDS: [&str; 11] = [
     "group_right",
 ];
 
-/// Aggregations, after which `by` may stand before the parenthesis.
+/// Aggregations, in which `by` may precede the parenthesis.
 const AGGREGATIONS: [&str; 6] = ["sum", "min", "max", "avg", "count", "topk"];
 
 /// Labels that Prometheus adds, or that a recording of the rules file keeps.
 const ADDED: [&str; 5] = ["job", "instance", "cluster", "namespace", "pod"];
 
-/// Series that are nobody's: Prometheus makes them.
+/// Series that Prometheus itself creates.
 const MADE: [&str; 2] = ["up", "ALERTS"];
 
-/// All selectors of a query. Labels that a query groups by count for each of them.
+/// Returns all selectors of a query. Labels by which the query groups count for each of them.
 pub(super) fn selectors(query: &str) -> Vec<Selector> {
     let (mut found, mut grouped): (Vec<Selector>, Vec<String>) = (Vec::new(), Vec::new());
     let mut rest = query.chars().peekable();
@@ -103,7 +103,7 @@ fn list(rest: &mut Peekable<Chars<'_>>) -> Vec<String> {
     names
 }
 
-/// The labels that are matched between braces.
+/// Returns the labels that are matched between braces.
 fn matchers(rest: &mut Peekable<Chars<'_>>) -> Vec<String> {
     let mut names = Vec::new();
     rest.next();
@@ -121,7 +121,7 @@ fn matchers(rest: &mut Peekable<Chars<'_>>) -> Vec<String> {
     names
 }
 
-/// What of a query's series is not among these; `recorded` are names that rules make.
+/// Returns the query's series that are missing in `families`. `recorded` are the names that rules record.
 pub(super) fn missing(query: &str, families: &Families, recorded: &[String]) -> Vec<String> {
     let mut missing = Vec::new();
     for selector in selectors(query) {

@@ -1,4 +1,4 @@
-//! The metrics of upstream's program, against those that ours serves.
+//! Comparison of upstream's metrics with those of our program.
 
 use super::exposition::{Families, Family};
 use std::collections::BTreeSet;
@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 const TABLE: &str = include_str!("../../../../evenkeel-controller-manager/data/metrics.tsv");
 const QUEUES: &str = include_str!("../../../../evenkeel-controller-manager/data/workqueues.txt");
 
-/// Upstream's metrics that ours may lack, by the beginning of their names, and why.
+/// Upstream's metrics that our program may lack, by prefix, with the reason.
 const ABSENT: [(&str, &str); 23] = [
-    // Of the libraries for API servers that upstream's program is linked with: nothing here could ever count.
+    // Metrics of the API server libraries that upstream's program links: our program has nothing to count.
     ("aggregator_", "ours aggregates no discovery"),
     ("apiserver_audit_", "ours audits nothing: it serves no API"),
     ("apiserver_cel_", "ours does not measure how it checks policies"),
@@ -39,7 +39,7 @@ const ABSENT: [(&str, &str); 23] = [
     ("kubernetes_healthcheck", "in /metrics/slis, where upstream has it as well"),
 ];
 
-/// What ours serves besides, by the beginning of its name.
+/// Additional metrics of our program, by prefix.
 const OWN: [&str; 3] = [
     "controller_runtime_",
     "evenkeel_",
@@ -66,7 +66,7 @@ fn rows() -> Vec<Row> {
     TABLE.lines().skip(1).map(row).collect()
 }
 
-/// What differs between upstream's metrics and these.
+/// Returns the differences between upstream's metrics and these.
 pub(super) fn differences(families: &Families) -> Vec<String> {
     let rows = rows();
     let mut found = Vec::new();
@@ -79,7 +79,7 @@ pub(super) fn differences(families: &Families) -> Vec<String> {
     }
     let ours = families.keys().filter(|name| !rows.iter().any(|row| row.name == name.as_str()));
     let ours = ours.filter(|name| !OWN.iter().any(|own| name.starts_with(own)));
-    // A controller of upstream's may show more once it has something to show.
+    // A controller of upstream may show more series once it has values.
     let ours = ours.filter(|name| !ABSENT.iter().any(|(start, _)| name.starts_with(start)));
     found.extend(ours.map(|name| format!("{name}: is neither upstream's nor named as ours")));
     found.extend(queues(families));
@@ -105,7 +105,7 @@ impl Row {
                 .map(|(name, _)| name.as_str())
                 .filter(|l| *l != "le")
                 .collect();
-            // A label without a value is none.
+            // A label without a value counts as absent.
             if self.name != "kubernetes_build_info" {
                 differ(
                     "labels",
@@ -129,7 +129,7 @@ impl Row {
     }
 }
 
-/// Names of queues that upstream does not have.
+/// Returns the names of queues that upstream does not have.
 fn queues(families: &Families) -> Vec<String> {
     let known: Vec<&str> = QUEUES.lines().collect();
     let queues = families.get("workqueue_adds_total").map_or(&[][..], |family| &family.samples);

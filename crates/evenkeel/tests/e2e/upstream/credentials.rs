@@ -6,7 +6,7 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, KeyUsage
 use serde_json::json;
 use std::path::PathBuf;
 
-/// Users, each with a token that is its name. They may do everything: permissions are tested with another one.
+/// Users, each with a token that is its name. They have all permissions, because permissions are tested with another user.
 pub(super) const USERS: [&str; 3] = ["admin", "upstream-kcm", "evenkeel-kcm"];
 
 /// The files, and the certificate authority.
@@ -17,7 +17,7 @@ pub(super) struct Credentials {
 }
 
 impl Credentials {
-    /// Makes them in a cluster's folder.
+    /// Creates the credentials in a cluster's folder.
     pub(super) fn make(folder: &Folder) -> Self {
         let mut ca = CertificateParams::default();
         ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -52,7 +52,7 @@ impl Credentials {
         &self.ca_key
     }
 
-    /// The path of a kubeconfig for `user`.
+    /// Returns the path of a kubeconfig for `user`.
     pub(super) fn kubeconfig(&self, user: &str, server: &str) -> PathBuf {
         let path = self.folder.join(format!("{user}.kubeconfig"));
         let text = json!({

@@ -22,7 +22,7 @@ use futures::{FutureExt, StreamExt};
 use programs::{Folder, Programs};
 use std::{io::Write as _, panic::AssertUnwindSafe, path::PathBuf, time::Duration};
 
-/// So many cases run at a time; they mostly wait.
+/// Number of cases that run concurrently; they mostly wait.
 const AT_A_TIME: usize = 8;
 
 const INTERVALS: Intervals =
@@ -54,7 +54,7 @@ fn binaries() -> Option<PathBuf> {
     variable("EVENKEEL_UPSTREAM_BIN").map(PathBuf::from)
 }
 
-/// Which cases run: all, or with `EVENKEEL_E2E_ONLY` those whose names contain one of its parts.
+/// Selection of the cases to run: all, or with `EVENKEEL_E2E_ONLY` those whose names contain one of its parts.
 struct CaseFilter(Option<String>);
 
 impl CaseFilter {
@@ -67,7 +67,7 @@ impl CaseFilter {
     }
 }
 
-/// Runs all, and returns the names of what failed.
+/// Runs all cases, and returns the names of those that failed.
 async fn run(binaries: PathBuf, filter: &CaseFilter) -> Vec<String> {
     let clock = Clock::system();
     let folder = Folder::new();
@@ -170,13 +170,13 @@ async fn connect(options: ConnectOptions) -> kube::Client {
     client::transport(&config).expect("a transport")
 }
 
-/// Tells at once: what is printed by macros is shown only when the whole test fails.
+/// Prints a line immediately: output of macros is shown only if the whole test fails.
 fn tell(line: &str) {
     // Nobody may be listening.
     let _ = writeln!(std::io::stderr(), "upstream: {line}");
 }
 
-/// Runs one case, and says how it went.
+/// Runs one case, and prints its result.
 async fn passes(name: &str, case: impl Future<Output = ()>) -> bool {
     let begun = Clock::system().instant();
     let ended = AssertUnwindSafe(case).catch_unwind().await;

@@ -1,4 +1,4 @@
-//! The API server dies and comes back; what runs beside it goes on where it was.
+//! The API server is killed and restarted; the other programs continue their work.
 
 use super::programs::Programs;
 use crate::{

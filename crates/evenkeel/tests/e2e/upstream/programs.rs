@@ -1,4 +1,4 @@
-//! Programs of one cluster: started in a folder of their own, on free ports, and ended with it.
+//! Programs of one cluster: started in their own folder, on free ports, and ended with the cluster.
 
 use super::credentials::{Credentials, USERS};
 use crate::cluster::{Cluster, WAIT_TIMEOUT};
@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-/// A folder that goes with the cluster.
+/// A folder that is deleted with the cluster.
 pub(super) struct Folder(tempfile::TempDir);
 
 impl Folder {
@@ -38,14 +38,14 @@ impl Folder {
 pub(super) struct Programs {
     binaries: PathBuf,
     folder: Folder,
-    /// Latest last: they end in reverse.
+    /// Running programs, the latest last. They are ended in reverse order.
     running: Vec<(String, Child)>,
     /// Arguments of the API server.
     server: Vec<String>,
 }
 
 impl Programs {
-    /// Nothing runs yet; upstream's programs are in `binaries`.
+    /// Creates the programs without starting any. Upstream's programs are in `binaries`.
     pub(super) fn new(binaries: PathBuf, folder: Folder) -> Self {
         Self { binaries, folder, running: Vec::new(), server: Vec::new() }
     }
@@ -79,7 +79,7 @@ impl Programs {
             "--bind-address=127.0.0.1".to_owned(),
             format!("--secure-port={port}"),
             "--advertise-address=127.0.0.1".to_owned(),
-            // A loopback address is no endpoint that a Service may have.
+            // A Service may not have a loopback address as endpoint.
             "--endpoint-reconciler-type=none".to_owned(),
             "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
             "--authorization-mode=RBAC".to_owned(),
@@ -97,13 +97,13 @@ impl Programs {
         (client, format!("https://127.0.0.1:{port}"))
     }
 
-    /// Starts the API server as it was.
+    /// Starts the API server again, with the same arguments.
     pub(super) fn start_server_again(&mut self) {
         let (binary, arguments) = (self.binaries.join("kube-apiserver"), self.server.clone());
         self.start("kube-apiserver", &binary, &arguments);
     }
 
-    /// Takes the API server away without notice.
+    /// Kills the API server.
     pub(super) fn kill_server(&mut self) {
         let at =
             self.running.iter().position(|(name, _)| name == "kube-apiserver").expect("it runs");
@@ -125,7 +125,7 @@ impl Programs {
         }
     }
 
-    /// Starts a controller manager, upstream's or ours, as a leader that others can soon follow.
+    /// Starts a controller manager, upstream's or ours, with short lease durations.
     pub(super) fn start_controller_manager(
         &mut self,
         user: &str,
@@ -161,7 +161,7 @@ impl Programs {
         self.start(user, &binary, &arguments);
     }
 
-    /// Writes that this user made, but for leases, events and reviews, as `verb resource/name`.
+    /// Returns the writes of this user, except for leases, events and reviews, as `verb resource/name`.
     pub(super) fn writes_of(&self, user: &str) -> Vec<String> {
         let log =
             std::fs::read_to_string(self.folder.path().join("audit.jsonl")).unwrap_or_default();
@@ -170,7 +170,7 @@ impl Programs {
         of_user.map(|entry| format!("{} {}", entry["verb"], entry["requestURI"])).collect()
     }
 
-    /// Asks a program to stop, and waits until it has.
+    /// Requests a program to stop, and waits until it has ended.
     pub(super) async fn stop(&mut self, cluster: &Cluster, name: &str) -> ExitStatus {
         let at = self.running.iter().position(|(running, _)| running == name).expect("it runs");
         let (_, mut child) = self.running.remove(at);
@@ -188,7 +188,7 @@ impl Programs {
         }
     }
 
-    /// Ends all but the API server and etcd.
+    /// Ends all programs except the API server and etcd.
     pub(super) fn stop_others(&mut self) {
         while self.running.len() > 2 {
             if let Some((_, mut child)) = self.running.pop() {
@@ -197,7 +197,7 @@ impl Programs {
         }
     }
 
-    /// Panics when a program has ended by itself.
+    /// Panics if a program has ended by itself.
     pub(super) fn all_alive(&mut self) {
         let ended = self
             .running
@@ -208,7 +208,7 @@ impl Programs {
         }
     }
 
-    /// The end of a program's log.
+    /// Returns the end of a program's log.
     pub(super) fn last_words(&self, name: &str) -> String {
         let log = std::fs::read_to_string(self.folder.path().join(format!("{name}.log")))
             .unwrap_or_default();
@@ -243,7 +243,7 @@ impl Drop for Programs {
 }
 
 fn end(child: &mut Child) {
-    // One that has ended already is as good.
+    // An error means that the process has already ended.
     let _ = child.kill();
     let _ = child.wait();
 }
@@ -253,14 +253,14 @@ fn signal(child: &Child, signal: &str) {
     assert!(sent.is_ok_and(|status| status.success()), "signal {signal} is sent");
 }
 
-/// Ports that were free a moment ago.
+/// Returns ports that were free a moment ago.
 fn free_ports<const N: usize>() -> [u16; N] {
     let listeners =
         [(); N].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port"));
     listeners.map(|listener| listener.local_addr().expect("an address").port())
 }
 
-/// Logs what the controller managers write, but for what they write while they only stand by.
+/// Returns a policy that logs the controller managers' writes, except for those of a standby.
 fn audit_policy() -> Value {
     json!({
         "apiVersion": "audit.k8s.io/v1",

@@ -8,10 +8,10 @@ use serde_json::Value;
 use std::{collections::BTreeMap, time::Duration};
 use workloads::{build, work};
 
-/// How long a new leader is watched.
+/// Time for which a new leader is observed.
 const WATCHED: Duration = Duration::from_secs(6);
 
-/// Everything that controllers of workloads write.
+/// Resources that controllers of workloads write.
 const RESOURCES: [&str; 14] = [
     "/apis/apps/v1/daemonsets",
     "/apis/apps/v1/deployments",
@@ -29,8 +29,8 @@ const RESOURCES: [&str; 14] = [
     "/apis/discovery.k8s.io/v1/endpointslices",
 ];
 
-/// Upstream's builds, ours takes over and writes nothing but its lease, works, and gives back; upstream's writes nothing
-/// either, and works.
+/// Upstream's manager creates the workloads. Ours takes over, writes only its lease, handles changes, and hands back.
+/// Upstream's then also writes only its lease, and handles changes.
 pub(super) async fn both_ways(
     cluster: &Cluster,
     programs: &mut Programs,
@@ -71,7 +71,7 @@ pub(super) async fn both_ways(
     programs.stop(cluster, theirs).await;
 }
 
-/// Waits until another than `than` leads, and returns who.
+/// Waits until another process than `than` leads, and returns its identity.
 async fn leader(cluster: &Cluster, than: Option<&str>) -> String {
     let holder =
         |lease: &Value| lease["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned();
@@ -85,7 +85,7 @@ async fn leader(cluster: &Cluster, than: Option<&str>) -> String {
     holder(&lease)
 }
 
-/// Resource versions of all objects that matter here.
+/// Returns the resource versions of all objects of these resources.
 async fn versions(cluster: &Cluster) -> BTreeMap<String, String> {
     let mut versions = BTreeMap::new();
     for resource in RESOURCES {
@@ -97,7 +97,7 @@ async fn versions(cluster: &Cluster) -> BTreeMap<String, String> {
     versions
 }
 
-/// Waits until nothing has changed for a while.
+/// Waits until nothing has changed for a while. Returns the versions.
 async fn quiet(cluster: &Cluster) -> BTreeMap<String, String> {
     let mut before = versions(cluster).await;
     loop {

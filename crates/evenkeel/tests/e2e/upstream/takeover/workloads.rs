@@ -1,4 +1,4 @@
-//! Workloads of every kind, most with a history, and changes that only a working leader answers.
+//! Workloads of every kind, most with a history, and changes that only an active leader handles.
 
 use crate::{
     cluster::{Namespace, condition},
@@ -9,7 +9,7 @@ use crate::{
 };
 use serde_json::{Value, json};
 
-/// Makes them all, and waits until they are what they are to be.
+/// Creates all workloads, and waits until they reach their desired state.
 pub(super) async fn build(namespace: &Namespace<'_>) {
     tokio::join!(
         deployments(namespace),
@@ -21,7 +21,7 @@ pub(super) async fn build(namespace: &Namespace<'_>) {
     );
 }
 
-/// Changes something of each kind, and waits until that is done: `count` replicas, and the image `to`.
+/// Changes an object of each kind to `count` replicas and the image `to`, and waits until the changes are complete.
 pub(super) async fn work(namespace: &Namespace<'_>, count: u32, to: &str) {
     tokio::join!(
         work_on_replicas(namespace, count, to),
@@ -75,7 +75,7 @@ async fn replica_sets(namespace: &Namespace<'_>) {
     }
 }
 
-/// One that was rolled and undone, one of which a part is new, one that waits for its pods to be deleted.
+/// Creates StatefulSets: one that was rolled back, one that is partly updated, and one that waits for the deletion of its pods.
 async fn stateful_sets(namespace: &Namespace<'_>) {
     for name in ["stateful", "parted", "waiting"] {
         let mut made = replica_set(name, 3, "app:v1");
@@ -103,14 +103,14 @@ async fn stateful_sets(namespace: &Namespace<'_>) {
     stateful(namespace, "stateful", 3, 3).await;
 }
 
-/// Waits until so many pods are ready, and so many of them of the latest revision.
+/// Waits until `count` pods are ready, `updated` of them of the latest revision.
 async fn stateful(namespace: &Namespace<'_>, name: &str, count: u32, updated: u32) {
     namespace
         .until(&format!("statefulsets/{name}"), |set| {
             let status = &set["status"];
             let number = |field: &str| status[field].as_u64().unwrap_or(0);
             let all = ["replicas", "readyReplicas", "availableReplicas"];
-            // When all are new, the latest revision becomes the current one, and they count as both.
+            // When all pods are updated, the latest revision becomes the current one, and they count as both.
             let whole = updated < count || status["currentRevision"] == status["updateRevision"];
             status["observedGeneration"] == set["metadata"]["generation"]
                 && all.iter().all(|field| number(field) == u64::from(count))
@@ -120,7 +120,7 @@ async fn stateful(namespace: &Namespace<'_>, name: &str, count: u32, updated: u3
         .await;
 }
 
-/// One that was rolled twice, and one that waits for its pods to be deleted.
+/// Creates DaemonSets: one that was updated twice, and one that waits for the deletion of its pods.
 async fn daemon_sets(namespace: &Namespace<'_>) {
     for (name, strategy) in [("everywhere", "RollingUpdate"), ("lazy", "OnDelete")] {
         let mut made = replica_set(name, 1, "app:v1");
@@ -137,7 +137,7 @@ async fn daemon_sets(namespace: &Namespace<'_>) {
     daemons(namespace, "lazy", false).await;
 }
 
-/// Waits until a pod is available on each node that takes every pod, all of the latest revision or none.
+/// Waits until a pod is available on each untainted node, all of the latest revision or none.
 async fn daemons(namespace: &Namespace<'_>, name: &str, updated: bool) {
     let nodes = u64::from(nodes::OPEN);
     namespace
@@ -151,7 +151,7 @@ async fn daemons(namespace: &Namespace<'_>, name: &str, updated: bool) {
         .await;
 }
 
-/// Finished well, failed, by index, running, and not begun.
+/// Creates Jobs: succeeded, failed, indexed, running, and not started.
 async fn jobs(namespace: &Namespace<'_>) {
     let quick = json!({"sim.evenkeel.dev/run-time": "1s"});
     let fails = json!({"sim.evenkeel.dev/run-time": "1s", "sim.evenkeel.dev/exit-code": "3"});
@@ -177,12 +177,12 @@ async fn jobs(namespace: &Namespace<'_>) {
     namespace.until("jobs/running", |job| job["status"]["ready"] == 2).await;
 }
 
-/// One with a history, one whose Job runs, one that is suspended.
+/// Creates CronJobs: one with a history, one whose Job runs, and one that is suspended.
 async fn cron_jobs(namespace: &Namespace<'_>) {
     let quick = json!({"sim.evenkeel.dev/run-time": "1s"});
     let long = json!({"sim.evenkeel.dev/run-time": "forever"});
     for (name, how) in [("often", &quick), ("busy", &long), ("idle", &quick)] {
-        // In the next minutes none of them comes up by itself.
+        // None of the CronJobs is due in the next minutes.
         let template = json!({"spec": job("", &json!({}), how)["spec"]});
         let spec = json!({"schedule": "0 0 1 1 *", "suspend": true, "jobTemplate": template});
         namespace.create("cronjobs", json!({"metadata": {"name": name}, "spec": spec})).await;
@@ -202,8 +202,8 @@ fn active(cron_job: &Value) -> usize {
     cron_job["status"]["active"].as_array().map_or(0, Vec::len)
 }
 
-/// Has it believe that it missed its times for long, the last of them this day of January: a working leader makes up for
-/// it at once. The Job of another day would have been made already.
+/// Makes a CronJob look as if it had missed its times for long, the last one on this day of January. An active leader
+/// immediately creates the missed Job. A Job of another day would already exist.
 async fn miss(namespace: &Namespace<'_>, name: &str, day: u32) {
     let path = format!("cronjobs/{name}");
     let schedule = format!("0 0 {day} 1 *");
