@@ -242,20 +242,20 @@ impl ManagerBuilder {
 }
 
 impl Manager {
-    /// Returns the address of [`ManagerBuilder::probes`], with the port that was free. `None` without it, and where the
-    /// [`Setup`] opens no ports.
+    /// Returns the address of [`ManagerBuilder::probes`], with the chosen port. `None` if there is none, or if the [`Setup`]
+    /// opens no ports.
     pub fn probes_address(&self) -> Option<SocketAddr> {
         self.addresses.probes
     }
 
-    /// Returns the address of [`ManagerBuilder::metrics`], with the port that was free. `None` without it, and where the
-    /// [`Setup`] opens no ports.
+    /// Returns the address of [`ManagerBuilder::metrics`], with the chosen port. `None` if there is none, or if the [`Setup`]
+    /// opens no ports.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.addresses.metrics
     }
 
-    /// Returns the address of [`ManagerBuilder::pprof_on`], with the port that was free. `None` without it, and where the
-    /// [`Setup`] opens no ports.
+    /// Returns the address of [`ManagerBuilder::pprof_on`], with the chosen port. `None` if there is none, or if the [`Setup`]
+    /// opens no ports.
     #[cfg(feature = "pprof")]
     pub fn pprof_address(&self) -> Option<SocketAddr> {
         self.addresses.pprof
