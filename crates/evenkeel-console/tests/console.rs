@@ -28,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 const ADDRESS: ([u8; 4], u16) = ([127, 0, 0, 1], 7070);
 const HOST: &str = "127.0.0.1:7070";
 
-/// A console, and a browser that is let in.
+/// A console, and a browser with access.
 struct Visit {
     console: Arc<Console>,
     cookie: String,
@@ -52,7 +52,7 @@ impl Visit {
     async fn by_clock(cluster: &TestCluster, allows_writes: bool, clock: Clock) -> Self {
         let plane = cluster.plane();
         plane.synced().await;
-        // The default service account exists some moments later.
+        // The default service account is created shortly afterwards.
         tokio::time::sleep(Duration::from_secs(5)).await;
         let console = Console::new(ConsoleOptions {
             cluster: "test".to_owned(),
@@ -124,10 +124,10 @@ impl Visit {
     }
 }
 
-/// A planner that would scale a Deployment to what it reads.
+/// A planner that would scale a Deployment to a number that it reads.
 struct Scaling;
 
-/// Its report, which reads with the client of the preview.
+/// Report of the planner, which reads with the client of the preview.
 struct ScalingReports(Client);
 
 impl Planners for Scaling {
@@ -170,7 +170,7 @@ impl PreviewReports for ScalingReports {
     }
 }
 
-/// A simulator whose runs end when they are cancelled, or at once if nothing is drained.
+/// A simulator whose runs end when they are cancelled, or immediately if nothing is drained.
 struct Endless;
 
 struct EndlessRun(WhatIfChange);
@@ -211,7 +211,7 @@ impl PreparedWhatIf for EndlessRun {
     }
 }
 
-/// A cluster's time that only remembers what was asked of it.
+/// A cluster's time that only records the requests.
 #[derive(Default)]
 struct FixedTime(Mutex<Vec<String>>);
 
@@ -301,7 +301,7 @@ async fn pages_show_the_cluster_without_secrets_and_scripts() {
 
     let overview = visit.html("/").await;
     assert_eq!(overview.matches("class=\"cell ready").count(), 3, "{overview}");
-    // The script fills it when the cluster does not answer.
+    // The script fills it when the cluster does not respond.
     assert!(overview.contains("<p id=\"lost\" class=\"lost\" role=\"alert\" hidden></p>"));
     assert!(overview.contains("<body data-cluster=\"test\" data-live=\"/\">"), "{overview}");
     let pods = visit.html("/objects?kind=pods").await;
@@ -312,7 +312,7 @@ async fn pages_show_the_cluster_without_secrets_and_scripts() {
     assert!(running.contains(">web-") && !running.contains(">huge<"), "{running}");
     assert!(overview.contains("href=\"/objects?kind=pods&#38;status=Pending\""), "{overview}");
     assert!(overview.contains(">Deployments ready</a>"), "{overview}");
-    // The API server refuses what the cache would not.
+    // The API server refuses a selector that the cache would accept.
     assert_eq!(visit.page("/objects?kind=pods&labels=%3D").await.0, StatusCode::BAD_REQUEST);
     let node = visit.html("/object/core/v1/nodes/-/node-0").await;
     for part in ["<td class=\"n\">110</td>", "kind=pods&#38;node=node-0"] {
@@ -494,7 +494,7 @@ async fn each_browser_of_the_administrator_has_its_own_session() {
     assert!(of_visit.frame().await.is_none(), "the stream ends");
     other.html("/").await;
 
-    // A user's page that is left open is no request. The administrator's stays.
+    // An open page of a user does not count as a request. The administrator's session stays.
     let mut user = visit.other();
     let token = service_account(&cluster, "viewer", "view").await;
     assert_eq!(user.log_in(&token).await.0, StatusCode::SEE_OTHER);
@@ -507,7 +507,7 @@ async fn each_browser_of_the_administrator_has_its_own_session() {
     assert!(of_other.frame().await.is_some());
     other.html("/").await;
 
-    // The place of one too many is that of the longest idle one.
+    // A session above the limit replaces the one that was idle for longest.
     let mut browsers = Vec::new();
     for _ in 0..32 {
         let mut browser = visit.other();
@@ -599,7 +599,7 @@ async fn a_user_sees_what_the_user_may_see() {
     let administrator = std::mem::take(&mut visit.cookie);
     let user = "User system:serviceaccount:default:viewer may not";
 
-    // Nobody is logged in: the form, and its origin.
+    // Without a session, the log-in form is shown. The form's origin is checked.
     assert!(visit.html("/login").await.contains("name=\"bearer\""));
     for (headers, bearer, want) in [
         (&[][..], &*token, 403),
@@ -616,7 +616,7 @@ async fn a_user_sees_what_the_user_may_see() {
     assert_eq!(visit.log_in(&token).await.0, StatusCode::SEE_OTHER);
     assert_ne!(visit.cookie, administrator);
 
-    // What the role allows in its namespace.
+    // The role allows these pages in its namespace.
     let pods = visit.html("/objects?kind=pods&namespace=default").await;
     assert!(pods.contains(">web</a>") && pods.contains("system:serviceaccount:default:viewer"));
     assert!(!pods.contains("foreign"), "a pod of another namespace: {pods}");
@@ -663,7 +663,8 @@ async fn a_user_sees_what_the_user_may_see() {
     let web = get(&cluster, &format!("{PODS}/web")).await;
     assert_eq!(web["metadata"]["annotations"]["sim.evenkeel.dev/run-time"], Value::Null);
 
-    // The reports of controllers, by the right to their path; of nodes, what does not tell of pods.
+    // The permission for the path allows the reports of controllers. Without permission for pods, pages of nodes reveal nothing
+    // about pods.
     let rules = json!([
         {"nonResourceURLs": ["/debug/controllers"], "verbs": ["get"]},
         {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]},
@@ -683,7 +684,7 @@ async fn a_user_sees_what_the_user_may_see() {
         assert!(!overview.contains(part), "{part}: {overview}");
     }
 
-    // The form of another session logs nobody out.
+    // The form of another session has no effect.
     let response = visit.send(Method::POST, "/logout", &ORIGIN, "token=guessed").await;
     assert_eq!(response.status(), StatusCode::FORBIDDEN);
     let live = visit.send(Method::GET, "/live?page=%2Fobjects", &[], "").await;
@@ -712,7 +713,7 @@ async fn a_user_sees_what_the_user_may_see() {
     assert_eq!(status, StatusCode::UNAUTHORIZED);
     assert!(!html.contains("no longer valid"), "the session has ended: {html}");
 
-    // The administrator's session is another one, which goes on.
+    // The administrator's session is separate, and continues.
     visit.cookie = administrator;
     let web = visit.html(page).await;
     assert!(web.contains("id=\"explain\"") && web.contains("Log in as another user"), "{web}");
@@ -782,7 +783,7 @@ async fn an_edit_is_previewed_and_not_written() {
         (&live["spec"]["replicas"], &live["metadata"]["generation"]),
         (&json!(2), &json!(1))
     );
-    // The text and the API server refuse what is wrong, with the field.
+    // The form and the API server refuse invalid edits, with the name of the field.
     let mut invalid = deployment(2);
     invalid["spec"]["replicas"] = json!(-1);
     let mut unknown = deployment(2);
@@ -807,7 +808,7 @@ async fn an_edit_is_previewed_and_not_written() {
     assert!(html.contains("Nothing would change"), "{html}");
     assert_eq!(visit.page("/edit/core/v1/secrets/default/s").await.0, StatusCode::NOT_FOUND);
     assert!(!visit.html("/object/core/v1/secrets/default/s").await.contains("/edit/"));
-    // A user may preview what the user may update.
+    // A user may preview edits of objects that the user may update.
     let token = service_account(&cluster, "viewer", "view").await;
     let (status, html) = visit.log_in(&token).await;
     assert_eq!(status, StatusCode::SEE_OTHER, "{html}");
@@ -860,7 +861,7 @@ async fn what_ifs_run_one_at_a_time_until_they_are_cancelled() {
     let start = async |pairs: &[(&str, &str)]| {
         visit.post("/what-if", &[&[("token", &*token)], pairs].concat()).await
     };
-    // What is wrong is said beside the fields, which keep their texts.
+    // Errors are shown beside the fields, which keep their values.
     let (status, html) = start(&[("duration", "soon"), ("apply", "kind: <b>")]).await;
     assert_eq!(status, 200, "{html}");
     assert!(
@@ -947,7 +948,7 @@ async fn the_simulation_has_switches_for_time_and_faults() {
     assert_eq!(post(&visit, "behavior", &[("name", "none"), ("suspend", "true")]).await.0, 404);
     assert_eq!(post(&visit, "nothing", &[]).await.0, 404);
 
-    // Who may not patch nodes begins no fault, and nobody but the administrator changes the time.
+    // A user who may not patch nodes cannot begin a fault, and only the administrator can change the time.
     let bearer = service_account(&cluster, "viewer", "view").await;
     visit.log_in(&bearer).await;
     let page = visit.html("/simulation").await;
@@ -962,7 +963,7 @@ async fn the_simulation_has_switches_for_time_and_faults() {
             visit.post(&target, &[&[("token", &*token)], &pairs[..]].concat()).await;
         assert_eq!(status, 403, "{html}");
     }
-    // A console that only reads has no forms, and takes none.
+    // A read-only console has no forms, and accepts none.
     let reading = Visit::start(&cluster, false).await;
     let page = reading.html("/simulation").await;
     assert!(page.contains("This console only reads."), "{page}");
