@@ -352,7 +352,7 @@ impl Cluster {
         self.caches().of::<Pod>().get("default", name)
     }
 
-    /// Returns those of these pods (namespace and name) that are deleted or being deleted.
+    /// Returns the pods in `pods` (namespace and name) that are deleted or being deleted.
     pub(crate) fn deleted_pods(&self, pods: &BTreeSet<String>) -> BTreeSet<String> {
         let is_deleted = |pod: &&String| {
             let cached = pod.split_once('/').and_then(|(_, name)| self.pod(name));
