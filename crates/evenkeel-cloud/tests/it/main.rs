@@ -1,4 +1,4 @@
-//! The example of a provider, with its controllers on the embedded API server in virtual time.
+//! The example provider, with its controllers on the embedded API server in virtual time.
 
 #![allow(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
