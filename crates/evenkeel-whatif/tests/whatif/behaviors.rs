@@ -83,11 +83,11 @@ fn silence(fails: &Value, node: &Value, from: Timestamp, seconds: u64) -> Vec<bo
     (0..seconds).map(is_silent).collect()
 }
 
-/// The faults are those that `evenkeel up` has, which draws them from the same Behavior.
+/// The faults are the same as in `evenkeel up`, which draws them from the same Behavior.
 #[test]
 fn nodes_fail_when_a_behavior_draws_it() {
     let created = "2026-05-01T00:00:00Z".parse().expect("a time");
-    // The node is well when the recording begins, at 00:11:10.
+    // The node is Ready when the recording begins, at 00:11:10.
     let begins_well = |fails: &Value| {
         silence(fails, &node("a", "z1"), created, 900).iter().skip(600).all(|silent| !silent)
     };

@@ -1,4 +1,4 @@
-//! Drains, and nodes more or less.
+//! Drains, added nodes and removed nodes.
 
 use crate::fixtures::{
     budget, cluster, cronjob, deployment, node, nodes, placed, record, run, running, scenario,
@@ -85,7 +85,7 @@ fn a_change_that_ends_at_once_is_not_nothing() {
     );
     let failed: Vec<_> = refused.failed().collect();
     assert_eq!(failed, [("apply Pod p", "namespaces \"gone\" not found")]);
-    // Of a pod without a workload, nothing is left to do once it is evicted.
+    // A pod without a workload is not replaced after its eviction.
     objects.extend(running("web", &["a"]).into_iter().skip(1).map(|mut pod| {
         pod["metadata"].as_object_mut().expect("metadata").remove("ownerReferences");
         pod
@@ -200,7 +200,7 @@ fn equal_runs_have_equal_reports() {
     assert!(first != json(8), "the seed decides nothing");
 }
 
-/// A change of one workload leaves the names of another one's new pods alone.
+/// A change of one workload does not change the names of another workload's new pods.
 #[test]
 fn names_of_pods_do_not_depend_on_other_workloads() {
     let created = |more: &[Value]| {

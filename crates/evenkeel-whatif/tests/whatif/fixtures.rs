@@ -157,7 +157,7 @@ pub(crate) fn record(objects: &[Value], scenario: &Scenario) -> Recording {
     simulate(&cluster(objects), scenario).expect("a recording")
 }
 
-/// Runs a scenario, and sums it up.
+/// Runs a scenario, and returns its report.
 pub(crate) fn run(objects: &[Value], scenario: &Scenario) -> Report {
     report(&record(objects, scenario))
 }

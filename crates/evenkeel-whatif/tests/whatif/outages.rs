@@ -52,7 +52,7 @@ fn a_node_that_is_silent_but_ready_in_the_copy_becomes_not_ready() {
     let report = run(&objects, &change("true"));
     assert!(report.nodes[0].not_ready > Duration::from_mins(57), "{}", report.text());
     assert_eq!(report.nodes[1].not_ready, Duration::ZERO);
-    // The change is made at 00:11:10, and nobody has to end the fault.
+    // The change is made at 00:11:10, and the fault ends by itself.
     let report = run(&objects, &change("until 2026-05-01T00:20:00Z"));
     let not_ready = report.nodes[0].not_ready;
     assert!(
@@ -61,7 +61,7 @@ fn a_node_that_is_silent_but_ready_in_the_copy_becomes_not_ready() {
     );
 }
 
-/// Returns the change that lets a node go silent.
+/// Returns the change that partitions a node.
 fn silenced(value: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Node",

@@ -13,7 +13,7 @@ fn event(seconds: u64, kind: &'static str, object: &str, what: EventKind) -> Rec
     RecordedEvent { after: Duration::from_secs(seconds), kind, object: object.to_owned(), what }
 }
 
-/// Returns a recording in which everything that a report has happens, with this text wherever a text can be.
+/// Returns a recording with every kind of event in a report, and with this string in every string field.
 fn recording(text: &str) -> Recording {
     let workload = format!("Deployment {text}/web");
     let pod = PodRecord {
@@ -105,11 +105,11 @@ fn hostile_names_stay_text() {
     let scripts = tags.iter().filter(|tag| tag.starts_with("script")).count();
     assert_eq!(scripts, 1, "the page has one script");
     assert!(!tags.iter().any(|tag| tag.starts_with("img")), "{tags:?}");
-    // Each place of the report has the name, and each time as text.
+    // Each place in the report has the name, each time escaped.
     assert!(html.matches("onerror").count() > 25, "{}", html.matches("onerror").count());
     assert!(!html.contains("<img") && !html.contains(HOSTILE));
     for tag in tags {
-        // What is between quotes is text; the rest has no handler.
+        // Content in quotes is an attribute's value; outside of it, there is no event handler.
         let outside: String = tag.split('"').step_by(2).collect();
         assert!(!outside.contains(" on"), "{tag}");
         assert_eq!(tag.matches('"').count() % 2, 0, "{tag}");
