@@ -1,4 +1,4 @@
-//! Deployments from creation to the last old pod.
+//! Deployments, from creation to the deletion of the last old pod.
 
 use crate::world::World;
 use evenkeel_api::{

@@ -1,4 +1,4 @@
-//! Controllers of the API's own machinery, and of kinds that the server does not have: definitions stand in for these.
+//! Controllers of the API machinery, and of kinds that the server does not have. CustomResourceDefinitions replace these kinds.
 
 use crate::world::World;
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ async fn pass(seconds: u64) {
     tokio::time::sleep(Duration::from_secs(seconds)).await;
 }
 
-/// Returns a definition whose objects have a status, and a spec with this schema.
+/// Returns a CustomResourceDefinition whose objects have a status, and a spec with this schema.
 fn definition(group: &str, version: &str, kind: &str, scope: &str, spec: &Value) -> Value {
     let plural = format!("{}s", kind.to_lowercase());
     let status = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
@@ -89,7 +89,7 @@ async fn expressions_of_policies_are_type_checked() {
     assert_eq!(of_status[0]["manager"], "validatingadmissionpolicy-status");
     assert_eq!(of_status[0]["operation"], "Apply");
 
-    // Each generation is checked anew: warnings come and go.
+    // Each generation is checked again: warnings appear and disappear.
     for (generation, expression, n_warnings) in [(2, "object.nope == 1", 1), (3, "true", 0)] {
         let change = json!({"spec": {"validations": [{"expression": expression}]}});
         world.merge(&format!("{POLICIES}/right"), &change).await;

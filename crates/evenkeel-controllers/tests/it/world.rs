@@ -1,4 +1,4 @@
-//! A server, the controllers of workloads, and a hand that plays the kubelets.
+//! A server, the controllers of workloads, and functions that act as the kubelets.
 
 use evenkeel_api::{
     View,
@@ -36,12 +36,12 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// An empty cluster with the namespace `ns`, and the controllers of workloads running.
+    /// Starts an empty cluster with the namespace `ns` and the controllers of workloads.
     pub(crate) async fn start() -> Self {
         Self::with(&CONTROLLERS).await
     }
 
-    /// An empty cluster with the namespace `ns`, and these controllers running, with the feature gates that they need.
+    /// Starts an empty cluster with the namespace `ns` and these controllers, with the feature gates that they need.
     pub(crate) async fn with(controllers: &[&str]) -> Self {
         let clock = Clock::starting_at(Timestamp::constant(1_790_000_000, 0));
         let server = TestServer::builder()
@@ -99,12 +99,12 @@ impl World {
         self.ask("PATCH", path, "application/merge-patch+json", patch)
     }
 
-    /// DELETEs an object with these options.
+    /// Deletes an object with these options.
     pub(crate) fn delete(&self, path: &str, options: &Value) -> impl Future<Output = Value> {
         self.ask("DELETE", path, "application/json", options)
     }
 
-    /// The object at this path, if there is one.
+    /// Returns the object at this path, if it exists.
     pub(crate) async fn get(&self, path: &str) -> Option<Value> {
         let request = http::Request::get(path).body(Default::default()).unwrap();
         match self.client.raw(request).await {
@@ -133,13 +133,13 @@ impl World {
         }
     }
 
-    /// All objects of a kind in `ns`.
+    /// Returns all objects of a kind in `ns`.
     pub(crate) async fn list<V: View>(&self) -> Vec<V> {
         let list: List<V> = self.client.list("ns", &ListOptions::default()).await.unwrap();
         list.items
     }
 
-    /// Reasons and messages of all events in `ns`.
+    /// Returns the reasons and messages of all events in `ns`.
     pub(crate) async fn events(&self) -> Vec<String> {
         let request =
             http::Request::get("/api/v1/namespaces/ns/events").body(Default::default()).unwrap();
@@ -164,7 +164,7 @@ impl World {
         events
     }
 
-    /// Lets every pod run and be ready that is not yet.
+    /// Makes every pod running and ready.
     pub(crate) async fn run_pods(&self) {
         for pod in self.list::<Pod>().await {
             if &*pod.status.phase != "Running" && !pod.meta.deleting() {
@@ -181,13 +181,13 @@ impl World {
                     PatchType::Merge,
                     status.to_string().into(),
                 );
-                // It may just have been deleted.
+                // The pod may just have been deleted.
                 drop(patched.await);
             }
         }
     }
 
-    /// Runs pods and waits until nothing has been written for a virtual minute but what they were made to write.
+    /// Runs pods, and waits until only their statuses have been written for a virtual minute.
     pub(crate) async fn settle(&self) {
         for _ in 0..100 {
             let before = self.server.server().revision();
