@@ -1,4 +1,4 @@
-//! A client of the secure port: one connection a request, with a certificate of its choice.
+//! A client of the secure port: one connection per request, with a certificate of its choice.
 
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -92,7 +92,7 @@ pub(crate) async fn connect(
     TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap()
 }
 
-/// Sends a request, and reads the answer to its end.
+/// Sends a request, and reads the whole response.
 pub(crate) async fn send(
     address: SocketAddr,
     credential: Option<&Credential>,
@@ -124,7 +124,7 @@ fn parse(raw: &[u8]) -> Answer {
     Answer { status, headers, body: raw[end + 4..].to_vec() }
 }
 
-/// Believes any server: these tests are about clients.
+/// Trusts any server, because these tests are about clients.
 #[derive(Debug)]
 struct Anyone;
 

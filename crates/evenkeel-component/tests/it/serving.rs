@@ -1,5 +1,5 @@
-//! The secure port as clients see it. What upstream's kube-controller-manager v1.37.1 answered to the same requests, in a
-//! cluster with the same permissions, is in `recorded.json`.
+//! The secure port from the view of clients. `recorded.json` has the responses of upstream's kube-controller-manager v1.37.1 to
+//! the same requests, in a cluster with the same permissions.
 
 use crate::{
     client::{Answer, Ca, Credential, connect, send},
@@ -83,7 +83,7 @@ async fn a_program_that_stands_by_tells_of_itself() {
     world.end().await;
 }
 
-/// Asks again and again until the answer has this status.
+/// Repeats a request until the response has this status.
 async fn until(address: SocketAddr, who: &Credential, status: u16) {
     let asked = async {
         while send(address, Some(who), "GET", "/nowhere", &[], "").await.status != status {
@@ -101,7 +101,7 @@ async fn what_the_cluster_says_counts_from_then_on() {
     let new = new_ca.sign("alice", "");
     until(program.address, &old, 404).await;
     until(program.address, &new, 401).await;
-    // One connection that stays: what is believed is found out for each request.
+    // On a persistent connection, each request is authenticated anew.
     let mut stays = connect(program.address, "localhost", Some(&old)).await;
     assert!(ask(&mut stays).await.starts_with("HTTP/1.1 404 "));
     world.believe(&new_ca).await;
@@ -112,12 +112,12 @@ async fn what_the_cluster_says_counts_from_then_on() {
     world.end().await;
 }
 
-/// Asks over a connection that stays, and reads what comes at once.
+/// Sends a request over a persistent connection, and reads the immediate response.
 async fn ask(stream: &mut (impl AsyncReadExt + AsyncWriteExt + Unpin)) -> String {
     stream.write_all(b"GET /nowhere HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
     let mut text = String::new();
     let mut chunk = [0; 4096];
-    // Either answer ends in a line of its own.
+    // Either response ends with a line feed.
     while !(text.contains("\r\n\r\n") && text.ends_with('\n') && !text.ends_with("\r\n\r\n")) {
         let n = stream.read(&mut chunk).await.unwrap();
         assert!(n > 0, "the connection ended: {text}");
@@ -152,7 +152,7 @@ async fn a_stop_lets_go_of_connections_that_wait() {
     assert!(ask(&mut idle).await.starts_with("HTTP/1.1 404 "));
     program.stop();
     let mut rest = Vec::new();
-    // The end of the connection, with or without a farewell of TLS.
+    // The end of the connection, with or without TLS's `close_notify`.
     let _ = idle.read_to_end(&mut rest).await;
     assert!(rest.is_empty());
     program.end().await;
@@ -166,7 +166,7 @@ async fn http_without_tls_is_reported_so() {
     let mut plain = tokio::net::TcpStream::connect(program.address).await.unwrap();
     plain.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
     let mut text = String::new();
-    // The answer comes before the request was read, which may end the connection hard.
+    // The response is sent before the request was read, which may reset the connection.
     let _ = plain.read_to_string(&mut text).await;
     assert_eq!(
         text,
@@ -191,7 +191,7 @@ async fn without_lookup_certificates_are_not_believed() {
     world.end().await;
 }
 
-/// The first of them cannot ask whose a token is.
+/// The first kubeconfig's user may not create TokenReviews.
 #[tokio::test]
 async fn kubeconfigs_for_reviews_are_read_again() {
     let world = World::new().await;

@@ -1,4 +1,4 @@
-//! A cluster on a socket, and a program's secure port that asks it.
+//! A cluster on a socket, and a program's secure port that sends reviews to it.
 
 use crate::client::{Ca, Credential};
 use bytes::Bytes;
@@ -16,7 +16,7 @@ use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 
-/// What somebody shows: a certificate, and headers.
+/// Credentials of a client: a certificate, and headers.
 type Identity = (Option<Credential>, Vec<(&'static str, &'static str)>);
 
 /// A cluster on a socket.
@@ -88,7 +88,7 @@ impl World {
         }
     }
 
-    /// Has the cluster say that this CA signs certificates of clients, and which one those of proxies.
+    /// Publishes in the cluster the CA of client certificates, and that of front proxies.
     pub(crate) async fn believe(&self, clients: &Ca) {
         let data = json!({"data": {
             "client-ca-file": clients.pem,
@@ -113,7 +113,7 @@ impl World {
         self.client.raw(request).await.unwrap();
     }
 
-    /// Who may ask, as the recorded answers name them.
+    /// Returns the identities of clients, by their names in the recorded responses.
     pub(crate) fn identities(&self) -> BTreeMap<&'static str, Identity> {
         let reader = ("authorization", "Bearer reader-token");
         let proxy = self.proxies.sign("front-proxy", "");
@@ -169,7 +169,7 @@ impl World {
         }
     }
 
-    /// A program that stands by: somebody else leads.
+    /// Starts a program on standby: another process leads.
     pub(crate) async fn program(&self, options: &ServingOptions) -> Program {
         let lease = json!({
             "metadata": {"name": "test", "namespace": "kube-system"},
