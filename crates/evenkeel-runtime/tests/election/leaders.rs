@@ -1,4 +1,4 @@
-//! Leader election: two or three managers, whose leader writes all the time.
+//! Leader election: two or three managers, whose leader writes continuously.
 //!
 //! | promise | checked by |
 //! |---|---|
@@ -8,7 +8,7 @@
 //! | writes with a precondition are accepted in the order of the leaders | `History::served` |
 //! | a write without a precondition that arrives late was sent before the next leader's first write | `History::served` |
 //! | a process that cannot renew stops its work | `Leaders::look` |
-//! | without disturbances, somebody leads within the bound | `Leaders::look` |
+//! | without disturbances, a process leads within the bound | `Leaders::look` |
 //! | a released lease is acquired within one retry | `Leaders::look` |
 //!
 //! A process whose clock is faster or slower is one whose durations are shorter or longer by the server's clock.
@@ -43,7 +43,7 @@ use tokio::time::Instant;
 
 const MAPS: Kind = Kind::new("", "v1", "ConfigMap", "configmaps", true);
 
-/// In the known seeds a leader that was paused acquired again what another one had acquired and released.
+/// In the known seeds, a paused leader acquired the lease again after another process had acquired and released it.
 const SEEDS: Seeds = Seeds { name: "ELECTION", runs: 300, known: &[848, 7265] };
 
 /// Object that the leader replaces, with its resourceVersion as precondition.
@@ -51,13 +51,13 @@ const GUARDED: &str = "guarded";
 /// Object that the leader patches without a precondition.
 const UNGUARDED: &str = "unguarded";
 
-/// A defect that is planted, to show that the checks find it.
+/// A planted defect, to show that the checks find it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Defect {
     None,
     /// The leader writes with a client that has no fence.
     NoFence,
-    /// The leader goes on for three renew deadlines.
+    /// The leader continues for three renew deadlines.
     RenewDeadlineIgnored,
     /// A candidate waits for a fifth of the lease duration.
     EarlyTakeover,
@@ -73,15 +73,15 @@ struct Candidates {
     history: Arc<Mutex<Shared>>,
 }
 
-/// Parts of the history that both the checks and the looks need.
+/// Parts of the history that both the checks of requests and the periodic checks need.
 #[derive(Default)]
 struct Shared {
     violations: Vec<String>,
-    /// When each process sent its last renewal that the server accepted.
+    /// Time at which each process sent its last accepted renewal.
     renewals: BTreeMap<usize, Instant>,
     /// Renew deadline of each process.
     deadlines: BTreeMap<usize, Duration>,
-    /// When the lease was last released, until somebody leads.
+    /// Time at which the lease was last released; `None` once a process leads.
     released: Option<Instant>,
     history: DefaultHasher,
     leaders: BTreeSet<usize>,
@@ -119,7 +119,7 @@ struct History {
     shared: Arc<Mutex<Shared>>,
     sent: Terms,
     accepted: Terms,
-    /// When the first write of the current leader was sent.
+    /// Time at which the first write of the current leader was sent.
     first_sent: Instant,
     begin: Instant,
 }
@@ -188,7 +188,7 @@ impl Check for History {
     }
 }
 
-/// Part of a candidate that the looks read.
+/// Part of a candidate that the periodic checks read.
 struct Handle {
     fence: LeaderFence,
     /// Milliseconds since the epoch of the run at which the work of the leader last ran a step; 0 for never.
@@ -204,7 +204,7 @@ impl Program for Candidates {
         let seconds = i64::try_from(*seconds).unwrap();
         match self.defect {
             Defect::EarlyTakeover => (seconds, seconds / 5),
-            // It writes a common duration, and goes on for its own.
+            // The process writes the common duration, but continues for its own.
             Defect::RenewDeadlineIgnored => (3 * seconds, seconds),
             _ => (seconds, seconds),
         }
@@ -240,7 +240,7 @@ impl Program for Candidates {
     }
 }
 
-/// Work of the leader: writes to both objects, again and again.
+/// Work of the leader: writes to both objects repeatedly.
 async fn lead(context: &RunContext, client: &Client, worked: &AtomicU64) {
     let mut known = None::<String>;
     for n in 1_u64.. {
@@ -259,7 +259,7 @@ async fn lead(context: &RunContext, client: &Client, worked: &AtomicU64) {
         }
         let body = json!({"data": {"n": n.to_string()}}).to_string();
         let form = PatchType::Merge;
-        // A lost answer needs no second attempt.
+        // A lost response needs no second attempt.
         let _ = client.patch::<Metadata>(&MAPS, "system", UNGUARDED, "", form, body.into()).await;
         let pause = client.clock().sleep(Duration::from_millis(700));
         if context.token().run_until_cancelled(pause).await.is_none() {
@@ -268,13 +268,13 @@ async fn lead(context: &RunContext, client: &Client, worked: &AtomicU64) {
     }
 }
 
-/// Looks at the processes in each tick.
+/// Checks the processes in each tick.
 struct Leaders {
     shared: Arc<Mutex<Shared>>,
     begin: Instant,
-    /// Longest lease duration of the candidates.
+    /// Maximum lease duration of the candidates.
     longest: Duration,
-    /// The last step of each leader's work, and when it was seen.
+    /// The last step of each leader's work, and the time when it was observed.
     steps: BTreeMap<usize, (u64, Instant)>,
     /// Since when nobody leads.
     vacant: Instant,

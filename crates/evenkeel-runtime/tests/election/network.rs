@@ -1,5 +1,5 @@
-//! The network between the processes and the API server. A request that was sent arrives on its own: neither a pause
-//! nor the end of its sender recalls it.
+//! The network between the processes and the API server. A sent request arrives independently of its sender, even if the sender
+//! pauses or ends.
 
 use crate::store::{Answer, Path, Store};
 use bytes::Bytes;
@@ -36,10 +36,10 @@ const MAX_LATE: Duration = Duration::from_secs(60);
 /// Leases of both simulations.
 pub(crate) const LEASES: &str = "coordination.k8s.io/v1/leases";
 
-/// Lease duration in seconds by the server's clock, which processes see by their own clocks.
+/// Lease duration in seconds of the server's clock. Processes measure it with their own clocks.
 pub(crate) const LEASE_SECONDS: i64 = 15;
 
-/// One request, as a check sees it.
+/// One request, as the input of a check.
 pub(crate) struct Sent {
     /// Number of the process, unique in the run.
     pub(crate) process: usize,
@@ -62,9 +62,9 @@ pub(crate) struct Condition {
     pub(crate) cut: bool,
     /// Probability that a request is lost before the server.
     pub(crate) lose_request: f64,
-    /// Probability that the server executes a request, but its answer is lost.
+    /// Probability that the server executes a request, but its response is lost.
     pub(crate) lose_answer: f64,
-    /// Probability that the server answers with an error.
+    /// Probability that the server responds with an error.
     pub(crate) refuse: f64,
     /// Probability that a request arrives up to [`MAX_LATE`] late.
     pub(crate) late: f64,
@@ -79,7 +79,7 @@ pub(crate) struct Network {
     pub(crate) check: Mutex<Box<dyn Check>>,
     rng: Mutex<SmallRng>,
     deliveries: mpsc::UnboundedSender<BoxFuture<'static, ()>>,
-    /// When the last disturbed request reached the server.
+    /// Time at which the last disturbed request reached the server.
     late: Mutex<Instant>,
     /// Number of requests that were sent.
     pub(crate) requests: AtomicU64,
@@ -105,7 +105,7 @@ impl Network {
         Arc::new(Self { store, clock, check: Mutex::new(check), rng, deliveries, late, requests })
     }
 
-    /// Returns when the last disturbed request reached the server.
+    /// Returns the time at which the last disturbed request reached the server.
     pub(crate) fn last_late(&self) -> Instant {
         *self.late.lock().unwrap()
     }
@@ -176,7 +176,7 @@ impl Link {
         Ok(response(answer))
     }
 
-    /// Takes a request to the server, and its answer back.
+    /// Delivers a request to the server, and its response back.
     async fn deliver(self, sent: Sent, query: String, sender: oneshot::Sender<Answer>) {
         let net = Arc::clone(&self.net);
         let before = *self.condition.lock().unwrap();
@@ -210,7 +210,7 @@ impl Link {
         let _ = sender.send(answer);
     }
 
-    /// Fails a request whose client notices that sooner or later.
+    /// Loses a request. The client notices that after some time.
     async fn lose(&self, sender: oneshot::Sender<Answer>) {
         if self.net.chance(0.5) {
             sleep(Duration::from_secs(15)).await;

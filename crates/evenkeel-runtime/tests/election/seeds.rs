@@ -1,11 +1,11 @@
-//! Seeds of a simulation, each in a runtime of its own.
+//! Seeds of a simulation, each in its own runtime.
 
 use std::collections::BTreeMap;
 
 /// Seeds of one simulation.
 pub(crate) struct Seeds {
-    /// Part of the names of environment variables: `EVENKEEL_<name>_RUNS` is the number of runs, `EVENKEEL_<name>_SEED` the
-    /// one seed to repeat.
+    /// Part of the names of environment variables: `EVENKEEL_<name>_RUNS` is the number of runs, and `EVENKEEL_<name>_SEED` is
+    /// a single seed to repeat.
     pub(crate) name: &'static str,
     /// Runs by default.
     pub(crate) runs: u64,
@@ -16,11 +16,11 @@ pub(crate) struct Seeds {
 /// Result of one run.
 #[derive(Debug, Default)]
 pub(crate) struct Run {
-    /// Invariants that did not hold, at most some of them.
+    /// Violated invariants, up to a limit.
     pub(crate) violations: Vec<String>,
-    /// How often each kind of step occurred.
+    /// Number of occurrences of each kind of step.
     pub(crate) counts: BTreeMap<String, u64>,
-    /// What the server executed, to compare two runs of a seed.
+    /// Hash of the requests that the server executed, to compare two runs of a seed.
     pub(crate) history: u64,
 }
 

@@ -1,13 +1,13 @@
-//! Sharding: two or three managers that split twelve objects, and write for each of them all the time.
+//! Sharding: two or three managers that split twelve objects, and write for each object continuously.
 //!
 //! | promise | checked by |
 //! |---|---|
 //! | no two processes hold the shard of an object at the same time | `Looks::look` |
-//! | no pass goes on after one of another process has begun at the same object | `Shared::step`, at each step and each write |
+//! | no pass continues after a pass of another process has begun for the same object | `Shared::step`, at each step and each write |
 //! | a write is sent only while the shard's Lease names its process | `History::sent` |
 //! | a write is sent only within the renew deadline after the process sent a renewal that the server accepted | `History::sent` |
 //! | without disturbances, each object is served within the bound | `Looks::look` |
-//! | in an orderly hand-over, each object is served again within a lease duration | `Looks::look` |
+//! | in a graceful hand-over, each object is served again within a lease duration | `Looks::look` |
 //!
 //! In every other run, caches hold only the served objects: a process must list the objects of a shard before it serves them.
 //! In some runs one process has another number of shards. A process whose clock is faster or slower is one whose durations are
@@ -42,10 +42,10 @@ const SECRETS: Kind = Kind::new("", "v1", "Secret", "secrets", true);
 const SEEDS: Seeds = Seeds { name: "SHARDING", runs: 8, known: &[5366, 1273] };
 const OBJECTS: usize = 12;
 
-/// Most runs with each planted defect.
+/// Maximum number of runs with each planted defect.
 const RUNS_WITH_DEFECT: u64 = 60;
 
-/// A defect that is planted, to show that the checks find it.
+/// A planted defect, to show that the checks find it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Planted {
     None,
@@ -54,22 +54,22 @@ enum Planted {
     ClocksTooDifferent,
 }
 
-/// A process and its pass at an object.
+/// A process and its pass over an object.
 type Pass = (usize, u64);
 
-/// What the programs and the checks of a run share.
+/// State that the programs and the checks of a run share.
 struct Shared {
     violations: Vec<String>,
     begin: Instant,
     /// Each process' identity, shards and renew deadline.
     processes: BTreeMap<usize, (String, Shards, Duration)>,
-    /// When each process sent its last renewal that the server accepted.
+    /// Time at which each process sent its last accepted renewal.
     renewals: BTreeMap<usize, Instant>,
     /// Holder of each shard's Lease.
     holders: BTreeMap<String, String>,
-    /// The pass that last began at each object.
+    /// The latest pass over each object.
     passes: BTreeMap<String, Pass>,
-    /// When a write for each object was last sent.
+    /// Time at which a write for each object was last sent.
     served: BTreeMap<String, Instant>,
     next_pass: u64,
     history: DefaultHasher,
@@ -85,7 +85,7 @@ impl Shared {
         }
     }
 
-    /// Records that a pass goes on.
+    /// Records that a pass continues.
     fn step(&mut self, object: &str, pass: Pass) {
         let last = self.passes.get(object).copied();
         if last != Some(pass) {
@@ -101,7 +101,7 @@ impl Shared {
     }
 }
 
-/// What the passes of one process share.
+/// State that the passes of one process share.
 struct Worker {
     process: usize,
     shared: Arc<Mutex<Shared>>,
@@ -137,7 +137,7 @@ async fn reconcile(map: Arc<ConfigMap>, cx: Context<Worker>) -> Result<Outcome> 
         let body = json!({"data": {"process": worker.process, "pass": pass, "step": step}});
         let (client, form) = (&cx.inner().env.client, PatchType::Merge);
         let body = body.to_string().into();
-        // A lost answer needs no second attempt.
+        // A lost response needs no second attempt.
         let _ = client.patch::<Metadata>(&SECRETS, "system", &object, "", form, body).await;
         worker.step(&object, pass);
         cx.clock().sleep(Duration::from_secs_f64(pause)).await;
@@ -252,14 +252,14 @@ impl Check for History {
     }
 }
 
-/// Looks at the processes in each tick.
+/// Checks the processes in each tick.
 struct Looks {
     shared: Arc<Mutex<Shared>>,
-    /// Longest lease duration of the members.
+    /// Maximum lease duration of the members.
     longest: Duration,
     /// Whether all members have the same number of shards.
     is_uniform: bool,
-    /// Since when a process runs that does not stop.
+    /// Time since which a process runs that is not stopping.
     staffed: Option<Instant>,
 }
 
@@ -352,7 +352,7 @@ async fn simulate(seed: u64, planted: Planted) -> Run {
     let mut schedule =
         Schedule::draw(&mut rng, n, Duration::from_secs(150), Duration::from_secs(120));
     if planted == Planted::In(Defect::ExpiryFromAnswer) {
-        // The answers to renewals come late, or not at all.
+        // The responses to renewals arrive late, or not at all.
         let (from, to) = (Duration::from_secs(20), Duration::from_secs(140));
         for place in 0..n {
             let kinds = [Disturbance::Slow, Disturbance::LostAnswers];

@@ -1,5 +1,5 @@
-//! Processes of a run, and what befalls them: pauses, cut links, lost requests and answers, slow and late requests, errors,
-//! crashes, orderly stops, and restarts with the same or another identity.
+//! Processes of a run, and their disturbances: pauses, cut links, lost requests and responses, slow and late requests, errors,
+//! crashes, graceful stops, and restarts with the same or another identity.
 
 use crate::network::{Condition, Link, Network};
 use evenkeel_runtime::{
@@ -19,7 +19,7 @@ use std::{
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Longest time between two looks at the processes.
+/// Maximum time between two checks of the processes.
 const MAX_TICK: Duration = Duration::from_millis(250);
 
 /// What befalls a process.
@@ -32,13 +32,13 @@ pub(crate) enum Disturbance {
     Refusals,
     Slow,
     Late,
-    /// The process stops in order, and another one starts in its place.
+    /// The process stops gracefully, and another one replaces it.
     Stop,
-    /// The process stops in order, and is replaced only after the rest of the run.
+    /// The process stops gracefully, and is not replaced during the run.
     Leave,
-    /// The process ends without a trace, and starts again with another identity.
+    /// The process crashes, and starts again with another identity.
     Crash,
-    /// The process ends without a trace, and starts again with the same identity.
+    /// The process crashes, and starts again with the same identity.
     CrashSameIdentity,
 }
 
@@ -57,7 +57,7 @@ impl Disturbance {
         Self::CrashSameIdentity,
     ];
 
-    /// Disturbances without which requests arrive in time, and each process that ends does so in order.
+    /// Graceful disturbances: requests arrive in time, and processes end gracefully.
     const ORDERLY: [Self; 2] = [Self::Stop, Self::Leave];
 
     fn condition(self) -> Condition {
@@ -74,7 +74,7 @@ impl Disturbance {
     }
 }
 
-/// A disturbance of the process in one place, for some time.
+/// A disturbance of one process, for some time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Episode {
     pub(crate) place: usize,
@@ -83,7 +83,7 @@ pub(crate) struct Episode {
     pub(crate) to: Duration,
 }
 
-/// What befalls the processes of a run.
+/// Disturbances of the processes of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Schedule {
     pub(crate) episodes: Vec<Episode>,
@@ -92,7 +92,7 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// Draws up to 8 episodes within `span`, followed by `calm`. One run in five has only orderly stops.
+    /// Draws up to 8 episodes within `span`, followed by `calm`. One run in five has only graceful stops.
     pub(crate) fn draw(rng: &mut SmallRng, places: usize, span: Duration, calm: Duration) -> Self {
         let kinds: &[Disturbance] =
             if rng.random_bool(0.2) { &Disturbance::ORDERLY } else { &Disturbance::ALL };
@@ -117,10 +117,10 @@ pub(crate) struct Process<P> {
     pub(crate) identity: String,
     pub(crate) program: P,
     pub(crate) started: Instant,
-    /// When it last resumed from a pause, or started.
+    /// Time at which the process last resumed from a pause, or started.
     pub(crate) resumed: Instant,
     pub(crate) paused: bool,
-    /// Whether it was asked to stop.
+    /// Whether the process was requested to stop.
     pub(crate) stopping: bool,
     link: Link,
     halt: Halt,
@@ -141,7 +141,7 @@ pub(crate) struct Start {
 pub(crate) trait Program: Sized {
     /// Lease duration that the process in this place writes and reads.
     fn seconds(&self, place: usize) -> (i64, i64);
-    /// Part of a process that the checks look at.
+    /// Part of a process that the checks read.
     type Handle;
     fn start(&self, start: Start) -> (Manager, Self::Handle);
 }
@@ -151,9 +151,9 @@ pub(crate) struct World<M: Program> {
     pub(crate) net: Arc<Network>,
     pub(crate) processes: Vec<Process<M::Handle>>,
     pub(crate) counts: BTreeMap<String, u64>,
-    /// When something last befell a process, or a disturbed request arrived.
+    /// Time of the last disturbance of a process, or arrival of a disturbed request.
     pub(crate) disturbed: Instant,
-    /// When a process last ended without order, or a disturbance other than an orderly stop last applied.
+    /// Time of the last crash, or of the last disturbance that was not a graceful stop.
     pub(crate) unplanned: Instant,
     program: M,
     seed: u64,
@@ -343,7 +343,7 @@ impl<M: Program> World<M> {
         }
     }
 
-    /// Starts processes that are due, and removes those that ended. One that ended unasked starts again.
+    /// Starts processes that are due, and removes those that ended. A process that ended by itself is restarted.
     fn replace_ended(&mut self) {
         let now = self.now();
         let ended: Vec<_> = self
@@ -361,7 +361,7 @@ impl<M: Program> World<M> {
         }
         let due: Vec<_> = self.restarts.extract_if(.., |(at, ..)| *at <= now).collect();
         for (_, place, identity) in due {
-            // A process that stops may still be there.
+            // A stopping process may still exist.
             if self.processes.iter().any(|process| process.place == place && !process.stopping) {
                 continue;
             }

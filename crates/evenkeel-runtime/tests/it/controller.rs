@@ -1,4 +1,4 @@
-//! A planner of pods for config maps (`data.want` of them), run by the shell.
+//! Runs a planner that maintains `data.want` pods for a ConfigMap.
 
 use crate::server::{Fault, Server};
 use evenkeel_api::{Kind, View, time::Timestamp};
@@ -104,7 +104,7 @@ fn map(name: &str, pods: u32) -> Value {
     })
 }
 
-/// Creates or deletes pods until there are as many as wanted; tells how many creates succeeded in `data.made`.
+/// Creates or deletes pods until the desired number exists. Records the number of successful creates in `data.made`.
 struct Podder {
     maps: Cache<Full<ConfigMap>>,
     pods: Cache<Full<Pod>>,
@@ -125,7 +125,7 @@ impl ObservedMap {
         Some(Self { map, pods })
     }
 
-    /// The map with something in it, unless it has it.
+    /// Returns the update of the map with a value, unless the map already has it.
     fn recorded(&self, what: &str, value: &str) -> Option<Update> {
         let mut object = self.map.as_ref().clone().into_inner();
         let data = object.data.get_or_insert_default();
@@ -198,7 +198,7 @@ impl Planner for Podder {
     }
 }
 
-/// Only tells how many pods there are, in `data.seen`.
+/// Only records the number of pods, in `data.seen`.
 struct StatusWriter {
     maps: Cache<Full<ConfigMap>>,
     pods: Cache<Full<Pod>>,
@@ -225,8 +225,8 @@ impl Planner for StatusWriter {
     }
 }
 
-/// Makes three pods and deletes one unless it has changed, in each of two parts of a plan; records once, in
-/// `data.recorded`, how each action went.
+/// Creates three pods and deletes one unless it has changed, in each of two parts of a plan. Records the outcome of each action
+/// once, in `data.recorded`.
 struct Parts {
     maps: Cache<Full<ConfigMap>>,
     pods: Cache<Full<Pod>>,
@@ -312,7 +312,7 @@ async fn failed_part_does_not_block_the_next() {
     assert!(deleted.iter().all(|delete| delete.path.ends_with("old-1")), "{deleted:?}");
 }
 
-/// Asks live for a pod that its cache may lack, and makes another of it; records, in `data.recorded`, how each step went.
+/// Reads a pod live that its cache may lack, and creates a copy. Records the outcome of each step in `data.recorded`.
 struct Copier {
     maps: Cache<Full<ConfigMap>>,
     pods: Cache<Full<Pod>>,
@@ -367,7 +367,7 @@ async fn live_read_result_reaches_the_next_step() {
     assert!(world.server.get(PODS, "ns/there-true").is_some());
 }
 
-/// Deletes all pods, then writes what it read live twice, and comes again in an hour.
+/// Deletes all pods, then writes the result of two live reads, and requeues after an hour.
 struct Sweeper {
     maps: Cache<Full<ConfigMap>>,
     pods: Cache<Full<Pod>>,
@@ -440,7 +440,7 @@ async fn step_follows_from_the_result_of_a_write() {
     );
 }
 
-/// Decides on the same second step for ever: an error, or nothing.
+/// Returns the same second step forever: an error, or nothing.
 struct Stubborn {
     maps: Cache<Full<ConfigMap>>,
     step: Plan,
@@ -516,7 +516,7 @@ async fn a_failed_pass_comes_back_at_the_time_it_wanted() {
     assert_eq!(world.plans.load(Ordering::SeqCst), 30);
 }
 
-/// Deletes all pods in a pass, one kind of which is refused; counts passes and those that succeeded.
+/// Deletes all pods in one pass. The server refuses the deletion of one kind. Counts passes and successful passes.
 struct Cleaner {
     pods: Cache<Full<Pod>>,
 }
@@ -569,7 +569,7 @@ async fn failed_periodic_pass_is_repeated_by_the_next() {
     assert_eq!((world.n_pods(), passes.0.lock().unwrap().clone()), (0, vec![false, true]));
 }
 
-/// Has two folders made, one of which cannot be, then tells what came of it.
+/// Creates two folders as local work, one of which fails, then records the outcomes.
 struct Folders {
     maps: Cache<Full<ConfigMap>>,
     pods: Cache<Full<Pod>>,
@@ -626,14 +626,14 @@ async fn local_work_is_done_by_the_wiring() {
     assert_eq!(recorded, "made, no such place");
 }
 
-/// Gives each map a number that no other one has: the next one after those that plans so far have given.
+/// Gives each map a unique number: the next one after those of earlier plans.
 struct Numberer {
     maps: Cache<Full<ConfigMap>>,
     pods: Cache<Full<Pod>>,
     given: Arc<AtomicU32>,
 }
 
-/// Notes what a plan gives, before the next one is made.
+/// Records the number that a plan assigns, before the next plan is made.
 struct NumberHandler(Arc<AtomicU32>);
 
 impl PassHandler<Numberer> for NumberHandler {
@@ -650,7 +650,7 @@ impl Planner for Numberer {
 
     fn observe(&self, key: &Key, (): &()) -> Option<(ObservedMap, u32)> {
         let seen = ObservedMap::of(key, &self.maps, &self.pods)?;
-        // Time for another worker to plan, if it were let.
+        // Time in which another worker could plan, if that were permitted.
         let given = self.given.load(Ordering::SeqCst);
         std::thread::yield_now();
         Some((seen, given))
@@ -700,7 +700,7 @@ async fn stale_cache_creates_and_deletes_no_extra_pods() {
     world.want("web", 10);
     settle().await;
     assert_eq!((world.n_pods(), world.plans.load(Ordering::SeqCst)), (10, 1));
-    // Others may touch the map as they like: until the pods show, nothing is decided.
+    // Changes of the map have no effect until the cache shows the pods.
     world.want("web", 10);
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!((world.n_pods(), world.plans.load(Ordering::SeqCst)), (10, 1));
@@ -716,12 +716,12 @@ async fn stale_cache_creates_and_deletes_no_extra_pods() {
     assert_eq!(deletes, 6);
 }
 
-/// A world with a teller of the pods of `ns/web`, which has none yet.
+/// A world with a `StatusWriter` for `ns/web`, which has no pods yet.
 async fn with_status_throttle() -> World {
     with_throttled_teller(Builder::owns).await.0
 }
 
-/// Like [`with_status_throttle`], with the teller's events and the number of its passes.
+/// Like [`with_status_throttle`], with the status writer's events and the number of its passes.
 async fn with_throttled_teller(
     events: impl FnOnce(Builder, &Cache<Full<Pod>>) -> Builder,
 ) -> (World, Arc<AtomicU32>) {
@@ -760,7 +760,7 @@ fn put_pod(world: &World, n: u32) {
     world.server.put(PODS, json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata}));
 }
 
-/// Makes 20 pods, one each 10 ms, and expects that the status is written once each 100 ms.
+/// Creates 20 pods, one every 10 ms, and expects that the status is written once every 100 ms.
 async fn expect_throttled_writes(world: &World) {
     for n in 0..20 {
         put_pod(world, n);
@@ -789,7 +789,7 @@ async fn events_that_change_only_the_status_wait_for_its_next_write() {
     .await;
     let passes_before = passes.load(Ordering::SeqCst);
     expect_throttled_writes(&world).await;
-    // The teller's own writes of its map start a pass each, too.
+    // The status writer's own writes of its map also start a pass each.
     let passes = passes.load(Ordering::SeqCst) - passes_before;
     assert!(passes <= 6, "{passes} passes for 20 events");
 }
@@ -856,7 +856,7 @@ async fn slow_start_stops_at_the_first_failed_batch() {
     assert_eq!(made, "20", "status was computed in the same pass");
 }
 
-/// A write of a version that the cache lags behind.
+/// A write while the cache lags behind the object's version.
 #[tokio::test(start_paused = true)]
 async fn conflict_event_except_for_retried_writes() {
     let world = World::new();
@@ -1074,7 +1074,7 @@ async fn report_has_plan_last_pass_and_waits() {
     assert_eq!((&*podder.name, podder.queue.backing_off), ("podder", 1));
     assert!(podder.last_error.is_some());
 
-    // The cache stays behind: nothing is done, and it is said for what it waits.
+    // The cache lags behind: nothing is done, and the report names the awaited write.
     world.server.hold_watches(PODS);
     tokio::time::sleep(Duration::from_secs(60)).await;
     let report = explain();
@@ -1109,7 +1109,7 @@ impl Planner for Counter {
     }
 }
 
-/// What a handler was called with: the memory of each plan, and 0 when the key was gone.
+/// Arguments of a handler's calls: the memory of each plan, and 0 when the key's object no longer existed.
 #[derive(Clone, Default)]
 struct Calls(Arc<Mutex<Vec<u32>>>);
 

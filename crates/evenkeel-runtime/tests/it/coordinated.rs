@@ -84,7 +84,7 @@ fn start(
     let tasks = Tasks::new();
     let stop = tasks.token();
     tasks.spawn_finite("manager", async move {
-        // A manager that is to yield ends with an error, and its program starts again.
+        // A manager that must yield ends with an error, and its program restarts.
         let _ = manager.run(stop.cancelled_owned()).await;
     });
     tasks

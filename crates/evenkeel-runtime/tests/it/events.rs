@@ -1,4 +1,4 @@
-//! Recorders against a server that is not always there.
+//! Recorders against a server that is sometimes unavailable.
 
 use crate::server::{Fault, Server};
 use evenkeel_api::{Kind, time::Timestamp};
@@ -60,7 +60,7 @@ async fn repeated_event_patches_the_first() {
         (&3.into(), &"replicaset-controller".into())
     );
     assert_eq!(world.server.seen(&Method::PATCH, "events").len(), 2);
-    // The event has expired on the server: the next repeat makes it anew, with its count.
+    // The Event has expired on the server: the next repeat creates it again, with its count.
     let name = events[0]["metadata"]["name"].as_str().unwrap().to_owned();
     world.server.remove(CORE, &format!("ns/{name}"));
     recorder.record(&note("web", "Created pod: a"));

@@ -49,7 +49,7 @@ async fn crashed_leader_is_replaced_after_its_lease_whatever_its_clock() {
     let spec = lease(&server);
     assert_eq!((&spec["holderIdentity"], &spec["leaseTransitions"]), (&"two".into(), &1.into()));
     assert!(two.is_leader());
-    // The old leader comes back to life: its optimistic write conflicts, and it sees who leads.
+    // The old leader resumes: its optimistic write conflicts, and it observes the new leader.
     let start = Clock::system().instant();
     one.renew().await;
     assert_eq!((start.elapsed(), one.is_leader()), (Duration::ZERO, false));
@@ -179,7 +179,7 @@ async fn leader_paused_past_its_lease_writes_nothing() {
     write("leading").await.unwrap();
     let _ = timeout(seconds(60), one.renew()).await;
     write("still-leading").await.unwrap();
-    // Neither its renewals nor anything else runs for so long, and nobody has taken its place.
+    // Nothing runs for this time, including renewals, and no other process has acquired the lease.
     advance(seconds(11)).await;
     assert!(one.is_leader() && refused(write("asleep").await));
     assert!(client.get_metadata(&pods, "ns", "leading").await.is_ok(), "reads are still allowed");

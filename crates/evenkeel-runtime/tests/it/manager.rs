@@ -36,7 +36,7 @@ fn manager(server: &Server) -> Manager {
         .unwrap()
 }
 
-/// Something that tells when it starts and stops, and takes a second for each.
+/// Adds a runnable that logs its start and its stop, which take a second each.
 fn add(manager: &Manager, log: &Log, group: RunnableGroup, name: &'static str) {
     let log = Arc::clone(log);
     manager.add(group, name, move |running: RunContext| async move {
@@ -183,7 +183,7 @@ async fn dead_task_stops_the_manager_and_fails_the_health_check() {
         let manager = manager(&server);
         add(&manager, &log, RunnableGroup::HttpServers, "http");
         manager.add(RunnableGroup::LeaderElection, "leader", move |running| async move {
-            // In its runnable, a group is supervised by the manager.
+            // The manager supervises a task group within a runnable.
             let tasks = Tasks::under(running.token());
             tasks.spawn("monitor", async move {
                 tokio::time::sleep(seconds(5)).await;

@@ -1,5 +1,5 @@
-//! Just enough of an API server for a controller's life: objects with versions, lists, watches that can be held back,
-//! requests that can be made to fail. What it answers is kept simple on purpose; it judges nothing.
+//! A minimal API server for controllers: objects with versions, lists, watches that can be held back, and requests that can be
+//! made to fail. Its responses are intentionally simple; it validates nothing.
 
 use bytes::Bytes;
 use evenkeel_runtime::{client::Client, clock::Clock};
@@ -28,7 +28,7 @@ struct State {
     version: u64,
     /// By collection (`apps/v1/replicasets`), then `namespace/name`.
     objects: BTreeMap<String, BTreeMap<String, Value>>,
-    /// All events there ever were: version, collection, line of the watch.
+    /// All events since the start: version, collection, line of the watch.
     events: Vec<(u64, String, Bytes)>,
     watchers: Vec<Watcher>,
     held: Vec<&'static str>,
@@ -58,7 +58,7 @@ pub(crate) struct Fault {
     pub(crate) method: Method,
     pub(crate) path: &'static str,
     pub(crate) times: usize,
-    /// 0 for no answer at all.
+    /// Status code. 0 for no response.
     pub(crate) code: u16,
     pub(crate) reason: &'static str,
     pub(crate) cause: &'static str,
@@ -83,7 +83,7 @@ impl Server {
         Client::new(self.kube(), clock.clone())
     }
 
-    /// Puts an object in as somebody else would.
+    /// Stores an object as another client would.
     pub(crate) fn put(&self, collection: &str, object: Value) {
         let mut state = self.state.lock().unwrap();
         state.store(collection, object);
@@ -104,19 +104,19 @@ impl Server {
             .unwrap_or_default()
     }
 
-    /// Takes an object away, with its watch event.
+    /// Removes an object, and sends its watch event.
     pub(crate) fn remove(&self, collection: &str, key: &str) {
         let mut state = self.state.lock().unwrap();
         state.take(collection, key);
         state.flush();
     }
 
-    /// From now on watches of this collection tell nothing.
+    /// Holds back the events of watches of this collection from now on.
     pub(crate) fn hold_watches(&self, collection: &'static str) {
         self.state.lock().unwrap().held.push(collection);
     }
 
-    /// Watches tell everything that was held back.
+    /// Sends all events that were held back.
     pub(crate) fn release_watches(&self) {
         let mut state = self.state.lock().unwrap();
         state.held.clear();
@@ -131,7 +131,7 @@ impl Server {
         self.state.lock().unwrap().latency = latency;
     }
 
-    /// The requests so far of this method whose path contains `path`.
+    /// Returns the requests so far with this method whose path contains `path`.
     pub(crate) fn seen(&self, method: &Method, path: &str) -> Vec<RecordedRequest> {
         let state = self.state.lock().unwrap();
         state
@@ -164,7 +164,7 @@ impl Server {
                 Some(None) => Err(std::io::Error::other("connection reset")),
                 None => Ok(self.state.lock().unwrap().answer(seen, &query)),
             };
-            // What was asked for is done even if nobody waits for the answer.
+            // The request is executed even if its client no longer waits for the response.
             if !latency.is_zero() {
                 tokio::time::sleep(latency).await;
             }
@@ -174,7 +174,7 @@ impl Server {
 }
 
 impl State {
-    /// `Some(None)` for no answer at all.
+    /// Returns the fault of a request. `Some(None)` stands for no response.
     fn fault(&mut self, seen: &RecordedRequest) -> Option<Option<Answer>> {
         let fault = self.faults.iter_mut().find(|fault| {
             fault.times > 0 && fault.method == seen.method && seen.path.contains(fault.path)
@@ -365,7 +365,7 @@ impl State {
             }
             for (_, collection, line) in &self.events[watcher.next..] {
                 if *collection == watcher.collection {
-                    // A watcher that went away hears nothing.
+                    // A closed watch receives nothing.
                     let _ = watcher.sender.unbounded_send(line.clone());
                 }
             }

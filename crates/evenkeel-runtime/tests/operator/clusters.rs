@@ -36,7 +36,7 @@ fn take(log: &Log) -> Vec<String> {
     lines
 }
 
-/// A cluster, and a client that does not reach it while it is cut off.
+/// A cluster, and a client that cannot reach the cluster while it is cut off.
 struct Member {
     server: TestServer,
     kube: kube::Client,
@@ -160,7 +160,7 @@ fn names(clusters: &Clusters) -> Vec<String> {
     clusters.names().iter().map(ToString::to_string).collect()
 }
 
-/// The controllers that the listing shows, with their clusters.
+/// Returns the controllers in the listing, with their clusters.
 fn controllers(manager: &Manager) -> Vec<String> {
     let listing = manager.env().introspection.listing();
     let name = |known: &evenkeel_runtime::introspect::Summary| match &*known.cluster {
@@ -170,7 +170,7 @@ fn controllers(manager: &Manager) -> Vec<String> {
     listing.controllers.iter().map(name).collect()
 }
 
-/// The clusters in the metric of passes.
+/// Returns the clusters in the metric of passes.
 fn clusters_in_metrics(manager: &Manager) -> Vec<String> {
     let families = manager.registry().gather();
     let passes = families.iter().find(|it| it.name() == "controller_runtime_reconcile_total");
@@ -227,7 +227,7 @@ async fn clusters_come_and_go() {
     pause(3600).await;
     assert_eq!(take(&log), ["east/shop", "north/shop"]);
 
-    // The kubeconfig of one changes: its controllers work in the other cluster, and no longer in the old one.
+    // The kubeconfig of one cluster changes: the controllers then run in the new cluster, and no longer in the old one.
     let changed = json!({"stringData": {"kubeconfig": kubeconfig("new-east", &token())}});
     let patch = Patch::Merge(changed);
     fleet.patch("east", &Default::default(), &patch).await.unwrap();
@@ -238,7 +238,7 @@ async fn clusters_come_and_go() {
     pause(60).await;
     assert!(take(&log).is_empty());
 
-    // A change of the Secret that is none of the kubeconfig changes nothing.
+    // A change of the Secret that does not affect the kubeconfig changes nothing.
     let label = Patch::Merge(json!({"metadata": {"labels": {"l": "1"}}}));
     fleet.patch("east", &Default::default(), &label).await.unwrap();
     pause(60).await;
@@ -417,7 +417,7 @@ async fn a_cluster_that_does_not_answer_stops_no_other() {
     pause(120).await;
     assert_eq!(take(&log), ["west/web"]);
 
-    // It is cut off again: the manager stops in time all the same.
+    // The cluster is cut off again, but the manager still stops in time.
     members["west"].is_cut.store(true, Ordering::SeqCst);
     merge(&members["west"].maps(), "web", &json!({"data": {"k": "v"}})).await;
     running.stop.cancel();
@@ -448,7 +448,7 @@ async fn a_pass_that_hangs_ends_with_its_cluster() {
     pause(60).await;
     assert!(take(&log).len() == 1, "one worker, which hangs");
     clusters.leave("east");
-    // It is engaged again while the old controllers still have their grace period.
+    // The cluster is engaged again during the grace period of the old controllers.
     let kube = members["east"].kube.clone();
     clusters.engage("east", b"again", async || Ok(kube)).await.unwrap();
     pause(20).await;

@@ -1,4 +1,4 @@
-//! Deletions: those of an object with a finalizer, and those that a pass makes.
+//! Deletions of an object with a finalizer, and deletions by a reconcile.
 
 use crate::{Lines, create, fixture, map, start};
 use evenkeel_runtime::{controller, prelude::*};

@@ -1,4 +1,4 @@
-//! Reads of caches that have not synced: those of late watches, and of kinds that are not served.
+//! Reads of caches that have not synced: caches of late watches, and of kinds that are not served.
 
 use crate::{
     Fixture, Lines, create,
@@ -114,7 +114,7 @@ async fn a_kind_that_is_not_served_is_not_empty() {
         !synced && error.starts_with("the cache of Gadget has not synced yet: the server does"),
         "{error}"
     );
-    // A failed pass is retried with backoff, now after several minutes.
+    // A failed reconcile is retried with backoff, by now after several minutes.
     tokio::time::sleep(Duration::from_secs(330)).await;
     let _ = all();
     let api = install_gadgets(&fixture).await;

@@ -84,7 +84,7 @@ impl Fixture {
         Api::default_namespaced(self.server.client())
     }
 
-    /// Returns all events, as the core group has them.
+    /// Returns all events of the core group.
     async fn events(&self) -> Vec<Event> {
         let events: Api<Event> = Api::default_namespaced(self.server.client());
         events.list(&Default::default()).await.unwrap().items
@@ -100,13 +100,13 @@ fn start(manager: Manager) {
     tokio::spawn(manager.run(std::future::pending()));
 }
 
-/// Returns the access of a pass of a controller that reads objects of a kind. See [`context`].
+/// Returns the context of a controller that reads objects of a kind. See [`context`].
 #[expect(clippy::redundant_closure_for_method_calls, reason = "a path has one lifetime only")]
 async fn reading<K: ApiObject>(manager: Manager) -> Context {
     context(manager, |builder| builder.reads::<K>()).await
 }
 
-/// Runs a manager with a controller `test`, and returns the access of one of its passes.
+/// Runs a manager with a controller `test`, and returns the context of one of its reconciles.
 async fn context(
     manager: Manager,
     declare: impl for<'m> FnOnce(ControllerBuilder<'m, Requests>) -> ControllerBuilder<'m, Requests>,
@@ -135,7 +135,7 @@ async fn merge(maps: &Api<ConfigMap>, name: &str, patch: &Value) -> ConfigMap {
     maps.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap()
 }
 
-/// Copies a ConfigMap's data into a Secret of its name.
+/// Copies a ConfigMap's data into a Secret of the same name.
 async fn copy(map: Arc<ConfigMap>, cx: Context) -> Result<Outcome> {
     let mut secret = Secret { string_data: map.data.clone(), ..Secret::default() };
     secret.metadata.name = map.metadata.name.clone();

@@ -29,7 +29,7 @@ fn lines(log: &Lines) -> Vec<String> {
     log.lock().unwrap().clone()
 }
 
-/// Retries each key after ten seconds, and those of the namespace `slow` after a hundred.
+/// Retries each key after ten seconds, and keys of the namespace `slow` after a hundred seconds.
 #[derive(Default)]
 struct ByNamespace {
     failures: HashMap<Key, u32>,
@@ -97,7 +97,7 @@ async fn a_panic_stops_the_manager_if_the_controller_does_not_recover() {
             .state(Arc::clone(&others))
             .reconcile(async |map: Arc<ConfigMap>, cx: Context<Arc<AtomicU32>>| {
                 assert_ne!(map.name_any(), "bad", "a bug");
-                // The pass that runs meanwhile is finished.
+                // The reconcile that is in progress is finished.
                 cx.clock().sleep(seconds(5)).await;
                 cx.state().fetch_add(1, Ordering::SeqCst);
                 Ok(Outcome::Settled)
@@ -134,7 +134,7 @@ async fn by_default_a_panic_is_a_failure_of_its_key() {
     assert_eq!(passes.load(Ordering::SeqCst), 3);
 }
 
-/// Starts a leader. Returns a manager that needs the same lease, and is not started.
+/// Starts a leader. Returns a manager that needs the same lease and has not been started.
 async fn beside_a_leader(fixture: &Fixture) -> Manager {
     let leader = fixture.manager().leader_election_id("test").build().unwrap();
     let elected = leader.elected();
@@ -197,7 +197,7 @@ async fn keys_are_reconciled_by_the_priorities_of_their_watch() {
     }
     let manager = fixture.manager().build().unwrap();
     let passes = Lines::default();
-    // The first key keeps the only worker busy while the others arrive.
+    // The first key occupies the only worker while the other keys arrive.
     let (keys, received) = source::channel();
     assert!(keys.send(Key::new("", "first")));
     let handle = manager

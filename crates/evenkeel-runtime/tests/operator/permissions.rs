@@ -30,7 +30,7 @@ fn operator(kube: kube::Client, setup: Setup) -> Result<Manager, BuildError> {
     Ok(manager)
 }
 
-/// Runs the operator with these permissions alone. Returns whether the copy was written, and its event.
+/// Runs the operator with only these permissions. Returns whether the copy was written, and its event.
 async fn run(permissions: &Permissions) -> [bool; 2] {
     let server = TestServer::start().await.unwrap();
     let groups =
@@ -58,7 +58,7 @@ async fn an_operator_works_with_exactly_the_permissions_of_its_declarations() {
     let permissions = permissions::of(operator).unwrap();
     assert_eq!(run(&permissions).await, [true, true]);
     let missing = [
-        // A watch that is refused is a list again and again, and a list may be a watch.
+        // If watches are refused, the cache lists repeatedly; a list may also be a streaming watch.
         ("", "configmaps", &["list", "watch"][..], [false, false]),
         ("", "configmaps", &["patch"], [false, false]),
         ("", "configmaps/finalizers", &["update"], [true, true]),

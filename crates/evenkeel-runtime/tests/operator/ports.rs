@@ -37,7 +37,7 @@ async fn get(
     let head = format!("GET {path} HTTP/1.1\r\nHost: x\r\n{token}Connection: close\r\n\r\n");
     io.write_all(head.as_bytes()).await.unwrap();
     let mut answer = String::new();
-    // A server may close the connection without TLS's own goodbye.
+    // A server may close the connection without TLS's `close_notify`.
     let _ = io.read_to_string(&mut answer).await;
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
@@ -127,7 +127,7 @@ async fn plain_metrics_have_controller_runtimes_names() {
     assert!(status == 200 && body.contains("\"configmap\""), "{body}");
 }
 
-/// Creates a ServiceAccount, and returns a token of it.
+/// Creates a ServiceAccount, and returns a token for it.
 async fn token(server: &TestServer, name: &str) -> String {
     let accounts: Api<ServiceAccount> = Api::default_namespaced(server.client());
     let post = PostParams::default();
@@ -138,7 +138,7 @@ async fn token(server: &TestServer, name: &str) -> String {
     issued.status.unwrap().token.unwrap()
 }
 
-/// Lets the ServiceAccount `reader` read metrics.
+/// Permits the ServiceAccount `reader` to read metrics.
 async fn permit(server: &TestServer) {
     let post = PostParams::default();
     let roles: Api<ClusterRole> = Api::all(server.client());

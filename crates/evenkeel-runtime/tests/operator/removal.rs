@@ -13,7 +13,7 @@ fn take(log: &Log) -> Vec<String> {
     std::mem::take(&mut *log.lock().unwrap())
 }
 
-/// Adds a controller of any keys that logs them.
+/// Adds a controller of arbitrary keys that logs them.
 fn logger(manager: &Manager, name: &str) -> (ControllerHandle, Log) {
     let log = Log::default();
     let controller = manager.controller_of_requests(name).state(Arc::clone(&log));
@@ -28,12 +28,12 @@ fn key_of(map: &ConfigMap) -> Vec<Key> {
     vec![Key::new("", &map.name_any())]
 }
 
-/// The resources that have a cache.
+/// Returns the resources that have a cache.
 fn cached(manager: &Manager) -> Vec<String> {
     manager.env().caches.states().into_iter().map(|cache| cache.resource).collect()
 }
 
-/// Number of watches and lists of ConfigMaps since the last call.
+/// Returns the number of watches and lists of ConfigMaps since the last call.
 fn reads_of_maps(fixture: &Fixture) -> usize {
     let reads = std::mem::take(&mut *fixture.reads.lock().unwrap());
     reads.iter().filter(|path| path.ends_with("/configmaps")).count()

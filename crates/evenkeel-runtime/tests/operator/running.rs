@@ -1,4 +1,4 @@
-//! A manager's life as its author sees it: election, late additions, limits, namespaces, reports.
+//! A manager's life cycle for operator authors: election, late additions, limits, namespaces, reports.
 
 use crate::{copy, create, fixture, map, start};
 use evenkeel_runtime::{
@@ -183,7 +183,7 @@ async fn one_cache_holds_several_namespaces_and_shows_the_writes_in_each() {
         let maps: Api<ConfigMap> = Api::namespaced(client.clone(), name);
         eventually(&maps, "m", |map| map.data.as_ref().unwrap()["n"] == "5").await.unwrap();
     }
-    // Well before the next bookmark, without which another namespace's watch does not advance.
+    // This is well before the next bookmark, without which another namespace's watch does not advance.
     tokio::time::sleep(Duration::from_secs(5)).await;
     for name in ["a", "b"] {
         let steps: Vec<u32> = {
@@ -320,7 +320,7 @@ async fn a_pass_that_asks_for_another_at_once_gets_it_with_backoff() {
     let controller = manager.controller_of_requests("eager").state(Arc::clone(&passes));
     let controller = controller.reconcile_requests(async |_, cx: Context<Arc<AtomicU32>>| {
         match cx.state().fetch_add(1, Ordering::SeqCst) {
-            // Without a delay, the test's time would stand still.
+            // Without a delay, the test's virtual time would not advance.
             LIMIT.. => Ok(Outcome::Settled),
             _ => Ok(Outcome::again(Duration::ZERO)),
         }

@@ -1,4 +1,5 @@
-//! Replicas that cache only the objects of their shards, with a server that filters (KEP-5866) and with one that does not.
+//! Replicas that cache only the objects of their shards, with a server that filters (KEP-5866), and with a server that does
+//! not.
 
 use evenkeel_runtime::{prelude::*, sharding::Defect, tasks::Halt};
 use evenkeel_test::TestServer;
@@ -110,7 +111,7 @@ impl Replica {
     }
 }
 
-/// The replicas that reconciled each key since the last call.
+/// Returns the replicas that reconciled each key since the last call.
 fn take(passes: &Passes) -> BTreeMap<String, BTreeSet<usize>> {
     let mut replicas = BTreeMap::<String, BTreeSet<usize>>::new();
     for (replica, key) in passes.lock().unwrap().drain(..) {
@@ -126,7 +127,7 @@ fn namespace(n: usize) -> String {
     format!("{n}-tenant")
 }
 
-/// Changes all ConfigMaps, also those that the server itself makes. Returns their number.
+/// Changes all ConfigMaps, including those that the server itself creates. Returns their number.
 async fn touch(server: &TestServer, round: usize) -> usize {
     let all: Api<ConfigMap> = Api::all(server.client());
     let all = all.list(&ListParams::default()).await.unwrap().items;
@@ -178,7 +179,7 @@ async fn replicas_split_their_caches(case: Case) {
         assert_eq!(sends, by == ShardBy::NamespaceRange, "replica {number}");
     }
 
-    // It stops in order: the others list the objects of its shards, and reconcile each of them.
+    // A replica stops gracefully: the others list the objects of its shards, and reconcile each of them.
     let stopped = replicas.remove(0);
     stopped.stop.cancel();
     stopped.ended.await.unwrap();
@@ -189,7 +190,7 @@ async fn replicas_split_their_caches(case: Case) {
     }
     assert_eq!(replicas.iter().map(|it| it.cached("configmaps")).sum::<usize>(), n_maps);
 
-    // It is killed: the last one caches and reconciles all.
+    // A replica is killed: the last one caches and reconciles all objects.
     replicas[0].halt.halt();
     tokio::time::sleep(Duration::from_secs(20)).await;
     let _ = take(passes);
@@ -200,7 +201,7 @@ async fn replicas_split_their_caches(case: Case) {
     assert!(third.values().all(|replicas| *replicas == BTreeSet::from([2])), "{third:?}");
     assert_eq!(["configmaps", "secrets"].map(|it| replicas[1].cached(it)), [n_maps; 2]);
 
-    // A new one takes half of the objects, which the old one drops.
+    // A new replica takes half of the objects, which the old replica drops.
     replicas.push(Replica::start(3, &server, case, &logs));
     tokio::time::sleep(Duration::from_secs(20)).await;
     let _ = take(passes);

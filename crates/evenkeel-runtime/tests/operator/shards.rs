@@ -126,7 +126,7 @@ async fn replicas_split_the_objects_and_take_over() {
     }
     assert_eq!(leases.list(&Default::default()).await.unwrap().items.len(), 16 + 3);
 
-    // It stops in order: the others take its objects at once.
+    // A replica stops gracefully: the others take its objects immediately.
     let stopped = replicas.remove(0);
     stopped.stop.cancel();
     stopped.ended.await.unwrap();
@@ -139,7 +139,7 @@ async fn replicas_split_the_objects_and_take_over() {
     let moved = first.iter().filter(|(object, own)| **own != 0 && second[*object] != **own);
     assert_eq!(moved.count(), 0, "the others keep theirs");
 
-    // It is killed: the last one takes its objects after the lease duration.
+    // A replica is killed: the last one takes its objects after the lease duration.
     replicas[0].halt.halt();
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert!(take(&logs.passes).is_empty());

@@ -1,5 +1,5 @@
-//! The tables of the page on operators name items that exist: each name in their right columns stands in a block of code on
-//! the page, and these are doctests.
+//! The tables of the page on operators name existing items: each name in their right columns occurs in a code block of the
+//! page, and these blocks are doctests.
 
 /// The page on operators.
 const PAGE: &str = include_str!("../../docs/operators.md");
@@ -22,7 +22,7 @@ fn is_of_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// The code spans in the last column of each table's rows, and their number.
+/// Returns the code spans in the last column of each table's rows.
 fn last_columns(page: &str) -> Vec<String> {
     let rows = page.lines().filter(|line| line.starts_with("| "));
     let cells = rows.filter_map(|row| {
@@ -34,7 +34,7 @@ fn last_columns(page: &str) -> Vec<String> {
         .collect()
 }
 
-/// The names in a code span: those that are called, have type arguments or stand alone. Arguments are none.
+/// Returns the names in a code span: names that are called, have type arguments or are alone. Arguments do not count.
 fn names(span: &str) -> Vec<String> {
     let span = span.replace('-', "_");
     let part = |c: char| c.is_alphanumeric() || "_.:".contains(c);
@@ -51,7 +51,7 @@ fn names(span: &str) -> Vec<String> {
     names
 }
 
-/// Whether code has the name, as a whole.
+/// Returns whether code has the name as a whole word.
 fn has(code: &str, name: &str) -> bool {
     code.match_indices(name).any(|(at, _)| {
         let before = name.starts_with('.') || !code[..at].ends_with(is_of_word);
@@ -62,7 +62,7 @@ fn has(code: &str, name: &str) -> bool {
 #[test]
 fn tables_name_items_that_exist() {
     let code = code();
-    // The names of faults are text.
+    // The names of faults are prose.
     let sections = PAGE.split("\n## ").filter(|section| !section.starts_with("Testing it under"));
     let spans = last_columns(&sections.collect::<Vec<_>>().join("\n"));
     assert!(spans.len() >= 200, "{} names: the tables are not found", spans.len());

@@ -1,4 +1,4 @@
-//! Traces of passes, with an exporter in memory.
+//! Traces of reconciles, with an exporter in memory.
 
 use crate::{copy, create, fixture, map};
 use evenkeel_runtime::{prelude::*, telemetry::Telemetry};
@@ -10,7 +10,7 @@ use opentelemetry_sdk::trace::{InMemorySpanExporter, SpanData};
 use std::sync::Mutex;
 use tracing_subscriber::layer::SubscriberExt as _;
 
-/// Returns an attribute of a span as text.
+/// Returns an attribute of a span as a string.
 fn attribute(span: &SpanData, name: &str) -> String {
     let found = span.attributes.iter().find(|attribute| attribute.key.as_str() == name);
     found.map(|attribute| attribute.value.to_string()).unwrap_or_default()
@@ -32,7 +32,7 @@ async fn a_pass_is_a_trace_whose_context_its_requests_carry() {
     let kube = kube::Client::new(service, "default");
     let exporter = InMemorySpanExporter::default();
     let traces = Telemetry::with_exporter("test", exporter.clone());
-    // Beside a single subscriber, a thread of another test without one would disable the spans of all threads.
+    // With a single subscriber, another test's thread without a subscriber would disable the spans of all threads.
     let _second = tracing::Dispatch::new(tracing_subscriber::registry());
     let subscriber = tracing_subscriber::registry().with(traces.layer());
     let _guard = tracing::subscriber::set_default(subscriber);

@@ -1,4 +1,4 @@
-//! Writes of a pass that other tests do not show, and its views.
+//! Writes of a reconcile that other tests do not cover, and views of its context.
 
 use crate::{context, create, fixture, map, merge, reading};
 use evenkeel_runtime::{
@@ -55,7 +55,7 @@ async fn an_eviction_respects_pod_disruption_budgets() {
     };
     let free = pods.create(&PostParams::default(), &pod("free")).await.unwrap();
     let bound = pods.create(&PostParams::default(), &pod("bound")).await.unwrap();
-    // Nobody has computed its status yet, so that it permits nothing.
+    // The budget's status has not been computed yet, so the budget permits nothing.
     let budget = object(json!({
         "metadata": {"name": "all"},
         "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "bound"}}},
@@ -151,7 +151,7 @@ async fn an_apply_adopts_what_nobody_else_controls() {
     let adopted = cx.apply(&owned_by(&first, "taken")).await.unwrap();
     assert!(adopted.is_controlled_by(&first));
     assert_eq!(adopted.data.as_ref().unwrap()["k"].0, b"theirs");
-    // Of the same field manager, the latest intent replaces the one before.
+    // With the same field manager, the latest intent replaces the previous one.
     let moved = cx.apply(&owned_by(&second, "taken")).await.unwrap();
     assert!(moved.is_controlled_by(&second) && !moved.is_controlled_by(&first));
 
@@ -261,7 +261,7 @@ async fn a_dry_run_stores_nothing() {
     assert_eq!(names, ["present"]);
     assert_eq!(maps.items[0].data, None);
     assert!(fixture.events().await.is_empty());
-    // The dry apply is not taken for one that was made.
+    // The dry-run apply is not remembered as a real one.
     assert!(cx.apply(&map("applied")).await.unwrap().uid().is_some());
     assert!(fixture.maps().get_opt("applied").await.unwrap().is_some());
 }

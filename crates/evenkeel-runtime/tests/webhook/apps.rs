@@ -53,12 +53,12 @@ impl TryFrom<v1::App> for v1beta1::App {
             return Err(format!("v1beta1 has no size of {}", app.spec.size));
         }
         let spec = v1beta1::Spec { replicas: app.spec.size };
-        // A conversion need not carry metadata over.
+        // A conversion need not copy the metadata.
         Ok(Self { metadata: ObjectMeta::default(), spec })
     }
 }
 
-/// The webhooks of apps on a free port.
+/// Returns the webhooks of apps on a free port.
 pub(crate) fn webhooks() -> WebhookServer {
     let hooks = WebhookServer::new(0, Certificates::self_managed(SERVICE).in_namespace("default"));
     hooks
@@ -80,7 +80,7 @@ pub(crate) fn webhooks() -> WebhookServer {
     hooks
 }
 
-/// The definition of apps, whose conversion webhook is at this port of the Service.
+/// Returns the CustomResourceDefinition of apps, whose conversion webhook is at this port of the Service.
 pub(crate) fn definition(port: u16) -> Value {
     let version = |name: &str, field: &str, storage: bool| {
         let spec = json!({"type": "object", "properties": {field: {"type": "integer"}}});
@@ -104,7 +104,7 @@ pub(crate) fn definition(port: u16) -> Value {
     })
 }
 
-/// A configuration of webhooks of the kind `mutating` or `validating`.
+/// Returns a webhook configuration of the kind `mutating` or `validating`.
 pub(crate) fn configuration(port: u16, path: &str) -> Value {
     let rule = json!({"apiGroups": ["example.com"], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE", "DELETE"],
         "resources": ["apps"]});
@@ -122,12 +122,12 @@ fn service(port: u16, path: &str) -> Value {
     json!({"namespace": "default", "name": SERVICE, "port": port, "path": path})
 }
 
-/// The Service, which leads to this machine.
+/// Returns the Service, which routes to this machine.
 pub(crate) fn service_object() -> Value {
     json!({"metadata": {"name": SERVICE}, "spec": {"type": "ExternalName", "externalName": "localhost"}})
 }
 
-/// An app in the version v1.
+/// Returns an app in the version v1.
 pub(crate) fn app(name: &str, size: i32) -> Value {
     json!({"apiVersion": "example.com/v1", "kind": "App", "metadata": {"name": name, "labels": {"a": "b"}}, "spec": {"size": size}})
 }

@@ -42,10 +42,10 @@ use std::{
 use tokio::{net::TcpStream, sync::oneshot};
 use tokio_util::sync::CancellationToken;
 
-/// Most time that a wait may take.
+/// Timeout of a wait.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A day, in which a certificate becomes due.
+/// A day: the time in which a certificate becomes due.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A manager with webhooks that runs in the background.
@@ -111,7 +111,7 @@ fn object<K: serde::de::DeserializeOwned>(value: Value) -> K {
     serde_json::from_value(value).unwrap()
 }
 
-/// Creates the objects that call the webhooks, and waits until they trust them.
+/// Creates the objects that call the webhooks, and waits until these objects trust the webhooks' CA.
 async fn register(server: &TestServer, port: u16) {
     let (client, post) = (server.client(), PostParams::default());
     let services: Api<Service> = Api::default_namespaced(client.clone());
